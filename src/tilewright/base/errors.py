@@ -1,0 +1,72 @@
+"""Errors that name the place, what was asked, why it is refused, and a way out.
+
+Every refusal a user can cause is a subclass of `TilewrightError`; a broken invariant is `InternalError`.
+"""
+
+from __future__ import annotations
+
+
+class TilewrightError(Exception):
+    """`place: reason. way_out`; the three parts stay readable as attributes.
+
+    place:   what the user called or named, for example ``split(conv.i, factor=0)``
+    reason:  why it is refused, one sentence without the final full stop
+    way_out: what would work instead, one sentence; may be empty
+    """
+
+    def __init__(self, place: str, reason: str, way_out: str = "") -> None:
+        self.place, self.reason, self.way_out = place, reason, way_out
+        super().__init__(place, reason, way_out)  # args rebuild the error when it is pickled
+
+    def __str__(self) -> str:
+        text = f"{self.place}: {self.reason.rstrip('.')}."
+        return f"{text} {self.way_out}" if self.way_out else text
+
+
+class ExpressionError(TilewrightError):
+    """An expression or tensor computation that is not well formed."""
+
+
+class ScheduleError(TilewrightError):
+    """A schedule step that is not legal where it was asked for."""
+
+
+class LegalityError(TilewrightError):
+    """A schedule that breaks a limit of its target (threads, shared memory, ...)."""
+
+
+class LoweringError(TilewrightError):
+    """A legal schedule whose lowering to loops met something it cannot express."""
+
+
+class TargetError(TilewrightError):
+    """An unknown target, or one whose library or device is missing."""
+
+
+class CompileError(TilewrightError):
+    """The device compiler refused generated text."""
+
+
+class DeviceError(TilewrightError):
+    """A device failed, is missing, or was given a wrong array.
+
+    fatal: true when the device is lost to this process (a poisoned context): start a new process.
+    """
+
+    fatal = False
+
+
+class RecordError(TilewrightError):
+    """A log file or log line that cannot be used."""
+
+
+class ModelError(TilewrightError):
+    """A network that cannot be imported, typed or built."""
+
+
+class SpaceError(TilewrightError):
+    """A search space or a configuration that is not well formed."""
+
+
+class InternalError(TilewrightError):
+    """A broken invariant of Tilewright itself; please report it."""

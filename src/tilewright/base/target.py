@@ -1,0 +1,263 @@
+"""`Target`: what code is generated for, with the limits that legality masks and models need.
+
+In: TVM-style strings such as ``"cuda -arch=sm_90"`` or ``"llvm -mcpu=native -num-cores=2"``.
+Out: a frozen, hashable value.  It opens no device; `runtime.Device` measures real ones.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from dataclasses import dataclass, fields, replace
+
+from tilewright.base import context
+from tilewright.base.errors import TargetError
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Hardware limits and rates.  Bytes are bytes, rates are per second; 0 means "does not apply"."""
+
+    max_threads_per_block: int = 0
+    max_block: tuple[int, int, int] = (0, 0, 0)  # x, y, z
+    max_grid: tuple[int, int, int] = (0, 0, 0)
+    shared_bytes_per_block: int = 0
+    shared_bytes_per_core: int = 0
+    registers_per_block: int = 0
+    registers_per_thread: int = 0
+    warp_size: int = 1
+    max_threads_per_core: int = 0
+    max_blocks_per_core: int = 0
+    cores: int = 1  # multiprocessors of a GPU, cores of a CPU
+    vector_bytes: int = 16
+    vector_registers: int = 16
+    l1_bytes: int = 32 << 10
+    l2_bytes: int = 1 << 20
+    peak_flops: float = 0.0  # fp32
+    memory_bandwidth: float = 0.0
+    l2_bandwidth: float = 0.0
+    launch_seconds: float = 0.0
+    max_unrolled_body: int = 4096  # innermost operations of straight-line code: bounds compile time
+    max_stack_bytes: int = 64 << 10  # local buffers of one CPU thread
+
+
+_SM90 = Limits(
+    max_threads_per_block=1024,
+    max_block=(1024, 1024, 64),
+    max_grid=(2**31 - 1, 65535, 65535),
+    shared_bytes_per_block=232448,
+    shared_bytes_per_core=233472,
+    registers_per_block=65536,
+    registers_per_thread=255,
+    warp_size=32,
+    max_threads_per_core=2048,
+    max_blocks_per_core=32,
+    cores=132,
+    vector_bytes=16,
+    l1_bytes=256 << 10,
+    l2_bytes=60 << 20,
+    peak_flops=65.2e12,
+    memory_bandwidth=4.3e12,
+    l2_bandwidth=9.1e12,
+    launch_seconds=0.55e-6,
+)
+
+# Arch -> limits.  Source: the CUDA programming guide's table of compute capabilities and, for rates,
+# the vendor's data sheets (sm_90: measured on an H200, see docs/performance.md).
+_CUDA_ARCHS = {
+    "sm_61": replace(
+        _SM90, shared_bytes_per_block=49152, shared_bytes_per_core=98304, cores=28,
+        l2_bytes=2816 << 10, peak_flops=11.3e12, memory_bandwidth=484e9, l2_bandwidth=1.2e12,
+        launch_seconds=2e-6,
+    ),
+    "sm_70": replace(
+        _SM90, shared_bytes_per_block=98304, shared_bytes_per_core=98304, cores=80,
+        l2_bytes=6 << 20, peak_flops=15.7e12, memory_bandwidth=900e9, l2_bandwidth=2.5e12,
+    ),
+    "sm_75": replace(
+        _SM90, shared_bytes_per_block=65536, shared_bytes_per_core=65536, cores=40,
+        max_threads_per_core=1024, max_blocks_per_core=16, l2_bytes=4 << 20,
+        peak_flops=8.1e12, memory_bandwidth=320e9, l2_bandwidth=1.3e12,
+    ),
+    "sm_80": replace(
+        _SM90, shared_bytes_per_block=166912, shared_bytes_per_core=167936, cores=108,
+        l2_bytes=40 << 20, peak_flops=19.5e12, memory_bandwidth=1555e9, l2_bandwidth=4.5e12,
+    ),
+    "sm_86": replace(
+        _SM90, shared_bytes_per_block=101376, shared_bytes_per_core=102400, cores=46,
+        max_threads_per_core=1536, max_blocks_per_core=16, l2_bytes=4 << 20,
+        peak_flops=20.3e12, memory_bandwidth=448e9, l2_bandwidth=2e12,
+    ),
+    "sm_89": replace(
+        _SM90, shared_bytes_per_block=101376, shared_bytes_per_core=102400, cores=128,
+        max_threads_per_core=1536, max_blocks_per_core=24, l2_bytes=72 << 20,
+        peak_flops=82e12, memory_bandwidth=1008e9, l2_bandwidth=5e12,
+    ),
+    "sm_90": _SM90,
+}  # fmt: skip
+
+# The portable floor of OpenCL GPUs: what NVIDIA's and Mali-class drivers both grant.
+_OPENCL = Limits(
+    max_threads_per_block=256,
+    max_block=(256, 256, 64),
+    max_grid=(2**31 - 1, 65535, 65535),
+    shared_bytes_per_block=32768,
+    shared_bytes_per_core=32768,
+    registers_per_block=65536,
+    registers_per_thread=128,
+    warp_size=32,
+    max_threads_per_core=1024,
+    max_blocks_per_core=16,
+    cores=2,
+    peak_flops=100e9,
+    memory_bandwidth=20e9,
+    l2_bandwidth=100e9,
+    launch_seconds=5e-6,
+)
+
+KINDS = ("llvm", "cuda", "opencl")
+_LIMIT_NAMES = {f.name for f in fields(Limits)}
+
+
+def _cpu_limits(cores: int, vector_bytes: int) -> Limits:
+    per_core = 3.5e9 * (vector_bytes // 4) * 2 * 2  # two FMA pipes at a typical clock
+    return Limits(
+        cores=cores, vector_bytes=vector_bytes, vector_registers=32 if vector_bytes >= 64 else 16,
+        peak_flops=per_core * cores, memory_bandwidth=20e9, l2_bandwidth=100e9 * cores,
+        launch_seconds=1e-6,
+    )  # fmt: skip
+
+
+def _host_vector_bytes() -> int:
+    try:
+        with open("/proc/cpuinfo", encoding="ascii", errors="replace") as f:
+            text = f.read()
+    except OSError:
+        return 16
+    if "avx512f" in text:
+        return 64
+    return 32 if "avx2" in text else 16
+
+
+@dataclass(frozen=True)
+class Target:
+    """`Target("cuda -arch=sm_90")`: kind ("llvm", "cuda", "opencl"), its options, its limits.
+
+    Options: ``-arch=sm_XX`` (cuda), ``-mcpu=NAME -mattr=+a,+b -mtriple=T`` (llvm), ``-num-cores=N``,
+    and any integer field of `Limits` with dashes, for example ``-max-threads-per-block=512``.
+    """
+
+    kind: str
+    options: tuple[tuple[str, str], ...]
+    limits: Limits
+
+    def __new__(cls, text: str | Target) -> Target:
+        return text if isinstance(text, Target) else super().__new__(cls)
+
+    def __init__(self, text: str | Target) -> None:
+        if text is self:
+            return
+        assert isinstance(text, str)
+        words = shlex.split(text)
+        if not words or words[0] not in KINDS:
+            raise TargetError(
+                f"Target({text!r})", f"unknown kind {words[0] if words else ''!r}",
+                f"Use one of {', '.join(KINDS)}, for example Target('cuda -arch=sm_90').",
+            )  # fmt: skip
+        options = {}
+        for word in words[1:]:
+            name, eq, value = word.lstrip("-").partition("=")
+            if not word.startswith("-") or not eq:
+                raise TargetError(
+                    f"Target({text!r})", f"cannot read {word!r}", "Write options as -name=value."
+                )
+            options[name] = value
+        object.__setattr__(self, "kind", words[0])
+        object.__setattr__(self, "options", tuple(sorted(options.items())))
+        object.__setattr__(self, "limits", self._limits(text, options))
+
+    def _limits(self, text: str, options: dict[str, str]) -> Limits:
+        if self.kind == "cuda":
+            arch = options.get("arch", "sm_90")
+            known = max((a for a in _CUDA_ARCHS if _number(a) <= _number(arch)), key=_number, default="")
+            if not known:
+                raise TargetError(
+                    f"Target({text!r})", f"arch {arch!r} is not supported",
+                    f"Use one of {', '.join(_CUDA_ARCHS)}.",
+                )  # fmt: skip
+            limits = _CUDA_ARCHS[known]
+        elif self.kind == "opencl":
+            limits = _OPENCL
+        else:
+            cores = int(options.get("num-cores", 0)) or len(os.sched_getaffinity(0))
+            limits = _cpu_limits(cores, int(options.get("vector-bytes", 0)) or _host_vector_bytes())
+        changes: dict[str, int] = {}
+        for name, value in options.items():
+            if name.replace("-", "_") in _LIMIT_NAMES:
+                changes[name.replace("-", "_")] = int(value)
+            elif name not in ("arch", "mcpu", "mattr", "mtriple", "num-cores", "device", "libs", "model"):
+                raise TargetError(
+                    f"Target({text!r})", f"unknown option -{name}",
+                    "Known: -arch -mcpu -mattr -mtriple -num-cores -device -model and the names of Limits.",
+                )  # fmt: skip
+        return replace(limits, **changes)  # type: ignore[arg-type]
+
+    def option(self, name: str, default: str = "") -> str:
+        return dict(self.options).get(name, default)
+
+    @property
+    def is_gpu(self) -> bool:
+        return self.kind != "llvm"
+
+    @property
+    def arch(self) -> str:
+        """The cuda architecture, `sm_90` where none was named."""
+        return self.option("arch", "sm_90")
+
+    def with_limits(self, **limits: int | float | tuple[int, ...]) -> Target:
+        """The same target with some limits replaced, for example by what a real device reports."""
+        new = object.__new__(Target)
+        for name, value in (("kind", self.kind), ("options", self.options)):
+            object.__setattr__(new, name, value)
+        object.__setattr__(new, "limits", replace(self.limits, **limits))  # type: ignore[arg-type]
+        return new
+
+    def __str__(self) -> str:
+        return " ".join([self.kind, *(f"-{k}={v}" for k, v in self.options)])
+
+    def __repr__(self) -> str:
+        return f"Target({str(self)!r})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _restore, (str(self), self.limits)
+
+    def __enter__(self) -> Target:
+        context.push("target", self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        context.pop("target")
+
+    @staticmethod
+    def current() -> Target | None:
+        """The target of the innermost `with target:`, or None."""
+        return context.current("target")  # type: ignore[no-any-return]
+
+
+def _number(arch: str) -> int:
+    digits = "".join(c for c in arch if c.isdigit())
+    return int(digits) if digits else 0
+
+
+def _restore(text: str, limits: Limits) -> Target:
+    target = Target(text)
+    return target.with_limits(**{f.name: getattr(limits, f.name) for f in fields(Limits)})
+
+
+def create(text: str | Target) -> Target:
+    """The spelling TVM users know: `target.create("cuda")`."""
+    return Target(text)
+
+
+def cuda(arch: str = "") -> Target:
+    return Target(f"cuda -arch={arch}" if arch else "cuda")

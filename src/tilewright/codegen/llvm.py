@@ -1,0 +1,354 @@
+"""CPU kernels as LLVM IR text: explicit vectors, register tiles by expansion, outlined parallel loops.
+
+In: a `Program` without threads.  Out: `Source`; each kernel is ``void NAME(ptr, ...)``, one pointer per argument.  The text
+names no triple, cpu or vector width: the compiler's target machine decides them.  Read next: `llvm_value.py`.
+
+A register tile is a local buffer that "unrolled" loops index by constants only: LLVM's first pass (SROA) turns it into
+values.  Serial loops carry metadata that forbids LLVM to unroll or vectorise them, since it picks wrong loops.  A parallel
+loop becomes ``NAME_bodyK(env, begin, end)``, which unpacks what the loop uses and calls ``NAME_loopK`` with it: as
+parameters the pointers are known not to alias, which a pointer read from memory is not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from tilewright.base.artifact import BufferSpec, KernelInfo, Source
+from tilewright.base.dtype import BYTES, is_float
+from tilewright.base.errors import InternalError, LegalityError
+from tilewright.base.target import Target
+from tilewright.codegen.llvm_index import ALIGNMENT, MEMORY, Affine, Module, constant, typed
+from tilewright.codegen.llvm_value import ValueEmitter, _memory_suffix
+from tilewright.ir.expr import Expr, broadcast, cast, walk
+from tilewright.ir.stmt import (
+    Allocate,
+    Barrier,
+    Buffer,
+    For,
+    If,
+    Kernel,
+    Program,
+    Seq,
+    Stmt,
+    Store,
+    expressions,
+    statements,
+)
+
+STACK_BYTES = 2 << 20  # of one function; threads commonly have 8 MiB
+_LOOP_METADATA = (
+    '!0 = !{!"llvm.loop.unroll.disable"}\n!1 = !{!"llvm.loop.vectorize.enable", i1 false}'
+)
+
+
+def generate(program: Program, target: Target) -> Source:
+    """The text of all kernels of `program`.
+
+    Raises LegalityError when local buffers exceed the stack, InternalError for what lowering must have removed
+    (threads, barriers, vectorised loops, variables used outside their loops).
+    """
+    module = Module()
+    for kernel in program.kernels:
+        _kernel(module, kernel)
+    buffers = program.args + program.workspaces
+    roles = program.roles + ("workspace",) * len(program.workspaces)
+    position = {buffer: i for i, buffer in enumerate(buffers)}
+    return Source(
+        target=str(target),
+        text=_text(module),
+        entry_name=program.name,
+        buffers=tuple(
+            BufferSpec(b.name, b.dtype, _shape(b), role) for b, role in zip(buffers, roles, strict=True)
+        ),
+        kernels=tuple(
+            KernelInfo(k.name, tuple(position[p] for p in k.params)) for k in program.kernels
+        ),
+    )
+
+
+def _shape(buffer: Buffer) -> tuple[int, ...]:
+    return buffer.shape if math.prod(buffer.shape) == buffer.size else (buffer.size,)
+
+
+def _text(module: Module) -> str:
+    loops = [f"!{n} = distinct !{{!{n}, !0, !1}}" for n in range(2, module.loops)]
+    metadata = [_LOOP_METADATA, *loops] if loops else []
+    declarations = sorted(module.declarations.values())
+    parts = ["\n".join(declarations), *module.helpers.values(), *module.functions, "\n".join(metadata)]
+    return "\n".join(parts) + "\n"
+
+
+def _kernel(module: Module, kernel: Kernel) -> None:
+    place = f"generate({kernel.name})"
+    if kernel.threads:
+        raise InternalError(place, "a CPU kernel has no launch threads")
+    stored = {s.buffer for s in statements(kernel.body) if isinstance(s, Store)}
+    emitter = _Function(module, stored, kernel.name)
+    params = [f"{_pointer_type(p, stored)} %a{i}" for i, p in enumerate(kernel.params)]
+    emitter.pointers.update((p, f"%a{i}") for i, p in enumerate(kernel.params))
+    emitter.statement(kernel.body)
+    emitter.finish(f"define void @{kernel.name}({', '.join(params)}) nounwind")
+
+
+def _pointer_type(buffer: Buffer, stored: set[Buffer]) -> str:
+    access = "" if buffer in stored else "readonly "
+    size = buffer.size * BYTES[buffer.dtype]
+    return f"ptr noalias nocapture {access}align {ALIGNMENT} dereferenceable({size})"
+
+
+class _Function(ValueEmitter):
+    """Statements of one function.  inside: in a parallel loop, where another one runs serially."""
+
+    def __init__(
+        self, module: Module, stored: set[Buffer], name: str, inside: bool = False
+    ) -> None:
+        super().__init__(module, stored)
+        self.name, self.inside = name, inside
+        self._stack = 0
+        self._arrays: dict[Buffer, str] = {}
+
+    def finish(self, head: str) -> None:
+        lines = [f"{head} {{", "entry:", *self.allocas, *self.lines, "  ret void", "}", ""]
+        self.module.functions.append("\n".join(lines))
+
+    def statement(self, stmt: Stmt) -> None:
+        rule = _STATEMENTS.get(type(stmt))
+        if rule is None:
+            raise InternalError(f"generate({self.name})", f"{type(stmt).__name__} has no form on a CPU")
+        rule(self, stmt)
+
+    # -- blocks ----------------------------------------------------------------------------------
+    def _seq(self, stmt: Seq) -> None:
+        for s in stmt.body:
+            self.statement(s)
+
+    def _allocate(self, stmt: Allocate) -> None:
+        buffer = stmt.buffer
+        name = self._arrays.get(buffer)
+        if name is None:
+            name = self._arrays[buffer] = f"%local{len(self._arrays)}"
+            self._stack += buffer.size * BYTES[buffer.dtype]
+            if self._stack > STACK_BYTES:
+                raise LegalityError(
+                    f"generate({self.name})",
+                    f"local buffers up to {buffer!r} need {self._stack} bytes of stack, "
+                    f"more than {STACK_BYTES}",
+                    "Compute them at an inner loop, or use smaller tiles.",
+                )
+            array = f"[{buffer.size} x {MEMORY[buffer.dtype]}]"
+            self.allocas.append(f"  {name} = alloca {array}, align {ALIGNMENT}")
+        self.pointers[buffer] = name
+        self.statement(stmt.body)
+
+    def _if(self, stmt: If) -> None:
+        self._memo.clear()
+        scalar = self.facts.uniform(stmt.condition)
+        c = self.condition(stmt.condition if scalar is None else scalar)
+        self._memo.clear()
+        if c in ("true", "false"):
+            side = stmt.then if c == "true" else stmt.orelse
+            if side is not None:
+                self.statement(side)
+        elif scalar is None:
+            self._if_lanes(stmt, c)
+        else:
+            self._if_branch(stmt, c)
+
+    def _if_lanes(self, stmt: If, mask: str) -> None:
+        lanes = stmt.condition.lanes
+        with self.masked(mask, lanes):
+            self.statement(stmt.then)
+        if stmt.orelse is not None:
+            with self.masked(self._negate(mask, lanes), lanes):
+                self.statement(stmt.orelse)
+
+    def _if_branch(self, stmt: If, test: str) -> None:
+        yes, no, end = self.new_labels("then", "else", "endif")
+        other = end if stmt.orelse is None else no
+        self.lines.append(f"  br i1 {test}, label %{yes}, label %{other}")
+        for label, side in ((yes, stmt.then), (no, stmt.orelse)):
+            if side is not None:
+                self.begin(label)
+                with self.scope():
+                    self.statement(side)
+                self.lines.append(f"  br label %{end}")
+        self.begin(end)
+
+    # -- loops -----------------------------------------------------------------------------------
+    def _for(self, stmt: For) -> None:
+        if stmt.kind not in ("serial", "unrolled", "parallel"):
+            raise InternalError(
+                f"generate({self.name})", f"lowering left a {stmt.kind} loop over {stmt.var}"
+            )
+        if stmt.extent == 1 or stmt.kind == "unrolled":
+            for k in range(stmt.extent):
+                self.bind(stmt.var, constant(k))
+                self.statement(stmt.body)
+        elif stmt.kind == "parallel" and not self.inside:
+            self._parallel(stmt)
+        elif stmt.extent > 0:
+            self._loop(stmt, "0", str(stmt.extent))
+
+    def _loop(self, stmt: For, begin: str, end: str) -> None:
+        """The body runs at least once; the test is at its end."""
+        n = self.number()
+        head, after = f"loop{n}", f"done{n}"
+        self.ranges[n] = 0, stmt.extent - 1
+        self.bind(stmt.var, (0, ((n, 1),)))
+        before = self.label
+        self.lines.append(f"  br label %{head}")
+        self.begin(head)
+        phi = len(self.lines)
+        self.lines.append("")  # known once the body's last block is
+        with self.scope():
+            self.statement(stmt.body)
+        self.lines[phi] = f"  %v{n} = phi i64 [ {begin}, %{before} ], [ %n{n}, %{self.label} ]"
+        self.lines += (
+            f"  %n{n} = add nuw nsw i64 %v{n}, 1",
+            f"  %c{n} = icmp ult i64 %n{n}, {end}",
+            f"  br i1 %c{n}, label %{head}, label %{after}, !llvm.loop !{self.module.loop()}",
+        )
+        self.begin(after)
+
+    def _parallel(self, stmt: For) -> None:
+        if self.mask is not None:
+            raise InternalError(f"generate({self.name})", "a parallel loop depends on a vector condition")
+        buffers, variables = self._captured(stmt)
+        n = self.number()
+        body, loop = f"{self.name}_body{n}", f"{self.name}_loop{n}"
+        inner = self._outline(stmt, buffers, variables, loop)
+        pointers = [self.pointers[b] for b in buffers]
+        words = [self.word(v) for v in map(self._value_of, variables) if v[1]]
+        fields = [("ptr", p) for p in pointers] + [("i64", w) for w in words]
+        layout = f"{{ {', '.join(t for t, _ in fields)} }}"
+        env = f"%env{n}"
+        self.allocas.append(f"  {env} = alloca {layout}, align 16")
+        unpack, arguments = [], []
+        for i, (t, operand) in enumerate(fields):
+            place = self.emit(f"getelementptr inbounds {layout}, ptr {env}, i64 0, i32 {i}")
+            self.lines.append(f"  store {t} {operand}, ptr {place}")
+            unpack.append(f"  %p{i} = getelementptr inbounds {layout}, ptr %env, i64 0, i32 {i}")
+            unpack.append(f"  %x{i} = load {t}, ptr %p{i}")
+            arguments.append(f"{t} %x{i}")
+        self.module.functions.append(
+            "\n".join((
+                f"define internal void @{body}(ptr %env, i64 %begin, i64 %end) nounwind {{",
+                *unpack,
+                f"  call void @{loop}({', '.join([*arguments, 'i64 %begin', 'i64 %end'])})",
+                "  ret void\n}\n",
+            ))
+        )  # fmt: skip
+        self.module.declare("tilewright_parallel", "void", "ptr", "ptr", "i64")
+        self.lines.append(
+            f"  call void @tilewright_parallel(ptr @{body}, ptr {env}, i64 {stmt.extent})"
+        )
+        assert inner == len(words)
+
+    def _outline(
+        self, stmt: For, buffers: list[Buffer], variables: list[Expr], name: str
+    ) -> int:
+        """Write the function that runs a range of iterations; the number of integers it takes."""
+        made = _Function(self.module, self.stored, name, inside=True)
+        params = []
+        for i, buffer in enumerate(buffers):
+            params.append(f"{_pointer_type(buffer, self.stored)} %a{i}")
+            made.pointers[buffer] = f"%a{i}"
+        words = 0
+        for v in variables:
+            value = self._value_of(v)
+            if value[1]:
+                words += 1
+                k = made.number()
+                made.ranges[k] = self.bounds(value)
+                params.append(f"i64 %v{k}")
+                value = 0, ((k, 1),)
+            made.bind(v, value)
+        made.lines += ("  %some = icmp slt i64 %begin, %end", "  br i1 %some, label %run, label %none")
+        made.begin("run")
+        made._loop(stmt, "%begin", "%end")
+        made.lines.append("  br label %none")
+        made.begin("none")
+        made.finish(
+            f"define internal void @{name}({', '.join([*params, 'i64 %begin', 'i64 %end'])}) noinline nounwind"
+        )
+        return words
+
+    def _value_of(self, variable: Expr) -> Affine:
+        return self.env[self.facts.slot(variable)]
+
+    def _captured(self, loop: For) -> tuple[list[Buffer], list[Expr]]:
+        """Buffers and variables of this function that `loop` uses, in a fixed order."""
+        own = {s.buffer for s in statements(loop) if isinstance(s, Allocate)}
+        bound = {s.var for s in statements(loop) if isinstance(s, For)}
+        buffers: dict[Buffer, None] = {}
+        variables: dict[Expr, None] = {}
+        for s in statements(loop):
+            if isinstance(s, Store):
+                buffers[s.buffer] = None
+        for node in walk(*expressions(loop)):
+            if node.op == "load":
+                buffers[node.attr] = None
+            elif node.op == "var" and node not in bound:
+                variables[node] = None
+        return [b for b in buffers if b not in own], list(variables)
+
+    # -- stores ----------------------------------------------------------------------------------
+    def _store(self, stmt: Store) -> None:
+        self._memo.clear()
+        buffer, index = stmt.buffer, stmt.index
+        lanes = index.lanes
+        value = broadcast(cast(buffer.dtype, stmt.value), lanes)
+        t = typed(buffer.dtype, lanes, MEMORY)
+        operand = self.value(value)
+        if buffer.dtype == "bool":
+            operand = self.pure(f"zext {typed('bool', lanes)} {operand} to {t}")
+        if lanes == 1:
+            self._store_scalar(buffer, self.affine(index), operand)
+        else:
+            self._store_vector(buffer, index, lanes, t, operand)
+
+    def _store_scalar(self, buffer: Buffer, index: Affine, operand: str) -> None:
+        if self.mask is not None:
+            raise InternalError(
+                f"generate({self.name})", f"a scalar store to {buffer!r} depends on a vector condition"
+            )
+        pointer, align = self.address(buffer, index)
+        self.lines.append(f"  store {MEMORY[buffer.dtype]} {operand}, ptr {pointer}, align {align}")
+
+    def _store_vector(self, buffer: Buffer, index: Expr, lanes: int, t: str, operand: str) -> None:
+        first, step = self.vector_index(index)
+        if step == 1:
+            pointer, align = self.address(buffer, first)
+            if self.mask is None:
+                self.lines.append(f"  store {t} {operand}, ptr {pointer}, align {align}")
+                return
+            name = f"llvm.masked.store.v{lanes}{_memory_suffix(buffer.dtype)}.p0"
+            self._store_masked(name, t, operand, "ptr", pointer, align)
+            return
+        if self.mask is not None:
+            name = f"llvm.masked.scatter.v{lanes}{_memory_suffix(buffer.dtype)}.v{lanes}p0"
+            where = self.addresses(buffer, self.lane_indices(index))
+            self._store_masked(name, t, operand, f"<{lanes} x ptr>", where, BYTES[buffer.dtype])
+            return
+        for k, i in enumerate(self.lane_indices(index)):
+            one = self.pure(f"extractelement {t} {operand}, i64 {k}")
+            self._store_scalar(buffer, i, one)
+
+    def _store_masked(
+        self, name: str, t: str, operand: str, address: str, where: str, align: int
+    ) -> None:
+        flags = f"<{self.mask_lanes} x i1>"
+        self.module.declare(name, "void", t, address, "i32", flags)
+        self.lines.append(
+            f"  call void @{name}({t} {operand}, {address} {where}, i32 {align}, {flags} {self.mask})"
+        )
+
+
+_STATEMENTS: dict[type[Stmt], Callable[[_Function, Stmt], None]] = {
+    Seq: _Function._seq,
+    Allocate: _Function._allocate,
+    If: _Function._if,
+    For: _Function._for,
+    Store: _Function._store,
+}  # type: ignore[dict-item]

@@ -1,0 +1,8 @@
+"""Where text meets compilers and devices: `compile_source`, the kernel cache, `diagnose`.
+
+In: `Source` from `codegen`.  Out: `Artifact` for `runtime`.  Read next: `compilers.py`.
+"""
+
+from tilewright.driver.compilers import compile_source
+
+__all__ = ["compile_source"]

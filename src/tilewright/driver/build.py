@@ -1,0 +1,88 @@
+"""`lower` and `build`: from a schedule to a program, to text, to a module on a device.
+
+In: a schedule (or a payload of plain data, in worker processes) and a target.  Out: `Program`,
+`Source`, `Artifact` or `Module`.  Read next: `compilers.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from tilewright.base import context
+from tilewright.base.artifact import Artifact, Source
+from tilewright.base.errors import TargetError
+from tilewright.base.target import Target
+from tilewright.codegen import generate
+from tilewright.driver.compilers import compile_source
+from tilewright.ir.stmt import Program
+from tilewright.lowering.pipeline import lower_schedule
+from tilewright.runtime.device import device
+from tilewright.runtime.module import Module
+from tilewright.schedule import legality
+from tilewright.schedule.schedule import Schedule
+from tilewright.schedule.tree import LoopTree
+from tilewright.te.dag import ComputeDAG
+from tilewright.te.tensor import Tensor
+
+
+def resolve_target(target: str | Target | None) -> Target:
+    """`target`, or that of the innermost `with target:`."""
+    found = target if target is not None else context.current("target")
+    if found is None:
+        raise TargetError("build", "no target was given", "Pass target= or use `with Target('llvm'):`.")
+    return Target(found)
+
+
+def lower(
+    schedule: Schedule, args: Sequence[Tensor] | None = None, target: str | Target | None = None, name: str = "main"
+) -> Program:
+    """The loops of a schedule; `print(lower(s, [A, B, C]))` shows them.  Default target: llvm."""
+    chosen = Target(target) if target is not None else Target(context.current("target") or "llvm")
+    return lower_schedule(schedule, chosen, kernel_name(name), args)
+
+
+def generate_source(
+    schedule: Schedule, target: Target, name: str = "main", args: Sequence[Tensor] | None = None
+) -> Source:
+    """Legality, lowering and text.  Raises LegalityError when a limit of the target is broken."""
+    tree = LoopTree(schedule)
+    bounds = tree.bounds()
+    legality.check(tree, bounds, target, name)
+    program = lower_schedule(schedule, target, kernel_name(name), args, tree, bounds)
+    return generate(program, target)
+
+
+def build_artifact(
+    schedule: Schedule, target: Target, name: str = "main", args: Sequence[Tensor] | None = None
+) -> Artifact:
+    return compile_source(generate_source(schedule, target, name, args), target)
+
+
+def build(
+    schedule: Schedule,
+    args: Sequence[Tensor] | None = None,
+    target: str | Target | None = None,
+    name: str = "main",
+) -> Module:
+    """A callable module on device 0 of the target; its arguments are `args` in order."""
+    chosen = resolve_target(target)
+    return Module(build_artifact(schedule, chosen, name, args), device(chosen.kind))
+
+
+def payload_of(schedule: Schedule, name: str = "main") -> dict[str, Any]:
+    """A build job as plain data: the DAG and the closed steps."""
+    return {"dag": schedule.dag.to_json(), "steps": schedule.to_json(), "name": name}
+
+
+def build_payload(payload: dict[str, Any], target: Target | str) -> Artifact:
+    """What a worker does with `payload_of`'s data."""
+    schedule = Schedule.replay(ComputeDAG.from_json(payload["dag"]), payload["steps"])
+    return build_artifact(schedule, Target(target), payload["name"])
+
+
+def kernel_name(name: str) -> str:
+    """`name` as an identifier of C."""
+    clean = re.sub(r"\W", "_", name)
+    return clean if clean and not clean[0].isdigit() else f"k_{clean}"

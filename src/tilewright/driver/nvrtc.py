@@ -1,0 +1,131 @@
+"""CUDA C to a cubin, by NVRTC: needs neither a GPU nor a driver.
+
+In: kernels in CUDA C.  Out: a cubin for the target's own architecture, with registers, spills and
+shared memory of each kernel from the assembler's log.  Read next: `compilers.py`,
+`runtime/drivers/cuda.py`.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from tilewright.base.artifact import Artifact, Source
+from tilewright.base.errors import CompileError, TargetError
+from tilewright.base.target import Target
+from tilewright.driver.cache import default_cache
+
+_OPTIONS = ("--std=c++17", "--ptxas-options=-v")
+_HEADERS = "--use-bundled-headers"  # NVRTC 13 brings cuda_fp16.h, mma.h and the like
+
+_ENTRY = re.compile(r"Compiling entry function '(\w+)'")
+_FACTS = (
+    ("registers", re.compile(r"Used (\d+) registers")),
+    ("shared_bytes", re.compile(r"(\d+) bytes smem")),
+    ("barriers", re.compile(r"used (\d+) barriers")),
+    ("stack_bytes", re.compile(r"(\d+) bytes stack frame")),
+    ("spill_bytes", re.compile(r"(\d+) bytes spill (?:stores|loads)")),
+)
+
+
+@cache
+def _binding() -> Any:
+    try:
+        from cuda.bindings import nvrtc
+
+        nvrtc.nvrtcVersion()
+    except (ImportError, RuntimeError) as error:  # the library is looked for at the first call
+        raise TargetError(
+            "compile for cuda", f"NVRTC is not installed ({error})",
+            "Try pip install 'tilewright[cuda13]' (driver 580 or newer) or 'tilewright[cuda12]'.",
+        ) from None  # fmt: skip
+    return nvrtc
+
+
+@cache
+def version() -> tuple[int, int]:
+    _, major, minor = _binding().nvrtcVersion()
+    return int(major), int(minor)
+
+
+@cache
+def supported_archs() -> tuple[str, ...]:
+    """The architectures this NVRTC compiles for, oldest first: "sm_75", "sm_80", ..."""
+    return tuple(f"sm_{number}" for number in _binding().nvrtcGetSupportedArchs()[1])
+
+
+def identity(target: Target) -> dict[str, str]:
+    major, minor = version()
+    return {
+        "compiler": f"NVRTC {major}.{minor}", "arch": target.arch, "options": " ".join(_OPTIONS),
+    }  # fmt: skip
+
+
+def build(source: Source, target: Target) -> Artifact:
+    nvrtc = _binding()
+    place = f"compile {source.entry_name} for {target}"
+    if target.arch.rstrip("af") not in supported_archs():
+        raise TargetError(
+            place, f"NVRTC {version()[0]}.{version()[1]} does not compile for {target.arch}",
+            f"It knows {' '.join(supported_archs())}; 'tilewright[cuda12]' knows older ones.",
+        )  # fmt: skip
+    options = [f"--gpu-architecture={target.arch}", *_OPTIONS]
+    if "#include" in source.text and version()[0] >= 13:
+        options.append(f"{_HEADERS}={_header_directory()}")
+    status, program = nvrtc.nvrtcCreateProgram(
+        source.text.encode(), f"{source.entry_name}.cu".encode(), 0, [], []
+    )
+    _check(place, status)
+    try:
+        status, *_ = nvrtc.nvrtcCompileProgram(program, len(options), [o.encode() for o in options])
+        log = _text(place, program, nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog)
+        if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+            raise CompileError(place, f"NVRTC refused the text ({status.name}):\n{log}")
+        cubin = _bytes(place, program, nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN)
+    finally:
+        nvrtc.nvrtcDestroyProgram(program)
+    return Artifact(source, cubin, parse_resources(log), {"log": log})
+
+
+def _header_directory() -> Path:
+    """Where NVRTC unpacks its own headers, once for each version."""
+    root = default_cache().directory or Path(tempfile.gettempdir()) / "tilewright"
+    folder = root / "headers-{}.{}".format(*version())
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def parse_resources(log: str) -> dict[str, dict[str, int]]:
+    """Kernel name -> registers, spill_bytes (stores and loads), shared_bytes (static), ..."""
+    found: dict[str, dict[str, int]] = {}
+    kernel: dict[str, int] = {}
+    for line in log.splitlines():
+        entry = _ENTRY.search(line)
+        if entry:
+            kernel = found.setdefault(entry[1], {name: 0 for name, _ in _FACTS})
+            continue
+        for name, pattern in _FACTS:
+            numbers = pattern.findall(line)
+            if numbers:
+                kernel[name] = sum(map(int, numbers))
+    return found
+
+
+def _text(place: str, program: Any, size: Any, get: Any) -> str:
+    return _bytes(place, program, size, get).rstrip(b"\0").decode(errors="replace").strip()
+
+
+def _bytes(place: str, program: Any, size: Any, get: Any) -> bytes:
+    status, length = size(program)
+    _check(place, status)
+    data = bytearray(length)
+    _check(place, get(program, data)[0])
+    return bytes(data)
+
+
+def _check(place: str, status: Any) -> None:
+    if status != _binding().nvrtcResult.NVRTC_SUCCESS:
+        raise CompileError(place, f"NVRTC failed with {status.name}")

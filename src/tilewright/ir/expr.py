@@ -1,0 +1,537 @@
+"""Scalar and vector expressions: one interned, slotted node class.
+
+In: Python operators and the builders below.  Out: `Expr` nodes for which equality is identity.
+Constants fold at construction; everything cleverer is in `affine.py`.  Read next: `stmt.py`.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Union
+
+from tilewright.base.dtype import check_dtype, is_float, is_int, promote
+from tilewright.base.errors import ExpressionError
+
+Value = Union["Expr", int, float, bool]
+
+# op -> (C-like spelling, numpy-free evaluation on Python scalars)
+ARITHMETIC: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
+    "add": ("+", operator.add),
+    "sub": ("-", operator.sub),
+    "mul": ("*", operator.mul),
+    "div": ("/", operator.truediv),
+    "floordiv": ("//", operator.floordiv),
+    "floormod": ("%", operator.mod),
+    "min": ("min", min),
+    "max": ("max", max),
+}
+COMPARE: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
+    "eq": ("==", operator.eq),
+    "ne": ("!=", operator.ne),
+    "lt": ("<", operator.lt),
+    "le": ("<=", operator.le),
+    "gt": (">", operator.gt),
+    "ge": (">=", operator.ge),
+}
+LOGIC: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
+    "and": ("&&", lambda a, b: a and b),
+    "or": ("||", lambda a, b: a or b),
+}
+BINARY = {**ARITHMETIC, **COMPARE, **LOGIC}
+
+# Functions of one or two floating-point arguments that every back end and reference provides.
+FUNCTIONS: dict[str, int] = {
+    "exp": 1, "log": 1, "sqrt": 1, "rsqrt": 1, "tanh": 1, "erf": 1, "abs": 1, "floor": 1, "ceil": 1,
+    "round": 1, "pow": 2, "sin": 1, "cos": 1,
+}  # fmt: skip
+
+
+class Expr:
+    """One node.  op: see the tables above and below; args: sub-expressions; attr: what else it holds.
+
+    ============== ======================== =========================================
+    op             args                     attr
+    ============== ======================== =========================================
+    var            -                        its name (every variable is its own node)
+    const          -                        a Python number
+    add ... ge     a, b                     -
+    and or not     conditions               -
+    cast           a                        -  (the dtype is the node's)
+    select         condition, then, else    -  (both sides are safe to evaluate)
+    if_then_else   condition, then, else    -  (only the chosen side is evaluated)
+    call           arguments                name in FUNCTIONS
+    read           indices                  te.Tensor (before lowering)
+    reduce         value                    (combiner, axes, identity)  (before lowering)
+    load           flat index               Buffer (after lowering)
+    ramp           base, stride             -  (lanes consecutive values, stride apart)
+    broadcast      value                    -
+    ============== ======================== =========================================
+    """
+
+    __slots__ = ("__weakref__", "args", "attr", "dtype", "lanes", "op")
+
+    op: str
+    args: tuple[Expr, ...]
+    attr: Any
+    dtype: str
+    lanes: int
+
+    # -- operators -------------------------------------------------------------------------------
+    def __add__(self, other: Value) -> Expr:
+        return binary("add", self, other)
+
+    def __radd__(self, other: Value) -> Expr:
+        return binary("add", other, self)
+
+    def __sub__(self, other: Value) -> Expr:
+        return binary("sub", self, other)
+
+    def __rsub__(self, other: Value) -> Expr:
+        return binary("sub", other, self)
+
+    def __mul__(self, other: Value) -> Expr:
+        return binary("mul", self, other)
+
+    def __rmul__(self, other: Value) -> Expr:
+        return binary("mul", other, self)
+
+    def __truediv__(self, other: Value) -> Expr:
+        return binary("div", self, other)
+
+    def __rtruediv__(self, other: Value) -> Expr:
+        return binary("div", other, self)
+
+    def __floordiv__(self, other: Value) -> Expr:
+        return binary("floordiv", self, other)
+
+    def __rfloordiv__(self, other: Value) -> Expr:
+        return binary("floordiv", other, self)
+
+    def __mod__(self, other: Value) -> Expr:
+        return binary("floormod", self, other)
+
+    def __rmod__(self, other: Value) -> Expr:
+        return binary("floormod", other, self)
+
+    def __neg__(self) -> Expr:
+        return binary("sub", const(0, self.dtype), self)
+
+    def __pow__(self, other: Value) -> Expr:
+        return call("pow", self, other)
+
+    def __lt__(self, other: Value) -> Expr:
+        return binary("lt", self, other)
+
+    def __le__(self, other: Value) -> Expr:
+        return binary("le", self, other)
+
+    def __gt__(self, other: Value) -> Expr:
+        return binary("gt", self, other)
+
+    def __ge__(self, other: Value) -> Expr:
+        return binary("ge", self, other)
+
+    def __eq__(self, other: object) -> Expr:  # type: ignore[override]
+        return binary("eq", self, other)  # type: ignore[arg-type]
+
+    def __ne__(self, other: object) -> Expr:  # type: ignore[override]
+        return binary("ne", self, other)  # type: ignore[arg-type]
+
+    def __and__(self, other: Value) -> Expr:
+        return binary("and", self, other)
+
+    def __or__(self, other: Value) -> Expr:
+        return binary("or", self, other)
+
+    def __invert__(self) -> Expr:
+        return logical_not(self)
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __bool__(self) -> bool:
+        if self.op == "const":
+            return bool(self.attr)
+        if self.op in ("eq", "ne"):  # nodes are interned, so dicts and `in` compare by identity
+            return (self.args[0] is self.args[1]) == (self.op == "eq")
+        raise ExpressionError(
+            str(self), "an expression has no truth value before it runs",
+            "Use te.if_then_else, te.all or te.any.",
+        )  # fmt: skip
+
+    def __int__(self) -> int:
+        if self.op == "const":
+            return int(self.attr)
+        raise ExpressionError(str(self), "only a constant expression converts to int")
+
+    __index__ = __int__
+
+    def __iter__(self) -> Iterator[Expr]:
+        raise TypeError(f"an expression cannot be iterated: {self}")
+
+    # -- the names TVM users know ------------------------------------------------------------------
+    @property
+    def name(self) -> str:
+        """The name of a variable or the spelling of anything else."""
+        return self.attr if self.op == "var" else str(self)
+
+    @property
+    def value(self) -> int | float | bool:
+        """The number of a constant."""
+        if self.op != "const":
+            raise ExpressionError(str(self), "only a constant has a value")
+        return self.attr  # type: ignore[no-any-return]
+
+    def astype(self, dtype: str) -> Expr:
+        return cast(dtype, self)
+
+    def equal(self, other: Value) -> Expr:
+        return binary("eq", self, other)
+
+    def __str__(self) -> str:
+        from tilewright.ir.printer import expression_text
+
+        return expression_text(self)
+
+    __repr__ = __str__
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.op == "var":
+            return var, (self.attr, self.dtype)
+        return make, (self.op, self.args, self.attr, self.dtype, self.lanes)
+
+
+_INTERNED: weakref.WeakValueDictionary[tuple[Any, ...], Expr] = weakref.WeakValueDictionary()
+
+
+def make(
+    op: str, args: tuple[Expr, ...], attr: Any = None, dtype: str = "int32", lanes: int = 1
+) -> Expr:
+    """The one constructor: the existing equal node, or a new one.  It neither checks nor folds."""
+    # repr of a float separates 0.0 from -0.0 and keeps nan equal to itself
+    tag = repr(attr) if isinstance(attr, float) else attr
+    key = (op, tuple(map(id, args)), tag if op != "const" else (type(attr), tag), dtype, lanes)
+    node = _INTERNED.get(key)
+    if node is None:
+        node = _new(op, args, attr, dtype, lanes)
+        _INTERNED[key] = node
+    return node
+
+
+def _new(op: str, args: tuple[Expr, ...], attr: Any, dtype: str, lanes: int) -> Expr:
+    node = object.__new__(Expr)
+    node.op, node.args, node.attr, node.dtype, node.lanes = op, args, attr, dtype, lanes
+    return node
+
+
+def var(name: str, dtype: str = "int32") -> Expr:
+    """A fresh variable; two variables are equal only if they are the same object."""
+    return _new("var", (), name, check_dtype(dtype, f"var({name!r})"), 1)
+
+
+def const(value: float, dtype: str | None = None) -> Expr:
+    """A constant; without a dtype a bool, int32 (int64 when it does not fit) or float32."""
+    if dtype is None:
+        if isinstance(value, bool):
+            dtype = "bool"
+        elif isinstance(value, int) or hasattr(value, "__index__"):
+            dtype = "int32" if -(2**31) <= int(value) < 2**31 else "int64"
+        else:
+            dtype = "float32"
+    check_dtype(dtype, f"const({value!r})")
+    number: int | float | bool
+    if is_float(dtype):
+        number = float(value)
+    else:
+        number = bool(value) if dtype == "bool" else int(value)
+    return make("const", (), number, dtype)
+
+
+def convert(value: Any, like: Expr | None = None) -> Expr:
+    """`value` as an expression; a bare number takes the dtype of `like` when it loses nothing."""
+    if isinstance(value, Expr):
+        return value
+    if hasattr(value, "as_expr"):  # te.IterVar, zero-dimensional te.Tensor
+        return value.as_expr()  # type: ignore[no-any-return]
+    if isinstance(value, (bool, int, float)) or hasattr(value, "dtype"):
+        if like is not None and not isinstance(value, bool) and like.dtype != "bool":
+            if is_float(like.dtype) or not isinstance(value, float):
+                return const(value, like.dtype)
+        return const(value.item() if hasattr(value, "item") else value)
+    raise ExpressionError(
+        f"convert({value!r})", f"a {type(value).__name__} is not an expression",
+        "Use a number, a variable, an axis or a tensor element.",
+    )  # fmt: skip
+
+
+def binary(op: str, a: Value, b: Value) -> Expr:
+    """`a op b` with type promotion, constant folding and the identities that keep indices short."""
+    left = a if isinstance(a, Expr) else convert(a, b if isinstance(b, Expr) else None)
+    right = b if isinstance(b, Expr) else convert(b, left)
+    if left.lanes != right.lanes:
+        left, right = _same_lanes(left, right)
+    if op in LOGIC:
+        left, right = _as_bool(left), _as_bool(right)
+    elif left.dtype != right.dtype:
+        common = promote(left.dtype, right.dtype)
+        left, right = cast(common, left), cast(common, right)
+    elif left.dtype == "bool" and op in ARITHMETIC:
+        left, right = cast("int32", left), cast("int32", right)
+    if op == "div" and not is_float(left.dtype):
+        raise ExpressionError(
+            f"{left} / {right}", "true division of integers is ambiguous",
+            "Use // for floor division or cast to float32.",
+        )  # fmt: skip
+    dtype = "bool" if op not in ARITHMETIC else left.dtype
+    folded = _fold(op, left, right, dtype)
+    if folded is not None:
+        return folded
+    return make(op, (left, right), None, dtype, left.lanes)
+
+
+def _fold(op: str, a: Expr, b: Expr, dtype: str) -> Expr | None:
+    a_const, b_const = a.op == "const", b.op == "const"
+    if a_const and b_const:
+        if op in ("div", "floordiv", "floormod") and b.attr == 0:
+            if op != "div":
+                raise ExpressionError(f"{a} {BINARY[op][0]} {b}", "division by zero")
+            return None
+        if is_float(a.dtype) and op in ARITHMETIC:
+            return None  # rounding belongs to the device
+        return const(BINARY[op][1](a.attr, b.attr), dtype)
+    if op in LOGIC:
+        for this, other in ((a, b), (b, a)):
+            if this.op == "const":
+                return other if this.attr == (op == "and") else this
+        return a if a is b else None
+    if op in ("min", "max") and a is b:
+        return a
+    if not is_int(dtype):
+        return None
+    if b_const:
+        n = b.attr
+        if n == 0 and op in ("add", "sub"):
+            return a
+        if n == 1 and op in ("mul", "floordiv"):
+            return a
+        if n == 0 and op == "mul":
+            return b
+        if n == 1 and op == "floormod":
+            return const(0, dtype)
+        if n == 0 and op in ("floordiv", "floormod"):
+            raise ExpressionError(f"{a} {BINARY[op][0]} {b}", "division by zero")
+        if op in ("add", "sub") and a.op in ("add", "sub") and a.args[1].op == "const":
+            inner = a.args[1].attr if a.op == "add" else -a.args[1].attr
+            return binary("add", a.args[0], const(inner + (n if op == "add" else -n), dtype))
+        if op == "sub":
+            return make("add", (a, const(-n, dtype)), None, dtype, a.lanes) if n < 0 else None
+    if a_const:
+        if op == "add" or (op == "mul" and a.attr in (0, 1)):
+            return binary(op, b, a)
+        if op in ("floordiv", "floormod") and a.attr == 0:
+            return a
+    if op == "sub" and a is b:
+        return const(0, dtype)
+    return None
+
+
+def _same_lanes(a: Expr, b: Expr) -> tuple[Expr, Expr]:
+    if a.lanes == 1:
+        return broadcast(a, b.lanes), b
+    if b.lanes == 1:
+        return a, broadcast(b, a.lanes)
+    raise ExpressionError(f"{a} with {b}", f"vectors of {a.lanes} and {b.lanes} lanes do not mix")
+
+
+def _as_bool(a: Expr) -> Expr:
+    if a.dtype == "bool":
+        return a
+    raise ExpressionError(str(a), f"a condition must be bool, not {a.dtype}", "Compare it first.")
+
+
+def cast(dtype: str, value: Value) -> Expr:
+    node = convert(value)
+    check_dtype(dtype, f"cast({dtype!r})")
+    if node.dtype == dtype:
+        return node
+    if node.op == "const" and not (is_float(node.dtype) and not math.isfinite(node.attr)):
+        return const(node.attr, dtype)
+    return make("cast", (node,), None, dtype, node.lanes)
+
+
+def logical_not(a: Expr) -> Expr:
+    a = _as_bool(a)
+    if a.op == "const":
+        return const(not a.attr, "bool")
+    return a.args[0] if a.op == "not" else make("not", (a,), None, "bool", a.lanes)
+
+
+def all_of(*conditions: Value) -> Expr:
+    """The conjunction, left to right; `True` for none."""
+    result = const(True)
+    for c in conditions:
+        result = binary("and", result, c)
+    return result
+
+
+def any_of(*conditions: Value) -> Expr:
+    result = const(False)
+    for c in conditions:
+        result = binary("or", result, c)
+    return result
+
+
+def _choose(op: str, condition: Value, a: Value, b: Value) -> Expr:
+    test = _as_bool(convert(condition))
+    left = convert(a, b if isinstance(b, Expr) else None)
+    right = convert(b, left)
+    if left.dtype != right.dtype:
+        common = promote(left.dtype, right.dtype)
+        left, right = cast(common, left), cast(common, right)
+    if test.op == "const":
+        return left if test.attr else right
+    lanes = max(test.lanes, left.lanes, right.lanes)
+    test, left, right = (broadcast(e, lanes) for e in (test, left, right))
+    return left if left is right else make(op, (test, left, right), None, left.dtype, lanes)
+
+
+def select(condition: Value, a: Value, b: Value) -> Expr:
+    """`a` where the condition holds, else `b`; both sides may be evaluated."""
+    return _choose("select", condition, a, b)
+
+
+def if_then_else(condition: Value, a: Value, b: Value) -> Expr:
+    """`a` where the condition holds, else `b`; only that side is evaluated (guards reads)."""
+    return _choose("if_then_else", condition, a, b)
+
+
+def minimum(a: Value, b: Value) -> Expr:
+    return binary("min", a, b)
+
+
+def maximum(a: Value, b: Value) -> Expr:
+    return binary("max", a, b)
+
+
+def call(name: str, *args: Value) -> Expr:
+    """A mathematical function from FUNCTIONS; integer arguments become float32."""
+    if name not in FUNCTIONS:
+        raise ExpressionError(
+            f"call({name!r})", "no such function", f"Known: {', '.join(sorted(FUNCTIONS))}."
+        )
+    if len(args) != FUNCTIONS[name]:
+        raise ExpressionError(f"call({name!r})", f"takes {FUNCTIONS[name]} argument(s), got {len(args)}")
+    nodes = [convert(a) for a in args]
+    dtype = "float64" if any(n.dtype == "float64" for n in nodes) else "float32"
+    if name == "abs" and is_int(nodes[0].dtype):
+        return maximum(nodes[0], -nodes[0])
+    lanes = max(n.lanes for n in nodes)
+    nodes = [broadcast(cast(dtype, n), lanes) for n in nodes]
+    return make("call", tuple(nodes), name, dtype, lanes)
+
+
+def ramp(base: Expr, stride: Value, lanes: int) -> Expr:
+    """The vector base, base + stride, ...; `base` itself for one lane."""
+    if lanes == 1:
+        return base
+    return make("ramp", (base, convert(stride, base)), None, base.dtype, lanes)
+
+
+def broadcast(value: Expr, lanes: int) -> Expr:
+    if value.lanes == lanes:
+        return value
+    if value.lanes != 1:
+        raise ExpressionError(str(value), f"a vector of {value.lanes} lanes cannot become {lanes}")
+    return make("broadcast", (value,), None, value.dtype, lanes)
+
+
+# -- walking ---------------------------------------------------------------------------------------
+
+
+def rebuild(node: Expr, args: tuple[Expr, ...]) -> Expr:
+    """`node` with new arguments, through the folding builders; the same object if nothing changed."""
+    if all(a is b for a, b in zip(args, node.args, strict=True)):
+        return node
+    op = node.op
+    if op in BINARY:
+        return binary(op, *args)
+    if op in ("select", "if_then_else"):
+        return _choose(op, *args)
+    if op == "cast":
+        return cast(node.dtype, args[0])
+    if op == "not":
+        return logical_not(args[0])
+    if op == "ramp":
+        return ramp(args[0], args[1], node.lanes)
+    if op == "broadcast":
+        return broadcast(args[0], node.lanes)
+    if op == "call":
+        return call(node.attr, *args)
+    lanes = max((a.lanes for a in args), default=1) if op == "load" else node.lanes
+    return make(op, args, node.attr, node.dtype, lanes)
+
+
+def transform(root: Expr, rule: Callable[[Expr], Expr | None]) -> Expr:
+    """Rewrite bottom-up: `rule` sees each node after its arguments and may return a replacement."""
+    memo: dict[Expr, Expr] = {}
+
+    def visit(node: Expr) -> Expr:
+        done = memo.get(node)
+        if done is None:
+            new = rebuild(node, tuple(visit(a) for a in node.args)) if node.args else node
+            replaced = rule(new)
+            done = memo[node] = new if replaced is None else replaced
+        return done
+
+    return visit(root)
+
+
+def substitute(root: Expr, mapping: Mapping[Expr, Value]) -> Expr:
+    """Replace variables (or any whole nodes) by `mapping`, simultaneously."""
+    if not mapping:
+        return root
+    memo: dict[Expr, Expr] = {}
+
+    def visit(node: Expr) -> Expr:
+        done = memo.get(node)
+        if done is None:
+            if node in mapping:
+                done = convert(mapping[node], node)
+            else:
+                done = rebuild(node, tuple(visit(a) for a in node.args)) if node.args else node
+            memo[node] = done
+        return done
+
+    return visit(root)
+
+
+def walk(*roots: Expr) -> Iterator[Expr]:
+    """Every distinct node under `roots`, arguments before their users."""
+    seen: set[int] = set()
+
+    def visit(node: Expr) -> Iterator[Expr]:
+        if id(node) in seen:
+            return
+        seen.add(id(node))
+        for a in node.args:
+            yield from visit(a)
+        yield node
+
+    for root in roots:
+        yield from visit(root)
+
+
+def free_variables(*roots: Expr) -> set[Expr]:
+    return {n for n in walk(*roots) if n.op == "var"}
+
+
+def conjuncts(condition: Expr) -> Iterable[Expr]:
+    """The parts of a conjunction, left to right."""
+    if condition.op == "and":
+        yield from conjuncts(condition.args[0])
+        yield from conjuncts(condition.args[1])
+    else:
+        yield condition

@@ -1,0 +1,616 @@
+"""Python source for one kernel: a function (a generator where there are barriers) run per thread.
+
+In: a `Kernel`.  Out: a `PythonKernel`, whose parameters and bookkeeping `interpreter.py` supplies.
+Loop-invariant integer arithmetic is hoisted, index checks that the loop extents prove are left out.
+
+A buffer is a Python list (None: never written) of numpy floats, which round as their type does, or
+of ints.  A tracked buffer has one list with the stamp of the last writer of every element, and, when
+the kernel also loads it, one with that of the last reader.  Stamps grow: `fork` is the first one of
+this launch (or parallel loop), `block` that of this block (or iteration), `epoch` that of this
+barrier interval; `cur` = epoch + thread number is this thread's, `many` stands for several readers.
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tilewright.base.dtype import is_float, is_int
+from tilewright.base.errors import TilewrightError
+from tilewright.ir.expr import ARITHMETIC, COMPARE, Expr, binary, const, rebuild, walk
+from tilewright.ir.stmt import (
+    Allocate,
+    Barrier,
+    Buffer,
+    For,
+    If,
+    Kernel,
+    Seq,
+    Stmt,
+    Store,
+    expressions,
+    load,
+    statements,
+)
+
+MAX_NESTED = 16  # Python allows 20 nested loops in one function
+MAX_TEXT = 400  # longer expressions are split, far below Python's nesting limits
+STATE = ("fork", "block", "epoch", "cur", "many")
+
+
+class InterpreterError(TilewrightError):
+    """A program that does what no correct program does: where, and what."""
+
+
+class Failure(Exception):
+    """Raised by generated code: the site, the index, the values of the variables."""
+
+    def __init__(self, site: int, index: int, variables: dict[str, Any]) -> None:
+        super().__init__(site, index)
+        self.site, self.index, self.variables = site, index, variables
+
+
+@dataclass(frozen=True)
+class Site:
+    """What a check in the generated code was about."""
+
+    kind: str
+    buffer: Buffer
+    statement: Stmt
+    lanes: int
+
+
+@dataclass(frozen=True)
+class PythonKernel:
+    """`function(fork, block, epoch, tid, threads, *launch variables, *lists)`.
+
+    The lists are, per buffer of `parameters` and then of `shared`, the elements and its
+    `trackers[buffer]` stamp lists.
+    """
+
+    function: Callable[..., Any]
+    source: str
+    parameters: tuple[Buffer, ...]
+    shared: tuple[Buffer, ...]
+    trackers: dict[Buffer, int]
+    stored: frozenset[Buffer]
+    sites: tuple[Site, ...]
+    variables: dict[str, Expr]
+    lines: dict[int, Stmt]
+    has_barrier: bool
+    check: bool
+
+    def statement_at(self, error: BaseException) -> str | None:
+        """The statement whose generated code raised `error`, or None if it came from elsewhere."""
+        found = None
+        trace = error.__traceback__
+        while trace is not None:
+            if trace.tb_frame.f_code.co_filename == "<interpreter>":
+                found = str(self.lines[trace.tb_lineno]).splitlines()[0].strip()
+            trace = trace.tb_next
+        return found
+
+
+_CACHE: weakref.WeakKeyDictionary[Kernel, dict[bool, PythonKernel]] = weakref.WeakKeyDictionary()
+
+
+def python_kernel(kernel: Kernel, check: bool = True) -> PythonKernel:
+    """The Python form of `kernel`, made once."""
+    versions = _CACHE.setdefault(kernel, {})
+    if check not in versions:
+        versions[check] = _Writer(kernel, check).result()
+    return versions[check]
+
+
+# -- scalar functions of the generated code ----------------------------------------------------------
+
+
+def _fail(site: int, index: int, variables: dict[str, Any]) -> None:
+    raise Failure(site, index, dict(variables))
+
+
+def _function(exact: Callable[..., float], fallback: Callable[..., Any], kind: Any) -> Callable[..., Any]:
+    def call(*args: Any) -> Any:
+        try:
+            return kind(exact(*args))
+        except (ValueError, OverflowError, ZeroDivisionError):
+            return kind(fallback(*map(np.float64, args)))
+
+    return call
+
+
+FUNCTIONS: dict[str, tuple[Callable[..., float], Callable[..., Any]]] = {
+    "exp": (math.exp, np.exp),
+    "log": (math.log, np.log),
+    "sqrt": (math.sqrt, np.sqrt),
+    "rsqrt": (lambda x: 1.0 / math.sqrt(x), lambda x: 1.0 / np.sqrt(x)),
+    "tanh": (math.tanh, np.tanh),
+    "erf": (math.erf, np.abs),  # math.erf takes everything
+    "abs": (abs, np.abs),
+    "floor": (math.floor, np.floor),
+    "ceil": (math.ceil, np.ceil),
+    "round": (round, np.rint),  # halves to even
+    "pow": (math.pow, np.power),
+    "sin": (math.sin, np.sin),
+    "cos": (math.cos, np.cos),
+}
+_TYPES = {"float32": np.float32, "float64": np.float64, "int32": int, "int64": int, "bool": bool}
+_NAMESPACE: dict[str, Any] = {
+    "fail": _fail,
+    "to_float32": np.float32,
+    "to_float64": np.float64,
+    **{
+        f"{name}_{dtype}": _function(*pair, _TYPES[dtype])
+        for name, pair in FUNCTIONS.items()
+        for dtype in ("float32", "float64")
+    },
+}
+
+
+# -- the writer --------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Block:
+    """Lines at one indentation: the hoisted ones, then the others; nested blocks have a header."""
+
+    prelude: list[str] = field(default_factory=list)
+    body: list[str | tuple[str, _Block]] = field(default_factory=list)
+    statement: list[Stmt] = field(default_factory=list)  # one per entry of body
+
+
+class _Writer:
+    def __init__(self, kernel: Kernel, check: bool) -> None:
+        self.kernel, self.check = kernel, check
+        self.sites: list[Site] = []
+        self.variables: dict[str, Expr] = {}
+        self.names: dict[Expr, str] = {}  # variable -> Python name
+        self.buffers: dict[Buffer, str] = {}
+        self.constants: dict[str, Any] = {}
+        self.count = 0
+        self.depth_of: dict[Expr, int] = {}  # variable -> index in self.loops
+        self.ranges: dict[Expr, tuple[int, int]] = {}
+        self.loops: list[_Block] = []
+        self.hoisted: list[dict[Expr, str]] = []  # per loop
+        self.known: list[dict[Expr, str]] = []  # of the current statement, per lazy branch
+        self.uses: dict[Expr, int] = {}
+        self.nested = 0
+        self.in_parallel = False
+        self.outer: frozenset[Buffer] = frozenset()  # buffers that iterations of a parallel loop share
+        self.memo_pure: dict[Expr, bool] = {}
+        self.memo_depth: dict[Expr, int] = {}
+        self.memo_range: dict[Expr, tuple[int, int] | None] = {}
+        everything = list(statements(kernel.body))
+        self.stored = {s.buffer for s in everything if isinstance(s, Store)}
+        self.loaded = {n.attr for n in walk(*expressions(kernel.body)) if n.op == "load"}
+        self.has_barrier = any(isinstance(s, Barrier) for s in everything)
+        self.has_parallel = any(isinstance(s, For) and s.kind == "parallel" for s in everything)
+        self.allocated = [s.buffer for s in everything if isinstance(s, Allocate)]
+        self.shared = [b for b in self.allocated if b.scope == "shared" and kernel.threads]
+        self.many_threads = math.prod(kernel.grid) * math.prod(kernel.block) > 1
+        touched = dict.fromkeys((*kernel.params, *self.stored, *self.loaded))
+        self.parameters = [b for b in touched if b not in set(self.allocated)]
+        self.current: Stmt = kernel.body
+        self.block = _Block()
+
+    def result(self) -> PythonKernel:
+        heads = ["fork", "block", "epoch", "tid", "threads"]
+        top = self.block
+        self._open_loop(top)
+        for thread in self.kernel.threads:
+            heads.append(self._bind(thread.var, thread.extent))
+        for buffer in (*self.parameters, *self.shared):
+            heads += self._declare(buffer)
+        self._line("cur = epoch + tid; many = epoch + threads")
+        self._statement(self.kernel.body)
+        lines = ["def kernel(" + ", ".join(heads) + "):"]
+        origins: dict[int, Stmt] = {}
+        self._flatten(top, 1, lines, origins)
+        source = "\n".join(lines) + "\n"
+        namespace = {**_NAMESPACE, **self.constants}
+        exec(compile(source, "<interpreter>", "exec"), namespace)
+        return PythonKernel(
+            namespace["kernel"], source, tuple(self.parameters), tuple(self.shared),
+            {b: self._trackers(b) for b in (*self.parameters, *self.shared)}, frozenset(self.stored),
+            tuple(self.sites), self.variables, origins, self.has_barrier, self.check,
+        )  # fmt: skip
+
+    def _flatten(self, block: _Block, indent: int, lines: list[str], origins: dict[int, Stmt]) -> None:
+        pad = " " * indent
+        for text in block.prelude:
+            lines.append(pad + text)
+            origins[len(lines)] = block.statement[0] if block.statement else self.kernel.body
+        for entry, stmt in zip(block.body, block.statement, strict=True):
+            lines.append(pad + (entry if isinstance(entry, str) else entry[0]))
+            origins[len(lines)] = stmt
+            if not isinstance(entry, str):
+                self._flatten(entry[1], indent + 1, lines, origins)
+        if not block.body and not block.prelude:
+            lines.append(pad + "pass")
+            origins[len(lines)] = self.kernel.body
+
+    # -- statements
+
+    def _statement(self, stmt: Stmt) -> None:
+        if isinstance(stmt, Seq):
+            for s in stmt.body:
+                self._statement(s)
+            return
+        self.current = stmt
+        if isinstance(stmt, Store):
+            self._store(stmt)
+        elif isinstance(stmt, For):
+            self._for(stmt)
+        elif isinstance(stmt, If):
+            self._begin(stmt.condition)
+            self._nest(f"if {self._text(stmt.condition)}:", stmt.then)
+            if stmt.orelse is not None:
+                self.current = stmt
+                self._nest("else:", stmt.orelse)
+        elif isinstance(stmt, Allocate):
+            if stmt.buffer not in self.shared:
+                fill = "None" if self.check else "0"
+                name, *stamps = self._declare(stmt.buffer)
+                self._line(f"{name} = [{fill}] * {stmt.buffer.size}")
+                for stamp in stamps:
+                    self._line(f"{stamp} = [0] * {stmt.buffer.size}")
+            self._statement(stmt.body)
+        elif isinstance(stmt, Barrier):
+            self._line(f"epoch = yield {self._number()}")
+            self._line("cur = epoch + tid; many = epoch + threads")
+        else:
+            raise InterpreterError(self.kernel.name, f"no such statement: {type(stmt).__name__}")
+
+    def _nest(self, header: str, stmt: Stmt) -> None:
+        inner, outer = _Block(), self.block
+        self._add((header, inner))
+        self.block = inner
+        self._statement(stmt)
+        self.block = outer
+
+    def _for(self, stmt: For) -> None:
+        name = self._bind(stmt.var, stmt.extent)
+        if stmt.extent == 1 and stmt.kind != "parallel":
+            self.loops[-1].prelude.append(f"{name} = 0")
+            self._statement(stmt.body)
+            return
+        outline = self.nested == MAX_NESTED
+        waits = outline and any(isinstance(s, Barrier) for s in statements(stmt))
+        before, nested, block = (self.in_parallel, self.outer), self.nested, self.block
+        parallel = stmt.kind == "parallel" and self.check and not self.in_parallel
+        if parallel:
+            self._line("epoch += 2; fork = epoch")
+            self.in_parallel, self.outer = True, frozenset(self.buffers)
+        if outline:
+            function, inner = f"f{self._number()}", _Block()
+            self._add((f"def {function}():", inner))
+            self.block, self.nested = inner, 0
+            if waits or self.has_parallel:
+                self._line(f"nonlocal {', '.join(STATE)}")
+        body = _Block()
+        self._add((f"for {name} in range({stmt.extent}):", body))
+        self.block = body
+        self.nested += 1
+        self._open_loop(body)
+        self.depth_of[stmt.var] = len(self.loops) - 1
+        if parallel:
+            self._line("epoch += 2; block = cur = epoch; many = epoch + 1")
+        self._statement(stmt.body)
+        self.loops.pop()
+        self.hoisted.pop()
+        self.block, self.nested = block, nested
+        (self.in_parallel, self.outer) = before
+        if outline:
+            self._line(f"{'yield from ' if waits else ''}{function}()")
+        if parallel:
+            self._line("epoch += 2; fork = block = cur = epoch; many = epoch + 1")
+
+    def _store(self, stmt: Store) -> None:
+        if stmt.value.dtype != stmt.buffer.dtype:
+            raise InterpreterError(
+                f"{self.kernel.name}: {stmt}", f"a {stmt.value.dtype} is stored to {stmt.buffer!r}"
+            )
+        lanes = stmt.index.lanes
+        pairs = [(_lane(stmt.index, k), _lane(stmt.value, k)) for k in range(lanes)]
+        self._begin(*(e for pair in pairs for e in pair))
+        self._aligned(stmt.buffer, stmt.index)
+        for node in _vector_loads(stmt.value):
+            self._aligned(node.attr, node.args[0])
+        targets = [self._index(stmt.buffer, index, "store") for index, _ in pairs]
+        texts = [self._text(value) if lanes == 1 else self._atom(value) for _, value in pairs]
+        for at, text in zip(targets, texts, strict=True):
+            self._write(stmt.buffer, at, text)
+
+    def _write(self, buffer: Buffer, at: str, text: str) -> None:
+        name = self._name(buffer)
+        if not self._tracked(buffer):
+            self._line(f"{name}[{at}] = {text}")
+            return
+        stamp = f"{name}w"
+        self._line(f"w = {stamp}[{at}]; x = {text}")
+        self._guard(
+            "w >= fork and w != cur and not block <= w < epoch"
+            f" and {name}[{at}] != x and x == x", "store twice", buffer, at,
+        )  # fmt: skip
+        if buffer in self.loaded:
+            self._line(f"r = {name}r[{at}]")
+            self._guard("r >= fork and r != cur and not block <= r < epoch", "store race", buffer, at)
+        self._line(f"{stamp}[{at}] = cur; {name}[{at}] = x")
+
+    # -- expressions: text that Python can evaluate where the current block stands
+
+    def _begin(self, *roots: Expr) -> None:
+        self.known = [{}]
+        self.uses = {}
+        for node in walk(*roots):
+            for a in node.args:
+                self.uses[a] = self.uses.get(a, 0) + 1
+
+    def _text(self, node: Expr) -> str:
+        if node.op == "var":
+            if node not in self.names:
+                raise InterpreterError(self.kernel.name, f"{node} is used outside its loop in {self.current}")
+            return self.names[node]
+        if node.op == "const":
+            return self._constant(node)
+        for memo in (*self.hoisted, *self.known):
+            if node in memo:
+                return memo[node]
+        if self._pure(node):
+            depth = self._depth(node)
+            if depth < len(self.loops) - 1 or self.uses.get(node, 0) > 1:
+                return self._hoist(node, depth)
+            text = self._plain(node)
+            return text if len(text) <= MAX_TEXT else self._hoist(node, depth)
+        if node.op == "load":
+            return self._load(node)
+        if node.op == "if_then_else":
+            return self._lazy(node)
+        text = self._plain(node)
+        if self.uses.get(node, 0) > 1 or len(text) > MAX_TEXT:
+            return self._keep(node, text)
+        return text
+
+    def _atom(self, node: Expr) -> str:
+        """A name or a number."""
+        text = self._text(node)
+        if not node.args or text.isidentifier() or text.isdigit():
+            return text
+        return self._hoist(node, self._depth(node)) if self._pure(node) else self._keep(node, text)
+
+    def _keep(self, node: Expr, text: str) -> str:
+        name = f"x{self._number()}"
+        self._line(f"{name} = {text}")
+        self.known[-1][node] = name
+        return name
+
+    def _hoist(self, node: Expr, depth: int) -> str:
+        """A variable set once per iteration of the loop that `node` depends on."""
+        text = self._plain(node)
+        name = f"i{self._number()}"
+        self.loops[depth].prelude.append(f"{name} = {text}")
+        self.hoisted[depth][node] = name
+        return name
+
+    def _plain(self, node: Expr) -> str:
+        op = node.op
+        if op in ("min", "max"):
+            a, b = (self._atom(x) for x in node.args)
+            return f"({a} if {a} {'<' if op == 'min' else '>'} {b} else {b})"
+        if op in ARITHMETIC or op in COMPARE:
+            a, b = (self._text(x) for x in node.args)
+            return f"({a} {(ARITHMETIC.get(op) or COMPARE[op])[0]} {b})"
+        if op in ("and", "or"):
+            a, b = (self._text(x) for x in node.args)
+            return f"({a} {op} {b})"
+        if op == "not":
+            return f"(not {self._text(node.args[0])})"
+        if op in ("select", "if_then_else"):
+            c, a, b = (self._text(x) for x in node.args)
+            return f"({a} if {c} else {b})"
+        if op == "cast":
+            return self._cast(node)
+        if op == "call":
+            return f"{node.attr}_{node.dtype}({', '.join(self._text(a) for a in node.args)})"
+        raise InterpreterError(self.kernel.name, f"{node} cannot be executed: op {op} in {self.current}")
+
+    def _cast(self, node: Expr) -> str:
+        text = self._text(node.args[0])
+        if is_float(node.dtype):
+            return f"to_{node.dtype}({text})"
+        if node.dtype == "bool":
+            return f"({text} != 0)"
+        return text if is_int(node.args[0].dtype) else f"int({text})"
+
+    def _constant(self, node: Expr) -> str:
+        if not is_float(node.dtype):
+            return str(node.attr) if node.attr >= 0 else f"({node.attr})"
+        number = _TYPES[node.dtype](node.attr)
+        name = f"k_{node.dtype}_{len(self.constants)}"
+        for known, value in self.constants.items():
+            if type(value) is type(number) and repr(value) == repr(number):
+                return known
+        self.constants[name] = number
+        return name
+
+    def _lazy(self, node: Expr) -> str:
+        condition = self._atom(node.args[0])
+        name = f"x{self._number()}"
+        outer = self.block
+        for header, side in ((f"if {condition}:", node.args[1]), ("else:", node.args[2])):
+            inner = _Block()
+            self._add((header, inner))
+            self.block = inner
+            self.known.append({})
+            self._line(f"{name} = {self._text(side)}")
+            self.known.pop()
+            self.block = outer
+        self.known[-1][node] = name
+        return name
+
+    def _load(self, node: Expr) -> str:
+        buffer = node.attr
+        at = self._index(buffer, node.args[0], "load")
+        name, value = self._name(buffer), f"x{self._number()}"
+        if self._tracked(buffer):
+            self._line(f"w = {name}w[{at}]; r = {name}r[{at}]")
+            self._guard("w >= fork and w != cur and not block <= w < epoch", "load race", buffer, at)
+            self._line(f"if r != cur and not fork <= r < block: {name}r[{at}] = cur if r < epoch else many")
+        self._line(f"{value} = {name}[{at}]")
+        if self.check:
+            self._guard(f"{value} is None", "unwritten", buffer, at)
+        self.known[-1][node] = value
+        return value
+
+    def _index(self, buffer: Buffer, index: Expr, kind: str) -> str:
+        at = self._atom(index)
+        span = self._range(index)
+        if self.check and (span is None or span[0] < 0 or span[1] >= buffer.size):
+            self._guard(f"not 0 <= {at} < {buffer.size}", "bounds", buffer, at)
+        return at
+
+    def _aligned(self, buffer: Buffer, index: Expr) -> None:
+        unit = index.op == "ramp" and index.args[1].op == "const" and index.args[1].attr == 1
+        if self.check and self.kernel.threads and unit:
+            at = self._atom(index.args[0])
+            self._guard(f"{at} % {index.lanes}", "aligned", buffer, at, index.lanes)
+
+    # -- what is known about integer expressions
+
+    def _pure(self, node: Expr) -> bool:
+        """Integer arithmetic on variables that cannot fail: safe to compute early."""
+        known = self.memo_pure.get(node)
+        if known is None:
+            known = node.op in ("var", "const") and not is_float(node.dtype)
+            if not known and not is_float(node.dtype) and node.args and node.op not in ("load", "call"):
+                divides = node.op in ("floordiv", "floormod")
+                known = (not divides or node.args[1].op == "const") and all(map(self._pure, node.args))
+            self.memo_pure[node] = known
+        return known
+
+    def _depth(self, node: Expr) -> int:
+        if node.op == "var":
+            return self.depth_of.get(node, 0)
+        known = self.memo_depth.get(node)
+        if known is None:
+            known = self.memo_depth[node] = max((self._depth(a) for a in node.args), default=0)
+        return known
+
+    def _range(self, node: Expr) -> tuple[int, int] | None:
+        if node not in self.memo_range:
+            self.memo_range[node] = self._find_range(node)
+        return self.memo_range[node]
+
+    def _find_range(self, node: Expr) -> tuple[int, int] | None:
+        if node.op == "const":
+            return int(node.attr), int(node.attr)
+        if node.op == "var":
+            return self.ranges.get(node)
+        sides = [self._range(a) for a in node.args]
+        if node.op in ("select", "if_then_else"):
+            sides = sides[1:]
+        first, last = (sides[0], sides[-1]) if sides else (None, None)
+        if first is None or last is None:
+            return None
+        (a, b), (c, d) = first, last
+        if node.op == "add":
+            return a + c, b + d
+        if node.op == "sub":
+            return a - d, b - c
+        if node.op == "mul":
+            products = (a * c, a * d, b * c, b * d)
+            return min(products), max(products)
+        if node.op == "floordiv" and c == d and c > 0:
+            return a // c, b // c
+        if node.op == "floormod" and c == d and c > 0:
+            return (a, b) if 0 <= a and b < c else (0, c - 1)
+        if node.op in ("min", "max"):
+            choose = min if node.op == "min" else max
+            return choose(a, c), choose(b, d)
+        if node.op in ("select", "if_then_else"):
+            return min(a, c), max(b, d)
+        return None
+
+    # -- small things
+
+    def _number(self) -> int:
+        self.count += 1
+        return self.count
+
+    def _add(self, entry: str | tuple[str, _Block]) -> None:
+        self.block.body.append(entry)
+        self.block.statement.append(self.current)
+
+    def _line(self, text: str) -> None:
+        self._add(text)
+
+    def _guard(self, condition: str, kind: str, buffer: Buffer, at: str, lanes: int = 1) -> None:
+        self.sites.append(Site(kind, buffer, self.current, lanes))
+        self._line(f"if {condition}: fail({len(self.sites) - 1}, {at}, locals())")
+
+    def _open_loop(self, block: _Block) -> None:
+        self.loops.append(block)
+        self.hoisted.append({})
+
+    def _bind(self, var: Expr, extent: int) -> str:
+        if var in self.names:  # bound again by a later loop: forget what was derived from it
+            for memo in (self.memo_range, self.memo_depth, *self.hoisted):
+                memo.clear()
+        name = self.names[var] = f"v{self._number()}"
+        self.variables[name] = var
+        self.ranges[var] = (0, extent - 1)
+        self.depth_of[var] = len(self.loops) - 1
+        return name
+
+    def _declare(self, buffer: Buffer) -> list[str]:
+        name = self.buffers[buffer] = f"b{self._number()}"
+        return [name, *(name + suffix for suffix in "wr"[: self._trackers(buffer)])]
+
+    def _name(self, buffer: Buffer) -> str:
+        if buffer not in self.buffers:
+            raise InterpreterError(self.kernel.name, f"{buffer!r} is used where it does not exist: {self.current}")
+        return self.buffers[buffer]
+
+    def _trackers(self, buffer: Buffer) -> int:
+        """How many lists of stamps `buffer` has: writers, readers."""
+        private = buffer in self.allocated and buffer not in self.shared and not self.has_parallel
+        if not self.check or private or buffer not in self.stored:
+            return 0
+        if not (self.many_threads or self.has_parallel):
+            return 0
+        return 2 if buffer in self.loaded else 1
+
+    def _tracked(self, buffer: Buffer) -> bool:
+        """Does an access here race with accesses of other threads or iterations?"""
+        if self._trackers(buffer) == 0:
+            return False
+        return self.many_threads or (self.in_parallel and buffer in self.outer)
+
+
+def _vector_loads(node: Expr) -> Iterator[Expr]:
+    """Loads of several lanes that are certainly executed."""
+    if node.op == "load":
+        yield node
+    elif node.lanes > 1:
+        for a in node.args[:1] if node.op == "if_then_else" else node.args:
+            yield from _vector_loads(a)
+
+
+def _lane(node: Expr, k: int) -> Expr:
+    """Lane `k` of a vector expression, as a scalar expression."""
+    if node.lanes == 1:
+        return node
+    if node.op == "ramp":
+        return binary("add", node.args[0], binary("mul", node.args[1], const(k, node.args[1].dtype)))
+    if node.op == "broadcast":
+        return node.args[0]
+    if node.op == "load":
+        return load(node.attr, _lane(node.args[0], k))
+    return rebuild(node, tuple(_lane(a, k) for a in node.args))
+
+

@@ -1,0 +1,187 @@
+"""Vectorising and unrolling.
+
+In: kernels whose loops are marked.  Out: ramps for vectorized loops (or plain unrolled loops where the
+target or the access does not allow a vector), and loops marked unrolled by annotation or pragma.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tilewright.base.dtype import BYTES
+from tilewright.ir import expr as E
+from tilewright.ir.affine import Simplifier
+from tilewright.ir.expr import Expr
+from tilewright.ir.stmt import (
+    Allocate,
+    Barrier,
+    For,
+    If,
+    Kernel,
+    Seq,
+    Stmt,
+    Store,
+    load,
+    map_children,
+    seq,
+    statements,
+)
+
+
+def loop_ranges(kernel: Kernel) -> dict[Expr, tuple[int, int]]:
+    """Inclusive range of every loop and thread variable of the kernel."""
+    ranges = {t.var: (0, t.extent - 1) for t in kernel.threads}
+    ranges |= {s.var: (0, s.extent - 1) for s in statements(kernel.body) if isinstance(s, For)}
+    return ranges
+
+
+def vectorize(kernel: Kernel, gpu: bool) -> Kernel:
+    """Loops of kind "vectorized" become vector statements.
+
+    rewrite:  vectorized for i in 4: A[4*x + i] = B[4*x + i]   ->   A[ramp(4*x, 1, 4)] = B[ramp(4*x, 1, 4)]
+    On a GPU only accesses of 8 or 16 aligned bytes become vectors; anything else unrolls.
+    """
+    simplify = Simplifier(loop_ranges(kernel))
+
+    def visit(stmt: Stmt) -> Stmt:
+        stmt = map_children(stmt, visit)
+        if not (isinstance(stmt, For) and stmt.kind == "vectorized"):
+            return stmt
+        lanes = _Lanes(stmt.var, stmt.extent, simplify, gpu)
+        body = lanes.statement(stmt.body)
+        return body if body is not None else replace(stmt, kind="unrolled")
+
+    body = visit(kernel.body)
+    return kernel if body is kernel.body else replace(kernel, body=body)
+
+
+class _Lanes:
+    """Turns one loop into vectors; every method gives None where that is impossible."""
+
+    def __init__(self, var: Expr, lanes: int, simplify: Simplifier, gpu: bool) -> None:
+        self.var, self.lanes, self.simplify, self.gpu = var, lanes, simplify, gpu
+
+    def statement(self, stmt: Stmt) -> Stmt | None:
+        if isinstance(stmt, Store):
+            index = self.index(stmt.index, BYTES[stmt.buffer.dtype])
+            value = self.value(stmt.value)
+            if index is None or value is None or index.lanes == 1:
+                return None
+            return Store(stmt.buffer, index, E.broadcast(value, self.lanes))
+        if isinstance(stmt, Seq):
+            parts = [self.statement(s) for s in stmt.body]
+            return None if any(p is None for p in parts) else seq(*parts)
+        if isinstance(stmt, For) and stmt.kind in ("serial", "unrolled"):
+            body = self.statement(stmt.body)
+            return None if body is None else replace(stmt, body=body)
+        if isinstance(stmt, If) and stmt.orelse is None and not self._uses(stmt.condition):
+            then = self.statement(stmt.then)
+            return None if then is None else If(stmt.condition, then)
+        return None
+
+    def _uses(self, node: Expr) -> bool:
+        return any(n is self.var for n in E.walk(node))
+
+    def index(self, node: Expr, element_bytes: int) -> Expr | None:
+        """The index over all lanes: itself, or a ramp."""
+        if not self._uses(node):
+            return node
+        form = self.simplify.linear(node)
+        stride = form.terms.get(self.var, 0)
+        rest = {a: c for a, c in form.terms.items() if a is not self.var}
+        if stride == 0 or any(self._uses(a) for a in rest):
+            return None
+        base = self.simplify.to_expr(type(form)(rest, form.constant), node.dtype)
+        if self.gpu and not (
+            stride == 1 and self.lanes * element_bytes in (8, 16) and self.simplify.is_multiple(base, self.lanes)
+        ):
+            return None
+        return E.ramp(base, stride, self.lanes)
+
+    def value(self, node: Expr) -> Expr | None:
+        if not self._uses(node):
+            return node
+        if node is self.var:
+            return E.ramp(E.const(0, node.dtype), 1, self.lanes)
+        if node.op == "load":
+            index = self.index(node.args[0], BYTES[node.dtype])
+            return None if index is None else load(node.attr, index)
+        if node.op == "if_then_else" and (self.gpu or self._uses(node.args[0])):
+            return None
+        args = [self.value(a) for a in node.args]
+        if any(a is None for a in args):
+            return None
+        return E.rebuild(node, tuple(args))  # type: ignore[arg-type]
+
+
+def unroll(kernel: Kernel, limits: Mapping[Expr, int], gpu: bool, max_body: int) -> Kernel:
+    """Marks loops unrolled: those inside an auto_unroll_max_step pragma whose total steps stay within it,
+    and those that index a local buffer, which lives in registers only when its indices are constants.
+    """
+
+    def visit(stmt: Stmt) -> tuple[Stmt, int]:
+        """The statement and how many innermost statements it repeats when written out."""
+        if isinstance(stmt, For):
+            body, steps = visit(stmt.body)
+            total = steps * stmt.extent
+            kind = stmt.kind
+            if kind == "serial":
+                wanted = total <= limits.get(stmt.var, 0)
+                if wanted or (_indexes_registers(body, stmt.var) and total <= max_body):
+                    kind = "unrolled"
+            return replace(stmt, body=body, kind=kind), total
+        if isinstance(stmt, Seq):
+            done = [visit(s) for s in stmt.body]
+            return seq(*(s for s, _ in done)), sum(n for _, n in done)
+        if isinstance(stmt, If):
+            then, steps = visit(stmt.then)
+            orelse = visit(stmt.orelse) if stmt.orelse is not None else (None, 0)
+            return If(stmt.condition, then, orelse[0]), steps + orelse[1]
+        if isinstance(stmt, Allocate):
+            body, steps = visit(stmt.body)
+            return Allocate(stmt.buffer, body), steps
+        return stmt, 0 if isinstance(stmt, Barrier) else 1
+
+    return replace(kernel, body=visit(kernel.body)[0])
+
+
+def _indexes_registers(body: Stmt, var: Expr) -> bool:
+    for s in statements(body):
+        if not isinstance(s, Store):
+            continue
+        if s.buffer.scope == "local" and var in E.free_variables(s.index):
+            return True
+        for n in E.walk(s.value):
+            if n.op == "load" and n.attr.scope == "local" and var in E.free_variables(n.args[0]):
+                return True
+    return False
+
+
+def simplify_indices(kernel: Kernel) -> Kernel:
+    """Every index and condition once more, under the final loop ranges and the guards around it."""
+    body = _simplified(kernel.body, Simplifier(loop_ranges(kernel)))
+    return replace(kernel, body=body)
+
+
+def _simplified(s: Stmt, simplify: Simplifier) -> Stmt:
+    def on_expr(e: Expr) -> Expr:
+        def rule(n: Expr) -> Expr | None:
+            if n.op == "load" and n.args[0].lanes == 1:
+                return load(n.attr, simplify(n.args[0]))
+            if n.op == "ramp":
+                return E.ramp(simplify(n.args[0]), n.args[1], n.lanes)
+            return simplify(n) if n.dtype == "bool" and n.lanes == 1 else None
+
+        return E.transform(e, rule)
+
+    if isinstance(s, Store):
+        index = simplify(s.index) if s.index.lanes == 1 else on_expr(s.index)
+        return Store(s.buffer, index, on_expr(s.value))
+    if isinstance(s, If):
+        test = simplify(on_expr(s.condition))
+        orelse = _simplified(s.orelse, simplify) if s.orelse is not None else None
+        if test.op == "const":
+            return _simplified(s.then, simplify) if test.attr else (orelse or seq())
+        return If(test, _simplified(s.then, simplify.assuming(test)), orelse)
+    return map_children(s, lambda child: _simplified(child, simplify))

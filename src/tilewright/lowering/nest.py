@@ -1,0 +1,370 @@
+"""Loop nests from a loop tree with integer bounds: the first pass of lowering.
+
+In: a `LoopTree` and its `Bounds` (ints).  Out: one `Kernel` per root stage (one for all on a CPU),
+with flat indices relative to each buffer's region, guards where bounds say so, and loops of kind
+vectorized and vthread still in place.  Read next: `threads.py`, `loops.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tilewright.base.errors import LoweringError
+from tilewright.ir import expr as E
+from tilewright.ir.affine import Simplifier
+from tilewright.ir.expr import Expr
+from tilewright.ir.stmt import (
+    Allocate,
+    Barrier,
+    Buffer,
+    For,
+    If,
+    Kernel,
+    Stmt,
+    Store,
+    Thread,
+    load,
+    seq,
+)
+from tilewright.schedule.decision import evaluate
+from tilewright.schedule.steps import SplitRelation
+from tilewright.schedule.tree import Base, Bounds, LoopTree, Node, Quotient
+from tilewright.te.tensor import Combiner, IterVar, Tensor
+
+_KIND = {"vectorize": "vectorized", "unroll": "unrolled", "parallel": "parallel"}
+
+
+@dataclass
+class Nests:
+    """What the later passes need to know beside the kernels.
+
+    unroll_limit: loop variable -> auto_unroll_max_step in force there
+    """
+
+    kernels: list[Kernel]
+    buffers: dict[Tensor, Buffer]
+    unroll_limit: dict[Expr, int] = field(default_factory=dict)
+
+
+def build_nests(tree: LoopTree, bounds: Bounds, name: str, gpu: bool) -> Nests:
+    """All kernels of the schedule; on a CPU consecutive root stages share one kernel."""
+    return _Builder(tree, bounds, gpu).run(name)
+
+
+class _Builder:
+    def __init__(self, tree: LoopTree, bounds: Bounds, gpu: bool) -> None:
+        self.tree, self.bounds, self.gpu = tree, bounds, gpu
+        self.buffers: dict[Tensor, Buffer] = {}
+        self.unroll_limit: dict[Expr, int] = {}
+        for op in tree.schedule.dag.placeholders:
+            tensor = op.output_tensor
+            self.buffers[tensor] = Buffer(op.name, op.dtype, _size(op.shape), "global", op.shape)
+        for node in tree.nodes:
+            shape = tuple(int(e) for e in bounds.region(node))
+            size = int(bounds.elements(node))
+            self.buffers[node.stage.tensor] = Buffer(node.name, node.op.dtype, size, node.scope, shape)
+
+    def run(self, name: str) -> Nests:
+        kernels = []
+        roots = self.tree.roots
+        for k, root in enumerate(roots):
+            label = name if len(roots) == 1 else f"{name}_{k}"
+            kernels.append(_KernelBuilder(self, root, label).run())
+        return Nests(kernels, self.buffers, self.unroll_limit)
+
+
+def _size(shape: tuple[int, ...]) -> int:
+    n = 1
+    for d in shape:
+        n *= d
+    return n
+
+
+class _KernelBuilder:
+    """One kernel: the nest of a root stage with everything computed inside it."""
+
+    def __init__(self, owner: _Builder, root: Node, name: str) -> None:
+        self.owner, self.tree, self.bounds = owner, owner.tree, owner.bounds
+        self.buffers, self.root, self.name = owner.buffers, root, name
+        self.nodes = self.tree.subtree(root)
+        self.launch = {tag: int(e) for tag, e in self.bounds.launch(root).items()}
+        self.thread_var = {tag: E.var(tag.replace("Idx.", "_")) for tag in sorted(self.launch)}
+        ranges = {self.thread_var[tag]: (0, e - 1) for tag, e in self.launch.items()}
+        self.leaf: dict[IterVar, Expr] = {}
+        for node in self.nodes:
+            for ax in node.stage.leaf_iter_vars:
+                self.leaf[ax] = self._leaf_value(node, ax, ranges)
+        self.simplify = Simplifier(ranges)
+        self.values: dict[IterVar, Expr] = {}
+        for node in self.nodes:
+            self._axis_values(node)
+        self.region_base = {
+            node: [self.simplify(self._base(b)) for b in self.bounds.base[node]] for node in self.nodes
+        }
+        self.used: dict[Buffer, None] = {}
+
+    def run(self) -> Kernel:
+        body = self._emit(self.root)
+        threads = tuple(Thread(tag, self.thread_var[tag], e) for tag, e in self.launch.items())
+        params = tuple(b for b in self.used if b.scope == "global")
+        return Kernel(self.name, params, body, threads)
+
+    # -- values of axes --------------------------------------------------------------------------
+    def _leaf_value(self, node: Node, axis: IterVar, ranges: dict[Expr, tuple[int, int]]) -> Expr:
+        extent = int(self.bounds.extent[axis])
+        tag = node.stage.binds.get(axis, "")
+        if extent == 1:
+            return E.const(0)
+        if tag and tag != "vthread":
+            return self.thread_var[tag]
+        value = E.var(axis.name)
+        ranges[value] = (0, extent - 1)
+        return value
+
+    def _axis_values(self, node: Node) -> None:
+        """Every axis of the node as an expression of its leaves, from the leaves up."""
+        for ax in node.stage.leaf_iter_vars:
+            self.values[ax] = self.leaf[ax]
+        for r in reversed(node.stage.relations):
+            if isinstance(r, SplitRelation):
+                factor = int(self.bounds.factor[r])
+                self.values[r.parent] = self.values[r.outer] * factor + self.values[r.inner]
+            else:
+                inner = int(self.bounds.extent[r.inner])
+                self.values[r.outer] = self.values[r.fused] // inner
+                self.values[r.inner] = self.values[r.fused] % inner
+
+    def _base(self, base: Base) -> Expr:
+        result = E.const(int(base.constant))
+        for atom, c in base.terms.items():
+            if isinstance(atom, Quotient):
+                inner = self._base(atom.base)
+                k = int(atom.k)
+                value = inner // k if atom.kind == "div" else inner % k
+            else:
+                value = self.values[atom]
+            result = result + value * int(c)
+        return result
+
+    # -- reads and writes ---------------------------------------------------------------------------
+    def _flat(self, node: Node, index: list[Expr]) -> Expr:
+        """Flat position of a global index inside the node's buffer."""
+        flat = E.const(0)
+        for i, base, stride in zip(index, self.region_base.get(node, []), self.bounds.strides(node), strict=False):
+            flat = flat + (i - base) * int(stride)
+        return self.simplify(flat)
+
+    def _read(self, node: Expr) -> Expr:
+        tensor: Tensor = node.attr
+        buffer = self.buffers[tensor]
+        self.used[buffer] = None
+        producer = self.tree.of_stage.get(self.tree.schedule[tensor])
+        if producer is None or producer.parent is None:
+            flat, stride = E.const(0), 1
+            strides = self.bounds.strides(producer) if producer is not None else None
+            for d in reversed(range(len(tensor.shape))):
+                flat = node.args[d] * (int(strides[d]) if strides else stride) + flat
+                stride *= tensor.shape[d]
+            return load(buffer, self.simplify(flat))
+        return load(buffer, self._flat(producer, list(node.args)))
+
+    def _value(self, node: Node, expression: Expr) -> Expr:
+        """The expression over leaf variables, reads turned into loads, conditions simplified."""
+        mapping = {ax.var: self._coordinate(node, ax) for ax in (*node.op.axis, *node.op.reduce_axis)}
+
+        def rule(e: Expr) -> Expr | None:
+            if e.op == "read":
+                return self._read(e)
+            return self.simplify(e) if e.dtype == "bool" else None
+
+        return E.transform(E.substitute(expression, mapping), rule)
+
+    def _coordinate(self, node: Node, axis: IterVar) -> Expr:
+        value = self.values[axis]
+        if axis.kind == "spatial":
+            value = self.region_base[node][node.op.axis.index(axis)] + value
+        return self.simplify(value)
+
+    def _store_index(self, node: Node) -> Expr:
+        return self._flat(node, [self._coordinate(node, ax) for ax in node.op.axis])
+
+    # -- guards ------------------------------------------------------------------------------------
+    def _guards(self, node: Node, kinds: tuple[str, ...]) -> Expr:
+        tests = []
+        for ax, flag in self.bounds.guards[node].items():
+            if flag and ax.kind in kinds:
+                tests.append(self.values[ax] < int(self.bounds.extent[ax]))
+        for ax, (below, above) in zip(node.op.axis, self.bounds.outside[node], strict=True):
+            if below:
+                tests.append(self._coordinate(node, ax) >= 0)
+            if above:
+                tests.append(self._coordinate(node, ax) < int(ax.extent))  # type: ignore[arg-type]
+        return self.simplify(E.all_of(*tests))
+
+    def _lanes(self, node: Node, *, reduce: bool = True) -> Expr:
+        """Which threads of the block take part: those inside the stage's own extents, and one of those
+        that would only repeat the work on memory that all of them see."""
+        tests = []
+        for ax, tag in node.stage.binds.items():
+            if tag != "vthread" and (reduce or ax.kind == "spatial"):
+                extent = int(self.bounds.extent[ax])
+                if extent < self.launch[tag]:
+                    tests.append(self.thread_var[tag] < extent)
+        if node.scope != "local":
+            mine = {tag for ax, tag in node.stage.binds.items() if ax.kind == "spatial"}
+            around = {self.tree.tag_of.get(ax) for _, ax in self.tree.path(node)} if node.scope == "global" else set()
+            for tag, extent in self.launch.items():
+                if tag not in mine and tag not in around and tag.startswith("threadIdx") and extent > 1:
+                    tests.append(self.thread_var[tag].equal(0))
+            if node.scope == "global":
+                for tag, extent in self.launch.items():
+                    if tag not in mine and tag not in around and tag.startswith("blockIdx") and extent > 1:
+                        tests.append(self.thread_var[tag].equal(0))
+        return E.all_of(*tests)
+
+    # -- statements ----------------------------------------------------------------------------------
+    def _emit(self, node: Node) -> Stmt:
+        combiner = node.op.combiner
+        if combiner is None:
+            return self._nest(node, 0, self._copy(node))
+        if any(ax.kind == "reduce" for ax in node.stage.binds):
+            return self._emit_cross_thread(node, combiner)
+        return self._emit_reduction(node, combiner)
+
+    def _copy(self, node: Node) -> Stmt:
+        buffer = self._target(node)
+        value = self._value(node, node.body)
+        guard = E.binary("and", self._lanes(node), self._guards(node, ("spatial",)))
+        return _guarded(guard, Store(buffer, self._store_index(node), value))
+
+    def _target(self, node: Node) -> Buffer:
+        buffer = self.buffers[node.stage.tensor]
+        self.used[buffer] = None
+        return buffer
+
+    def _emit_reduction(self, node: Node, combiner: Combiner) -> Stmt:
+        buffer, index = self._target(node), self._store_index(node)
+        lanes, spatial = self._lanes(node), self._guards(node, ("spatial",))
+        first = next(k for k, ax in enumerate(node.stage.leaf_iter_vars) if ax.kind == "reduce")
+        inner = [ax for ax in node.stage.leaf_iter_vars[first:] if ax.kind == "spatial"]
+        init = Store(buffer, index, combiner.identity)
+        rename = {self.leaf[ax]: E.var(f"{ax.name}.init") for ax in inner if self.leaf[ax].op == "var"}
+        rename = {old: new for old, new in rename.items() if old not in self.thread_var.values()}
+        for old, new in rename.items():
+            self.simplify.ranges[new] = self.simplify.ranges[old]
+        init_guard = E.substitute(E.binary("and", lanes, spatial), rename)
+        start: Stmt = Store(buffer, E.substitute(index, rename), init.value)
+        start = _guarded(init_guard, start)
+        for ax in reversed(inner):
+            if self.leaf[ax] in rename:
+                start = self._loop(node, ax, start, rename[self.leaf[ax]])
+        value = self._value(node, node.body.args[0])
+        guard = E.binary("and", lanes, self._guards(node, ("spatial", "reduce")))
+        update = _guarded(guard, Store(buffer, index, combiner.combine(load(buffer, index), value)))
+        return self._nest(node, 0, update, first, start)
+
+    def _nest(self, node: Node, k: int, innermost: Stmt, first: int = -1, start: Stmt | None = None) -> Stmt:
+        """Loops from leaf k inwards; `start` (a reduction's init) goes in front of leaf `first`."""
+        leaves = node.stage.leaf_iter_vars
+        if k == first and start is not None:
+            return seq(start, self._nest(node, k, innermost))
+        if k == len(leaves):
+            return innermost
+        axis = leaves[k]
+        children = [c for c in self.nodes if c.parent is node and c.attach_axis is axis]
+        before = [self._emit(child) for child in children]
+        body = seq(*before, self._nest(node, k + 1, innermost, first, start))
+        for child in reversed(children):
+            body = Allocate(self.buffers[child.stage.tensor], body)
+        return self._loop(node, axis, body)
+
+    def _loop(self, node: Node, axis: IterVar, body: Stmt, var: Expr | None = None) -> Stmt:
+        var = var if var is not None else self.leaf[axis]
+        if var.op == "const" or var in self.thread_var.values():
+            return body
+        kind = "vthread" if axis in node.stage.binds else _KIND.get(node.stage.annotations.get(axis, ""), "serial")
+        limit = self._pragma(node, axis)
+        if limit:
+            self.owner.unroll_limit[var] = limit
+        return For(var, int(self.bounds.extent[axis]), body, kind)
+
+    def _pragma(self, node: Node | None, axis: IterVar | None) -> int:
+        """auto_unroll_max_step in force at a loop: the nearest enclosing pragma."""
+        while node is not None:
+            entry = node.stage.pragmas.get("auto_unroll_max_step")
+            if entry is not None:
+                leaves = node.stage.leaf_iter_vars
+                if axis is None or entry[0] not in leaves or leaves.index(entry[0]) <= leaves.index(axis):
+                    return int(evaluate(entry[1], self.bounds.assignment))
+            node, axis = node.parent, node.attach_axis
+        return 0
+
+    def _emit_cross_thread(self, node: Node, combiner: Combiner) -> Stmt:
+        """Each thread reduces its share into a register, then the threads combine through shared memory."""
+        leaves = node.stage.leaf_iter_vars
+        first = next(k for k, ax in enumerate(leaves) if ax.kind == "reduce")
+        if any(ax.kind == "spatial" and self.leaf[ax].op == "var" and ax not in node.stage.binds for ax in leaves[first:]):
+            raise LoweringError(
+                f"{node.name}", "a spatial loop inside a reduction over threads",
+                "Reorder: spatial loops first, then the reduction.",
+            )  # fmt: skip
+        dtype, zero = node.op.dtype, E.const(0)
+        tags = [tag for tag in self.launch if tag.startswith("threadIdx")]
+        reduced = [t for t in tags if any(ax.kind == "reduce" and b == t for ax, b in node.stage.binds.items())]
+        kept = [t for t in tags if t not in reduced]
+        width = _size(tuple(self.launch[t] for t in reduced))
+        groups = _size(tuple(self.launch[t] for t in kept))
+        partial = Buffer(f"{node.name}.partial", dtype, 1, "local", (1,))
+        board = Buffer(f"{node.name}.board", dtype, width * groups, "shared", (groups, width))
+        lane, group = self._linear(reduced), self._linear(kept)
+        mine = self.simplify(group * width + lane)
+        value = self._value(node, node.body.args[0])
+        guard = E.binary("and", self._lanes(node), self._guards(node, ("spatial", "reduce")))
+        update: Stmt = _guarded(guard, Store(partial, zero, combiner.combine(load(partial, zero), value)))
+        for ax in reversed(leaves[first:]):
+            if ax not in node.stage.binds:
+                update = self._loop(node, ax, update)
+        combine: list[Stmt] = []
+        stride = 1
+        while stride * 2 < width:
+            stride *= 2
+        while stride >= 1:
+            test = E.all_of(lane < stride, lane + stride < width)
+            both = combiner.combine(load(board, mine), load(board, self.simplify(mine + stride)))
+            combine += [_guarded(self.simplify(test), Store(board, mine, both)), Barrier()]
+            stride //= 2
+        result = load(board, self.simplify(group * width))
+        final = E.binary("and", self._lanes(node, reduce=False), self._guards(node, ("spatial",)))
+        steps = seq(
+            Store(partial, zero, combiner.identity), update, Store(board, mine, load(partial, zero)), Barrier(),
+            *combine, _guarded(final, Store(self._target(node), self._store_index(node), result)), Barrier(),
+        )  # fmt: skip
+        return self._nest_outer(node, first, Allocate(board, Allocate(partial, steps)))
+
+    def _linear(self, tags: list[str]) -> Expr:
+        index = E.const(0)
+        for tag in sorted(tags, reverse=True):
+            index = index * self.launch[tag] + (self.thread_var[tag] if self.launch[tag] > 1 else 0)
+        return self.simplify(index)
+
+    def _nest_outer(self, node: Node, upto: int, body: Stmt) -> Stmt:
+        for k in reversed(range(upto)):
+            axis = node.stage.leaf_iter_vars[k]
+            children = [c for c in self.nodes if c.parent is node and c.attach_axis is axis]
+            body = seq(*(self._emit(c) for c in children), body)
+            for child in reversed(children):
+                body = Allocate(self.buffers[child.stage.tensor], body)
+            body = self._loop(node, axis, body)
+        inside = [c for c in self.nodes if c.parent is node and c.attach_axis in node.stage.leaf_iter_vars[upto:]]
+        if inside:
+            raise LoweringError(
+                node.name, f"{inside[0].name} is computed inside a reduction over threads",
+                "Attach it outside the reduction loops.",
+            )  # fmt: skip
+        return body
+
+
+def _guarded(test: Expr, body: Stmt) -> Stmt:
+    if test.op == "const":
+        return body if test.attr else seq()
+    return If(test, body)

@@ -1,0 +1,15 @@
+"""Running compiled kernels: devices, arrays, modules, timing, trials.  Imports only `base`.
+
+In: `Artifact`s made by `driver`.  Out: results and seconds.  Read next: `module.py`.
+"""
+
+from tilewright.runtime.device import Device, cpu, cuda, device, opencl
+from tilewright.runtime.module import Module, load_module
+from tilewright.runtime.ndarray import NDArray, array, empty, from_dlpack
+from tilewright.runtime.sequence import LaunchSequence
+from tilewright.runtime.timing import BenchmarkResult
+
+__all__ = [
+    "BenchmarkResult", "Device", "LaunchSequence", "Module", "NDArray",
+    "array", "cpu", "cuda", "device", "empty", "from_dlpack", "load_module", "opencl",
+]  # fmt: skip

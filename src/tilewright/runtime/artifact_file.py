@@ -1,0 +1,58 @@
+"""Artefacts as bytes and files: a JSON header, the binary, and a checksum; no pickle.
+
+In and out: `base.artifact.Artifact`.  Used by `Module.save`, the compile cache and the farm.
+Read next: `module.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+from dataclasses import asdict
+from typing import Any
+
+from tilewright.base.artifact import Artifact, BufferSpec, KernelInfo, Source
+from tilewright.base.errors import DeviceError
+
+_MAGIC = b"TILEWRIGHT1\n"
+_DIGEST = hashlib.sha256().digest_size
+
+
+def to_bytes(artifact: Artifact) -> bytes:
+    """`from_bytes` gives an equal artefact back."""
+    header = json.dumps(
+        {
+            "source": asdict(artifact.source),
+            "resources": artifact.resources,
+            "meta": artifact.meta,
+        },
+        separators=(",", ":"),
+    ).encode()
+    body = struct.pack("<Q", len(header)) + header + artifact.binary
+    return _MAGIC + hashlib.sha256(body).digest() + body
+
+
+def from_bytes(data: bytes, place: str = "from_bytes") -> Artifact:
+    """Raises DeviceError when `data` is no artefact, or a damaged one."""
+    start = len(_MAGIC) + _DIGEST
+    body = data[start:]
+    if data[: len(_MAGIC)] != _MAGIC:
+        raise DeviceError(place, "it is not a Tilewright artefact", "Write one with Module.save.")
+    if hashlib.sha256(body).digest() != data[len(_MAGIC) : start]:
+        raise DeviceError(place, "it is damaged (its checksum differs)", "Write it again.")
+    (size,) = struct.unpack_from("<Q", body)
+    fields = json.loads(body[8 : 8 + size])
+    return Artifact(
+        source=_source(fields["source"]), binary=body[8 + size :],
+        resources=fields["resources"], meta=fields["meta"],
+    )  # fmt: skip
+
+
+def _source(fields: dict[str, Any]) -> Source:
+    buffers = [BufferSpec(**b | {"shape": tuple(b["shape"])}) for b in fields["buffers"]]
+    kernels = [
+        KernelInfo(**k | {name: tuple(k[name]) for name in ("args", "grid", "block")})
+        for k in fields["kernels"]
+    ]
+    return Source(**fields | {"buffers": tuple(buffers), "kernels": tuple(kernels)})

@@ -1,0 +1,296 @@
+"""The CPU: object files loaded by LLVM's MCJIT, aligned memory, replay without Python in the loop.
+
+In: artefacts whose binary is an object file.  Out: kernels as addresses, plans as one native call.
+Read next: `cpu_pool.py` (the thread pool's code), `../module.py`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import sys
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from tilewright.base.artifact import Artifact
+from tilewright.base.errors import DeviceError, TargetError
+from tilewright.runtime.drivers import Kernel, Launch, LimitValue, Memory, cpu_pool
+
+ALIGNMENT = 64
+_THREADS = "TILEWRIGHT_NUM_THREADS"
+_COMMON_ARITY = 8
+_MATH = {"linux": "libm.so.6", "darwin": "libm.dylib"}
+
+
+def default_threads() -> int:
+    """TILEWRIGHT_NUM_THREADS, or else the number of cores this process may run on."""
+    text = os.environ.get(_THREADS, "")
+    if text and (not text.isdigit() or int(text) < 1):
+        raise DeviceError(
+            f"{_THREADS}={text}", "it must be a positive integer", f"Try {_THREADS}=1, or unset it."
+        )
+    threads = int(text) if text else _cores()
+    return min(threads, cpu_pool.MAX_THREADS)
+
+
+def set_num_threads(threads: int, spin: int = 20000) -> None:
+    """Use `threads` threads in the parallel loops of this process from now on.
+
+    spin: pauses that an idle worker polls for work before it sleeps; a sleeping one takes some 50
+    us to wake
+    """
+    if not 1 <= threads <= cpu_pool.MAX_THREADS:
+        raise DeviceError(
+            f"set_num_threads({threads})", f"it must be in 1..{cpu_pool.MAX_THREADS}",
+            f"Try set_num_threads({_cores()}).",
+        )  # fmt: skip
+    _native().limit(threads)
+    _native().spin(spin)
+
+
+def open_device(index: int) -> CpuDriver:
+    if index:
+        raise DeviceError(f"cpu({index})", "all cores are one device", "Use cpu(0).")
+    _llvm()
+    return CpuDriver()
+
+
+def code_model(machine: str) -> str:
+    """LLVM's code model for code that MCJIT loads, by the architecture's name in a triple.
+
+    x86-64's small model has 2 GiB offsets between sections and to what they call, and MCJIT does
+    not promise to put them that near; elsewhere MCJIT reserves one block for them.
+    """
+    return "large" if machine in ("x86_64", "amd64", "AMD64") else "small"
+
+
+def _cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+@cache
+def _llvm() -> Any:
+    try:
+        from llvmlite import binding
+    except ImportError as error:
+        raise TargetError(
+            "cpu(0)", f"llvmlite is not installed ({error})", "Try pip install 'tilewright[cpu]'."
+        ) from None
+    binding.initialize_native_target()
+    binding.initialize_native_asmprinter()
+    load_math_library(binding)
+    return binding
+
+
+@cache
+def load_math_library(binding: Any) -> None:
+    """Make expf and its like known to LLVM, whether or not this Python was linked with libm."""
+    libm = _MATH.get(sys.platform, "")
+    if libm:
+        binding.load_library_permanently(libm)
+
+
+def _engine(text: str) -> Any:
+    """An MCJIT engine holding the code of `text`, ready to be asked for addresses."""
+    llvm = _llvm()
+    module = llvm.parse_assembly(text)
+    machine = llvm.Target.from_default_triple().create_target_machine(
+        opt=2, reloc="pic", codemodel=code_model(platform.machine()), jit=True
+    )
+    engine = llvm.create_mcjit_compiler(module, machine)
+    engine.finalize_object()
+    return engine
+
+
+class _Native:
+    """The process's own native code: the pool, the replay loop, the call thunks."""
+
+    def __init__(self) -> None:
+        llvm = _llvm()
+        parts = [cpu_pool.pool_ir(platform.machine()), cpu_pool.replay_ir()]
+        parts += [cpu_pool.thunk_ir(n) for n in range(1, _COMMON_ARITY + 1)]
+        engine = _engine("\n".join(parts))
+        address = engine.get_function_address
+        llvm.add_symbol("tilewright_parallel", address("tilewright_parallel"))
+        self.replay = ctypes.CFUNCTYPE(
+            ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64
+        )(address("tilewright_replay"))
+        self.limit = ctypes.CFUNCTYPE(None, ctypes.c_int32)(address("tilewright_pool_limit"))
+        self.spin = ctypes.CFUNCTYPE(None, ctypes.c_int32)(address("tilewright_pool_spin"))
+        self.reset = ctypes.CFUNCTYPE(None)(address("tilewright_pool_reset"))
+        self._thunks = {
+            n: address(f"tilewright_call_{n}") for n in range(1, _COMMON_ARITY + 1)
+        }
+        engine.detach()  # workers run in this code until the process ends: never free it
+        self._engines: list[Any] = []
+        self.limit(default_threads())
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self.reset)
+
+    def thunk(self, arity: int) -> int:
+        """The address of the code that calls a kernel of `arity` arguments."""
+        if arity not in self._thunks:
+            engine = _engine(cpu_pool.thunk_ir(arity))
+            self._engines.append(engine)
+            self._thunks[arity] = engine.get_function_address(f"tilewright_call_{arity}")
+        return int(self._thunks[arity])
+
+
+@cache
+def _native() -> _Native:
+    return _Native()
+
+
+class CpuMemory:
+    """64-byte aligned host memory; `view` is it as bytes, `base` what keeps it alive."""
+
+    def __init__(self, view: np.ndarray, base: object) -> None:
+        self.view, self.base = view, base
+        self.nbytes = int(view.nbytes)
+        self.pointer = int(view.ctypes.data)
+
+    @classmethod
+    def empty(cls, nbytes: int) -> CpuMemory:
+        raw = np.empty(nbytes + ALIGNMENT, np.uint8)
+        start = -raw.ctypes.data % ALIGNMENT
+        return cls(raw[start : start + nbytes], raw)
+
+
+class CpuPlan:
+    """Launches as a table in memory, walked by `tilewright_replay`."""
+
+    def __init__(self, launches: tuple[Launch, ...]) -> None:
+        native = _native()
+        self._launches = launches  # keeps code and memory alive
+        self._args = [
+            np.array([m.pointer for m in launch.buffers] or [0], np.uint64) for launch in launches
+        ]
+        rows = [
+            (native.thunk(len(launch.buffers)), launch.kernel.handle, args.ctypes.data)
+            for launch, args in zip(launches, self._args, strict=True)
+        ]
+        self._table = np.array(rows, np.uint64).reshape(len(rows), 3)
+        self._pointer, self._count = self._table.ctypes.data, len(rows)
+        self._replay = native.replay
+
+    def run(self) -> None:
+        self._replay(self._pointer, self._count, 1)
+
+    def seconds(self, number: int, flush_bytes: int = 0) -> float:
+        if not flush_bytes:
+            nanoseconds = self._replay(self._pointer, self._count, number)
+            return float(nanoseconds) * 1e-9 / number
+        other = _scratch(flush_bytes)
+        total = 0
+        for _ in range(number):
+            np.add(other, 1, out=other)
+            total += self._replay(self._pointer, self._count, 1)
+        return total * 1e-9 / number
+
+
+@cache
+def _scratch(nbytes: int) -> np.ndarray:
+    return np.zeros(max(nbytes // 8, 1), np.int64)
+
+
+class CpuDriver:
+    """All cores that this process may use, as one device."""
+
+    def __init__(self) -> None:
+        self.name = _cpu_name()
+        self.arch = ""
+
+    def limits(self) -> dict[str, LimitValue]:
+        found: dict[str, LimitValue] = {"cores": min(default_threads(), _cores())}
+        for level, kind, size in _caches():
+            if level == 1 and kind != "Instruction":
+                found["l1_bytes"] = size
+            if level == 2:
+                found["l2_bytes"] = size
+        return found
+
+    def sync(self) -> None:
+        """Nothing to wait for: launches on the CPU return when they are done."""
+
+    def allocate(self, nbytes: int) -> CpuMemory:
+        try:
+            return CpuMemory.empty(nbytes)
+        except MemoryError as error:
+            raise DeviceError(f"cpu(0).allocate({nbytes})", str(error)) from None
+
+    def write(self, memory: Memory, data: np.ndarray, offset: int = 0) -> None:
+        assert isinstance(memory, CpuMemory)
+        memory.view[offset : offset + data.nbytes] = data
+
+    def read(self, memory: Memory, out: np.ndarray, offset: int = 0) -> None:
+        assert isinstance(memory, CpuMemory)
+        out[:] = memory.view[offset : offset + out.nbytes]
+
+    def copy(self, source: Memory, target: Memory, nbytes: int) -> None:
+        assert isinstance(source, CpuMemory) and isinstance(target, CpuMemory)
+        target.view[:nbytes] = source.view[:nbytes]
+
+    def load(self, artifact: Artifact) -> tuple[Kernel, ...]:
+        place = f"load({artifact.source.entry_name})"
+        if not artifact.binary:
+            raise DeviceError(
+                place, "the artefact holds no object file", "Compile it with driver.compile_source."
+            )
+        llvm = _llvm()
+        triple = artifact.meta.get("triple", "")
+        if triple and triple.split("-")[0] != llvm.get_process_triple().split("-")[0]:
+            raise DeviceError(
+                place, f"it was compiled for {triple}, this machine is {llvm.get_process_triple()}",
+                "Compile it with -mtriple of this machine, or without -mtriple.",
+            )  # fmt: skip
+        _native()  # defines tilewright_parallel
+        engine = _engine("")
+        engine.add_object_file(llvm.ObjectFileRef.from_data(artifact.binary))
+        engine.finalize_object()
+        kernels = []
+        for info in artifact.source.kernels:
+            address = engine.get_function_address(info.name)
+            if not address:
+                raise DeviceError(place, f"its object file defines no kernel {info.name}")
+            kernels.append(Kernel(info, address, engine))
+        return tuple(kernels)
+
+    def plan(self, launches: tuple[Launch, ...], capture: bool = False) -> CpuPlan:
+        return CpuPlan(launches)
+
+
+def _cpu_name() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as f:
+            for line in f:
+                if line.startswith("model name"):
+                    return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def _caches() -> list[tuple[int, str, int]]:
+    """(level, type, bytes) of each cache of the first core, as Linux tells them."""
+    found = []
+    for i in range(8):
+        folder = f"/sys/devices/system/cpu/cpu0/cache/index{i}"
+        try:
+            level, kind, size = (
+                _first_line(f"{folder}/{name}") for name in ("level", "type", "size")
+            )
+        except OSError:
+            break
+        scale = {"K": 1 << 10, "M": 1 << 20}.get(size[-1:], 1)
+        found.append((int(level), kind, int(size.rstrip("KM")) * scale))
+    return found
+
+
+def _first_line(path: str) -> str:
+    with open(path, encoding="ascii") as f:
+        return f.readline().strip()

@@ -1,0 +1,375 @@
+"""CUDA devices through the driver API of cuda-bindings: cubins, one stream, graphs, events.
+
+In: artefacts whose binary is a cubin.  Out: kernels, plans that replay as one CUDA graph.
+Read next: `../module.py`, `../sequence.py`.
+
+Everything runs on one stream of the primary context.  It is a blocking stream, so work that other
+libraries put on the legacy default stream is ordered before and after it.  Graphs are captured on a
+second stream: what Python's garbage collector frees meanwhile cannot disturb a capture.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from tilewright.base.artifact import Artifact
+from tilewright.base.errors import DeviceError, TargetError
+from tilewright.runtime.drivers import Kernel, Launch, LimitValue, Memory
+
+_GRAPH_LAUNCHES = 64  # kernels in a timing graph: the 1.5 us between two replays hardly count
+_COLD_IN_FLIGHT = 64
+_STATIC_LIMIT = 48 << 10  # dynamic shared memory beyond this must be asked for
+
+# After these every later call of the process fails the same way; the context cannot be repaired.
+_FATAL = (
+    "CUDA_ERROR_ILLEGAL_ADDRESS", "CUDA_ERROR_LAUNCH_TIMEOUT", "CUDA_ERROR_ASSERT",
+    "CUDA_ERROR_HARDWARE_STACK_ERROR", "CUDA_ERROR_ILLEGAL_INSTRUCTION",
+    "CUDA_ERROR_MISALIGNED_ADDRESS", "CUDA_ERROR_INVALID_ADDRESS_SPACE", "CUDA_ERROR_INVALID_PC",
+    "CUDA_ERROR_LAUNCH_FAILED", "CUDA_ERROR_ECC_UNCORRECTABLE", "CUDA_ERROR_NVLINK_UNCORRECTABLE",
+    "CUDA_ERROR_CONTEXT_IS_DESTROYED", "CUDA_ERROR_EXTERNAL_DEVICE", "CUDA_ERROR_CONTAINED",
+    "CUDA_ERROR_TENSOR_MEMORY_LEAK", "CUDA_ERROR_UNKNOWN", "CUDA_ERROR_DEVICE_UNAVAILABLE",
+)  # fmt: skip
+
+_WAYS_OUT = {
+    "CUDA_ERROR_NO_BINARY_FOR_GPU": "Compile for the architecture of this device (Device.target).",
+    "CUDA_ERROR_INVALID_IMAGE": "Compile it again with driver.compile_source.",
+    "CUDA_ERROR_OUT_OF_MEMORY": "Free arrays, or use smaller shapes.",
+    "CUDA_ERROR_NOT_INITIALIZED": "CUDA does not survive fork: start the process with spawn.",
+    "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH": "Install a driver that matches the kernel module; reboot.",
+    "CUDA_ERROR_NO_DEVICE": "Check nvidia-smi and CUDA_VISIBLE_DEVICES.",
+    "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES": "Use fewer threads or fewer registers per thread.",
+    "CUDA_ERROR_UNSUPPORTED_PTX_VERSION": "Update the driver, or use an older NVRTC.",
+}
+
+# Field of Limits -> attribute of the device, without its common prefix.
+_LIMITS = {
+    "max_threads_per_block": "MAX_THREADS_PER_BLOCK",
+    "shared_bytes_per_block": "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN",
+    "shared_bytes_per_core": "MAX_SHARED_MEMORY_PER_MULTIPROCESSOR",
+    "registers_per_block": "MAX_REGISTERS_PER_BLOCK",
+    "warp_size": "WARP_SIZE",
+    "max_threads_per_core": "MAX_THREADS_PER_MULTIPROCESSOR",
+    "max_blocks_per_core": "MAX_BLOCKS_PER_MULTIPROCESSOR",
+    "cores": "MULTIPROCESSOR_COUNT",
+    "l2_bytes": "L2_CACHE_SIZE",
+}
+
+
+@cache
+def _cu() -> Any:
+    """The driver API, initialised.  Raises TargetError."""
+    try:
+        from cuda.bindings import driver
+    except ImportError as error:
+        raise TargetError(
+            "cuda(0)", f"cuda-bindings is not installed ({error})",
+            "Try pip install 'tilewright[cuda13]' ('tilewright[cuda12]' for drivers before 580).",
+        ) from None  # fmt: skip
+    try:
+        (status,) = driver.cuInit(0)
+    except RuntimeError as error:  # the bindings look for libcuda at the first call
+        reason = str(error).strip().splitlines()[0]
+        raise TargetError(
+            "cuda(0)", f"NVIDIA's driver library cannot be loaded ({reason})",
+            "Install the NVIDIA driver; compiling for cuda works without it.",
+        ) from None  # fmt: skip
+    if status != driver.CUresult.CUDA_SUCCESS:
+        raise TargetError(
+            "cuda(0)", f"the NVIDIA driver failed to start ({status.name})",
+            _WAYS_OUT.get(status.name, "Check that nvidia-smi works."),
+        )  # fmt: skip
+    return driver
+
+
+def open_device(index: int) -> CudaDriver:
+    cu = _cu()
+    count = _call(f"cuda({index})", cu.cuDeviceGetCount())
+    if index >= count:
+        raise TargetError(
+            f"cuda({index})", f"there are {count} CUDA devices",
+            "Use a smaller index, or check CUDA_VISIBLE_DEVICES.",
+        )  # fmt: skip
+    return CudaDriver(index)
+
+
+def _call(place: str, result: tuple[Any, ...]) -> Any:
+    """The value of a driver call `(status, value...)`.  Raises DeviceError, fatal when it is."""
+    status = result[0]
+    if status == 0:
+        return result[1] if len(result) == 2 else result[1:]
+    cu = _cu()
+    _, text = cu.cuGetErrorString(status)
+    error = DeviceError(
+        place, f"{status.name} ({(text or b'').decode()})", _WAYS_OUT.get(status.name, "")
+    )
+    error.fatal = status.name in _FATAL
+    raise error
+
+
+class CudaMemory:
+    """Device memory.  `owner` keeps borrowed memory alive; own memory is freed with this object."""
+
+    def __init__(self, pointer: int, nbytes: int, owner: object) -> None:
+        self.pointer, self.nbytes, self.owner = pointer, nbytes, owner
+
+
+class CudaPlan:
+    """Launches with their argument arrays built; graphs of some passes, made when needed."""
+
+    def __init__(self, driver: CudaDriver, launches: tuple[Launch, ...], capture: bool) -> None:
+        self._driver = driver
+        self._launches = launches  # keeps code and memory alive
+        self._calls = [_Call(launch) for launch in launches]
+        self._graphs: dict[int, Any] = {}
+        self._capture = capture
+        if capture and launches:
+            driver.enter()
+            self._graph(1)
+
+    def run(self) -> None:
+        self._driver.enter()
+        self._pass()
+
+    def seconds(self, number: int, flush_bytes: int = 0) -> float:
+        self._driver.enter()
+        if not self._calls:
+            return 0.0
+        if flush_bytes:
+            return self._cold(number, flush_bytes)
+        passes = min(number, max(1, _GRAPH_LAUNCHES // len(self._calls)))
+        replays = -(-number // passes)
+        graph = self._graph(passes)
+        driver = self._driver
+        # The device is busy with this pass while the host enqueues what is timed.
+        self._pass()
+        begin = driver.record()
+        for _ in range(replays):
+            driver.launch_graph(graph)
+        return driver.elapsed([(begin, driver.record())]) / (replays * passes)
+
+    def _cold(self, number: int, flush_bytes: int) -> float:
+        """The flush before each pass hides what the host needs to enqueue it."""
+        driver, total, left = self._driver, 0.0, number
+        while left:
+            pairs = []
+            for _ in range(min(left, _COLD_IN_FLIGHT)):
+                driver.flush_caches(flush_bytes)
+                begin = driver.record()
+                self._pass()
+                pairs.append((begin, driver.record()))
+            total += driver.elapsed(pairs)
+            left -= len(pairs)
+        return total / number
+
+    def _pass(self) -> None:
+        if self._capture and self._calls:
+            self._driver.launch_graph(self._graph(1))
+            return
+        for call in self._calls:
+            call.enqueue(self._driver.stream)
+
+    def _graph(self, passes: int) -> Any:
+        if passes not in self._graphs:
+            graph = self._driver.capture(self._calls, passes)
+            self._graphs[passes] = graph
+            _on_death(self, self._driver, "cuGraphExecDestroy", graph)
+        return self._graphs[passes]
+
+
+class _Call:
+    """One `cuLaunchKernel` with its parameters in C arrays that live as long as this object."""
+
+    def __init__(self, launch: Launch) -> None:
+        info = launch.kernel.info
+        self._place = f"launch {info.name}"
+        self._values = (ctypes.c_uint64 * max(len(launch.buffers), 1))(
+            *(m.pointer for m in launch.buffers)
+        )
+        base = ctypes.addressof(self._values)
+        size = ctypes.sizeof(ctypes.c_uint64)
+        self._pointers = (ctypes.c_void_p * len(self._values))(
+            *(base + i * size for i in range(len(self._values)))
+        )
+        self._front = (launch.kernel.handle, *info.grid, *info.block, info.shared_bytes)
+        self._back = (ctypes.addressof(self._pointers), 0)
+        self._launch = _cu().cuLaunchKernel
+
+    def enqueue(self, stream: Any) -> None:
+        (status,) = self._launch(*self._front, stream, *self._back)
+        if status:
+            _call(self._place, (status,))
+
+
+class CudaDriver:
+    """One GPU: its primary context, one stream for all work, one for captures."""
+
+    def __init__(self, index: int) -> None:
+        cu = _cu()
+        self.place = f"cuda({index})"
+        self._device = self._ask("open", cu.cuDeviceGet(index))
+        self._context = self._ask("open", cu.cuDevicePrimaryCtxRetain(self._device))
+        self.enter()
+        name = self._ask("name", cu.cuDeviceGetName(256, self._device))
+        self.name = name.split(b"\0")[0].decode(errors="replace").strip()
+        major, minor = (self._attribute(f"COMPUTE_CAPABILITY_{n}") for n in ("MAJOR", "MINOR"))
+        self.arch = f"sm_{major}{minor}"
+        flags = cu.CUstream_flags
+        self.stream = self._ask("stream", cu.cuStreamCreate(int(flags.CU_STREAM_DEFAULT)))
+        self._capture_stream = self._ask(
+            "stream", cu.cuStreamCreate(int(flags.CU_STREAM_NON_BLOCKING))
+        )
+        self._events: list[Any] = []  # free events
+        self._scratch: CudaMemory | None = None
+
+    def limits(self) -> dict[str, LimitValue]:
+        found: dict[str, LimitValue] = {
+            name: self._attribute(attribute) for name, attribute in _LIMITS.items()
+        }
+        for field, prefix in (("max_block", "MAX_BLOCK_DIM"), ("max_grid", "MAX_GRID_DIM")):
+            x, y, z = (self._attribute(f"{prefix}_{axis}") for axis in "XYZ")
+            found[field] = (x, y, z)
+        return found
+
+    def enter(self) -> None:
+        """Make the context current in the calling thread."""
+        self._ask("enter", _cu().cuCtxSetCurrent(self._context))
+
+    def sync(self) -> None:
+        self.enter()
+        self._ask("sync", _cu().cuStreamSynchronize(self.stream))
+
+    def allocate(self, nbytes: int) -> CudaMemory:
+        self.enter()
+        pointer = int(self._ask(f"allocate({nbytes})", _cu().cuMemAlloc(nbytes)))
+        memory = CudaMemory(pointer, nbytes, None)
+        _on_death(memory, self, "cuMemFree", pointer)
+        return memory
+
+    def borrow(self, pointer: int, nbytes: int, owner: object) -> CudaMemory:
+        """Memory that somebody else allocated and that lives as long as `owner`."""
+        return CudaMemory(pointer, nbytes, owner)
+
+    def write(self, memory: Memory, data: np.ndarray, offset: int = 0) -> None:
+        self.enter()
+        target, source = memory.pointer + offset, data.ctypes.data
+        self._ask("write", _cu().cuMemcpyHtoDAsync(target, source, data.nbytes, self.stream))
+        self.sync()  # `data` may change or die after this call
+
+    def read(self, memory: Memory, out: np.ndarray, offset: int = 0) -> None:
+        self.enter()
+        target, source = out.ctypes.data, memory.pointer + offset
+        self._ask("read", _cu().cuMemcpyDtoHAsync(target, source, out.nbytes, self.stream))
+        self.sync()
+
+    def copy(self, source: Memory, target: Memory, nbytes: int) -> None:
+        self.enter()
+        self._ask(
+            "copy", _cu().cuMemcpyDtoDAsync(target.pointer, source.pointer, nbytes, self.stream)
+        )
+
+    def load(self, artifact: Artifact) -> tuple[Kernel, ...]:
+        cu, place = _cu(), f"load({artifact.source.entry_name})"
+        if not artifact.binary:
+            raise DeviceError(
+                f"{self.place}.{place}", "the artefact holds no cubin",
+                "Compile it with driver.compile_source.",
+            )  # fmt: skip
+        self.enter()
+        module = self._ask(place, cu.cuModuleLoadData(artifact.binary))
+        owner = _Loaded()
+        _on_death(owner, self, "cuModuleUnload", module)
+        kernels = []
+        attribute = cu.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        for info in artifact.source.kernels:
+            name = info.name.encode()
+            function = self._ask(f"{place}: {info.name}", cu.cuModuleGetFunction(module, name))
+            if info.shared_bytes > _STATIC_LIMIT:
+                self._ask(
+                    f"{place}: {info.shared_bytes} bytes of shared memory for {info.name}",
+                    cu.cuFuncSetAttribute(function, attribute, info.shared_bytes),
+                )
+            kernels.append(Kernel(info, function, owner))
+        return tuple(kernels)
+
+    def plan(self, launches: tuple[Launch, ...], capture: bool = False) -> CudaPlan:
+        return CudaPlan(self, launches, capture)
+
+    def capture(self, calls: list[_Call], passes: int) -> Any:
+        """An executable graph of `passes` times the calls, each after the one before it."""
+        cu = _cu()
+        mode = cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+        stream = self._capture_stream
+        self._ask("capture", cu.cuStreamBeginCapture(stream, mode))
+        try:
+            for _ in range(passes):
+                for call in calls:
+                    call.enqueue(stream)
+        except DeviceError:
+            _, graph = cu.cuStreamEndCapture(stream)
+            if graph:
+                cu.cuGraphDestroy(graph)
+            raise
+        graph = self._ask("capture", cu.cuStreamEndCapture(stream))
+        try:
+            executable = self._ask("instantiate graph", cu.cuGraphInstantiate(graph, 0))
+        finally:
+            cu.cuGraphDestroy(graph)
+        self._ask("upload graph", cu.cuGraphUpload(executable, self.stream))
+        return executable
+
+    def launch_graph(self, graph: Any) -> None:
+        (status,) = _cu().cuGraphLaunch(graph, self.stream)
+        if status:
+            self._ask("launch graph", (status,))
+
+    def record(self) -> Any:
+        """An event recorded now; `elapsed` takes it back."""
+        cu = _cu()
+        event = self._events.pop() if self._events else self._ask("event", cu.cuEventCreate(0))
+        self._ask("event", cu.cuEventRecord(event, self.stream))
+        return event
+
+    def elapsed(self, pairs: list[tuple[Any, Any]]) -> float:
+        """Wait, then the sum of the seconds between the two events of each pair."""
+        cu = _cu()
+        self._ask("run", cu.cuEventSynchronize(pairs[-1][1]))
+        total = sum(self._ask("event", cu.cuEventElapsedTime(a, b)) for a, b in pairs)
+        self._events += [event for pair in pairs for event in pair]
+        return float(total) * 1e-3
+
+    def flush_caches(self, nbytes: int) -> None:
+        if self._scratch is None or self._scratch.nbytes < nbytes:
+            self._scratch = self.allocate(nbytes)
+        self._ask(
+            "flush", _cu().cuMemsetD8Async(self._scratch.pointer, 1, nbytes, self.stream)
+        )
+
+    def _ask(self, what: str, result: tuple[Any, ...]) -> Any:
+        return _call(f"{self.place}.{what}", result)
+
+    def _attribute(self, name: str) -> int:
+        cu = _cu()
+        code = getattr(cu.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
+        return int(self._ask(name.lower(), cu.cuDeviceGetAttribute(code, self._device)))
+
+
+class _Loaded:
+    """Keeps a module loaded."""
+
+
+def _on_death(owner: object, driver: CudaDriver, function: str, handle: Any) -> None:
+    """Give `handle` back once `owner` is gone; at exit the process frees everything anyway."""
+    weakref.finalize(owner, _release, driver, function, handle).atexit = False
+
+
+def _release(driver: CudaDriver, function: str, handle: Any) -> None:
+    """Wait for the stream, then release.  In a poisoned context this fails, which harms nobody."""
+    cu = _cu()
+    cu.cuCtxSetCurrent(driver._context)
+    cu.cuStreamSynchronize(driver.stream)
+    getattr(cu, function)(handle)

@@ -1,0 +1,272 @@
+"""OpenCL devices through pyopencl: GPUs first, then CPUs, in one numbering over all platforms.
+
+In: artefacts with OpenCL C text and perhaps a binary of this very device.  Out: kernels, plans.
+Read next: `opencl_icd.py` (how devices are found), `../module.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from tilewright.base.artifact import Artifact
+from tilewright.base.errors import CompileError, DeviceError, TargetError
+from tilewright.runtime.drivers import Kernel, Launch, LimitValue, Memory, opencl_icd
+
+_IN_FLIGHT = 256  # launches enqueued before waiting: queues of thousands exhaust host memory
+_INVALID_COMMAND_QUEUE = -36
+
+
+@cache
+def _cl() -> Any:
+    os.environ.setdefault("PYOPENCL_NO_CACHE", "1")  # the kernel cache is the driver room's
+    opencl_icd.register()
+    try:
+        import pyopencl
+    except ImportError as error:
+        raise TargetError(
+            "opencl(0)", f"pyopencl is not installed ({error})",
+            "Try pip install 'tilewright[opencl]'.",
+        ) from None  # fmt: skip
+    return pyopencl
+
+
+def devices() -> list[Any]:
+    """All GPUs, then all CPUs.  Raises TargetError when the system has no OpenCL platform."""
+    cl = _cl()
+    try:
+        platforms = cl.get_platforms()
+    except cl.Error as error:
+        raise TargetError(
+            "opencl(0)", f"no OpenCL platform is registered ({error})",
+            "Install your GPU's OpenCL driver, or pip install intel-opencl-rt intel-cmplr-lib-rt "
+            "for a CPU device; OCL_ICD_VENDORS names the folder of .icd files.",
+        ) from None  # fmt: skip
+    found = []
+    for kind in (cl.device_type.GPU, cl.device_type.CPU):
+        for platform in platforms:
+            try:
+                found += platform.get_devices(kind)
+            except cl.Error:  # this platform has none of the kind
+                continue
+    return found
+
+
+def open_device(index: int) -> OpenclDriver:
+    known = devices()
+    if index >= len(known):
+        names = ", ".join(d.name.strip() for d in known) or "none"
+        raise TargetError(
+            f"opencl({index})", f"there are {len(known)} OpenCL devices: {names}",
+            "Use a smaller index, or install the device's OpenCL driver.",
+        )  # fmt: skip
+    return OpenclDriver(known[index], index)
+
+
+class OpenclMemory:
+    """A `cl.Buffer`; it has no address of its own."""
+
+    pointer = 0
+
+    def __init__(self, buffer: Any, nbytes: int) -> None:
+        self.buffer, self.nbytes = buffer, nbytes
+
+
+class OpenclPlan:
+    """Launches with their arguments set, enqueued in order on the device's queue."""
+
+    def __init__(self, driver: OpenclDriver, launches: tuple[Launch, ...]) -> None:
+        self._driver = driver
+        self._calls = []
+        for launch in launches:
+            info = launch.kernel.info
+            with driver.errors(f"launch {info.name}"):
+                kernel = _cl().Kernel(launch.kernel.handle, info.name)
+                kernel.set_args(*(_buffer(m) for m in launch.buffers))
+            size = tuple(g * b for g, b in zip(info.grid, info.block, strict=True))
+            self._calls.append((kernel, size, info.block, launch))
+
+    def run(self) -> None:
+        self._enqueue()
+        self._driver.queue.flush()
+
+    def seconds(self, number: int, flush_bytes: int = 0) -> float:
+        passes = 1 if flush_bytes else max(1, _IN_FLIGHT // max(len(self._calls), 1))
+        total, left = 0.0, number
+        while left:
+            count = min(left, passes)
+            if flush_bytes:
+                self._driver.flush_caches(flush_bytes)
+            total += self._timed(count)
+            left -= count
+        return total / number
+
+    def _timed(self, count: int) -> float:
+        """Seconds of `count` passes by the queue's own clock."""
+        self._driver.sync()
+        began = time.perf_counter()
+        first, last = self._enqueue()
+        for _ in range(count - 1):
+            _, last = self._enqueue()
+        self._driver.sync()
+        wall = time.perf_counter() - began
+        if first is None or last is None:
+            return wall
+        try:
+            return float(last.profile.end - first.profile.start) * 1e-9
+        except _cl().Error:  # a device without profiling information
+            return wall
+
+    def _enqueue(self) -> tuple[Any, Any]:
+        """Enqueue one pass; the events of its first and last launch."""
+        cl, queue = _cl(), self._driver.queue
+        first = last = None
+        for kernel, size, block, launch in self._calls:
+            try:
+                last = cl.enqueue_nd_range_kernel(queue, kernel, size, block)
+            except cl.Error as error:
+                raise self._driver.error(f"launch {launch.kernel.info.name}", error) from None
+            first = first or last
+        return first, last
+
+
+class OpenclDriver:
+    """One OpenCL device with its own context and in-order queue."""
+
+    def __init__(self, device: Any, index: int) -> None:
+        cl = _cl()
+        self.device = device
+        self.place = f"opencl({index})"
+        self.name = device.name.strip()
+        self.arch = ""
+        with self.errors("open"):
+            self.context = cl.Context([device])
+            self.queue = cl.CommandQueue(
+                self.context, properties=cl.command_queue_properties.PROFILING_ENABLE
+            )
+        self._scratch: OpenclMemory | None = None
+
+    @property
+    def identity(self) -> str:
+        """Whose binaries fit: name, driver and version of the device."""
+        d = self.device
+        return f"{d.platform.name.strip()} / {self.name} / {d.driver_version.strip()}"
+
+    def limits(self) -> dict[str, LimitValue]:
+        d = self.device
+        x, y, z = (*d.max_work_item_sizes, 1, 1)[:3]
+        found: dict[str, LimitValue] = {
+            "max_threads_per_block": d.max_work_group_size,
+            "max_block": (x, y, z),
+            "shared_bytes_per_block": d.local_mem_size,
+            "shared_bytes_per_core": d.local_mem_size,
+            "cores": d.max_compute_units,
+        }
+        if d.global_mem_cache_size:
+            found["l2_bytes"] = d.global_mem_cache_size
+        for name, attribute in (
+            ("warp_size", "warp_size_nv"), ("registers_per_block", "registers_per_block_nv"),
+        ):  # fmt: skip
+            try:
+                found[name] = getattr(d, attribute)
+            except (AttributeError, _cl().Error):  # only NVIDIA's devices tell
+                continue
+        return found
+
+    def sync(self) -> None:
+        with self.errors("sync"):
+            self.queue.finish()
+
+    def allocate(self, nbytes: int) -> OpenclMemory:
+        cl = _cl()
+        with self.errors(f"allocate({nbytes})"):
+            return OpenclMemory(cl.Buffer(self.context, cl.mem_flags.READ_WRITE, nbytes), nbytes)
+
+    def write(self, memory: Memory, data: np.ndarray, offset: int = 0) -> None:
+        with self.errors("write"):
+            _cl().enqueue_copy(self.queue, _buffer(memory), data, dst_offset=offset)
+
+    def read(self, memory: Memory, out: np.ndarray, offset: int = 0) -> None:
+        with self.errors("read"):
+            _cl().enqueue_copy(self.queue, out, _buffer(memory), src_offset=offset)
+
+    def copy(self, source: Memory, target: Memory, nbytes: int) -> None:
+        with self.errors("copy"):
+            _cl().enqueue_copy(self.queue, _buffer(target), _buffer(source), byte_count=nbytes)
+
+    def flush_caches(self, nbytes: int) -> None:
+        if self._scratch is None or self._scratch.nbytes < nbytes:
+            self._scratch = self.allocate(nbytes)
+        with self.errors("flush"):
+            _cl().enqueue_fill_buffer(self.queue, self._scratch.buffer, np.uint8(1), 0, nbytes)
+
+    def build(self, text: str, place: str) -> Any:
+        """Compile OpenCL C.  Raises CompileError with the log."""
+        cl = _cl()
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", cl.CompilerWarning)  # "non-empty compiler output"
+                return cl.Program(self.context, text).build()
+        except cl.Error as error:
+            raise CompileError(place, f"the OpenCL compiler refused the text:\n{error}") from None
+
+    def load(self, artifact: Artifact) -> tuple[Kernel, ...]:
+        source = artifact.source
+        program = self._from_binary(artifact)
+        if program is None:
+            program = self.build(source.text, f"load({source.entry_name})")
+        return tuple(Kernel(info, program, program) for info in source.kernels)
+
+    def plan(self, launches: tuple[Launch, ...], capture: bool = False) -> OpenclPlan:
+        return OpenclPlan(self, launches)
+
+    def _from_binary(self, artifact: Artifact) -> Any:
+        """The program of a binary made by this very device, or None: then the text is compiled."""
+        if not artifact.binary or artifact.meta.get("device") != self.identity:
+            return None
+        cl = _cl()
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", cl.CompilerWarning)
+                return cl.Program(self.context, [self.device], [artifact.binary]).build()
+        except cl.Error:
+            return None
+
+    @contextmanager
+    def errors(self, what: str) -> Iterator[None]:
+        """Turn pyopencl's errors into DeviceError."""
+        try:
+            yield
+        except _cl().Error as error:
+            raise self.error(what, error) from None
+
+    def error(self, what: str, error: Any) -> DeviceError:
+        made = DeviceError(f"{self.place}.{what}", str(error).strip())
+        made.fatal = self._is_lost(error)
+        return made
+
+    def _is_lost(self, error: Any) -> bool:
+        """Whether the context is gone: nothing works in it any more."""
+        cl = _cl()
+        if getattr(error, "code", 0) == _INVALID_COMMAND_QUEUE:
+            return True
+        if not hasattr(self, "queue"):
+            return False
+        try:
+            probe = cl.Buffer(self.context, cl.mem_flags.READ_WRITE, 4)
+            cl.enqueue_copy(self.queue, np.zeros(1, np.int32), probe)
+        except cl.Error:
+            return True
+        return False
+
+
+def _buffer(memory: Memory) -> Any:
+    assert isinstance(memory, OpenclMemory)
+    return memory.buffer

@@ -1,0 +1,173 @@
+"""`Module`: a compiled artefact loaded on a device, called with arrays.
+
+In: an `Artifact` and a `Device`.  Out: results in the output arrays, timings, the source, a file.
+Read next: `sequence.py` for whole networks, `trial.py` for verified timing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tilewright.base.artifact import Artifact, BufferSpec
+from tilewright.base.errors import DeviceError
+from tilewright.runtime import artifact_file
+from tilewright.runtime.device import Device, cpu, device
+from tilewright.runtime.drivers import Launch, Plan
+from tilewright.runtime.ndarray import NDArray, empty
+from tilewright.runtime.sequence import KernelCall
+from tilewright.runtime.timing import BenchmarkResult, measure
+
+TimeEvaluator = Callable[..., BenchmarkResult]
+
+
+def load_module(path: str | Path, on: Device | None = None) -> Module:
+    """Load what `Module.save` wrote; on the device of its kind with index 0 unless one is named."""
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise DeviceError(f"load_module({str(path)!r})", str(error)) from None
+    artifact = artifact_file.from_bytes(data, f"load_module({str(path)!r})")
+    return Module(artifact, on or device(artifact.source.target))
+
+
+class Module:
+    """Callable on the inputs and outputs of its source, in their order.
+
+    Workspaces are allocated once and belong to the module, so two calls of one module must not
+    overlap on different streams.  Raises DeviceError naming the argument that does not fit.
+    """
+
+    def __init__(self, artifact: Artifact, device: Device | None = None) -> None:
+        self.artifact = artifact
+        self.device = device or cpu()
+        source = artifact.source
+        wanted = source.target.partition(" ")[0]
+        if self.device.kind != {"llvm": "cpu"}.get(wanted, wanted):
+            raise DeviceError(
+                f"Module({source.entry_name})",
+                f"it was compiled for {wanted}, not for {self.device}",
+                f"Load it on device({wanted!r}).",
+            )  # fmt: skip
+        self.kernels = self.device.driver.load(artifact)
+        self.parameters = tuple(b for b in source.buffers if b.role != "workspace")
+        self.workspaces = tuple(
+            empty(b.shape, b.dtype, self.device) for b in source.buffers if b.role == "workspace"
+        )
+        self._bound: tuple[tuple[int, ...], Plan] | None = None
+
+    @property
+    def entry_name(self) -> str:
+        return self.artifact.source.entry_name
+
+    @property
+    def imported_modules(self) -> tuple[Module, ...]:
+        """The modules holding device code: this one on a GPU, none on a CPU."""
+        return () if self.device.kind == "cpu" else (self,)
+
+    def get_source(self) -> str:
+        """The generated text: LLVM IR, CUDA C or OpenCL C."""
+        return self.artifact.source.text
+
+    def __call__(self, *arrays: NDArray) -> None:
+        """Run.  On a GPU this enqueues; reading an output waits for it."""
+        self._plan(arrays).run()
+
+    def launches(self, *arrays: NDArray) -> list[KernelCall]:
+        """The launches of one call as (kernel, arrays) pairs, for a `LaunchSequence`."""
+        self._check(arrays)
+        buffers = (*arrays, *self.workspaces)
+        return [(kernel, [buffers[i] for i in kernel.info.args]) for kernel in self.kernels]
+
+    def time_evaluator(
+        self,
+        func_name: str,
+        dev: Device,
+        number: int = 10,
+        repeat: int = 1,
+        min_repeat_ms: float = 0,
+        limit_zero_time_iterations: int = 100,
+        cooldown_interval_ms: float = 0,
+        repeats_to_cooldown: int = 1,
+        cache_flush_bytes: int = 0,
+    ) -> TimeEvaluator:
+        """A function of the module's arrays that gives a `BenchmarkResult` in seconds of device
+        time.
+
+        One warm-up call, then `repeat` times the mean of `number` calls back to back, without
+        Python between them; `min_repeat_ms` raises `number` until a repeat lasts that long.
+        `cache_flush_bytes` are written before each call, which is then timed alone.
+        """
+        if func_name not in ("default", "main", "run", self.entry_name):
+            raise DeviceError(
+                f"time_evaluator({func_name!r})", f"this module's function is {self.entry_name!r}",
+                "Pass mod.entry_name.",
+            )  # fmt: skip
+        if dev != self.device:
+            raise DeviceError(
+                f"time_evaluator({func_name!r}, {dev})", f"the module is loaded on {self.device}",
+                f"Pass {self.device}.",
+            )  # fmt: skip
+
+        def evaluate(*arrays: NDArray) -> BenchmarkResult:
+            plan = self._plan(arrays)
+            plan.run()
+            self.device.sync()
+            return measure(
+                plan, number, repeat, min_repeat_ms,
+                limit_zero_time_iterations=limit_zero_time_iterations,
+                cooldown_interval_ms=cooldown_interval_ms,
+                repeats_to_cooldown=repeats_to_cooldown, cache_flush_bytes=cache_flush_bytes,
+            )  # fmt: skip
+
+        return evaluate
+
+    def save(self, path: str | Path) -> None:
+        """Write the artefact for `load_module`."""
+        Path(path).write_bytes(artifact_file.to_bytes(self.artifact))
+
+    export_library = save
+
+    def _plan(self, arrays: tuple[NDArray, ...]) -> Plan:
+        key = tuple(id(a.memory) if isinstance(a, NDArray) else 0 for a in arrays)
+        if self._bound is not None and self._bound[0] == key:
+            self._check(arrays)
+            return self._bound[1]
+        calls = self.launches(*arrays)
+        plan = self.device.driver.plan(
+            tuple(Launch(kernel, tuple(a.memory for a in buffers)) for kernel, buffers in calls)
+        )
+        self._bound = key, plan  # the plan keeps the memory alive, so no id comes back
+        return plan
+
+    def _check(self, arrays: tuple[Any, ...]) -> None:
+        if len(arrays) != len(self.parameters):
+            names = ", ".join(p.name for p in self.parameters)
+            raise DeviceError(
+                f"{self.entry_name}()",
+                f"it takes {len(self.parameters)} arrays, not {len(arrays)}",
+                f"Pass {names}.",
+            )  # fmt: skip
+        for index, (spec, value) in enumerate(zip(self.parameters, arrays, strict=True)):
+            reason = _misfit(spec, value, self.device)
+            if reason:
+                raise DeviceError(f"{self.entry_name}(): argument {index} ({spec.name})", *reason)
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(f"{p.name}: {p.dtype}{list(p.shape)}" for p in self.parameters)
+        names = " ".join(k.info.name for k in self.kernels)
+        return f"Module {self.entry_name}({inputs}) on {self.device}; kernels: {names}"
+
+
+def _misfit(spec: BufferSpec, value: Any, device: Device) -> tuple[str, str] | None:
+    """Why `value` cannot be passed for `spec`, with a way out; None when it can."""
+    if not isinstance(value, NDArray):
+        return f"it is a {type(value).__name__}, not an NDArray", f"Try array(x, {device})."
+    if value.device != device:
+        return f"it lives on {value.device}, not on {device}", f"Try .copyto({device})."
+    if value.dtype != spec.dtype:
+        return f"its dtype is {value.dtype}, not {spec.dtype}", "Convert it first."
+    if value.shape != spec.shape:
+        return f"its shape is {value.shape}, not {spec.shape}", "Reshape it first."
+    return None

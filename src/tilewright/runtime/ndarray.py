@@ -1,0 +1,197 @@
+"""`NDArray`: a dense row-major array on a device.  `array(x)`, `empty(shape)`, `from_dlpack(x)`.
+
+In: numpy arrays, DLPack tensors.  Out: numpy arrays (copies), DLPack tensors (no copy), arguments
+of `Module`.  Read next: `dlpack.py`, `module.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright.base.dtype import BYTES
+from tilewright.base.errors import DeviceError
+from tilewright.runtime import dlpack
+from tilewright.runtime.device import Device, cpu
+from tilewright.runtime.drivers import Memory
+
+
+def array(source: Any, device: Device | None = None) -> NDArray:
+    """A copy of `source` (numpy array, NDArray, nested list, number) on `device`, or the CPU."""
+    device = device or cpu()
+    if isinstance(source, NDArray):
+        return source.copyto(device)
+    value = np.asarray(source)
+    made = empty(value.shape, _dtype_name(value.dtype, "array"), device)
+    return made.copyfrom(value)
+
+
+def empty(
+    shape: Sequence[int] | int, dtype: str | np.dtype = "float32", device: Device | None = None
+) -> NDArray:
+    """An array with unspecified contents.  Memory is 64-byte aligned on the CPU."""
+    device = device or cpu()
+    dims = (shape,) if isinstance(shape, int) else tuple(int(d) for d in shape)
+    if any(d < 0 for d in dims):
+        raise DeviceError(f"empty({dims})", "a dimension is negative", "Use at least 0.")
+    name = _dtype_name(dtype, f"empty({dims})")
+    memory = device.driver.allocate(max(math.prod(dims) * BYTES[name], 1))
+    return NDArray(dims, name, device, memory)
+
+
+def from_dlpack(tensor: Any) -> NDArray:
+    """An array over the memory of a DLPack tensor on the CPU or a CUDA device.
+
+    No copy, except where the memory is strided or (on the CPU) not aligned to 64 bytes.
+    """
+    kind_code, index = tensor.__dlpack_device__()
+    if kind_code in dlpack.HOST_CODES:
+        return _from_host(np.from_dlpack(tensor))
+    if kind_code != dlpack.CODES["cuda"]:
+        raise DeviceError(
+            "from_dlpack", f"DLPack device type {int(kind_code)} is not supported",
+            "Move the tensor to the CPU or to CUDA first.",
+        )  # fmt: skip
+    device = Device("cuda", int(index))
+    driver = device.driver
+    # 1 is the legacy default stream, which Tilewright's own streams wait for.
+    view = dlpack.import_capsule(tensor.__dlpack__(stream=1))
+    dtype = _dtype_name(view.dtype, "from_dlpack")
+    if not view.contiguous:
+        raise DeviceError(
+            "from_dlpack", f"the tensor is strided (shape {view.shape})",
+            "Make it contiguous first, for example with .contiguous().",
+        )  # fmt: skip
+    from tilewright.runtime.drivers.cuda import CudaDriver
+
+    assert isinstance(driver, CudaDriver)
+    nbytes = math.prod(view.shape) * BYTES[dtype]
+    return NDArray(view.shape, dtype, device, driver.borrow(view.pointer, nbytes, view))
+
+
+def _from_host(value: np.ndarray) -> NDArray:
+    from tilewright.runtime.drivers.cpu import ALIGNMENT, CpuMemory
+
+    dtype = _dtype_name(value.dtype, "from_dlpack")
+    usable = value.flags.c_contiguous and value.flags.writeable
+    if not usable or value.ctypes.data % ALIGNMENT or not value.size:
+        return array(value)
+    view = value.reshape(-1).view(np.uint8)
+    return NDArray(value.shape, dtype, cpu(), CpuMemory(view, value))
+
+
+def _dtype_name(dtype: str | np.dtype | type, place: str) -> str:
+    try:
+        name = np.dtype(dtype).name
+    except TypeError:
+        name = str(dtype)
+    if name in BYTES:
+        return name
+    raise DeviceError(
+        place, f"dtype {name} is not supported",
+        f"Convert it to one of {', '.join(BYTES)} first, for example with .astype('float32').",
+    )  # fmt: skip
+
+
+class NDArray:
+    """A dense row-major array.  shape in elements; dtype by its numpy name; memory on `device`."""
+
+    __slots__ = ("__weakref__", "device", "dtype", "memory", "shape")
+
+    def __init__(self, shape: tuple[int, ...], dtype: str, device: Device, memory: Memory) -> None:
+        self.shape, self.dtype, self.device, self.memory = shape, dtype, device, memory
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * BYTES[self.dtype]
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    def numpy(self) -> np.ndarray:
+        """A copy of the contents.  Waits for the device."""
+        out = np.empty(self.shape, self.dtype)
+        if out.size:
+            self.device.driver.read(self.memory, out.reshape(-1).view(np.uint8))
+        return out
+
+    def copyfrom(self, source: np.ndarray | NDArray) -> NDArray:
+        """Overwrite the contents with `source`, of the same shape and dtype.  Returns self."""
+        if isinstance(source, NDArray):
+            source.copyto(self)
+            return self
+        value = np.asarray(source)
+        self._check_like(value.shape, value.dtype.name, "copyfrom")
+        if value.size:
+            flat = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
+            self.device.driver.write(self.memory, flat)
+        return self
+
+    def copyto(self, target: NDArray | Device) -> NDArray:
+        """Copy the contents into `target`, or into a new array on that device; returns it."""
+        if isinstance(target, Device):
+            target = empty(self.shape, self.dtype, target)
+        target._check_like(self.shape, self.dtype, "copyto")
+        if not self.size:
+            return target
+        if target.device == self.device:
+            self.device.driver.copy(self.memory, target.memory, self.nbytes)
+            return target
+        target.device.driver.write(target.memory, self.numpy().reshape(-1).view(np.uint8))
+        return target
+
+    def _check_like(self, shape: tuple[int, ...], dtype: str, what: str) -> None:
+        if shape == self.shape and dtype == self.dtype:
+            return
+        raise DeviceError(
+            f"NDArray.{what}",
+            f"the source is {dtype}{list(shape)} but the target is {self.dtype}{list(self.shape)}",
+            "Reshape or convert the source first.",
+        )
+
+    def _view(self) -> np.ndarray:
+        """The contents as a numpy array over the same memory; CPU only."""
+        from tilewright.runtime.drivers.cpu import CpuMemory
+
+        assert isinstance(self.memory, CpuMemory)
+        return self.memory.view[: self.nbytes].view(self.dtype).reshape(self.shape)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        if self.device.kind not in dlpack.CODES:
+            raise DeviceError(
+                f"NDArray on {self.device}", "DLPack consumers cannot use its memory",
+                "Copy it with .numpy() first.",
+            )  # fmt: skip
+        return dlpack.CODES[self.device.kind], self.device.index
+
+    def __dlpack__(self, **options: Any) -> Any:
+        """A DLPack capsule over the same memory; options as the array API standard says."""
+        here = self.__dlpack_device__()
+        if self.device.kind == "cpu":
+            options.pop("stream", None)
+            return self._view().__dlpack__(**options)
+        if options.get("dl_device") not in (None, here):
+            raise BufferError(f"an NDArray on {self.device} is exported there only; copy it first")
+        if options.get("copy"):
+            return self.copyto(self.device).__dlpack__()
+        self.device.sync()  # what was enqueued is finished, so any stream may read
+        return dlpack.export_capsule(
+            self.memory.pointer, self.shape, self.dtype, here, self.memory
+        )
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("an NDArray without dimensions has no length")
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        shape = "x".join(map(str, self.shape)) or "scalar"
+        return f"NDArray({shape} {self.dtype} on {self.device})\n{self.numpy()!r}"

@@ -1,0 +1,106 @@
+"""`Sketch`: a computation, a space of decisions, and the schedule they close into.
+
+In: a function from a configuration to a Schedule (a template, or rules).  Out: closed schedules for
+single configurations, and legality and loop trees for whole populations at once.
+Read next: `template.py` (who makes sketches), then the room `search`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tilewright.base.errors import TilewrightError
+from tilewright.base.target import Target
+from tilewright.schedule.decision import Assignment
+from tilewright.schedule.legality import Verdict, judge
+from tilewright.schedule.schedule import Schedule
+from tilewright.schedule.space import ConfigSpace
+from tilewright.schedule.trace import Part, Tracer, Trail
+from tilewright.schedule.tree import Bounds, LoopTree
+from tilewright.te.dag import ComputeDAG
+
+Indices = npt.NDArray[np.int64]
+CHUNK = 8192  # candidates per vector call: large enough to hide Python, small enough for the caches
+
+
+@dataclass(frozen=True)
+class Group:
+    """Candidates of one structure.  rows: their positions in the population asked for."""
+
+    trail: Trail
+    rows: Indices
+    tree: LoopTree
+    bounds: Bounds
+    verdict: Verdict
+
+
+class Sketch:
+    """origin: "template:NAME" or "rules:N"; build: configuration (concrete or symbolic) -> Schedule."""
+
+    def __init__(
+        self, origin: str, dag: ComputeDAG, space: ConfigSpace, build: Callable[[Any], Schedule], target: Target
+    ) -> None:
+        self.origin, self.dag, self.space, self.target = origin, dag, space, target
+        self.build = build
+        symbolic = space.symbolic()
+        self._tracer: Tracer[LoopTree] = Tracer(lambda: LoopTree(build(symbolic)))
+
+    def close(self, index: int) -> Schedule:
+        """The schedule of configuration `index`; raises what the template or a step refuses."""
+        return self.build(self.space.get(index))
+
+    def groups(self, indices: Indices) -> Iterator[Group]:
+        """The population in chunks, grouped by structure; candidates the template refuses are left out."""
+        for start in range(0, len(indices), CHUNK):
+            chosen = indices[start : start + CHUNK]
+            assignment = self.space.decode(chosen)
+            for part in self._tracer.parts(assignment, len(chosen)):
+                if part.value is None:
+                    continue
+                whole = len(part.rows) == len(chosen)
+                own = assignment if whole else assignment.take(part.rows)
+                yield self._group(part, own, start)
+
+    def _group(self, part: Part[LoopTree], assignment: Assignment, start: int) -> Group:
+        assert part.value is not None
+        bounds = part.value.bounds(assignment)
+        return Group(part.trail, part.rows + start, part.value, bounds, judge(part.value, bounds, self.target))
+
+    def legal(self, indices: Indices, *, sensible: bool = True) -> npt.NDArray[np.bool_]:
+        """Mask of the candidates that can run (and, if `sensible`, are not surely bad)."""
+        mask = np.zeros(len(indices), bool)
+        for group in self.groups(indices):
+            n = len(group.rows)
+            mask[group.rows] = group.verdict.sensible(n) if sensible else group.verdict.legal(n)
+        return mask & self.space.valid_mask(indices)
+
+    def refusals(self, indices: Indices) -> dict[str, int]:
+        """How many of the candidates each reason refuses (one may count under several)."""
+        counts: dict[str, int] = {}
+        seen = 0
+        for group in self.groups(indices):
+            n = len(group.rows)
+            seen += n
+            for reason, mask in {**group.verdict.refused, **group.verdict.discouraged}.items():
+                hits = int(np.count_nonzero(np.broadcast_to(mask, n)))
+                if hits:
+                    counts[reason] = counts.get(reason, 0) + hits
+        if seen < len(indices):
+            counts["refused by the template"] = len(indices) - seen
+        return counts
+
+    def explain(self, index: int) -> list[str]:
+        """Why configuration `index` is refused; empty when it is legal."""
+        try:
+            tree = LoopTree(self.close(index))
+            return judge(tree, tree.bounds(), self.target).reasons()
+        except TilewrightError as error:
+            return [str(error)]
+
+    def __repr__(self) -> str:
+        return f"Sketch({self.origin}, {len(self.space)} configurations)"

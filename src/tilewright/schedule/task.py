@@ -1,0 +1,104 @@
+"""`Task`: one computation to tune on one target, with the sketches that may schedule it.
+
+In: a template's name and arguments, or a DAG.  Out: the key of records, the sketches, closed schedules.
+Read next: the rooms `measure` (records) and `search` (tuning).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Protocol
+
+from tilewright.base.errors import SpaceError
+from tilewright.base.target import Target
+from tilewright.schedule.default import default_schedule
+from tilewright.schedule.schedule import Schedule
+from tilewright.schedule.sketch import Sketch
+from tilewright.schedule.space import ConfigSpace
+from tilewright.schedule.steps import Step
+from tilewright.schedule.template import (
+    anchor_templates,
+    find_anchor,
+    sketch_of_anchor,
+    sketch_of_function,
+)
+from tilewright.te.dag import ComputeDAG
+
+
+class ScheduleSource(Protocol):
+    """Where closed schedules come from: a database, a table, nothing."""
+
+    def lookup(self, dag: ComputeDAG, target: Target) -> Schedule | None:
+        """The best known schedule of `dag` on `target`, or None."""
+
+
+@dataclass(eq=False)
+class Task:
+    """name and args label the computation for people; dag and target identify it.
+
+    weight: how often it occurs in the network it came from
+    """
+
+    name: str
+    args: tuple[Any, ...]
+    dag: ComputeDAG
+    target: Target
+    sketches: list[Sketch] = field(default_factory=list)
+    weight: int = 1
+
+    @property
+    def workload(self) -> tuple[Any, ...]:
+        """(name, *args), as AutoTVM keys its records."""
+        return (self.name, *self.args)
+
+    @cached_property
+    def key(self) -> str:
+        """Hash of the computation; records match on it and on the target."""
+        return self.dag.hash
+
+    @cached_property
+    def flop(self) -> float:
+        manual = [s.space.flop for s in self.sketches if getattr(s.space, "flop", None)]
+        return float(manual[0]) if manual else self.dag.flop_ct
+
+    @property
+    def config_space(self) -> ConfigSpace:
+        """The space of the first sketch."""
+        if not self.sketches:
+            raise SpaceError(f"task {self.name}", "no template fits it", "It compiles with its default schedule.")
+        return self.sketches[0].space
+
+    def sketch(self, origin: str) -> Sketch:
+        for s in self.sketches:
+            if s.origin == origin:
+                return s
+        raise SpaceError(
+            f"task {self.name}", f"no sketch {origin!r}", f"It has {', '.join(s.origin for s in self.sketches)}."
+        )
+
+    def default(self) -> Schedule:
+        return default_schedule(self.dag, self.target)
+
+    def replay(self, steps: Iterable[Step | list[Any]]) -> Schedule:
+        return Schedule.replay(self.dag, steps)
+
+    def __repr__(self) -> str:
+        return f"Task(name={self.name}, args={self.args}, target={self.target})"
+
+
+def create(name: str, args: Sequence[Any], target: str | Target) -> Task:
+    """The task of a function template, as `autotvm.task.create("name", args=, target=)`."""
+    chosen = Target(target)
+    sketch = sketch_of_function(name, tuple(args), chosen)
+    return Task(name, tuple(args), sketch.dag, chosen, [sketch])
+
+
+def task_of_dag(dag: ComputeDAG, target: str | Target, name: str = "", args: Sequence[Any] = (), weight: int = 1) -> Task:
+    """A task with every anchor template that fits the DAG."""
+    chosen = Target(target)
+    anchor = find_anchor(dag)
+    label = name or (anchor.tag or anchor.name if anchor is not None else dag.outputs[0].name)
+    sketches = [sketch_of_anchor(t, dag, chosen) for t in anchor_templates(dag, chosen)]
+    return Task(label, tuple(args), dag, chosen, sketches, weight)

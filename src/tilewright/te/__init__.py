@@ -1,0 +1,62 @@
+"""Tensor expressions, as in the TVM tutorials: `te.placeholder`, `te.compute`, `te.sum`, ...
+
+In: shapes and Python functions.  Out: tensors, and the `ComputeDAG` they form.
+Read next: `tensor.py`, `dag.py`, `evaluate.py`; schedules are in the room `schedule`.
+"""
+
+from tilewright.ir.expr import (
+    Expr,
+    all_of,
+    any_of,
+    cast,
+    const,
+    if_then_else,
+    select,
+)
+from tilewright.ir.expr import maximum as _max
+from tilewright.ir.expr import minimum as _min
+from tilewright.ir.expr import var
+from tilewright.te.dag import ComputeDAG
+from tilewright.te.tensor import (
+    Combiner,
+    ComputeOp,
+    IterVar,
+    PlaceholderOp,
+    Tensor,
+    abs,
+    ceil,
+    comm_reducer,
+    compute,
+    cos,
+    erf,
+    exp,
+    floor,
+    log,
+    max,
+    min,
+    placeholder,
+    power,
+    prod,
+    reduce_axis,
+    round,
+    rsqrt,
+    sigmoid,
+    sin,
+    sqrt,
+    sum,
+    tanh,
+    thread_axis,
+)
+
+all = all_of
+any = any_of
+maximum = _max
+minimum = _min
+
+__all__ = [
+    "Combiner", "ComputeDAG", "ComputeOp", "Expr", "IterVar", "PlaceholderOp", "Tensor", "abs", "all",
+    "any", "cast", "ceil", "comm_reducer", "compute", "const", "cos", "erf", "exp", "floor",
+    "if_then_else", "log", "max", "maximum", "min", "minimum", "placeholder", "power", "prod",
+    "reduce_axis", "round", "rsqrt", "select", "sigmoid", "sin", "sqrt", "sum", "tanh",
+    "thread_axis", "var",
+]  # fmt: skip

@@ -1,0 +1,247 @@
+"""`ComputeDAG`: the operations behind some outputs, in order, with flops, text, hash and JSON.
+
+In: output tensors (and the argument order).  Out: what tasks, records and schedules are keyed by.
+Read next: `evaluate.py`, then the room `schedule`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from tilewright.base.errors import ExpressionError
+from tilewright.ir import expr as E
+from tilewright.ir.expr import ARITHMETIC, COMPARE, LOGIC, Expr
+from tilewright.te.tensor import Combiner, ComputeOp, IterVar, Operation, PlaceholderOp, Tensor
+
+
+class ComputeDAG:
+    """Operations in topological order.
+
+    tensors: the arguments of the compiled function: inputs in the order given, outputs among them
+    or last.  Inputs that are not listed are put first, in the order they are reached.
+    """
+
+    def __init__(self, tensors: Sequence[Tensor] | Tensor) -> None:
+        listed = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+        if not any(isinstance(t.op, ComputeOp) for t in listed):
+            raise ExpressionError(
+                "ComputeDAG", "no computed output among the tensors", "Pass the inputs and the outputs."
+            )
+        self.ops: tuple[Operation, ...] = tuple(_topological([t.op for t in listed]))
+        consumed = {t.op for op in self.ops for t in op.input_tensors}
+        self.placeholders = tuple(op for op in self.ops if isinstance(op, PlaceholderOp))
+        self.outputs: tuple[Tensor, ...] = tuple(
+            t for t in dict.fromkeys(listed) if isinstance(t.op, ComputeOp)
+        )
+        unlisted = [op.output_tensor for op in self.placeholders if op.output_tensor not in set(listed)]
+        self.args: tuple[Tensor, ...] = tuple(dict.fromkeys([*unlisted, *listed]))
+        self.consumed = frozenset(consumed)
+        if len({op.name for op in self.placeholders}) != len(self.placeholders):
+            raise ExpressionError(
+                "ComputeDAG", "two placeholders share a name", "Name every placeholder differently."
+            )
+
+    @property
+    def compute_ops(self) -> tuple[ComputeOp, ...]:
+        return tuple(op for op in self.ops if isinstance(op, ComputeOp))
+
+    @property
+    def flop_ct(self) -> float:
+        """Floating-point operations as TVM counts them (padding predicates included)."""
+        return float(sum(_op_flops(op) for op in self.compute_ops))
+
+    def consumers(self, op: Operation) -> tuple[ComputeOp, ...]:
+        return tuple(c for c in self.compute_ops if any(t.op is op for t in c.input_tensors))
+
+    def unique_names(self) -> dict[Operation, str]:
+        """A distinct name for every operation: repeated names get _1, _2, ... in order."""
+        names: dict[Operation, str] = {}
+        taken: set[str] = set()
+        for op in self.ops:
+            name, k = op.name, 0
+            while name in taken:
+                k += 1
+                name = f"{op.name}_{k}"
+            taken.add(name)
+            names[op] = name
+        return names
+
+    def __str__(self) -> str:
+        return "\n".join(_op_text(op) for op in self.ops) + "\n"
+
+    __repr__ = __str__
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain lists and numbers from which `from_json` rebuilds an equal DAG."""
+        return _Writer(self).result
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> ComputeDAG:
+        return _read(data)
+
+    @property
+    def hash(self) -> str:
+        """md5 of the structure, shapes and types; names do not count."""
+        data = _Writer(self, names=False).result
+        return hashlib.md5(json.dumps(data, separators=(",", ":")).encode()).hexdigest()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ComputeDAG.from_json, (self.to_json(),)
+
+
+def _topological(roots: Sequence[Operation]) -> list[Operation]:
+    order: dict[Operation, None] = {}
+
+    def visit(op: Operation) -> None:
+        if op in order:
+            return
+        for t in op.input_tensors:
+            visit(t.op)
+        order[op] = None
+
+    # an explicit argument order decides between independent inputs only after data dependence does
+    for op in sorted(roots, key=lambda o: isinstance(o, PlaceholderOp)):
+        visit(op)
+    return list(order)
+
+
+def _op_text(op: Operation) -> str:
+    if isinstance(op, PlaceholderOp):
+        return f"{op.name} = PLACEHOLDER [{', '.join(map(str, op.shape))}]"
+    axes = ", ".join(ax.name for ax in op.axis)
+    if op.combiner is None:
+        return f"{op.name}({axes}) = {op.body}"
+    sign = {"sum": "+=", "prod": "*=", "max": "max=", "min": "min="}.get(
+        op.combiner.name, f"{op.combiner.name}="
+    )
+    return f"{op.name}({axes}) {sign} {op.body.args[0]}"
+
+
+def expression_flops(node: Expr) -> int:
+    """Arithmetic, comparisons and logic; a choice costs its dearer side; index arithmetic is free."""
+    if node.op in ("read", "load", "var", "const"):
+        return 0
+    parts = [expression_flops(a) for a in node.args]
+    if node.op in ("select", "if_then_else"):
+        return parts[0] + max(parts[1], parts[2])
+    own = 1 if node.op in ARITHMETIC or node.op in COMPARE or node.op in LOGIC else 0
+    return own + sum(parts)
+
+
+def _op_flops(op: ComputeOp) -> int:
+    points = math.prod(op.shape)
+    if op.combiner is None:
+        return points * expression_flops(op.body)
+    reduced = math.prod(ax.extent for ax in op.reduce_axis)  # type: ignore[misc]
+    each = expression_flops(op.body.args[0]) + expression_flops(op.combiner.result)
+    return points * reduced * each
+
+
+# -- JSON ------------------------------------------------------------------------------------------
+
+
+class _Writer:
+    def __init__(self, dag: ComputeDAG, names: bool = True) -> None:
+        self.index = {op: i for i, op in enumerate(dag.ops)}
+        self.names = names
+        self.result: dict[str, Any] = {
+            "ops": [self._op(op) for op in dag.ops],
+            "args": [self.index[t.op] for t in dag.args],
+        }
+
+    def _op(self, op: Operation) -> list[Any]:
+        name = op.name if self.names else ""
+        if isinstance(op, PlaceholderOp):
+            return ["placeholder", name, list(op.shape), op.dtype, int(op.constant)]
+        self.vars: dict[Expr, int] = {}
+        axes = [self._axis(ax) for ax in (*op.axis, *op.reduce_axis)]
+        body = op.body.args[0] if op.combiner else op.body
+        combiner = self._combiner(op.combiner) if op.combiner else None
+        attrs = {k: v for k, v in op.attrs.items() if self.names and _plain(v)}
+        tag = op.tag if self.names else ""
+        return ["compute", name, axes, len(op.axis), combiner, self._expr(body), tag, attrs]
+
+    def _axis(self, ax: IterVar) -> list[Any]:
+        self.vars[ax.var] = len(self.vars)
+        return [ax.name if self.names else "", ax.extent, ax.begin]
+
+    def _combiner(self, c: Combiner) -> list[Any]:
+        if c.name in ("sum", "prod", "max", "min"):
+            return [c.name, c.lhs.dtype]
+        self.vars[c.lhs] = len(self.vars)
+        self.vars[c.rhs] = len(self.vars)
+        return [c.name, c.lhs.dtype, self._expr(c.result), self._expr(c.identity)]
+
+    def _expr(self, node: Expr) -> Any:
+        if node.op == "var":
+            return self.vars[node]
+        if node.op == "const":
+            value = node.attr
+            if isinstance(value, float) and not math.isfinite(value):
+                value = str(value)
+            return ["const", node.dtype, value]
+        args = [self._expr(a) for a in node.args]
+        if node.op == "read":
+            return ["read", self.index[node.attr.op], *args]
+        if node.op == "cast":
+            return ["cast", node.dtype, *args]
+        if node.op == "call":
+            return ["call", node.attr, *args]
+        return [node.op, *args]
+
+
+def _plain(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return all(map(_plain, value))
+    return isinstance(value, (int, float, str, bool, type(None)))
+
+
+def _read(data: dict[str, Any]) -> ComputeDAG:
+    from tilewright.te.tensor import builtin_combiner
+
+    ops: list[Operation] = []
+
+    def expr(node: Any, variables: list[Expr]) -> Expr:
+        if isinstance(node, int):
+            return variables[node]
+        op, *rest = node
+        if op == "const":
+            return E.const(float(rest[1]) if isinstance(rest[1], str) else rest[1], rest[0])
+        if op == "read":
+            return ops[rest[0]].output_tensor[tuple(expr(a, variables) for a in rest[1:])]
+        if op == "cast":
+            return E.cast(rest[0], expr(rest[1], variables))
+        args = tuple(expr(a, variables) for a in (rest[1:] if op == "call" else rest))
+        if op == "call":
+            return E.call(rest[0], *args)
+        if op in ("select", "if_then_else"):
+            return getattr(E, op)(*args)  # type: ignore[no-any-return]
+        return E.logical_not(args[0]) if op == "not" else E.binary(op, *args)
+
+    for item in data["ops"]:
+        if item[0] == "placeholder":
+            ops.append(PlaceholderOp(item[1], tuple(item[2]), item[3], bool(item[4])))
+            continue
+        _, name, axes, spatial, combiner, body, tag, attrs = item
+        iters = [
+            IterVar(n, extent, "spatial" if k < spatial else "reduce", begin=begin)
+            for k, (n, extent, begin) in enumerate(axes)
+        ]
+        variables = [ax.var for ax in iters]
+        if combiner is None:
+            node = expr(body, variables)
+        else:
+            if len(combiner) == 2:
+                reducer = builtin_combiner(*combiner)
+            else:
+                lhs, rhs = E.var("lhs", combiner[1]), E.var("rhs", combiner[1])
+                both = [*variables, lhs, rhs]
+                reducer = Combiner(combiner[0], lhs, rhs, expr(combiner[2], both), expr(combiner[3], both))
+            value = expr(body, variables)
+            node = E.make("reduce", (value,), (reducer, tuple(iters[spatial:])), value.dtype)
+        ops.append(ComputeOp(name, tuple(iters[:spatial]), node, tag, attrs))
+    return ComputeDAG([ops[i].output_tensor for i in data["args"]])

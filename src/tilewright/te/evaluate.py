@@ -1,0 +1,499 @@
+"""The float64 reference: any `ComputeDAG` by vectorised numpy, with an error bound per element.
+
+In: a DAG and its inputs.  Out: its outputs (float64, int64, bool) and how far a correct kernel of
+the DAG's own types may be off.  It shares no code with lowering.  Read next: `numeric.py`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright.base.dtype import is_float, is_int
+from tilewright.base.errors import ExpressionError
+from tilewright.ir.expr import Expr, walk
+from tilewright.te.contraction import Affine, Contraction, affine, contraction
+from tilewright.te.dag import ComputeDAG
+from tilewright.te.numeric import Approx, Array, apply, cast_value, constant_value, no_nan, rounding
+from tilewright.te.tensor import Combiner, ComputeOp, Operation, PlaceholderOp, Tensor
+
+BLOCK = 1 << 18  # points evaluated at once: 2 MB per temporary array
+DRAW_LIMIT = 8  # integer inputs are below this
+
+Inputs = Mapping[Any, Any] | Sequence[Any]
+
+
+def evaluate(dag: ComputeDAG, inputs: Inputs) -> list[Array]:
+    """The outputs of `dag`, in the order of `dag.outputs`.
+
+    inputs: by tensor or by name, or in the order of `dag.args` without the outputs.  They are first
+    rounded to the types of their placeholders.  Raises ExpressionError for missing or misshapen
+    inputs and for a read outside a tensor that no if_then_else guards.
+    """
+    return [v.value for v in _outputs(dag, inputs, track=False)]
+
+
+def tolerance(dag: ComputeDAG, inputs: Inputs) -> list[Array]:
+    """Per output element, the largest distance from `evaluate` that rounding alone can explain.
+
+    A running error bound in the types of the DAG.  A sum of K terms t adds 8 sqrt(K) eps sum|t|
+    (for a sum of products this is the whole bound; the products' own rounding is within it); a
+    product of K terms, K eps of itself; max and min, nothing; any other combiner, K roundings of
+    each of its operations.  Elementwise operations add the units in `numeric.RELATIVE`, and carry
+    the errors of their operands through: a product by |a| eb + |b| ea + ea eb, a monotone function by
+    its change over [x - e, x + e], a choice whose condition rounding may flip by the distance of its
+    sides.  Infinite where no promise is possible; see `agrees`.
+    """
+    return evaluate_with_tolerance(dag, inputs)[1]
+
+
+def evaluate_with_tolerance(dag: ComputeDAG, inputs: Inputs) -> tuple[list[Array], list[Array]]:
+    """`evaluate` and `tolerance` in one walk."""
+    values, bounds = [], []
+    for tensor, result in zip(dag.outputs, _outputs(dag, inputs, track=True), strict=True):
+        error = np.zeros(tensor.shape) if result.error is None else result.error
+        unknown = np.isnan(result.value) if is_float(tensor.dtype) else np.False_
+        values.append(result.value)
+        bounds.append(np.where(unknown, np.inf, error))
+    return values, bounds
+
+
+def agrees(actual: Array, reference: Array, bound: Array) -> Array:
+    """Elementwise: is `actual` within `bound` of `reference`?  An infinite bound accepts anything."""
+    with np.errstate(all="ignore"):
+        close = np.abs(actual.astype(np.float64) - reference.astype(np.float64)) <= bound
+    return close | (actual == reference) | np.isinf(bound)
+
+
+def random_inputs(dag: ComputeDAG, seed: int) -> list[Array]:
+    """One array per input, in the order of `dag.args`, the same for the same seed.
+
+    Floats are standard normal, about one in a hundred 100 times larger, and not negative where
+    the DAG takes their root or logarithm; integers are small and, where the DAG uses them as
+    indices, valid ones.
+    """
+    tensors = _input_tensors(dag)
+    positive = _read_below(dag, lambda n: n.op == "call" and n.attr in ("sqrt", "rsqrt", "log"))
+    indices = _index_limits(dag)
+    limit = min(indices.values(), default=DRAW_LIMIT)
+    while True:
+        rng = np.random.default_rng(seed)
+        arrays = [_draw(t, rng, indices.get(t, limit), t in positive) for t in tensors]
+        if not indices or limit == 1:
+            return arrays
+        try:
+            evaluate(dag, arrays)
+            return arrays
+        except ExpressionError:  # computed indices: shrink until they are valid
+            limit //= 2
+            indices = {t: min(n, limit) for t, n in indices.items()}
+
+
+def _draw(tensor: Tensor, rng: np.random.Generator, limit: int, positive: bool) -> Array:
+    if not is_float(tensor.dtype):
+        return rng.integers(0, 2 if tensor.dtype == "bool" else limit, tensor.shape).astype(tensor.dtype)
+    values = rng.standard_normal(tensor.shape)
+    values = values * np.where(rng.random(tensor.shape) < 0.01, 100.0, 1.0)
+    return np.asarray(np.abs(values) if positive else values).astype(tensor.dtype)
+
+
+def _read_below(dag: ComputeDAG, test: Any) -> set[Tensor]:
+    """Tensors that are read somewhere below a node for which `test` holds."""
+    users = (n for op in dag.compute_ops for n in walk(op.body) if test(n))
+    return {n.attr for user in users for n in walk(*user.args) if n.op == "read"}
+
+
+def _index_limits(dag: ComputeDAG) -> dict[Tensor, int]:
+    """Integer inputs that indices depend on, with the smallest dimension they index."""
+    limits: dict[Tensor, int] = {}
+    for op in dag.compute_ops:
+        for read in (n for n in walk(op.body) if n.op == "read"):
+            for index, size in zip(read.args, read.attr.shape, strict=True):
+                for inner in (n for n in walk(index) if n.op == "read" and is_int(n.dtype)):
+                    direct = inner is index or (index.op == "cast" and inner is index.args[0])
+                    size = size if direct else min(size, DRAW_LIMIT)
+                    for source in _sources(inner.attr):
+                        limits[source] = min(limits.get(source, size), size)
+    return limits
+
+
+def _sources(tensor: Tensor) -> Iterator[Tensor]:
+    if isinstance(tensor.op, PlaceholderOp):
+        yield tensor
+    for t in tensor.op.input_tensors:
+        yield from _sources(t)
+
+
+# -- stages ----------------------------------------------------------------------------------------
+
+
+def _input_tensors(dag: ComputeDAG) -> list[Tensor]:
+    return [t for t in dag.args if isinstance(t.op, PlaceholderOp)]
+
+
+def _bind(dag: ComputeDAG, inputs: Inputs) -> dict[Operation, Approx]:
+    tensors = _input_tensors(dag)
+    if isinstance(inputs, Mapping):
+        given = {getattr(key, "name", key): value for key, value in inputs.items()}
+        arrays = [given.get(t.name) for t in tensors]
+    else:
+        arrays = list(inputs)
+        if len(arrays) != len(tensors):
+            raise ExpressionError(
+                "evaluate", f"{len(arrays)} inputs for {len(tensors)} placeholders",
+                f"Give {', '.join(t.name for t in tensors)}, in this order.",
+            )  # fmt: skip
+    bound: dict[Operation, Approx] = {}
+    for tensor, array in zip(tensors, arrays, strict=True):
+        if array is None:
+            raise ExpressionError("evaluate", f"no value for the placeholder {tensor.name!r}")
+        value = np.asarray(array)
+        if value.shape != tensor.shape:
+            raise ExpressionError(
+                f"evaluate({tensor.name})", f"an array of shape {list(value.shape)}",
+                f"The placeholder has shape {list(tensor.shape)}.",
+            )  # fmt: skip
+        bound[tensor.op] = Approx(cast_value(value.astype(tensor.dtype), tensor.dtype))
+    return bound
+
+
+def _outputs(dag: ComputeDAG, inputs: Inputs, track: bool) -> list[Approx]:
+    values = _bind(dag, inputs)
+    with np.errstate(all="ignore"):
+        for op in dag.compute_ops:
+            product = contraction(op)
+            if product is not None:
+                result = _contract(op, product, values, track)
+            else:
+                result = _Stage(op, values, track).run()
+            values[op] = Approx(cast_value(result.value, op.dtype), result.error)
+    return [values[t.op] for t in dag.outputs]
+
+
+def _contract(
+    op: ComputeOp, product: Contraction, values: Mapping[Operation, Approx], track: bool
+) -> Approx:
+    operands = [values[w.tensor.op] for w in product.windows]
+    value = product.run([o.value for o in operands])
+    if not (track and is_float(op.dtype)):
+        inexact = track and any(o.error is not None for o in operands)
+        return Approx(value, np.full(op.shape, np.inf) if inexact else None)
+    sizes = [np.abs(o.value) for o in operands]
+    total = largest = abs(product.run(sizes))
+    if any(o.error is not None for o in operands):
+        largest = abs(
+            product.run([s if o.error is None else s + o.error for s, o in zip(sizes, operands, strict=True)])
+        )
+    error = (largest - total) + _sum_rounding(largest, op.dtype, product.terms)
+    return Approx(value, _overflow(value, no_nan(error), op.dtype))
+
+
+def _sum_rounding(magnitude: Array, dtype: str, terms: int) -> Array:
+    return rounding(magnitude, dtype, 8 * math.sqrt(terms)) + terms * float(np.finfo(dtype).tiny)
+
+
+def _overflow(value: Array, error: Array, dtype: str) -> Array:
+    finite = np.where(np.isfinite(value), np.abs(value) + error, 0.0)
+    return np.where(finite > float(np.finfo(dtype).max), np.inf, error)
+
+
+class _Scope:
+    """Values of nodes, under a condition that holds for the points in `guard` (None: for all)."""
+
+    __slots__ = ("guard", "memo", "parent")
+
+    def __init__(self, guard: Array | None = None, parent: _Scope | None = None) -> None:
+        self.guard, self.parent = guard, parent
+        self.memo: dict[Expr, Approx] = {}
+
+    def find(self, node: Expr) -> Approx | None:
+        scope: _Scope | None = self
+        while scope is not None:
+            if node in scope.memo:
+                return scope.memo[node]
+            scope = scope.parent
+        return None
+
+    def under(self, condition: Array) -> _Scope:
+        guard = condition if self.guard is None else self.guard & condition
+        return _Scope(None if self.guard is None and bool(np.all(condition)) else guard, self)
+
+
+class _Stage:
+    """One operation, evaluated in blocks of about BLOCK points of its (spatial, reduce) grid.
+
+    Every array has one dimension per axis, of length 1 where it does not depend on the axis.
+    """
+
+    def __init__(self, op: ComputeOp, values: Mapping[Operation, Approx], track: bool) -> None:
+        self.op, self.values, self.track = op, values, track
+        self.axes = [ax.var for ax in (*op.axis, *op.reduce_axis)]
+        self.extents = [int(ax.extent or 0) for ax in (*op.axis, *op.reduce_axis)]
+        self.spatial = len(op.axis)
+        self.block: list[range] = []
+        self.forms: dict[Expr, Affine | None] = {}
+
+    def run(self) -> Approx:
+        value = np.empty(self.op.shape, _numpy_type(self.op.dtype))
+        errors: Array | None = None
+        for place, result in self._blocks():
+            value[place] = result.value
+            if result.error is not None:
+                errors = np.zeros(self.op.shape) if errors is None else errors
+                errors[place] = result.error
+        return Approx(value, errors)
+
+    def _blocks(self) -> Iterator[tuple[tuple[slice, ...], Approx]]:
+        tile = list(self.extents)
+        for k in (*range(self.spatial, len(tile)), *range(self.spatial)):
+            if math.prod(tile) > BLOCK:
+                tile[k] = max(1, tile[k] * BLOCK // math.prod(tile))
+        ranges = [
+            [range(s, min(s + t, e)) for s in range(0, e, t)]
+            for e, t in zip(self.extents, tile, strict=True)
+        ]
+        for spatial in itertools.product(*ranges[: self.spatial]):
+            place = tuple(slice(r.start, r.stop) for r in spatial)
+            parts = (
+                self._terms([*spatial, *reduced])
+                for reduced in itertools.product(*ranges[self.spatial :])
+            )
+            if self.op.combiner is None:
+                yield place, next(parts)
+            else:
+                terms = math.prod(self.extents[self.spatial :])
+                yield place, _reduce(self.op.combiner, parts, self.spatial, terms, self.track)
+
+    def _terms(self, block: list[range]) -> Approx:
+        """The body (the reduced value of a reduction) at every point of `block`."""
+        self.block = block
+        scope = _Scope()
+        for k, (var, r) in enumerate(zip(self.axes, block, strict=True)):
+            shape = [len(r) if j == k else 1 for j in range(len(block))]
+            scope.memo[var] = Approx(np.arange(r.start, r.stop).reshape(shape))
+        body, combiner = self.op.body, self.op.combiner
+        if combiner is None:
+            result = self.visit(body, scope)
+        elif combiner.result.op == "add" and body.args[0].op == "mul":
+            # the rounding of the terms of a sum is part of the bound of the sum
+            term = body.args[0]
+            result = apply(term, [self.visit(a, scope) for a in term.args], self.track, scale=0.0)
+        else:
+            result = self.visit(body.args[0], scope)
+        shape = [len(r) for r in block]
+        error = None if result.error is None else np.broadcast_to(result.error, shape)
+        return Approx(np.broadcast_to(result.value, shape), error)
+
+    def visit(self, node: Expr, scope: _Scope) -> Approx:
+        known = scope.find(node)
+        if known is not None:
+            return known
+        if node.op == "const":
+            result = Approx(constant_value(node))
+        elif node.op == "if_then_else":
+            result = self._choose(node, scope)
+        elif node.op == "read":
+            result = self._read(node, scope)
+        else:
+            args = [self.visit(a, scope) for a in node.args]
+            if node.op in ("floordiv", "floormod") and not is_float(node.dtype):
+                args[1] = self._divisor(node, args[1], scope)
+            result = apply(node, args, self.track)
+        scope.memo[node] = result
+        return result
+
+    def _choose(self, node: Expr, scope: _Scope) -> Approx:
+        condition = self.visit(node.args[0], scope)
+        if condition.error is None:
+            if np.all(condition.value):
+                return self.visit(node.args[1], scope)
+            if not np.any(condition.value):
+                return self.visit(node.args[2], scope)
+        then = self.visit(node.args[1], scope.under(condition.value))
+        other = self.visit(node.args[2], scope.under(~condition.value))
+        return apply(node, [condition, then, other], self.track)
+
+    def _divisor(self, node: Expr, divisor: Approx, scope: _Scope) -> Approx:
+        zero = divisor.value == 0
+        if not np.any(zero):
+            return divisor
+        if np.any(zero if scope.guard is None else zero & scope.guard):
+            raise ExpressionError(f"evaluate({self.op.name})", f"division by zero in {node}")
+        return Approx(np.where(zero, 1, divisor.value), divisor.error)
+
+    def _read(self, node: Expr, scope: _Scope) -> Approx:
+        source = self.values[node.attr.op]
+        view = self._slices(node)
+        if view is not None:
+            place, order = view
+            return Approx(*(None if a is None else self._grid(a[place], order) for a in source))
+        indices, unsure = [], None
+        for k, (index, size) in enumerate(zip(node.args, node.attr.shape, strict=True)):
+            position = self.visit(index, scope)
+            outside = (position.value < 0) | (position.value >= size)
+            if np.any(outside):
+                if np.any(outside if scope.guard is None else outside & scope.guard):
+                    raise ExpressionError(
+                        f"evaluate({self.op.name})",
+                        f"index {k} of {node} leaves the dimension of {size} elements",
+                        "Guard the read with te.if_then_else.",
+                    )
+                position = Approx(np.clip(position.value, 0, size - 1), position.error)
+            indices.append(position.value)
+            if position.error is not None:
+                moved = np.where(position.error > 0, np.inf, 0.0)
+                unsure = moved if unsure is None else unsure + moved
+        place = tuple(indices)
+        error = None if source.error is None else source.error[place]
+        if unsure is not None:
+            error = unsure if error is None else error + unsure
+        return Approx(source.value[place], error)
+
+    def _slices(self, node: Expr) -> tuple[tuple[slice | int, ...], list[int]] | None:
+        """The read of the block as basic slices, and the axis of each that is left; None if it is none.
+
+        Possible where every index is a constant or a multiple of one axis, plus a constant, in range.
+        """
+        places: list[slice | int] = []
+        order: list[int] = []
+        for index, size in zip(node.args, node.attr.shape, strict=True):
+            form = self._affine(index)
+            if form is None or len(form[0]) > 1:
+                return None
+            offset = form[1]
+            if not form[0]:
+                if not 0 <= offset < size:
+                    return None
+                places.append(offset)
+                continue
+            ((axis, step),) = form[0].items()
+            first, last = (step * p + offset for p in (self.block[axis][0], self.block[axis][-1]))
+            if step <= 0 or axis in order or first < 0 or last >= size:
+                return None
+            places.append(slice(first, last + 1, step))
+            order.append(axis)
+        return tuple(places), order
+
+    def _affine(self, index: Expr) -> Affine | None:
+        if index not in self.forms:
+            self.forms[index] = affine(
+                index, lambda n: ({self.axes.index(n): 1}, 0) if n.op == "var" else None
+            )
+        return self.forms[index]
+
+    def _grid(self, view: Array, order: list[int]) -> Array:
+        """`view`, whose dimensions follow the axes in `order`, with one dimension per axis."""
+        view = np.asarray(view).transpose(sorted(range(len(order)), key=order.__getitem__))
+        length = dict(zip(sorted(order), view.shape, strict=True))
+        return view.reshape([length.get(k, 1) for k in range(len(self.block))])
+
+
+# -- reductions ------------------------------------------------------------------------------------
+
+# combiner -> for every array it keeps of the terms, how two values of it combine
+_KEPT = {
+    "add": (np.add, np.add, np.add),  # sum, sum of magnitudes, sum of errors
+    "mul": (np.multiply, np.multiply, np.multiply),  # product, of magnitudes, of magnitudes + errors
+    "max": (np.maximum, np.maximum),  # maximum, largest error
+    "min": (np.minimum, np.maximum),
+}
+
+
+def _reduce(
+    combiner: Combiner, parts: Iterator[Approx], spatial: int, terms: int, track: bool
+) -> Approx:
+    """All `parts` combined over their dimensions from `spatial` on."""
+    result = combiner.result
+    if result.op not in _KEPT or {combiner.lhs, combiner.rhs} != set(result.args):
+        return _reduce_generally(combiner, parts, spatial, terms, track)
+    ufuncs = _KEPT[result.op]
+    total: list[Array | None] = []
+    for part in parts:
+        kept = _keep(result.op, part, track and is_float(result.dtype))
+        axes = tuple(range(spatial, part.value.ndim))
+        new = [None if a is None else u.reduce(a, axis=axes) for u, a in zip(ufuncs, kept, strict=True)]
+        if not total:
+            total = new
+            continue
+        total = [
+            b if a is None else a if b is None else u(a, b)
+            for u, a, b in zip(ufuncs, total, new, strict=True)
+        ]
+    value = total[0]
+    assert value is not None
+    if result.op in ("max", "min") or not (track and is_float(result.dtype)):
+        return Approx(value, total[1] if len(total) == 2 else None)
+    magnitude, last = total[1], total[2]
+    assert magnitude is not None
+    if result.op == "add":
+        carried = np.zeros_like(value) if last is None else last
+        error = carried + _sum_rounding(magnitude + carried, result.dtype, terms)
+    else:
+        largest = magnitude if last is None else last
+        error = (largest - magnitude) + rounding(largest, result.dtype, terms)
+    return Approx(value, _overflow(value, no_nan(error), result.dtype))
+
+
+def _keep(op: str, part: Approx, sizes: bool) -> tuple[Array | None, ...]:
+    if op in ("max", "min"):
+        return part.value, part.error
+    magnitude = np.abs(part.value) if sizes else None
+    if op == "add" or magnitude is None:
+        return part.value, magnitude, part.error
+    return part.value, magnitude, magnitude if part.error is None else magnitude + part.error
+
+
+def _reduce_generally(
+    combiner: Combiner, parts: Iterator[Approx], spatial: int, terms: int, track: bool
+) -> Approx:
+    """By halves: the combiner's `result` on whole arrays, log2(terms) times per part."""
+
+    def combine(a: Approx, b: Approx) -> Approx:
+        memo = {combiner.lhs: a, combiner.rhs: b}
+
+        def visit(node: Expr) -> Approx:
+            if node not in memo:
+                if node.op == "const":
+                    memo[node] = Approx(constant_value(node))
+                else:
+                    memo[node] = apply(node, [visit(x) for x in node.args], track, scale=float(terms))
+            return memo[node]
+
+        return visit(combiner.result)
+
+    def piece(a: Approx, at: slice | int) -> Approx:
+        return Approx(a.value[..., at], None if a.error is None else a.error[..., at])
+
+    total = Approx(constant_value(combiner.identity))
+    for part in parts:
+        shape = (*part.value.shape[:spatial], -1)
+        rest = Approx(*(None if a is None else np.reshape(a, shape) for a in part))
+        while (count := rest.value.shape[-1]) > 1:
+            half = count // 2
+            joined = combine(piece(rest, slice(0, half)), piece(rest, slice(half, 2 * half)))
+            if count % 2:
+                rest = _append(joined, piece(rest, slice(count - 1, count)))
+            else:
+                rest = joined
+        total = combine(total, piece(rest, 0))
+    return total
+
+
+def _append(a: Approx, b: Approx) -> Approx:
+    value = np.concatenate([a.value, b.value], axis=-1)
+    if a.error is None and b.error is None:
+        return Approx(value)
+    errors = [
+        np.zeros(x.value.shape) if x.error is None else np.broadcast_to(x.error, x.value.shape)
+        for x in (a, b)
+    ]
+    return Approx(value, np.concatenate(errors, axis=-1))
+
+
+def _numpy_type(dtype: str) -> type[np.generic]:
+    return np.float64 if is_float(dtype) else np.bool_ if dtype == "bool" else np.int64
+

@@ -1,0 +1,409 @@
+"""Tensor expressions: placeholders, computations, axes and reductions.
+
+In: shapes and Python functions of axes.  Out: `Tensor`s whose operations form a DAG.
+Read next: `dag.py` (order, flops, text, hash) and `evaluate.py` (the float64 reference).
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from tilewright.base.dtype import check_dtype, is_float, max_value, min_value
+from tilewright.base.errors import ExpressionError
+from tilewright.ir import expr as E
+from tilewright.ir.expr import Expr, Value, walk
+
+
+@dataclass(frozen=True)
+class Range:
+    """`[min, min + extent)`; the spelling TVM users know from `axis.dom.extent`."""
+
+    min: int
+    extent: int
+
+
+class IterVar:
+    """A loop axis.  kind: "spatial", "reduce" or "thread".
+
+    Root axes of an operation know their `extent`; axes made by a schedule have extent None until
+    bounds are inferred.  Axes compare by identity.
+    """
+
+    __slots__ = ("begin", "extent", "kind", "thread_tag", "var")
+
+    def __init__(
+        self, name: str, extent: int | None, kind: str = "spatial", *, begin: int = 0, thread_tag: str = ""
+    ) -> None:
+        self.var = E.var(name)
+        self.extent, self.kind, self.begin, self.thread_tag = extent, kind, begin, thread_tag
+
+    @property
+    def name(self) -> str:
+        return str(self.var.attr)
+
+    @property
+    def dom(self) -> Range | None:
+        return None if self.extent is None else Range(self.begin, self.extent)
+
+    def as_expr(self) -> Expr:
+        return self.var + self.begin
+
+    def __repr__(self) -> str:
+        size = "?" if self.extent is None else self.extent
+        return f"{self.name}:{size}" + (f" ({self.thread_tag})" if self.thread_tag else "")
+
+    # arithmetic on an axis is arithmetic on its expression
+    def __add__(self, other: Value) -> Expr:
+        return self.as_expr() + E.convert(other)
+
+    def __radd__(self, other: Value) -> Expr:
+        return E.convert(other) + self.as_expr()
+
+    def __sub__(self, other: Value) -> Expr:
+        return self.as_expr() - E.convert(other)
+
+    def __rsub__(self, other: Value) -> Expr:
+        return E.convert(other) - self.as_expr()
+
+    def __mul__(self, other: Value) -> Expr:
+        return self.as_expr() * E.convert(other)
+
+    __rmul__ = __mul__
+
+    def __floordiv__(self, other: Value) -> Expr:
+        return self.as_expr() // E.convert(other)
+
+    def __mod__(self, other: Value) -> Expr:
+        return self.as_expr() % E.convert(other)
+
+    def __neg__(self) -> Expr:
+        return -self.as_expr()
+
+    def __lt__(self, other: Value) -> Expr:
+        return self.as_expr() < E.convert(other)
+
+    def __le__(self, other: Value) -> Expr:
+        return self.as_expr() <= E.convert(other)
+
+    def __gt__(self, other: Value) -> Expr:
+        return self.as_expr() > E.convert(other)
+
+    def __ge__(self, other: Value) -> Expr:
+        return self.as_expr() >= E.convert(other)
+
+    def equal(self, other: Value) -> Expr:
+        return self.as_expr().equal(E.convert(other))
+
+    def astype(self, dtype: str) -> Expr:
+        return E.cast(dtype, self.as_expr())
+
+
+@dataclass(frozen=True, eq=False)
+class Combiner:
+    """An associative, commutative reduction: `result` in terms of `lhs` and `rhs`, and its identity."""
+
+    name: str
+    lhs: Expr
+    rhs: Expr
+    result: Expr
+    identity: Expr
+
+    def combine(self, a: Expr, b: Expr) -> Expr:
+        return E.substitute(self.result, {self.lhs: a, self.rhs: b})
+
+
+class Tensor:
+    """The value of an operation: `shape` (ints) and `dtype`.  `t[i, j]` reads an element."""
+
+    __slots__ = ("op",)
+
+    def __init__(self, op: PlaceholderOp | ComputeOp) -> None:
+        self.op = op
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.op.shape
+
+    @property
+    def dtype(self) -> str:
+        return self.op.dtype
+
+    @property
+    def name(self) -> str:
+        return self.op.name
+
+    @property
+    def ndim(self) -> int:
+        return len(self.op.shape)
+
+    def __getitem__(self, indices: Any) -> Expr:
+        items = indices if isinstance(indices, tuple) else (indices,)
+        if len(items) != self.ndim:
+            raise ExpressionError(
+                f"{self.name}[{', '.join(map(str, items))}]",
+                f"{len(items)} indices for a tensor of shape {list(self.shape)}",
+                f"Give {self.ndim}.",
+            )
+        nodes = tuple(E.convert(i) for i in items)
+        for node in nodes:
+            if node.dtype not in ("int32", "int64"):
+                raise ExpressionError(f"{self.name}[{node}]", f"an index of type {node.dtype} is not an integer")
+        return E.make("read", nodes, self, self.dtype)
+
+    def __call__(self, *indices: Any) -> Expr:
+        return self[indices]
+
+    def as_expr(self) -> Expr:
+        """The element of a zero-dimensional tensor."""
+        return self[()]
+
+    def __repr__(self) -> str:
+        return f"Tensor(shape={list(self.shape)}, dtype={self.dtype}, name={self.name})"
+
+
+class PlaceholderOp:
+    """An input.  constant: its value is known when the program is built (weights)."""
+
+    __slots__ = ("constant", "dtype", "name", "output_tensor", "shape")
+
+    axis: tuple[IterVar, ...] = ()
+    reduce_axis: tuple[IterVar, ...] = ()
+    input_tensors: tuple[Tensor, ...] = ()
+
+    def __init__(self, name: str, shape: tuple[int, ...], dtype: str, constant: bool = False) -> None:
+        self.name, self.shape, self.dtype, self.constant = name, shape, dtype, constant
+        self.output_tensor = Tensor(self)
+
+    def output(self, index: int = 0) -> Tensor:
+        return self.output_tensor
+
+    def __repr__(self) -> str:
+        return f"placeholder({self.name}, {list(self.shape)}, {self.dtype})"
+
+
+class ComputeOp:
+    """One stage: `body` over `axis`; a reduction is the root node of `body`."""
+
+    __slots__ = ("attrs", "axis", "body", "input_tensors", "name", "output_tensor", "tag")
+
+    constant = False
+
+    def __init__(
+        self,
+        name: str,
+        axis: tuple[IterVar, ...],
+        body: Expr,
+        tag: str = "",
+        attrs: dict[str, Any] | None = None,
+    ) -> None:
+        self.name, self.axis, self.body, self.tag, self.attrs = name, axis, body, tag, attrs or {}
+        self.input_tensors = tuple(dict.fromkeys(n.attr for n in walk(body) if n.op == "read"))
+        self.output_tensor = Tensor(self)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(ax.extent for ax in self.axis)  # type: ignore[misc]
+
+    @property
+    def dtype(self) -> str:
+        return self.body.dtype
+
+    @property
+    def reduce_axis(self) -> tuple[IterVar, ...]:
+        return self.body.attr[1] if self.body.op == "reduce" else ()
+
+    @property
+    def combiner(self) -> Combiner | None:
+        return self.body.attr[0] if self.body.op == "reduce" else None
+
+    def output(self, index: int = 0) -> Tensor:
+        return self.output_tensor
+
+    def __repr__(self) -> str:
+        return f"compute({self.name}, {list(self.shape)}, {self.dtype})"
+
+
+Operation = PlaceholderOp | ComputeOp
+
+
+def _shape(shape: Any, place: str) -> tuple[int, ...]:
+    items = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+    dims = []
+    for dim in items:
+        if isinstance(dim, Expr) and dim.op == "var":
+            raise ExpressionError(place, f"dimension {dim} is symbolic", "Give every dimension as an int.")
+        size = int(dim)
+        if size < 1:
+            raise ExpressionError(place, f"a dimension of extent {size}", "Extents must be at least 1.")
+        dims.append(size)
+    return tuple(dims)
+
+
+def placeholder(
+    shape: Sequence[int], dtype: str = "float32", name: str = "placeholder", *, constant: bool = False
+) -> Tensor:
+    """An input tensor.  constant: the value is known at build time, so packing it costs nothing."""
+    place = f"placeholder({name!r})"
+    return PlaceholderOp(name, _shape(shape, place), check_dtype(dtype, place), constant).output_tensor
+
+
+def reduce_axis(dom: Any, name: str = "rv") -> IterVar:
+    """A reduction axis over `dom`, a (begin, end) pair or an extent."""
+    begin, end = (0, int(dom)) if isinstance(dom, int) else (int(dom[0]), int(dom[1]))
+    if end <= begin:
+        raise ExpressionError(f"reduce_axis({name!r})", f"the range [{begin}, {end}) is empty")
+    return IterVar(name, end - begin, "reduce", begin=begin)
+
+
+def thread_axis(dom: Any = None, tag: str = "", name: str = "") -> IterVar:
+    """A thread or block axis: `thread_axis("blockIdx.x")`, `thread_axis((0, 8), "threadIdx.x")`."""
+    if isinstance(dom, str):
+        dom, tag = None, dom
+    known = ("vthread", *(f"{a}.{d}" for a in ("blockIdx", "threadIdx") for d in "xyz"))
+    if tag not in known:
+        raise ExpressionError(f"thread_axis({tag!r})", "unknown tag", f"Use one of {', '.join(known)}.")
+    extent = None if dom is None else (int(dom) if isinstance(dom, int) else int(dom[1]) - int(dom[0]))
+    return IterVar(name or tag, extent, "thread", thread_tag=tag)
+
+
+def compute(
+    shape: Sequence[int],
+    fcompute: Callable[..., Any],
+    name: str = "compute",
+    tag: str = "",
+    attrs: dict[str, Any] | None = None,
+) -> Tensor:
+    """The tensor whose element at (i, j, ...) is `fcompute(i, j, ...)`.
+
+    Axis names are the parameter names of `fcompute` (i0, i1, ... for `*args`).
+    """
+    place = f"compute({name!r})"
+    dims = _shape(shape, place) if shape != () else ()
+    axis = tuple(IterVar(n, d) for n, d in zip(_axis_names(fcompute, len(dims), place), dims, strict=True))
+    body = E.convert(fcompute(*(ax.var for ax in axis)))
+    for node in walk(*body.args):
+        if node.op == "reduce":
+            raise ExpressionError(
+                place, "a reduction inside a larger expression",
+                "Give the reduction its own te.compute and read its result.",
+            )  # fmt: skip
+    known = {ax.var for ax in axis}
+    if body.op == "reduce":
+        known |= {ax.var for ax in body.attr[1]}
+    for node in walk(body):
+        if node.op == "var" and node not in known:
+            raise ExpressionError(
+                place, f"{node} is not an axis of this computation",
+                "Use the axes passed to the function, or name a reduce_axis in te.sum(axis=).",
+            )  # fmt: skip
+    return ComputeOp(name, axis, body, tag, attrs).output_tensor
+
+
+def _axis_names(fcompute: Callable[..., Any], count: int, place: str) -> list[str]:
+    names: list[str] = []
+    for p in inspect.signature(fcompute).parameters.values():
+        if p.kind is p.VAR_POSITIONAL:
+            while len(names) < count:
+                names.append(f"i{len(names)}")
+        elif p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty:
+            names.append(p.name)
+    if len(names) != count:
+        raise ExpressionError(
+            place, f"the function takes {len(names)} axes for {count} dimensions",
+            "Give one parameter per dimension, or *indices.",
+        )  # fmt: skip
+    return names
+
+
+@cache
+def builtin_combiner(name: str, dtype: str) -> Combiner:
+    """sum, prod, max or min for `dtype`."""
+    lhs, rhs = E.var("lhs", dtype), E.var("rhs", dtype)
+    table = {
+        "sum": ("add", 0),
+        "prod": ("mul", 1),
+        "max": ("max", min_value(dtype)),
+        "min": ("min", max_value(dtype)),
+    }
+    op, identity = table[name]
+    return Combiner(name, lhs, rhs, E.make(op, (lhs, rhs), None, dtype), E.const(identity, dtype))
+
+
+def reduction(combiner: Combiner, value: Expr, axis: Any, where: Expr | None = None) -> Expr:
+    """The `reduce` node: `value` combined over `axis` (one axis or several), where the condition holds."""
+    axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
+    for ax in axes:
+        if not isinstance(ax, IterVar) or ax.kind != "reduce":
+            raise ExpressionError(
+                f"{combiner.name}(axis={ax})", "not a reduction axis", "Make it with te.reduce_axis."
+            )
+    if not axes:
+        raise ExpressionError(f"{combiner.name}(axis=[])", "no axis to reduce over")
+    if where is not None:
+        value = E.if_then_else(where, value, combiner.identity)
+    return E.make("reduce", (value,), (combiner, axes), value.dtype)
+
+
+def _builtin(name: str) -> Callable[..., Expr]:
+    def reduce(expr: Value, axis: Any, where: Expr | None = None) -> Expr:
+        value = E.convert(expr)
+        if value.dtype == "bool":
+            value = E.cast("int32", value)
+        return reduction(builtin_combiner(name, value.dtype), value, axis, where)
+
+    reduce.__name__ = name
+    reduce.__doc__ = f"The {name} of `expr` over the reduction axes `axis`, where `where` holds."
+    return reduce
+
+
+sum = _builtin("sum")
+prod = _builtin("prod")
+max = _builtin("max")
+min = _builtin("min")
+
+
+def comm_reducer(
+    fcombine: Callable[[Expr, Expr], Any], fidentity: Callable[[str], Any], name: str = "reduce"
+) -> Callable[..., Expr]:
+    """A reducer of your own: `fcombine(x, y)` must be associative and commutative."""
+
+    def reduce(expr: Value, axis: Any, where: Expr | None = None) -> Expr:
+        value = E.convert(expr)
+        lhs, rhs = E.var("lhs", value.dtype), E.var("rhs", value.dtype)
+        result = E.convert(fcombine(lhs, rhs), value)
+        identity = E.cast(value.dtype, E.convert(fidentity(value.dtype)))
+        if result.dtype != value.dtype:
+            raise ExpressionError(
+                f"comm_reducer({name!r})", f"fcombine turns {value.dtype} into {result.dtype}"
+            )
+        return reduction(Combiner(name, lhs, rhs, result, identity), value, axis, where)
+
+    return reduce
+
+
+def _float_function(name: str) -> Callable[[Value], Expr]:
+    def function(x: Value) -> Expr:
+        return E.call(name, x)
+
+    function.__name__ = name
+    function.__doc__ = f"Elementwise {name}."
+    return function
+
+
+exp, log, sqrt, rsqrt, tanh, erf = map(_float_function, ("exp", "log", "sqrt", "rsqrt", "tanh", "erf"))
+floor, ceil, round, abs, sin, cos = map(_float_function, ("floor", "ceil", "round", "abs", "sin", "cos"))
+
+
+def power(x: Value, y: Value) -> Expr:
+    return E.call("pow", x, y)
+
+
+def sigmoid(x: Value) -> Expr:
+    """1 / (1 + exp(-x))."""
+    node = E.convert(x)
+    one = E.const(1, node.dtype if is_float(node.dtype) else "float32")
+    return one / (one + E.call("exp", -node))

@@ -1,0 +1,76 @@
+"""Operator definitions in `te`, under TVM's names: `topi.add`, `topi.nn.conv2d`, `topi.testing`.
+
+In: `te` tensors.  Out: `te` tensors, one stage or a few each.  Importing this room also gives
+`te.Tensor` its arithmetic (`conv + bias`).  Read next: `stage.py`, `nn/`.
+"""
+
+from tilewright.topi import nn, operators, testing
+from tilewright.topi.broadcast import (
+    add,
+    broadcast_to,
+    divide,
+    equal,
+    floor_divide,
+    full,
+    full_like,
+    greater,
+    greater_equal,
+    less,
+    less_equal,
+    logical_and,
+    logical_or,
+    maximum,
+    minimum,
+    mod,
+    multiply,
+    not_equal,
+    power,
+    subtract,
+    where,
+)
+from tilewright.topi.elementwise import (
+    abs,
+    cast,
+    ceil,
+    clip,
+    cos,
+    erf,
+    exp,
+    floor,
+    identity,
+    log,
+    logical_not,
+    negative,
+    round,
+    rsqrt,
+    sigmoid,
+    sin,
+    sqrt,
+    tanh,
+)
+from tilewright.topi.nn.dense import matmul
+from tilewright.topi.reduction import max, mean, min, prod, sum
+from tilewright.topi.transform import (
+    concatenate,
+    expand_dims,
+    flatten,
+    layout_transform,
+    reshape,
+    split,
+    squeeze,
+    stack,
+    strided_slice,
+    transpose,
+)
+
+operators.install()
+
+__all__ = [
+    "abs", "add", "broadcast_to", "cast", "ceil", "clip", "concatenate", "cos", "divide", "equal",
+    "erf", "exp", "expand_dims", "flatten", "floor", "floor_divide", "full", "full_like", "greater",
+    "greater_equal", "identity", "layout_transform", "less", "less_equal", "log", "logical_and",
+    "logical_not", "logical_or", "matmul", "max", "maximum", "mean", "min", "minimum", "mod",
+    "multiply", "negative", "nn", "not_equal", "power", "prod", "reshape", "round", "rsqrt",
+    "sigmoid", "sin", "split", "sqrt", "squeeze", "stack", "strided_slice", "subtract", "sum",
+    "tanh", "testing", "transpose", "where",
+]  # fmt: skip

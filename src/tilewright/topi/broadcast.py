@@ -1,0 +1,131 @@
+"""Operators of two tensors, or a tensor and a number, with numpy's broadcasting.
+
+In: tensors whose shapes agree from the right, extents of 1 stretching.  Out: one stage `T_<name>`
+with tag "broadcast"; a stretched axis reads index 0.  Read next: `operators.py`, `transform.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tilewright import te
+from tilewright.base.dtype import check_dtype, is_float
+from tilewright.base.errors import ExpressionError
+from tilewright.ir import expr as E
+from tilewright.ir.expr import Expr, binary
+from tilewright.te.tensor import Tensor
+from tilewright.topi.elementwise import elementwise
+from tilewright.topi.stage import Indices, call_text, require, stage
+
+Operand = Any  # a Tensor, a Python number or a scalar expression
+
+
+def broadcast_shape(place: str, *shapes: Sequence[int]) -> tuple[int, ...]:
+    """The common shape, as numpy broadcasts; place: what to blame if there is none."""
+    ndim = max(map(len, shapes))
+    padded = [(1,) * (ndim - len(s)) + tuple(s) for s in shapes]
+    result = []
+    for axis, extents in enumerate(zip(*padded, strict=True)):
+        wide = {e for e in extents if e != 1}
+        if len(wide) > 1:
+            raise ExpressionError(
+                place, f"extents {sorted(wide)} at axis {axis - ndim} do not broadcast",
+                "Extents must be equal or 1, counted from the last axis.",
+            )  # fmt: skip
+        result.append(wide.pop() if wide else 1)
+    return tuple(result)
+
+
+def element(tensor: Tensor, indices: Indices, shape: Sequence[int]) -> Expr:
+    """The element of `tensor` that meets `indices` of the broadcast `shape`."""
+    skip = len(shape) - tensor.ndim
+    picked = (
+        indices[skip + k] if extent == shape[skip + k] else E.const(0)
+        for k, extent in enumerate(tensor.shape)
+    )
+    return tensor[tuple(picked)]
+
+
+def broadcast_to(data: Tensor, shape: Sequence[int]) -> Tensor:
+    """`data` stretched to `shape`."""
+    place = call_text("broadcast_to", data=data, shape=list(shape))
+    target = tuple(int(s) for s in shape)
+    found = broadcast_shape(place, data.shape, target)
+    require(found == target, place, "a shape can only be stretched where it has extent 1")
+    return stage(target, lambda i: element(data, i, target), "T_broadcast_to", "broadcast")
+
+
+def _binary(name: str, function: Callable[[Any, Any], Any], story: str) -> Callable[..., Any]:
+    def operator(lhs: Operand, rhs: Operand) -> Any:
+        if isinstance(lhs, Tensor) and isinstance(rhs, Tensor):
+            shape = broadcast_shape(call_text(name, lhs=lhs, rhs=rhs), lhs.shape, rhs.shape)
+            return stage(
+                shape,
+                lambda i: function(element(lhs, i, shape), element(rhs, i, shape)),
+                f"T_{name}",
+                "broadcast",
+            )
+        if isinstance(lhs, Tensor):
+            return elementwise(lhs, lambda v: function(v, E.convert(rhs, v)), f"T_{name}")
+        if isinstance(rhs, Tensor):
+            return elementwise(rhs, lambda v: function(E.convert(lhs, v), v), f"T_{name}")
+        left = E.convert(lhs)
+        return function(left, E.convert(rhs, left))
+
+    operator.__name__ = operator.__qualname__ = name
+    operator.__doc__ = f"{story}.  Tensors broadcast; two scalars give a scalar expression."
+    return operator
+
+
+def _of(op: str) -> Callable[[Any, Any], Expr]:
+    return lambda a, b: binary(op, a, b)
+
+
+add = _binary("add", _of("add"), "lhs + rhs")
+subtract = _binary("subtract", _of("sub"), "lhs - rhs")
+multiply = _binary("multiply", _of("mul"), "lhs * rhs")
+divide = _binary("divide", _of("div"), "lhs / rhs of floating-point operands")
+floor_divide = _binary("floor_divide", _of("floordiv"), "lhs // rhs of integers, rounding down")
+mod = _binary("mod", _of("floormod"), "lhs % rhs of integers, with the sign of rhs")
+maximum = _binary("maximum", _of("max"), "The greater of both")
+minimum = _binary("minimum", _of("min"), "The smaller of both")
+power = _binary("power", te.power, "lhs to the power rhs (floating point)")
+equal = _binary("equal", _of("eq"), "lhs == rhs as bool")
+not_equal = _binary("not_equal", _of("ne"), "lhs != rhs as bool")
+less = _binary("less", _of("lt"), "lhs < rhs as bool")
+less_equal = _binary("less_equal", _of("le"), "lhs <= rhs as bool")
+greater = _binary("greater", _of("gt"), "lhs > rhs as bool")
+greater_equal = _binary("greater_equal", _of("ge"), "lhs >= rhs as bool")
+logical_and = _binary("logical_and", _of("and"), "Conjunction of bool operands")
+logical_or = _binary("logical_or", _of("or"), "Disjunction of bool operands")
+
+
+def where(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """`x` where `condition` holds (is not 0), else `y`; all three broadcast."""
+    place = call_text("where", condition=condition, x=x, y=y)
+    shape = broadcast_shape(place, condition.shape, x.shape, y.shape)
+
+    def body(i: Indices) -> Expr:
+        test = element(condition, i, shape)
+        if test.dtype != "bool":
+            test = binary("ne", test, 0)
+        return te.select(test, element(x, i, shape), element(y, i, shape))
+
+    return stage(shape, body, "T_where", "broadcast")
+
+
+def full(shape: Sequence[int], dtype: str, fill_value: float) -> Tensor:
+    """A tensor of `shape` filled with one number."""
+    check_dtype(dtype, call_text("full", shape=list(shape), dtype=dtype))
+    whole = is_float(dtype) or dtype == "bool" or float(fill_value).is_integer()
+    require(
+        whole, call_text("full", dtype=dtype, fill_value=fill_value), "the value is not whole",
+        "Use a floating-point dtype.",
+    )  # fmt: skip
+    return stage(tuple(shape), lambda i: te.const(fill_value, dtype), "T_full", "elemwise")
+
+
+def full_like(x: Tensor, fill_value: float) -> Tensor:
+    """A tensor like `x` filled with one number."""
+    return full(x.shape, x.dtype, fill_value)

@@ -1,0 +1,75 @@
+"""Operators that map one tensor element by element.
+
+In: a tensor.  Out: a tensor of the same shape from one stage `T_<name>` with tag "elemwise".
+Read next: `broadcast.py` for two operands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tilewright import te
+from tilewright.base.dtype import check_dtype, is_float
+from tilewright.base.errors import ExpressionError
+from tilewright.ir import expr as E
+from tilewright.ir.expr import Expr
+from tilewright.te.tensor import Tensor
+from tilewright.topi.stage import call_text, require, stage
+
+
+def elementwise(x: Tensor, function: Callable[[Expr], Any], name: str) -> Tensor:
+    """`function` of every element of `x`, as the stage `name`."""
+    if not isinstance(x, Tensor):
+        raise ExpressionError(
+            f"{name.removeprefix('T_')}({x!r})", f"a {type(x).__name__} is not a tensor",
+            "Scalar expressions have their functions in te.",
+        )  # fmt: skip
+    return stage(x.shape, lambda i: function(x[i]), name, "elemwise")
+
+
+def _named(name: str, function: Callable[[Expr], Any], story: str) -> Callable[[Tensor], Tensor]:
+    def operator(x: Tensor) -> Tensor:
+        return elementwise(x, function, f"T_{name}")
+
+    operator.__name__ = operator.__qualname__ = name
+    operator.__doc__ = f"{story}, element by element; same shape as `x`."
+    return operator
+
+
+def _rounding(function: Callable[[Expr], Expr]) -> Callable[[Expr], Expr]:
+    """Integers are already whole."""
+    return lambda v: function(v) if is_float(v.dtype) else v
+
+
+exp = _named("exp", te.exp, "e to the power x (integers become float32)")
+log = _named("log", te.log, "Natural logarithm")
+sqrt = _named("sqrt", te.sqrt, "Square root")
+rsqrt = _named("rsqrt", te.rsqrt, "1 / sqrt(x)")
+tanh = _named("tanh", te.tanh, "Hyperbolic tangent")
+sigmoid = _named("sigmoid", te.sigmoid, "1 / (1 + exp(-x))")
+erf = _named("erf", te.erf, "Gauss error function")
+sin = _named("sin", te.sin, "Sine")
+cos = _named("cos", te.cos, "Cosine")
+abs = _named("abs", te.abs, "Absolute value")
+negative = _named("negative", lambda v: -v, "-x")
+floor = _named("floor", _rounding(te.floor), "Largest whole number not above x")
+ceil = _named("ceil", _rounding(te.ceil), "Smallest whole number not below x")
+round = _named("round", _rounding(te.round), "Nearest whole number")
+logical_not = _named("logical_not", E.logical_not, "Negation of a bool tensor")
+identity = _named("identity", lambda v: v, "x itself")
+
+
+def cast(x: Tensor, dtype: str) -> Tensor:
+    """`x` converted to `dtype`; `x` itself when it has that type."""
+    check_dtype(dtype, f"cast(dtype={dtype!r})")
+    if isinstance(x, Tensor) and x.dtype == dtype:
+        return x
+    return elementwise(x, lambda v: te.cast(dtype, v), "T_cast")
+
+
+def clip(x: Tensor, a_min: float, a_max: float) -> Tensor:
+    """`x` limited to [a_min, a_max]."""
+    place = call_text("clip", x=x, a_min=a_min, a_max=a_max)
+    require(a_min <= a_max, place, "the lower limit is above the upper one", "Swap them.")
+    return elementwise(x, lambda v: te.maximum(te.minimum(v, a_max), a_min), "T_clip")

@@ -1,0 +1,37 @@
+"""Operators of neural networks under TVM's names: `topi.nn.conv2d`, `topi.nn.relu`, ...
+
+In: `te` tensors.  Out: `te` tensors whose stages carry TVM's names and tags.
+Read next: `conv2d.py`, `window.py`.
+"""
+
+from tilewright.topi.nn.conv2d import (
+    conv2d,
+    conv2d_nchw,
+    conv2d_NCHWc,
+    conv2d_nhwc,
+    group_conv2d_nchw,
+    group_conv2d_nhwc,
+)
+from tilewright.topi.nn.dense import batch_matmul, dense, matmul
+from tilewright.topi.nn.depthwise import (
+    depthwise_conv2d_nchw,
+    depthwise_conv2d_NCHWc,
+    depthwise_conv2d_nhwc,
+)
+from tilewright.topi.nn.elementwise import bias_add, dropout, leaky_relu, relu
+from tilewright.topi.nn.norm import batch_norm, scale_shift_nchw, scale_shift_nhwc
+from tilewright.topi.nn.pooling import adaptive_pool, global_pool, pool2d
+from tilewright.topi.nn.softmax import log_softmax, softmax
+from tilewright.topi.nn.upsampling import upsampling
+from tilewright.topi.nn.window import get_pad_tuple, pad
+from tilewright.topi.transform import flatten
+
+batch_flatten = flatten
+
+__all__ = [
+    "adaptive_pool", "batch_flatten", "batch_matmul", "batch_norm", "bias_add", "conv2d",
+    "conv2d_NCHWc", "conv2d_nchw", "conv2d_nhwc", "dense", "depthwise_conv2d_NCHWc",
+    "depthwise_conv2d_nchw", "depthwise_conv2d_nhwc", "dropout", "flatten", "get_pad_tuple",
+    "global_pool", "group_conv2d_nchw", "group_conv2d_nhwc", "leaky_relu", "log_softmax", "matmul",
+    "pad", "pool2d", "relu", "scale_shift_nchw", "scale_shift_nhwc", "softmax", "upsampling",
+]  # fmt: skip

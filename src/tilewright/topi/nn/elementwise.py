@@ -1,0 +1,35 @@
+"""Activations and other elementwise operators of networks.
+
+In: a tensor.  Out: one stage `T_<name>`.  Read next: `topi/elementwise.py`.
+"""
+
+from __future__ import annotations
+
+from tilewright import te
+from tilewright.te.tensor import Tensor
+from tilewright.topi.elementwise import elementwise, identity
+from tilewright.topi.stage import call_text, check_vector, normal_axis, require, stage
+
+
+def relu(x: Tensor) -> Tensor:
+    """max(x, 0)."""
+    return elementwise(x, lambda v: te.maximum(v, te.const(0, v.dtype)), "T_relu")
+
+
+def leaky_relu(x: Tensor, alpha: float) -> Tensor:
+    """x where positive, alpha * x elsewhere."""
+    return elementwise(x, lambda v: te.select(v > 0, v, v * alpha), "T_leaky_relu")
+
+
+def dropout(data: Tensor, rate: float = 0.5) -> Tensor:
+    """`data` itself: a network that is not trained drops nothing."""
+    require(0 <= rate < 1, call_text("dropout", data=data, rate=rate), "rate is not in [0, 1)")
+    return identity(data)
+
+
+def bias_add(data: Tensor, bias: Tensor, axis: int = 1) -> Tensor:
+    """data + bias, where bias [C] runs along `axis` of the data."""
+    place = call_text("bias_add", data=data, bias=bias, axis=axis)
+    k = normal_axis(axis, data.ndim, place)
+    check_vector(bias, "bias", data.shape[k], place)
+    return stage(data.shape, lambda i: data[i] + bias[i[k]], "T_add", "broadcast")

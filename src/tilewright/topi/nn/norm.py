@@ -1,0 +1,92 @@
+"""Batch normalisation with fixed statistics, and per-channel scale and shift.
+
+In: data and vectors over its channel axis.  Out: `T_bn_scale` and `T_bn_shift` over the channels,
+`ScaleShift` over the data.  Read next: `elementwise.py` in this folder.
+"""
+
+from __future__ import annotations
+
+from tilewright import te
+from tilewright.base.dtype import is_float
+from tilewright.ir.expr import Expr
+from tilewright.te.tensor import Tensor
+from tilewright.topi.stage import (
+    Indices,
+    call_text,
+    check_tensor,
+    check_vector,
+    normal_axis,
+    require,
+    stage,
+)
+
+
+def batch_norm(
+    data: Tensor,
+    gamma: Tensor | None,
+    beta: Tensor | None,
+    moving_mean: Tensor,
+    moving_var: Tensor,
+    axis: int = 1,
+    epsilon: float = 1e-5,
+    center: bool = True,
+    scale: bool = True,
+) -> list[Tensor]:
+    """[(data - moving_mean) / sqrt(moving_var + epsilon) * gamma + beta, moving_mean, moving_var].
+
+    All vectors run over `axis`.  center=False leaves beta out, scale=False gamma.  The statistics
+    are those given: nothing is trained.
+    """
+    place = call_text("batch_norm", data=data, axis=axis)
+    k = normal_axis(axis, data.ndim, place)
+    channels = data.shape[k]
+    require(is_float(data.dtype), place, f"batch_norm of {data.dtype}", "Cast it first.")
+    require(epsilon >= 0, place, f"epsilon={epsilon} is negative")
+    wanted = {"moving_mean": moving_mean, "moving_var": moving_var}
+    wanted |= {"gamma": gamma} if scale else {}  # type: ignore[dict-item]
+    wanted |= {"beta": beta} if center else {}  # type: ignore[dict-item]
+    for what, vector in wanted.items():
+        check_vector(vector, what, channels, place)
+
+    def factor(i: Indices) -> Expr:
+        denominator = te.sqrt(moving_var[i] + epsilon)
+        return (gamma[i] if scale and gamma is not None else te.const(1, data.dtype)) / denominator
+
+    ratio = stage((channels,), factor, "T_bn_scale", "elemwise")
+
+    def offset(i: Indices) -> Expr:
+        moved = -(moving_mean[i] * ratio[i])
+        return beta[i] + moved if center and beta is not None else moved
+
+    shift = stage((channels,), offset, "T_bn_shift", "elemwise")
+    return [_scale_shift(data, ratio, shift, k), moving_mean, moving_var]
+
+
+def scale_shift_nchw(data: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+    """data [N, C, H, W] * scale [C] + shift [C]."""
+    return _checked_scale_shift("scale_shift_nchw", data, scale, shift, "NCHW")
+
+
+def scale_shift_nhwc(data: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+    """data [N, H, W, C] * scale [C] + shift [C]."""
+    return _checked_scale_shift("scale_shift_nhwc", data, scale, shift, "NHWC")
+
+
+def _checked_scale_shift(
+    name: str, data: Tensor, scale: Tensor, shift: Tensor, layout: str
+) -> Tensor:
+    place = call_text(name, data=data, scale=scale, shift=shift)
+    check_tensor(data, "data", layout, place)
+    axis = layout.index("C")
+    check_vector(scale, "scale", data.shape[axis], place)
+    check_vector(shift, "shift", data.shape[axis], place)
+    return _scale_shift(data, scale, shift, axis)
+
+
+def _scale_shift(data: Tensor, scale: Tensor, shift: Tensor, axis: int) -> Tensor:
+    return stage(
+        data.shape,
+        lambda i: data[i] * scale[i[axis]] + shift[i[axis]],
+        "ScaleShift",
+        "broadcast",
+    )

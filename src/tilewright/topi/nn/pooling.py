@@ -1,0 +1,230 @@
+"""Pooling over height and width in any layout that keeps them whole.
+
+In: data and a window, or an output size.  Out: `pool_max`; `pool_sum` and `pool_avg`;
+`adaptive_pool_max`; `adaptive_pool_sum` and `adaptive_pool_avg`.  Read next: `window.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tilewright import te
+from tilewright.base.dtype import is_float, min_value
+from tilewright.ir.expr import Expr, cast
+from tilewright.te.tensor import Tensor
+from tilewright.topi.nn.window import Window, pad
+from tilewright.topi.stage import Indices, call_text, pair, require, stage, workload
+
+POOL_TYPES = ("max", "avg")
+
+
+def pool2d(
+    data: Tensor,
+    kernel: Any,
+    stride: Any,
+    dilation: Any,
+    padding: Any,
+    pool_type: str,
+    ceil_mode: bool = False,
+    layout: str = "NCHW",
+    count_include_pad: bool = True,
+) -> Tensor:
+    """Maximum ("max") or mean ("avg") of each window.
+
+    ceil_mode: a last, partly covered window counts too, if it starts inside the input or its
+    leading padding.  count_include_pad: the mean divides by the taps inside the padded input,
+    otherwise by those inside the input.
+    """
+    place = call_text(
+        "pool2d", data=data, kernel=kernel, stride=stride, padding=padding, pool_type=pool_type
+    )
+    h_axis, w_axis = _image_axes(data, layout, pool_type, place)
+    window = Window.of(kernel, stride, padding, dilation, place)
+    top, left, bottom, right = window.padding
+    require(
+        max(top, bottom) < window.reach[0] and max(left, right) < window.reach[1], place,
+        f"with padding {window.padding} a window of {window.reach} can lie wholly outside",
+        "Pad by less than the window.",
+    )  # fmt: skip
+    sizes = (data.shape[h_axis], data.shape[w_axis])
+    covered = _ceil_window(window, sizes) if ceil_mode else window
+    out_size = covered.output_size(*sizes, place)
+    if ceil_mode:
+        out_size = _drop_outside(out_size, sizes, window)
+    pads = covered.pads(h_axis, w_axis, data.ndim)
+    taps = [te.reduce_axis((0, k), f"rv{n}") for n, k in enumerate(window.kernel)]
+    shape = list(data.shape)
+    shape[h_axis], shape[w_axis] = out_size
+
+    def source(i: Indices) -> Indices:
+        at = list(i)
+        at[h_axis], at[w_axis] = window.taps(i[h_axis], i[w_axis], *taps)
+        return tuple(at)
+
+    args = (
+        data, window.kernel, window.stride, window.dilation, window.padding, pool_type,
+        bool(ceil_mode), layout, bool(count_include_pad),
+    )  # fmt: skip
+    key = workload("pool2d", *args)
+    lowest = min_value(data.dtype)
+    value = float(lowest) if pool_type == "max" and is_float(data.dtype) else 0.0
+    if pool_type == "max" and not is_float(data.dtype):
+        value = int(lowest)
+    padded = pad(data, *pads, value, name="pad_temp") if any(covered.padding) else data
+    if pool_type == "max":
+        body = _over(te.max, padded, source, taps)
+        return stage(shape, body, "pool_max", "pool_max", workload=key)
+    total = stage(shape, _over(te.sum, padded, source, taps), "pool_sum", "pool_sum", workload=key)
+
+    def mean(i: Indices) -> Expr:
+        # taps within [first, end) of the padded coordinates count
+        count: Any = 1
+        for n, (axis, begin, size, behind) in enumerate(
+            ((h_axis, top, sizes[0], bottom), (w_axis, left, sizes[1], right))
+        ):
+            first = 0 if count_include_pad else begin
+            end = begin + size + (behind if count_include_pad else 0)
+            count = count * _taps_inside(i[axis], shape[axis], window, n, first, end)
+        return total[i] / _as_float(count, data.dtype)
+
+    return stage(shape, mean, "pool_avg", "elemwise")
+
+
+def global_pool(data: Tensor, pool_type: str, layout: str = "NCHW") -> Tensor:
+    """Maximum or mean over the whole image; height and width become 1."""
+    return adaptive_pool(data, (1, 1), pool_type, layout)
+
+
+def adaptive_pool(data: Tensor, output_size: Any, pool_type: str, layout: str = "NCHW") -> Tensor:
+    """Pooling to an image of `output_size`.
+
+    Output o of O over an extent I covers [floor(o*I/O), ceil((o+1)*I/O)); windows may overlap.
+    """
+    place = call_text("adaptive_pool", data=data, output_size=output_size, pool_type=pool_type)
+    axes = _image_axes(data, layout, pool_type, place)
+    wanted = pair(output_size, "output_size", place)
+    shape = list(data.shape)
+    for axis, size in zip(axes, wanted, strict=True):
+        shape[axis] = size
+    longest = [
+        max(_length(o, size, data.shape[axis]) for o in range(size))
+        for axis, size in zip(axes, wanted, strict=True)
+    ]
+    taps = [te.reduce_axis((0, n), f"rv{k}") for k, n in enumerate(longest)]
+    key = workload("adaptive_pool", data, wanted, pool_type, layout)
+
+    def source(i: Indices) -> Indices:
+        at = list(i)
+        for axis, size, rv in zip(axes, wanted, taps, strict=True):
+            at[axis] = _start(i[axis], size, data.shape[axis]) + rv
+        return tuple(at)
+
+    def inside(i: Indices) -> Expr | None:
+        """The guard for windows shorter than the longest."""
+        tests = [
+            rv < _length(i[axis], size, data.shape[axis])
+            for axis, size, rv, n in zip(axes, wanted, taps, longest, strict=True)
+            if not _uniform(size, data.shape[axis], n)
+        ]
+        return te.all(*tests) if tests else None
+
+    if pool_type == "max":
+        body = _over(te.max, data, source, taps, inside)
+        return stage(shape, body, "adaptive_pool_max", "adaptive_pool_max", workload=key)
+    body = _over(te.sum, data, source, taps, inside)
+    total = stage(shape, body, "adaptive_pool_sum", "adaptive_pool_sum", workload=key)
+
+    def mean(i: Indices) -> Expr:
+        count: Any = 1
+        for axis, size, n in zip(axes, wanted, longest, strict=True):
+            extent = data.shape[axis]
+            count = count * (n if _uniform(size, extent, n) else _length(i[axis], size, extent))
+        return total[i] / _as_float(count, data.dtype)
+
+    return stage(shape, mean, "adaptive_pool_avg", "elemwise")
+
+
+def _image_axes(data: Tensor, layout: str, pool_type: str, place: str) -> tuple[int, int]:
+    known = pool_type in POOL_TYPES
+    require(known, place, f"pool type {pool_type!r} is unknown", 'Use "max" or "avg".')
+    axes = [a for a in layout if a.isalpha()]
+    whole = len(set(axes)) == len(axes) and {"H", "W"} <= set(axes) and not {"h", "w"} & set(axes)
+    require(
+        whole, place, f"layout {layout!r} does not keep H and W whole", "Use NCHW, NHWC or NCHW8c."
+    )
+    require(
+        data.ndim == len(axes), place,
+        f"data has {data.ndim} dimensions, layout {layout} {len(axes)}",
+    )  # fmt: skip
+    mean_of_integers = pool_type == "avg" and not is_float(data.dtype)
+    require(not mean_of_integers, place, f"the mean of {data.dtype} is not whole", "Cast it first.")
+    return axes.index("H"), axes.index("W")
+
+
+def _over(
+    reducer: Callable[..., Expr],
+    data: Tensor,
+    source: Callable[[Indices], Indices],
+    taps: list[Any],
+    inside: Callable[[Indices], Expr | None] = lambda i: None,
+) -> Callable[[Indices], Expr]:
+    return lambda i: reducer(data[source(i)], axis=taps, where=inside(i))
+
+
+def _ceil_window(window: Window, sizes: tuple[int, int]) -> Window:
+    """`window` with as much padding behind as the last, partly covered position needs."""
+    top, left, bottom, right = window.padding
+    behind = []
+    for n, (size, before, after) in enumerate(
+        zip(sizes, (top, left), (bottom, right), strict=True)
+    ):
+        rest = (size + before + after - window.reach[n]) % window.stride[n]
+        behind.append(after + (window.stride[n] - rest if rest else 0))
+    return Window(window.kernel, window.stride, window.dilation, (top, left, behind[0], behind[1]))
+
+
+def _drop_outside(
+    out_size: tuple[int, int], sizes: tuple[int, int], window: Window
+) -> tuple[int, int]:
+    """Without the last position of an axis where it would start behind the input."""
+    kept = []
+    for n, before in enumerate(window.padding[:2]):
+        outside = (out_size[n] - 1) * window.stride[n] >= sizes[n] + before
+        kept.append(out_size[n] - int(outside))
+    return kept[0], kept[1]
+
+
+def _taps_inside(index: Expr, count: int, window: Window, n: int, first: int, end: int) -> Any:
+    """How many taps of the window at `index` lie in [first, end); an int where all agree."""
+    kernel, stride, dilation = window.kernel[n], window.stride[n], window.dilation[n]
+    numbers = {
+        sum(first <= o * stride + t * dilation < end for t in range(kernel)) for o in range(count)
+    }
+    if len(numbers) == 1:
+        return max(numbers.pop(), 1)
+    origin = index * stride
+    upper = te.minimum((end - origin + (dilation - 1)) // dilation, kernel)
+    lower = te.maximum((first - origin + (dilation - 1)) // dilation, 0)
+    inside = upper - lower
+    return te.maximum(inside, 1) if 0 in numbers else inside
+
+
+def _as_float(count: Any, dtype: str) -> Expr:
+    return cast(dtype, count) if isinstance(count, Expr) else te.const(count, dtype)
+
+
+def _start(o: Any, size: int, extent: int) -> Any:
+    return o * (extent // size) if extent % size == 0 else o * extent // size
+
+
+def _end(o: Any, size: int, extent: int) -> Any:
+    return ((o + 1) * extent + (size - 1)) // size
+
+
+def _length(o: Any, size: int, extent: int) -> Any:
+    return _end(o, size, extent) - _start(o, size, extent)
+
+
+def _uniform(size: int, extent: int, longest: int) -> bool:
+    return all(_length(o, size, extent) == longest for o in range(size))

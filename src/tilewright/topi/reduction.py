@@ -1,0 +1,57 @@
+"""Reductions over axes of a tensor.
+
+In: a tensor, axes (None: all), keepdims.  Out: one stage `<input>_red` with tag "comm_reduce".
+`argmax` and `argmin` do not exist: they need reductions of pairs.  Read next: `transform.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from tilewright import te
+from tilewright.base.dtype import is_float
+from tilewright.te.tensor import Tensor
+from tilewright.topi.broadcast import divide
+from tilewright.topi.stage import Indices, call_text, normal_axes, require, stage
+
+
+def _reduction(name: str, reducer: Callable[..., Any]) -> Callable[..., Tensor]:
+    def operator(data: Tensor, axis: Any = None, keepdims: bool = False) -> Tensor:
+        place = call_text(name, data=data, axis=axis)
+        require(data.ndim > 0, place, "a zero-dimensional tensor has no axis to reduce")
+        axes = normal_axes(axis, data.ndim, place)
+        rest = [k for k in range(data.ndim) if k not in axes]
+        inner = {k: te.reduce_axis((0, data.shape[k]), f"k{k}") for k in axes}
+        named = range(data.ndim) if keepdims else rest
+        shape = [1 if k in inner else data.shape[k] for k in named]
+
+        def body(i: Indices) -> Any:
+            outer = dict(zip(named, i, strict=True))
+            source = tuple(inner[k] if k in inner else outer[k] for k in range(data.ndim))
+            return reducer(data[source], axis=list(inner.values()))
+
+        return stage(shape, body, f"{data.name}_red", "comm_reduce")
+
+    operator.__name__ = operator.__qualname__ = name
+    operator.__doc__ = (
+        f"The {name} over `axis` (int, tuple or None for all); keepdims leaves extents of 1."
+    )
+    return operator
+
+
+sum = _reduction("sum", te.sum)
+prod = _reduction("prod", te.prod)
+max = _reduction("max", te.max)
+min = _reduction("min", te.min)
+
+
+def mean(data: Tensor, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """The arithmetic mean over `axis`: a sum and a division."""
+    place = call_text("mean", data=data, axis=axis)
+    require(is_float(data.dtype), place, f"the mean of {data.dtype} is not whole", "Cast it first.")
+    total = sum(data, axis, keepdims)
+    count = math.prod(data.shape[k] for k in normal_axes(axis, data.ndim, place))
+    result: Tensor = divide(total, float(count))
+    return result

@@ -1,0 +1,143 @@
+"""How every operator makes its stages, and how it describes itself for errors and tuning.
+
+In: a shape and a function of the indices.  Out: a tensor with the axis names that TVM users know.
+Read next: `elementwise.py` for the simplest users, `nn/conv2d.py` for the others.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tilewright.base.errors import ExpressionError
+from tilewright.ir.expr import Expr
+from tilewright.te.tensor import Tensor, compute
+
+Indices = tuple[Expr, ...]
+Body = Callable[[Indices], Any]
+
+
+def stage(
+    shape: Sequence[int],
+    body: Body,
+    name: str,
+    tag: str,
+    *,
+    axes: str | Sequence[str] = "ax",
+    workload: list[Any] | None = None,
+) -> Tensor:
+    """A computed tensor: `body` maps a tuple of indices to the element there.
+
+    axes: the prefix of numbered axis names (ax0, ax1, ...), or all the names.
+    workload: what a template finds its anchor by; see `workload`.
+    """
+    names = [f"{axes}{k}" for k in range(len(shape))] if isinstance(axes, str) else axes
+
+    def element(*indices: Expr) -> Any:
+        return body(indices)
+
+    kind = inspect.Parameter.POSITIONAL_ONLY
+    element.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [inspect.Parameter(n, kind) for n in names]
+    )
+    attrs = {} if workload is None else {"workload": workload}
+    return compute(tuple(shape), element, name=name, tag=tag, attrs=attrs)
+
+
+def workload(name: str, *args: Any) -> list[Any]:
+    """`[name, args...]` as plain JSON; a tensor becomes `["TENSOR", shape, dtype]`."""
+    return [name, *map(_plain, args)]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return ["TENSOR", list(value.shape), value.dtype]
+    return list(value) if isinstance(value, (tuple, list)) else value
+
+
+def call_text(name: str, /, **arguments: Any) -> str:
+    """The place of an error: `conv2d_nchw(data=[1, 3, 8, 8], stride=2)`."""
+    shown = (f"{k}={_argument(v)}" for k, v in arguments.items())
+    return f"{name}({', '.join(shown)})"
+
+
+def _argument(value: Any) -> str:
+    if isinstance(value, (tuple, list)) and any(isinstance(v, Tensor) for v in value):
+        return f"[{', '.join(map(_argument, value))}]"
+    return str(list(value.shape)) if isinstance(value, Tensor) else repr(value)
+
+
+def require(holds: bool, place: str, reason: str, way_out: str = "") -> None:
+    if not holds:
+        raise ExpressionError(place, reason, way_out)
+
+
+def check_tensor(tensor: Any, what: str, dims: str, place: str) -> None:
+    """Refuse what is not a tensor with one axis per letter (or word) of `dims`."""
+    parts = dims.split() if " " in dims else list(dims)
+    require(
+        isinstance(tensor, Tensor), place, f"{what} is a {type(tensor).__name__}, not a tensor",
+        "Make one with te.placeholder or te.compute.",
+    )  # fmt: skip
+    require(
+        tensor.ndim == len(parts), place,
+        f"{what} has {tensor.ndim} dimensions, not the {len(parts)} of [{', '.join(parts)}]",
+        "Reshape or expand it first.",
+    )  # fmt: skip
+
+
+def check_vector(tensor: Any, what: str, length: int, place: str) -> None:
+    """Refuse what is not a tensor of shape [length]."""
+    shape = getattr(tensor, "shape", None)
+    require(
+        isinstance(tensor, Tensor) and shape == (length,), place,
+        f"{what} must have shape [{length}], got {_argument(tensor)}",
+    )  # fmt: skip
+
+
+def common_dtype(place: str, out_dtype: str | None, **tensors: Tensor) -> str:
+    """The type to compute in: `out_dtype`, or the one type that all operands share."""
+    if out_dtype is not None:
+        return out_dtype
+    types = {t.dtype for t in tensors.values()}
+    if len(types) > 1:
+        listed = ", ".join(f"{k} is {t.dtype}" for k, t in tensors.items())
+        raise ExpressionError(place, f"the element types differ: {listed}", "Give out_dtype.")
+    return types.pop()
+
+
+def pair(value: Any, what: str, place: str, least: int = 1) -> tuple[int, int]:
+    """`value` as (height, width): an int serves both."""
+    items = tuple(value) if isinstance(value, (tuple, list)) else (value, value)
+    ok = len(items) == 2 and all(is_integer(v) and int(v) >= least for v in items)
+    require(
+        ok, place, f"{what}={value!r} is neither an int nor a pair of ints of at least {least}",
+        f"Write {what}={max(least, 1)} or {what}=({max(least, 1)}, {max(least, 1)}).",
+    )  # fmt: skip
+    return int(items[0]), int(items[1])
+
+
+def is_integer(value: Any) -> bool:
+    """Python and numpy integers and constant expressions; a bool is not a size."""
+    if isinstance(value, Expr):
+        return value.op == "const" and value.dtype in ("int32", "int64")
+    return hasattr(value, "__index__") and not isinstance(value, bool)
+
+
+def normal_axis(axis: Any, ndim: int, place: str) -> int:
+    """`axis` counted from the front."""
+    ok = is_integer(axis) and -ndim <= int(axis) < ndim
+    require(ok, place, f"axis {axis!r} is out of range", f"Use -{ndim} to {ndim - 1}.")
+    return int(axis) % ndim
+
+
+def normal_axes(axis: Any, ndim: int, place: str) -> tuple[int, ...]:
+    """Distinct axes counted from the front, in increasing order; None means all of them."""
+    if axis is None:
+        return tuple(range(ndim))
+    given = axis if isinstance(axis, (tuple, list)) else (axis,)
+    axes = [normal_axis(a, ndim, place) for a in given]
+    require(bool(axes), place, "no axis is named", "Leave axis out to take all of them.")
+    require(len(set(axes)) == len(axes), place, "an axis is named twice")
+    return tuple(sorted(axes))

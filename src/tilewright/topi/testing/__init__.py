@@ -1,0 +1,31 @@
+"""Independent numpy references of the operators, under TVM's names.
+
+In: arrays.  Out: arrays, computed in float64 and returned in the input's dtype.
+Read next: `conv2d.py`.
+"""
+
+from tilewright.topi.testing.conv2d import (
+    conv2d_nchw_python,
+    conv2d_nhwc_python,
+    depthwise_conv2d_python_nchw,
+    depthwise_conv2d_python_nhwc,
+    dilate_python,
+)
+from tilewright.topi.testing.dense import batch_matmul, dense, matmul
+from tilewright.topi.testing.normalization import (
+    batch_norm,
+    log_softmax_python,
+    scale_shift_nchw_python,
+    scale_shift_nhwc_python,
+    softmax_python,
+)
+from tilewright.topi.testing.pooling import adaptive_pool, pool2d_python, upsampling_python
+from tilewright.topi.testing.transform import layout_transform_python, strided_slice_python
+
+__all__ = [
+    "adaptive_pool", "batch_matmul", "batch_norm", "conv2d_nchw_python", "conv2d_nhwc_python",
+    "dense", "depthwise_conv2d_python_nchw", "depthwise_conv2d_python_nhwc", "dilate_python",
+    "layout_transform_python", "log_softmax_python", "matmul", "pool2d_python",
+    "scale_shift_nchw_python", "scale_shift_nhwc_python", "softmax_python", "strided_slice_python",
+    "upsampling_python",
+]  # fmt: skip

@@ -1,0 +1,59 @@
+"""numpy references of softmax and batch normalisation.
+
+In: arrays.  Out: arrays of the input's dtype, computed in float64.  Read next: `transform.py`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tilewright.topi.testing.conv2d import Array
+
+
+def softmax_python(a_np: Array, axis: int = 1) -> Array:
+    """exp(a) over its sum along `axis`."""
+    x = a_np.astype(np.float64)
+    e = np.exp(x - x.max(axis=axis, keepdims=True))
+    result: Array = e / e.sum(axis=axis, keepdims=True)
+    return result.astype(a_np.dtype)
+
+
+def log_softmax_python(a_np: Array, axis: int = 1) -> Array:
+    """The logarithm of softmax along `axis`."""
+    x = a_np.astype(np.float64)
+    x = x - x.max(axis=axis, keepdims=True)
+    result: Array = x - np.log(np.exp(x).sum(axis=axis, keepdims=True))
+    return result.astype(a_np.dtype)
+
+
+def batch_norm(
+    x: Array,
+    gamma: Array,
+    beta: Array,
+    moving_mean: Array,
+    moving_var: Array,
+    axis: int = 1,
+    epsilon: float = 1e-5,
+    center: bool = True,
+    scale: bool = True,
+) -> list[Array]:
+    """[normalised x, moving_mean, moving_var]; all vectors run over `axis`."""
+    shape = [1] * x.ndim
+    shape[axis] = x.shape[axis]
+    mean, var, g, b = (
+        v.astype(np.float64).reshape(shape) for v in (moving_mean, moving_var, gamma, beta)
+    )
+    out = (x.astype(np.float64) - mean) / np.sqrt(var + epsilon)
+    out = out * g if scale else out
+    out = out + b if center else out
+    return [out.astype(x.dtype), moving_mean, moving_var]
+
+
+def scale_shift_nchw_python(input_np: Array, scale_np: Array, shift_np: Array) -> Array:
+    """input [N, C, H, W] * scale [C] + shift [C]."""
+    return input_np * scale_np[:, None, None] + shift_np[:, None, None]
+
+
+def scale_shift_nhwc_python(input_np: Array, scale_np: Array, shift_np: Array) -> Array:
+    """input [N, H, W, C] * scale [C] + shift [C]."""
+    return input_np * scale_np + shift_np

@@ -1,0 +1,239 @@
+"""Operators that move elements: shape, order, layout, slices.
+
+In: tensors.  Out: one stage with tag "injective" whose index expressions are affine, or // and %
+of affine ones where a reshape or a layout needs them.  Read next: `layout.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+from typing import Any
+
+from tilewright import te
+from tilewright.ir.expr import Expr, const
+from tilewright.te.tensor import Tensor
+from tilewright.topi import layout as L
+from tilewright.topi.stage import (
+    Indices,
+    call_text,
+    is_integer,
+    normal_axes,
+    normal_axis,
+    require,
+    stage,
+)
+
+
+def transpose(a: Tensor, axes: Sequence[int] | None = None) -> Tensor:
+    """The axes of `a` in the order `axes`; reversed when it is left out."""
+    place = call_text("transpose", a=a, axes=axes)
+    order = [normal_axis(k, a.ndim, place) for k in (axes or range(a.ndim - 1, -1, -1))]
+    require(
+        sorted(order) == list(range(a.ndim)), place, "axes is not a permutation",
+        f"Name each of {list(range(a.ndim))} once.",
+    )  # fmt: skip
+    back = [order.index(k) for k in range(a.ndim)]
+    return stage(
+        [a.shape[k] for k in order],
+        lambda i: a[tuple(i[k] for k in back)],
+        "T_transpose",
+        "injective",
+    )
+
+
+def _reshape_groups(source: list[int], target: list[int]) -> list[tuple[list[int], list[int]]]:
+    """Shortest runs of axes (numbers) of equal product; neither shape contains a 1."""
+    groups = []
+    s = t = 0
+    while s < len(source):
+        s_end, t_end = s + 1, t + 1
+        while (m := math.prod(source[s:s_end])) != (n := math.prod(target[t:t_end])):
+            s_end, t_end = (s_end + 1, t_end) if m < n else (s_end, t_end + 1)
+        groups.append((list(range(s, s_end)), list(range(t, t_end))))
+        s, t = s_end, t_end
+    return groups
+
+
+def reshape_indices(
+    source: Sequence[int], target: Sequence[int], indices: Indices
+) -> tuple[Expr, ...]:
+    """The indices in shape `source` of the element at `indices` of shape `target`, row-major.
+
+    Axes that fall together are matched piece by piece, so only what really changes gets // and %.
+    """
+    result: list[Expr] = [const(0)] * len(source)
+    wide_s = [k for k, n in enumerate(source) if n != 1]
+    wide_t = [k for k, n in enumerate(target) if n != 1]
+    for s_run, t_run in _reshape_groups([source[k] for k in wide_s], [target[k] for k in wide_t]):
+        flat: Expr = const(0)
+        for t in t_run:
+            flat = flat * target[wide_t[t]] + indices[wide_t[t]]
+        stride = 1
+        for s in reversed(s_run):
+            extent = source[wide_s[s]]
+            value = flat // stride
+            result[wide_s[s]] = value if s == s_run[0] else value % extent
+            stride *= extent
+    return tuple(result)
+
+
+def reshape(a: Tensor, newshape: Sequence[int] | int) -> Tensor:
+    """The elements of `a` in row-major order under `newshape`; one extent may be -1."""
+    place = call_text("reshape", a=a, newshape=newshape)
+    given = newshape if isinstance(newshape, (tuple, list)) else (newshape,)
+    require(all(is_integer(n) for n in given), place, "an extent is not an int")
+    shape = [int(n) for n in given]
+    total = math.prod(a.shape)
+    require(
+        all(n > 0 or n == -1 for n in shape) and shape.count(-1) <= 1, place,
+        "extents must be at least 1, and one of them may be -1",
+    )  # fmt: skip
+    if -1 in shape:
+        rest = -math.prod(shape)
+        require(total % rest == 0, place, f"{total} elements are not a multiple of {rest}")
+        shape[shape.index(-1)] = total // rest
+    require(
+        math.prod(shape) == total, place, f"{total} elements do not fill {math.prod(shape)} places"
+    )
+    return stage(shape, lambda i: a[reshape_indices(a.shape, shape, i)], "T_reshape", "injective")
+
+
+def flatten(a: Tensor) -> Tensor:
+    """[N, ...] as [N, product of the rest], in row-major order."""
+    require(a.ndim > 0, call_text("flatten", a=a), "a zero-dimensional tensor has no batch axis")
+    shape = [a.shape[0], math.prod(a.shape[1:])]
+    return stage(shape, lambda i: a[reshape_indices(a.shape, shape, i)], "tensor", "injective")
+
+
+def squeeze(a: Tensor, axis: Any = None) -> Tensor:
+    """`a` without the axes of extent 1 that `axis` names, or without all of them."""
+    place = call_text("squeeze", a=a, axis=axis)
+    ones = [k for k, n in enumerate(a.shape) if n == 1]
+    gone = ones if axis is None else list(normal_axes(axis, a.ndim, place))
+    for k in gone:
+        require(a.shape[k] == 1, place, f"axis {k} has extent {a.shape[k]}, not 1")
+    kept = [k for k in range(a.ndim) if k not in gone]
+
+    def body(i: Indices) -> Expr:
+        at = dict(zip(kept, i, strict=True))
+        return a[tuple(at.get(k, const(0)) for k in range(a.ndim))]
+
+    return stage([a.shape[k] for k in kept], body, "T_squeeze", "injective")
+
+
+def expand_dims(a: Tensor, axis: int, num_newaxis: int = 1) -> Tensor:
+    """`a` with `num_newaxis` axes of extent 1 before `axis`; -1 adds them behind the last."""
+    place = call_text("expand_dims", a=a, axis=axis, num_newaxis=num_newaxis)
+    require(num_newaxis >= 0, place, "the number of new axes is negative")
+    first = normal_axis(axis, a.ndim + 1, place)
+    shape = [*a.shape[:first], *[1] * num_newaxis, *a.shape[first:]]
+    return stage(
+        shape, lambda i: a[i[:first] + i[first + num_newaxis :]], "T_expand_dims", "injective"
+    )
+
+
+def concatenate(a_tuple: Sequence[Tensor], axis: int = 0) -> Tensor:
+    """The tensors one after the other along `axis`; all other extents must agree."""
+    parts = list(a_tuple)
+    place = call_text("concatenate", a_tuple=parts, axis=axis)
+    require(bool(parts), place, "nothing to concatenate")
+    first = parts[0]
+    k = normal_axis(axis, first.ndim, place)
+    for p in parts[1:]:
+        same = p.ndim == first.ndim and _outside(p, k) == _outside(first, k)
+        require(same, place, f"the shapes differ outside axis {k}")
+    ends = list(accumulate(p.shape[k] for p in parts))
+    shape = [*first.shape[:k], ends[-1], *first.shape[k + 1 :]]
+
+    def body(i: Indices) -> Expr:
+        result: Expr | None = None
+        for part, end in zip(reversed(parts), reversed(ends), strict=True):
+            begin = end - part.shape[k]
+            here = part[(*i[:k], i[k] - begin, *i[k + 1 :])]
+            result = here if result is None else te.if_then_else(i[k] < end, here, result)
+        assert result is not None
+        return result
+
+    return stage(shape, body, "T_concat", "injective")
+
+
+def _outside(t: Tensor, axis: int) -> tuple[int, ...]:
+    return t.shape[:axis] + t.shape[axis + 1 :]
+
+
+def stack(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
+    """Equal shapes joined along a new axis."""
+    return concatenate([expand_dims(t, axis) for t in tensors], axis)
+
+
+def split(ary: Tensor, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
+    """Pieces of `ary` along `axis`: a number of equal sections, or the indices where to cut."""
+    place = call_text("split", ary=ary, indices_or_sections=indices_or_sections, axis=axis)
+    k = normal_axis(axis, ary.ndim, place)
+    extent = ary.shape[k]
+    if isinstance(indices_or_sections, Sequence):
+        cuts = [0, *map(int, indices_or_sections), extent]
+        require(
+            all(b < e for b, e in pairwise(cuts)), place,
+            f"the cuts must rise strictly within 1 to {extent - 1}",
+        )  # fmt: skip
+    else:
+        count = indices_or_sections
+        require(
+            count > 0 and extent % count == 0, place,
+            f"{extent} does not divide into {count} sections",
+            "Give the indices where to cut.",
+        )  # fmt: skip
+        cuts = list(range(0, extent + 1, extent // count))
+
+    def piece(begin: int, end: int) -> Tensor:
+        shape = [*ary.shape[:k], end - begin, *ary.shape[k + 1 :]]
+        return stage(
+            shape, lambda i: ary[(*i[:k], i[k] + begin, *i[k + 1 :])], "T_split", "injective"
+        )
+
+    return [piece(b, e) for b, e in pairwise(cuts)]
+
+
+def strided_slice(
+    a: Tensor,
+    begin: Sequence[int | None],
+    end: Sequence[int | None],
+    strides: Sequence[int] | None = None,
+    axes: Sequence[int] | None = None,
+) -> Tensor:
+    """`a[begin:end:strides]` on the first axes or on `axes`; negatives mean what numpy means."""
+    place = call_text("strided_slice", a=a, begin=begin, end=end, strides=strides, axes=axes)
+    steps = list(strides) if strides is not None else [1] * len(begin)
+    chosen = range(len(begin)) if axes is None else axes
+    where = [normal_axis(k, a.ndim, place) for k in chosen]
+    require(
+        len(begin) == len(end) == len(steps) == len(where) <= a.ndim, place,
+        "begin, end, strides and axes differ in length, or exceed the axes of the tensor",
+    )  # fmt: skip
+    require(0 not in steps, place, "a stride of 0")
+    ranges = [range(n) for n in a.shape]
+    for k, b, e, step in zip(where, begin, end, steps, strict=True):
+        ranges[k] = range(a.shape[k])[slice(b, e, step)]
+        require(len(ranges[k]) > 0, place, f"axis {k} of extent {a.shape[k]} would be empty")
+
+    def body(i: Indices) -> Expr:
+        return a[tuple(x * r.step + r.start for x, r in zip(i, ranges, strict=True))]
+
+    return stage([len(r) for r in ranges], body, "T_strided_slice", "injective")
+
+
+def layout_transform(array: Tensor, src_layout: str, dst_layout: str) -> Tensor:
+    """`array` stored in another layout, for example from NCHW to NCHW8c.
+
+    A block must divide its extent.
+    """
+    place = call_text("layout_transform", array=array, src_layout=src_layout, dst_layout=dst_layout)
+    src, dst = L.parse(src_layout, place), L.parse(dst_layout, place)
+    require(sorted(src.outer) == sorted(dst.outer), place, "the layouts name different axes")
+    shape = L.shape_in(dst, L.extents(src, array.shape, place), place)
+    return stage(
+        shape, lambda i: array[tuple(L.source_indices(src, dst, i))], "T_layout_trans", "injective"
+    )

@@ -1,0 +1,113 @@
+import gc
+
+import numpy as np
+import pytest
+
+from tilewright.base.errors import DeviceError
+from tilewright.runtime import Device, array, cpu, dlpack, empty, from_dlpack
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "bool"])
+def test_round_trip(device: Device, dtype: str) -> None:
+    x = (np.arange(24).reshape(2, 3, 4) % 5).astype(dtype)
+    a = array(x, device)
+    assert (a.shape, a.dtype, a.device, a.nbytes) == ((2, 3, 4), dtype, device, x.nbytes)
+    np.testing.assert_array_equal(a.numpy(), x)
+
+
+def test_strided_scalar_and_empty_sources(device: Device) -> None:
+    x = np.arange(24, dtype=np.float32).reshape(4, 6)
+    np.testing.assert_array_equal(array(x.T[::2], device).numpy(), x.T[::2])
+    assert array(np.float32(3), device).numpy() == 3
+    assert array(np.zeros((0, 3), np.float32), device).numpy().shape == (0, 3)
+
+
+def test_copies_between_arrays_and_devices(device: Device) -> None:
+    x = np.arange(10, dtype=np.float32)
+    a = array(x, device)
+    host = a.copyto(cpu())
+    back = empty(10, "float32", device).copyfrom(host)
+    np.testing.assert_array_equal(back.copyto(empty((10,), "float32", device)).numpy(), x)
+    host.copyfrom(x + 1)
+    np.testing.assert_array_equal(a.numpy(), x)  # copies, not views
+
+
+def test_cpu_memory_is_aligned() -> None:
+    assert all(empty(n).memory.pointer % 64 == 0 for n in (1, 7, 1000))
+
+
+def test_refused_arrays() -> None:
+    with pytest.raises(DeviceError, match=r"dtype float16 .*astype"):
+        array(np.zeros(3, np.float16))
+    with pytest.raises(DeviceError, match="negative"):
+        empty((2, -1))
+    with pytest.raises(DeviceError, match=r"float64\[3\] but the target is float32\[3\]"):
+        empty((3,)).copyfrom(np.zeros(3))
+
+
+def test_dlpack_shares_memory_with_numpy() -> None:
+    a = array(np.zeros(32, np.float32))
+    view = np.from_dlpack(a)
+    view[5] = 7
+    assert a.numpy()[5] == 7
+    del a
+    gc.collect()
+    assert view[5] == 7
+
+    raw = np.zeros(64 + 16, np.float32)
+    aligned = raw[(-raw.ctypes.data % 64) // 4 :][:64]
+    taken = from_dlpack(aligned)
+    aligned[3] = 4
+    assert taken.numpy()[3] == 4
+    strided = aligned.reshape(8, 8).T
+    np.testing.assert_array_equal(from_dlpack(strided).numpy(), strided)
+
+
+def test_dlpack_with_torch(device: Device) -> None:
+    torch = pytest.importorskip("torch")
+    if device.kind == "opencl":
+        with pytest.raises(DeviceError, match="numpy"):
+            array(np.zeros(1), device).__dlpack_device__()
+        return
+    if device.kind == "cuda" and not torch.cuda.is_available():
+        pytest.skip("this torch has no CUDA")
+    a = array(np.arange(6, dtype=np.float32).reshape(2, 3), device)
+    t = torch.from_dlpack(a)
+    t += 1
+    np.testing.assert_array_equal(a.numpy(), [[1, 2, 3], [4, 5, 6]])
+    np.testing.assert_array_equal(from_dlpack(t * 2).numpy(), [[2, 4, 6], [8, 10, 12]])
+
+
+class Exporter:
+    """What a CUDA array does, over host memory."""
+
+    def __init__(self, x: np.ndarray, owner: object) -> None:
+        self.x, self.owner = x, owner
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0
+
+    def __dlpack__(self, **_: object) -> object:
+        return dlpack.export_capsule(
+            self.x.ctypes.data, self.x.shape, self.x.dtype.name, (1, 0), self.owner
+        )
+
+
+def test_own_capsules() -> None:
+    x = np.arange(12, dtype=np.int64).reshape(3, 4)
+    held = len(dlpack._exported)
+    seen = np.from_dlpack(Exporter(x, x))
+    np.testing.assert_array_equal(seen, x)
+    assert len(dlpack._exported) == held + 1
+    del seen
+    capsule = Exporter(x, x).__dlpack__()
+    view = dlpack.import_capsule(capsule)
+    assert (view.pointer, view.shape, view.dtype) == (x.ctypes.data, (3, 4), "int64")
+    assert view.contiguous
+    with pytest.raises(DeviceError, match="used already"):
+        dlpack.import_capsule(capsule)
+    del view
+    Exporter(x, x).__dlpack__()  # never consumed
+    gc.collect()
+    assert len(dlpack._exported) == held
+    assert not dlpack.import_capsule(x.T.__dlpack__()).contiguous

@@ -1,0 +1,90 @@
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from tilewright.base.artifact import Artifact
+from tilewright.base.errors import DeviceError, InternalError
+from tilewright.runtime import Device, array
+from tilewright.runtime.trial import trial
+
+Build = Callable[..., Artifact]
+SIZE = 1000
+ADD = (2, 0, "+", 1)
+X, Y = np.random.default_rng(0).normal(size=(2, SIZE)).astype(np.float32)
+
+
+def test_right_kernel_is_timed(device: Device, elementwise: Build) -> None:
+    result = trial(elementwise(device, [ADD]), device, [X, Y], [X + Y], [0.0], repeat=3)
+    assert result.error is None and not result.raced and len(result.costs) == 3
+    assert set(result.stages) == {"load", "verify", "time"} and result.seconds > 0
+
+
+def test_race_stops_a_slow_kernel(device: Device, elementwise: Build) -> None:
+    artifact = elementwise(device, [ADD])
+    lost = trial(artifact, device, [X, Y], [X + Y], None, best_seconds=1e-12, repeat=3)
+    won = trial(artifact, device, [X, Y], [X + Y], None, best_seconds=1.0, repeat=3)
+    off = trial(artifact, device, [X, Y], [X + Y], None, best_seconds=1e-12, repeat=3, race=False)
+    assert lost.raced and len(lost.costs) == 1
+    assert not won.raced and len(won.costs) == 3 == len(off.costs)
+
+
+@pytest.mark.parametrize(
+    ("steps", "message"),
+    [
+        ([(2, 0, "*", 1)], r"output b2 is wrong in \d+ of 1000 elements; first at"),
+        ([(2, 0, "+", 1, 0, SIZE - 1)], r"wrong in 1 of 1000 .*1 are NaN.*first at \[999\]"),
+        ([(2, 0, "+", 1, 1)], "wrote 0 bytes past the end of output b2"),
+        ([ADD, (1, 0, "+", 0)], "wrote into its input b1"),
+    ],
+    ids=["value", "unwritten", "guard", "input"],
+)
+def test_wrong_kernels(
+    device: Device, steps: list[tuple], message: str, elementwise: Build
+) -> None:
+    import re
+
+    result = trial(elementwise(device, steps), device, [X, Y], [X + Y], [1e-6])
+    assert result.error == "wrong" and not result.costs
+    assert re.search(message, result.message), result.message
+
+
+def test_reading_an_unwritten_workspace_is_wrong(device: Device, elementwise: Build) -> None:
+    steps = [(3, 3, "*", 0.0), (2, 3, "+", 0)]
+    result = trial(elementwise(device, steps, "iiow"), device, [X, Y], [X])
+    assert result.error == "wrong" and "NaN" in result.message
+
+
+def test_state_left_behind_is_found_after_timing(device: Device, elementwise: Build) -> None:
+    steps = [ADD, (0, 0, "+", 1)]  # right the first time; the input is borrowed, so not checked
+    borrowed = [array(X, device), array(Y, device)]
+    result = trial(elementwise(device, steps), device, borrowed, [X + Y], [1e-6])
+    assert result.error == "wrong" and "output b2" in result.message
+
+
+def test_tolerance_is_per_element(device: Device, elementwise: Build) -> None:
+    want = X + Y
+    want[7] += 0.5
+    slack = np.zeros(SIZE)
+    artifact = elementwise(device, [ADD])
+    assert trial(artifact, device, [X, Y], [want], [slack]).error == "wrong"
+    slack[7] = 0.6
+    assert trial(artifact, device, [X, Y], [want], [slack]).error is None
+
+
+def test_broken_artefact_is_a_run_error(device: Device, elementwise: Build) -> None:
+    from dataclasses import replace
+
+    artifact = elementwise(device, [ADD])
+    kernels = (replace(artifact.source.kernels[0], name="missing"),)
+    broken = replace(artifact, source=replace(artifact.source, kernels=kernels))
+    result = trial(broken, device, [X, Y])
+    assert result.error == "run" and not result.fatal and "missing" in result.message
+
+
+def test_wrong_call_raises(device: Device, elementwise: Build) -> None:
+    artifact = elementwise(device, [ADD])
+    with pytest.raises(InternalError, match="1 inputs for 2 buffers"):
+        trial(artifact, device, [X])
+    with pytest.raises(DeviceError, match=r"input b1.*float64\[1000\]"):
+        trial(artifact, device, [X, Y.astype(np.float64)])
