@@ -80,7 +80,7 @@ def test_llvm_for_another_machine() -> None:
 def test_llvm_refusals() -> None:
     with pytest.raises(CompileError, match=r"(?s)compile scale for llvm.*expected type"):
         compile_source(source("llvm", "define void @scale(nonsense %a) { ret void }"), "llvm", OFF)
-    unknown = "declare void @nobody()\ndefine void @scale(ptr %a) {\n call void @nobody()\n ret void\n}"
+    unknown = "declare void @nobody() define void @scale() { call void @nobody() ret void }"
     with pytest.raises(CompileError, match="calls nobody, which neither"):
         compile_source(source("llvm", unknown), "llvm", OFF)
     with pytest.raises(TargetError, match="no target 'pdp11'"):

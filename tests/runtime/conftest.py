@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
-from tilewright.base.artifact import Artifact, BufferSpec, KernelInfo, Source
+from tilewright.base.artifact import Artifact, BufferSpec, KernelInfo, Packing, Source
+from tilewright.driver.cache import Cache
 from tilewright.driver.compilers import compile_source
 from tilewright.runtime import Device, cpu, cuda, opencl
 
@@ -44,11 +45,17 @@ class Step:
     count: int = SIZE
 
 
-def compile_steps(device: Device, given: list[tuple], roles: str = "iio") -> Artifact:
-    """A compiled artefact over float32[SIZE] buffers; roles: a letter per buffer (i, o, w)."""
+def compile_steps(
+    device: Device, given: list[tuple], roles: str = "iio", packing: Packing | None = None
+) -> Artifact:
+    """A compiled artefact over float32[SIZE] buffers; roles: a letter per buffer (i, o, w).
+
+    packing: of buffer 1
+    """
     steps = [Step(*fields) for fields in given]
     names = {"i": "input", "o": "output", "w": "workspace"}
     specs = tuple(BufferSpec(f"b{n}", "float32", (SIZE,), names[r]) for n, r in enumerate(roles))
+    specs = (specs[0], replace(specs[1], packing=packing), *specs[2:])
     everything = tuple(range(len(specs)))
     grid, block = ((1, 1, 1), (1, 1, 1))
     if device.kind != "cpu":
@@ -58,7 +65,8 @@ def compile_steps(device: Device, given: list[tuple], roles: str = "iio") -> Art
     if device.kind == "cpu":
         text = "declare void @tilewright_parallel(ptr, ptr, i64)\n" + text
     kind = device.target.kind
-    return compile_source(Source(kind, text, "elementwise", specs, kernels), device.target)
+    source = Source(kind, text, "elementwise", specs, kernels)
+    return compile_source(source, device.target, Cache(None))
 
 
 def _llvm(name: str, step: Step, arity: int) -> str:

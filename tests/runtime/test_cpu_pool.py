@@ -13,6 +13,7 @@ import pytest
 
 from tilewright.base.artifact import Artifact, BufferSpec, KernelInfo, Source
 from tilewright.base.errors import DeviceError
+from tilewright.driver.cache import Cache
 from tilewright.driver.compilers import compile_source
 from tilewright.runtime import Module, array, cpu
 from tilewright.runtime.drivers.cpu import default_threads, set_num_threads
@@ -66,7 +67,7 @@ define void @count(ptr noalias %counts) {{
 def artifact() -> Artifact:
     spec = BufferSpec("counts", "int32", (OUTER, INNER), "output")
     source = Source("llvm", NESTED, "count", (spec,), (KernelInfo("count", (0,)),))
-    return compile_source(source, "llvm")
+    return compile_source(source, "llvm", Cache(None))
 
 
 @pytest.fixture(params=[(1, 20000), (2, 20000), (2, 0), (7, 100)], ids=str)
@@ -150,7 +151,8 @@ define void @m(ptr noalias %i, ptr noalias %o) {{
         BufferSpec("i", "float32", (1,), "input"),
         BufferSpec("o", "float32", (len(names) + 1,), "output"),
     )
-    made = compile_source(Source("llvm", text, "m", specs, (KernelInfo("m", (0, 1)),)), "llvm")
+    source = Source("llvm", text, "m", specs, (KernelInfo("m", (0, 1)),))
+    made = compile_source(source, "llvm", Cache(None))
     out = array(np.zeros(len(names) + 1, np.float32))
     Module(made, cpu())(array(np.array([0.5], np.float32)), out)
     want = [np.exp(0.5), np.tanh(0.5), 0.5204999, np.log(0.5), np.sqrt(0.5), 0.25, np.tanh(0.5)]

@@ -3,6 +3,7 @@
 import numpy as np
 
 from tilewright.base.artifact import BufferSpec, KernelInfo, Source
+from tilewright.driver.cache import Cache
 from tilewright.driver.compilers import compile_source
 from tilewright.runtime import Device, Module, array, empty
 
@@ -41,7 +42,7 @@ def test_transpose_through_local_memory(gpu: Device) -> None:
     )
     kernel = KernelInfo("transpose", (0, 1), (2, 2, 3), (16, 4, 1), dynamic)
     source = Source(gpu.target.kind, text, "transpose", specs, (kernel,))
-    module = Module(compile_source(source, gpu.target), gpu)
+    module = Module(compile_source(source, gpu.target, Cache(None)), gpu)
     x = np.random.default_rng(0).normal(size=(3, 8, 32)).astype(np.float32)
     out = empty((3, 32, 8), "float32", gpu)
     module(array(x, gpu), out)

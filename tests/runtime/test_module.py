@@ -4,19 +4,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tilewright.base.artifact import Artifact
+from tilewright.base.artifact import Artifact, Packing
 from tilewright.base.errors import DeviceError
 from tilewright.runtime import (
     Device,
     LaunchSequence,
     Module,
     array,
+    artifact_file,
     cpu,
     device,
     empty,
     load_module,
 )
 from tilewright.runtime.timing import BenchmarkResult, measure, show_seconds
+from tilewright.runtime.trial import trial
 
 Build = Callable[..., Artifact]
 SIZE = 1000
@@ -71,6 +73,28 @@ def test_sequence_of_two_modules(device: Device, elementwise: Build) -> None:
     sequence.run()
     np.testing.assert_array_equal(out.numpy(), (y + y) * 2 + y)
     assert len(sequence) == 3 and 0 < sequence.time(number=3, repeat=2).mean < 1
+
+
+def test_packed_constant(device: Device, elementwise: Build) -> None:
+    """The kernel reads b1 transposed; callers pass it as they know it."""
+    packing = Packing((20, 50), (1, 1), (1, 0))
+    artifact = elementwise(device, [ADD], "iio", packing)
+    x, y, (a, _, out) = operands(device)
+    grid = y.reshape(20, 50)
+    constant = array(grid, device)
+    module = Module(artifact, device)
+    module(a, constant, out)
+    np.testing.assert_array_equal(out.numpy(), x + grid.T.reshape(-1))
+    constant.copyfrom(-grid)
+    module(a, constant, out)
+    np.testing.assert_array_equal(out.numpy(), x - grid.T.reshape(-1))
+    LaunchSequence(device, module.launches(a, array(grid, device), out)).run()
+    np.testing.assert_array_equal(out.numpy(), x + grid.T.reshape(-1))
+    with pytest.raises(DeviceError, match=r"its shape is \(1000,\), not \(20, 50\)"):
+        module(a, array(y, device), out)
+    for given in (grid, constant.copyfrom(grid)):
+        assert trial(artifact, device, [x, given], [x + grid.T.reshape(-1)]).error is None
+    assert artifact_file.from_bytes(artifact_file.to_bytes(artifact)) == artifact
 
 
 def test_save_and_load(device: Device, tmp_path: Path, elementwise: Build) -> None:

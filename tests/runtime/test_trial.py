@@ -1,4 +1,6 @@
+import re
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -42,8 +44,6 @@ def test_race_stops_a_slow_kernel(device: Device, elementwise: Build) -> None:
 def test_wrong_kernels(
     device: Device, steps: list[tuple], message: str, elementwise: Build
 ) -> None:
-    import re
-
     result = trial(elementwise(device, steps), device, [X, Y], [X + Y], [1e-6])
     assert result.error == "wrong" and not result.costs
     assert re.search(message, result.message), result.message
@@ -73,8 +73,6 @@ def test_tolerance_is_per_element(device: Device, elementwise: Build) -> None:
 
 
 def test_broken_artefact_is_a_run_error(device: Device, elementwise: Build) -> None:
-    from dataclasses import replace
-
     artifact = elementwise(device, [ADD])
     kernels = (replace(artifact.source.kernels[0], name="missing"),)
     broken = replace(artifact, source=replace(artifact.source, kernels=kernels))

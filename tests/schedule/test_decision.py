@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tilewright.base.errors import SpaceError
@@ -45,30 +45,29 @@ COMPARE = {n: getattr(operator, n) for n in ("eq", "ne", "lt", "le", "gt", "ge")
 DIVIDES = ("floordiv", "mod", "ceil_div")
 
 
-def conditions(numbers: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    compare = st.tuples(st.sampled_from(sorted(COMPARE)), numbers, numbers)
-    return st.recursive(
-        compare,
-        lambda inner: (
-            st.tuples(st.sampled_from(["and", "or"]), inner, inner)
-            | st.tuples(st.just("not"), inner)
-        ),
-        max_leaves=3,
-    )
+LEAVES = st.sampled_from(NAMES) | st.integers(0, 3)
 
 
 def grow(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    return (
-        st.tuples(st.sampled_from(sorted(NUMERIC)), inner, inner)
-        | st.tuples(st.just("where"), conditions(inner), inner, inner)
-        | st.tuples(st.just("select"), st.sampled_from(NAMES))
-        | conditions(inner)
+    """Trees such as ("add", "a", 2), one level deeper than `inner`."""
+    compare = st.tuples(st.sampled_from(sorted(COMPARE)), inner, inner)
+    condition = (
+        compare
+        | st.tuples(st.sampled_from(["and", "or"]), compare, compare)
+        | st.tuples(st.just("not"), compare)
+    )
+    return st.deferred(
+        lambda: (
+            LEAVES
+            | st.tuples(st.sampled_from(sorted(NUMERIC)), inner, inner)
+            | st.tuples(st.just("where"), condition, inner, inner)
+            | st.tuples(st.just("select"), st.sampled_from(NAMES))
+            | condition
+        )
     )
 
 
-TREES = st.recursive(
-    st.sampled_from(NAMES) | st.integers(0, 3), grow, max_leaves=10
-)  # ("add", "a", 2) and so on
+TREES = grow(grow(grow(LEAVES)))
 TABLE = tuple(range(5, 25, 2))
 
 
@@ -112,6 +111,8 @@ def test_folded_expression_equals_python_on_each_row(tree: Any, rows: Any) -> No
 
 
 @given(TREES)
+@example(("add", "a", ("add", "b", "c")))
+@example(("eq", ("eq", "a", "b"), "c"))
 def test_text_json_and_pickle_keep_the_expression(tree: Any) -> None:
     expr = build(tree, {n: var(n) for n in NAMES})
     assert same(from_json(to_json(expr)), expr)
@@ -148,8 +149,8 @@ def test_folds_to_its_operand(folded: Callable[[Choice], Any]) -> None:
     ("folded", "value"),
     [
         (lambda x: x * 0, 0), (lambda x: 0 * x, 0), (lambda x: x - x, 0), (lambda x: x % 1, 0),
-        (lambda x: 0 // x, 0), (lambda x: 0 % x, 0), (lambda x: x == x, True),  # noqa: PLR0124
-        (lambda x: x < x, False),  # noqa: PLR0124
+        (lambda x: 0 // x, 0), (lambda x: 0 % x, 0), (lambda x: x == x, True),
+        (lambda x: x < x, False),
         (lambda x: logical_and(x > 1, False), False), (lambda x: logical_or(x > 1, True), True),
         (lambda x: select(x, (7, 7)), 7),
     ],

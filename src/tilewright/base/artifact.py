@@ -7,20 +7,60 @@ process or a wire.  `codegen` makes `Source`, `driver` turns it into `Artifact`,
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+
+@dataclass(frozen=True)
+class Packing:
+    """The blocked, permuted layout of a constant: see `schedule.steps.Pack`.
+
+    shape: of the constant as users know it; blocks: per dimension; order: of outer dimensions 0..n-1
+    and blocks n..2n-1 (of the dimensions that are split)
+    """
+
+    shape: tuple[int, ...]
+    blocks: tuple[int, ...]
+    order: tuple[int, ...]
+
+    def apply(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """`array` of `shape` in the packed layout; what fills up the last blocks is zero."""
+        n = len(self.shape)
+        outer = [-(-d // b) for d, b in zip(self.shape, self.blocks, strict=True)]
+        rest = [(0, o * b - d) for o, b, d in zip(outer, self.blocks, self.shape, strict=True)]
+        split = [x for pair in zip(outer, self.blocks, strict=True) for x in pair]
+        blocked = np.pad(array.reshape(self.shape), rest).reshape(split)
+        axes = [2 * k if k < n else 2 * (k - n) + 1 for k in self.order]
+        axes += [2 * d + 1 for d in range(n) if n + d not in self.order]  # blocks of one element
+        packed = blocked.transpose(axes)
+        return np.ascontiguousarray(packed.reshape(packed.shape[: len(self.order)]))
 
 
 @dataclass(frozen=True)
 class BufferSpec:
     """One global buffer: row-major, `shape` in elements of `dtype`.
 
-    role: "input", "output" or "workspace" (allocated by whoever runs the program).
+    role:    "input", "output" or "workspace" (allocated by whoever runs the program)
+    packing: for a constant input that kernels read in another layout; `shape` is then the packed shape
     """
 
     name: str
     dtype: str
     shape: tuple[int, ...]
     role: str
+    packing: Packing | None = None
+
+    @property
+    def size(self) -> int:
+        return prod(self.shape)
+
+    @property
+    def logical_shape(self) -> tuple[int, ...]:
+        """The shape that users pass."""
+        return self.shape if self.packing is None else self.packing.shape
 
 
 @dataclass(frozen=True)

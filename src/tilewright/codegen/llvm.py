@@ -1,29 +1,31 @@
-"""CPU kernels as LLVM IR text: explicit vectors, register tiles by expansion, outlined parallel loops.
+"""CPU kernels as LLVM IR text: explicit vectors, register tiles by expansion, parallel loops.
 
-In: a `Program` without threads.  Out: `Source`; each kernel is ``void NAME(ptr, ...)``, one pointer per argument.  The text
-names no triple, cpu or vector width: the compiler's target machine decides them.  Read next: `llvm_value.py`.
+In: a `Program` without threads.  Out: `Source`; each kernel is ``void NAME(ptr, ...)``, one pointer
+per argument.  The text names no triple, cpu or vector width: those are the compiler's target
+machine's.  Read next: `llvm_value.py`, `llvm_index.py`.
 
-A register tile is a local buffer that "unrolled" loops index by constants only: LLVM's first pass (SROA) turns it into
-values.  Serial loops carry metadata that forbids LLVM to unroll or vectorise them, since it picks wrong loops.  A parallel
-loop becomes ``NAME_bodyK(env, begin, end)``, which unpacks what the loop uses and calls ``NAME_loopK`` with it: as
-parameters the pointers are known not to alias, which a pointer read from memory is not.
+A register tile is a local buffer that "unrolled" loops index by constants only: LLVM's first pass
+(SROA) turns it into values.  Serial loops carry metadata that forbids LLVM to unroll or vectorise
+them, since it picks wrong loops.  A parallel loop becomes ``NAME_bodyK(env, begin, end)``, which
+unpacks what the loop uses and calls ``NAME_loopK`` with it: as parameters the pointers are known
+not to alias, which pointers read from memory are not.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 from tilewright.base.artifact import BufferSpec, KernelInfo, Source
-from tilewright.base.dtype import BYTES, is_float
+from tilewright.base.dtype import BYTES
 from tilewright.base.errors import InternalError, LegalityError
 from tilewright.base.target import Target
 from tilewright.codegen.llvm_index import ALIGNMENT, MEMORY, Affine, Module, constant, typed
-from tilewright.codegen.llvm_value import ValueEmitter, _memory_suffix
+from tilewright.codegen.llvm_value import ValueEmitter, memory_suffix
 from tilewright.ir.expr import Expr, broadcast, cast, walk
 from tilewright.ir.stmt import (
     Allocate,
-    Barrier,
     Buffer,
     For,
     If,
@@ -45,8 +47,8 @@ _LOOP_METADATA = (
 def generate(program: Program, target: Target) -> Source:
     """The text of all kernels of `program`.
 
-    Raises LegalityError when local buffers exceed the stack, InternalError for what lowering must have removed
-    (threads, barriers, vectorised loops, variables used outside their loops).
+    Raises LegalityError when local buffers exceed the stack, InternalError for what lowering must
+    have removed (threads, barriers, vectorised loops, variables used outside their loops).
     """
     module = Module()
     for kernel in program.kernels:
@@ -59,7 +61,8 @@ def generate(program: Program, target: Target) -> Source:
         text=_text(module),
         entry_name=program.name,
         buffers=tuple(
-            BufferSpec(b.name, b.dtype, _shape(b), role) for b, role in zip(buffers, roles, strict=True)
+            BufferSpec(b.name, b.dtype, _shape(b), role, b.packing)
+            for b, role in zip(buffers, roles, strict=True)
         ),
         kernels=tuple(
             KernelInfo(k.name, tuple(position[p] for p in k.params)) for k in program.kernels
@@ -74,9 +77,8 @@ def _shape(buffer: Buffer) -> tuple[int, ...]:
 def _text(module: Module) -> str:
     loops = [f"!{n} = distinct !{{!{n}, !0, !1}}" for n in range(2, module.loops)]
     metadata = [_LOOP_METADATA, *loops] if loops else []
-    declarations = sorted(module.declarations.values())
-    parts = ["\n".join(declarations), *module.helpers.values(), *module.functions, "\n".join(metadata)]
-    return "\n".join(parts) + "\n"
+    functions = [*module.helpers.values(), *module.functions]
+    return "\n".join([*sorted(module.declarations.values()), "", *functions, *metadata]) + "\n"
 
 
 def _kernel(module: Module, kernel: Kernel) -> None:
@@ -115,7 +117,8 @@ class _Function(ValueEmitter):
     def statement(self, stmt: Stmt) -> None:
         rule = _STATEMENTS.get(type(stmt))
         if rule is None:
-            raise InternalError(f"generate({self.name})", f"{type(stmt).__name__} has no form on a CPU")
+            name = type(stmt).__name__
+            raise InternalError(f"generate({self.name})", f"{name} has no form on a CPU")
         rule(self, stmt)
 
     # -- blocks ----------------------------------------------------------------------------------
@@ -213,7 +216,9 @@ class _Function(ValueEmitter):
 
     def _parallel(self, stmt: For) -> None:
         if self.mask is not None:
-            raise InternalError(f"generate({self.name})", "a parallel loop depends on a vector condition")
+            raise InternalError(
+                f"generate({self.name})", "a parallel loop depends on a vector condition"
+            )
         buffers, variables = self._captured(stmt)
         n = self.number()
         body, loop = f"{self.name}_body{n}", f"{self.name}_loop{n}"
@@ -264,14 +269,14 @@ class _Function(ValueEmitter):
                 params.append(f"i64 %v{k}")
                 value = 0, ((k, 1),)
             made.bind(v, value)
-        made.lines += ("  %some = icmp slt i64 %begin, %end", "  br i1 %some, label %run, label %none")
+        made.lines.append("  %some = icmp slt i64 %begin, %end")
+        made.lines.append("  br i1 %some, label %run, label %none")
         made.begin("run")
         made._loop(stmt, "%begin", "%end")
         made.lines.append("  br label %none")
         made.begin("none")
-        made.finish(
-            f"define internal void @{name}({', '.join([*params, 'i64 %begin', 'i64 %end'])}) noinline nounwind"
-        )
+        params += ["i64 %begin", "i64 %end"]
+        made.finish(f"define internal void @{name}({', '.join(params)}) noinline nounwind")
         return words
 
     def _value_of(self, variable: Expr) -> Affine:
@@ -311,7 +316,8 @@ class _Function(ValueEmitter):
     def _store_scalar(self, buffer: Buffer, index: Affine, operand: str) -> None:
         if self.mask is not None:
             raise InternalError(
-                f"generate({self.name})", f"a scalar store to {buffer!r} depends on a vector condition"
+                f"generate({self.name})",
+                f"a scalar store to {buffer!r} depends on a vector condition",
             )
         pointer, align = self.address(buffer, index)
         self.lines.append(f"  store {MEMORY[buffer.dtype]} {operand}, ptr {pointer}, align {align}")
@@ -323,11 +329,11 @@ class _Function(ValueEmitter):
             if self.mask is None:
                 self.lines.append(f"  store {t} {operand}, ptr {pointer}, align {align}")
                 return
-            name = f"llvm.masked.store.v{lanes}{_memory_suffix(buffer.dtype)}.p0"
+            name = f"llvm.masked.store.v{lanes}{memory_suffix(buffer.dtype)}.p0"
             self._store_masked(name, t, operand, "ptr", pointer, align)
             return
         if self.mask is not None:
-            name = f"llvm.masked.scatter.v{lanes}{_memory_suffix(buffer.dtype)}.v{lanes}p0"
+            name = f"llvm.masked.scatter.v{lanes}{memory_suffix(buffer.dtype)}.v{lanes}p0"
             where = self.addresses(buffer, self.lane_indices(index))
             self._store_masked(name, t, operand, f"<{lanes} x ptr>", where, BYTES[buffer.dtype])
             return
@@ -340,15 +346,14 @@ class _Function(ValueEmitter):
     ) -> None:
         flags = f"<{self.mask_lanes} x i1>"
         self.module.declare(name, "void", t, address, "i32", flags)
-        self.lines.append(
-            f"  call void @{name}({t} {operand}, {address} {where}, i32 {align}, {flags} {self.mask})"
-        )
+        args = f"{t} {operand}, {address} {where}, i32 {align}, {flags} {self.mask}"
+        self.lines.append(f"  call void @{name}({args})")
 
 
-_STATEMENTS: dict[type[Stmt], Callable[[_Function, Stmt], None]] = {
+_STATEMENTS: dict[type[Stmt], Callable[[_Function, Any], None]] = {
     Seq: _Function._seq,
     Allocate: _Function._allocate,
     If: _Function._if,
     For: _Function._for,
     Store: _Function._store,
-}  # type: ignore[dict-item]
+}

@@ -1,7 +1,8 @@
 """Straight-line LLVM text with value numbering, and index arithmetic done while it is written.
 
-In: integer expressions and what is known of loop variables.  Out: SSA names, pointers, alignments; constant
-parts never become instructions, so an unrolled body addresses memory by constant offsets.  Read next: `llvm_value.py`.
+In: integer expressions and what is known of loop variables.  Out: SSA names, pointers, alignments;
+constant parts never become instructions, so an unrolled body addresses memory by constant offsets.
+Read next: `llvm_value.py`.
 """
 
 from __future__ import annotations
@@ -390,7 +391,8 @@ class IndexEmitter:
             if not a[1]:
                 return times(b, a[0])
             corners = [x * y for x in self.bounds(a) for y in self.bounds(b)]
-            return self.atom(f"mul nsw i64 {self.word(a)}, {self.word(b)}", min(corners), max(corners))
+            rhs = f"mul nsw i64 {self.word(a)}, {self.word(b)}"
+            return self.atom(rhs, min(corners), max(corners))
         if op in ("min", "max"):
             return self._extreme(op, a, b)
         return self._divide(op, a, b)
@@ -416,7 +418,8 @@ class IndexEmitter:
         rest: Affine = a[0] % d, tuple((n, k) for n, k in a[1] if k % d)
         low, high = self.bounds(rest)
         if low // d == high // d:
-            return plus(exact, constant(low // d)) if op == "floordiv" else plus(rest, constant(-(low // d) * d))
+            q = low // d
+            return plus(exact, (q, ())) if op == "floordiv" else plus(rest, (-q * d, ()))
         x = self.word(rest)
         if op == "floordiv":
             rhs = f"udiv i64 {x}, {d}" if low >= 0 else self.floor_division(op, "i64", x, str(d), d)
@@ -433,7 +436,7 @@ class IndexEmitter:
         return self.atom(self.floor_division(op, "i64", self.word(a), self.word(b)), -most, most)
 
     def floor_division(self, op: str, t: str, a: str, b: str, divisor: int = 0) -> str:
-        """The last instruction of a division that rounds down.  divisor: its value if known, > 0."""
+        """The last instruction of a division that rounds down.  divisor: its value, or 0."""
         r = self.pure(f"srem {t} {a}, {b}")
         if divisor > 0:
             bits = t.rstrip(">").rpartition("i")[2]

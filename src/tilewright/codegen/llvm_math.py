@@ -1,8 +1,9 @@
 """exp, log, tanh and erf of float32 scalars and vectors, as LLVM IR functions.
 
-In: a function and a number of lanes.  Out: the name of an inlined helper with its text in the module; the same
-operations for one lane and for many, so vectorising changes no bit.  Errors are below 2 ulp (exp, log), 3 ulp
-(tanh) and 4 ulp (erf) over all floats; infinities, NaN and subnormals behave as in C.  Read next: `llvm_value.py`.
+In: a function and a number of lanes.  Out: the name of an inlined helper with its text in the
+module; the same operations for one lane and for many, so vectorising changes no bit.  Errors are
+below 2 ulp (exp, log), 3 ulp (tanh) and 4 ulp (erf) over all floats; infinities, NaN and subnormals
+behave as in C.  Read next: `llvm_value.py`.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _LOG_ERFC = (
 
 
 def helper(module: Module, name: str, lanes: int) -> str:
-    """The name of the helper for `name` on `lanes` lanes of float32, added to the module at first use."""
+    """The helper for `name` on `lanes` lanes of float32, added to the module at first use."""
     tag = "f32" if lanes == 1 else f"v{lanes}f32"
     full = f"tilewright.{name}.{tag}"
     if full not in module.helpers:
@@ -49,8 +50,8 @@ def helper(module: Module, name: str, lanes: int) -> str:
 class _Text:
     """Expands the bodies below: ``a = op x y`` with float constants, for scalars or vectors.
 
-    F and I stand for the float and integer types, B for booleans; ``poly(x; name)`` is a Horner chain of fused
-    multiply-adds, ``fma(...)``, ``rint(...)`` and the like are intrinsics, ``exp(x)`` another helper.
+    F and I stand for the float and integer types, B for booleans; ``poly(x; name)`` is a Horner
+    chain of fused multiply-adds, ``fma(...)`` and so on are intrinsics, ``exp(x)`` another helper.
     """
 
     def __init__(self, module: Module, lanes: int, tag: str) -> None:
@@ -65,9 +66,8 @@ class _Text:
             self.line(line.strip())
         f = self.types["F"]
         text = "\n".join(self.lines)
-        return (
-            f"define internal {f} @{name}({f} %x) alwaysinline nounwind memory(none) {{\n{text}\n}}\n"
-        )
+        attributes = "alwaysinline nounwind memory(none)"
+        return f"define internal {f} @{name}({f} %x) {attributes} {{\n{text}\n}}\n"
 
     def line(self, line: str) -> None:
         target, _, rhs = line.partition(" = ")
@@ -132,8 +132,8 @@ class _Text:
         return text if self.lanes == 1 else f"splat ({element} {text})"
 
 
-# exp(x) = 2^k exp(r), |r| <= log(2)/2.  Adding 1.5 * 2^23 rounds to an integer and leaves it in the low bits;
-# 2^k is applied in two halves, so that the result may be subnormal or overflow.
+# exp(x) = 2^k exp(r), |r| <= log(2)/2.  Adding 1.5 * 2^23 rounds to an integer and leaves it in the
+# low bits; 2^k is applied in two halves, so that the result may be subnormal or overflow.
 _BODIES = {
     "exp": """
         above = fcmp ogt F x 89.0

@@ -1,8 +1,8 @@
 """Values of expressions as LLVM operands: arithmetic, guarded reads, vectors, fused multiply-add.
 
-In: scalar and vector expressions.  Out: operands, typed as `llvm_index.REGISTER` says.  Reads that a condition guards
-happen only where it holds: behind a branch for scalar conditions, masked lane by lane for vectors.
-Minimum and maximum propagate NaN, as numpy's do.  Read next: `llvm_math.py`, `llvm.py`.
+In: scalar and vector expressions.  Out: operands, typed as `llvm_index.REGISTER` says.  Reads that
+a condition guards happen only where it holds: behind a branch for scalar conditions, masked lane by
+lane for vectors.  Minimum and maximum propagate NaN, as numpy's do.  Read next: `llvm_math.py`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from tilewright.codegen.llvm_index import (
     MEMORY,
     Affine,
     IndexEmitter,
-    constant,
     plus,
     suffix,
     typed,
@@ -55,6 +54,18 @@ def float_literal(value: float, dtype: str) -> str:
 
 def lane_literal(values: list[str], element: str) -> str:
     return f"<{', '.join(f'{element} {v}' for v in values)}>"
+
+
+def _conversion(source: str, target: str) -> str:
+    if is_float(source):
+        if is_int(target):
+            return "fptosi"
+        return "fpext" if target == "float64" else "fptrunc"
+    if is_float(target):
+        return "uitofp" if source == "bool" else "sitofp"
+    if source == "bool":
+        return "zext"
+    return "sext" if target == "int64" else "trunc"
 
 
 def _always(op: str, low: int, high: int) -> bool | None:
@@ -179,7 +190,9 @@ class ValueEmitter(IndexEmitter):
         d = self.value(b)
         if not known and self.mask is not None:
             if node.lanes == 1:
-                raise InternalError(f"generate, {node}", "a scalar division depends on a vector condition")
+                raise InternalError(
+                    f"generate, {node}", "a scalar division depends on a vector condition"
+                )
             one = self._splat("1", typed(node.dtype, 1), node.lanes)
             d = self.pure(f"select <{node.lanes} x i1> {self.mask}, {t} {d}, {t} {one}")
         return self.pure(self.floor_division(op, t, self.value(a), d, max(known, 0)))
@@ -247,7 +260,8 @@ class ValueEmitter(IndexEmitter):
         if node.lanes == 1:
             return self.pure(f"call {element} @{name}({element} {x})")
         lanes = [self.pure(f"extractelement {t} {x}, i64 {k}") for k in range(node.lanes)]
-        return self.pack([self.pure(f"call {element} @{name}({element} {v})") for v in lanes], element)
+        values = [self.pure(f"call {element} @{name}({element} {v})") for v in lanes]
+        return self.pack(values, element)
 
     def conversion(self, node: Expr) -> str:
         a = node.args[0]
@@ -256,15 +270,7 @@ class ValueEmitter(IndexEmitter):
             zero = "zeroinitializer" if a.lanes > 1 else ("0.0" if is_float(a.dtype) else "0")
             test = "fcmp une" if is_float(a.dtype) else "icmp ne"
             return self.pure(f"{test} {source} {x}, {zero}")
-        if is_float(a.dtype):
-            kind = "fptosi" if is_int(node.dtype) else "fpext" if node.dtype == "float64" else "fptrunc"
-        elif is_float(node.dtype):
-            kind = "uitofp" if a.dtype == "bool" else "sitofp"
-        elif a.dtype == "bool":
-            kind = "zext"
-        else:
-            kind = "sext" if node.dtype == "int64" else "trunc"
-        return self.pure(f"{kind} {source} {x} to {target}")
+        return self.pure(f"{_conversion(a.dtype, node.dtype)} {source} {x} to {target}")
 
     # -- conditions ------------------------------------------------------------------------------
     def _test(self, node: Expr) -> str:
@@ -294,7 +300,7 @@ class ValueEmitter(IndexEmitter):
         return self.pure(f"xor {typed('bool', lanes)} {condition}, {self._literal('true', lanes)}")
 
     def _connect(self, node: Expr) -> str:
-        """and, or: the second operand is evaluated only where it decides, if its reads need that."""
+        """and, or: the second operand reads memory only where the first one decides nothing."""
         op, (a, b) = node.op, node.args
         absorbing = "false" if op == "and" else "true"
         first = self.condition(a)
@@ -335,7 +341,7 @@ class ValueEmitter(IndexEmitter):
         test = _INT_TESTS[op]
         if lanes == 1:
             return self.pure(f"icmp {test} i64 {self.word((0, a[1]))}, {-a[0]}")
-        dtype = "int32" if -(2**31) <= low and high < 2**31 else "int64"
+        dtype = "int32" if low >= -(2**31) and high < 2**31 else "int64"
         element, t = typed(dtype, 1), typed(dtype, lanes)
         if not a[1]:
             vector = "zeroinitializer"
@@ -450,9 +456,9 @@ class ValueEmitter(IndexEmitter):
             order = lane_literal([str(lanes - 1 - k) for k in range(lanes)], "i32")
             return self.pure(f"shufflevector {t} {vector}, {t} poison, <{lanes} x i32> {order}")
         low, high = self.bounds(first)
-        near = step is not None and 2 <= step <= _MAX_SHUFFLED_STRIDE
-        if near and low >= 0 and high + step * lanes <= buffer.size:
-            return self._strided(buffer, first, step, lanes)
+        near = step if step is not None and 2 <= step <= _MAX_SHUFFLED_STRIDE else 0
+        if near and low >= 0 and high + near * lanes <= buffer.size:
+            return self._strided(buffer, first, near, lanes)
         values = [
             self._load_scalar(buffer, i) for i in self.lane_indices(index)
         ]
@@ -464,7 +470,7 @@ class ValueEmitter(IndexEmitter):
         t, (pointer, align) = typed(buffer.dtype, lanes, MEMORY), self.address(buffer, index)
         if self.mask is None:
             return self._load(buffer, t, pointer, align)
-        name = f"llvm.masked.load.v{lanes}{_memory_suffix(buffer.dtype)}.p0"
+        name = f"llvm.masked.load.v{lanes}{memory_suffix(buffer.dtype)}.p0"
         flags = f"<{lanes} x i1>"
         self.module.declare(name, t, "ptr", "i32", flags, t)
         rhs = f"call {t} @{name}(ptr {pointer}, i32 {align}, {flags} {self.mask}, {t} {otherwise})"
@@ -479,21 +485,21 @@ class ValueEmitter(IndexEmitter):
 
     def addresses(self, buffer: Buffer, indices: list[Affine]) -> str:
         offsets = self.pack([self.word(i) for i in indices], "i64")
-        start, lanes = self.pointers[buffer], len(indices)
-        return self.pure(f"getelementptr {MEMORY[buffer.dtype]}, ptr {start}, <{lanes} x i64> {offsets}")
+        element, start = MEMORY[buffer.dtype], self.pointers[buffer]
+        return self.pure(f"getelementptr {element}, ptr {start}, <{len(indices)} x i64> {offsets}")
 
     def _gather_masked(self, buffer: Buffer, indices: list[Affine], t: str) -> str:
         lanes = len(indices)
         flags, pointers = f"<{lanes} x i1>", f"<{lanes} x ptr>"
-        name = f"llvm.masked.gather.v{lanes}{_memory_suffix(buffer.dtype)}.v{lanes}p0"
+        name = f"llvm.masked.gather.v{lanes}{memory_suffix(buffer.dtype)}.v{lanes}p0"
         self.module.declare(name, t, pointers, "i32", flags, t)
         where = self.addresses(buffer, indices)
-        align = BYTES[buffer.dtype]
-        rhs = f"call {t} @{name}({pointers} {where}, i32 {align}, {flags} {self.mask}, {t} zeroinitializer)"
+        args = f"{pointers} {where}, i32 {BYTES[buffer.dtype]}, {flags} {self.mask}"
+        rhs = f"call {t} @{name}({args}, {t} zeroinitializer)"
         return self.emit(rhs) if buffer in self.stored else self.pure(rhs)
 
 
-def _memory_suffix(dtype: str) -> str:
+def memory_suffix(dtype: str) -> str:
     return "i8" if dtype == "bool" else suffix(dtype, 1)
 
 

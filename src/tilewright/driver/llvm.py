@@ -26,9 +26,8 @@ def _binding() -> Any:
         from llvmlite import binding
     except ImportError as error:
         raise TargetError(
-            "compile for llvm", f"llvmlite is not installed ({error})",
-            "Try pip install 'tilewright[cpu]'.",
-        ) from None  # fmt: skip
+            "compile for llvm", f"llvmlite is not installed ({error})", "Try pip install llvmlite."
+        ) from None
     binding.initialize_all_targets()
     binding.initialize_all_asmprinters()
     return binding

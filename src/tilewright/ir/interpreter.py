@@ -1,8 +1,8 @@
 """The definition of the lowered IR: run a `Program` on numpy arrays, in plain Python, checked.
 
-In: a program and one array per argument; outputs are written in place.  Out: nothing, or an
-`InterpreterError` for the first out-of-bounds access, use of an unwritten element, race or divergence.
-Kernels become Python source (`interpreter_source.py`), executed here.  Read next: `verifier.py`.
+In: a program and one array per argument; outputs are written in place.  Out: `InterpreterError` for
+the first out-of-bounds access, use of an unwritten element, race or divergence.
+Read next: `interpreter_source.py`, which makes the Python source of a kernel; `verifier.py`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tilewright.base.dtype import is_float
-from tilewright.ir.interpreter_source import Failure, InterpreterError, PythonKernel, python_kernel
+from tilewright.ir.interpreter_scalars import Failure, InterpreterError
+from tilewright.ir.interpreter_source import PythonKernel, python_kernel
 from tilewright.ir.stmt import BLOCK_TAGS, THREAD_TAGS, Buffer, Kernel, Program, Store, statements
 
 Memory = dict[Buffer, list[Any]]
@@ -24,6 +25,8 @@ Memory = dict[Buffer, list[Any]]
 def run(program: Program, arrays: Sequence[npt.NDArray[Any]], *, check: bool = True) -> None:
     """Execute `program`; `arrays` correspond to `program.args`, outputs are written in place.
 
+    A constant that the program wants packed may be given as users know it.
+
     Semantics.  Kernels run in order, the blocks of a kernel one after another, the threads of a
     block in turn from barrier to barrier.  All loops run in order whatever their kind.  A vector
     statement reads all its lanes before it writes any.  float32 arithmetic rounds after every
@@ -31,11 +34,12 @@ def run(program: Program, arrays: Sequence[npt.NDArray[Any]], *, check: bool = T
     and select evaluate everything.
 
     check: raise InterpreterError for
-    - an index outside its buffer; a vector access on a GPU that is not aligned to its lanes
+    - an index outside its buffer; a vector access on a GPU that is not aligned (to its lanes, at
+      most 16 bytes)
     - a load of an element that nothing has written (outputs and workspaces start unwritten),
       and outputs not written by the end
-    - a race: an element that one thread writes and another reads, or writes with a different value,
-      with no barrier between (threads of one block) or at all (blocks, iterations of a parallel loop)
+    - a race: an element that one thread writes and another reads, or writes with another value,
+      with no barrier between; blocks, and iterations of a parallel loop, have none at all
     - a barrier that not all threads of the block reach together
     """
     memory = _bind(program, arrays, check)
@@ -54,7 +58,10 @@ def _bind(program: Program, arrays: Sequence[npt.NDArray[Any]], check: bool) -> 
             f"Give {', '.join(b.name for b in program.args)}, in this order.",
         )  # fmt: skip
     memory: Memory = {b: [None] * b.size for b in program.workspaces}
-    for buffer, role, array in zip(program.args, program.roles, arrays, strict=True):
+    for buffer, role, given in zip(program.args, program.roles, arrays, strict=True):
+        array = given
+        if buffer.packing is not None and given.shape == buffer.packing.shape:
+            array = buffer.packing.apply(given)
         if array.size != buffer.size or array.dtype != np.dtype(buffer.dtype):
             raise InterpreterError(
                 f"{program.name}({buffer.name})",
@@ -101,28 +108,29 @@ def _run_kernel(kernel: Kernel, memory: Memory, check: bool) -> None:
     lists: list[list[Any]] = []
     for buffer in code.parameters:
         if buffer not in memory:
-            raise InterpreterError(f"{kernel.name}: {buffer.name}", "the program has no such buffer")
+            place = f"{kernel.name}: {buffer.name}"
+            raise InterpreterError(place, "the program has no such buffer")
         lists += [memory[buffer], *([0] * buffer.size for _ in range(code.trackers[buffer]))]
     try:
         if kernel.threads:
             _run_grid(kernel, code, lists)
         elif code.has_barrier:
-            _in_turn(kernel, code, [code.function(1, 1, 1, 0, 1, *lists)], 1, 1)
+            _in_turn(kernel, [code.function(1, 1, 1, 0, 1, *lists)], 1, 1)
         else:
             code.function(1, 1, 1, 0, 1, *lists)
     except Failure as failure:
         raise _explain(kernel, code, failure) from None
     except (ZeroDivisionError, OverflowError, TypeError, ValueError, MemoryError) as error:
-        place = code.statement_at(error)
-        if place is None:
+        statement = code.statement_at(error)
+        if statement is None:
             raise
-        raise InterpreterError(f"{kernel.name}: {place}", f"{error}") from error
+        raise InterpreterError(f"{kernel.name}: {statement}", f"{error}") from error
 
 
 def _run_grid(kernel: Kernel, code: PythonKernel, lists: list[list[Any]]) -> None:
     by_tag = {t.tag: t for t in kernel.threads}
     order = [by_tag[tag] for tag in (*BLOCK_TAGS, *THREAD_TAGS) if tag in by_tag]
-    place = [order.index(t) for t in kernel.threads]  # position of each parameter in (blocks, threads)
+    place = [order.index(t) for t in kernel.threads]  # of each parameter in (blocks, threads)
     blocks = [range(by_tag[t].extent) for t in reversed(BLOCK_TAGS) if t in by_tag]
     threads = [range(by_tag[t].extent) for t in reversed(THREAD_TAGS) if t in by_tag]
     lanes = [lane[::-1] for lane in itertools.product(*threads)]  # x fastest
@@ -141,12 +149,12 @@ def _run_grid(kernel: Kernel, code: PythonKernel, lists: list[list[Any]]) -> Non
             result = code.function(1, start, epoch, tid, count, *bound, *lists, *shared)
             running.append(result)
         if code.has_barrier:
-            epoch = _in_turn(kernel, code, running, epoch, count)
+            epoch = _in_turn(kernel, running, epoch, count)
         epoch += count + 1
 
 
 def _in_turn(
-    kernel: Kernel, code: PythonKernel, threads: Sequence[Generator[int, int, None]], epoch: int, count: int
+    kernel: Kernel, threads: Sequence[Generator[int, int, None]], epoch: int, count: int
 ) -> int:
     """Run `threads` from barrier to barrier until all end; returns the last epoch."""
     waiting: list[int | None] = []
@@ -192,16 +200,16 @@ def _explain(kernel: Kernel, code: PythonKernel, failure: Failure) -> Interprete
         for name, var in code.variables.items()
         if name in failure.variables
     )
-    verb = "stores" if isinstance(site.statement, Store) and site.kind.startswith("store") else "loads"
     reasons = {
         "bounds": f"outside the {site.buffer.size} elements of {site.buffer!r}",
-        "aligned": f"a vector of {site.lanes} lanes must start at a multiple of {site.lanes}",
+        "aligned": f"this vector must start at a multiple of {site.unit} elements",
         "unwritten": "this element was never written",
         "load race": "another thread wrote this element and no barrier lies between",
         "store race": "another thread read this element and no barrier lies between",
         "store twice": "another thread wrote a different value and no barrier lies between",
     }
+    statement = str(site.statement).splitlines()[0].strip()
     return InterpreterError(
         f"{kernel.name}: {site.buffer.name}[{failure.index}]",
-        f"{reasons[site.kind]} ({site.statement} {verb} it{' at ' + where if where else ''})",
+        f"{reasons[site.kind]} (in {statement}{' at ' + where if where else ''})",
     )

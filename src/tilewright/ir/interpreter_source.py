@@ -4,8 +4,8 @@ In: a `Kernel`.  Out: a `PythonKernel`, whose parameters and bookkeeping `interp
 Loop-invariant integer arithmetic is hoisted, index checks that the loop extents prove are left out.
 
 A buffer is a Python list (None: never written) of numpy floats, which round as their type does, or
-of ints.  A tracked buffer has one list with the stamp of the last writer of every element, and, when
-the kernel also loads it, one with that of the last reader.  Stamps grow: `fork` is the first one of
+of ints.  A tracked buffer has one list with the stamp of the last writer of every element, and, if
+the kernel also loads it, one with that of the last reader.  Stamps grow: `fork` is the first of
 this launch (or parallel loop), `block` that of this block (or iteration), `epoch` that of this
 barrier interval; `cur` = epoch + thread number is this thread's, `many` stands for several readers.
 """
@@ -18,11 +18,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
-from tilewright.base.dtype import is_float, is_int
-from tilewright.base.errors import TilewrightError
+from tilewright.base.dtype import BYTES, is_float, is_int
 from tilewright.ir.expr import ARITHMETIC, COMPARE, Expr, binary, const, rebuild, walk
+from tilewright.ir.interpreter_scalars import NAMESPACE, TYPES, InterpreterError
 from tilewright.ir.stmt import (
     Allocate,
     Barrier,
@@ -43,18 +41,6 @@ MAX_TEXT = 400  # longer expressions are split, far below Python's nesting limit
 STATE = ("fork", "block", "epoch", "cur", "many")
 
 
-class InterpreterError(TilewrightError):
-    """A program that does what no correct program does: where, and what."""
-
-
-class Failure(Exception):
-    """Raised by generated code: the site, the index, the values of the variables."""
-
-    def __init__(self, site: int, index: int, variables: dict[str, Any]) -> None:
-        super().__init__(site, index)
-        self.site, self.index, self.variables = site, index, variables
-
-
 @dataclass(frozen=True)
 class Site:
     """What a check in the generated code was about."""
@@ -62,7 +48,7 @@ class Site:
     kind: str
     buffer: Buffer
     statement: Stmt
-    lanes: int
+    unit: int = 1  # what an aligned index is a multiple of
 
 
 @dataclass(frozen=True)
@@ -78,7 +64,6 @@ class PythonKernel:
     parameters: tuple[Buffer, ...]
     shared: tuple[Buffer, ...]
     trackers: dict[Buffer, int]
-    stored: frozenset[Buffer]
     sites: tuple[Site, ...]
     variables: dict[str, Expr]
     lines: dict[int, Stmt]
@@ -107,52 +92,7 @@ def python_kernel(kernel: Kernel, check: bool = True) -> PythonKernel:
     return versions[check]
 
 
-# -- scalar functions of the generated code ----------------------------------------------------------
-
-
-def _fail(site: int, index: int, variables: dict[str, Any]) -> None:
-    raise Failure(site, index, dict(variables))
-
-
-def _function(exact: Callable[..., float], fallback: Callable[..., Any], kind: Any) -> Callable[..., Any]:
-    def call(*args: Any) -> Any:
-        try:
-            return kind(exact(*args))
-        except (ValueError, OverflowError, ZeroDivisionError):
-            return kind(fallback(*map(np.float64, args)))
-
-    return call
-
-
-FUNCTIONS: dict[str, tuple[Callable[..., float], Callable[..., Any]]] = {
-    "exp": (math.exp, np.exp),
-    "log": (math.log, np.log),
-    "sqrt": (math.sqrt, np.sqrt),
-    "rsqrt": (lambda x: 1.0 / math.sqrt(x), lambda x: 1.0 / np.sqrt(x)),
-    "tanh": (math.tanh, np.tanh),
-    "erf": (math.erf, np.abs),  # math.erf takes everything
-    "abs": (abs, np.abs),
-    "floor": (math.floor, np.floor),
-    "ceil": (math.ceil, np.ceil),
-    "round": (round, np.rint),  # halves to even
-    "pow": (math.pow, np.power),
-    "sin": (math.sin, np.sin),
-    "cos": (math.cos, np.cos),
-}
-_TYPES = {"float32": np.float32, "float64": np.float64, "int32": int, "int64": int, "bool": bool}
-_NAMESPACE: dict[str, Any] = {
-    "fail": _fail,
-    "to_float32": np.float32,
-    "to_float64": np.float64,
-    **{
-        f"{name}_{dtype}": _function(*pair, _TYPES[dtype])
-        for name, pair in FUNCTIONS.items()
-        for dtype in ("float32", "float64")
-    },
-}
-
-
-# -- the writer --------------------------------------------------------------------------------------
+# -- the writer ------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -181,7 +121,7 @@ class _Writer:
         self.uses: dict[Expr, int] = {}
         self.nested = 0
         self.in_parallel = False
-        self.outer: frozenset[Buffer] = frozenset()  # buffers that iterations of a parallel loop share
+        self.outer: frozenset[Buffer] = frozenset()  # what iterations of a parallel loop share
         self.memo_pure: dict[Expr, bool] = {}
         self.memo_depth: dict[Expr, int] = {}
         self.memo_range: dict[Expr, tuple[int, int] | None] = {}
@@ -212,15 +152,17 @@ class _Writer:
         origins: dict[int, Stmt] = {}
         self._flatten(top, 1, lines, origins)
         source = "\n".join(lines) + "\n"
-        namespace = {**_NAMESPACE, **self.constants}
+        namespace = {**NAMESPACE, **self.constants}
         exec(compile(source, "<interpreter>", "exec"), namespace)
+        trackers = {b: self._trackers(b) for b in (*self.parameters, *self.shared)}
         return PythonKernel(
-            namespace["kernel"], source, tuple(self.parameters), tuple(self.shared),
-            {b: self._trackers(b) for b in (*self.parameters, *self.shared)}, frozenset(self.stored),
+            namespace["kernel"], source, tuple(self.parameters), tuple(self.shared), trackers,
             tuple(self.sites), self.variables, origins, self.has_barrier, self.check,
         )  # fmt: skip
 
-    def _flatten(self, block: _Block, indent: int, lines: list[str], origins: dict[int, Stmt]) -> None:
+    def _flatten(
+        self, block: _Block, indent: int, lines: list[str], origins: dict[int, Stmt]
+    ) -> None:
         pad = " " * indent
         for text in block.prelude:
             lines.append(pad + text)
@@ -264,7 +206,7 @@ class _Writer:
             self._line(f"epoch = yield {self._number()}")
             self._line("cur = epoch + tid; many = epoch + threads")
         else:
-            raise InterpreterError(self.kernel.name, f"no such statement: {type(stmt).__name__}")
+            raise self._error("this is no statement of the lowered IR")
 
     def _nest(self, header: str, stmt: Stmt) -> None:
         inner, outer = _Block(), self.block
@@ -312,9 +254,7 @@ class _Writer:
 
     def _store(self, stmt: Store) -> None:
         if stmt.value.dtype != stmt.buffer.dtype:
-            raise InterpreterError(
-                f"{self.kernel.name}: {stmt}", f"a {stmt.value.dtype} is stored to {stmt.buffer!r}"
-            )
+            raise self._error(f"a {stmt.value.dtype} is stored to {stmt.buffer!r}")
         lanes = stmt.index.lanes
         pairs = [(_lane(stmt.index, k), _lane(stmt.value, k)) for k in range(lanes)]
         self._begin(*(e for pair in pairs for e in pair))
@@ -339,7 +279,8 @@ class _Writer:
         )  # fmt: skip
         if buffer in self.loaded:
             self._line(f"r = {name}r[{at}]")
-            self._guard("r >= fork and r != cur and not block <= r < epoch", "store race", buffer, at)
+            after = "r >= fork and r != cur and not block <= r < epoch"
+            self._guard(after, "store race", buffer, at)
         self._line(f"{stamp}[{at}] = cur; {name}[{at}] = x")
 
     # -- expressions: text that Python can evaluate where the current block stands
@@ -354,7 +295,7 @@ class _Writer:
     def _text(self, node: Expr) -> str:
         if node.op == "var":
             if node not in self.names:
-                raise InterpreterError(self.kernel.name, f"{node} is used outside its loop in {self.current}")
+                raise self._error(f"the variable {node} is used outside its loop")
             return self.names[node]
         if node.op == "const":
             return self._constant(node)
@@ -417,7 +358,7 @@ class _Writer:
             return self._cast(node)
         if op == "call":
             return f"{node.attr}_{node.dtype}({', '.join(self._text(a) for a in node.args)})"
-        raise InterpreterError(self.kernel.name, f"{node} cannot be executed: op {op} in {self.current}")
+        raise self._error(f"{node} has not been lowered")
 
     def _cast(self, node: Expr) -> str:
         text = self._text(node.args[0])
@@ -430,7 +371,7 @@ class _Writer:
     def _constant(self, node: Expr) -> str:
         if not is_float(node.dtype):
             return str(node.attr) if node.attr >= 0 else f"({node.attr})"
-        number = _TYPES[node.dtype](node.attr)
+        number = TYPES[node.dtype](node.attr)
         name = f"k_{node.dtype}_{len(self.constants)}"
         for known, value in self.constants.items():
             if type(value) is type(number) and repr(value) == repr(number):
@@ -459,8 +400,10 @@ class _Writer:
         name, value = self._name(buffer), f"x{self._number()}"
         if self._tracked(buffer):
             self._line(f"w = {name}w[{at}]; r = {name}r[{at}]")
-            self._guard("w >= fork and w != cur and not block <= w < epoch", "load race", buffer, at)
-            self._line(f"if r != cur and not fork <= r < block: {name}r[{at}] = cur if r < epoch else many")
+            after = "w >= fork and w != cur and not block <= w < epoch"
+            self._guard(after, "load race", buffer, at)
+            first = f"{name}r[{at}] = cur if r < epoch else many"
+            self._line(f"if r != cur and not fork <= r < block: {first}")
         self._line(f"{value} = {name}[{at}]")
         if self.check:
             self._guard(f"{value} is None", "unwritten", buffer, at)
@@ -475,10 +418,11 @@ class _Writer:
         return at
 
     def _aligned(self, buffer: Buffer, index: Expr) -> None:
-        unit = index.op == "ramp" and index.args[1].op == "const" and index.args[1].attr == 1
-        if self.check and self.kernel.threads and unit:
+        consecutive = index.op == "ramp" and index.args[1].op == "const" and index.args[1].attr == 1
+        unit = math.gcd(index.lanes, 16 // BYTES[buffer.dtype])
+        if self.check and self.kernel.threads and consecutive and unit > 1:
             at = self._atom(index.args[0])
-            self._guard(f"{at} % {index.lanes}", "aligned", buffer, at, index.lanes)
+            self._guard(f"{at} % {unit}", "aligned", buffer, at, unit)
 
     # -- what is known about integer expressions
 
@@ -487,9 +431,9 @@ class _Writer:
         known = self.memo_pure.get(node)
         if known is None:
             known = node.op in ("var", "const") and not is_float(node.dtype)
-            if not known and not is_float(node.dtype) and node.args and node.op not in ("load", "call"):
-                divides = node.op in ("floordiv", "floormod")
-                known = (not divides or node.args[1].op == "const") and all(map(self._pure, node.args))
+            if node.args and not is_float(node.dtype) and node.op not in ("load", "call"):
+                safe = node.op not in ("floordiv", "floormod") or node.args[1].op == "const"
+                known = safe and all(map(self._pure, node.args))
             self.memo_pure[node] = known
         return known
 
@@ -528,7 +472,7 @@ class _Writer:
         if node.op == "floordiv" and c == d and c > 0:
             return a // c, b // c
         if node.op == "floormod" and c == d and c > 0:
-            return (a, b) if 0 <= a and b < c else (0, c - 1)
+            return (a, b) if a >= 0 and b < c else (0, c - 1)
         if node.op in ("min", "max"):
             choose = min if node.op == "min" else max
             return choose(a, c), choose(b, d)
@@ -537,6 +481,10 @@ class _Writer:
         return None
 
     # -- small things
+
+    def _error(self, reason: str) -> InterpreterError:
+        place = str(self.current).splitlines()[0].strip()
+        return InterpreterError(f"{self.kernel.name}: {place}", reason)
 
     def _number(self) -> int:
         self.count += 1
@@ -549,8 +497,8 @@ class _Writer:
     def _line(self, text: str) -> None:
         self._add(text)
 
-    def _guard(self, condition: str, kind: str, buffer: Buffer, at: str, lanes: int = 1) -> None:
-        self.sites.append(Site(kind, buffer, self.current, lanes))
+    def _guard(self, condition: str, kind: str, buffer: Buffer, at: str, unit: int = 1) -> None:
+        self.sites.append(Site(kind, buffer, self.current, unit))
         self._line(f"if {condition}: fail({len(self.sites) - 1}, {at}, locals())")
 
     def _open_loop(self, block: _Block) -> None:
@@ -559,7 +507,9 @@ class _Writer:
 
     def _bind(self, var: Expr, extent: int) -> str:
         if var in self.names:  # bound again by a later loop: forget what was derived from it
-            for memo in (self.memo_range, self.memo_depth, *self.hoisted):
+            self.memo_range.clear()
+            self.memo_depth.clear()
+            for memo in self.hoisted:
                 memo.clear()
         name = self.names[var] = f"v{self._number()}"
         self.variables[name] = var
@@ -573,7 +523,7 @@ class _Writer:
 
     def _name(self, buffer: Buffer) -> str:
         if buffer not in self.buffers:
-            raise InterpreterError(self.kernel.name, f"{buffer!r} is used where it does not exist: {self.current}")
+            raise self._error(f"the buffer {buffer!r} does not exist here")
         return self.buffers[buffer]
 
     def _trackers(self, buffer: Buffer) -> int:
@@ -606,7 +556,8 @@ def _lane(node: Expr, k: int) -> Expr:
     if node.lanes == 1:
         return node
     if node.op == "ramp":
-        return binary("add", node.args[0], binary("mul", node.args[1], const(k, node.args[1].dtype)))
+        base, stride = node.args
+        return binary("add", base, binary("mul", stride, const(k, stride.dtype)))
     if node.op == "broadcast":
         return node.args[0]
     if node.op == "load":

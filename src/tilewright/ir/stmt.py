@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
+from tilewright.base.artifact import Packing
 from tilewright.ir.expr import Expr, make
 
 SCOPES = ("global", "shared", "local")
@@ -20,8 +21,8 @@ THREAD_TAGS = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
 @dataclass(frozen=True, eq=False)
 class Buffer:
     """`size` elements of `dtype`.  scope: "global" (arguments, workspaces), "shared" (one per block)
-    or "local" (one per thread).  alignment: in elements; a vector access of n lanes needs a multiple of n.
-    shape: the logical shape, for readers only.
+    or "local" (one per thread).  Buffers start at a multiple of 64 bytes on a CPU, of 16 on a GPU.
+    shape: the logical shape, for readers only.  packing: for a constant argument stored in another layout.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Buffer:
     size: int
     scope: str = "global"
     shape: tuple[int, ...] = ()
+    packing: Packing | None = None
 
     def __repr__(self) -> str:
         return f"{self.name}: {self.dtype}[{self.size}] {self.scope}"
@@ -54,8 +56,7 @@ class Stmt:
 class For(Stmt):
     """`for var in range(extent): body`.  kind: one of LOOP_KINDS.
 
-    unroll: the printer puts an unroll pragma in front of a serial loop ("unrolled" loops are
-    written out or fully unrolled by pragma, as the back end prefers).
+    "unrolled" loops are written out or fully unrolled by pragma, as the back end prefers.
     """
 
     var: Expr

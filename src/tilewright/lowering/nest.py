@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from tilewright.base.artifact import Packing
 from tilewright.base.errors import LoweringError
 from tilewright.ir import expr as E
 from tilewright.ir.affine import Simplifier
@@ -62,7 +63,14 @@ class _Builder:
         for node in tree.nodes:
             shape = tuple(int(e) for e in bounds.region(node))
             size = int(bounds.elements(node))
-            self.buffers[node.stage.tensor] = Buffer(node.name, node.op.dtype, size, node.scope, shape)
+            packing = None
+            if node in tree.prepacked:
+                source = tree.prepacked[node]
+                packing = Packing(source.shape, node.op.attrs["blocks"], node.op.attrs["order"])
+            buffer = Buffer(node.name, node.op.dtype, size, node.scope, shape, packing)
+            self.buffers[node.stage.tensor] = buffer
+            if packing is not None:
+                self.buffers[source] = buffer  # the argument is the packed constant
 
     def run(self, name: str) -> Nests:
         kernels = []
@@ -205,11 +213,11 @@ class _KernelBuilder:
         """Which threads of the block take part: those inside the stage's own extents, and one of those
         that would only repeat the work on memory that all of them see."""
         tests = []
-        for ax, tag in node.stage.binds.items():
-            if tag != "vthread" and (reduce or ax.kind == "spatial"):
-                extent = int(self.bounds.extent[ax])
-                if extent < self.launch[tag]:
-                    tests.append(self.thread_var[tag] < extent)
+        bound = [(ax, tag) for ax, tag in node.stage.binds.items() if reduce or ax.kind == "spatial"]
+        bound += self._lanes_around(node)
+        for ax, tag in bound:
+            if tag != "vthread" and int(self.bounds.extent[ax]) < self.launch[tag]:
+                tests.append(self.thread_var[tag] < int(self.bounds.extent[ax]))
         if node.scope != "local":
             mine = {tag for ax, tag in node.stage.binds.items() if ax.kind == "spatial"}
             around = {self.tree.tag_of.get(ax) for _, ax in self.tree.path(node)} if node.scope == "global" else set()
@@ -221,6 +229,19 @@ class _KernelBuilder:
                     if tag not in mine and tag not in around and tag.startswith("blockIdx") and extent > 1:
                         tests.append(self.thread_var[tag].equal(0))
         return E.all_of(*tests)
+
+    def _lanes_around(self, node: Node) -> list[tuple[IterVar, str]]:
+        """Thread axes of the stages that `node` is computed for.  A shared buffer is filled by all threads
+        of the block together, whatever the threads around it do."""
+        found: list[tuple[IterVar, str]] = []
+        inner = node
+        while inner.scope == "local" and inner.parent is not None and inner.attach_axis is not None:
+            leaves = inner.parent.stage.leaf_iter_vars
+            for ax in leaves[: leaves.index(inner.attach_axis) + 1]:
+                if ax in self.tree.tag_of:
+                    found.append((ax, self.tree.tag_of[ax]))
+            inner = inner.parent
+        return found
 
     # -- statements ----------------------------------------------------------------------------------
     def _emit(self, node: Node) -> Stmt:

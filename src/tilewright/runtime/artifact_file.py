@@ -12,7 +12,7 @@ import struct
 from dataclasses import asdict
 from typing import Any
 
-from tilewright.base.artifact import Artifact, BufferSpec, KernelInfo, Source
+from tilewright.base.artifact import Artifact, BufferSpec, KernelInfo, Packing, Source
 from tilewright.base.errors import DeviceError
 
 _MAGIC = b"TILEWRIGHT1\n"
@@ -49,8 +49,15 @@ def from_bytes(data: bytes, place: str = "from_bytes") -> Artifact:
     )  # fmt: skip
 
 
+def _packing(fields: dict[str, Any] | None) -> Packing | None:
+    return None if fields is None else Packing(**{k: tuple(v) for k, v in fields.items()})
+
+
 def _source(fields: dict[str, Any]) -> Source:
-    buffers = [BufferSpec(**b | {"shape": tuple(b["shape"])}) for b in fields["buffers"]]
+    buffers = [
+        BufferSpec(**b | {"shape": tuple(b["shape"]), "packing": _packing(b["packing"])})
+        for b in fields["buffers"]
+    ]
     kernels = [
         KernelInfo(**k | {name: tuple(k[name]) for name in ("args", "grid", "block")})
         for k in fields["kernels"]

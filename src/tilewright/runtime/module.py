@@ -15,7 +15,7 @@ from tilewright.base.errors import DeviceError
 from tilewright.runtime import artifact_file
 from tilewright.runtime.device import Device, cpu, device
 from tilewright.runtime.drivers import Launch, Plan
-from tilewright.runtime.ndarray import NDArray, empty
+from tilewright.runtime.ndarray import NDArray, array, empty
 from tilewright.runtime.sequence import KernelCall
 from tilewright.runtime.timing import BenchmarkResult, measure
 
@@ -33,8 +33,10 @@ def load_module(path: str | Path, on: Device | None = None) -> Module:
 
 
 class Module:
-    """Callable on the inputs and outputs of its source, in their order.
+    """Callable on the inputs and outputs of its source, in their order and their logical shapes.
 
+    A constant that kernels read packed (`BufferSpec.packing`) is packed on the host at each call;
+    `time_evaluator` and `LaunchSequence` pack it once.
     Workspaces are allocated once and belong to the module, so two calls of one module must not
     overlap on different streams.  Raises DeviceError naming the argument that does not fit.
     """
@@ -55,7 +57,7 @@ class Module:
         self.workspaces = tuple(
             empty(b.shape, b.dtype, self.device) for b in source.buffers if b.role == "workspace"
         )
-        self._bound: tuple[tuple[int, ...], Plan] | None = None
+        self._bound: tuple[tuple[int, ...], Plan, tuple[NDArray, ...]] | None = None
 
     @property
     def entry_name(self) -> str:
@@ -75,10 +77,12 @@ class Module:
         self._plan(arrays).run()
 
     def launches(self, *arrays: NDArray) -> list[KernelCall]:
-        """The launches of one call as (kernel, arrays) pairs, for a `LaunchSequence`."""
+        """The launches of one call as (kernel, arrays) pairs, for a `LaunchSequence`.
+
+        Packed constants are packed now: later changes of their contents are not seen.
+        """
         self._check(arrays)
-        buffers = (*arrays, *self.workspaces)
-        return [(kernel, [buffers[i] for i in kernel.info.args]) for kernel in self.kernels]
+        return self._launches(self._packed(arrays))
 
     def time_evaluator(
         self,
@@ -130,16 +134,42 @@ class Module:
     export_library = save
 
     def _plan(self, arrays: tuple[NDArray, ...]) -> Plan:
-        key = tuple(id(a.memory) if isinstance(a, NDArray) else 0 for a in arrays)
+        """The plan for these arrays, kept for the next call; packed constants are packed anew."""
+        self._check(arrays)
+        key = tuple(id(a) for a in arrays)
         if self._bound is not None and self._bound[0] == key:
-            self._check(arrays)
+            if self._has_packing:
+                self._repack(arrays, self._bound[2])
             return self._bound[1]
-        calls = self.launches(*arrays)
+        held = self._packed(arrays)
         plan = self.device.driver.plan(
-            tuple(Launch(kernel, tuple(a.memory for a in buffers)) for kernel, buffers in calls)
+            tuple(
+                Launch(kernel, tuple(a.memory for a in buffers))
+                for kernel, buffers in self._launches(held)
+            )
         )
-        self._bound = key, plan  # the plan keeps the memory alive, so no id comes back
+        self._bound = key, plan, (*held, *arrays)  # alive, so that no id comes back
         return plan
+
+    def _launches(self, arrays: tuple[NDArray, ...]) -> list[KernelCall]:
+        buffers = (*arrays, *self.workspaces)
+        return [(kernel, [buffers[i] for i in kernel.info.args]) for kernel in self.kernels]
+
+    @property
+    def _has_packing(self) -> bool:
+        return any(spec.packing for spec in self.parameters)
+
+    def _packed(self, arrays: tuple[NDArray, ...]) -> tuple[NDArray, ...]:
+        """The arrays that the kernels read: a new one for each packed constant."""
+        return tuple(
+            array(spec.packing.apply(value.numpy()), self.device) if spec.packing else value
+            for spec, value in zip(self.parameters, arrays, strict=True)
+        )
+
+    def _repack(self, arrays: tuple[NDArray, ...], held: tuple[NDArray, ...]) -> None:
+        for spec, value, target in zip(self.parameters, arrays, held, strict=False):
+            if spec.packing:
+                target.copyfrom(spec.packing.apply(value.numpy()))
 
     def _check(self, arrays: tuple[Any, ...]) -> None:
         if len(arrays) != len(self.parameters):
@@ -155,7 +185,7 @@ class Module:
                 raise DeviceError(f"{self.entry_name}(): argument {index} ({spec.name})", *reason)
 
     def __repr__(self) -> str:
-        inputs = ", ".join(f"{p.name}: {p.dtype}{list(p.shape)}" for p in self.parameters)
+        inputs = ", ".join(f"{p.name}: {p.dtype}{list(p.logical_shape)}" for p in self.parameters)
         names = " ".join(k.info.name for k in self.kernels)
         return f"Module {self.entry_name}({inputs}) on {self.device}; kernels: {names}"
 
@@ -168,6 +198,6 @@ def _misfit(spec: BufferSpec, value: Any, device: Device) -> tuple[str, str] | N
         return f"it lives on {value.device}, not on {device}", f"Try .copyto({device})."
     if value.dtype != spec.dtype:
         return f"its dtype is {value.dtype}, not {spec.dtype}", "Convert it first."
-    if value.shape != spec.shape:
-        return f"its shape is {value.shape}, not {spec.shape}", "Reshape it first."
+    if value.shape != spec.logical_shape:
+        return f"its shape is {value.shape}, not {spec.logical_shape}", "Reshape it first."
     return None

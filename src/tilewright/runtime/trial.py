@@ -66,13 +66,14 @@ def trial(
 ) -> TrialResult:
     """Measure one candidate; never raises for what the candidate does, only for a wrong call.
 
-    inputs:    one per input buffer, in order; an NDArray on `device` is used where it lies (not
-               guarded)
+    inputs:    one per input buffer, in its logical shape; an NDArray on `device` is used where it
+               lies, without a guard; what kernels read packed is packed here, on the host
     expected:  one per output buffer, or None to skip verification
     tolerance: largest |out - expected| per element, broadcast to the output; None: exact
     """
     specs = artifact.source.buffers
     _check_call(specs, inputs, expected, tolerance, device)
+    inputs = _packed(specs, inputs)
     began = time.perf_counter()
     stages: dict[str, float] = {}
 
@@ -167,11 +168,11 @@ def _check_call(
                 "trial", f"{len(given)} {what} for {len(needed)} buffers of the artefact"
             )
     for spec, value in zip(wanted, inputs, strict=True):
-        if tuple(value.shape) != spec.shape or str(value.dtype) != spec.dtype:
+        if tuple(value.shape) != spec.logical_shape or str(value.dtype) != spec.dtype:
             raise DeviceError(
                 f"trial: input {spec.name}",
                 f"it is {value.dtype}{list(value.shape)}, the kernel takes {spec.dtype}"
-                f"{list(spec.shape)}",
+                f"{list(spec.logical_shape)}",
                 "Give inputs of the artefact's own shapes.",
             )
         if isinstance(value, NDArray) and value.device != device:
@@ -179,6 +180,21 @@ def _check_call(
                 f"trial: input {spec.name}", f"it lives on {value.device}, not on {device}",
                 f"Try .copyto({device}).",
             )  # fmt: skip
+
+
+def _packed(
+    specs: tuple[BufferSpec, ...], inputs: Sequence[np.ndarray | NDArray]
+) -> list[np.ndarray | NDArray]:
+    """The inputs as the kernels read them."""
+    wanted = [s for s in specs if s.role == "input"]
+    made: list[np.ndarray | NDArray] = []
+    for spec, value in zip(wanted, inputs, strict=True):
+        if spec.packing is None:
+            made.append(value)
+            continue
+        host = value.numpy() if isinstance(value, NDArray) else value
+        made.append(spec.packing.apply(host))
+    return made
 
 
 def _fill(buffers: list[_Guarded], inputs: Sequence[np.ndarray | NDArray]) -> None:

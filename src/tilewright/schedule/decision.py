@@ -561,6 +561,5 @@ def _text(expr: Any, strength: int) -> str:
         return f"{op}({', '.join(_text(a, 0) for a in args)})"
     sign, own = _INFIX[op]
     left = own + 1 if op in COMPARE else own  # a < b < c would chain
-    right = own if op in ("add", "and", "or") else own + 1
-    text = _text(args[0], left) + sign + _text(args[1], right)
+    text = _text(args[0], left) + sign + _text(args[1], own + 1)
     return f"({text})" if own < strength else text

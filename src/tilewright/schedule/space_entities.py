@@ -6,6 +6,7 @@ schedule primitives.  Read next: `space_policies.py` (which entities a knob offe
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 from operator import mul
@@ -20,15 +21,16 @@ THREAD_TAGS = (*(f"{a}.{d}" for a in ("blockIdx", "threadIdx") for d in "xyz"), 
 ANNOTATIONS = ("none", "vec", "unroll", *THREAD_TAGS, "fuse")
 
 
-class Entity:
+class Entity(ABC):
     """Base of the four kinds.  kind: its name in records; `value`: what a record stores."""
 
     __slots__ = ()
     kind = ""
 
     @property
+    @abstractmethod
     def value(self) -> Any:
-        raise SpaceError("Entity", "has no value", "Use SplitEntity, ReorderEntity, ...")
+        """What tells it from the other entities of its knob."""
 
     def feature(self) -> list[float]:
         """The numbers a cost model sees of it."""

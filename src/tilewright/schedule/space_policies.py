@@ -7,6 +7,7 @@ columns of integers its decisions take.  Read next: `space.py`, the product of k
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import combinations, permutations, product
 from typing import Any
@@ -71,7 +72,7 @@ def powers_of_two(length: int) -> list[int]:
     return [1 << i for i in range(length.bit_length())]
 
 
-class Knob:
+class Knob(ABC):
     """One dimension of a space: `len(knob)` entities by position, from the first to the last.
 
     decisions: names of the integers it decides
@@ -93,8 +94,9 @@ class Knob:
     def __iter__(self) -> Iterator[Any]:
         return (self.entity(position) for position in range(len(self)))
 
+    @abstractmethod
     def entity(self, position: int) -> Entity:
-        raise SpaceError(f"knob {self.name}", "has no entities")
+        """The entity at `position`, which is in range."""
 
     def open_entity(self) -> Entity:
         """The entity while a template is traced: expressions, or what the tracer answers."""
@@ -364,21 +366,22 @@ def _tilings(length: int, sizes: list[int], slots: int, exact: bool, place: str)
     new = np.array(sizes, dtype=np.int64)
     for _ in range(slots):
         if len(tile) * len(new) > MAX_TABLE * 16:
-            raise SpaceError(
-                place, "too many tilings to list",
-                "Use policy='power2', max_factor= or fewer outputs.",
-            )  # fmt: skip
+            raise _too_many(place)
         grown = (tile[:, None] * new).ravel()
         fits = np.flatnonzero(length % grown == 0 if exact else grown <= length)
         old, last = np.divmod(fits, max(len(new), 1))
         # a later slot varies faster and is an outer loop
         table, tile = np.vstack([new[last][None], table[:, old]]), grown[fits]
     if len(tile) > MAX_TABLE:
-        raise SpaceError(
-            place, f"{len(tile)} tilings are too many",
-            "Use policy='power2', max_factor= or fewer outputs.",
-        )  # fmt: skip
+        raise _too_many(place)
     return table
+
+
+def _too_many(place: str) -> SpaceError:
+    return SpaceError(
+        place, "the tilings are too many to list",
+        "Use policy='power2', max_factor= or fewer outputs.",
+    )  # fmt: skip
 
 
 def _find(axis: Any, axes: Sequence[Any], place: str) -> int:

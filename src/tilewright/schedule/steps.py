@@ -606,7 +606,10 @@ class Pack(Step):
         inside = E.all_of(*(ix < d for ix, d, b in zip(index, shape, blocks, strict=True) if d % b))
         tensor = source.tensor
         value = E.if_then_else(inside, tensor[tuple(index)], E.const(0, tensor.dtype))
-        op = ComputeOp(s.new_name(f"{source.name}.packed"), tuple(axes[k] for k in self.order), value, "pack")
+        layout = {"blocks": blocks, "order": tuple(self.order)}
+        op = ComputeOp(
+            s.new_name(f"{source.name}.packed"), tuple(axes[k] for k in self.order), value, "pack", layout
+        )
         for reader in s.readers(tensor):
             assert isinstance(reader.op, ComputeOp)
             reader.set_body(_repack(reader.op.body, tensor, op.output_tensor, blocks, self.order))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -121,8 +122,17 @@ class LoopTree:
 
     @property
     def roots(self) -> list[Node]:
-        """Nodes computed on their own, in order: each is one kernel on a GPU."""
-        return [n for n in self.nodes if n.parent is None]
+        """Nodes computed on their own at run time, in order: each is one kernel."""
+        return [n for n in self.nodes if n.parent is None and n not in self.prepacked]
+
+    @cached_property
+    def prepacked(self) -> dict[Node, Tensor]:
+        """Packed constants -> the constant: packed before the program runs, so they need no kernel."""
+        found: dict[Node, Tensor] = {}
+        for node in self.nodes:
+            if node.op.tag == "pack" and node.op.input_tensors[0].op.constant:
+                found[node] = node.op.input_tensors[0]
+        return found
 
     def subtree(self, root: Node) -> list[Node]:
         """`root` and everything computed inside it, producers first."""
@@ -225,6 +235,20 @@ class LoopTree:
                     "Attach the reader inside it, or attach at an outer loop.",
                 )  # fmt: skip
 
+    def storage_order(self, node: Node) -> list[int]:
+        """Dimensions of the node's buffer, outermost first.
+
+        A local buffer keeps its vectorized dimension innermost, whatever the tensor's own order, so that
+        registers are whole vectors.
+        """
+        order = list(range(len(node.op.axis)))
+        if node.parent is not None and node.scope == "local":
+            for ax, how in node.stage.annotations.items():
+                if how == "vectorize":
+                    inner = [d for d in order if ax in self.leaves_under[node.op.axis[d]]]
+                    order = [d for d in order if d not in inner] + inner
+        return order
+
     # -- numbers -----------------------------------------------------------------------------------
     def bounds(self, assignment: Mapping[str, Number] | None = None) -> Bounds:
         """All numbers under `assignment` (decision name -> int or int64 vector)."""
@@ -325,6 +349,9 @@ class Bounds:
     """Extents, bases and guards of every stage.  All values are ints or vectors of one length.
 
     extent:  iterations of each axis (root axes: the region computed)
+    reach:   1 + the greatest value of each axis over all iterations, guarded or not: more than the
+             extent where a split is uneven, because guards sit on stores and what is computed inside
+             the loops runs in overhanging iterations too
     factor:  of each split relation
     base:    per node and spatial dimension, where its region starts
     guards:  per node, axis -> whether `axis < extent` must be tested (an uneven split)
@@ -334,6 +361,7 @@ class Bounds:
     def __init__(self, tree: LoopTree, assignment: Mapping[str, Number]) -> None:
         self.tree, self.assignment = tree, assignment
         self.extent: dict[IterVar, Number] = {}
+        self.reach: dict[IterVar, Number] = {}
         self.factor: dict[SplitRelation, Number] = {}
         self.base: dict[Node, list[Base]] = {}
         self.guards: dict[Node, dict[IterVar, Any]] = {}
@@ -374,9 +402,16 @@ class Bounds:
                 f = ceil_div(n, outer)
             self.extent[r.outer], self.extent[r.inner], self.factor[r] = outer, f, f
             uneven[r] = outer * f != n
+        for ax in node.stage.leaf_iter_vars:
+            self.reach[ax] = self.extent[ax]
         for r in reversed(node.stage.relations):
-            if isinstance(r, SplitRelation):  # the parent's guard implies its outer child's
-                need[r.parent] = uneven[r] | need.pop(r.outer, False)
+            if isinstance(r, SplitRelation):
+                self.reach[r.parent] = (self.reach[r.outer] - 1) * self.factor[r] + self.reach[r.inner]
+                need[r.parent] = uneven[r] | need.pop(r.outer, False)  # implies the outer child's guard
+            else:
+                inner = self.extent[r.inner]
+                self.reach[r.outer] = (self.reach[r.fused] - 1) // inner + 1
+                self.reach[r.inner] = inner
         self.guards[node] = {ax: flag for ax, flag in need.items() if flag is not False}
 
     # -- regions -----------------------------------------------------------------------------------
@@ -440,7 +475,7 @@ class Bounds:
         if leaves <= points:
             return Base({axis: 1}), 1
         if not leaves & points:
-            return _ZERO, self.extent[axis]
+            return _ZERO, self.reach[axis]
         r = self.tree._children_of[axis]
         if isinstance(r, SplitRelation):
             (ob, oe), (ib, ie) = self._span_axis(r.outer, points), self._span_axis(r.inner, points)
@@ -483,7 +518,7 @@ class Bounds:
                 a, z = self.interval(atom.base)
                 a, z = (a // atom.k, z // atom.k) if atom.kind == "div" else (0, minimum(atom.k - 1, maximum(z, 0)))
             else:
-                a, z = 0, self.extent[atom] - 1
+                a, z = 0, self.reach[atom] - 1
             if isinstance(c, int):
                 lo, hi = (lo + c * a, hi + c * z) if c >= 0 else (lo + c * z, hi + c * a)
             else:
@@ -499,20 +534,21 @@ class Bounds:
 
     def strides(self, node: Node) -> list[Number]:
         """Row-major strides of the node's buffer in elements, padded by storage_align."""
-        strides: list[Number] = []
+        region = self.region(node)
+        strides: list[Number] = [1] * len(region)
         step: Number = 1
-        for d, extent in reversed(list(enumerate(self.region(node)))):
+        for d in reversed(self.tree.storage_order(node)):
             if d in node.stage.aligned:
                 factor, offset = (evaluate(v, self.assignment) for v in node.stage.aligned[d])
                 step = step + (factor + offset - step % factor) % factor
-            strides.append(step)
-            step = step * extent
-        return strides[::-1]
+            strides[d] = step
+            step = step * region[d]
+        return strides
 
     def elements(self, node: Node) -> Number:
         """Elements of the node's buffer (one copy)."""
-        region = self.region(node)
-        return self.strides(node)[0] * region[0] if region else 1
+        order = self.tree.storage_order(node)
+        return self.strides(node)[order[0]] * self.region(node)[order[0]] if order else 1
 
     def vthreads(self, node: Node) -> dict[IterVar, Any]:
         """Virtual threads around `node` that its values differ by: axis -> whether they do (or a mask)."""

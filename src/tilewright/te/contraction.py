@@ -1,7 +1,7 @@
 """Sums of products of one or two reads with affine indices, as strided windows and BLAS.
 
 In: a stage and the arrays it reads.  Out: its value in one batched matrix product per block.
-Matrix products, convolutions of every kind, sums and averages take this path; `evaluate.py` calls it.
+Matrix products, convolutions of every kind, sums and averages take this path from `evaluate.py`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Affine = tuple[dict[int, int], int]  # {atom: coefficient}, constant
 
 @dataclass(frozen=True)
 class Window:
-    """One read: element `start + sum(step[atom] * position of atom)` per dimension of the tensor."""
+    """One read: index `start + sum(step[atom] * position of atom)` in each dimension."""
 
     tensor: Tensor
     start: tuple[int, ...]
@@ -35,9 +35,11 @@ class Window:
 
     def view(self, array: Array, extents: Sequence[int]) -> Array:
         """`array` with one dimension per atom; no copy."""
-        base = array[(*(slice(s, None) for s in self.start), ...)]
+        offset = tuple(slice(s, None) for s in self.start)
+        base = array[offset] if offset else array
         strides = [
-            sum(c * s for c, s in zip(step, array.strides, strict=True)) for step in self.steps.values()
+            sum(c * s for c, s in zip(step, array.strides, strict=True))
+            for step in self.steps.values()
         ]
         return as_strided(base, [extents[a] for a in self.steps], strides, writeable=False)
 
@@ -84,7 +86,7 @@ class Contraction:
         return tile
 
     def _block(self, operands: list[tuple[Array, tuple[int, ...]]]) -> Array:
-        """The contribution of one block, one dimension per spatial atom (length 1 where constant)."""
+        """What one block adds: one dimension per spatial atom, of length 1 where it is constant."""
         used = {a for _, atoms in operands for a in atoms}
         for k, (array, atoms) in enumerate(operands):
             others = {a for j, (_, at) in enumerate(operands) if j != k for a in at}
@@ -174,7 +176,7 @@ def contraction(op: ComputeOp) -> Contraction | None:
 
 
 def affine(node: Expr, atoms_of: Callable[[Expr], Affine | None]) -> Affine | None:
-    """`node` as a linear form; `atoms_of` gives the form of axes (and of whatever else it knows)."""
+    """`node` as a linear form; `atoms_of` gives the form of axes and whatever else it knows."""
     known = atoms_of(node)
     if known is not None:
         return known
@@ -214,7 +216,7 @@ def _factors(node: Expr) -> tuple[list[Expr], float | int] | None:
 
 
 def _parts(reads: Sequence[Expr], extent_of: dict[Expr, int]) -> dict[Expr, int] | None:
-    """Axes that the indices use by quotient and remainder, with the one constant that divides them."""
+    """Axes that the indices use by quotient and remainder, with the one divisor of each."""
     parts: dict[Expr, int] = {}
     for node in walk(*(i for read in reads for i in read.args)):
         if node.op not in ("floordiv", "floormod"):

@@ -44,9 +44,9 @@ def tolerance(dag: ComputeDAG, inputs: Inputs) -> list[Array]:
     (for a sum of products this is the whole bound; the products' own rounding is within it); a
     product of K terms, K eps of itself; max and min, nothing; any other combiner, K roundings of
     each of its operations.  Elementwise operations add the units in `numeric.RELATIVE`, and carry
-    the errors of their operands through: a product by |a| eb + |b| ea + ea eb, a monotone function by
-    its change over [x - e, x + e], a choice whose condition rounding may flip by the distance of its
-    sides.  Infinite where no promise is possible; see `agrees`.
+    the errors of their operands through: a product by |a| eb + |b| ea + ea eb, a monotone function
+    by its change over [x - e, x + e], a choice whose condition rounding may flip by the distance of
+    its sides.  Infinite where no promise is possible; see `agrees`.
     """
     return evaluate_with_tolerance(dag, inputs)[1]
 
@@ -63,10 +63,10 @@ def evaluate_with_tolerance(dag: ComputeDAG, inputs: Inputs) -> tuple[list[Array
 
 
 def agrees(actual: Array, reference: Array, bound: Array) -> Array:
-    """Elementwise: is `actual` within `bound` of `reference`?  An infinite bound accepts anything."""
+    """Elementwise: is `actual` within `bound` of `reference`?  Anything is, if that is infinite."""
     with np.errstate(all="ignore"):
         close = np.abs(actual.astype(np.float64) - reference.astype(np.float64)) <= bound
-    return close | (actual == reference) | np.isinf(bound)
+    return np.asarray(close | (actual == reference) | np.isinf(bound))
 
 
 def random_inputs(dag: ComputeDAG, seed: int) -> list[Array]:
@@ -95,7 +95,8 @@ def random_inputs(dag: ComputeDAG, seed: int) -> list[Array]:
 
 def _draw(tensor: Tensor, rng: np.random.Generator, limit: int, positive: bool) -> Array:
     if not is_float(tensor.dtype):
-        return rng.integers(0, 2 if tensor.dtype == "bool" else limit, tensor.shape).astype(tensor.dtype)
+        high = 2 if tensor.dtype == "bool" else limit
+        return rng.integers(0, high, tensor.shape).astype(tensor.dtype)
     values = rng.standard_normal(tensor.shape)
     values = values * np.where(rng.random(tensor.shape) < 0.01, 100.0, 1.0)
     return np.asarray(np.abs(values) if positive else values).astype(tensor.dtype)
@@ -185,9 +186,8 @@ def _contract(
     sizes = [np.abs(o.value) for o in operands]
     total = largest = abs(product.run(sizes))
     if any(o.error is not None for o in operands):
-        largest = abs(
-            product.run([s if o.error is None else s + o.error for s, o in zip(sizes, operands, strict=True)])
-        )
+        pairs = zip(sizes, operands, strict=True)
+        largest = abs(product.run([s if o.error is None else s + o.error for s, o in pairs]))
     error = (largest - total) + _sum_rounding(largest, op.dtype, product.terms)
     return Approx(value, _overflow(value, no_nan(error), op.dtype))
 
@@ -285,8 +285,7 @@ class _Stage:
         else:
             result = self.visit(body.args[0], scope)
         shape = [len(r) for r in block]
-        error = None if result.error is None else np.broadcast_to(result.error, shape)
-        return Approx(np.broadcast_to(result.value, shape), error)
+        return result.map(lambda array: np.broadcast_to(array, shape))
 
     def visit(self, node: Expr, scope: _Scope) -> Approx:
         known = scope.find(node)
@@ -329,9 +328,9 @@ class _Stage:
         source = self.values[node.attr.op]
         view = self._slices(node)
         if view is not None:
-            place, order = view
-            return Approx(*(None if a is None else self._grid(a[place], order) for a in source))
-        indices, unsure = [], None
+            return source.map(lambda array: self._grid(array[view[0]], view[1]))
+        indices: list[Array] = []
+        unsure: Array | None = None
         for k, (index, size) in enumerate(zip(node.args, node.attr.shape, strict=True)):
             position = self.visit(index, scope)
             outside = (position.value < 0) | (position.value >= size)
@@ -347,16 +346,16 @@ class _Stage:
             if position.error is not None:
                 moved = np.where(position.error > 0, np.inf, 0.0)
                 unsure = moved if unsure is None else unsure + moved
-        place = tuple(indices)
-        error = None if source.error is None else source.error[place]
-        if unsure is not None:
-            error = unsure if error is None else error + unsure
-        return Approx(source.value[place], error)
+        found = source.map(lambda array: array[tuple(indices)])
+        if unsure is None:
+            return found
+        return Approx(found.value, unsure if found.error is None else found.error + unsure)
 
     def _slices(self, node: Expr) -> tuple[tuple[slice | int, ...], list[int]] | None:
-        """The read of the block as basic slices, and the axis of each that is left; None if it is none.
+        """The read of the block as basic slices, and the axis that each slice follows; or None.
 
-        Possible where every index is a constant or a multiple of one axis, plus a constant, in range.
+        Possible where every index is a constant or a multiple of one axis, plus a constant, in
+        range.
         """
         places: list[slice | int] = []
         order: list[int] = []
@@ -397,7 +396,7 @@ class _Stage:
 # combiner -> for every array it keeps of the terms, how two values of it combine
 _KEPT = {
     "add": (np.add, np.add, np.add),  # sum, sum of magnitudes, sum of errors
-    "mul": (np.multiply, np.multiply, np.multiply),  # product, of magnitudes, of magnitudes + errors
+    "mul": (np.multiply, np.multiply, np.multiply),  # the same of terms, |terms|, |terms| + errors
     "max": (np.maximum, np.maximum),  # maximum, largest error
     "min": (np.minimum, np.maximum),
 }
@@ -415,7 +414,9 @@ def _reduce(
     for part in parts:
         kept = _keep(result.op, part, track and is_float(result.dtype))
         axes = tuple(range(spatial, part.value.ndim))
-        new = [None if a is None else u.reduce(a, axis=axes) for u, a in zip(ufuncs, kept, strict=True)]
+        new = [
+            None if a is None else u.reduce(a, axis=axes) for u, a in zip(ufuncs, kept, strict=True)
+        ]
         if not total:
             total = new
             continue
@@ -460,25 +461,23 @@ def _reduce_generally(
                 if node.op == "const":
                     memo[node] = Approx(constant_value(node))
                 else:
-                    memo[node] = apply(node, [visit(x) for x in node.args], track, scale=float(terms))
+                    memo[node] = apply(node, [visit(x) for x in node.args], track, float(terms))
             return memo[node]
 
         return visit(combiner.result)
 
     def piece(a: Approx, at: slice | int) -> Approx:
-        return Approx(a.value[..., at], None if a.error is None else a.error[..., at])
+        return a.map(lambda array: array[..., at])
 
     total = Approx(constant_value(combiner.identity))
     for part in parts:
         shape = (*part.value.shape[:spatial], -1)
-        rest = Approx(*(None if a is None else np.reshape(a, shape) for a in part))
+        rest = part.map(lambda array, to=shape: array.reshape(to))  # type: ignore[misc]
         while (count := rest.value.shape[-1]) > 1:
             half = count // 2
             joined = combine(piece(rest, slice(0, half)), piece(rest, slice(half, 2 * half)))
-            if count % 2:
-                rest = _append(joined, piece(rest, slice(count - 1, count)))
-            else:
-                rest = joined
+            odd = piece(rest, slice(2 * half, None))
+            rest = _append(joined, odd) if count % 2 else joined
         total = combine(total, piece(rest, 0))
     return total
 

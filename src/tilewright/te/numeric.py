@@ -29,6 +29,10 @@ class Approx(NamedTuple):
     value: Array
     error: Array | None = None
 
+    def map(self, move: Callable[[Array], Array]) -> Approx:
+        """Both arrays through `move`, which picks or rearranges elements."""
+        return Approx(move(self.value), None if self.error is None else move(self.error))
+
 
 _erf = np.frompyfunc(math.erf, 1, 1)
 
@@ -89,7 +93,7 @@ def apply(node: Expr, args: Sequence[Approx], track: bool, scale: float = 1.0) -
     errors = [a.error for a in args]
     error: Array | None = None
     if any(e is not None for e in errors):
-        filled = [np.float64(0.0) if e is None else e for e in errors]
+        filled = [np.zeros(()) if e is None else e for e in errors]
         error = _propagated(name, node, value, values, filled)
     if is_float(node.dtype):
         own = _own_rounding(name, node, value, values)
@@ -119,9 +123,10 @@ def rounding(value: Array, dtype: str, units: float = 1.0) -> Array:
 def cast_value(value: Array, dtype: str) -> Array:
     """`value` as the reference keeps `dtype`: float64, int64 (towards zero) or bool."""
     if dtype == "bool":
-        return value != 0
+        return np.asarray(value != 0)
     if is_int(dtype):
-        return np.trunc(value).astype(np.int64) if value.dtype.kind == "f" else value.astype(np.int64)
+        whole = np.trunc(value) if value.dtype.kind == "f" else value
+        return whole.astype(np.int64)
     return np.asarray(value, dtype=np.float64)
 
 
@@ -136,17 +141,17 @@ def _own_rounding(name: str, node: Expr, value: Array, values: Sequence[Array]) 
     eps = machine_epsilon(node.dtype)
     if name == "cast":
         if values[0].dtype.kind == "f":
-            return rounding(value, node.dtype) if node.args[0].dtype != node.dtype else None
-        return np.abs(value.astype(node.dtype).astype(np.float64) - value)
+            return rounding(value, node.dtype)
+        return np.asarray(np.abs(value.astype(node.dtype).astype(np.float64) - value))
     if name in ("floordiv", "floormod"):
         quotient = values[0] / values[1]
         near = np.abs(quotient - np.rint(quotient)) <= 4 * eps * np.abs(quotient)
         jump = np.abs(values[1]) if name == "floormod" else 1.0
-        return np.where(near, jump, 0.0) + rounding(values[0], node.dtype)
+        return np.asarray(np.where(near, jump, 0.0) + rounding(values[0], node.dtype))
     units = RELATIVE.get(name)
     if units is None:
         return None
-    own = rounding(value, node.dtype, units) + ABSOLUTE.get(name, 0) * eps
+    own: Array = rounding(value, node.dtype, units) + ABSOLUTE.get(name, 0) * eps
     if name == "pow":  # by way of exp(b log a): the logarithm's rounding is scaled by b
         own = own * (1 + np.abs(values[1] * np.log(np.abs(values[0]) + 1e-300)))
     return own
@@ -157,7 +162,8 @@ def _monotone(name: str) -> Callable[..., Array]:
 
     def bound(value: Array, values: Sequence[Array], errors: Sequence[Array]) -> Array:
         x, e = values[0], errors[0]
-        return np.maximum(np.abs(function(x + e) - value), np.abs(function(x - e) - value))
+        up, down = np.abs(function(x + e) - value), np.abs(function(x - e) - value)
+        return np.asarray(np.maximum(up, down))
 
     return bound
 
@@ -169,7 +175,7 @@ def _of_division(value: Array, values: Sequence[Array], errors: Sequence[Array])
 
 def _of_product(value: Array, values: Sequence[Array], errors: Sequence[Array]) -> Array:
     (a, b), (ea, eb) = values, errors
-    return np.abs(a) * eb + np.abs(b) * ea + ea * eb
+    return np.asarray(np.abs(a) * eb + np.abs(b) * ea + ea * eb)
 
 
 def _of_comparison(value: Array, values: Sequence[Array], errors: Sequence[Array]) -> Array:
@@ -186,7 +192,7 @@ def _of_choice(value: Array, values: Sequence[Array], errors: Sequence[Array]) -
 def _of_power(value: Array, values: Sequence[Array], errors: Sequence[Array]) -> Array:
     (a, b), (ea, eb) = values, errors
     corners = [np.abs(np.power(a + s * ea, b + t * eb) - value) for s in (-1, 1) for t in (-1, 1)]
-    return np.maximum.reduce(np.broadcast_arrays(*corners))
+    return np.asarray(np.maximum.reduce(np.broadcast_arrays(*corners)))
 
 
 def _of_jump(value: Array, values: Sequence[Array], errors: Sequence[Array]) -> Array:
@@ -194,11 +200,11 @@ def _of_jump(value: Array, values: Sequence[Array], errors: Sequence[Array]) -> 
 
 
 def _sum(value: Array, values: Sequence[Array], errors: Sequence[Array]) -> Array:
-    return np.add(errors[0], errors[1])
+    return np.asarray(errors[0] + errors[1])
 
 
 def _largest(value: Array, values: Sequence[Array], errors: Sequence[Array]) -> Array:
-    return np.maximum.reduce(np.broadcast_arrays(*errors))
+    return np.asarray(np.maximum.reduce(np.broadcast_arrays(*errors)))
 
 
 def _same(value: Array, values: Sequence[Array], errors: Sequence[Array]) -> Array:
@@ -232,5 +238,6 @@ def _propagated(
     if node.dtype == "bool":
         return np.where((e > 0) & (np.abs(x) <= e), 1.0, 0.0)
     if is_int(node.dtype) and x.dtype.kind == "f":
-        return np.maximum(np.abs(np.trunc(x + e) - value), np.abs(np.trunc(x - e) - value))
+        up, down = np.abs(np.trunc(x + e) - value), np.abs(np.trunc(x - e) - value)
+        return np.asarray(np.maximum(up, down))
     return e

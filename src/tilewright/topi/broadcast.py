@@ -16,7 +16,7 @@ from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr, binary
 from tilewright.te.tensor import Tensor
 from tilewright.topi.elementwise import elementwise
-from tilewright.topi.stage import Indices, call_text, require, stage
+from tilewright.topi.stage import Indices, call_text, check_tensors, require, stage
 
 Operand = Any  # a Tensor, a Python number or a scalar expression
 
@@ -50,6 +50,7 @@ def element(tensor: Tensor, indices: Indices, shape: Sequence[int]) -> Expr:
 def broadcast_to(data: Tensor, shape: Sequence[int]) -> Tensor:
     """`data` stretched to `shape`."""
     place = call_text("broadcast_to", data=data, shape=list(shape))
+    check_tensors(place, data=data)
     target = tuple(int(s) for s in shape)
     found = broadcast_shape(place, data.shape, target)
     require(found == target, place, "a shape can only be stretched where it has extent 1")
@@ -101,16 +102,18 @@ logical_and = _binary("logical_and", _of("and"), "Conjunction of bool operands")
 logical_or = _binary("logical_or", _of("or"), "Disjunction of bool operands")
 
 
-def where(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """`x` where `condition` holds (is not 0), else `y`; all three broadcast."""
+def where(condition: Tensor, x: Operand, y: Operand) -> Tensor:
+    """`x` where `condition` holds (is not 0), else `y`; tensors broadcast, numbers serve too."""
     place = call_text("where", condition=condition, x=x, y=y)
-    shape = broadcast_shape(place, condition.shape, x.shape, y.shape)
+    check_tensors(place, condition=condition)
+    operands = (condition, x, y)
+    shape = broadcast_shape(place, *(t.shape for t in operands if isinstance(t, Tensor)))
 
     def body(i: Indices) -> Expr:
-        test = element(condition, i, shape)
+        test, then, other = (element(t, i, shape) if isinstance(t, Tensor) else t for t in operands)
         if test.dtype != "bool":
             test = binary("ne", test, 0)
-        return te.select(test, element(x, i, shape), element(y, i, shape))
+        return te.select(test, then, other)
 
     return stage(shape, body, "T_where", "broadcast")
 

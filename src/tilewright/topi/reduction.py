@@ -14,12 +14,13 @@ from tilewright import te
 from tilewright.base.dtype import is_float
 from tilewright.te.tensor import Tensor
 from tilewright.topi.broadcast import divide
-from tilewright.topi.stage import Indices, call_text, normal_axes, require, stage
+from tilewright.topi.stage import Indices, call_text, check_tensors, normal_axes, require, stage
 
 
 def _reduction(name: str, reducer: Callable[..., Any]) -> Callable[..., Tensor]:
     def operator(data: Tensor, axis: Any = None, keepdims: bool = False) -> Tensor:
         place = call_text(name, data=data, axis=axis)
+        check_tensors(place, data=data)
         require(data.ndim > 0, place, "a zero-dimensional tensor has no axis to reduce")
         axes = normal_axes(axis, data.ndim, place)
         rest = [k for k in range(data.ndim) if k not in axes]
@@ -50,6 +51,7 @@ min = _reduction("min", te.min)
 def mean(data: Tensor, axis: Any = None, keepdims: bool = False) -> Tensor:
     """The arithmetic mean over `axis`: a sum and a division."""
     place = call_text("mean", data=data, axis=axis)
+    check_tensors(place, data=data)
     require(is_float(data.dtype), place, f"the mean of {data.dtype} is not whole", "Cast it first.")
     total = sum(data, axis, keepdims)
     count = math.prod(data.shape[k] for k in normal_axes(axis, data.ndim, place))

@@ -73,13 +73,20 @@ def require(holds: bool, place: str, reason: str, way_out: str = "") -> None:
         raise ExpressionError(place, reason, way_out)
 
 
+def check_tensors(place: str, **operands: Any) -> None:
+    """Refuse operands that are not tensors."""
+    for what, operand in operands.items():
+        require(
+            isinstance(operand, Tensor), place,
+            f"{what} is a {type(operand).__name__}, not a tensor",
+            "Make one with te.placeholder or te.compute.",
+        )  # fmt: skip
+
+
 def check_tensor(tensor: Any, what: str, dims: str, place: str) -> None:
     """Refuse what is not a tensor with one axis per letter (or word) of `dims`."""
     parts = dims.split() if " " in dims else list(dims)
-    require(
-        isinstance(tensor, Tensor), place, f"{what} is a {type(tensor).__name__}, not a tensor",
-        "Make one with te.placeholder or te.compute.",
-    )  # fmt: skip
+    check_tensors(place, **{what: tensor})
     require(
         tensor.ndim == len(parts), place,
         f"{what} has {tensor.ndim} dimensions, not the {len(parts)} of [{', '.join(parts)}]",

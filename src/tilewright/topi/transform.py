@@ -18,6 +18,7 @@ from tilewright.topi import layout as L
 from tilewright.topi.stage import (
     Indices,
     call_text,
+    check_tensors,
     is_integer,
     normal_axes,
     normal_axis,
@@ -29,6 +30,7 @@ from tilewright.topi.stage import (
 def transpose(a: Tensor, axes: Sequence[int] | None = None) -> Tensor:
     """The axes of `a` in the order `axes`; reversed when it is left out."""
     place = call_text("transpose", a=a, axes=axes)
+    check_tensors(place, a=a)
     order = [normal_axis(k, a.ndim, place) for k in (axes or range(a.ndim - 1, -1, -1))]
     require(
         sorted(order) == list(range(a.ndim)), place, "axes is not a permutation",
@@ -82,6 +84,7 @@ def reshape_indices(
 def reshape(a: Tensor, newshape: Sequence[int] | int) -> Tensor:
     """The elements of `a` in row-major order under `newshape`; one extent may be -1."""
     place = call_text("reshape", a=a, newshape=newshape)
+    check_tensors(place, a=a)
     given = newshape if isinstance(newshape, (tuple, list)) else (newshape,)
     require(all(is_integer(n) for n in given), place, "an extent is not an int")
     shape = [int(n) for n in given]
@@ -102,7 +105,9 @@ def reshape(a: Tensor, newshape: Sequence[int] | int) -> Tensor:
 
 def flatten(a: Tensor) -> Tensor:
     """[N, ...] as [N, product of the rest], in row-major order."""
-    require(a.ndim > 0, call_text("flatten", a=a), "a zero-dimensional tensor has no batch axis")
+    place = call_text("flatten", a=a)
+    check_tensors(place, a=a)
+    require(a.ndim > 0, place, "a zero-dimensional tensor has no batch axis")
     shape = [a.shape[0], math.prod(a.shape[1:])]
     return stage(shape, lambda i: a[reshape_indices(a.shape, shape, i)], "tensor", "injective")
 
@@ -110,6 +115,7 @@ def flatten(a: Tensor) -> Tensor:
 def squeeze(a: Tensor, axis: Any = None) -> Tensor:
     """`a` without the axes of extent 1 that `axis` names, or without all of them."""
     place = call_text("squeeze", a=a, axis=axis)
+    check_tensors(place, a=a)
     ones = [k for k, n in enumerate(a.shape) if n == 1]
     gone = ones if axis is None else list(normal_axes(axis, a.ndim, place))
     for k in gone:
@@ -126,6 +132,7 @@ def squeeze(a: Tensor, axis: Any = None) -> Tensor:
 def expand_dims(a: Tensor, axis: int, num_newaxis: int = 1) -> Tensor:
     """`a` with `num_newaxis` axes of extent 1 before `axis`; -1 adds them behind the last."""
     place = call_text("expand_dims", a=a, axis=axis, num_newaxis=num_newaxis)
+    check_tensors(place, a=a)
     require(num_newaxis >= 0, place, "the number of new axes is negative")
     first = normal_axis(axis, a.ndim + 1, place)
     shape = [*a.shape[:first], *[1] * num_newaxis, *a.shape[first:]]
@@ -139,6 +146,7 @@ def concatenate(a_tuple: Sequence[Tensor], axis: int = 0) -> Tensor:
     parts = list(a_tuple)
     place = call_text("concatenate", a_tuple=parts, axis=axis)
     require(bool(parts), place, "nothing to concatenate")
+    check_tensors(place, **{f"a_tuple[{n}]": p for n, p in enumerate(parts)})
     first = parts[0]
     k = normal_axis(axis, first.ndim, place)
     for p in parts[1:]:
@@ -171,6 +179,7 @@ def stack(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
 def split(ary: Tensor, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
     """Pieces of `ary` along `axis`: a number of equal sections, or the indices where to cut."""
     place = call_text("split", ary=ary, indices_or_sections=indices_or_sections, axis=axis)
+    check_tensors(place, ary=ary)
     k = normal_axis(axis, ary.ndim, place)
     extent = ary.shape[k]
     if isinstance(indices_or_sections, Sequence):
@@ -206,6 +215,7 @@ def strided_slice(
 ) -> Tensor:
     """`a[begin:end:strides]` on the first axes or on `axes`; negatives mean what numpy means."""
     place = call_text("strided_slice", a=a, begin=begin, end=end, strides=strides, axes=axes)
+    check_tensors(place, a=a)
     steps = list(strides) if strides is not None else [1] * len(begin)
     chosen = range(len(begin)) if axes is None else axes
     where = [normal_axis(k, a.ndim, place) for k in chosen]
@@ -231,6 +241,7 @@ def layout_transform(array: Tensor, src_layout: str, dst_layout: str) -> Tensor:
     A block must divide its extent.
     """
     place = call_text("layout_transform", array=array, src_layout=src_layout, dst_layout=dst_layout)
+    check_tensors(place, array=array)
     src, dst = L.parse(src_layout, place), L.parse(dst_layout, place)
     require(sorted(src.outer) == sorted(dst.outer), place, "the layouts name different axes")
     shape = L.shape_in(dst, L.extents(src, array.shape, place), place)

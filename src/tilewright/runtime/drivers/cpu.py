@@ -79,7 +79,7 @@ def _llvm() -> Any:
         from llvmlite import binding
     except ImportError as error:
         raise TargetError(
-            "cpu(0)", f"llvmlite is not installed ({error})", "Try pip install 'tilewright[cpu]'."
+            "cpu(0)", f"llvmlite is not installed ({error})", "Try pip install llvmlite."
         ) from None
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()

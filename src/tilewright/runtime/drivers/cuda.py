@@ -212,7 +212,7 @@ class CudaDriver:
         cu = _cu()
         self.place = f"cuda({index})"
         self._device = self._ask("open", cu.cuDeviceGet(index))
-        self._context = self._ask("open", cu.cuDevicePrimaryCtxRetain(self._device))
+        self.context = self._ask("open", cu.cuDevicePrimaryCtxRetain(self._device))
         self.enter()
         name = self._ask("name", cu.cuDeviceGetName(256, self._device))
         self.name = name.split(b"\0")[0].decode(errors="replace").strip()
@@ -237,7 +237,7 @@ class CudaDriver:
 
     def enter(self) -> None:
         """Make the context current in the calling thread."""
-        self._ask("enter", _cu().cuCtxSetCurrent(self._context))
+        self._ask("enter", _cu().cuCtxSetCurrent(self.context))
 
     def sync(self) -> None:
         self.enter()
@@ -364,12 +364,12 @@ class _Loaded:
 
 def _on_death(owner: object, driver: CudaDriver, function: str, handle: Any) -> None:
     """Give `handle` back once `owner` is gone; at exit the process frees everything anyway."""
-    weakref.finalize(owner, _release, driver, function, handle).atexit = False
+    context, stream = driver.context, driver.stream
+    weakref.finalize(owner, _release, _cu(), context, stream, function, handle).atexit = False
 
 
-def _release(driver: CudaDriver, function: str, handle: Any) -> None:
+def _release(cu: Any, context: Any, stream: Any, function: str, handle: Any) -> None:
     """Wait for the stream, then release.  In a poisoned context this fails, which harms nobody."""
-    cu = _cu()
-    cu.cuCtxSetCurrent(driver._context)
-    cu.cuStreamSynchronize(driver.stream)
+    cu.cuCtxSetCurrent(context)
+    cu.cuStreamSynchronize(stream)
     getattr(cu, function)(handle)

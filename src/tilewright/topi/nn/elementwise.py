@@ -8,7 +8,14 @@ from __future__ import annotations
 from tilewright import te
 from tilewright.te.tensor import Tensor
 from tilewright.topi.elementwise import elementwise, identity
-from tilewright.topi.stage import call_text, check_vector, normal_axis, require, stage
+from tilewright.topi.stage import (
+    call_text,
+    check_tensors,
+    check_vector,
+    normal_axis,
+    require,
+    stage,
+)
 
 
 def relu(x: Tensor) -> Tensor:
@@ -30,6 +37,7 @@ def dropout(data: Tensor, rate: float = 0.5) -> Tensor:
 def bias_add(data: Tensor, bias: Tensor, axis: int = 1) -> Tensor:
     """data + bias, where bias [C] runs along `axis` of the data."""
     place = call_text("bias_add", data=data, bias=bias, axis=axis)
+    check_tensors(place, data=data)
     k = normal_axis(axis, data.ndim, place)
     check_vector(bias, "bias", data.shape[k], place)
     return stage(data.shape, lambda i: data[i] + bias[i[k]], "T_add", "broadcast")

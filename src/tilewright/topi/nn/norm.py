@@ -14,6 +14,7 @@ from tilewright.topi.stage import (
     Indices,
     call_text,
     check_tensor,
+    check_tensors,
     check_vector,
     normal_axis,
     require,
@@ -38,6 +39,7 @@ def batch_norm(
     are those given: nothing is trained.
     """
     place = call_text("batch_norm", data=data, axis=axis)
+    check_tensors(place, data=data)
     k = normal_axis(axis, data.ndim, place)
     channels = data.shape[k]
     require(is_float(data.dtype), place, f"batch_norm of {data.dtype}", "Cast it first.")
@@ -55,8 +57,8 @@ def batch_norm(
     ratio = stage((channels,), factor, "T_bn_scale", "elemwise")
 
     def offset(i: Indices) -> Expr:
-        moved = -(moving_mean[i] * ratio[i])
-        return beta[i] + moved if center and beta is not None else moved
+        moved = moving_mean[i] * ratio[i]
+        return beta[i] - moved if center and beta is not None else -moved
 
     shift = stage((channels,), offset, "T_bn_shift", "elemwise")
     return [_scale_shift(data, ratio, shift, k), moving_mean, moving_var]

@@ -7,6 +7,7 @@ In: data and a window, or an output size.  Out: `pool_max`; `pool_sum` and `pool
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from tilewright import te
@@ -14,7 +15,7 @@ from tilewright.base.dtype import is_float, min_value
 from tilewright.ir.expr import Expr, cast
 from tilewright.te.tensor import Tensor
 from tilewright.topi.nn.window import Window, pad
-from tilewright.topi.stage import Indices, call_text, pair, require, stage, workload
+from tilewright.topi.stage import Indices, call_text, check_tensors, pair, require, stage, workload
 
 POOL_TYPES = ("max", "avg")
 
@@ -48,10 +49,10 @@ def pool2d(
         "Pad by less than the window.",
     )  # fmt: skip
     sizes = (data.shape[h_axis], data.shape[w_axis])
-    covered = _ceil_window(window, sizes) if ceil_mode else window
-    out_size = covered.output_size(*sizes, place)
+    out_size = window.output_size(*sizes, place)
     if ceil_mode:
-        out_size = _drop_outside(out_size, sizes, window)
+        out_size = _ceil_size(window, sizes)
+    covered = _covering(window, sizes, out_size)
     pads = covered.pads(h_axis, w_axis, data.ndim)
     taps = [te.reduce_axis((0, k), f"rv{n}") for n, k in enumerate(window.kernel)]
     shape = list(data.shape)
@@ -67,10 +68,7 @@ def pool2d(
         bool(ceil_mode), layout, bool(count_include_pad),
     )  # fmt: skip
     key = workload("pool2d", *args)
-    lowest = min_value(data.dtype)
-    value = float(lowest) if pool_type == "max" and is_float(data.dtype) else 0.0
-    if pool_type == "max" and not is_float(data.dtype):
-        value = int(lowest)
+    value = min_value(data.dtype) if pool_type == "max" else 0.0
     padded = pad(data, *pads, value, name="pad_temp") if any(covered.padding) else data
     if pool_type == "max":
         body = _over(te.max, padded, source, taps)
@@ -146,6 +144,7 @@ def adaptive_pool(data: Tensor, output_size: Any, pool_type: str, layout: str = 
 
 
 def _image_axes(data: Tensor, layout: str, pool_type: str, place: str) -> tuple[int, int]:
+    check_tensors(place, data=data)
     known = pool_type in POOL_TYPES
     require(known, place, f"pool type {pool_type!r} is unknown", 'Use "max" or "avg".')
     axes = [a for a in layout if a.isalpha()]
@@ -172,27 +171,27 @@ def _over(
     return lambda i: reducer(data[source(i)], axis=taps, where=inside(i))
 
 
-def _ceil_window(window: Window, sizes: tuple[int, int]) -> Window:
-    """`window` with as much padding behind as the last, partly covered position needs."""
+def _ceil_size(window: Window, sizes: tuple[int, int]) -> tuple[int, int]:
+    """Positions that include a last, partly covered one, unless it starts behind the input."""
     top, left, bottom, right = window.padding
-    behind = []
+    counts = []
     for n, (size, before, after) in enumerate(
         zip(sizes, (top, left), (bottom, right), strict=True)
     ):
-        rest = (size + before + after - window.reach[n]) % window.stride[n]
-        behind.append(after + (window.stride[n] - rest if rest else 0))
-    return Window(window.kernel, window.stride, window.dilation, (top, left, behind[0], behind[1]))
+        stride = window.stride[n]
+        count = -(-(size + before + after - window.reach[n]) // stride) + 1
+        counts.append(count - int((count - 1) * stride >= size + before))
+    return counts[0], counts[1]
 
 
-def _drop_outside(
-    out_size: tuple[int, int], sizes: tuple[int, int], window: Window
-) -> tuple[int, int]:
-    """Without the last position of an axis where it would start behind the input."""
-    kept = []
-    for n, before in enumerate(window.padding[:2]):
-        outside = (out_size[n] - 1) * window.stride[n] >= sizes[n] + before
-        kept.append(out_size[n] - int(outside))
-    return kept[0], kept[1]
+def _covering(window: Window, sizes: tuple[int, int], out_size: tuple[int, int]) -> Window:
+    """`window` with the padding behind that its last positions reach."""
+    top, left, bottom, right = window.padding
+    high, wide = (
+        max(after, (out_size[n] - 1) * window.stride[n] + window.reach[n] - sizes[n] - before)
+        for n, (before, after) in enumerate(((top, bottom), (left, right)))
+    )
+    return replace(window, padding=(top, left, high, wide))
 
 
 def _taps_inside(index: Expr, count: int, window: Window, n: int, first: int, end: int) -> Any:
@@ -204,9 +203,11 @@ def _taps_inside(index: Expr, count: int, window: Window, n: int, first: int, en
     if len(numbers) == 1:
         return max(numbers.pop(), 1)
     origin = index * stride
-    upper = te.minimum((end - origin + (dilation - 1)) // dilation, kernel)
-    lower = te.maximum((first - origin + (dilation - 1)) // dilation, 0)
-    inside = upper - lower
+    inside: Any = kernel
+    if (count - 1) * stride + window.reach[n] > end:
+        inside = te.minimum((end - origin + (dilation - 1)) // dilation, kernel)
+    if first > 0:
+        inside = inside - te.maximum((first - origin + (dilation - 1)) // dilation, 0)
     return te.maximum(inside, 1) if 0 in numbers else inside
 
 

@@ -13,7 +13,15 @@ from tilewright import te
 from tilewright.base.dtype import is_float
 from tilewright.ir.expr import Expr
 from tilewright.te.tensor import Tensor
-from tilewright.topi.stage import Indices, call_text, normal_axis, require, stage, workload
+from tilewright.topi.stage import (
+    Indices,
+    call_text,
+    check_tensors,
+    normal_axis,
+    require,
+    stage,
+    workload,
+)
 
 
 def softmax(x: Tensor, axis: int = -1) -> Tensor:
@@ -64,6 +72,7 @@ def log_softmax(x: Tensor, axis: int = -1) -> Tensor:
 
 def _checked_axis(name: str, x: Tensor, axis: int) -> int:
     place = call_text(name, x=x, axis=axis)
+    check_tensors(place, x=x)
     require(is_float(x.dtype), place, f"{name} of {x.dtype}", "Cast it to float32 first.")
     return normal_axis(axis, x.ndim, place)
 

@@ -13,7 +13,15 @@ from typing import Any
 from tilewright import te
 from tilewright.ir.expr import Expr
 from tilewright.te.tensor import Tensor
-from tilewright.topi.stage import Indices, call_text, is_integer, pair, require, stage
+from tilewright.topi.stage import (
+    Indices,
+    call_text,
+    check_tensors,
+    is_integer,
+    pair,
+    require,
+    stage,
+)
 
 PADDINGS = 'Use an int, (height, width), (top, left, bottom, right), "SAME" or "VALID".'
 
@@ -102,6 +110,7 @@ def pad(
 
     Without pad_after both sides are padded alike.  Without any padding the stage is a copy.
     """
+    check_tensors("pad", data=data)
     after = pad_before if pad_after is None else pad_after
     place = call_text("pad", data=data, pad_before=list(pad_before), pad_after=list(after))
     require(

@@ -34,7 +34,8 @@ def batch_matmul(
     """x [B, M, K] times the transpose of y [B, N, K]; a batch of 1 is repeated."""
     left = x.astype(np.float64).transpose(0, 2, 1) if trans_x else x.astype(np.float64)
     right = y.astype(np.float64).transpose(0, 2, 1) if trans_y else y.astype(np.float64)
-    return np.matmul(left, right).astype(out_dtype or x.dtype)
+    result: Array = np.matmul(left, right)
+    return result.astype(out_dtype or x.dtype)
 
 
 def matmul(x: Array, y: Array, transp_x: bool = False, transp_y: bool = False) -> Array:

@@ -1,0 +1,538 @@
+"""Kernels as C text: one printer for CUDA C and OpenCL C, driven by the table of its dialect.
+
+In: a lowered `Program` and a `Dialect`.  Out: `Source`.  Read next: `c_dialect.py`, `c_shared.py`, `cuda.py`.
+
+Vector values are printed lane by lane; only accesses of global and shared memory stay vectors, whose
+alignment lowering has proved.  Local buffers are C arrays and always accessed by element, so that
+the compiler keeps them in registers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+
+from tilewright.base.artifact import BufferSpec, KernelInfo, Source
+from tilewright.base.dtype import BYTES, is_float
+from tilewright.base.errors import InternalError
+from tilewright.base.target import Target
+from tilewright.codegen.c_dialect import Dialect, Names, float_literal, int_literal
+from tilewright.codegen.c_shared import SharedPlan, plan_shared
+from tilewright.ir import expr as E
+from tilewright.ir.affine import Simplifier
+from tilewright.ir.expr import Expr
+from tilewright.ir.stmt import (
+    BLOCK_TAGS,
+    THREAD_TAGS,
+    Allocate,
+    Barrier,
+    Buffer,
+    For,
+    If,
+    Kernel,
+    Program,
+    Seq,
+    Stmt,
+    Store,
+    statements,
+)
+
+VECTOR_BYTES = 16  # the widest access
+LANE_NAMES = "xyzw"
+SHARE_ABOVE = 200  # nodes of a value, written out as a tree, from which its shared parts get names
+SHARE_FROM = 8  # nodes of the smallest part that gets one
+INDEX_LIMIT = 2**31  # buffers of so many elements are indexed with 64 bits
+
+# How tightly a piece of text binds, loosest first.
+TERNARY, OR, AND, EQUALITY, COMPARISON, SUM, PRODUCT, UNARY, ATOM = range(1, 10)
+
+_BINARY: dict[str, tuple[str, int]] = {
+    "or": ("||", OR), "and": ("&&", AND), "eq": ("==", EQUALITY), "ne": ("!=", EQUALITY),
+    "lt": ("<", COMPARISON), "le": ("<=", COMPARISON), "gt": (">", COMPARISON),
+    "ge": (">=", COMPARISON), "add": ("+", SUM), "sub": ("-", SUM), "mul": ("*", PRODUCT),
+    "div": ("/", PRODUCT),
+}  # fmt: skip
+
+# Floor division and modulo of integers of unknown sign.
+_HELPERS = {
+    "floordiv": "return a / b - ((a % b != 0) & ((a % b < 0) != (b < 0)));",
+    "floormod": "return a % b + ((a % b != 0) & ((a % b < 0) != (b < 0))) * b;",
+}
+
+# op -> how many arguments are always evaluated; the others only if they are needed
+_STRICT_ARGUMENTS = {"select": 1, "if_then_else": 1, "and": 1, "or": 1}
+
+
+def generate(program: Program, target: Target, dialect: Dialect) -> Source:
+    """The text of all kernels of `program`, in order, behind the helpers they use.
+
+    Raises InternalError for what lowering must have removed: vthread, vectorized and parallel loops,
+    variables outside their loops, buffers that are neither parameters nor allocated.
+    """
+    buffers = program.args + program.workspaces
+    roles = program.roles + ("workspace",) * len(program.workspaces)
+    position = {buffer: i for i, buffer in enumerate(buffers)}
+    kernel_names = Names(dialect)
+    names = {k: kernel_names.claim(k.name) for k in program.kernels}
+    buffer_names = Names(dialect, names.values())
+    spelled = {buffer: buffer_names.claim(buffer.name) for buffer in buffers}
+    texts: list[str] = []
+    infos: list[KernelInfo] = []
+    helpers: dict[str, str] = {}
+    dtypes: set[str] = set()
+    for kernel, name in names.items():
+        missing = [p.name for p in kernel.params if p not in position]
+        if missing:
+            raise InternalError(f"generate({program.name})", f"{name} takes the unknown {missing[0]}")
+        shared = plan_shared(kernel.body)
+        printer = _KernelPrinter(dialect, kernel, shared, spelled, Names(dialect, buffer_names.taken))
+        texts.append(printer.run(name))
+        helpers |= printer.helpers
+        dtypes |= printer.dtypes
+        arguments = tuple(position[p] for p in kernel.params)
+        infos.append(KernelInfo(name, arguments, kernel.grid, kernel.block, shared.total))
+    preamble = [line for use, line in dialect.preamble.items() if not use or use in dtypes]
+    return Source(
+        target=str(target),
+        text="\n".join([*preamble, *helpers.values(), *texts]),
+        entry_name=program.name,
+        buffers=tuple(
+            BufferSpec(b.name, b.dtype, _shape(b), role)
+            for b, role in zip(buffers, roles, strict=True)
+        ),
+        kernels=tuple(infos),
+    )
+
+
+def _shape(buffer: Buffer) -> tuple[int, ...]:
+    return buffer.shape if math.prod(buffer.shape) == buffer.size else (buffer.size,)
+
+
+def lanes_of(node: Expr, start: int, count: int) -> Expr:
+    """Lanes start ... start + count - 1 of a vector expression; what is scalar serves every lane."""
+    if node.lanes in (1, count):
+        return node
+    if node.op == "ramp":
+        base, stride = node.args
+        return E.ramp(base + stride * start, stride, count)
+    if node.op == "broadcast":
+        return E.broadcast(node.args[0], count)
+    if node.op == "var":  # a vector that was read into a C variable
+        return E.make("lane", (node,), start, node.dtype)
+    return E.rebuild(node, tuple(lanes_of(a, start, count) for a in node.args))
+
+
+def widened(index: Expr) -> Expr:
+    """The index computed in 64 bits."""
+    return E.transform(
+        index,
+        lambda n: E.cast("int64", n) if n.op in ("var", "load") and n.dtype == "int32" else None,
+    )
+
+
+class _KernelPrinter:
+    """Prints one kernel once.  helpers, dtypes: what the text uses, complete after `run`."""
+
+    def __init__(
+        self,
+        dialect: Dialect,
+        kernel: Kernel,
+        shared: SharedPlan,
+        spelled: Mapping[Buffer, str],
+        names: Names,
+    ) -> None:
+        self.dialect, self.kernel, self.shared, self.names = dialect, kernel, shared, names
+        self.buffers = {p: spelled[p] for p in kernel.params}
+        self.helpers: dict[str, str] = {}
+        self.dtypes: set[str] = set()
+        self._lines: list[str] = []
+        self._indent = 1
+        self._variables: dict[Expr, str] = {}
+        self._texts: dict[Expr, tuple[str, int]] = {}
+        self._sizes: dict[Expr, int] = {}
+        ranges = self._collect_ranges()
+        self._simplify = Simplifier(ranges)
+        self._fixed = {v: 0 for v, (_, last) in ranges.items() if last == 0}
+
+    def _collect_ranges(self) -> dict[Expr, tuple[int, int]]:
+        """Inclusive range of every variable, over all loops that bind it."""
+        last = {t.var: t.extent - 1 for t in self.kernel.threads}
+        for s in statements(self.kernel.body):
+            if isinstance(s, For):
+                last[s.var] = max(s.extent - 1, last.get(s.var, 0))
+        return {v: (0, n) for v, n in last.items()}
+
+    # -- the kernel --------------------------------------------------------------------------------
+    def run(self, name: str) -> str:
+        d, kernel = self.dialect, self.kernel
+        stored = {s.buffer for s in statements(kernel.body) if isinstance(s, Store)}
+        params = ", ".join(
+            f"{'' if p in stored else 'const '}{d.spaces['global']}{self._storage(p.dtype)}* "
+            f"{d.restrict} {self.buffers[p]}"
+            for p in kernel.params
+        )
+        x, y, z = kernel.block
+        head = d.head.format(name=name, params=params, threads=x * y * z, x=x, y=y, z=z)
+        self._declare_threads()
+        self._declare_shared()
+        self._statement(kernel.body)
+        return "\n".join([f"{head} {{", *self._lines, "}", ""])
+
+    def _declare_threads(self) -> None:
+        extents: dict[str, int] = {}
+        for thread in self.kernel.threads:
+            tag, var = thread.tag, thread.var
+            if tag not in BLOCK_TAGS + THREAD_TAGS:
+                raise self._broken(f"there is no launch dimension {tag!r}")
+            if extents.setdefault(tag, thread.extent) != thread.extent:
+                raise self._broken(f"{tag} has extents {extents[tag]} and {thread.extent}")
+            if var not in self._fixed:
+                name, kind = self._declare(var, str(var.attr)), self._type(var.dtype)
+                self._line(f"const {kind} {name} = ({kind}){self.dialect.threads[tag]};")
+
+    def _declare_shared(self) -> None:
+        d, plan = self.dialect, self.shared
+        arena = plan.reused or not d.array
+        if arena and plan.offsets:
+            self._line(d.arena.format(bytes=plan.total))
+        for buffer, offset in plan.offsets.items():
+            name = self.buffers[buffer] = self.names.claim(buffer.name)
+            kind = self._storage(buffer.dtype)
+            if not arena:
+                self._line(d.array.format(type=kind, name=name, size=buffer.size))
+                continue
+            pointed = f"{d.spaces['shared']}{kind}"
+            pointer = d.pointer.format(type=pointed, value=f"tw_shared + {offset}")
+            self._line(f"{pointed}* const {name} = {pointer};")
+
+    # -- statements --------------------------------------------------------------------------------
+    def _statement(self, stmt: Stmt) -> None:
+        if id(stmt) in self.shared.fenced:
+            self._line(self.dialect.barrier)
+        if isinstance(stmt, Store):
+            self._store(stmt)
+        elif isinstance(stmt, Seq):
+            for s in stmt.body:
+                self._statement(s)
+        elif isinstance(stmt, For):
+            self._for(stmt)
+        elif isinstance(stmt, If):
+            self._if(stmt)
+        elif isinstance(stmt, Allocate):
+            self._allocate(stmt)
+        elif isinstance(stmt, Barrier):
+            self._line(self.dialect.barrier)
+        else:
+            raise self._broken(f"a {type(stmt).__name__} statement has no C text")
+
+    def _for(self, loop: For) -> None:
+        if loop.kind not in ("serial", "unrolled"):
+            raise self._broken(f"a {loop.kind} loop over {loop.var.attr} reached code generation")
+        if loop.var in self._fixed and loop.extent == 1:
+            self._statement(loop.body)
+            return
+        name = self._variables.get(loop.var) or self._declare(loop.var, str(loop.var.attr))
+        if loop.kind == "unrolled":
+            self._line(self.dialect.unroll)
+        kind = self._type(loop.var.dtype)
+        self._line(f"for ({kind} {name} = 0; {name} < {loop.extent}; ++{name}) {{")
+        self._block(loop.body)
+        self._line("}")
+
+    def _if(self, stmt: If) -> None:
+        if stmt.condition.lanes > 1:
+            raise self._broken(f"the branch on {stmt.condition} differs between lanes")
+        self._line(f"if ({self._print(self._closed(stmt.condition))}) {{")
+        self._block(stmt.then)
+        if stmt.orelse is not None:
+            self._line("} else {")
+            self._block(stmt.orelse)
+        self._line("}")
+
+    def _block(self, body: Stmt) -> None:
+        self._indent += 1
+        self._statement(body)
+        self._indent -= 1
+
+    def _allocate(self, stmt: Allocate) -> None:
+        buffer = stmt.buffer
+        if buffer.scope == "shared":
+            self._statement(stmt.body)
+            return
+        if buffer.scope != "local":
+            raise self._broken(f"{buffer!r} is allocated, but neither shared nor local")
+        declaration = f"{self._storage(buffer.dtype)} {{}}[{buffer.size}];"
+        if buffer not in self.buffers:
+            self.buffers[buffer] = self.names.claim(buffer.name)
+            self._line(declaration.format(self.buffers[buffer]))
+            self._statement(stmt.body)
+            return
+        self._line("{")  # a copy of the loop nest: C wants another scope for the same name
+        self._indent += 1
+        self._line(declaration.format(self.buffers[buffer]))
+        self._statement(stmt.body)
+        self._indent -= 1
+        self._line("}")
+
+    # -- stores ------------------------------------------------------------------------------------
+    def _store(self, stmt: Store) -> None:
+        """`buffer[index] = value`, in groups of as many lanes as one access can have."""
+        buffer, lanes = stmt.buffer, stmt.index.lanes
+        index, value = self._closed(stmt.index), self._closed(stmt.value)
+        if value.lanes not in (1, lanes):
+            raise self._broken(f"{value.lanes} lanes are stored to {lanes} elements of {buffer.name}")
+        width = next(
+            n for n in (4, 2, 1) if lanes % n == 0 and n * BYTES[buffer.dtype] <= VECTOR_BYTES
+        )
+        assignments: list[tuple[Expr, Expr]] = []
+        for start in range(0, lanes, width):
+            place = E.make("load", (lanes_of(index, start, width),), buffer, buffer.dtype, width)
+            part = self._read_vectors(lanes_of(E.broadcast(value, lanes), start, width))
+            whole = width == 1 or self._is_access(place)
+            if whole and (width == 1 or self._is_vector(part)):
+                assignments.append((place, part))
+                continue
+            scalars = tuple(self._share(lanes_of(part, i, 1)) for i in range(width))
+            if whole:
+                assignments.append((place, E.make("lanes", scalars, None, part.dtype, width)))
+            else:
+                places = (lanes_of(place, i, 1) for i in range(width))
+                assignments += zip(places, scalars, strict=True)
+        if len(assignments) > 1 and _overlaps(buffer, index, value):
+            assignments = [(place, self._named(part)) for place, part in assignments]
+        for place, part in assignments:
+            self._assign(place, part)
+
+    def _assign(self, place: Expr, value: Expr) -> None:
+        if place.lanes > 1:
+            self._line(f"{self._access(place, const=False)} = {self._print(value)};")
+            return
+        value = self._share(value)
+        if value.op == "add" and value.args[0] is place:
+            self._line(f"{self._print(place)} += {self._print(value.args[1])};")
+        else:
+            self._line(f"{self._print(place)} = {self._print(value)};")
+
+    def _read_vectors(self, node: Expr) -> Expr:
+        """`node` with its vector accesses read into variables, unless they may not be evaluated."""
+        if node.lanes == 1 or node.op in ("broadcast", "ramp"):
+            return node
+        if self._is_vector(node):
+            return self._named(node)
+        strict = _STRICT_ARGUMENTS.get(node.op, len(node.args))
+        if node.op == "load":
+            return node
+        args = [self._read_vectors(a) if i < strict else a for i, a in enumerate(node.args)]
+        return E.rebuild(node, tuple(args))
+
+    def _share(self, value: Expr) -> Expr:
+        """Name the parts that a large value uses several times: inlined chains double at each link."""
+        if self._size(value) <= SHARE_ABOVE:
+            return value
+        uses: Counter[Expr] = Counter()
+        _count_uses(value, uses, set())
+        named = {n for n, k in uses.items() if k > 1 and n.lanes == 1 and self._size(n) >= SHARE_FROM}
+        return self._name_parts(value, named, {})
+
+    def _name_parts(self, node: Expr, named: set[Expr], done: dict[Expr, Expr]) -> Expr:
+        new = done.get(node)
+        if new is None:
+            new = E.rebuild(node, tuple(self._name_parts(a, named, done) for a in node.args))
+            if node in named:
+                new = self._named(new)
+            done[node] = new
+        return new
+
+    def _size(self, node: Expr) -> int:
+        """Nodes of the tree that the text would write out."""
+        size = self._sizes.get(node)
+        if size is None:
+            size = self._sizes[node] = 1 + sum(map(self._size, node.args))
+        return size
+
+    def _named(self, value: Expr) -> Expr:
+        """A C variable holding `value`."""
+        node = E.make("var", (), self.names.claim("v"), value.dtype, value.lanes)
+        text = self._print(value)
+        kind = self._type(value.dtype) if value.lanes == 1 else self._vector_type(value)
+        self._variables[node] = str(node.attr)
+        self._line(f"const {kind} {node.attr} = {text};")
+        return node
+
+    # -- vectors -----------------------------------------------------------------------------------
+    def _is_access(self, node: Expr) -> bool:
+        """Whether a load is one vector access in C."""
+        index = node.args[0]
+        return (
+            (node.dtype, node.lanes) in self.dialect.vectors
+            and node.attr.scope != "local"
+            and index.op == "ramp"
+            and index.args[1].op == "const"
+            and index.args[1].attr == 1
+        )
+
+    def _is_vector(self, node: Expr) -> bool:
+        """Whether C can evaluate `node` as a vector, without taking it apart."""
+        if node.op == "load":
+            return self._is_access(node)
+        if node.op in ("select", "if_then_else"):
+            test, a, b = node.args
+            return test.op == "broadcast" and self._is_vector(a) and self._is_vector(b)
+        return node.op in ("broadcast", "var") and (node.dtype, node.lanes) in self.dialect.vectors
+
+    def _access(self, node: Expr, const: bool) -> str:
+        buffer = node.attr
+        base = self._index(buffer, node.args[0].args[0])
+        space = self.dialect.spaces[buffer.scope]
+        kind = f"{'const ' if const else ''}{space}{self._vector_type(node)}"
+        address = f"{self._buffer(buffer)} + {self._print(base, SUM + 1)}"
+        return "*" + self.dialect.pointer.format(type=kind, value=address)
+
+    def _vector(self, node: Expr) -> tuple[str, int]:
+        if node.op == "lanes":  # of `_store`
+            return self._literal(node, list(map(self._print, node.args))), ATOM
+        if not self._is_vector(node):
+            raise self._broken(f"the vector {node} is stored nowhere")
+        if node.op == "load":
+            return self._access(node, const=True), UNARY
+        if node.op == "broadcast":
+            return self._literal(node, [self._print(node.args[0])] * node.lanes), ATOM
+        test, a, b = node.args
+        parts = (self._print(test.args[0], OR), self._print(a, OR), self._print(b, TERNARY))
+        return "{} ? {} : {}".format(*parts), TERNARY
+
+    def _literal(self, node: Expr, lanes: list[str]) -> str:
+        kind = self._vector_type(node)
+        return self.dialect.literal.format(type=kind, values=", ".join(lanes))
+
+    def _vector_type(self, node: Expr) -> str:
+        self.dtypes.add(node.dtype)
+        return self.dialect.vectors[node.dtype, node.lanes]
+
+    # -- expressions -------------------------------------------------------------------------------
+    def _print(self, node: Expr, binding: int = TERNARY) -> str:
+        """The text, in parentheses if it binds less tightly than `binding`."""
+        done = self._texts.get(node)
+        if done is None:
+            done = self._texts[node] = self._expression(node)
+        text, tightness = done
+        return text if tightness >= binding else f"({text})"
+
+    def _expression(self, node: Expr) -> tuple[str, int]:
+        op, args = node.op, node.args
+        if op == "var":
+            if node not in self._variables:
+                raise self._broken(f"{node.attr} is used outside the loop that binds it")
+            return self._variables[node], ATOM
+        if node.lanes > 1:
+            return self._vector(node)
+        if op == "const":
+            return self._constant(node)
+        if op == "load":
+            index = self._print(self._index(node.attr, args[0]))
+            return f"{self._buffer(node.attr)}[{index}]", ATOM
+        if op in ("floordiv", "floormod"):
+            return self._floor(node)
+        if op in ("min", "max", "call"):
+            function = self.dialect.functions[node.attr if op == "call" else op, node.dtype]
+            return f"{function}({', '.join(map(self._print, args))})", ATOM
+        if op in _BINARY:
+            return self._binary(node)
+        if op in ("select", "if_then_else"):
+            parts = (self._print(args[0], OR), self._print(args[1], OR), self._print(args[2], TERNARY))
+            return "{} ? {} : {}".format(*parts), TERNARY
+        if op == "cast":
+            if node.dtype == "bool":
+                return f"{self._print(args[0], COMPARISON)} != 0", EQUALITY
+            return f"({self._type(node.dtype)}){self._print(args[0], UNARY)}", UNARY
+        if op == "not":
+            return f"!{self._print(args[0], UNARY)}", UNARY
+        if op == "lane":
+            return f"{self._print(args[0])}.{LANE_NAMES[node.attr]}", ATOM
+        raise self._broken(f"a {op} expression reached code generation: {node}")
+
+    def _constant(self, node: Expr) -> tuple[str, int]:
+        if is_float(node.dtype):
+            text = float_literal(node.attr, node.dtype, self.dialect)
+        else:
+            text = int_literal(int(node.attr), node.dtype, self.dialect)
+        return text, UNARY if text.startswith("-") else ATOM
+
+    def _binary(self, node: Expr) -> tuple[str, int]:
+        left, right = node.args
+        sign, binding = _BINARY[node.op]
+        inner = AND + 1 if node.op == "or" else binding  # compilers warn of a && b || c
+        negative = right.op == "const" and -INDEX_LIMIT < right.attr < 0
+        if node.op == "add" and negative and not is_float(node.dtype):
+            sign, right = "-", E.const(-right.attr, node.dtype)
+        return f"{self._print(left, inner)} {sign} {self._print(right, max(inner, binding + 1))}", binding
+
+    def _floor(self, node: Expr) -> tuple[str, int]:
+        """Division and modulo that round down: C's own where no operand can be negative."""
+        a, b = node.args
+        dtype, division = node.dtype, node.op == "floordiv"
+        if is_float(dtype):
+            whole = E.call("floor", E.binary("div", a, b))
+            return self._expression(whole if division else E.binary("sub", a, b * whole))
+        low, high = self._simplify.interval(a)
+        sign = "/" if division else "%"
+        if low >= 0 and self._simplify.interval(b)[0] > 0:
+            return f"{self._print(a, PRODUCT)} {sign} {self._print(b, UNARY)}", PRODUCT
+        if b.op == "const" and b.attr > 0 and low > -(2**30) and high < 2**30 - b.attr:
+            steps = -(int(low) // b.attr)  # a + steps * b is not negative, and does not overflow
+            moved = self._print(a + steps * b.attr, PRODUCT)
+            if not division:
+                return f"{moved} % {self._print(b, UNARY)}", PRODUCT
+            return f"{moved} / {self._print(b, UNARY)} - {steps}", SUM
+        kind, name = self._type(dtype), f"tw_{node.op}_{dtype}"
+        body = _HELPERS[node.op]
+        self.helpers[name] = (
+            f"{self.dialect.inline} {kind} {name}({kind} a, {kind} b) {{\n  {body}\n}}\n"
+        )
+        return f"{name}({self._print(a)}, {self._print(b)})", ATOM
+
+    # -- small things ------------------------------------------------------------------------------
+    def _closed(self, node: Expr) -> Expr:
+        """Loops and launch dimensions of one step are no variables in C."""
+        return E.substitute(node, self._fixed)
+
+    def _index(self, buffer: Buffer, index: Expr) -> Expr:
+        return widened(index) if buffer.size >= INDEX_LIMIT else index
+
+    def _buffer(self, buffer: Buffer) -> str:
+        if buffer not in self.buffers:
+            raise self._broken(f"{buffer.name} is neither a parameter nor allocated here")
+        return self.buffers[buffer]
+
+    def _declare(self, var: Expr, wanted: str) -> str:
+        name = self._variables[var] = self.names.claim(wanted)
+        return name
+
+    def _type(self, dtype: str) -> str:
+        self.dtypes.add(dtype)
+        return self.dialect.types[dtype]
+
+    def _storage(self, dtype: str) -> str:
+        self.dtypes.add(dtype)
+        return self.dialect.storage[dtype]
+
+    def _line(self, text: str) -> None:
+        self._lines.append(f"{'  ' * self._indent}{text}")
+
+    def _broken(self, reason: str) -> InternalError:
+        return InternalError(f"generate({self.kernel.name})", reason)
+
+
+def _overlaps(buffer: Buffer, index: Expr, value: Expr) -> bool:
+    """Whether storing some lanes could change what the others read."""
+    return any(n.op == "load" and n.attr is buffer and n.args[0] is not index for n in E.walk(value))
+
+
+def _count_uses(node: Expr, uses: Counter[Expr], seen: set[Expr]) -> None:
+    """How often every part is used where it is surely evaluated."""
+    for a in node.args[: _STRICT_ARGUMENTS.get(node.op, len(node.args))]:
+        uses[a] += 1
+        if a not in seen:
+            seen.add(a)
+            _count_uses(a, uses, seen)

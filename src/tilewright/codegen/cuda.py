@@ -1,0 +1,64 @@
+"""CUDA C: the table of the dialect, for NVRTC without any header.
+
+In: a lowered `Program`.  Out: `Source`; shared memory is dynamic, its bytes are in each `KernelInfo`.
+Read next: `c_family.py`.
+"""
+
+from __future__ import annotations
+
+from tilewright.base.artifact import Source
+from tilewright.base.target import Target
+from tilewright.codegen import c_family
+from tilewright.codegen.c_dialect import Dialect
+from tilewright.ir.stmt import Program
+
+_TYPES = {
+    "float32": "float", "float64": "double", "int32": "int", "int64": "long long", "bool": "bool",
+}  # fmt: skip
+_FLOAT_FUNCTIONS = {
+    "exp": "exp", "log": "log", "sqrt": "sqrt", "rsqrt": "rsqrt", "tanh": "tanh", "erf": "erf",
+    "abs": "fabs", "floor": "floor", "ceil": "ceil", "round": "rint", "pow": "pow", "sin": "sin",
+    "cos": "cos", "min": "fmin", "max": "fmax",
+}  # fmt: skip
+
+DIALECT = Dialect(
+    types=_TYPES,
+    storage=_TYPES,
+    suffixes={"float32": "f", "float64": "", "int32": "", "int64": "LL", "bool": ""},
+    specials={
+        ("float32", "inf"): "__int_as_float(0x7f800000)",
+        ("float32", "nan"): "__int_as_float(0x7fc00000)",
+        ("float64", "inf"): "__longlong_as_double(0x7ff0000000000000LL)",
+        ("float64", "nan"): "__longlong_as_double(0x7ff8000000000000LL)",
+    },
+    functions={
+        **{(name, "float32"): f"{c}f" for name, c in _FLOAT_FUNCTIONS.items()},
+        **{(name, "float64"): c for name, c in _FLOAT_FUNCTIONS.items()},
+        **{(name, dtype): name for name in ("min", "max") for dtype in ("int32", "int64")},
+    },
+    vectors={
+        ("float32", 2): "float2", ("float32", 4): "float4", ("float64", 2): "double2",
+        ("int32", 2): "int2", ("int32", 4): "int4", ("int64", 2): "longlong2",
+    },
+    spaces={"global": "", "shared": ""},
+    threads={f"{kind}Idx.{d}": f"{kind}Idx.{d}" for kind in ("block", "thread") for d in "xyz"},
+    head='extern "C" __global__ void __launch_bounds__({threads}) {name}({params})',
+    literal="make_{type}({values})",
+    pointer="reinterpret_cast<{type}*>({value})",
+    arena="extern __shared__ __align__(16) unsigned char tw_shared[];",
+    array="",
+    restrict="__restrict__",
+    barrier="__syncthreads();",
+    unroll="#pragma unroll",
+    inline="static __device__ __forceinline__",
+    preamble={},
+    words=frozenset(
+        "threadIdx blockIdx blockDim gridDim warpSize clock clock64 dim3 atomicAdd surfaceReference "
+        "textureReference cudaError".split()
+    ),
+)  # fmt: skip
+
+
+def generate(program: Program, target: Target) -> Source:
+    """CUDA C for `program`.  Raises InternalError for what lowering must have removed."""
+    return c_family.generate(program, target, DIALECT)

@@ -1,0 +1,207 @@
+"""Well-formedness of lowered programs: what every pass must keep and every printer may assume.
+
+In: a `Program`.  Out: nothing, or an `InternalError` naming the kernel and the statement.
+It looks at structure only; `interpreter.py` finds what depends on values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tilewright.base.errors import InternalError
+from tilewright.ir.expr import Expr, walk
+from tilewright.ir.stmt import (
+    BLOCK_TAGS,
+    LOOP_KINDS,
+    SCOPES,
+    THREAD_TAGS,
+    Allocate,
+    Barrier,
+    Buffer,
+    For,
+    If,
+    Kernel,
+    Program,
+    Seq,
+    Stmt,
+    Store,
+)
+
+
+def verify(program: Program) -> None:
+    """Raise InternalError unless `program` is well formed.
+
+    Program: one role per argument; every buffer a kernel names is an argument or a workspace.
+    Kernel: launch tags known and used once; every variable bound once, and only where no enclosing
+    binding has it; buffers used inside their scope; all global buffers it touches among `params`.
+    Statement: stored types match; lanes agree; indices are integers; nothing unlowered is left;
+    no barrier under a condition on thread indices or in a parallel loop.
+    """
+    if len(program.roles) != len(program.args):
+        counts = f"{len(program.roles)} roles for {len(program.args)} arguments"
+        raise InternalError(program.name, counts)
+    unknown = [r for r in program.roles if r not in ("input", "output")]
+    if unknown:
+        raise InternalError(program.name, f"an argument has the role {unknown[0]!r}")
+    owned = (*program.args, *program.workspaces)
+    for buffer in owned:
+        if buffer.scope != "global":
+            raise InternalError(program.name, f"{buffer!r} is an argument or a workspace")
+    if len(set(owned)) != len(owned):
+        raise InternalError(program.name, "a buffer is listed twice among arguments and workspaces")
+    for kernel in program.kernels:
+        for buffer in kernel.params:
+            if buffer not in owned:
+                raise InternalError(
+                    kernel.name, f"the parameter {buffer!r} is no argument and no workspace"
+                )
+        verify_kernel(kernel)
+
+
+def verify_kernel(kernel: Kernel) -> None:
+    """The part of `verify` that concerns one kernel."""
+    _Checker(kernel).run()
+
+
+class _Checker:
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.bound: set[Expr] = set()  # every variable bound so far, to find a second binding
+        self.live: set[Expr] = set()  # variables bound here
+        self.threaded: set[Expr] = set()  # variables that differ between the threads of a block
+        self.buffers: set[Buffer] = set(kernel.params)
+        self.allocated: set[Buffer] = set()
+        self.current: Stmt = kernel.body
+        self.divergent = ""  # why threads may not all be here
+
+    def run(self) -> None:
+        tags = [t.tag for t in self.kernel.threads]
+        if len(set(tags)) != len(tags) or any(t not in (*BLOCK_TAGS, *THREAD_TAGS) for t in tags):
+            raise InternalError(self.kernel.name, f"the launch tags {tags} are unknown or repeated")
+        for thread in self.kernel.threads:
+            if thread.extent < 1:
+                raise InternalError(self.kernel.name, f"{thread.tag} has extent {thread.extent}")
+            self._bind(thread.var)
+            if thread.tag in THREAD_TAGS:
+                self.threaded.add(thread.var)
+        self._statement(self.kernel.body)
+
+    def _fail(self, reason: str) -> InternalError:
+        place = str(self.current).splitlines()[0].strip()
+        return InternalError(f"{self.kernel.name}: {place}", reason)
+
+    def _statement(self, stmt: Stmt) -> None:
+        self.current = stmt
+        if isinstance(stmt, Seq):
+            for s in stmt.body:
+                self._statement(s)
+        elif isinstance(stmt, For):
+            self._for(stmt)
+        elif isinstance(stmt, If):
+            self._if(stmt)
+        elif isinstance(stmt, Store):
+            self._store(stmt)
+        elif isinstance(stmt, Allocate):
+            self._allocate(stmt)
+        elif isinstance(stmt, Barrier):
+            if self.divergent:
+                raise self._fail(f"a barrier {self.divergent}")
+        else:
+            raise self._fail(f"{type(stmt).__name__} is no statement of the lowered IR")
+
+    def _for(self, stmt: For) -> None:
+        if stmt.kind not in LOOP_KINDS:
+            raise self._fail(f"unknown loop kind {stmt.kind!r}")
+        if stmt.kind == "parallel" and self.kernel.threads:
+            raise self._fail("a parallel loop in a kernel that has launch dimensions")
+        if stmt.extent < 1:
+            raise self._fail(f"a loop of extent {stmt.extent}")
+        self._bind(stmt.var)
+        before = self.divergent
+        if stmt.kind == "parallel":
+            self.divergent = self.divergent or "in a parallel loop"
+        self._statement(stmt.body)
+        self.divergent = before
+        self.live.discard(stmt.var)
+
+    def _if(self, stmt: If) -> None:
+        self._expression(stmt.condition)
+        if stmt.condition.dtype != "bool" or stmt.condition.lanes != 1:
+            kind = f"{stmt.condition.dtype} of {stmt.condition.lanes} lanes"
+            raise self._fail(f"a condition must be one bool, not {kind}")
+        before = self.divergent
+        if any(n in self.threaded for n in walk(stmt.condition)):
+            reason = f"under the condition {stmt.condition}, which differs between threads"
+            self.divergent = self.divergent or reason
+        self._statement(stmt.then)
+        if stmt.orelse is not None:
+            self._statement(stmt.orelse)
+        self.divergent = before
+
+    def _store(self, stmt: Store) -> None:
+        self._use(stmt.buffer)
+        self._expression(stmt.index)
+        self._expression(stmt.value)
+        self._check_index(stmt.index)
+        if stmt.value.dtype != stmt.buffer.dtype:
+            raise self._fail(f"a {stmt.value.dtype} is stored to {stmt.buffer!r}")
+        if stmt.value.lanes != stmt.index.lanes:
+            raise self._fail(f"{stmt.value.lanes} lanes are stored to {stmt.index.lanes} places")
+
+    def _allocate(self, stmt: Allocate) -> None:
+        buffer = stmt.buffer
+        if buffer.scope not in SCOPES:
+            raise self._fail(f"unknown scope {buffer.scope!r}")
+        if buffer.scope == "global" and self.kernel.threads:
+            raise self._fail("global memory cannot be allocated inside a kernel that is launched")
+        if buffer in self.allocated or buffer in self.kernel.params:
+            raise self._fail(f"{buffer!r} is allocated twice or is a parameter")
+        if buffer.size < 1:
+            raise self._fail(f"{buffer!r} has no elements")
+        self.allocated.add(buffer)
+        self.buffers.add(buffer)
+        self._statement(stmt.body)
+        self.buffers.discard(buffer)
+
+    def _expression(self, root: Expr) -> None:
+        for node in walk(root):
+            if node.op == "var" and node not in self.live:
+                raise self._fail(f"the variable {node} is not bound here")
+            if node.op in ("read", "reduce"):
+                raise self._fail(f"{node} has not been lowered")
+            if node.op == "load":
+                self._use(node.attr)
+                self._check_index(node.args[0])
+                if node.dtype != node.attr.dtype or node.lanes != node.args[0].lanes:
+                    raise self._fail(f"{node} has type {node.dtype}x{node.lanes}")
+            elif any(a.lanes != node.lanes for a in _elementwise(node)):
+                raise self._fail(f"the operands of {node} differ in lanes")
+
+    def _check_index(self, index: Expr) -> None:
+        if index.dtype not in ("int32", "int64"):
+            raise self._fail(f"the index {index} is {index.dtype}")
+
+    def _use(self, buffer: Buffer) -> None:
+        if buffer in self.buffers:
+            return
+        if buffer in self.allocated:
+            raise self._fail(f"{buffer!r} is used outside its allocation")
+        raise self._fail(f"{buffer!r} is neither a parameter nor allocated")
+
+    def _bind(self, var: Expr) -> None:
+        if var.op != "var":
+            raise self._fail(f"{var} is bound but is no variable")
+        if var in self.bound:
+            raise self._fail(f"the variable {var} is bound twice")
+        self.bound.add(var)
+        self.live.add(var)
+
+
+def _elementwise(node: Expr) -> Iterator[Expr]:
+    """The arguments that must have as many lanes as `node`."""
+    if node.op == "ramp":
+        return iter(())
+    return iter(() if node.op == "broadcast" else node.args)
+
+
+__all__ = ["verify", "verify_kernel"]

@@ -1,0 +1,230 @@
+"""`Record`: what a measured candidate was, how long it took or why it failed; one JSON line each.
+
+In: the outcome of a trial.  Out: a line for the log, and back.  A log also holds each task's
+computation once (`DagLine`) and a line per tuning run (`RunLine`).  Read next: `database.py`.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib import metadata
+from typing import Any, Literal, get_args
+
+import msgspec
+
+from tilewright.base.errors import RecordError
+
+VERSION = 1
+ErrorKind = Literal["instantiate", "compile", "verify", "run", "wrong", "timeout"]
+ERROR_KINDS: tuple[ErrorKind, ...] = get_args(ErrorKind)
+Key = tuple[str, str]  # hash of the computation, target
+
+
+class TaskId(msgspec.Struct, frozen=True, gc=False):
+    """Which computation was measured, for which target.
+
+    name, args: the template or operator and its arguments, as users know it; labels only
+    dag:        `ComputeDAG.hash`, which covers shapes, types and which inputs are constant
+    target:     `str(Target)`
+    """
+
+    name: str
+    args: list[Any]
+    dag: str
+    target: str
+
+    @property
+    def key(self) -> Key:
+        return self.dag, self.target
+
+
+class Result(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """costs: seconds of one run, an entry per repeat; empty when `error` is set.
+
+    error:          None or one of `ERROR_KINDS`; `message` is its full text
+    build_s, run_s: wall seconds spent on building and on the trial
+    raced:          it lost the race, so `costs` is one rough figure
+    verified:       its results were compared with the reference
+    final:          timed in turn with the other leaders; replaces earlier costs of the candidate
+    """
+
+    costs: tuple[float, ...] = ()
+    error: ErrorKind | None = None
+    message: str = ""
+    build_s: float = 0.0
+    run_s: float = 0.0
+    raced: bool = False
+    verified: bool = False
+    final: bool = False
+
+    @property
+    def ok(self) -> bool:
+        return self.error is None and bool(self.costs)
+
+    @property
+    def seconds(self) -> float:
+        """The median cost; infinity for a failure."""
+        return statistics.median(self.costs) if self.ok else float("inf")
+
+
+class Record(
+    msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="record", tag_field="kind"
+):
+    """One measured candidate; `make_record` makes one.
+
+    origin:    "template:NAME", "sketch:NAME" or "default"
+    device:    name of the device that ran it
+    seed:      of the tuning run; trial is the number of the proposal in it
+    timestamp: seconds since the epoch
+    versions:  of Tilewright and of the compiler
+
+    Decisions and steps stay JSON text until they are asked for: few of a log's records are.
+    """
+
+    v: Literal[1] = 1
+    task: TaskId
+    origin: str = "default"
+    decisions_json: msgspec.Raw = msgspec.field(name="decisions")
+    steps_json: msgspec.Raw = msgspec.field(name="steps")
+    result: Result
+    device: str = ""
+    seed: int = 0
+    trial: int = 0
+    timestamp: float = 0.0
+    versions: dict[str, str] = {}
+
+    @property
+    def decisions(self) -> dict[str, Any]:
+        """Name -> value, for example {"tile_f": [4, 1, 16, 2]}."""
+        return msgspec.json.decode(self.decisions_json, type=dict[str, Any])
+
+    @property
+    def steps(self) -> list[Any]:
+        """The closed schedule, as `Schedule.to_json()` gives it."""
+        return msgspec.json.decode(self.steps_json, type=list[Any])
+
+    @property
+    def key(self) -> Key:
+        return self.task.key
+
+    @property
+    def seconds(self) -> float:
+        return self.result.seconds
+
+    @property
+    def candidate(self) -> tuple[str, bytes, bytes]:
+        """The same for two measurements of one candidate of a task."""
+        return self.origin, bytes(self.decisions_json), bytes(self.steps_json)
+
+
+class DagLine(msgspec.Struct, frozen=True, kw_only=True, tag="dag", tag_field="kind"):
+    """A computation that records refer to by hash; `dag` is `ComputeDAG.to_json()`."""
+
+    v: Literal[1] = 1
+    hash: str
+    dag: msgspec.Raw
+
+
+class RunLine(msgspec.Struct, frozen=True, kw_only=True, tag="run", tag_field="kind"):
+    """The start of a tuning run: all options that its sequence of proposals depends on."""
+
+    v: Literal[1] = 1
+    options: dict[str, Any]
+    timestamp: float = 0.0
+    versions: dict[str, str] = {}
+
+
+Line = Record | DagLine | RunLine
+
+
+def encode(line: Line) -> bytes:
+    """One line of JSON, with its newline.  Raises RecordError for a value that is not JSON."""
+    return bytes(_raw(line)) + b"\n"
+
+
+def make_record(
+    task: TaskId,
+    result: Result,
+    *,
+    origin: str = "default",
+    decisions: Mapping[str, Any] | None = None,
+    steps: Sequence[Any] = (),
+    device: str = "",
+    seed: int = 0,
+    trial: int = 0,
+    timestamp: float | None = None,
+    versions: dict[str, str] | None = None,
+) -> Record:
+    """A `Record`.  Decisions and steps are JSON values; numpy numbers and arrays become plain ones.
+
+    timestamp: now, where it is not given.  Raises RecordError for a value that is not JSON.
+    """
+    return Record(
+        task=task, origin=origin, decisions_json=_raw(decisions or {}), steps_json=_raw(steps),
+        result=result, device=device, seed=seed, trial=trial,
+        timestamp=time.time() if timestamp is None else timestamp,
+        versions=own_versions() if versions is None else versions,
+    )  # fmt: skip
+
+
+def decode(line: bytes | str) -> Line:
+    """The inverse of `encode`.  Raises RecordError saying what is wrong with the line."""
+    try:
+        found: Line = _decoder.decode(line)
+    except (msgspec.MsgspecError, UnicodeError) as error:
+        raise RecordError("decode", why_not(line, error), "Leave the line out.") from None
+    return found
+
+
+def decoder() -> msgspec.json.Decoder[Line]:
+    """The decoder behind `decode`, for loops that must be fast."""
+    return _decoder
+
+
+def why_not(line: bytes | str, error: Exception) -> str:
+    """The reason why `line` is not a line of a log, short and the same for similar lines."""
+    try:
+        data = msgspec.json.decode(line)
+    except (msgspec.MsgspecError, UnicodeError):
+        return "not JSON, or cut off"
+    if not isinstance(data, dict):
+        return "not a JSON object"
+    if "config" in data and "input" in data:
+        return "a line of TVM's AutoTVM log"
+    if "i" in data and "r" in data:
+        return "a line of TVM's auto-scheduler log"
+    if data.get("v", VERSION) != VERSION:
+        return f"schema version {data['v']!r}, this is version {VERSION}"
+    return f"not a record ({str(error).rstrip('.')})"
+
+
+@cache
+def own_versions() -> dict[str, str]:
+    """The `versions` of a record made by this installation."""
+    try:
+        return {"tilewright": metadata.version("tilewright")}
+    except metadata.PackageNotFoundError:  # run from a source tree
+        return {"tilewright": "source"}
+
+
+def _raw(value: Any) -> msgspec.Raw:
+    try:
+        return msgspec.Raw(_encoder.encode(value))
+    except (TypeError, msgspec.MsgspecError) as error:
+        raise RecordError(
+            "record", f"a value in it is not JSON ({error})",
+            "Use numbers, strings, lists, and dicts with string keys.",
+        ) from None  # fmt: skip
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "tolist"):  # numpy scalars and arrays
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} is not a JSON value")
+
+
+_encoder = msgspec.json.Encoder(enc_hook=_plain, order="deterministic")
+_decoder: msgspec.json.Decoder[Line] = msgspec.json.Decoder(Line)

@@ -1,0 +1,161 @@
+"""Rows of operators that move elements or change the shape.
+
+In: tensors.  Out: rows for `op/__init__.py`.  Rows with `view` only rename the axes of memory that stays
+where it is.  Read next: `nn.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright.relay.expr import Array, Attrs, TensorType, Type
+from tilewright.relay.op.elementwise import topi
+from tilewright.relay.op.row import Op, Pattern, Site, broadcast, first_array
+
+
+def _reshape_type(site: Site) -> Type:
+    data, shape = site.tensor(0), tuple(site.attrs.newshape)
+    site.require(
+        all(n >= 1 for n in shape) and math.prod(shape) == data.size,
+        f"{data.size} elements do not fill the shape {shape}",
+        "The product of the extents must stay the same; one extent may be -1.",
+    )
+    return TensorType(shape, data.dtype)
+
+
+def _flatten_type(site: Site) -> Type:
+    data = site.tensor(0)
+    site.require(len(data.shape) >= 1, "a scalar has no batch axis")
+    return TensorType((data.shape[0], math.prod(data.shape[1:])), data.dtype)
+
+
+def _expand_type(site: Site) -> Type:
+    data, a = site.tensor(0), site.attrs
+    at = site.axis(a.axis, len(data.shape) + 1)
+    site.require(a.num_newaxis >= 0, "the number of new axes is negative")
+    return TensorType((*data.shape[:at], *(1,) * a.num_newaxis, *data.shape[at:]), data.dtype)
+
+
+def _squeeze_type(site: Site) -> Type:
+    data = site.tensor(0)
+    rank = len(data.shape)
+    gone = squeezed_axes(data.shape, tuple(site.axis(k, rank) for k in site.attrs.axis or ()) or None)
+    for k in gone:
+        site.require(data.shape[k] == 1, f"axis {k} has extent {data.shape[k]}, not 1", "Name axes of extent 1.")
+    return TensorType(tuple(n for k, n in enumerate(data.shape) if k not in gone), data.dtype)
+
+
+def squeezed_axes(shape: Sequence[int], axis: tuple[int, ...] | None) -> tuple[int, ...]:
+    """The axes `squeeze` removes, counted from the front."""
+    if axis is None:
+        return tuple(k for k, n in enumerate(shape) if n == 1)
+    return tuple(k % len(shape) for k in axis)
+
+
+def _view(name: str, type_rule: Any, doc: str, attrs: dict[str, Any], onnx: str) -> Op:
+    def numpy(arrays: Sequence[Any], attrs: Attrs) -> Array:
+        return first_array(arrays).reshape(_shape_after(row, first_array(arrays), attrs))
+
+    def compute(tensors: Sequence[Any], attrs: Attrs, result: Type) -> Any:
+        assert isinstance(result, TensorType)
+        return topi().reshape(tensors[0], result.shape)
+
+    row = Op(name, ("data",), Pattern.INJECTIVE, type_rule, numpy, compute, doc, attrs, (onnx,), view=True)
+    return row
+
+
+def _shape_after(row: Op, x: Array, attrs: Attrs) -> tuple[int, ...]:
+    result = row.type_rule(Site(row, [TensorType(x.shape, x.dtype.name)], attrs))
+    assert isinstance(result, TensorType)
+    return result.shape
+
+
+def _transpose_type(site: Site) -> Type:
+    data, axes = site.tensor(0), tuple(site.attrs.axes)
+    site.require(
+        sorted(axes) == list(range(len(data.shape))),
+        f"axes {axes} is not a permutation of {list(range(len(data.shape)))}", "Name each axis once.",
+    )  # fmt: skip
+    return TensorType(tuple(data.shape[k] for k in axes), data.dtype)
+
+
+def _concatenate_type(site: Site) -> Type:
+    parts = site.tensors(0)
+    first = parts[0].shape
+    axis = site.axis(site.attrs.axis, len(first))
+    for k, part in enumerate(parts):
+        fits = len(part.shape) == len(first) and all(
+            a == b for j, (a, b) in enumerate(zip(part.shape, first, strict=True)) if j != axis
+        )
+        site.require(
+            fits, f"part {k} of shape {part.shape} does not fit the first, {first}",
+            f"All extents but the one at axis {axis} must agree.",
+        )  # fmt: skip
+    total = sum(p.shape[axis] for p in parts)
+    return TensorType((*first[:axis], total, *first[axis + 1 :]), site.same_dtype(*parts))
+
+
+def _broadcast_to_type(site: Site) -> Type:
+    data, shape = site.tensor(0), tuple(site.attrs.shape)
+    site.require(
+        broadcast(site, data.shape, shape) == shape,
+        "a shape can only be stretched where it has extent 1", "Reshape it first.",
+    )  # fmt: skip
+    return TensorType(shape, data.dtype)
+
+
+def _pad_type(site: Site) -> Type:
+    data, width = site.tensor(0), tuple(site.attrs.pad_width)
+    site.require(
+        len(width) == len(data.shape) and all(len(w) == 2 and min(w) >= 0 for w in width),
+        f"pad_width {width} is not one pair of counts per axis",
+        "Give ((before, after), ...) with counts of at least 0.",
+    )
+    return TensorType(tuple(n + a + b for n, (a, b) in zip(data.shape, width, strict=True)), data.dtype)
+
+
+def _pad_numpy(arrays: Sequence[Any], attrs: Attrs) -> Array:
+    return np.pad(first_array(arrays), attrs.pad_width, constant_values=attrs.pad_value)
+
+
+def _pad_te(tensors: Sequence[Any], attrs: Attrs, result: Type) -> Any:
+    before = [a for a, _ in attrs.pad_width]
+    after = [b for _, b in attrs.pad_width]
+    return topi().nn.pad(tensors[0], before, after, attrs.pad_value)
+
+
+ROWS = (
+    _view("reshape", _reshape_type, "data under another shape.", {"newshape": ()}, "Reshape"),
+    _view("nn.batch_flatten", _flatten_type, "[N, ...] as [N, product of the rest].", {}, "Flatten"),
+    _view(
+        "expand_dims", _expand_type, "data with new axes of extent 1.", {"axis": 0, "num_newaxis": 1},
+        "Unsqueeze",
+    ),
+    _view("squeeze", _squeeze_type, "data without axes of extent 1.", {"axis": None}, "Squeeze"),
+    Op(
+        "transpose", ("a",), Pattern.INJECTIVE, _transpose_type,
+        lambda arrays, attrs: np.transpose(arrays[0], attrs.axes),
+        lambda t, attrs, result: topi().transpose(t[0], attrs.axes),
+        "The axes of `a` in another order.", {"axes": ()}, ("Transpose",),
+    ),
+    Op(
+        "concatenate", ("data",), Pattern.INJECTIVE, _concatenate_type,
+        lambda arrays, attrs: np.concatenate(arrays[0], attrs.axis),
+        lambda t, attrs, result: topi().concatenate(list(t[0]), attrs.axis),
+        "Tensors one behind the other along `axis`.", {"axis": 0}, ("Concat",),
+    ),
+    Op(
+        "broadcast_to", ("data",), Pattern.BROADCAST, _broadcast_to_type,
+        lambda arrays, attrs: np.broadcast_to(arrays[0], attrs.shape),
+        lambda t, attrs, result: topi().broadcast_to(t[0], attrs.shape),
+        "data stretched to `shape`.", {"shape": ()}, ("Expand",),
+    ),
+    Op(
+        "nn.pad", ("data",), Pattern.INJECTIVE, _pad_type, _pad_numpy, _pad_te,
+        "data with constants around it.", {"pad_width": (), "pad_value": 0.0}, ("Pad",),
+    ),
+)  # fmt: skip

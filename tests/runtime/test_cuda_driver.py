@@ -1,0 +1,247 @@
+"""The CUDA driver against a simulated driver API, so that its paths run where there is no GPU.
+
+The simulation keeps memory in host bytes, runs elementwise kernels written as JSON steps, captures
+launches, and fails on demand.  On a machine with a GPU the other tests run on the real one as well.
+"""
+
+import ctypes
+import gc
+import json
+from collections.abc import Iterator
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from tilewright.base.artifact import Artifact, BufferSpec, KernelInfo, Source
+from tilewright.base.errors import DeviceError
+from tilewright.runtime import Device, LaunchSequence, Module, array, drivers, from_dlpack
+from tilewright.runtime.drivers import cuda
+from tilewright.runtime.trial import trial
+
+SIZE = 40
+ADD = (2, 0, "+", 1)
+
+
+class Status(int):
+    name = property(lambda self: {0: "CUDA_SUCCESS", 1: "CUDA_ERROR_INVALID_VALUE"}.get(
+        int(self), "CUDA_ERROR_ILLEGAL_ADDRESS"))  # fmt: skip
+
+
+OK = Status(0)
+
+
+class Simulation:
+    """What `cuda.bindings.driver` offers, over host memory."""
+
+    def __init__(self) -> None:
+        self.memory: dict[int, np.ndarray] = {}
+        self.modules: dict[int, list] = {}
+        self.capturing: list | None = None
+        self.graphs: dict[int, list] = {}
+        self.log: list[str] = []
+        self.broken = OK
+        self.clock = 0.0
+        self.shared: dict[str, int] = {}
+        flags = {"CU_STREAM_DEFAULT": 0, "CU_STREAM_NON_BLOCKING": 1}
+        self.CUstream_flags = SimpleNamespace(**flags)
+        self.CUstreamCaptureMode = SimpleNamespace(CU_STREAM_CAPTURE_MODE_RELAXED=2)
+        name = "CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES"
+        self.CUfunction_attribute = SimpleNamespace(**{name: 8})
+        self.CUdevice_attribute = SimpleNamespace(**{
+            f"CU_DEVICE_ATTRIBUTE_{n}": n for n in (
+                *cuda._LIMITS.values(), "COMPUTE_CAPABILITY_MAJOR", "COMPUTE_CAPABILITY_MINOR",
+                *(f"MAX_{what}_DIM_{axis}" for what in ("BLOCK", "GRID") for axis in "XYZ"),
+            )
+        })  # fmt: skip
+
+    def __getattr__(self, name: str) -> object:
+        """Calls that only succeed: sync, graph upload, destroy, ..."""
+        assert name.startswith("cu"), name
+
+        def call(*_: object) -> tuple:
+            self.log.append(name)
+            return (self.broken,)
+
+        return call
+
+    def cuDeviceGet(self, index: int) -> tuple:
+        return OK, index
+
+    def cuCtxSetCurrent(self, context: str) -> tuple:
+        return (OK,)
+
+    def cuDevicePrimaryCtxRetain(self, device: int) -> tuple:
+        return OK, "context"
+
+    def cuDeviceGetName(self, size: int, device: int) -> tuple:
+        return OK, b"Simulated\0\0\0"
+
+    def cuDeviceGetAttribute(self, code: str, device: int) -> tuple:
+        return OK, {"COMPUTE_CAPABILITY_MAJOR": 9, "COMPUTE_CAPABILITY_MINOR": 0}.get(code, 1024)
+
+    def cuStreamCreate(self, flags: int) -> tuple:
+        return OK, ("work", "capture")[flags]
+
+    def cuGetErrorString(self, status: int) -> tuple:
+        return OK, b"simulated"
+
+    def cuMemAlloc(self, nbytes: int) -> tuple:
+        block = np.zeros(nbytes, np.uint8)
+        self.memory[block.ctypes.data] = block
+        return OK, block.ctypes.data
+
+    def cuMemFree(self, pointer: int) -> tuple:
+        del self.memory[pointer]
+        return (OK,)
+
+    def _copy(self, target: int, source: int, nbytes: int, stream: str) -> tuple:
+        ctypes.memmove(target, source, nbytes)
+        return (OK,)
+
+    cuMemcpyHtoDAsync = cuMemcpyDtoHAsync = cuMemcpyDtoDAsync = _copy
+
+    def cuMemsetD8Async(self, pointer: int, value: int, nbytes: int, stream: str) -> tuple:
+        ctypes.memset(pointer, value, nbytes)
+        return (OK,)
+
+    def cuModuleLoadData(self, image: bytes) -> tuple:
+        return OK, json.loads(image)
+
+    def cuModuleGetFunction(self, module: list, name: bytes) -> tuple:
+        return OK, (name.decode(), module[int(name[1:])])
+
+    def cuFuncSetAttribute(self, function: tuple, attribute: int, value: int) -> tuple:
+        self.shared[function[0]] = value
+        return (OK,)
+
+    def cuLaunchKernel(self, function: tuple, *rest: object) -> tuple:
+        gx, _, _, bx, by, bz, _, stream, params, extra = rest
+        assert (gx, bx, by, bz, extra) == (5, 8, 1, 1, 0)
+        if self.capturing is not None and stream == "capture":
+            self.capturing.append((function, rest))
+            return (OK,)
+        self.clock += 1e-3
+        self.log.append(function[0])
+        count = len(function[1][4])
+        slots = ctypes.cast(params, ctypes.POINTER(ctypes.POINTER(ctypes.c_uint64)))
+        views = [_floats(slots[i][0], SIZE) for i in range(count)]
+        to, x, op, y, _ = function[1]
+        views[to][:] = views[x] + views[y] if op == "+" else views[x] * y
+        return (self.broken,)
+
+    def cuStreamBeginCapture(self, stream: str, mode: int) -> tuple:
+        assert stream == "capture"
+        self.capturing = []
+        return (OK,)
+
+    def cuStreamEndCapture(self, stream: str) -> tuple:
+        captured, self.capturing = self.capturing, None
+        return OK, captured
+
+    def cuGraphInstantiate(self, graph: list, flags: int) -> tuple:
+        return OK, list(graph)
+
+    def cuGraphLaunch(self, graph: list, stream: str) -> tuple:
+        self.log.append(f"graph{len(graph)}")
+        for function, rest in graph:
+            self.cuLaunchKernel(function, *rest[:7], stream, *rest[8:])
+        return (self.broken,)
+
+    def cuEventCreate(self, flags: int) -> tuple:
+        return OK, [0.0]
+
+    def cuEventRecord(self, event: list, stream: str) -> tuple:
+        event[0] = self.clock
+        return (OK,)
+
+    def cuEventElapsedTime(self, begin: list, end: list) -> tuple:
+        return OK, (end[0] - begin[0]) * 1e3
+
+
+def _floats(pointer: int, count: int) -> np.ndarray:
+    return np.ctypeslib.as_array(ctypes.cast(pointer, ctypes.POINTER(ctypes.c_float)), (count,))
+
+
+@pytest.fixture
+def simulation(monkeypatch: pytest.MonkeyPatch) -> Iterator[Simulation]:
+    made = Simulation()
+    monkeypatch.setattr(cuda, "_cu", lambda: made)
+    driver = cuda.CudaDriver(0)
+    monkeypatch.setattr(drivers, "driver", lambda kind, index: driver)
+    yield made
+    gc.collect()
+
+
+def artifact(steps: list[tuple], roles: str = "iio", shared: int = 0) -> Artifact:
+    names = {"i": "input", "o": "output", "w": "workspace"}
+    specs = tuple(BufferSpec(f"b{n}", "float32", (SIZE,), names[r]) for n, r in enumerate(roles))
+    everything = tuple(range(len(specs)))
+    kernels = tuple(
+        KernelInfo(f"k{n}", everything, (5, 1, 1), (8, 1, 1), shared) for n in range(len(steps))
+    )
+    binary = json.dumps([(*step, everything) for step in steps]).encode()
+    return Artifact(Source("cuda", "", "simulated", specs, kernels), binary)
+
+
+X, Y = np.random.default_rng(0).normal(size=(2, SIZE)).astype(np.float32)
+GPU = Device("cuda")
+
+
+def test_module_call_and_release(simulation: Simulation) -> None:
+    arrays = [array(X, GPU), array(Y, GPU), array(np.zeros_like(X), GPU)]
+    module = Module(artifact([(3, 0, "+", 1), (2, 3, "*", 2.0)], "iiow", shared=50 << 10), GPU)
+    module(*arrays)
+    np.testing.assert_array_equal(arrays[2].numpy(), (X + Y) * 2)
+    assert simulation.shared == {"k0": 50 << 10, "k1": 50 << 10}
+    assert len(simulation.memory) == 4
+    del arrays, module
+    gc.collect()
+    assert not simulation.memory and "cuModuleUnload" in simulation.log
+
+
+def test_sequence_is_one_graph(simulation: Simulation) -> None:
+    arrays = [array(X, GPU), array(Y, GPU), array(np.zeros_like(X), GPU)]
+    module = Module(artifact([ADD, (2, 2, "*", 2.0)]), GPU)
+    sequence = LaunchSequence(GPU, module.launches(*arrays) * 3)
+    simulation.log.clear()
+    sequence.run()
+    assert simulation.log == ["graph6", *["k0", "k1"] * 3]
+    assert sequence.time(number=7).mean == pytest.approx(6e-3)
+
+
+def test_timing_counts_every_pass(simulation: Simulation) -> None:
+    arrays = [array(X, GPU), array(Y, GPU), array(np.zeros_like(X), GPU)]
+    module = Module(artifact([ADD]), GPU)
+    for number in (1, 64, 100):
+        result = module.time_evaluator("default", GPU, number=number)(*arrays)
+        assert result.mean == pytest.approx(1e-3)
+    cold = module.time_evaluator("default", GPU, number=70, cache_flush_bytes=1 << 10)(*arrays)
+    assert cold.mean == pytest.approx(1e-3)
+    assert {"graph1", "graph64"} <= set(simulation.log)
+
+
+def test_a_poisoned_context_is_fatal(simulation: Simulation) -> None:
+    module = artifact([ADD])
+    assert trial(module, GPU, [X, Y], [X + Y]).error is None
+    simulation.broken = Status(700)
+    result = trial(module, GPU, [X, Y], [X + Y])
+    assert result.error == "run" and result.fatal and "ILLEGAL_ADDRESS" in result.message
+    simulation.broken = Status(1)
+    assert not trial(module, GPU, [X, Y]).fatal
+    with pytest.raises(DeviceError, match=r"cuda\(0\)\.sync: CUDA_ERROR_INVALID_VALUE"):
+        GPU.sync()
+    simulation.broken = OK
+
+
+def test_target_and_dlpack(simulation: Simulation) -> None:
+    assert GPU.target.arch == "sm_90" and GPU.target.limits.l2_bytes == 1024
+    a = array(X, GPU)
+    taken = from_dlpack(a)
+    assert taken.memory.pointer == a.memory.pointer and taken.device == GPU
+    del a
+    gc.collect()
+    np.testing.assert_array_equal(taken.numpy(), X)
+    assert taken.__dlpack_device__() == (2, 0)
+    with pytest.raises(BufferError, match="exported there only"):
+        taken.__dlpack__(dl_device=(1, 0))

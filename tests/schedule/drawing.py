@@ -1,0 +1,137 @@
+"""Random legal schedules for any DAG: the fuel of the property tests of the core.
+
+`draw_schedule` makes steps that are legal by construction or dropped when refused; what it returns always
+lowers.  Factors are small and rarely divide, so guards, clipping and tails are exercised all the time.
+"""
+
+from __future__ import annotations
+
+import random
+
+from tilewright.base.errors import ScheduleError
+from tilewright.schedule.schedule import Schedule, Stage
+from tilewright.schedule.tree import LoopTree
+from tilewright.te.dag import ComputeDAG
+from tilewright.te.tensor import ComputeOp, IterVar, PlaceholderOp
+
+THREADS = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
+BLOCKS = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
+
+
+def draw_schedule(dag: ComputeDAG, rng: random.Random, *, gpu: bool) -> Schedule:
+    """A random schedule of `dag` with small, mostly uneven tiles."""
+    s = Schedule(dag)
+    _draw_dataflow(s, rng, gpu)
+    for stage in list(reversed(s.stages)):
+        if isinstance(stage.op, PlaceholderOp) or stage.attach_kind == "inline":
+            continue
+        if not stage.is_output and rng.random() < 0.75:
+            _draw_attachment(s, stage, rng)
+        _draw_loops(stage, rng, gpu)
+    return s
+
+
+def _compute_stages(s: Schedule) -> list[Stage]:
+    return [st for st in s.stages if isinstance(st.op, ComputeOp)]
+
+
+def _draw_dataflow(s: Schedule, rng: random.Random, gpu: bool) -> None:
+    for stage in _compute_stages(s):
+        if not stage.is_output and stage.op.combiner is None and rng.random() < 0.5:
+            stage.compute_inline()
+    for stage in list(s.stages):
+        if isinstance(stage.op, PlaceholderOp) and len(stage.op.shape) > 0 and rng.random() < 0.15:
+            n = len(stage.op.shape)
+            blocks = tuple(rng.choice([1, 1, 2, 3]) for _ in range(n))
+            order = [*range(n), *(n + d for d in range(n) if blocks[d] > 1)]
+            rng.shuffle(order)
+            s.pack(stage.tensor, blocks, order)
+    for stage in _compute_stages(s):
+        if stage.attach_kind == "inline":
+            continue
+        if stage.op.combiner is not None and rng.random() < 0.25:
+            axis = rng.choice(stage.op.reduce_axis)
+            if rng.random() < 0.6:
+                axis = rng.choice(stage.split(axis, factor=rng.randint(1, 3)))
+            s.rfactor(stage.tensor, axis, rng.randint(0, len(stage.op.axis)))
+        elif rng.random() < 0.35:
+            s.cache_write(stage.tensor, rng.choice(["local", "shared"] if gpu else ["local", "global"]))
+    for stage in list(s.stages):
+        readers = [r for r in s.readers(stage.tensor) if r.attach_kind != "inline"]
+        if readers and stage.op.shape and rng.random() < 0.35:
+            chosen = rng.sample(readers, rng.randint(1, len(readers)))
+            scope = rng.choice(["shared", "local"] if gpu else ["local", "global"])
+            copy = s.cache_read(stage.tensor, scope, [r.tensor for r in chosen])
+            if rng.random() < 0.3:
+                s.cache_read(copy, "local", [r.tensor for r in chosen])
+
+
+def _draw_attachment(s: Schedule, stage: Stage, rng: random.Random) -> None:
+    """Attach at a random loop that has all readers inside it, if one is found in a few tries."""
+    hosts = [st for st in _compute_stages(s) if st is not stage and st.attach_kind != "inline"]
+    for _ in range(4):
+        host = rng.choice(hosts) if hosts else None
+        if host is None or not host.leaf_iter_vars:
+            continue
+        before = len(s.steps)
+        try:
+            stage.compute_at(host, rng.choice(host.leaf_iter_vars))
+            LoopTree(s)
+            return
+        except ScheduleError:
+            if len(s.steps) > before:
+                stage.compute_root()
+                del s.steps[before:]
+
+
+def _draw_loops(stage: Stage, rng: random.Random, gpu: bool) -> None:
+    op = stage.op
+    for axis in (*op.axis, *op.reduce_axis):
+        for _ in range(rng.choice([0, 0, 1, 1, 2])):
+            if rng.random() < 0.7:
+                axis = rng.choice(stage.split(axis, factor=rng.randint(1, 5)))
+            else:
+                axis = rng.choice(stage.split(axis, nparts=rng.randint(1, 5)))
+    if rng.random() < 0.7:
+        order = list(stage.leaf_iter_vars)
+        rng.shuffle(order)
+        if rng.random() < 0.6:
+            order.sort(key=lambda ax: ax.kind == "reduce")
+        stage.reorder(*order)
+    _draw_fusion(stage, rng)
+    if gpu:
+        _draw_binding(stage, rng)
+    elif stage.attach_kind == "root" and rng.random() < 0.4:
+        outer = stage.leaf_iter_vars[:1]
+        if outer and outer[0].kind == "spatial":
+            stage.parallel(outer[0])
+    free = [ax for ax in stage.leaf_iter_vars if ax not in stage.binds and ax not in stage.annotations]
+    if free and free[-1].kind == "spatial" and rng.random() < 0.35:
+        stage.vectorize(free.pop())
+    if free and rng.random() < 0.3:
+        stage.unroll(rng.choice(free))
+    if stage.leaf_iter_vars and rng.random() < 0.3:
+        stage.pragma(stage.leaf_iter_vars[0], "auto_unroll_max_step", rng.choice([0, 4, 16, 64]))
+    if len(op.axis) > 1 and not stage.is_output and rng.random() < 0.2:
+        stage.storage_align(op.axis[0], rng.choice([2, 4, 8]), rng.randint(0, 1))
+
+
+def _draw_fusion(stage: Stage, rng: random.Random) -> None:
+    for _ in range(rng.choice([0, 0, 1, 2])):
+        leaves = stage.leaf_iter_vars
+        pairs = [k for k in range(len(leaves) - 1) if leaves[k].kind == leaves[k + 1].kind]
+        if pairs:
+            k = rng.choice(pairs)
+            stage.fuse(leaves[k], leaves[k + 1])
+
+
+def _draw_binding(stage: Stage, rng: random.Random) -> None:
+    spatial: list[IterVar] = [ax for ax in stage.leaf_iter_vars if ax.kind == "spatial"]
+    if stage.attach_kind == "root":
+        tags = [*rng.sample(BLOCKS, rng.randint(0, 2)), *["vthread"] * rng.randint(0, 2)]
+        tags += rng.sample(THREADS, rng.randint(0, 2))
+        for axis, tag in zip(spatial, tags, strict=False):
+            stage.bind(axis, tag)
+    elif stage.scope == "shared":
+        for axis, tag in zip(spatial, rng.sample(THREADS, rng.randint(0, 2)), strict=False):
+            stage.bind(axis, tag)
