@@ -27,6 +27,8 @@ def draw_schedule(dag: ComputeDAG, rng: random.Random, *, gpu: bool) -> Schedule
             continue
         if not stage.is_output and rng.random() < 0.75:
             _draw_attachment(s, stage, rng)
+        if stage.attach_kind == "root":
+            stage.set_scope("global")
         _draw_loops(stage, rng, gpu)
     return s
 
@@ -76,12 +78,25 @@ def _draw_attachment(s: Schedule, stage: Stage, rng: random.Random) -> None:
         before = len(s.steps)
         try:
             stage.compute_at(host, rng.choice(host.leaf_iter_vars))
-            LoopTree(s)
+            _check_readers(s, stage)
             return
         except ScheduleError:
             if len(s.steps) > before:
                 stage.compute_root()
                 del s.steps[before:]
+
+
+def _check_readers(s: Schedule, stage: Stage) -> None:
+    """Raise if a reader is outside the loop; other stages may still be in an unfinished state."""
+    scopes = [(st, st.scope) for st in s.stages]
+    for st, _ in scopes:
+        if st.attach_kind == "root":
+            st.scope = "global"
+    try:
+        LoopTree(s)
+    finally:
+        for st, scope in scopes:
+            st.scope = scope
 
 
 def _draw_loops(stage: Stage, rng: random.Random, gpu: bool) -> None:

@@ -29,6 +29,7 @@ Affine = tuple[int, tuple[tuple[int, int], ...]]
 # constant, sum of (slot in `Facts.slots`, coefficient), step from one lane to the next
 Linear = tuple[int, tuple[tuple[int, int], ...], int]
 
+_UNSIGNED = {"floordiv": "udiv", "floormod": "urem"}
 _PURE_INT = frozenset(("var", "const", "add", "sub", "mul", "floordiv", "floormod", "min", "max"))
 
 
@@ -421,16 +422,21 @@ class IndexEmitter:
             q = low // d
             return plus(exact, (q, ())) if op == "floordiv" else plus(rest, (-q * d, ()))
         x = self.word(rest)
-        if op == "floordiv":
-            rhs = f"udiv i64 {x}, {d}" if low >= 0 else self.floor_division(op, "i64", x, str(d), d)
-            return plus(exact, self.atom(rhs, low // d, high // d))
-        rhs = f"urem i64 {x}, {d}" if low >= 0 else self.floor_division(op, "i64", x, str(d), d)
-        return self.atom(rhs, 0, d - 1)
+        if low < 0:
+            rhs = self.floor_division(op, "i64", x, str(d), d)
+        elif high < 2**32:  # in 32 bits: cheaper, and on 32-bit processors no call of a library
+            x = self.pure(f"trunc i64 {x} to i32")
+            rhs = f"zext i32 {self.pure(f'{_UNSIGNED[op]} i32 {x}, {d}')} to i64"
+        else:
+            rhs = f"{_UNSIGNED[op]} i64 {x}, {d}"
+        if op == "floormod":
+            return self.atom(rhs, 0, min(d - 1, high) if low >= 0 else d - 1)
+        return plus(exact, self.atom(rhs, low // d, high // d))
 
     def _divide_any(self, op: str, a: Affine, b: Affine) -> Affine:
         (a0, a1), (b0, b1) = self.bounds(a), self.bounds(b)
         if a0 >= 0 and b0 >= 0:
-            rhs = f"{'udiv' if op == 'floordiv' else 'urem'} i64 {self.word(a)}, {self.word(b)}"
+            rhs = f"{_UNSIGNED[op]} i64 {self.word(a)}, {self.word(b)}"
             return self.atom(rhs, 0, a1 if op == "floordiv" else max(b1 - 1, 0))
         most = max(abs(a0), abs(a1)) + 1 if op == "floordiv" else max(abs(b0), abs(b1))
         return self.atom(self.floor_division(op, "i64", self.word(a), self.word(b)), -most, most)

@@ -250,6 +250,15 @@ def const(value: float, dtype: str | None = None) -> Expr:
     return make("const", (), number, dtype)
 
 
+def _holds(dtype: str, number: float) -> bool:
+    """Whether a bare number may take `dtype`: any into a float, integers that fit into an integer."""
+    if isinstance(number, bool) or dtype == "bool":
+        return False
+    if is_float(dtype):
+        return True
+    return not isinstance(number, float) and (dtype == "int64" or -(2**31) <= number < 2**31)
+
+
 def convert(value: Any, like: Expr | None = None) -> Expr:
     """`value` as an expression; a bare number takes the dtype of `like` when it loses nothing."""
     if isinstance(value, Expr):
@@ -257,10 +266,8 @@ def convert(value: Any, like: Expr | None = None) -> Expr:
     if hasattr(value, "as_expr"):  # te.IterVar, zero-dimensional te.Tensor
         return value.as_expr()  # type: ignore[no-any-return]
     if isinstance(value, (bool, int, float)) or hasattr(value, "dtype"):
-        if like is not None and not isinstance(value, bool) and like.dtype != "bool":
-            if is_float(like.dtype) or not isinstance(value, float):
-                return const(value, like.dtype)
-        return const(value.item() if hasattr(value, "item") else value)
+        number = value.item() if hasattr(value, "item") else value
+        return const(number, like.dtype if like is not None and _holds(like.dtype, number) else None)
     raise ExpressionError(
         f"convert({value!r})", f"a {type(value).__name__} is not an expression",
         "Use a number, a variable, an axis or a tensor element.",

@@ -231,17 +231,18 @@ class _KernelBuilder:
         return E.all_of(*tests)
 
     def _lanes_around(self, node: Node) -> list[tuple[IterVar, str]]:
-        """Thread axes of the stages that `node` is computed for.  A shared buffer is filled by all threads
-        of the block together, whatever the threads around it do."""
-        found: list[tuple[IterVar, str]] = []
-        inner = node
-        while inner.scope == "local" and inner.parent is not None and inner.attach_axis is not None:
-            leaves = inner.parent.stage.leaf_iter_vars
-            for ax in leaves[: leaves.index(inner.attach_axis) + 1]:
-                if ax in self.tree.tag_of:
-                    found.append((ax, self.tree.tag_of[ax]))
-            inner = inner.parent
-        return found
+        """Thread axes of other stages that the node's region starts from: lanes beyond them have no region."""
+        leaves: dict[IterVar, None] = {}
+        for base in self.bounds.base[node]:
+            self._collect_leaves(base, leaves)
+        return [(ax, self.tree.tag_of[ax]) for ax in leaves if ax in self.tree.tag_of]
+
+    def _collect_leaves(self, base: Base, into: dict[IterVar, None]) -> None:
+        for atom in base.terms:
+            if isinstance(atom, Quotient):
+                self._collect_leaves(atom.base, into)
+            else:
+                into |= dict.fromkeys(self.tree.leaves_under[atom])
 
     # -- statements ----------------------------------------------------------------------------------
     def _emit(self, node: Node) -> Stmt:

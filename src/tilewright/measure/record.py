@@ -226,5 +226,5 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} is not a JSON value")
 
 
-_encoder = msgspec.json.Encoder(enc_hook=_plain, order="deterministic")
+_encoder = msgspec.json.Encoder(enc_hook=_plain)
 _decoder: msgspec.json.Decoder[Line] = msgspec.json.Decoder(Line)

@@ -179,8 +179,8 @@ def _branches(
     return [(int(v), chosen[values == v]) for v in np.unique(values)]
 
 
-_PACKAGE = str(Path(__file__).parents[1])
-_ROOM = str(Path(__file__).parent)
+_PACKAGE = str(Path(__file__).parents[1] / "_")[:-1]  # with its final separator
+_ROOM = str(Path(__file__).parent / "_")[:-1]
 
 
 def _template_frame(frame: FrameType | None) -> FrameType | None:

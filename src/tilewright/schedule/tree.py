@@ -118,6 +118,7 @@ class LoopTree:
             node.scope = self._scope(node)
         for node in self.nodes:
             node.points = self._points(node)
+        for node in self.nodes:
             self._check_attachment(node)
 
     @property
@@ -198,10 +199,15 @@ class LoopTree:
 
     def _scope(self, node: Node) -> str:
         """The stage's own scope, or the one its attach point implies."""
+        if node.parent is None:
+            if node.stage.scope in ("shared", "local"):
+                raise ScheduleError(
+                    f"stage {node.name}", f"a {node.stage.scope} buffer ends with its kernel, but the stage is computed on its own",
+                    "Attach it with compute_at, or use scope global.",
+                )  # fmt: skip
+            return "global"
         if node.stage.scope:
             return node.stage.scope
-        if node.parent is None:
-            return "global"
         tags = [self.tag_of.get(ax, "") for _, ax in self.path(node)]
         if any(t.startswith("threadIdx") or t == "vthread" for t in tags):
             return "local"

@@ -15,7 +15,15 @@ from typing import Any
 from tilewright.base.errors import ExpressionError
 from tilewright.ir import expr as E
 from tilewright.ir.expr import ARITHMETIC, COMPARE, LOGIC, Expr
-from tilewright.te.tensor import Combiner, ComputeOp, IterVar, Operation, PlaceholderOp, Tensor
+from tilewright.te.tensor import (
+    Combiner,
+    ComputeOp,
+    IterVar,
+    Operation,
+    PlaceholderOp,
+    Tensor,
+    builtin_combiner,
+)
 
 
 class ComputeDAG:
@@ -170,11 +178,12 @@ class _Writer:
         return [ax.name if self.names else "", ax.extent, ax.begin]
 
     def _combiner(self, c: Combiner) -> list[Any]:
-        if c.name in ("sum", "prod", "max", "min"):
+        if _is_builtin(c):
             return [c.name, c.lhs.dtype]
         self.vars[c.lhs] = len(self.vars)
         self.vars[c.rhs] = len(self.vars)
-        return [c.name, c.lhs.dtype, self._expr(c.result), self._expr(c.identity)]
+        name = c.name if self.names else ""
+        return [name, c.lhs.dtype, self._expr(c.result), self._expr(c.identity)]
 
     def _expr(self, node: Expr) -> Any:
         if node.op == "var":
@@ -194,6 +203,15 @@ class _Writer:
         return [node.op, *args]
 
 
+def _is_builtin(c: Combiner) -> bool:
+    """Whether `c` is te.sum, prod, max or min, rather than a reducer of that name."""
+    if c.name not in ("sum", "prod", "max", "min"):
+        return False
+    known = builtin_combiner(c.name, c.lhs.dtype)
+    result = E.substitute(c.result, {c.lhs: known.lhs, c.rhs: known.rhs})
+    return result is known.result and c.identity is known.identity
+
+
 def _plain(value: Any) -> bool:
     if isinstance(value, (list, tuple)):
         return all(map(_plain, value))
@@ -201,8 +219,6 @@ def _plain(value: Any) -> bool:
 
 
 def _read(data: dict[str, Any]) -> ComputeDAG:
-    from tilewright.te.tensor import builtin_combiner
-
     ops: list[Operation] = []
 
     def expr(node: Any, variables: list[Expr]) -> Expr:

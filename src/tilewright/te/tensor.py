@@ -343,6 +343,8 @@ def reduction(combiner: Combiner, value: Expr, axis: Any, where: Expr | None = N
             )
     if not axes:
         raise ExpressionError(f"{combiner.name}(axis=[])", "no axis to reduce over")
+    if len(set(axes)) != len(axes):
+        raise ExpressionError(f"{combiner.name}(axis={list(axes)})", "an axis is listed twice")
     if where is not None:
         value = E.if_then_else(where, value, combiner.identity)
     return E.make("reduce", (value,), (combiner, axes), value.dtype)

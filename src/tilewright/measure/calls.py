@@ -1,0 +1,134 @@
+"""The functions that run inside worker processes: build a candidate, try a candidate, name a device.
+
+In: jobs as data.  Out: `Built`, `RunResult`; what a candidate raises is told in them.
+Read next: `local.py`, which calls these in workers.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+from importlib import import_module
+from typing import Any
+
+from tilewright.base.artifact import Artifact
+from tilewright.base.errors import (
+    CompileError,
+    ExpressionError,
+    LegalityError,
+    LoweringError,
+    ScheduleError,
+    SpaceError,
+    TargetError,
+    TilewrightError,
+)
+from tilewright.base.target import Target
+from tilewright.measure import reference
+from tilewright.measure.jobs import Built, RunJob, RunResult
+from tilewright.measure.record import ErrorKind
+
+# What the exceptions of a build say about the candidate; other exceptions are "compile".
+BUILD_ERRORS: dict[type[TilewrightError], ErrorKind] = {
+    ExpressionError: "instantiate",
+    ScheduleError: "instantiate",
+    SpaceError: "instantiate",
+    LoweringError: "instantiate",
+    LegalityError: "verify",
+    CompileError: "compile",
+}
+
+_trials = 0  # of this process
+
+
+def build_source(payload: dict[str, Any], target: Target) -> Artifact:
+    """A build function for payloads {"source": Source}: text that is there already."""
+    from tilewright.driver import compile_source
+
+    return compile_source(payload["source"], target)
+
+
+def build(function: str, payload: dict[str, Any], target: Target) -> Built:
+    """Build one candidate.  function: "module:name" of a function (payload, target) -> Artifact."""
+    began = time.perf_counter()
+    artifact, error, message = None, None, ""
+    try:
+        module, _, name = function.partition(":")
+        artifact = getattr(import_module(module), name)(payload, target)
+    except TargetError:
+        raise  # no fault of the candidate: a library is missing
+    except TilewrightError as refused:
+        error, message = BUILD_ERRORS.get(type(refused), "compile"), str(refused)
+    except Exception as raised:
+        error, message = "compile", "".join(traceback.format_exception(raised))
+        message = f"{type(raised).__name__}: {raised}\n\n{message}"
+    return Built(artifact, error, message, time.perf_counter() - began)
+
+
+def run(
+    run_job: RunJob, index: int, number: int, repeat: int, min_repeat_ms: float, flush_bytes: int
+) -> RunResult:
+    """Try one candidate on device `index` of its target's kind."""
+    from tilewright.runtime.device import device
+    from tilewright.runtime.trial import trial
+
+    global _trials
+    _trials += 1
+    assert run_job.artifact is not None
+    on = device(run_job.artifact.source.target, index)
+    stored = run_job.job.reference
+    data = reference.load(stored) if stored else _made_up(run_job.artifact)
+    verify = run_job.verify and stored is not None
+    result = trial(
+        run_job.artifact, on, data.inputs,
+        data.expected if verify else None, data.tolerance if verify else None,
+        run_job.best_seconds, number=number, repeat=repeat, min_repeat_ms=min_repeat_ms,
+        race=run_job.race, cache_flush_bytes=flush_bytes,
+    )  # fmt: skip
+    kinds: dict[str, ErrorKind] = {"run": "run", "wrong": "wrong"}
+    return RunResult(
+        costs=result.costs, raced=result.raced, verified=verify and result.error is None,
+        error=kinds[result.error] if result.error else None, message=result.message,
+        seconds=result.seconds, device=on.name, fatal=result.fatal, first=_trials == 1,
+    )  # fmt: skip
+
+
+def open_device(kind: str, index: int) -> tuple[str, bool]:
+    """The device's name, and whether it computes on the cores of this machine.
+
+    Raises what `Device.why_not` says.
+    """
+    from tilewright.runtime.device import device
+
+    on = device(kind, index)
+    reason = on.why_not()
+    if reason is not None:
+        raise reason
+    return on.name, on.kind == "cpu" or _is_cpu_device(on.driver)
+
+
+def warm_build(kind: str) -> None:
+    """Import what a build for targets of `kind` needs."""
+    if kind == "llvm":
+        import_module("llvmlite.binding")
+    import_module("tilewright.driver")
+
+
+def warm_device(kind: str, index: int) -> None:
+    """Open the device, so that the first trial does not pay for it; `run` tells what failed."""
+    from tilewright.runtime.device import device
+
+    import_module("tilewright.runtime.trial")
+    device(kind, index).why_not()
+
+
+def _is_cpu_device(driver: Any) -> bool:
+    kind = getattr(getattr(driver, "device", None), "type", 0)
+    return bool(kind & 2)  # CL_DEVICE_TYPE_CPU
+
+
+def _made_up(artifact: Artifact) -> reference.ReferenceArrays:
+    """Inputs for a job without a reference: ones, whose values do not matter for its time."""
+    import numpy as np
+
+    specs = [b for b in artifact.source.buffers if b.role == "input"]
+    return reference.ReferenceArrays(tuple(np.ones(b.shape, b.dtype) for b in specs), (), ())

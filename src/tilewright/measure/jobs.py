@@ -1,0 +1,115 @@
+"""What is built, run and measured, as data; and what a builder and a runner must be able to do.
+
+In: candidates from a search.  Out: `Built`, then `RunResult`, which the pipeline makes `Record`s of.
+Read next: `local.py` (this machine), `replay.py` (from a log), `pipeline.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from tilewright.base.artifact import Artifact
+from tilewright.base.target import Target
+from tilewright.measure.reference import Reference
+from tilewright.measure.record import ErrorKind, TaskId
+
+
+@dataclass(frozen=True)
+class Job:
+    """One candidate, to be built, run and recorded.
+
+    payload:   what the build function takes: plain data, for example `driver.build.payload_of`'s
+    reference: inputs and expected outputs of its task; None: it runs unverified and is never best
+    target:    with the limits of the real device; `task.target` where it is None
+    dag:       `ComputeDAG.to_json()`, kept once in the log
+    """
+
+    task: TaskId
+    payload: Mapping[str, Any]
+    reference: Reference | None
+    origin: str = "default"
+    decisions: Mapping[str, Any] = field(default_factory=dict)
+    steps: Sequence[Any] = ()
+    target: Target | None = None
+    dag: Any = None
+    seed: int = 0
+    trial: int = 0
+
+    @property
+    def full_target(self) -> Target:
+        return self.target or Target(self.task.target)
+
+
+@dataclass(frozen=True)
+class Built:
+    """artifact, or else `error` and `message`.  seconds: wall time of the build."""
+
+    artifact: Artifact | None = None
+    error: ErrorKind | None = None
+    message: str = ""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class RunJob:
+    """One trial.
+
+    best_seconds: the time to beat, for the race
+    verify:       compare with the reference
+    race:         stop early when it is clearly slower than the best
+    """
+
+    job: Job
+    artifact: Artifact | None
+    best_seconds: float | None = None
+    verify: bool = True
+    race: bool = True
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """costs: seconds of one run, an entry per repeat; empty where `error` is set.
+
+    fatal: the device was lost to the worker process, which is replaced
+    first: it was the first trial of its worker process
+    """
+
+    costs: tuple[float, ...] = ()
+    raced: bool = False
+    verified: bool = False
+    error: ErrorKind | None = None
+    message: str = ""
+    seconds: float = 0.0
+    device: str = ""
+    fatal: bool = False
+    first: bool = False
+
+
+class Builder(Protocol):
+    """Turns payloads into artefacts.  A candidate's failure is a result, never an exception."""
+
+    @property
+    def n_parallel(self) -> int:
+        """How many builds make sense in flight."""
+
+    def submit(self, job: Job) -> Future[Built]: ...
+
+    def close(self) -> None: ...
+
+
+class Runner(Protocol):
+    """Runs artefacts on devices.  A candidate's failure is a result, never an exception."""
+
+    @property
+    def n_parallel(self) -> int:
+        """How many devices there are."""
+
+    def exclusive(self, target: Target) -> bool:
+        """True when a kernel under the clock must not share the machine with builds."""
+
+    def submit(self, run: RunJob) -> Future[RunResult]: ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,112 @@
+"""The worker process: runs functions that its parent names, one at a time, until the parent is gone.
+
+In: frames on standard input, `Start` and then calls.  Out: one frame per call on standard output.
+It may crash or hang: deadlines and restarts are the parent's.  Read next: `pool.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import queue
+import struct
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+HEADER = struct.Struct("<Q")
+
+
+@dataclass(frozen=True)
+class Start:
+    """memory_bytes: address space that this process may use, or None.  warm: called at once."""
+
+    memory_bytes: int | None
+    warm: Callable[[], object] | None
+
+
+@dataclass(frozen=True)
+class Raised:
+    """The answer to a call that raised: the exception in words, with its traceback."""
+
+    message: str
+
+
+def main() -> None:
+    """Serve standard input.  Whatever else is written to standard output goes to standard error."""
+    source = os.fdopen(os.dup(0), "rb")
+    sink = os.fdopen(os.dup(1), "wb")
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.dup2(2, 1)
+    start = _read(source)
+    _confine(start)
+    if start.warm is not None:
+        start.warm()
+    calls: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(source, calls), daemon=True).start()
+    _write(sink, "ready")
+    while True:
+        _write(sink, _answer(calls.get()))
+
+
+def _listen(source: BinaryIO, calls: queue.SimpleQueue[bytes]) -> None:
+    """Hand over calls; end the process with its parent, even inside a kernel that never returns."""
+    while True:
+        frame = _read_frame(source)
+        if frame is None:
+            os._exit(0)
+        calls.put(frame)
+
+
+def _answer(frame: bytes) -> object:
+    try:
+        function, args = pickle.loads(frame)
+        return function(*args)
+    except MemoryError as error:
+        return Raised(f"out of memory: {error}")
+    except Exception as error:
+        text = "".join(traceback.format_exception(error))
+        return Raised(f"{type(error).__name__}: {error}\n\n{text}")
+
+
+def _confine(start: Start) -> None:
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as f:
+        f.write("1000")  # when memory runs out, this process goes before its parent
+    if start.memory_bytes is not None:
+        import resource
+
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_AS, (start.memory_bytes, start.memory_bytes))
+
+
+def _read(source: BinaryIO) -> Any:
+    frame = _read_frame(source)
+    if frame is None:
+        sys.exit(0)
+    return pickle.loads(frame)
+
+
+def _read_frame(source: BinaryIO) -> bytes | None:
+    header = source.read(HEADER.size)
+    if len(header) < HEADER.size:
+        return None
+    (size,) = HEADER.unpack(header)
+    body = source.read(size)
+    return body if len(body) == size else None
+
+
+def _write(sink: BinaryIO, value: object) -> None:
+    try:
+        body = pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
+    except Exception as error:
+        body = pickle.dumps(Raised(f"the answer cannot be sent: {error}"))
+    try:
+        sink.write(HEADER.pack(len(body)) + body)
+        sink.flush()
+    except BrokenPipeError:
+        os._exit(0)

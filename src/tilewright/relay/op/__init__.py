@@ -1,0 +1,49 @@
+"""The operator table: everything the compiler knows of an operator is its one row.
+
+In: `get("nn.conv2d")`.  Out: the `Op` row; `call` applies one.  The rows are in `elementwise.py`,
+`reduction.py`, `movement.py` and `nn.py`; what a row holds is in `row.py`.
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any
+
+from tilewright.base.errors import ModelError
+from tilewright.relay.expr import Call, Constant, Expr, const
+from tilewright.relay.op import elementwise, movement, nn, reduction
+from tilewright.relay.op.row import Op, Pattern
+
+ROWS: tuple[Op, ...] = (*elementwise.ROWS, *reduction.ROWS, *movement.ROWS, *nn.ROWS)
+TABLE: dict[str, Op] = {row.name: row for row in ROWS}
+
+
+def get(name: str) -> Op:
+    """The row of operator `name`, for example ``get("nn.conv2d")``."""
+    if name in TABLE:
+        return TABLE[name]
+    near = difflib.get_close_matches(name, TABLE, 3) or [n for n in TABLE if n.endswith(name)]
+    hint = f"Near it: {', '.join(near)}." if near else "relay.op.TABLE lists all."
+    raise ModelError(f"relay.op.get({name!r})", "there is no such operator", hint)
+
+
+def call(op_name: str, *args: Any, **attrs: Any) -> Call:
+    """The operator applied to `args`; attributes that are left out have their defaults."""
+    row = get(op_name)
+    return Call(row, args, {**row.attrs, **attrs})
+
+
+def same_dtype(lhs: Any, rhs: Any) -> tuple[Expr, Expr]:
+    """Both operands as graph values; a number takes the other's element type."""
+    if isinstance(lhs, Expr):
+        return lhs, rhs if isinstance(rhs, Expr) else _like(rhs, lhs)
+    if isinstance(rhs, Expr):
+        return _like(lhs, rhs), rhs
+    return const(lhs), const(rhs)
+
+
+def _like(value: Any, other: Expr) -> Constant:
+    return const(value, other.dtype if isinstance(value, (int, float)) else None)
+
+
+__all__ = ["ROWS", "TABLE", "Op", "Pattern", "call", "get", "same_dtype"]
