@@ -453,7 +453,7 @@ def gathers(draw: st.DrawFn) -> Drawn:
 def dags(most: int = 20_000) -> st.SearchStrategy[Drawn]:
     """Any computation of at most `most` loop iterations, with a line that describes it."""
     kinds = (
-        matmuls(), conv2ds(), depthwises(), softmaxes(), reductions(), elementwise_chains(),
-        transposes(), flattens(), broadcast_adds(), pools(), pairs(),
+        matmuls(), conv2ds(), conv2ds(), conv2ds(), depthwises(), softmaxes(), reductions(),
+        elementwise_chains(), transposes(), flattens(), broadcast_adds(), pools(), pairs(),
     )  # fmt: skip
     return st.one_of(*kinds).filter(lambda drawn: points(drawn[0]) <= most)

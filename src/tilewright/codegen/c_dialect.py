@@ -14,19 +14,21 @@ import numpy as np
 from tilewright.base.dtype import BYTES
 
 _TYPE_NAME = re.compile(r"(u?(char|short|int|long|longlong)|float|double|half|bool)\d*|\w+_t")
-_C_WORDS = frozenset(
-    "asm auto break case catch class const const_cast continue default delete do dynamic_cast else "
-    "enum explicit export extern false for friend goto if inline mutable namespace new operator "
-    "private protected public register reinterpret_cast restrict return short signed sizeof static "
-    "static_cast struct switch template this throw true try typedef typeid typename union unsigned "
-    "using virtual void volatile while alignas alignof and bitand bitor compl constexpr decltype "
-    "noexcept not nullptr or static_assert thread_local xor complex imaginary main linux unix NULL "
-    "NAN INFINITY MAXFLOAT HUGE_VAL assert printf malloc free memcpy memset abort exit rand abs div "
-    "min max fmin fmax exp exp2 exp10 expm1 log log2 log10 log1p logb sqrt rsqrt cbrt rcbrt hypot sin "
-    "cos tan asin acos atan atan2 sincos sinh cosh tanh asinh acosh atanh sinpi cospi erf erfc lgamma "
-    "tgamma pow floor ceil round rint trunc nearbyint fabs fma fmod remainder remquo modf frexp ldexp "
-    "scalbn ilogb copysign nextafter fdim nan isnan isinf isfinite signbit".split()
-)
+_C_WORDS = """
+    asm auto break case catch class const const_cast continue default delete do dynamic_cast
+    else enum explicit export extern false for friend goto if inline mutable namespace new
+    operator private protected public register reinterpret_cast restrict return short signed
+    sizeof static static_cast struct switch template this throw true try typedef typeid typename
+    union unsigned using virtual void volatile while alignas alignof and bitand bitor compl
+    constexpr decltype noexcept not nullptr or static_assert thread_local xor complex imaginary
+    main linux unix NULL NAN INFINITY MAXFLOAT HUGE_VAL assert printf malloc free memcpy memset
+    abort exit rand abs div min max fmin fmax exp exp2 exp10 expm1 log log2 log10 log1p logb
+    sqrt rsqrt cbrt rcbrt hypot sin cos tan asin acos atan atan2 sincos sinh cosh tanh asinh
+    acosh atanh sinpi cospi erf erfc lgamma tgamma pow floor ceil round rint trunc nearbyint
+    fabs fma fmod remainder remquo modf frexp ldexp scalbn ilogb copysign nextafter fdim nan
+    isnan isinf isfinite signbit
+"""
+_REFUSED = frozenset(_C_WORDS.split())
 
 
 @dataclass(frozen=True)
@@ -43,10 +45,10 @@ class Dialect:
     head:           format of a kernel's head: name, params, threads, x, y, z
     literal:        format of a vector of given lanes: type, values
     pointer:        format of a pointer cast: type, value
-    arena, array:   formats of all shared memory as bytes, of one shared array; array is "" where the
-                    launch gives the memory
+    arena, array:   formats of all shared memory as bytes, of one shared array; array is "" where
+                    the launch gives the memory
     preamble:       what a text uses ("" for every text, or a dtype) -> first lines
-    words:          what no identifier may be, besides the words of C
+    words:          what no identifier may be, besides the words of C, separated by spaces
     """
 
     types: Mapping[str, str]
@@ -67,7 +69,7 @@ class Dialect:
     unroll: str
     inline: str
     preamble: Mapping[str, str]
-    words: frozenset[str]
+    words: str
 
 
 def float_literal(value: float, dtype: str, dialect: Dialect) -> str:
@@ -93,7 +95,8 @@ class Names:
     """Unique identifiers that are legal in a dialect."""
 
     def __init__(self, dialect: Dialect, taken: Iterable[str] = ()) -> None:
-        self.dialect, self.taken = dialect, set(taken)
+        self.taken = set(taken)
+        self.words = _REFUSED | frozenset(dialect.words.split())
 
     def claim(self, wanted: str) -> str:
         """`wanted`, or something like it."""
@@ -110,8 +113,7 @@ class Names:
     def _refused(self, name: str) -> bool:
         return (
             name in self.taken
-            or name in _C_WORDS
-            or name in self.dialect.words
+            or name in self.words
             or name.startswith("tw_")  # ours
             or _TYPE_NAME.fullmatch(name) is not None
         )

@@ -1,10 +1,10 @@
 """Kernels as C text: one printer for CUDA C and OpenCL C, driven by the table of its dialect.
 
-In: a lowered `Program` and a `Dialect`.  Out: `Source`.  Read next: `c_dialect.py`, `c_shared.py`, `cuda.py`.
+In: a lowered `Program` and a `Dialect`.  Out: `Source`.  Read next: `c_dialect.py`, `c_shared.py`.
 
-Vector values are printed lane by lane; only accesses of global and shared memory stay vectors, whose
-alignment lowering has proved.  Local buffers are C arrays and always accessed by element, so that
-the compiler keeps them in registers.
+Vector values are printed lane by lane; only accesses of global and shared memory stay vectors:
+lowering has proved their alignment.  Local buffers are C arrays and always accessed by element, so
+that the compiler keeps them in registers.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ _STRICT_ARGUMENTS = {"select": 1, "if_then_else": 1, "and": 1, "or": 1}
 def generate(program: Program, target: Target, dialect: Dialect) -> Source:
     """The text of all kernels of `program`, in order, behind the helpers they use.
 
-    Raises InternalError for what lowering must have removed: vthread, vectorized and parallel loops,
-    variables outside their loops, buffers that are neither parameters nor allocated.
+    Raises InternalError for what lowering must have removed: vthread, vectorized and parallel
+    loops, variables outside their loops, buffers that are neither parameters nor allocated.
     """
     buffers = program.args + program.workspaces
     roles = program.roles + ("workspace",) * len(program.workspaces)
@@ -84,9 +84,11 @@ def generate(program: Program, target: Target, dialect: Dialect) -> Source:
     for kernel, name in names.items():
         missing = [p.name for p in kernel.params if p not in position]
         if missing:
-            raise InternalError(f"generate({program.name})", f"{name} takes the unknown {missing[0]}")
+            place = f"generate({program.name})"
+            raise InternalError(place, f"{name} takes {missing[0]}, which the program lacks")
         shared = plan_shared(kernel.body)
-        printer = _KernelPrinter(dialect, kernel, shared, spelled, Names(dialect, buffer_names.taken))
+        variable_names = Names(dialect, buffer_names.taken)
+        printer = _KernelPrinter(dialect, kernel, shared, spelled, variable_names)
         texts.append(printer.run(name))
         helpers |= printer.helpers
         dtypes |= printer.dtypes
@@ -110,7 +112,7 @@ def _shape(buffer: Buffer) -> tuple[int, ...]:
 
 
 def lanes_of(node: Expr, start: int, count: int) -> Expr:
-    """Lanes start ... start + count - 1 of a vector expression; what is scalar serves every lane."""
+    """Lanes start ... start + count - 1 of a vector; what is scalar serves every lane."""
     if node.lanes in (1, count):
         return node
     if node.op == "ramp":
@@ -281,7 +283,7 @@ class _KernelPrinter:
         buffer, lanes = stmt.buffer, stmt.index.lanes
         index, value = self._closed(stmt.index), self._closed(stmt.value)
         if value.lanes not in (1, lanes):
-            raise self._broken(f"{value.lanes} lanes are stored to {lanes} elements of {buffer.name}")
+            raise self._broken(f"{value.lanes} lanes go to {lanes} elements of {buffer.name}")
         width = next(
             n for n in (4, 2, 1) if lanes % n == 0 and n * BYTES[buffer.dtype] <= VECTOR_BYTES
         )
@@ -327,13 +329,13 @@ class _KernelPrinter:
         return E.rebuild(node, tuple(args))
 
     def _share(self, value: Expr) -> Expr:
-        """Name the parts that a large value uses several times: inlined chains double at each link."""
+        """Name what a large value uses several times: inlined chains double at each link."""
         if self._size(value) <= SHARE_ABOVE:
             return value
         uses: Counter[Expr] = Counter()
         _count_uses(value, uses, set())
-        named = {n for n, k in uses.items() if k > 1 and n.lanes == 1 and self._size(n) >= SHARE_FROM}
-        return self._name_parts(value, named, {})
+        often = (n for n, times in uses.items() if times > 1 and n.lanes == 1)
+        return self._name_parts(value, {n for n in often if self._size(n) >= SHARE_FROM}, {})
 
     def _name_parts(self, node: Expr, named: set[Expr], done: dict[Expr, Expr]) -> Expr:
         new = done.get(node)
@@ -399,8 +401,7 @@ class _KernelPrinter:
         if node.op == "broadcast":
             return self._literal(node, [self._print(node.args[0])] * node.lanes), ATOM
         test, a, b = node.args
-        parts = (self._print(test.args[0], OR), self._print(a, OR), self._print(b, TERNARY))
-        return "{} ? {} : {}".format(*parts), TERNARY
+        return self._choice(test.args[0], a, b), TERNARY
 
     def _literal(self, node: Expr, lanes: list[str]) -> str:
         kind = self._vector_type(node)
@@ -440,8 +441,7 @@ class _KernelPrinter:
         if op in _BINARY:
             return self._binary(node)
         if op in ("select", "if_then_else"):
-            parts = (self._print(args[0], OR), self._print(args[1], OR), self._print(args[2], TERNARY))
-            return "{} ? {} : {}".format(*parts), TERNARY
+            return self._choice(*args), TERNARY
         if op == "cast":
             if node.dtype == "bool":
                 return f"{self._print(args[0], COMPARISON)} != 0", EQUALITY
@@ -466,7 +466,12 @@ class _KernelPrinter:
         negative = right.op == "const" and -INDEX_LIMIT < right.attr < 0
         if node.op == "add" and negative and not is_float(node.dtype):
             sign, right = "-", E.const(-right.attr, node.dtype)
-        return f"{self._print(left, inner)} {sign} {self._print(right, max(inner, binding + 1))}", binding
+        text = f"{self._print(left, inner)} {sign} {self._print(right, max(inner, binding + 1))}"
+        return text, binding
+
+    def _choice(self, test: Expr, then: Expr, other: Expr) -> str:
+        """C evaluates only the chosen side."""
+        return f"{self._print(test, OR)} ? {self._print(then, OR)} : {self._print(other)}"
 
     def _floor(self, node: Expr) -> tuple[str, int]:
         """Division and modulo that round down: C's own where no operand can be negative."""
@@ -526,7 +531,8 @@ class _KernelPrinter:
 
 def _overlaps(buffer: Buffer, index: Expr, value: Expr) -> bool:
     """Whether storing some lanes could change what the others read."""
-    return any(n.op == "load" and n.attr is buffer and n.args[0] is not index for n in E.walk(value))
+    reads = (n.args[0] for n in E.walk(value) if n.op == "load" and n.attr is buffer)
+    return any(read is not index for read in reads)
 
 
 def _count_uses(node: Expr, uses: Counter[Expr], seen: set[Expr]) -> None:

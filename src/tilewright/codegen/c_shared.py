@@ -34,8 +34,8 @@ class SharedPlan:
 def plan_shared(body: Stmt) -> SharedPlan:
     """Lay shared buffers out as a stack.
 
-    Memory is given back only outside loops and branches, where every thread passes once: what follows
-    takes it again, behind a barrier.
+    Memory is given back only outside loops and branches, where every thread passes once: what
+    follows takes it again, behind a barrier.
     """
     allocated = Counter(
         s.buffer for s in statements(body) if isinstance(s, Allocate) and s.buffer.scope == "shared"

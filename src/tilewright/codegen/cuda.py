@@ -1,6 +1,6 @@
 """CUDA C: the table of the dialect, for NVRTC without any header.
 
-In: a lowered `Program`.  Out: `Source`; shared memory is dynamic, its bytes are in each `KernelInfo`.
+In: a lowered `Program`.  Out: `Source`; shared memory is dynamic, each `KernelInfo` has its bytes.
 Read next: `c_family.py`.
 """
 
@@ -20,6 +20,11 @@ _FLOAT_FUNCTIONS = {
     "abs": "fabs", "floor": "floor", "ceil": "ceil", "round": "rint", "pow": "pow", "sin": "sin",
     "cos": "cos", "min": "fmin", "max": "fmax",
 }  # fmt: skip
+
+_WORDS = """
+    threadIdx blockIdx blockDim gridDim warpSize clock clock64 dim3 atomicAdd surfaceReference
+    textureReference cudaError
+"""
 
 DIALECT = Dialect(
     types=_TYPES,
@@ -52,10 +57,7 @@ DIALECT = Dialect(
     unroll="#pragma unroll",
     inline="static __device__ __forceinline__",
     preamble={},
-    words=frozenset(
-        "threadIdx blockIdx blockDim gridDim warpSize clock clock64 dim3 atomicAdd surfaceReference "
-        "textureReference cudaError".split()
-    ),
+    words=_WORDS,
 )  # fmt: skip
 
 

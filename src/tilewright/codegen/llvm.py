@@ -6,15 +6,16 @@ machine's.  Read next: `llvm_value.py`, `llvm_index.py`.
 
 A register tile is a local buffer that "unrolled" loops index by constants only: LLVM's first pass
 (SROA) turns it into values.  Serial loops carry metadata that forbids LLVM to unroll or vectorise
-them, since it picks wrong loops.  A parallel loop becomes ``NAME_bodyK(env, begin, end)``, which
-unpacks what the loop uses and calls ``NAME_loopK`` with it: as parameters the pointers are known
+them, since it picks wrong loops.  A parallel loop becomes ``NAME.bodyK(env, begin, end)``, which
+unpacks what the loop uses and calls ``NAME.loopK`` with it: as parameters the pointers are known
 not to alias, which pointers read from memory are not.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright.base.artifact import BufferSpec, KernelInfo, Source
@@ -38,6 +39,11 @@ from tilewright.ir.stmt import (
     statements,
 )
 
+# Functions that compiled code may call: a kernel of that name would take their place.
+_LIBRARY = re.compile(
+    r"(exp2?|log(2|10)?|sqrt|tanh?|erf|pow|sin|cos|floor|ceil|rint|fabs|fma|fmod)f?"
+    r"|mem(cpy|set|move|cmp)|main|tilewright_\w+"
+)
 STACK_BYTES = 2 << 20  # of one function; threads commonly have 8 MiB
 _LOOP_METADATA = (
     '!0 = !{!"llvm.loop.unroll.disable"}\n!1 = !{!"llvm.loop.vectorize.enable", i1 false}'
@@ -51,8 +57,9 @@ def generate(program: Program, target: Target) -> Source:
     have removed (threads, barriers, vectorised loops, variables used outside their loops).
     """
     module = Module()
-    for kernel in program.kernels:
-        _kernel(module, kernel)
+    names = _symbols(program.kernels)
+    for kernel, name in zip(program.kernels, names, strict=True):
+        _kernel(module, kernel, name)
     buffers = program.args + program.workspaces
     roles = program.roles + ("workspace",) * len(program.workspaces)
     position = {buffer: i for i, buffer in enumerate(buffers)}
@@ -65,9 +72,22 @@ def generate(program: Program, target: Target) -> Source:
             for b, role in zip(buffers, roles, strict=True)
         ),
         kernels=tuple(
-            KernelInfo(k.name, tuple(position[p] for p in k.params)) for k in program.kernels
+            KernelInfo(name, tuple(position[p] for p in k.params))
+            for k, name in zip(program.kernels, names, strict=True)
         ),
     )
+
+
+def _symbols(kernels: Sequence[Kernel]) -> list[str]:
+    """A symbol per kernel: its name where that is an identifier, unique, not the C library's."""
+    names: list[str] = []
+    for kernel in kernels:
+        base = re.sub(r"\W", "_", kernel.name, flags=re.ASCII)
+        name = base = f"k_{base}" if not base[:1].isalpha() or _LIBRARY.fullmatch(base) else base
+        while name in names:
+            name = f"{base}_{len(names)}"
+        names.append(name)
+    return names
 
 
 def _shape(buffer: Buffer) -> tuple[int, ...]:
@@ -81,16 +101,16 @@ def _text(module: Module) -> str:
     return "\n".join([*sorted(module.declarations.values()), "", *functions, *metadata]) + "\n"
 
 
-def _kernel(module: Module, kernel: Kernel) -> None:
+def _kernel(module: Module, kernel: Kernel, name: str) -> None:
     place = f"generate({kernel.name})"
     if kernel.threads:
         raise InternalError(place, "a CPU kernel has no launch threads")
     stored = {s.buffer for s in statements(kernel.body) if isinstance(s, Store)}
-    emitter = _Function(module, stored, kernel.name)
+    emitter = _Function(module, stored, name)
     params = [f"{_pointer_type(p, stored)} %a{i}" for i, p in enumerate(kernel.params)]
     emitter.pointers.update((p, f"%a{i}") for i, p in enumerate(kernel.params))
     emitter.statement(kernel.body)
-    emitter.finish(f"define void @{kernel.name}({', '.join(params)}) nounwind")
+    emitter.finish(f"define void @{name}({', '.join(params)}) nounwind")
 
 
 def _pointer_type(buffer: Buffer, stored: set[Buffer]) -> str:
@@ -221,7 +241,7 @@ class _Function(ValueEmitter):
             )
         buffers, variables = self._captured(stmt)
         n = self.number()
-        body, loop = f"{self.name}_body{n}", f"{self.name}_loop{n}"
+        body, loop = f"{self.name}.body{n}", f"{self.name}.loop{n}"
         inner = self._outline(stmt, buffers, variables, loop)
         pointers = [self.pointers[b] for b in buffers]
         words = [self.word(v) for v in map(self._value_of, variables) if v[1]]

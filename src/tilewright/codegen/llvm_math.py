@@ -2,7 +2,8 @@
 
 In: a function and a number of lanes.  Out: the name of an inlined helper with its text in the
 module; the same operations for one lane and for many, so vectorising changes no bit.  Errors are
-below 1.1 ulp (exp, log), 1.5 (tanh) and 2.5 (erf); infinities, NaN and subnormals behave as in C.  Read next: `llvm_value.py`.
+below 1.1 ulp (exp, log), 1.5 (tanh) and 2.5 (erf); infinities, NaN and subnormals behave as in C.
+Read next: `llvm_value.py`.
 """
 
 from __future__ import annotations

@@ -300,24 +300,16 @@ class ValueEmitter(IndexEmitter):
         return self.pure(f"xor {typed('bool', lanes)} {condition}, {self._literal('true', lanes)}")
 
     def _connect(self, node: Expr) -> str:
-        """and, or: the second operand reads memory only where the first one decides nothing."""
+        """and, or: both operands are evaluated."""
         op, (a, b) = node.op, node.args
         absorbing = "false" if op == "and" else "true"
         first = self.condition(a)
         if first in _CONSTANTS:
             return first if first == absorbing else self.condition(b)
-        t = typed("bool", node.lanes)
-        if not self.facts.risky(b):
-            second = self.condition(b)
-            if second in _CONSTANTS:
-                return second if second == absorbing else first
-            return self.pure(f"{op} {t} {first}, {second}")
-        if node.lanes == 1:
-            sides: list[Callable[[], str]] = [lambda: self.value(b), lambda: absorbing]
-            return self.branch(first, t, *(sides if op == "and" else sides[::-1]))
-        with self.masked(first if op == "and" else self._negate(first, node.lanes), node.lanes):
-            second = self.value(b)
-        return self.pure(f"{op} {t} {first}, {second}")
+        second = self.condition(b)
+        if second in _CONSTANTS:
+            return second if second == absorbing else first
+        return self.pure(f"{op} {typed('bool', node.lanes)} {first}, {second}")
 
     def _compare(self, node: Expr) -> str:
         op, (a, b), lanes = node.op, node.args, node.lanes

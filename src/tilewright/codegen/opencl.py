@@ -21,6 +21,14 @@ _FLOAT_FUNCTIONS = {
     "cos": "cos", "min": "fmin", "max": "fmax",
 }  # fmt: skip
 
+_WORDS = """
+    global local constant private generic kernel pipe event image1d image2d image3d sampler
+    read_only write_only read_write barrier mem_fence get_local_id get_group_id get_global_id
+    select step smoothstep mix clamp dot cross distance length normalize any all shuffle convert
+    prefetch async_work_group_copy upsample rotate popcount clz mad mad24 mul24 sign degrees
+    radians maxmag minmag powr pown rootn fract nan vec_step as_int as_float
+"""
+
 DIALECT = Dialect(
     types=_TYPES,
     storage={**_TYPES, "bool": "uchar"},  # a bool has no size that the host knows
@@ -58,13 +66,7 @@ DIALECT = Dialect(
         "": "#pragma OPENCL FP_CONTRACT ON",
         "float64": "#pragma OPENCL EXTENSION cl_khr_fp64 : enable",
     },
-    words=frozenset(
-        "global local constant private generic kernel pipe event image1d image2d image3d sampler "
-        "read_only write_only read_write barrier mem_fence get_local_id get_group_id get_global_id "
-        "select step smoothstep mix clamp dot cross distance length normalize any all shuffle "
-        "convert prefetch async_work_group_copy upsample rotate popcount clz mad mad24 mul24 sign "
-        "degrees radians maxmag minmag powr pown rootn fract nan vec_step as_int as_float".split()
-    ),
+    words=_WORDS,
 )  # fmt: skip
 
 

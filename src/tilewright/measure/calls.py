@@ -1,4 +1,4 @@
-"""The functions that run inside worker processes: build a candidate, try a candidate, name a device.
+"""The functions that run inside worker processes: build a candidate, try one, name a device.
 
 In: jobs as data.  Out: `Built`, `RunResult`; what a candidate raises is told in them.
 Read next: `local.py`, which calls these in workers.
@@ -65,9 +65,15 @@ def build(function: str, payload: dict[str, Any], target: Target) -> Built:
 
 
 def run(
-    run_job: RunJob, index: int, number: int, repeat: int, min_repeat_ms: float, flush_bytes: int
+    run_job: RunJob,
+    index: int,
+    number: int,
+    repeat: int,
+    min_repeat_ms: float,
+    flush_bytes: int,
+    cooldown: float,
 ) -> RunResult:
-    """Try one candidate on device `index` of its target's kind."""
+    """Try one candidate on device `index` of its target's kind, then rest `cooldown` seconds."""
     from tilewright.runtime.device import device
     from tilewright.runtime.trial import trial
 
@@ -84,6 +90,7 @@ def run(
         run_job.best_seconds, number=number, repeat=repeat, min_repeat_ms=min_repeat_ms,
         race=run_job.race, cache_flush_bytes=flush_bytes,
     )  # fmt: skip
+    time.sleep(cooldown)
     kinds: dict[str, ErrorKind] = {"run": "run", "wrong": "wrong"}
     return RunResult(
         costs=result.costs, raced=result.raced, verified=verify and result.error is None,

@@ -18,13 +18,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from tilewright.base.errors import RecordError
 from tilewright.measure.record import (
     ERROR_KINDS,
+    Candidate,
     DagLine,
     ErrorKind,
     Key,
@@ -38,8 +39,12 @@ from tilewright.measure.record import (
     why_not,
 )
 
+if TYPE_CHECKING:
+    from tilewright.base.target import Target
+    from tilewright.schedule.schedule import Schedule
+    from tilewright.te.dag import ComputeDAG
+
 _REASON_LENGTH = 160
-Candidate = tuple[str, bytes, bytes]  # see `Record.candidate`
 
 
 @dataclass(frozen=True)
@@ -74,6 +79,9 @@ class _Task:
 
 class Database:
     """Records by task, and the log file they are appended to.  Safe to share between threads.
+
+    It is a `schedule.task.ScheduleSource`: `lookup` gives the best schedule of a computation.
+
 
     path:          the log; read now, created where it is missing; None: memory only
     fsync_seconds: lines older than this survive a power failure (killing a process loses none)
@@ -149,6 +157,13 @@ class Database:
             if entry.stale:
                 entry.best, entry.stale = _best(entry.records), False
         return entry.best
+
+    def lookup(self, dag: ComputeDAG, target: Target) -> Schedule | None:
+        """The schedule of the best record of exactly this computation and target, or None."""
+        from tilewright.schedule.schedule import Schedule
+
+        record = self.best((dag.hash, str(target)))
+        return None if record is None else Schedule.replay(dag, record.steps)
 
     def tasks(self) -> list[TaskId]:
         """Every task with records, in the order of their first ones."""

@@ -1,6 +1,6 @@
 """What is built, run and measured, as data; and what a builder and a runner must be able to do.
 
-In: candidates from a search.  Out: `Built`, then `RunResult`, which the pipeline makes `Record`s of.
+In: candidates from a search.  Out: `Built`, then `RunResult`, of which the pipeline makes records.
 Read next: `local.py` (this machine), `replay.py` (from a log), `pipeline.py`.
 """
 
@@ -13,8 +13,8 @@ from typing import Any, Protocol
 
 from tilewright.base.artifact import Artifact
 from tilewright.base.target import Target
-from tilewright.measure.reference import Reference
 from tilewright.measure.record import ErrorKind, TaskId
+from tilewright.measure.reference import Reference
 
 
 @dataclass(frozen=True)

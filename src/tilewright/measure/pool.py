@@ -100,7 +100,9 @@ class WorkerPool:
     def submit(
         self, function: Callable[..., Any], *args: Any, timeout: float
     ) -> Future[Any]:
-        """Call `function(*args)` in a worker.  The future raises `WorkerFailure`.
+        """Call `function(*args)` in a worker.
+
+        The future raises `WorkerFailure`, or the `TilewrightError` that the function raised.
 
         timeout: seconds from the moment that a worker which is ready gets the call
         """
@@ -235,7 +237,7 @@ class _Worker:
             self.kill()
             raise WorkerTimeout(f"no result within {timeout:g} s") from None
         if isinstance(answer, Raised):
-            raise WorkerRaised(answer.message)
+            raise answer.error or WorkerRaised(answer.message)
         return answer
 
     def kill(self) -> None:
@@ -259,8 +261,8 @@ class _Worker:
                 raise self._crash() from None
 
     def _receive(self, deadline: float) -> Any:
-        header = self._exactly(HEADER.size, deadline)
-        return pickle.loads(self._exactly(*HEADER.unpack(header), deadline))
+        (size,) = HEADER.unpack(self._exactly(HEADER.size, deadline))
+        return pickle.loads(self._exactly(size, deadline))
 
     def _exactly(self, size: int, deadline: float) -> bytes:
         parts = bytearray()

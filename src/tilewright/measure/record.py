@@ -21,6 +21,7 @@ VERSION = 1
 ErrorKind = Literal["instantiate", "compile", "verify", "run", "wrong", "timeout"]
 ERROR_KINDS: tuple[ErrorKind, ...] = get_args(ErrorKind)
 Key = tuple[str, str]  # hash of the computation, target
+Candidate = tuple[str, bytes, bytes]  # origin, decisions, steps
 
 
 class TaskId(msgspec.Struct, frozen=True, gc=False):
@@ -115,7 +116,7 @@ class Record(
         return self.result.seconds
 
     @property
-    def candidate(self) -> tuple[str, bytes, bytes]:
+    def candidate(self) -> Candidate:
         """The same for two measurements of one candidate of a task."""
         return self.origin, bytes(self.decisions_json), bytes(self.steps_json)
 
@@ -168,6 +169,11 @@ def make_record(
         timestamp=time.time() if timestamp is None else timestamp,
         versions=own_versions() if versions is None else versions,
     )  # fmt: skip
+
+
+def candidate_of(origin: str, decisions: Mapping[str, Any], steps: Sequence[Any]) -> Candidate:
+    """`Record.candidate` of a candidate that has no record yet."""
+    return origin, bytes(_raw(decisions)), bytes(_raw(steps))
 
 
 def decode(line: bytes | str) -> Line:

@@ -1,7 +1,7 @@
 """`Reference`: a task's inputs, expected outputs and tolerances, in files that workers read once.
 
-In: arrays.  Out: a small value with paths, which crosses processes.  The files live as long as their
-`ReferenceStore`.  Read next: `local.py`.
+In: arrays.  Out: a small value with a path, which crosses processes.  The files live as long as
+their `ReferenceStore`.  Read next: `local.py`.
 """
 
 from __future__ import annotations

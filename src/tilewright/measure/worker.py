@@ -1,4 +1,4 @@
-"""The worker process: runs functions that its parent names, one at a time, until the parent is gone.
+"""The worker process: runs functions that its parent names, one at a time, as long as that lives.
 
 In: frames on standard input, `Start` and then calls.  Out: one frame per call on standard output.
 It may crash or hang: deadlines and restarts are the parent's.  Read next: `pool.py`.
@@ -18,6 +18,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
+from tilewright.base.errors import TilewrightError
+
 HEADER = struct.Struct("<Q")
 
 
@@ -31,9 +33,13 @@ class Start:
 
 @dataclass(frozen=True)
 class Raised:
-    """The answer to a call that raised: the exception in words, with its traceback."""
+    """The answer to a call that raised: the exception in words, with its traceback.
+
+    error: the exception itself where it is one of Tilewright's, which can cross processes
+    """
 
     message: str
+    error: TilewrightError | None = None
 
 
 def main() -> None:
@@ -67,6 +73,8 @@ def _answer(frame: bytes) -> object:
     try:
         function, args = pickle.loads(frame)
         return function(*args)
+    except TilewrightError as error:
+        return Raised(str(error), error)
     except MemoryError as error:
         return Raised(f"out of memory: {error}")
     except Exception as error:

@@ -206,12 +206,17 @@ class LoopTree:
                     "Attach it with compute_at, or use scope global.",
                 )  # fmt: skip
             return "global"
-        if node.stage.scope:
+        if node.stage.scope in ("shared", "local"):
             return node.stage.scope
         tags = [self.tag_of.get(ax, "") for _, ax in self.path(node)]
+        if node.stage.scope == "global" and any(tags):
+            raise ScheduleError(
+                f"stage {node.name}", "a global buffer inside blocks or threads would be written by all of them",
+                "Use scope shared or local.",
+            )  # fmt: skip
         if any(t.startswith("threadIdx") or t == "vthread" for t in tags):
             return "local"
-        return "shared" if any(tags) else "local"
+        return "shared" if any(tags) else "local"  # on a CPU: scratch of the loop's own
 
     def _points(self, node: Node) -> frozenset[IterVar]:
         """Loop axes with one known value while `node` is computed."""
@@ -228,10 +233,6 @@ class LoopTree:
         if node.parent is None:
             return
         place = f"compute_at({node.name}, {node.parent.name}.{node.attach_axis.name})"  # type: ignore[union-attr]
-        if node.scope == "global" and any(self.tag_of.get(ax, "").startswith("blockIdx") for _, ax in self.path(node)):
-            raise ScheduleError(
-                place, "a global buffer inside blocks would be written by all of them", "Use scope shared or local."
-            )
         here = (node.parent, node.attach_axis)
         for read in node.reads:
             around = [(read.reader, ax) for ax in reversed(read.reader.stage.leaf_iter_vars)]

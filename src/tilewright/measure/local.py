@@ -1,0 +1,260 @@
+"""`LocalBuilder` and `LocalRunner`: build and try candidates in worker processes of this machine.
+
+In: `Job`s and `RunJob`s.  Out: futures of `Built` and `RunResult`, in which every fault of a
+candidate (crash, endless loop, wrong result) is told.  Read next: `calls.py`, run by the workers.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import CancelledError, Future
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeVar
+
+from tilewright.base.errors import DeviceError, InternalError
+from tilewright.base.target import Target
+from tilewright.measure import calls
+from tilewright.measure.jobs import Built, Job, RunJob, RunResult
+from tilewright.measure.pool import (
+    Options,
+    WorkerCrash,
+    WorkerFailure,
+    WorkerPool,
+    WorkerTimeout,
+)
+
+T = TypeVar("T")
+BuildFunction = Callable[[Any, Target], Any] | str
+_OPEN_SECONDS = 60.0
+_FLUSH_BYTES = 64 << 20  # larger than the caches of most CPUs
+_WARMTH = {"cuda": 1, "opencl": 1, "llvm": 0}  # a spare would start while the CPU is timed
+
+
+class LocalBuilder:
+    """Builds candidates in `n_parallel` processes (default: one per core).
+
+    timeout:      seconds for one build; a build that takes longer is a "timeout"
+    build_func:   a function (payload, target) -> Artifact of an importable module, or its name as
+                  "module:function"; default: lower, print and compile `driver.build.payload_of`'s
+    memory_bytes: address space of a build process; default: the memory of this machine
+    """
+
+    def __init__(
+        self,
+        timeout: float = 10.0,
+        n_parallel: int | None = None,
+        build_func: BuildFunction = "tilewright.driver.build:build_payload",
+        memory_bytes: int | None = None,
+    ) -> None:
+        _check(timeout > 0, f"LocalBuilder(timeout={timeout})", "it must be positive", "Try 10.")
+        cores = len(os.sched_getaffinity(0))
+        self.n_parallel = cores if n_parallel is None else n_parallel
+        _check(
+            self.n_parallel > 0, f"LocalBuilder(n_parallel={n_parallel})",
+            "it must be at least 1", f"Try {cores}, the number of cores.",
+        )  # fmt: skip
+        self.timeout = timeout
+        self._function = _name(build_func)
+        self._memory_bytes = memory_bytes or _machine_bytes()
+        self._pools: dict[str, WorkerPool] = {}
+
+    def submit(self, job: Job) -> Future[Built]:
+        target = job.full_target
+        inner = self._pool(target.kind).submit(
+            calls.build, self._function, dict(job.payload), target, timeout=self.timeout
+        )
+        return _then(inner, partial(_built, timeout=self.timeout))
+
+    def close(self) -> None:
+        for pool in self._pools.values():
+            pool.close()
+        self._pools.clear()
+
+    def __enter__(self) -> LocalBuilder:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _pool(self, kind: str) -> WorkerPool:
+        if kind not in self._pools:
+            memory = None if kind == "opencl" else self._memory_bytes  # drivers reserve addresses
+            options = Options(partial(calls.warm_build, kind), memory)
+            self._pools[kind] = WorkerPool(self.n_parallel, options)
+        return self._pools[kind]
+
+
+class LocalRunner:
+    """Tries candidates on one device of this machine, in a process of its own.
+
+    timeout:          seconds for one trial
+    number, repeat:   `repeat` times the mean of `number` runs back to back
+    min_repeat_ms:    `number` grows until a repeat lasts that long
+    cooldown_interval: seconds to wait after each trial
+    enable_cpu_cache_flush: write 64 MiB of other memory before each run, so that all runs are cold
+    race:             five runs are enough for a candidate clearly slower than the best one
+    index:            which device of the target's kind
+    """
+
+    n_parallel = 1
+
+    def __init__(
+        self,
+        timeout: float = 10.0,
+        number: int = 4,
+        repeat: int = 3,
+        min_repeat_ms: float = 0,
+        cooldown_interval: float = 0.0,
+        enable_cpu_cache_flush: bool = False,
+        *,
+        race: bool = True,
+        index: int = 0,
+    ) -> None:
+        _check(timeout > 0, f"LocalRunner(timeout={timeout})", "it must be positive", "Try 10.")
+        _check(
+            number > 0 and repeat > 0, f"LocalRunner(number={number}, repeat={repeat})",
+            "both must be at least 1", "Try number=4, repeat=3.",
+        )  # fmt: skip
+        self.timeout, self.race, self.index = timeout, race, index
+        flush_bytes = _FLUSH_BYTES if enable_cpu_cache_flush else 0
+        self._options = (index, number, repeat, min_repeat_ms, flush_bytes, cooldown_interval)
+        self._deadline = timeout + cooldown_interval
+        self._pools: dict[str, WorkerPool] = {}
+        self._devices: dict[str, tuple[str, bool]] = {}
+
+    def device_name(self, target: Target) -> str:
+        """The device that runs `target`.  Raises TargetError or DeviceError when there is none."""
+        return self._device(target.kind)[0]
+
+    def exclusive(self, target: Target) -> bool:
+        return self._device(target.kind)[1]
+
+    def submit(self, run: RunJob) -> Future[RunResult]:
+        """Try one candidate.
+
+        A crash, a wrong result or a lost device is believed only in a fresh process: elsewhere it
+        may be the late effect of another candidate, so the trial is repeated in one.
+        """
+        if not self.race:
+            run = replace(run, race=False)
+        pool = self._pool(run.job.full_target.kind)
+        outer: Future[RunResult] = Future()
+
+        def attempt(retry: bool) -> None:
+            inner = pool.submit(calls.run, run, *self._options, timeout=self._deadline)
+            inner.add_done_callback(partial(finish, retry))
+
+        def finish(retry: bool, inner: Future[RunResult]) -> None:
+            try:
+                result, doubtful = _tried(inner, self.timeout)
+            except BaseException as error:
+                outer.set_exception(error)
+                return
+            if result.fatal or doubtful:
+                pool.replace_workers()
+            if doubtful and retry:
+                attempt(retry=False)
+            else:
+                outer.set_result(result)
+
+        attempt(retry=True)
+        return outer
+
+    def close(self) -> None:
+        for pool in self._pools.values():
+            pool.close()
+        self._pools.clear()
+
+    def __enter__(self) -> LocalRunner:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _device(self, kind: str) -> tuple[str, bool]:
+        if kind not in self._devices:
+            call = self._pool(kind).submit(
+                calls.open_device, kind, self.index, timeout=_OPEN_SECONDS
+            )
+            try:
+                self._devices[kind] = call.result()
+            except WorkerFailure as failure:
+                raise DeviceError(
+                    f"device {kind} {self.index}", f"it cannot be opened: {failure}",
+                    "Run `tilewright doctor`.",
+                ) from None  # fmt: skip
+        return self._devices[kind]
+
+    def _pool(self, kind: str) -> WorkerPool:
+        if kind not in self._pools:
+            memory = _machine_bytes() if kind == "llvm" else None
+            options = Options(
+                partial(calls.warm_device, kind, self.index), memory,
+                max_calls=2000, spares=_WARMTH[kind],
+            )  # fmt: skip
+            self._pools[kind] = WorkerPool(self.n_parallel, options)
+        return self._pools[kind]
+
+
+def _built(inner: Future[Any], timeout: float) -> Built:
+    try:
+        built: Built = inner.result()
+        return built
+    except WorkerTimeout:
+        return Built(None, "timeout", f"the build took more than {timeout:g} s", timeout)
+    except WorkerFailure as failure:
+        return Built(None, "compile", f"the build failed: {failure}")
+
+
+def _tried(inner: Future[Any], timeout: float) -> tuple[RunResult, bool]:
+    """The result, and whether an earlier candidate of the same process may be to blame for it."""
+    try:
+        result: RunResult = inner.result()
+    except WorkerTimeout:
+        message = f"the trial took more than {timeout:g} s"
+        return RunResult(error="timeout", message=message, seconds=timeout), False
+    except WorkerFailure as failure:
+        crashed = isinstance(failure, WorkerCrash)
+        return RunResult(error="run", message=str(failure)), crashed and not failure.first
+    grave = result.fatal or result.error == "wrong"
+    return result, grave and not result.first
+
+
+def _then(inner: Future[Any], convert: Callable[[Future[Any]], T]) -> Future[T]:
+    outer: Future[T] = Future()
+
+    def finish(done: Future[Any]) -> None:
+        try:
+            value = convert(done)
+        except CancelledError:
+            outer.cancel()
+            outer.set_running_or_notify_cancel()
+        except BaseException as error:
+            outer.set_exception(error)
+        else:
+            outer.set_result(value)
+
+    inner.add_done_callback(finish)
+    return outer
+
+
+def _name(function: BuildFunction) -> str:
+    if isinstance(function, str):
+        return function
+    if function.__module__ == "__main__" or "." in function.__qualname__:
+        raise InternalError(
+            f"build_func={function!r}", "build processes cannot import it",
+            "Define it at the top of a module, not in the main script.",
+        )  # fmt: skip
+    return f"{function.__module__}:{function.__qualname__}"
+
+
+def _machine_bytes() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _check(good: bool, place: str, reason: str, way_out: str) -> None:
+    if not good:
+        raise DeviceError(place, reason, way_out)

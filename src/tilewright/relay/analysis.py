@@ -1,0 +1,8 @@
+"""Questions about graphs, under TVM's name `relay.analysis`.
+
+In: expressions.  Out: lists of nodes.  Read next: `graph.py`.
+"""
+
+from tilewright.relay.graph import free_vars, post_order
+
+__all__ = ["free_vars", "post_order"]

@@ -1,0 +1,63 @@
+"""What happens to a network between import and code generation: one literal list of passes.
+
+In: a module.  Out: a module that computes the same (to rounding).  Every pass is a plain function of a
+module; `tests/relay/test_passes.py` compares each with the numpy evaluator before and after.
+Read next: the passes, in the order of the list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tilewright.relay.expr import Function, IRModule
+from tilewright.relay.passes.bind import bind_params
+from tilewright.relay.passes.canonicalize import canonicalize
+from tilewright.relay.passes.constants import fold_constants
+from tilewright.relay.passes.dead_code import eliminate_dead_code
+from tilewright.relay.passes.fuse import fuse
+from tilewright.relay.passes.scale import fold_scale_after, fold_scale_before
+from tilewright.relay.passes.shift import fold_shift
+from tilewright.relay.passes.simplify import simplify_inference
+
+Pass = Callable[[IRModule], IRModule]
+
+# fmt: off
+PASSES: tuple[Pass, ...] = (
+    simplify_inference,   # batch_norm becomes a scale and a shift, dropout disappears
+    canonicalize,         # one spelling of everything
+    fold_constants,       # what depends on constants only is computed now
+    fold_shift,           # neighbouring shifts and scales join
+    fold_scale_after,     # conv(x, W) * s  ->  conv(x, W * s)
+    fold_scale_before,    # conv(x * s, W)  ->  conv(x, W * s)
+    fold_shift,           # shifts that met after the scales have gone join as well
+    eliminate_dead_code,  # operators that do nothing disappear
+    fuse,                 # groups that become one kernel each
+)
+# fmt: on
+
+
+def optimize(
+    mod: IRModule | Function,
+    params: Mapping[str, Any] | None = None,
+    passes: Sequence[Pass] = PASSES,
+    observe: Callable[[str, IRModule], None] | None = None,
+) -> IRModule:
+    """`mod` with `params` (arrays by name) made constants and every pass applied in order.
+
+    observe: called with the name of each pass and its result.
+    """
+    current = mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
+    if params:
+        current = bind_params(current, params)
+    for change in passes:
+        current = change(current)
+        if observe is not None:
+            observe(change.__name__, current)
+    return current
+
+
+__all__ = [
+    "PASSES", "Pass", "bind_params", "canonicalize", "eliminate_dead_code", "fold_constants",
+    "fold_scale_after", "fold_scale_before", "fold_shift", "fuse", "optimize", "simplify_inference",
+]  # fmt: skip

@@ -1,0 +1,44 @@
+"""Weights become constants.
+
+In: a module and arrays by parameter name.  Out: a module without those parameters.
+Read next: `simplify.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tilewright.base.errors import ModelError
+from tilewright.relay.expr import Constant, Expr, Function, IRModule
+from tilewright.relay.graph import substitute
+
+
+def bind_params(mod: IRModule, params: Mapping[str, Any]) -> IRModule:
+    """`mod` whose main has the parameters named in `params` replaced by constants.
+
+    params: numpy arrays, or anything with `.numpy()`, in the parameter's shape and element type.
+    Raises ModelError naming the first parameter that does not fit, or does not exist.
+    """
+    function = mod["main"]
+    known = {p.name_hint: p for p in function.params}
+    if unknown := [name for name in params if name not in known]:
+        raise ModelError(
+            f"bind_params({', '.join(unknown[:3])})",
+            "main has no such parameter" + ("" if len(unknown) < 4 else f" ({len(unknown)} like it)"),
+            f"It has {', '.join(list(known)[:8])}{', ...' if len(known) > 8 else ''}.",
+        )
+    constants: dict[Expr, Expr] = {}
+    for name, value in params.items():
+        array = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
+        wanted = known[name].tensor_type
+        if array.shape != wanted.shape or array.dtype.name != wanted.dtype:
+            raise ModelError(
+                f"bind_params({name})", f"the array is {array.shape} {array.dtype}, the parameter {wanted}"
+            )
+        constants[known[name]] = Constant(array)
+    free = [p for p in function.params if p not in constants]
+    main = Function(free, substitute(function.body, constants), attrs=function.attrs)
+    return IRModule({**mod.functions, "main": main})

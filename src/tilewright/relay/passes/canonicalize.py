@@ -1,0 +1,85 @@
+"""One spelling of everything, so that later passes know one form only.
+
+In: any module.  Out: an equal one in which the rewrites below have been made.  Read next: `constants.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from tilewright.base.dtype import is_float
+from tilewright.relay.expr import Call, Constant, Expr, IRModule, Tuple, TupleGetItem
+from tilewright.relay.graph import each_function, op_name, rewrite, with_body
+from tilewright.relay.op import call
+from tilewright.relay.passes.simplify import along
+
+
+def canonicalize(mod: IRModule) -> IRModule:
+    """Rewrite to the canonical spelling.
+
+    bias_add(x, b)       ->  x + b, b along its axis and of full rank
+    x - c                ->  x + (-c)
+    x / c                ->  x * (1 / c), for floating-point constants without a zero
+    c + x, c * x         ->  x + c, x * c
+    c of a lower rank    ->  c of full rank, unless it is a single number
+    (a, b, ...).k        ->  the k-th value
+    """
+    return each_function(mod, lambda f: with_body(f, rewrite(f.body, _visit)))
+
+
+def _visit(old: Expr, node: Expr) -> Expr:
+    if isinstance(node, TupleGetItem) and isinstance(node.tuple_value, Tuple):
+        return node.tuple_value.fields[node.index]
+    rule = RULES.get(op_name(node))
+    return node if rule is None else rule(node)  # type: ignore[arg-type]
+
+
+def _bias_add(node: Call) -> Expr:
+    data, bias = node.args
+    return _full_rank(call("add", data, along(bias, node.attrs.axis, len(data.shape))))
+
+
+def _subtract(node: Call) -> Expr:
+    x, c = node.args
+    if isinstance(c, Constant):
+        return _full_rank(call("add", x, Constant(-c.data)))
+    return _full_rank(node)
+
+
+def _divide(node: Call) -> Expr:
+    x, c = node.args
+    if isinstance(c, Constant) and is_float(c.dtype) and np.all(c.data != 0):
+        return _full_rank(call("multiply", x, Constant(np.asarray(1 / c.data, c.data.dtype))))
+    return _full_rank(node)
+
+
+def _commutative(node: Call) -> Expr:
+    a, b = node.args
+    if isinstance(a, Constant) and not isinstance(b, Constant):
+        return _full_rank(call(op_name(node), b, a))
+    return _full_rank(node)
+
+
+def _full_rank(node: Call) -> Call:
+    """Constant operands with as many axes as the result, so that equal kernels look equal."""
+    rank = len(node.shape)
+    args = tuple(
+        Constant(a.data.reshape((1,) * (rank - a.data.ndim) + a.data.shape))
+        if isinstance(a, Constant) and a.data.size > 1 and a.data.ndim < rank
+        else a
+        for a in node.args
+    )
+    return node if args == node.args else Call(node.op, args, node.attrs)
+
+
+RULES: dict[str, Callable[[Call], Expr]] = {
+    "nn.bias_add": _bias_add,
+    "subtract": _subtract,
+    "divide": _divide,
+    "add": _commutative,
+    "multiply": _commutative,
+    "maximum": _commutative,
+    "minimum": _commutative,
+}

@@ -1,0 +1,48 @@
+"""Constant folding.
+
+In: any module.  Out: an equal one in which no call has constant arguments only.
+Read next: `shift.py`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tilewright.relay.expr import Call, Constant, Expr, IRModule, TensorType, Tuple, TupleGetItem
+from tilewright.relay.graph import each_function, rewrite, with_body
+from tilewright.relay.passes.canonicalize import canonicalize
+
+
+def fold_constants(mod: IRModule) -> IRModule:
+    """Compute now what depends on constants only, by the numpy rule of each operator.
+
+    op(c1, c2, ...)  ->  its value, in the element type it would have at run time
+    """
+    return canonicalize(each_function(mod, lambda f: with_body(f, rewrite(f.body, _visit))))
+
+
+def _visit(old: Expr, node: Expr) -> Expr:
+    if isinstance(node, TupleGetItem) and isinstance(node.tuple_value, Tuple):
+        return node.tuple_value.fields[node.index]
+    if not isinstance(node, Call) or not node.args:
+        return node
+    arrays = []
+    for arg in node.args:
+        if isinstance(arg, Constant):
+            arrays.append(arg.data)
+        elif isinstance(arg, Tuple) and all(isinstance(f, Constant) for f in arg.fields):
+            arrays.append(tuple(f.data for f in arg.fields if isinstance(f, Constant)))
+        else:
+            return node
+    return _as_expr(node, arrays)
+
+
+def _as_expr(node: Call, arrays: list[object]) -> Expr:
+    from tilewright.relay.evaluate import evaluate_call
+
+    value = evaluate_call(node.op, arrays, node.attrs)
+    if isinstance(value, tuple):
+        return Tuple([Constant(np.ascontiguousarray(v)) for v in value])
+    wanted = node.checked_type
+    assert isinstance(wanted, TensorType)
+    return Constant(np.ascontiguousarray(value, wanted.dtype).reshape(wanted.shape))

@@ -1,0 +1,81 @@
+"""Neighbouring shifts and scales join, and a shift in front of a contraction moves behind it.
+
+In: a canonical module.  Out: an equal one with fewer elementwise steps.  Read next: `scale.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from tilewright.relay.expr import Array, Call, Constant, Expr, IRModule
+from tilewright.relay.graph import each_function, is_call, op_name, rewrite, users, with_body
+from tilewright.relay.op import call
+from tilewright.relay.passes.weights import channel_axis, constant_operand, varies_only_at
+
+JOIN = {"add": np.add, "multiply": np.multiply}
+
+
+def fold_shift(mod: IRModule) -> IRModule:
+    """Join what is added or multiplied in a row.  c: constants; the inner value has no other reader.
+
+    (x + c1) + c2  ->  x + (c1 + c2)
+    (x * c1) * c2  ->  x * (c1 * c2)
+    conv(x + c, W) ->  conv(x, W) + sum(c * W), without padding (zeros outside are not shifted); dense alike
+    """
+
+    def change(body: Expr) -> Expr:
+        readers = users(body)
+        return rewrite(body, lambda old, node: _visit(old, node, readers))
+
+    return each_function(mod, lambda f: with_body(f, change(f.body)))
+
+
+def _visit(old: Expr, node: Expr, readers: Mapping[Expr, list[Expr]]) -> Expr:
+    if not isinstance(node, Call) or not isinstance(old, Call) or not node.args:
+        return node
+    inner = node.args[0]
+    if not isinstance(inner, Call) or len(readers[old.args[0]]) > 1:
+        return node
+    if op_name(node) in JOIN:
+        return _join(node, inner)
+    if is_call(node, "nn.conv2d", "nn.dense") and is_call(inner, "add"):
+        return _behind(node, inner)
+    return node
+
+
+def _join(node: Call, inner: Call) -> Expr:
+    name = op_name(node)
+    outer_c, inner_c = constant_operand(node), constant_operand(inner)
+    if op_name(inner) != name or outer_c is None or inner_c is None:
+        return node
+    joined = np.asarray(JOIN[name](inner_c, outer_c), inner_c.dtype)
+    return call(name, inner.args[0], Constant(joined))
+
+
+def _behind(node: Call, inner: Call) -> Expr:
+    shift, weight = constant_operand(inner), node.args[1]
+    padded = any(node.attrs.get("padding", ()))
+    if shift is None or not isinstance(weight, Constant) or padded:
+        return node
+    axis = channel_axis(node)
+    spread = shift.reshape((1,) * (len(node.shape) - shift.ndim) + shift.shape)
+    if not varies_only_at(spread, axis):
+        return node
+    plain = Call(node.op, (inner.args[0], weight), node.attrs)
+    return call("add", plain, Constant(_contracted(node, spread, weight.data)))
+
+
+def _contracted(node: Call, shift: Array, weight: Array) -> Array:
+    """What the contraction makes of the shift alone: one value per output channel."""
+    shape = [1] * len(node.shape)
+    axis = channel_axis(node)
+    shape[axis] = node.args[0].shape[axis]
+    if is_call(node, "nn.conv2d"):
+        kernel = dict(zip(node.attrs.kernel_layout, weight.shape, strict=True))
+        for letter, dilation in zip("HW", node.attrs.dilation, strict=True):
+            shape[node.attrs.data_layout.index(letter)] = (kernel[letter] - 1) * dilation + 1
+    patch = np.broadcast_to(shift.astype("float64"), shape)
+    value = node.op.evaluate([patch, weight.astype("float64")], node.attrs)  # type: ignore[union-attr]
+    return np.asarray(value, weight.dtype)

@@ -1,0 +1,53 @@
+"""What folding needs to know of contractions: their channel axes, and how a scale enters their weight.
+
+In: calls of conv2d and dense.  Out: axes and scaled weights.  Read next: `scale.py`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tilewright.relay.expr import Array, Call, Constant, Expr
+from tilewright.relay.graph import is_call
+
+
+def channel_axis(node: Call) -> int:
+    """The axis of a contraction's data and of its result that its channels run along."""
+    return node.attrs.data_layout.index("C") if is_call(node, "nn.conv2d") else 1
+
+
+def varies_only_at(scale: Array, *axes: int) -> bool:
+    """Whether a full-rank `scale` is the same along every axis but `axes`."""
+    return all(n == 1 or k in axes for k, n in enumerate(scale.shape))
+
+
+def constant_operand(node: Expr) -> Array | None:
+    """c in `x op c` when c is a constant that does not stretch x."""
+    if not isinstance(node, Call) or len(node.args) != 2:
+        return None
+    x, c = node.args
+    if isinstance(c, Constant) and not isinstance(x, Constant) and x.checked_type == node.checked_type:
+        return c.data
+    return None
+
+
+def scaled_weight(node: Call, scale: Array, side: str) -> Constant:
+    """The constant weight of `node` times `scale` [channels or 1] of its input or output channels.
+
+    side: "I" or "O".  Computed in float64, rounded once.
+    """
+    weight = node.args[1]
+    assert isinstance(weight, Constant)
+    if not is_call(node, "nn.conv2d"):
+        vector = scale.reshape((1, -1) if side == "I" else (-1, 1))
+        return Constant(np.asarray(weight.data * vector, weight.data.dtype))
+    a = node.attrs
+    order = [a.kernel_layout.index(k) for k in "OIHW"]
+    w = np.transpose(weight.data, order).astype("float64")
+    if side == "O" or scale.size == 1:
+        w = w * scale.reshape(-1, 1, 1, 1)
+    else:  # output channel o of group g reads the input channels of g
+        per_group = scale.reshape(a.groups, 1, w.shape[1], 1, 1)
+        w = (w.reshape(a.groups, -1, *w.shape[1:]) * per_group).reshape(w.shape)
+    back = np.transpose(w, np.argsort(order))
+    return Constant(np.ascontiguousarray(back, weight.data.dtype))

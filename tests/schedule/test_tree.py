@@ -1,0 +1,244 @@
+"""The loop tree: arrays agree with ints, regions cover what is touched and no more on perfect tiles."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from schedule import seed003
+from schedule.computations import conv2d, draw_computation, matmul
+from schedule.drawing import draw_schedule
+
+from tilewright.base.errors import ScheduleError, SpaceError
+from tilewright.base.target import Target
+from tilewright.ir import expr as E
+from tilewright.ir.stmt import Allocate, Buffer, For, If, Kernel, Seq, Stmt, Store
+from tilewright.lowering.pipeline import lower_schedule
+from tilewright.schedule.decision import Assignment, var
+from tilewright.schedule.legality import judge
+from tilewright.schedule.schedule import Schedule, create_schedule
+from tilewright.schedule.steps import Split
+from tilewright.schedule.task import Task, create
+from tilewright.schedule.tree import Bounds, LoopTree
+from tilewright.te.dag import ComputeDAG
+
+SEEDS = st.integers(0, 10**9)
+
+
+@pytest.fixture(scope="module")
+def task() -> Task:
+    return create("tests/conv2d_no_batching", seed003.FLAGSHIP, "cuda -shared-bytes-per-block=49152")
+
+
+def row(value: Any, index: int) -> Any:
+    array = np.asarray(value)
+    return array[index].item() if array.ndim else array.item()
+
+
+def assert_row_equals(bounds: Bounds, index: int, single: Bounds) -> None:
+    """Candidate `index` of a population has exactly the numbers of its own tree."""
+    for node, alone in zip(bounds.tree.nodes, single.tree.nodes, strict=True):
+        assert [row(e, index) for e in bounds.region(node)] == single.region(alone)
+        assert [row(e, index) for e in bounds.strides(node)] == single.strides(alone)
+        assert row(bounds.replicas(node), index) == single.replicas(alone)
+        axes = zip(node.stage.all_iter_vars, alone.stage.all_iter_vars, strict=True)
+        for a, b in axes:
+            assert row(bounds.extent[a], index) == single.extent[b], (node.name, a.name)
+            assert row(bounds.reach[a], index) == single.reach[b], (node.name, a.name)
+        flags = {a.name: bool(row(f, index)) for a, f in bounds.guards[node].items()}
+        assert {k for k, v in flags.items() if v} == {a.name for a, f in single.guards[alone].items() if f}
+        for (low, high), (one_low, one_high) in zip(bounds.outside[node], single.outside[alone], strict=True):
+            assert (bool(row(low, index)), bool(row(high, index))) == (bool(one_low), bool(one_high))
+    for root, alone in zip(bounds.tree.roots, single.tree.roots, strict=True):
+        assert {t: row(e, index) for t, e in bounds.launch(root).items()} == single.launch(alone)
+
+
+@settings(max_examples=60, deadline=None)
+@given(SEEDS, st.booleans())
+def test_arrays_equal_ints_over_random_structures(seed: int, gpu: bool) -> None:
+    rng = random.Random(seed)
+    dag = ComputeDAG(draw_computation(rng)[1])
+    drawn = draw_schedule(dag, rng, gpu=gpu)
+    sizes = [k for k, step in enumerate(drawn.steps) if isinstance(step, Split)]
+    assume(sizes)
+    rows = 5
+    values = {f"d{k}": np.array([rng.randint(1, 6) for _ in range(rows)]) for k in sizes}
+
+    def with_sizes(choose: Any) -> Schedule:
+        steps: list[Any] = list(drawn.steps)
+        for k in sizes:
+            step = steps[k]
+            chosen = choose(f"d{k}")
+            factor, nparts = (chosen, None) if step.nparts is None else (None, chosen)
+            steps[k] = Split(step.stage, step.axis, factor, nparts)
+        return Schedule.replay(dag, steps)
+
+    try:
+        bounds = LoopTree(with_sizes(var)).bounds(Assignment(values))
+    except SpaceError:  # rfactor needs a factor as a number: that structure is traced apart
+        assume(False)
+    for index in range(rows):
+        single = LoopTree(with_sizes(lambda name, i=index: int(values[name][i]))).bounds()
+        assert_row_equals(bounds, index, single)
+
+
+@pytest.mark.parametrize("policy", ["factors", "verbose"])
+def test_arrays_equal_ints_on_the_tutorial_template(policy: str) -> None:
+    stride_two = (1, 14, 13, 24, 20, 3, 3, 2, 1, policy)
+    sketch = create("tests/conv2d_no_batching", stride_two, "cuda").sketches[0]
+    indices = sketch.space.sample(60, np.random.default_rng(3))
+    (group,) = sketch.groups(indices)
+    for k, index in enumerate(indices):
+        single = LoopTree(sketch.close(int(index)))
+        assert_row_equals(group.bounds, k, single.bounds())
+        alone = judge(single, single.bounds(), sketch.target)
+        refused = {name for name, mask in group.verdict.refused.items() if row(mask, k)}
+        assert refused == {name for name, mask in alone.refused.items() if mask}
+
+
+def test_exactly_the_failed_trials_of_the_tutorial_are_refused(task: Task) -> None:
+    indices = np.array(list(seed003.TRIALS))
+    legal = task.sketches[0].legal(indices, sensible=False)
+    assert legal.tolist() == list(seed003.TRIALS.values())
+    assert sum(not ok for ok in seed003.TRIALS.values()) == 13
+
+
+def test_the_tutorial_space(task: Task) -> None:
+    assert len(task.config_space) == 10454400
+    assert task.flop == 231501312
+
+
+def test_permuting_a_population_permutes_its_verdict(task: Task) -> None:
+    sketch = task.sketches[0]
+    rng = np.random.default_rng(0)
+    indices = sketch.space.sample(5000, rng)
+    order = rng.permutation(len(indices))
+    assert (sketch.legal(indices)[order] == sketch.legal(indices[order])).all()
+    assert (sketch.legal(indices)[:700] == sketch.legal(indices[:700])).all()
+
+
+# -- regions against brute force ---------------------------------------------------------------------
+
+
+def touched(kernel: Kernel) -> dict[Buffer, tuple[set[int], set[int]]]:
+    """Elements stored to and loaded from every local and shared buffer, by running all loops."""
+    found: dict[Buffer, tuple[set[int], set[int]]] = defaultdict(lambda: (set(), set()))
+    env: dict[E.Expr, int] = {}
+
+    def value(e: E.Expr) -> Any:
+        if e.op == "var":
+            return env[e]
+        if e.op == "const":
+            return e.attr
+        return E.BINARY[e.op][1](*(value(a) for a in e.args))
+
+    def visit(s: Stmt) -> None:
+        if isinstance(s, For):
+            for i in range(s.extent):
+                env[s.var] = i
+                visit(s.body)
+        elif isinstance(s, Seq):
+            for part in s.body:
+                visit(part)
+        elif isinstance(s, Allocate):
+            visit(s.body)
+        elif isinstance(s, If):
+            if value(s.condition):
+                visit(s.then)
+        elif isinstance(s, Store):
+            if s.buffer.scope != "global":
+                found[s.buffer][0].add(value(s.index))
+            for e in E.walk(s.value):
+                if e.op == "load" and e.attr.scope != "global":
+                    found[e.attr][1].add(value(e.args[0]))
+
+    threads = [t for t in kernel.threads if not t.tag.startswith("block")]
+    env.update({t.var: 0 for t in kernel.threads})
+    for point in itertools.product(*(range(t.extent) for t in threads)):
+        env.update(zip((t.var for t in threads), point, strict=True))
+        visit(kernel.body)
+    return found
+
+
+def test_regions_are_exact_on_perfect_tiles() -> None:
+    """Every stage of the tutorial's template: each element of each buffer is written and read."""
+    sketch = create("tests/conv2d_no_batching", (1, 4, 4, 8, 6, 3, 3, 1, 1), "cuda").sketches[0]
+    indices = sketch.space.sample(400, np.random.default_rng(1))
+    indices = indices[sketch.legal(indices)][:12]
+    assert len(indices) == 12
+    for index in indices:
+        program = lower_schedule(sketch.close(int(index)), sketch.target)
+        for buffer, (stores, loads) in touched(program.kernels[0]).items():
+            everything = set(range(buffer.size))
+            assert stores == everything, (index, buffer)
+            assert loads == everything, (index, buffer)
+
+
+def test_uneven_reduction_counts_every_point_once() -> None:
+    """Inner split of an unevenly split reduction: a guard at the root alone would count points twice."""
+    a, b, c = matmul(1, 1, 8)
+    s = create_schedule([c.op])
+    _, inner = s[c].split(s[c].op.reduce_axis[0], factor=4)
+    s[c].split(inner, factor=3)
+    (kernel,) = lower_schedule(s, Target("llvm")).kernels
+    counted = 0
+
+    def count(stmt: Stmt, env: dict[E.Expr, int]) -> None:
+        nonlocal counted
+        if isinstance(stmt, For):
+            for i in range(stmt.extent):
+                count(stmt.body, env | {stmt.var: i})
+        elif isinstance(stmt, Seq):
+            for part in stmt.body:
+                count(part, env)
+        elif isinstance(stmt, If):
+            test = E.substitute(stmt.condition, env)
+            if test.attr:
+                count(stmt.then, env)
+        elif isinstance(stmt, Store) and any(n.op == "load" for n in E.walk(stmt.value)):
+            counted += 1
+
+    count(kernel.body, {})
+    assert counted == 8
+
+
+def test_clipped_region_starts_at_zero() -> None:
+    """A tile that covers the whole dimension loses its base: reads must not be shifted by it."""
+    tensors = conv2d(1, 2, 5, 5, 4, 3, 3, pad=1)
+    s = create_schedule(ComputeDAG(tensors))
+    conv, pad = s.find("compute"), s.find("pad_temp")
+    outer, _ = conv.split(conv.op.axis[2], factor=4)  # rows 0..3 and 4..7: both tiles need all 7 rows
+    pad.compute_at(conv, outer)
+    tree = LoopTree(s)
+    bounds = tree.bounds()
+    node = tree.of_stage[pad]
+    assert bounds.region(node)[2] == 6
+    conv2, pad2 = (t := create_schedule(ComputeDAG(tensors))).find("compute"), t.find("pad_temp")
+    outer, _ = conv2.split(conv2.op.axis[2], factor=5)
+    pad2.compute_at(conv2, outer)
+    tree = LoopTree(t)
+    bounds = tree.bounds()
+    base = bounds.base[tree.of_stage[pad2]][2]
+    assert bounds.region(tree.of_stage[pad2])[2] == 7
+    assert not base.terms and base.constant == 0
+
+
+def test_reading_outside_the_attachment_is_refused() -> None:
+    tensors = conv2d(1, 2, 5, 5, 4, 3, 3, pad=1)
+    s = create_schedule(ComputeDAG(tensors))
+    copy = s.cache_read(s.find("pad_temp").tensor, "local", [tensors[-1]])
+    s.find("pad_temp").compute_at(s[copy], s[copy].op.axis[1])
+    s[copy].compute_at(s.find("compute"), s.find("compute").op.axis[1])
+    other = create_schedule(ComputeDAG(tensors))
+    cached = other.cache_write(tensors[-1], "local")
+    with pytest.raises(ScheduleError, match="reads pad_temp outside that loop"):
+        other.find("pad_temp").compute_at(other.find("compute"), other.find("compute").op.axis[3])
+        other[cached].compute_root()
+        other[cached].set_scope("global")
+        LoopTree(other)

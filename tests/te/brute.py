@@ -1,0 +1,96 @@
+"""Evaluate a DAG one element at a time with Python scalars: slow, obvious, shares nothing.
+
+`exact` computes floats in float64; otherwise every operation rounds to the type of its node, and
+reductions run in order, as a plain kernel would.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright.ir.expr import Expr
+from tilewright.te.dag import ComputeDAG
+from tilewright.te.tensor import PlaceholderOp
+
+BINARY = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+    "div": lambda a, b: a / b,
+    "floordiv": lambda a, b: a // b,
+    "floormod": lambda a, b: a % b,
+    "min": lambda a, b: a if a < b else b,
+    "max": lambda a, b: a if a > b else b,
+    "eq": lambda a, b: a == b,
+    "ne": lambda a, b: a != b,
+    "lt": lambda a, b: a < b,
+    "le": lambda a, b: a <= b,
+    "gt": lambda a, b: a > b,
+    "ge": lambda a, b: a >= b,
+    "and": lambda a, b: a and b,
+    "or": lambda a, b: a or b,
+}
+CALLS = {
+    "exp": np.exp, "log": np.log, "sqrt": np.sqrt, "tanh": np.tanh, "abs": np.abs, "pow": np.power,
+    "floor": np.floor, "ceil": np.ceil, "round": np.rint, "sin": np.sin, "cos": np.cos,
+    "rsqrt": lambda x: 1 / np.sqrt(x), "erf": lambda x: math.erf(x),
+}  # fmt: skip
+
+
+def brute(dag: ComputeDAG, inputs: Sequence[Any], exact: bool = True) -> list[Any]:
+    kinds = {
+        "float32": np.float64 if exact else np.float32,
+        "float64": np.float64, "int32": int, "int64": int, "bool": bool,
+    }  # fmt: skip
+    storage = {"float32": "float64" if exact else "float32", "int32": "int64"}
+    given = iter(inputs)
+    values: dict[Any, Any] = {}
+
+    def value(node: Expr, env: dict[Any, Any]) -> Any:
+        if node.op == "var":
+            return env[node]
+        if node.op == "const":
+            single = np.float32(node.attr) if node.dtype == "float32" else node.attr
+            return kinds[node.dtype](single)
+        if node.op == "if_then_else":
+            return value(node.args[1 if value(node.args[0], env) else 2], env)
+        args = [value(a, env) for a in node.args]
+        if node.op == "read":
+            at = tuple(int(a) for a in args)
+            assert all(0 <= i < n for i, n in zip(at, node.attr.shape, strict=True))
+            return kinds[node.dtype](values[node.attr.op][at])
+        if node.op == "select":
+            return args[1] if args[0] else args[2]
+        if node.op == "not":
+            return not args[0]
+        if node.op == "cast":
+            return kinds[node.dtype](args[0])
+        if node.op == "call":
+            return kinds[node.dtype](CALLS[node.attr](*args))
+        return kinds[node.dtype](BINARY[node.op](*args))
+
+    with np.errstate(all="ignore"):
+        for tensor in dag.args:
+            if isinstance(tensor.op, PlaceholderOp):
+                values[tensor.op] = np.asarray(next(given)).astype(tensor.dtype)
+        for op in dag.compute_ops:
+            out = np.empty(op.shape, storage.get(op.dtype, op.dtype))
+            for at in np.ndindex(*op.shape):
+                env: dict[Any, Any] = {ax.var: k for ax, k in zip(op.axis, at, strict=True)}
+                if op.combiner is None:
+                    out[at] = value(op.body, env)
+                    continue
+                c = op.combiner
+                total = value(c.identity, env)
+                for point in itertools.product(*(range(ax.extent) for ax in op.reduce_axis)):
+                    env.update({ax.var: k for ax, k in zip(op.reduce_axis, point, strict=True)})
+                    term = value(op.body.args[0], env)
+                    total = value(c.result, {c.lhs: total, c.rhs: term})
+                out[at] = total
+            values[op] = out
+    return [values[t.op] for t in dag.outputs]

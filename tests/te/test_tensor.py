@@ -1,0 +1,132 @@
+"""Placeholders, computations, axes and reductions: what they make, and one test per refusal."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+from tilewright import te
+from tilewright.base.errors import ExpressionError
+from tilewright.te.evaluate import evaluate
+
+A = te.placeholder((4, 6), name="A")
+K = te.reduce_axis((0, 6), "k")
+
+
+def test_axis_names_come_from_the_function():
+    out = te.compute((4, 6), lambda row, col: A[row, col], name="out")
+    assert [ax.name for ax in out.op.axis] == ["row", "col"]
+    assert [ax.dom.extent for ax in out.op.axis] == [4, 6]
+    many = te.compute((4, 6), lambda *i: A[i], name="many")
+    assert [ax.name for ax in many.op.axis] == ["i0", "i1"]
+    mixed = te.compute((4, 6), lambda n, *i: A[n, i[0]], name="mixed")
+    assert [ax.name for ax in mixed.op.axis] == ["n", "i1"]
+
+
+def test_names_bound_in_a_default_are_no_axes():
+    out = te.compute((4,), lambda i, t=A: t[i, 0], name="out")
+    assert [ax.name for ax in out.op.axis] == ["i"]
+
+
+def test_zero_dimensional_tensors_are_read_like_numbers():
+    scale = te.placeholder((), name="scale")
+    out = te.compute((4,), lambda i: A[i, 0] * scale, name="out")
+    assert te.placeholder((), name="s").shape == ()
+    values = [np.full((), 2.0), np.ones((4, 6))]
+    assert evaluate(te.ComputeDAG([scale, A, out]), values)[0].tolist() == [2.0] * 4
+
+
+def test_reduction_over_a_range_that_starts_late():
+    k = te.reduce_axis((2, 5), "k")
+    out = te.compute((4,), lambda i: te.sum(A[i, k], axis=k), name="out")
+    x = np.arange(24.0).reshape(4, 6)
+    assert np.array_equal(evaluate(te.ComputeDAG([A, out]), [x])[0], x[:, 2:5].sum(axis=1))
+
+
+def test_reduction_where_a_condition_holds():
+    out = te.compute((4,), lambda i: te.max(A[i, K], axis=K, where=K < 3), name="out")
+    x = np.arange(24.0).reshape(4, 6)
+    assert np.array_equal(evaluate(te.ComputeDAG([A, out]), [x])[0], x[:, :3].max(axis=1))
+
+
+def test_reduction_of_conditions_counts():
+    out = te.compute((4,), lambda i: te.sum(A[i, K] > 2.5, axis=K), name="out")
+    assert out.dtype == "int32"
+    x = np.arange(24.0).reshape(4, 6)
+    assert evaluate(te.ComputeDAG([A, out]), [x])[0].tolist() == [3, 6, 6, 6]
+
+
+def test_thread_axes():
+    assert repr(te.thread_axis("blockIdx.x")) == "blockIdx.x:? (blockIdx.x)"
+    assert repr(te.thread_axis((0, 8), "threadIdx.x", "t")) == "t:8 (threadIdx.x)"
+
+
+def test_printing():
+    out = te.compute((4,), lambda i: A[i, 0], name="out")
+    assert repr(out) == "Tensor(shape=[4], dtype=float32, name=out)"
+    assert repr(A.op) == "placeholder(A, [4, 6], float32)"
+    assert repr(out.op) == "compute(out, [4], float32)"
+
+
+def test_tensors_survive_pickling():
+    out = te.compute((4,), lambda i: te.sum(te.exp(A[i, K]), axis=K), name="out")
+    copy, source = pickle.loads(pickle.dumps((out, A)))
+    assert copy.op.input_tensors == (source,)
+    assert str(te.ComputeDAG([source, copy])) == str(te.ComputeDAG([A, out]))
+    x = np.linspace(0, 1, 24).reshape(4, 6)
+    both = [evaluate(te.ComputeDAG(d), [x])[0] for d in ([source, copy], [A, out])]
+    assert np.array_equal(*both)
+
+
+def other_variable():
+    stranger = te.var("n")
+    return te.compute((4,), lambda i: A[i, stranger])
+
+
+REFUSALS = {
+    "too few indices": (lambda: A[0], r"A\[0\]: 1 indices for a tensor of shape \[4, 6\]. Give 2"),
+    "float index": (lambda: A[0, A[0, 0]], "an index of type float32 is not an integer"),
+    "symbolic shape": (lambda: te.placeholder((te.var("n"),)), "dimension n is symbolic"),
+    "empty shape": (lambda: te.placeholder((3, 0), name="x"), "a dimension of extent 0"),
+    "empty compute": (lambda: te.compute((0,), lambda i: A[i, 0]), "a dimension of extent 0"),
+    "dtype": (lambda: te.placeholder((3,), "float16", "x"), "dtype 'float16' is not supported"),
+    "empty range": (lambda: te.reduce_axis((3, 3), "k"), r"the range \[3, 3\) is empty"),
+    "thread tag": (lambda: te.thread_axis("threadIdx.w"), "unknown tag. Use one of vthread"),
+    "axis count": (lambda: te.compute((4, 6), lambda i: A[i, 0]), "takes 1 axes for 2 dimensions"),
+    "inner reduction": (
+        lambda: te.compute((4,), lambda i: te.sum(A[i, K], axis=K) + 1.0),
+        "a reduction inside a larger expression",
+    ),
+    "nested reduction": (
+        lambda: te.compute((4,), lambda i: te.max(te.sum(A[i, K], axis=K), axis=K)),
+        "a reduction inside a larger expression",
+    ),
+    "free axis": (lambda: te.compute((4,), lambda i: A[i, K]), "k is not an axis of this"),
+    "free variable": (other_variable, "n is not an axis of this computation"),
+    "no expression": (lambda: te.compute((4,), lambda i: [A[i, 0]]), "a list is not an expression"),
+    "spatial axis": (
+        lambda: te.compute((4,), lambda i: te.sum(A[i, 0], axis=te.thread_axis("vthread"))),
+        "not a reduction axis",
+    ),
+    "no axis": (lambda: te.sum(A[0, K], axis=[]), "no axis to reduce over"),
+    "same axis twice": (lambda: te.sum(A[0, K], axis=[K, K]), "an axis is listed twice"),
+    "where": (lambda: te.sum(A[0, K], axis=K, where=A[0, K]), "a condition must be bool"),
+    "combiner type": (
+        lambda: te.comm_reducer(lambda x, y: x < y, lambda t: te.const(0, t), "less")(A[0, K], K),
+        "fcombine turns float32 into bool",
+    ),
+    "no output": (lambda: te.ComputeDAG([A]), "no computed output among the tensors"),
+    "equal names": (
+        lambda: te.ComputeDAG(
+            te.compute((4,), lambda i: A[i, 0] + te.placeholder((4,), name="A")[i])
+        ),
+        "two placeholders share a name",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_refusals(name):
+    attempt, reason = REFUSALS[name]
+    with pytest.raises(ExpressionError, match=reason):
+        attempt()
