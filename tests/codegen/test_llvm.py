@@ -362,8 +362,11 @@ def test_refuses_loops_that_lowering_must_remove(kind):
 def test_refuses_unknown_variables_and_buffers():
     b, _ = one_store()
     (other,) = buffers(4, "other")
-    with pytest.raises(InternalError, match="outside its loop"):
-        text_of(Store(b, e.var("i"), e.const(1.0)), [], [b])
+    for kind in ("serial", "unrolled", "parallel"):
+        i = e.var("i")
+        store = Store(b, i, e.const(1.0))
+        with pytest.raises(InternalError, match="outside its loop"):
+            text_of(seq(For(i, 4, store, kind), store), [], [b])
     with pytest.raises(InternalError, match="neither a parameter nor allocated"):
         text_of(Store(b, e.const(0), load(other, e.const(0))), [], [b])
 

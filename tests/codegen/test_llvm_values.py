@@ -38,6 +38,27 @@ def test_integer_operations_of_indices_and_of_data(op, divisor, dtype):
     assert (got[2][:16] == OPS[op](x[:16], divisor)).all()
 
 
+def test_comparisons():
+    a, b = buffers(16, "a", "b", dtype="int32")
+    at = lanes(0)
+    x, y = np.arange(16) % 4 - 2, np.arange(16) // 4 - 2
+    for op in ("eq", "ne", "lt", "le", "gt", "ge"):
+        reference = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal,
+                     "gt": np.greater, "ge": np.greater_equal}[op]  # fmt: skip
+        outputs = buffers(16, "data", "flags", "index", dtype="bool")
+        values = load(a, at), load(b, at)
+        flags = e.cast("bool", values[0]), e.cast("bool", values[1])
+        i = e.var("i")
+        body = seq(
+            Store(outputs[0], at, e.binary(op, *values)),
+            Store(outputs[1], at, e.make(op, flags, None, "bool", 16)),
+            For(i, 4, Store(outputs[2], lanes(i * 4, 4), e.binary(op, lanes(0, 4) - 2, i - 2))),
+        )
+        data, booleans, index = run(program(body, [a, b], outputs), x, y)
+        assert (data == reference(x, y)).all() and (index == reference(x, y)).all()
+        assert (booleans == reference(x != 0, y != 0)).all()
+
+
 def test_division_by_what_is_not_constant():
     a, b = buffers(16, "a", "b", dtype="int32")
     c, d, f = buffers(16, "c", "d", "f", dtype="int32")

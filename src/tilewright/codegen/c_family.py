@@ -100,7 +100,7 @@ def generate(program: Program, target: Target, dialect: Dialect) -> Source:
         text="\n".join([*preamble, *helpers.values(), *texts]),
         entry_name=program.name,
         buffers=tuple(
-            BufferSpec(b.name, b.dtype, _shape(b), role)
+            BufferSpec(b.name, b.dtype, _shape(b), role, b.packing)
             for b, role in zip(buffers, roles, strict=True)
         ),
         kernels=tuple(infos),
@@ -111,18 +111,29 @@ def _shape(buffer: Buffer) -> tuple[int, ...]:
     return buffer.shape if math.prod(buffer.shape) == buffer.size else (buffer.size,)
 
 
-def lanes_of(node: Expr, start: int, count: int) -> Expr:
+def lanes_of(root: Expr, start: int, count: int) -> Expr:
     """Lanes start ... start + count - 1 of a vector; what is scalar serves every lane."""
-    if node.lanes in (1, count):
-        return node
-    if node.op == "ramp":
-        base, stride = node.args
-        return E.ramp(base + stride * start, stride, count)
-    if node.op == "broadcast":
-        return E.broadcast(node.args[0], count)
-    if node.op == "var":  # a vector that was read into a C variable
-        return E.make("lane", (node,), start, node.dtype)
-    return E.rebuild(node, tuple(lanes_of(a, start, count) for a in node.args))
+    done: dict[Expr, Expr] = {}
+
+    def visit(node: Expr) -> Expr:
+        if node.lanes in (1, count):
+            return node
+        new = done.get(node)
+        if new is None:
+            new = done[node] = cut(node)
+        return new
+
+    def cut(node: Expr) -> Expr:
+        if node.op == "ramp":
+            base, stride = node.args
+            return E.ramp(base + stride * start, stride, count)
+        if node.op == "broadcast":
+            return E.broadcast(node.args[0], count)
+        if node.op == "var":  # a vector that was read into a C variable
+            return E.make("lane", (node,), start, node.dtype)
+        return E.rebuild(node, tuple(visit(a) for a in node.args))
+
+    return visit(root)
 
 
 def widened(index: Expr) -> Expr:
@@ -290,11 +301,12 @@ class _KernelPrinter:
         assignments: list[tuple[Expr, Expr]] = []
         for start in range(0, lanes, width):
             place = E.make("load", (lanes_of(index, start, width),), buffer, buffer.dtype, width)
-            part = self._read_vectors(lanes_of(E.broadcast(value, lanes), start, width))
+            part = lanes_of(E.broadcast(value, lanes), start, width)
             whole = width == 1 or self._is_access(place)
             if whole and (width == 1 or self._is_vector(part)):
                 assignments.append((place, part))
                 continue
+            part = self._read_vectors(part, {})
             scalars = tuple(self._share(lanes_of(part, i, 1)) for i in range(width))
             if whole:
                 assignments.append((place, E.make("lanes", scalars, None, part.dtype, width)))
@@ -316,34 +328,54 @@ class _KernelPrinter:
         else:
             self._line(f"{self._print(place)} = {self._print(value)};")
 
-    def _read_vectors(self, node: Expr) -> Expr:
+    def _read_vectors(self, node: Expr, done: dict[Expr, Expr]) -> Expr:
         """`node` with its vector accesses read into variables, unless they may not be evaluated."""
         if node.lanes == 1 or node.op in ("broadcast", "ramp"):
             return node
+        new = done.get(node)
+        if new is not None:
+            return new
         if self._is_vector(node):
-            return self._named(node)
-        strict = _STRICT_ARGUMENTS.get(node.op, len(node.args))
-        if node.op == "load":
-            return node
-        args = [self._read_vectors(a) if i < strict else a for i, a in enumerate(node.args)]
-        return E.rebuild(node, tuple(args))
+            new = self._named(node)
+        else:
+            strict = _STRICT_ARGUMENTS.get(node.op, len(node.args))
+            args = [self._read_vectors(a, done) for a in node.args[:strict]]
+            new = E.rebuild(node, (*args, *node.args[strict:]))
+        done[node] = new
+        return new
 
     def _share(self, value: Expr) -> Expr:
         """Name what a large value uses several times: inlined chains double at each link."""
         if self._size(value) <= SHARE_ABOVE:
             return value
-        uses: Counter[Expr] = Counter()
-        _count_uses(value, uses, set())
-        often = (n for n, times in uses.items() if times > 1 and n.lanes == 1)
-        return self._name_parts(value, {n for n in often if self._size(n) >= SHARE_FROM}, {})
+        uses = Counter((value,))
+        _count_uses(value, uses)
+        return self._name_parts(value, uses, {})
 
-    def _name_parts(self, node: Expr, named: set[Expr], done: dict[Expr, Expr]) -> Expr:
+    def _name_parts(self, node: Expr, uses: Counter[Expr], done: dict[Expr, Expr]) -> Expr:
         new = done.get(node)
         if new is None:
-            new = E.rebuild(node, tuple(self._name_parts(a, named, done) for a in node.args))
-            if node in named:
+            new = E.rebuild(node, tuple(self._name_parts(a, uses, done) for a in node.args))
+            sure, size = uses[node], self._size(node)
+            if sure and node.op in ("select", "if_then_else") and size > SHARE_ABOVE:
+                new = self._branched(new)
+            elif sure > 1 and size >= SHARE_FROM:
                 new = self._named(new)
             done[node] = new
+        return new
+
+    def _branched(self, node: Expr) -> Expr:
+        """A C variable set in the branches of a choice, which have room for names of their own."""
+        test, then, other = node.args
+        new = E.make("var", (), self.names.claim("v"), node.dtype)
+        self._variables[new] = str(new.attr)
+        self._line(f"{self._type(node.dtype)} {new.attr};")
+        self._line(f"if ({self._print(test)}) {{")
+        for value, end in ((then, "} else {"), (other, "}")):
+            self._indent += 1
+            self._line(f"{new.attr} = {self._print(self._share(value))};")
+            self._indent -= 1
+            self._line(end)
         return new
 
     def _size(self, node: Expr) -> int:
@@ -462,7 +494,11 @@ class _KernelPrinter:
     def _binary(self, node: Expr) -> tuple[str, int]:
         left, right = node.args
         sign, binding = _BINARY[node.op]
-        inner = AND + 1 if node.op == "or" else binding  # compilers warn of a && b || c
+        inner = binding
+        if node.op == "or":
+            inner = AND + 1  # compilers warn of a && b || c, and of a == b < c
+        elif binding in (EQUALITY, COMPARISON):
+            inner = SUM
         negative = right.op == "const" and -INDEX_LIMIT < right.attr < 0
         if node.op == "add" and negative and not is_float(node.dtype):
             sign, right = "-", E.const(-right.attr, node.dtype)
@@ -535,10 +571,9 @@ def _overlaps(buffer: Buffer, index: Expr, value: Expr) -> bool:
     return any(read is not index for read in reads)
 
 
-def _count_uses(node: Expr, uses: Counter[Expr], seen: set[Expr]) -> None:
+def _count_uses(node: Expr, uses: Counter[Expr]) -> None:
     """How often every part is used where it is surely evaluated."""
     for a in node.args[: _STRICT_ARGUMENTS.get(node.op, len(node.args))]:
         uses[a] += 1
-        if a not in seen:
-            seen.add(a)
-            _count_uses(a, uses, seen)
+        if uses[a] == 1:
+            _count_uses(a, uses)

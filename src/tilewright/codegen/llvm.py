@@ -212,6 +212,7 @@ class _Function(ValueEmitter):
             self._parallel(stmt)
         elif stmt.extent > 0:
             self._loop(stmt, "0", str(stmt.extent))
+        self.bind(stmt.var, None)
 
     def _loop(self, stmt: For, begin: str, end: str) -> None:
         """The body runs at least once; the test is at its end."""

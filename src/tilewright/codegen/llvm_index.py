@@ -219,11 +219,14 @@ class IndexEmitter:
         self._memo: dict[int, str] = {}  # of the statement at hand, by identity of the expression
         self._made: list[tuple[dict[Any, Any], object]] = []
 
-    def bind(self, variable: Expr, value: Affine) -> None:
+    def bind(self, variable: Expr, value: Affine | None) -> None:
+        """Give a variable its value, or end its scope."""
         slot = self.facts.slot(variable)
-        self.env[slot] = value
+        self.env.pop(slot, None)
         for dependent in self.facts.dependents(slot):
             self.env.pop(dependent, None)
+        if value is not None:
+            self.env[slot] = value
 
     # -- text ------------------------------------------------------------------------------------
     def number(self) -> int:

@@ -321,7 +321,8 @@ class ValueEmitter(IndexEmitter):
             if la is not None and lb is not None:
                 difference = plus(self.evaluate(la), self.evaluate(lb), -1)
                 return self._compare_sum(op, difference, la[2] - lb[2], lanes)
-        return self.pure(f"icmp {_INT_TESTS[op]} {t} {self.value(a)}, {self.value(b)}")
+        test = _INT_TESTS[op] if a.dtype != "bool" else _INT_TESTS[op].replace("s", "u")
+        return self.pure(f"icmp {test} {t} {self.value(a)}, {self.value(b)}")
 
     def _compare_sum(self, op: str, a: Affine, step: int, lanes: int) -> str:
         """`a + step * lane  op  0`."""

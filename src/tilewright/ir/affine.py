@@ -252,7 +252,9 @@ class Simplifier:
         if g > 1:
             return self._modulo(high, k // g, dtype).scaled(g).add(low)
         inner = self._single(rest)
-        if inner is not None and inner.op == "floormod" and inner.args[1].attr % k == 0:
+        divisor = inner.args[1] if inner is not None and inner.op == "floormod" else None
+        if divisor is not None and divisor.op == "const" and divisor.attr % k == 0:
+            assert inner is not None
             return self._modulo(self.linear(inner.args[0]), k, dtype)
         atom = E.make("floormod", (self.to_expr(rest, dtype), E.const(k, dtype)), None, dtype)
         return Linear({atom: 1})

@@ -127,9 +127,10 @@ class _VirtualThread:
 def insert_barriers(kernel: Kernel) -> Kernel:
     """A barrier wherever shared memory written by one thread may be read, or reused, by another.
 
-    A stage's own accumulation (a load inside a store to the same buffer) stays within one thread.
+    A stage's own accumulation (a load inside a store to the same buffer) stays within one thread; a block
+    of one thread needs none.
     """
-    if not any(isinstance(s, Allocate) and s.buffer.scope == "shared" for s in statements(kernel.body)):
+    if kernel.block == (1, 1, 1) or not any(isinstance(s, Allocate) and s.buffer.scope == "shared" for s in statements(kernel.body)):
         return kernel
     return replace(kernel, body=_Sync().run(kernel.body))
 

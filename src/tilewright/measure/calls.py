@@ -138,4 +138,5 @@ def _made_up(artifact: Artifact) -> reference.ReferenceArrays:
     import numpy as np
 
     specs = [b for b in artifact.source.buffers if b.role == "input"]
-    return reference.ReferenceArrays(tuple(np.ones(b.shape, b.dtype) for b in specs), (), ())
+    ones = tuple(np.ones(b.logical_shape, b.dtype) for b in specs)
+    return reference.ReferenceArrays(ones, (), ())

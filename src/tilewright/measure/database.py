@@ -111,13 +111,16 @@ class Database:
         self._fsync_seconds, self._synced = fsync_seconds, time.monotonic()
         if self.path is not None:
             self._file = self._open(self.path)
-            self._read(self.path)
+            if self.path.is_file():  # a pipe or a device is only written to
+                self._read(self.path)
 
     @classmethod
     def load(cls, *paths: str | os.PathLike[str]) -> Database:
         """The records of existing logs, in memory.  Raises RecordError for a missing file."""
         database = cls()
         for path in paths:
+            if Path(path).exists() and not Path(path).is_file():
+                raise RecordError(f"Database.load({str(path)!r})", "it is not a file")
             database._read(Path(path))
         return database
 

@@ -1,7 +1,7 @@
 """The reference: a graph computed by numpy, one operator at a time, sharing no code with lowering.
 
-In: a function or module and arrays by parameter name.  Out: arrays; in float64 if asked for.  It is the
-oracle of the passes and of import, and what folds constants.  Read next: `op/row.py`.
+In: a function or module and arrays by parameter name.  Out: arrays; in float64 if asked for.  It is
+the oracle of the passes and of import, and what folds constants.  Read next: `op/row.py`.
 """
 
 from __future__ import annotations
@@ -109,7 +109,8 @@ def _fitting(value: Any, v: Var) -> Array:
         raise ModelError(f"evaluate({v.name_hint})", "a tuple cannot be an input")
     if array.shape != wanted.shape:
         raise ModelError(
-            f"evaluate({v.name_hint})", f"the array has shape {array.shape}, the parameter {wanted.shape}"
+            f"evaluate({v.name_hint})",
+            f"the array has shape {array.shape}, the parameter {wanted.shape}",
         )
     return array.astype(wanted.dtype, copy=False)
 

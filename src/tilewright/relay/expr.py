@@ -1,7 +1,8 @@
 """The graph of a network: types, and the few kinds of node a graph is made of.
 
-In: operators from the table and Python values.  Out: immutable, typed nodes; a shared node is a value
-that is read several times.  Read next: `graph.py` (walks and rewrites), `printer.py`, `op/row.py`.
+In: operators from the table and Python values.  Out: immutable, typed nodes; a shared node is a
+value that is read several times.  Read next: `graph.py` (walks and rewrites), `printer.py`,
+`op/row.py`.
 """
 
 from __future__ import annotations
@@ -98,7 +99,9 @@ class Expr:
     def checked_type(self) -> Type:
         if self._type is None:
             raise ModelError(
-                str(self), "its shape is not known", "Give relay.var(shape=), or use it in an operator that tells."
+                str(self),
+                "its shape is not known",
+                "Give relay.var(shape=), or use it in an operator that tells.",
             )
         return self._type
 
@@ -138,7 +141,9 @@ class Expr:
 
     def __iter__(self) -> Iterator[Expr]:
         if not isinstance(self._type, TupleType):
-            raise TypeError(f"{type(self).__name__} of type {self._type} is one tensor, not a tuple")
+            raise TypeError(
+                f"{type(self).__name__} of type {self._type} is one tensor, not a tuple"
+            )
         return (TupleGetItem(self, i) for i in range(len(self._type.fields)))
 
     # arithmetic spells the operators add, subtract, multiply, divide, negative
@@ -203,7 +208,9 @@ class Constant(Expr):
 
     def __init__(self, data: Array) -> None:
         self.data = data
-        self._type = TensorType(tuple(map(int, data.shape)), check_dtype(data.dtype.name, "relay.const"))
+        self._type = TensorType(
+            tuple(map(int, data.shape)), check_dtype(data.dtype.name, "relay.const")
+        )
 
 
 class Call(Expr):
@@ -211,14 +218,16 @@ class Call(Expr):
 
     __slots__ = ("args", "attrs", "op")
 
-    def __init__(self, op: Op | Function, args: Sequence[Expr], attrs: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, op: Op | Function, args: Sequence[Expr], attrs: Mapping[str, Any] | None = None
+    ) -> None:
         self.op, self.args = op, tuple(args)
         self.attrs = attrs if isinstance(attrs, Attrs) else Attrs(attrs or {})
         self._type = op.infer(self.args, self.attrs)
 
 
 class Tuple(Expr):
-    """Several values as one; what `concatenate` takes and a function with several outputs returns."""
+    """Several values as one: what `concatenate` takes, what a function may return."""
 
     __slots__ = ("fields",)
 
@@ -269,7 +278,9 @@ class Function(Expr):
         place = f"Function({', '.join(names)})"
         if repeated := sorted({n for n in names if names.count(n) > 1}):
             raise ModelError(
-                place, f"two parameters are called {repeated[0]}", "Name every relay.var differently."
+                place,
+                f"two parameters are called {repeated[0]}",
+                "Name every relay.var differently.",
             )
         known = set(self.params)
         if free := [v.name_hint for v in free_vars(body) if v not in known]:
@@ -279,7 +290,9 @@ class Function(Expr):
             )  # fmt: skip
         for p in self.params:
             if not p.is_typed:
-                raise ModelError(place, f"the shape of {p.name_hint} is not known", "Give relay.var(shape=).")
+                raise ModelError(
+                    place, f"the shape of {p.name_hint} is not known", "Give relay.var(shape=)."
+                )
         if ret_type is not None and ret_type != self._type:
             raise ModelError(place, f"the body has type {self._type}, not {ret_type}")
 
@@ -304,7 +317,8 @@ class Function(Expr):
         for arg, p in zip(args, self.params, strict=True):
             if arg.checked_type != p.checked_type:
                 raise ModelError(
-                    place, f"{p.name_hint} has type {p.checked_type}, the argument {arg.checked_type}"
+                    place,
+                    f"{p.name_hint} has type {p.checked_type}, the argument {arg.checked_type}",
                 )
         return self.ret_type
 
@@ -327,7 +341,9 @@ class IRModule:
         if name in self.functions:
             return self.functions[name]
         raise ModelError(
-            f"mod[{name!r}]", "there is no such function", f"It has {', '.join(self.functions) or 'none'}."
+            f"mod[{name!r}]",
+            "there is no such function",
+            f"It has {', '.join(self.functions) or 'none'}.",
         )
 
     def __setitem__(self, name: str, function: Function) -> None:
@@ -346,7 +362,9 @@ class IRModule:
         return str(self)
 
 
-def var(name_hint: str, type_annotation: Type | None = None, shape: Any = None, dtype: str = "float32") -> Var:
+def var(
+    name_hint: str, type_annotation: Type | None = None, shape: Any = None, dtype: str = "float32"
+) -> Var:
     """An input or a weight called `name_hint`.
 
     shape: ints; left out for weights whose operator can tell (kernel_size=, channels=, units=).
@@ -366,7 +384,9 @@ def static_shape(shape: Any, place: str) -> tuple[int, ...]:
     for extent in items:
         if not hasattr(extent, "__index__") or isinstance(extent, bool) or int(extent) < 1:
             raise ModelError(
-                place, f"shape {items} has the extent {extent!r}", "Every extent is an int of at least 1."
+                place,
+                f"shape {items} has the extent {extent!r}",
+                "Every extent is an int of at least 1.",
             )
     return tuple(int(e) for e in items)
 
@@ -383,6 +403,8 @@ def const(value: Any, dtype: str | None = None) -> Constant:
     data = np.asarray(value, dtype)
     if data.dtype.name not in BYTES:
         raise ModelError(
-            "relay.const", f"dtype {data.dtype} is not supported", f"Pass dtype=, one of {', '.join(BYTES)}."
+            "relay.const",
+            f"dtype {data.dtype} is not supported",
+            f"Pass dtype=, one of {', '.join(BYTES)}.",
         )
     return Constant(np.ascontiguousarray(data).reshape(data.shape))

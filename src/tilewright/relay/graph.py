@@ -83,7 +83,9 @@ def substitute(root: Expr, replacements: Mapping[Expr, Expr]) -> Expr:
 
 def with_body(function: Function, body: Expr) -> Function:
     """`function` with another body."""
-    return function if body is function.body else Function(function.params, body, attrs=function.attrs)
+    return (
+        function if body is function.body else Function(function.params, body, attrs=function.attrs)
+    )
 
 
 def each_function(mod: IRModule, change: Callable[[Function], Function]) -> IRModule:

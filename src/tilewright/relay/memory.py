@@ -1,10 +1,11 @@
 """Memory of a network: which intermediate values may share storage.
 
-In: a fused function, or lifetimes as plain numbers.  Out: slots and their bytes.  Pure data, no device.
-Read next: `graph_executor.py`.
+In: a fused function, or lifetimes as plain numbers.  Out: slots and their bytes.  Pure
+data, no device.  Read next: `passes/fuse.py`.
 
-Method: greedy by size (Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference",
-2020): largest values first, each into the best-fitting slot none of whose values lives at the same time.
+Method: greedy by size (Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net
+Inference", 2020): largest values first, each into the best-fitting slot none of whose values lives
+at the same time.
 """
 
 from __future__ import annotations
@@ -12,14 +13,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tilewright.relay.expr import Call, Constant, Expr, Function, TensorType, Tuple, TupleGetItem, Var
+from tilewright.relay.expr import (
+    Call,
+    Constant,
+    Expr,
+    Function,
+    TensorType,
+    Tuple,
+    TupleGetItem,
+    Var,
+)
 from tilewright.relay.graph import children, post_order
 from tilewright.relay.passes.dead_code import is_view
 
 
 @dataclass(frozen=True)
 class Lifetime:
-    """A value of `nbytes` that must keep its content from step `first` to step `last`, both included."""
+    """A value of `nbytes` that keeps its content from step `first` to `last`, both included."""
 
     name: str
     nbytes: int
@@ -31,8 +41,8 @@ class Lifetime:
 class MemoryPlan:
     """slot_of: value name -> slot; slot_bytes: size of each slot.
 
-    unshared_bytes: what one buffer per value would take; peak_bytes: what is alive at the worst step, the
-    least any plan needs.
+    unshared_bytes: what one buffer per value would take; peak_bytes: what is alive at the worst
+    step, the least any plan needs.
     """
 
     slot_of: dict[str, int]
@@ -48,7 +58,8 @@ class MemoryPlan:
         mib = 1 / (1 << 20)
         return (
             f"{len(self.slot_of)} values in {len(self.slot_bytes)} buffers: "
-            f"{self.planned_bytes * mib:.2f} MiB planned, {self.unshared_bytes * mib:.2f} MiB unshared, "
+            f"{self.planned_bytes * mib:.2f} MiB planned, "
+            f"{self.unshared_bytes * mib:.2f} MiB unshared, "
             f"{self.peak_bytes * mib:.2f} MiB alive at once"
         )
 
@@ -79,9 +90,9 @@ def _overlap(a: Lifetime, b: Lifetime) -> bool:
 def lifetimes(function: Function) -> dict[Expr, Lifetime]:
     """When each computed value of `function` is alive, by the node that computes it.
 
-    Step k is the k-th call that is not a view.  A view lives in the memory of what it renames, so a read of
-    the view is a read of that.  Inputs and constants have memory of their own and do not appear.  The
-    results of the function live to the end.
+    Step k is the k-th call that is not a view.  A view lives in the memory of what it renames, so a
+    read of the view is a read of that.  Inputs and constants have memory of their own and do not
+    appear.  The results of the function live to the end.
     """
     owner: dict[Expr, Expr] = {}
     first: dict[Expr, int] = {}
@@ -105,7 +116,8 @@ def lifetimes(function: Function) -> dict[Expr, Lifetime]:
         if (held := owner.get(result)) in last:
             last[held] = max(step, 0)  # type: ignore[index]
     return {
-        node: Lifetime(f"v{begin}", _nbytes(node), begin, last[node]) for node, begin in first.items()
+        node: Lifetime(f"v{begin}", _nbytes(node), begin, last[node])
+        for node, begin in first.items()
     }
 
 

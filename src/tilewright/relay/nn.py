@@ -1,7 +1,8 @@
 """What users call: operators of networks, `relay.nn.conv2d`, `relay.nn.dense`, ...
 
-In: graph values and TVM's keywords in their usual spellings.  Out: calls with normal attributes.  A weight
-made by ``relay.var("w")`` without a shape takes the one the operator implies.  Read next: `op/nn.py`.
+In: graph values and TVM's keywords in their usual spellings.  Out: calls with normal attributes.  A
+weight made by ``relay.var("w")`` without a shape takes the one the operator implies.  Read next:
+`op/nn.py`.
 """
 
 from __future__ import annotations
@@ -94,7 +95,10 @@ def dense(data: Expr, weight: Expr, units: int | None = None) -> Call:
         _settle(weight, (units, data.shape[1]), data)
     made = call("nn.dense", data, weight)
     if units is not None and units != made.shape[1]:
-        raise ModelError(f"nn.dense(weight={weight.shape}, units={units})", f"the weight has {made.shape[1]} units")
+        raise ModelError(
+            f"nn.dense(weight={weight.shape}, units={units})",
+            f"the weight has {made.shape[1]} units",
+        )
     return made
 
 
@@ -165,7 +169,9 @@ def batch_flatten(data: Expr) -> Call:
 def pad(data: Expr, pad_width: Any, pad_value: float = 0.0, pad_mode: str = "constant") -> Call:
     """`data` with `pad_value` around it; pad_width: one (before, after) per axis."""
     if pad_mode != "constant":
-        raise ModelError(f"nn.pad(pad_mode={pad_mode!r})", "only constant padding exists", 'Use "constant".')
+        raise ModelError(
+            f"nn.pad(pad_mode={pad_mode!r})", "only constant padding exists", 'Use "constant".'
+        )
     width = tuple(pair(w, "pad_width", "nn.pad") for w in pad_width)
     return call("nn.pad", data, pad_width=width, pad_value=float(pad_value))
 
@@ -180,7 +186,9 @@ def max_pool2d(
     ceil_mode: bool = False,
 ) -> Call:
     """Greatest element of each window; ceil_mode: a last, partly covered window counts too."""
-    window = _window("nn.max_pool2d", data, pool_size, strides, dilation, padding, layout, ceil_mode)
+    window = _window(
+        "nn.max_pool2d", data, pool_size, strides, dilation, padding, layout, ceil_mode
+    )
     return call("nn.max_pool2d", data, layout=layout, **window)
 
 
@@ -207,7 +215,14 @@ def avg_pool2d(
 
 
 def _window(
-    place: str, data: Expr, size: Any, strides: Any, dilation: Any, padding: Any, layout: str, ceil: bool
+    place: str,
+    data: Expr,
+    size: Any,
+    strides: Any,
+    dilation: Any,
+    padding: Any,
+    layout: str,
+    ceil: bool,
 ) -> dict[str, Any]:
     """The attributes of a pooling window; ceil mode becomes padding behind the image."""
     kernel, step = pair(size, "pool_size", place), pair(strides, "strides", place)
@@ -235,4 +250,9 @@ def global_max_pool2d(data: Expr, layout: str = "NCHW") -> Call:
 
 def adaptive_avg_pool2d(data: Expr, output_size: Any = (1, 1), layout: str = "NCHW") -> Call:
     """Mean over as many windows as `output_size` (an int or a pair) asks for."""
-    return call("nn.adaptive_avg_pool2d", data, output_size=pair(output_size, "output_size", "nn.adaptive_avg_pool2d"), layout=layout)
+    return call(
+        "nn.adaptive_avg_pool2d",
+        data,
+        output_size=pair(output_size, "output_size", "nn.adaptive_avg_pool2d"),
+        layout=layout,
+    )

@@ -1,6 +1,7 @@
 """Graphs as text: one line per call with its attributes and type; fused groups are printed once.
 
-In: expressions, functions, modules.  Out: readable text, in which equal structure gives equal lines.
+In: expressions, functions, modules.  Out: readable text, in which equal structure gives equal
+lines.
 Read next: `expr.py`.
 """
 
@@ -8,8 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilewright.relay.expr import Call, Constant, Expr, Function, IRModule, Tuple, TupleGetItem, Type, Var
+from tilewright.relay.expr import Call, Constant, Expr, Function, IRModule, Tuple, TupleGetItem, Var
 from tilewright.relay.graph import post_order
+
+WIDTH = 120  # a longer list of parameters is printed one a line
 
 
 def module_text(mod: IRModule) -> str:
@@ -56,7 +59,10 @@ def _function_text(
     head: str, function: Function, groups: dict[str, str], names: list[str] | None = None
 ) -> str:
     shown = names or [p.name_hint for p in function.params]
-    params = ", ".join(f"%{n}: {p.checked_type}" for n, p in zip(shown, function.params, strict=True))
+    listed = [f"%{n}: {p.checked_type}" for n, p in zip(shown, function.params, strict=True)]
+    params = ", ".join(listed)
+    if len(params) > WIDTH:
+        params = "".join(f"\n    {text}," for text in listed) + "\n"
     renamed = dict(zip(function.params, shown, strict=True))
     lines = "\n".join(f"  {line}" for line in _body_lines(function.body, groups, renamed))
     return f"{head}({params}) -> {function.ret_type} {{\n{lines}\n}}"
@@ -70,7 +76,7 @@ def _body_lines(
     count = 0
     for node in post_order(body):
         if isinstance(node, Call):
-            text = f"{_call_text(node, names, groups)};  // {_type_text(node.checked_type)}"
+            text = f"{_call_text(node, names, groups)};  // {node.checked_type}"
             names[node] = f"%{count}"
             count += 1
             lines.append(text if node is body else f"{names[node]} = {text}")
@@ -105,10 +111,6 @@ def _leaf(node: Expr) -> str:
         return f"%{node.name_hint}"
     if isinstance(node, Constant):
         if node.data.size == 1:
-            return f"{node.data.reshape(-1)[0]!s}{'' if not node.data.shape else list(node.data.shape)}"
-        return f"const({_type_text(node.checked_type)})"
+            return f"{node.data.reshape(-1)[0]!s}{list(node.data.shape) or ''}"
+        return f"const({node.checked_type})"
     return "fn" if isinstance(node, Function) else type(node).__name__
-
-
-def _type_text(t: Type) -> str:
-    return str(t)

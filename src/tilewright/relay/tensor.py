@@ -1,7 +1,7 @@
 """What users call: operators of tensors, `relay.add`, `relay.reshape`, `relay.mean`, ...
 
-In: graph values, and numbers where a second operand may be one.  Out: calls.  Names and keywords are
-TVM's.  Read next: `nn.py`.
+In: graph values, and numbers where a second operand may be one.  Out: calls.  Names and keywords
+are TVM's.  Read next: `nn.py`.
 """
 
 from __future__ import annotations
@@ -70,14 +70,18 @@ def reshape(data: Expr, newshape: Any) -> Call:
         if n == 0 and k >= len(data.shape):
             raise ModelError(place, f"0 at position {k} has no input extent to keep")
         if n < -1:
-            raise ModelError(place, f"the extent {n}", "Use extents, 0 (keep) and one -1 (the rest).")
+            raise ModelError(
+                place, f"the extent {n}", "Use extents, 0 (keep) and one -1 (the rest)."
+            )
     shape = [data.shape[k] if n == 0 else n for k, n in enumerate(shape)]
     if shape.count(-1) > 1:
         raise ModelError(place, "more than one extent is -1", "Only one can be left open.")
     if -1 in shape:
         rest = -math.prod(shape)
         if rest == 0 or data.tensor_type.size % rest:
-            raise ModelError(place, f"{data.tensor_type.size} elements are not a multiple of {rest}")
+            raise ModelError(
+                place, f"{data.tensor_type.size} elements are not a multiple of {rest}"
+            )
         shape[shape.index(-1)] = data.tensor_type.size // rest
     return call("reshape", data, newshape=tuple(shape))
 
@@ -116,7 +120,9 @@ def _axes(axis: Any) -> tuple[int, ...] | None:
 
 
 def _reduction(name: str) -> Callable[..., Call]:
-    def operator(data: Expr, axis: Any = None, keepdims: bool = False, exclude: bool = False) -> Call:
+    def operator(
+        data: Expr, axis: Any = None, keepdims: bool = False, exclude: bool = False
+    ) -> Call:
         return call(name, data, axis=_axes(axis), keepdims=bool(keepdims), exclude=bool(exclude))
 
     operator.__name__ = operator.__qualname__ = name
@@ -146,7 +152,7 @@ def ones(shape: Any, dtype: str = "float32") -> Constant:
 
 __all__ = [
     "abs", "add", "broadcast_to", "cast", "ceil", "clip", "concatenate", "copy", "cos", "divide",
-    "equal", "erf", "exp", "expand_dims", "floor", "full", "greater", "less", "log", "max", "maximum",
-    "mean", "min", "minimum", "multiply", "negative", "ones", "power", "prod", "reshape", "rsqrt",
+    "equal", "erf", "exp", "expand_dims", "floor", "full", "greater", "less", "log", "max",
+    "maximum", "mean", "min", "minimum", "multiply", "negative", "ones", "power", "prod", "reshape", "rsqrt",
     "sigmoid", "sin", "sqrt", "squeeze", "subtract", "sum", "tanh", "transpose", "where", "zeros",
 ]  # fmt: skip

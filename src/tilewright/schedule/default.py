@@ -25,11 +25,13 @@ def default_schedule(dag: ComputeDAG, target: Target) -> Schedule:
     for stage in reversed(s.stages):
         if not isinstance(stage.op, ComputeOp) or stage.attach_kind != "root":
             continue
-        if target.is_gpu:
-            _gpu(s, stage, target)
-        else:
-            _cpu(s, stage, target)
+        schedule_stage(s, stage, target)
     return s
+
+
+def schedule_stage(s: Schedule, stage: Stage, target: Target) -> None:
+    """The default loops of one stage that is computed on its own, an epilogue's anchor included."""
+    (_gpu if target.is_gpu else _cpu)(s, stage, target)
 
 
 def inline_cheap_stages(s: Schedule) -> None:

@@ -34,7 +34,9 @@ def _same_float(site: Site) -> Type:
 
 
 def _same_number(site: Site) -> Type:
-    site.require(site.tensor(0).dtype != "bool", "there is no arithmetic on bool", "Convert with relay.cast.")
+    site.require(
+        site.tensor(0).dtype != "bool", "there is no arithmetic on bool", "Convert with relay.cast."
+    )
     return site.tensor(0)
 
 
@@ -182,7 +184,9 @@ BINARY = (
     _binary("add", np.add, "lhs + rhs.", ("Add", "Sum")),
     _binary("subtract", np.subtract, "lhs - rhs.", ("Sub",)),
     _binary("multiply", np.multiply, "lhs * rhs.", ("Mul",)),
-    _binary("divide", np.divide, "lhs / rhs of floating-point tensors.", ("Div",), _float_binary_type),
+    _binary(
+        "divide", np.divide, "lhs / rhs of floating-point tensors.", ("Div",), _float_binary_type
+    ),
     _binary("maximum", np.maximum, "The greater of both.", ("Max",)),
     _binary("minimum", np.minimum, "The smaller of both.", ("Min",)),
     _binary("power", np.power, "lhs to the power rhs.", ("Pow",), _float_binary_type),
@@ -194,7 +198,9 @@ BINARY = (
 
 def _where_type(site: Site) -> Type:
     condition, x, y = (site.tensor(i) for i in range(3))
-    site.require(condition.dtype == "bool", f"the condition is {condition.dtype}, not bool", "Compare first.")
+    site.require(
+        condition.dtype == "bool", f"the condition is {condition.dtype}, not bool", "Compare first."
+    )
     return TensorType(broadcast(site, condition.shape, x.shape, y.shape), site.same_dtype(x, y))
 
 

@@ -1,7 +1,7 @@
 """Rows of operators that move elements or change the shape.
 
-In: tensors.  Out: rows for `op/__init__.py`.  Rows with `view` only rename the axes of memory that stays
-where it is.  Read next: `nn.py`.
+In: tensors.  Out: rows for `op/__init__.py`.  Rows with `view` only rename the axes of memory that
+stays where it is.  Read next: `nn.py`.
 """
 
 from __future__ import annotations
@@ -43,9 +43,15 @@ def _expand_type(site: Site) -> Type:
 def _squeeze_type(site: Site) -> Type:
     data = site.tensor(0)
     rank = len(data.shape)
-    gone = squeezed_axes(data.shape, tuple(site.axis(k, rank) for k in site.attrs.axis or ()) or None)
+    gone = squeezed_axes(
+        data.shape, tuple(site.axis(k, rank) for k in site.attrs.axis or ()) or None
+    )
     for k in gone:
-        site.require(data.shape[k] == 1, f"axis {k} has extent {data.shape[k]}, not 1", "Name axes of extent 1.")
+        site.require(
+            data.shape[k] == 1,
+            f"axis {k} has extent {data.shape[k]}, not 1",
+            "Name axes of extent 1.",
+        )
     return TensorType(tuple(n for k, n in enumerate(data.shape) if k not in gone), data.dtype)
 
 
@@ -64,7 +70,18 @@ def _view(name: str, type_rule: Any, doc: str, attrs: dict[str, Any], onnx: str)
         assert isinstance(result, TensorType)
         return topi().reshape(tensors[0], result.shape)
 
-    row = Op(name, ("data",), Pattern.INJECTIVE, type_rule, numpy, compute, doc, attrs, (onnx,), view=True)
+    row = Op(
+        name,
+        ("data",),
+        Pattern.INJECTIVE,
+        type_rule,
+        numpy,
+        compute,
+        doc,
+        attrs,
+        (onnx,),
+        view=True,
+    )
     return row
 
 
@@ -78,7 +95,8 @@ def _transpose_type(site: Site) -> Type:
     data, axes = site.tensor(0), tuple(site.attrs.axes)
     site.require(
         sorted(axes) == list(range(len(data.shape))),
-        f"axes {axes} is not a permutation of {list(range(len(data.shape)))}", "Name each axis once.",
+        f"axes {axes} is not a permutation of {list(range(len(data.shape)))}",
+        "Name each axis once.",
     )  # fmt: skip
     return TensorType(tuple(data.shape[k] for k in axes), data.dtype)
 
@@ -115,7 +133,9 @@ def _pad_type(site: Site) -> Type:
         f"pad_width {width} is not one pair of counts per axis",
         "Give ((before, after), ...) with counts of at least 0.",
     )
-    return TensorType(tuple(n + a + b for n, (a, b) in zip(data.shape, width, strict=True)), data.dtype)
+    return TensorType(
+        tuple(n + a + b for n, (a, b) in zip(data.shape, width, strict=True)), data.dtype
+    )
 
 
 def _pad_numpy(arrays: Sequence[Any], attrs: Attrs) -> Array:
@@ -130,10 +150,12 @@ def _pad_te(tensors: Sequence[Any], attrs: Attrs, result: Type) -> Any:
 
 ROWS = (
     _view("reshape", _reshape_type, "data under another shape.", {"newshape": ()}, "Reshape"),
-    _view("nn.batch_flatten", _flatten_type, "[N, ...] as [N, product of the rest].", {}, "Flatten"),
     _view(
-        "expand_dims", _expand_type, "data with new axes of extent 1.", {"axis": 0, "num_newaxis": 1},
-        "Unsqueeze",
+        "nn.batch_flatten", _flatten_type, "[N, ...] as [N, product of the rest].", {}, "Flatten",
+    ),
+    _view(
+        "expand_dims", _expand_type, "data with new axes of extent 1.",
+        {"axis": 0, "num_newaxis": 1}, "Unsqueeze",
     ),
     _view("squeeze", _squeeze_type, "data without axes of extent 1.", {"axis": None}, "Squeeze"),
     Op(

@@ -1,7 +1,7 @@
 """Rows of the operators of neural networks: contractions, pooling, normalisation, softmax.
 
-In: tensors; attributes as `relay/nn.py` normalises them (pairs, four sides of padding).  Out: rows for
-`op/__init__.py`.  Read next: `relay/nn.py`, what users call.
+In: tensors; attributes as `relay/nn.py` normalises them (pairs, four sides of padding).  Out: rows
+for `op/__init__.py`.  Read next: `relay/nn.py`, what users call.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ WINDOW = {"strides": (1, 1), "padding": (0, 0, 0, 0), "dilation": (1, 1)}
 
 def _layout(site: Site, layout: str) -> str:
     site.require(
-        layout in window.LAYOUTS, f"layout {layout!r} is not known", f"Use {' or '.join(window.LAYOUTS)}."
+        layout in window.LAYOUTS,
+        f"layout {layout!r} is not known",
+        f"Use {' or '.join(window.LAYOUTS)}.",
     )
     return layout
 
@@ -75,14 +77,15 @@ def _dense_type(site: Site) -> Type:
 
 
 def channel_vectors(site: Site, names: Sequence[int], axis: int) -> TensorType:
-    """The type of the data, checked to have vectors of its length at `axis` as the arguments `names`."""
+    """The type of the data; its other arguments `names` must be vectors along `axis`."""
     data = site.tensor(0)
     k = site.axis(axis, len(data.shape))
     for index in names:
         found = site.tensor(index).shape
         site.require(
             found == (data.shape[k],),
-            f"{site.op.inputs[index]} has shape {found}, axis {axis} of the data has {data.shape[k]} elements",
+            f"{site.op.inputs[index]} has shape {found}, "
+            f"axis {axis} of the data has {data.shape[k]} elements",
             f"Give a vector of {data.shape[k]}, or name the channel axis with axis=.",
         )
     site.same_dtype()
@@ -129,7 +132,8 @@ def _pool_type(site: Site) -> Type:
     top, left, bottom, right = a.padding
     site.require(
         max(top, bottom) < reach[0] and max(left, right) < reach[1],
-        f"with padding {a.padding} a window of {tuple(reach)} can lie wholly outside", "Pad by less.",
+        f"with padding {a.padding} a window of {tuple(reach)} can lie wholly outside",
+        "Pad by less.",
     )  # fmt: skip
     d["H"], d["W"] = window.image_size(site, d["H"], d["W"], a.pool_size)
     return TensorType(tuple(d[x] for x in a.layout), site.float_dtype())
@@ -217,22 +221,27 @@ ROWS = (
     Op(
         "nn.batch_norm", ("data", "gamma", "beta", "moving_mean", "moving_var"), Pattern.BROADCAST,
         _batch_norm_type, _batch_norm_numpy, _batch_norm_te,
-        "(data - mean) / sqrt(var + epsilon) * gamma + beta, with the statistics as they are stored.",
+        "(data - mean) / sqrt(var + epsilon) * gamma + beta, with stored statistics.",
         {"axis": 1, "epsilon": 1e-5, "center": True, "scale": True}, ("BatchNormalization",),
     ),
     Op(
         "nn.max_pool2d", ("data",), Pattern.ANCHOR, _pool_type, window.max_pool2d, _pool_te("max"),
-        "Greatest element of each window.", {"pool_size": (1, 1), **WINDOW, "layout": "NCHW"}, ("MaxPool",),
+        "Greatest element of each window.",
+        {"pool_size": (1, 1), **WINDOW, "layout": "NCHW"}, ("MaxPool",),
     ),
     Op(
         "nn.avg_pool2d", ("data",), Pattern.ANCHOR, _pool_type, window.avg_pool2d, _pool_te("avg"),
         "Mean of each window; count_include_pad: padding counts as elements.",
-        {"pool_size": (1, 1), **WINDOW, "layout": "NCHW", "count_include_pad": False}, ("AveragePool",),
+        {"pool_size": (1, 1), **WINDOW, "layout": "NCHW", "count_include_pad": False},
+        ("AveragePool",),
     ),
     _global("nn.global_avg_pool2d", "mean", "avg", "Mean of each image.", "GlobalAveragePool"),
-    _global("nn.global_max_pool2d", "max", "max", "Greatest element of each image.", "GlobalMaxPool"),
+    _global(
+        "nn.global_max_pool2d", "max", "max", "Greatest element of each image.", "GlobalMaxPool"
+    ),
     Op(
-        "nn.adaptive_avg_pool2d", ("data",), Pattern.ANCHOR, _adaptive_type, window.adaptive_avg_pool2d,
+        "nn.adaptive_avg_pool2d", ("data",), Pattern.ANCHOR, _adaptive_type,
+        window.adaptive_avg_pool2d,
         lambda t, a, result: topi().nn.adaptive_pool(t[0], a.output_size, "avg", a.layout),
         "Mean over as many windows as `output_size` asks for.",
         {"output_size": (1, 1), "layout": "NCHW"},

@@ -1,6 +1,7 @@
 """Rows of operators that combine elements along axes.
 
-In: a tensor and axes (None: all of them).  Out: rows for `op/__init__.py`.  Read next: `movement.py`.
+In: a tensor and axes (None: all of them).  Out: rows for `op/__init__.py`.  Read next:
+`movement.py`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from tilewright.relay.op.row import Op, Pattern, Site, first_array
 def reduced_axes(axis: tuple[int, ...] | None, exclude: bool, rank: int) -> tuple[int, ...]:
     """The axes that disappear, counted from the front; exclude: `axis` names those that stay."""
     named = tuple(range(rank)) if axis is None else tuple(a % rank for a in axis)
-    return tuple(a for a in range(rank) if a not in named) if exclude and axis is not None else named
+    return (
+        tuple(a for a in range(rank) if a not in named) if exclude and axis is not None else named
+    )
 
 
 def _type(site: Site) -> Type:
@@ -29,7 +32,9 @@ def _type(site: Site) -> Type:
     gone = reduced_axes(a.axis, a.exclude, rank)
     site.require(len(set(gone)) == len(gone), "an axis is named twice")
     site.require(data.dtype != "bool", "there is no arithmetic on bool", "Convert with relay.cast.")
-    kept = ((1 if k in gone else n) for k, n in enumerate(data.shape) if a.keepdims or k not in gone)
+    kept = (
+        (1 if k in gone else n) for k, n in enumerate(data.shape) if a.keepdims or k not in gone
+    )
     return TensorType(tuple(kept), data.dtype)
 
 
@@ -63,8 +68,8 @@ def _te(name: str) -> Callable[[Sequence[Any], Attrs, Type], Any]:
 
 def _row(name: str, function: Callable[..., Any], doc: str, onnx: str) -> Op:
     return Op(
-        name, ("data",), Pattern.REDUCTION, _mean_type if name == "mean" else _type, _numpy(function),
-        _te(name), doc, {"axis": None, "keepdims": False, "exclude": False}, (onnx,),
+        name, ("data",), Pattern.REDUCTION, _mean_type if name == "mean" else _type,
+        _numpy(function), _te(name), doc, {"axis": None, "keepdims": False, "exclude": False}, (onnx,),
     )  # fmt: skip
 
 

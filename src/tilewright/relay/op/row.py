@@ -1,7 +1,8 @@
 """What one row of the operator table holds, and how a use of it is typed.
 
-In: argument types and attributes.  Out: the result type, or a ModelError that names the operator, its
-arguments with their shapes, and a way out.  Read next: `elementwise.py`, `nn.py`, `reduction.py`.
+In: argument types and attributes.  Out: the result type, or a ModelError that names the operator,
+its arguments with their shapes, and a way out.  Read next: `elementwise.py`, `nn.py`,
+`reduction.py`.
 """
 
 from __future__ import annotations
@@ -59,10 +60,13 @@ class Site:
         """The type of argument `index`, a tensor of `rank` dimensions (called `dims`)."""
         found, name = self.types[index], self.op.inputs[index]
         if not isinstance(found, TensorType):
-            raise self.refuse(f"{name} is a tuple, a tensor is needed", "Pick one of its values with [0].")
+            raise self.refuse(
+                f"{name} is a tuple, a tensor is needed", "Pick one of its values with [0]."
+            )
         if rank is not None and len(found.shape) != rank:
             raise self.refuse(
-                f"{name} has {len(found.shape)} dimensions, not the {rank} of {dims or 'its place'}",
+                f"{name} has {len(found.shape)} dimensions, "
+                f"not the {rank} of {dims or 'its place'}",
                 "Reshape it, or name its layout.",
             )
         return found
@@ -74,7 +78,8 @@ class Site:
         tensors = tuple(f for f in fields if isinstance(f, TensorType))
         if not fields or len(tensors) != len(fields):
             raise self.refuse(
-                f"{self.op.inputs[index]} is not a tuple of tensors", "Pass a list or relay.Tuple([...])."
+                f"{self.op.inputs[index]} is not a tuple of tensors",
+                "Pass a list or relay.Tuple([...]).",
             )
         return tensors
 
@@ -82,7 +87,9 @@ class Site:
         """The one element type of `types` (all arguments if left out)."""
         among = types or tuple(self.tensor(i) for i in range(len(self.types)))
         self.require(
-            len({t.dtype for t in among}) == 1, "the element types differ", "Convert one with relay.cast."
+            len({t.dtype for t in among}) == 1,
+            "the element types differ",
+            "Convert one with relay.cast.",
         )
         return among[0].dtype
 
@@ -90,13 +97,17 @@ class Site:
         """`same_dtype`, which must be a floating-point one."""
         dtype = self.same_dtype(*types)
         self.require(
-            is_float(dtype), f"{dtype} is not a floating-point type", 'Convert with relay.cast(x, "float32").'
+            is_float(dtype),
+            f"{dtype} is not a floating-point type",
+            'Convert with relay.cast(x, "float32").',
         )
         return dtype
 
     def axis(self, axis: int, rank: int) -> int:
         """`axis` counted from the front."""
-        self.require(-rank <= axis < rank, f"axis {axis} is out of range", f"Use {-rank} to {rank - 1}.")
+        self.require(
+            -rank <= axis < rank, f"axis {axis} is out of range", f"Use {-rank} to {rank - 1}."
+        )
         return axis % rank
 
 
@@ -139,11 +150,15 @@ class Op:
         """The type of a call; ModelError when the arguments or attributes do not fit."""
         if len(args) != len(self.inputs):
             raise ModelError(
-                self.name, f"{len(args)} arguments were given", f"It takes {', '.join(self.inputs)}."
+                self.name,
+                f"{len(args)} arguments were given",
+                f"It takes {', '.join(self.inputs)}.",
             )
         if unknown := sorted(set(attrs) - set(self.attrs)):
             raise ModelError(
-                self.name, f"unknown attribute {unknown[0]}", f"It has {', '.join(self.attrs) or 'none'}."
+                self.name,
+                f"unknown attribute {unknown[0]}",
+                f"It has {', '.join(self.attrs) or 'none'}.",
             )
         types = []
         for name, arg in zip(self.inputs, args, strict=True):
@@ -159,7 +174,7 @@ class Op:
         return self.type_rule(Site(self, types, attrs))
 
     def evaluate(self, arrays: Sequence[Any], attrs: Attrs) -> Any:
-        """The value of a call on numpy arrays (a tuple of arrays for an argument that is a tuple)."""
+        """The value of a call on numpy arrays; a tuple argument is a tuple of arrays."""
         return self.numpy(arrays, attrs)
 
     def __repr__(self) -> str:
@@ -175,7 +190,7 @@ def broadcast(site: Site, *shapes: tuple[int, ...]) -> tuple[int, ...]:
         wide = {e for e in extents if e != 1}
         site.require(
             len(wide) <= 1,
-            f"extents {' and '.join(map(str, sorted(wide)))} meet at axis {axis - rank} and neither is 1",
+            f"extents {' and '.join(map(str, sorted(wide)))} meet at axis {axis - rank}, none is 1",
             "Shapes are aligned at the last axis; use expand_dims or reshape on one of them.",
         )
         result.append(wide.pop() if wide else 1)

@@ -1,7 +1,7 @@
 """Sliding windows: what convolution and pooling rows share, and their values on numpy arrays.
 
-In: arrays in any layout of N, C, H, W.  Out: arrays.  One loop over the taps of the window, each tap one
-vectorised step.  Read next: `nn.py`.
+In: arrays in any layout of N, C, H, W.  Out: arrays.  One loop over the taps of the window, each
+tap one vectorised step.  Read next: `nn.py`.
 """
 
 from __future__ import annotations
@@ -31,9 +31,12 @@ def image_size(site: Site, height: int, width: int, kernel: Sequence[int]) -> tu
     """Height and width of the result of a window; refuses a window that does not fit."""
     a = site.attrs
     site.require(
-        min((*a.strides, *a.dilation, *kernel)) >= 1, "strides, dilation and kernel sizes start at 1"
+        min((*a.strides, *a.dilation, *kernel)) >= 1,
+        "strides, dilation and kernel sizes start at 1",
     )
-    site.require(min(a.padding) >= 0, f"padding {a.padding} is negative", "Slice the input instead.")
+    site.require(
+        min(a.padding) >= 0, f"padding {a.padding} is negative", "Slice the input instead."
+    )
     top, left, bottom, right = a.padding
     sizes = []
     for extent, before, after, k, s, d in zip(
@@ -60,7 +63,11 @@ def _taps(x: Array, kernel: Sequence[int], a: Attrs, fill: Any) -> Iterator[tupl
     for r in range(kernel[0]):
         for s in range(kernel[1]):
             y, z = r * dh, s * dw
-            yield r, s, x[:, :, y : y + (rows - 1) * sh + 1 : sh, z : z + (columns - 1) * sw + 1 : sw]
+            yield (
+                r,
+                s,
+                x[:, :, y : y + (rows - 1) * sh + 1 : sh, z : z + (columns - 1) * sw + 1 : sw],
+            )
 
 
 def conv2d(arrays: Sequence[Any], a: Attrs) -> Array:

@@ -27,7 +27,8 @@ def bind_params(mod: IRModule, params: Mapping[str, Any]) -> IRModule:
     if unknown := [name for name in params if name not in known]:
         raise ModelError(
             f"bind_params({', '.join(unknown[:3])})",
-            "main has no such parameter" + ("" if len(unknown) < 4 else f" ({len(unknown)} like it)"),
+            "main has no such parameter"
+            + ("" if len(unknown) < 4 else f" ({len(unknown)} like it)"),
             f"It has {', '.join(list(known)[:8])}{', ...' if len(known) > 8 else ''}.",
         )
     constants: dict[Expr, Expr] = {}
@@ -36,7 +37,8 @@ def bind_params(mod: IRModule, params: Mapping[str, Any]) -> IRModule:
         wanted = known[name].tensor_type
         if array.shape != wanted.shape or array.dtype.name != wanted.dtype:
             raise ModelError(
-                f"bind_params({name})", f"the array is {array.shape} {array.dtype}, the parameter {wanted}"
+                f"bind_params({name})",
+                f"the array is {array.shape} {array.dtype}, the parameter {wanted}",
             )
         constants[known[name]] = Constant(array)
     free = [p for p in function.params if p not in constants]

@@ -1,6 +1,7 @@
 """One spelling of everything, so that later passes know one form only.
 
-In: any module.  Out: an equal one in which the rewrites below have been made.  Read next: `constants.py`.
+In: any module.  Out: an equal one in which the rewrites below have been made.  Read next:
+`constants.py`.
 """
 
 from __future__ import annotations

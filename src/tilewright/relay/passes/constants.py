@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tilewright.relay.evaluate import evaluate_call
 from tilewright.relay.expr import Call, Constant, Expr, IRModule, TensorType, Tuple, TupleGetItem
 from tilewright.relay.graph import each_function, rewrite, with_body
 from tilewright.relay.passes.canonicalize import canonicalize
@@ -38,8 +39,6 @@ def _visit(old: Expr, node: Expr) -> Expr:
 
 
 def _as_expr(node: Call, arrays: list[object]) -> Expr:
-    from tilewright.relay.evaluate import evaluate_call
-
     value = evaluate_call(node.op, arrays, node.attrs)
     if isinstance(value, tuple):
         return Tuple([Constant(np.ascontiguousarray(v)) for v in value])

@@ -1,7 +1,7 @@
 """Operators that do nothing disappear; values nobody reads are gone with them.
 
-In: any module.  Out: an equal, smaller one.  (A graph holds only what its result reads, so dropping a
-reader drops its whole branch.)  Read next: `fuse.py`.
+In: any module.  Out: an equal, smaller one.  (A graph holds only what its result reads, so dropping
+a reader drops its whole branch.)  Read next: `fuse.py`.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import numpy as np
 
 from tilewright.relay.expr import Call, Constant, Expr, IRModule, Tuple, TupleGetItem
 from tilewright.relay.graph import each_function, is_call, op_name, rewrite, with_body
-from tilewright.relay.op import call
+from tilewright.relay.op import TABLE, call
 
 
 def eliminate_dead_code(mod: IRModule) -> IRModule:
     """Drop what does not change its input.
 
-    copy(x), x + 0, x * 1, cast to x's own type, padding by nothing, a transposition that keeps the order,
-    a concatenation of one, a reshape to x's own shape  ->  x
+    copy(x), x + 0, x * 1, cast to x's own type, padding by nothing, a transposition that keeps the
+    order, a concatenation of one, a reshape to x's own shape  ->  x
     view(view(x))                                       ->  reshape(x)
     relu(relu(x))                                       ->  relu(x)
     (a, b, ...).k                                       ->  the k-th value
@@ -44,8 +44,6 @@ def _visit(old: Expr, node: Expr) -> Expr:
 
 def is_view(node: Expr) -> bool:
     """Whether `node` only renames the axes of its argument."""
-    from tilewright.relay.op import TABLE
-
     name = op_name(node)
     return name != "" and TABLE[name].view
 
@@ -62,7 +60,11 @@ def _view(node: Call) -> Expr:
 
 def _all_equal(node: Call, number: float) -> bool:
     x, c = node.args
-    return isinstance(c, Constant) and x.checked_type == node.checked_type and bool(np.all(c.data == number))
+    return (
+        isinstance(c, Constant)
+        and x.checked_type == node.checked_type
+        and bool(np.all(c.data == number))
+    )
 
 
 NEUTRAL: dict[str, Callable[[Call], bool]] = {

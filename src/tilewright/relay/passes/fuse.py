@@ -1,11 +1,12 @@
 """Fusion: which operators share a kernel.
 
-In: a module of plain calls.  Out: an equal module whose main calls primitive functions, one per kernel;
-views stay outside, they cost nothing.  Read next: `printer.py` for how it looks, `memory.py`.
+In: a module of plain calls.  Out: an equal module whose main calls primitive functions, one per
+kernel; views stay outside, they cost nothing.  Read next: `printer.py` for how it looks,
+`memory.py`.
 
-A group is one anchor (or reduction) and the elementwise steps behind it, or elementwise and moving steps
-alone.  It has one result, the value of its last step.  No step is computed twice: a value read by several
-groups ends its group, whatever came before it in that group stays inside.
+A group is one anchor (or reduction) and the elementwise steps behind it, or elementwise and moving
+steps alone.  It has one result, the value of its last step.  No step is computed twice: a value
+read by several groups ends its group, whatever came before it in that group stays inside.
 """
 
 from __future__ import annotations
@@ -13,7 +14,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tilewright.relay.expr import Call, Constant, Expr, Function, IRModule, TensorType, Tuple, Var
-from tilewright.relay.graph import children, each_function, op_name, post_order, rewrite, users, with_body
+from tilewright.relay.graph import (
+    children,
+    each_function,
+    op_name,
+    post_order,
+    rewrite,
+    users,
+    with_body,
+)
 from tilewright.relay.op import TABLE, Pattern
 from tilewright.relay.passes.dead_code import is_view
 
@@ -36,7 +45,7 @@ class Group:
 def fuse(mod: IRModule) -> IRModule:
     """Put each group of operators into a primitive function.
 
-    conv2d -> add -> relu                  one group: an anchor takes the elementwise steps behind it
+    conv2d -> add -> relu                  one group: an anchor takes the elementwise steps after it
     add(conv_a, conv_b)                    joins the heavier of both, the other's result is an input
     s = add(conv, x); f(s), g(s)           s ends the group of conv: it is read twice
     exp -> transpose -> add                one group without an anchor
@@ -90,10 +99,16 @@ def _may_follow(node: Call, arg: Expr, group: Group) -> bool:
 def _work(node: Call) -> int:
     def size(e: Expr) -> int:
         t = e.checked_type
-        return t.size if isinstance(t, TensorType) else sum(f.size for f in t.fields if isinstance(f, TensorType))
+        return (
+            t.size
+            if isinstance(t, TensorType)
+            else sum(f.size for f in t.fields if isinstance(f, TensorType))
+        )
 
     inputs = [size(a) for a in node.args]
-    return size(node) * (inputs[1] if op_name(node) in ("nn.conv2d", "nn.dense") else max(inputs, default=1))
+    return size(node) * (
+        inputs[1] if op_name(node) in ("nn.conv2d", "nn.dense") else max(inputs, default=1)
+    )
 
 
 def _fused(body: Expr) -> Expr:

@@ -1,7 +1,8 @@
 """Scales move into the weights of convolutions and dense layers, from behind and from in front.
 
 In: a canonical module whose weights are constants.  Out: an equal one with fewer multiplications.
-A scale moves only if it disappears: every step on its way must let it through.  Read next: `dead_code.py`.
+A scale moves only if it disappears: every step on its way must let it through.  Read next:
+`dead_code.py`.
 
 Padding: zeros stay zeros under a scale, so a scale may pass a padded convolution (a shift may not).
 """
@@ -13,7 +14,15 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from tilewright.relay.expr import Array, Call, Constant, Expr, IRModule
-from tilewright.relay.graph import each_function, is_call, op_name, post_order, rewrite, users, with_body
+from tilewright.relay.graph import (
+    each_function,
+    is_call,
+    op_name,
+    post_order,
+    rewrite,
+    users,
+    with_body,
+)
 from tilewright.relay.passes.dead_code import is_view
 from tilewright.relay.passes.weights import (
     channel_axis,
@@ -27,15 +36,16 @@ Plan = dict[Expr, Rewrite]
 Readers = Mapping[Expr, list[Expr]]
 
 CONTRACTIONS = ("nn.conv2d", "nn.dense")
-# What lets a scale through when all of it is positive, and what does when it is the same over the image.
+# What lets a scale through if all of it is positive, and what does if it is the same over the image.
 POSITIVE = ("nn.relu", "nn.leaky_relu", "nn.max_pool2d", "nn.global_max_pool2d")
 POOLS = (
-    "nn.max_pool2d", "nn.global_max_pool2d", "nn.avg_pool2d", "nn.global_avg_pool2d", "nn.adaptive_avg_pool2d",
+    "nn.max_pool2d", "nn.global_max_pool2d", "nn.avg_pool2d", "nn.global_avg_pool2d",
+    "nn.adaptive_avg_pool2d",
 )  # fmt: skip
 
 
 def fold_scale_after(mod: IRModule) -> IRModule:
-    """Scale output channels instead of results.  s: a constant; nothing else reads the values between.
+    """Scale output channels instead of results.  s: constant; no other reader between.
 
     conv(x, W) * s          ->  conv(x, W * s)                dense alike
     (conv(x, W) + b) * s    ->  conv(x, W * s) + b * s
@@ -46,7 +56,7 @@ def fold_scale_after(mod: IRModule) -> IRModule:
 
 
 def fold_scale_before(mod: IRModule) -> IRModule:
-    """Scale input channels instead of inputs.  s: a constant; every reader must end in a contraction.
+    """Scale input channels instead of inputs.  s: constant; all readers must agree.
 
     conv(x * s, W)          ->  conv(x, W * s)                dense alike
     conv(x * s + b, W)      ->  conv(x + b / s, W * s)        no zero in s
@@ -65,7 +75,9 @@ def _until_settled(body: Expr, plan_of: Callable[[Call, Array, Readers], Plan | 
             if scale is None or node in plan:
                 continue
             assert isinstance(node, Call)
-            full = scale.astype("float64").reshape((1,) * (len(node.shape) - scale.ndim) + scale.shape)
+            full = scale.astype("float64").reshape(
+                (1,) * (len(node.shape) - scale.ndim) + scale.shape
+            )
             found = plan_of(node, full, readers)
             if found is not None and not found.keys() & plan.keys():
                 plan |= {**found, node: lambda n: n.args[0]}
@@ -184,6 +196,8 @@ def _with_weight(node: Call, scale: Array, side: str) -> Call:
 def _with_constant(value: Array) -> Rewrite:
     def change(node: Call) -> Call:
         with np.errstate(over="ignore"):
-            return Call(node.op, (node.args[0], Constant(np.asarray(value, node.dtype))), node.attrs)
+            return Call(
+                node.op, (node.args[0], Constant(np.asarray(value, node.dtype))), node.attrs
+            )
 
     return change

@@ -18,11 +18,13 @@ JOIN = {"add": np.add, "multiply": np.multiply}
 
 
 def fold_shift(mod: IRModule) -> IRModule:
-    """Join what is added or multiplied in a row.  c: constants; the inner value has no other reader.
+    """Join what is added or multiplied in a row.  c: constants; the inner value has one reader.
 
     (x + c1) + c2  ->  x + (c1 + c2)
     (x * c1) * c2  ->  x * (c1 * c2)
-    conv(x + c, W) ->  conv(x, W) + sum(c * W), without padding (zeros outside are not shifted); dense alike
+    conv(x + c, W) ->  conv(x, W) + sum(c * W)   dense alike
+
+    The last one only without padding: zeros outside the image are not shifted.
     """
 
     def change(body: Expr) -> Expr:

@@ -13,7 +13,8 @@ from tilewright.relay.op import call
 def simplify_inference(mod: IRModule) -> IRModule:
     """Replace by arithmetic what only training needs as an operator.
 
-    batch_norm(x, gamma, beta, mean, var)  ->  x * s + (beta - mean * s), s = gamma / sqrt(var + epsilon)
+    batch_norm(x, gamma, beta, mean, var)  ->  x * s + (beta - mean * s)
+                                               where s = gamma / sqrt(var + epsilon)
     dropout(x)                             ->  x
     """
     return each_function(mod, lambda f: with_body(f, rewrite(f.body, _visit)))

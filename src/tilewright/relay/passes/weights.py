@@ -1,4 +1,4 @@
-"""What folding needs to know of contractions: their channel axes, and how a scale enters their weight.
+"""What folding needs to know of contractions: channel axes, and how a scale enters a weight.
 
 In: calls of conv2d and dense.  Out: axes and scaled weights.  Read next: `scale.py`.
 """
@@ -26,7 +26,11 @@ def constant_operand(node: Expr) -> Array | None:
     if not isinstance(node, Call) or len(node.args) != 2:
         return None
     x, c = node.args
-    if isinstance(c, Constant) and not isinstance(x, Constant) and x.checked_type == node.checked_type:
+    if (
+        isinstance(c, Constant)
+        and not isinstance(x, Constant)
+        and x.checked_type == node.checked_type
+    ):
         return c.data
     return None
 

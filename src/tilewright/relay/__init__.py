@@ -1,0 +1,34 @@
+"""Networks as graphs: build or import one, simplify and fuse it, evaluate or export it.
+
+In: operators under TVM's names, or an ONNX file.  Out: an `IRModule` and its parameters.
+Read next: `expr.py`, `op/__init__.py` (the operator table), `passes/__init__.py`,
+`frontend/onnx.py`.
+"""
+
+from tilewright.relay import analysis, frontend, nn, op, testing
+from tilewright.relay.evaluate import evaluate
+from tilewright.relay.export_onnx import to_onnx
+from tilewright.relay.expr import (
+    Call,
+    Constant,
+    Expr,
+    Function,
+    IRModule,
+    TensorType,
+    Tuple,
+    TupleGetItem,
+    TupleType,
+    Var,
+    const,
+    var,
+)
+from tilewright.relay.graph import free_vars
+from tilewright.relay.passes import PASSES, bind_params, optimize
+from tilewright.relay.tensor import *  # noqa: F403
+from tilewright.relay.tensor import __all__ as _operators
+
+__all__ = [
+    "PASSES", "Call", "Constant", "Expr", "Function", "IRModule", "TensorType", "Tuple",
+    "TupleGetItem", "TupleType", "Var", "analysis", "bind_params", "const", "evaluate", "free_vars",
+    "frontend", "nn", "op", "optimize", "testing", "to_onnx", "var", *_operators,
+]  # fmt: skip

@@ -1,0 +1,45 @@
+"""Networks to try things on, under TVM's name `relay.testing`.
+
+In: a name or options.  Out: `(mod, params)`, random but repeatable weights.  Read next:
+`resnet.py`.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from tilewright.base.errors import ModelError
+from tilewright.relay.expr import Array, IRModule
+from tilewright.relay.testing import layers, mobilenet, resnet, resnet_v1
+from tilewright.relay.testing.layers import create_workload
+
+Workload = tuple[IRModule, dict[str, Array]]
+
+NETWORKS: dict[str, Callable[..., Workload]] = {
+    **{f"resnet-{n}": partial(resnet.get_workload, num_layers=n) for n in resnet.UNITS},
+    **{f"resnet-{n}-v1": partial(resnet_v1.get_workload, num_layers=n) for n in resnet.UNITS},
+    "mobilenet": mobilenet.get_workload,
+}
+
+
+def get_network(name: str, **options: Any) -> Workload:
+    """The network called `name` and its weights; options as for its `get_workload`.
+
+    Raises ModelError naming the known networks.
+    """
+    if name in NETWORKS:
+        return NETWORKS[name](**options)
+    near = difflib.get_close_matches(name, NETWORKS, 1)
+    hint = f"Did you mean {near[0]!r}? " if near else ""
+    raise ModelError(
+        f"get_network({name!r})", "there is no such network",
+        f"{hint}The networks are {', '.join(NETWORKS)}; other models come as .onnx files.",
+    )  # fmt: skip
+
+
+__all__ = [
+    "NETWORKS", "create_workload", "get_network", "layers", "mobilenet", "resnet", "resnet_v1",
+]  # fmt: skip

@@ -1,0 +1,134 @@
+"""Layers with named weights, and seeded values for the weights of any network.
+
+In: graph values and names.  Out: calls over new variables; `(mod, params)`.  Read next:
+`resnet.py`.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tilewright.base.errors import ModelError
+from tilewright.relay import nn
+from tilewright.relay.expr import Array, Expr, Function, IRModule, Var, var
+from tilewright.relay.graph import children, is_call, post_order
+
+KERNEL_LAYOUT = {"NCHW": "OIHW", "NHWC": "HWIO"}
+DEPTHWISE_LAYOUT = {"NCHW": "OIHW", "NHWC": "HWOI"}
+
+
+def check_layout(layout: str, place: str) -> str:
+    if layout in KERNEL_LAYOUT:
+        return layout
+    raise ModelError(f"{place}(layout={layout!r})", "the layout is not known", "Use NCHW or NHWC.")
+
+
+def image(
+    batch_size: int, image_shape: tuple[int, ...], layout: str, place: str
+) -> tuple[tuple[int, ...], int]:
+    """The input's shape, and the image's height.
+
+    image_shape: (C, H, W), or (H, W, C) for NHWC; three channels first are understood in both.
+    """
+    if len(image_shape) != 3 or batch_size < 1:
+        raise ModelError(
+            f"{place}(batch_size={batch_size}, image_shape={image_shape})",
+            "not a batch of at least 1 of images with three dimensions",
+            "Example: image_shape=(3, 224, 224).",
+        )  # fmt: skip
+    if layout == "NHWC" and image_shape[0] == 3 and image_shape[2] != 3:
+        image_shape = (*image_shape[1:], 3)
+    shape = (batch_size, *image_shape)
+    return shape, shape[layout.index("H")]
+
+
+def conv2d(
+    data: Expr,
+    name: str,
+    channels: int,
+    kernel_size: int,
+    strides: int = 1,
+    padding: int = 0,
+    groups: int = 1,
+    layout: str = "NCHW",
+    suffix: str = "_weight",
+) -> Expr:
+    """A convolution without bias, its weight called `<name><suffix>`."""
+    kernel_layout = (KERNEL_LAYOUT if groups == 1 else DEPTHWISE_LAYOUT)[layout]
+    return nn.conv2d(
+        data, var(name + suffix, dtype=data.dtype), strides, padding, groups=groups,
+        channels=channels, kernel_size=kernel_size, data_layout=layout, kernel_layout=kernel_layout,
+    )  # fmt: skip
+
+
+BATCH_NORM_NAMES = ("_gamma", "_beta", "_moving_mean", "_moving_var")
+
+
+def batch_norm(
+    data: Expr,
+    name: str,
+    layout: str = "NCHW",
+    epsilon: float = 1e-5,
+    scale: bool = True,
+    names: tuple[str, ...] = BATCH_NORM_NAMES,
+) -> Expr:
+    """Normalisation along the channels with the four vectors `<name><names[k]>`."""
+    vectors = [var(name + suffix, dtype=data.dtype) for suffix in names]
+    return nn.batch_norm(
+        data, *vectors, axis=layout.index("C"), epsilon=epsilon, scale=scale
+    )[0]  # fmt: skip
+
+
+def dense(data: Expr, name: str, units: int, names: tuple[str, str] = ("_weight", "_bias")) -> Expr:
+    """A dense layer with bias."""
+    weight, bias = (var(name + suffix, dtype=data.dtype) for suffix in names)
+    return nn.bias_add(nn.dense(data, weight, units=units), bias, axis=-1)
+
+
+def create_workload(
+    net: Function, seed: int = 0, gains: Mapping[str, float] | None = None
+) -> tuple[IRModule, dict[str, Array]]:
+    """A module with `net` as main, and random values for all its parameters but the first.
+
+    The values keep activations of deep networks near 1: weights by He's rule, statistics near those
+    of a normalised value.  A parameter's values depend on its name and `seed` only; a weight is
+    drawn in OIHW order, so layouts have the same network.
+    gains: factors for the weights of some parameters, by name.
+    """
+    params = {}
+    roles = _roles(net)
+    for p in net.params[1:]:
+        rng = np.random.default_rng([seed, zlib.crc32(p.name_hint.encode())])
+        value = _draw(rng, p, *roles.get(p, ("bias", "")))
+        value = value * (gains or {}).get(p.name_hint, 1.0)
+        params[p.name_hint] = np.ascontiguousarray(value, p.dtype)
+    return IRModule.from_expr(net), params
+
+
+def _roles(net: Function) -> dict[Expr, tuple[str, str]]:
+    """What each parameter is used as, and its layout if it is the weight of a convolution."""
+    roles: dict[Expr, tuple[str, str]] = {}
+    for node in post_order(net.body):
+        if not is_call(node, "nn.conv2d", "nn.dense", "nn.batch_norm"):
+            continue
+        call: Any = node
+        for name, arg in zip(call.op.inputs[1:], children(node)[1:], strict=True):
+            roles[arg] = (name, call.attrs.get("kernel_layout", ""))
+    return roles
+
+
+def _draw(rng: np.random.Generator, p: Var, role: str, layout: str) -> Any:
+    shape = p.shape
+    if role == "weight" and layout:
+        ordered = [shape[layout.index(k)] for k in "OIHW"]
+        values = rng.standard_normal(ordered) * np.sqrt(2 / np.prod(ordered[1:]))
+        return np.transpose(values, ["OIHW".index(k) for k in layout])
+    if role == "weight":
+        return rng.standard_normal(shape) * np.sqrt(0.25 / shape[-1])
+    if role in ("gamma", "moving_var"):
+        return rng.uniform(0.8, 1.2, shape)
+    return rng.uniform(-0.1, 0.1, shape)

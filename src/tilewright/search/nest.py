@@ -1,0 +1,238 @@
+"""Loops around and inside each stage, with their lengths, and how often everything runs.
+
+In: a `LoopTree` and its `Bounds`.  Out: `Nest` per stage: loops from the outside in, which of them
+code generation writes out, and how many loads are left after it.  Read next: `gpu_facts.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from tilewright.base.target import Target
+from tilewright.ir import expr as E
+from tilewright.ir.expr import ARITHMETIC, COMPARE, LOGIC, Expr
+from tilewright.schedule.decision import evaluate, where
+from tilewright.schedule.tree import Bounds, Node
+from tilewright.search.access import Anatomy, Point, Touch, anatomy, moves, vector
+from tilewright.te.tensor import IterVar
+
+CALL_COST = 16  # instructions of exp and its like
+
+
+@dataclass(frozen=True, eq=False)
+class Loop:
+    """tag: block, thread or vthread it is bound to; how: its annotation; own: not a parent's.
+
+    unrolled: it and everything inside it is written out (a mask)
+    """
+
+    node: Node
+    axis: IterVar
+    extent: Any
+    tag: str
+    how: str
+    own: bool
+    unrolled: Any
+
+    @property
+    def serial(self) -> bool:
+        """Run through by each thread, virtual threads included."""
+        return not self.tag or self.tag == "vthread"
+
+
+class Nest:
+    """The loops of one stage, outermost first: those around its attach point, then its own."""
+
+    def __init__(self, node: Node, bounds: Bounds, target: Target) -> None:
+        self.node, self.bounds, self.target = node, bounds, target
+        self.anatomy: Anatomy = anatomy(bounds.tree)
+        self.reads = self.anatomy.reads[node]
+        self.write = self.anatomy.write[node]
+        self.moves = {t: moves(bounds, t) for t in (*self.reads, self.write)}
+        tree = bounds.tree
+        path = [
+            Loop(owner, ax, vector(bounds.extent[ax]), tree.tag_of.get(ax, ""),
+                 owner.stage.annotations.get(ax, ""), False, False)
+            for owner, ax in reversed(tree.path(node))
+        ]  # fmt: skip
+        self.path = path
+        self.own = self._own_loops()
+        self.loops = [*path, *self.own]
+        self.vector = next((lp for lp in self.own if lp.how == "vectorize"), None)
+
+    def _own_loops(self) -> list[Loop]:
+        node, bounds = self.node, self.bounds
+        registers = _register_axes(self)
+        pragma = vector(_pragma(bounds, node))
+        children = [c for c in bounds.tree.nodes if c.parent is node]
+        result: list[Loop] = []
+        steps: Any = 1
+        still: Any = True
+        for ax in reversed(node.stage.leaf_iter_vars):
+            extent = vector(bounds.extent[ax])
+            tag, how = bounds.tree.tag_of.get(ax, ""), node.stage.annotations.get(ax, "")
+            inside: Any = sum(_statements(c, bounds) for c in children if c.attach_axis is ax)
+            steps = steps + inside
+            if tag and tag != "vthread":
+                result.append(Loop(node, ax, extent, tag, how, True, still))
+                continue
+            if how != "vectorize":
+                steps = steps * extent
+            written: Any = (extent == 1) | (steps <= pragma)
+            if how in ("unroll", "vectorize") or tag == "vthread":
+                written = True
+            elif ax in registers:
+                written = written | (steps <= self.target.limits.max_unrolled_body)
+            still = still & written
+            result.append(Loop(node, ax, extent, tag, how, True, still))
+        return result[::-1]
+
+    def product(self, loops: Iterable[Loop]) -> Any:
+        total: Any = 1
+        for lp in loops:
+            total = total * lp.extent
+        return total
+
+    @property
+    def executions(self) -> Any:
+        """How often one thread (or one block, for shared memory) runs the stage's own loops."""
+        shared = self.node.scope == "shared"
+        total: Any = 1
+        for lp in self.path:
+            if not lp.tag:
+                total = total * lp.extent
+        if not shared:
+            total = total * vector(self.bounds.replicas(self.node))
+        return total
+
+    @property
+    def trips(self) -> Any:
+        """Iterations of its own serial loops, each time it runs."""
+        return self.product(lp for lp in self.own if lp.serial)
+
+    @property
+    def body(self) -> Any:
+        """Innermost statements that are written out."""
+        total: Any = 1
+        for lp in self.own:
+            if lp.serial and lp.how != "vectorize":
+                total = total * where(lp.unrolled, lp.extent, 1)
+        return total
+
+    @property
+    def rolled(self) -> Any:
+        """Iterations of the innermost loop that stays a loop, each time it runs."""
+        total: Any = 1
+        for lp in self.own:
+            if lp.serial and lp.how != "vectorize":
+                total = total * where(lp.unrolled, 1, lp.extent)
+        return total
+
+    def loads(self, touch: Touch, *, vector_factor: Any = 1) -> Any:
+        """Loads of one thread each time the stage runs: equal ones in a written-out body count once.
+
+        vector_factor: how many the vectorised loop takes, where the address moves with it
+        """
+        total: Any = 1
+        for lp in self.own:
+            if not lp.serial:
+                continue
+            moved = lp.axis in self.moves[touch]
+            if lp.how == "vectorize":
+                total = total * (vector_factor if moved else 1)
+            else:
+                total = total * (lp.extent if moved else where(lp.unrolled, 1, lp.extent))
+        return total
+
+    def tile(self, kind: str) -> Any:
+        """Product of the written-out loops of a kind ("spatial" or "reduce"), without the vector."""
+        total: Any = 1
+        for lp in self.own:
+            if lp.serial and lp.how != "vectorize" and lp.axis.kind == kind:
+                total = total * where(lp.unrolled, lp.extent, 1)
+        return total
+
+    def stride(self, touch: Touch, axis: IterVar) -> Any:
+        """Elements between the addresses of iterations 0 and 1 of a leaf axis."""
+        if axis not in self.moves[touch]:
+            return 0
+        zero, one = Point(self.bounds, {}), Point(self.bounds, {axis: 1})
+        return one.address(touch) - zero.address(touch)
+
+
+def _register_axes(nest: Nest) -> set[IterVar]:
+    """Loops that index local buffers: they are written out, so that those become registers."""
+    found: set[IterVar] = set()
+    for touch in (*nest.reads, nest.write):
+        if touch.scope == "local":
+            found |= nest.moves[touch]
+    return found
+
+
+def _statements(node: Node, bounds: Bounds) -> Any:
+    """Innermost statements of a stage and all that is computed inside it."""
+    steps: Any = 1
+    children = [c for c in bounds.tree.nodes if c.parent is node]
+    for ax in reversed(node.stage.leaf_iter_vars):
+        for child in children:
+            if child.attach_axis is ax:
+                steps = steps + _statements(child, bounds)
+        tag = node.stage.binds.get(ax, "")
+        if (tag and tag != "vthread") or node.stage.annotations.get(ax) == "vectorize":
+            continue
+        steps = steps * vector(bounds.extent[ax])
+    return steps
+
+
+def _pragma(bounds: Bounds, node: Node | None) -> Any:
+    """auto_unroll_max_step in force for the loops of a stage."""
+    while node is not None:
+        entry = node.stage.pragmas.get("auto_unroll_max_step")
+        if entry is not None:
+            return evaluate(entry[1], bounds.assignment)
+        node = node.parent
+    return 0
+
+
+@dataclass(frozen=True)
+class Mix:
+    """Instructions of one iteration of a stage, beside its loads and stores.
+
+    fma: multiply-adds; other: the rest of its arithmetic; tests: conditions around reads
+    """
+
+    fma: int
+    other: int
+    tests: int
+
+    @property
+    def flops(self) -> int:
+        return 2 * self.fma + self.other
+
+
+def mix(node: Node) -> Mix:
+    """What one iteration computes; a sum of products is one multiply-add."""
+    body = node.body
+    if node.op.combiner is None:
+        total, tests = _count(body)
+        return Mix(0, total, tests)
+    value = body.args[0]
+    total, tests = _count(value)
+    if node.op.combiner.name == "sum" and value.op == "mul":
+        return Mix(1, total - 1, tests)
+    return Mix(0, total + 1, tests)
+
+
+def _count(e: Expr) -> tuple[int, int]:
+    """Arithmetic instructions, and conditions of choices."""
+    if e.op in ("read", "var", "const"):
+        return 0, 0
+    if e.op in ("select", "if_then_else"):
+        parts = [_count(a) for a in e.args[1:]]
+        tests = sum(n.op in COMPARE for n in E.walk(e.args[0]))
+        return max(p[0] for p in parts), tests + max(p[1] for p in parts)
+    inner = [_count(a) for a in e.args]
+    own = CALL_COST if e.op == "call" else int(e.op in ARITHMETIC or e.op in COMPARE or e.op in LOGIC)
+    return own + sum(p[0] for p in inner), sum(p[1] for p in inner)

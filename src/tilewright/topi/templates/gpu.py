@@ -1,0 +1,362 @@
+"""Contractions on GPUs: blocks, threads, shared memory, and a reduction split in and across blocks.
+
+In: a configuration and an anchor with the roles of its axes (`Roles`).  Out: its schedule; the knobs
+are opened in passing.  Convolutions and matrix products differ in their roles only.
+Read next: `gpu_conv2d.py`, `gpu_dense.py`.
+
+    split_k blocks      partial[kb, n, f, y, x]   one kernel; a second one adds the partials
+      threads_k threads board[kz, ...]            in shared memory, added by all threads of the block
+        thread tile     registers                 fi channels x yi rows x xi columns
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from tilewright.ir import expr as E
+from tilewright.schedule.decision import Value, ceil_div, minimum, where
+from tilewright.schedule.schedule import Schedule, Stage
+from tilewright.schedule.template import Anchored
+from tilewright.te.tensor import ComputeOp, IterVar, PlaceholderOp, Tensor
+from tilewright.topi.templates.gpu_epilogue import inline_around
+
+SUM_THREADS = 128  # threads of a block that only adds partial results
+SPLITS = (1, 2, 4, 8, 16, 32)
+UNROLLS = (0, 64, 512, 1500)
+WASTE = 1.34  # share of iterations that uneven tiles may add
+MAX_CHANNEL_TILE, MAX_PIXEL_TILE = 256, 256
+
+
+@dataclass(frozen=True)
+class Roles:
+    """What the axes of an anchor are for; positions among its spatial or its reduction axes.
+
+    channel: spatial axis along which the weights vary, not the data
+    columns, rows: spatial axes along which the data vary (rows: None for a matrix product)
+    depth: the reduction axis that is split; the others are the window
+    group: output channels that share their inputs (all of them: 0)
+    """
+
+    channel: int
+    columns: int
+    rows: int | None
+    depth: int
+    group: int = 0
+
+    def batch(self, ndim: int) -> list[int]:
+        return [d for d in range(ndim) if d not in (self.channel, self.columns, self.rows)]
+
+
+@dataclass(frozen=True)
+class Operands:
+    """The two factors; channel_dim: dimension of `weight` that follows the channel axis."""
+
+    data: Tensor
+    weight: Tensor
+    channel_dim: int
+
+
+def operands(op: ComputeOp, roles: Roles) -> Operands:
+    """Tell the factors of a product apart: only the data's index follows the columns."""
+    column, channel = op.axis[roles.columns].var, op.axis[roles.channel].var
+    data = weight = None
+    for read in (n for n in E.walk(op.body) if n.op == "read"):
+        follows = [set(E.free_variables(i)) for i in read.args]
+        if any(column in f for f in follows):
+            data = read.attr
+        else:
+            weight = read.attr
+            dims = [d for d, f in enumerate(follows) if channel in f]
+    assert data is not None and weight is not None
+    return Operands(data, weight, dims[0])
+
+
+# -- knobs -----------------------------------------------------------------------------------------
+
+
+def wasted(extent: int, tile: int) -> float:
+    """Iterations that tiles of `tile` make of `extent`, as a multiple of it."""
+    return ceil_div(extent, tile) * tile / extent
+
+
+def tile_sizes(extent: int, most: int) -> list[int]:
+    """Divisors and powers of two up to `most`, ascending."""
+    powers = [1 << k for k in range(most.bit_length())]
+    divisors = [d for d in range(1, most + 1) if extent % d == 0]
+    return [n for n in sorted({*powers, *divisors}) if n <= min(extent, most)]
+
+
+def channel_tiles(extent: int, group: int = 0) -> list[list[int]]:
+    """[blocks, virtual threads, threads, per thread], within a group of channels where it matters."""
+    tiles = []
+    for virtual in (1, 2):
+        for threads in (1, 2, 4, 8, 16, 32, 64):
+            for each in (1, 2, 4, 8):
+                tile = virtual * threads * each
+                whole = not group or group % tile == 0
+                if tile == 1 or (tile <= MAX_CHANNEL_TILE and whole and wasted(extent, tile) <= WASTE):
+                    tiles.append([-1, virtual, threads, each])
+    return tiles
+
+
+def pixel_tiles(extent: int, most_each: int) -> list[list[int]]:
+    """[blocks, strips, per strip]: a thread owns whole strips, a block owns neighbouring ones."""
+    tiles = []
+    for each in tile_sizes(extent, most_each):
+        for strips in tile_sizes(ceil_div(extent, each), 64):
+            if strips * each <= MAX_PIXEL_TILE and wasted(extent, strips * each) <= WASTE:
+                tiles.append([-1, strips, each])
+    return tiles
+
+
+def define_knobs(cfg: Any, op: ComputeOp, roles: Roles) -> None:
+    """Open the tile sizes of an anchor and the ways to split its reduction."""
+    extents = [int(ax.extent) for ax in op.axis]
+    depth = int(op.reduce_axis[roles.depth].extent)
+    cfg.define_split(
+        "tile_f", extents[roles.channel], policy="candidate",
+        candidate=channel_tiles(extents[roles.channel], roles.group),
+    )  # fmt: skip
+    if roles.rows is not None:
+        rows = pixel_tiles(extents[roles.rows], 4)
+        cfg.define_split("tile_y", extents[roles.rows], policy="candidate", candidate=rows)
+    columns = pixel_tiles(extents[roles.columns], 8)
+    cfg.define_split("tile_x", extents[roles.columns], policy="candidate", candidate=columns)
+    cfg.define_knob("vthread_x", [1, 2])
+    cfg.define_knob("split_k", divisors_of(depth, SPLITS, 4))
+    cfg.define_knob("threads_k", divisors_of(depth, SPLITS[:5], 4))
+    cfg.define_knob("step_k", [n for n in (1, 2, 4, 8, 16, 32, 64) if n == 1 or n <= depth])
+    cfg.define_knob("auto_unroll_max_step", list(UNROLLS))
+    last = extents[-1]
+    cfg.define_knob("sum_vector", [n for n in (1, 2, 4) if last % n == 0])
+
+
+def divisors_of(extent: int, sizes: Iterable[int], least: int) -> list[int]:
+    """1, and those of `sizes` that divide `extent` into at least `least` steps."""
+    return [n for n in sizes if n == 1 or (extent % n == 0 and extent // n >= least)]
+
+
+# -- the schedule ----------------------------------------------------------------------------------
+
+
+def schedule_contraction(cfg: Any, a: Anchored, roles: Roles) -> None:
+    """Tile the anchor, split its reduction, and compute what follows where its results are."""
+    s, anchor = a.schedule, a.anchor
+    op = anchor.op
+    assert isinstance(op, ComputeOp)
+    define_knobs(cfg, op, roles)
+    last = inline_around(a)
+    factors = operands(op_of(s, anchor), roles)
+    weight, vector = pack_weight(s, factors)
+    tiling = Tiling(cfg, roles, len(op.axis))
+
+    partial = board = anchor
+    if (blocks := int(cfg["split_k"].val)) > 1:
+        chunk, _ = s[anchor].split(reduce_axis(s, anchor, roles), nparts=blocks)
+        partial = board = s.rfactor(anchor, chunk)
+    if (lanes := int(cfg["threads_k"].val)) > 1:
+        _, lane = s[partial].split(reduce_axis(s, partial, roles), factor=lanes)
+        board = s.rfactor(partial, lane)
+
+    root = last
+    if blocks > 1:
+        root = partial
+        add_partials(cfg, s, accumulator(s, anchor, last), last)
+    threads = tiling.threads * lanes
+    if lanes > 1:
+        accumulated = accumulator(s, partial, root)
+        local = s.cache_write(board, "local")
+        s[board].set_scope("shared")
+        block, thread = tiling.share_out(s, s[root], threads)
+        s[board].compute_at(s[root], block)
+        s[accumulated].compute_at(s[root], thread)
+        s[accumulated].unroll(s[accumulated].op.reduce_axis[0])
+        inner = tiling.spread(s, s[board])
+        s[local].compute_at(s[board], inner)
+    else:
+        local = accumulator(s, partial, root)
+        inner = tiling.tile(s, s[root])
+        s[local].compute_at(s[root], inner)
+    s[root].pragma(s[root].leaf_iter_vars[0], "auto_unroll_max_step", cfg["auto_unroll_max_step"].val)
+    reduce_in_stages(cfg, s, local, factors.data, weight, roles, threads, vector)
+
+
+def op_of(s: Schedule, tensor: Tensor) -> ComputeOp:
+    op = s[tensor].op
+    assert isinstance(op, ComputeOp)
+    return op
+
+
+def reduce_axis(s: Schedule, tensor: Tensor, roles: Roles) -> IterVar:
+    """The axis in the role of the depth; rfactor leaves what remains of it at its position."""
+    return op_of(s, tensor).reduce_axis[roles.depth]
+
+
+def accumulator(s: Schedule, reduction: Tensor, reader: Tensor) -> Tensor:
+    """The stage that sums in registers: the reduction itself where `reader` is another stage."""
+    if reduction is reader:
+        return s.cache_write(reduction, "local")
+    s[reduction].set_scope("local")
+    return reduction
+
+
+def pack_weight(s: Schedule, factors: Operands) -> tuple[Tensor, int]:
+    """(weights with their channels innermost if that costs nothing, elements per vector of them)."""
+    op, weight = s[factors.weight].op, factors.weight
+    inner = len(op.shape) - 1
+    if factors.channel_dim != inner:
+        if not (isinstance(op, PlaceholderOp) and op.constant) or weight is factors.data:
+            return weight, 1
+        order = [d for d in range(len(op.shape)) if d != factors.channel_dim]
+        weight = s.pack(weight, [1] * len(op.shape), [*order, factors.channel_dim])
+    return weight, next(n for n in (4, 2, 1) if op.shape[factors.channel_dim] % n == 0)
+
+
+def add_partials(cfg: Any, s: Schedule, accumulated: Tensor, last: Tensor) -> None:
+    """The second kernel: the sum over blocks and the epilogue, neighbouring threads side by side."""
+    stage, adder = s[last], s[accumulated]
+    *outer, inner = stage.op.axis
+    rest, lane = stage.split(inner, factor=cfg["sum_vector"].val)
+    block, thread = stage.split(stage.fuse(*outer, rest), factor=SUM_THREADS)
+    stage.bind(block, "blockIdx.x")
+    stage.bind(thread, "threadIdx.x")
+    stage.vectorize(lane)
+    adder.compute_at(stage, thread)
+    (chunk,) = adder.op.reduce_axis
+    adder.reorder(*adder.op.axis[:-1], chunk, adder.op.axis[-1])
+    adder.vectorize(adder.op.axis[-1])
+    adder.unroll(chunk)
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """How a stage with the anchor's axes (behind leading axes of rfactor) spreads over the device."""
+
+    cfg: Any
+    roles: Roles
+    ndim: int
+
+    @property
+    def _window(self) -> list[tuple[str, int]]:
+        rows = [] if self.roles.rows is None else [("tile_y", self.roles.rows)]
+        return [*rows, ("tile_x", self.roles.columns)]
+
+    @property
+    def strips(self) -> Value:
+        return prod(self.cfg[name].size[1] for name, _ in self._window)
+
+    @property
+    def threads(self) -> Value:
+        """Threads of a block for one share of the reduction."""
+        return self.cfg["tile_f"].size[2] * ceil_div(self.strips, self.cfg["vthread_x"].val)
+
+    def _blocks(self, s: Schedule, stage: Stage) -> tuple[list[IterVar], dict[int, IterVar]]:
+        """Bind the block loops of `stage`; (what is bound, what is left of each tiled axis)."""
+        axes = stage.op.axis
+        lead, own = list(axes[: -self.ndim]), axes[-self.ndim :]
+        left: dict[int, IterVar] = {}
+        outer: dict[int, IterVar] = {}
+        for name, position in [("tile_f", self.roles.channel), *self._window]:
+            size = self.cfg[name].size
+            tile = prod(size[1:])
+            outer[position], left[position] = stage.split(own[position], factor=tile)
+        batch = [*lead, *(own[d] for d in self.roles.batch(self.ndim))]
+        pixels = [outer[position] for _, position in self._window]
+        channel = outer[self.roles.channel]
+        stage.reorder(*batch, channel, *pixels, *(left[d] for d in sorted(left)))
+        bound = [stage.fuse(*pixels), channel] + ([stage.fuse(*batch)] if batch else [])
+        for axis, dim in zip(bound, "xyz", strict=False):
+            stage.bind(axis, f"blockIdx.{dim}")
+        return bound, left
+
+    def tile(self, s: Schedule, stage: Stage) -> IterVar:
+        """Blocks, virtual threads, threads, thread tiles; returns the thread loop."""
+        bound, left = self._blocks(s, stage)
+        return self._threads(stage, left, [])
+
+    def spread(self, s: Schedule, stage: Stage) -> IterVar:
+        """Threads and thread tiles of a stage inside a block, one thread per leading index too."""
+        axes = stage.op.axis
+        own = axes[-self.ndim :]
+        roles = (self.roles.channel, *(p for _, p in self._window))
+        return self._threads(stage, {d: own[d] for d in roles}, [axes[0]])
+
+    def _threads(self, stage: Stage, left: dict[int, IterVar], lead: list[IterVar]) -> IterVar:
+        size = self.cfg["tile_f"].size
+        virtual, rest = stage.split(left[self.roles.channel], factor=size[2] * size[3])
+        thread, each = stage.split(rest, factor=size[3])
+        strips, tile = [], [each]
+        for name, position in self._window:
+            strip, inner = stage.split(left[position], factor=self.cfg[name].size[2])
+            strips.append(strip)
+            tile.append(inner)
+        stage.reorder(virtual, *strips, *lead, thread, *tile)
+        strip = stage.fuse(*strips)
+        apart, strip = stage.split(strip, nparts=self.cfg["vthread_x"].val)
+        stage.reorder(virtual, apart, *lead, thread, strip, *tile)
+        fused = stage.fuse(*lead, thread, strip)
+        stage.bind(virtual, "vthread")
+        stage.bind(apart, "vthread")
+        stage.bind(fused, "threadIdx.x")
+        return fused
+
+    def share_out(self, s: Schedule, stage: Stage, threads: Value) -> tuple[IterVar, IterVar]:
+        """The elements of a block dealt to its threads in turn; (innermost block loop, thread)."""
+        bound, left = self._blocks(s, stage)
+        fused = stage.fuse(*(left[d] for d in sorted(left)))
+        _, thread = stage.split(fused, factor=threads)
+        stage.bind(thread, "threadIdx.x")
+        return bound[0], thread
+
+
+def reduce_in_stages(
+    cfg: Any,
+    s: Schedule,
+    local: Tensor,
+    data: Tensor,
+    weight: Tensor,
+    roles: Roles,
+    threads: Value,
+    vector: int,
+) -> None:
+    """The reduction of a thread: slices of both factors come to shared memory, then to registers."""
+    stage = s[local]
+    reduction = list(op_of(s, local).reduce_axis)
+    depth = reduction.pop(roles.depth)
+    size = cfg["step_k"].val
+    slices, step = stage.split(depth, factor=minimum(size, int(depth.extent)))
+    stage.reorder(slices, step, *reduction, *op_of(s, local).axis)
+    window = [step, *reduction]
+    each = cfg["tile_f"].size[3]
+    wide = where(each % 4 == 0, 4, where(each % 2 == 0, 2, 1)) if vector > 1 else 1
+    for tensor, at, lanes in ((data, window[: 2][-1], 1), (weight, window[-1], wide)):
+        shared = s.cache_read(tensor, "shared", [local])
+        own = s.cache_read(shared, "local", [local])
+        s[shared].compute_at(stage, slices)
+        s[own].compute_at(stage, at)
+        packed = tensor is weight and vector > 1
+        fetch(s[shared], threads, minimum(vector, cfg_tile_vector(cfg)) if packed else 1)
+        if packed:
+            _, lane = s[own].split(s[own].op.axis[-1], factor=lanes)
+            s[own].vectorize(lane)
+
+
+def cfg_tile_vector(cfg: Any) -> Value:
+    """The widest vector that tiles of channels consist of."""
+    tile = prod(cfg["tile_f"].size[1:])
+    return where(tile % 4 == 0, 4, where(tile % 2 == 0, 2, 1))
+
+
+def fetch(stage: Stage, threads: Value, vector: Value) -> None:
+    """Copy a slice with all threads of the block, `vector` elements at a time."""
+    fused = stage.fuse(*stage.op.axis)
+    if not isinstance(vector, int) or vector > 1:
+        fused, lane = stage.split(fused, factor=vector)
+        stage.vectorize(lane)
+    _, thread = stage.split(fused, factor=threads)
+    stage.bind(thread, "threadIdx.x")
+
+

@@ -1,0 +1,21 @@
+#pragma OPENCL FP_CONTRACT ON
+__kernel __attribute__((reqd_work_group_size(16, 1, 1)))
+void functions(const __global float* restrict x, const __global float* restrict y, __global float* restrict exp_out, __global float* restrict log_out, __global float* restrict sqrt_out, __global float* restrict rsqrt_out, __global float* restrict tanh_out, __global float* restrict erf_out, __global float* restrict abs_out, __global float* restrict floor_out, __global float* restrict ceil_out, __global float* restrict round_out, __global float* restrict sin_out, __global float* restrict cos_out, __global float* restrict pow_out, __global float* restrict least_out, __global float* restrict most_out, __global float* restrict ratio_out) {
+  const int i = (int)get_local_id(0);
+  exp_out[i] = exp(x[i]);
+  log_out[i] = log(x[i]);
+  sqrt_out[i] = sqrt(x[i]);
+  rsqrt_out[i] = rsqrt(x[i]);
+  tanh_out[i] = tanh(y[i]);
+  erf_out[i] = erf(y[i]);
+  abs_out[i] = fabs(y[i]);
+  floor_out[i] = floor(y[i]);
+  ceil_out[i] = ceil(y[i]);
+  round_out[i] = rint(y[i]);
+  sin_out[i] = sin(y[i]);
+  cos_out[i] = cos(y[i]);
+  pow_out[i] = pow(x[i], y[i]);
+  least_out[i] = fmin(x[i], y[i]);
+  most_out[i] = fmax(x[i], y[i]);
+  ratio_out[i] = (x[i] - y[i]) / (x[i] + 4.0f);
+}

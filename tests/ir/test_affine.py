@@ -1,0 +1,87 @@
+"""The simplifier keeps the value of every integer expression it changes, and its bounds hold."""
+
+import itertools
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.ir.scalars import VARIABLES, build, conditions, ints, value_of
+from tilewright.ir import expr as E
+from tilewright.ir.affine import Simplifier
+
+spans = st.fixed_dictionaries(
+    {n: st.tuples(st.integers(-3, 3), st.integers(0, 5)) for n in VARIABLES}
+)
+
+
+def simplifier(ranges):
+    return Simplifier({VARIABLES[n]: (lo, lo + more) for n, (lo, more) in ranges.items()})
+
+
+def points(ranges):
+    axes = [[(n, v) for v in range(lo, lo + more + 1)] for n, (lo, more) in ranges.items()]
+    return [dict(p) for p in itertools.product(*axes)]
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.one_of(ints, conditions), spans)
+def test_simplifying_keeps_the_value(recipe, ranges):
+    node = build(recipe)
+    simple = simplifier(ranges)(node)
+    assert simple.dtype == node.dtype
+    for at in points(ranges):
+        assert value_of(simple, at) == value_of(node, at)
+
+
+@settings(max_examples=100, deadline=None)
+@given(ints, spans)
+def test_intervals_contain_every_value(recipe, ranges):
+    node = build(recipe)
+    low, high = simplifier(ranges).interval(node)
+    for at in points(ranges):
+        assert low <= value_of(node, at) <= high
+
+
+@settings(max_examples=100, deadline=None)
+@given(ints, conditions, spans)
+def test_assumptions_keep_the_value_where_they_hold(recipe, condition, ranges):
+    node, test = build(recipe), build(condition)
+    simple = simplifier(ranges).assuming(test)(node)
+    for at in points(ranges):
+        if value_of(test, at):
+            assert value_of(simple, at) == value_of(node, at)
+
+
+@settings(max_examples=100, deadline=None)
+@given(ints, st.integers(1, 6), spans)
+def test_multiples_are_multiples(recipe, k, ranges):
+    node = build(recipe)
+    if simplifier(ranges).is_multiple(node, k):
+        assert all(value_of(node, at) % k == 0 for at in points(ranges))
+
+
+I, J = VARIABLES["i"], VARIABLES["j"]
+
+
+@pytest.mark.parametrize(
+    ("node", "text"),
+    [
+        ((I * 4 + J) // 4, "i"),
+        ((I * 4 + J) % 4, "j"),
+        ((I * 4 + J) // 8, "(i // 2)"),
+        (I // 4 * 4 + I % 4, "i"),
+        (I // 2 // 3, "(i // 6)"),
+        ((I + 12) // 4, "((i // 4) + 3)"),
+        (I < 100, "(bool)1"),
+        (E.minimum(I, 50), "i"),
+        (I - I + J, "j"),
+    ],
+)
+def test_what_loop_nests_need(node, text):
+    assert str(Simplifier({I: (0, 9), J: (0, 3)})(node)) == text
+
+
+def test_remainders_by_variables_are_left_alone():
+    n = E.var("n")
+    assert str(Simplifier({I: (0, 9), n: (1, 4)})((I % n) % 4)) == "((i % n) % 4)"

@@ -1,0 +1,167 @@
+"""Planted faults through the real pipeline: each costs its own candidate and nothing else."""
+
+import time
+
+import pytest
+
+from tests.measure import kernels as K
+from tilewright.base.errors import InternalError, TargetError
+from tilewright.base.target import Target
+from tilewright.measure.database import Database
+from tilewright.measure.jobs import Job, RunJob
+from tilewright.measure.local import LocalBuilder, LocalRunner
+from tilewright.measure.pipeline import Pipeline
+from tilewright.measure.reference import ReferenceStore
+
+LIMIT = 1.0  # seconds for a trial
+FAULTS = {
+    "segfault": ("run", "killed by SIGSEGV"),
+    "trap": ("run", "killed by SIG"),
+    "endless": ("timeout", "the trial took more than 1 s"),
+    "wrong": ("wrong", "output b is wrong in"),
+    "unwritten": ("wrong", "1 are NaN: perhaps never written"),
+    "overrun": ("wrong", "past the end of output b"),
+    "memory": ("run", "allocate"),
+    "refused": ("compile", "LLVM refused the text"),
+}
+
+
+@pytest.fixture(scope="module")
+def store():
+    with ReferenceStore() as store:
+        yield store
+
+
+@pytest.fixture(scope="module")
+def builder():
+    with LocalBuilder(build_func="tilewright.measure.calls:build_source", n_parallel=1) as builder:
+        yield builder
+
+
+@pytest.fixture(scope="module")
+def runner():
+    with LocalRunner(timeout=LIMIT, number=2, repeat=2) as runner:
+        yield runner
+
+
+def test_each_fault_costs_only_its_candidate(store, builder, runner, tmp_path):
+    reference = K.reference(store)
+    kinds = [k for fault in FAULTS for k in (fault, "good")]
+    with Database(tmp_path / "log.jsonl") as database:
+        with Pipeline(builder, runner, database) as pipeline:
+            jobs = [K.job(kind, reference, n) for n, kind in enumerate(kinds)]
+            began = time.monotonic()
+            records = list(pipeline.measure(jobs, ahead=4))
+            spent = time.monotonic() - began
+    assert [r.trial for r in records] == list(range(len(kinds)))
+    for kind, record in zip(kinds, records, strict=True):
+        if kind == "good":
+            assert record.result.error is None and record.result.verified, record.result.message
+            assert record.result.costs and record.decisions["kernel"] == "good"
+            continue
+        error, words = FAULTS[kind]
+        assert (record.result.error, record.result.costs) == (error, ()), record.result.message
+        assert words in record.result.message
+    assert spent < LIMIT + len(FAULTS) * 1.0 + 2.0
+    log = Database.load(tmp_path / "log.jsonl")
+    assert log.counts().failed == len(FAULTS) and log.skipped == {}
+    assert {(f.kind, f.count) for f in log.failures()} >= {("timeout", 1), ("compile", 1)}
+    assert log.best(K.TASK).decisions["kernel"] == "good"
+    assert log.dag(K.TASK.dag) == {"ops": ["twice"]}
+
+
+def test_a_wrong_result_is_believed_only_in_a_fresh_process(store, builder, runner):
+    reference = K.reference(store)
+    built = [builder.submit(K.job(k, reference)).result() for k in ("good", "wrong")]
+    good, wrong = (RunJob(K.job("good", reference), b.artifact) for b in built)
+    assert runner.submit(good).result().error is None
+    result = runner.submit(wrong).result()
+    assert (result.error, result.first) == ("wrong", True)
+    assert runner.submit(good).result().first is False  # the condemned one's process goes on
+
+
+def test_a_slow_candidate_is_raced_out(store, builder, runner):
+    job = K.job("good", K.reference(store))
+    artifact = builder.submit(job).result().artifact
+    slow = runner.submit(RunJob(job, artifact, best_seconds=1e-12)).result()
+    assert slow.raced and len(slow.costs) == 1 and slow.verified
+    kept = runner.submit(RunJob(job, artifact, best_seconds=1.0)).result()
+    assert not kept.raced and len(kept.costs) == 2
+    with LocalRunner(number=1, repeat=3, race=False) as patient:
+        result = patient.submit(RunJob(job, artifact, best_seconds=1e-12)).result()
+    assert not result.raced and len(result.costs) == 3
+
+
+def test_a_job_without_reference_is_timed_and_not_verified(builder, runner):
+    job = K.job("good", None)
+    result = runner.submit(RunJob(job, builder.submit(job).result().artifact)).result()
+    assert result.costs and not result.verified
+
+
+@pytest.mark.parametrize(
+    ("do", "error", "words"),
+    [
+        ("sleep", "timeout", "the build took more than 1 s"),
+        ("exit", "compile", "LLVM ERROR: out of registers"),
+        ("memory", "compile", "MemoryError"),
+        ("bug", "compile", "KeyError: 'no such stage'"),
+    ],
+)
+def test_faults_of_a_build(do, error, words, faulty_builder):
+    good, bad = (Job(K.TASK, {"do": what}, None) for what in ("build", do))
+    first, second = faulty_builder.submit(bad), faulty_builder.submit(good)
+    assert (first.result(30).error, first.result().artifact) == (error, None)
+    assert words in first.result().message
+    assert second.result(30).artifact is not None
+
+
+@pytest.fixture(scope="module")
+def faulty_builder():
+    with LocalBuilder(timeout=1.0, n_parallel=1, build_func=K.build_as_told) as builder:
+        yield builder
+
+
+def test_the_machine_is_named(runner):
+    assert runner.device_name(Target("llvm")) and runner.exclusive(Target("llvm"))
+
+
+def test_a_missing_device_is_one_error_and_no_records(builder):
+    with LocalRunner(index=63) as runner, Pipeline(builder, runner) as pipeline:
+        with pytest.raises(Exception, match=r"cpu\(63\): all cores are one device"):
+            pipeline.submit(K.job("good", None))
+        assert len(pipeline) == 0
+
+
+def test_a_missing_compiler_is_one_error_and_no_records(runner):
+    with (
+        LocalBuilder(build_func="tests.measure.test_faults:no_compiler") as builder,
+        Pipeline(builder, runner) as pipeline,
+    ):
+        pipeline.submit(K.job("good", None))
+        with pytest.raises(TargetError, match="NVRTC is not installed"):
+            pipeline.next()
+        assert len(pipeline.database) == 0
+
+
+def no_compiler(payload, target):
+    raise TargetError("compile for cuda", "NVRTC is not installed", "Install it.")
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: LocalBuilder(timeout=0), "timeout=0.*must be positive"),
+        (lambda: LocalBuilder(n_parallel=0), "n_parallel=0.*at least 1"),
+        (lambda: LocalRunner(timeout=-1), "timeout=-1.*must be positive"),
+        (lambda: LocalRunner(number=0), "number=0.*at least 1"),
+        (lambda: LocalRunner(repeat=0), "repeat=0.*at least 1"),
+    ],
+)
+def test_options_are_checked(make, words):
+    with pytest.raises(Exception, match=words):
+        make()
+
+
+def test_a_local_build_function_is_refused():
+    with pytest.raises(InternalError, match="build processes cannot import it"):
+        LocalBuilder(build_func=lambda payload, target: None)
