@@ -198,7 +198,14 @@ def softmax(rows: int, columns: int) -> ComputeDAG:
 norm = te.comm_reducer(
     lambda x, y: te.sqrt(x * x + y * y), lambda t: te.const(0, t), name="norm"
 )
-either = te.comm_reducer(lambda x, y: x + y - x * y, lambda t: te.const(0, t), name="either")
+_union = te.comm_reducer(lambda x, y: x + y - x * y, lambda t: te.const(0, t), name="either")
+
+
+def either(x: Any, axis: Any) -> Any:
+    """Of values made small, so that no order of combining them loses their digits."""
+    return _union(te.maximum(te.minimum(x, 1.0), -1.0) * 0.015625, axis=axis)
+
+
 REDUCERS: dict[str, Callable[..., Any]] = {
     "sum": te.sum, "max": te.max, "min": te.min, "prod": te.prod, "norm": norm, "either": either,
 }  # fmt: skip
@@ -399,6 +406,14 @@ def reductions(draw: st.DrawFn) -> Drawn:
 
 
 @st.composite
+def long_reductions(draw: st.DrawFn) -> Drawn:
+    """Few rows of many elements: what schedules split over threads."""
+    shape = [draw(st.integers(1, 3)), draw(st.integers(33, 130))]
+    kind = draw(st.sampled_from(["sum", "max", "norm", "either"]))
+    return reduction(shape, [1], kind), f"{kind} of the rows of {shape}"
+
+
+@st.composite
 def elementwise_chains(draw: st.DrawFn) -> Drawn:
     shape = draw(shapes)
     names = draw(st.lists(st.sampled_from(sorted(ELEMENTWISE)), min_size=1, max_size=4))
@@ -454,6 +469,7 @@ def dags(most: int = 20_000) -> st.SearchStrategy[Drawn]:
     """Any computation of at most `most` loop iterations, with a line that describes it."""
     kinds = (
         matmuls(), conv2ds(), conv2ds(), conv2ds(), depthwises(), softmaxes(), reductions(),
-        elementwise_chains(), transposes(), flattens(), broadcast_adds(), pools(), pairs(),
+        long_reductions(), elementwise_chains(), transposes(), flattens(), broadcast_adds(),
+        pools(), pairs(),
     )  # fmt: skip
     return st.one_of(*kinds).filter(lambda drawn: points(drawn[0]) <= most)

@@ -1,6 +1,6 @@
 """`python -m tilewright` is the `tilewright` command.
 
-In: `sys.argv`.  Out: an exit code.  Read next: `cli/main.py`.
+In: `sys.argv`.  Out: an exit code.  Read next: `cli/app.py`.
 """
 
 from tilewright.cli import main

@@ -113,7 +113,8 @@ def vector_copy() -> Case:
     names = ("f", "d", "i", "l")
     dtypes = ("float32", "float64", "int32", "int64")
     inputs = tuple(glob(f"{x}_in", t, n) for x, t in zip(names, dtypes, strict=True))
-    outputs = (*(glob(f"{x}_out", t, n) for x, t in zip(names, dtypes, strict=True)), glob("mask", "bool", n))
+    outputs = tuple(glob(f"{x}_out", t, n) for x, t in zip(names, dtypes, strict=True))
+    outputs += (glob("mask", "bool", n),)
     t = E.var("t")
     f, d, i, k = inputs
 
@@ -179,13 +180,13 @@ def guarded_reads() -> Case:
     kernel = Kernel("padded", (a, *outputs), body, (Thread("threadIdx.x", t, n // 4),))
     x = RNG.normal(size=n).astype(np.float32)
     p = np.pad(x, 4)
-    near_want = np.where((np.arange(n) >= 1) & (np.arange(n) < n - 3), p[3 : n + 3] + p[7 : n + 7], 0)
+    middle = (np.arange(n) >= 1) & (np.arange(n) < n - 3)
+    near_want = np.where(middle, p[3 : n + 3] + p[7 : n + 7], 0)
     lane_want = np.concatenate([[-1, -1], x[:-2]]).astype(np.float32)
     shift = np.concatenate([np.zeros(4), x[:-4]]).astype(np.float32)
     mean_want = np.concatenate([np.ones(4), x[:-4]]).astype(np.float32) * np.float32(0.5)
-    return Case(
-        program(kernel, 1), (x,), (near_want, lane_want, shift, mean_want + np.repeat(x[:8], 4)), 1e-6
-    )
+    scaled_want = mean_want + np.repeat(x[:8], 4)
+    return Case(program(kernel, 1), (x,), (near_want, lane_want, shift, scaled_want), 1e-6)
 
 
 def negative_floordiv() -> Case:
@@ -318,7 +319,8 @@ def shared_reuse() -> Case:
     """Three shared buffers, two of which follow each other and take the same place."""
     n = 64
     a, b = glob("a", "float32", n), glob("b", "float32", n)
-    keep, first, second = (Buffer(x, "float32", n + 1, "shared") for x in ("keep", "first", "second"))
+    names = ("keep", "first", "second")
+    keep, first, second = (Buffer(x, "float32", n + 1, "shared") for x in names)
     t, k = E.var("t"), E.var("k")
     acc = Buffer("acc", "float32", 1, "local")
     reverse = seq(
@@ -444,7 +446,7 @@ def conv2d() -> Case:
 
 
 def conv2d_program(channels: int, filters: int, unroll: str = "unrolled") -> Program:
-    """Direct convolution of 7x7 images with 3x3 filters: blocks of 32 filters, 8 channels a step."""
+    """Direct convolution of 7x7 images with 3x3 filters: 32 filters a block, 8 channels a step."""
     data = glob("data", "float32", 1, channels, 7, 7)
     weight = glob("kernel", "float32", filters, channels, 3, 3)
     conv = glob("conv", "float32", 1, filters, 7, 7)
@@ -461,12 +463,12 @@ def conv2d_program(channels: int, filters: int, unroll: str = "unrolled") -> Pro
     inside = (row >= 1) & (row < 8) & (column >= 1) & (column < 8)
     source = load(data, rco * 392 + e // 81 * 49 + row * 7 + column - 8)
     fetch_image = For(
-        fused, 6, If(e < 648, Store(image, e, E.if_then_else(inside, source, 0.0))), unroll
+        fused, 6, If(e < 648, Store(image, e, E.if_then_else(inside, source, 0.0))), "unrolled"
     )
     fused2 = E.var("ax0.ax1.ax2.ax3.fused")
     g = fused2 * 112 + thread
     weights = load(weight, (block * 32 + g // 72) * (channels * 9) + rco * 72 + g % 72)
-    fetch_taps = For(fused2, 21, If(g < 2304, Store(taps, g, weights)), unroll)
+    fetch_taps = For(fused2, 21, If(g < 2304, Store(taps, g, weights)), "unrolled")
 
     rci, ry, rx, f, y = (E.var(v) for v in ("rc.inner", "ry", "rx", "ff.inner", "yy"))
     here = f * 7 + y

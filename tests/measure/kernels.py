@@ -1,4 +1,4 @@
-"""Hand-written CPU kernels, sound and faulty, as jobs for the real pipeline; and build functions."""
+"""Hand-written CPU kernels, sound and faulty, as jobs for the pipeline; and build functions."""
 
 from __future__ import annotations
 
@@ -45,14 +45,15 @@ KERNELS = {
     "overrun": _LOOP.format(body="%y = fadd float %x, %x", count=SIZE + 16),
     "segfault": _HEAD + "\n  store volatile i32 0, ptr null\n  ret void\n}",
     "trap": _HEAD + "\n  call void @llvm.trap()\n  ret void\n}\ndeclare void @llvm.trap()",
-    "endless": _HEAD + "\nentry:\n  br label %l\nl:\n  store volatile i32 0, ptr %b\n  br label %l\n}",
+    "endless": _HEAD + "\n  br label %l\nl:\n  store volatile i32 0, ptr %b\n  br label %l\n}",
     "refused": _HEAD + "\n  ret i32 %a\n}",
     "memory": _LOOP.format(body="%y = fadd float %x, %x", count=SIZE),
 }
 
 
 def source(kind: str) -> Source:
-    specs = [BufferSpec("a", "float32", (SIZE,), "input"), BufferSpec("b", "float32", (SIZE,), "output")]
+    roles = {"a": "input", "b": "output"}
+    specs = [BufferSpec(name, "float32", (SIZE,), role) for name, role in roles.items()]
     if kind == "memory":
         specs.append(BufferSpec("w", "float32", (1 << 42,), "workspace"))
     return Source("llvm", KERNELS[kind], "twice", tuple(specs), (KernelInfo("twice", (0, 1)),))

@@ -242,7 +242,8 @@ def test_lookup_replays_the_best_schedule():
     task = TaskId("add", [], dag.hash, str(target))
     database = Database()
     assert database.lookup(dag, target) is None
-    database.append(make_record(task, Result(costs=(1.0,), verified=True), steps=schedule.to_json()))
+    result = Result(costs=(1.0,), verified=True)
+    database.append(make_record(task, result, steps=schedule.to_json()))
     found = database.lookup(dag, target)
     assert found is not None and found.to_json() == schedule.to_json()
     assert database.lookup(dag, Target("cuda")) is None

@@ -165,3 +165,10 @@ def test_options_are_checked(make, words):
 def test_a_local_build_function_is_refused():
     with pytest.raises(InternalError, match="build processes cannot import it"):
         LocalBuilder(build_func=lambda payload, target: None)
+
+
+def test_a_target_is_completed_by_the_device(runner):
+    found = runner.resolve(Target("llvm"))
+    assert found.limits.cores >= 1 and str(found) == "llvm"
+    chosen = runner.resolve(Target("llvm -num-cores=7 -l2-bytes=4096"))
+    assert (chosen.limits.cores, chosen.limits.l2_bytes) == (7, 4096)

@@ -46,9 +46,8 @@ def test_a_record_survives_its_line(decisions, steps, costs, error, message):
 
 
 def test_the_line_has_the_documented_fields():
-    record = make_record(
-        TASK, Result(costs=(1e-3,), verified=True), origin="template:t", decisions={"tile_f": [4, 8]}
-    )
+    result = Result(costs=(1e-3,), verified=True)
+    record = make_record(TASK, result, origin="template:t", decisions={"tile_f": [4, 8]})
     data = json.loads(encode(record))
     assert (data["kind"], data["v"], data["origin"]) == ("record", 1, "template:t")
     assert data["task"] == {

@@ -5,8 +5,8 @@ import pickle
 
 import numpy as np
 from hypothesis import given, settings
-from tests import strategies as S
 
+from tests import strategies as S
 from tilewright import te
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.evaluate import evaluate, random_inputs

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from tests import strategies as S
 from tests.te.brute import brute
-
 from tilewright import te
 from tilewright.base.errors import ExpressionError
 from tilewright.te import evaluate as module
@@ -128,6 +128,30 @@ def test_flipped_and_shifted_indices_take_the_fast_path():
     dag = te.ComputeDAG([x, w, out])
     inputs = random_inputs(dag, 0)
     assert contraction(out.op) is not None
+    assert same(evaluate(dag, inputs)[0], brute(dag, inputs)[0])
+
+
+def test_an_axis_that_no_read_uses_multiplies():
+    x, y = te.placeholder((3, 2), name="x"), te.placeholder((2,), name="y")
+    j, k = te.reduce_axis((0, 2), "j"), te.reduce_axis((0, 5), "k")
+    once = te.compute((3,), lambda i: te.sum(x[i, j] * y[j], axis=[j, k]), name="once")
+    none = te.compute((4,), lambda i: te.sum(y[1], axis=k), name="none")
+    dag = te.ComputeDAG([x, y, once, none])
+    inputs = random_inputs(dag, 0)
+    for actual, expected in zip(evaluate(dag, inputs), brute(dag, inputs), strict=True):
+        assert same(actual, expected)
+
+
+@pytest.mark.parametrize("divisor", [2, 3, 4])
+def test_quotients_and_remainders_that_divide_the_axis_or_not(divisor):
+    x, w = te.placeholder((6, 6), name="x"), te.placeholder((6, 4), name="w")
+    k = te.reduce_axis((0, 4), "k")
+    out = te.compute(
+        (6,), lambda i: te.sum(x[i // divisor, i % divisor + k // 2] * w[i, k], axis=k), name="out"
+    )
+    dag = te.ComputeDAG([x, w, out])
+    inputs = random_inputs(dag, 0)
+    assert (contraction(out.op) is None) == (divisor == 4)
     assert same(evaluate(dag, inputs)[0], brute(dag, inputs)[0])
 
 

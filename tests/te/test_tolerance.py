@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from tests import strategies as S
 from tests.te.brute import brute
-
 from tilewright import te
 from tilewright.te.evaluate import (
     agrees,
@@ -59,6 +59,22 @@ def test_of_a_generic_sum_of_products_is_the_same():
     bound = tolerance(dag, [a, b, c])[0]
     least = 8 * 2 * EPS * size.sum(axis=1)
     assert (bound >= 0.99 * least).all() and (bound <= 1.2 * least).all()
+
+
+def test_carries_the_errors_of_operands_through_sums_and_products():
+    """Operands near 1000 with known errors: what they cause is larger than any rounding."""
+    x, y = te.placeholder((3, 4), name="x"), te.placeholder((3, 4), name="y")
+    k = te.reduce_axis((0, 4), "k")
+    p = te.compute((3, 4), lambda i, j: x[i, j] + 1000.0, name="p")
+    q = te.compute((3, 4), lambda i, j: y[i, j] + 100.0, name="q")
+    total = te.compute((3,), lambda i: te.sum(p[i, k] * q[i, k], axis=k), name="total")
+    each = te.compute((3, 4), lambda i, j: p[i, j] * q[i, j], name="each")
+    dag = te.ComputeDAG([x, y, total, each])
+    a, b = (v.astype(np.float64) for v in random_inputs(dag, 0))
+    of_sum, of_product = tolerance(dag, [a, b])
+    size = np.abs((a + 1000) * (b + 100))
+    assert np.allclose(of_product, 3 * EPS * size, rtol=1e-5)
+    assert np.allclose(of_sum, (2 + 8 * 2) * EPS * size.sum(axis=1), rtol=1e-5)
 
 
 def test_of_exact_computations_is_zero():

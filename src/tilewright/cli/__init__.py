@@ -1,8 +1,8 @@
 """The `tilewright` command: tune, bench, records, doctor.
 
-In: a command line.  Out: text on the terminal, an exit code.  Read next: `main.py`.
+In: a command line.  Out: text on the terminal, an exit code.  Read next: `app.py`.
 """
 
-from tilewright.cli.main import main
+from tilewright.cli.app import main
 
 __all__ = ["main"]

@@ -281,11 +281,18 @@ class Simplifier:
         return atom if c == 1 else None
 
     def _recombine(self, form: Linear) -> Linear:
-        """(x // k) * k * m + (x % k) * m -> x * m."""
+        """(x // k) * k * m + (y % k) * m -> x * m where x and y differ by a multiple of k."""
         for atom, c in list(form.terms.items()):
             if atom.op != "floormod" or atom.args[1].op != "const":
                 continue
             x, k = atom.args
+            for other, d in form.terms.items():
+                if other.op == "floordiv" and other.args[1] is k and d == c * k.attr:
+                    whole = self.linear(other.args[0])
+                    apart = whole.add(self.linear(x), -1)
+                    if not any(n % k.attr for n in (apart.constant, *apart.terms.values())):
+                        rest = form.add(Linear({other: d, atom: c}), -1)
+                        return self._recombine(rest.add(whole, c))
             quotient = self._divide(self.linear(x), int(k.attr), atom.dtype)
             whole = quotient.scaled(int(k.attr) * c)
             if whole.terms and all(form.terms.get(a, 0) == w for a, w in whole.terms.items()):

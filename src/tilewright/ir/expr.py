@@ -64,7 +64,7 @@ class Expr:
     if_then_else   condition, then, else    -  (only the chosen side is evaluated)
     call           arguments                name in FUNCTIONS
     read           indices                  te.Tensor (before lowering)
-    reduce         value                    (combiner, axes, identity)  (before lowering)
+    reduce         value                    (combiner, axes)  (before lowering)
     load           flat index               Buffer (after lowering)
     ramp           base, stride             -  (lanes consecutive values, stride apart)
     broadcast      value                    -

@@ -8,6 +8,7 @@ Read next: `interpreter_source.py`, which makes the Python source of a kernel; `
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Generator, Sequence
 from typing import Any
 
@@ -57,7 +58,7 @@ def _bind(program: Program, arrays: Sequence[npt.NDArray[Any]], check: bool) -> 
             program.name, f"{len(arrays)} arrays for {len(program.args)} arguments",
             f"Give {', '.join(b.name for b in program.args)}, in this order.",
         )  # fmt: skip
-    memory: Memory = {b: [None] * b.size for b in program.workspaces}
+    memory: Memory = {b: _unwritten(b) for b in program.workspaces}
     for buffer, role, given in zip(program.args, program.roles, arrays, strict=True):
         array = given
         if buffer.packing is not None and given.shape == buffer.packing.shape:
@@ -73,6 +74,12 @@ def _bind(program: Program, arrays: Sequence[npt.NDArray[Any]], check: bool) -> 
         for buffer in program.workspaces:
             memory[buffer] = _values(np.zeros(buffer.size, buffer.dtype), buffer.dtype)
     return memory
+
+
+def _unwritten(buffer: Buffer) -> list[Any]:
+    """No element is written, except those behind the tensor: tiles that overhang may read them."""
+    count = min(buffer.size, math.prod(buffer.shape)) if buffer.shape else buffer.size
+    return [None] * count + _values(np.zeros(buffer.size - count, buffer.dtype), buffer.dtype)
 
 
 def _values(array: npt.NDArray[Any], dtype: str) -> list[Any]:

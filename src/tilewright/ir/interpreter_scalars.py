@@ -32,7 +32,9 @@ def _fail(site: int, index: int, variables: dict[str, Any]) -> None:
     raise Failure(site, index, dict(variables))
 
 
-def _function(exact: Callable[..., float], fallback: Callable[..., Any], kind: Any) -> Callable[..., Any]:
+def _function(
+    exact: Callable[..., float], fallback: Callable[..., Any], kind: Any
+) -> Callable[..., Any]:
     def call(*args: Any) -> Any:
         try:
             return kind(exact(*args))

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tilewright.base.dtype import BYTES, is_float, is_int
-from tilewright.ir.expr import ARITHMETIC, COMPARE, Expr, binary, const, rebuild, walk
+from tilewright.ir.expr import ARITHMETIC, COMPARE, Expr, binary, const, logical_not, rebuild, walk
 from tilewright.ir.interpreter_scalars import NAMESPACE, TYPES, InterpreterError
 from tilewright.ir.stmt import (
     Allocate,
@@ -121,6 +121,7 @@ class _Writer:
         self.uses: dict[Expr, int] = {}
         self.nested = 0
         self.in_parallel = False
+        self.mask: Expr | None = None  # the lanes that run
         self.outer: frozenset[Buffer] = frozenset()  # what iterations of a parallel loop share
         self.memo_pure: dict[Expr, bool] = {}
         self.memo_depth: dict[Expr, int] = {}
@@ -188,6 +189,8 @@ class _Writer:
             self._store(stmt)
         elif isinstance(stmt, For):
             self._for(stmt)
+        elif isinstance(stmt, If) and stmt.condition.lanes > 1:
+            self._masked(stmt)
         elif isinstance(stmt, If):
             self._begin(stmt.condition)
             self._nest(f"if {self._text(stmt.condition)}:", stmt.then)
@@ -206,7 +209,20 @@ class _Writer:
             self._line(f"epoch = yield {self._number()}")
             self._line("cur = epoch + tid; many = epoch + threads")
         else:
-            raise self._error("this is no statement of the lowered IR")
+            kind = type(stmt).__name__
+            raise InterpreterError(self.kernel.name, f"{kind} is no statement of the lowered IR")
+
+    def _masked(self, stmt: If) -> None:
+        """Every lane whose condition holds runs `then`; the condition is of indices only."""
+        test = stmt.condition
+        if not all(self._pure(_lane(test, k)) for k in range(test.lanes)):
+            raise self._error("a condition of several lanes must depend on loop variables only")
+        for mask, side in ((test, stmt.then), (logical_not(test), stmt.orelse)):
+            if side is not None:
+                outer = self.mask
+                self.mask = mask if outer is None else binary("and", outer, mask)
+                self._statement(side)
+                self.mask = outer
 
     def _nest(self, header: str, stmt: Stmt) -> None:
         inner, outer = _Block(), self.block
@@ -249,12 +265,13 @@ class _Writer:
         (self.in_parallel, self.outer) = before
         if outline:
             self._line(f"{'yield from ' if waits else ''}{function}()")
-        if parallel:
-            self._line("epoch += 2; fork = block = cur = epoch; many = epoch + 1")
 
     def _store(self, stmt: Store) -> None:
         if stmt.value.dtype != stmt.buffer.dtype:
             raise self._error(f"a {stmt.value.dtype} is stored to {stmt.buffer!r}")
+        if self.mask is not None:
+            self._store_masked(stmt, self.mask)
+            return
         lanes = stmt.index.lanes
         pairs = [(_lane(stmt.index, k), _lane(stmt.value, k)) for k in range(lanes)]
         self._begin(*(e for pair in pairs for e in pair))
@@ -265,6 +282,28 @@ class _Writer:
         texts = [self._text(value) if lanes == 1 else self._atom(value) for _, value in pairs]
         for at, text in zip(targets, texts, strict=True):
             self._write(stmt.buffer, at, text)
+
+    def _store_masked(self, stmt: Store, mask: Expr) -> None:
+        """As without a mask, lane by lane: all values first, then all writes."""
+        chosen: list[tuple[Expr, str, str]] = []
+        outer = self.block
+        for k in range(stmt.index.lanes):
+            test, index, value = (_lane(e, k) for e in (mask, stmt.index, stmt.value))
+            self._begin(test, index, value)
+            inner, at, text = _Block(), f"a{self._number()}", f"x{self._number()}"
+            self._add((f"if {self._text(test)}:", inner))
+            self.block = inner
+            self._line(f"{at} = {self._index(stmt.buffer, index, 'store')}")
+            self._line(f"{text} = {self._text(value)}")
+            self.block = outer
+            chosen.append((test, at, text))
+        for test, at, text in chosen:
+            self._begin(test)
+            inner = _Block()
+            self._add((f"if {self._text(test)}:", inner))
+            self.block = inner
+            self._write(stmt.buffer, at, text)
+            self.block = outer
 
     def _write(self, buffer: Buffer, at: str, text: str) -> None:
         name = self._name(buffer)

@@ -44,7 +44,7 @@ def expression_text(node: Expr) -> str:
     if op in ("read", "load"):
         return f"{node.attr.name}[{', '.join(parts)}]"
     if op == "reduce":
-        combiner, axes, _ = node.attr
+        combiner, axes = node.attr
         names = ", ".join(ax.var.name for ax in axes)
         return f"{combiner.name}({parts[0]}, axis=[{names}])"
     if op == "ramp":

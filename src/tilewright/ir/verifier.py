@@ -25,6 +25,7 @@ from tilewright.ir.stmt import (
     Seq,
     Stmt,
     Store,
+    statements,
 )
 
 
@@ -107,7 +108,8 @@ class _Checker:
             if self.divergent:
                 raise self._fail(f"a barrier {self.divergent}")
         else:
-            raise self._fail(f"{type(stmt).__name__} is no statement of the lowered IR")
+            kind = type(stmt).__name__
+            raise InternalError(self.kernel.name, f"{kind} is no statement of the lowered IR")
 
     def _for(self, stmt: For) -> None:
         if stmt.kind not in LOOP_KINDS:
@@ -126,9 +128,10 @@ class _Checker:
 
     def _if(self, stmt: If) -> None:
         self._expression(stmt.condition)
-        if stmt.condition.dtype != "bool" or stmt.condition.lanes != 1:
-            kind = f"{stmt.condition.dtype} of {stmt.condition.lanes} lanes"
-            raise self._fail(f"a condition must be one bool, not {kind}")
+        if stmt.condition.dtype != "bool":
+            raise self._fail(f"a condition must be a bool, not {stmt.condition.dtype}")
+        if stmt.condition.lanes != 1:
+            self._mask(stmt)
         before = self.divergent
         if any(n in self.threaded for n in walk(stmt.condition)):
             reason = f"under the condition {stmt.condition}, which differs between threads"
@@ -137,6 +140,15 @@ class _Checker:
         if stmt.orelse is not None:
             self._statement(stmt.orelse)
         self.divergent = before
+
+    def _mask(self, stmt: If) -> None:
+        """A condition of several lanes: every store under it has as many."""
+        lanes = stmt.condition.lanes
+        if self.kernel.threads:
+            raise self._fail(f"a condition of {lanes} lanes in a kernel that has launch dimensions")
+        for s in statements(stmt):
+            if isinstance(s, Store) and s.index.lanes != lanes:
+                raise self._fail(f"{s.index.lanes} lanes are stored under a condition of {lanes}")
 
     def _store(self, stmt: Store) -> None:
         self._use(stmt.buffer)
@@ -164,11 +176,12 @@ class _Checker:
         self.buffers.discard(buffer)
 
     def _expression(self, root: Expr) -> None:
+        unlowered = next((n for n in walk(root) if n.op in ("read", "reduce")), None)
+        if unlowered is not None:
+            raise self._fail(f"{unlowered} has not been lowered")
         for node in walk(root):
             if node.op == "var" and node not in self.live:
                 raise self._fail(f"the variable {node} is not bound here")
-            if node.op in ("read", "reduce"):
-                raise self._fail(f"{node} has not been lowered")
             if node.op == "load":
                 self._use(node.attr)
                 self._check_index(node.args[0])

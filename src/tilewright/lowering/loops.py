@@ -75,10 +75,16 @@ class _Lanes:
         if isinstance(stmt, For) and stmt.kind in ("serial", "unrolled"):
             body = self.statement(stmt.body)
             return None if body is None else replace(stmt, body=body)
-        if isinstance(stmt, If) and stmt.orelse is None and not self._uses(stmt.condition):
-            then = self.statement(stmt.then)
-            return None if then is None else If(stmt.condition, then)
+        if isinstance(stmt, If) and stmt.orelse is None:
+            test, then = self.condition(stmt.condition), self.statement(stmt.then)
+            return None if test is None or then is None else If(test, then)
         return None
+
+    def condition(self, node: Expr) -> Expr | None:
+        """A guard: itself, or on a CPU a mask with one bool per lane."""
+        if not self._uses(node):
+            return node
+        return None if self.gpu else self.value(node)
 
     def _uses(self, node: Expr) -> bool:
         return any(n is self.var for n in E.walk(node))
@@ -107,7 +113,7 @@ class _Lanes:
         if node.op == "load":
             index = self.index(node.args[0], BYTES[node.dtype])
             return None if index is None else load(node.attr, index)
-        if node.op == "if_then_else" and (self.gpu or self._uses(node.args[0])):
+        if node.op == "if_then_else" and self.gpu:
             return None
         args = [self.value(a) for a in node.args]
         if any(a is None for a in args):

@@ -7,7 +7,7 @@ vectorized and vthread still in place.  Read next: `threads.py`, `loops.py`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tilewright.base.artifact import Packing
 from tilewright.base.errors import LoweringError
@@ -25,12 +25,18 @@ from tilewright.ir.stmt import (
     Store,
     Thread,
     load,
+    map_children,
     seq,
 )
 from tilewright.schedule.decision import evaluate
 from tilewright.schedule.steps import SplitRelation
 from tilewright.schedule.tree import Base, Bounds, LoopTree, Node, Quotient
 from tilewright.te.tensor import Combiner, IterVar, Tensor
+
+# Elements that an overhanging tile may read behind a workspace, and how many more follow: a vector
+# of every second or third element is read as a whole.
+_MAX_BEHIND = 1 << 14
+_SLACK = 64
 
 _KIND = {"vectorize": "vectorized", "unroll": "unrolled", "parallel": "parallel"}
 
@@ -57,6 +63,7 @@ class _Builder:
         self.tree, self.bounds, self.gpu = tree, bounds, gpu
         self.buffers: dict[Tensor, Buffer] = {}
         self.unroll_limit: dict[Expr, int] = {}
+        self.strides = {node: [int(s) for s in bounds.strides(node)] for node in tree.nodes}
         for op in tree.schedule.dag.placeholders:
             tensor = op.output_tensor
             self.buffers[tensor] = Buffer(op.name, op.dtype, _size(op.shape), "global", op.shape)
@@ -73,12 +80,38 @@ class _Builder:
                 self.buffers[source] = buffer  # the argument is the packed constant
 
     def run(self, name: str) -> Nests:
-        kernels = []
+        builders = []
         roots = self.tree.roots
         for k, root in enumerate(roots):
             label = name if len(roots) == 1 else f"{name}_{k}"
-            kernels.append(_KernelBuilder(self, root, label).run())
-        return Nests(kernels, self.buffers, self.unroll_limit)
+            builders.append(_KernelBuilder(self, root, label))
+        if not self.gpu:
+            self._speculate(builders)
+        return Nests([b.run() for b in builders], self.buffers, self.unroll_limit)
+
+    def _speculate(self, builders: list[_KernelBuilder]) -> None:
+        """Let tiles overhang: what a stage computes beyond its tensor is never used, so it needs no guard
+        if all it reads is memory.  Workspaces grow by the few elements that are then read behind them.
+        """
+        behind: dict[Tensor, int] = {}
+        for builder in builders:
+            builder.speculate(behind)
+            for node in builder.speculated:
+                self._make_room(node)
+        for tensor, last in behind.items():
+            old = self.buffers[tensor]
+            self.buffers[tensor] = replace(old, size=last + 1 + _SLACK)
+
+    def _make_room(self, node: Node) -> None:
+        """Storage for every iteration of an unguarded node, also those beyond its extents."""
+        shape = tuple(int(self.bounds.reach[ax]) for ax in node.op.axis)
+        strides, step = [1] * len(shape), 1
+        for d in reversed(self.tree.storage_order(node)):
+            strides[d] = step
+            step *= shape[d]
+        self.strides[node] = strides
+        old = self.buffers[node.stage.tensor]
+        self.buffers[node.stage.tensor] = replace(old, size=step, shape=shape)
 
 
 def _size(shape: tuple[int, ...]) -> int:
@@ -110,6 +143,43 @@ class _KernelBuilder:
             node: [self.simplify(self._base(b)) for b in self.bounds.base[node]] for node in self.nodes
         }
         self.used: dict[Buffer, None] = {}
+        self.speculated: set[Node] = set()
+
+    def speculate(self, behind: dict[Tensor, int]) -> None:
+        """Find the nodes that may run unguarded.  behind: the last element read, where that lies behind
+        the end of a workspace; grows."""
+        for node in self.nodes:
+            if node.parent is None or node.scope == "global" or node.stage.aligned:
+                continue
+            if self._guards(node, ("spatial",)).op == "const":
+                continue
+            found = self._reads_behind(node)
+            if found is not None:
+                self.speculated.add(node)
+                for tensor, last in found.items():
+                    behind[tensor] = max(last, behind.get(tensor, 0))
+        self.used.clear()
+
+    def _reads_behind(self, node: Node) -> dict[Tensor, int] | None:
+        """Workspace -> last element that the unguarded node reads behind its end; None if it might fault."""
+        found: dict[Tensor, int] = {}
+        for e in E.walk(node.body):
+            if e.op != "read":
+                continue
+            producer = self.tree.of_stage.get(self.tree.schedule[e.attr])
+            size = self.buffers[e.attr].size
+            low, high = self.simplify.interval(self._value(node, e).args[0])
+            inner = producer is not None and producer.parent is not None
+            gaps = producer is not None and producer.stage.aligned
+            if low < 0 or high >= size + _MAX_BEHIND or gaps:
+                return None
+            if inner and producer not in self.speculated and self._guards(producer, ("spatial",)).op != "const":
+                return None
+            if high >= size:
+                if producer is None or inner or producer.stage.is_output or producer in self.tree.prepacked:
+                    return None
+                found[e.attr] = max(int(high), found.get(e.attr, 0))
+        return found
 
     def run(self) -> Kernel:
         body = self._emit(self.root)
@@ -158,8 +228,8 @@ class _KernelBuilder:
     def _flat(self, node: Node, index: list[Expr]) -> Expr:
         """Flat position of a global index inside the node's buffer."""
         flat = E.const(0)
-        for i, base, stride in zip(index, self.region_base.get(node, []), self.bounds.strides(node), strict=False):
-            flat = flat + (i - base) * int(stride)
+        for i, base, stride in zip(index, self.region_base.get(node, []), self.owner.strides[node], strict=False):
+            flat = flat + (i - base) * stride
         return self.simplify(flat)
 
     def _read(self, node: Expr) -> Expr:
@@ -169,9 +239,9 @@ class _KernelBuilder:
         producer = self.tree.of_stage.get(self.tree.schedule[tensor])
         if producer is None or producer.parent is None:
             flat, stride = E.const(0), 1
-            strides = self.bounds.strides(producer) if producer is not None else None
+            strides = self.owner.strides[producer] if producer is not None else None
             for d in reversed(range(len(tensor.shape))):
-                flat = node.args[d] * (int(strides[d]) if strides else stride) + flat
+                flat = node.args[d] * (strides[d] if strides else stride) + flat
                 stride *= tensor.shape[d]
             return load(buffer, self.simplify(flat))
         return load(buffer, self._flat(producer, list(node.args)))
@@ -199,15 +269,24 @@ class _KernelBuilder:
     # -- guards ------------------------------------------------------------------------------------
     def _guards(self, node: Node, kinds: tuple[str, ...]) -> Expr:
         tests = []
+        free = node in self.speculated
         for ax, flag in self.bounds.guards[node].items():
-            if flag and ax.kind in kinds:
+            if flag and ax.kind in kinds and not (free and ax.kind == "spatial"):
                 tests.append(self.values[ax] < int(self.bounds.extent[ax]))
+        if free:
+            return self.simplify(E.all_of(*tests))
+        tests += [self.values[ax] < int(self.bounds.extent[ax]) for ax in self._carried(node)]
         for ax, (below, above) in zip(node.op.axis, self.bounds.outside[node], strict=True):
             if below:
                 tests.append(self._coordinate(node, ax) >= 0)
             if above:
                 tests.append(self._coordinate(node, ax) < int(ax.extent))  # type: ignore[arg-type]
         return self.simplify(E.all_of(*tests))
+
+    def _carried(self, node: Node) -> list[IterVar]:
+        """Uneven axes of the stages around `node` whose guards it repeats."""
+        flags = (item for n, _ in self.tree.path(node) for item in self.bounds.guards[n].items())
+        return list(dict.fromkeys(ax for ax, flag in flags if flag and ax in node.carried))
 
     def _lanes(self, node: Node, *, reduce: bool = True) -> Expr:
         """Which threads of the block take part: those inside the stage's own extents, and one of those
@@ -251,7 +330,43 @@ class _KernelBuilder:
             return self._nest(node, 0, self._copy(node))
         if any(ax.kind == "reduce" for ax in node.stage.binds):
             return self._emit_cross_thread(node, combiner)
-        return self._emit_reduction(node, combiner)
+        return self._emit_whole_or_partial(node, combiner)
+
+    def _emit_whole_or_partial(self, node: Node, combiner: Combiner) -> Stmt:
+        """A private reduction whose guards decide which elements of a tile exist gets two loop nests: one
+        without these guards for tiles that lie inside, one with them.
+        """
+        private = node.parent is not None and node.scope != "global" and not node.children
+        inside = self._whole_tile(node) if private and not self.owner.gpu else None
+        if inside is None:
+            return self._emit_reduction(node, combiner)
+        partial = _fresh_loops(self._emit_reduction(node, combiner), self.owner.unroll_limit)
+        self.speculated.add(node)
+        whole = self._emit_reduction(node, combiner)
+        return If(inside, whole, partial)
+
+    def _whole_tile(self, node: Node) -> Expr | None:
+        """When every guard of the node holds for all its own loops; None if it has no guard or they do
+        not say so simply."""
+        guard = self._guards(node, ("spatial",))
+        if guard.op == "const":
+            return None
+        own = {self.leaf[ax] for ax in node.stage.leaf_iter_vars}
+        tests = []
+        for test in E.conjuncts(guard):
+            sign = {"lt": 1, "le": 1, "gt": -1, "ge": -1}.get(test.op)
+            if sign is None:
+                return None
+            form = self.simplify.linear(test.args[0]).add(self.simplify.linear(test.args[1]), -1)
+            worst: dict[Expr, Expr] = {}
+            for atom, c in form.terms.items():
+                if atom in own:
+                    worst[atom] = E.const(self.simplify.ranges[atom][1 if c * sign > 0 else 0])
+                elif own & E.free_variables(atom):
+                    return None
+            tests.append(E.substitute(self.simplify(test), worst))
+        inside = self.simplify(E.all_of(*tests))
+        return None if inside.op == "const" else inside
 
     def _copy(self, node: Node) -> Stmt:
         buffer = self._target(node)
@@ -384,6 +499,24 @@ class _KernelBuilder:
                 "Attach it outside the reduction loops.",
             )  # fmt: skip
         return body
+
+
+def _fresh_loops(stmt: Stmt, limits: dict[Expr, int]) -> Stmt:
+    """The same statement with loop variables of its own; limits: per loop variable, grows."""
+    names: dict[Expr, Expr] = {}
+
+    def on_expr(e: Expr) -> Expr:
+        return E.substitute(e, names)
+
+    def on_stmt(s: Stmt) -> Stmt:
+        if isinstance(s, For):
+            names[s.var] = E.var(str(s.var.attr))
+            if s.var in limits:
+                limits[names[s.var]] = limits[s.var]
+            return replace(s, var=names[s.var], body=on_stmt(s.body))
+        return map_children(s, on_stmt, on_expr)
+
+    return on_stmt(stmt)
 
 
 def _guarded(test: Expr, body: Stmt) -> Stmt:

@@ -1,9 +1,19 @@
 """Measuring candidates: records and their log, worker processes, builder, runner, the pipeline.
 
-In: candidates as data.  Out: `Record`s.  Read next: `record.py`, `database.py`, `pipeline.py`.
+In: candidates as data.  Out: `Record`s.  Read next: `record.py`, `database.py`, `jobs.py`,
+`pipeline.py`.
 """
 
 from tilewright.measure.database import Database, pick_best
-from tilewright.measure.record import Record, Result, TaskId
+from tilewright.measure.jobs import Built, Job, RunJob, RunResult
+from tilewright.measure.local import LocalBuilder, LocalRunner
+from tilewright.measure.pipeline import Pipeline
+from tilewright.measure.record import Record, Result, TaskId, make_record
+from tilewright.measure.reference import Reference, ReferenceStore
+from tilewright.measure.replay import NullBuilder, ReplayRunner
 
-__all__ = ["Database", "Record", "Result", "TaskId", "pick_best"]
+__all__ = [
+    "Built", "Database", "Job", "LocalBuilder", "LocalRunner", "NullBuilder", "Pipeline", "Record",
+    "Reference", "ReferenceStore", "ReplayRunner", "Result", "RunJob", "RunResult", "TaskId",
+    "make_record", "pick_best",
+]  # fmt: skip

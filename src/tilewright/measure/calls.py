@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 import traceback
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
@@ -99,18 +100,26 @@ def run(
     )  # fmt: skip
 
 
-def open_device(kind: str, index: int) -> tuple[str, bool]:
-    """The device's name, and whether it computes on the cores of this machine.
+@dataclass(frozen=True)
+class DeviceInfo:
+    """shares_cpu: it computes on the cores of this machine.  arch, limits: as `Device` says."""
 
-    Raises what `Device.why_not` says.
-    """
+    name: str
+    shares_cpu: bool
+    arch: str
+    limits: dict[str, Any]
+
+
+def open_device(kind: str, index: int) -> DeviceInfo:
+    """What a device reports.  Raises what `Device.why_not` says."""
     from tilewright.runtime.device import device
 
     on = device(kind, index)
     reason = on.why_not()
     if reason is not None:
         raise reason
-    return on.name, on.kind == "cpu" or _is_cpu_device(on.driver)
+    shares_cpu = on.kind == "cpu" or _is_cpu_device(on.driver)
+    return DeviceInfo(on.name, shares_cpu, on.arch, dict(on.limits))
 
 
 def warm_build(kind: str) -> None:

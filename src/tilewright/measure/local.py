@@ -122,14 +122,23 @@ class LocalRunner:
         self._options = (index, number, repeat, min_repeat_ms, flush_bytes, cooldown_interval)
         self._deadline = timeout + cooldown_interval
         self._pools: dict[str, WorkerPool] = {}
-        self._devices: dict[str, tuple[str, bool]] = {}
+        self._devices: dict[str, calls.DeviceInfo] = {}
 
     def device_name(self, target: Target) -> str:
         """The device that runs `target`.  Raises TargetError or DeviceError when there is none."""
-        return self._device(target.kind)[0]
+        return self._device(target.kind).name
+
+    def resolve(self, target: Target) -> Target:
+        """`target` with the architecture and limits of the real device where it names none."""
+        info = self._device(target.kind)
+        if target.kind == "cuda" and not target.option("arch"):
+            target = Target(f"{target} -arch={info.arch}")
+        given = {name.replace("-", "_") for name, _ in target.options}
+        given |= {"cores"} if "num_cores" in given else set()
+        return target.with_limits(**{k: v for k, v in info.limits.items() if k not in given})
 
     def exclusive(self, target: Target) -> bool:
-        return self._device(target.kind)[1]
+        return self._device(target.kind).shares_cpu
 
     def submit(self, run: RunJob) -> Future[RunResult]:
         """Try one candidate.
@@ -137,9 +146,9 @@ class LocalRunner:
         A crash, a wrong result or a lost device is believed only in a fresh process: elsewhere it
         may be the late effect of another candidate, so the trial is repeated in one.
         """
-        if not self.race:
-            run = replace(run, race=False)
         pool = self._pool(run.job.full_target.kind)
+        slim = Job(run.job.task, {}, run.job.reference)  # the rest need not travel
+        run = replace(run, job=slim, race=run.race and self.race)
         outer: Future[RunResult] = Future()
 
         def attempt(retry: bool) -> None:
@@ -173,7 +182,7 @@ class LocalRunner:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _device(self, kind: str) -> tuple[str, bool]:
+    def _device(self, kind: str) -> calls.DeviceInfo:
         if kind not in self._devices:
             call = self._pool(kind).submit(
                 calls.open_device, kind, self.index, timeout=_OPEN_SECONDS

@@ -123,7 +123,7 @@ class WorkerPool:
         return future
 
     def replace_workers(self) -> None:
-        """Let each worker that exists now be replaced before its next call (its device is lost)."""
+        """Let each worker that has been used be replaced before its next call."""
         self._stock.generation += 1
 
     def close(self) -> None:
@@ -151,17 +151,17 @@ class _Stock:
     def take(self) -> _Worker:
         """A worker, perhaps still starting; an equal spare is started in its place."""
         with self._lock:
-            spares = [w for w in self._spares if w.generation == self.generation and w.alive]
-            old = [w for w in self._spares if w not in spares]
+            spares = [w for w in self._spares if w.alive]
             worker = spares.pop(0) if spares else self._new()
+            worker.generation = self.generation
             missing = self.options.spares - len(spares)
             self._spares = spares + [self._new() for _ in range(missing)]
-        for useless in old:
-            self.retire(useless)
+            self._living = {w for w in self._living if w.alive}
         return worker
 
     def retire(self, worker: _Worker) -> None:
         worker.kill()
+        worker.close_pipes()
         with self._lock:
             self._living.discard(worker)
 
@@ -170,13 +170,14 @@ class _Stock:
             self.closed = True
             living = list(self._living)
             self._living.clear()
+            self._spares.clear()
         for worker in living:
-            worker.kill()
+            worker.kill()  # its thread closes the pipes
 
     def _new(self) -> _Worker:
         if self.closed:
             raise WorkerCrash("the pool is closed")
-        worker = _Worker(self.options, self.generation)
+        worker = _Worker(self.options)
         self._living.add(worker)
         return worker
 
@@ -184,8 +185,8 @@ class _Stock:
 class _Worker:
     """One process and the pipes to it."""
 
-    def __init__(self, options: Options, generation: int) -> None:
-        self.generation = generation
+    def __init__(self, options: Options) -> None:
+        self.generation = 0
         self.calls = 0
         self._ready = False
         self._errors = _appended_file()
@@ -245,10 +246,13 @@ class _Worker:
             if self._process.returncode is None:
                 self._process.kill()
                 self._process.wait()
-            for pipe in (self._process.stdin, self._process.stdout):
-                with contextlib.suppress(OSError):
-                    pipe.close()  # type: ignore[union-attr]
-            self._selector.close()
+
+    def close_pipes(self) -> None:
+        assert self._process.stdin and self._process.stdout
+        for pipe in (self._process.stdin, self._process.stdout, self._errors):
+            with contextlib.suppress(OSError):
+                pipe.close()
+        self._selector.close()
 
     def _send(self, body: bytes, deadline: float) -> None:
         data = memoryview(HEADER.pack(len(body)) + body)
@@ -320,8 +324,6 @@ def _serve(calls: queue.SimpleQueue[_Call | None], stock: _Stock) -> None:
             if worker is not None and not worker.alive:
                 stock.retire(worker)
                 worker = None
-                with contextlib.suppress(Exception):  # starts while the failure is dealt with
-                    worker = stock.take()
             call.future.set_exception(failure)
             del failure
         else:

@@ -81,16 +81,16 @@ class ReferenceStore:
         expected, tolerance: one per output buffer; a tolerance broadcasts to its output.
         Raises DeviceError when the temporary directory is full.
         """
-        folder = self._directory / str(len(self._known))
         groups = {"input": inputs, "expected": expected, "tolerance": tolerance}
         try:
-            folder.mkdir()
+            folder = Path(tempfile.mkdtemp(dir=self._directory))
             for kind, arrays in groups.items():
                 for i, array in enumerate(arrays):
-                    np.save(folder / f"{kind}{i}.npy", np.ascontiguousarray(array))
+                    np.save(folder / f"{kind}{i}.npy", np.asarray(array, order="C"))
         except OSError as error:
             raise DeviceError(
-                f"reference of {name}", f"{folder} cannot be written ({error.strerror or error})",
+                f"reference of {name}",
+                f"{self._directory} cannot be written ({error.strerror or error})",
                 "Free some space there, or set TMPDIR to a larger directory.",
             ) from None  # fmt: skip
         self._known[name] = Reference(str(folder), len(inputs), len(expected))

@@ -1,6 +1,6 @@
 """Export to ONNX, so that peers and references run the same network.
 
-In: a module as it was built or imported, and its weights.  Out: an `onnx.ModelProto` (opset 17). 
+In: a module as it was built or imported, and its weights.  Out: an `onnx.ModelProto` (opset 17).
 NHWC operators are written between transpositions, ONNX knows NCHW only.  Read next:
 `frontend/onnx.py`.
 """

@@ -15,13 +15,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.base.dtype import BYTES, check_dtype
+from tilewright.base.dtype import BYTES
 from tilewright.base.errors import ModelError
 
 if TYPE_CHECKING:
     from tilewright.relay.op.row import Op
 
 Array = NDArray[Any]
+
+
+def check_dtype(dtype: str, place: str) -> str:
+    """Return `dtype` when networks may have it; raise ModelError otherwise."""
+    if dtype in BYTES:
+        return dtype
+    raise ModelError(place, f"dtype {dtype} is not supported", f"Use one of {', '.join(BYTES)}.")
 
 
 @dataclass(frozen=True)
@@ -401,10 +408,4 @@ def const(value: Any, dtype: str | None = None) -> Constant:
         kind = np.asarray(value).dtype.kind
         dtype = {"f": "float32", "i": "int32", "b": "bool"}.get(kind)
     data = np.asarray(value, dtype)
-    if data.dtype.name not in BYTES:
-        raise ModelError(
-            "relay.const",
-            f"dtype {data.dtype} is not supported",
-            f"Pass dtype=, one of {', '.join(BYTES)}.",
-        )
     return Constant(np.ascontiguousarray(data).reshape(data.shape))

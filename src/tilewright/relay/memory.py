@@ -110,11 +110,11 @@ def lifetimes(function: Function) -> dict[Expr, Lifetime]:
         first[node] = last[node] = step
         for value in _read(node):
             if (held := owner.get(value)) in last:
-                last[held] = step  # type: ignore[index]
+                last[held] = step
     results = _read(function.body) if isinstance(function.body, Tuple) else [function.body]
     for result in results:
         if (held := owner.get(result)) in last:
-            last[held] = max(step, 0)  # type: ignore[index]
+            last[held] = max(step, 0)
     return {
         node: Lifetime(f"v{begin}", _nbytes(node), begin, last[node])
         for node, begin in first.items()

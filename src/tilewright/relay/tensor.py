@@ -151,8 +151,9 @@ def ones(shape: Any, dtype: str = "float32") -> Constant:
 
 
 __all__ = [
-    "abs", "add", "broadcast_to", "cast", "ceil", "clip", "concatenate", "copy", "cos", "divide",
-    "equal", "erf", "exp", "expand_dims", "floor", "full", "greater", "less", "log", "max",
-    "maximum", "mean", "min", "minimum", "multiply", "negative", "ones", "power", "prod", "reshape", "rsqrt",
-    "sigmoid", "sin", "sqrt", "squeeze", "subtract", "sum", "tanh", "transpose", "where", "zeros",
+    "abs", "add", "broadcast_to", "cast", "ceil", "clip", "concatenate", "copy", "cos",
+    "divide", "equal", "erf", "exp", "expand_dims", "floor", "full", "greater", "less", "log",
+    "max", "maximum", "mean", "min", "minimum", "multiply", "negative", "ones", "power", "prod",
+    "reshape", "rsqrt", "sigmoid", "sin", "sqrt", "squeeze", "subtract", "sum", "tanh",
+    "transpose", "where", "zeros",
 ]  # fmt: skip

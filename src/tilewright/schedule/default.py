@@ -1,44 +1,74 @@
 """`default_schedule`: a legal, sensible schedule for any DAG on any target, so nothing ever fails to build.
 
-In: a ComputeDAG and a Target.  Out: a closed `Schedule`: cheap stages inlined, epilogues computed where
-their anchor is, loops spread over blocks and threads or over cores and vectors.
+In: a ComputeDAG and a Target.  Out: a closed `Schedule`: what the template of its anchor proposes untuned,
+else cheap stages inlined, epilogues computed where their anchor is, loops spread over blocks and threads,
+or over cores and vectors.  Read next: `template.py`.
 """
 
 from __future__ import annotations
 
-from math import prod
+from collections.abc import Collection
+from math import inf, prod
 
 from tilewright.base.dtype import BYTES
 from tilewright.base.target import Target
 from tilewright.ir import expr as E
+from tilewright.ir.affine import Simplifier
+from tilewright.ir.expr import Expr
 from tilewright.schedule.schedule import Schedule, Stage
+from tilewright.schedule.template import fallback_schedule
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.tensor import ComputeOp, IterVar
 
 MIN_PARALLEL_WORK = 1 << 14  # elements or reduction steps below which threads of a CPU cost more
+MAX_STRIDE = 4  # elements between lanes up to which a vector is read by wide loads and shuffles
+UNROLLED_STEPS = 64
 
 
 def default_schedule(dag: ComputeDAG, target: Target) -> Schedule:
     """The schedule used where no record exists.  Never fails for a well-formed DAG."""
+    proposed = fallback_schedule(dag, target)
+    return proposed if proposed is not None else generic_schedule(dag, target)
+
+
+def generic_schedule(dag: ComputeDAG, target: Target) -> Schedule:
+    """`default_schedule` without templates."""
     s = Schedule(dag)
-    inline_cheap_stages(s)
-    for stage in reversed(s.stages):
-        if not isinstance(stage.op, ComputeOp) or stage.attach_kind != "root":
-            continue
-        schedule_stage(s, stage, target)
+    inline_cheap_stages(s, keep=() if target.is_gpu else padded_inputs(s))
+    schedule_roots(s, target)
     return s
 
 
-def schedule_stage(s: Schedule, stage: Stage, target: Target) -> None:
-    """The default loops of one stage that is computed on its own, an epilogue's anchor included."""
-    (_gpu if target.is_gpu else _cpu)(s, stage, target)
+def schedule_roots(s: Schedule, target: Target, done: Collection[Stage] = ()) -> None:
+    """Schedule every stage that is computed on its own and not among `done`."""
+    for stage in reversed(list(s.stages)):
+        if not isinstance(stage.op, ComputeOp) or stage.attach_kind != "root" or stage in done:
+            continue
+        if target.is_gpu:
+            _gpu(s, stage, target)
+        elif stage.op.tag != "pack":
+            cpu_stage(s, stage, target)
 
 
-def inline_cheap_stages(s: Schedule) -> None:
+def padded_inputs(s: Schedule) -> list[Stage]:
+    """Stages that choose between values (padding) and feed a reduction: a condition at every step of the
+    reduction costs more on a CPU than a pass over the stage."""
+    return [
+        stage
+        for stage in s.stages
+        if isinstance(stage.op, ComputeOp)
+        and any(n.op in ("if_then_else", "select") for n in E.walk(stage.op.body))
+        and any(isinstance(r.op, ComputeOp) and r.op.combiner is not None for r in s.readers(stage.tensor))
+    ]
+
+
+def inline_cheap_stages(s: Schedule, keep: Collection[Stage] = ()) -> None:
     """Inline stages that only move or combine few values; keep what would be recomputed dearly."""
     for stage in s.stages:
         op = stage.op
-        if not isinstance(op, ComputeOp) or op.combiner is not None or stage.is_output:
+        if not isinstance(op, ComputeOp) or op.combiner is not None or stage.is_output or stage in keep:
+            continue
+        if op.tag == "pack" or stage.attach_kind != "root":
             continue
         readers = s.readers(stage.tensor)
         dear = any(n.op == "call" for n in E.walk(op.body))
@@ -118,39 +148,184 @@ def _gpu_cross_thread(stage: Stage, threads: int) -> None:
     stage.bind(lane, "threadIdx.x")
 
 
-def _cpu(s: Schedule, stage: Stage, target: Target) -> None:
+# -- CPU -------------------------------------------------------------------------------------------
+
+
+def cpu_stage(s: Schedule, stage: Stage, target: Target) -> None:
+    """Cores over the outer loops, vectors over the innermost axis, reductions in registers."""
     op = stage.op
     assert isinstance(op, ComputeOp)
     if not op.axis:
+        _cpu_scalar(s, stage, target)
         return
-    work = prod(op.shape) * prod((ax.extent for ax in op.reduce_axis), start=1)  # type: ignore[misc]
+    if op.combiner is not None:
+        _cpu_reduction(s, stage, s[s.cache_write(stage.tensor, "local")], target)
+        return
     anchor = epilogue_anchor(s, stage)
-    if anchor is not None:
-        assert isinstance(anchor.op, ComputeOp)
-        work *= prod((ax.extent for ax in anchor.op.reduce_axis))  # type: ignore[misc]
-    *outer, last = op.axis
-    lanes = target.limits.vector_bytes // BYTES[op.dtype]
-    width = int(last.extent)  # type: ignore[arg-type]
-    while lanes > 1 and width % lanes:
-        lanes //= 2
-    inner: IterVar | None = None
+    if anchor is None:
+        _cpu_elementwise(s, stage, target)
+        return
+    anchor.set_scope("local")
+    _cpu_reduction(s, stage, anchor, target)
+
+
+def _cpu_scalar(s: Schedule, stage: Stage, target: Target) -> None:
+    """One number: a reduction gets as many partial results as a vector has lanes.
+
+    rewrite: for k: C += e(k)   ->   for k.o: vector P += e(k.o, lanes); for lane: C += P[lane]
+    """
+    op = stage.op
+    assert isinstance(op, ComputeOp)
+    if op.combiner is None:
+        return
+    chain = op.reduce_axis[-1]
+    lanes = _lanes(op, int(chain.extent), target)  # type: ignore[arg-type]
+    if lanes < 4 or _stride(_inlined(s, stage), chain.var) > MAX_STRIDE:
+        return
+    _, lane = stage.split(chain, factor=lanes)
+    _lanes_inside(s[s.rfactor(stage.tensor, lane)])
+
+
+def _cpu_elementwise(s: Schedule, stage: Stage, target: Target) -> None:
+    """rewrite: for i: for j: C[i, j]   ->   parallel for ij.o: vectorized for ij.i: C[..]"""
+    op = stage.op
+    assert isinstance(op, ComputeOp)
+    first = _flat_from(s, stage)
+    flat = stage.fuse(*op.axis[first:])
+    lanes = _lanes(op, prod(op.shape[first:]), target)
+    loops = list(op.axis[:first])
     if lanes > 1:
-        rest, inner = stage.split(last, factor=lanes)
-        outer.append(rest)
+        outer, lane = stage.split(flat, factor=lanes)
+        stage.vectorize(lane)
+        loops.append(outer)
     else:
-        outer.append(last)
-    if op.combiner is not None and inner is not None:
-        stage.reorder(*outer, *op.reduce_axis, inner)
-    if inner is not None:
-        stage.vectorize(inner)
-    fused = stage.fuse(*outer)
+        loops.append(flat)
+    _spread(stage, loops, prod(op.shape), target)
+
+
+def _flat_from(s: Schedule, stage: Stage) -> int:
+    """The first of the last axes that can be one axis: every tensor is read along all of them, in their
+    order and with their extents, or along none."""
+    op = stage.op
+    assert isinstance(op, ComputeOp)
+    body = _inlined(s, stage)
+    reads = [n for n in E.walk(body) if n.op == "read"]
+    inside = {ax.var for ax in op.axis[-1:]}
+    first = len(op.axis) - 1
+    while first > 0:
+        axes = op.axis[first - 1 :]
+        own = [ax.var for ax in axes]
+        inside = set(own)
+        for n in reads:
+            tail, rest = n.args[-len(own) :], n.args[: -len(own)]
+            along = len(tail) == len(own) and all(a is v for a, v in zip(tail, own, strict=True))
+            if along and n.attr.shape[-len(own) :] == op.shape[first - 1 :]:
+                if inside & E.free_variables(*rest):
+                    return first
+            elif inside & E.free_variables(*n.args):
+                return first
+        if _used_outside_reads(body, inside):
+            return first
+        first -= 1
+    return first
+
+
+def _inlined(s: Schedule, stage: Stage) -> Expr:
+    """The expression of a stage after its inlined producers took their places."""
+
+    def rule(node: Expr) -> Expr | None:
+        if node.op != "read":
+            return None
+        source = s[node.attr]
+        if source.attach_kind != "inline" or not isinstance(source.op, ComputeOp):
+            return None
+        axes = {ax.var: i for ax, i in zip(source.op.axis, node.args, strict=True)}
+        return E.substitute(_inlined(s, source), axes)
+
+    assert isinstance(stage.op, ComputeOp)
+    return E.transform(stage.op.body, rule)
+
+
+def _used_outside_reads(node: Expr, variables: set[Expr]) -> bool:
+    if node.op == "read":
+        return False
+    return node in variables or any(_used_outside_reads(a, variables) for a in node.args)
+
+
+def _cpu_reduction(s: Schedule, stage: Stage, acc: Stage, target: Target) -> None:
+    """Elements of `stage` in vectors where neighbours read neighbours; else the reduction in vectors.
+
+    rewrite: for i: for k: C[i] += e(i, k)   ->   parallel for i.o: {for k: vector acc += e}; C[..] = acc
+    """
+    op, source = stage.op, acc.op
+    assert isinstance(op, ComputeOp) and isinstance(source, ComputeOp)
+    steps = prod(int(ax.extent) for ax in source.reduce_axis)  # type: ignore[arg-type]
+    work = prod(op.shape) * steps
+    place = max((d for d, n in enumerate(op.shape) if n > 1), default=len(op.shape) - 1)
+    body = _inlined(s, acc)
+    lanes = _lanes(op, op.shape[place], target)
+    if lanes > 1 and _stride(body, source.axis[place].var) <= MAX_STRIDE:
+        outer, lane = stage.split(op.axis[place], factor=lanes)
+        loops = [*op.axis[:place], outer, *op.axis[place + 1 :]]
+        stage.reorder(*loops, lane)
+        stage.vectorize(lane)
+        acc.compute_at(stage, _spread(stage, loops, work, target))
+        last = source.axis[place]
+        acc.reorder(*source.reduce_axis, *(ax for ax in source.axis if ax is not last), last)
+        acc.vectorize(last)
+        acc.pragma(source.reduce_axis[0], "auto_unroll_max_step", UNROLLED_STEPS)
+        return
+    chain = source.reduce_axis[-1]
+    lanes = _lanes(op, int(chain.extent), target)  # type: ignore[arg-type]
+    share = _stride(body, chain.var) <= MAX_STRIDE and lanes >= 4 and int(chain.extent) >= 2 * lanes  # type: ignore[arg-type]
+    partial = None
+    if share:
+        _, lane = acc.split(chain, factor=lanes)
+        partial = s[s.rfactor(acc.tensor, lane, len(source.axis))]
+        partial.set_scope("local")
+    at = _spread(stage, list(op.axis), work, target)
+    acc.compute_at(stage, at)
+    if partial is not None:
+        partial.compute_at(stage, at)
+        _lanes_inside(partial)
+
+
+def _lanes_inside(partial: Stage) -> None:
+    """The last axis of a stage of partial results becomes a vector inside its reduction."""
+    op = partial.op
+    assert isinstance(op, ComputeOp)
+    *spatial, lane = op.axis
+    partial.reorder(*spatial, *op.reduce_axis, lane)
+    partial.vectorize(lane)
+
+
+def _spread(stage: Stage, loops: list[IterVar], work: int, target: Target) -> IterVar:
+    """Fuse the outer loops and run them on the cores, if the work is worth it."""
+    fused = stage.fuse(*loops)
     if work >= MIN_PARALLEL_WORK and target.limits.cores > 1:
         stage.parallel(fused)
-    if anchor is not None:
-        anchor.set_scope("local")
-        anchor.compute_at(stage, fused)
-        assert isinstance(anchor.op, ComputeOp)
-        if lanes > 1:
-            axis = anchor.op.axis[-1]
-            anchor.reorder(*anchor.op.axis[:-1], *anchor.op.reduce_axis, axis)
-            anchor.vectorize(axis)
+    return fused
+
+
+def _lanes(op: ComputeOp, extent: int, target: Target) -> int:
+    """Lanes of a vector over `extent` elements: those of the target, fewer for a short extent."""
+    lanes = target.limits.vector_bytes // BYTES[op.dtype]
+    while lanes > 1 and lanes >= 2 * extent:
+        lanes //= 2
+    return lanes if extent > 1 else 1
+
+
+def _stride(body: Expr, variable: Expr) -> float:
+    """The largest distance between what neighbours along `variable` read; infinite if unknown."""
+    worst: float = 0
+    for n in E.walk(body):
+        if n.op != "read":
+            continue
+        step = 1
+        for index, extent in zip(reversed(n.args), reversed(n.attr.shape), strict=True):
+            if variable in E.free_variables(index):
+                form = Simplifier({}).linear(index)
+                rest = [a for a in form.terms if a is not variable and variable in E.free_variables(a)]
+                worst = max(worst, inf if rest else abs(form.terms.get(variable, 0)) * step)
+            step *= extent
+    return worst

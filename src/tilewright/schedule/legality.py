@@ -15,6 +15,7 @@ import numpy as np
 from tilewright.base.dtype import BYTES
 from tilewright.base.errors import LegalityError
 from tilewright.base.target import Target
+from tilewright.ir import expr as E
 from tilewright.schedule.decision import Number, ceil_div, evaluate, maximum, where
 from tilewright.schedule.tree import Bounds, LoopTree, Node
 
@@ -26,7 +27,7 @@ REASONS = {
     "block_dim": "a block dimension above the device's limit",
     "grid_dim": "a grid dimension above the device's limit",
     "shared_memory": "more shared memory than a block may have",
-    "registers": "the thread's local arrays exceed its registers",
+    "registers": "local arrays exceed the registers of a thread (on a CPU: its vector registers)",
     "unrolled_body": "straight-line code so long that compiling takes seconds",
     "stack": "scratch arrays exceed the stack of a thread",
     "vector": "a vector wider than the target's largest access",
@@ -88,6 +89,10 @@ def judge(tree: LoopTree, bounds: Bounds, target: Target) -> Verdict:
                     stack = stack + bounds.elements(node) * BYTES[node.op.dtype]
             refuse("stack", note("stack_bytes", stack) > limits.max_stack_bytes)
             refuse("unrolled_body", note("body", _body(tree, bounds, nodes)) > limits.max_unrolled_body)
+            for node in nodes:
+                if node.op.combiner is not None and node.scope == "local":
+                    held = note("vector_registers", _vectors(tree, bounds, node, target))
+                    refuse("registers", held > limits.vector_registers, discouraged)
             continue
         launch = bounds.launch(root)
         threads: Number = 1
@@ -120,6 +125,36 @@ def judge(tree: LoopTree, bounds: Bounds, target: Target) -> Verdict:
                     width = bounds.extent[ax] * BYTES[node.op.dtype]
                     refuse("vector", width > limits.vector_bytes)
     return Verdict(refused, discouraged, quantities)
+
+
+def _vectors(tree: LoopTree, bounds: Bounds, node: Node, target: Target) -> Number:
+    """Vector registers in the innermost nest of a local reduction on a CPU: an accumulator per element of
+    the loops inside the reduction, the vectors these loops read again, and one operand in flight."""
+    leaves = node.stage.leaf_iter_vars
+    first = next(k for k, ax in enumerate(leaves) if ax.kind == "reduce")
+    inner = [ax for ax in leaves[first:] if ax.kind == "spatial"]
+    lanes = [ax for ax in inner if node.stage.annotations.get(ax) == "vectorize"]
+    width: Number = BYTES[node.op.dtype]
+    for ax in lanes:
+        width = width * bounds.extent[ax]
+    unit = ceil_div(width, target.limits.vector_bytes)
+    loops = [ax for ax in inner if ax not in lanes]
+
+    def vectors(roots: set[Any]) -> Number:
+        count = unit
+        for ax in loops:
+            if any(ax in tree.leaves_under[r] for r in roots):
+                count = count * bounds.extent[ax]
+        return count
+
+    total = vectors(set(node.op.axis)) + 1
+    for e in E.walk(node.body):
+        if e.op == "read":
+            used = E.free_variables(*e.args)
+            roots = {ax for ax in node.op.axis if ax.var in used}
+            if any(ax in tree.leaves_under[r] for r in roots for ax in lanes):
+                total = total + vectors(roots)
+    return total
 
 
 def _body(tree: LoopTree, bounds: Bounds, nodes: list[Node]) -> Number:

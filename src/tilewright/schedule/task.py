@@ -18,12 +18,7 @@ from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.space import ConfigSpace
 from tilewright.schedule.steps import Step
-from tilewright.schedule.template import (
-    anchor_templates,
-    find_anchor,
-    sketch_of_anchor,
-    sketch_of_function,
-)
+from tilewright.schedule.template import anchor_sketches, find_anchor, sketch_of_function
 from tilewright.te.dag import ComputeDAG
 
 
@@ -100,5 +95,4 @@ def task_of_dag(dag: ComputeDAG, target: str | Target, name: str = "", args: Seq
     chosen = Target(target)
     anchor = find_anchor(dag)
     label = name or (anchor.tag or anchor.name if anchor is not None else dag.outputs[0].name)
-    sketches = [sketch_of_anchor(t, dag, chosen) for t in anchor_templates(dag, chosen)]
-    return Task(label, tuple(args), dag, chosen, sketches, weight)
+    return Task(label, tuple(args), dag, chosen, anchor_sketches(dag, chosen), weight)

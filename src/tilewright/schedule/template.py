@@ -8,16 +8,21 @@ it takes part in fused networks.  Both make a `Sketch`.  Read next: `task.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from tilewright.base import context
 from tilewright.base.errors import ScheduleError, SpaceError
 from tilewright.base.target import Target
+from tilewright.ir import expr as E
+from tilewright.schedule.legality import judge
 from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.space import ConfigSpace
+from tilewright.schedule.trace import REFUSALS
+from tilewright.schedule.tree import LoopTree
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.tensor import ComputeOp, Tensor
 
@@ -30,7 +35,6 @@ class Anchored:
 
     anchor: the stage that does the work (a convolution, a matrix product, ...)
     output: the last stage of the DAG; the anchor itself when nothing follows
-    data, weight: the tensors the anchor reads (weight: the one that is an input of the DAG)
     """
 
     schedule: Schedule
@@ -42,19 +46,31 @@ class Anchored:
     def has_epilogue(self) -> bool:
         return self.anchor is not self.output
 
+    @property
+    def epilogue(self) -> tuple[ComputeOp, ...]:
+        """The elementwise stages that follow the anchor, the output last."""
+        assert isinstance(self.anchor.op, ComputeOp)
+        return epilogue(self.schedule.dag, self.anchor.op) or ()
+
     def stage(self, tensor: Tensor) -> Stage:
         return self.schedule[tensor]
 
 
 AnchorTemplate = Callable[[Any, Anchored], None]
+Fallback = Callable[[ConfigSpace, Anchored], Mapping[str, Any] | int]
 
 
 @dataclass(frozen=True)
 class RegisteredAnchor:
+    """fallback: the configuration (values, or an index) to use where nothing was tuned, if there is one;
+    it gets the space of the DAG at hand and an unscheduled `Anchored`.
+    """
+
     name: str
     kinds: tuple[str, ...]
     tags: tuple[str, ...]
     schedule: AnchorTemplate
+    fallback: Fallback | None = None
 
 
 _FUNCTIONS: dict[str, FunctionTemplate] = {}
@@ -74,12 +90,15 @@ def template(name: str) -> Callable[[FunctionTemplate], FunctionTemplate]:
 
 
 def anchor_template(
-    name: str, *, kinds: Sequence[str], tags: Sequence[str]
+    name: str, *, kinds: Sequence[str], tags: Sequence[str], fallback: Fallback | None = None
 ) -> Callable[[AnchorTemplate], AnchorTemplate]:
-    """Register a template for anchors with one of `tags` on targets of one of `kinds`."""
+    """Register a template for anchors with one of `tags` on targets of one of `kinds`.
+
+    fallback: see `RegisteredAnchor`; `default_schedule` uses it.
+    """
 
     def register(function: AnchorTemplate) -> AnchorTemplate:
-        _ANCHORS[name] = RegisteredAnchor(name, tuple(kinds), tuple(tags), function)
+        _ANCHORS[name] = RegisteredAnchor(name, tuple(kinds), tuple(tags), function, fallback)
         return function
 
     return register
@@ -142,23 +161,82 @@ def find_anchor(dag: ComputeDAG) -> ComputeOp | None:
     return best
 
 
+def epilogue(dag: ComputeDAG, anchor: ComputeOp) -> tuple[ComputeOp, ...] | None:
+    """What follows `anchor`, in order, if all of it is elementwise and ends in the one output: every stage
+    has the anchor's shape and reads the anchor and its kind at its own indices.  None otherwise.
+    """
+    if len(dag.outputs) != 1:
+        return None
+    behind: dict[Tensor, ComputeOp] = {anchor.output_tensor: anchor}
+    for op in dag.compute_ops:
+        if op is anchor or not any(t in behind for t in op.input_tensors):
+            continue
+        if op.combiner is not None or op.shape != anchor.shape:
+            return None
+        own = [ax.var for ax in op.axis]
+        for e in E.walk(op.body):
+            if e.op == "read" and e.attr in behind and not _same_place(e.args, own, op.shape):
+                return None
+        behind[op.output_tensor] = op
+    read = {t for op in behind.values() for t in op.input_tensors}
+    ends = [t for t in behind if t not in read]
+    return tuple(behind.values())[1:] if ends == list(dag.outputs) else None
+
+
+def _same_place(index: Sequence[E.Expr], own: Sequence[E.Expr], shape: Sequence[int]) -> bool:
+    return all(
+        i is v or (n == 1 and i.op == "const" and i.attr == 0)
+        for i, v, n in zip(index, own, shape, strict=True)
+    )
+
+
 def anchor_templates(dag: ComputeDAG, target: Target) -> list[RegisteredAnchor]:
-    """Templates that fit the anchor of `dag` on `target`."""
+    """Templates that fit the anchor of `dag` on `target`: what follows it is elementwise."""
     anchor = find_anchor(dag)
-    if anchor is None or len(dag.outputs) != 1:
+    if anchor is None or epilogue(dag, anchor) is None:
         return []
     return [t for t in _ANCHORS.values() if target.kind in t.kinds and anchor.tag in t.tags]
 
 
-def sketch_of_anchor(registered: RegisteredAnchor, dag: ComputeDAG, target: Target) -> Sketch:
-    """The sketch of an anchor template on a DAG."""
+def anchored_schedule(dag: ComputeDAG, target: Target) -> Anchored:
+    """A fresh schedule of a DAG that has an anchor, as its templates get it."""
     anchor = find_anchor(dag)
     assert anchor is not None
+    return Anchored(Schedule(dag), anchor.output_tensor, dag.outputs[0], target)
+
+
+def anchor_sketches(dag: ComputeDAG, target: Target) -> list[Sketch]:
+    """The sketches of all templates that fit `dag` and do not refuse it."""
+    found = []
+    for registered in anchor_templates(dag, target):
+        with suppress(*REFUSALS):
+            found.append(sketch_of_anchor(registered, dag, target))
+    return found
+
+
+def fallback_schedule(dag: ComputeDAG, target: Target) -> Schedule | None:
+    """What the first template that fits proposes without tuning, if that is legal; None otherwise."""
+    for registered in anchor_templates(dag, target):
+        if registered.fallback is None:
+            continue
+        with suppress(*REFUSALS):
+            sketch = sketch_of_anchor(registered, dag, target)
+            chosen = registered.fallback(sketch.space, anchored_schedule(dag, target))
+            index = chosen if isinstance(chosen, int) else sketch.space.index_of(chosen)
+            schedule = sketch.close(index)
+            tree = LoopTree(schedule)
+            if not judge(tree, tree.bounds(), target).reasons():
+                return schedule
+    return None
+
+
+def sketch_of_anchor(registered: RegisteredAnchor, dag: ComputeDAG, target: Target) -> Sketch:
+    """The sketch of an anchor template on a DAG."""
 
     def build(config: Any) -> Schedule:
-        schedule = Schedule(dag)
-        registered.schedule(config, Anchored(schedule, anchor.output_tensor, dag.outputs[0], target))
-        return schedule
+        anchored = anchored_schedule(dag, target)
+        registered.schedule(config, anchored)
+        return anchored.schedule
 
     space = ConfigSpace()
     build(space)

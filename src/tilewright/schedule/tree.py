@@ -24,6 +24,8 @@ from tilewright.schedule.decision import (
     ceil_div,
     evaluate,
     gcd,
+    logical_and,
+    logical_not,
     maximum,
     minimum,
     where,
@@ -80,6 +82,7 @@ class Node:
     children: list[Node] = field(default_factory=list)
     reads: list[Read] = field(default_factory=list)  # by its readers
     points: frozenset[IterVar] = frozenset()
+    carried: frozenset[IterVar] = frozenset()  # axes around it whose guards its statements repeat
 
     @property
     def op(self) -> ComputeOp:
@@ -118,6 +121,8 @@ class LoopTree:
             node.scope = self._scope(node)
         for node in self.nodes:
             node.points = self._points(node)
+        for node in reversed(self.nodes):
+            node.carried = self._carried(node)
         for node in self.nodes:
             self._check_attachment(node)
 
@@ -224,6 +229,20 @@ class LoopTree:
         inside = {ax for _, ax in self.path(node)}
         inside |= {ax for ax, t in self.tag_of.items() if t != "vthread" and self._same_kernel(ax, node)}
         return frozenset(ax for ax in inside if ax not in self.tag_of or rank > tag_rank(self.tag_of[ax]))
+
+    def _carried(self, node: Node) -> frozenset[IterVar]:
+        """Split axes of the stages around `node` that are points there, so that an overhanging iteration
+        need not compute it: nothing outside their guards reads it."""
+        result: set[IterVar] = set()
+        owner = node.parent
+        while owner is not None:
+            for r in owner.stage.relations:
+                if isinstance(r, SplitRelation) and self.leaves_under[r.parent] <= node.points:
+                    readers = [read.reader for read in node.reads]
+                    if all(reader is owner or r.parent in reader.carried for reader in readers):
+                        result.add(r.parent)
+            owner = owner.parent
+        return frozenset(result)
 
     def _same_kernel(self, axis: IterVar, node: Node) -> bool:
         owner = self.stage_of_axis[axis]
@@ -358,7 +377,7 @@ class Bounds:
     extent:  iterations of each axis (root axes: the region computed)
     reach:   1 + the greatest value of each axis over all iterations, guarded or not: more than the
              extent where a split is uneven, because guards sit on stores and what is computed inside
-             the loops runs in overhanging iterations too
+             the loops runs in overhanging iterations too (unless it carries the guard)
     factor:  of each split relation
     base:    per node and spatial dimension, where its region starts
     guards:  per node, axis -> whether `axis < extent` must be tested (an uneven split)
@@ -374,6 +393,7 @@ class Bounds:
         self.guards: dict[Node, dict[IterVar, Any]] = {}
         self.outside: dict[Node, list[tuple[Any, Any]]] = {}
         self._quotients: dict[tuple[Any, ...], Quotient] = {}
+        self._limited: dict[tuple[Node, frozenset[IterVar]], dict[IterVar, Number]] = {}
         for node in reversed(tree.nodes):
             self._infer(node)
 
@@ -388,7 +408,7 @@ class Bounds:
             for d, ax in enumerate(axes):
                 base, extent = self._region(node, d, int(ax.extent))  # type: ignore[arg-type]
                 bases[d], self.extent[ax] = base, extent
-                lo, hi = self.interval(base)
+                lo, hi = self.interval(base, node)
                 outside[d] = (lo < 0, hi + extent > ax.extent)
         self.base[node], self.outside[node] = bases, outside
         self._propagate(node)
@@ -414,7 +434,10 @@ class Bounds:
         for r in reversed(node.stage.relations):
             if isinstance(r, SplitRelation):
                 self.reach[r.parent] = (self.reach[r.outer] - 1) * self.factor[r] + self.reach[r.inner]
-                need[r.parent] = uneven[r] | need.pop(r.outer, False)  # implies the outer child's guard
+                outer = need.pop(r.outer, False)
+                need[r.parent] = uneven[r]  # implies the outer child's guard, else that one suffices
+                if outer is not False:
+                    need[r.outer] = logical_and(outer, logical_not(uneven[r]))
             else:
                 inner = self.extent[r.inner]
                 self.reach[r.outer] = (self.reach[r.fused] - 1) // inner + 1
@@ -452,9 +475,10 @@ class Bounds:
                 inner = self._span_access(atom.access, reader, node)
                 b, e = self._quotient_span(atom.kind, inner, atom.k, (atom, node))
             else:
-                b, e = self._span_axis(atom, node.points)
+                b, e = self._span_axis(atom, node.points, reader)
                 if atom.kind == "spatial":
-                    outer, oe = self._span_base(self.base[reader][reader.op.axis.index(atom)], node.points)
+                    around = self.base[reader][reader.op.axis.index(atom)]
+                    outer, oe = self._span_base(around, node.points, reader)
                     b, e = outer.add(b), oe + e - 1
             base = base.add(b, c)
             if c < 0:
@@ -462,33 +486,34 @@ class Bounds:
             extent = extent + abs(c) * (e - 1)
         return base, extent
 
-    def _span_base(self, base: Base, points: frozenset[IterVar]) -> Span:
+    def _span_base(self, base: Base, points: frozenset[IterVar], reader: Node) -> Span:
         result, extent = Base({}, base.constant), 1
         for atom, c in base.terms.items():
             if isinstance(atom, Quotient):
-                inner = self._span_base(atom.base, points)
-                b, e = self._quotient_span(atom.kind, inner, atom.k, (atom, points))
+                inner = self._span_base(atom.base, points, reader)
+                key = (atom, points, reader.carried)
+                b, e = self._quotient_span(atom.kind, inner, atom.k, key)
             else:
-                b, e = self._span_axis(atom, points)
+                b, e = self._span_axis(atom, points, reader)
             result = result.add(b, c)
             if not (isinstance(e, int) and e == 1):
                 result.constant = result.constant + minimum(c, 0) * (e - 1)
                 extent = extent + abs(c) * (e - 1)
         return result, extent
 
-    def _span_axis(self, axis: IterVar, points: frozenset[IterVar]) -> Span:
+    def _span_axis(self, axis: IterVar, points: frozenset[IterVar], reader: Node) -> Span:
         """An axis keeps its level while all leaves under it are points, or none is."""
         leaves = self.tree.leaves_under[axis]
         if leaves <= points:
             return Base({axis: 1}), 1
         if not leaves & points:
-            return _ZERO, self.reach[axis]
+            return _ZERO, self._reached(axis, reader)
         r = self.tree._children_of[axis]
         if isinstance(r, SplitRelation):
-            (ob, oe), (ib, ie) = self._span_axis(r.outer, points), self._span_axis(r.inner, points)
+            (ob, oe), (ib, ie) = (self._span_axis(ax, points, reader) for ax in (r.outer, r.inner))
             f = self.factor[r]
             return Base({}, 0).add(ob, f).add(ib), (oe - 1) * f + ie
-        fused = self._span_axis(r.fused, points)
+        fused = self._span_axis(r.fused, points, reader)
         kind = "div" if axis is r.outer else "mod"
         return self._quotient_span(kind, fused, self.extent[r.inner], (r.fused, points))
 
@@ -516,16 +541,44 @@ class Bounds:
         base = Base({atom: keep}) if b.terms else Base({}, b.constant % k * keep)
         return base, where(aligned, e, k)
 
-    def interval(self, base: Base) -> tuple[Number, Number]:
-        """Inclusive (least, greatest) value of a base over all loops."""
+    def _reached(self, axis: IterVar, reader: Node | None) -> Number:
+        """1 + the greatest value of `axis` in the statements of `reader` (None: of anything)."""
+        owner = self.tree.stage_of_axis[axis]
+        if owner is reader:
+            return self.extent[axis]  # its own guards hold
+        if reader is None or not reader.carried:
+            return self.reach[axis]
+        key = owner, reader.carried
+        if key not in self._limited:
+            self._limited[key] = self._limits(*key)
+        return self._limited[key][axis]
+
+    def _limits(self, owner: Node, carried: frozenset[IterVar]) -> dict[IterVar, Number]:
+        """`reach` of the axes of `owner` where the guards of `carried` axes hold."""
+        flags = {ax: flag for ax, flag in self.guards[owner].items() if ax in carried}
+        reach = {ax: self.extent[ax] for ax in owner.stage.leaf_iter_vars}
+        for r in reversed(owner.stage.relations):
+            if isinstance(r, SplitRelation):
+                flag = flags.get(r.parent, False)
+                free = (reach[r.outer] - 1) * self.factor[r] + reach[r.inner]
+                reach[r.parent] = where(flag, self.extent[r.parent], free)
+                reach[r.outer] = where(flag, self.extent[r.outer], reach[r.outer])
+            else:
+                inner = self.extent[r.inner]
+                reach[r.outer] = (reach[r.fused] - 1) // inner + 1
+                reach[r.inner] = inner
+        return reach
+
+    def interval(self, base: Base, reader: Node | None = None) -> tuple[Number, Number]:
+        """Inclusive (least, greatest) value of a base over all loops, or in the statements of `reader`."""
         lo: Number = base.constant
         hi: Number = base.constant
         for atom, c in base.terms.items():
             if isinstance(atom, Quotient):
-                a, z = self.interval(atom.base)
+                a, z = self.interval(atom.base, reader)
                 a, z = (a // atom.k, z // atom.k) if atom.kind == "div" else (0, minimum(atom.k - 1, maximum(z, 0)))
             else:
-                a, z = 0, self.reach[atom] - 1
+                a, z = 0, self._reached(atom, reader) - 1
             if isinstance(c, int):
                 lo, hi = (lo + c * a, hi + c * z) if c >= 0 else (lo + c * z, hi + c * a)
             else:

@@ -147,8 +147,9 @@ class Point:
     """
 
     def __init__(
-        self, bounds: Bounds, leaves: Mapping[IterVar, Any], convert: Callable[[Number], Any] = vector
-    ) -> None:
+        self, bounds: Bounds, leaves: Mapping[IterVar, Any],
+        convert: Callable[[Number], Any] = vector,
+    ) -> None:  # fmt: skip
         self.bounds, self.convert = bounds, convert
         self.anatomy = anatomy(bounds.tree)
         self._values: dict[IterVar, Any] = dict(leaves)

@@ -14,7 +14,7 @@ from tilewright.base.target import Target
 from tilewright.ir import expr as E
 from tilewright.schedule.decision import ceil_div, maximum, minimum, where
 from tilewright.schedule.tree import Bounds, LoopTree, Node
-from tilewright.search.access import Touch, shape, vector, whole_work
+from tilewright.search.access import Touch, vector, whole_work
 from tilewright.search.gpu_facts import span, tensor_bytes
 from tilewright.search.nest import Loop, Nest, mix
 from tilewright.te.tensor import Tensor
@@ -60,7 +60,7 @@ class CpuStage:
 
 @dataclass
 class CpuKernel:
-    """anchor: the busiest stage; stack: bytes of scratch arrays; unique: bytes of all tensors used."""
+    """anchor: the busiest stage; stack: bytes of scratch arrays; unique: of all tensors used."""
 
     stages: list[CpuStage]
     anchor: CpuStage
@@ -105,7 +105,8 @@ def _stage(nest: Nest, target: Target) -> CpuStage:
         node=node, is_reduction=reduction, work=float(whole_work(node)),
         flops=float(ops.flops * whole_work(node)), executed=nest.trips * runs * ops.flops,
         bodies=bodies, body=nest.body * vectors, chain=chain if reduction else 1,
-        arithmetic=steps * vectors * (ops.fma + ops.other + ops.tests), lanes=minimum(width / (vectors * lanes), 1.0),
+        arithmetic=steps * vectors * (ops.fma + ops.other + ops.tests),
+        lanes=minimum(width / (vectors * lanes), 1.0),
     )  # fmt: skip
     if reduction:
         stage.accumulators = spatial * vectors
@@ -186,7 +187,7 @@ def _parallel(stage: CpuStage, nest: Nest) -> None:
 
 
 def _caches(stage: CpuStage, nest: Nest, target: Target) -> None:
-    """Bytes moved: at the outermost loop whose data fit a cache, all of them, every time it runs."""
+    """Bytes moved: all data of the outermost loop whose data fit a cache, each time it runs."""
     touches = [t for t in (*nest.reads, nest.write) if t.scope != "local" or t.producer is not None]
     loops = nest.loops
     l1, l2 = target.limits.l1_bytes, target.limits.l2_bytes

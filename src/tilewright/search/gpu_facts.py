@@ -37,9 +37,10 @@ DIVIDE_COST = 4  # of a division by a constant, for each fused axis an index tak
 
 @dataclass
 class Memory:
-    """Accesses to one memory.  requests: instructions of all warps of a block together; passes: what
-    they cost there (sectors of global memory, wavefronts of shared); ideal: what they would cost
-    without waste.
+    """Accesses to one memory, of all warps of a block together.
+
+    requests: instructions; passes: what they cost there (sectors of global memory, wavefronts of
+    shared); ideal: what they would cost without waste
     """
 
     requests: Any = 0
@@ -65,8 +66,8 @@ class GpuKernel:
 
     work:    useful arithmetic of the whole kernel; executed: with repeats and overhang
     anchor_share: useful share of the busiest stage's iterations
-    phases:  times that a block fills its shared memory; copy_trips: loads of a thread in one of them
-    body:    statements of the busiest stage that are written out; rolled: loop iterations around it
+    phases:  times that a block fills its shared memory; copy_trips: loads of a thread in one
+    body:    statements of the busiest stage that are written out; rolled: iterations around it
     tile:    results of the busiest stage that a thread computes at once; chain: its reduction loop
     traffic: bytes between the cores and L2; unique: bytes of all tensors it reads and writes
     """
@@ -137,7 +138,7 @@ class _Counter:
         k.unique = float(sum(tensor_bytes(t) for t in self._tensors()))
         return k
 
-    # -- sizes ---------------------------------------------------------------------------------------
+    # -- sizes -------------------------------------------------------------------------------------
     def _vthreads(self) -> Any:
         total: Any = 1
         for node in self.nodes:
@@ -166,7 +167,7 @@ class _Counter:
         touches = [t for n in self.nodes for t in (*self.anatomy.reads[n], self.anatomy.write[n])]
         return {t.tensor for t in touches if t.scope == "global"}
 
-    # -- one stage -------------------------------------------------------------------------------------
+    # -- one stage ---------------------------------------------------------------------------------
     def _count(self, k: GpuKernel, node: Node) -> None:
         nest, ops = self.nests[node], mix(node)
         own = nest.product(lp for lp in nest.own if lp.tag.startswith("threadIdx"))
@@ -226,7 +227,7 @@ class _Counter:
         return result
 
     def _traffic(self, k: GpuKernel, nest: Nest, touch: Touch, requests: Any, width: Any) -> Any:
-        """Bytes between L2 and all cores: every sector asked for, unless L1 holds what a block uses."""
+        """Bytes between L2 and the cores: every sector asked for, unless L1 holds a block's data."""
         moved = requests * self._sectors(touch) * SECTOR_BYTES
         if touch.write:
             return moved * k.blocks
@@ -248,7 +249,7 @@ class _Counter:
                 good = good & (nest.stride(touch, nest.vector.axis) == 1)
         return where(good, lanes, 1)
 
-    # -- the kernel ------------------------------------------------------------------------------------
+    # -- the kernel --------------------------------------------------------------------------------
     def _anchor(self, k: GpuKernel) -> None:
         nest = self.nests[self.anchor]
         runs = nest.trips * nest.executions
@@ -261,7 +262,8 @@ class _Counter:
             k.tile = vector(self.bounds.elements(self.anchor)) * vector(
                 self.bounds.replicas(self.anchor)
             )
-        k.epilogue = sum(mix(n).other for n in self.nodes if n is not self.anchor and n.parent is None)
+        others = [n for n in self.nodes if n is not self.anchor and n.parent is None]
+        k.epilogue = sum(mix(n).other for n in others)
 
     def _phases(self, k: GpuKernel) -> None:
         places: dict[Any, Any] = {}

@@ -67,7 +67,7 @@ def predict_seconds(group: Group, target: Target) -> Vector:
 
 def seconds(tree: LoopTree, bounds: Bounds, target: Target, rows: int) -> Vector:
     """The same for any population of one structure; for ints, `rows` is 1."""
-    kernels, times = analyse(tree, bounds, target, rows)
+    _, times = analyse(tree, bounds, target, rows)
     return whole(times, rows)
 
 
@@ -95,14 +95,15 @@ def whole(times: list[Times], rows: int) -> Vector:
 
 def residency(k: GpuKernel, limits: Limits) -> Any:
     """Blocks that fit on one core together, at least 1."""
-    registers = ceil_div(maximum(k.registers, 32), 8) * 8 * k.warps * limits.warp_size
-    most = minimum(limits.max_blocks_per_core, limits.max_threads_per_core // (k.warps * limits.warp_size))
+    threads = k.warps * limits.warp_size
+    most = minimum(limits.max_blocks_per_core, limits.max_threads_per_core // threads)
+    registers = ceil_div(maximum(k.registers, 32), 8) * 8 * threads
     most = minimum(most, limits.shared_bytes_per_core // (k.shared_bytes + SHARED_PER_BLOCK))
     return maximum(minimum(most, limits.registers_per_block // registers), 1)
 
 
 def gpu_times(k: GpuKernel, limits: Limits) -> Times:
-    """A block is a chain of phases (load, barrier, compute); others on the same core fill its gaps."""
+    """A block is a chain of phases (load, barrier, compute); others on its core fill the gaps."""
     cycle = 2 * LANES * limits.cores / limits.peak_flops
     resident = residency(k, limits)
     busiest = ceil_div(k.blocks, limits.cores)  # blocks of the busiest core

@@ -131,7 +131,7 @@ class Nest:
         return total
 
     def loads(self, touch: Touch, *, vector_factor: Any = 1) -> Any:
-        """Loads of one thread each time the stage runs: equal ones in a written-out body count once.
+        """Loads of one thread each time the stage runs; equal ones in a body count once.
 
         vector_factor: how many the vectorised loop takes, where the address moves with it
         """
@@ -147,7 +147,7 @@ class Nest:
         return total
 
     def tile(self, kind: str) -> Any:
-        """Product of the written-out loops of a kind ("spatial" or "reduce"), without the vector."""
+        """Product of the written-out loops of a kind ("spatial", "reduce"), without the vector."""
         total: Any = 1
         for lp in self.own:
             if lp.serial and lp.how != "vectorize" and lp.axis.kind == kind:
@@ -234,5 +234,6 @@ def _count(e: Expr) -> tuple[int, int]:
         tests = sum(n.op in COMPARE for n in E.walk(e.args[0]))
         return max(p[0] for p in parts), tests + max(p[1] for p in parts)
     inner = [_count(a) for a in e.args]
-    own = CALL_COST if e.op == "call" else int(e.op in ARITHMETIC or e.op in COMPARE or e.op in LOGIC)
+    plain = e.op in ARITHMETIC or e.op in COMPARE or e.op in LOGIC
+    own = CALL_COST if e.op == "call" else int(plain)
     return own + sum(p[0] for p in inner), sum(p[1] for p in inner)

@@ -43,10 +43,13 @@ def tolerance(dag: ComputeDAG, inputs: Inputs) -> list[Array]:
     A running error bound in the types of the DAG.  A sum of K terms t adds 8 sqrt(K) eps sum|t|
     (for a sum of products this is the whole bound; the products' own rounding is within it); a
     product of K terms, K eps of itself; max and min, nothing; any other combiner, K roundings of
-    each of its operations.  Elementwise operations add the units in `numeric.RELATIVE`, and carry
-    the errors of their operands through: a product by |a| eb + |b| ea + ea eb, a monotone function
-    by its change over [x - e, x + e], a choice whose condition rounding may flip by the distance of
-    its sides.  Infinite where no promise is possible; see `agrees`.
+    each of its operations, spread over the levels of a balanced tree (supposing that no order of
+    combining has much larger partial results than this one).
+
+    Elementwise operations add the units in `numeric.RELATIVE`, and carry the errors of their
+    operands through: a product by |a| eb + |b| ea + ea eb, a monotone function by its change over
+    [x - e, x + e], a choice whose condition rounding may flip by the distance of its sides.
+    Infinite where no promise is possible; see `agrees`.
     """
     return evaluate_with_tolerance(dag, inputs)[1]
 
@@ -452,6 +455,7 @@ def _reduce_generally(
     combiner: Combiner, parts: Iterator[Approx], spatial: int, terms: int, track: bool
 ) -> Approx:
     """By halves: the combiner's `result` on whole arrays, log2(terms) times per part."""
+    scale = terms / max(1, math.ceil(math.log2(terms)))
 
     def combine(a: Approx, b: Approx) -> Approx:
         memo = {combiner.lhs: a, combiner.rhs: b}
@@ -461,7 +465,7 @@ def _reduce_generally(
                 if node.op == "const":
                     memo[node] = Approx(constant_value(node))
                 else:
-                    memo[node] = apply(node, [visit(x) for x in node.args], track, float(terms))
+                    memo[node] = apply(node, [visit(x) for x in node.args], track, scale)
             return memo[node]
 
         return visit(combiner.result)

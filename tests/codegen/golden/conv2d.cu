@@ -11,11 +11,13 @@ extern "C" __global__ void __launch_bounds__(112) conv2d(const float* __restrict
   }
   for (int rc_outer = 0; rc_outer < 2; ++rc_outer) {
     __syncthreads();
+    #pragma unroll
     for (int ax0_ax1_ax2_ax3_fused = 0; ax0_ax1_ax2_ax3_fused < 6; ++ax0_ax1_ax2_ax3_fused) {
       if (ax0_ax1_ax2_ax3_fused * 112 + (ff * 7 + xx) < 648) {
         pad_temp_shared[ax0_ax1_ax2_ax3_fused * 112 + (ff * 7 + xx)] = (ax0_ax1_ax2_ax3_fused * 112 + (ff * 7 + xx)) % 81 / 9 >= 1 && (ax0_ax1_ax2_ax3_fused * 112 + (ff * 7 + xx)) % 81 / 9 < 8 && (ax0_ax1_ax2_ax3_fused * 112 + (ff * 7 + xx)) % 9 >= 1 && (ax0_ax1_ax2_ax3_fused * 112 + (ff * 7 + xx)) % 9 < 8 ? data[rc_outer * 392 + (ax0_ax1_ax2_ax3_fused * 112 + (ff * 7 + xx)) / 81 * 49 + (ax0_ax1_ax2_ax3_fused * 112 + (ff * 7 + xx)) % 81 / 9 * 7 + (ax0_ax1_ax2_ax3_fused * 112 + (ff * 7 + xx)) % 9 - 8] : 0.0f;
       }
     }
+    #pragma unroll
     for (int ax0_ax1_ax2_ax3_fused_1 = 0; ax0_ax1_ax2_ax3_fused_1 < 21; ++ax0_ax1_ax2_ax3_fused_1) {
       if (ax0_ax1_ax2_ax3_fused_1 * 112 + (ff * 7 + xx) < 2304) {
         kernel_shared[ax0_ax1_ax2_ax3_fused_1 * 112 + (ff * 7 + xx)] = kernel[(ax0_ax1_ax2_ax3_fused_1 * 112 + (ff * 7 + xx)) / 72 * 144 + rc_outer * 72 + (ax0_ax1_ax2_ax3_fused_1 * 112 + (ff * 7 + xx)) % 72];
@@ -23,7 +25,9 @@ extern "C" __global__ void __launch_bounds__(112) conv2d(const float* __restrict
     }
     __syncthreads();
     for (int rc_inner = 0; rc_inner < 8; ++rc_inner) {
+      #pragma unroll
       for (int ry = 0; ry < 3; ++ry) {
+        #pragma unroll
         for (int rx = 0; rx < 3; ++rx) {
           #pragma unroll
           for (int ff_inner = 0; ff_inner < 2; ++ff_inner) {

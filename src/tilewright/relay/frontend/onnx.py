@@ -99,12 +99,13 @@ class _Importer:
 
     def run(self) -> tuple[IRModule, dict[str, Array]]:
         self._read_initializers()
-        inputs = [self._input(i) for i in self.graph.input if i.name not in self.values]
-        if unknown := sorted(set(self.shapes) - {v.name_hint for v in inputs}):
+        infos = [i for i in self.graph.input if i.name not in self.values]
+        if unknown := sorted(set(self.shapes) - {i.name for i in infos}):
             raise ModelError(
                 f"from_onnx(shape={{{unknown[0]!r}: ...}})", "the model has no such input",
-                f"Its inputs are {', '.join(v.name_hint for v in inputs)}.",
+                f"Its inputs are {', '.join(i.name for i in infos)}.",
             )  # fmt: skip
+        inputs = [self._input(i) for i in infos]
         unsupported: dict[str, list[str]] = {}
         for k, node in enumerate(self.graph.node):
             self._convert(node, node.name or f"#{k}", unsupported)
@@ -114,7 +115,7 @@ class _Importer:
             )
             raise ModelError(
                 "from_onnx", f"operators that cannot be imported: {listed}",
-                "Supported are the operators of convolutional networks; see docs/compatibility.md.",
+                "relay.frontend.onnx_ops.CONVERTERS lists those that can.",
             )  # fmt: skip
         outputs = [self.expr(o.name, "the graph's output") for o in self.graph.output]
         body = outputs[0] if len(outputs) == 1 else Tuple(outputs)

@@ -66,6 +66,8 @@ class Node:
     def attr(self, name: str, default: Any = None) -> Any:
         self.used.add(name)
         value = self.attrs.get(name, default)
+        if isinstance(value, float):
+            return float(str(np.float32(value)))  # ONNX stores 1e-5 as the nearest float32
         return value.decode() if isinstance(value, bytes) else value
 
     def ints(self, name: str, index: int | None = None) -> list[int] | None:
@@ -124,8 +126,7 @@ def _batch_norm(n: Node) -> Expr:
     n.require(
         len(n.outputs) == 1 or n.opset < 14, "its statistics are read", "Export for inference."
     )
-    data, vectors = n[0], [n[k] for k in range(1, 5)]
-    return nn.batch_norm(data, *vectors, epsilon=n.attr("epsilon", 1e-5))[0]
+    return nn.batch_norm(n[0], n[1], n[2], n[3], n[4], epsilon=n.attr("epsilon", 1e-5))[0]
 
 
 def _max_pool(n: Node) -> Expr:

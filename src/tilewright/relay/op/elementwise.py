@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.base.dtype import check_dtype
-from tilewright.relay.expr import Array, Attrs, TensorType, Type
+from tilewright.relay.expr import Array, Attrs, TensorType, Type, check_dtype
 from tilewright.relay.op.row import Op, Pattern, Site, broadcast, first_array
 
 
@@ -61,7 +60,7 @@ _erf = np.frompyfunc(math.erf, 1, 1)
 
 def _sigmoid(x: Array) -> Array:
     half = x.dtype.type(0.5)
-    return half * (np.tanh(half * x) + 1)  # cannot overflow
+    return np.asarray(half * (np.tanh(half * x) + 1))  # cannot overflow
 
 
 def _unary(

@@ -58,10 +58,7 @@ def _te(name: str) -> Callable[[Sequence[Any], Attrs, Type], Any]:
         gone = reduced_axes(attrs.axis, attrs.exclude, x.ndim)
         if not gone:
             return topi().identity(x)
-        if name != "mean":
-            return getattr(topi(), name)(x, axis=gone, keepdims=attrs.keepdims)
-        count = int(np.prod([x.shape[k] for k in gone]))
-        return topi().divide(topi().sum(x, axis=gone, keepdims=attrs.keepdims), float(count))
+        return getattr(topi(), name)(x, axis=gone, keepdims=attrs.keepdims)
 
     return compute
 
@@ -69,7 +66,8 @@ def _te(name: str) -> Callable[[Sequence[Any], Attrs, Type], Any]:
 def _row(name: str, function: Callable[..., Any], doc: str, onnx: str) -> Op:
     return Op(
         name, ("data",), Pattern.REDUCTION, _mean_type if name == "mean" else _type,
-        _numpy(function), _te(name), doc, {"axis": None, "keepdims": False, "exclude": False}, (onnx,),
+        _numpy(function), _te(name), doc,
+        {"axis": None, "keepdims": False, "exclude": False}, (onnx,),
     )  # fmt: skip
 
 

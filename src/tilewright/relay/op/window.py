@@ -1,7 +1,7 @@
 """Sliding windows: what convolution and pooling rows share, and their values on numpy arrays.
 
-In: arrays in any layout of N, C, H, W.  Out: arrays.  One loop over the taps of the window, each
-tap one vectorised step.  Read next: `nn.py`.
+In: arrays in any layout of N, C, H, W.  Out: arrays.  Every tap of a window is one view of the
+input.  Read next: `nn.py`.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def image_size(site: Site, height: int, width: int, kernel: Sequence[int]) -> tu
     return sizes[0], sizes[1]
 
 
-def _taps(x: Array, kernel: Sequence[int], a: Attrs, fill: Any) -> Iterator[tuple[int, int, Array]]:
-    """For every tap (r, s) of the window: the elements of NCHW `x` it meets, [N, C, OH, OW]."""
+def _taps(x: Array, kernel: Sequence[int], a: Attrs, fill: Any) -> Iterator[Array]:
+    """For every tap of the window: the elements of NCHW `x` it meets, [N, C, OH, OW]."""
     top, left, bottom, right = a.padding
     if any(a.padding):
         x = np.pad(x, ((0, 0), (0, 0), (top, bottom), (left, right)), constant_values=fill)
@@ -63,11 +63,7 @@ def _taps(x: Array, kernel: Sequence[int], a: Attrs, fill: Any) -> Iterator[tupl
     for r in range(kernel[0]):
         for s in range(kernel[1]):
             y, z = r * dh, s * dw
-            yield (
-                r,
-                s,
-                x[:, :, y : y + (rows - 1) * sh + 1 : sh, z : z + (columns - 1) * sw + 1 : sw],
-            )
+            yield x[:, :, y : y + (rows - 1) * sh + 1 : sh, z : z + (columns - 1) * sw + 1 : sw]
 
 
 def conv2d(arrays: Sequence[Any], a: Attrs) -> Array:
@@ -76,21 +72,16 @@ def conv2d(arrays: Sequence[Any], a: Attrs) -> Array:
     w = to_order(arrays[1], a.kernel_layout, "OIHW")
     groups, n = a.groups, x.shape[0]
     out_channels, in_channels, kh, kw = w.shape
-    blocks = w.reshape(groups, out_channels // groups, in_channels, kh, kw)
-    total: Any = 0
-    for r, s, met in _taps(x, (kh, kw), a, 0):
-        height, width = met.shape[2:]
-        columns = met.reshape(n, groups, in_channels, height * width)
-        tap = np.ascontiguousarray(blocks[:, :, :, r, s])
-        total = total + (tap * columns if in_channels == 1 else tap @ columns)
-    result: Array = total.reshape(n, out_channels, height, width)
-    return to_order(result, "NCHW", a.data_layout)
+    met = np.stack(list(_taps(x, (kh, kw), a, 0)), 2)  # [N, C, KH*KW, OH, OW]
+    columns = met.reshape(n, groups, in_channels * kh * kw, -1)
+    result = w.reshape(groups, out_channels // groups, -1) @ columns
+    return to_order(result.reshape(n, out_channels, *met.shape[3:]), "NCHW", a.data_layout)
 
 
 def max_pool2d(arrays: Sequence[Any], a: Attrs) -> Array:
     x = to_order(arrays[0], a.layout, "NCHW")
     best: Any = None
-    for _, _, met in _taps(x, a.pool_size, a, -np.inf):
+    for met in _taps(x, a.pool_size, a, -np.inf):
         best = met if best is None else np.maximum(best, met)
     return to_order(best, "NCHW", a.layout)
 
@@ -99,8 +90,8 @@ def avg_pool2d(arrays: Sequence[Any], a: Attrs) -> Array:
     x = to_order(arrays[0], a.layout, "NCHW")
     weights = np.ones((1, 1, *x.shape[2:]), x.dtype)
     outside = 1 if a.count_include_pad else 0
-    total = sum(met for _, _, met in _taps(x, a.pool_size, a, 0))
-    count = sum(met for _, _, met in _taps(weights, a.pool_size, a, outside))
+    total = sum(_taps(x, a.pool_size, a, 0))
+    count = sum(_taps(weights, a.pool_size, a, outside))
     return to_order(np.asarray(total / count, x.dtype), "NCHW", a.layout)
 
 

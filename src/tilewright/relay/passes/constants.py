@@ -6,6 +6,8 @@ Read next: `shift.py`.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from tilewright.relay.evaluate import evaluate_call
@@ -27,7 +29,7 @@ def _visit(old: Expr, node: Expr) -> Expr:
         return node.tuple_value.fields[node.index]
     if not isinstance(node, Call) or not node.args:
         return node
-    arrays = []
+    arrays: list[Any] = []
     for arg in node.args:
         if isinstance(arg, Constant):
             arrays.append(arg.data)
@@ -38,7 +40,7 @@ def _visit(old: Expr, node: Expr) -> Expr:
     return _as_expr(node, arrays)
 
 
-def _as_expr(node: Call, arrays: list[object]) -> Expr:
+def _as_expr(node: Call, arrays: list[Any]) -> Expr:
     value = evaluate_call(node.op, arrays, node.attrs)
     if isinstance(value, tuple):
         return Tuple([Constant(np.ascontiguousarray(v)) for v in value])

@@ -112,7 +112,7 @@ def _work(node: Call) -> int:
 
 
 def _fused(body: Expr) -> Expr:
-    group_of_result = {g.result: g for g in partition(body)}
+    group_of_result: dict[Expr, Group] = {g.result: g for g in partition(body)}
 
     def visit(old: Expr, node: Expr) -> Expr:
         group = group_of_result.get(old)

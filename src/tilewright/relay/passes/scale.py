@@ -36,7 +36,7 @@ Plan = dict[Expr, Rewrite]
 Readers = Mapping[Expr, list[Expr]]
 
 CONTRACTIONS = ("nn.conv2d", "nn.dense")
-# What lets a scale through if all of it is positive, and what does if it is the same over the image.
+# What lets a scale through if it is positive, and what does if it is uniform over the image.
 POSITIVE = ("nn.relu", "nn.leaky_relu", "nn.max_pool2d", "nn.global_max_pool2d")
 POOLS = (
     "nn.max_pool2d", "nn.global_max_pool2d", "nn.avg_pool2d", "nn.global_avg_pool2d",
@@ -151,7 +151,8 @@ def _reader(reader: Expr, node: Expr, scale: Array, readers: Readers) -> Plan | 
         shift = constant_operand(reader)
         if shift is None or not np.all(scale):
             return None
-        step = _checked(reader, _with_constant(shift / scale))
+        with np.errstate(over="ignore"):  # `_checked` refuses what overflows
+            step = _checked(reader, _with_constant(shift / scale))
         rest = None if step is None else _all_readers(reader, scale, readers)
         return None if rest is None or step is None else {**rest, **step}
     passed = _through(reader, scale, forward=True)

@@ -77,10 +77,10 @@ def batch_norm(
     names: tuple[str, ...] = BATCH_NORM_NAMES,
 ) -> Expr:
     """Normalisation along the channels with the four vectors `<name><names[k]>`."""
-    vectors = [var(name + suffix, dtype=data.dtype) for suffix in names]
-    return nn.batch_norm(
-        data, *vectors, axis=layout.index("C"), epsilon=epsilon, scale=scale
-    )[0]  # fmt: skip
+    gamma, beta, mean, variance = (var(name + suffix, dtype=data.dtype) for suffix in names)
+    axis = layout.index("C")
+    normal = nn.batch_norm(data, gamma, beta, mean, variance, axis, epsilon, scale=scale)
+    return normal[0]
 
 
 def dense(data: Expr, name: str, units: int, names: tuple[str, str] = ("_weight", "_bias")) -> Expr:

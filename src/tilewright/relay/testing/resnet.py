@@ -8,6 +8,8 @@ In: depth, batch, image.  Out: `(mod, params)` with seeded weights.  Read next: 
 
 from __future__ import annotations
 
+import math
+
 from tilewright.base.errors import ModelError
 from tilewright.relay import nn, tensor
 from tilewright.relay.expr import Array, Expr, Function, IRModule, var
@@ -44,7 +46,7 @@ def units_of(num_layers: int, place: str) -> tuple[tuple[int, ...], bool]:
 
 def residual_gain(num_layers: int) -> float:
     """A factor for the last weight of each branch that keeps the sums of deep networks near 1."""
-    return float(sum(UNITS[num_layers][0])) ** -0.5
+    return 1 / math.sqrt(sum(UNITS[num_layers][0]))
 
 
 def residual_unit(

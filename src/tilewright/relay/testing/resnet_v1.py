@@ -30,10 +30,9 @@ def residual_unit(
     data: Expr, name: str, width: int, strides: int, project: bool, bottleneck: bool, layout: str
 ) -> Expr:
     """relu(data + convolutions of it); width: channels of the 3x3 convolutions."""
+    steps: tuple[tuple[int, int, int], ...] = ((width, 3, strides), (width, 3, 1))
     if bottleneck:
         steps = ((width, 1, 1), (width, 3, strides), (4 * width, 1, 1))
-    else:
-        steps = ((width, 3, strides), (width, 3, 1))
     x = data
     for k, (channels, size, step) in enumerate(steps, 1):
         x = _norm(
@@ -59,7 +58,7 @@ def get_net(
     units, bottleneck = units_of(num_layers, place)
     shape, _ = layers.image(batch_size, image_shape, layers.check_layout(layout, place), place)
     data = var("data", shape=shape, dtype=dtype)
-    x = nn.relu(_norm(_conv(data, "conv1", 64, 7, 2, layout), "bn1", layout))
+    x: Expr = nn.relu(_norm(_conv(data, "conv1", 64, 7, 2, layout), "bn1", layout))
     x = nn.max_pool2d(x, (3, 3), (2, 2), padding=(1, 1), layout=layout)
     for stage, count in enumerate(units):
         for unit in range(count):

@@ -1,0 +1,222 @@
+"""The commands and their options; every one imports what it needs when it runs.
+
+In: a command line.  Out: calls into `network.py` (tune, bench), tables, an exit code: 0, 1 for an
+error that is told in one line, 2 for a wrong option, 130 after Ctrl-C.  Read next: `network.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tilewright.base.errors import TilewrightError
+from tilewright.base.target import KINDS, Target
+
+MODEL_HELP = "MODEL is resnet-18, resnet-18-v1, mobilenet, another network's name, or FILE.onnx."
+DEFAULT_MINUTES = 5.0
+
+
+def main(args: Sequence[str] | None = None) -> None:
+    """Run a command line (default: `sys.argv`) and exit."""
+    try:
+        cli.main(args=args, prog_name="tilewright", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        sys.exit(130)
+    except TilewrightError as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(1)
+    except BrokenPipeError:  # | head
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="tilewright")
+def cli() -> None:
+    """Tune networks for the device at hand, and run them with what was found."""
+
+
+class _TargetType(click.ParamType):
+    name = "target"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Target:
+        try:
+            return Target(value)
+        except (TilewrightError, ValueError) as error:
+            self.fail(str(error), param, ctx)
+
+
+def _check_positive(ctx: click.Context, param: click.Parameter, value: float | None) -> Any:
+    if value is not None and not value > 0:
+        raise click.BadParameter(f"{value:g} is not more than zero", ctx=ctx, param=param)
+    return value
+
+
+def _check_log(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path | None:
+    if value is not None and not value.exists():
+        raise click.BadParameter(
+            f"there is no file {str(value)!r}; `tilewright tune` writes one", ctx=ctx, param=param
+        )
+    return value
+
+
+_target = click.option(
+    "--target", type=_TargetType(), default="llvm", show_default=True,
+    help=f"{', '.join(KINDS)}, perhaps with options: 'cuda -arch=sm_90'.",
+)  # fmt: skip
+
+
+@cli.command(epilog=MODEL_HELP)
+@click.argument("model")
+@_target
+@click.option("--trials", type=int, callback=_check_positive, help="Candidates to measure, in all.")
+@click.option(
+    "--minutes", type=float, callback=_check_positive,
+    help=f"Time to spend.  [default: {DEFAULT_MINUTES:g}, unless --trials is given]",
+)  # fmt: skip
+@click.option(
+    "--log", type=click.Path(dir_okay=False, path_type=Path),
+    help="File of the results; more are added to it.  [default: MODEL.TARGET.jsonl]",
+)  # fmt: skip
+@click.option(
+    "--tuner", type=click.Choice(["xgb", "random"]), default="xgb", show_default=True,
+    help="How candidates are chosen.",
+)  # fmt: skip
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the search.")
+def tune(
+    model: str, target: Target, trials: int | None, minutes: float | None, log: Path | None,
+    tuner: str, seed: int,
+) -> None:  # fmt: skip
+    """Search for fast kernels for MODEL and write every result to a log.
+
+    Started again with the same log, it goes on where it was: after Ctrl-C, a crash, or to search
+    longer.
+    """
+    from tilewright.cli import network
+    from tilewright.cli.progress import Progress
+    from tilewright.measure.database import Database
+
+    network.check_model(model)
+    if trials is None and minutes is None:
+        minutes = DEFAULT_MINUTES
+    seconds = None if minutes is None else minutes * 60
+    path = log or default_log(model, target)
+    target = network.real_target(target)
+    with (
+        Database(path, on_error=_warn) as database,
+        Progress(trials, seconds) as progress,
+        _termination_as_interrupt(),
+    ):
+        progress.note(f"tuning {model} for {target}, results in {path} ({len(database)} so far)")
+        try:
+            network.tune(
+                model, target, database, trials=trials, seconds=seconds, tuner=tuner, seed=seed,
+                progress=progress,
+            )  # fmt: skip
+        except KeyboardInterrupt:
+            progress.note(
+                f"Stopped.  {len(database)} results are in {path}; the same command goes on:\n"
+                f"  {_command_line()}"
+            )
+            raise
+        progress.note(f"Done.  Next: tilewright bench {model} --target '{target}' --log {path}")
+
+
+@cli.command(epilog=MODEL_HELP)
+@click.argument("model")
+@_target
+@click.option(
+    "--log", type=click.Path(dir_okay=False, path_type=Path), callback=_check_log,
+    help="Log of `tune`.  [default: MODEL.TARGET.jsonl where it exists]",
+)  # fmt: skip
+def bench(model: str, target: Target, log: Path | None) -> None:
+    """Time MODEL untuned, tuned, and in other engines, and compare what they compute."""
+    from tilewright.cli import network, tables
+    from tilewright.measure.database import Database
+
+    network.check_model(model)
+    path = log or default_log(model, target)
+    target = network.real_target(target)
+    database = Database.load(path) if path.exists() else None
+    if database is None:
+        click.echo(f"There is no log {path}: only the untuned network is timed.", err=True)
+    report = network.bench(model, target, database)
+    tables.print_bench(report)
+    if not report.correct:
+        raise click.ClickException("the results differ by more than rounding explains")
+
+
+@cli.command()
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path), callback=_check_log)
+@click.option("--failures", default=12, show_default=True, help="Rows of the failure table.")
+@click.option(
+    "--pick-best", type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the best record of each task to this file (merged with what it holds).",
+)  # fmt: skip
+def records(file: Path, failures: int, pick_best: Path | None) -> None:
+    """Tell what a log holds: best result per task, counts, why candidates failed."""
+    from tilewright.cli import tables
+    from tilewright.measure.database import Database
+    from tilewright.measure.database import pick_best as pick
+
+    tables.print_records(Database.load(file), failures)
+    if pick_best is not None:
+        click.echo(f"{pick(file, pick_best)} best records are in {pick_best}")
+
+
+@cli.command()
+def doctor() -> None:
+    """Try every compiler and device, and say what to do about those that do not work.
+
+    The exit code is 0 when kernels can be compiled and run on some device.
+    """
+    from tilewright.cli import tables
+    from tilewright.driver.doctor import diagnose
+
+    findings = diagnose()
+    tables.print_findings(findings)
+    if not any(f.works and f.what.startswith("device") for f in findings):
+        sys.exit(1)
+
+
+def _warn(error: TilewrightError) -> None:
+    click.echo(f"warning: {error}", err=True)
+
+
+def default_log(model: str, target: Target) -> Path:
+    """Where `tune` and `bench` look when no --log is given."""
+    return Path(f"{Path(model).stem if model.endswith('.onnx') else model}.{target.kind}.jsonl")
+
+
+@contextmanager
+def _termination_as_interrupt() -> Iterator[None]:
+    """A request to terminate ends the run as Ctrl-C does: with everything written."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():  # only that may set handlers
+        yield
+        return
+    previous = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+def _command_line() -> str:
+    import shlex
+
+    return shlex.join(["tilewright", *sys.argv[1:]])

@@ -1,0 +1,189 @@
+"""What a user sees while a network is tuned: a live table, or lines where there is no terminal.
+
+In: the tasks, then each `Record` as it arrives.  Out: best times, failures, the network's estimated
+latency, elapsed and remaining time.  It draws only when called, never while a kernel is timed.
+Read next: `tables.py`.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from tilewright.measure.record import Record
+
+_REDRAW_SECONDS = 0.25
+_LINE_SECONDS = 10.0
+
+
+@dataclass
+class TaskRow:
+    """One task: what it is, and what has been found.
+
+    weight: how often the network calls it; flop: of one call
+    trials, failed: measured so far in all runs of this log
+    """
+
+    name: str
+    weight: int
+    flop: float
+    trials: int = 0
+    failed: int = 0
+    best_seconds: float | None = None
+
+    @property
+    def gflops(self) -> float | None:
+        """Billions of operations per second of the best; None before there is one."""
+        return self.flop / self.best_seconds * 1e-9 if self.best_seconds else None
+
+
+class Progress:
+    """A context manager; call `start` with the tasks, then `record` for each result.
+
+    trials, seconds: the budget, either or both
+    stream:          where to write, default standard output
+    """
+
+    def __init__(
+        self,
+        trials: int | None = None,
+        seconds: float | None = None,
+        stream: TextIO | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.trials, self.seconds = trials, seconds
+        self.rows: list[TaskRow] = []
+        self.done = 0
+        self._stream = stream or sys.stdout
+        self._clock = clock
+        self._began = self._drawn = clock()
+        self._live: Any = None
+
+    def __enter__(self) -> Progress:
+        self._began = self._drawn = self._clock()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self._live.update(self.table(), refresh=True)
+            self._live.stop()
+            self._live = None
+        elif self.rows:
+            self._say(self.line())
+
+    def start(self, rows: Sequence[TaskRow]) -> None:
+        """The tasks of the network, with what an earlier run found for them."""
+        self.rows = list(rows)
+        if self._stream.isatty():
+            self._live = self._start_live()
+
+    def record(self, index: int, record: Record) -> None:
+        """A candidate of task `index` was measured."""
+        row = self.rows[index]
+        self.done += 1
+        row.trials += 1
+        row.failed += record.result.error is not None
+        if record.result.verified and record.seconds < (row.best_seconds or float("inf")):
+            row.best_seconds = record.seconds
+        self.redraw()
+
+    def redraw(self, force: bool = False) -> None:
+        now = self._clock()
+        pause = _REDRAW_SECONDS if self._live is not None else _LINE_SECONDS
+        if not force and now - self._drawn < pause:
+            return
+        self._drawn = now
+        if self._live is not None:
+            self._live.update(self.table(), refresh=True)
+        else:
+            self._say(self.line())
+
+    def note(self, text: str) -> None:
+        """A line that stays, above the table."""
+        if self._live is not None:
+            self._live.console.print(text, highlight=False, markup=False)
+        else:
+            self._say(text)
+
+    @property
+    def elapsed(self) -> float:
+        return self._clock() - self._began
+
+    @property
+    def remaining(self) -> float | None:
+        """Seconds to the end by whichever budget ends first; None where nothing tells."""
+        left = []
+        if self.seconds is not None:
+            left.append(max(self.seconds - self.elapsed, 0.0))
+        if self.trials is not None and self.done:
+            left.append(self.elapsed / self.done * max(self.trials - self.done, 0))
+        return min(left, default=None)
+
+    def network_seconds(self) -> tuple[float, int]:
+        """The sum of the best times by weight, and how many tasks have none yet."""
+        known = [r.weight * r.best_seconds for r in self.rows if r.best_seconds is not None]
+        return sum(known), len(self.rows) - len(known)
+
+    def line(self) -> str:
+        failed = sum(r.failed for r in self.rows)
+        of = f"/{self.trials}" if self.trials is not None else ""
+        return (
+            f"{duration(self.elapsed)}  trials {self.done}{of}  failed {failed}  "
+            f"network {self._network()}  left {self._left()}"
+        )
+
+    def table(self) -> Table:
+        """The table that is shown live."""
+        from rich.table import Table
+
+        table = Table(caption=self.line(), caption_justify="left", expand=False)
+        table.add_column("task", no_wrap=True, max_width=48)
+        for column in ("calls", "trials", "failed", "best ms", "GFLOP/s", "share"):
+            table.add_column(column, justify="right")
+        total, _ = self.network_seconds()
+        for row in self.rows:
+            best, share = "-", "-"
+            if row.best_seconds is not None:
+                best = f"{row.best_seconds * 1e3:.4f}"
+                share = f"{row.weight * row.best_seconds / total:.0%}" if total else "-"
+            rate = "-" if row.gflops is None else f"{row.gflops:.1f}"
+            table.add_row(
+                row.name, str(row.weight), str(row.trials), str(row.failed), best, rate, share
+            )
+        return table
+
+    def _network(self) -> str:
+        total, missing = self.network_seconds()
+        if missing == len(self.rows):
+            return "-"
+        rest = f" + {missing} tasks without a result" if missing else ""
+        return f"{total * 1e3:.3f} ms{rest}"
+
+    def _left(self) -> str:
+        left = self.remaining
+        return "-" if left is None else duration(left)
+
+    def _say(self, text: str) -> None:
+        self._stream.write(text + "\n")
+        self._stream.flush()
+
+    def _start_live(self) -> Any:
+        from rich.console import Console
+        from rich.live import Live
+
+        live = Live(self.table(), console=Console(file=self._stream), auto_refresh=False)
+        live.start(refresh=True)
+        return live
+
+
+def duration(seconds: float) -> str:
+    """`4:05`, `1:02:03`."""
+    minutes, rest = divmod(int(seconds + 0.5), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -1,0 +1,205 @@
+"""The tables that commands end with: results of `bench`, contents of a log, findings of `doctor`.
+
+In: values of the rooms below.  Out: text on standard output, plain where it is no terminal.
+Read next: `app.py`.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from tilewright.driver.doctor import Finding
+    from tilewright.measure.database import Database
+    from tilewright.measure.record import TaskId
+
+_WIDTH = 120  # of a table that is not printed on a terminal
+
+
+@dataclass(frozen=True)
+class Latency:
+    """One engine's times for the whole network; seconds: one entry per repeat.
+
+    note: why there are none, or what the engine did ("2 threads")
+    """
+
+    engine: str
+    seconds: tuple[float, ...] = ()
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class KernelLine:
+    """One task of the network as it was built.
+
+    source: "record", "re-instantiated" or "default"; seconds: of one call, as recorded
+    """
+
+    name: str
+    calls: int
+    flop: float
+    source: str
+    seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class BenchReport:
+    """What `bench` found.
+
+    largest_error:  |ours - reference| by its tolerance, at most 1 when all is right
+    relative_error: the same by the largest output
+    """
+
+    model: str
+    target: str
+    device: str
+    latencies: Sequence[Latency]
+    kernels: Sequence[KernelLine]
+    largest_error: float
+    relative_error: float
+
+    @property
+    def correct(self) -> bool:
+        return self.largest_error <= 1.0
+
+
+def print_bench(report: BenchReport, console: Console | None = None) -> None:
+    """Latencies, a row per task, the largest error."""
+    console = console or _console()
+    rows = []
+    base = next((statistics.median(x.seconds) for x in report.latencies if x.seconds), None)
+    for x in report.latencies:
+        if not x.seconds:
+            rows.append((x.engine, "-", "-", "-", "-", x.note))
+            continue
+        median = statistics.median(x.seconds)
+        figures = (statistics.fmean(x.seconds), median, statistics.pstdev(x.seconds))
+        speed = f"{base / median:.2f}x" if base else "-"
+        rows.append((x.engine, *(f"{f * 1e3:.3f}" for f in figures), speed, x.note))
+    title = f"{report.model} on {report.device} ({report.target})"
+    _print(console, title, ("engine", "mean ms", "median ms", "std ms", "speed", "note"), rows)
+    if report.kernels:
+        _print(
+            console, "tasks", ("task", "calls", "schedule", "ms", "GFLOP/s"),
+            [_kernel_row(k) for k in report.kernels],
+        )  # fmt: skip
+    verdict = "within" if report.correct else "BEYOND"
+    console.print(
+        f"largest error against an independent reference: {report.relative_error:.2e} of the "
+        f"largest output, {report.largest_error:.2f} of the tolerance ({verdict} it)"
+    )
+
+
+def _kernel_row(k: KernelLine) -> tuple[str, ...]:
+    if k.seconds is None:
+        return k.name, str(k.calls), k.source, "-", "-"
+    rate = f"{k.flop / k.seconds * 1e-9:.1f}"
+    return k.name, str(k.calls), k.source, f"{k.seconds * 1e3:.4f}", rate
+
+
+def print_records(
+    database: Database, most_failures: int = 12, console: Console | None = None
+) -> None:
+    """Best record per task, counts, why candidates failed, lines that could not be read."""
+    console = console or _console()
+    counts = database.counts()
+    console.print(
+        f"{counts.records} records of {counts.tasks} tasks: {counts.ok} measured, "
+        f"{counts.failed} failed"
+    )
+    for reason, number in counts.skipped.items():
+        console.print(f"skipped {number} lines: {reason}")
+    if not counts.records:
+        return
+    head = ("task", "target", "records", "failed", "best ms", "GFLOP/s", "by")
+    _print(console, "best per task", head, [_task_row(database, t) for t in database.tasks()])
+    failures = database.failures()
+    if not failures:
+        return
+    rows = [(f.kind, str(f.count), f.reason) for f in failures[:most_failures]]
+    rest = failures[most_failures:]
+    if rest:
+        rows.append(("...", str(sum(f.count for f in rest)), f"{len(rest)} more reasons"))
+    _print(console, "failures", ("kind", "count", "reason"), rows)
+
+
+def _task_row(database: Database, task: TaskId) -> tuple[str, ...]:
+    every = database.query(task)
+    failed = str(sum(not r.result.ok for r in every))
+    best = database.best(task)
+    head = (task_label(task), task.target, str(len(every)), failed)
+    if best is None:
+        return (*head, "-", "-", "-")
+    flop = _flop(database, task)
+    rate = f"{flop / best.seconds * 1e-9:.1f}" if flop else "-"
+    return (*head, f"{best.seconds * 1e3:.4f}", rate, best.origin)
+
+
+def task_label(task: TaskId) -> str:
+    """`conv2d_nchw 1x512x7x7 512x512x3x3 1 1`: name and arguments, short enough for a table."""
+    return " ".join([task.name, *_argument_texts(task.args)])
+
+
+def _argument_texts(args: Iterable[Any]) -> list[str]:
+    texts = []
+    for arg in args:
+        if isinstance(arg, list) and len(arg) == 3 and arg[0] == "TENSOR":
+            arg = arg[1]
+        if isinstance(arg, list):
+            texts.append("x".join(map(str, arg)))
+        elif not isinstance(arg, str):
+            texts.append(str(arg))
+    return texts
+
+
+def _flop(database: Database, task: TaskId) -> float | None:
+    """From the computation in the log, where it is there and this version can read it."""
+    from tilewright.te.dag import ComputeDAG
+
+    data = database.dag(task.dag)
+    if data is None:
+        return None
+    try:
+        return ComputeDAG.from_json(data).flop_ct
+    except (LookupError, TypeError, ValueError):
+        return None
+
+
+def print_findings(findings: Iterable[Finding], console: Console | None = None) -> None:
+    """One line per device and compiler, with the way out below those that do not work."""
+    console = console or _console()
+    for f in findings:
+        mark = "[green]ok[/] " if f.works else "[red]NO[/] "
+        console.print(mark, end="")
+        console.print(f"{f.what}: {f.detail}", markup=False, highlight=False, soft_wrap=True)
+        if f.way_out and not f.works:
+            console.print(f"   {f.way_out}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _print(
+    console: Console, title: str, head: Sequence[str], rows: Iterable[Sequence[str]]
+) -> None:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    texts = {"task", "target", "engine", "note", "reason", "kind", "schedule", "by"}
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    for name in head:
+        table.add_column(name, justify="left" if name in texts else "right", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    console.print(table)
+
+
+def _console() -> Console:
+    import sys
+
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() else _WIDTH)

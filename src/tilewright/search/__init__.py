@@ -1,0 +1,25 @@
+"""Searching: features, machine model, cost model, proposers, the tuning loop, AutoTVM's tuners.
+
+In: `Task`s and something that measures.  Out: records, the best schedules.
+Read next: `loop.py`, then `proposers.py` and `features.py`.
+"""
+
+from tilewright.search.cost_model import CostModel
+from tilewright.search.features import FEATURES, features
+from tilewright.search.loop import Event, Options, Report, TaskReport, tune
+from tilewright.search.machine_model import predict_seconds
+from tilewright.search.model_proposer import ModelProposer
+from tilewright.search.proposers import (
+    Candidate,
+    GeneticProposer,
+    GridProposer,
+    Outcome,
+    Proposer,
+    RandomProposer,
+)
+
+__all__ = [
+    "FEATURES", "Candidate", "CostModel", "Event", "GeneticProposer", "GridProposer",
+    "ModelProposer", "Options", "Outcome", "Proposer", "RandomProposer", "Report", "TaskReport",
+    "features", "predict_seconds", "tune",
+]  # fmt: skip

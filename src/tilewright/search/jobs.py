@@ -1,0 +1,130 @@
+"""Between the search and the measuring room: candidates as jobs, records as outcomes, references.
+
+In: `Candidate`s of a task, `Record`s.  Out: `Job`s a pipeline takes, `Outcome`s a proposer learns
+from, and each task's expected outputs, worked out once.  Read next: `loop.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Protocol
+
+from tilewright.base.errors import SpaceError, TilewrightError
+from tilewright.driver.build import payload_of
+from tilewright.measure.calls import BUILD_ERRORS
+from tilewright.measure.database import Database
+from tilewright.measure.jobs import Job
+from tilewright.measure.record import Record, Result, TaskId, make_record
+from tilewright.measure.reference import Reference, ReferenceStore
+from tilewright.schedule.task import Task
+from tilewright.search.proposers import Candidate, Outcome
+from tilewright.te.evaluate import evaluate_with_tolerance, random_inputs
+
+
+class Measurer(Protocol):
+    """What measures: `measure.pipeline.Pipeline`, or something simpler.  Records come in order."""
+
+    def submit(self, job: Job) -> None: ...
+
+    def next(self) -> Record: ...
+
+
+class References:
+    """Inputs, expected outputs and tolerances of tasks, each computed once, in a thread.
+
+    seed: of the random inputs
+    """
+
+    def __init__(self, seed: int = 0) -> None:
+        self.seed = seed
+        self._store = ReferenceStore()
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix="reference")
+        self._futures: dict[str, Future[Reference]] = {}
+
+    def prefetch(self, task: Task) -> None:
+        """Begin to work on it; needless, but then `get` need not wait."""
+        if task.key not in self._futures:
+            self._futures[task.key] = self._worker.submit(self._compute, task)
+
+    def get(self, task: Task) -> Reference:
+        """Waits for it.  Raises ExpressionError for a computation that reads out of bounds."""
+        self.prefetch(task)
+        return self._futures[task.key].result()
+
+    def close(self) -> None:
+        self._worker.shutdown(cancel_futures=True)
+        self._store.close()
+
+    def _compute(self, task: Task) -> Reference:
+        inputs = random_inputs(task.dag, self.seed)
+        expected, tolerance = evaluate_with_tolerance(task.dag, inputs)
+        return self._store.put(task.key, inputs, expected, tolerance)
+
+
+def task_id(task: Task) -> TaskId:
+    """How records name the task."""
+    return TaskId(task.name, plain(list(task.args)), task.key, str(task.target))
+
+
+def plain(value: Any) -> Any:
+    """`value` as JSON: tuples become lists, tensors become ["TENSOR", shape, dtype]."""
+    if isinstance(value, (list, tuple)):
+        return [plain(v) for v in value]
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        return ["TENSOR", list(value.shape), str(value.dtype)]
+    return value if isinstance(value, (int, float, str, bool, type(None))) else str(value)
+
+
+def decisions_of(candidate: Candidate) -> dict[str, Any]:
+    """Knob -> value, for example {"tile_f": [4, 1, 16, 2]}."""
+    return {name: e.value for name, e in candidate.sketch.space.get(candidate.index).items()}
+
+
+def make_job(
+    task: Task, candidate: Candidate, reference: Reference | None, seed: int, trial: int,
+    identity: TaskId | None = None, dag: Any = None,
+) -> Job:  # fmt: skip
+    """Raises a TilewrightError where the template or a step refuses the candidate."""
+    schedule = candidate.sketch.close(candidate.index)
+    payload = payload_of(schedule, task.name)
+    return Job(
+        task=identity or task_id(task), payload=payload, reference=reference,
+        origin=candidate.sketch.origin, decisions=decisions_of(candidate), steps=payload["steps"],
+        target=task.target, dag=dag if dag is not None else payload["dag"], seed=seed, trial=trial,
+    )  # fmt: skip
+
+
+def refused_record(
+    task: Task, candidate: Candidate, error: TilewrightError, seed: int, trial: int
+) -> Record:
+    """The record of a candidate that could not even be closed."""
+    kind = BUILD_ERRORS.get(type(error), "instantiate")
+    return make_record(
+        task_id(task), Result(error=kind, message=str(error)), origin=candidate.sketch.origin,
+        decisions=decisions_of(candidate), seed=seed, trial=trial,
+    )  # fmt: skip
+
+
+def candidate_of(task: Task, origin: str, decisions: Mapping[str, Any]) -> Candidate | None:
+    """The candidate a record tells of; None where the task has no such sketch or entity."""
+    for sketch in task.sketches:
+        if sketch.origin == origin:
+            try:
+                return Candidate(sketch, sketch.space.index_of(decisions))
+            except SpaceError:
+                return None
+    return None
+
+
+def history(task: Task, database: Database) -> list[tuple[Outcome, Record]]:
+    """What the database knows of the task on its target, oldest first.
+
+    The last measurement of a candidate counts.
+    """
+    found: dict[Candidate, tuple[Outcome, Record]] = {}
+    for record in database.query((task.key, str(task.target))):
+        candidate = candidate_of(task, record.origin, record.decisions)
+        if candidate is not None:
+            found[candidate] = Outcome(candidate, record.seconds), record
+    return list(found.values())

@@ -1,0 +1,444 @@
+"""The tuning loop, for one task or many: propose, measure, learn, decide who is next.
+
+In: tasks, something that measures, a database, a budget.  Out: records in the database, events on
+the way, a `Report`.  Results are consumed in the order of proposals, and a proposal depends on
+exactly the results consumed before it, so a seed fixes the sequence whatever the workers' delays.
+Read next: `tuners.py` (AutoTVM's spelling).
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tilewright.base.errors import SpaceError, TilewrightError
+from tilewright.measure.database import Database
+from tilewright.measure.jobs import Job
+from tilewright.measure.record import Record
+from tilewright.schedule.task import Task
+from tilewright.search.cost_model import CostModel
+from tilewright.search.cost_model import Options as ModelOptions
+from tilewright.search.jobs import (
+    Measurer,
+    References,
+    history,
+    make_job,
+    refused_record,
+    task_id,
+)
+from tilewright.search.model_proposer import ModelProposer
+from tilewright.search.proposers import (
+    Candidate,
+    GeneticProposer,
+    GridProposer,
+    Outcome,
+    Proposer,
+    RandomProposer,
+)
+
+GAIN = 0.2  # improvement hoped for before a task has shown any
+FINAL_SHARE = 0.15  # of a budget of seconds, at most, for timing the leaders again
+BATCH = {False: 8, True: 16}  # proposals at once, for CPU and GPU targets
+MAX_FRUITLESS = 4  # batches without one success before other tasks go first
+
+
+@dataclass(frozen=True)
+class Options:
+    """trials, seconds: the budget, whichever ends first (None: no limit); trials count new ones
+    early_stopping: a task ends after so many trials without improvement
+    tuner:   "xgb", "random", "grid" or "ga"
+    batch:   proposals made at once; ahead: proposals on their way at most; 0: by the device
+    leaders: of each task, timed again in turn at the end
+    """
+
+    trials: int | None = None
+    seconds: float | None = None
+    early_stopping: int | None = None
+    tuner: str = "xgb"
+    seed: int = 0
+    batch: int = 0
+    ahead: int = 0
+    leaders: int = 3
+
+    def sizes(self, gpu: bool) -> tuple[int, int]:
+        """Batch and look-ahead."""
+        batch = self.batch or BATCH[gpu]
+        return batch, max(self.ahead or 2 * batch, batch)
+
+
+@dataclass(frozen=True)
+class Event:
+    """kind: "start" (of a task), "trial", "fit" (of the model), "exhausted", "stopped", "final"
+
+    task: its position in the list given; record: of a trial; best: seconds of the task's best
+    trial: results consumed so far in all; elapsed: seconds since the start
+    improved: the trial set a record
+    """
+
+    kind: str
+    task: int
+    trial: int
+    elapsed: float
+    record: Record | None = None
+    best: float | None = None
+    improved: bool = False
+    correlation: float | None = None
+
+
+@dataclass
+class TaskReport:
+    """What is known of a task: of earlier runs (`known`), of this one (`trials`, `failed`).
+
+    best: the fastest verified record, of any run
+    exhausted: there was nothing left to propose; stopped: early stopping ended it
+    """
+
+    task: Task
+    known: int = 0
+    trials: int = 0
+    failed: int = 0
+    best: Record | None = None
+    exhausted: bool = False
+    stopped: bool = False
+
+    @property
+    def best_seconds(self) -> float | None:
+        return None if self.best is None else self.best.seconds
+
+
+@dataclass
+class Report:
+    """interrupted: by Ctrl-C; correlation: of the model, see `CostModel.correlation`"""
+
+    tasks: list[TaskReport] = field(default_factory=list)
+    seconds: float = 0.0
+    interrupted: bool = False
+    correlation: float | None = None
+
+    @property
+    def trials(self) -> int:
+        return sum(t.trials for t in self.tasks)
+
+
+def make_proposer(tuner: str, task: Task, seed: int, model: CostModel) -> Proposer:
+    """The proposer of that name; those with a model share `model`."""
+    if tuner == "xgb":
+        return ModelProposer(task, seed, model)
+    plain = {"random": RandomProposer, "grid": GridProposer, "ga": GeneticProposer}.get(tuner)
+    if plain is None:
+        raise SpaceError(f"tuner {tuner!r}", "no such tuner", "Use xgb, random, grid or ga.")
+    return plain(task, seed)
+
+
+def tune(
+    tasks: Sequence[Task],
+    measurer: Measurer,
+    database: Database | None = None,
+    options: Options | None = None,
+    *,
+    on_event: Callable[[Event], None] | None = None,
+    proposers: Sequence[Proposer] | None = None,
+    model: CostModel | None = None,
+    verify: bool = True,
+    clock: Callable[[], float] = time.monotonic,
+) -> Report:
+    """Tune `tasks` within the budget; records go to the measurer's database.
+
+    database:  what earlier runs measured: proposals are not repeated, the model learns from it
+    proposers: one per task, instead of those that `options.tuner` names
+    verify:    give measurers the expected results; what is not verified can never be best
+    Raises TargetError or DeviceError when nothing can be measured.  Ctrl-C ends it with what is
+    known so far, `Report.interrupted` set.
+    """
+    loop = _Loop(tasks, measurer, database, options or Options(), on_event, model, verify, clock)
+    return loop.run(proposers)
+
+
+@dataclass
+class _State:
+    """One task on its way.  stale: results since its best; hope: relative gain of improvements."""
+
+    at: int
+    report: TaskReport
+    proposer: Proposer
+    identity: Any
+    dag: Any
+    leaders: list[tuple[float, Candidate]] = field(default_factory=list)
+    in_flight: int = 0
+    submitted: int = 0
+    stale: int = 0
+    hope: float = GAIN
+    guess: float = 0.0
+
+    @property
+    def done(self) -> bool:
+        return self.report.exhausted or self.report.stopped
+
+
+@dataclass
+class _Flight:
+    """A proposal on its way; record: known without measuring."""
+
+    state: _State
+    candidate: Candidate
+    record: Record | None
+
+
+class _Loop:
+    def __init__(
+        self, tasks: Sequence[Task], measurer: Measurer, database: Database | None,
+        options: Options, on_event: Callable[[Event], None] | None, model: CostModel | None,
+        verify: bool, clock: Callable[[], float],
+    ) -> None:  # fmt: skip
+        if options.trials is not None and options.trials < 1:
+            raise SpaceError(f"tune(trials={options.trials})", "it must be at least 1")
+        if not tasks:
+            raise SpaceError("tune", "there is no task", "Extract tasks from a network first.")
+        self.tasks, self.measurer, self.options = list(tasks), measurer, options
+        self.database: Database | None = (
+            database if database is not None else getattr(measurer, "database", None)
+        )
+        self.on_event, self.clock = on_event, clock
+        self.batch, self.ahead = options.sizes(tasks[0].target.is_gpu)
+        own = model is None
+        self.model = CostModel(ModelOptions(seed=options.seed)) if model is None else model
+        self.owns_model = own
+        self.references = References() if verify else None
+        self.quiet = _exclusive(measurer, tasks[0])
+        self.flights: deque[_Flight] = deque()
+        self.states: list[_State] = []
+        self.consumed = self.submitted = 0
+        self.next_fit = self.batch
+        self.fit_at: int | None = None
+        self.began = clock()
+
+    # -- the run -----------------------------------------------------------------------------------
+    def run(self, proposers: Sequence[Proposer] | None) -> Report:
+        report = Report()
+        try:
+            self._prepare(report, proposers)
+            while True:
+                self._propose()
+                if not self.flights:
+                    break
+                if self._time_left() < -0.05 * (self.options.seconds or 0):
+                    break
+                self._consume()
+            if not self.flights:
+                self._final()
+        except KeyboardInterrupt:
+            report.interrupted = True
+        finally:
+            self._close()
+        report.seconds = self.clock() - self.began
+        report.correlation = self.model.correlation()
+        return report
+
+    def _prepare(self, report: Report, proposers: Sequence[Proposer] | None) -> None:
+        for at, task in enumerate(self.tasks):
+            known = history(task, self.database) if self.database is not None else []
+            seed = self.options.seed + 7919 * len(known)  # a resumed run draws anew
+            proposer = (
+                proposers[at] if proposers is not None
+                else make_proposer(self.options.tuner, task, seed, self.model)
+            )  # fmt: skip
+            proposer.update([outcome for outcome, _ in known])
+            state = _State(
+                at, TaskReport(task, len(known)), proposer, task_id(task), task.dag.to_json()
+            )
+            for outcome, record in known:
+                self._note_best(state, outcome.candidate, record)
+            state.report.exhausted = not task.sketches
+            state.guess = task.flop / max(task.target.limits.peak_flops, 1.0) * 10
+            self.states.append(state)
+            report.tasks.append(state.report)
+            self._tell("start", state)
+        if self.references is not None and not self.quiet:
+            for state in sorted(self.states, key=self._urgency):
+                self.references.prefetch(state.report.task)
+        if self.database is not None:
+            sizes = {"batch": self.batch, "ahead": self.ahead}
+            chosen = {n: getattr(self.options, n) for n in ("tuner", "seed", "trials", "seconds")}
+            self.database.note_run(**chosen, **sizes, tasks=[s.identity.dag for s in self.states])
+        if len(self.model):
+            self.model.fit()
+            self.next_fit = self._interval()
+
+    # -- proposing ---------------------------------------------------------------------------------
+    def _propose(self) -> None:
+        """Fill the look-ahead, a batch at a time."""
+        while len(self.flights) + self.batch <= self.ahead and not self._spent():
+            state = self._choose()
+            if state is None:
+                return
+            wanted = self.batch
+            if self.options.trials is not None:
+                wanted = min(wanted, self.options.trials - self.submitted)
+            chosen = state.proposer.suggest(wanted)
+            if not chosen:
+                state.report.exhausted = True
+                self._tell("exhausted", state)
+                continue
+            for candidate in chosen:
+                self._submit(state, candidate)
+
+    def _submit(self, state: _State, candidate: Candidate) -> None:
+        task, trial = state.report.task, state.report.known + state.submitted
+        record = None
+        try:
+            reference = self.references.get(task) if self.references is not None else None
+            job = make_job(
+                task, candidate, reference, self.options.seed, trial, state.identity, state.dag
+            )
+        except TilewrightError as error:
+            record = refused_record(task, candidate, error, self.options.seed, trial)
+            if self.database is not None:
+                self.database.append(record, state.dag)
+        else:
+            self.measurer.submit(job)
+        self.flights.append(_Flight(state, candidate, record))
+        self.submitted += 1
+        state.submitted += 1
+        state.in_flight += 1
+
+    def _choose(self) -> _State | None:
+        """Every task gets a first batch; then the one with the greatest predicted gain."""
+        open_ = [s for s in self.states if not s.done]
+        fresh = [s for s in open_ if s.submitted == 0 and s.report.known == 0]
+        if fresh:
+            return min(fresh, key=self._urgency)
+        return max(open_, key=self._gain, default=None)
+
+    def _urgency(self, state: _State) -> tuple[float, int]:
+        return -state.report.task.weight * state.guess, state.at
+
+    def _gain(self, state: _State) -> tuple[float, int]:
+        """Seconds per run of the network that the next trial of the task may save.
+
+        Its chance of an improvement falls with the trials since the last one; how much an
+        improvement brings is learned from the task's own.
+        """
+        task = state.report.task
+        best = state.report.best_seconds
+        if best is None:
+            tried = state.report.trials + state.in_flight
+            best = state.guess if tried < MAX_FRUITLESS * self.batch else state.guess * 0.01
+        waiting = state.stale + state.in_flight + self.batch
+        return task.weight * best * state.hope / waiting, -state.at
+
+    # -- consuming ---------------------------------------------------------------------------------
+    def _consume(self) -> None:
+        flight = self.flights[0]
+        record = flight.record if flight.record is not None else self.measurer.next()
+        self.flights.popleft()
+        state = flight.state
+        self.consumed += 1
+        state.in_flight -= 1
+        state.report.trials += 1
+        state.report.failed += not record.result.ok
+        state.proposer.update([Outcome(flight.candidate, record.seconds)])
+        improved = self._note_best(state, flight.candidate, record)
+        state.stale = 0 if improved else state.stale + 1
+        self._learn(state)
+        self._tell("trial", state, record=record, improved=improved)
+        limit = self.options.early_stopping
+        if limit is not None and state.stale >= limit and not state.report.stopped:
+            state.report.stopped = True
+            self._tell("stopped", state)
+
+    def _note_best(self, state: _State, candidate: Candidate, record: Record) -> bool:
+        """Whether the record is the best of its task; only verified ones can be."""
+        if not record.result.ok or not record.result.verified:
+            return False
+        state.leaders = sorted([*state.leaders, (record.seconds, candidate)], key=lambda x: x[0])
+        del state.leaders[max(self.options.leaders, 1) :]
+        before = state.report.best_seconds
+        if before is not None and record.seconds >= before:
+            return False
+        if before is not None:
+            state.hope = 0.6 * state.hope + 0.4 * (before - record.seconds) / before
+        state.report.best = record
+        return True
+
+    def _learn(self, state: _State) -> None:
+        """Fits start and come into force at fixed counts of results."""
+        if self.options.tuner != "xgb":
+            return
+        if self.fit_at is None and self.consumed >= self.next_fit:
+            self.model.start_fit(background=not self.quiet)
+            self.fit_at = self.consumed + (0 if self.quiet else self.batch // 2)
+        if self.fit_at is not None and self.consumed >= self.fit_at:
+            self.fit_at = None
+            self.next_fit = self.consumed + self._interval()
+            if self.model.finish_fit():
+                self._tell("fit", state, correlation=self.model.correlation())
+
+    def _interval(self) -> int:
+        """Results between fits: more of them as they weigh less."""
+        return max(self.batch, len(self.model) // 8)
+
+    # -- the end -----------------------------------------------------------------------------------
+    def _final(self) -> None:
+        """The leaders of each task in turn, without a race: which is best should not be luck."""
+        final = getattr(self.measurer, "final", None)
+        if final is None or self.options.leaders < 2:
+            return
+        for state in self.states:
+            if len(state.leaders) < 2 or state.submitted == 0 or self._time_left() <= 0:
+                continue
+            for record in final([self._leader_job(state, c) for _, c in state.leaders]):
+                self._tell("final", state, record=record)
+            if self.database is not None:
+                state.report.best = self.database.best(state.identity) or state.report.best
+
+    def _leader_job(self, state: _State, candidate: Candidate) -> Job:
+        task = state.report.task
+        reference = self.references.get(task) if self.references is not None else None
+        return make_job(
+            task, candidate, reference, self.options.seed, state.report.known + state.submitted,
+            state.identity, state.dag,
+        )  # fmt: skip
+
+    def _close(self) -> None:
+        if self.references is not None:
+            self.references.close()
+        if self.owns_model:
+            self.model.close()
+
+    # -- budget and events -------------------------------------------------------------------------
+    def _spent(self) -> bool:
+        if self.options.trials is not None and self.submitted >= self.options.trials:
+            return True
+        if self.options.seconds is None:
+            return False
+        each = (self.clock() - self.began) / max(self.consumed, 4)
+        count = sum(min(len(s.leaders), self.options.leaders) for s in self.states if s.submitted)
+        final = min(2 * each * count, FINAL_SHARE * self.options.seconds)
+        final = final if hasattr(self.measurer, "final") and self.options.leaders > 1 else 0.0
+        return self._time_left() <= len(self.flights) * each + final
+
+    def _time_left(self) -> float:
+        if self.options.seconds is None:
+            return float("inf")
+        return self.options.seconds - (self.clock() - self.began)
+
+    def _tell(
+        self, kind: str, state: _State, *, record: Record | None = None, improved: bool = False,
+        correlation: float | None = None,
+    ) -> None:  # fmt: skip
+        if self.on_event is not None:
+            elapsed, best = self.clock() - self.began, state.report.best_seconds
+            self.on_event(
+                Event(kind, state.at, self.consumed, elapsed, record, best, improved, correlation)
+            )
+
+
+def _exclusive(measurer: Measurer, task: Task) -> bool:
+    """True when nothing may run beside a kernel that is timed: the device is this machine's CPU."""
+    runner = getattr(measurer, "runner", None)
+    if runner is None or not hasattr(runner, "exclusive"):
+        return False
+    return bool(runner.exclusive(task.target))

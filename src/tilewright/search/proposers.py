@@ -1,0 +1,281 @@
+"""Proposers: which candidates of a task to measure next.
+
+In: a `Task` and what was measured.  Out: `Candidate`s, legal, sensible and never the same twice.
+Here the simple ones; the one with a model is in `model_proposer.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from tilewright.schedule.sketch import Sketch
+from tilewright.schedule.task import Task
+
+Indices = npt.NDArray[np.int64]
+ENUMERATE = 200_000  # spaces up to this size are listed in full
+DRAW = 16_384  # candidates judged at once where they are drawn
+
+
+class Candidate(NamedTuple):
+    """A member of a sketch's space."""
+
+    sketch: Sketch
+    index: int
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """seconds: what was measured, infinity for a failure"""
+
+    candidate: Candidate
+    seconds: float
+
+    @property
+    def ok(self) -> bool:
+        return bool(np.isfinite(self.seconds))
+
+
+class Proposer(Protocol):
+    """Proposes candidates of one task."""
+
+    @property
+    def exhausted(self) -> bool:
+        """Every sensible candidate has been proposed (as far as could be found)."""
+
+    def suggest(self, n: int) -> list[Candidate]:
+        """Up to `n` new candidates; fewer only where the space is exhausted."""
+
+    def update(self, results: Sequence[Outcome]) -> None:
+        """Tell what was measured, whoever proposed it."""
+
+    def visit(self, candidates: Iterable[Candidate]) -> None:
+        """Never propose these: they are known already."""
+
+
+class Pool:
+    """The space of one sketch: sensible members that were not proposed yet.
+
+    Small spaces are listed once; of others, members are drawn, and judged before anyone sees them.
+    within: (first, last) index to look at, both included; default: all
+    """
+
+    def __init__(
+        self, sketch: Sketch, rng: np.random.Generator, within: tuple[int, int] | None = None
+    ) -> None:
+        self.sketch, self.rng = sketch, rng
+        self.first, last = within or (0, sketch.space.range_length - 1)
+        self.size = last - self.first + 1
+        self.visited: set[int] = set()
+        self.listed: Indices | None = None
+        if self.size <= ENUMERATE:
+            every = np.arange(self.first, self.first + self.size, dtype=np.int64)
+            self.listed = every[sketch.legal(every)]
+        self._dry = 0  # draws in a row that gave nothing new
+
+    @property
+    def exhausted(self) -> bool:
+        if self.listed is not None:
+            return not np.any(self.fresh(self.listed))
+        return self._dry >= 8
+
+    def fresh(self, indices: Indices) -> npt.NDArray[np.bool_]:
+        """Mask of those that were not proposed."""
+        if not self.visited:
+            return np.ones(len(indices), bool)
+        return ~np.isin(indices, np.fromiter(self.visited, np.int64, len(self.visited)))
+
+    def sensible(self, indices: Indices) -> Indices:
+        """Those worth measuring, each once, without those proposed."""
+        indices = np.unique(indices)
+        indices = indices[self.fresh(indices)]
+        return indices[self.sketch.legal(indices)] if len(indices) else indices
+
+    def draw(self, judged: int = DRAW) -> Indices:
+        """New sensible members in random order: all that are left, or those among the draws."""
+        if self.listed is not None:
+            left = self.listed[self.fresh(self.listed)]
+            return self.rng.permutation(left)
+        drawn = self.first + self.rng.choice(self.size, min(judged, self.size), replace=False)
+        found = self.rng.permutation(self.sensible(drawn))
+        self._dry = 0 if len(found) else self._dry + 1
+        return found
+
+
+def pools_of(task: Task, seed: int, within: tuple[int, int] | None = None) -> list[Pool]:
+    """One pool per sketch, each with its own stream of random numbers.
+
+    within: indices of the first sketch, which is then the only one
+    """
+    sketches = task.sketches if within is None else task.sketches[:1]
+    return [Pool(s, np.random.default_rng([seed, i]), within) for i, s in enumerate(sketches)]
+
+
+class Pooled:
+    """What the proposers below share: pools, and the record of what was proposed."""
+
+    def __init__(
+        self, task: Task, seed: int = 0, within: tuple[int, int] | None = None
+    ) -> None:
+        self.task = task
+        self.rng = np.random.default_rng([seed, 1_000_003])
+        self.pools = pools_of(task, seed, within)
+        self._of = {id(p.sketch): p for p in self.pools}
+
+    @property
+    def exhausted(self) -> bool:
+        return all(p.exhausted for p in self.pools)
+
+    def visit(self, candidates: Iterable[Candidate]) -> None:
+        for sketch, index in candidates:
+            if id(sketch) in self._of:
+                self._of[id(sketch)].visited.add(int(index))
+
+    def update(self, results: Sequence[Outcome]) -> None:
+        self.visit(r.candidate for r in results)
+
+    def take(self, pool: Pool, index: int) -> Candidate:
+        pool.visited.add(int(index))
+        return Candidate(pool.sketch, int(index))
+
+
+class RandomProposer(Pooled):
+    """Uniform over the sensible candidates of all sketches, without repeats."""
+
+    def __init__(
+        self, task: Task, seed: int = 0, within: tuple[int, int] | None = None
+    ) -> None:
+        super().__init__(task, seed, within)
+        self._queue: list[tuple[Pool, int]] = []
+
+    def suggest(self, n: int) -> list[Candidate]:
+        found: list[Candidate] = []
+        while len(found) < n:
+            if not self._queue:
+                self._refill()
+                if not self._queue:
+                    break
+            pool, index = self._queue.pop()
+            if index not in pool.visited:
+                found.append(self.take(pool, index))
+        return found
+
+    def _refill(self) -> None:
+        """Sketches get shares in proportion to the sensible members they were found to have."""
+        while not self._queue and not self.exhausted:
+            for pool in self.pools:
+                if pool.exhausted:
+                    continue
+                drawn = pool.draw()
+                share = 1.0 if pool.listed is not None else pool.size / DRAW
+                self._queue += [(pool, int(i)) for i in drawn[: max(1, int(512 * min(share, 1)))]]
+        order = self.rng.permutation(len(self._queue))
+        self._queue = [self._queue[i] for i in order]
+
+
+class GridProposer(Pooled):
+    """Ascending index, sketch after sketch, leaving out what is not sensible."""
+
+    def __init__(
+        self, task: Task, seed: int = 0, within: tuple[int, int] | None = None
+    ) -> None:
+        super().__init__(task, seed, within)
+        self._at = [0] * len(self.pools)
+        self._queue: list[tuple[Pool, int]] = []
+
+    @property
+    def exhausted(self) -> bool:
+        return not self._queue and all(
+            at >= p.size for at, p in zip(self._at, self.pools, strict=True)
+        )
+
+    def suggest(self, n: int) -> list[Candidate]:
+        found: list[Candidate] = []
+        while len(found) < n and not self.exhausted:
+            if not self._queue:
+                self._refill()
+                continue
+            pool, index = self._queue.pop(0)
+            if index not in pool.visited:
+                found.append(self.take(pool, index))
+        return found
+
+    def _refill(self) -> None:
+        for i, pool in enumerate(self.pools):
+            if self._at[i] < pool.size:
+                end = min(self._at[i] + DRAW, pool.size)
+                chunk = pool.sensible(pool.first + np.arange(self._at[i], end, dtype=np.int64))
+                self._at[i] = end
+                self._queue = [(pool, int(k)) for k in chunk]
+                return
+
+
+class GeneticProposer(Pooled):
+    """A genetic algorithm over knob positions, as AutoTVM's: fitness is throughput.
+
+    pop_size: measured between generations; elite_num: best ever that join the parents;
+    mutation_prob: chance of each knob to be drawn anew
+    """
+
+    def __init__(
+        self, task: Task, seed: int = 0, pop_size: int = 100, elite_num: int = 3,
+        mutation_prob: float = 0.1,
+    ) -> None:  # fmt: skip
+        super().__init__(task, seed)
+        self.pop_size, self.elite_num, self.mutation_prob = pop_size, elite_num, mutation_prob
+        self._measured: list[Outcome] = []
+        self._waiting: list[Candidate] = []
+
+    def update(self, results: Sequence[Outcome]) -> None:
+        super().update(results)
+        self._measured += results
+
+    def suggest(self, n: int) -> list[Candidate]:
+        found: list[Candidate] = []
+        while len(found) < n and not self.exhausted:
+            if not self._waiting:
+                self._waiting = self._generation()
+                if not self._waiting:
+                    break
+            candidate = self._waiting.pop(0)
+            pool = self._of[id(candidate.sketch)]
+            if candidate.index not in pool.visited:
+                found.append(self.take(pool, candidate.index))
+        return found
+
+    def _generation(self) -> list[Candidate]:
+        children: list[Candidate] = []
+        parents = self._parents()
+        for pool in self.pools:
+            mine = [p for p in parents if p.candidate.sketch is pool.sketch]
+            if len(mine) > 1:
+                share = round(self.pop_size * len(mine) / len(parents))
+                bred = self.rng.permutation(self._breed(pool, mine, 4 * share))[:share]
+                children += [Candidate(pool.sketch, int(i)) for i in bred]
+        for pool in self.pools:  # the first generation, and fresh blood where breeding gave too few
+            missing = self.pop_size - len(children)
+            if missing > 0 and not pool.exhausted:
+                children += [Candidate(pool.sketch, int(i)) for i in pool.draw()[:missing]]
+        return children
+
+    def _parents(self) -> list[Outcome]:
+        good = [r for r in self._measured if r.ok]
+        elite = sorted(good, key=lambda r: r.seconds)[: self.elite_num]
+        recent = [r for r in self._measured[-self.pop_size :] if r.ok]
+        return list(dict.fromkeys([*recent, *elite]))
+
+    def _breed(self, pool: Pool, parents: list[Outcome], count: int) -> Indices:
+        space = pool.sketch.space
+        positions = space.positions(np.array([p.candidate.index for p in parents], np.int64))
+        fitness = 1 / np.array([p.seconds for p in parents])
+        pairs = self.rng.choice(len(parents), (2, count), p=fitness / fitness.sum())
+        cut = self.rng.integers(0, len(positions) + 1, count)
+        knob = np.arange(len(positions))[:, None]
+        children = np.where(knob < cut, positions[:, pairs[0]], positions[:, pairs[1]])
+        fresh = (self.rng.random(children.shape) * np.array(space.dims)[:, None]).astype(np.int64)
+        children = np.where(self.rng.random(children.shape) < self.mutation_prob, fresh, children)
+        return pool.sensible(space.indices(children))

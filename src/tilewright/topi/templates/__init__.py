@@ -1,0 +1,7 @@
+"""Hand-written schedules: importing this package registers the anchor templates of every target.
+
+In: nothing.  Out: entries in the registry of `tilewright.schedule.template`.
+Read next: `cpu_conv2d.py`, `cpu_tile.py`.
+"""
+
+from tilewright.topi.templates import cpu_conv2d as cpu_conv2d

@@ -1,0 +1,258 @@
+"""The command line: what it refuses, what it prints, how it ends."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tilewright.base.errors import TargetError
+from tilewright.base.target import Target
+from tilewright.cli import network, tables
+from tilewright.cli.app import default_log, main
+from tilewright.driver import doctor
+from tilewright.measure import Database, Result, TaskId
+from tilewright.measure.record import make_record
+
+
+@pytest.fixture
+def run(capsys, tmp_path, monkeypatch):
+    """Runs a command line in an empty directory; gives exit code, output, errors."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*args):
+        with pytest.raises(SystemExit) as ended:
+            main(list(args))
+            sys.exit(0)
+        said = capsys.readouterr()
+        return ended.value.code, said.out, said.err
+
+    return run
+
+
+@pytest.fixture
+def quick_device(monkeypatch):
+    monkeypatch.setattr(network, "real_target", lambda target: target)
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "words"),
+    [
+        (["tune", "resnet-18", "--trials", "0"], 2, "0 is not more than zero"),
+        (["tune", "resnet-18", "--minutes", "-1"], 2, "-1 is not more than zero"),
+        (["tune", "resnet-18", "--minutes", "nan"], 2, "nan is not more than zero"),
+        (["tune", "resnet-18", "--trials", "many"], 2, "'many' is not a valid integer"),
+        (["tune", "resnet-18", "--target", "tpu"], 2, "unknown kind 'tpu'"),
+        (["tune", "resnet-18", "--target", "cuda -arch=sm_20"], 2, "'sm_20' is not supported"),
+        (["tune", "resnet-18", "--target", "llvm -num-cores=x"], 2, "'x'"),
+        (["tune", "resnet-18", "--tuner", "oracle"], 2, "'oracle' is not one of"),
+        (["tune"], 2, "Missing argument 'MODEL'"),
+        (["tune", "resnet-19"], 1, "there is no such network. Did you mean resnet-18"),
+        (["tune", "missing.onnx"], 1, "there is no such file"),
+        (["bench", "resnet-18", "--log", "missing.jsonl"], 2, "there is no file 'missing.jsonl'"),
+        (["records", "missing.jsonl"], 2, "there is no file 'missing.jsonl'"),
+        (["sing"], 2, "No such command 'sing'"),
+    ],
+)
+def test_a_wrong_command_line_is_refused_in_one_message(run, args, code, words):
+    got, out, err = run(*args)
+    assert (got, out) == (code, "")
+    assert words in " ".join(err.split())
+    assert "Traceback" not in err
+
+
+def test_a_log_that_cannot_be_written_is_refused_before_tuning(run, quick_device, monkeypatch):
+    monkeypatch.setattr(network, "tune", lambda *a, **k: pytest.fail("it started to tune"))
+    code, _, err = run("tune", "resnet-18", "--log", "no/such/directory/log.jsonl")
+    assert code == 1 and "cannot be written" in err
+
+
+def test_a_target_without_its_device_is_refused(run, monkeypatch):
+    def missing(target):
+        raise TargetError("cuda(0)", "cuda-bindings is not installed", "Try pip install cuda.")
+
+    monkeypatch.setattr(network, "real_target", missing)
+    code, _, err = run("tune", "resnet-18", "--target", "cuda")
+    assert code == 1 and err == (
+        "error: cuda(0): cuda-bindings is not installed. Try pip install cuda.\n"
+    )
+    assert os.listdir() == []
+
+
+def test_tune_passes_everything_on(run, quick_device, monkeypatch):
+    seen = {}
+
+    def tune(model, target, database, **options):
+        options.pop("progress")
+        seen.update(options, model=model, target=str(target), log=database.path.name)
+
+    monkeypatch.setattr(network, "tune", tune)
+    code, out, _ = run(
+        "tune", "mobilenet", "--target", "llvm -num-cores=2", "--trials", "7", "--tuner", "random",
+        "--seed", "3", "--log", "x.jsonl",
+    )  # fmt: skip
+    assert code == 0
+    assert seen == {
+        "model": "mobilenet", "target": "llvm -num-cores=2", "log": "x.jsonl", "trials": 7,
+        "seconds": None, "tuner": "random", "seed": 3,
+    }  # fmt: skip
+    assert "tilewright bench mobilenet --target 'llvm -num-cores=2' --log x.jsonl" in out
+    run("tune", "mobilenet")
+    assert (seen["trials"], seen["seconds"], seen["log"]) == (None, 300, "mobilenet.llvm.jsonl")
+
+
+def test_an_interrupt_says_how_to_go_on(run, quick_device, monkeypatch):
+    def tune(model, target, database, **options):
+        database.append(make_record(TaskId("t", [], "d", "llvm"), Result(error="run")))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(network, "tune", tune)
+    monkeypatch.setattr(sys, "argv", ["tilewright", "tune", "resnet-18", "--log", "my log"])
+    code, out, err = run("tune", "resnet-18", "--log", "my log")
+    assert code == 130 and "Traceback" not in err
+    assert "1 results are in my log" in out
+    assert "tilewright tune resnet-18 --log 'my log'" in out
+    assert len(Database.load("my log")) == 1
+
+
+def test_termination_is_an_interrupt(run, quick_device, monkeypatch):
+    monkeypatch.setattr(network, "tune", lambda *a, **k: os.kill(os.getpid(), signal.SIGTERM))
+    code, out, _ = run("tune", "resnet-18")
+    assert code == 130 and "Stopped." in out
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def report(**changes):
+    fields = dict(
+        model="resnet-18", target="llvm", device="a CPU",
+        latencies=[
+            tables.Latency("untuned", (0.040, 0.042)), tables.Latency("tuned", (0.010, 0.0104)),
+            tables.Latency("PyTorch", note="not installed"),
+        ],
+        kernels=[
+            tables.KernelLine("conv2d 1x64x56x56", 4, 2.3e8, "record", 1e-3),
+            tables.KernelLine("dense", 1, 1e6, "default"),
+        ],
+        largest_error=0.25, relative_error=3e-7,
+    )  # fmt: skip
+    return tables.BenchReport(**(fields | changes))
+
+
+def test_bench_prints_engines_tasks_and_error(run, quick_device, monkeypatch):
+    monkeypatch.setattr(network, "bench", lambda model, target, database: report())
+    code, out, err = run("bench", "resnet-18")
+    lines = [" ".join(line.split()) for line in out.splitlines()]
+    assert code == 0 and "no log resnet-18.llvm.jsonl: only the untuned" in err
+    assert "untuned 41.000 41.000 1.000 1.00x" in lines
+    assert "tuned 10.200 10.200 0.200 4.02x" in lines
+    assert "PyTorch - - - - not installed" in lines
+    assert "conv2d 1x64x56x56 4 record 1.0000 230.0" in lines
+    assert "3.00e-07 of the largest output, 0.25 of the tolerance (within it)" in " ".join(lines)
+
+
+def test_bench_fails_where_the_results_differ(run, quick_device, monkeypatch):
+    monkeypatch.setattr(network, "bench", lambda *a: report(largest_error=1.5))
+    code, out, err = run("bench", "resnet-18")
+    assert code == 1 and "BEYOND" in out and "differ by more than rounding" in err
+
+
+def some_log(path):
+    conv = TaskId("conv2d_nchw.llvm", [["TENSOR", [1, 8, 6, 6], "float32"], [1, 1]], "c", "llvm")
+    dense = TaskId("dense", [4, 5], "d", "llvm")
+    with Database(path) as database:
+        for seconds in (2e-3, 1e-3):
+            result = Result(costs=(seconds,), verified=True)
+            record = make_record(conv, result, origin="template:conv", decisions={"s": seconds})
+            database.append(record, dag_of_a_sum())
+        for n in range(3):
+            error = Result(error="wrong", message=f"output C is wrong in {n} of 8 elements")
+            database.append(make_record(dense, error))
+        database.append(make_record(dense, Result(error="timeout", message="the build took long")))
+    with open(path, "ab") as f:
+        f.write(b'{"kind":"record", "v":1, "ta')
+
+
+def dag_of_a_sum():
+    from tilewright import te
+
+    x = te.placeholder((1000,), name="x")
+    return te.ComputeDAG([te.compute((1000,), lambda i: x[i] + 1.0, name="y")]).to_json()
+
+
+def test_records_tells_best_counts_and_failures(run):
+    some_log("log.jsonl")
+    code, out, _ = run("records", "log.jsonl")
+    lines = [" ".join(line.split()) for line in out.splitlines()]
+    assert code == 0
+    assert lines[0] == "6 records of 2 tasks: 2 measured, 4 failed"
+    assert lines[1] == "skipped 1 lines: not JSON, or cut off"
+    best = "conv2d_nchw.llvm 1x8x6x6 1x1 llvm 2 0 1.0000 0.0 template:conv"
+    assert best in lines and "dense 4 5 llvm 4 4 - - -" in lines
+    assert lines.index("wrong 3 output C is wrong in # of # elements") < lines.index(
+        "timeout 1 the build took long"
+    )
+
+
+def test_records_can_be_cut_short_and_picked(run):
+    some_log("log.jsonl")
+    code, out, _ = run("records", "log.jsonl", "--failures", "1", "--pick-best", "best.jsonl")
+    assert code == 0 and "1 more reasons" in out
+    assert "1 best records are in best.jsonl" in out
+    assert [r.seconds for r in Database.load("best.jsonl")] == [1e-3]
+
+
+def test_an_empty_log_is_no_error(run, tmp_path):
+    (tmp_path / "log.jsonl").touch()
+    assert run("records", "log.jsonl")[:2] == (0, "0 records of 0 tasks: 0 measured, 0 failed\n")
+
+
+def test_doctor_lists_findings_and_fails_without_any_device(run, monkeypatch):
+    works = doctor.Finding("device cpu(0)", True, "[fast] CPU")
+    broken = doctor.Finding("device cuda(0)", False, "no driver", "Install it.")
+    monkeypatch.setattr(doctor, "diagnose", lambda: [works, broken])
+    code, out, _ = run("doctor")
+    assert code == 0
+    assert out.splitlines() == [
+        "ok device cpu(0): [fast] CPU", "NO device cuda(0): no driver", "   Install it."
+    ]  # fmt: skip
+    monkeypatch.setattr(doctor, "diagnose", lambda: [broken])
+    assert run("doctor")[0] == 1
+
+
+def test_default_logs_are_named_by_model_and_kind():
+    assert str(default_log("resnet-18", Target("cuda -arch=sm_80"))) == "resnet-18.cuda.jsonl"
+    assert str(default_log("models/net.v2.onnx", Target("llvm"))) == "net.v2.llvm.jsonl"
+
+
+def test_help_loads_no_compiler_and_no_display():
+    code = (
+        "import sys; from tilewright.cli.app import cli\n"
+        "try: cli.main(['--help'])\n"
+        "except SystemExit: pass\n"
+        "heavy = {'llvmlite', 'rich', 'msgspec', 'xgboost', 'onnx', 'tilewright.relay'}\n"
+        "print('loaded', sorted(heavy & set(sys.modules)), file=sys.stderr)"
+    )
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
+    assert all(word in done.stdout for word in ("tune", "bench", "records", "doctor"))
+    assert done.stderr.splitlines()[-1] == "loaded []"
+
+
+def test_python_dash_m_works(tmp_path):
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    done = subprocess.run(
+        [sys.executable, "-m", "tilewright", "records", "none"],
+        env=env, cwd=tmp_path, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 2 and "there is no file 'none'" in done.stderr
+
+
+def test_a_closed_pipe_is_quiet(tmp_path):
+    some_log(tmp_path / "log.jsonl")
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    command = f"{sys.executable} -m tilewright records log.jsonl | true"
+    done = subprocess.run(
+        command, shell=True, env=env, cwd=tmp_path, capture_output=True, text=True
+    )
+    assert "Traceback" not in done.stderr

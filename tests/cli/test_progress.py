@@ -1,0 +1,109 @@
+"""The progress display: lines without a terminal, a table with one, estimates."""
+
+import io
+
+import pytest
+
+from tilewright.cli.progress import Progress, TaskRow, duration
+from tilewright.measure import Result, TaskId
+from tilewright.measure.record import make_record
+
+TASK = TaskId("t", [], "d", "llvm")
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def ok(seconds, verified=True):
+    return make_record(TASK, Result(costs=(seconds,), verified=verified))
+
+
+def bad():
+    return make_record(TASK, Result(error="run", message="x"))
+
+
+def rows():
+    return [TaskRow("conv 1x64x56x56", 4, 2e9), TaskRow("dense", 1, 1e6)]
+
+
+def test_lines_are_written_now_and_then_and_at_the_end():
+    clock, out = Clock(), io.StringIO()
+    with Progress(trials=10, seconds=300, stream=out, clock=clock) as progress:
+        progress.start(rows())
+        for n in range(3):
+            clock.now += 6
+            progress.record(0, ok(1e-3 * (3 - n)))
+        clock.now += 6
+        progress.record(1, bad())
+    assert out.getvalue().splitlines() == [
+        "0:12  trials 2/10  failed 0  network 8.000 ms + 1 tasks without a result  left 0:48",
+        "0:24  trials 4/10  failed 1  network 4.000 ms + 1 tasks without a result  left 0:36",
+        "0:24  trials 4/10  failed 1  network 4.000 ms + 1 tasks without a result  left 0:36",
+    ]
+
+
+def test_rows_keep_the_best_verified_time():
+    progress = Progress(stream=io.StringIO())
+    progress.start(rows())
+    for record in (ok(2e-3), ok(1e-3, verified=False), bad(), ok(3e-3)):
+        progress.record(0, record)
+    row = progress.rows[0]
+    assert (row.trials, row.failed, row.best_seconds) == (4, 1, 2e-3)
+    assert row.gflops == pytest.approx(1000.0)
+    assert progress.network_seconds() == (8e-3, 1)
+
+
+def test_the_remaining_time_is_that_of_the_budget_that_ends_first():
+    clock = Clock()
+    progress = Progress(trials=4, seconds=100, stream=io.StringIO(), clock=clock)
+    progress.start(rows())
+    clock.now = 10
+    assert progress.remaining == 90
+    progress.record(0, bad())
+    assert progress.remaining == 30
+    assert Progress(stream=io.StringIO()).remaining is None
+    clock.now = 1000
+    assert progress.remaining == 0
+
+
+def test_an_earlier_run_counts():
+    out = io.StringIO()
+    with Progress(stream=out) as progress:
+        progress.start([TaskRow("conv", 2, 1e9, trials=50, failed=3, best_seconds=5e-4)])
+    assert "trials 0  failed 3  network 1.000 ms  left -" in out.getvalue()
+
+
+def test_a_terminal_gets_a_table():
+    out = Terminal()
+    with Progress(trials=3, stream=out) as progress:
+        progress.start(rows())
+        progress.record(0, ok(1e-3))
+        progress.note("a line [that] stays")
+    text = out.getvalue()
+    assert "a line [that] stays" in text
+    assert "conv 1x64x56x56" in text and "1.0000" in text and "2000.0" in text
+
+
+def test_interrupted_drawing_gives_the_terminal_back():
+    out = Terminal()
+    with pytest.raises(KeyboardInterrupt):
+        with Progress(stream=out) as progress:
+            progress.start(rows())
+            raise KeyboardInterrupt
+    assert "\x1b[?25h" in out.getvalue()  # the cursor is shown again
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "0:00"), (59.6, "1:00"), (245, "4:05"), (3723, "1:02:03")]
+)
+def test_durations(seconds, text):
+    assert duration(seconds) == text

@@ -1,0 +1,633 @@
+"""What lowered programs mean, and every fault the interpreter must find."""
+
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests import strategies as S
+from tests.ir import naive
+from tests.ir.scalars import VARIABLES, build, calculate, conditions, floats, ints, small
+from tilewright.base.artifact import Packing
+from tilewright.ir import expr as E
+from tilewright.ir.interpreter import InterpreterError, run
+from tilewright.ir.stmt import (
+    Allocate,
+    Barrier,
+    Buffer,
+    For,
+    If,
+    Kernel,
+    Program,
+    Store,
+    Thread,
+    load,
+    map_children,
+    seq,
+)
+
+ZERO = E.const(0.0)
+N = 8
+A, B = Buffer("a", "float32", N), Buffer("b", "float32", N)
+V, J, T, U = E.var("i"), E.var("j"), E.var("t"), E.var("u")
+ROLES = ("input", "output")
+
+
+def kernel(body, threads=(), params=(A, B)):
+    return Kernel("k", params, body, threads)
+
+
+def launch(body, blocks=1, threads=N):
+    return kernel(body, (Thread("blockIdx.x", U, blocks), Thread("threadIdx.x", T, threads)))
+
+
+def execute(*kernels, check=True, workspaces=(), args=(A, B)):
+    """Run on a = 0, 1, 2, ... and return b."""
+    arrays = [np.arange(b.size).astype(b.dtype) for b in args[:-1]]
+    arrays.append(np.zeros(args[-1].size, args[-1].dtype))
+    roles = ("input",) * (len(args) - 1) + ("output",)
+    run(Program("p", args, roles, kernels, workspaces), arrays, check=check)
+    return arrays[-1]
+
+
+def copy(source=A, target=B):
+    i = E.var("i")
+    return For(i, N, Store(target, i, load(source, i)))
+
+
+# -- meaning ---------------------------------------------------------------------------------------
+
+
+@settings(max_examples=120, deadline=None)
+@given(S.dags(3000), st.sampled_from(naive.STYLES), st.integers(0, 3))
+def test_naive_programs_compute_their_dag(drawn, style, seed):
+    dag, _ = drawn
+    S.assert_computes(naive.program(dag, style), dag, seed)
+
+
+@settings(max_examples=20, deadline=None)
+@given(S.gathers())
+def test_indices_may_be_loaded(drawn):
+    dag, _ = drawn
+    S.assert_computes(naive.program(dag, "serial"), dag)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.one_of(ints, conditions, floats),
+    st.lists(st.fixed_dictionaries(dict.fromkeys("ijkxy", small)), min_size=1, max_size=4),
+)
+def test_expressions_have_the_values_of_python(recipe, rows):
+    """Variables come from buffers, so nothing is known of them and nothing is hoisted."""
+    node, n = build(recipe), len(rows)
+    table = {"i": "int32", "j": "int32", "k": "int64", "x": "float32", "y": "float32"}
+    sources = {name: Buffer(name, dtype, n) for name, dtype in table.items()}
+    row = E.var("row")
+    loads = {v: load(sources[v.name], row) for v in E.free_variables(node)}
+    out = Buffer("out", node.dtype, n)
+    body = For(row, n, Store(out, row, E.substitute(node, loads)))
+    program = Program(
+        "p", (*sources.values(), out), ("input",) * 5 + ("output",),
+        (Kernel("k", (*sources.values(), out), body),),
+    )  # fmt: skip
+    columns = {name: np.array([r[name] for r in rows], table[name]) for name in table}
+    result = np.zeros(n, node.dtype)
+    with np.errstate(all="ignore"):
+        expected = [
+            calculate(recipe, {k: c[m] if k in "xy" else int(c[m]) for k, c in columns.items()})
+            for m in range(n)
+        ]
+        bounded = [int(v) if isinstance(v, int) else v for v in expected]
+        if node.dtype == "int32" and max(map(abs, bounded)) >= 2**31:
+            return
+        run(program, [*columns.values(), result])
+    assert np.array_equal(result, np.array(expected, node.dtype), equal_nan=True)
+
+
+@settings(max_examples=100, deadline=None)
+@given(ints, st.tuples(*[st.integers(1, 4)] * 3), st.integers(1, 8))
+def test_an_index_is_refused_exactly_when_it_is_outside(recipe, extents, size):
+    node, out = build(recipe), Buffer("out", "int32", size)
+    body = Store(out, node, E.const(1))
+    for name, extent in zip("ijk", extents, strict=True):
+        body = For(VARIABLES[name], extent, body)
+    points = [dict(zip("ijk", at, strict=True)) for at in np.ndindex(*extents)]
+    reached = {calculate(recipe, at) for at in points}
+    result = np.zeros(size, np.int32)
+    program = Program("p", (out,), ("output",), (Kernel("k", (out,), body),))
+    if min(reached) >= 0 and max(reached) < size:
+        run(program, [result], check=False)
+        assert set(np.flatnonzero(result)) == reached
+    else:
+        with pytest.raises(InterpreterError, match=r"outside the \d elements of out"):
+            run(program, [result])
+
+
+@pytest.mark.parametrize(
+    ("index", "at"),
+    [
+        (V + 1, 8), (V - 1, -1), (8 - V, 8), (V * -1, -1), (V * 2, 8), ((V + 8) // 2, 8),
+        ((V + 1) % 9, 8), (E.maximum(3, V + 1), 8), (E.minimum(3, V - 1), -1),
+        (E.select(V < 7, 2, V + 1), 8), (E.if_then_else(V < 7, V, 8), 8),
+        (E.cast("int64", V) + 1, 8),
+    ],
+)  # fmt: skip
+def test_ranges_of_loops_hide_no_access(index, at):
+    extent = 9 if index.op == "floordiv" else N
+    with pytest.raises(InterpreterError, match=rf"b\[{at}\]: outside"):
+        execute(kernel(For(V, extent, Store(B, index, ZERO))))
+
+
+@pytest.mark.parametrize("kind", ["serial", "unrolled", "vectorized", "parallel", "vthread"])
+def test_every_loop_kind_runs_in_order(kind):
+    assert execute(kernel(For(V, N, Store(B, V, load(A, V) * 2.0), kind))).tolist() == [
+        0, 2, 4, 6, 8, 10, 12, 14,
+    ]  # fmt: skip
+
+
+def test_float32_rounds_after_every_operation():
+    body = Store(B, V, (load(A, V) + 16777216.0) * 0.1 - 0.1)
+    out = execute(kernel(For(V, N, body)))
+    x = np.arange(N, dtype=np.float32)
+    assert np.array_equal(out, (x + np.float32(2**24)) * np.float32(0.1) - np.float32(0.1))
+
+
+def test_float64_does_not():
+    c = Buffer("c", "float64", N)
+    wide = E.cast("float64", load(A, V)) / 3.0
+    out = execute(kernel(For(V, N, Store(c, V, wide)), params=(A, c)), args=(A, c))
+    assert np.array_equal(out, np.arange(N) / 3.0)
+
+
+def test_casts_truncate_and_integers_floor():
+    c = Buffer("c", "int32", N)
+    towards_zero = E.cast("int32", load(A, V) - 3.5)
+    out = execute(kernel(For(V, N, Store(c, V, towards_zero)), params=(A, c)), args=(A, c))
+    assert out.tolist() == [-3, -2, -1, 0, 0, 1, 2, 3]
+    down = (E.cast("int32", load(A, V)) - 4) // 3
+    out = execute(kernel(For(V, N, Store(c, V, down)), params=(A, c)), args=(A, c))
+    assert out.tolist() == [-2, -1, -1, -1, 0, 0, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("function", "at", "value"),
+    [
+        ("exp", 1000.0, np.inf), ("log", 0.0, -np.inf), ("log", -1.0, np.nan),
+        ("sqrt", -1.0, np.nan), ("rsqrt", 0.0, np.inf), ("rsqrt", 4.0, 0.5), ("round", 2.5, 2.0),
+        ("floor", -0.5, -1.0), ("ceil", np.inf, np.inf), ("abs", -2.0, 2.0),
+        ("sin", np.inf, np.nan), ("cos", 0.0, 1.0), ("erf", 0.5, 0.5204999),
+        ("tanh", 0.5, 0.46211717),
+    ],
+)  # fmt: skip
+def test_functions_at_their_edges(function, at, value):
+    out = execute(kernel(For(V, N, Store(B, V, E.call(function, E.const(at))))))
+    assert np.array_equal(out, np.full(N, value, np.float32), equal_nan=True)
+
+
+def test_floats_divide_by_zero():
+    out = execute(kernel(For(V, N, Store(B, V, (load(A, V) - 1.0) / 0.0))))
+    assert out[0] == -np.inf and np.isnan(out[1]) and out[2] == np.inf
+
+
+def test_only_one_side_of_if_then_else_runs():
+    inside = E.if_then_else(V < N - 1, load(A, V + 1), -1.0)
+    assert execute(kernel(For(V, N, Store(B, V, inside))))[-1] == -1
+
+
+def test_guard_of_an_inner_access_may_be_a_statement():
+    body = For(V, N + 5, If(V < N, Store(B, V, load(A, V)), None))
+    assert execute(kernel(body)).tolist() == list(range(N))
+    other = For(V, N, If(V < 2, Store(B, V, ZERO), Store(B, V, load(A, V))))
+    assert execute(kernel(other)).tolist() == [0, 0, 2, 3, 4, 5, 6, 7]
+
+
+def test_a_vector_statement_reads_before_it_writes():
+    ramp = E.ramp(E.const(0), 1, N - 1)
+    shift = Store(B, ramp + 1, load(B, ramp))
+    assert execute(kernel(seq(copy(), shift))).tolist() == [0, 0, 1, 2, 3, 4, 5, 6]
+
+
+def test_vectors_with_strides_and_conditions():
+    ramp = E.ramp(E.const(N - 1), -1, N)
+    value = E.if_then_else(V < 1, load(A, ramp), 0.0)
+    assert execute(kernel(For(V, 1, Store(B, E.ramp(V, 1, N), value)))).tolist() == [
+        7, 6, 5, 4, 3, 2, 1, 0,
+    ]  # fmt: skip
+
+
+def masked(test, then, orelse=None):
+    """A condition on the lanes of the vectors stored under it."""
+    return kernel(seq(copy(), For(V, 2, If(test, then, orelse))))
+
+
+def test_lanes_under_a_condition():
+    ramp = E.ramp(V * 4, 1, 4)
+    twice, none = Store(B, ramp, load(B, ramp) * 2.0), Store(B, ramp, E.broadcast(ZERO, 4))
+    assert execute(masked(ramp < 6, twice)).tolist() == [0, 2, 4, 6, 8, 10, 6, 7]
+    assert execute(masked(ramp < 6, twice, none)).tolist() == [0, 2, 4, 6, 8, 10, 0, 0]
+    inner = If(ramp >= 1, For(J, 2, twice))
+    assert execute(masked(ramp < 3, inner)).tolist() == [0, 4, 8, 3, 4, 5, 6, 7]
+
+
+def test_lanes_that_do_not_run_access_nothing():
+    ramp = E.ramp(V * 5, 1, 5)
+    move = Store(B, ramp, load(A, ramp))
+    assert execute(kernel(For(V, 2, If(ramp < N, move)))).tolist() == list(range(N))
+
+
+def test_lanes_under_a_condition_read_before_they_write():
+    ramp = E.ramp(E.const(0), 1, N)
+    shift = Store(B, ramp + 1, load(B, ramp))
+    body = kernel(seq(copy(), If(ramp < N - 1, shift)))
+    assert execute(body).tolist() == [0, 0, 1, 2, 3, 4, 5, 6]
+
+
+def test_local_buffers_are_new_in_every_iteration():
+    local = Buffer("l", "float32", 1, "local")
+    first = seq(Store(local, E.const(0), load(A, V)), Store(B, V, load(local, E.const(0))))
+    assert execute(kernel(For(V, N, Allocate(local, first)))).tolist() == list(range(N))
+
+
+def test_sibling_loops_may_reuse_a_variable():
+    body = seq(For(V, N, Store(B, V, ZERO)), For(V, 2, Store(B, V * 3, load(A, V * 3 + 1))))
+    assert execute(kernel(body)).tolist() == [1, 0, 0, 4, 0, 0, 0, 0]
+
+
+def test_what_was_derived_from_a_variable_is_forgotten_when_it_is_bound_again():
+    inner = For(J, 4, Store(B, V * 4 + J, load(A, V * 4 + J)))
+    assert execute(kernel(seq(For(V, 1, inner), For(V, 2, inner)))).tolist() == list(range(N))
+    widened = For(J, 2, Store(B, V * 2 + J, load(A, V * 2 + J)))
+    with pytest.raises(InterpreterError, match=r"b\[8\]|a\[8\]"):
+        execute(kernel(seq(For(V, 4, widened), For(V, 5, widened))))
+
+
+def reversed_through_shared(barrier=True):
+    shared = Buffer("s", "float32", N, "shared")
+    body = seq(
+        Store(shared, T, load(A, T)),
+        Barrier() if barrier else None,
+        Store(B, T, load(shared, N - 1 - T)),
+    )
+    return launch(Allocate(shared, body))
+
+
+def test_barriers_exchange_shared_memory():
+    assert execute(reversed_through_shared()).tolist() == [7, 6, 5, 4, 3, 2, 1, 0]
+
+
+def test_shared_memory_is_new_in_every_block():
+    shared = Buffer("s", "float32", 4, "shared")
+    unwritten = If(U < 1, Store(shared, T, load(A, T)))
+    body = Allocate(shared, seq(unwritten, Store(B, U * 4 + T, load(shared, T))))
+    with pytest.raises(InterpreterError, match="never written"):
+        execute(launch(body, 2, 4))
+
+
+def test_launch_dimensions_in_any_order():
+    x, y, z = (E.var(n) for n in "xyz")
+    threads = (Thread("threadIdx.y", y, 2), Thread("blockIdx.z", z, 2), Thread("threadIdx.x", x, 2))
+    body = Store(B, z * 4 + y * 2 + x, load(A, z * 4 + y * 2 + x))
+    assert execute(kernel(body, threads)).tolist() == list(range(N))
+
+
+def tiled_matmul(n=16, tile=4, drop=()):
+    """C = A B in shared tiles; `drop`: numbers of the barriers to leave out."""
+    a, b, c = (Buffer(x, "float32", n * n) for x in "abc")
+    sa, sb = (Buffer(x, "float32", tile * tile, "shared") for x in ("sa", "sb"))
+    local = Buffer("acc", "float32", 1, "local")
+    bx, by, tx, ty, ko, ki = (E.var(x) for x in ("bx", "by", "tx", "ty", "ko", "ki"))
+    zero = E.const(0)
+    row, column, at = by * tile + ty, bx * tile + tx, ty * tile + tx
+    product = load(sa, ty * tile + ki) * load(sb, ki * tile + tx)
+    step = [
+        Barrier(),
+        Store(sa, at, load(a, row * n + ko * tile + tx)),
+        Store(sb, at, load(b, (ko * tile + ty) * n + column)),
+        Barrier(),
+        For(ki, tile, Store(local, zero, load(local, zero) + product)),
+    ]
+    barriers = [0, 3]
+    kept = [s for k, s in enumerate(step) if k not in [barriers[d] for d in drop]]
+    body = seq(
+        Store(local, zero, ZERO),
+        For(ko, n // tile, seq(*kept)),
+        Store(c, row * n + column, load(local, zero)),
+    )
+    for buffer in (sa, sb, local):
+        body = Allocate(buffer, body)
+    threads = (
+        Thread("blockIdx.x", bx, n // tile), Thread("blockIdx.y", by, n // tile),
+        Thread("threadIdx.x", tx, tile), Thread("threadIdx.y", ty, tile),
+    )  # fmt: skip
+    return Program(
+        "mm", (a, b, c), ("input", "input", "output"), (Kernel("mm", (a, b, c), body, threads),)
+    )
+
+
+def matrices(n=16):
+    rng = np.random.default_rng(0)
+    return [rng.standard_normal((n, n)).astype(np.float32) for _ in range(3)]
+
+
+def test_tiled_matrix_product():
+    a, b, c = matrices()
+    run(tiled_matmul(), [a, b, c])
+    assert np.allclose(c, a @ b, atol=1e-5)
+    again = c.copy()
+    run(tiled_matmul(), [a, b, c], check=False)
+    assert np.array_equal(again, c)
+
+
+@pytest.mark.parametrize("drop", [0, 1])
+def test_a_tiled_matrix_product_needs_both_barriers(drop):
+    with pytest.raises(InterpreterError, match=r"mm: s[ab]\[\d+\]: (another thread|this element)"):
+        run(tiled_matmul(drop=(drop,)), matrices())
+
+
+@pytest.mark.parametrize("kind", ["launched", "with barriers", "parallel"])
+def test_nests_deeper_than_python_allows(kind):
+    """Forty loops of two iterations, of which the first alone goes deeper."""
+    out, local = Buffer("out", "int32", 2), Buffer("count", "int32", 1, "local")
+    zero, loops = E.const(0), [E.var(f"v{k}") for k in range(40)]
+    body = seq(Barrier() if kind == "with barriers" else None)
+    for v in reversed(loops):
+        counted = v in (loops[0], loops[20], loops[-1])
+        add = Store(local, zero, load(local, zero) + loops[0] + v + T + 1)
+        body = For(v, 2, seq(If(v < 1, body), add if counted else None))
+    whole = Allocate(local, seq(Store(local, zero, zero), body, Store(out, T, load(local, zero))))
+    threads = (Thread("threadIdx.x", T, 2),)
+    if kind == "parallel":
+        whole, threads = For(T, 2, whole, "parallel"), ()
+    result = np.zeros(2, np.int32)
+    run(Program("p", (out,), ("output",), (Kernel("k", (out,), whole, threads),)), [result])
+    # the counted loops add T + 1 and T + 2; the first of them, T + 1 and T + 3
+    assert result.tolist() == [2 * 3 + 4, 2 * 5 + 6]
+
+
+def test_a_constant_is_packed_on_the_way_in():
+    packing = Packing((3, 4), (1, 2), (1, 0, 3))
+    packed = Buffer("w", "float32", 12, "global", (2, 3, 2), packing)
+    out = Buffer("out", "float32", 12)
+    body = For(V, 12, Store(out, V, load(packed, V)))
+    program = Program("p", (packed, out), ROLES, (Kernel("k", (packed, out), body),))
+    w = np.arange(12, dtype=np.float32).reshape(3, 4)
+    results = [np.zeros(12, np.float32) for _ in range(2)]
+    run(program, [w, results[0]])
+    run(program, [packing.apply(w), results[1]])
+    assert results[0].tolist() == w.reshape(3, 2, 2).transpose(1, 0, 2).ravel().tolist()
+    assert np.array_equal(*results)
+
+
+def test_outputs_of_any_layout_are_written_in_place():
+    out = np.zeros((4, 2), np.float32).T
+    run(Program("p", (A, B), ROLES, (kernel(copy()),)), [np.arange(8, dtype=np.float32), out])
+    assert out.tolist() == [[0, 1, 2, 3], [4, 5, 6, 7]]
+
+
+def test_workspaces_carry_values_between_kernels():
+    w = Buffer("w", "float32", N)
+    kernels = [kernel(copy(A, w), params=(A, w)), kernel(copy(w, B), params=(w, B))]
+    assert execute(*kernels, workspaces=(w,)).tolist() == list(range(N))
+
+
+def test_a_million_operations_take_seconds():
+    a, b, c = matrices(48)
+    program = tiled_matmul(48, 8)
+    start = time.process_time()
+    run(program, [a, b, c])
+    assert time.process_time() - start < 2  # 110,592 multiply-adds, about 0.05 s alone
+    assert np.allclose(c, a @ b, atol=1e-4)
+
+
+# -- faults ----------------------------------------------------------------------------------------
+
+SHARED = Buffer("s", "float32", N, "shared")
+LOCAL = Buffer("l", "float32", 2, "local")
+WIDE = Buffer("w", "float32", N)
+C4 = E.const(4)
+
+
+def shared(*body, **extents):
+    return launch(Allocate(SHARED, seq(*body, Store(B, (U * N + T) % N, ZERO))), **extents)
+
+
+FAULTS = {
+    "load beyond": (
+        kernel(For(V, N, Store(B, V, load(A, V + 1)))),
+        r"^k: a\[8\]: outside the 8 elements of a: float32\[8\] global \(in b\[i\] = .* at i=7\)",
+    ),
+    "load before": (kernel(For(V, N, Store(B, V, load(A, V - 1)))), r"k: a\[-1\]: outside"),
+    "store beyond": (kernel(For(V, N, Store(B, V * 2, ZERO))), r"k: b\[8\]: outside"),
+    "vector beyond": (
+        kernel(For(V, 2, Store(B, E.ramp(V * 5, 1, 4), E.broadcast(ZERO, 4)))), r"b\[8\]: outside",
+    ),
+    "select reads both sides": (
+        kernel(For(V, N, Store(B, V, E.select(V < N - 1, load(A, V + 1), 0.0)))), r"a\[8\]: outside"
+    ),
+    "and reads both sides": (
+        kernel(For(V, N, If((V < N - 1) & (load(A, V + 1) > 0.0), Store(B, V, ZERO)))),
+        r"a\[8\]: outside",
+    ),
+    "local never written": (
+        kernel(Allocate(LOCAL, For(V, N, Store(B, V, load(LOCAL, V % 2))))),
+        r"l\[0\]: this element was never written",
+    ),
+    "local of another iteration": (
+        kernel(
+            For(V, N, Allocate(LOCAL, seq(
+                If(V < 1, Store(LOCAL, E.const(0), ZERO)), Store(B, V, load(LOCAL, E.const(0))),
+            )))
+        ),
+        r"l\[0\]: this element was never written .* at i=1",
+    ),
+    "output read first": (
+        kernel(For(V, N, Store(B, V, load(B, V) + 1.0))), r"b\[0\]: this element was never written"
+    ),
+    "output left out": (kernel(For(V, N - 1, Store(B, V, ZERO))), r"p: b\[7\]: no kernel writes"),
+    "read before another thread writes": (
+        reversed_through_shared(barrier=False), r"s\[\d\]: this element was never written"
+    ),
+    "read what another thread wrote": (
+        shared(Store(SHARED, T, ZERO), If(T > 0, Store(B, T, load(SHARED, T - 1)))),
+        r"k: s\[0\]: another thread wrote this element and no barrier",
+    ),
+    "write what another thread read": (
+        shared(
+            Store(SHARED, T, ZERO), Barrier(), If(T < 4, Store(B, T, load(SHARED, C4))),
+            If(T.equal(4), Store(SHARED, T, E.const(1.0))),
+        ),
+        r"k: s\[4\]: another thread read this element and no barrier",
+    ),
+    "write what several threads read": (
+        shared(
+            Store(SHARED, T, ZERO), Barrier(), Store(B, T, load(SHARED, E.const(7))),
+            If(T.equal(7), Store(SHARED, T, E.const(1.0))),
+        ),
+        r"k: s\[7\]: another thread read this element and no barrier",
+    ),
+    "write another value": (
+        shared(Store(SHARED, E.const(0), load(A, T))),
+        r"k: s\[0\]: another thread wrote a different value and no barrier",
+    ),
+    "other blocks write global memory": (
+        launch(Store(B, T, load(A, U)), 2, N), r"k: b\[0\]: another thread wrote a different value",
+    ),
+    "other blocks read global memory": (
+        launch(seq(Store(B, U * 4 + T, ZERO), If(U > 0, Store(A, T, load(B, T)))), 2, 4),
+        r"k: b\[0\]: another thread wrote this element",
+    ),
+    "barriers do not join blocks": (
+        launch(
+            seq(Store(B, U * 4 + T, ZERO), Barrier(), Store(A, T, load(B, 4 - U * 4 + T))), 2, 4
+        ),
+        r"k: b\[4\]: this element was never written",
+    ),
+    "a block writes what an earlier one read": (
+        launch(seq(Store(B, U * 4 + T, load(A, T)), Barrier(), If(U > 0, Store(A, T, ZERO))), 2, 4),
+        r"k: a\[0\]: another thread read this element",
+    ),
+    "iterations of a parallel loop": (
+        kernel(For(V, N, Store(B, V // 2, load(A, V)), "parallel")),
+        r"k: b\[0\]: another thread wrote a different value .* at i=1",
+    ),
+    "parallel iterations read each other": (
+        kernel(seq(copy(), For(V, N, Store(B, V, load(B, (V + 1) % N)), "parallel"))),
+        r"k: b\[1\]: another thread read this element",
+    ),
+    "parallel iterations share scratch": (
+        kernel(Allocate(LOCAL, For(V, N, seq(
+            Store(LOCAL, E.const(0), load(A, V)), Store(B, V, load(LOCAL, E.const(0))),
+        ), "parallel"))),
+        r"k: l\[0\]: another thread (read|wrote)",
+    ),
+    "barrier under a condition": (
+        launch(seq(If(T < 4, Barrier()), Store(B, T, ZERO))),
+        "barrier divergence: thread 0 waits at barrier .*, thread 4 has ended",
+    ),
+    "different barriers": (
+        launch(seq(If(T < 4, Barrier(), Barrier()), Store(B, T, ZERO))),
+        "barrier divergence: thread 0 waits at barrier .*, thread 4 waits at barrier",
+    ),
+    "unaligned vector": (
+        launch(Store(B, E.ramp(T * 2, 1, 4), E.broadcast(ZERO, 4)), threads=2),
+        r"k: b\[2\]: this vector must start at a multiple of 4",
+    ),
+    "unaligned vector load": (
+        launch(Store(B, E.ramp(T * 4, 1, 4), load(A, E.ramp(T * 3, 1, 4))), threads=2),
+        r"k: a\[3\]: this vector must start at a multiple of 4",
+    ),
+    "integer division by zero": (
+        kernel(For(V, N, Store(B, 7 // (V - 3), ZERO))), r"k: b\[\(7 // \(i - 3\)\)\] = 0f|outside"
+    ),
+    "cast of a NaN": (
+        kernel(For(V, N, Store(B, E.cast("int32", load(A, V) / 0.0), ZERO))),
+        r"k: b\[int32\(\(a\[i\]/0f\)\)\] = 0f: cannot convert float NaN",
+    ),
+    "lanes of a condition that is loaded": (
+        masked(load(A, E.ramp(V * 4, 1, 4)) > 0.0, Store(B, E.ramp(V, 1, 4), E.broadcast(ZERO, 4))),
+        "a condition of several lanes must depend on loop variables only",
+    ),
+    "unbound variable": (kernel(Store(B, J, ZERO)), "the variable j is used outside its loop"),
+    "unknown buffer": (kernel(copy(WIDE, B)), "k: w: the program has no such buffer"),
+    "type": (kernel(Store(B, E.const(0), E.const(1))), "a int32 is stored to b: float32"),
+    "tensor expression": (
+        kernel(Store(B, E.const(0), S.softmax(1, 2).compute_ops[0].body)), "has not been lowered"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_faults(name):
+    program, reason = FAULTS[name]
+    with pytest.raises(InterpreterError, match=reason):
+        execute(program)
+
+
+ALLOWED = {
+    "equal values": shared(Store(SHARED, E.const(0), ZERO), Barrier(), Store(B, T, ZERO)),
+    "reading together": shared(Store(SHARED, T, ZERO), Barrier(), Store(B, T, load(SHARED, C4))),
+    "own element": shared(Store(SHARED, T, load(A, T)), Store(B, T, load(SHARED, T))),
+    "write after the barrier after reads": shared(
+        Store(SHARED, T, ZERO), Barrier(), Store(B, T, load(SHARED, C4)), Barrier(),
+        Store(SHARED, N - 1 - T, ZERO),
+    ),
+    "a barrier orders global memory of one block": launch(
+        seq(Store(B, T, load(A, T)), Barrier(), If(T < 0, Store(B, T, load(B, N - 1 - T))))
+    ),
+    "a barrier under a condition on blocks": launch(
+        seq(If(U < 1, Barrier()), Store(B, U * 4 + T, ZERO)), 2, 4
+    ),
+    "private scratch": kernel(For(V, N, Allocate(LOCAL, seq(
+        Store(LOCAL, E.const(0), load(A, V)), Store(B, V, load(LOCAL, E.const(0))),
+    )), "parallel")),
+    "after a parallel loop": kernel(seq(
+        For(V, N, Store(B, V, ZERO), "parallel"), For(J, N, Store(B, J, load(B, N - 1 - J))),
+    )),
+    "one parallel loop after another": kernel(seq(
+        For(V, N, Store(B, V, ZERO), "parallel"),
+        For(J, N, Store(B, N - 1 - J, load(B, N - 1 - J)), "parallel"),
+    )),
+    "nested parallel loops": kernel(
+        For(V, 2, For(J, 4, Store(B, V * 4 + J, ZERO), "parallel"), "parallel")
+    ),
+    "a barrier for one thread": kernel(seq(Barrier(), copy())),
+    "unaligned vectors of a CPU": kernel(seq(
+        Store(B, E.ramp(E.const(1), 1, 7), E.broadcast(ZERO, 7)), Store(B, E.const(0), ZERO),
+    )),
+    "a guarded vector load": launch(seq(
+        Store(B, E.ramp(T * 4, 1, 4), E.if_then_else(T > 5, load(A, E.ramp(T * 3, 1, 4)), 0.0))
+    ), threads=2),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ALLOWED)
+def test_allowed(name):
+    execute(ALLOWED[name])
+
+
+@pytest.mark.parametrize(
+    "name", ["output read first", "output left out", "write another value", "unaligned vector"]
+)
+def test_without_checks_faults_pass(name):
+    execute(FAULTS[name][0], check=False)
+
+
+def test_integer_results_must_fit_their_type():
+    c = Buffer("c", "int32", 2)
+    body = For(V, 2, Store(c, V, V * 2**30 * 4))
+    with pytest.raises(InterpreterError, match="p: c"):
+        execute(kernel(body, params=(c,)), args=(c,))
+
+
+@pytest.mark.parametrize(
+    ("arrays", "reason"),
+    [
+        ([np.zeros(8, np.float32)], "1 arrays for 2 arguments. Give a, b"),
+        ([np.zeros(8), np.zeros(8, np.float32)], r"float64\[8\] given for float32\[8\]"),
+        ([np.zeros(9, np.float32), np.zeros(8, np.float32)], r"float32\[9\] given for"),
+    ],
+)
+def test_refused_arrays(arrays, reason):
+    with pytest.raises(InterpreterError, match=reason):
+        run(Program("p", (A, B), ROLES, (kernel(copy()),)), arrays)
+
+
+@settings(max_examples=40, deadline=None)
+@given(S.dags(1000), st.sampled_from(["parallel", "launched"]))
+def test_wrong_index_is_always_noticed(drawn, style):
+    """Every store moved by one: the last element is outside, or another one stays unwritten."""
+    dag, _ = drawn
+    program = naive.program(dag, style)
+
+    def shift(stmt):
+        if isinstance(stmt, Store):
+            return Store(stmt.buffer, stmt.index + 1, stmt.value)
+        return map_children(stmt, shift)
+
+    last = program.kernels[-1]
+    broken = replace(program, kernels=(*program.kernels[:-1], replace(last, body=shift(last.body))))
+    with pytest.raises(InterpreterError):
+        S.assert_computes(broken, dag)

@@ -1,0 +1,97 @@
+"""The planted faults on OpenCL and CUDA, where such a device exists: on CI, OpenCL on the CPU."""
+
+import time
+
+import numpy as np
+import pytest
+
+from tilewright.base.artifact import BufferSpec, KernelInfo, Source
+from tilewright.measure import (
+    Job,
+    LocalBuilder,
+    LocalRunner,
+    Pipeline,
+    ReferenceStore,
+    TaskId,
+)
+from tilewright.runtime.device import device
+
+SIZE, BLOCK, LIMIT = 1024, 64, 3.0
+HEADS = {
+    "opencl": (
+        "__kernel __attribute__((reqd_work_group_size(64, 1, 1)))\n"
+        "void twice(__global float* restrict a, __global float* restrict b) {{\n"
+        "  int i = get_global_id(0);\n  {body}\n}}"
+    ),
+    "cuda": (
+        'extern "C" __global__ void __launch_bounds__(64)\n'
+        "twice(float* __restrict__ a, float* __restrict__ b) {{\n"
+        "  int i = blockIdx.x * 64 + threadIdx.x;\n  {body}\n}}"
+    ),
+}
+BODIES = {
+    "good": "b[i] = a[i] + a[i];",
+    "wrong": "b[i] = a[i] + 1.0f;",
+    "overrun": "b[i] = a[i] + a[i]; b[i + 16] = 0.0f;",
+    "illegal": "b[i + (1LL << 40)] = a[i];",
+    "endless": "volatile float x = 0; while (x < 1.0f) { b[i] = a[i]; }",
+    "refused": "b[i] = no_such_name;",
+    "memory": "b[i] = a[i] + a[i];",
+}
+ERRORS = {
+    "wrong": {"wrong"}, "overrun": {"wrong"}, "illegal": {"run"}, "endless": {"timeout"},
+    "refused": {"compile"}, "memory": {"run"},
+}  # fmt: skip
+
+
+def _devices():
+    """(kind, index) of one real device of each kind; a simulator is too slow."""
+    for kind in HEADS:
+        for index in range(8):
+            found = device(kind, index)
+            if not found.exist:
+                break
+            if "simulator" not in found.name.lower():
+                yield kind, index
+                break
+
+
+def source(kind: str, fault: str) -> Source:
+    specs = [
+        BufferSpec("a", "float32", (SIZE,), "input"), BufferSpec("b", "float32", (SIZE,), "output")
+    ]  # fmt: skip
+    if fault == "memory":
+        specs.append(BufferSpec("w", "float32", (1 << 42,), "workspace"))
+    text = HEADS[kind].format(body=BODIES[fault])
+    info = KernelInfo("twice", (0, 1), (SIZE // BLOCK, 1, 1), (BLOCK, 1, 1))
+    return Source(kind, text, "twice", tuple(specs), (info,))
+
+
+@pytest.mark.parametrize(("kind", "index"), list(_devices()))
+def test_each_fault_costs_only_its_candidate(kind, index):
+    with (
+        LocalBuilder(build_func="tilewright.measure.calls:build_source", n_parallel=1) as builder,
+        LocalRunner(timeout=LIMIT, number=2, repeat=2, index=index) as runner,
+        ReferenceStore() as store,
+        Pipeline(builder, runner) as pipeline,
+    ):
+        target = runner.resolve(device(kind, index).target)
+        task = TaskId("twice", [], "d" * 32, str(target))
+        a = np.linspace(-3, 3, SIZE, dtype=np.float32)
+        reference = store.put("twice", [a], [2.0 * a.astype(np.float64)], [1e-6])
+        kinds = ["good", *(k for fault in ERRORS for k in (fault, "good"))]
+        jobs = [
+            Job(task, {"source": source(kind, k)}, reference, decisions={"k": k}, target=target)
+            for k in kinds
+        ]
+        began = time.monotonic()
+        records = list(pipeline.measure(jobs, ahead=4))
+        spent = time.monotonic() - began
+    for record in records:
+        fault, result = record.decisions["k"], record.result
+        if fault == "good":
+            assert result.error is None and result.verified and result.costs, result.message
+        else:
+            assert result.error in ERRORS[fault] and not result.costs, (fault, result.message)
+            assert result.message
+    assert spent < LIMIT + 2.0 * len(ERRORS) + 5.0

@@ -1,0 +1,87 @@
+"""References: arrays by file, dropped with their store, swept after a kill."""
+
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tilewright.base.errors import DeviceError
+from tilewright.measure import reference as R
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    R._cache.clear()
+
+
+def test_arrays_come_back_exactly_and_are_read_once(monkeypatch):
+    x = np.arange(12, dtype=np.float32).reshape(3, 4).T  # not contiguous
+    want, slack = x.astype(np.float64) * 2, np.float64(0.5)
+    with R.ReferenceStore() as store:
+        stored = store.put("task", [x], [want], [slack])
+        assert store.get("task") == stored and store.get("other") is None
+        data = R.load(stored)
+        assert np.array_equal(data.inputs[0], x) and data.inputs[0].flags.c_contiguous
+        assert np.array_equal(data.expected[0], want) and data.expected[0].dtype == np.float64
+        assert data.tolerance[0] == slack and data.tolerance[0].shape == ()
+        assert R.load(stored) is data
+
+
+def test_a_name_can_be_stored_again():
+    with R.ReferenceStore() as store:
+        first = store.put("task", [np.zeros(2)], [], [])
+        second = store.put("task", [np.ones(2)], [], [])
+        assert first != second == store.get("task")
+        assert R.load(first).inputs[0][0] == 0 and R.load(second).inputs[0][0] == 1
+
+
+def test_the_cache_is_bounded(monkeypatch):
+    monkeypatch.setattr(R, "_CACHE_BYTES", 3000)
+    with R.ReferenceStore() as store:
+        stored = [store.put(str(n), [np.full(150, n)], [], []) for n in range(4)]
+        for one in stored:
+            R.load(one)
+        R.load(stored[2])
+        R.load(stored[0])
+        assert list(R._cache) == [stored[2], stored[0]]
+
+
+def test_the_files_go_with_the_store(tmp_path):
+    store = R.ReferenceStore()
+    store.put("task", [np.zeros(2)], [], [])
+    assert len(os.listdir(tmp_path)) == 1
+    store.close()
+    assert os.listdir(tmp_path) == []
+
+
+def test_what_a_killed_process_left_is_swept(tmp_path):
+    process = subprocess.Popen(["true"])
+    process.wait()
+    dead = tmp_path / f"tilewright-reference-{process.pid}-abc"
+    mine = tmp_path / f"tilewright-reference-{os.getpid()}-abc"
+    for folder in (dead, mine):
+        folder.mkdir()
+        (folder / "input0.npy").write_bytes(b"x")
+    with R.ReferenceStore():
+        assert not dead.exists() and mine.exists()
+
+
+def test_a_full_temporary_directory_is_a_clear_error(monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    with R.ReferenceStore() as store:
+        monkeypatch.setattr(np, "save", full)
+        with pytest.raises(DeviceError, match="No space left on device.*set TMPDIR"):
+            store.put("task", [np.zeros(2)], [], [])
+        assert store.get("task") is None
+
+
+def test_the_store_lies_in_the_temporary_directory(tmp_path):
+    with R.ReferenceStore() as store:
+        folder = Path(store.put("task", [], [], []).directory)
+        assert tmp_path in folder.parents

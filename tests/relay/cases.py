@@ -1,0 +1,149 @@
+"""One small graph for every row of the operator table; several tests run over all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from tilewright import relay
+from tilewright.relay import nn
+from tilewright.relay.expr import Expr, Function
+from tilewright.relay.graph import free_vars
+
+
+def tensor(name: str, *shape: int, dtype: str = "float32") -> relay.Var:
+    return relay.var(name, shape=shape, dtype=dtype)
+
+
+def function(body: Expr) -> Function:
+    return Function(free_vars(body), body)
+
+
+def random_inputs(f: Function, seed: int = 0) -> dict[str, np.ndarray]:
+    """Positive where an operator wants it: names that start with `pos`."""
+    rng = np.random.default_rng(seed)
+    values = {}
+    for p in f.params:
+        value = rng.standard_normal(p.shape)
+        if p.name_hint.startswith("pos"):
+            value = np.abs(value) + 0.5
+        if p.dtype == "bool":
+            value = value > 0
+        values[p.name_hint] = (value * (3 if p.dtype.startswith("int") else 1)).astype(p.dtype)
+    return values
+
+
+@dataclass(frozen=True)
+class Case:
+    """op: the row it is for; build: makes its graph."""
+
+    op: str
+    build: Callable[[], Expr]
+    label: str = ""
+
+    @property
+    def id(self) -> str:
+        return f"{self.op}-{self.label}" if self.label else self.op
+
+
+def x4(channels: int = 4, size: int = 7) -> relay.Var:
+    return tensor("x", 2, channels, size, size)
+
+
+def nhwc(channels: int = 4, size: int = 7) -> relay.Var:
+    return tensor("x", 2, size, size, channels)
+
+
+def _norm(x: Expr, channels: int, **options: object) -> Expr:
+    vectors = [tensor(n, channels) for n in ("g", "b", "m", "pos_v")]
+    return nn.batch_norm(x, *vectors, **options)[0]
+
+
+UNARY = ("exp", "tanh", "sigmoid", "erf", "sin", "cos", "abs", "negative", "floor", "ceil", "copy")
+POSITIVE = ("log", "sqrt", "rsqrt")
+BINARY = ("add", "subtract", "multiply", "maximum", "minimum", "equal", "less", "greater")
+REDUCTION = ("sum", "mean", "max", "min", "prod")
+
+CASES: tuple[Case, ...] = (
+    *(Case(n, lambda n=n: getattr(relay, n)(tensor("x", 3, 5))) for n in UNARY),
+    *(Case(n, lambda n=n: getattr(relay, n)(tensor("pos_x", 3, 5))) for n in POSITIVE),
+    *(
+        Case(n, lambda n=n: getattr(relay, n)(tensor("x", 3, 1, 4), tensor("y", 5, 4)))
+        for n in BINARY
+    ),
+    Case("divide", lambda: tensor("x", 3, 4) / tensor("pos_y", 4)),
+    Case("power", lambda: relay.power(tensor("pos_x", 3, 4), tensor("y", 4))),
+    Case("multiply", lambda: 2.5 * tensor("x", 3, 4), "number"),
+    Case("add", lambda: tensor("x", 3) + relay.const(np.ones((1, 1), "float32")), "raises-rank"),
+    Case("where", lambda: relay.where(tensor("c", 3, 1, dtype="bool"), tensor("x", 4), 0.5)),
+    Case("clip", lambda: relay.clip(tensor("x", 3, 5), -0.5, 0.75)),
+    Case("cast", lambda: relay.cast(tensor("x", 3, 5, dtype="int32"), "float32")),
+    Case("nn.relu", lambda: nn.relu(tensor("x", 3, 5))),
+    Case("nn.leaky_relu", lambda: nn.leaky_relu(tensor("x", 3, 5), 0.1)),
+    Case("nn.dropout", lambda: nn.dropout(tensor("x", 3, 5), 0.3)),
+    *(
+        Case(n, lambda n=n: getattr(relay, n)(tensor("x", 3, 4, 5), axis=(0, -1), keepdims=True))
+        for n in REDUCTION
+    ),
+    Case("sum", lambda: relay.sum(tensor("x", 3, 4, 5), axis=1, exclude=True), "exclude"),
+    Case("mean", lambda: relay.mean(tensor("x", 3, 4, 5), axis=2), "drops-axis"),
+    Case("reshape", lambda: relay.reshape(tensor("x", 3, 4, 5), (0, -1))),
+    Case("nn.batch_flatten", lambda: nn.batch_flatten(tensor("x", 3, 4, 5))),
+    Case("expand_dims", lambda: relay.expand_dims(tensor("x", 3, 4), 1, 2)),
+    Case("squeeze", lambda: relay.squeeze(tensor("x", 3, 1, 4, 1), axis=(1, -1))),
+    Case("transpose", lambda: relay.transpose(tensor("x", 3, 4, 5), (2, 0, 1))),
+    Case(
+        "concatenate", lambda: relay.concatenate([tensor("x", 3, 4), tensor("y", 3, 2)], axis=-1)
+    ),
+    Case("broadcast_to", lambda: relay.broadcast_to(tensor("x", 3, 1, 4), (2, 3, 5, 4))),
+    Case("nn.pad", lambda: nn.pad(tensor("x", 3, 4), ((1, 0), (0, 2)), 1.5)),
+    Case(
+        "nn.conv2d",
+        lambda: nn.conv2d(x4(), tensor("w", 6, 4, 3, 3), (2, 1), (1, 0, 2, 1), (1, 2)),
+    ),
+    Case("nn.conv2d", lambda: nn.conv2d(x4(), tensor("w", 6, 2, 3, 3), groups=2), "groups"),
+    Case(
+        "nn.conv2d", lambda: nn.conv2d(x4(), tensor("w", 4, 1, 3, 3), 2, 1, groups=4), "depthwise"
+    ),
+    Case(
+        "nn.conv2d", lambda: nn.conv2d(x4(), tensor("w", 8, 1, 3, 3), groups=4),
+        "depthwise-multiplier",
+    ),
+    Case(
+        "nn.conv2d",
+        lambda: nn.conv2d(
+            nhwc(), tensor("w", 3, 3, 4, 6), 2, 1, data_layout="NHWC", kernel_layout="HWIO"
+        ),
+        "nhwc",
+    ),
+    Case(
+        "nn.conv2d",
+        lambda: nn.conv2d(
+            nhwc(), tensor("w", 3, 3, 4, 1), 1, 1, groups=4, data_layout="NHWC",
+            kernel_layout="HWOI",
+        ),
+        "nhwc-depthwise",
+    ),
+    Case("nn.dense", lambda: nn.dense(tensor("x", 3, 5), tensor("w", 4, 5))),
+    Case("nn.bias_add", lambda: nn.bias_add(x4(), tensor("b", 4))),
+    Case("nn.bias_add", lambda: nn.bias_add(nhwc(), tensor("b", 4), axis=-1), "nhwc"),
+    Case("nn.batch_norm", lambda: _norm(x4(), 4)),
+    Case("nn.batch_norm", lambda: _norm(nhwc(), 4, axis=3, scale=False), "nhwc-no-scale"),
+    Case("nn.batch_norm", lambda: _norm(x4(), 4, center=False, epsilon=0.1), "no-shift"),
+    Case("nn.max_pool2d", lambda: nn.max_pool2d(x4(), (3, 2), 2, padding=1)),
+    Case("nn.max_pool2d", lambda: nn.max_pool2d(nhwc(), 3, 2, layout="NHWC"), "nhwc"),
+    Case("nn.max_pool2d", lambda: nn.max_pool2d(x4(size=6), 3, 2, ceil_mode=True), "ceil"),
+    Case("nn.avg_pool2d", lambda: nn.avg_pool2d(x4(), 3, 2, padding=1)),
+    Case(
+        "nn.avg_pool2d", lambda: nn.avg_pool2d(x4(), 3, 2, padding=1, count_include_pad=True), "pad"
+    ),
+    Case("nn.avg_pool2d", lambda: nn.avg_pool2d(x4(size=6), 3, 2, ceil_mode=True), "ceil"),
+    Case("nn.global_avg_pool2d", lambda: nn.global_avg_pool2d(x4())),
+    Case("nn.global_avg_pool2d", lambda: nn.global_avg_pool2d(nhwc(), "NHWC"), "nhwc"),
+    Case("nn.global_max_pool2d", lambda: nn.global_max_pool2d(x4())),
+    Case("nn.adaptive_avg_pool2d", lambda: nn.adaptive_avg_pool2d(x4(size=6), (3, 2))),
+    Case("nn.softmax", lambda: nn.softmax(tensor("x", 3, 5))),
+    Case("nn.log_softmax", lambda: nn.log_softmax(tensor("x", 3, 5), axis=0)),
+)  # fmt: skip

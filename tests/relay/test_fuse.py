@@ -1,0 +1,136 @@
+"""Fusion: which operators end up in one kernel, and that the meaning stays."""
+
+import numpy as np
+from hypothesis import given, settings
+
+from relay.cases import function, random_inputs, tensor
+from relay.drawing import networks
+from tilewright import relay
+from tilewright.relay import nn
+from tilewright.relay.graph import op_name, post_order
+from tilewright.relay.passes import fuse
+from tilewright.relay.printer import structural_key
+
+
+def groups(body) -> list[str]:
+    """The groups in the order they run, as `op op op`; a view as `(op)`."""
+    f = function(body)
+    fused = fuse(relay.IRModule.from_expr(f))["main"]
+    inputs = random_inputs(f)
+    np.testing.assert_array_equal(relay.evaluate(f, inputs), relay.evaluate(fused, inputs))
+    found = []
+    for node in post_order(fused.body):
+        if op_name(node):
+            found.append(f"({op_name(node)})")
+        elif isinstance(node, relay.Call):
+            assert node.op.is_primitive
+            steps = [op_name(n) for n in post_order(node.op.body) if op_name(n)]
+            found.append(" ".join(s.removeprefix("nn.") for s in steps))
+    return found
+
+
+def image(name="x", channels=4):
+    return tensor(name, 1, channels, 6, 6)
+
+
+def conv(x, name="w", out=4, kernel=3):
+    weight = tensor(name, out, x.shape[1], kernel, kernel)
+    return nn.conv2d(x, weight, padding=kernel // 2)
+
+
+def test_an_anchor_takes_the_elementwise_steps_behind_it():
+    b = tensor("b", 1, 4, 1, 1)
+    assert groups(nn.relu(conv(image()) + b)) == ["conv2d add relu"]
+    assert groups(relay.clip(nn.max_pool2d(image(), 2), 0, 6)) == ["max_pool2d clip"]
+    dense = nn.dense(tensor("d", 2, 3), tensor("w", 5, 3))
+    assert groups(relay.tanh(dense + tensor("b", 5)) * 2.0) == ["dense add tanh multiply"]
+    assert groups(relay.sqrt(relay.sum(relay.exp(image()), axis=1))) == ["exp", "sum sqrt"]
+
+
+def test_a_residual_sum_that_is_read_twice_ends_its_group():
+    x = image()
+    total = nn.relu(conv(nn.relu(conv(x, "w1")), "w2") + x)
+    again = nn.relu(conv(total, "w3") + total)
+    assert groups(again) == ["conv2d relu", "conv2d add relu", "conv2d add relu"]
+
+
+def test_a_value_read_twice_is_computed_once():
+    y = conv(image()) + 1.0
+    assert groups(nn.relu(y) * relay.exp(y)) == ["conv2d add", "exp", "relu multiply"]
+
+
+def test_reading_one_value_twice_in_one_step_is_one_reader():
+    y = conv(image())
+    assert groups(y * y) == ["conv2d multiply"]
+
+
+def test_a_sum_of_two_anchors_joins_the_heavier():
+    x = image()
+    big, small = conv(x, "w1"), conv(x, "w2", kernel=1)
+    assert groups(big + small) == ["conv2d", "conv2d add"]
+    for body in (big + small, small + big):
+        mod = fuse(relay.IRModule.from_expr(function(body)))
+        joined = mod["main"].body
+        inputs = [a for a in joined.args if isinstance(a, relay.Var)]
+        assert [v.name_hint for v in inputs if v.name_hint != "x"] == ["w1"]
+
+
+def test_stretching_ends_a_group():
+    """exp would be computed once per element of the larger tensor."""
+    small = relay.exp(tensor("s", 1, 4, 1, 1))
+    assert groups(small + image()) == ["exp", "add"]
+
+
+def test_moving_steps_join_each_other_but_no_anchor():
+    x = image()
+    moved = relay.transpose(relay.exp(x), (0, 2, 3, 1)) + 1.0
+    assert groups(moved) == ["exp transpose add"]
+    assert groups(relay.transpose(conv(x), (0, 2, 3, 1))) == ["conv2d", "transpose"]
+    both = relay.concatenate([nn.relu(x), relay.exp(x)], axis=1)
+    assert groups(both) == ["relu", "exp", "concatenate"]
+
+
+def test_views_stay_outside():
+    flat = nn.batch_flatten(nn.global_avg_pool2d(nn.relu(image())))
+    body = nn.softmax(nn.dense(flat, tensor("w", 3, 4)))
+    assert groups(body) == ["relu", "global_avg_pool2d", "(nn.batch_flatten)", "dense", "softmax"]
+
+
+def test_softmax_shares_its_kernel_with_nothing():
+    assert groups(relay.exp(nn.softmax(relay.exp(tensor("x", 2, 3))))) == ["exp", "softmax", "exp"]
+
+
+def test_a_single_number_becomes_part_of_the_kernel():
+    mod = fuse(relay.IRModule.from_expr(function(image() * 0.5)))
+    assert len(mod["main"].body.op.params) == 1
+
+
+def test_groups_of_equal_structure_have_equal_keys():
+    x = image()
+    f = fuse(relay.IRModule.from_expr(function(nn.relu(conv(nn.relu(conv(x, "w1")), "w2")))))
+    first, second = (n.op for n in post_order(f["main"].body) if isinstance(n, relay.Call))
+    assert first is not second
+    assert structural_key(first) == structural_key(second)
+    other = fuse(relay.IRModule.from_expr(function(nn.relu(conv(x, out=3)))))["main"].body.op
+    assert structural_key(first) != structural_key(other)
+    assert str(f).count("fused @") == 1
+
+
+@given(networks())
+@settings(max_examples=30, deadline=None)
+def test_every_operator_is_in_exactly_one_group(mod):
+    plain = relay.passes.simplify_inference(mod)["main"]
+    fused = fuse(relay.IRModule.from_expr(plain))["main"]
+    inside = 0
+    for node in post_order(fused.body):
+        if isinstance(node, relay.Call) and isinstance(node.op, relay.Function):
+            steps = [n for n in post_order(node.op.body) if op_name(n)]
+            inside += len(steps)
+            heavy = relay.op.Pattern.REDUCTION
+            anchors = [n for n in steps if relay.op.get(op_name(n)).pattern >= heavy]
+            assert len(anchors) <= 1
+            assert not anchors or anchors[0] is steps[0]
+        elif op_name(node):
+            inside += 1
+            assert relay.op.get(op_name(node)).view
+    assert inside == sum(1 for n in post_order(plain.body) if op_name(n))

@@ -1,0 +1,77 @@
+"""The memory planner: values alive together never share; the plan is close to what is needed."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relay.cases import function, tensor
+from tilewright import relay
+from tilewright.relay import nn
+from tilewright.relay.memory import Lifetime, lifetimes, plan_memory
+from tilewright.relay.passes import fuse
+
+
+@st.composite
+def values(draw) -> list[Lifetime]:
+    found = []
+    for k in range(draw(st.integers(0, 12))):
+        first = draw(st.integers(0, 10))
+        found.append(
+            Lifetime(f"v{k}", draw(st.integers(0, 50)), first, first + draw(st.integers(0, 5)))
+        )
+    return found
+
+
+@given(values())
+def test_values_alive_together_never_share(found):
+    plan = plan_memory(found)
+    for a in found:
+        assert plan.slot_bytes[plan.slot_of[a.name]] >= a.nbytes
+        for b in found:
+            together = a.first <= b.last and b.first <= a.last
+            assert a is b or not together or plan.slot_of[a.name] != plan.slot_of[b.name]
+    assert plan.peak_bytes <= plan.planned_bytes <= plan.unshared_bytes
+
+
+def test_a_chain_needs_two_buffers():
+    chain = [Lifetime(f"v{k}", 100, k, k + 1) for k in range(10)]
+    plan = plan_memory(chain)
+    assert plan.slot_bytes == (100, 100)
+    assert (plan.unshared_bytes, plan.peak_bytes) == (1000, 200)
+    assert "10 values in 2 buffers" in str(plan)
+
+
+def lives(body) -> list[tuple[int, int, int]]:
+    f = fuse(relay.IRModule.from_expr(function(body)))["main"]
+    return [(v.first, v.last, v.nbytes) for v in lifetimes(f).values()]
+
+
+def test_lifetimes_follow_the_readers():
+    x = tensor("x", 2, 3)
+    a = nn.softmax(x)  # softmax fuses with nothing, so each call is a step
+    b = nn.softmax(a)
+    assert lives(nn.softmax(b) + a) == [(0, 3, 24), (1, 2, 24), (2, 3, 24), (3, 3, 24)]
+
+
+def test_reading_a_view_reads_its_source():
+    x = tensor("x", 2, 3)
+    a = nn.softmax(x)
+    view = relay.reshape(a, (6, 1))
+    c = nn.softmax(nn.softmax(x))
+    found = lives(relay.Tuple([c, nn.softmax(view, axis=0)]))
+    assert found == [(0, 1, 24), (1, 3, 24), (2, 3, 24), (3, 3, 24)]  # c, c, a, its reader
+
+
+def test_results_live_to_the_end():
+    x = tensor("x", 2, 3)
+    a = nn.softmax(x)
+    found = lives(relay.Tuple([relay.reshape(a, (6,)), nn.softmax(nn.softmax(a))]))
+    assert found[0] == (0, 2, 24)
+    assert found[-1] == (2, 2, 24)
+
+
+def test_a_network_needs_a_fraction_of_its_values():
+    mod, params = relay.testing.get_network("resnet-18-v1", image_shape=(3, 64, 64))
+    main = relay.optimize(mod, params)["main"]
+    plan = plan_memory(list(lifetimes(main).values()))
+    assert plan.planned_bytes <= 1.25 * plan.peak_bytes
+    assert plan.planned_bytes * 2 < plan.unshared_bytes

@@ -1,0 +1,203 @@
+"""The networks: their architecture, their weights, and that passes keep what they compute."""
+
+import numpy as np
+import onnxruntime
+import pytest
+
+from tilewright import relay
+from tilewright.base.errors import ModelError
+from tilewright.relay.graph import is_call, op_name, post_order
+from tilewright.relay.lower import compute_dag
+
+
+def convolutions(body) -> list[tuple]:
+    """What tells one convolution's work from another's, in order, each once."""
+    found = {}
+    for n in post_order(body):
+        if is_call(n, "nn.conv2d"):
+            a = n.attrs
+            found[(n.args[0].shape, n.args[1].shape, a.strides, a.padding, a.groups)] = None
+    return list(found)
+
+
+def image_of(mod, seed=0) -> np.ndarray:
+    data = mod["main"].params[0]
+    return np.random.default_rng(seed).standard_normal(data.shape).astype("float32")
+
+
+def test_resnet_18_has_the_twelve_convolutions_of_the_tutorial():
+    mod, params = relay.testing.resnet.get_workload(num_layers=18, batch_size=1)
+    found = convolutions(mod["main"].body)
+    assert len(found) == 12
+    assert ((1, 512, 7, 7), (512, 512, 3, 3), (1, 1), (1, 1, 1, 1), 1) in found
+    assert found[0] == ((1, 3, 224, 224), (64, 3, 7, 7), (2, 2), (3, 3, 3, 3), 1)
+    fused = relay.optimize(mod, params)["main"]
+    inside = [
+        (n.op.body, n.op)
+        for n in post_order(fused.body)
+        if isinstance(n, relay.Call) and isinstance(n.op, relay.Function)
+    ]
+    shapes = {c for body, _ in inside for c in convolutions(body)}
+    assert len(shapes) == 12
+    assert mod["main"].ret_type == relay.TensorType((1, 1000))
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "distinct", "parameters"),
+    [
+        ("resnet-18-v1", 20, 11, 11_689_512), ("resnet-50-v1", 53, 23, 25_557_032),
+        ("mobilenet", 27, 19, 4_231_976),
+    ],
+)  # fmt: skip
+def test_architectures(name, count, distinct, parameters):
+    """Convolutions, distinct ones, and the published numbers of trained parameters."""
+    mod, params = relay.testing.get_network(name)
+    body = mod["main"].body
+    assert sum(is_call(n, "nn.conv2d") for n in post_order(body)) == count
+    assert len(convolutions(body)) == distinct
+    statistics = ("running_mean", "running_var", "moving_mean", "moving_var")
+    assert sum(v.size for n, v in params.items() if not n.endswith(statistics)) == parameters
+
+
+def test_v1_parameters_have_the_names_of_a_torchvision_state_dict():
+    _, params = relay.testing.get_network("resnet-50-v1", image_shape=(3, 64, 64))
+    for name, shape in {
+        "conv1.weight": (64, 3, 7, 7), "bn1.running_var": (64,), "fc.bias": (1000,),
+        "layer1.0.downsample.0.weight": (256, 64, 1, 1), "layer4.2.conv2.weight": (512, 512, 3, 3),
+        "layer2.0.bn3.bias": (512,),
+    }.items():  # fmt: skip
+        assert params[name].shape == shape
+
+
+SMALL = {"image_shape": (3, 64, 64), "num_classes": 10}
+
+
+@pytest.mark.parametrize("name", ["resnet-18", "resnet-50-v1", "mobilenet"])
+def test_passes_keep_what_a_network_computes(name):
+    mod, params = relay.testing.get_network(name, **SMALL)
+    data = image_of(mod)
+    wanted = relay.evaluate(mod, {**params, "data": data}, "float64")
+    fused = relay.optimize(mod, params)
+    found = relay.evaluate(fused, {"data": data}, "float64")
+    np.testing.assert_allclose(found, wanted, atol=3e-6 * np.abs(wanted).max())
+    text = str(fused)
+    assert "batch_norm" not in text
+    assert "multiply" not in text
+    assert [p.name_hint for p in fused["main"].params] == ["data"]
+
+
+@pytest.mark.parametrize("name", ["resnet-18", "resnet-152-v1", "mobilenet"])
+def test_activations_stay_near_one(name):
+    mod, params = relay.testing.get_network(name, image_shape=(3, 32, 32), num_classes=10)
+    sizes = []
+
+    def observe(node, value):
+        if op_name(node) in ("add", "nn.relu", "nn.conv2d"):
+            sizes.append(float(np.sqrt(np.mean(value**2))))
+
+    relay.evaluate(mod, {**params, "data": image_of(mod)}, observe=observe)
+    assert min(sizes) > 0.05
+    assert max(sizes) < 20
+
+
+def test_layouts_are_the_same_network():
+    """NHWC weights are the transposed NCHW ones, so the results agree."""
+    for name in ("resnet-18", "mobilenet"):
+        results = []
+        for layout in ("NCHW", "NHWC"):
+            shape = (3, 32, 32) if layout == "NCHW" else (32, 32, 3)
+            mod, params = relay.testing.get_network(
+                name, image_shape=shape, num_classes=5, layout=layout
+            )
+            data = np.random.default_rng(0).standard_normal((1, 3, 32, 32))
+            data = data if layout == "NCHW" else data.transpose(0, 2, 3, 1)
+            results.append(relay.evaluate(mod, {**params, "data": data}, "float64"))
+            fused = relay.optimize(mod, params)
+            assert "batch_norm" not in str(fused)
+        np.testing.assert_allclose(*results, rtol=1e-4)
+
+
+def test_weights_repeat_and_follow_the_seed():
+    first = relay.testing.get_network("mobilenet", image_shape=(3, 32, 32))[1]
+    again = relay.testing.get_network("mobilenet", image_shape=(3, 64, 64))[1]
+    other = relay.testing.get_network("mobilenet", image_shape=(3, 32, 32), seed=1)[1]
+    for name, value in first.items():
+        np.testing.assert_array_equal(value, again[name])
+    assert not np.array_equal(first["fc_weight"], other["fc_weight"])
+
+
+def test_batches_and_float64():
+    mod, params = relay.testing.resnet.get_workload(
+        batch_size=2, num_classes=7, image_shape=(3, 32, 32), dtype="float64"
+    )
+    assert mod["main"].ret_type == relay.TensorType((2, 7), "float64")
+    assert all(v.dtype == "float64" for v in params.values())
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: relay.testing.get_network("resnet-20"), ["resnet-20", "mobilenet", ".onnx"]),
+        (lambda: relay.testing.get_network("mobilenett"), ["Did you mean 'mobilenet'"]),
+        (lambda: relay.testing.resnet.get_workload(num_layers=20), ["20", "18, 34"]),
+        (lambda: relay.testing.mobilenet.get_workload(layout="NCWH"), ["NCWH", "NHWC"]),
+        (lambda: relay.testing.mobilenet.get_workload(image_shape=(32, 32)), ["(32, 32)"]),
+        (lambda: relay.testing.mobilenet.get_workload(batch_size=0), ["batch_size=0"]),
+    ],
+)
+def test_unknown_networks_and_options_are_refused(make, words):
+    with pytest.raises(ModelError) as e:
+        make()
+    assert all(w in str(e.value) for w in words)
+
+
+def test_workload_of_a_network_of_ones_own():
+    x = relay.var("x", shape=(1, 3, 8, 8))
+    y = relay.nn.conv2d(x, relay.var("w"), channels=4, kernel_size=3)
+    y = relay.nn.bias_add(y, relay.var("b"))
+    _, params = relay.testing.create_workload(relay.Function(relay.free_vars(y), y))
+    assert {n: v.shape for n, v in params.items()} == {"w": (4, 3, 3, 3), "b": (4,)}
+
+
+@pytest.mark.parametrize("name", ["resnet-18", "resnet-18-v1"])
+def test_onnxruntime_computes_the_exported_network(name):
+    mod, params = relay.testing.get_network(name, **SMALL)
+    model = relay.to_onnx(mod, params)
+    data = image_of(mod)
+    wanted = relay.evaluate(mod, {**params, "data": data}, "float64")
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    (found,) = session.run(None, {"data": data})
+    np.testing.assert_allclose(found, wanted, atol=1e-5 * np.abs(wanted).max())
+    again, weights = relay.frontend.from_onnx(model)
+    found = relay.evaluate(again, {**weights, "data": data}, "float64")
+    np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-12)
+
+
+# Two of the 22 tasks the auto-scheduler tutorial prints for MobileNet in NHWC.
+TUTORIAL_TASKS = (
+    """\
+p0 = PLACEHOLDER [1, 56, 56, 128]
+pad_temp(i0, i1, i2, i3) = p0[i0, i1, i2, i3]
+p1 = PLACEHOLDER [1, 1, 128, 128]
+conv2d_nhwc(nn, yy, xx, ff) += (pad_temp[nn, (yy + ry), (xx + rx), rc]*p1[ry, rx, rc, ff])
+p2 = PLACEHOLDER [1, 1, 1, 128]
+T_add(ax0, ax1, ax2, ax3) = (conv2d_nhwc[ax0, ax1, ax2, ax3] + p2[ax0, 0, 0, ax3])
+T_relu(ax0, ax1, ax2, ax3) = max(T_add[ax0, ax1, ax2, ax3], 0f)
+""",
+    """\
+p0 = PLACEHOLDER [1, 1024]
+p1 = PLACEHOLDER [1000, 1024]
+T_matmul_NT(i, j) += (p0[i, k]*p1[j, k])
+p2 = PLACEHOLDER [1, 1000]
+T_add(ax0, ax1) = (T_matmul_NT[ax0, ax1] + p2[ax0, ax1])
+""",
+)
+
+
+def test_mobilenet_has_the_tasks_of_the_tutorial():
+    mod, params = relay.testing.get_network("mobilenet", layout="NHWC")
+    calls = (n for n in post_order(relay.optimize(mod, params)["main"].body))
+    groups = [n.op for n in calls if isinstance(n, relay.Call) and isinstance(n.op, relay.Function)]
+    texts = {str(compute_dag(g)) for g in groups}
+    assert len(texts) == 22
+    assert texts.issuperset(TUTORIAL_TASKS)

@@ -1,0 +1,75 @@
+"""The shape of the package: who imports whom, and what is imported only when it is needed."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src" / "tilewright"
+FILES = sorted(PACKAGE.rglob("*.py"))
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+# Libraries that a user may not have, or that take long to import.
+LAZY = {"llvmlite", "cuda", "pyopencl", "onnx", "onnxruntime", "torch", "xgboost", "rich"}
+FACADES = {"contrib"}  # names of TVM that only point to rooms
+
+
+def test_rooms_import_only_the_rooms_before_them():
+    pytest.importorskip("importlinter")
+    code = "from importlinter.cli import lint_imports_command as run; run()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "--no-logo", "--no-cache"],
+        cwd=ROOT, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_room_has_its_place_in_the_order():
+    layers = PYPROJECT["tool"]["importlinter"]["contracts"][0]["layers"]
+    known = [layer.strip("()") for layer in layers]
+    rooms = {path.relative_to(PACKAGE).parts[0] for path in FILES if path.parent != PACKAGE}
+    assert rooms - FACADES <= set(known)
+    assert len(known) == len(set(known))
+
+
+def test_optional_and_slow_libraries_are_imported_when_needed():
+    found = []
+    for path in FILES:
+        for name, line in _imports_at_the_top(ast.parse(path.read_text())):
+            if name.partition(".")[0] in LAZY:
+                found.append(f"{path.relative_to(ROOT)}:{line}: {name}")
+    assert found == []
+
+
+def test_every_module_opens_by_saying_what_it_is():
+    silent = [
+        str(path.relative_to(ROOT)) for path in FILES
+        if path.stat().st_size and not ast.get_docstring(ast.parse(path.read_text()))
+    ]  # fmt: skip
+    assert silent == []
+
+
+def test_the_commands_of_the_readme_name_real_extras():
+    text = (ROOT / "README.md").read_text()
+    extras = PYPROJECT["project"]["optional-dependencies"]
+    named = re.findall(r"install (?:-q )?'\.\[([a-z0-9,-]+)\]'", text)
+    assert len(named) >= 4 and {e for group in named for e in group.split(",")} <= set(extras)
+    for command in ("main job", "tests"):  # .ci/run takes them from there
+        block = text.partition(f"<!-- command: {command} -->\n```sh\n")[2].partition("\n```")[0]
+        assert block.startswith("python3 -m venv .venv && ") and "\n" not in block
+
+
+def _imports_at_the_top(tree: ast.Module) -> list[tuple[str, int]]:
+    found = []
+    for node in tree.body:  # not inside functions, not under `if TYPE_CHECKING:`
+        if isinstance(node, ast.Import):
+            found += [(alias.name, node.lineno) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            found.append((node.module or "", node.lineno))
+    return found
