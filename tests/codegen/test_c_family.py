@@ -64,7 +64,7 @@ def test_nvrtc_accepts(name: str) -> None:
     made = nvrtc.build(source, SM90)
     assert made.binary[:4] == b"\x7fELF"
     assert "warning" not in made.meta["log"], made.meta["log"]
-    assert all(kernel["stack_bytes"] == 0 for kernel in made.resources.values())
+    assert all(kernel["spill_bytes"] == 0 for kernel in made.resources.values())
 
 
 @pytest.mark.parametrize("kind", SUFFIXES)

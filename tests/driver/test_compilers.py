@@ -99,16 +99,6 @@ def test_cubin_without_gpu_or_driver(arch: str) -> None:
     assert spill["registers"] == 32 and spill["spill_bytes"] > 0
 
 
-def test_cuda_headers() -> None:
-    text = '#include <cuda_fp16.h>\nextern "C" __global__ void scale(const float* a, float* b)'
-    text += "{ b[threadIdx.x] = __half2float(__float2half(a[threadIdx.x])); }"
-    if nvrtc.version()[0] < 13:
-        with pytest.raises(CompileError, match=r"cuda_fp16\.h"):
-            compile_source(source("cuda", text), "cuda", OFF)
-        return
-    assert compile_source(source("cuda", text), "cuda", OFF).resources["scale"]["registers"] > 0
-
-
 def test_cuda_refusals() -> None:
     with pytest.raises(CompileError, match=r'(?s)NVRTC refused the text.*identifier "nonsense"'):
         text = 'extern "C" __global__ void scale() { nonsense; }'

@@ -142,7 +142,10 @@ def _draw_fusion(stage: Stage, rng: random.Random) -> None:
 
 def _draw_binding(stage: Stage, rng: random.Random) -> None:
     spatial: list[IterVar] = [ax for ax in stage.leaf_iter_vars if ax.kind == "spatial"]
-    if stage.attach_kind == "root":
+    reduce = [ax for ax in stage.leaf_iter_vars if ax.kind == "reduce"]
+    if stage.attach_kind == "root" and reduce and rng.random() < 0.3:
+        _draw_cross_thread(stage, spatial, reduce, rng)
+    elif stage.attach_kind == "root":
         tags = [*rng.sample(BLOCKS, rng.randint(0, 2)), *["vthread"] * rng.randint(0, 2)]
         tags += rng.sample(THREADS, rng.randint(0, 2))
         for axis, tag in zip(spatial, tags, strict=False):
@@ -150,3 +153,16 @@ def _draw_binding(stage: Stage, rng: random.Random) -> None:
     elif stage.scope == "shared":
         for axis, tag in zip(spatial, rng.sample(THREADS, rng.randint(0, 2)), strict=False):
             stage.bind(axis, tag)
+
+
+def _draw_cross_thread(stage: Stage, spatial: list[IterVar], reduce: list[IterVar], rng: random.Random) -> None:
+    """Spatial loops outside, the reduction shared by threads."""
+    stage.reorder(*spatial, *reduce)
+    tags = rng.sample(THREADS, 3)
+    for axis in rng.sample(reduce, rng.randint(1, min(2, len(reduce)))):
+        stage.bind(axis, tags.pop())
+    if spatial and rng.random() < 0.5:
+        stage.bind(rng.choice(spatial), tags.pop())
+    free = [ax for ax in spatial if ax not in stage.binds]
+    if free and rng.random() < 0.7:
+        stage.bind(free[0], rng.choice(BLOCKS))

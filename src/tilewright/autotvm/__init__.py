@@ -1,0 +1,50 @@
+"""AutoTVM's names over the one machinery: templates, tasks, tuners, callbacks, records.
+
+In: what the AutoTVM tutorials type after `from tilewright import autotvm`.  It translates and holds no
+logic.  Read next: `schedule/template.py`, `search/tuners.py`, `measure/database.py`.
+"""
+
+from typing import Any
+
+from tilewright.autotvm import callback, record, task, tuner
+from tilewright.autotvm.dispatch import ApplyHistoryBest, apply_history_best
+from tilewright.base.errors import TilewrightError
+from tilewright.measure.local import LocalBuilder, LocalRunner
+from tilewright.schedule.space import ConfigEntity, ConfigSpace, FallbackConfigEntity
+from tilewright.schedule.template import get_config, template
+from tilewright.search.tuners import MeasureInput, MeasureResult
+
+__all__ = [
+    "ApplyHistoryBest", "ConfigEntity", "ConfigSpace", "FallbackConfigEntity", "LocalBuilder",
+    "LocalRunner", "MeasureInput", "MeasureResult", "apply_history_best", "callback", "get_config",
+    "measure_option", "record", "task", "template", "tuner",
+]  # fmt: skip
+
+# Names whose time has not come, or never will: what to use instead.
+_ELSEWHERE = {
+    "RPCRunner": "Measuring on other machines is not there yet; use LocalRunner.",
+    "apply_graph_best": "Use apply_history_best: schedules are chosen per kernel.",
+    "tophub": "There are no published records; tune, or share a log file.",
+    "create": "Use autotvm.task.create.",
+}
+
+
+def measure_option(builder: Any, runner: Any) -> dict[str, Any]:
+    """How candidates are built and run; "local" stands for the defaults of either."""
+    chosen = {
+        "builder": LocalBuilder() if builder == "local" else builder,
+        "runner": LocalRunner() if runner == "local" else runner,
+    }
+    for role, value in chosen.items():
+        if not hasattr(value, "submit"):
+            raise TilewrightError(
+                f"measure_option({role}={value!r})", f"not a {role}",
+                'Use autotvm.LocalBuilder() and autotvm.LocalRunner(), or "local".',
+            )  # fmt: skip
+    return chosen
+
+
+def __getattr__(name: str) -> Any:
+    if name in _ELSEWHERE:
+        raise AttributeError(f"autotvm.{name} does not exist here. {_ELSEWHERE[name]}")
+    raise AttributeError(f"module 'tilewright.autotvm' has no attribute {name!r}")

@@ -8,18 +8,14 @@ shared memory of each kernel from the assembler's log.  Read next: `compilers.py
 from __future__ import annotations
 
 import re
-import tempfile
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from tilewright.base.artifact import Artifact, Source
 from tilewright.base.errors import CompileError, TargetError
 from tilewright.base.target import Target
-from tilewright.driver.cache import default_cache
 
 _OPTIONS = ("--std=c++17", "--ptxas-options=-v")
-_HEADERS = "--use-bundled-headers"  # NVRTC 13 brings cuda_fp16.h, mma.h and the like
 
 _ENTRY = re.compile(r"Compiling entry function '(\w+)'")
 _FACTS = (
@@ -73,8 +69,6 @@ def build(source: Source, target: Target) -> Artifact:
             f"It knows {' '.join(supported_archs())}; 'tilewright[cuda12]' knows older ones.",
         )  # fmt: skip
     options = [f"--gpu-architecture={target.arch}", *_OPTIONS]
-    if "#include" in source.text and version()[0] >= 13:
-        options.append(f"{_HEADERS}={_header_directory()}")
     status, program = nvrtc.nvrtcCreateProgram(
         source.text.encode(), f"{source.entry_name}.cu".encode(), 0, [], []
     )
@@ -88,14 +82,6 @@ def build(source: Source, target: Target) -> Artifact:
     finally:
         nvrtc.nvrtcDestroyProgram(program)
     return Artifact(source, cubin, parse_resources(log), {"log": log})
-
-
-def _header_directory() -> Path:
-    """Where NVRTC unpacks its own headers, once for each version."""
-    root = default_cache().directory or Path(tempfile.gettempdir()) / "tilewright"
-    folder = root / "headers-{}.{}".format(*version())
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
 
 
 def parse_resources(log: str) -> dict[str, dict[str, int]]:

@@ -224,8 +224,10 @@ class Simplifier:
         """form // k: whole multiples leave, then the rest loses what cannot change the quotient."""
         if k == 1:
             return form
-        whole = Linear({a: c // k for a, c in form.terms.items() if c % k == 0}, form.constant // k)
-        rest = Linear({a: c for a, c in form.terms.items() if c % k}, form.constant % k)
+        # coefficients above k leave a rest below k, as in _modulo: what belongs together then looks alike
+        parts = {a: divmod(c, k) if c >= k or c % k == 0 else (0, c) for a, c in form.terms.items()}
+        whole = Linear({a: q for a, (q, _) in parts.items() if q}, form.constant // k)
+        rest = Linear({a: c for a, (_, c) in parts.items() if c}, form.constant % k)
         lo, hi = self._bound(rest)
         if lo > -inf and hi < inf and lo // k == hi // k:
             return whole.add(Linear({}, int(lo // k)))
@@ -234,10 +236,11 @@ class Simplifier:
             if g == k:
                 return whole.add(high)
             return whole.add(self._divide(high, k // g, dtype))
-        inner = self._single(rest)
-        if inner is not None and inner.op == "floordiv" and inner.args[1].op == "const":
-            outer = self._divide(self.linear(inner.args[0]), k * int(inner.args[1].attr), dtype)
-            return whole.add(outer)
+        inner = self._quotient(rest)
+        if inner is not None:  # (r + x // m) // k is (r * m + x) // (m * k)
+            m = int(inner.args[1].attr)
+            scaled = rest.add(Linear({inner: 1}), -1).scaled(m).add(self.linear(inner.args[0]))
+            return whole.add(self._divide(scaled, k * m, dtype))
         atom = E.make("floordiv", (self.to_expr(rest, dtype), E.const(k, dtype)), None, dtype)
         return whole.add(Linear({atom: 1}))
 
@@ -272,6 +275,12 @@ class Simplifier:
             if lo >= 0 and hi < g:
                 return g, high, low
         return 1, form, Linear()
+
+    @staticmethod
+    def _quotient(form: Linear) -> Expr | None:
+        """The only quotient by a constant in `form`, if it counts once."""
+        found = [a for a in form.terms if a.op == "floordiv" and a.args[1].op == "const"]
+        return found[0] if len(found) == 1 and form.terms[found[0]] == 1 else None
 
     @staticmethod
     def _single(form: Linear) -> Expr | None:

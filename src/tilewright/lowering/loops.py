@@ -76,7 +76,8 @@ class _Lanes:
             body = self.statement(stmt.body)
             return None if body is None else replace(stmt, body=body)
         if isinstance(stmt, If) and stmt.orelse is None:
-            test, then = self.condition(stmt.condition), self.statement(stmt.then)
+            inside = _Lanes(self.var, self.lanes, self.simplify.assuming(stmt.condition), self.gpu)
+            test, then = self.condition(stmt.condition), inside.statement(stmt.then)
             return None if test is None or then is None else If(test, then)
         return None
 

@@ -288,16 +288,17 @@ class _KernelBuilder:
         flags = (item for n, _ in self.tree.path(node) for item in self.bounds.guards[n].items())
         return list(dict.fromkeys(ax for ax, flag in flags if flag and ax in node.carried))
 
-    def _lanes(self, node: Node, *, reduce: bool = True) -> Expr:
-        """Which threads of the block take part: those inside the stage's own extents, and one of those
-        that would only repeat the work on memory that all of them see."""
+    def _lanes(self, node: Node, *, reduce: bool = True, once: bool = True) -> Expr:
+        """Which threads of the block take part: those inside the stage's own extents (`reduce`: of its
+        reduction axes too) and, if `once`, a single one of those that would only repeat the work on
+        memory that all of them see."""
         tests = []
         bound = [(ax, tag) for ax, tag in node.stage.binds.items() if reduce or ax.kind == "spatial"]
         bound += self._lanes_around(node)
         for ax, tag in bound:
             if tag != "vthread" and int(self.bounds.extent[ax]) < self.launch[tag]:
                 tests.append(self.thread_var[tag] < int(self.bounds.extent[ax]))
-        if node.scope != "local":
+        if once and node.scope != "local":
             mine = {tag for ax, tag in node.stage.binds.items() if ax.kind == "spatial"}
             around = {self.tree.tag_of.get(ax) for _, ax in self.tree.path(node)} if node.scope == "global" else set()
             for tag, extent in self.launch.items():
@@ -456,7 +457,7 @@ class _KernelBuilder:
         lane, group = self._linear(reduced), self._linear(kept)
         mine = self.simplify(group * width + lane)
         value = self._value(node, node.body.args[0])
-        guard = E.binary("and", self._lanes(node), self._guards(node, ("spatial", "reduce")))
+        guard = E.binary("and", self._lanes(node, once=False), self._guards(node, ("spatial", "reduce")))
         update: Stmt = _guarded(guard, Store(partial, zero, combiner.combine(load(partial, zero), value)))
         for ax in reversed(leaves[first:]):
             if ax not in node.stage.binds:

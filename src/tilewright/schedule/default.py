@@ -46,8 +46,13 @@ def schedule_roots(s: Schedule, target: Target, done: Collection[Stage] = ()) ->
             continue
         if target.is_gpu:
             _gpu(s, stage, target)
-        elif stage.op.tag != "pack":
+        elif not _prepacked(stage.op):
             cpu_stage(s, stage, target)
+
+
+def _prepacked(op: ComputeOp) -> bool:
+    """A packed constant: nothing computes it at run time."""
+    return op.tag == "pack" and op.input_tensors[0].op.constant
 
 
 def padded_inputs(s: Schedule) -> list[Stage]:

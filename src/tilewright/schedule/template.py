@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import wraps
 from typing import Any
 
 from tilewright.base import context
@@ -20,7 +21,7 @@ from tilewright.ir import expr as E
 from tilewright.schedule.legality import judge
 from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.schedule.sketch import Sketch
-from tilewright.schedule.space import ConfigSpace
+from tilewright.schedule.space import ConfigSpace, FallbackConfigEntity
 from tilewright.schedule.trace import REFUSALS
 from tilewright.schedule.tree import LoopTree
 from tilewright.te.dag import ComputeDAG
@@ -84,9 +85,27 @@ def template(name: str) -> Callable[[FunctionTemplate], FunctionTemplate]:
 
     def register(function: FunctionTemplate) -> FunctionTemplate:
         _FUNCTIONS[name] = function
-        return function
+
+        @wraps(function)
+        def scheduled(*args: Any) -> tuple[Schedule, Sequence[Tensor]]:
+            if context.current("config") is not None:
+                return function(*args)
+            with context.scope("config", _dispatched(name, args)):
+                return function(*args)
+
+        return scheduled
 
     return register
+
+
+def _dispatched(name: str, args: tuple[Any, ...]) -> Any:
+    """The configuration for a template called by its user: the best record, else the space's defaults."""
+    target = Target.current()
+    for source in context.every("dispatch"):
+        config = source.query(target, (name, *args)) if target is not None else None
+        if config is not None:
+            return config
+    return FallbackConfigEntity()
 
 
 def anchor_template(

@@ -15,7 +15,7 @@ from tilewright.ir import expr as E
 from tilewright.schedule.decision import ceil_div, maximum, minimum, where
 from tilewright.schedule.tree import Bounds, LoopTree, Node
 from tilewright.search.access import Touch, vector, whole_work
-from tilewright.search.gpu_facts import span, tensor_bytes
+from tilewright.search.gpu_facts import footprint, tensor_bytes
 from tilewright.search.nest import Loop, Nest, mix
 from tilewright.te.tensor import Tensor
 
@@ -234,8 +234,7 @@ def lines(nest: Nest, touches: list[Touch], loops: list[Loop]) -> Any:
     """Bytes of the cache lines that iterations of `loops` use."""
     total: Any = 0
     for touch in touches:
-        elements = span(nest, touch, loops)
-        total = total + elements * touch.bytes
+        total = total + footprint(nest, touch, loops, LINE_BYTES)
     return total
 
 

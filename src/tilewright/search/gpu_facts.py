@@ -227,14 +227,14 @@ class _Counter:
         return result
 
     def _traffic(self, k: GpuKernel, nest: Nest, touch: Touch, requests: Any, width: Any) -> Any:
-        """Bytes between L2 and the cores: every sector asked for, unless L1 holds a block's data."""
+        """Bytes between L2 and the cores: every sector asked for, unless L1 holds a block's."""
         moved = requests * self._sectors(touch) * SECTOR_BYTES
         if touch.write:
             return moved * k.blocks
         inside = [lp for lp in nest.loops if not lp.tag.startswith("blockIdx")]
         room = self.target.limits.l1_bytes - k.shared_bytes
-        footprint = span(nest, touch, inside) * touch.bytes
-        kept = where(footprint <= room / 2, minimum(moved, maximum(footprint, SECTOR_BYTES)), moved)
+        once = footprint(nest, touch, inside, SECTOR_BYTES)
+        kept = where(once <= room / 2, minimum(moved, once), moved)
         return kept * k.blocks
 
     def _width(self, nest: Nest) -> Any:
@@ -285,19 +285,27 @@ class _Counter:
         k.copy_lanes = minimum(lanes / maximum(total, 1), 1.0) if places else 1
 
 
-def span(nest: Nest, touch: Touch, loops: list[Loop]) -> Any:
-    """Elements of the touched buffer within the given loops: a box, clipped to the buffer."""
+def footprint(nest: Nest, touch: Touch, loops: list[Loop], granule: int) -> Any:
+    """Bytes of the touched buffer within the given loops, in whole granules of memory.
+
+    The elements are taken as a box, clipped to the buffer.
+    """
     zero = Point(nest.bounds, {})
-    total: Any = 1
     moving = [lp for lp in loops if lp.axis in nest.moves[touch]]
     ends = [Point(nest.bounds, {lp.axis: lp.extent - 1}) for lp in moving]
-    for dim, size in enumerate(shape(nest.bounds, touch)):
+    run: Any = 1  # elements side by side
+    runs: Any = 1
+    whole: Any = True  # the dimensions so far are covered in full, so that runs join
+    for dim, size in reversed([*enumerate(shape(nest.bounds, touch))]):
+        size = vector(size)
         start = zero.index(touch, dim)
         width: Any = 1
         for end in ends:
             width = width + abs(end.index(touch, dim) - start)
-        total = total * minimum(width, vector(size))
-    return total
+        width = minimum(width, size)
+        run, runs = run * where(whole, width, 1), runs * where(whole, 1, width)
+        whole = whole & (width == size)
+    return runs * ceil_div(run * touch.bytes, granule) * granule
 
 
 def tensor_bytes(tensor: Tensor) -> int:

@@ -5,3 +5,5 @@ Read next: `cpu_conv2d.py`, `cpu_tile.py`.
 """
 
 from tilewright.topi.templates import cpu_conv2d as cpu_conv2d
+from tilewright.topi.templates import cpu_dense as cpu_dense
+from tilewright.topi.templates import cpu_depthwise as cpu_depthwise

@@ -1,33 +1,26 @@
 """What surrounds an anchor on a GPU: producers inlined, elementwise consumers joined to its results.
 
-In: an anchored schedule.  Out: the stage that stores the results; what cannot share the anchor's
-loops gets kernels of its own.  Read next: `gpu.py`.
+In: an anchored schedule; what follows its anchor is elementwise.  Out: the tensor whose loops the
+anchor shares.  Read next: `gpu.py`.
 """
 
 from __future__ import annotations
 
-from tilewright.schedule.default import epilogue_anchor, inline_cheap_stages, schedule_stage
+from tilewright.schedule.default import inline_cheap_stages, schedule_roots
 from tilewright.schedule.template import Anchored
-from tilewright.te.tensor import ComputeOp, Tensor
+from tilewright.te.tensor import Tensor
 
 
 def inline_around(a: Anchored) -> Tensor:
-    """Inline what is cheap; the tensor whose loops the anchor shares (the anchor where there is none).
+    """Inline the epilogue and what is cheap; other producers get kernels of their own.
 
-    A consumer that reads the anchor otherwise than element for element (a softmax, a pooling, a
-    transposition) is computed afterwards with its default schedule.
+    Returns the output, which is the anchor itself where nothing follows.
     """
     s = a.schedule
-    anchor, joined = s[a.anchor], s[a.anchor]
+    anchor, output = s[a.anchor], s[a.output]
+    for stage in s.stages:
+        if stage is not output and s.reaches(anchor, stage):
+            stage.compute_inline()
     inline_cheap_stages(s)
-    others = [
-        st
-        for st in s.stages
-        if isinstance(st.op, ComputeOp) and st.attach_kind == "root" and st is not anchor
-    ]
-    for stage in reversed(others):
-        if epilogue_anchor(s, stage) is anchor:
-            joined = stage
-        else:
-            schedule_stage(s, stage, a.target)
-    return joined.tensor
+    schedule_roots(s, a.target, done=(anchor, output))
+    return a.output

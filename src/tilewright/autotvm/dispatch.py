@@ -1,0 +1,53 @@
+"""`autotvm.apply_history_best(log)`: the best records of a log, for templates and for `relay.build`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from tilewright.base import context
+from tilewright.base.target import Target
+from tilewright.measure.database import Database
+from tilewright.schedule.schedule import Schedule
+from tilewright.schedule.space import ConfigEntity
+from tilewright.schedule.task import create
+from tilewright.search.jobs import plain
+from tilewright.te.dag import ComputeDAG
+
+
+class ApplyHistoryBest:
+    """Usable as a context (`with apply_history_best(log):`) and on its own (`.query`)."""
+
+    def __init__(self, records: str | os.PathLike[str] | Database) -> None:
+        self.database = records if isinstance(records, Database) else Database.load(records)
+
+    def query(self, target: Any, workload: Sequence[Any]) -> ConfigEntity | None:
+        """The best configuration for a workload (name, *args), or None where no record fits."""
+        name, args, chosen = workload[0], tuple(workload[1:]), Target(target)
+        fitting = self.database.query(name=name, target=str(chosen), ok=True)
+        tasks = {r.task.key: r.task for r in fitting if list(r.task.args) == plain(list(args))}
+        bests = [best for task in tasks.values() if (best := self.database.best(task)) is not None]
+        if not bests:
+            return None
+        best = min(bests, key=lambda r: r.seconds)
+        space = create(name, args, chosen).config_space
+        config = space.get(space.index_of(best.decisions))
+        config.cost = best.seconds
+        return config
+
+    def lookup(self, dag: ComputeDAG, target: Target) -> Schedule | None:
+        """The schedule of the best record of exactly this computation."""
+        return self.database.lookup(dag, target)
+
+    def __enter__(self) -> ApplyHistoryBest:
+        context.push("dispatch", self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        context.pop("dispatch")
+
+
+def apply_history_best(records: str | os.PathLike[str] | Database) -> ApplyHistoryBest:
+    """The best records of a log file (or of a `Database`)."""
+    return ApplyHistoryBest(records)

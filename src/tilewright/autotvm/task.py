@@ -1,0 +1,26 @@
+"""`autotvm.task`: tasks from templates and from networks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewright.schedule.space import ConfigEntity, ConfigSpace, FallbackConfigEntity
+from tilewright.schedule.task import Task, create
+from tilewright.schedule.template import get_config, template
+
+__all__ = [
+    "ConfigEntity", "ConfigSpace", "FallbackConfigEntity", "Task", "create", "extract_from_program",
+    "get_config", "template",
+]  # fmt: skip
+
+
+def extract_from_program(
+    mod: Any, params: Any = None, target: Any = None, target_host: Any = None, ops: Any = None
+) -> list[Task]:
+    """The distinct anchors (convolutions, dense, ...) of a network as tasks; `ops` keeps only some.
+
+    mod: an IRModule or a Function; target_host is accepted and not needed.
+    """
+    from tilewright.relay.extract import extract_from_program as extract
+
+    return extract(mod, params=params, target=target, ops=ops)

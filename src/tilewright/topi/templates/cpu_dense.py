@@ -1,0 +1,160 @@
+"""Matrix products on CPUs: dense, matmul, batch_matmul.
+
+Lanes over the columns of the result where neighbours lie side by side in the second operand, or where it
+is packed so (at build time if it is a constant); else lanes over the reduction, added up at the end.
+Read next: `cpu_tile.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+from math import ceil, prod
+from typing import Any
+
+from tilewright.schedule.default import MIN_PARALLEL_WORK
+from tilewright.schedule.template import Anchored, anchor_template
+from tilewright.te.tensor import ComputeOp, PlaceholderOp
+from tilewright.topi.templates.cpu_tile import (
+    UNROLL,
+    Operands,
+    Tile,
+    Tiled,
+    Work,
+    cycles,
+    finish,
+    lanes_for,
+    operands,
+    powers,
+    reduction_loops,
+    register_tile,
+    tile_sizes,
+)
+
+ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 12, 14)
+VECTORS = (1, 2, 3, 4, 6, 8)
+MAX_BLOCK = 16
+PACK_ROWS = 32  # rows that use a packed operand often enough to pack it on every call
+
+
+@dataclass(frozen=True)
+class Product:
+    """batch, rows, columns, inner: extents; transposed: the second operand is [columns, inner]."""
+
+    batch: int
+    rows: int
+    columns: int
+    inner: int
+    transposed: bool
+
+
+def product_of(at: Anchored) -> Product:
+    """Read the matrix product off its workload."""
+    op = at.anchor.op
+    assert isinstance(op, ComputeOp)
+    name, _, _, *flags = op.attrs["workload"]
+    inner = int(op.reduce_axis[0].extent)  # type: ignore[arg-type]
+    transposed = True if name == "dense" else bool(flags[1])
+    batch = op.shape[0] if len(op.shape) == 3 else 1
+    return Product(batch, op.shape[-2], op.shape[-1], inner, transposed)
+
+
+def schedule_dense(cfg: Any, at: Anchored) -> None:
+    p = product_of(at)
+    ops = operands(at)
+    lanes = lanes_for(p.columns, at.anchor.dtype, at.target)
+    packed = _stored_plainly(at, ops) and (ops.constant or (p.transposed and p.rows >= PACK_ROWS))
+    if lanes < 2 or (p.transposed and not packed):
+        _schedule_dot(cfg, at, p)
+        return
+    cfg.define_knob("tile_i", tile_sizes(p.rows, ROWS))
+    cfg.define_knob("tile_j", [v for v in VECTORS if v <= ceil(p.columns / lanes)])
+    cfg.define_knob("block_k", powers(p.inner, MAX_BLOCK))
+    cfg.define_knob("order", ("ij", "ji"))
+    cfg.define_knob("unroll", UNROLL)
+    n = len(at.anchor.shape)
+    if packed:
+        block = int(cfg["tile_j"].val) * lanes
+        blocks = [1] * n
+        column = n - 2 if p.transposed else n - 1
+        inner = n - 1 if p.transposed else n - 2
+        blocks[column] = block
+        at.schedule.pack(ops.weight, blocks, [*range(n - 2), column, inner, n + column])
+    place = {"i": n - 2, "j": n - 1}
+    sizes = {place[k]: cfg[f"tile_{k}"].val for k in "ij"}
+    outer = [*range(n - 2), *(place[k] for k in cfg["order"].val)]
+    tiled = register_tile(at, Tile(n - 1, lanes, sizes, outer, len(outer)))
+    block, rest = tiled.local.split(tiled.local.op.reduce_axis[0], factor=cfg["block_k"].val)
+    reduction_loops(tiled, (block, rest), cfg["unroll"].val)
+    finish(at, tiled)
+
+
+def _stored_plainly(at: Anchored, ops: Operands) -> bool:
+    """Whether the weight has the anchor's rank and is read by nobody else, so that it can be packed."""
+    readers = at.schedule.readers(ops.weight)
+    same = len(ops.weight.shape) == len(at.anchor.shape)
+    return isinstance(ops.weight.op, PlaceholderOp) and same and len(readers) == 1
+
+
+def _schedule_dot(cfg: Any, at: Anchored, p: Product) -> None:
+    """rewrite: for k: C[i, j] += a[i, k] * b[j, k]
+    ->    for k.o: vector P[i, j] += a[i, k.o] * b[j, k.o]; for lane: C[i, j] += P[i, j, lane]
+    """
+    s = at.schedule
+    lanes = lanes_for(p.inner, at.anchor.dtype, at.target)
+    cfg.define_knob("tile_i", tile_sizes(p.rows, (1, 2, 3, 4)))
+    cfg.define_knob("tile_j", tile_sizes(p.columns, (1, 2, 3, 4, 5, 6, 8)))
+    cfg.define_knob("order", ("ij", "ji"))
+    cfg.define_knob("unroll", UNROLL)
+    local = s[at.anchor] if at.has_epilogue else s[s.cache_write(at.anchor, "local")]
+    local.set_scope("local")
+    _, lane = local.split(local.op.reduce_axis[0], factor=lanes)
+    n = len(at.anchor.shape)
+    partial = s[s.rfactor(local.tensor, lane, n)]
+    partial.set_scope("local")
+    out = s[at.output]
+    axes = list(out.op.axis)
+    work = prod(at.anchor.shape) * p.inner
+    axes[-2], row = out.split(axes[-2], factor=cfg["tile_i"].val)
+    axes[-1], column = out.split(axes[-1], factor=cfg["tile_j"].val)
+    place = {"i": n - 2, "j": n - 1}
+    tiles = [*axes[:-2], *(axes[place[k]] for k in cfg["order"].val)]
+    out.reorder(*tiles, row, column)
+    task = out.fuse(*tiles)
+    if work >= MIN_PARALLEL_WORK and at.target.limits.cores > 1:
+        out.parallel(task)
+    local.compute_at(out, task)
+    for ax in local.op.axis[-2:]:
+        local.unroll(ax)
+    local.unroll(local.op.reduce_axis[0])
+    partial.compute_at(out, task)
+    *rest, row, column, lane = partial.op.axis
+    partial.reorder(*rest, *partial.op.reduce_axis, row, column, lane)
+    partial.vectorize(lane)
+    partial.unroll(row)
+    partial.unroll(column)
+    partial.pragma(partial.op.reduce_axis[0], "auto_unroll_max_step", cfg["unroll"].val)
+    finish(at, Tiled(out, local, task, task))
+
+
+def fallback_dense(space: Any, at: Anchored) -> dict[str, Any]:
+    """The tile that the model likes best."""
+    p = product_of(at)
+    dot = "block_k" not in space
+    lanes = lanes_for(p.inner if dot else p.columns, at.anchor.dtype, at.target)
+    best: tuple[float, dict[str, int]] = (float("inf"), {})
+    for i, j in product(space.space_map["tile_i"], space.space_map["tile_j"]):
+        i, j = i.val, j.val
+        columns = j if dot else j * lanes
+        tiles = p.batch * ceil(p.rows / i) * ceil(p.columns / columns)
+        steps = ceil(p.inner / lanes) if dot else p.inner
+        streams, singles, store = (i + j, 0, 2.0 * lanes) if dot else (j, i, 2.0)
+        cost = cycles(Work(i * j, streams, singles, steps, tiles, store, steps * columns * 4), at.target)
+        best = min(best, (cost, {"tile_i": i, "tile_j": j}), key=lambda item: item[0])
+    rest = {"order": "ij", "unroll": 0}
+    return {**best[1], **rest} if dot else {**best[1], **rest, "block_k": 1}
+
+
+anchor_template(
+    "dense.llvm", kinds=("llvm",), tags=("dense", "matmul", "batch_matmul"), fallback=fallback_dense
+)(schedule_dense)
