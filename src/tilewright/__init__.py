@@ -37,7 +37,17 @@ _LAZY = {
     "device": "tilewright.runtime.device",
     "IRModule": "tilewright.relay.expr",
 }
-_MODULES = ("topi", "relay", "autotvm", "nd", "target", "testing", "transform", "contrib", "runtime")
+_MODULES = (
+    "topi",
+    "relay",
+    "autotvm",
+    "nd",
+    "target",
+    "testing",
+    "transform",
+    "contrib",
+    "runtime",
+)
 
 
 def __getattr__(name: str) -> Any:

@@ -63,7 +63,11 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     if target:
         kind = kinds()[0]
         commit = subprocess.run(
-            ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=ROOT, check=False
+            ["git", "rev-parse", "--short", "HEAD"],
+            capture_output=True,
+            text=True,
+            cwd=ROOT,
+            check=False,
         ).stdout.strip()
         body = {
             "suite": "tests/device", "commit": commit or os.environ.get("TILEWRIGHT_COMMIT", ""), "code": code_hash(),
@@ -72,7 +76,11 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         Path(target).write_text(json.dumps(body, indent=1) + "\n")
     elif REPORT.exists():
         known = json.loads(REPORT.read_text())
-        state = "covers this code" if known.get("code") == code_hash() else "is OLDER than the code it covers"
+        state = (
+            "covers this code"
+            if known.get("code") == code_hash()
+            else "is OLDER than the code it covers"
+        )
         terminalreporter.write_line(
             f"device suite on {known['device']} ({known['date']}, commit {known['commit']}): "
             f"{known.get('passed', 0)} passed, {known.get('failed', 0)} failed; it {state}"

@@ -21,7 +21,10 @@ def conv2d(
     """NCHW convolution as in the AutoTVM tutorial; with `epilogue` also bias and relu."""
     data = te.placeholder((n, ci, h, w), name="data")
     kernel = te.placeholder((co, ci, kh, kw), name="kernel", constant=constant)
-    oh, ow = (h + 2 * pad - dilation * (kh - 1) - 1) // stride + 1, (w + 2 * pad - dilation * (kw - 1) - 1) // stride + 1
+    oh, ow = (
+        (h + 2 * pad - dilation * (kh - 1) - 1) // stride + 1,
+        (w + 2 * pad - dilation * (kw - 1) - 1) // stride + 1,
+    )
     padded = te.compute(
         (n, ci, h + 2 * pad, w + 2 * pad),
         lambda *i: te.if_then_else(
@@ -31,11 +34,16 @@ def conv2d(
         ),
         name="pad_temp",
     )
-    rc, ry, rx = te.reduce_axis((0, ci), "rc"), te.reduce_axis((0, kh), "ry"), te.reduce_axis((0, kw), "rx")
+    rc, ry, rx = (
+        te.reduce_axis((0, ci), "rc"),
+        te.reduce_axis((0, kh), "ry"),
+        te.reduce_axis((0, kw), "rx"),
+    )
     conv = te.compute(
         (n, co, oh, ow),
         lambda nn, ff, yy, xx: te.sum(
-            padded[nn, rc, yy * stride + ry * dilation, xx * stride + rx * dilation] * kernel[ff, rc, ry, rx],
+            padded[nn, rc, yy * stride + ry * dilation, xx * stride + rx * dilation]
+            * kernel[ff, rc, ry, rx],
             axis=[rc, ry, rx],
         ),
         name="compute",
@@ -44,7 +52,12 @@ def conv2d(
         return [data, kernel, conv]
     bias = te.placeholder((co,), name="bias")
     added = te.compute(conv.shape, lambda n, f, y, x: conv[n, f, y, x] + bias[f], name="add")
-    return [data, kernel, bias, te.compute(conv.shape, lambda *i: te.maximum(added(*i), 0.0), name="relu")]
+    return [
+        data,
+        kernel,
+        bias,
+        te.compute(conv.shape, lambda *i: te.maximum(added(*i), 0.0), name="relu"),
+    ]
 
 
 def softmax(n: int, m: int) -> list[Tensor]:
@@ -89,7 +102,9 @@ def general_reduction(n: int, m: int) -> list[Tensor]:
     """A reducer of the user's own: the sum of squares kept as a combination of pairs."""
     a = te.placeholder((n, m), name="A")
     k = te.reduce_axis((0, m), "k")
-    longest = te.comm_reducer(lambda x, y: te.maximum(x, y) + te.minimum(x, y), lambda t: te.const(0, t), name="both")
+    longest = te.comm_reducer(
+        lambda x, y: te.maximum(x, y) + te.minimum(x, y), lambda t: te.const(0, t), name="both"
+    )
     return [a, te.compute((n,), lambda i: longest(a[i, k] * 0.5, axis=k), name="R")]
 
 

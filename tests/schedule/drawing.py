@@ -57,7 +57,9 @@ def _draw_dataflow(s: Schedule, rng: random.Random, gpu: bool) -> None:
                 axis = rng.choice(stage.split(axis, factor=rng.randint(1, 3)))
             s.rfactor(stage.tensor, axis, rng.randint(0, len(stage.op.axis)))
         elif rng.random() < 0.35:
-            s.cache_write(stage.tensor, rng.choice(["local", "shared"] if gpu else ["local", "global"]))
+            s.cache_write(
+                stage.tensor, rng.choice(["local", "shared"] if gpu else ["local", "global"])
+            )
     for stage in list(s.stages):
         readers = [r for r in s.readers(stage.tensor) if r.attach_kind != "inline"]
         if readers and stage.op.shape and rng.random() < 0.35:
@@ -120,7 +122,9 @@ def _draw_loops(stage: Stage, rng: random.Random, gpu: bool) -> None:
         outer = stage.leaf_iter_vars[:1]
         if outer and outer[0].kind == "spatial":
             stage.parallel(outer[0])
-    free = [ax for ax in stage.leaf_iter_vars if ax not in stage.binds and ax not in stage.annotations]
+    free = [
+        ax for ax in stage.leaf_iter_vars if ax not in stage.binds and ax not in stage.annotations
+    ]
     if free and free[-1].kind == "spatial" and rng.random() < 0.35:
         stage.vectorize(free.pop())
     if free and rng.random() < 0.3:
@@ -155,7 +159,9 @@ def _draw_binding(stage: Stage, rng: random.Random) -> None:
             stage.bind(axis, tag)
 
 
-def _draw_cross_thread(stage: Stage, spatial: list[IterVar], reduce: list[IterVar], rng: random.Random) -> None:
+def _draw_cross_thread(
+    stage: Stage, spatial: list[IterVar], reduce: list[IterVar], rng: random.Random
+) -> None:
     """Spatial loops outside, the reduction shared by threads."""
     stage.reorder(*spatial, *reduce)
     tags = rng.sample(THREADS, 3)

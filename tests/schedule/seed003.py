@@ -16,7 +16,16 @@ SPLITS = {"tile_f": 4, "tile_y": 4, "tile_x": 4, "tile_rc": 3, "tile_ry": 3, "ti
 
 @template("tests/conv2d_no_batching")
 def conv2d_no_batching(
-    n: int, h: int, w: int, co: int, ci: int, kh: int, kw: int, stride: int, pad: int, policy: str = "factors"
+    n: int,
+    h: int,
+    w: int,
+    co: int,
+    ci: int,
+    kh: int,
+    kw: int,
+    stride: int,
+    pad: int,
+    policy: str = "factors",
 ) -> tuple[Schedule, list[Tensor]]:
     raw, kernel, conv = conv2d(n, ci, h, w, co, kh, kw, stride, pad)
     s = create_schedule([conv.op])
@@ -41,7 +50,15 @@ def _schedule(s: Schedule, cfg: Any, output: Tensor, raw: Tensor, kernel: Tensor
     bf, vf, tf, fi = cfg["tile_f"].apply(s, output, f)
     by, vy, ty, yi = cfg["tile_y"].apply(s, output, y)
     bx, vx, tx, xi = cfg["tile_x"].apply(s, output, x)
-    tags = ("blockIdx.z", "blockIdx.y", "blockIdx.x", *["vthread"] * 3, "threadIdx.z", "threadIdx.y", "threadIdx.x")
+    tags = (
+        "blockIdx.z",
+        "blockIdx.y",
+        "blockIdx.x",
+        *["vthread"] * 3,
+        "threadIdx.z",
+        "threadIdx.y",
+        "threadIdx.x",
+    )
     for axis, tag in zip((bf, by, bx, vf, vy, vx, tf, ty, tx), tags, strict=True):
         s[output].bind(axis, tag)
     s[output].reorder(n, bf, by, bx, vf, vy, vx, tf, ty, tx, fi, yi, xi)
@@ -57,7 +74,11 @@ def _schedule(s: Schedule, cfg: Any, output: Tensor, raw: Tensor, kernel: Tensor
         s[cache].compute_at(s[ol], axis)
     for cache in (aa, ww):
         fused = s[cache].fuse(*s[cache].op.axis)
-        for name, tag in (("tile_f", "threadIdx.z"), ("tile_y", "threadIdx.y"), ("tile_x", "threadIdx.x")):
+        for name, tag in (
+            ("tile_f", "threadIdx.z"),
+            ("tile_y", "threadIdx.y"),
+            ("tile_x", "threadIdx.x"),
+        ):
             lane, fused = s[cache].split(fused, nparts=cfg[name].size[2])
             s[cache].bind(lane, tag)
     s[output].pragma(scope, "auto_unroll_max_step", cfg["auto_unroll_max_step"].val)

@@ -311,7 +311,7 @@ def test_spatial_loop_inside_a_reduction_over_threads() -> None:
     ],
 )
 def test_limits_of_blocks_and_grids(extents: dict[str, int], reason: str) -> None:
-    (tag, size), = extents.items()
+    ((tag, size),) = extents.items()
     a = te.placeholder((size,), name="A")
     c = te.compute((size,), lambda i: a[i] + 1.0, name="C")
     s = create_schedule([c.op])

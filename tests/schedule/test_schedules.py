@@ -59,7 +59,9 @@ def interpret(program: Program, inputs: list[np.ndarray]) -> list[np.ndarray]:
     return [a for a, role in zip(arrays, program.roles, strict=True) if role == "output"]
 
 
-def assert_right(dag: ComputeDAG, program: Program, outputs: list[np.ndarray], inputs: list[np.ndarray]) -> None:
+def assert_right(
+    dag: ComputeDAG, program: Program, outputs: list[np.ndarray], inputs: list[np.ndarray]
+) -> None:
     expected, tolerance = evaluate_with_tolerance(dag, inputs)
     for out, reference, bound in zip(outputs, expected, tolerance, strict=True):
         wrong = ~(np.abs(out.reshape(reference.shape) - reference) <= bound)
@@ -105,7 +107,9 @@ def run_on(kind: str, program: Program, inputs: list[np.ndarray]) -> list[np.nda
     module = Module(compile_source(generate(program, target), target), device(kind))
     values = iter(inputs)
     arrays = [
-        array(next(values), module.device) if role == "input" else empty(b.shape or (1,), b.dtype, module.device)
+        array(next(values), module.device)
+        if role == "input"
+        else empty(b.shape or (1,), b.dtype, module.device)
         for b, role in zip(program.args, program.roles, strict=True)
     ]
     module(*arrays)

@@ -86,7 +86,9 @@ def test_indices_of_the_tutorial_both_ways(line: str) -> None:
 
 
 def test_printed_space() -> None:
-    assert repr(conv_space()) == """\
+    assert (
+        repr(conv_space())
+        == """\
 ConfigSpace (len=10454400, space_map=
    0 tile_f: Split(policy=factors, product=512, num_outputs=4) len=220
    1 tile_y: Split(policy=factors, product=7, num_outputs=4) len=4
@@ -97,6 +99,7 @@ ConfigSpace (len=10454400, space_map=
    6 auto_unroll_max_step: OtherOption([0, 512, 1500]) len=3
    7 unroll_explicit: OtherOption([0, 1]) len=2
 )"""
+    )
 
 
 # The enumeration, stated a second time as the recursion it is.

@@ -33,7 +33,9 @@ SEEDS = st.integers(0, 10**9)
 
 @pytest.fixture(scope="module")
 def task() -> Task:
-    return create("tests/conv2d_no_batching", seed003.FLAGSHIP, "cuda -shared-bytes-per-block=49152")
+    return create(
+        "tests/conv2d_no_batching", seed003.FLAGSHIP, "cuda -shared-bytes-per-block=49152"
+    )
 
 
 def row(value: Any, index: int) -> Any:
@@ -52,9 +54,16 @@ def assert_row_equals(bounds: Bounds, index: int, single: Bounds) -> None:
             assert row(bounds.extent[a], index) == single.extent[b], (node.name, a.name)
             assert row(bounds.reach[a], index) == single.reach[b], (node.name, a.name)
         flags = {a.name: bool(row(f, index)) for a, f in bounds.guards[node].items()}
-        assert {k for k, v in flags.items() if v} == {a.name for a, f in single.guards[alone].items() if f}
-        for (low, high), (one_low, one_high) in zip(bounds.outside[node], single.outside[alone], strict=True):
-            assert (bool(row(low, index)), bool(row(high, index))) == (bool(one_low), bool(one_high))
+        assert {k for k, v in flags.items() if v} == {
+            a.name for a, f in single.guards[alone].items() if f
+        }
+        for (low, high), (one_low, one_high) in zip(
+            bounds.outside[node], single.outside[alone], strict=True
+        ):
+            assert (bool(row(low, index)), bool(row(high, index))) == (
+                bool(one_low),
+                bool(one_high),
+            )
     for root, alone in zip(bounds.tree.roots, single.tree.roots, strict=True):
         assert {t: row(e, index) for t, e in bounds.launch(root).items()} == single.launch(alone)
 
@@ -213,7 +222,9 @@ def test_clipped_region_starts_at_zero() -> None:
     tensors = conv2d(1, 2, 5, 5, 4, 3, 3, pad=1)
     s = create_schedule(ComputeDAG(tensors))
     conv, pad = s.find("compute"), s.find("pad_temp")
-    outer, _ = conv.split(conv.op.axis[2], factor=4)  # rows 0..3 and 4..7: both tiles need all 7 rows
+    outer, _ = conv.split(
+        conv.op.axis[2], factor=4
+    )  # rows 0..3 and 4..7: both tiles need all 7 rows
     pad.compute_at(conv, outer)
     tree = LoopTree(s)
     bounds = tree.bounds()

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from functools import cache
 
 import numpy as np
-from schedule.seed003 import FLAGSHIP
 
+from schedule.seed003 import FLAGSHIP
 from tilewright import te
 from tilewright.base.target import Target
 from tilewright.measure.jobs import Job, RunResult
@@ -62,7 +62,8 @@ def flagship() -> Task:
 
 
 def conv(channels: int, size: int) -> Task:
-    return create("tests/conv2d_no_batching", (1, size, size, channels, channels, 3, 3, 1, 1), "cuda")
+    args = (1, size, size, channels, channels, 3, 3, 1, 1)
+    return create("tests/conv2d_no_batching", args, "cuda")
 
 
 def cpu_task(n: int = 48, m: int = 64, k: int = 32) -> Task:

@@ -12,7 +12,8 @@ def rows(n, seed=0):
     rng = np.random.default_rng(seed)
     features = rng.standard_normal((n, len(FEATURES))).astype(np.float32)
     machine = np.exp(rng.standard_normal(n)) * 1e-4
-    residual = features[:, 3] * 0.7 + np.abs(features[:, 10]) - features[:, 20] * features[:, 3] * 0.2
+    a, b, c = features[:, 3], features[:, 10], features[:, 20]
+    residual = a * 0.7 + np.abs(b) - c * a * 0.2
     return features, machine, machine * np.exp(residual)
 
 

@@ -18,10 +18,14 @@ Callback = Callable[[Any, Sequence[MeasureInput], Sequence[MeasureResult]], None
 def log_to_file(file_out: str | os.PathLike[str], protocol: str = "json") -> Callback:
     """Append every trial, failures included, as one line of JSON to `file_out`."""
     if protocol != "json":
-        raise SpaceError(f"log_to_file(protocol={protocol!r})", "only JSON lines are written", 'Use "json".')
+        raise SpaceError(
+            f"log_to_file(protocol={protocol!r})", "only JSON lines are written", 'Use "json".'
+        )
     database = Database(file_out)
 
-    def callback(tuner: Any, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
+    def callback(
+        tuner: Any, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]
+    ) -> None:
         for given, result in zip(inputs, results, strict=True):
             if result.record is not None:
                 database.append(result.record, given.task.dag.to_json())
@@ -36,7 +40,9 @@ def progress_bar(total: int, prefix: str = "", si_prefix: str = "G") -> Callback
     format_si(0.0, si_prefix)
     start, done = time.time(), 0
 
-    def callback(tuner: Any, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
+    def callback(
+        tuner: Any, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]
+    ) -> None:
         nonlocal done
         done += len(inputs)
         current = 0.0

@@ -179,7 +179,9 @@ class Target:
     def _limits(self, text: str, options: dict[str, str]) -> Limits:
         if self.kind == "cuda":
             arch = options.get("arch", "sm_90")
-            known = max((a for a in _CUDA_ARCHS if _number(a) <= _number(arch)), key=_number, default="")
+            known = max(
+                (a for a in _CUDA_ARCHS if _number(a) <= _number(arch)), key=_number, default=""
+            )
             if not known:
                 raise TargetError(
                     f"Target({text!r})", f"arch {arch!r} is not supported",
@@ -195,7 +197,16 @@ class Target:
         for name, value in options.items():
             if name.replace("-", "_") in _LIMIT_NAMES:
                 changes[name.replace("-", "_")] = int(value)
-            elif name not in ("arch", "mcpu", "mattr", "mtriple", "num-cores", "device", "libs", "model"):
+            elif name not in (
+                "arch",
+                "mcpu",
+                "mattr",
+                "mtriple",
+                "num-cores",
+                "device",
+                "libs",
+                "model",
+            ):
                 raise TargetError(
                     f"Target({text!r})", f"unknown option -{name}",
                     "Known: -arch -mcpu -mattr -mtriple -num-cores -device -model and the names of Limits.",

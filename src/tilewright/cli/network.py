@@ -14,9 +14,13 @@ from tilewright.base.errors import ModelError
 from tilewright.base.target import Target
 
 if TYPE_CHECKING:
-    from tilewright.cli.progress import Progress
+    from tilewright.cli.progress import Progress, TaskRow
     from tilewright.cli.tables import BenchReport
     from tilewright.measure.database import Database
+    from tilewright.schedule.task import Task
+
+TRIAL_SECONDS = 10.0  # for one candidate, all its runs together
+MIN_REPEAT_MS = 20.0  # of each timed repeat of a candidate that may set a record
 
 
 def check_model(model: str) -> None:
@@ -69,13 +73,48 @@ def tune(
 
     Calls `progress.start(rows)` once and `progress.record(index, record)` for each result.
     """
-    from tilewright.search.network import tune_network
+    from tilewright.measure.local import LocalBuilder, LocalRunner
+    from tilewright.measure.pipeline import Pipeline
+    from tilewright.relay.extract import fused_tasks
+    from tilewright.search.loop import Event, Options
+    from tilewright.search.loop import tune as search
 
     mod, params = load_model(model)
-    tune_network(
-        mod, params, target, database,
-        trials=trials, seconds=seconds, tuner=tuner, seed=seed, progress=progress,
-    )  # fmt: skip
+    tasks = [t for t in fused_tasks(mod, params, target) if t.sketches]
+    if not tasks:
+        raise ModelError(f"tune {model!r}", "no kernel of the network has a template to tune")
+    progress.start([_row(task, database) for task in tasks])
+
+    def on_event(event: Event) -> None:
+        if event.kind == "trial" and event.record is not None:
+            progress.record(event.task, event.record)
+        else:
+            progress.redraw()
+
+    options = Options(trials=trials, seconds=seconds, tuner=tuner, seed=seed)
+    runner = LocalRunner(timeout=TRIAL_SECONDS, number=4, repeat=3, min_repeat_ms=MIN_REPEAT_MS)
+    with Pipeline(LocalBuilder(), runner, database, on_error=progress.note) as pipeline:
+        report = search(tasks, pipeline, database, options, on_event=on_event)
+    if report.interrupted:
+        raise KeyboardInterrupt
+
+
+def _row(task: Task, database: Database) -> TaskRow:
+    """A task with what earlier runs left in the log."""
+    from tilewright.cli.progress import TaskRow
+    from tilewright.search.jobs import task_id
+
+    known = database.query(task_id(task))
+    best = database.best(task_id(task))
+    failed = sum(r.result.error is not None for r in known)
+    seconds = None if best is None else best.seconds
+    return TaskRow(task_label(task), task.weight, task.flop, len(known), failed, seconds)
+
+
+def task_label(task: Task) -> str:
+    """`conv2d_nchw+add+relu 1x64x56x56 64x64x3x3`: the operators and the shapes of their inputs."""
+    shapes = ["x".join(map(str, a[1])) for a in task.args if isinstance(a, (list, tuple)) and a and a[0] == "TENSOR"]
+    return " ".join([task.name, *shapes])
 
 
 def bench(model: str, target: Target, database: Database | None) -> BenchReport:

@@ -128,7 +128,7 @@ class _Function(ValueEmitter):
         super().__init__(module, stored)
         self.name, self.inside = name, inside
         self._stack = 0
-        self._arrays: dict[Buffer, str] = {}
+        self.arrays: dict[Buffer, str] = {}
 
     def finish(self, head: str) -> None:
         lines = [f"{head} {{", "entry:", *self.allocas, *self.lines, "  ret void", "}", ""]
@@ -148,9 +148,9 @@ class _Function(ValueEmitter):
 
     def _allocate(self, stmt: Allocate) -> None:
         buffer = stmt.buffer
-        name = self._arrays.get(buffer)
+        name = self.arrays.get(buffer)
         if name is None:
-            name = self._arrays[buffer] = f"%local{len(self._arrays)}"
+            name = self.arrays[buffer] = f"%local{len(self.arrays)}"
             self._stack += buffer.size * BYTES[buffer.dtype]
             if self._stack > STACK_BYTES:
                 raise LegalityError(
@@ -349,6 +349,11 @@ class _Function(ValueEmitter):
             pointer, align = self.address(buffer, first)
             if self.mask is None:
                 self.lines.append(f"  store {t} {operand}, ptr {pointer}, align {align}")
+                return
+            if self.holds(buffer, first, lanes):
+                old = self.emit(f"load {t}, ptr {pointer}, align {align}")
+                both = self.emit(f"select <{lanes} x i1> {self.mask}, {t} {operand}, {t} {old}")
+                self.lines.append(f"  store {t} {both}, ptr {pointer}, align {align}")
                 return
             name = f"llvm.masked.store.v{lanes}{memory_suffix(buffer.dtype)}.p0"
             self._store_masked(name, t, operand, "ptr", pointer, align)

@@ -85,6 +85,7 @@ class ValueEmitter(IndexEmitter):
 
     mask: str | None = None
     mask_lanes = 1
+    arrays: dict[Buffer, str]  # allocated by this function
 
     def value(self, node: Expr) -> str:
         """The operand of `node`, of the LLVM type `typed(node.dtype, node.lanes)`."""
@@ -461,13 +462,20 @@ class ValueEmitter(IndexEmitter):
         self, buffer: Buffer, index: Affine, lanes: int, otherwise: str = "zeroinitializer"
     ) -> str:
         t, (pointer, align) = typed(buffer.dtype, lanes, MEMORY), self.address(buffer, index)
-        if self.mask is None:
+        if self.mask is None or self.holds(buffer, index, lanes):
             return self._load(buffer, t, pointer, align)
         name = f"llvm.masked.load.v{lanes}{memory_suffix(buffer.dtype)}.p0"
         flags = f"<{lanes} x i1>"
         self.module.declare(name, t, "ptr", "i32", flags, t)
         rhs = f"call {t} @{name}(ptr {pointer}, i32 {align}, {flags} {self.mask}, {t} {otherwise})"
         return self.emit(rhs) if buffer in self.stored else self.pure(rhs)
+
+    def holds(self, buffer: Buffer, index: Affine, lanes: int) -> bool:
+        """Whether all lanes lie in an array of this function: lanes that do not run may then be read,
+        and written back, so that registers can take the array's place (no masked access allows that).
+        """
+        low, high = self.bounds(index)
+        return buffer in self.arrays and low >= 0 and high + lanes <= buffer.size
 
     def _strided(self, buffer: Buffer, first: Affine, step: int, lanes: int) -> str:
         """Every step-th element of one wide vector that lies inside the buffer."""

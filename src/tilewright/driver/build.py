@@ -31,12 +31,17 @@ def resolve_target(target: str | Target | None) -> Target:
     """`target`, or that of the innermost `with target:`."""
     found = target if target is not None else context.current("target")
     if found is None:
-        raise TargetError("build", "no target was given", "Pass target= or use `with Target('llvm'):`.")
+        raise TargetError(
+            "build", "no target was given", "Pass target= or use `with Target('llvm'):`."
+        )
     return Target(found)
 
 
 def lower(
-    schedule: Schedule, args: Sequence[Tensor] | None = None, target: str | Target | None = None, name: str = "main"
+    schedule: Schedule,
+    args: Sequence[Tensor] | None = None,
+    target: str | Target | None = None,
+    name: str = "main",
 ) -> Program:
     """The loops of a schedule; `print(lower(s, [A, B, C]))` shows them.  Default target: llvm."""
     chosen = Target(target) if target is not None else Target(context.current("target") or "llvm")

@@ -168,7 +168,11 @@ class Simplifier:
     def _compute_interval(self, atom: Expr) -> Interval:
         if atom.op == "var":
             return self.ranges.get(atom, (-inf, inf))
-        if atom.op in ("floordiv", "floormod") and atom.args[1].op == "const" and atom.args[1].attr > 0:
+        if (
+            atom.op in ("floordiv", "floormod")
+            and atom.args[1].op == "const"
+            and atom.args[1].attr > 0
+        ):
             k = atom.args[1].attr
             lo, hi = self._bound(self.linear(atom.args[0]))
             if atom.op == "floordiv":
@@ -197,7 +201,9 @@ class Simplifier:
             lo, hi = self.ranges.get(node, (0, 1))
             return Linear({}, lo) if lo == hi else Linear({node: 1})
         if op in ("add", "sub"):
-            return self.linear(node.args[0]).add(self.linear(node.args[1]), 1 if op == "add" else -1)
+            return self.linear(node.args[0]).add(
+                self.linear(node.args[1]), 1 if op == "add" else -1
+            )
         if op == "mul":
             a, b = self.linear(node.args[0]), self.linear(node.args[1])
             if not b.terms:
@@ -210,7 +216,11 @@ class Simplifier:
                 form = self.linear(node.args[0])
                 split = self._divide if op == "floordiv" else self._modulo
                 return split(form, k.constant, node.dtype)
-        new = self(node) if op in ("min", "max", "select", "if_then_else", "cast") else self._opaque(node)
+        new = (
+            self(node)
+            if op in ("min", "max", "select", "if_then_else", "cast")
+            else self._opaque(node)
+        )
         if new.op == "const":
             return Linear({}, int(new.attr))
         if new is not node and new.op in ("add", "sub", "mul", "floordiv", "floormod", "var"):
@@ -269,7 +279,9 @@ class Simplifier:
         for g in sorted({gcd(k, c) for c in form.terms.values()}, reverse=True):
             if g == 1:
                 break
-            high = Linear({a: c // g for a, c in form.terms.items() if c % g == 0}, form.constant // g)
+            high = Linear(
+                {a: c // g for a, c in form.terms.items() if c % g == 0}, form.constant // g
+            )
             low = Linear({a: c for a, c in form.terms.items() if c % g}, form.constant % g)
             lo, hi = self._bound(low)
             if lo >= 0 and hi < g:
@@ -279,8 +291,11 @@ class Simplifier:
     @staticmethod
     def _quotient(form: Linear) -> Expr | None:
         """The only quotient by a constant in `form`, if it counts once."""
-        found = [a for a in form.terms if a.op == "floordiv" and a.args[1].op == "const"]
-        return found[0] if len(found) == 1 and form.terms[found[0]] == 1 else None
+        found = [a for a in form.terms if a.op == "floordiv"]
+        if len(found) != 1 or form.terms[found[0]] != 1:
+            return None
+        divisor = found[0].args[1]
+        return found[0] if divisor.op == "const" and divisor.attr > 0 else None
 
     @staticmethod
     def _single(form: Linear) -> Expr | None:

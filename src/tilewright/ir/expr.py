@@ -267,7 +267,9 @@ def convert(value: Any, like: Expr | None = None) -> Expr:
         return value.as_expr()  # type: ignore[no-any-return]
     if isinstance(value, (bool, int, float)) or hasattr(value, "dtype"):
         number = value.item() if hasattr(value, "item") else value
-        return const(number, like.dtype if like is not None and _holds(like.dtype, number) else None)
+        return const(
+            number, like.dtype if like is not None and _holds(like.dtype, number) else None
+        )
     raise ExpressionError(
         f"convert({value!r})", f"a {type(value).__name__} is not an expression",
         "Use a number, a variable, an axis or a tensor element.",
@@ -430,7 +432,9 @@ def call(name: str, *args: Value) -> Expr:
             f"call({name!r})", "no such function", f"Known: {', '.join(sorted(FUNCTIONS))}."
         )
     if len(args) != FUNCTIONS[name]:
-        raise ExpressionError(f"call({name!r})", f"takes {FUNCTIONS[name]} argument(s), got {len(args)}")
+        raise ExpressionError(
+            f"call({name!r})", f"takes {FUNCTIONS[name]} argument(s), got {len(args)}"
+        )
     nodes = [convert(a) for a in args]
     dtype = "float64" if any(n.dtype == "float64" for n in nodes) else "float32"
     if name == "abs" and is_int(nodes[0].dtype):

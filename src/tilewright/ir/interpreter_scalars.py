@@ -27,7 +27,6 @@ class Failure(Exception):
         self.site, self.index, self.variables = site, index, variables
 
 
-
 def _fail(site: int, index: int, variables: dict[str, Any]) -> None:
     raise Failure(site, index, dict(variables))
 

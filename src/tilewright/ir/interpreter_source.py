@@ -602,5 +602,3 @@ def _lane(node: Expr, k: int) -> Expr:
     if node.op == "load":
         return load(node.attr, _lane(node.args[0], k))
     return rebuild(node, tuple(_lane(a, k) for a in node.args))
-
-

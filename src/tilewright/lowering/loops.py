@@ -101,7 +101,9 @@ class _Lanes:
             return None
         base = self.simplify.to_expr(type(form)(rest, form.constant), node.dtype)
         if self.gpu and not (
-            stride == 1 and self.lanes * element_bytes in (8, 16) and self.simplify.is_multiple(base, self.lanes)
+            stride == 1
+            and self.lanes * element_bytes in (8, 16)
+            and self.simplify.is_multiple(base, self.lanes)
         ):
             return None
         return E.ramp(base, stride, self.lanes)

@@ -96,13 +96,11 @@ class _Builder:
         behind: dict[Tensor, int] = {}
         for builder in builders:
             builder.speculate(behind)
-            for node in builder.speculated:
-                self._make_room(node)
         for tensor, last in behind.items():
             old = self.buffers[tensor]
             self.buffers[tensor] = replace(old, size=last + 1 + _SLACK)
 
-    def _make_room(self, node: Node) -> None:
+    def make_room(self, node: Node) -> None:
         """Storage for every iteration of an unguarded node, also those beyond its extents."""
         shape = tuple(int(self.bounds.reach[ax]) for ax in node.op.axis)
         strides, step = [1] * len(shape), 1
@@ -140,46 +138,69 @@ class _KernelBuilder:
         for node in self.nodes:
             self._axis_values(node)
         self.region_base = {
-            node: [self.simplify(self._base(b)) for b in self.bounds.base[node]] for node in self.nodes
+            node: [self.simplify(self._base(b)) for b in self.bounds.base[node]]
+            for node in self.nodes
         }
         self.used: dict[Buffer, None] = {}
-        self.speculated: set[Node] = set()
+        self.dropped: dict[Node, set[Expr]] = {}  # guards left out
 
     def speculate(self, behind: dict[Tensor, int]) -> None:
-        """Find the nodes that may run unguarded.  behind: the last element read, where that lies behind
-        the end of a workspace; grows."""
+        """Drop the guards that private nodes can do without.
+        behind: the last element read, where that lies behind the end of a workspace; grows."""
         for node in self.nodes:
             if node.parent is None or node.scope == "global" or node.stage.aligned:
                 continue
-            if self._guards(node, ("spatial",)).op == "const":
+            kept = [t for t in self._tests(node, ("spatial",)) if self.simplify(t).op != "const"]
+            if not kept:
                 continue
-            found = self._reads_behind(node)
-            if found is not None:
-                self.speculated.add(node)
-                for tensor, last in found.items():
-                    behind[tensor] = max(last, behind.get(tensor, 0))
+            self.owner.make_room(node)
+            for dropped in (list(kept), *([test] for test in kept)):
+                rest = [test for test in kept if test not in dropped]
+                if dropped[0] in kept and self._reads_behind(node, rest) is not None:
+                    kept = rest
+                    self.dropped.setdefault(node, set()).update(dropped)
+            for tensor, last in (self._reads_behind(node, kept) or {}).items():
+                behind[tensor] = max(last, behind.get(tensor, 0))
         self.used.clear()
 
-    def _reads_behind(self, node: Node) -> dict[Tensor, int] | None:
-        """Workspace -> last element that the unguarded node reads behind its end; None if it might fault."""
+    def _reads_behind(self, node: Node, guards: list[Expr]) -> dict[Tensor, int] | None:
+        """Workspace -> last element that `node` reads behind its end where only `guards` hold; None if a
+        read might fault, or meet what nobody wrote."""
         found: dict[Tensor, int] = {}
+        holds = self.simplify.assuming(E.all_of(*guards)) if guards else self.simplify
         for e in E.walk(node.body):
             if e.op != "read":
                 continue
             producer = self.tree.of_stage.get(self.tree.schedule[e.attr])
-            size = self.buffers[e.attr].size
-            low, high = self.simplify.interval(self._value(node, e).args[0])
-            inner = producer is not None and producer.parent is not None
-            gaps = producer is not None and producer.stage.aligned
-            if low < 0 or high >= size + _MAX_BEHIND or gaps:
+            low, high = self._read_interval(node, e, holds)
+            over = high - self.buffers[e.attr].size
+            if low < 0 or over >= _MAX_BEHIND:
                 return None
-            if inner and producer not in self.speculated and self._guards(producer, ("spatial",)).op != "const":
+            if producer is None:
+                if over >= 0:
+                    return None
+                continue
+            private = producer.parent is not None
+            if producer.stage.aligned or (private and self._guards(producer, ("spatial",)).op != "const"):
                 return None
-            if high >= size:
-                if producer is None or inner or producer.stage.is_output or producer in self.tree.prepacked:
+            if over >= 0:
+                if private or producer.stage.is_output or producer in self.tree.prepacked:
                     return None
                 found[e.attr] = max(int(high), found.get(e.attr, 0))
         return found
+
+    def _read_interval(self, node: Node, read: Expr, holds: Simplifier) -> tuple[float, float]:
+        """Bounds of the flat index: as a whole, or dimension by dimension, which guards speak of."""
+        low, high = holds.interval(self._value(node, read).args[0])
+        producer = self.tree.of_stage.get(self.tree.schedule[read.attr])
+        if producer is not None and producer.parent is not None:
+            return low, high
+        mapping = self._coordinates(node)
+        first = last = 0.0
+        for index, stride in zip(read.args, self._strides(producer, read.attr), strict=True):
+            least, most = holds.interval(E.substitute(index, mapping))
+            first, last = first + least * stride, last + most * stride
+        return max(low, first), min(high, last)
 
     def run(self) -> Kernel:
         body = self._emit(self.root)
@@ -228,7 +249,9 @@ class _KernelBuilder:
     def _flat(self, node: Node, index: list[Expr]) -> Expr:
         """Flat position of a global index inside the node's buffer."""
         flat = E.const(0)
-        for i, base, stride in zip(index, self.region_base.get(node, []), self.owner.strides[node], strict=False):
+        for i, base, stride in zip(
+            index, self.region_base.get(node, []), self.owner.strides[node], strict=False
+        ):
             flat = flat + (i - base) * stride
         return self.simplify(flat)
 
@@ -238,17 +261,16 @@ class _KernelBuilder:
         self.used[buffer] = None
         producer = self.tree.of_stage.get(self.tree.schedule[tensor])
         if producer is None or producer.parent is None:
-            flat, stride = E.const(0), 1
-            strides = self.owner.strides[producer] if producer is not None else None
-            for d in reversed(range(len(tensor.shape))):
-                flat = node.args[d] * (strides[d] if strides else stride) + flat
-                stride *= tensor.shape[d]
+            flat = E.const(0)
+            strides = self._strides(producer, tensor)
+            for index, stride in zip(reversed(node.args), reversed(strides), strict=True):
+                flat = index * stride + flat
             return load(buffer, self.simplify(flat))
         return load(buffer, self._flat(producer, list(node.args)))
 
     def _value(self, node: Node, expression: Expr) -> Expr:
         """The expression over leaf variables, reads turned into loads, conditions simplified."""
-        mapping = {ax.var: self._coordinate(node, ax) for ax in (*node.op.axis, *node.op.reduce_axis)}
+        mapping = self._coordinates(node)
 
         def rule(e: Expr) -> Expr | None:
             if e.op == "read":
@@ -256,6 +278,19 @@ class _KernelBuilder:
             return self.simplify(e) if e.dtype == "bool" else None
 
         return E.transform(E.substitute(expression, mapping), rule)
+
+    def _strides(self, producer: Node | None, tensor: Tensor) -> list[int]:
+        """Strides of a tensor that is stored as a whole; producer: None for an input."""
+        if producer is not None:
+            return self.owner.strides[producer]
+        strides = [1] * len(tensor.shape)
+        for d in reversed(range(1, len(strides))):
+            strides[d - 1] = strides[d] * tensor.shape[d]
+        return strides
+
+    def _coordinates(self, node: Node) -> dict[Expr, Expr]:
+        axes = (*node.op.axis, *node.op.reduce_axis)
+        return {ax.var: self._coordinate(node, ax) for ax in axes}
 
     def _coordinate(self, node: Node, axis: IterVar) -> Expr:
         value = self.values[axis]
@@ -268,20 +303,22 @@ class _KernelBuilder:
 
     # -- guards ------------------------------------------------------------------------------------
     def _guards(self, node: Node, kinds: tuple[str, ...]) -> Expr:
+        dropped = self.dropped.get(node, ())
+        return self.simplify(E.all_of(*(t for t in self._tests(node, kinds) if t not in dropped)))
+
+    def _tests(self, node: Node, kinds: tuple[str, ...]) -> list[Expr]:
+        """What holds for the elements that the node must compute, where its loops do not say so."""
         tests = []
-        free = node in self.speculated
         for ax, flag in self.bounds.guards[node].items():
-            if flag and ax.kind in kinds and not (free and ax.kind == "spatial"):
+            if flag and ax.kind in kinds:
                 tests.append(self.values[ax] < int(self.bounds.extent[ax]))
-        if free:
-            return self.simplify(E.all_of(*tests))
         tests += [self.values[ax] < int(self.bounds.extent[ax]) for ax in self._carried(node)]
         for ax, (below, above) in zip(node.op.axis, self.bounds.outside[node], strict=True):
             if below:
                 tests.append(self._coordinate(node, ax) >= 0)
             if above:
                 tests.append(self._coordinate(node, ax) < int(ax.extent))  # type: ignore[arg-type]
-        return self.simplify(E.all_of(*tests))
+        return tests
 
     def _carried(self, node: Node) -> list[IterVar]:
         """Uneven axes of the stages around `node` whose guards it repeats."""
@@ -293,20 +330,36 @@ class _KernelBuilder:
         reduction axes too) and, if `once`, a single one of those that would only repeat the work on
         memory that all of them see."""
         tests = []
-        bound = [(ax, tag) for ax, tag in node.stage.binds.items() if reduce or ax.kind == "spatial"]
+        bound = [
+            (ax, tag) for ax, tag in node.stage.binds.items() if reduce or ax.kind == "spatial"
+        ]
         bound += self._lanes_around(node)
         for ax, tag in bound:
             if tag != "vthread" and int(self.bounds.extent[ax]) < self.launch[tag]:
                 tests.append(self.thread_var[tag] < int(self.bounds.extent[ax]))
         if once and node.scope != "local":
             mine = {tag for ax, tag in node.stage.binds.items() if ax.kind == "spatial"}
-            around = {self.tree.tag_of.get(ax) for _, ax in self.tree.path(node)} if node.scope == "global" else set()
+            around = (
+                {self.tree.tag_of.get(ax) for _, ax in self.tree.path(node)}
+                if node.scope == "global"
+                else set()
+            )
             for tag, extent in self.launch.items():
-                if tag not in mine and tag not in around and tag.startswith("threadIdx") and extent > 1:
+                if (
+                    tag not in mine
+                    and tag not in around
+                    and tag.startswith("threadIdx")
+                    and extent > 1
+                ):
                     tests.append(self.thread_var[tag].equal(0))
             if node.scope == "global":
                 for tag, extent in self.launch.items():
-                    if tag not in mine and tag not in around and tag.startswith("blockIdx") and extent > 1:
+                    if (
+                        tag not in mine
+                        and tag not in around
+                        and tag.startswith("blockIdx")
+                        and extent > 1
+                    ):
                         tests.append(self.thread_var[tag].equal(0))
         return E.all_of(*tests)
 
@@ -342,7 +395,7 @@ class _KernelBuilder:
         if inside is None:
             return self._emit_reduction(node, combiner)
         partial = _fresh_loops(self._emit_reduction(node, combiner), self.owner.unroll_limit)
-        self.speculated.add(node)
+        self.dropped.setdefault(node, set()).update(self._tests(node, ("spatial",)))
         whole = self._emit_reduction(node, combiner)
         return If(inside, whole, partial)
 
@@ -386,7 +439,9 @@ class _KernelBuilder:
         first = next(k for k, ax in enumerate(node.stage.leaf_iter_vars) if ax.kind == "reduce")
         inner = [ax for ax in node.stage.leaf_iter_vars[first:] if ax.kind == "spatial"]
         init = Store(buffer, index, combiner.identity)
-        rename = {self.leaf[ax]: E.var(f"{ax.name}.init") for ax in inner if self.leaf[ax].op == "var"}
+        rename = {
+            self.leaf[ax]: E.var(f"{ax.name}.init") for ax in inner if self.leaf[ax].op == "var"
+        }
         rename = {old: new for old, new in rename.items() if old not in self.thread_var.values()}
         for old, new in rename.items():
             self.simplify.ranges[new] = self.simplify.ranges[old]
@@ -401,7 +456,9 @@ class _KernelBuilder:
         update = _guarded(guard, Store(buffer, index, combiner.combine(load(buffer, index), value)))
         return self._nest(node, 0, update, first, start)
 
-    def _nest(self, node: Node, k: int, innermost: Stmt, first: int = -1, start: Stmt | None = None) -> Stmt:
+    def _nest(
+        self, node: Node, k: int, innermost: Stmt, first: int = -1, start: Stmt | None = None
+    ) -> Stmt:
         """Loops from leaf k inwards; `start` (a reduction's init) goes in front of leaf `first`."""
         leaves = node.stage.leaf_iter_vars
         if k == first and start is not None:
@@ -420,7 +477,11 @@ class _KernelBuilder:
         var = var if var is not None else self.leaf[axis]
         if var.op == "const" or var in self.thread_var.values():
             return body
-        kind = "vthread" if axis in node.stage.binds else _KIND.get(node.stage.annotations.get(axis, ""), "serial")
+        kind = (
+            "vthread"
+            if axis in node.stage.binds
+            else _KIND.get(node.stage.annotations.get(axis, ""), "serial")
+        )
         limit = self._pragma(node, axis)
         if limit:
             self.owner.unroll_limit[var] = limit
@@ -432,7 +493,11 @@ class _KernelBuilder:
             entry = node.stage.pragmas.get("auto_unroll_max_step")
             if entry is not None:
                 leaves = node.stage.leaf_iter_vars
-                if axis is None or entry[0] not in leaves or leaves.index(entry[0]) <= leaves.index(axis):
+                if (
+                    axis is None
+                    or entry[0] not in leaves
+                    or leaves.index(entry[0]) <= leaves.index(axis)
+                ):
                     return int(evaluate(entry[1], self.bounds.assignment))
             node, axis = node.parent, node.attach_axis
         return 0
@@ -441,14 +506,21 @@ class _KernelBuilder:
         """Each thread reduces its share into a register, then the threads combine through shared memory."""
         leaves = node.stage.leaf_iter_vars
         first = next(k for k, ax in enumerate(leaves) if ax.kind == "reduce")
-        if any(ax.kind == "spatial" and self.leaf[ax].op == "var" and ax not in node.stage.binds for ax in leaves[first:]):
+        if any(
+            ax.kind == "spatial" and self.leaf[ax].op == "var" and ax not in node.stage.binds
+            for ax in leaves[first:]
+        ):
             raise LoweringError(
                 f"{node.name}", "a spatial loop inside a reduction over threads",
                 "Reorder: spatial loops first, then the reduction.",
             )  # fmt: skip
         dtype, zero = node.op.dtype, E.const(0)
         tags = [tag for tag in self.launch if tag.startswith("threadIdx")]
-        reduced = [t for t in tags if any(ax.kind == "reduce" and b == t for ax, b in node.stage.binds.items())]
+        reduced = [
+            t
+            for t in tags
+            if any(ax.kind == "reduce" and b == t for ax, b in node.stage.binds.items())
+        ]
         kept = [t for t in tags if t not in reduced]
         width = _size(tuple(self.launch[t] for t in reduced))
         groups = _size(tuple(self.launch[t] for t in kept))
@@ -457,8 +529,12 @@ class _KernelBuilder:
         lane, group = self._linear(reduced), self._linear(kept)
         mine = self.simplify(group * width + lane)
         value = self._value(node, node.body.args[0])
-        guard = E.binary("and", self._lanes(node, once=False), self._guards(node, ("spatial", "reduce")))
-        update: Stmt = _guarded(guard, Store(partial, zero, combiner.combine(load(partial, zero), value)))
+        guard = E.binary(
+            "and", self._lanes(node, once=False), self._guards(node, ("spatial", "reduce"))
+        )
+        update: Stmt = _guarded(
+            guard, Store(partial, zero, combiner.combine(load(partial, zero), value))
+        )
         for ax in reversed(leaves[first:]):
             if ax not in node.stage.binds:
                 update = self._loop(node, ax, update)
@@ -493,7 +569,11 @@ class _KernelBuilder:
             for child in reversed(children):
                 body = Allocate(self.buffers[child.stage.tensor], body)
             body = self._loop(node, axis, body)
-        inside = [c for c in self.nodes if c.parent is node and c.attach_axis in node.stage.leaf_iter_vars[upto:]]
+        inside = [
+            c
+            for c in self.nodes
+            if c.parent is node and c.attach_axis in node.stage.leaf_iter_vars[upto:]
+        ]
         if inside:
             raise LoweringError(
                 node.name, f"{inside[0].name} is computed inside a reduction over threads",

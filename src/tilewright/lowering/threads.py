@@ -68,11 +68,21 @@ class _VirtualThread:
             parts = []
         for part in parts:
             changed |= self._spread(part, inside)
-        if isinstance(stmt, Store) and stmt.buffer in self.allocated and stmt.buffer.scope == "local":
+        if (
+            isinstance(stmt, Store)
+            and stmt.buffer in self.allocated
+            and stmt.buffer.scope == "local"
+        ):
             new = stmt.buffer not in self.replicated
             if new and (inside or self._depends(stmt.index) or self._depends(stmt.value)):
                 b = stmt.buffer
-                self.replicated[b] = Buffer(b.name, b.dtype, b.size * self.loop.extent, b.scope, (self.loop.extent, *b.shape))
+                self.replicated[b] = Buffer(
+                    b.name,
+                    b.dtype,
+                    b.size * self.loop.extent,
+                    b.scope,
+                    (self.loop.extent, *b.shape),
+                )
                 changed = True
         return changed
 
@@ -130,7 +140,9 @@ def insert_barriers(kernel: Kernel) -> Kernel:
     A stage's own accumulation (a load inside a store to the same buffer) stays within one thread; a block
     of one thread needs none.
     """
-    if kernel.block == (1, 1, 1) or not any(isinstance(s, Allocate) and s.buffer.scope == "shared" for s in statements(kernel.body)):
+    if kernel.block == (1, 1, 1) or not any(
+        isinstance(s, Allocate) and s.buffer.scope == "shared" for s in statements(kernel.body)
+    ):
         return kernel
     return replace(kernel, body=_Sync().run(kernel.body))
 
@@ -165,7 +177,10 @@ class _Sync:
             body, after = self._visit(stmt.body, after)
             loop = replace(stmt, body=body)
             early = conflict and not _starts_with_barrier(body)
-            return (seq(Barrier(), loop) if early else loop), (start[0] | after[0], start[1] | after[1])
+            return (seq(Barrier(), loop) if early else loop), (
+                start[0] | after[0],
+                start[1] | after[1],
+            )
         writes, reads = _accesses(stmt)
         if reads & state[0] or writes & state[1]:
             return seq(Barrier(), stmt), (writes, reads)
@@ -194,6 +209,8 @@ def _accesses(stmt: Stmt) -> State:
         elif isinstance(s, If):
             roots = (s.condition,)
         reads |= {
-            n.attr for n in E.walk(*roots) if n.op == "load" and n.attr.scope == "shared" and n.attr is not own
+            n.attr
+            for n in E.walk(*roots)
+            if n.op == "load" and n.attr.scope == "shared" and n.attr is not own
         }
     return frozenset(writes), frozenset(reads)

@@ -1,11 +1,13 @@
 """Networks as graphs: build or import one, simplify and fuse it, evaluate or export it.
 
-In: operators under TVM's names, or an ONNX file.  Out: an `IRModule` and its parameters.
+In: operators under TVM's names, or an ONNX file.  Out: an `IRModule` and its parameters, a
+compiled `Library`.
 Read next: `expr.py`, `op/__init__.py` (the operator table), `passes/__init__.py`,
-`frontend/onnx.py`.
+`build_module.py`, `frontend/onnx.py`.
 """
 
 from tilewright.relay import analysis, frontend, nn, op, testing
+from tilewright.relay.build_module import build
 from tilewright.relay.evaluate import evaluate
 from tilewright.relay.export_onnx import to_onnx
 from tilewright.relay.expr import (
@@ -23,12 +25,14 @@ from tilewright.relay.expr import (
     var,
 )
 from tilewright.relay.graph import free_vars
+from tilewright.relay.library import Library, load
 from tilewright.relay.passes import PASSES, bind_params, optimize
 from tilewright.relay.tensor import *  # noqa: F403
 from tilewright.relay.tensor import __all__ as _operators
 
 __all__ = [
-    "PASSES", "Call", "Constant", "Expr", "Function", "IRModule", "TensorType", "Tuple",
-    "TupleGetItem", "TupleType", "Var", "analysis", "bind_params", "const", "evaluate", "free_vars",
-    "frontend", "nn", "op", "optimize", "testing", "to_onnx", "var", *_operators,
+    "PASSES", "Call", "Constant", "Expr", "Function", "IRModule", "Library", "TensorType", "Tuple",
+    "TupleGetItem", "TupleType", "Var", "analysis", "bind_params", "build", "const", "evaluate",
+    "free_vars", "frontend", "load", "nn", "op", "optimize", "testing", "to_onnx", "var",
+    *_operators,
 ]  # fmt: skip

@@ -63,7 +63,10 @@ def padded_inputs(s: Schedule) -> list[Stage]:
         for stage in s.stages
         if isinstance(stage.op, ComputeOp)
         and any(n.op in ("if_then_else", "select") for n in E.walk(stage.op.body))
-        and any(isinstance(r.op, ComputeOp) and r.op.combiner is not None for r in s.readers(stage.tensor))
+        and any(
+            isinstance(r.op, ComputeOp) and r.op.combiner is not None
+            for r in s.readers(stage.tensor)
+        )
     ]
 
 
@@ -71,7 +74,12 @@ def inline_cheap_stages(s: Schedule, keep: Collection[Stage] = ()) -> None:
     """Inline stages that only move or combine few values; keep what would be recomputed dearly."""
     for stage in s.stages:
         op = stage.op
-        if not isinstance(op, ComputeOp) or op.combiner is not None or stage.is_output or stage in keep:
+        if (
+            not isinstance(op, ComputeOp)
+            or op.combiner is not None
+            or stage.is_output
+            or stage in keep
+        ):
             continue
         if op.tag == "pack" or stage.attach_kind != "root":
             continue
@@ -90,7 +98,12 @@ def epilogue_anchor(s: Schedule, stage: Stage) -> Stage | None:
         return None
     for producer in s.stages:
         p = producer.op
-        if not isinstance(p, ComputeOp) or p.combiner is None or producer.is_output or p.shape != op.shape:
+        if (
+            not isinstance(p, ComputeOp)
+            or p.combiner is None
+            or producer.is_output
+            or p.shape != op.shape
+        ):
             continue
         if producer.attach_kind == "root" and _reads_elementwise(s, stage, producer):
             return producer
@@ -106,8 +119,10 @@ def _reads_elementwise(s: Schedule, reader: Stage, producer: Stage) -> bool:
             assert isinstance(user.op, ComputeOp)
             own = [ax.var for ax in user.op.axis]
             for n in E.walk(user.op.body):
-                if n.op == "read" and n.attr is stage.tensor and not all(
-                    a is b for a, b in zip(n.args, own, strict=False)
+                if (
+                    n.op == "read"
+                    and n.attr is stage.tensor
+                    and not all(a is b for a, b in zip(n.args, own, strict=False))
                 ):
                     return False
             if user is reader:
@@ -124,7 +139,11 @@ def _gpu(s: Schedule, stage: Stage, target: Target) -> None:
     points = prod(op.shape, start=1)
     steps = prod((ax.extent for ax in op.reduce_axis), start=1)  # type: ignore[misc]
     limit = target.limits.max_threads_per_block
-    if op.combiner is not None and steps >= 2 * target.limits.warp_size and points < 64 * target.limits.cores:
+    if (
+        op.combiner is not None
+        and steps >= 2 * target.limits.warp_size
+        and points < 64 * target.limits.cores
+    ):
         _gpu_cross_thread(stage, min(limit, 128 if steps >= 512 else 32))
         return
     threads = min(limit, 128)
@@ -330,7 +349,9 @@ def _stride(body: Expr, variable: Expr) -> float:
         for index, extent in zip(reversed(n.args), reversed(n.attr.shape), strict=True):
             if variable in E.free_variables(index):
                 form = Simplifier({}).linear(index)
-                rest = [a for a in form.terms if a is not variable and variable in E.free_variables(a)]
+                rest = [
+                    a for a in form.terms if a is not variable and variable in E.free_variables(a)
+                ]
                 worst = max(worst, inf if rest else abs(form.terms.get(variable, 0)) * step)
             step *= extent
     return worst

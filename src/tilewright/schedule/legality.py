@@ -88,7 +88,9 @@ def judge(tree: LoopTree, bounds: Bounds, target: Target) -> Verdict:
                 if node.parent is not None:
                     stack = stack + bounds.elements(node) * BYTES[node.op.dtype]
             refuse("stack", note("stack_bytes", stack) > limits.max_stack_bytes)
-            refuse("unrolled_body", note("body", _body(tree, bounds, nodes)) > limits.max_unrolled_body)
+            refuse(
+                "unrolled_body", note("body", _body(tree, bounds, nodes)) > limits.max_unrolled_body
+            )
             for node in nodes:
                 if node.op.combiner is not None and node.scope == "local":
                     held = note("vector_registers", _vectors(tree, bounds, node, target))
@@ -115,7 +117,9 @@ def judge(tree: LoopTree, bounds: Bounds, target: Target) -> Verdict:
                 shared = shared + ceil_div(threads * BYTES[node.op.dtype], 16) * 16
         note("local_words", local)
         per_thread = limits.registers_per_block // maximum(threads, 1)
-        budget = where(per_thread < limits.registers_per_thread, per_thread, limits.registers_per_thread)
+        budget = where(
+            per_thread < limits.registers_per_thread, per_thread, limits.registers_per_thread
+        )
         refuse("shared_memory", note("shared_bytes", shared) > limits.shared_bytes_per_block)
         refuse("registers", note("registers", local + BASE_REGISTERS) > budget, discouraged)
         refuse("unrolled_body", note("body", _body(tree, bounds, nodes)) > limits.max_unrolled_body)

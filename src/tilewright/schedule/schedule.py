@@ -20,7 +20,9 @@ from tilewright.te.tensor import ComputeOp, IterVar, Operation, PlaceholderOp, T
 class Stage:
     """The loops of one operation.  Attributes are read-only for users; steps change them."""
 
-    def __init__(self, schedule: Schedule, name: str, op: Operation, tensor: Tensor, is_output: bool) -> None:
+    def __init__(
+        self, schedule: Schedule, name: str, op: Operation, tensor: Tensor, is_output: bool
+    ) -> None:
         self.schedule, self.name, self.tensor, self.is_output = schedule, name, tensor, is_output
         self.scope = "global" if is_output or isinstance(op, PlaceholderOp) else ""
         self.attach_kind = "root"  # "root", "inline" or "scope"
@@ -64,7 +66,9 @@ class Stage:
     def _do(self, step: Step) -> Any:
         return self.schedule.do(step)
 
-    def split(self, parent: IterVar, factor: Size | None = None, nparts: Size | None = None) -> tuple[IterVar, IterVar]:
+    def split(
+        self, parent: IterVar, factor: Size | None = None, nparts: Size | None = None
+    ) -> tuple[IterVar, IterVar]:
         """(outer, inner) of `parent`; see `steps.Split`."""
         return self._do(S.Split(self.name, parent.name, _size(factor), _size(nparts)))  # type: ignore[no-any-return]
 
@@ -152,7 +156,10 @@ class Schedule:
         outputs = set(dag.outputs)
         for op, name in dag.unique_names().items():
             fresh = _private(op)  # schedules rename axes: operations of the user stay untouched
-            self._add(Stage(self, name, fresh, op.output_tensor, op.output_tensor in outputs), len(self.stages))
+            self._add(
+                Stage(self, name, fresh, op.output_tensor, op.output_tensor in outputs),
+                len(self.stages),
+            )
             self._by_op[op] = self._by_tensor[op.output_tensor]
 
     # -- looking up ----------------------------------------------------------------------------------
@@ -214,7 +221,9 @@ class Schedule:
         self._by_tensor[stage.tensor] = stage
         return stage
 
-    def insert_stage(self, op: ComputeOp, *, after: Stage | None = None, before: Stage | None = None) -> Stage:
+    def insert_stage(
+        self, op: ComputeOp, *, after: Stage | None = None, before: Stage | None = None
+    ) -> Stage:
         anchor = after or before
         assert anchor is not None
         at = self.stages.index(anchor) + (1 if after is not None else 0)
@@ -222,7 +231,9 @@ class Schedule:
         self._by_op[op] = stage
         return stage
 
-    def cache_read(self, tensor: Tensor, scope: str, readers: Iterable[Tensor | Operation] | Tensor) -> Tensor:
+    def cache_read(
+        self, tensor: Tensor, scope: str, readers: Iterable[Tensor | Operation] | Tensor
+    ) -> Tensor:
         """A copy of `tensor` in `scope` for the given readers; see `steps.CacheRead`."""
         items = [readers] if isinstance(readers, Tensor) else list(readers)
         return self.do(S.CacheRead(self[tensor].name, scope, tuple(self[r].name for r in items)))  # type: ignore[no-any-return]
@@ -269,7 +280,9 @@ def _private(op: Operation) -> Operation:
     return ComputeOp(op.name, axes, S._rename_body(op, axes), op.tag, op.attrs)
 
 
-def create_schedule(ops: Operation | Tensor | Sequence[Operation | Tensor] | ComputeDAG) -> Schedule:
+def create_schedule(
+    ops: Operation | Tensor | Sequence[Operation | Tensor] | ComputeDAG,
+) -> Schedule:
     """A schedule of everything behind the given outputs, as `te.create_schedule([C.op])`."""
     if isinstance(ops, ComputeDAG):
         return Schedule(ops)

@@ -36,7 +36,11 @@ def loop_nest_text(s: Schedule) -> str:
             indent += 1
             extent = bounds.extent.get(ax) if bounds is not None else ax.extent
             size = "?" if extent is None else str(extent)
-            how = stage.binds.get(ax) or stage.annotations.get(ax) or ("reduce" if ax.kind == "reduce" else "")
+            how = (
+                stage.binds.get(ax)
+                or stage.annotations.get(ax)
+                or ("reduce" if ax.kind == "reduce" else "")
+            )
             lines.append(f"{'  ' * indent}for {ax.name} in {size}" + (f"  # {how}" if how else ""))
             children(stage, ax, indent + 1)
         assert isinstance(stage.op, ComputeOp)
@@ -110,7 +114,11 @@ def _python_line(step: S.Step, name: Callable[[str, str], str]) -> Callable[[Any
     tensor = _identifier(step.stage)
     if isinstance(step, S.Split):
         a = name(step.stage, step.axis)
-        size = f"factor={_value(step.factor)}" if step.nparts is None else f"nparts={_value(step.nparts)}"
+        size = (
+            f"factor={_value(step.factor)}"
+            if step.nparts is None
+            else f"nparts={_value(step.nparts)}"
+        )
         return lambda r: (
             f"{', '.join(_identifier(f'{step.stage}_{x.name}') for x in r)} = {handle}.split({a}, {size})"
         )
@@ -134,17 +142,23 @@ def _python_line(step: S.Step, name: Callable[[str, str], str]) -> Callable[[Any
         return lambda r: f"{handle}.compute_at(s[{_identifier(step.parent)}], {a})"
     if isinstance(step, S.StorageAlign):
         a = name(step.stage, step.axis)
-        return lambda r: f"{handle}.storage_align({a}, {_value(step.factor)}, {_value(step.offset)})"
+        return lambda r: (
+            f"{handle}.storage_align({a}, {_value(step.factor)}, {_value(step.offset)})"
+        )
     if isinstance(step, S.CacheRead):
         readers = ", ".join(map(_identifier, step.readers))
-        return lambda r: f'{_identifier(r.name)} = s.cache_read({tensor}, "{step.scope}", [{readers}])'
+        return lambda r: (
+            f'{_identifier(r.name)} = s.cache_read({tensor}, "{step.scope}", [{readers}])'
+        )
     if isinstance(step, S.CacheWrite):
         return lambda r: f'{_identifier(r.name)} = s.cache_write({tensor}, "{step.scope}")'
     if isinstance(step, S.RFactor):
         a = name(step.stage, step.axis)
         return lambda r: f"{_identifier(r.name)} = s.rfactor({tensor}, {a}, {step.factor_axis})"
     if isinstance(step, S.Pack):
-        return lambda r: f"{_identifier(r.name)} = s.pack({tensor}, {list(step.blocks)}, {list(step.order)})"
+        return lambda r: (
+            f"{_identifier(r.name)} = s.pack({tensor}, {list(step.blocks)}, {list(step.order)})"
+        )
     if isinstance(step, S.SetScope):
         return lambda r: f'{handle}.set_scope("{step.scope}")'
     return lambda r: f"{handle}.{step.verb}()"

@@ -43,7 +43,12 @@ class Sketch:
     """origin: "template:NAME" or "rules:N"; build: configuration (concrete or symbolic) -> Schedule."""
 
     def __init__(
-        self, origin: str, dag: ComputeDAG, space: ConfigSpace, build: Callable[[Any], Schedule], target: Target
+        self,
+        origin: str,
+        dag: ComputeDAG,
+        space: ConfigSpace,
+        build: Callable[[Any], Schedule],
+        target: Target,
     ) -> None:
         self.origin, self.dag, self.space, self.target = origin, dag, space, target
         self.build = build
@@ -69,7 +74,13 @@ class Sketch:
     def _group(self, part: Part[LoopTree], assignment: Assignment, start: int) -> Group:
         assert part.value is not None
         bounds = part.value.bounds(assignment)
-        return Group(part.trail, part.rows + start, part.value, bounds, judge(part.value, bounds, self.target))
+        return Group(
+            part.trail,
+            part.rows + start,
+            part.value,
+            bounds,
+            judge(part.value, bounds, self.target),
+        )
 
     def legal(self, indices: Indices, *, sensible: bool = True) -> npt.NDArray[np.bool_]:
         """Mask of the candidates that can run (and, if `sensible`, are not surely bad)."""

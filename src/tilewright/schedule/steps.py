@@ -22,7 +22,15 @@ if TYPE_CHECKING:
 Size = int | Choice
 ANNOTATIONS = ("vectorize", "unroll", "parallel")
 PRAGMAS = ("auto_unroll_max_step", "unroll_explicit")
-TAGS = ("blockIdx.x", "blockIdx.y", "blockIdx.z", "threadIdx.x", "threadIdx.y", "threadIdx.z", "vthread")
+TAGS = (
+    "blockIdx.x",
+    "blockIdx.y",
+    "blockIdx.z",
+    "threadIdx.x",
+    "threadIdx.y",
+    "threadIdx.z",
+    "vthread",
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +86,9 @@ def step_from_json(data: list[Any]) -> Step:
     """The step behind `Step.to_json`; an unknown verb or a wrong length is a ScheduleError."""
     cls = STEPS.get(data[0]) if data else None
     if cls is None or len(data) - 1 != len(fields(cls)):
-        raise ScheduleError("step_from_json", f"not a step: {data!r}", f"Verbs: {', '.join(STEPS)}.")
+        raise ScheduleError(
+            "step_from_json", f"not a step: {data!r}", f"Verbs: {', '.join(STEPS)}."
+        )
     return cls(*map(_unplain, data[1:]))
 
 
@@ -92,14 +102,18 @@ def _leaf(step: Step, stage: Stage, name: str) -> IterVar:
             return ax
     known = any(ax.name == name for ax in stage.all_iter_vars)
     why = "was split or fused and is no loop any more" if known else f"is no axis of {stage.name}"
-    raise ScheduleError(f"{step.verb}({stage.name}.{name})", f"{name} {why}", f"{_describe(stage)}.")
+    raise ScheduleError(
+        f"{step.verb}({stage.name}.{name})", f"{name} {why}", f"{_describe(stage)}."
+    )
 
 
 def _stage(step: Step, s: Schedule, name: str = "") -> Stage:
     stage = s.find(name or step.stage)
     if isinstance(stage.op, PlaceholderOp):
         raise ScheduleError(
-            f"{step.verb}({stage.name})", "an input has no loops to schedule", "Schedule its cache_read stage."
+            f"{step.verb}({stage.name})",
+            "an input has no loops to schedule",
+            "Schedule its cache_read stage.",
         )
     return stage
 
@@ -135,7 +149,9 @@ class Split(Step):
         size = self.factor if self.factor is not None else self.nparts
         if isinstance(size, int) and size < 1:
             which = "factor" if self.nparts is None else "nparts"
-            raise ScheduleError(place, f"{which} must be at least 1", f"{_describe(stage)}. Try {which}=8.")
+            raise ScheduleError(
+                place, f"{which} must be at least 1", f"{_describe(stage)}. Try {which}=8."
+            )
         parent = _leaf(self, stage, self.axis)
         _unbound(place, stage, parent)
         outer = stage.new_axis(f"{parent.name}.outer", parent.kind)
@@ -148,11 +164,15 @@ class Split(Step):
 def _unbound(place: str, stage: Stage, axis: IterVar) -> None:
     if axis in stage.binds or axis in stage.annotations:
         how = stage.binds.get(axis) or stage.annotations[axis]
-        raise ScheduleError(place, f"{axis.name} is already {how}", "Split and fuse before annotating.")
+        raise ScheduleError(
+            place, f"{axis.name} is already {how}", "Split and fuse before annotating."
+        )
     for child in stage.schedule.stages:
         if child.attach == (stage, axis):
             raise ScheduleError(
-                place, f"{child.name} is computed at {axis.name}", "Split and fuse before compute_at."
+                place,
+                f"{child.name} is computed at {axis.name}",
+                "Split and fuse before compute_at.",
             )
 
 
@@ -176,9 +196,15 @@ class Fuse(Step):
         axes = [_leaf(self, stage, a) for a in self.axes]
         first = stage.leaf_iter_vars.index(axes[0])
         if stage.leaf_iter_vars[first : first + len(axes)] != axes:
-            raise ScheduleError(place, "the axes are not neighbours in loop order", f"{_describe(stage)}. Reorder first.")
+            raise ScheduleError(
+                place,
+                "the axes are not neighbours in loop order",
+                f"{_describe(stage)}. Reorder first.",
+            )
         if len({ax.kind for ax in axes}) > 1:
-            raise ScheduleError(place, "spatial and reduction axes do not fuse", f"{_describe(stage)}.")
+            raise ScheduleError(
+                place, "spatial and reduction axes do not fuse", f"{_describe(stage)}."
+            )
         for ax in axes:
             _unbound(place, stage, ax)
         fused = axes[0]
@@ -206,7 +232,9 @@ class Reorder(Step):
         _no_inline(self, stage)
         axes = [_leaf(self, stage, a) for a in self.axes]
         if len(set(axes)) != len(axes):
-            raise ScheduleError(self.place(s, *self.axes), "an axis is named twice", f"{_describe(stage)}.")
+            raise ScheduleError(
+                self.place(s, *self.axes), "an axis is named twice", f"{_describe(stage)}."
+            )
         places = sorted(stage.leaf_iter_vars.index(ax) for ax in axes)
         for where, ax in zip(places, axes, strict=True):
             stage.leaf_iter_vars[where] = ax
@@ -232,11 +260,19 @@ class Bind(Step):
             raise ScheduleError(place, "unknown thread tag", f"Use one of {', '.join(TAGS)}.")
         axis = _leaf(self, stage, self.axis)
         if axis in stage.binds or axis in stage.annotations:
-            raise ScheduleError(place, f"{axis.name} is already {stage.binds.get(axis) or stage.annotations[axis]}")
+            raise ScheduleError(
+                place, f"{axis.name} is already {stage.binds.get(axis) or stage.annotations[axis]}"
+            )
         if self.tag != "vthread" and self.tag in stage.binds.values():
-            raise ScheduleError(place, f"another axis of {stage.name} is bound to it", "Fuse the two axes.")
+            raise ScheduleError(
+                place, f"another axis of {stage.name} is bound to it", "Fuse the two axes."
+            )
         if axis.kind == "reduce" and not self.tag.startswith("threadIdx"):
-            raise ScheduleError(place, "a reduction loop binds to threadIdx only", "Use rfactor to spread it over blocks.")
+            raise ScheduleError(
+                place,
+                "a reduction loop binds to threadIdx only",
+                "Use rfactor to spread it over blocks.",
+            )
         stage.binds[axis] = self.tag
 
 
@@ -257,12 +293,18 @@ class Annotate(Step):
         _no_inline(self, stage)
         place = f"{self.how}({stage.name}.{self.axis})"
         if self.how not in ANNOTATIONS:
-            raise ScheduleError(place, "unknown annotation", f"Use one of {', '.join(ANNOTATIONS)}.")
+            raise ScheduleError(
+                place, "unknown annotation", f"Use one of {', '.join(ANNOTATIONS)}."
+            )
         axis = _leaf(self, stage, self.axis)
         if axis.kind == "reduce" and self.how != "unroll":
-            raise ScheduleError(place, "a reduction loop cannot run its iterations at once", "Use rfactor first.")
+            raise ScheduleError(
+                place, "a reduction loop cannot run its iterations at once", "Use rfactor first."
+            )
         if axis in stage.binds or axis in stage.annotations:
-            raise ScheduleError(place, f"{axis.name} is already {stage.binds.get(axis) or stage.annotations[axis]}")
+            raise ScheduleError(
+                place, f"{axis.name} is already {stage.binds.get(axis) or stage.annotations[axis]}"
+            )
         stage.annotations[axis] = self.how
 
 
@@ -306,7 +348,11 @@ class ComputeAt(Step):
         stage, parent = _stage(self, s), _stage(self, s, self.parent)
         place = f"compute_at({stage.name}, {parent.name}.{self.axis})"
         if stage.is_output:
-            raise ScheduleError(place, "an output must be complete when the kernel ends", "Use cache_write and attach the cache.")
+            raise ScheduleError(
+                place,
+                "an output must be complete when the kernel ends",
+                "Use cache_write and attach the cache.",
+            )
         _no_inline(self, parent)
         axis = _leaf(self, parent, self.axis)
         walker: Stage | None = parent
@@ -315,7 +361,9 @@ class ComputeAt(Step):
                 raise ScheduleError(place, f"{parent.name} is itself computed inside {stage.name}")
             walker = walker.attach[0] if walker.attach else None
         if not s.reaches(stage, parent):
-            raise ScheduleError(place, f"{parent.name} does not use {stage.name}", "Attach to a reader.")
+            raise ScheduleError(
+                place, f"{parent.name} does not use {stage.name}", "Attach to a reader."
+            )
         stage.attach_kind, stage.attach = "scope", (parent, axis)
 
 
@@ -333,12 +381,18 @@ class ComputeInline(Step):
         stage = _stage(self, s)
         place = f"compute_inline({stage.name})"
         if stage.is_output:
-            raise ScheduleError(place, "an output has to be stored", "Inline its producers instead.")
+            raise ScheduleError(
+                place, "an output has to be stored", "Inline its producers instead."
+            )
         assert isinstance(stage.op, ComputeOp)
         if stage.op.combiner is not None:
-            raise ScheduleError(place, "a reduction cannot be repeated at every reader", "Use compute_at.")
+            raise ScheduleError(
+                place, "a reduction cannot be repeated at every reader", "Use compute_at."
+            )
         if stage.relations or stage.binds or stage.annotations:
-            raise ScheduleError(place, "the stage already has scheduled loops", "Inline before splitting.")
+            raise ScheduleError(
+                place, "the stage already has scheduled loops", "Inline before splitting."
+            )
         stage.attach_kind, stage.attach = "inline", None
 
 
@@ -401,12 +455,16 @@ class CacheRead(Step):
             raise ScheduleError(place, "no readers given", "Pass the tensors that read it.")
         tensor = source.tensor
         axes = _copy_axes(source.op.shape, [f"ax{k}" for k in range(len(source.op.shape))])
-        op = ComputeOp(s.new_name(f"{source.name}.{self.scope}"), axes, tensor[tuple(ax.var for ax in axes)])
+        op = ComputeOp(
+            s.new_name(f"{source.name}.{self.scope}"), axes, tensor[tuple(ax.var for ax in axes)]
+        )
         for name in self.readers:
             reader = _stage(self, s, name)
             assert isinstance(reader.op, ComputeOp)
             if tensor not in reader.op.input_tensors:
-                raise ScheduleError(place, f"{reader.name} does not read {source.name}", "Name its readers only.")
+                raise ScheduleError(
+                    place, f"{reader.name} does not read {source.name}", "Name its readers only."
+                )
             reader.set_body(_redirect(reader.op.body, tensor, op.output_tensor))
         cache = s.insert_stage(op, after=source)
         cache.scope = self.scope
@@ -429,7 +487,9 @@ class CacheWrite(Step):
         place = f"cache_write({stage.name}, {self.scope})"
         _check_scope(place, self.scope)
         if stage.relations or stage.binds or stage.annotations or stage.attach_kind != "root":
-            raise ScheduleError(place, "the stage already has scheduled loops", "Call cache_write first.")
+            raise ScheduleError(
+                place, "the stage already has scheduled loops", "Call cache_write first."
+            )
         old = stage.op
         assert isinstance(old, ComputeOp)
         spatial = _copy_axes(old.shape, [f"{ax.name}.c" for ax in old.axis])
@@ -485,17 +545,28 @@ class RFactor(Step):
         if op.combiner is None or axis.kind != "reduce":
             raise ScheduleError(place, "not a reduction axis", f"{_describe(stage)}.")
         if not 0 <= self.factor_axis <= len(op.axis):
-            raise ScheduleError(place, f"factor_axis={self.factor_axis} is outside 0..{len(op.axis)}")
+            raise ScheduleError(
+                place, f"factor_axis={self.factor_axis} is outside 0..{len(op.axis)}"
+            )
         spatial_leaves = [ax for ax in stage.leaf_iter_vars if ax.kind == "spatial"]
-        if spatial_leaves != list(op.axis) or stage.binds or stage.annotations or stage.attach_kind != "root":
-            raise ScheduleError(place, "a spatial loop is already scheduled", "Call rfactor before tiling.")
+        if (
+            spatial_leaves != list(op.axis)
+            or stage.binds
+            or stage.annotations
+            or stage.attach_kind != "root"
+        ):
+            raise ScheduleError(
+                place, "a spatial loop is already scheduled", "Call rfactor before tiling."
+            )
         values, extents, guards = _leaf_values(place, stage)
         spatial = _copy_axes(op.shape, [f"{ax.name}.rf" for ax in op.axis])
         kept = [ax for ax in stage.leaf_iter_vars if ax.kind == "reduce" and ax is not axis]
         partial = IterVar(axis.name, extents[axis])
         reduce = tuple(IterVar(ax.name, extents[ax], "reduce") for ax in kept)
         mapping: dict[Expr, Any] = {a.var: b.var for a, b in zip(op.axis, spatial, strict=True)}
-        leaves = {ax.var: r.var for ax, r in zip(kept, reduce, strict=True)} | {axis.var: partial.var}
+        leaves = {ax.var: r.var for ax, r in zip(kept, reduce, strict=True)} | {
+            axis.var: partial.var
+        }
         for root in op.reduce_axis:
             mapping[root.var] = E.substitute(values[root], leaves)
         value = E.substitute(op.body.args[0], mapping)
@@ -511,12 +582,16 @@ class RFactor(Step):
         index = [ax.var for ax in fresh]
         index.insert(self.factor_axis, k.var)
         read = part.output_tensor[tuple(index)]
-        stage.set_op(ComputeOp(op.name, fresh, E.make("reduce", (read,), (op.combiner, (k,)), op.dtype)))
+        stage.set_op(
+            ComputeOp(op.name, fresh, E.make("reduce", (read,), (op.combiner, (k,)), op.dtype))
+        )
         s.insert_stage(part, before=stage)
         return part.output_tensor
 
 
-def _leaf_values(place: str, stage: Stage) -> tuple[dict[IterVar, Expr], dict[IterVar, int], list[Expr]]:
+def _leaf_values(
+    place: str, stage: Stage
+) -> tuple[dict[IterVar, Expr], dict[IterVar, int], list[Expr]]:
     """Root reduction axes as expressions of leaf variables, extents of all axes, guards of uneven splits."""
     assert isinstance(stage.op, ComputeOp)
     extents: dict[IterVar, int] = {ax: int(ax.extent) for ax in stage.op.reduce_axis}  # type: ignore[arg-type]
@@ -564,12 +639,16 @@ class StorageAlign(Step):
         assert isinstance(stage.op, ComputeOp)
         names = [ax.name for ax in stage.op.axis]
         if self.axis not in names:
-            raise ScheduleError(place, "not a root axis of the stage", f"Root axes: {' '.join(names)}.")
+            raise ScheduleError(
+                place, "not a root axis of the stage", f"Root axes: {' '.join(names)}."
+            )
         if isinstance(self.factor, int) and isinstance(self.offset, int):
             if self.factor < 1 or not 0 <= self.offset < self.factor:
                 raise ScheduleError(place, "needs factor >= 1 and 0 <= offset < factor")
         if stage.is_output:
-            raise ScheduleError(place, "the layout of an output belongs to its user", "Align a cache stage.")
+            raise ScheduleError(
+                place, "the layout of an output belongs to its user", "Align a cache stage."
+            )
         stage.aligned[names.index(self.axis)] = (self.factor, self.offset)
 
 
@@ -591,24 +670,35 @@ class Pack(Step):
         source = s.find(self.stage)
         place = f"pack({source.name}, blocks={self.blocks}, order={self.order})"
         if not isinstance(source.op, PlaceholderOp):
-            raise ScheduleError(place, "only inputs can be packed", "Use cache_read for computed tensors.")
+            raise ScheduleError(
+                place, "only inputs can be packed", "Use cache_read for computed tensors."
+            )
         shape = source.op.shape
         n = len(shape)
         blocks = tuple(int(b) for b in self.blocks)
         wanted = [*range(n), *(n + d for d in range(n) if len(blocks) == n and blocks[d] > 1)]
         if len(blocks) != n or min(blocks) < 1 or sorted(self.order) != wanted:
             raise ScheduleError(
-                place, f"{n} block sizes and an order of {wanted} are needed", "For OIHW16o: (16,1,1,1), (0,1,2,3,4)."
+                place,
+                f"{n} block sizes and an order of {wanted} are needed",
+                "For OIHW16o: (16,1,1,1), (0,1,2,3,4).",
             )
         sizes = [-(-d // b) for d, b in zip(shape, blocks, strict=True)] + list(blocks)
         axes = {k: IterVar(f"{'o' if k < n else 'b'}{k % n}", sizes[k]) for k in self.order}
-        index = [axes[d].var * b + axes[n + d].var if b > 1 else axes[d].var for d, b in enumerate(blocks)]
+        index = [
+            axes[d].var * b + axes[n + d].var if b > 1 else axes[d].var
+            for d, b in enumerate(blocks)
+        ]
         inside = E.all_of(*(ix < d for ix, d, b in zip(index, shape, blocks, strict=True) if d % b))
         tensor = source.tensor
         value = E.if_then_else(inside, tensor[tuple(index)], E.const(0, tensor.dtype))
         layout = {"blocks": blocks, "order": tuple(self.order)}
         op = ComputeOp(
-            s.new_name(f"{source.name}.packed"), tuple(axes[k] for k in self.order), value, "pack", layout
+            s.new_name(f"{source.name}.packed"),
+            tuple(axes[k] for k in self.order),
+            value,
+            "pack",
+            layout,
         )
         for reader in s.readers(tensor):
             assert isinstance(reader.op, ComputeOp)
@@ -617,7 +707,9 @@ class Pack(Step):
         return op.output_tensor
 
 
-def _repack(body: Expr, old: Tensor, new: Tensor, blocks: tuple[int, ...], order: tuple[int, ...]) -> Expr:
+def _repack(
+    body: Expr, old: Tensor, new: Tensor, blocks: tuple[int, ...], order: tuple[int, ...]
+) -> Expr:
     n = len(blocks)
 
     def rule(node: Expr) -> Expr | None:

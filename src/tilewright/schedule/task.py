@@ -62,7 +62,9 @@ class Task:
     def config_space(self) -> ConfigSpace:
         """The space of the first sketch."""
         if not self.sketches:
-            raise SpaceError(f"task {self.name}", "no template fits it", "It compiles with its default schedule.")
+            raise SpaceError(
+                f"task {self.name}", "no template fits it", "It compiles with its default schedule."
+            )
         return self.sketches[0].space
 
     def sketch(self, origin: str) -> Sketch:
@@ -70,7 +72,9 @@ class Task:
             if s.origin == origin:
                 return s
         raise SpaceError(
-            f"task {self.name}", f"no sketch {origin!r}", f"It has {', '.join(s.origin for s in self.sketches)}."
+            f"task {self.name}",
+            f"no sketch {origin!r}",
+            f"It has {', '.join(s.origin for s in self.sketches)}.",
         )
 
     def default(self) -> Schedule:
@@ -90,7 +94,9 @@ def create(name: str, args: Sequence[Any], target: str | Target) -> Task:
     return Task(name, tuple(args), sketch.dag, chosen, [sketch])
 
 
-def task_of_dag(dag: ComputeDAG, target: str | Target, name: str = "", args: Sequence[Any] = (), weight: int = 1) -> Task:
+def task_of_dag(
+    dag: ComputeDAG, target: str | Target, name: str = "", args: Sequence[Any] = (), weight: int = 1
+) -> Task:
     """A task with every anchor template that fits the DAG."""
     chosen = Target(target)
     anchor = find_anchor(dag)

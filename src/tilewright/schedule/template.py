@@ -81,7 +81,9 @@ _ANCHORS: dict[str, RegisteredAnchor] = {}
 def template(name: str) -> Callable[[FunctionTemplate], FunctionTemplate]:
     """Register a function template; inside it, `autotvm.get_config()` gives the configuration."""
     if callable(name):
-        raise SpaceError("@autotvm.template", "a template needs a name", 'Write @autotvm.template("conv2d").')
+        raise SpaceError(
+            "@autotvm.template", "a template needs a name", 'Write @autotvm.template("conv2d").'
+        )
 
     def register(function: FunctionTemplate) -> FunctionTemplate:
         _FUNCTIONS[name] = function
@@ -160,7 +162,9 @@ def sketch_of_function(name: str, args: tuple[Any, ...], target: Target) -> Sket
 def _checked(name: str, result: Any) -> tuple[Schedule, Sequence[Tensor]]:
     if not (isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], Schedule)):
         raise ScheduleError(
-            f"template {name!r}", f"it returned {type(result).__name__}", "Return (schedule, [tensors])."
+            f"template {name!r}",
+            f"it returned {type(result).__name__}",
+            "Return (schedule, [tensors]).",
         )
     return result
 

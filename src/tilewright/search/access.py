@@ -278,6 +278,10 @@ def _collect(tree: LoopTree, base: Base, into: set[IterVar]) -> None:
 
 # -- lanes of one warp -----------------------------------------------------------------------------
 
+_LANE = np.arange(WARP, dtype=np.int8)
+_NO_BANK = np.arange(2 * WARP, 3 * WARP, dtype=np.int32)  # repeated words: a group of their own
+_ONES = np.ones(WARP - 1, np.float32)
+
 
 class Lanes:
     """The first warp of a block of a kernel: which lanes run, and what they address.
@@ -323,20 +327,25 @@ class Lanes:
     def sectors(self, touch: Touch) -> Any:
         """Memory sectors of one request of the warp: 1 (all lanes alike) to 32."""
         words = self.words(touch, SECTOR_BYTES)
-        return 1.0 if words is None else 1.0 + np.count_nonzero(np.diff(words, axis=1), axis=1)
+        if words is None:
+            return 1.0
+        return 1.0 + ((words[:, 1:] != words[:, :-1]).astype(np.float32) @ _ONES).astype(np.float64)
 
     def wavefronts(self, touch: Touch, width: int) -> Any:
         """Passes of shared memory that one request takes, for accesses of `width` elements.
 
-        Each pass serves one word of `width` banks from each group of banks.
+        Each pass serves one word of `width` banks from each group of banks, so the greatest number
+        of distinct words in a group counts.
         """
         words = self.words(touch, max(BANK_BYTES, touch.bytes) * width)
         if words is None:
             return 1.0
-        groups = max(1, WARP // width)
         new = np.ones(words.shape, bool)
         np.not_equal(words[:, 1:], words[:, :-1], out=new[:, 1:])
-        bank = floor_mod(words, np.float32(groups)).astype(np.int64)
-        bank += np.arange(0, self.rows * groups, groups)[:, None]
-        hits = np.bincount(bank[new], minlength=self.rows * groups)
-        return hits.reshape(self.rows, groups).max(axis=1).astype(np.float64)
+        groups = max(1, WARP // width)  # a power of two, as accesses are
+        group = np.where(new, words.astype(np.int32) & (groups - 1), _NO_BANK)
+        group.sort(axis=1)
+        first = np.zeros(group.shape, np.int8)  # lane where the run of equal groups began
+        np.multiply(group[:, 1:] != group[:, :-1], _LANE[1:], out=first[:, 1:])
+        np.maximum.accumulate(first, axis=1, out=first)
+        return 1.0 + (_LANE - first).max(axis=1).astype(np.float64)

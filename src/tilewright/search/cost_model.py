@@ -24,9 +24,9 @@ RECENT = 128  # rows the reported correlation looks back on
 class Options:
     """trees, depth, rate: of the boosted trees; subsample: share of rows and columns a tree sees"""
 
-    trees: int = 200
+    trees: int = 150
     depth: int = 6
-    rate: float = 0.08
+    rate: float = 0.1
     subsample: float = 0.8
     seed: int = 0
 

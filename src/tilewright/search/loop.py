@@ -159,7 +159,11 @@ def tune(
 
 @dataclass
 class _State:
-    """One task on its way.  stale: results since its best; hope: relative gain of improvements."""
+    """One task on its way.
+
+    stale: results since its best; hope: relative gain of an improvement; trace: the best so far
+    after each of the last results; guess: its seconds, before anything is measured
+    """
 
     at: int
     report: TaskReport
@@ -172,6 +176,7 @@ class _State:
     stale: int = 0
     hope: float = GAIN
     guess: float = 0.0
+    trace: deque[float] = field(default_factory=deque)
 
     @property
     def done(self) -> bool:
@@ -318,16 +323,17 @@ class _Loop:
     def _gain(self, state: _State) -> tuple[float, int]:
         """Seconds per run of the network that the next trial of the task may save.
 
-        Its chance of an improvement falls with the trials since the last one; how much an
-        improvement brings is learned from the task's own.
+        The greater of what the last trials saved, and of a hope: the chance of an improvement
+        falls with the trials since the last one, what it brings is learned from those before.
         """
         task = state.report.task
         best = state.report.best_seconds
         if best is None:
             tried = state.report.trials + state.in_flight
             best = state.guess if tried < MAX_FRUITLESS * self.batch else state.guess * 0.01
-        waiting = state.stale + state.in_flight + self.batch
-        return task.weight * best * state.hope / waiting, -state.at
+        hoped = best * state.hope / (state.stale + state.in_flight + self.batch)
+        saved = (state.trace[0] - best) / len(state.trace) if state.trace else 0.0
+        return task.weight * max(hoped, saved), -state.at
 
     # -- consuming ---------------------------------------------------------------------------------
     def _consume(self) -> None:
@@ -342,12 +348,17 @@ class _Loop:
         state.proposer.update([Outcome(flight.candidate, record.seconds)])
         improved = self._note_best(state, flight.candidate, record)
         state.stale = 0 if improved else state.stale + 1
+        if state.report.best is not None:
+            state.trace.append(state.report.best.seconds)
+            if len(state.trace) > 2 * self.batch:
+                state.trace.popleft()
         self._learn(state)
         self._tell("trial", state, record=record, improved=improved)
         limit = self.options.early_stopping
-        if limit is not None and state.stale >= limit and not state.report.stopped:
-            state.report.stopped = True
+        stop = limit is not None and state.stale >= limit  # one on its way may still improve
+        if stop and not state.report.stopped:
             self._tell("stopped", state)
+        state.report.stopped = stop
 
     def _note_best(self, state: _State, candidate: Candidate, record: Record) -> bool:
         """Whether the record is the best of its task; only verified ones can be."""

@@ -37,7 +37,9 @@ class ComputeDAG:
         listed = [tensors] if isinstance(tensors, Tensor) else list(tensors)
         if not any(isinstance(t.op, ComputeOp) for t in listed):
             raise ExpressionError(
-                "ComputeDAG", "no computed output among the tensors", "Pass the inputs and the outputs."
+                "ComputeDAG",
+                "no computed output among the tensors",
+                "Pass the inputs and the outputs.",
             )
         self.ops: tuple[Operation, ...] = tuple(_topological([t.op for t in listed]))
         consumed = {t.op for op in self.ops for t in op.input_tensors}
@@ -45,7 +47,9 @@ class ComputeDAG:
         self.outputs: tuple[Tensor, ...] = tuple(
             t for t in dict.fromkeys(listed) if isinstance(t.op, ComputeOp)
         )
-        unlisted = [op.output_tensor for op in self.placeholders if op.output_tensor not in set(listed)]
+        unlisted = [
+            op.output_tensor for op in self.placeholders if op.output_tensor not in set(listed)
+        ]
         self.args: tuple[Tensor, ...] = tuple(dict.fromkeys([*unlisted, *listed]))
         self.consumed = frozenset(consumed)
         if len({op.name for op in self.placeholders}) != len(self.placeholders):
@@ -256,7 +260,9 @@ def _read(data: dict[str, Any]) -> ComputeDAG:
             else:
                 lhs, rhs = E.var("lhs", combiner[1]), E.var("rhs", combiner[1])
                 both = [*variables, lhs, rhs]
-                reducer = Combiner(combiner[0], lhs, rhs, expr(combiner[2], both), expr(combiner[3], both))
+                reducer = Combiner(
+                    combiner[0], lhs, rhs, expr(combiner[2], both), expr(combiner[3], both)
+                )
             value = expr(body, variables)
             node = E.make("reduce", (value,), (reducer, tuple(iters[spatial:])), value.dtype)
         ops.append(ComputeOp(name, tuple(iters[:spatial]), node, tag, attrs))

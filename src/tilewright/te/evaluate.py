@@ -499,4 +499,3 @@ def _append(a: Approx, b: Approx) -> Approx:
 
 def _numpy_type(dtype: str) -> type[np.generic]:
     return np.float64 if is_float(dtype) else np.bool_ if dtype == "bool" else np.int64
-

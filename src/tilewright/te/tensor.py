@@ -36,7 +36,13 @@ class IterVar:
     __slots__ = ("begin", "extent", "kind", "thread_tag", "var")
 
     def __init__(
-        self, name: str, extent: int | None, kind: str = "spatial", *, begin: int = 0, thread_tag: str = ""
+        self,
+        name: str,
+        extent: int | None,
+        kind: str = "spatial",
+        *,
+        begin: int = 0,
+        thread_tag: str = "",
     ) -> None:
         self.var = E.var(name)
         self.extent, self.kind, self.begin, self.thread_tag = extent, kind, begin, thread_tag
@@ -151,7 +157,9 @@ class Tensor:
         nodes = tuple(E.convert(i) for i in items)
         for node in nodes:
             if node.dtype not in ("int32", "int64"):
-                raise ExpressionError(f"{self.name}[{node}]", f"an index of type {node.dtype} is not an integer")
+                raise ExpressionError(
+                    f"{self.name}[{node}]", f"an index of type {node.dtype} is not an integer"
+                )
         return E.make("read", nodes, self, self.dtype)
 
     def __call__(self, *indices: Any) -> Expr:
@@ -174,7 +182,9 @@ class PlaceholderOp:
     reduce_axis: tuple[IterVar, ...] = ()
     input_tensors: tuple[Tensor, ...] = ()
 
-    def __init__(self, name: str, shape: tuple[int, ...], dtype: str, constant: bool = False) -> None:
+    def __init__(
+        self, name: str, shape: tuple[int, ...], dtype: str, constant: bool = False
+    ) -> None:
         self.name, self.shape, self.dtype, self.constant = name, shape, dtype, constant
         self.output_tensor = Tensor(self)
 
@@ -235,20 +245,30 @@ def _shape(shape: Any, place: str) -> tuple[int, ...]:
     dims = []
     for dim in items:
         if isinstance(dim, Expr) and dim.op == "var":
-            raise ExpressionError(place, f"dimension {dim} is symbolic", "Give every dimension as an int.")
+            raise ExpressionError(
+                place, f"dimension {dim} is symbolic", "Give every dimension as an int."
+            )
         size = int(dim)
         if size < 1:
-            raise ExpressionError(place, f"a dimension of extent {size}", "Extents must be at least 1.")
+            raise ExpressionError(
+                place, f"a dimension of extent {size}", "Extents must be at least 1."
+            )
         dims.append(size)
     return tuple(dims)
 
 
 def placeholder(
-    shape: Sequence[int], dtype: str = "float32", name: str = "placeholder", *, constant: bool = False
+    shape: Sequence[int],
+    dtype: str = "float32",
+    name: str = "placeholder",
+    *,
+    constant: bool = False,
 ) -> Tensor:
     """An input tensor.  constant: the value is known at build time, so packing it costs nothing."""
     place = f"placeholder({name!r})"
-    return PlaceholderOp(name, _shape(shape, place), check_dtype(dtype, place), constant).output_tensor
+    return PlaceholderOp(
+        name, _shape(shape, place), check_dtype(dtype, place), constant
+    ).output_tensor
 
 
 def reduce_axis(dom: Any, name: str = "rv") -> IterVar:
@@ -265,8 +285,12 @@ def thread_axis(dom: Any = None, tag: str = "", name: str = "") -> IterVar:
         dom, tag = None, dom
     known = ("vthread", *(f"{a}.{d}" for a in ("blockIdx", "threadIdx") for d in "xyz"))
     if tag not in known:
-        raise ExpressionError(f"thread_axis({tag!r})", "unknown tag", f"Use one of {', '.join(known)}.")
-    extent = None if dom is None else (int(dom) if isinstance(dom, int) else int(dom[1]) - int(dom[0]))
+        raise ExpressionError(
+            f"thread_axis({tag!r})", "unknown tag", f"Use one of {', '.join(known)}."
+        )
+    extent = (
+        None if dom is None else (int(dom) if isinstance(dom, int) else int(dom[1]) - int(dom[0]))
+    )
     return IterVar(name or tag, extent, "thread", thread_tag=tag)
 
 
@@ -283,7 +307,9 @@ def compute(
     """
     place = f"compute({name!r})"
     dims = _shape(shape, place) if shape != () else ()
-    axis = tuple(IterVar(n, d) for n, d in zip(_axis_names(fcompute, len(dims), place), dims, strict=True))
+    axis = tuple(
+        IterVar(n, d) for n, d in zip(_axis_names(fcompute, len(dims), place), dims, strict=True)
+    )
     body = E.convert(fcompute(*(ax.var for ax in axis)))
     for node in walk(*body.args):
         if node.op == "reduce":
@@ -339,7 +365,9 @@ def reduction(combiner: Combiner, value: Expr, axis: Any, where: Expr | None = N
     for ax in axes:
         if not isinstance(ax, IterVar) or ax.kind != "reduce":
             raise ExpressionError(
-                f"{combiner.name}(axis={ax})", "not a reduction axis", "Make it with te.reduce_axis."
+                f"{combiner.name}(axis={ax})",
+                "not a reduction axis",
+                "Make it with te.reduce_axis.",
             )
     if not axes:
         raise ExpressionError(f"{combiner.name}(axis=[])", "no axis to reduce over")
@@ -396,8 +424,12 @@ def _float_function(name: str) -> Callable[[Value], Expr]:
     return function
 
 
-exp, log, sqrt, rsqrt, tanh, erf = map(_float_function, ("exp", "log", "sqrt", "rsqrt", "tanh", "erf"))
-floor, ceil, round, abs, sin, cos = map(_float_function, ("floor", "ceil", "round", "abs", "sin", "cos"))
+exp, log, sqrt, rsqrt, tanh, erf = map(
+    _float_function, ("exp", "log", "sqrt", "rsqrt", "tanh", "erf")
+)
+floor, ceil, round, abs, sin, cos = map(
+    _float_function, ("floor", "ceil", "round", "abs", "sin", "cos")
+)
 
 
 def power(x: Value, y: Value) -> Expr:

@@ -15,7 +15,7 @@ from tilewright.relay.passes.bind import bind_params
 from tilewright.relay.passes.canonicalize import canonicalize
 from tilewright.relay.passes.constants import fold_constants
 from tilewright.relay.passes.dead_code import eliminate_dead_code
-from tilewright.relay.passes.fuse import fuse
+from tilewright.relay.passes.fuse import fuse, separate
 from tilewright.relay.passes.scale import fold_scale_after, fold_scale_before
 from tilewright.relay.passes.shift import fold_shift
 from tilewright.relay.passes.simplify import simplify_inference
@@ -35,6 +35,17 @@ PASSES: tuple[Pass, ...] = (
     fuse,                 # groups that become one kernel each
 )
 # fmt: on
+
+
+FOLDING = (fold_shift, fold_scale_after, fold_scale_before)
+
+
+def passes_of(opt_level: int) -> tuple[Pass, ...]:
+    """The passes of `transform.PassContext(opt_level=)`: below 3 scales and shifts stay operators,
+    below 2 every operator has a kernel of its own.
+    """
+    kept = [p for p in PASSES if opt_level >= 3 or p not in FOLDING]
+    return tuple(separate if p is fuse and opt_level < 2 else p for p in kept)
 
 
 def optimize(
@@ -59,5 +70,6 @@ def optimize(
 
 __all__ = [
     "PASSES", "Pass", "bind_params", "canonicalize", "eliminate_dead_code", "fold_constants",
-    "fold_scale_after", "fold_scale_before", "fold_shift", "fuse", "optimize", "simplify_inference",
+    "fold_scale_after", "fold_scale_before", "fold_shift", "fuse", "optimize", "passes_of",
+    "separate", "simplify_inference",
 ]  # fmt: skip

@@ -54,7 +54,12 @@ def fuse(mod: IRModule) -> IRModule:
     return each_function(mod, lambda f: with_body(f, _fused(f.body)))
 
 
-def partition(body: Expr) -> list[Group]:
+def separate(mod: IRModule) -> IRModule:
+    """`fuse` with every operator in a group of its own."""
+    return each_function(mod, lambda f: with_body(f, _fused(f.body, join=False)))
+
+
+def partition(body: Expr, join: bool = True) -> list[Group]:
     """The groups of `body`, in an order in which each group's inputs come before it."""
     readers = users(body)
     group_of: dict[Expr, Group] = {}
@@ -62,7 +67,7 @@ def partition(body: Expr) -> list[Group]:
     for node in post_order(body):
         if not isinstance(node, Call) or not op_name(node) or is_view(node):
             continue
-        home = _home(node, group_of, readers)
+        home = _home(node, group_of, readers) if join else None
         if home is None:
             home = Group()
             groups.append(home)
@@ -111,8 +116,8 @@ def _work(node: Call) -> int:
     )
 
 
-def _fused(body: Expr) -> Expr:
-    group_of_result: dict[Expr, Group] = {g.result: g for g in partition(body)}
+def _fused(body: Expr, join: bool = True) -> Expr:
+    group_of_result: dict[Expr, Group] = {g.result: g for g in partition(body, join)}
 
     def visit(old: Expr, node: Expr) -> Expr:
         group = group_of_result.get(old)

@@ -11,12 +11,14 @@ Read next: `gpu_conv2d.py`, `gpu_dense.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 from tilewright.ir import expr as E
+from tilewright.ir.affine import Simplifier
+from tilewright.ir.expr import Expr
 from tilewright.schedule.decision import Value, ceil_div, minimum, where
 from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.schedule.template import Anchored
@@ -24,10 +26,12 @@ from tilewright.te.tensor import ComputeOp, IterVar, PlaceholderOp, Tensor
 from tilewright.topi.templates.gpu_epilogue import inline_around
 
 SUM_THREADS = 128  # threads of a block that only adds partial results
-SPLITS = (1, 2, 4, 8, 16, 32)
-UNROLLS = (0, 64, 512, 1500)
+SPLITS = (1, 2, 4, 8, 16, 32)  # of a reduction over blocks
+LANES = (1, 2, 4, 8, 16)  # threads that share a reduction
+STEPS = (1, 2, 4, 8, 16, 32)  # of a thread's reduction per slice in shared memory
+UNROLLS = (0, 512, 1500)
 WASTE = 1.34  # share of iterations that uneven tiles may add
-MAX_CHANNEL_TILE, MAX_PIXEL_TILE = 256, 256
+MAX_CHANNEL_TILE, MAX_PIXEL_TILE = 256, 64  # of a block, along one axis
 
 
 @dataclass(frozen=True)
@@ -96,8 +100,10 @@ def channel_tiles(extent: int, group: int = 0) -> list[list[int]]:
         for threads in (1, 2, 4, 8, 16, 32, 64):
             for each in (1, 2, 4, 8):
                 tile = virtual * threads * each
-                whole = not group or group % tile == 0
-                if tile == 1 or (tile <= MAX_CHANNEL_TILE and whole and wasted(extent, tile) <= WASTE):
+                fits = group % tile == 0 if group else wasted(extent, tile) <= WASTE
+                if virtual > each:
+                    continue  # neighbouring channels first, they come in one access
+                if tile == 1 or (tile <= MAX_CHANNEL_TILE and fits):
                     tiles.append([-1, virtual, threads, each])
     return tiles
 
@@ -106,10 +112,33 @@ def pixel_tiles(extent: int, most_each: int) -> list[list[int]]:
     """[blocks, strips, per strip]: a thread owns whole strips, a block owns neighbouring ones."""
     tiles = []
     for each in tile_sizes(extent, most_each):
-        for strips in tile_sizes(ceil_div(extent, each), 64):
+        for strips in tile_sizes(ceil_div(extent, each), 32):
             if strips * each <= MAX_PIXEL_TILE and wasted(extent, strips * each) <= WASTE:
                 tiles.append([-1, strips, each])
     return tiles
+
+
+def footprint(op: ComputeOp, roles: Roles, tiles: Mapping[str, Any]) -> Any:
+    """Elements of one channel of the data that an output tile of tile_y x tile_x reads."""
+    size: Any = 1
+    for read in (n for n in E.walk(op.body) if n.op == "read"):
+        if op.axis[roles.columns].var not in E.free_variables(*read.args):
+            continue
+        for name, position in (("tile_x", roles.columns), ("tile_y", roles.rows)):
+            if position is not None:
+                size = size * _reach(read.args, op, op.axis[position], tiles[name])
+    return size
+
+
+def _reach(args: Sequence[Expr], op: ComputeOp, axis: IterVar, tile: Any) -> Any:
+    """Extent of the index that follows `axis` over `tile` of its points and the whole window."""
+    index = next(i for i in args if axis.var in E.free_variables(i))
+    form = Simplifier({}).linear(index)
+    extent: Any = 1
+    for ax in (axis, *op.reduce_axis):
+        count = tile if ax is axis else int(ax.extent)  # type: ignore[call-overload]
+        extent = extent + abs(form.terms.get(ax.var, 0)) * (count - 1)
+    return extent
 
 
 def define_knobs(cfg: Any, op: ComputeOp, roles: Roles) -> None:
@@ -127,8 +156,8 @@ def define_knobs(cfg: Any, op: ComputeOp, roles: Roles) -> None:
     cfg.define_split("tile_x", extents[roles.columns], policy="candidate", candidate=columns)
     cfg.define_knob("vthread_x", [1, 2])
     cfg.define_knob("split_k", divisors_of(depth, SPLITS, 4))
-    cfg.define_knob("threads_k", divisors_of(depth, SPLITS[:5], 4))
-    cfg.define_knob("step_k", [n for n in (1, 2, 4, 8, 16, 32, 64) if n == 1 or n <= depth])
+    cfg.define_knob("threads_k", divisors_of(depth, LANES, 4))
+    cfg.define_knob("step_k", [n for n in STEPS if n <= depth])
     cfg.define_knob("auto_unroll_max_step", list(UNROLLS))
     last = extents[-1]
     cfg.define_knob("sum_vector", [n for n in (1, 2, 4) if last % n == 0])
@@ -330,24 +359,26 @@ def reduce_in_stages(
     slices, step = stage.split(depth, factor=minimum(size, int(depth.extent)))
     stage.reorder(slices, step, *reduction, *op_of(s, local).axis)
     window = [step, *reduction]
-    each = cfg["tile_f"].size[3]
-    wide = where(each % 4 == 0, 4, where(each % 2 == 0, 2, 1)) if vector > 1 else 1
-    for tensor, at, lanes in ((data, window[: 2][-1], 1), (weight, window[-1], wide)):
+    for tensor, at in {data: window[:2][-1], weight: window[-1]}.items():
         shared = s.cache_read(tensor, "shared", [local])
         own = s.cache_read(shared, "local", [local])
         s[shared].compute_at(stage, slices)
         s[own].compute_at(stage, at)
-        packed = tensor is weight and vector > 1
-        fetch(s[shared], threads, minimum(vector, cfg_tile_vector(cfg)) if packed else 1)
-        if packed:
-            _, lane = s[own].split(s[own].op.axis[-1], factor=lanes)
-            s[own].vectorize(lane)
+        if tensor is data or vector == 1:
+            fetch(s[shared], threads, 1)
+            continue
+        fetch(s[shared], threads, widest(prod(cfg["tile_f"].size[1:]), vector))
+        _, lane = s[own].split(s[own].op.axis[-1], factor=widest(cfg["tile_f"].size[3], vector))
+        s[own].vectorize(lane)
 
 
-def cfg_tile_vector(cfg: Any) -> Value:
-    """The widest vector that tiles of channels consist of."""
-    tile = prod(cfg["tile_f"].size[1:])
-    return where(tile % 4 == 0, 4, where(tile % 2 == 0, 2, 1))
+def widest(extent: Value, most: int) -> Value:
+    """The widest vector of up to `most` elements that `extent` consists of."""
+    lanes: Value = 1
+    for n in (2, 4):
+        if n <= most:
+            lanes = where(extent % n == 0, n, lanes)
+    return lanes
 
 
 def fetch(stage: Stage, threads: Value, vector: Value) -> None:

@@ -10,28 +10,40 @@ from typing import Any
 from tilewright.schedule.template import Anchored, anchor_template
 from tilewright.te.tensor import ComputeOp
 from tilewright.topi.templates.gpu import Roles, schedule_contraction
+from tilewright.topi.templates.gpu_model import best_contraction
 
 KINDS = ("cuda", "opencl")
 
 
-@anchor_template("conv2d_nchw.gpu", kinds=KINDS, tags=["conv2d_nchw", "group_conv2d_nchw"])
-def conv2d_nchw(cfg: Any, a: Anchored) -> None:
-    """[N, C, H, W]: threads side by side along columns, then rows, then channels."""
-    schedule_contraction(cfg, a, Roles(channel=1, rows=2, columns=3, depth=0, group=group_size(a)))
-
-
-@anchor_template("conv2d_nhwc.gpu", kinds=KINDS, tags=["conv2d_nhwc", "group_conv2d_nhwc"])
-def conv2d_nhwc(cfg: Any, a: Anchored) -> None:
-    """[N, H, W, C]."""
-    schedule_contraction(cfg, a, Roles(channel=3, rows=1, columns=2, depth=2, group=group_size(a)))
-
-
-def group_size(a: Anchored) -> int:
-    """Output channels per group of a grouped convolution, 0 where all share their inputs."""
+def roles_of(a: Anchored) -> Roles:
     op = a.anchor.op
     assert isinstance(op, ComputeOp)
+    if op.tag.endswith("nchw"):
+        return Roles(channel=1, rows=2, columns=3, depth=0, group=group_size(op))
+    return Roles(channel=3, rows=1, columns=2, depth=2, group=group_size(op))
+
+
+def group_size(op: ComputeOp) -> int:
+    """Output channels per group of a grouped convolution, 0 where all share their inputs."""
     if not op.tag.startswith("group"):
         return 0
     name, _, kernel, *_, groups, _ = op.attrs["workload"]
     outputs = kernel[1][0 if name.endswith("nchw") else 3]
     return int(outputs) // int(groups)
+
+
+def schedule_conv2d(cfg: Any, a: Anchored) -> None:
+    schedule_contraction(cfg, a, roles_of(a))
+
+
+def fallback(space: Any, a: Anchored) -> int:
+    op = a.anchor.op
+    assert isinstance(op, ComputeOp)
+    return best_contraction(space, op, roles_of(a), a.target)
+
+
+for _layout in ("nchw", "nhwc"):
+    anchor_template(
+        f"conv2d_{_layout}.gpu", kinds=KINDS, fallback=fallback,
+        tags=[f"conv2d_{_layout}", f"group_conv2d_{_layout}"],
+    )(schedule_conv2d)  # fmt: skip

@@ -1,0 +1,79 @@
+"""Matrix products on GPUs: `dense.gpu` for dense, matmul and batch_matmul.
+
+In: anchors of `topi.nn.dense`.  Out: tiles by `gpu.py`; a product with a vector instead reads every
+weight once, and all threads of a row share its sum.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewright.schedule.template import Anchored, anchor_template
+from tilewright.te.tensor import ComputeOp
+from tilewright.topi.templates.gpu import (
+    Roles,
+    accumulator,
+    op_of,
+    schedule_contraction,
+    tile_sizes,
+)
+from tilewright.topi.templates.gpu_epilogue import inline_around
+from tilewright.topi.templates.gpu_model import best_contraction
+
+KINDS = ("cuda", "opencl")
+TAGS = ("dense", "matmul", "batch_matmul")
+LANES = (8, 16, 32, 64, 128, 256)
+
+
+def roles_of(op: ComputeOp) -> Roles:
+    """[.., i, j]: the weights follow j, the data i."""
+    last = len(op.axis) - 1
+    return Roles(channel=last, columns=last - 1, rows=None, depth=0)
+
+
+def is_vector(op: ComputeOp) -> bool:
+    return op.axis[-2].extent == 1
+
+
+def schedule_dense(cfg: Any, a: Anchored) -> None:
+    op = op_of(a.schedule, a.anchor)
+    if is_vector(op):
+        schedule_vector(cfg, a, op)
+    else:
+        schedule_contraction(cfg, a, roles_of(op))
+
+
+def schedule_vector(cfg: Any, a: Anchored, op: ComputeOp) -> None:
+    """A block computes a few neighbouring elements, each with a row of threads."""
+    depth = int(op.reduce_axis[0].extent)
+    cfg.define_split(
+        "tile_j", int(op.axis[-1].extent), policy="candidate",
+        candidate=[[-1, n] for n in tile_sizes(int(op.axis[-1].extent), 32)],
+    )  # fmt: skip
+    cfg.define_knob("lanes", [n for n in LANES if n <= max(depth, LANES[0])])
+    cfg.define_knob("auto_unroll_max_step", [0, 16, 64])
+    last = inline_around(a)
+    s = a.schedule
+    adder = accumulator(s, a.anchor, last)
+    stage = s[last]
+    *outer, j = stage.op.axis
+    block, row = cfg["tile_j"].apply(s, stage, j)
+    block = stage.fuse(*outer, block)
+    stage.bind(block, "blockIdx.x")
+    stage.bind(row, "threadIdx.y")
+    stage.pragma(block, "auto_unroll_max_step", cfg["auto_unroll_max_step"].val)
+    s[adder].compute_at(stage, row)
+    _, lane = s[adder].split(s[adder].op.reduce_axis[0], factor=cfg["lanes"].val)
+    s[adder].bind(lane, "threadIdx.x")
+
+
+def fallback(space: Any, a: Anchored) -> dict[str, Any] | int:
+    op = op_of(a.schedule, a.anchor)
+    if not is_vector(op):
+        return best_contraction(space, op, roles_of(op), a.target)
+    lanes = max(knob.val for knob in space.space_map["lanes"] if knob.val <= 64)
+    rows = max(e.size[1] for e in space.space_map["tile_j"] if e.size[1] * lanes <= 128)
+    return {"tile_j": [-1, rows], "lanes": lanes, "auto_unroll_max_step": 16}
+
+
+anchor_template("dense.gpu", kinds=KINDS, tags=TAGS, fallback=fallback)(schedule_dense)
