@@ -25,9 +25,9 @@ from tilewright.ir.stmt import (
     Store,
     Thread,
     load,
-    map_children,
     seq,
 )
+from tilewright.lowering.overhang import fresh_loops, whole_tile
 from tilewright.schedule.decision import evaluate
 from tilewright.schedule.steps import SplitRelation
 from tilewright.schedule.tree import Base, Bounds, LoopTree, Node, Quotient
@@ -391,36 +391,15 @@ class _KernelBuilder:
         without these guards for tiles that lie inside, one with them.
         """
         private = node.parent is not None and node.scope != "global" and not node.children
-        inside = self._whole_tile(node) if private and not self.owner.gpu else None
+        own = {self.leaf[ax] for ax in node.stage.leaf_iter_vars}
+        guard = self._guards(node, ("spatial",))
+        inside = whole_tile(guard, own, self.simplify) if private and not self.owner.gpu else None
         if inside is None:
             return self._emit_reduction(node, combiner)
-        partial = _fresh_loops(self._emit_reduction(node, combiner), self.owner.unroll_limit)
+        partial = fresh_loops(self._emit_reduction(node, combiner), self.owner.unroll_limit)
         self.dropped.setdefault(node, set()).update(self._tests(node, ("spatial",)))
         whole = self._emit_reduction(node, combiner)
         return If(inside, whole, partial)
-
-    def _whole_tile(self, node: Node) -> Expr | None:
-        """When every guard of the node holds for all its own loops; None if it has no guard or they do
-        not say so simply."""
-        guard = self._guards(node, ("spatial",))
-        if guard.op == "const":
-            return None
-        own = {self.leaf[ax] for ax in node.stage.leaf_iter_vars}
-        tests = []
-        for test in E.conjuncts(guard):
-            sign = {"lt": 1, "le": 1, "gt": -1, "ge": -1}.get(test.op)
-            if sign is None:
-                return None
-            form = self.simplify.linear(test.args[0]).add(self.simplify.linear(test.args[1]), -1)
-            worst: dict[Expr, Expr] = {}
-            for atom, c in form.terms.items():
-                if atom in own:
-                    worst[atom] = E.const(self.simplify.ranges[atom][1 if c * sign > 0 else 0])
-                elif own & E.free_variables(atom):
-                    return None
-            tests.append(E.substitute(self.simplify(test), worst))
-        inside = self.simplify(E.all_of(*tests))
-        return None if inside.op == "const" else inside
 
     def _copy(self, node: Node) -> Stmt:
         buffer = self._target(node)
@@ -580,24 +559,6 @@ class _KernelBuilder:
                 "Attach it outside the reduction loops.",
             )  # fmt: skip
         return body
-
-
-def _fresh_loops(stmt: Stmt, limits: dict[Expr, int]) -> Stmt:
-    """The same statement with loop variables of its own; limits: per loop variable, grows."""
-    names: dict[Expr, Expr] = {}
-
-    def on_expr(e: Expr) -> Expr:
-        return E.substitute(e, names)
-
-    def on_stmt(s: Stmt) -> Stmt:
-        if isinstance(s, For):
-            names[s.var] = E.var(str(s.var.attr))
-            if s.var in limits:
-                limits[names[s.var]] = limits[s.var]
-            return replace(s, var=names[s.var], body=on_stmt(s.body))
-        return map_children(s, on_stmt, on_expr)
-
-    return on_stmt(stmt)
 
 
 def _guarded(test: Expr, body: Stmt) -> Stmt:

@@ -12,7 +12,10 @@ from typing import Any
 from tilewright.base.errors import ScheduleError
 from tilewright.ir.expr import Expr
 from tilewright.schedule import steps as S
-from tilewright.schedule.steps import FuseRelation, Size, SplitRelation, Step, step_from_json
+from tilewright.schedule.decision import Choice
+from tilewright.schedule.stage_steps import renamed_body
+from tilewright.schedule.step import FuseRelation, Size, SplitRelation, Step
+from tilewright.schedule.steps import step_from_json
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.tensor import ComputeOp, IterVar, Operation, PlaceholderOp, Tensor
 
@@ -138,7 +141,7 @@ def _fresh(name: str, taken: set[str]) -> str:
 
 def _size(value: Any) -> Any:
     """Numpy and other integers as int; Choice and None as they are."""
-    if value is None or isinstance(value, (int, S.Choice)):
+    if value is None or isinstance(value, (int, Choice)):
         return value
     return int(value)
 
@@ -277,7 +280,7 @@ def _private(op: Operation) -> Operation:
     if isinstance(op, PlaceholderOp):
         return op
     axes = tuple(IterVar(ax.name, ax.extent) for ax in op.axis)
-    return ComputeOp(op.name, axes, S._rename_body(op, axes), op.tag, op.attrs)
+    return ComputeOp(op.name, axes, renamed_body(op, axes), op.tag, op.attrs)
 
 
 def create_schedule(

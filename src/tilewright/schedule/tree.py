@@ -17,7 +17,7 @@ from tilewright.ir.affine import Simplifier
 from tilewright.ir.expr import Expr
 from tilewright.schedule.access import Access, affine_access, simplified_indices
 from tilewright.schedule.bounds import Base as Base
-from tilewright.schedule.bounds import Bounds
+from tilewright.schedule.bounds import Bounds as Bounds
 from tilewright.schedule.bounds import Quotient as Quotient
 from tilewright.schedule.decision import Number
 from tilewright.schedule.schedule import Schedule, Stage

@@ -1,0 +1,70 @@
+"""`tilewright bench`: one network untuned, tuned and in other engines, in one run.
+
+In: the network, a target, the log's records.  Out: a `BenchReport`.  Every engine computes the same
+exported, unoptimised graph on the same inputs.  Read next: `tables.py`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tilewright.base.target import Target
+from tilewright.cli.tables import BenchReport, KernelLine, Latency
+
+if TYPE_CHECKING:
+    from tilewright.measure.database import Database
+
+NUMBER, REPEAT = 5, 20
+# Of the network's largest output: sqrt(additions) * eps along a path, with room for depth.
+TOLERANCE = 1e-4
+
+
+def bench_network(
+    model: str, mod: Any, params: dict[str, Any], target: Target, database: Database | None
+) -> BenchReport:
+    """Raises ModelError where the network cannot be built for the target."""
+    from tilewright.relay.build_module import build
+    from tilewright.relay.graph_executor import GraphModule
+    from tilewright.relay.network import (
+        onnxruntime_benchmark,
+        reference,
+        sample_inputs,
+        torch_benchmark,
+    )
+    from tilewright.runtime.device import device
+
+    dev = device(target.kind)
+    inputs = sample_inputs(mod, params)
+    expected = reference(mod, params, inputs)
+    engines = [("untuned", build(mod, target, params, schedules=[]))]
+    if database is not None:
+        engines.append(("tuned", build(mod, target, params, schedules=database)))
+    latencies, worst = [], 0.0
+    for name, library in engines:
+        module = GraphModule(library["default"](dev))
+        module.run(**inputs)
+        for k, want in enumerate(expected.outputs):
+            worst = max(worst, _relative_error(module.get_output(k).numpy(), np.asarray(want)))
+        times = module.benchmark(dev, repeat=REPEAT, number=NUMBER)
+        counts = ", ".join(f"{n} {source}" for source, n in library.report.sources.items())
+        latencies.append(Latency(name, tuple(times.results), f"kernels: {counts}"))
+    for peer in (
+        onnxruntime_benchmark(mod, params, target, NUMBER, REPEAT),
+        torch_benchmark(mod, params, target, NUMBER, REPEAT),
+    ):
+        seconds = tuple(peer.result.results) if peer.result is not None else ()
+        latencies.append(Latency(peer.engine, seconds, peer.note))
+    kernels = [
+        KernelLine(k.label, k.count, k.flop, k.source, k.seconds) for k in library.report.kernels
+    ]
+    return BenchReport(
+        model, str(target), dev.name, latencies, kernels, worst / TOLERANCE, worst, expected.engine
+    )  # fmt: skip
+
+
+def _relative_error(out: np.ndarray, want: np.ndarray) -> float:
+    """The largest |out - want| by the largest |want|; infinity for NaN."""
+    error = np.max(np.abs(out.astype(np.float64) - want)) / max(float(np.max(np.abs(want))), 1e-30)
+    return float(error) if np.isfinite(error) else float("inf")
