@@ -175,12 +175,14 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--no-save", action="store_true", help="only print")
     options = parser.parse_args()
+    device = results_file.cpu_name()
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     rows = measure(options.population, options.repeats)
     print(f"{len(FEATURES)} features, population {options.population:,}, one core")
     print(results_file.table(rows))
     if not options.no_save:
-        print(results_file.append("search", rows, population=options.population, cores_used=1))
+        notes = {"population": options.population, "cores_used": 1}
+        print(results_file.append("search", rows, device, **notes))
 
 
 if __name__ == "__main__":

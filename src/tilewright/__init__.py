@@ -1,9 +1,9 @@
-"""Tilewright: declare a computation or import a network, tune it on your device, compile it with the records.
+"""Tilewright: declare a computation or import a network, tune it on your device, compile it.
 
     from tilewright import te, topi, relay, autotvm, nd, build, lower, cpu, cuda, opencl
 
-Rooms, in the order data flows: base, ir, te, schedule, lowering, codegen, runtime, driver, topi, measure,
-search, relay; on top of them the names of the tutorials (autotvm) and the command (cli).
+Rooms, in the order data flows: base, ir, te, schedule, lowering, codegen, runtime, driver, topi,
+measure, search, relay; on top of them the names of the tutorials (autotvm) and the command (cli).
 Read next: docs/design.md.
 """
 

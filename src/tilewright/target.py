@@ -1,4 +1,4 @@
-"""Targets under the name TVM users know: `target.Target("cuda")`, `target.create("llvm")`, `target.cuda()`."""
+"""Targets under the names TVM users know: `target.Target("cuda")`, `create("llvm")`, `cuda()`."""
 
 from tilewright.base.target import Limits, Target, create, cuda
 

@@ -12,7 +12,7 @@ from tilewright.base import context
 class PassContext:
     """opt_level: below 2 operators are not fused, below 3 batch norms are not folded into weights.
 
-    config: further options by name; unknown ones are kept and ignored, as TVM's own often do not apply.
+    config: further options by name; unknown ones are kept and ignored, as TVM's often do not apply.
     """
 
     opt_level: int = 3

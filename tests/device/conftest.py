@@ -1,7 +1,7 @@
 """The device suite: unchanged on every device that exists here; TILEWRIGHT_DEVICE_KIND picks one.
 
-TILEWRIGHT_DEVICE_REPORT=path writes a report (commit, device, counts) after the run; the one for the GPU
-lives in benchmarks/results/ and the summary says when it is older than the code it covers.
+TILEWRIGHT_DEVICE_REPORT=path writes a report (commit, device, counts) after the run; the one for
+the GPU lives in benchmarks/results/ and the summary says when it is older than the code it covers.
 """
 
 from __future__ import annotations
@@ -70,9 +70,14 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
             check=False,
         ).stdout.strip()
         body = {
-            "suite": "tests/device", "commit": commit or os.environ.get("TILEWRIGHT_COMMIT", ""), "code": code_hash(),
-            "date": time.strftime("%Y-%m-%d"), "device": device(kind).name, "kind": kind, **_outcomes,
-        }  # fmt: skip
+            "suite": "tests/device",
+            "commit": commit or os.environ.get("TILEWRIGHT_COMMIT", ""),
+            "code": code_hash(),
+            "date": time.strftime("%Y-%m-%d"),
+            "device": device(kind).name,
+            "kind": kind,
+            **_outcomes,
+        }
         Path(target).write_text(json.dumps(body, indent=1) + "\n")
     elif REPORT.exists():
         known = json.loads(REPORT.read_text())

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from schedule.test_schedules import assert_right, drawn, lowered, run_on
 
+from schedule.test_schedules import assert_right, drawn, lowered, run_on
 from tilewright.runtime.device import Device
 from tilewright.te.evaluate import random_inputs
 

@@ -182,3 +182,16 @@ def test_refusals(name):
 def test_iterating_an_expression_is_refused():
     with pytest.raises(TypeError, match="cannot be iterated"):
         list(V)
+
+
+def test_constants_hold_what_their_type_can() -> None:
+    tenth = E.const(0.1, "float32")
+    assert tenth.value == float(np.float32(0.1)) and str(tenth) == "0.1f"
+    assert E.const(0.1, "float64").value == 0.1
+    assert tenth is E.const(float(np.float32(0.1)), "float32")
+    wide = E.cast("float64", tenth)
+    assert wide.value == float(np.float32(0.1))
+    assert bool(E.const(2.0**24 + 1, "float32").equal(2.0**24))
+    assert E.const(1e39, "float32").value == float("inf")
+    assert E.const(float("-inf"), "float32").value == float("-inf")
+    assert str(E.const(float("nan"), "float32")) == "nanf"

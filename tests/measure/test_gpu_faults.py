@@ -34,10 +34,12 @@ BODIES = {
     "wrong": "b[i] = a[i] + 1.0f;",
     "overrun": "b[i] = a[i] + a[i]; b[i + 16] = 0.0f;",
     "illegal": "b[i + (1LL << 40)] = a[i];",
-    "endless": "volatile float x = 0; while (x < 1.0f) { b[i] = a[i]; }",
+    "endless": "while ({atomic}(({space}int*)b, 0) != 12345) { } b[i] = a[i];",
     "refused": "b[i] = no_such_name;",
     "memory": "b[i] = a[i] + a[i];",
 }
+ATOMIC_ADD = {"opencl": "atomic_add", "cuda": "atomicAdd"}  # endless loops need a side effect
+SPACE = {"opencl": "volatile __global ", "cuda": ""}
 ERRORS = {
     "wrong": {"wrong"}, "overrun": {"wrong"}, "illegal": {"run"}, "endless": {"timeout"},
     "refused": {"compile"}, "memory": {"run"},
@@ -62,7 +64,8 @@ def source(kind: str, fault: str) -> Source:
     ]  # fmt: skip
     if fault == "memory":
         specs.append(BufferSpec("w", "float32", (1 << 42,), "workspace"))
-    text = HEADS[kind].format(body=BODIES[fault])
+    body = BODIES[fault].replace("{atomic}", ATOMIC_ADD[kind]).replace("{space}", SPACE[kind])
+    text = HEADS[kind].format(body=body)
     info = KernelInfo("twice", (0, 1), (SIZE // BLOCK, 1, 1), (BLOCK, 1, 1))
     return Source(kind, text, "twice", tuple(specs), (info,))
 

@@ -15,8 +15,8 @@ def matmul(n: int, m: int, k: int) -> list[Tensor]:
 
 
 def conv2d(
-    n: int, ci: int, h: int, w: int, co: int, kh: int, kw: int, stride: int = 1, pad: int = 0, dilation: int = 1,
-    *, epilogue: bool = False, constant: bool = False,
+    n: int, ci: int, h: int, w: int, co: int, kh: int, kw: int, stride: int = 1, pad: int = 0,
+    dilation: int = 1, *, epilogue: bool = False, constant: bool = False,
 ) -> list[Tensor]:  # fmt: skip
     """NCHW convolution as in the AutoTVM tutorial; with `epilogue` also bias and relu."""
     data = te.placeholder((n, ci, h, w), name="data")
@@ -114,8 +114,8 @@ def draw_computation(rng: random.Random) -> tuple[str, list[Tensor]]:
     table = {
         "matmul": lambda: matmul(size(1, 7), size(1, 7), size(1, 7)),
         "conv2d": lambda: conv2d(
-            1, size(1, 3), size(4, 7), size(4, 7), size(1, 5), size(1, 3), size(1, 2), size(1, 2), size(0, 1),
-            size(1, 2), epilogue=rng.random() < 0.5,
+            1, size(1, 3), size(4, 7), size(4, 7), size(1, 5), size(1, 3), size(1, 2), size(1, 2),
+            size(0, 1), size(1, 2), epilogue=rng.random() < 0.5,
         ),
         "softmax": lambda: softmax(size(1, 5), size(1, 7)),
         "reshape": lambda: reshape(size(1, 6), size(1, 6)),

@@ -1,7 +1,7 @@
 """Random legal schedules for any DAG: the fuel of the property tests of the core.
 
-`draw_schedule` makes steps that are legal by construction or dropped when refused; what it returns always
-lowers.  Factors are small and rarely divide, so guards, clipping and tails are exercised all the time.
+`draw_schedule` makes steps that are legal by construction or dropped when refused; what it returns
+always lowers.  Factors are small and rarely divide: guards, clipping and tails occur all the time.
 """
 
 from __future__ import annotations

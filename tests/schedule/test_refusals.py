@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from schedule.computations import conv2d, matmul, softmax
 
+from schedule.computations import conv2d, matmul, softmax
 from tilewright import te
 from tilewright.base.errors import LegalityError, LoweringError, ScheduleError
 from tilewright.base.target import Target
@@ -201,7 +201,8 @@ def tensor_unknown(s: Schedule, a: Tensor, b: Tensor, c: Tensor) -> None:
 
 
 REFUSALS: dict[Callable[[Schedule, Tensor, Tensor, Tensor], None], str] = {
-    split_zero: r"split\(C.i, factor=0\): factor must be at least 1. C has axes i:8 j:6 r:4. Try factor=8",
+    split_zero: r"split\(C.i, factor=0\): factor must be at least 1. "
+    r"C has axes i:8 j:6 r:4. Try factor=8",
     split_both: "give either factor or nparts",
     split_nothing: "give either factor or nparts",
     split_twice: "i was split or fused and is no loop any more",
@@ -283,7 +284,7 @@ def test_global_buffer_inside_blocks() -> None:
 
 
 def test_attached_where_a_reader_is_outside() -> None:
-    data, kernel, conv = conv2d(1, 2, 5, 5, 4, 3, 3, pad=1)
+    *_, conv = conv2d(1, 2, 5, 5, 4, 3, 3, pad=1)
     s = create_schedule([conv.op])
     copy = s.cache_write(conv, "global")
     s.find("pad_temp").compute_at(s[conv], s[conv].op.axis[1])
@@ -322,7 +323,7 @@ def test_limits_of_blocks_and_grids(extents: dict[str, int], reason: str) -> Non
 
 
 def test_limit_of_shared_memory() -> None:
-    a, b, c = matmul(64, 64, 4096)
+    a, _, c = matmul(64, 64, 4096)
     s = create_schedule([c.op])
     copy = s.cache_read(a, "shared", [c])
     s[c].bind(s[c].op.axis[0], "threadIdx.x")

@@ -1,7 +1,7 @@
 """Random schedules of random computations mean what the computation says.
 
-The interpreter runs the lowered program with bounds, poison and race checks; the reference is the numpy
-evaluator, which shares no code with lowering.
+The interpreter runs the lowered program with bounds, poison and race checks; the reference is the
+numpy evaluator, which shares no code with lowering.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from schedule.computations import draw_computation
 from schedule.drawing import draw_schedule
-
 from tilewright.base.errors import LoweringError
 from tilewright.base.target import Target
-from tilewright.driver.compilers import compile_source
 from tilewright.codegen import generate
+from tilewright.driver.compilers import compile_source
 from tilewright.ir.interpreter import run
 from tilewright.ir.stmt import Program
 from tilewright.ir.verifier import verify

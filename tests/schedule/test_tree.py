@@ -1,4 +1,4 @@
-"""The loop tree: arrays agree with ints, regions cover what is touched and no more on perfect tiles."""
+"""The loop tree: arrays agree with ints; regions cover what is touched, exactly if tiles divide."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+
 from schedule import seed003
 from schedule.computations import conv2d, draw_computation, matmul
 from schedule.drawing import draw_schedule
-
 from tilewright.base.errors import ScheduleError, SpaceError
 from tilewright.base.target import Target
 from tilewright.ir import expr as E
@@ -132,7 +132,7 @@ def test_permuting_a_population_permutes_its_verdict(task: Task) -> None:
     assert (sketch.legal(indices)[:700] == sketch.legal(indices[:700])).all()
 
 
-# -- regions against brute force ---------------------------------------------------------------------
+# -- regions against brute force -------------------------------------------------------------------
 
 
 def touched(kernel: Kernel) -> dict[Buffer, tuple[set[int], set[int]]]:
@@ -190,8 +190,8 @@ def test_regions_are_exact_on_perfect_tiles() -> None:
 
 
 def test_uneven_reduction_counts_every_point_once() -> None:
-    """Inner split of an unevenly split reduction: a guard at the root alone would count points twice."""
-    a, b, c = matmul(1, 1, 8)
+    """Inner split of an uneven reduction: a guard at the root alone would count points twice."""
+    *_, c = matmul(1, 1, 8)
     s = create_schedule([c.op])
     _, inner = s[c].split(s[c].op.reduce_axis[0], factor=4)
     s[c].split(inner, factor=3)

@@ -1,7 +1,7 @@
 """AutoTVM's names over the one machinery: templates, tasks, tuners, callbacks, records.
 
-In: what the AutoTVM tutorials type after `from tilewright import autotvm`.  It translates and holds no
-logic.  Read next: `schedule/template.py`, `search/tuners.py`, `measure/database.py`.
+In: what the AutoTVM tutorials type after `from tilewright import autotvm`.  It translates and holds
+no logic.  Read next: `schedule/template.py`, `search/tuners.py`, `measure/database.py`.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""`autotvm.apply_history_best(log)`: the best records of a log, for templates and for `relay.build`."""
+"""`autotvm.apply_history_best(log)`: the best records, for templates and for `relay.build`."""
 
 from __future__ import annotations
 

@@ -18,8 +18,8 @@ import numpy.typing as npt
 class Packing:
     """The blocked, permuted layout of a constant: see `schedule.steps.Pack`.
 
-    shape: of the constant as users know it; blocks: per dimension; order: of outer dimensions 0..n-1
-    and blocks n..2n-1 (of the dimensions that are split)
+    shape: of the constant as users know it; blocks: per dimension; order: of outer dimensions
+    0..n-1 and blocks n..2n-1 (of the dimensions that are split)
     """
 
     shape: tuple[int, ...]
@@ -44,7 +44,7 @@ class BufferSpec:
     """One global buffer: row-major, `shape` in elements of `dtype`.
 
     role:    "input", "output" or "workspace" (allocated by whoever runs the program)
-    packing: for a constant input that kernels read in another layout; `shape` is then the packed shape
+    packing: of a constant input that kernels read in another layout; `shape` is then the packed one
     """
 
     name: str
@@ -67,7 +67,7 @@ class BufferSpec:
 class KernelInfo:
     """How to launch one kernel.
 
-    args:         index of each argument in `Source.buffers`, in the order of the kernel's parameters
+    args:         index of each argument in `Source.buffers`, in the order of the parameters
     grid, block:  threads in x, y, z order; all ones on a CPU
     shared_bytes: bytes of dynamic shared (OpenCL: local) memory
     """

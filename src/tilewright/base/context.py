@@ -13,7 +13,7 @@ _STACKS: dict[str, list[Any]] = {}
 
 
 def current(kind: str, default: Any = None) -> Any:
-    """The innermost value entered for `kind` ("target", "config", "dispatch", "pass"), or `default`."""
+    """The innermost value of `kind` ("target", "config", "dispatch", "pass"), or `default`."""
     stack = _STACKS.get(kind)
     return stack[-1] if stack else default
 

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import ctypes
+
 import numpy as np
 
 from tilewright.base.errors import ExpressionError
@@ -33,6 +35,11 @@ def is_int(dtype: str) -> bool:
 def promote(a: str, b: str) -> str:
     """The common type of a binary operation."""
     return a if RANK[a] >= RANK[b] else b
+
+
+def nearest(value: float, dtype: str) -> float:
+    """The number of the floating-point `dtype` nearest to `value`; infinity beyond the greatest."""
+    return ctypes.c_float(value).value if dtype == "float32" else float(value)
 
 
 def machine_epsilon(dtype: str) -> float:

@@ -1,6 +1,7 @@
 """Errors that name the place, what was asked, why it is refused, and a way out.
 
-Every refusal a user can cause is a subclass of `TilewrightError`; a broken invariant is `InternalError`.
+Every refusal a user can cause is a subclass of `TilewrightError`; a broken invariant is an
+`InternalError`.
 """
 
 from __future__ import annotations

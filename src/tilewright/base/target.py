@@ -16,7 +16,7 @@ from tilewright.base.errors import TargetError
 
 @dataclass(frozen=True)
 class Limits:
-    """Hardware limits and rates.  Bytes are bytes, rates are per second; 0 means "does not apply"."""
+    """Hardware limits and rates.  Rates are per second; 0 means "does not apply"."""
 
     max_threads_per_block: int = 0
     max_block: tuple[int, int, int] = (0, 0, 0)  # x, y, z
@@ -62,8 +62,8 @@ _SM90 = Limits(
     launch_seconds=0.55e-6,
 )
 
-# Arch -> limits.  Source: the CUDA programming guide's table of compute capabilities and, for rates,
-# the vendor's data sheets (sm_90: measured on an H200, see docs/performance.md).
+# Arch -> limits.  Source: the CUDA programming guide's table of compute capabilities and, for
+# rates, the vendor's data sheets (sm_90: measured on an H200).
 _CUDA_ARCHS = {
     "sm_61": replace(
         _SM90, shared_bytes_per_block=49152, shared_bytes_per_core=98304, cores=28,
@@ -143,8 +143,9 @@ def _host_vector_bytes() -> int:
 class Target:
     """`Target("cuda -arch=sm_90")`: kind ("llvm", "cuda", "opencl"), its options, its limits.
 
-    Options: ``-arch=sm_XX`` (cuda), ``-mcpu=NAME -mattr=+a,+b -mtriple=T`` (llvm), ``-num-cores=N``,
-    and any integer field of `Limits` with dashes, for example ``-max-threads-per-block=512``.
+    Options: ``-arch=sm_XX`` (cuda), ``-mcpu=NAME -mattr=+a,+b -mtriple=T`` (llvm),
+    ``-num-cores=N``, and any integer field of `Limits` with dashes, for example
+    ``-max-threads-per-block=512``.
     """
 
     kind: str
@@ -209,7 +210,8 @@ class Target:
             ):
                 raise TargetError(
                     f"Target({text!r})", f"unknown option -{name}",
-                    "Known: -arch -mcpu -mattr -mtriple -num-cores -device -model and the names of Limits.",
+                    "Known: -arch -mcpu -mattr -mtriple -num-cores -device -model and the names of "
+                    "Limits.",
                 )  # fmt: skip
         return replace(limits, **changes)  # type: ignore[arg-type]
 

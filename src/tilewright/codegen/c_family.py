@@ -322,7 +322,7 @@ class _KernelPrinter:
         if place.lanes > 1:
             self._line(f"{self._access(place, const=False)} = {self._print(value)};")
             return
-        value = self._share(value)
+        value = self._share(self._hoist(value))
         if value.op == "add" and value.args[0] is place:
             self._line(f"{self._print(place)} += {self._print(value.args[1])};")
         else:
@@ -343,6 +343,28 @@ class _KernelPrinter:
             new = E.rebuild(node, (*args, *node.args[strict:]))
         done[node] = new
         return new
+
+    def _hoist(self, node: Expr) -> Expr:
+        """Loads of both sides of a select come before the statement: C would branch around them."""
+        strict = _STRICT_ARGUMENTS.get(node.op, len(node.args))
+        if node.op != "select":
+            args = [self._hoist(a) if i < strict else a for i, a in enumerate(node.args)]
+            return E.rebuild(node, tuple(args))
+        test, *sides = node.args
+        if not any(n.op == "load" for n in E.walk(*sides)):
+            return node
+        named = {test: self._named(self._hoist(test))}
+        first, second = (self._hoist_loads(E.substitute(side, named)) for side in sides)
+        return E.select(named[test], first, second)
+
+    def _hoist_loads(self, node: Expr) -> Expr:
+        if node.op == "load" and node.lanes == 1:
+            return self._named(node)
+        strict = _STRICT_ARGUMENTS.get(node.op, len(node.args))
+        if node.op == "select":
+            return self._hoist(node)
+        args = [self._hoist_loads(a) if i < strict else a for i, a in enumerate(node.args)]
+        return E.rebuild(node, tuple(args))
 
     def _share(self, value: Expr) -> Expr:
         """Name what a large value uses several times: inlined chains double at each link."""

@@ -125,9 +125,9 @@ class Simplifier:
             return self.to_expr(self.linear(node), node.dtype)
         args = tuple(self(a) for a in node.args)
         if node.op in ("min", "max") and is_int(node.dtype) and node.lanes == 1:
-            lo, hi = self._bound(self.linear(args[0]).add(self.linear(args[1]), -1))
-            if hi <= 0 or lo >= 0:
-                return args[0] if (hi <= 0) == (node.op == "min") else args[1]
+            least, most = self._bound(self.linear(args[0]).add(self.linear(args[1]), -1))
+            if most <= 0 or least >= 0:
+                return args[0] if (most <= 0) == (node.op == "min") else args[1]
         if node.op in COMPARE and is_int(args[0].dtype) and node.lanes == 1:
             decided = self._compare(node.op, args[0], args[1])
             if decided is not None:
@@ -177,7 +177,7 @@ class Simplifier:
             lo, hi = self._bound(self.linear(atom.args[0]))
             if atom.op == "floordiv":
                 return (lo // k if lo > -inf else lo, hi // k if hi < inf else hi)
-            return (lo, hi) if 0 <= lo and hi < k else (0, k - 1)
+            return (lo, hi) if lo >= 0 and hi < k else (0, k - 1)
         if atom.op in ("min", "max"):
             (a, b), (c, d) = (self._bound(self.linear(x)) for x in atom.args)
             pick = min if atom.op == "min" else max
@@ -234,7 +234,7 @@ class Simplifier:
         """form // k: whole multiples leave, then the rest loses what cannot change the quotient."""
         if k == 1:
             return form
-        # coefficients above k leave a rest below k, as in _modulo: what belongs together then looks alike
+        # coefficients above k leave a rest below k, as in _modulo, so that terms can cancel
         parts = {a: divmod(c, k) if c >= k or c % k == 0 else (0, c) for a, c in form.terms.items()}
         whole = Linear({a: q for a, (q, _) in parts.items() if q}, form.constant // k)
         rest = Linear({a: c for a, (_, c) in parts.items() if c}, form.constant % k)
@@ -273,7 +273,7 @@ class Simplifier:
         return Linear({atom: 1})
 
     def _separate(self, form: Linear, k: int) -> tuple[int, Linear, Linear]:
-        """(g, high, low) with form = g * high + low, g | k and 0 <= low < g; g = 1 if none is found."""
+        """(g, high, low): form = g * high + low, g | k and 0 <= low < g; g = 1 if none is found."""
         if not form.terms:
             return 1, form, Linear()
         for g in sorted({gcd(k, c) for c in form.terms.values()}, reverse=True):

@@ -2,6 +2,10 @@
 
 In: Python operators and the builders below.  Out: `Expr` nodes for which equality is identity.
 Constants fold at construction; everything cleverer is in `affine.py`.  Read next: `stmt.py`.
+
+NaN: `min` and `max` of floats give NaN if either operand is NaN, and so do the interpreter, the
+reference and CPU kernels.  On GPUs they are fmin and fmax, which give the operand that is not NaN:
+what reaches min or max as NaN may differ there.  Comparisons with NaN are false, except `ne`.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Union
 
-from tilewright.base.dtype import check_dtype, is_float, is_int, promote
+from tilewright.base.dtype import check_dtype, is_float, is_int, nearest, promote
 from tilewright.base.errors import ExpressionError
 
 Value = Union["Expr", int, float, bool]
@@ -50,7 +54,7 @@ FUNCTIONS: dict[str, int] = {
 
 
 class Expr:
-    """One node.  op: see the tables above and below; args: sub-expressions; attr: what else it holds.
+    """One node.  op: see the tables; args: sub-expressions; attr: what else it holds.
 
     ============== ======================== =========================================
     op             args                     attr
@@ -233,7 +237,11 @@ def var(name: str, dtype: str = "int32") -> Expr:
 
 
 def const(value: float, dtype: str | None = None) -> Expr:
-    """A constant; without a dtype a bool, int32 (int64 when it does not fit) or float32."""
+    """A constant; without a dtype a bool, int32 (int64 when it does not fit) or float32.
+
+    A float takes the value that its dtype holds (float32 0.1 is 0.100000001490116...), so that
+    folding and comparing constants gives what a device computes.
+    """
     if dtype is None:
         if isinstance(value, bool):
             dtype = "bool"
@@ -242,16 +250,13 @@ def const(value: float, dtype: str | None = None) -> Expr:
         else:
             dtype = "float32"
     check_dtype(dtype, f"const({value!r})")
-    number: int | float | bool
     if is_float(dtype):
-        number = float(value)
-    else:
-        number = bool(value) if dtype == "bool" else int(value)
-    return make("const", (), number, dtype)
+        return make("const", (), nearest(value, dtype), dtype)
+    return make("const", (), bool(value) if dtype == "bool" else int(value), dtype)
 
 
 def _holds(dtype: str, number: float) -> bool:
-    """Whether a bare number may take `dtype`: any into a float, integers that fit into an integer."""
+    """Whether a bare number may take `dtype`: a float takes any, an integer those that fit."""
     if isinstance(number, bool) or dtype == "bool":
         return False
     if is_float(dtype):
@@ -463,7 +468,7 @@ def broadcast(value: Expr, lanes: int) -> Expr:
 
 
 def rebuild(node: Expr, args: tuple[Expr, ...]) -> Expr:
-    """`node` with new arguments, through the folding builders; the same object if nothing changed."""
+    """`node` with new arguments, through the folding builders; itself if nothing changed."""
     if all(a is b for a, b in zip(args, node.args, strict=True)):
         return node
     op = node.op

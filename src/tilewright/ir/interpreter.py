@@ -31,8 +31,8 @@ def run(program: Program, arrays: Sequence[npt.NDArray[Any]], *, check: bool = T
     Semantics.  Kernels run in order, the blocks of a kernel one after another, the threads of a
     block in turn from barrier to barrier.  All loops run in order whatever their kind.  A vector
     statement reads all its lanes before it writes any.  float32 arithmetic rounds after every
-    operation; integers are exact, `//` and `%` floor.  if_then_else evaluates one side; `and`, `or`
-    and select evaluate everything.
+    operation; integers are exact, `//` and `%` floor; min and max propagate NaN (see `expr.py`).
+    if_then_else evaluates one side; `and`, `or` and select evaluate everything.
 
     check: raise InterpreterError for
     - an index outside its buffer; a vector access on a GPU that is not aligned (to its lanes, at

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from tilewright.base.dtype import BYTES, is_float, is_int
-from tilewright.ir.expr import ARITHMETIC, COMPARE, Expr, binary, const, logical_not, rebuild, walk
+from tilewright.ir.expr import ARITHMETIC, COMPARE, Expr, binary, logical_not, walk
 from tilewright.ir.interpreter_scalars import NAMESPACE, TYPES, InterpreterError
 from tilewright.ir.stmt import (
     Allocate,
@@ -32,8 +32,9 @@ from tilewright.ir.stmt import (
     Stmt,
     Store,
     expressions,
-    load,
+    lane,
     statements,
+    vector_loads,
 )
 
 MAX_NESTED = 16  # Python allows 20 nested loops in one function
@@ -215,7 +216,7 @@ class _Writer:
     def _masked(self, stmt: If) -> None:
         """Every lane whose condition holds runs `then`; the condition is of indices only."""
         test = stmt.condition
-        if not all(self._pure(_lane(test, k)) for k in range(test.lanes)):
+        if not all(self._pure(lane(test, k)) for k in range(test.lanes)):
             raise self._error("a condition of several lanes must depend on loop variables only")
         for mask, side in ((test, stmt.then), (logical_not(test), stmt.orelse)):
             if side is not None:
@@ -273,10 +274,10 @@ class _Writer:
             self._store_masked(stmt, self.mask)
             return
         lanes = stmt.index.lanes
-        pairs = [(_lane(stmt.index, k), _lane(stmt.value, k)) for k in range(lanes)]
+        pairs = [(lane(stmt.index, k), lane(stmt.value, k)) for k in range(lanes)]
         self._begin(*(e for pair in pairs for e in pair))
         self._aligned(stmt.buffer, stmt.index)
-        for node in _vector_loads(stmt.value):
+        for node in vector_loads(stmt.value):
             self._aligned(node.attr, node.args[0])
         targets = [self._index(stmt.buffer, index, "store") for index, _ in pairs]
         texts = [self._text(value) if lanes == 1 else self._atom(value) for _, value in pairs]
@@ -288,7 +289,7 @@ class _Writer:
         chosen: list[tuple[Expr, str, str]] = []
         outer = self.block
         for k in range(stmt.index.lanes):
-            test, index, value = (_lane(e, k) for e in (mask, stmt.index, stmt.value))
+            test, index, value = (lane(e, k) for e in (mask, stmt.index, stmt.value))
             self._begin(test, index, value)
             inner, at, text = _Block(), f"a{self._number()}", f"x{self._number()}"
             self._add((f"if {self._text(test)}:", inner))
@@ -381,7 +382,8 @@ class _Writer:
         op = node.op
         if op in ("min", "max"):
             a, b = (self._atom(x) for x in node.args)
-            return f"({a} if {a} {'<' if op == 'min' else '>'} {b} else {b})"
+            unknown = f" or {a} != {a}" if is_float(node.dtype) else ""
+            return f"({a} if {a} {'<' if op == 'min' else '>'} {b}{unknown} else {b})"
         if op in ARITHMETIC or op in COMPARE:
             a, b = (self._text(x) for x in node.args)
             return f"({a} {(ARITHMETIC.get(op) or COMPARE[op])[0]} {b})"
@@ -579,26 +581,3 @@ class _Writer:
         if self._trackers(buffer) == 0:
             return False
         return self.many_threads or (self.in_parallel and buffer in self.outer)
-
-
-def _vector_loads(node: Expr) -> Iterator[Expr]:
-    """Loads of several lanes that are certainly executed."""
-    if node.op == "load":
-        yield node
-    elif node.lanes > 1:
-        for a in node.args[:1] if node.op == "if_then_else" else node.args:
-            yield from _vector_loads(a)
-
-
-def _lane(node: Expr, k: int) -> Expr:
-    """Lane `k` of a vector expression, as a scalar expression."""
-    if node.lanes == 1:
-        return node
-    if node.op == "ramp":
-        base, stride = node.args
-        return binary("add", base, binary("mul", stride, const(k, stride.dtype)))
-    if node.op == "broadcast":
-        return node.args[0]
-    if node.op == "load":
-        return load(node.attr, _lane(node.args[0], k))
-    return rebuild(node, tuple(_lane(a, k) for a in node.args))

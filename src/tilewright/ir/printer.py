@@ -56,7 +56,8 @@ def statement_text(stmt: Stmt, indent: int = 0) -> str:
     pad = "  " * indent
     if isinstance(stmt, For):
         kind = "" if stmt.kind == "serial" else f"{stmt.kind} "
-        return f"{pad}{kind}for {stmt.var.name} in {stmt.extent}:\n{statement_text(stmt.body, indent + 1)}"
+        head = f"{pad}{kind}for {stmt.var.name} in {stmt.extent}:"
+        return f"{head}\n{statement_text(stmt.body, indent + 1)}"
     if isinstance(stmt, Store):
         return f"{pad}{stmt.buffer.name}[{stmt.index}] = {stmt.value}"
     if isinstance(stmt, If):

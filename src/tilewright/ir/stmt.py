@@ -1,7 +1,8 @@
 """Statements, buffers, kernels and programs: what lowering makes and code generation prints.
 
 All extents are Python ints (shapes are static); every buffer access has one flat index.
-Statements are frozen; rewriting returns the same object when nothing changed.  Read next: `interpreter.py`.
+Statements are frozen; rewriting returns the same object when nothing changed.
+Read next: `interpreter.py`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from tilewright.base.artifact import Packing
-from tilewright.ir.expr import Expr, make
+from tilewright.ir.expr import Expr, binary, const, make, rebuild
 
 SCOPES = ("global", "shared", "local")
 LOOP_KINDS = ("serial", "unrolled", "vectorized", "parallel", "vthread")
@@ -20,9 +21,11 @@ THREAD_TAGS = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
 
 @dataclass(frozen=True, eq=False)
 class Buffer:
-    """`size` elements of `dtype`.  scope: "global" (arguments, workspaces), "shared" (one per block)
-    or "local" (one per thread).  Buffers start at a multiple of 64 bytes on a CPU, of 16 on a GPU.
-    shape: the logical shape, for readers only.  packing: for a constant argument stored in another layout.
+    """`size` elements of `dtype`.  A buffer starts at a multiple of 64 bytes (on a GPU: of 16).
+
+    scope: "global" (arguments, workspaces), "shared" (one per block) or "local" (one per thread).
+    shape: the logical shape, for readers only.
+    packing: for a constant argument stored in another layout.
     """
 
     name: str
@@ -216,3 +219,26 @@ def expressions(stmt: Stmt) -> Iterator[Expr]:
             yield s.value
         elif isinstance(s, If):
             yield s.condition
+
+
+def vector_loads(node: Expr) -> Iterator[Expr]:
+    """Loads of several lanes that are certainly executed."""
+    if node.op == "load":
+        yield node
+    elif node.lanes > 1:
+        for a in node.args[:1] if node.op == "if_then_else" else node.args:
+            yield from vector_loads(a)
+
+
+def lane(node: Expr, k: int) -> Expr:
+    """Lane `k` of a vector expression, as a scalar expression."""
+    if node.lanes == 1:
+        return node
+    if node.op == "ramp":
+        base, stride = node.args
+        return binary("add", base, binary("mul", stride, const(k, stride.dtype)))
+    if node.op == "broadcast":
+        return node.args[0]
+    if node.op == "load":
+        return load(node.attr, lane(node.args[0], k))
+    return rebuild(node, tuple(lane(a, k) for a in node.args))

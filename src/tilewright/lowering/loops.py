@@ -1,7 +1,8 @@
 """Vectorising and unrolling.
 
-In: kernels whose loops are marked.  Out: ramps for vectorized loops (or plain unrolled loops where the
-target or the access does not allow a vector), and loops marked unrolled by annotation or pragma.
+In: kernels whose loops are marked.  Out: ramps for vectorized loops (or plain unrolled loops where
+the target or the access does not allow a vector), and loops marked unrolled, by annotation or by
+pragma.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ def loop_ranges(kernel: Kernel) -> dict[Expr, tuple[int, int]]:
 def vectorize(kernel: Kernel, gpu: bool) -> Kernel:
     """Loops of kind "vectorized" become vector statements.
 
-    rewrite:  vectorized for i in 4: A[4*x + i] = B[4*x + i]   ->   A[ramp(4*x, 1, 4)] = B[ramp(4*x, 1, 4)]
+    rewrite:  vectorized for i in 4: A[4*x + i] = B[4*x + i]
+              ->   A[ramp(4*x, 1, 4)] = B[ramp(4*x, 1, 4)]
     On a GPU only accesses of 8 or 16 aligned bytes become vectors; anything else unrolls.
     """
     simplify = Simplifier(loop_ranges(kernel))
@@ -125,8 +127,9 @@ class _Lanes:
 
 
 def unroll(kernel: Kernel, limits: Mapping[Expr, int], gpu: bool, max_body: int) -> Kernel:
-    """Marks loops unrolled: those inside an auto_unroll_max_step pragma whose total steps stay within it,
-    and those that index a local buffer, which lives in registers only when its indices are constants.
+    """Marks loops unrolled: those inside an auto_unroll_max_step pragma whose total steps stay
+    within it, and those that index a local buffer, which lives in registers only when its indices
+    are constants.
     """
 
     def visit(stmt: Stmt) -> tuple[Stmt, int]:

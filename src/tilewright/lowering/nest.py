@@ -90,8 +90,9 @@ class _Builder:
         return Nests([b.run() for b in builders], self.buffers, self.unroll_limit)
 
     def _speculate(self, builders: list[_KernelBuilder]) -> None:
-        """Let tiles overhang: what a stage computes beyond its tensor is never used, so it needs no guard
-        if all it reads is memory.  Workspaces grow by the few elements that are then read behind them.
+        """Let tiles overhang: what a stage computes beyond its tensor is never used, so it needs no
+        guard if all it reads is memory.  Workspaces grow by the few elements that are then read
+        behind them.
         """
         behind: dict[Tensor, int] = {}
         for builder in builders:
@@ -164,8 +165,8 @@ class _KernelBuilder:
         self.used.clear()
 
     def _reads_behind(self, node: Node, guards: list[Expr]) -> dict[Tensor, int] | None:
-        """Workspace -> last element that `node` reads behind its end where only `guards` hold; None if a
-        read might fault, or meet what nobody wrote."""
+        """Workspace -> last element that `node` reads behind its end where only `guards` hold; None
+        if a read might fault, or meet what nobody wrote."""
         found: dict[Tensor, int] = {}
         holds = self.simplify.assuming(E.all_of(*guards)) if guards else self.simplify
         for e in E.walk(node.body):
@@ -181,7 +182,9 @@ class _KernelBuilder:
                     return None
                 continue
             private = producer.parent is not None
-            if producer.stage.aligned or (private and self._guards(producer, ("spatial",)).op != "const"):
+            if producer.stage.aligned:
+                return None
+            if private and self._guards(producer, ("spatial",)).op != "const":
                 return None
             if over >= 0:
                 if private or producer.stage.is_output or producer in self.tree.prepacked:
@@ -190,7 +193,7 @@ class _KernelBuilder:
         return found
 
     def _read_interval(self, node: Node, read: Expr, holds: Simplifier) -> tuple[float, float]:
-        """Bounds of the flat index: as a whole, or dimension by dimension, which guards speak of."""
+        """Bounds of the flat index: as a whole, or by dimension, which guards speak of."""
         low, high = holds.interval(self._value(node, read).args[0])
         producer = self.tree.of_stage.get(self.tree.schedule[read.attr])
         if producer is not None and producer.parent is not None:
@@ -245,7 +248,7 @@ class _KernelBuilder:
             result = result + value * int(c)
         return result
 
-    # -- reads and writes ---------------------------------------------------------------------------
+    # -- reads and writes --------------------------------------------------------------------------
     def _flat(self, node: Node, index: list[Expr]) -> Expr:
         """Flat position of a global index inside the node's buffer."""
         flat = E.const(0)
@@ -326,9 +329,9 @@ class _KernelBuilder:
         return list(dict.fromkeys(ax for ax, flag in flags if flag and ax in node.carried))
 
     def _lanes(self, node: Node, *, reduce: bool = True, once: bool = True) -> Expr:
-        """Which threads of the block take part: those inside the stage's own extents (`reduce`: of its
-        reduction axes too) and, if `once`, a single one of those that would only repeat the work on
-        memory that all of them see."""
+        """Which threads of the block take part: those inside the stage's own extents (`reduce`: of
+        its reduction axes too) and, if `once`, a single one of those that would only repeat the
+        work on memory that all of them see."""
         tests = []
         bound = [
             (ax, tag) for ax, tag in node.stage.binds.items() if reduce or ax.kind == "spatial"
@@ -364,7 +367,8 @@ class _KernelBuilder:
         return E.all_of(*tests)
 
     def _lanes_around(self, node: Node) -> list[tuple[IterVar, str]]:
-        """Thread axes of other stages that the node's region starts from: lanes beyond them have no region."""
+        """Thread axes of other stages that the node's region starts from: lanes beyond them have
+        no region."""
         leaves: dict[IterVar, None] = {}
         for base in self.bounds.base[node]:
             self._collect_leaves(base, leaves)
@@ -377,7 +381,7 @@ class _KernelBuilder:
             else:
                 into |= dict.fromkeys(self.tree.leaves_under[atom])
 
-    # -- statements ----------------------------------------------------------------------------------
+    # -- statements --------------------------------------------------------------------------------
     def _emit(self, node: Node) -> Stmt:
         combiner = node.op.combiner
         if combiner is None:
@@ -387,8 +391,8 @@ class _KernelBuilder:
         return self._emit_whole_or_partial(node, combiner)
 
     def _emit_whole_or_partial(self, node: Node, combiner: Combiner) -> Stmt:
-        """A private reduction whose guards decide which elements of a tile exist gets two loop nests: one
-        without these guards for tiles that lie inside, one with them.
+        """A private reduction whose guards decide which elements of a tile exist gets two loop
+        nests: one without these guards for tiles that lie inside, one with them.
         """
         private = node.parent is not None and node.scope != "global" and not node.children
         own = {self.leaf[ax] for ax in node.stage.leaf_iter_vars}
@@ -482,7 +486,7 @@ class _KernelBuilder:
         return 0
 
     def _emit_cross_thread(self, node: Node, combiner: Combiner) -> Stmt:
-        """Each thread reduces its share into a register, then the threads combine through shared memory."""
+        """Each thread reduces its share into a register; shared memory combines the shares."""
         leaves = node.stage.leaf_iter_vars
         first = next(k for k, ax in enumerate(leaves) if ax.kind == "reduce")
         if any(
@@ -529,9 +533,14 @@ class _KernelBuilder:
         result = load(board, self.simplify(group * width))
         final = E.binary("and", self._lanes(node, reduce=False), self._guards(node, ("spatial",)))
         steps = seq(
-            Store(partial, zero, combiner.identity), update, Store(board, mine, load(partial, zero)), Barrier(),
-            *combine, _guarded(final, Store(self._target(node), self._store_index(node), result)), Barrier(),
-        )  # fmt: skip
+            Store(partial, zero, combiner.identity),
+            update,
+            Store(board, mine, load(partial, zero)),
+            Barrier(),
+            *combine,
+            _guarded(final, Store(self._target(node), self._store_index(node), result)),
+            Barrier(),
+        )
         return self._nest_outer(node, first, Allocate(board, Allocate(partial, steps)))
 
     def _linear(self, tags: list[str]) -> Expr:

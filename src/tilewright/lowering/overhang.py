@@ -1,7 +1,7 @@
-"""Tiles that overhang their tensor: when a tile is whole, and a second loop nest for those that are.
+"""Tiles that overhang their tensor: when a tile is whole, and a loop nest more for those that are.
 
-In: the guards of a tile and its loop variables.  Out: the condition under which no guard is needed; a
-copy of a statement with loop variables of its own.  Read next: `nest.py`, which emits both nests.
+In: the guards of a tile and its loop variables.  Out: the condition under which no guard is needed;
+a copy of a statement with loop variables of its own.  Read next: `nest.py`, which emits both nests.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ _GROWS = {"lt": 1, "le": 1, "gt": -1, "ge": -1}  # comparison -> sign of the sid
 
 
 def whole_tile(guard: Expr, own: set[Expr], simplify: Simplifier) -> Expr | None:
-    """When `guard` holds for all values of the variables `own`; None where there is no guard, where that
-    never happens, or where the form of the guard does not say it."""
+    """When `guard` holds for all values of the variables `own`; None where there is no guard, where
+    that never happens, or where the form of the guard does not say it."""
     if guard.op == "const":
         return None
     tests = []

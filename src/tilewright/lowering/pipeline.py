@@ -1,7 +1,10 @@
 """The pipeline: one literal list of passes from schedule to program.
 
-In: a closed `Schedule`, a `Target`, a name.  Out: a `Program`.  Each pass is named, timed, and printed
-when it changed something and TILEWRIGHT_DEBUG is 5 or more.  Read next: `nest.py`.
+In: a closed `Schedule`, a `Target`, a name.  Out: a `Program`.  Read next: `nest.py`.
+
+TILEWRIGHT_DEBUG=5 (or more) prints a kernel after each pass that changed it, with the time taken,
+and checks it with `ir/verifier.py`.  TILEWRIGHT_DUMP=dir writes the same texts as
+`dir/KERNEL/NN_pass.txt`; NN counts passes, 00 are the loops that the first pass gets.
 """
 
 from __future__ import annotations
@@ -10,10 +13,14 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 from tilewright.base.errors import LoweringError
 from tilewright.base.target import Target
 from tilewright.ir.stmt import Kernel, Program
+from tilewright.ir.verifier import verify, verify_kernel
+from tilewright.lowering.choices import flatten_choices
 from tilewright.lowering.loops import simplify_indices, unroll, vectorize
 from tilewright.lowering.nest import Nests, build_nests
 from tilewright.lowering.threads import inject_virtual_threads, insert_barriers
@@ -29,8 +36,33 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("vectorize", lambda k, n, t: vectorize(k, t.is_gpu)),
     ("barriers", lambda k, n, t: insert_barriers(k)),
     ("simplify", lambda k, n, t: simplify_indices(k)),
+    ("choices", lambda k, n, t: flatten_choices(k) if t.is_gpu else k),
     ("unroll", lambda k, n, t: unroll(k, n.unroll_limit, t.is_gpu, t.limits.max_unrolled_body)),
 )
+
+
+@dataclass(frozen=True)
+class _Watch:
+    """Shows, checks and writes kernels between passes, as the environment asks."""
+
+    debug: bool
+    directory: str
+
+    @staticmethod
+    def from_environment() -> _Watch:
+        level = int(os.environ.get("TILEWRIGHT_DEBUG", "0") or 0)
+        return _Watch(level >= 5, os.environ.get("TILEWRIGHT_DUMP", ""))
+
+    def see(self, number: int, label: str, kernel: Kernel, seconds: float) -> None:
+        if self.debug:
+            head = f"-- {label}: {kernel.name} ({seconds * 1e3:.2f} ms)"
+            print(f"{head}\n{kernel}\n", file=sys.stderr)
+            verify_kernel(kernel)
+        if self.directory:
+            folder = Path(self.directory) / kernel.name
+            folder.mkdir(parents=True, exist_ok=True)
+            file = folder / f"{number:02}_{label.replace(' ', '_')}.txt"
+            file.write_text(f"{kernel}\n", encoding="utf-8")
 
 
 def lower_schedule(
@@ -46,17 +78,18 @@ def lower_schedule(
     args: the parameters in order, the DAG's own order where none is given.  Tensors that are stored
     between kernels and are no parameter become workspaces.
     """
-    debug = int(os.environ.get("TILEWRIGHT_DEBUG", "0") or 0)
+    watch = _Watch.from_environment()
+    start = time.perf_counter()
     tree = tree if tree is not None else LoopTree(schedule)
     nests = build_nests(tree, bounds if bounds is not None else tree.bounds(), name, target.is_gpu)
     kernels = []
     for kernel in nests.kernels:
-        for label, apply in PASSES:
+        watch.see(0, "loops", kernel, time.perf_counter() - start)
+        for number, (label, apply) in enumerate(PASSES, 1):
             start = time.perf_counter()
             new = apply(kernel, nests, target)
-            if debug >= 5 and new is not kernel:
-                spent = (time.perf_counter() - start) * 1e3
-                print(f"-- {label}: {kernel.name} ({spent:.2f} ms)\n{new}\n", file=sys.stderr)
+            if new is not kernel:
+                watch.see(number, label, new, time.perf_counter() - start)
             kernel = new
         kernels.append(kernel)
     dag = schedule.dag
@@ -66,7 +99,11 @@ def lower_schedule(
     workspaces = tuple(
         nests.buffers[n.stage.tensor] for n in tree.roots if n.stage.tensor not in outputs
     )
-    return Program(name, tuple(nests.buffers[t] for t in params), roles, tuple(kernels), workspaces)
+    buffers = tuple(nests.buffers[t] for t in params)
+    program = Program(name, buffers, roles, tuple(kernels), workspaces)
+    if watch.debug:
+        verify(program)
+    return program
 
 
 def _parameters(dag: ComputeDAG, args: Sequence[Tensor] | None) -> tuple[Tensor, ...]:
@@ -76,7 +113,9 @@ def _parameters(dag: ComputeDAG, args: Sequence[Tensor] | None) -> tuple[Tensor,
     unknown = [t.name for t in args if t not in dag.args]
     if missing or unknown or len(set(args)) != len(args):
         raise LoweringError(
-            "lower(args)", f"the arguments must be every input and output once; missing {missing}, unknown {unknown}",
+            "lower(args)",
+            "the arguments must be every input and output once; "
+            f"missing {missing}, unknown {unknown}",
             f"Pass [{', '.join(t.name for t in dag.args)}].",
-        )  # fmt: skip
+        )
     return tuple(args)

@@ -1,7 +1,7 @@
 """Virtual threads and barriers.
 
-In: kernels from `nest.py`.  Out: kernels without vthread loops, with every barrier that shared memory
-needs.  Read next: `loops.py`.
+In: kernels from `nest.py`.  Out: kernels without vthread loops, with every barrier that shared
+memory needs.  Read next: `loops.py`.
 """
 
 from __future__ import annotations
@@ -137,8 +137,8 @@ class _VirtualThread:
 def insert_barriers(kernel: Kernel) -> Kernel:
     """A barrier wherever shared memory written by one thread may be read, or reused, by another.
 
-    A stage's own accumulation (a load inside a store to the same buffer) stays within one thread; a block
-    of one thread needs none.
+    A stage's own accumulation (a load inside a store to the same buffer) stays within one thread; a
+    block of one thread needs none.
     """
     if kernel.block == (1, 1, 1) or not any(
         isinstance(s, Allocate) and s.buffer.scope == "shared" for s in statements(kernel.body)

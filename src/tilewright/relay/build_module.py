@@ -46,9 +46,8 @@ from tilewright.te.evaluate import evaluate_with_tolerance, random_inputs
 
 __all__ = ["build", "load"]
 
-# Building this many kernels in this process takes longer than starting workers; each worker should
-# have some to do.
-_POOL_FROM, _PER_WORKER = 48, 12
+# Workers take about a second to start: so many kernels each must have to compile for that to pay.
+_PER_WORKER = {"llvm": 24, "cuda": 4, "opencl": 4}
 _COMPILE_SECONDS = 120.0
 _TIMED_RUNS = 5  # of a kernel whose time no record tells
 _NAME_LENGTH = 48
@@ -78,25 +77,23 @@ def build(
     """
     began = time.perf_counter()
     asked = resolve_target(target)
-    chooser_names = [str(asked)]
     chosen, dev = _complete(asked)
-    chooser_names.insert(0, str(chosen))
     main = prepare(mod, params)["main"]
     groups = fused_groups(main)
-    chooser = Chooser(sources_of(schedules), chooser_names)
+    chooser = Chooser(sources_of(schedules), (str(chosen), str(asked)))
     notes = [note] if (note := chooser.note()) else []
     if verify and dev is None:
         notes.append(f"no kernel was run, for want of a device of kind {chosen.kind}")
     made = _kernels(groups, chooser, chosen, dev if verify else None)
     net = _Network(main, groups, [m.artifact for m in made])
-    bound = tuple(params or ())
     report = BuildReport(
         target=str(chosen), kernels=tuple(m.report for m in made),
         seconds=time.perf_counter() - began, planned_bytes=net.memory.planned_bytes,
         unshared_bytes=net.memory.unshared_bytes,
         constant_bytes=sum(c.nbytes for c in net.constants), notes=tuple(notes),
     )  # fmt: skip
-    return Library(net.plan(str(chosen), bound), [m.artifact for m in made], net.constants, report)
+    plan = net.plan(str(chosen), tuple(params or ()))
+    return Library(plan, net.artifacts, net.constants, report)
 
 
 def _complete(target: Target) -> tuple[Target, Device | None]:
@@ -213,9 +210,9 @@ class _Compiler:
 
     def __init__(self, target: Target, kernels: int) -> None:
         self.target = target
-        workers = min(len(os.sched_getaffinity(0)), kernels // _PER_WORKER)
+        workers = min(len(os.sched_getaffinity(0)), kernels // _PER_WORKER[target.kind])
         self._pool = None
-        if kernels >= _POOL_FROM and workers > 1:
+        if workers > 1:
             self._pool = WorkerPool(workers, Options(partial(warm_build, target.kind)))
 
     def start(self, schedule: Any, name: str) -> Future[Artifact]:
@@ -278,9 +275,8 @@ class _Network:
             if spec.role == "workspace"
         }  # fmt: skip
         self.memory: MemoryPlan = plan_memory([*alive.values(), *spaces.values()])
-        self._slots: dict[Any, int] = {
-            key: self.memory.slot_of[life.name] for key, life in {**alive, **spaces}.items()
-        }
+        values: dict[Any, Lifetime] = {**alive, **spaces}
+        self._slots = {key: self.memory.slot_of[life.name] for key, life in values.items()}
         self.launches = tuple(
             Launch(self.kernel_of[call], tuple(self._operands(call)))
             for call in post_order(main.body)

@@ -57,8 +57,8 @@ class FusedGroup:
     @property
     def has_anchor(self) -> bool:
         """Whether a contraction or a pooling is in it."""
-        steps = (op_name(n) for n in post_order(self.function.body))
-        return any(name and TABLE[name].pattern == Pattern.ANCHOR for name in steps)
+        steps = _operators(self.function.body)
+        return any(TABLE[name].pattern == Pattern.ANCHOR for name in steps)
 
 
 def prepare(
@@ -124,7 +124,7 @@ def extract_from_program(
         found.setdefault(dag.hash, (node, dag))
         counts[dag.hash] = counts.get(dag.hash, 0) + 1
     return [
-        task_of_dag(dag, chosen, *_label(node, dag), counts[key])
+        task_of_dag(dag, chosen, *_label(node.op, dag), counts[key])
         for key, (node, dag) in found.items()
     ]
 
@@ -157,10 +157,13 @@ def _alone(node: Call) -> ComputeDAG:
     return compute_dag(Function(params, body), [isinstance(a, Constant) for a in names])
 
 
-def _label(what: Expr, dag: ComputeDAG) -> tuple[str, tuple[Any, ...]]:
+def _operators(body: Expr) -> list[str]:
+    return [op_name(n) for n in post_order(body) if op_name(n)]
+
+
+def _label(what: Op | Function, dag: ComputeDAG) -> tuple[str, tuple[Any, ...]]:
     """Name and arguments: the workload of the heaviest stage, and the operators behind it."""
-    body = what.body if isinstance(what, Function) else what
-    steps = [op_name(n) for n in post_order(body) if op_name(n)]
+    steps = _operators(what.body) if isinstance(what, Function) else [what.name]
     workloads = [op.attrs["workload"] for op in dag.compute_ops if _has_workload(op)]
     if not workloads:
         shapes = tuple(["TENSOR", list(t.shape), t.dtype] for t in dag.args[:-1])

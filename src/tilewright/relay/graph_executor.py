@@ -177,7 +177,7 @@ class GraphModule:
                 result.numpy()
 
         once()
-        results = []
+        results: list[float] = []
         while len(results) < repeat:
             began = time.perf_counter()
             for _ in range(number):
@@ -253,6 +253,8 @@ class GraphModule:
 
 def _host_array(value: Any, spec: TensorSpec, place: str) -> np.ndarray:
     """Numbers and lists take the input's element type; arrays keep theirs."""
+    if value is None:
+        raise DeviceError(place, "no value was given", f"Pass {spec.dtype}{list(spec.shape)}.")
     if hasattr(value, "dtype") and not isinstance(value, np.ndarray) and hasattr(value, "numpy"):
         value = value.numpy()  # a tensor of another library
     try:

@@ -159,8 +159,8 @@ def _rules() -> dict[str, Rule]:
         "maximum": torch.maximum, "minimum": torch.minimum, "power": torch.pow,
     }  # fmt: skip
     rules: dict[str, Rule] = {
-        **{n: (lambda t, a, r, f=f: f(t[0])) for n, f in unary.items()},
-        **{n: (lambda t, a, r, f=f: f(t[0], t[1])) for n, f in binary.items()},
+        **{name: _plain(function, 1) for name, function in unary.items()},
+        **{name: _plain(function, 2) for name, function in binary.items()},
         **dict.fromkeys(
             ("reshape", "nn.batch_flatten", "expand_dims", "squeeze"),
             lambda t, a, r: t[0].reshape(r.shape),
@@ -187,6 +187,10 @@ def _rules() -> dict[str, Rule]:
         "nn.global_max_pool2d": lambda t, a, r: t[0].amax(_image(a.layout), keepdim=True),
     }
     return rules
+
+
+def _plain(function: Any, count: int) -> Rule:
+    return lambda t, a, r: function(*t[:count])
 
 
 def _axes(tensor: Any, attrs: Any) -> tuple[int, ...]:

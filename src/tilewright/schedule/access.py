@@ -46,7 +46,7 @@ def simplified_indices(body: Expr, simple: Simplifier) -> Expr:
 
 
 def affine_access(form: Linear, axes: Mapping[Expr, IterVar], simple: Simplifier) -> Access | None:
-    """The index `form` in terms of axes; None where an atom is neither an axis nor `// k` or `% k`."""
+    """The index `form` over axes; None where an atom is neither an axis nor `// k` or `% k`."""
     terms: list[tuple[int, IterVar | DivMod]] = []
     for atom, c in form.terms.items():
         if atom.op == "var":

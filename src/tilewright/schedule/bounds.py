@@ -25,7 +25,7 @@ from tilewright.schedule.decision import (
     minimum,
     where,
 )
-from tilewright.schedule.steps import FuseRelation, SplitRelation
+from tilewright.schedule.step import FuseRelation, SplitRelation
 from tilewright.te.tensor import IterVar
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Quotient:
 
 
 class Base:
-    """`sum(coefficient * atom) + constant` with polymorphic numbers; atoms are axes or Quotients."""
+    """sum(coefficient * atom) + constant, polymorphic numbers; atoms are axes or Quotients."""
 
     __slots__ = ("constant", "terms")
 
@@ -78,8 +78,8 @@ class Bounds:
 
     extent:  iterations of each axis (root axes: the region computed)
     reach:   1 + the greatest value of each axis over all iterations, guarded or not: more than the
-             extent where a split is uneven, because guards sit on stores and what is computed inside
-             the loops runs in overhanging iterations too (unless it carries the guard)
+             extent where a split is uneven, because guards sit on stores and what is computed
+             inside the loops runs in overhanging iterations too (unless it carries the guard)
     factor:  of each split relation
     base:    per node and spatial dimension, where its region starts
     guards:  per node, axis -> whether `axis < extent` must be tested (an uneven split)
@@ -102,16 +102,18 @@ class Bounds:
     # -- per node --------------------------------------------------------------------------------
     def _infer(self, node: Node) -> None:
         axes = node.op.axis
-        bases, outside = [_ZERO] * len(axes), [(False, False)] * len(axes)
+        bases = [_ZERO] * len(axes)
+        outside: list[tuple[Any, Any]] = [(False, False)] * len(axes)
         for ax in (*axes, *node.op.reduce_axis):
             self.extent[ax] = evaluate(ax.extent, self.assignment)  # type: ignore[arg-type]
         if node.parent is not None:
             self._spans: dict[IterVar | Quotient, Span] = {}
             for d, ax in enumerate(axes):
-                base, extent = self._region(node, d, int(ax.extent))  # type: ignore[arg-type]
+                size = int(ax.extent)  # type: ignore[arg-type]
+                base, extent = self._region(node, d, size)
                 bases[d], self.extent[ax] = base, extent
                 lo, hi = self.interval(base, node)
-                outside[d] = (lo < 0, hi + extent > ax.extent)
+                outside[d] = (lo < 0, hi + extent > size)
         self.base[node], self.outside[node] = bases, outside
         self._propagate(node)
 
@@ -135,13 +137,10 @@ class Bounds:
             self.reach[ax] = self.extent[ax]
         for r in reversed(node.stage.relations):
             if isinstance(r, SplitRelation):
-                self.reach[r.parent] = (self.reach[r.outer] - 1) * self.factor[r] + self.reach[
-                    r.inner
-                ]
+                whole = (self.reach[r.outer] - 1) * self.factor[r]
+                self.reach[r.parent] = whole + self.reach[r.inner]
                 outer = need.pop(r.outer, False)
-                need[r.parent] = uneven[
-                    r
-                ]  # implies the outer child's guard, else that one suffices
+                need[r.parent] = uneven[r]  # implies the outer child's guard, else that suffices
                 if outer is not False:
                     need[r.outer] = logical_and(outer, logical_not(uneven[r]))
             else:
@@ -175,7 +174,8 @@ class Bounds:
         return Base(a[0].terms, a[0].constant + low), high - low
 
     def _span_access(self, access: Access, reader: Node, node: Node) -> Span:
-        base, extent = Base({}, access.constant), 1
+        base = Base({}, access.constant)
+        extent: Number = 1
         for c, atom in access.terms:
             if isinstance(atom, DivMod):
                 inner = self._span_access(atom.access, reader, node)
@@ -193,18 +193,20 @@ class Bounds:
         return base, extent
 
     def _span_base(self, base: Base, points: frozenset[IterVar], reader: Node) -> Span:
-        result, extent = Base({}, base.constant), 1
+        result = Base({}, base.constant)
+        extent: Number = 1
         for atom, c in base.terms.items():
             if isinstance(atom, Quotient):
                 inner = self._span_base(atom.base, points, reader)
-                key = (atom, points, reader.carried)
+                key: tuple[Any, ...] = (atom, points, reader.carried)
                 b, e = self._quotient_span(atom.kind, inner, atom.k, key)
             else:
                 b, e = self._span_axis(atom, points, reader)
             result = result.add(b, c)
             if not (isinstance(e, int) and e == 1):
                 result.constant = result.constant + minimum(c, 0) * (e - 1)
-                extent = extent + abs(c) * (e - 1)
+                scale: Number = abs(c)
+                extent = extent + scale * (e - 1)
         return result, extent
 
     def _span_axis(self, axis: IterVar, points: frozenset[IterVar], reader: Node) -> Span:
@@ -276,17 +278,17 @@ class Bounds:
         return reach
 
     def interval(self, base: Base, reader: Node | None = None) -> tuple[Number, Number]:
-        """Inclusive (least, greatest) value of a base over all loops, or in the statements of `reader`."""
+        """Inclusive (least, greatest) value of a base over all loops, or in the statements of
+        `reader`."""
         lo: Number = base.constant
         hi: Number = base.constant
         for atom, c in base.terms.items():
             if isinstance(atom, Quotient):
                 a, z = self.interval(atom.base, reader)
-                a, z = (
-                    (a // atom.k, z // atom.k)
-                    if atom.kind == "div"
-                    else (0, minimum(atom.k - 1, maximum(z, 0)))
-                )
+                if atom.kind == "div":
+                    a, z = a // atom.k, z // atom.k
+                else:
+                    a, z = 0, minimum(atom.k - 1, maximum(z, 0))
             else:
                 a, z = 0, self._reached(atom, reader) - 1
             if isinstance(c, int):
@@ -295,7 +297,7 @@ class Bounds:
                 lo, hi = lo + minimum(c * a, c * z), hi + maximum(c * a, c * z)
         return lo, hi
 
-    # -- derived -------------------------------------------------------------------------------------
+    # -- derived -----------------------------------------------------------------------------------
     def region(self, node: Node) -> list[Number]:
         """Extent of the node's buffer per dimension, before storage_align."""
         if node.parent is None:
@@ -321,7 +323,8 @@ class Bounds:
         return self.strides(node)[order[0]] * self.region(node)[order[0]] if order else 1
 
     def vthreads(self, node: Node) -> dict[IterVar, Any]:
-        """Virtual threads around `node` that its values differ by: axis -> whether they do (or a mask)."""
+        """Virtual threads around `node` that its values differ by: axis -> whether they do (or a
+        mask)."""
         around = [
             ax for _, ax in reversed(self.tree.path(node)) if self.tree.tag_of.get(ax) == "vthread"
         ]
@@ -331,12 +334,10 @@ class Bounds:
             for base in self.base[node]:
                 flag = flag | self._depends(base, v)
             for producer in self.tree.nodes:
-                if producer.scope == "local" and producer is not node:
-                    if (
-                        any(r.reader is node for r in producer.reads)
-                        and producer.parent is not None
-                    ):
-                        flag = flag | self.vthreads(producer).get(v, False)
+                if producer is node or producer.scope != "local" or producer.parent is None:
+                    continue
+                if any(r.reader is node for r in producer.reads):
+                    flag = flag | self.vthreads(producer).get(v, False)
             if flag is not False:
                 result[v] = flag
         return result

@@ -1,7 +1,7 @@
 """Masks over bounds: which candidates a target accepts, each refusal with a name.
 
-In: a `LoopTree`, `Bounds` (ints or vectors) and a `Target`.  Out: `Verdict`: per reason a mask of the
-candidates it refuses.  The same code judges one schedule before it is compiled and a whole population.
+In: a `LoopTree`, `Bounds` (ints or vectors) and a `Target`.  Out: `Verdict`: per reason a mask of
+the candidates it refuses.  The same code judges one schedule before it is compiled and thousands.
 Read next: `sketch.py`.
 """
 
@@ -132,8 +132,9 @@ def judge(tree: LoopTree, bounds: Bounds, target: Target) -> Verdict:
 
 
 def _vectors(tree: LoopTree, bounds: Bounds, node: Node, target: Target) -> Number:
-    """Vector registers in the innermost nest of a local reduction on a CPU: an accumulator per element of
-    the loops inside the reduction, the vectors these loops read again, and one operand in flight."""
+    """Vector registers in the innermost nest of a local reduction on a CPU: an accumulator per
+    element of the loops inside the reduction, the vectors these loops read again, and one operand
+    in flight."""
     leaves = node.stage.leaf_iter_vars
     first = next(k for k, ax in enumerate(leaves) if ax.kind == "reduce")
     inner = [ax for ax in leaves[first:] if ax.kind == "spatial"]
@@ -141,7 +142,7 @@ def _vectors(tree: LoopTree, bounds: Bounds, node: Node, target: Target) -> Numb
     width: Number = BYTES[node.op.dtype]
     for ax in lanes:
         width = width * bounds.extent[ax]
-    unit = ceil_div(width, target.limits.vector_bytes)
+    unit: Number = ceil_div(width, target.limits.vector_bytes)
     loops = [ax for ax in inner if ax not in lanes]
 
     def vectors(roots: set[Any]) -> Number:

@@ -1,7 +1,7 @@
 """`Schedule` and `Stage`: the spelling users know over the steps, plus replay and printing.
 
-In: a ComputeDAG and calls such as `s[C].split(x, factor=8)`.  Out: a list of steps and the structure
-they built (axes, relations, leaf order, attachment), whose numbers `tree.py` infers.
+In: a ComputeDAG and calls such as `s[C].split(x, factor=8)`.  Out: a list of steps and the
+structure they built (axes, relations, leaf order, attachment).  Read next: `tree.py`, `bounds.py`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from tilewright.ir.expr import Expr
 from tilewright.schedule import steps as S
 from tilewright.schedule.decision import Choice
 from tilewright.schedule.stage_steps import renamed_body
-from tilewright.schedule.step import FuseRelation, Size, SplitRelation, Step
-from tilewright.schedule.steps import step_from_json
+from tilewright.schedule.steps import FuseRelation, Size, SplitRelation, Step, step_from_json
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.tensor import ComputeOp, IterVar, Operation, PlaceholderOp, Tensor
 
@@ -65,7 +64,7 @@ class Stage:
         at = self.leaf_iter_vars.index(old[0])
         self.leaf_iter_vars[at : at + len(old)] = new
 
-    # -- primitives ----------------------------------------------------------------------------------
+    # -- primitives --------------------------------------------------------------------------------
     def _do(self, step: Step) -> Any:
         return self.schedule.do(step)
 
@@ -107,7 +106,7 @@ class Stage:
         self._do(S.Annotate(self.name, axis.name, "parallel"))
 
     def pragma(self, axis: IterVar, key: str, value: Size = 1) -> None:
-        """auto_unroll_max_step or unroll_explicit for everything inside `axis`; see `steps.Pragma`."""
+        """auto_unroll_max_step or unroll_explicit for all inside `axis`; see `steps.Pragma`."""
         self._do(S.Pragma(self.name, axis.name, key, _size(value)))
 
     def compute_at(self, parent: Stage, axis: IterVar) -> None:
@@ -165,7 +164,7 @@ class Schedule:
             )
             self._by_op[op] = self._by_tensor[op.output_tensor]
 
-    # -- looking up ----------------------------------------------------------------------------------
+    # -- looking up --------------------------------------------------------------------------------
     def __getitem__(self, key: Tensor | Operation | Stage) -> Stage:
         if isinstance(key, Stage):
             return key
@@ -208,7 +207,7 @@ class Schedule:
     def outputs(self) -> list[Stage]:
         return [st for st in self.stages if st.is_output]
 
-    # -- changing -------------------------------------------------------------------------------------
+    # -- changing ----------------------------------------------------------------------------------
     def do(self, step: Step) -> Any:
         """Apply one step; it is recorded only if it is legal."""
         result = step.apply(self)
@@ -289,6 +288,6 @@ def create_schedule(
     """A schedule of everything behind the given outputs, as `te.create_schedule([C.op])`."""
     if isinstance(ops, ComputeDAG):
         return Schedule(ops)
-    items = ops if isinstance(ops, (list, tuple)) else [ops]
+    items: Sequence[Any] = ops if isinstance(ops, Sequence) else [ops]
     tensors = [x if isinstance(x, Tensor) else x.output_tensor for x in items]
     return Schedule(ComputeDAG(tensors))

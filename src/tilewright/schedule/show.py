@@ -1,6 +1,6 @@
 """How a schedule looks: as a loop nest for readers, as Python that rebuilds it.
 
-In: a `Schedule`.  Out: text.  Both work on open schedules; extents show as decision expressions or "?".
+In: a `Schedule`.  Out: text.  Both work on open schedules; extents show as expressions or "?".
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ def _identifier(name: str) -> str:
 
 
 def python_text(s: Schedule) -> str:
-    """Python that repeats the steps.  It expects `s` (from te.create_schedule) and one variable per tensor
-    of the computation, named as in `ComputeDAG.unique_names`."""
+    """Python that repeats the steps.  It expects `s` (from te.create_schedule) and one variable per
+    tensor of the computation, named as in `ComputeDAG.unique_names`."""
     from tilewright.schedule.schedule import Schedule
 
     replay = Schedule(s.dag)
@@ -109,18 +109,15 @@ def _value(v: object) -> str:
 
 
 def _python_line(step: S.Step, name: Callable[[str, str], str]) -> Callable[[Any], str]:
-    """A function from the step's result to its line of Python; axes are named before the step runs."""
+    """From the step's result to its line of Python; axes are named before the step runs."""
     handle = f"s[{_identifier(step.stage)}]"
     tensor = _identifier(step.stage)
     if isinstance(step, S.Split):
         a = name(step.stage, step.axis)
-        size = (
-            f"factor={_value(step.factor)}"
-            if step.nparts is None
-            else f"nparts={_value(step.nparts)}"
-        )
+        which, value = ("factor", step.factor) if step.nparts is None else ("nparts", step.nparts)
+        call = f"{handle}.split({a}, {which}={_value(value)})"
         return lambda r: (
-            f"{', '.join(_identifier(f'{step.stage}_{x.name}') for x in r)} = {handle}.split({a}, {size})"
+            f"{', '.join(_identifier(f'{step.stage}_{x.name}') for x in r)} = {call}"
         )
     if isinstance(step, S.Fuse):
         axes = ", ".join(name(step.stage, a) for a in step.axes)

@@ -40,7 +40,9 @@ class Group:
 
 
 class Sketch:
-    """origin: "template:NAME" or "rules:N"; build: configuration (concrete or symbolic) -> Schedule."""
+    """origin: "template:NAME" or "rules:N"
+    build: configuration (concrete or symbolic) -> Schedule
+    """
 
     def __init__(
         self,
@@ -60,7 +62,7 @@ class Sketch:
         return self.build(self.space.get(index))
 
     def groups(self, indices: Indices) -> Iterator[Group]:
-        """The population in chunks, grouped by structure; candidates the template refuses are left out."""
+        """The population in chunks, grouped by structure, less what the template refuses."""
         for start in range(0, len(indices), CHUNK):
             chosen = indices[start : start + CHUNK]
             assignment = self.space.decode(chosen)

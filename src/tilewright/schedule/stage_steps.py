@@ -118,10 +118,11 @@ def renamed_body(op: ComputeOp, spatial: tuple[IterVar, ...]) -> Expr:
 
 @dataclass(frozen=True)
 class RFactor(Step):
-    """A reduction loop becomes a spatial axis of a new partial stage, which the stage then combines.
+    """A reduction loop becomes a spatial axis of a new partial stage, which this one combines.
 
     rewrite:  C[c] += e(c, k)   ->   C.rf[ki, c] += e(c, ko, ki); C[c] += C.rf[ki, c]
-    legal:    the axis is a reduction loop whose split factors are known; no spatial loop is scheduled yet.
+    legal:    the axis is a reduction loop whose split factors are known; no spatial loop is
+              scheduled yet.
     """
 
     axis: str
@@ -184,7 +185,8 @@ class RFactor(Step):
 def _leaf_values(
     place: str, stage: Stage
 ) -> tuple[dict[IterVar, Expr], dict[IterVar, int], list[Expr]]:
-    """Root reduction axes as expressions of leaf variables, extents of all axes, guards of uneven splits."""
+    """Root reduction axes as expressions of leaf variables, extents of all axes, guards of uneven
+    splits."""
     assert isinstance(stage.op, ComputeOp)
     extents: dict[IterVar, int] = {ax: int(ax.extent) for ax in stage.op.reduce_axis}  # type: ignore[arg-type]
     uneven: list[IterVar] = []
@@ -216,10 +218,11 @@ def _leaf_values(
 class Pack(Step):
     """An input is stored in another layout: some dimensions split into blocks, then permuted.
 
-    blocks: per dimension the block size (1: not split); order: of the outer dimensions 0..n-1 and the
-    blocks n..2n-1 (of the dimensions that are split).
-    rewrite:  C[c] = f(W[o, i])   ->   W.packed[o//8, i, o%8] = W[o, i]; C[c] = f(W.packed[o//8, i, o%8])
-    legal:    an input; every outer dimension and every block larger than 1 appears in the order once.
+    blocks: per dimension the block size (1: not split); order: of the outer dimensions 0..n-1 and
+    the blocks n..2n-1 (of the dimensions that are split).
+    rewrite:  C[c] = f(W[o, i])
+              ->   W.packed[o//8, i, o%8] = W[o, i]; C[c] = f(W.packed[o//8, i, o%8])
+    legal:    an input; every outer dimension and every block larger than 1 is in the order once.
     """
 
     blocks: tuple[Size, ...]

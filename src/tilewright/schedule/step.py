@@ -41,7 +41,10 @@ class FuseRelation:
 
 @dataclass(frozen=True)
 class Step:
-    """One schedule primitive.  `apply` checks legality, changes the schedule, returns what users get."""
+    """One schedule primitive.
+
+    `apply` checks legality, changes the schedule, returns what users get.
+    """
 
     stage: str
     verb: ClassVar[str] = ""
@@ -57,22 +60,26 @@ class Step:
 
 
 def plain(value: Any) -> Any:
+    """A field of a step as JSON."""
     if isinstance(value, Choice):
         return {"choice": to_json(value)}
     return [plain(v) for v in value] if isinstance(value, tuple) else value
 
 
 def unplain(value: Any) -> Any:
+    """The inverse of `plain`."""
     if isinstance(value, dict):
         return from_json(value["choice"])
     return tuple(unplain(v) for v in value) if isinstance(value, list) else value
 
 
 def describe(stage: Stage) -> str:
+    """The loops of a stage, for error messages."""
     return f"{stage.name} has axes {' '.join(map(repr, stage.leaf_iter_vars))}"
 
 
 def leaf(step: Step, stage: Stage, name: str) -> IterVar:
+    """The loop `name` of a stage.  Raises ScheduleError saying which loops there are."""
     for ax in stage.leaf_iter_vars:
         if ax.name == name:
             return ax
@@ -84,6 +91,7 @@ def leaf(step: Step, stage: Stage, name: str) -> IterVar:
 
 
 def stage_of(step: Step, s: Schedule, name: str = "") -> Stage:
+    """The computed stage that `step` names, or the one called `name`."""
     stage = s.find(name or step.stage)
     if isinstance(stage.op, PlaceholderOp):
         raise ScheduleError(

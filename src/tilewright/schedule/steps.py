@@ -29,6 +29,13 @@ from tilewright.te.tensor import ComputeOp, IterVar
 if TYPE_CHECKING:
     from tilewright.schedule.schedule import Schedule, Stage
 
+__all__ = [
+    "ANNOTATIONS", "PRAGMAS", "STEPS", "TAGS", "Annotate", "Bind", "CacheRead", "CacheWrite",
+    "ComputeAt", "ComputeInline", "ComputeRoot", "Fuse", "FuseRelation", "Pack", "Pragma",
+    "RFactor", "Reorder", "SetScope", "Size", "Split", "SplitRelation", "Step", "StorageAlign",
+    "step_from_json",
+]  # fmt: skip
+
 ANNOTATIONS = ("vectorize", "unroll", "parallel")
 PRAGMAS = ("auto_unroll_max_step", "unroll_explicit")
 TAGS = (
@@ -226,7 +233,7 @@ class Annotate(Step):
 
 @dataclass(frozen=True)
 class Pragma(Step):
-    """A hint on everything inside a loop: auto_unroll_max_step (operations), unroll_explicit (0 or 1).
+    """A hint on all inside a loop: auto_unroll_max_step (operations), unroll_explicit (0 or 1).
 
     rewrite:  loops inside whose total steps stay within the limit become unrolled.
     legal:    a known hint with a non-negative value.
@@ -252,7 +259,8 @@ class Pragma(Step):
 class ComputeAt(Step):
     """The stage is computed inside a loop of one of its readers, just what that iteration needs.
 
-    rewrite:  for p: P[p] = ..; for c: for d: C[..P..]   ->   for c: {for p in needed: P[p] = ..}; for d: C[..]
+    rewrite:  for p: P[p] = ..; for c: for d: C[..P..]
+              ->   for c: {for p in needed: P[p] = ..}; for d: C[..P..]
     legal:    all readers of the stage are inside that loop; the stage is no output.
     """
 
@@ -368,9 +376,9 @@ class StorageAlign(Step):
             raise ScheduleError(
                 place, "not a root axis of the stage", f"Root axes: {' '.join(names)}."
             )
-        if isinstance(self.factor, int) and isinstance(self.offset, int):
-            if self.factor < 1 or not 0 <= self.offset < self.factor:
-                raise ScheduleError(place, "needs factor >= 1 and 0 <= offset < factor")
+        known = isinstance(self.factor, int) and isinstance(self.offset, int)
+        if known and not 0 <= self.offset < self.factor:  # which implies factor >= 1
+            raise ScheduleError(place, "needs factor >= 1 and 0 <= offset < factor")
         if stage.is_output:
             raise ScheduleError(
                 place, "the layout of an output belongs to its user", "Align a cache stage."
@@ -381,8 +389,8 @@ class StorageAlign(Step):
 STEPS: dict[str, type[Step]] = {
     cls.verb: cls
     for cls in (
-        Split, Fuse, Reorder, Bind, Annotate, Pragma, ComputeAt, ComputeInline, ComputeRoot, SetScope,
-        CacheRead, CacheWrite, RFactor, StorageAlign, Pack,
+        Split, Fuse, Reorder, Bind, Annotate, Pragma, ComputeAt, ComputeInline, ComputeRoot,
+        SetScope, CacheRead, CacheWrite, RFactor, StorageAlign, Pack,
     )
 }  # fmt: skip
 

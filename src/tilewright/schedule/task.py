@@ -1,6 +1,6 @@
 """`Task`: one computation to tune on one target, with the sketches that may schedule it.
 
-In: a template's name and arguments, or a DAG.  Out: the key of records, the sketches, closed schedules.
+In: a template's name and arguments, or a DAG.  Out: key of records, sketches, closed schedules.
 Read next: the rooms `measure` (records) and `search` (tuning).
 """
 

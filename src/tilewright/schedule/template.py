@@ -1,9 +1,9 @@
-"""Templates: ordinary Python functions that schedule a computation and define a search space in passing.
+"""Templates: Python functions that schedule a computation and define a search space in passing.
 
 Two kinds.  A *function template* (`@template("name")`) declares tensors, schedules them and returns
 (schedule, [tensors]), as in the AutoTVM tutorials.  An *anchor template* (`@anchor_template(...)`)
-schedules an existing DAG around its anchor operation, with whatever elementwise epilogue follows, so
-it takes part in fused networks.  Both make a `Sketch`.  Read next: `task.py`.
+schedules an existing DAG around its anchor operation, with whatever elementwise epilogue follows,
+so it takes part in fused networks.  Both make a `Sketch`.  Read next: `task.py`.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ Fallback = Callable[[ConfigSpace, Anchored], Mapping[str, Any] | int]
 
 @dataclass(frozen=True)
 class RegisteredAnchor:
-    """fallback: the configuration (values, or an index) to use where nothing was tuned, if there is one;
-    it gets the space of the DAG at hand and an unscheduled `Anchored`.
+    """fallback: the configuration (values, or an index) to use where nothing was tuned, if there is
+    one; it gets the space of the DAG at hand and an unscheduled `Anchored`.
     """
 
     name: str
@@ -101,7 +101,7 @@ def template(name: str) -> Callable[[FunctionTemplate], FunctionTemplate]:
 
 
 def _dispatched(name: str, args: tuple[Any, ...]) -> Any:
-    """The configuration for a template called by its user: the best record, else the space's defaults."""
+    """For a template called by its user: the best record, else the space's defaults."""
     target = Target.current()
     for source in context.every("dispatch"):
         config = source.query(target, (name, *args)) if target is not None else None
@@ -185,8 +185,10 @@ def find_anchor(dag: ComputeDAG) -> ComputeOp | None:
 
 
 def epilogue(dag: ComputeDAG, anchor: ComputeOp) -> tuple[ComputeOp, ...] | None:
-    """What follows `anchor`, in order, if all of it is elementwise and ends in the one output: every stage
-    has the anchor's shape and reads the anchor and its kind at its own indices.  None otherwise.
+    """What follows `anchor`, in order, if all of it is elementwise and ends in the one output.
+
+    Every stage has the anchor's shape and reads the anchor and its kind at its own indices; where
+    that is not so: None.
     """
     if len(dag.outputs) != 1:
         return None
@@ -238,7 +240,7 @@ def anchor_sketches(dag: ComputeDAG, target: Target) -> list[Sketch]:
 
 
 def fallback_schedule(dag: ComputeDAG, target: Target) -> Schedule | None:
-    """What the first template that fits proposes without tuning, if that is legal; None otherwise."""
+    """What the first template that fits proposes untuned, if that is legal; None otherwise."""
     for registered in anchor_templates(dag, target):
         if registered.fallback is None:
             continue

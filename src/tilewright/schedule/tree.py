@@ -72,7 +72,7 @@ class Node:
 
 
 class LoopTree:
-    """The structure of a schedule, analysed once; `bounds` may then be called for many assignments."""
+    """The structure of a schedule, analysed once for many calls of `bounds`."""
 
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
@@ -105,7 +105,7 @@ class LoopTree:
 
     @cached_property
     def prepacked(self) -> dict[Node, Tensor]:
-        """Packed constants -> the constant: packed before the program runs, so they need no kernel."""
+        """Packed constants -> the constant: packed before the program runs, without a kernel."""
         found: dict[Node, Tensor] = {}
         for node in self.nodes:
             if node.op.tag == "pack" and node.op.input_tensors[0].op.constant:
@@ -180,7 +180,9 @@ class LoopTree:
         if node.parent is None:
             if node.stage.scope in ("shared", "local"):
                 raise ScheduleError(
-                    f"stage {node.name}", f"a {node.stage.scope} buffer ends with its kernel, but the stage is computed on its own",
+                    f"stage {node.name}",
+                    f"a {node.stage.scope} buffer ends with its kernel, "
+                    "but the stage is computed on its own",
                     "Attach it with compute_at, or use scope global.",
                 )  # fmt: skip
             return "global"
@@ -189,7 +191,8 @@ class LoopTree:
         tags = [self.tag_of.get(ax, "") for _, ax in self.path(node)]
         if node.stage.scope == "global" and any(tags):
             raise ScheduleError(
-                f"stage {node.name}", "a global buffer inside blocks or threads would be written by all of them",
+                f"stage {node.name}",
+                "a global buffer inside blocks or threads would be written by all of them",
                 "Use scope shared or local.",
             )  # fmt: skip
         if any(t.startswith("threadIdx") or t == "vthread" for t in tags):
@@ -208,8 +211,8 @@ class LoopTree:
         )
 
     def _carried(self, node: Node) -> frozenset[IterVar]:
-        """Split axes of the stages around `node` that are points there, so that an overhanging iteration
-        need not compute it: nothing outside their guards reads it."""
+        """Split axes of the stages around `node` that are points there, so that an overhanging
+        iteration need not compute it: nothing outside their guards reads it."""
         result: set[IterVar] = set()
         owner = node.parent
         while owner is not None:
@@ -241,8 +244,8 @@ class LoopTree:
     def storage_order(self, node: Node) -> list[int]:
         """Dimensions of the node's buffer, outermost first.
 
-        A local buffer keeps its vectorized dimension innermost, whatever the tensor's own order, so that
-        registers are whole vectors.
+        A local buffer keeps its vectorized dimension innermost, whatever the tensor's own order, so
+        that registers are whole vectors.
         """
         order = list(range(len(node.op.axis)))
         if node.parent is not None and node.scope == "local":

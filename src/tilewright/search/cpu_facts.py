@@ -15,8 +15,8 @@ from tilewright.ir import expr as E
 from tilewright.schedule.decision import ceil_div, maximum, minimum, where
 from tilewright.schedule.tree import Bounds, LoopTree, Node
 from tilewright.search.access import Touch, vector, whole_work
-from tilewright.search.gpu_facts import footprint, tensor_bytes
-from tilewright.search.nest import Loop, Nest, mix
+from tilewright.search.gpu_facts import tensor_bytes
+from tilewright.search.nest import Loop, Nest, footprints, mix
 from tilewright.te.tensor import Tensor
 
 LINE_BYTES = 64
@@ -76,13 +76,13 @@ def cpu_kernels(tree: LoopTree, bounds: Bounds, target: Target, rows: int) -> li
 
 def _kernel(tree: LoopTree, bounds: Bounds, target: Target, root: Node) -> CpuKernel:
     nodes = tree.subtree(root)
-    stages = {node: _stage(Nest(node, bounds, target), target) for node in nodes}
+    nests = {node: Nest(node, bounds, target) for node in nodes}
+    stages = {node: _stage(nest, target) for node, nest in nests.items()}
     stack: Any = 0
     tensors: set[Tensor] = set()
-    for node in nodes:
+    for node, nest in nests.items():
         if node.parent is not None:
             stack = stack + vector(bounds.elements(node)) * BYTES[node.op.dtype]
-        nest = Nest(node, bounds, target)
         tensors |= {t.tensor for t in (*nest.reads, nest.write) if t.scope == "global"}
     return CpuKernel(
         list(stages.values()), stages[max(nodes, key=whole_work)], stack,
@@ -191,29 +191,24 @@ def _caches(stage: CpuStage, nest: Nest, target: Target) -> None:
     touches = [t for t in (*nest.reads, nest.write) if t.scope != "local" or t.producer is not None]
     loops = nest.loops
     l1, l2 = target.limits.l1_bytes, target.limits.l2_bytes
-    runs: Any = 1
-    for lp in loops:
-        runs = runs * lp.extent
     found: list[Any] = [0, 0]
     open_: list[Any] = [True, True]
-    sizes: list[Any] = []
+    parts = [footprints(nest, t, loops, LINE_BYTES) for t in touches]
+    sizes: list[Any] = [sum(level) for level in zip(*parts, strict=True)]
     outside: Any = 1
     for depth in range(len(loops) + 1):
-        inside = loops[depth:]
-        size = lines(nest, touches, inside)
-        sizes.append(size)
+        size = sizes[depth]
         for level, room in ((0, l1), (1, l2)):
-            fits: Any = size <= room * 0.75
-            if depth == len(loops):
-                fits = True
+            fits: Any = (size <= room * 0.75) if depth < len(loops) else True
             take = open_[level] & fits
             found[level] = where(take, outside * size, found[level])
             open_[level] = open_[level] & _invert(take)
         if depth < len(loops):
             outside = outside * loops[depth].extent
-    floor = lines(nest, touches, loops)
+    floor = sizes[0]
     stage.l2_bytes = maximum(found[0], floor)
-    stage.memory_bytes = maximum(found[1], floor) * where(floor > l2, 1.0, 0.1)
+    # what does not fit L2 mostly comes from a last level that `Limits` does not know of
+    stage.memory_bytes = maximum(found[1], floor) * where(floor > l2, 0.4, 0.1)
     stage.footprint = _levels(nest, loops, sizes)
 
 
@@ -228,14 +223,6 @@ def _levels(nest: Nest, loops: list[Loop], sizes: list[Any]) -> tuple[Any, Any, 
         around = where(edge, sizes[depth], around)
     part = next((sizes[d + 1] for d, lp in enumerate(loops) if lp.how == "parallel"), sizes[0])
     return body, around, part
-
-
-def lines(nest: Nest, touches: list[Touch], loops: list[Loop]) -> Any:
-    """Bytes of the cache lines that iterations of `loops` use."""
-    total: Any = 0
-    for touch in touches:
-        total = total + footprint(nest, touch, loops, LINE_BYTES)
-    return total
 
 
 def _invert(mask: Any) -> Any:

@@ -21,14 +21,12 @@ from tilewright.search.access import (
     SECTOR_BYTES,
     WARP,
     Lanes,
-    Point,
     Touch,
     anatomy,
-    shape,
     vector,
     whole_work,
 )
-from tilewright.search.nest import Loop, Nest, mix
+from tilewright.search.nest import Nest, footprints, mix
 from tilewright.te.tensor import Tensor
 
 LOOP_COST = 3  # instructions of a loop that stays one
@@ -233,7 +231,7 @@ class _Counter:
             return moved * k.blocks
         inside = [lp for lp in nest.loops if not lp.tag.startswith("blockIdx")]
         room = self.target.limits.l1_bytes - k.shared_bytes
-        once = footprint(nest, touch, inside, SECTOR_BYTES)
+        once = footprints(nest, touch, inside, SECTOR_BYTES)[0]
         kept = where(once <= room / 2, minimum(moved, once), moved)
         return kept * k.blocks
 
@@ -283,29 +281,6 @@ class _Counter:
         k.phases = sum(places.values()) if places else 0
         k.copy_trips = trips
         k.copy_lanes = minimum(lanes / maximum(total, 1), 1.0) if places else 1
-
-
-def footprint(nest: Nest, touch: Touch, loops: list[Loop], granule: int) -> Any:
-    """Bytes of the touched buffer within the given loops, in whole granules of memory.
-
-    The elements are taken as a box, clipped to the buffer.
-    """
-    zero = Point(nest.bounds, {})
-    moving = [lp for lp in loops if lp.axis in nest.moves[touch]]
-    ends = [Point(nest.bounds, {lp.axis: lp.extent - 1}) for lp in moving]
-    run: Any = 1  # elements side by side
-    runs: Any = 1
-    whole: Any = True  # the dimensions so far are covered in full, so that runs join
-    for dim, size in reversed([*enumerate(shape(nest.bounds, touch))]):
-        size = vector(size)
-        start = zero.index(touch, dim)
-        width: Any = 1
-        for end in ends:
-            width = width + abs(end.index(touch, dim) - start)
-        width = minimum(width, size)
-        run, runs = run * where(whole, width, 1), runs * where(whole, 1, width)
-        whole = whole & (width == size)
-    return runs * ceil_div(run * touch.bytes, granule) * granule
 
 
 def tensor_bytes(tensor: Tensor) -> int:

@@ -118,12 +118,13 @@ def candidate_of(task: Task, origin: str, decisions: Mapping[str, Any]) -> Candi
 
 
 def history(task: Task, database: Database) -> list[tuple[Outcome, Record]]:
-    """What the database knows of the task on its target, oldest first.
+    """What the database knows of the task on its target, in the order of proposals.
 
     The last measurement of a candidate counts.
     """
     found: dict[Candidate, tuple[Outcome, Record]] = {}
-    for record in database.query((task.key, str(task.target))):
+    records = database.query((task.key, str(task.target)))  # as they finished, whatever came first
+    for record in sorted(records, key=lambda r: r.trial):
         candidate = candidate_of(task, record.origin, record.decisions)
         if candidate is not None:
             found[candidate] = Outcome(candidate, record.seconds), record

@@ -42,6 +42,7 @@ from tilewright.search.proposers import (
 GAIN = 0.2  # improvement hoped for before a task has shown any
 FINAL_SHARE = 0.15  # of a budget of seconds, at most, for timing the leaders again
 BATCH = {False: 8, True: 16}  # proposals at once, for CPU and GPU targets
+AHEAD = {False: 2, True: 5}  # batches on their way: compilers must not wait for the device
 MAX_FRUITLESS = 4  # batches without one success before other tasks go first
 
 
@@ -66,7 +67,7 @@ class Options:
     def sizes(self, gpu: bool) -> tuple[int, int]:
         """Batch and look-ahead."""
         batch = self.batch or BATCH[gpu]
-        return batch, max(self.ahead or 2 * batch, batch)
+        return batch, max(self.ahead or AHEAD[gpu] * batch, batch)
 
 
 @dataclass(frozen=True)

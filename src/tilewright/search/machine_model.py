@@ -38,7 +38,7 @@ CPU_FMA_LATENCY = 4
 CPU_LOADS = 2
 CPU_LOOP = 1.5
 CPU_FORK = 3e-6  # seconds to start and join the threads
-CPU_GATHER = 1.0  # cycles per element of a load that is not contiguous
+CPU_GATHER = 0.5  # cycles per element of a load that is not contiguous
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from typing import Any
 from tilewright.base.target import Target
 from tilewright.ir import expr as E
 from tilewright.ir.expr import ARITHMETIC, COMPARE, LOGIC, Expr
-from tilewright.schedule.decision import evaluate, where
+from tilewright.schedule.decision import ceil_div, evaluate, minimum, where
 from tilewright.schedule.tree import Bounds, Node
-from tilewright.search.access import Anatomy, Point, Touch, anatomy, moves, vector
+from tilewright.search.access import Anatomy, Point, Touch, anatomy, moves, shape, vector
 from tilewright.te.tensor import IterVar
 
 CALL_COST = 16  # instructions of exp and its like
@@ -194,6 +194,38 @@ def _pragma(bounds: Bounds, node: Node | None) -> Any:
             return evaluate(entry[1], bounds.assignment)
         node = node.parent
     return 0
+
+
+def footprints(nest: Nest, touch: Touch, loops: list[Loop], granule: int) -> list[Any]:
+    """Bytes of the touched buffer within loops[k:], for every k to len(loops), in whole granules.
+
+    The elements are taken as a box, clipped to the buffer.
+    """
+    zero = Point(nest.bounds, {})
+    sizes = [vector(n) for n in shape(nest.bounds, touch)]
+    starts = [zero.index(touch, dim) for dim in range(len(sizes))]
+    widths: list[Any] = [1] * len(sizes)
+    found = [_box(widths, sizes, touch.bytes, granule)]
+    for lp in reversed(loops):
+        if lp.axis not in nest.moves[touch]:
+            found.append(found[-1])
+            continue
+        end = Point(nest.bounds, {lp.axis: lp.extent - 1})
+        for dim, start in enumerate(starts):
+            widths[dim] = widths[dim] + abs(end.index(touch, dim) - start)
+        found.append(_box(widths, sizes, touch.bytes, granule))
+    return found[::-1]
+
+
+def _box(widths: list[Any], sizes: list[Any], element: int, granule: int) -> Any:
+    run: Any = 1  # elements side by side
+    runs: Any = 1
+    whole: Any = True  # the dimensions so far are covered in full, so that runs join
+    for width, size in zip(reversed(widths), reversed(sizes), strict=True):
+        width = minimum(width, size)
+        run, runs = run * where(whole, width, 1), runs * where(whole, 1, width)
+        whole = whole & (width == size)
+    return runs * ceil_div(run * element, granule) * granule
 
 
 @dataclass(frozen=True)

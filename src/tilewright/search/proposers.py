@@ -96,10 +96,10 @@ class Pool:
         return indices[self.sketch.legal(indices)] if len(indices) else indices
 
     def draw(self, judged: int = DRAW) -> Indices:
-        """New sensible members in random order: all that are left, or those among the draws."""
+        """Up to `judged` new sensible members in random order, or those among so many draws."""
         if self.listed is not None:
             left = self.listed[self.fresh(self.listed)]
-            return self.rng.permutation(left)
+            return self.rng.permutation(left)[:judged]
         drawn = self.first + self.rng.choice(self.size, min(judged, self.size), replace=False)
         found = self.rng.permutation(self.sensible(drawn))
         self._dry = 0 if len(found) else self._dry + 1

@@ -11,11 +11,11 @@ from tilewright.ir.expr import (
     cast,
     const,
     if_then_else,
+    maximum,
+    minimum,
     select,
+    var,
 )
-from tilewright.ir.expr import maximum as _max
-from tilewright.ir.expr import minimum as _min
-from tilewright.ir.expr import var
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.tensor import (
     Combiner,
@@ -50,12 +50,10 @@ from tilewright.te.tensor import (
 
 all = all_of
 any = any_of
-maximum = _max
-minimum = _min
 
 __all__ = [
-    "Combiner", "ComputeDAG", "ComputeOp", "Expr", "IterVar", "PlaceholderOp", "Tensor", "abs", "all",
-    "any", "cast", "ceil", "comm_reducer", "compute", "const", "cos", "erf", "exp", "floor",
+    "Combiner", "ComputeDAG", "ComputeOp", "Expr", "IterVar", "PlaceholderOp", "Tensor", "abs",
+    "all", "any", "cast", "ceil", "comm_reducer", "compute", "const", "cos", "erf", "exp", "floor",
     "if_then_else", "log", "max", "maximum", "min", "minimum", "placeholder", "power", "prod",
     "reduce_axis", "round", "rsqrt", "select", "sigmoid", "sin", "sqrt", "sum", "tanh",
     "thread_axis", "var",

@@ -134,7 +134,7 @@ def _op_text(op: Operation) -> str:
 
 
 def expression_flops(node: Expr) -> int:
-    """Arithmetic, comparisons and logic; a choice costs its dearer side; index arithmetic is free."""
+    """Arithmetic, comparisons, logic; a choice costs its dearer side; index arithmetic is free."""
     if node.op in ("read", "load", "var", "const"):
         return 0
     parts = [expression_flops(a) for a in node.args]
@@ -232,7 +232,8 @@ def _read(data: dict[str, Any]) -> ComputeDAG:
         if op == "const":
             return E.const(float(rest[1]) if isinstance(rest[1], str) else rest[1], rest[0])
         if op == "read":
-            return ops[rest[0]].output_tensor[tuple(expr(a, variables) for a in rest[1:])]
+            source: Tensor = ops[rest[0]].output_tensor
+            return source[tuple(expr(a, variables) for a in rest[1:])]
         if op == "cast":
             return E.cast(rest[0], expr(rest[1], variables))
         args = tuple(expr(a, variables) for a in (rest[1:] if op == "call" else rest))

@@ -110,7 +110,7 @@ class IterVar:
 
 @dataclass(frozen=True, eq=False)
 class Combiner:
-    """An associative, commutative reduction: `result` in terms of `lhs` and `rhs`, and its identity."""
+    """An associative, commutative reduction: `result` over `lhs` and `rhs`, and its identity."""
 
     name: str
     lhs: Expr
@@ -360,7 +360,7 @@ def builtin_combiner(name: str, dtype: str) -> Combiner:
 
 
 def reduction(combiner: Combiner, value: Expr, axis: Any, where: Expr | None = None) -> Expr:
-    """The `reduce` node: `value` combined over `axis` (one axis or several), where the condition holds."""
+    """The `reduce` node: `value` over `axis` (one or several), where the condition holds."""
     axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
     for ax in axes:
         if not isinstance(ax, IterVar) or ax.kind != "reduce":

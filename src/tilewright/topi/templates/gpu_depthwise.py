@@ -10,17 +10,21 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+import numpy as np
+
+from tilewright.schedule.decision import ceil_div
+from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.schedule.template import Anchored, anchor_template
-from tilewright.te.tensor import ComputeOp
+from tilewright.te.tensor import ComputeOp, IterVar, Tensor
 from tilewright.topi.templates.gpu import (
     Operands,
     Roles,
     accumulator,
     fetch,
+    footprint,
     op_of,
     operands,
     pixel_tiles,
-    tile_sizes,
 )
 from tilewright.topi.templates.gpu_epilogue import inline_around
 
@@ -37,6 +41,16 @@ class Dim:
 
     knob: str
     position: int
+
+
+@dataclass(frozen=True)
+class Loops:
+    """Where inputs are read: the innermost block loop, the thread loop and its extent."""
+
+    block: IterVar
+    thread: IterVar
+    threads: Any
+    channels_last: bool
 
 
 def dims(roles: Roles) -> list[Dim]:
@@ -89,49 +103,45 @@ def schedule_depthwise(cfg: Any, a: Anchored, roles: Roles) -> None:
     s[local].compute_at(stage, thread)
     s[local].reorder(*s[local].op.reduce_axis, *s[local].op.axis)
     count = prod(cfg[d.knob].size[1] for d in tiles)
-    _read(cfg, a, factors, local, last, (grid[0], thread), count)
+    loops = Loops(grid[0], thread, count, roles.channel == 3)
+    read_inputs(cfg, s, factors, local, stage, loops)
 
 
-def _read(
-    cfg: Any, a: Anchored, factors: Operands, local: Any, last: Any, loops: Any, threads: Any
+def read_inputs(
+    cfg: Any, s: Schedule, factors: Operands, local: Tensor, stage: Stage, loops: Loops
 ) -> None:
     """Inputs come to registers, through shared memory where several threads use them."""
-    s = a.schedule
-    block, thread = loops
     data = factors.data
     if int(cfg["shared_data"].val):
         data = s.cache_read(data, "shared", [local])
-        fetch(s[data], threads, 1)
-        s[data].compute_at(s[last], block)
+        fetch(s[data], loops.threads, 1)
+        s[data].compute_at(stage, loops.block)
     for tensor in (data, factors.weight):
         own = s.cache_read(tensor, "local", [local])
-        s[own].compute_at(s[last], thread)
-        lanes = s[own].op.axis[-1]
-        if cfg_is_last(cfg, a):
-            s[own].vectorize(lanes)
+        s[own].compute_at(stage, loops.thread)
+        if loops.channels_last:
+            s[own].vectorize(s[own].op.axis[3])
 
 
-def cfg_is_last(cfg: Any, a: Anchored) -> bool:
-    """Whether channels are innermost, so that a thread's few of them are one access."""
-    return op_of(a.schedule, a.anchor).tag.endswith("nhwc")
-
-
-def fallback(space: Any, a: Anchored, roles: Roles) -> dict[str, Any]:
-    """A few hundred blocks of about 128 threads with eight outputs each."""
-    rows, columns = (int(a.anchor.shape[d]) for d in _image(roles))
-    last = roles.channel == 3
-    limit = min(128, a.target.limits.max_threads_per_block)
-    wide = max(tile_sizes(columns, 4))
-    strips = max(e.size[1] for e in space.space_map["tile_x"] if e.size[2] == wide and e.size[1] <= limit)
-    strips = 1 if last else strips
-    tall = [e.size[1:] for e in space.space_map["tile_y"] if e.size[2] == 1]
-    lines = max(t for t, _ in tall if t * strips <= limit and (not last or t <= 4))
-    rest = limit // (strips * lines)
-    threads, each = max((t, e) for _, t, e in (x.size for x in space.space_map["tile_c"]) if t <= rest)
-    return {
-        "tile_c": [-1, threads, each], "tile_y": [-1, lines, 1], "tile_x": [-1, strips, wide],
-        "shared_data": 0, "auto_unroll_max_step": 64,
-    }  # fmt: skip
+def fallback(space: Any, a: Anchored, roles: Roles) -> int:
+    """The cheapest of a fixed sample by instructions, their latency and the spread of addresses."""
+    op, limits = op_of(a.schedule, a.anchor), a.target.limits
+    indices = space.sample(4096, np.random.default_rng(0))
+    at = space.decode(indices)
+    names = [d.knob for d in dims(roles)]
+    threads = prod(at[f"{n}.1"] for n in names)
+    each = prod(at[f"{n}.2"] for n in names)
+    blocks = prod(at[f"{n}.0"] for n in names) * int(op.axis[0].extent)
+    window = prod(int(ax.extent) for ax in op.reduce_axis)
+    inputs = at["tile_c.2"] * footprint(op, roles, {n: at[f"{n}.2"] for n in ("tile_y", "tile_x")})
+    neighbours = at[f"{names[-1]}.1"] * at[f"{names[-1]}.2"]  # elements side by side in memory
+    loads = inputs * np.maximum(limits.warp_size / neighbours, 1.0)
+    warps = ceil_div(threads, limits.warp_size) * ceil_div(blocks, limits.cores)
+    hidden = np.minimum(warps, 32) / 32
+    cost = warps * (each * window + 8.0 * loads + 40) / hidden + 4.0 * at["shared_data"] * warps
+    cost = np.where(threads <= limits.max_threads_per_block, cost, np.inf)
+    cost = np.where(each + inputs + window > 96, np.inf, cost)
+    return int(indices[np.argmin(cost)])
 
 
 @anchor_template(

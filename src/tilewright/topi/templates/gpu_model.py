@@ -18,7 +18,7 @@ from tilewright.te.tensor import ComputeOp
 from tilewright.topi.templates.gpu import Roles, footprint
 
 SAMPLE = 16384  # configurations looked at
-OTHER_REGISTERS = 40
+OTHER_REGISTERS = 56
 STAGE_SECONDS = 0.7e-6  # a load from memory and two barriers, with nothing to hide them
 FULL_WARPS = 12  # warps of a multiprocessor from which arithmetic hides its own latency
 
@@ -75,7 +75,8 @@ def estimate(
     copies = own * lanes * (inputs * 12 + window * channels) / threads
     clock = limits.peak_flops / limits.cores / 256  # 128 multiply-adds a cycle
     busy = np.minimum(at_once * warps / FULL_WARPS, 1.0)
-    cycles = busiest * warps * (steps + reads + copies) / 4 / busy
+    issued = (steps + reads + copies) / 4  # by four schedulers, which share one path to shared memory
+    cycles = busiest * warps * np.maximum(issued, reads + copies / 2) / busy
     stages = ceil_div(own, step)
     loading = stages * STAGE_SECONDS * ceil_div(busiest, at_once) / np.minimum(at_once, 3)
     traffic = blocks * 4.0 * own * lanes * (inputs + window * channels) / limits.l2_bandwidth

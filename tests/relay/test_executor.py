@@ -1,0 +1,134 @@
+"""`GraphModule`: inputs, outputs, memory, timing, and what it says to wrong arguments."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from relay.small import image, residual, wanted
+from tilewright import cpu, nd, relay
+from tilewright.base.errors import DeviceError
+from tilewright.contrib import graph_executor
+from tilewright.relay.graph_executor import GraphModule
+
+
+@pytest.fixture(scope="module")
+def library() -> relay.Library:
+    mod, params = residual()
+    return relay.build(mod, "llvm", params, verify=False)
+
+
+@pytest.fixture
+def module(library) -> GraphModule:
+    return graph_executor.GraphModule(library["default"](cpu()))
+
+
+def total() -> GraphModule:
+    """x + 2 y, and x - y."""
+    x, y = relay.var("x", shape=(2, 3)), relay.var("y", shape=(2, 3))
+    mod = relay.Function([x, y], relay.Tuple([x + y * 2.0, x - y]))
+    return GraphModule(relay.build(mod, "llvm")["default"](cpu()))
+
+
+def test_inputs_by_name_position_and_keyword(module):
+    mod, params = residual()
+    data = image()
+    want = wanted(mod, params, data)
+    for feed in (
+        lambda: module.set_input("data", data), lambda: module.set_input(0, nd.array(data)),
+        lambda: module.set_input(data=data.tolist()), lambda: None,
+    ):  # fmt: skip
+        feed()
+        module.run()
+        np.testing.assert_allclose(module.get_output(0).numpy(), want, rtol=1e-4, atol=1e-6)
+        np.testing.assert_array_equal(module.get_input("data").numpy(), data)
+
+
+def test_several_inputs_and_outputs():
+    module = total()
+    x, y = np.float32([[1, 2, 3], [4, 5, 6]]), np.ones((2, 3), "float32")
+    module.set_input("x", x, y=y)
+    module.run()
+    assert module.get_num_inputs() == module.get_num_outputs() == 2
+    assert (module.get_input_index("y"), module.get_input_index("z")) == (1, -1)
+    np.testing.assert_array_equal(module.get_output(0).numpy(), x + 2)
+    kept = nd.empty((2, 3))
+    assert module.get_output(1, kept) is kept
+    module.run(x=x * 0)
+    np.testing.assert_array_equal(kept.numpy(), x - 1)
+    np.testing.assert_array_equal(module.get_output(1).numpy(), -y)
+
+
+def test_inputs_start_as_zeros():
+    module = total()
+    module.run(y=np.ones((2, 3), "float32"))
+    np.testing.assert_array_equal(module.get_output(0).numpy(), np.full((2, 3), 2.0))
+
+
+def test_memory_is_shared(module, library):
+    report = library.report
+    assert module.planned_bytes == report.planned_bytes < report.unshared_bytes
+    sizes = [np.prod(k.shape) * 4 for k, _ in library.plan.outputs]
+    assert module.planned_bytes >= max(sizes)
+
+
+def test_benchmark(module):
+    timed = module.benchmark(cpu(), repeat=3, number=2)
+    assert len(timed.results) == 3 and 0 < timed.min <= timed.median <= timed.max
+    assert "mean" in str(timed) and "std" in str(timed)
+    whole = module.benchmark(cpu(), repeat=2, number=1, end_to_end=True, data=image(3))
+    assert len(whole.results) == 2 and whole.min > 0
+    np.testing.assert_array_equal(module.get_input(0).numpy(), image(3))
+    slow = module.benchmark(cpu(), repeat=1, number=1, min_repeat_ms=5, end_to_end=True)
+    assert len(slow.results) == 1
+
+
+def test_profile_has_a_row_per_launch(module, library):
+    rows = module.profile(1)
+    assert len(rows) == len(library.plan.launches)
+    assert {r.name for r in rows} == {k.name for k in library.report.kernels}
+    assert all(r.seconds > 0 for r in rows)
+
+
+def test_a_network_without_kernels():
+    x = relay.var("x", shape=(2, 3))
+    lib = relay.build(relay.Function([x], relay.reshape(x, (6,))), "llvm")
+    module = GraphModule(lib["default"](cpu()))
+    module.run(x=np.ones((2, 3), "float32"))
+    np.testing.assert_array_equal(module.get_output(0).numpy(), np.ones(6))
+    with pytest.raises(DeviceError, match="no kernel"):
+        module.benchmark(cpu())
+
+
+@pytest.mark.parametrize(
+    ("call", "parts"),
+    [
+        (lambda m: m.set_input("dat", image()), ("set_input('dat')", "data: float32[1, 3, 12,")),
+        (lambda m: m.set_input("conv0_weight", 0.0), ("became a constant", "params=")),
+        (lambda m: m.set_input(1, image()), ("set_input(1)", "has 1 inputs")),
+        (lambda m: m.set_input(-1, image()), ("set_input(-1)", "has 1 inputs")),
+        (lambda m: m.run(data=image()[:, :2]), ("'data'", "float32[1, 2, 12, 12]", "Reshape")),
+        (lambda m: m.run(data=image().astype("float64")), ("float64[1, 3, 12, 12]", "astype")),
+        (lambda m: m.run(data="text"), ("'data'", "no array")),
+        (lambda m: m.run(data=[[1.0], [2.0, 3.0]]), ("'data'", "no array")),
+        (lambda m: m.set_input("data"), ("'data'", "no value", "float32[1, 3, 12, 12]")),
+        (lambda m: m.get_output(1), ("get_output(1)", "has 1 outputs")),
+        (lambda m: m.get_output("probabilities"), ("has 1 outputs", "Use 0 to 0")),
+        (lambda m: m.get_output(0, nd.empty((3,))), ("float32[3]",)),
+        (lambda m: m.benchmark(cpu(), "infer"), ("infer", "only run")),
+        (lambda m: m.benchmark(cpu(1)), ("loaded on cpu(0)",)),
+        (lambda m: m.benchmark(cpu(), repeat=0), ("at least 1",)),
+        (lambda m: m.benchmark(cpu(), repeat=0, end_to_end=True), ("at least 1",)),
+    ],
+)  # fmt: skip
+def test_refusals(module, call, parts):
+    with pytest.raises(DeviceError) as caught:
+        call(module)
+    assert all(part in str(caught.value) for part in parts), str(caught.value)
+
+
+def test_a_library_must_be_on_a_device(library):
+    with pytest.raises(DeviceError, match='lib."default"..dev'):
+        GraphModule(library)
+    with pytest.raises(DeviceError, match="no compiled network"):
+        GraphModule("net.tar")

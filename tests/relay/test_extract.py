@@ -1,0 +1,89 @@
+"""Tasks of networks: which, how often, and under which names."""
+
+import pytest
+
+from relay.small import residual
+from tilewright import autotvm, relay
+from tilewright.base.errors import ModelError, TargetError
+from tilewright.base.target import Target
+from tilewright.relay.extract import extract_from_program, fused_groups, fused_tasks, prepare
+
+
+@pytest.fixture(scope="module")
+def resnet_18():
+    return relay.testing.resnet.get_workload(num_layers=18)
+
+
+def test_resnet_18_has_twelve_convolution_tasks(resnet_18):
+    mod, params = resnet_18
+    conv2d = relay.op.get("nn.conv2d")
+    tasks = extract_from_program(mod["main"], params=params, target="llvm", ops=(conv2d,))
+    assert len(tasks) == len({t.key for t in tasks}) == 12
+    assert {t.name for t in tasks} == {"conv2d_nchw"}
+    assert sum(t.weight for t in tasks) == 21  # 17, and a projection per stage
+    first = tasks[0]
+    (flagship,) = [t for t in tasks if t.args[1][1] == [512, 512, 3, 3]]
+    assert first.args[:2] == (
+        ["TENSOR", [1, 3, 224, 224], "float32"], ["TENSOR", [64, 3, 7, 7], "float32"],
+    )  # fmt: skip
+    assert first.args[2] == [2, 2]
+    assert flagship.weight == 3 and flagship.flop == pytest.approx(2 * 512 * 512 * 9 * 49, rel=0.01)
+    assert all(t.sketches for t in tasks)
+    again = autotvm.task.extract_from_program(mod, params, "llvm", ops=[conv2d])
+    assert [t.key for t in again] == [t.key for t in tasks]
+
+
+def test_all_contractions_are_found_when_no_operator_is_named():
+    mod, params = residual()
+    with Target("llvm"):
+        tasks = extract_from_program(mod, params)
+    assert {t.name for t in tasks} == {"conv2d_nchw", "dense"}
+    assert [t.key for t in extract_from_program(mod, params, "llvm", ops=["nn.dense"])] == [
+        t.key for t in tasks if t.name == "dense"
+    ]
+    (pool,) = extract_from_program(mod, params, "llvm", ops=relay.op.get("nn.max_pool2d"))
+    assert pool.name == "pool2d"
+
+
+def test_weights_are_constants_only_when_their_values_are_known():
+    mod, params = residual()
+    known = extract_from_program(mod, params, "llvm")
+    unknown = extract_from_program(mod, None, "llvm")
+    assert all([p.constant for p in t.dag.placeholders] == [False, True] for t in known)
+    assert not any(p.constant for t in unknown for p in t.dag.placeholders)
+
+
+def test_fused_tasks_are_the_kernels_in_network_order():
+    mod, params = residual()
+    every = fused_tasks(mod, params, "llvm", include_simple=True)
+    groups = fused_groups(prepare(mod, params)["main"])
+    assert [t.key for t in every] == [g.key for g in groups]
+    names = [t.name for t in every]
+    assert names[0] == "conv2d_nchw+add+relu" and names[-2:] == ["dense+add", "softmax"]
+    assert "conv2d_nchw+add" in names and "add+relu" in names
+    anchored = fused_tasks(mod, params, "llvm")
+    assert [t.name for t in anchored] == [n for n in names if n not in ("add+relu", "softmax")]
+
+
+def test_equal_kernels_are_one_task_with_a_weight():
+    data = relay.var("data", shape=(1, 4, 8, 8))
+    x = data
+    for k in range(3):
+        x = relay.nn.relu(relay.nn.conv2d(x, relay.var(f"w{k}", shape=(4, 4, 3, 3)), 1, 1))
+    mod, params = relay.testing.create_workload(
+        relay.Function([data, *(v for v in relay.free_vars(x) if v is not data)], x)
+    )
+    (task,) = fused_tasks(mod, params, "llvm")
+    assert task.weight == 3 and task.name == "conv2d_nchw+relu"
+    (alone,) = extract_from_program(mod, params, "llvm")
+    assert alone.weight == 3
+
+
+def test_refusals():
+    mod, params = residual()
+    with pytest.raises(ModelError, match="nn.conv3d.*no such operator"):
+        extract_from_program(mod, params, "llvm", ops=["nn.conv3d"])
+    with pytest.raises(ModelError, match="a int is no operator"):
+        extract_from_program(mod, params, "llvm", ops=[3])
+    with pytest.raises(TargetError, match="no target"):
+        extract_from_program(mod, params)
