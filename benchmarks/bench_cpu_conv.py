@@ -1,7 +1,8 @@
-"""ResNet-18's convolutions on the CPU: untuned, best of N random configurations, onnxruntime, PyTorch.
+"""ResNet-18's convolutions on the CPU: untuned, best of N random ones, onnxruntime, PyTorch.
 
-Every contender of a layer is timed in turn, round after round, and its fastest call counts: other work on
-the machine then disturbs all alike.  Convolution + bias + ReLU, batch 1, float32, weights constant.
+Every contender of a layer is timed in turn, round after round, and its fastest call counts: other
+work on the machine then disturbs all alike.  Convolution + bias + ReLU, batch 1, float32, weights
+constant.
 
     python benchmarks/bench_cpu_conv.py --samples 20 --threads 2 --layers 0,10
 """
@@ -44,20 +45,30 @@ class Layer:
         return self.kernel // 2
 
     def __str__(self) -> str:
-        return f"{self.ci}x{self.size}x{self.size} -> {self.co}, {self.kernel}x{self.kernel}/{self.stride}"
+        window = f"{self.kernel}x{self.kernel}/{self.stride}"
+        return f"{self.ci}x{self.size}x{self.size} -> {self.co}, {window}"
 
 
 LAYERS = (
-    Layer(3, 224, 64, 7, 2, 1), Layer(64, 56, 64, 3, 1, 4), Layer(64, 56, 128, 3, 2, 1),
-    Layer(64, 56, 128, 1, 2, 1), Layer(128, 28, 128, 3, 1, 3), Layer(128, 28, 256, 3, 2, 1),
-    Layer(128, 28, 256, 1, 2, 1), Layer(256, 14, 256, 3, 1, 3), Layer(256, 14, 512, 3, 2, 1),
-    Layer(256, 14, 512, 1, 2, 1), Layer(512, 7, 512, 3, 1, 3),
-)  # fmt: skip
+    Layer(3, 224, 64, 7, 2, 1),
+    Layer(64, 56, 64, 3, 1, 4),
+    Layer(64, 56, 128, 3, 2, 1),
+    Layer(64, 56, 128, 1, 2, 1),
+    Layer(128, 28, 128, 3, 1, 3),
+    Layer(128, 28, 256, 3, 2, 1),
+    Layer(128, 28, 256, 1, 2, 1),
+    Layer(256, 14, 256, 3, 1, 3),
+    Layer(256, 14, 512, 3, 2, 1),
+    Layer(256, 14, 512, 1, 2, 1),
+    Layer(512, 7, 512, 3, 1, 3),
+)
 
 
 def dag_of(layer: Layer) -> ComputeDAG:
     data = te.placeholder((1, layer.ci, layer.size, layer.size), name="data")
-    weight = te.placeholder((layer.co, layer.ci, layer.kernel, layer.kernel), name="weight", constant=True)
+    weight = te.placeholder(
+        (layer.co, layer.ci, layer.kernel, layer.kernel), name="weight", constant=True
+    )
     bias = te.placeholder((1, layer.co, 1, 1), name="bias", constant=True)
     out = topi.nn.conv2d_nchw(data, weight, layer.stride, layer.padding)
     return ComputeDAG([data, weight, bias, topi.nn.relu(topi.add(out, bias))])
@@ -87,23 +98,30 @@ def onnxruntime_run(layer: Layer, inputs: list[np.ndarray], threads: int) -> Run
     h = onnx.helper
     names = ("data", "weight", "bias")
     conv = h.make_node(
-        "Conv", names, ["conv"], kernel_shape=[layer.kernel] * 2, strides=[layer.stride] * 2,
+        "Conv",
+        names,
+        ["conv"],
+        kernel_shape=[layer.kernel] * 2,
+        strides=[layer.stride] * 2,
         pads=[layer.padding] * 4,
-    )  # fmt: skip
+    )
     graph = h.make_graph(
-        [conv, h.make_node("Relu", ["conv"], ["out"])], "layer",
+        [conv, h.make_node("Relu", ["conv"], ["out"])],
+        "layer",
         [h.make_tensor_value_info("data", onnx.TensorProto.FLOAT, inputs[0].shape)],
         [h.make_tensor_value_info("out", onnx.TensorProto.FLOAT, None)],
         [
             onnx.numpy_helper.from_array(inputs[1], "weight"),
             onnx.numpy_helper.from_array(inputs[2].reshape(-1), "bias"),
         ],
-    )  # fmt: skip
+    )
     model = h.make_model(graph, opset_imports=[h.make_opsetid("", 17)])
     model.ir_version = 8
     options = ort.SessionOptions()
     options.intra_op_num_threads = threads
-    session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = ort.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
     return lambda: timed(lambda: session.run(None, {"data": inputs[0]}))
 
 
@@ -169,7 +187,11 @@ def main() -> None:
     target = Target(f"llvm -num-cores={chosen.threads}")
     names = ["default", "random", "onnxruntime", "torch"]
     print(f"{chosen.threads} threads, ms (GFLOP/s); / ort: how many times onnxruntime's time")
-    print(f"{'layer':30}" + "".join(f"{n:>18}" for n in names) + f"{'default/ort':>13}{'best/ort':>10}")
+    print(
+        f"{'layer':30}"
+        + "".join(f"{n:>18}" for n in names)
+        + f"{'default/ort':>13}{'best/ort':>10}"
+    )
     total = dict.fromkeys([*names, "best"], 0.0)
     for number in map(int, chosen.layers.split(",")):
         layer = LAYERS[number]
@@ -187,18 +209,26 @@ def main() -> None:
         best = fastest({n: r for n, r in runs.items() if r is not None}, chosen.rounds)
         best["best"] = min(best["default"], best.get("random", float("inf")))
         cells = "".join(
-            f"{best[n] * 1e3:>10.3f} ({dag.flop_ct / best[n] / 1e9:>4.0f})" if n in best else f"{'-':>17}"
+            f"{best[n] * 1e3:>10.3f} ({dag.flop_ct / best[n] / 1e9:>4.0f})"
+            if n in best
+            else f"{'-':>17}"
             for n in names
         )
         ort = best.get("onnxruntime", float("nan"))
-        print(f"{layer!s:30}{cells}{best['default'] / ort:>13.2f}{best['best'] / ort:>10.2f}", flush=True)
+        print(
+            f"{layer!s:30}{cells}{best['default'] / ort:>13.2f}{best['best'] / ort:>10.2f}",
+            flush=True,
+        )
         if chosen.verbose:
             print(f"    {about}")
         for name, seconds in best.items():
             total[name] += seconds * layer.count
     row = "".join(f"{total[n] * 1e3:>17.2f}" for n in names)
     ort = total["onnxruntime"] or float("nan")
-    print(f"{'sum over the network':30}{row}{total['default'] / ort:>14.2f}{total['best'] / ort:>10.2f}")
+    print(
+        f"{'sum over the network':30}{row}"
+        f"{total['default'] / ort:>14.2f}{total['best'] / ort:>10.2f}"
+    )
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """ResNet-18's convolutions on a GPU: the templates' best of N configurations against cuDNN.
 
-Convolution + bias + ReLU, batch 1, float32 (no TF32), weights constant.  Candidates are drawn from each
-template's space and ranked by closed-form models, compiled in a pool of processes, verified against the
-float64 reference and timed by replaying a graph in a process of its own: a candidate that poisons the
-device costs itself and a restart.
+Convolution + bias + ReLU, batch 1, float32 (no TF32), weights constant.  Candidates are drawn from
+each template's space and ranked by closed-form models, compiled in a pool of processes, verified
+against the float64 reference and timed by replaying a graph in a process of its own: a candidate
+that poisons the device costs itself and a restart.
 
     PYTHONPATH=src python3.12 benchmarks/h200/kernels.py --samples 64 --layers 10,0
 """
@@ -66,7 +66,8 @@ class Layer:
         return 2e-6 * self.co * out * out * self.ci * self.kernel**2
 
     def __str__(self) -> str:
-        return f"{self.ci}x{self.size}x{self.size}->{self.co} {self.kernel}x{self.kernel}/{self.stride}"
+        size, kernel = f"{self.size}x{self.size}", f"{self.kernel}x{self.kernel}"
+        return f"{self.ci}x{size}->{self.co} {kernel}/{self.stride}"
 
 
 LAYERS = (
@@ -104,7 +105,7 @@ class Candidate:
 
 
 def model_seconds(sketch: Sketch, indices: Any, target: Target) -> Any:
-    """Seconds by the machine model of the search room, infinite for what a mask refuses; None without it."""
+    """Seconds by the machine model of the search room, infinite where a mask refuses; or None."""
     try:
         from tilewright.search.machine_model import predict_seconds
     except ImportError:  # its package needs what a bare machine may lack
@@ -116,7 +117,9 @@ def model_seconds(sketch: Sketch, indices: Any, target: Target) -> Any:
     return seconds
 
 
-def candidates_of(number: int, dag: ComputeDAG, target: Target, count: int, seed: int) -> list[Candidate]:
+def candidates_of(
+    number: int, dag: ComputeDAG, target: Target, count: int, seed: int
+) -> list[Candidate]:
     """The best by each model, the rest drawn from the best twentieth, and the fallback."""
     found = []
     for sketch in anchor_sketches(dag, target):
@@ -164,7 +167,7 @@ def serve(pipe: Connection, function: Callable[..., Any]) -> None:
 
 
 class Worker:
-    """A process that answers one request at a time; a new one takes its place when it dies or hangs."""
+    """A process that answers one request at a time; another takes its place when it dies."""
 
     def __init__(self, function: Callable[..., Any], limit: float) -> None:
         self.function, self.limit = function, limit
@@ -292,7 +295,9 @@ def cudnn_job(layer: Layer) -> dict[str, float]:
             pair = ([layer.stride] * 2, [layer.padding] * 2, [1, 1])
             for fused in (True, False):
 
-                def run(x: Any = x, w: Any = w, b: Any = b, fused: bool = fused, pair: Any = pair) -> Any:
+                def run(
+                    x: Any = x, w: Any = w, b: Any = b, fused: bool = fused, pair: Any = pair
+                ) -> Any:
                     if fused:
                         return torch.cudnn_convolution_relu(x, w, b, *pair, 1)
                     return torch.relu_(torch.nn.functional.conv2d(x, w, b, *pair))
@@ -343,7 +348,9 @@ class Progress:
         return min(times) * 1e-6 if times else None
 
 
-def measure(work: dict[int, Progress], jobs: list[Candidate], arguments: Any, target: Target, folder: Path) -> None:
+def measure(
+    work: dict[int, Progress], jobs: list[Candidate], arguments: Any, target: Target, folder: Path
+) -> None:
     worker = Worker(device_job, TRIAL_SECONDS)
     began = time.monotonic()
 
@@ -401,12 +408,25 @@ def row_of(state: Progress) -> dict[str, Any]:
     }
 
 
+def resource(c: Candidate, name: str) -> list[int]:
+    """What the compiler said of each kernel."""
+    return [v.get(name, 0) for v in c.artifact.resources.values()] if c.artifact else []
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--samples", type=int, default=64, help="configurations per template and layer")
-    parser.add_argument("--layers", default="", help="numbers of the layers, comma-separated (default: all)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--samples", type=int, default=64, help="configurations per template and layer"
+    )
+    parser.add_argument(
+        "--layers", default="", help="numbers of the layers, comma-separated (default: all)"
+    )
     parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--seconds", type=float, default=180.0, help="time for compiling and measuring")
+    parser.add_argument(
+        "--seconds", type=float, default=180.0, help="time for compiling and measuring"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="cuda", choices=("cuda", "opencl"))
     parser.add_argument("--no-peers", action="store_true", help="leave cuDNN out")
@@ -428,7 +448,10 @@ def main() -> None:
         dag = dag_of(LAYERS[n])
         save_reference(n, dag, scratch)
         jobs += candidates_of(n, dag, target, arguments.samples, arguments.seed)
-    print(f"{len(jobs)} candidates for {target} on {name}: {time.monotonic() - began:.0f} s", flush=True)
+    print(
+        f"{len(jobs)} candidates for {target} on {name}: {time.monotonic() - began:.0f} s",
+        flush=True,
+    )
     try:
         measure(work, jobs, arguments, target, scratch)
     finally:
@@ -440,8 +463,11 @@ def main() -> None:
     for state in work.values():
         for c in sorted((c for c in state.done if not c.error), key=lambda c: c.us)[:FINALISTS]:
             predicted = " ".join(f"{k} {v * 1e6:.1f}" for k, v in c.predicted.items())
-            registers = [v.get("registers") for v in c.artifact.resources.values()]
-            print(f"{state.layer}: {c.us:.2f} us (predicted {predicted}; registers {registers}) {c.config}")
+            registers = resource(c, "registers")
+            print(
+                f"{state.layer}: {c.us:.2f} us (predicted {predicted}; registers {registers}) "
+                f"{c.config}"
+            )
     for what in ("cudnn_us", "cudnn_tf32_us", "ours_us"):
         total = sum(row[what] * row["count"] for row in rows)
         print(f"{what.removesuffix('_us')}: {total:.1f} us for all convolutions, by count")
@@ -451,14 +477,22 @@ def main() -> None:
             "us": c.us if not c.error else None, "error": c.error[:500],
             "predicted_us": {k: round(v * 1e6, 2) for k, v in c.predicted.items()},
             "compile_seconds": round(c.compile_seconds, 3),
-            "registers": [v.get("registers") for v in c.artifact.resources.values()] if c.artifact else [],
-            "spills": [v.get("spill_bytes") for v in c.artifact.resources.values()] if c.artifact else [],
+            "registers": resource(c, "registers"),
+            "spills": resource(c, "spill_bytes"),
         }
         for state in work.values()
         for c in state.done
     ]  # fmt: skip
     command = "benchmarks/h200/kernels.py " + " ".join(sys.argv[1:])
-    path = append("h200_kernels", rows, name, folder=folder, command=command, target=str(target), trials=trials)
+    path = append(
+        "h200_kernels",
+        rows,
+        name,
+        folder=folder,
+        command=command,
+        target=str(target),
+        trials=trials,
+    )
     print(f"{time.monotonic() - began:.0f} s in all; written to {path}")
 
 

@@ -114,7 +114,7 @@ def draw_computation(rng: random.Random) -> tuple[str, list[Tensor]]:
     table = {
         "matmul": lambda: matmul(size(1, 7), size(1, 7), size(1, 7)),
         "conv2d": lambda: conv2d(
-            1, size(1, 3), size(4, 7), size(4, 7), size(1, 5), size(1, 3), size(1, 2), size(1, 2),
+            1, size(1, 3), size(5, 7), size(5, 7), size(1, 5), size(1, 3), size(1, 2), size(1, 2),
             size(0, 1), size(1, 2), epilogue=rng.random() < 0.5,
         ),
         "softmax": lambda: softmax(size(1, 5), size(1, 7)),

@@ -6,6 +6,7 @@ numpy evaluator, which shares no code with lowering.
 
 from __future__ import annotations
 
+import math
 import random
 
 import numpy as np
@@ -20,7 +21,7 @@ from tilewright.base.target import Target
 from tilewright.codegen import generate
 from tilewright.driver.compilers import compile_source
 from tilewright.ir.interpreter import run
-from tilewright.ir.stmt import Program
+from tilewright.ir.stmt import Allocate, For, If, Program, Seq, Stmt
 from tilewright.ir.verifier import verify
 from tilewright.lowering.pipeline import lower_schedule
 from tilewright.runtime.device import device
@@ -40,13 +41,28 @@ def drawn(seed: int, gpu: bool) -> tuple[ComputeDAG, Schedule]:
     return dag, draw_schedule(dag, rng, gpu=gpu)
 
 
+MAX_STEPS = 300_000  # of the interpreter; what recomputes more than that adds time, not coverage
+
+
 def lowered(schedule: Schedule, kind: str) -> Program | None:
+    """The verified program; None where lowering refuses it or running it would take long."""
     try:
         program = lower_schedule(schedule, Target(kind))
     except LoweringError:  # a reduction over threads in a shape that is refused with a way out
         return None
     verify(program)
-    return program
+    steps = sum(math.prod((*k.grid, *k.block)) * _steps(k.body) for k in program.kernels)
+    return program if steps <= MAX_STEPS else None
+
+
+def _steps(stmt: Stmt) -> int:
+    if isinstance(stmt, For):
+        return stmt.extent * _steps(stmt.body)
+    if isinstance(stmt, Allocate):
+        return _steps(stmt.body)
+    if isinstance(stmt, Seq):
+        return sum(map(_steps, stmt.body))
+    return _steps(stmt.then) if isinstance(stmt, If) else 1
 
 
 def interpret(program: Program, inputs: list[np.ndarray]) -> list[np.ndarray]:

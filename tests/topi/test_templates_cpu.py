@@ -53,9 +53,13 @@ def prologue(x: Tensor) -> Tensor:
 
 
 def dag_of(
-    op: Callable[[Tensor, Tensor], Tensor], a: tuple[int, ...], b: tuple[int, ...],
-    after: Epilogue = none, constant: bool = True, before: Callable[[Tensor], Tensor] | None = None,
-) -> ComputeDAG:  # fmt: skip
+    op: Callable[[Tensor, Tensor], Tensor],
+    a: tuple[int, ...],
+    b: tuple[int, ...],
+    after: Epilogue = none,
+    constant: bool = True,
+    before: Callable[[Tensor], Tensor] | None = None,
+) -> ComputeDAG:
     data = te.placeholder(a, name="data")
     weight = te.placeholder(b, name="weight", constant=constant)
     args = [data, weight]
@@ -68,18 +72,26 @@ def check(dag: ComputeDAG, schedule: Schedule, label: str) -> None:
     inputs = random_inputs(dag, 7)
     given = iter(inputs)
     arrays = [
-        array(next(given)) if spec.role == "input" else array(np.full(spec.logical_shape, np.nan, spec.dtype))
+        array(next(given))
+        if spec.role == "input"
+        else array(np.full(spec.logical_shape, np.nan, spec.dtype))
         for spec in module.parameters
     ]
     module(*arrays)
     expected, tolerance = evaluate_with_tolerance(dag, inputs)
-    outputs = [a.numpy() for a, spec in zip(arrays, module.parameters, strict=True) if spec.role == "output"]
+    outputs = [
+        a.numpy()
+        for a, spec in zip(arrays, module.parameters, strict=True)
+        if spec.role == "output"
+    ]
     for out, reference, bound in zip(outputs, expected, tolerance, strict=True):
         wrong = ~(np.abs(out - reference) <= bound)
         assert not wrong.any(), f"{label}: {int(wrong.sum())} of {wrong.size} elements are wrong"
 
 
-def conv(stride: int = 1, padding: int = 0, dilation: int = 1, groups: int = 1, layout: str = "NCHW"):  # type: ignore[no-untyped-def]
+def conv(
+    stride: int = 1, padding: int = 0, dilation: int = 1, groups: int = 1, layout: str = "NCHW"
+):  # type: ignore[no-untyped-def]
     return lambda a, b: topi.nn.conv2d(a, b, stride, padding, dilation, layout, groups=groups)
 
 
@@ -94,12 +106,18 @@ def dense(data: Tensor, weight: Tensor) -> Tensor:
 
 CASES = {
     "nchw 3x3": lambda: dag_of(conv(1, 1), (1, 5, 7, 7), (20, 5, 3, 3), bias_relu),
-    "nchw 3 channels, 7x7, stride 2": lambda: dag_of(conv(2, 3), (1, 3, 19, 23), (18, 3, 7, 7), bias_relu),
+    "nchw 3 channels, 7x7, stride 2": lambda: dag_of(
+        conv(2, 3), (1, 3, 19, 23), (18, 3, 7, 7), bias_relu
+    ),
     "nchw dilated": lambda: dag_of(conv(1, 2, 2), (2, 3, 9, 11), (33, 3, 3, 3), residual),
     "nchw 1x1, stride 2": lambda: dag_of(conv(2), (1, 8, 14, 14), (24, 8, 1, 1), bias_relu),
-    "nchw 1x1, prologue": lambda: dag_of(conv(), (1, 6, 5, 9), (17, 6, 1, 1), residual, before=prologue),
+    "nchw 1x1, prologue": lambda: dag_of(
+        conv(), (1, 6, 5, 9), (17, 6, 1, 1), residual, before=prologue
+    ),
     "nchw prologue": lambda: dag_of(conv(1, 1), (1, 4, 6, 10), (16, 4, 3, 3), before=prologue),
-    "nchw weights given": lambda: dag_of(conv(1, 1), (1, 5, 13, 13), (7, 5, 3, 3), bias_relu, False),
+    "nchw weights given": lambda: dag_of(
+        conv(1, 1), (1, 5, 13, 13), (7, 5, 3, 3), bias_relu, False
+    ),
     "nchw 1x1 weights given": lambda: dag_of(conv(), (1, 5, 7, 7), (9, 5, 1, 1), none, False),
     "nchw few outputs": lambda: dag_of(conv(), (1, 4, 5, 5), (1, 4, 2, 2)),
     "nchw groups": lambda: dag_of(conv(1, 1, 1, 2), (1, 6, 8, 8), (16, 3, 3, 3), bias_relu),
@@ -111,10 +129,16 @@ CASES = {
     "nhwc groups": lambda: dag_of(conv(1, 1, 1, 2, "NHWC"), (1, 7, 7, 6), (3, 3, 3, 32), none),
     "depthwise": lambda: dag_of(depthwise(1, 1), (1, 10, 14, 14), (10, 1, 3, 3), bias_relu),
     "depthwise, stride 2": lambda: dag_of(depthwise(2, 1), (1, 5, 15, 17), (5, 1, 3, 3), residual),
-    "depthwise, 2 per channel": lambda: dag_of(depthwise(1, 1), (1, 3, 7, 7), (3, 2, 3, 3), none, False),
+    "depthwise, 2 per channel": lambda: dag_of(
+        depthwise(1, 1), (1, 3, 7, 7), (3, 2, 3, 3), none, False
+    ),
     "depthwise, unpadded": lambda: dag_of(depthwise(1, 0), (1, 3, 9, 21), (3, 1, 3, 3)),
-    "depthwise nhwc": lambda: dag_of(depthwise(1, 1, "nhwc"), (1, 7, 9, 20), (3, 3, 20, 1), residual),
-    "depthwise nhwc, 2 per channel": lambda: dag_of(depthwise(2, 1, "nhwc"), (1, 9, 9, 3), (3, 3, 3, 2)),
+    "depthwise nhwc": lambda: dag_of(
+        depthwise(1, 1, "nhwc"), (1, 7, 9, 20), (3, 3, 20, 1), residual
+    ),
+    "depthwise nhwc, 2 per channel": lambda: dag_of(
+        depthwise(2, 1, "nhwc"), (1, 9, 9, 3), (3, 3, 3, 2)
+    ),
     "dense": lambda: dag_of(dense, (1, 77), (100, 77), bias_relu),
     "dense rows": lambda: dag_of(dense, (5, 33), (21, 33), residual),
     "dense weights given": lambda: dag_of(dense, (3, 50), (35, 50), bias_relu, False),
@@ -125,7 +149,7 @@ CASES = {
     ),
     "batch_matmul": lambda: dag_of(topi.nn.batch_matmul, (3, 7, 20), (3, 18, 20), none, False),
     "batch_matmul shared": lambda: dag_of(topi.nn.batch_matmul, (3, 7, 20), (1, 18, 20), residual),
-}  # fmt: skip
+}
 REFUSED = {"nchw few outputs": "conv2d_nchw.llvm"}
 
 
@@ -180,9 +204,14 @@ def test_inner_loops_of_overhanging_tiles_have_no_guard() -> None:
     dag = CASES["nchw 3x3"]()
     sketch = anchor_sketches(dag, TARGET)[0]
     config = {
-        "tile_f": 1, "tile_y": 2, "tile_x": 4, "block_c": 1, "reduction": "channels", "order": "fyx",
+        "tile_f": 1,
+        "tile_y": 2,
+        "tile_x": 4,
+        "block_c": 1,
+        "reduction": "channels",
+        "order": "fyx",
         "unroll": 0,
-    }  # fmt: skip
+    }
     program = lower_schedule(sketch.close(sketch.space.index_of(config)), TARGET)
     text = str(program)
     update = next(line for line in text.splitlines() if "for rx in" in line)
@@ -193,9 +222,14 @@ def test_inner_loops_of_overhanging_tiles_have_no_guard() -> None:
 def test_registers_are_a_mask() -> None:
     sketch = anchor_sketches(dag_of(conv(1, 1), (1, 8, 28, 28), (64, 8, 3, 3)), TARGET)[0]
     config = {
-        "tile_f": 4, "tile_y": 8, "tile_x": 28, "block_c": 1, "reduction": "channels", "order": "fyx",
+        "tile_f": 4,
+        "tile_y": 8,
+        "tile_x": 28,
+        "block_c": 1,
+        "reduction": "channels",
+        "order": "fyx",
         "unroll": 0,
-    }  # fmt: skip
+    }
     index = np.array([sketch.space.index_of(config)])
     assert sketch.legal(index, sensible=False).all()
     assert not sketch.legal(index).any()
@@ -204,7 +238,11 @@ def test_registers_are_a_mask() -> None:
 
 @pytest.mark.parametrize(
     "shape, least, most",
-    [((512, 7, 512, 3, 1), 300, 100_000), ((64, 56, 64, 3, 1), 300, 100_000), ((3, 224, 64, 7, 3), 300, 100_000)],
+    [
+        ((512, 7, 512, 3, 1), 300, 100_000),
+        ((64, 56, 64, 3, 1), 300, 100_000),
+        ((3, 224, 64, 7, 3), 300, 100_000),
+    ],
 )
 def test_sizes_of_spaces(shape: tuple[int, ...], least: int, most: int) -> None:
     ci, size, co, k, padding = shape
@@ -223,7 +261,10 @@ def test_refused_template_leaves_the_others(case: str) -> None:
 
 def test_other_consumers_get_the_generic_schedule() -> None:
     """A transposition after the anchor, and a second output, are no epilogue."""
-    data, weight = te.placeholder((1, 4, 6, 6), name="d"), te.placeholder((8, 4, 3, 3), name="w", constant=True)
+    data, weight = (
+        te.placeholder((1, 4, 6, 6), name="d"),
+        te.placeholder((8, 4, 3, 3), name="w", constant=True),
+    )
     out = topi.nn.conv2d_nchw(data, weight, 1, 1)
     turned = ComputeDAG([data, weight, topi.transpose(out, (0, 2, 3, 1))])
     both = ComputeDAG([data, weight, out, topi.nn.relu(out)])
@@ -244,7 +285,9 @@ GENERIC: dict[str, Callable[[], list[Tensor]]] = {
     "outer sum": lambda: (lambda x, b: [x, b, topi.add(x, b)])(
         te.placeholder((6, 1), name="x"), te.placeholder((1, 37), name="b")
     ),
-    "transpose": lambda: (lambda x: [x, topi.transpose(x, (1, 0))])(te.placeholder((19, 21), name="x")),
+    "transpose": lambda: (lambda x: [x, topi.transpose(x, (1, 0))])(
+        te.placeholder((19, 21), name="x")
+    ),
     "flatten": lambda: (lambda x: [x, topi.nn.flatten(x)])(te.placeholder((2, 3, 5, 7), name="x")),
     "max pool": lambda: (lambda x: [x, topi.nn.pool2d(x, 3, 2, 1, 1, "max")])(
         te.placeholder((1, 3, 15, 15), name="x")
@@ -252,9 +295,13 @@ GENERIC: dict[str, Callable[[], list[Tensor]]] = {
     "average pool": lambda: (lambda x: [x, topi.nn.pool2d(x, 2, 2, 1, 0, "avg")])(
         te.placeholder((1, 3, 14, 14), name="x")
     ),
-    "global pool": lambda: (lambda x: [x, topi.nn.global_pool(x, "avg")])(te.placeholder((1, 9, 7, 7), name="x")),
+    "global pool": lambda: (lambda x: [x, topi.nn.global_pool(x, "avg")])(
+        te.placeholder((1, 9, 7, 7), name="x")
+    ),
     "softmax": lambda: (lambda x: [x, topi.nn.softmax(x)])(te.placeholder((3, 50), name="x")),
-    "softmax over channels": lambda: (lambda x: [x, softmax_like(x)])(te.placeholder((2, 9, 20), name="x")),
+    "softmax over channels": lambda: (lambda x: [x, softmax_like(x)])(
+        te.placeholder((2, 9, 20), name="x")
+    ),
     "sum of all": lambda: (lambda x: [x, topi.sum(x)])(te.placeholder((10, 77), name="x")),
     "rows": lambda: (lambda x: [x, topi.max(x, axis=1)])(te.placeholder((3, 100), name="x")),
     "columns": lambda: (lambda x: [x, topi.sum(x, axis=0)])(te.placeholder((13, 40), name="x")),
@@ -265,7 +312,7 @@ GENERIC: dict[str, Callable[[], list[Tensor]]] = {
         te.placeholder((1, 3, 9, 9), name="x"), te.placeholder((5, 3, 3, 3), name="w")
     ),
     "scalar": lambda: (lambda x: [x, topi.multiply(x, 2.0)])(te.placeholder((), name="x")),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", GENERIC)
@@ -274,7 +321,9 @@ def test_generic_schedule_is_right(case: str) -> None:
     check(dag, generic_schedule(dag, TARGET), case)
 
 
-@pytest.mark.parametrize("case", ["relu of 7x7", "bias", "flatten", "max pool", "softmax", "global pool"])
+@pytest.mark.parametrize(
+    "case", ["relu of 7x7", "bias", "flatten", "max pool", "softmax", "global pool"]
+)
 def test_generic_schedule_uses_vectors(case: str) -> None:
     dag = ComputeDAG(GENERIC[case]())
     kernel = lower_schedule(generic_schedule(dag, TARGET), TARGET)

@@ -116,6 +116,7 @@ _OPENCL = Limits(
 )
 
 KINDS = ("llvm", "cuda", "opencl")
+_OTHER_OPTIONS = ("arch", "mcpu", "mattr", "mtriple", "num-cores", "device", "libs", "model")
 _LIMIT_NAMES = {f.name for f in fields(Limits)}
 
 
@@ -198,16 +199,7 @@ class Target:
         for name, value in options.items():
             if name.replace("-", "_") in _LIMIT_NAMES:
                 changes[name.replace("-", "_")] = int(value)
-            elif name not in (
-                "arch",
-                "mcpu",
-                "mattr",
-                "mtriple",
-                "num-cores",
-                "device",
-                "libs",
-                "model",
-            ):
+            elif name not in _OTHER_OPTIONS:
                 raise TargetError(
                     f"Target({text!r})", f"unknown option -{name}",
                     "Known: -arch -mcpu -mattr -mtriple -num-cores -device -model and the names of "

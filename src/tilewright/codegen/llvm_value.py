@@ -471,8 +471,8 @@ class ValueEmitter(IndexEmitter):
         return self.emit(rhs) if buffer in self.stored else self.pure(rhs)
 
     def holds(self, buffer: Buffer, index: Affine, lanes: int) -> bool:
-        """Whether all lanes lie in an array of this function: lanes that do not run may then be read,
-        and written back, so that registers can take the array's place (no masked access allows that).
+        """Whether all lanes lie in an array of this function: those that do not run may then be
+        read and written back, so that registers take the array's place, which a mask forbids.
         """
         low, high = self.bounds(index)
         return buffer in self.arrays and low >= 0 and high + lanes <= buffer.size

@@ -15,8 +15,8 @@ from tilewright.base.errors import CompileError, TargetError
 from tilewright.base.target import Target
 from tilewright.runtime.drivers.cpu import code_model, load_math_library
 
-# Loops, vectors and registers are decided before LLVM sees them: level 3 compiles them for 1.2 to 2.4
-# times as long, to the same speed (convolutions, products, pooling, softmax; 14 kernels).
+# Loops, vectors and registers are decided before LLVM sees them: level 3 takes 1.2 to 2.4 times as
+# long and its kernels run no faster (convolutions, products, pooling, softmax).
 _OPTIMISATION = 1
 _PROVIDED = ("tilewright_parallel",)
 _lock = threading.Lock()  # target machines are shared between calls

@@ -527,17 +527,18 @@ def substitute(root: Expr, mapping: Mapping[Expr, Value]) -> Expr:
 def walk(*roots: Expr) -> Iterator[Expr]:
     """Every distinct node under `roots`, arguments before their users."""
     seen: set[int] = set()
-
-    def visit(node: Expr) -> Iterator[Expr]:
-        if id(node) in seen:
-            return
-        seen.add(id(node))
-        for a in node.args:
-            yield from visit(a)
-        yield node
-
-    for root in roots:
-        yield from visit(root)
+    todo: list[tuple[Expr, bool]] = [(root, False) for root in reversed(roots)]
+    while todo:
+        node, ready = todo.pop()
+        if ready:
+            yield node
+        elif id(node) not in seen:
+            seen.add(id(node))
+            if node.args:
+                todo.append((node, True))
+                todo.extend((a, False) for a in reversed(node.args))
+            else:
+                yield node
 
 
 def free_variables(*roots: Expr) -> set[Expr]:

@@ -20,7 +20,7 @@ from tilewright.base.errors import LoweringError
 from tilewright.base.target import Target
 from tilewright.ir.stmt import Kernel, Program
 from tilewright.ir.verifier import verify, verify_kernel
-from tilewright.lowering.choices import flatten_choices
+from tilewright.lowering.branches import flatten_choices, merge_guards
 from tilewright.lowering.loops import simplify_indices, unroll, vectorize
 from tilewright.lowering.nest import Nests, build_nests
 from tilewright.lowering.threads import inject_virtual_threads, insert_barriers
@@ -37,6 +37,7 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("barriers", lambda k, n, t: insert_barriers(k)),
     ("simplify", lambda k, n, t: simplify_indices(k)),
     ("choices", lambda k, n, t: flatten_choices(k) if t.is_gpu else k),
+    ("guards", lambda k, n, t: merge_guards(k) if t.is_gpu else k),
     ("unroll", lambda k, n, t: unroll(k, n.unroll_limit, t.is_gpu, t.limits.max_unrolled_body)),
 )
 

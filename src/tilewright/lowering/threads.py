@@ -152,8 +152,17 @@ _CLEAN: State = (frozenset(), frozenset())
 
 
 class _Sync:
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Stmt, State]] = {}  # by identity, the statement kept alive
+
     def run(self, body: Stmt) -> Stmt:
         return self._visit(body, _CLEAN)[0]
+
+    def _of(self, stmt: Stmt) -> State:
+        found = self._known.get(id(stmt))
+        if found is None:
+            found = self._known[id(stmt)] = stmt, _accesses(stmt)
+        return found[1]
 
     def _visit(self, stmt: Stmt, state: State) -> tuple[Stmt, State]:
         if isinstance(stmt, Barrier):
@@ -167,10 +176,8 @@ class _Sync:
         if isinstance(stmt, Allocate):
             body, state = self._visit(stmt.body, state)
             return Allocate(stmt.buffer, body), state
-        if isinstance(stmt, For):
-            writes, reads = _accesses(stmt)
-            if not writes and not reads:
-                return stmt, state
+        writes, reads = self._of(stmt)
+        if isinstance(stmt, For) and writes and reads:
             conflict = bool(reads & state[0] or writes & state[1])
             start = _CLEAN if conflict else state
             _, after = self._visit(stmt.body, start)  # what the next iteration meets
@@ -181,7 +188,6 @@ class _Sync:
                 start[0] | after[0],
                 start[1] | after[1],
             )
-        writes, reads = _accesses(stmt)
         if reads & state[0] or writes & state[1]:
             return seq(Barrier(), stmt), (writes, reads)
         return stmt, (state[0] | writes, state[1] | reads)

@@ -1,8 +1,8 @@
-"""`default_schedule`: a legal, sensible schedule for any DAG on any target, so nothing ever fails to build.
+"""`default_schedule`: a legal, sensible schedule for any DAG on any target: everything builds.
 
-In: a ComputeDAG and a Target.  Out: a closed `Schedule`: what the template of its anchor proposes untuned,
-else cheap stages inlined, epilogues computed where their anchor is, loops spread over blocks and threads,
-or over cores and vectors.  Read next: `template.py`.
+In: a ComputeDAG and a Target.  Out: a closed `Schedule`: what the template of its anchor proposes
+untuned, else cheap stages inlined, epilogues computed where their anchor is, loops spread over
+blocks and threads, or over cores and vectors.  Read next: `template.py`.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ def _prepacked(op: ComputeOp) -> bool:
 
 
 def padded_inputs(s: Schedule) -> list[Stage]:
-    """Stages that choose between values (padding) and feed a reduction: a condition at every step of the
-    reduction costs more on a CPU than a pass over the stage."""
+    """Stages that choose between values (padding) and feed a reduction: a condition at every step
+    of the reduction costs more on a CPU than a pass over the stage."""
     return [
         stage
         for stage in s.stages
@@ -228,8 +228,8 @@ def _cpu_elementwise(s: Schedule, stage: Stage, target: Target) -> None:
 
 
 def _flat_from(s: Schedule, stage: Stage) -> int:
-    """The first of the last axes that can be one axis: every tensor is read along all of them, in their
-    order and with their extents, or along none."""
+    """The first of the last axes that can be one axis: every tensor is read along all of them, in
+    their order and with their extents, or along none."""
     op = stage.op
     assert isinstance(op, ComputeOp)
     body = _inlined(s, stage)
@@ -277,13 +277,16 @@ def _used_outside_reads(node: Expr, variables: set[Expr]) -> bool:
 
 
 def _cpu_reduction(s: Schedule, stage: Stage, acc: Stage, target: Target) -> None:
-    """Elements of `stage` in vectors where neighbours read neighbours; else the reduction in vectors.
+    """Vectors of elements of `stage` where neighbours read neighbours, else along the reduction.
 
-    rewrite: for i: for k: C[i] += e(i, k)   ->   parallel for i.o: {for k: vector acc += e}; C[..] = acc
+    rewrite: for i: for k: C[i] += e(i, k)
+       ->    parallel for i.o: {for k: vector acc += e(i.o, k); C[..] = acc}
     """
     op, source = stage.op, acc.op
     assert isinstance(op, ComputeOp) and isinstance(source, ComputeOp)
-    steps = prod(int(ax.extent) for ax in source.reduce_axis)  # type: ignore[arg-type]
+    steps = 1
+    for ax in source.reduce_axis:
+        steps *= int(ax.extent)  # type: ignore[arg-type]
     work = prod(op.shape) * steps
     place = max((d for d, n in enumerate(op.shape) if n > 1), default=len(op.shape) - 1)
     body = _inlined(s, acc)

@@ -20,7 +20,7 @@ from tilewright.schedule.decision import Assignment
 from tilewright.schedule.legality import Verdict, judge
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.space import ConfigSpace
-from tilewright.schedule.trace import Part, Tracer, Trail
+from tilewright.schedule.trace import REFUSALS, Part, Tracer, Trail
 from tilewright.schedule.tree import Bounds, LoopTree
 from tilewright.te.dag import ComputeDAG
 
@@ -51,8 +51,10 @@ class Sketch:
         space: ConfigSpace,
         build: Callable[[Any], Schedule],
         target: Target,
+        fallback: Callable[[], Any] | None = None,
     ) -> None:
         self.origin, self.dag, self.space, self.target = origin, dag, space, target
+        self._fallback = fallback
         self.build = build
         symbolic = space.symbolic()
         self._tracer: Tracer[LoopTree] = Tracer(lambda: LoopTree(build(symbolic)))
@@ -60,6 +62,18 @@ class Sketch:
     def close(self, index: int) -> Schedule:
         """The schedule of configuration `index`; raises what the template or a step refuses."""
         return self.build(self.space.get(index))
+
+    def fallback(self) -> int | None:
+        """Index of the untuned configuration; None where there is none or it is not legal here."""
+        if self._fallback is None:
+            return None
+        try:
+            chosen = self._fallback()
+            index = chosen if isinstance(chosen, int) else self.space.index_of(chosen)
+            tree = LoopTree(self.close(index))
+            return None if judge(tree, tree.bounds(), self.target).reasons() else index
+        except REFUSALS:
+            return None
 
     def groups(self, indices: Indices) -> Iterator[Group]:
         """The population in chunks, grouped by structure, less what the template refuses."""

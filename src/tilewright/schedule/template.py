@@ -18,12 +18,10 @@ from tilewright.base import context
 from tilewright.base.errors import ScheduleError, SpaceError
 from tilewright.base.target import Target
 from tilewright.ir import expr as E
-from tilewright.schedule.legality import judge
 from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.space import ConfigSpace, FallbackConfigEntity
 from tilewright.schedule.trace import REFUSALS
-from tilewright.schedule.tree import LoopTree
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.tensor import ComputeOp, Tensor
 
@@ -241,17 +239,10 @@ def anchor_sketches(dag: ComputeDAG, target: Target) -> list[Sketch]:
 
 def fallback_schedule(dag: ComputeDAG, target: Target) -> Schedule | None:
     """What the first template that fits proposes untuned, if that is legal; None otherwise."""
-    for registered in anchor_templates(dag, target):
-        if registered.fallback is None:
-            continue
-        with suppress(*REFUSALS):
-            sketch = sketch_of_anchor(registered, dag, target)
-            chosen = registered.fallback(sketch.space, anchored_schedule(dag, target))
-            index = chosen if isinstance(chosen, int) else sketch.space.index_of(chosen)
-            schedule = sketch.close(index)
-            tree = LoopTree(schedule)
-            if not judge(tree, tree.bounds(), target).reasons():
-                return schedule
+    for sketch in anchor_sketches(dag, target):
+        index = sketch.fallback()
+        if index is not None:
+            return sketch.close(index)
     return None
 
 
@@ -263,6 +254,11 @@ def sketch_of_anchor(registered: RegisteredAnchor, dag: ComputeDAG, target: Targ
         registered.schedule(config, anchored)
         return anchored.schedule
 
+    def fallback() -> Any:
+        assert registered.fallback is not None
+        return registered.fallback(space, anchored_schedule(dag, target))
+
     space = ConfigSpace()
     build(space)
-    return Sketch(f"template:{registered.name}", dag, space, build, target)
+    origin = f"template:{registered.name}"
+    return Sketch(origin, dag, space, build, target, fallback if registered.fallback else None)

@@ -224,6 +224,7 @@ class _Loop:
     # -- the run -----------------------------------------------------------------------------------
     def run(self, proposers: Sequence[Proposer] | None) -> Report:
         report = Report()
+        self.defaults = proposers is None
         try:
             self._prepare(report, proposers)
             while True:
@@ -283,13 +284,23 @@ class _Loop:
             wanted = self.batch
             if self.options.trials is not None:
                 wanted = min(wanted, self.options.trials - self.submitted)
-            chosen = state.proposer.suggest(wanted)
+            chosen = self._untuned(state)[:wanted]
+            chosen += state.proposer.suggest(wanted - len(chosen))
             if not chosen:
                 state.report.exhausted = True
                 self._tell("exhausted", state)
                 continue
             for candidate in chosen:
                 self._submit(state, candidate)
+
+    def _untuned(self, state: _State) -> list[Candidate]:
+        """What the network would run without tuning comes first: no record may be worse than it."""
+        if state.submitted or state.report.known or not self.defaults:
+            return []
+        found = [(s, s.fallback()) for s in state.report.task.sketches]
+        chosen = [Candidate(s, index) for s, index in found if index is not None]
+        state.proposer.visit(chosen)
+        return chosen
 
     def _submit(self, state: _State, candidate: Candidate) -> None:
         task, trial = state.report.task, state.report.known + state.submitted

@@ -6,5 +6,8 @@ extern "C" __global__ void __launch_bounds__(16) types(const bool* __restrict__ 
   o3[i_1] = min((long long)i[i_1], 3LL) * 8589934592LL;
   o4[i_1] = (double)m[i_1] + (double)i[i_1];
   o5[i_1] = (int)f[i_1];
-  o6[i_1] = m[i_1] == (i[i_1] > 1) ? (float)i[i_1] : f[i_1];
+  const bool v = m[i_1] == (i[i_1] > 1);
+  const int v_1 = i[i_1];
+  const float v_2 = f[i_1];
+  o6[i_1] = v ? (float)v_1 : v_2;
 }

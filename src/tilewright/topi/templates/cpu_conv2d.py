@@ -1,9 +1,9 @@
 """Convolution templates for CPUs: vectors over output channels, or over the columns of the image.
 
-`conv2d_nchw.llvm` and `conv2d_nhwc.llvm` keep a tile of channels x rows x columns in registers, lanes over
-channels, and read packed weights; every element of the data is broadcast.  `conv2d_nchw_columns.llvm` has
-its lanes over the columns and broadcasts weights where they lie: for weights that are no constants, and
-for wide images.  Read next: `cpu_tile.py`.
+`conv2d_nchw.llvm` and `conv2d_nhwc.llvm` keep a tile of channels x rows x columns in registers,
+lanes over channels, and read packed weights; every element of the data is broadcast.
+`conv2d_nchw_columns.llvm` has its lanes over the columns and broadcasts weights where they lie: for
+weights that are no constants, and for wide images.  Read next: `cpu_tile.py`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,10 @@ MAX_BLOCK = 64
 
 @dataclass(frozen=True)
 class Conv:
-    """Places of the output dimensions and of the weight's, and sizes.  group_out: channels per group."""
+    """Where the output's and the weight's dimensions lie, and sizes.
+
+    group_out: output channels per group
+    """
 
     channel: int
     row: int
@@ -73,7 +76,7 @@ def conv_of(at: Anchored) -> Conv:
     """Read the convolution off its workload: name, data, kernel, ..., groups if more than one."""
     op = at.anchor.op
     assert isinstance(op, ComputeOp)
-    name, _, kernel, *rest = op.attrs["workload"]
+    name, _, _, *rest = op.attrs["workload"]
     groups = int(rest[3]) if name.startswith("group") else 1
     extents = [int(ax.extent) for ax in op.reduce_axis]
     if name.endswith("nchw"):
@@ -89,7 +92,7 @@ def loop_orders(conv: Conv) -> tuple[str, ...]:
 
 
 def tile_orders(ops: Operands) -> tuple[str, ...]:
-    """Names of the orders of the loops over tiles, outermost first; "|" ends the parallel loop, and the
+    """Names of the orders of the loops over tiles, outermost first; "|" ends the parallel loop; the
     padded data is then computed inside it."""
     return ("fyx", "yfx", "y|fx") if ops.movable else ("fyx", "yfx")
 
@@ -104,9 +107,10 @@ def channel_lanes(at: Anchored, conv: Conv) -> int:
         lanes //= 2
     if lanes < 2:
         raise ScheduleError(
-            f"conv2d template for {at.anchor.name}", f"groups of {conv.group_out} output channels fill no vector",
+            f"conv2d template for {at.anchor.name}",
+            f"groups of {conv.group_out} output channels fill no vector",
             "Another template has its vectors over the columns.",
-        )  # fmt: skip
+        )
     return lanes
 
 
@@ -123,9 +127,10 @@ def schedule_channels(cfg: Any, at: Anchored) -> None:
     inplace = conv.weight == "HWIO" and conv.group_out == conv.channels
     if not (ops.constant or inplace):
         raise ScheduleError(
-            f"conv2d template for {at.anchor.name}", "its weights are no constant that can be packed",
+            f"conv2d template for {at.anchor.name}",
+            "its weights are no constant that can be packed",
             "Another template has its vectors over the columns.",
-        )  # fmt: skip
+        )
     cfg.define_knob("tile_f", channel_vectors(conv, lanes))
     cfg.define_knob("tile_y", tile_sizes(conv.rows, ROWS))
     cfg.define_knob("tile_x", tile_sizes(conv.columns, COLUMNS))
@@ -141,7 +146,7 @@ def schedule_channels(cfg: Any, at: Anchored) -> None:
 
 
 def _pack(at: Anchored, ops: Operands, conv: Conv, block: int, order: str) -> None:
-    """Weights in the order they are read: O, then the reduction loops, then the channels of a tile."""
+    """Weights in the order they are read: O, the reduction loops, the channels of a tile."""
     letters = "OIHW" if order == "channels" else "OHWI"
     place = conv.weight.index
     blocks = [block if letter == "O" else 1 for letter in conv.weight]
@@ -167,23 +172,34 @@ def _schedule(cfg: Any, at: Anchored, ops: Operands, conv: Conv, lanes: int, lan
     finish(at, tiled)
 
 
-def _choose(space: Any, conv: Conv, works: Sequence[tuple[dict[str, int], Work]], at: Anchored) -> dict[str, Any]:
+def _choose(
+    space: Any, conv: Conv, works: Sequence[tuple[dict[str, int], Work]], at: Anchored
+) -> dict[str, Any]:
     sizes = min(works, key=lambda item: cycles(item[1], at.target))[0]
     return {
-        **sizes, "block_c": 1, "reduction": loop_orders(conv)[0],
-        "order": space.space_map["order"][0].val, "unroll": 0,
-    }  # fmt: skip
+        **sizes,
+        "block_c": 1,
+        "reduction": loop_orders(conv)[0],
+        "order": space.space_map["order"][0].val,
+        "unroll": 0,
+    }
 
 
 def fallback_channels(space: Any, at: Anchored) -> dict[str, Any]:
     """The tile that the model likes best; everything else as usual."""
     conv = conv_of(at)
     lanes = channel_lanes(at, conv)
-    store = 1.5 if conv.weight == "HWIO" else 1.5 * lanes  # channels apart: one element at a time
     works = []
     for v, y, x in product(*(space.space_map[f"tile_{k}"] for k in "fyx")):
         v, y, x = v.val, y.val, x.val
-        tiles = conv.out[0] * ceil(conv.channels / (v * lanes)) * ceil(conv.rows / y) * ceil(conv.columns / x)
+        tiles = (
+            conv.out[0]
+            * ceil(conv.channels / (v * lanes))
+            * ceil(conv.rows / y)
+            * ceil(conv.columns / x)
+        )
+        # channels apart: one element at a time, and short rows fetch their cache lines repeatedly
+        store = 1.5 if conv.weight == "HWIO" else 1.5 * lanes * (1 + 8 / x)
         work = Work(v * y * x, v, y * x, conv.steps, tiles, store, conv.steps * v * lanes * 4)
         works.append(({"tile_f": v, "tile_y": y, "tile_x": x}, work))
     return _choose(space, conv, works, at)
@@ -198,14 +214,16 @@ def schedule_columns(cfg: Any, at: Anchored) -> None:
     full = lanes_for(conv.columns, at.anchor.dtype, at.target)
     if full < 2:
         raise ScheduleError(
-            f"conv2d template for {at.anchor.name}", "an image one column wide fills no vector",
+            f"conv2d template for {at.anchor.name}",
+            "an image one column wide fills no vector",
             "It compiles with its default schedule.",
-        )  # fmt: skip
+        )
     choices = [full, full // 2] if full >= 8 else [full]
     groups = conv.group_out < conv.channels
     cfg.define_knob("lanes", choices)
     cfg.define_knob(
-        "tile_f", [f for f in CHANNELS if f <= conv.group_out and not (groups and conv.group_out % f)]
+        "tile_f",
+        [f for f in CHANNELS if f <= conv.group_out and not (groups and conv.group_out % f)],
     )
     cfg.define_knob("tile_y", tile_sizes(conv.rows, (1, 2, 3, 4)))
     cfg.define_knob("tile_x", [v for v in VECTORS if v <= ceil(conv.columns / choices[-1])])
@@ -220,23 +238,36 @@ def fallback_columns(space: Any, at: Anchored) -> dict[str, Any]:
     """As for lanes over channels; half vectors cost half where the processor has no full ones."""
     conv = conv_of(at)
     works = []
-    for lanes, f, y, v in product(*(space.space_map[k] for k in ("lanes", "tile_f", "tile_y", "tile_x"))):
+    for lanes, f, y, v in product(
+        *(space.space_map[k] for k in ("lanes", "tile_f", "tile_y", "tile_x"))
+    ):
         lanes, f, y, v = lanes.val, f.val, y.val, v.val
-        tiles = conv.out[0] * ceil(conv.channels / f) * ceil(conv.rows / y) * ceil(conv.columns / (v * lanes))
+        tiles = (
+            conv.out[0]
+            * ceil(conv.channels / f)
+            * ceil(conv.rows / y)
+            * ceil(conv.columns / (v * lanes))
+        )
         work = Work(f * y * v, y * v, f, conv.steps, tiles, 2, conv.steps * f * 4)
         works.append(({"lanes": lanes, "tile_f": f, "tile_y": y, "tile_x": v}, work))
     return _choose(space, conv, works, at)
 
 
 anchor_template(
-    "conv2d_nchw.llvm", kinds=("llvm",), tags=("conv2d_nchw", "group_conv2d_nchw"),
+    "conv2d_nchw.llvm",
+    kinds=("llvm",),
+    tags=("conv2d_nchw", "group_conv2d_nchw"),
     fallback=fallback_channels,
-)(schedule_channels)  # fmt: skip
+)(schedule_channels)
 anchor_template(
-    "conv2d_nhwc.llvm", kinds=("llvm",), tags=("conv2d_nhwc", "group_conv2d_nhwc"),
+    "conv2d_nhwc.llvm",
+    kinds=("llvm",),
+    tags=("conv2d_nhwc", "group_conv2d_nhwc"),
     fallback=fallback_channels,
-)(schedule_channels)  # fmt: skip
+)(schedule_channels)
 anchor_template(
-    "conv2d_nchw_columns.llvm", kinds=("llvm",), tags=("conv2d_nchw", "group_conv2d_nchw"),
+    "conv2d_nchw_columns.llvm",
+    kinds=("llvm",),
+    tags=("conv2d_nchw", "group_conv2d_nchw"),
     fallback=fallback_columns,
-)(schedule_columns)  # fmt: skip
+)(schedule_columns)

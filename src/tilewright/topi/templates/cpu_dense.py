@@ -1,7 +1,8 @@
 """Matrix products on CPUs: dense, matmul, batch_matmul.
 
-Lanes over the columns of the result where neighbours lie side by side in the second operand, or where it
-is packed so (at build time if it is a constant); else lanes over the reduction, added up at the end.
+Lanes over the columns of the result where neighbours lie side by side in the second operand, or
+where it is packed so (at build time if it is a constant); else lanes over the reduction, added up
+at the end.
 Read next: `cpu_tile.py`.
 """
 
@@ -90,7 +91,7 @@ def schedule_dense(cfg: Any, at: Anchored) -> None:
 
 
 def _stored_plainly(at: Anchored, ops: Operands) -> bool:
-    """Whether the weight has the anchor's rank and is read by nobody else, so that it can be packed."""
+    """Whether the weight can be packed: it has the anchor's rank and nobody else reads it."""
     readers = at.schedule.readers(ops.weight)
     same = len(ops.weight.shape) == len(at.anchor.shape)
     return isinstance(ops.weight.op, PlaceholderOp) and same and len(readers) == 1
@@ -149,7 +150,9 @@ def fallback_dense(space: Any, at: Anchored) -> dict[str, Any]:
         tiles = p.batch * ceil(p.rows / i) * ceil(p.columns / columns)
         steps = ceil(p.inner / lanes) if dot else p.inner
         streams, singles, store = (i + j, 0, 2.0 * lanes) if dot else (j, i, 2.0)
-        cost = cycles(Work(i * j, streams, singles, steps, tiles, store, steps * columns * 4), at.target)
+        cost = cycles(
+            Work(i * j, streams, singles, steps, tiles, store, steps * columns * 4), at.target
+        )
         best = min(best, (cost, {"tile_i": i, "tile_j": j}), key=lambda item: item[0])
     rest = {"order": "ij", "unroll": 0}
     return {**best[1], **rest} if dot else {**best[1], **rest, "block_k": 1}

@@ -40,9 +40,10 @@ def _lanes(at: Anchored) -> int:
     lanes = lanes_for(at.anchor.shape[3], at.anchor.dtype, at.target)
     if lanes < 2:
         raise ScheduleError(
-            f"depthwise template for {at.anchor.name}", "its last dimension fills no vector",
+            f"depthwise template for {at.anchor.name}",
+            "its last dimension fills no vector",
             "It compiles with its default schedule.",
-        )  # fmt: skip
+        )
     return lanes
 
 
@@ -90,10 +91,14 @@ def fallback_depthwise(space: Any, at: Anchored) -> dict[str, Any]:
 
 
 anchor_template(
-    "depthwise_conv2d_nchw.llvm", kinds=("llvm",), tags=("depthwise_conv2d_nchw",),
+    "depthwise_conv2d_nchw.llvm",
+    kinds=("llvm",),
+    tags=("depthwise_conv2d_nchw",),
     fallback=fallback_depthwise,
-)(schedule_depthwise)  # fmt: skip
+)(schedule_depthwise)
 anchor_template(
-    "depthwise_conv2d_nhwc.llvm", kinds=("llvm",), tags=("depthwise_conv2d_nhwc",),
+    "depthwise_conv2d_nhwc.llvm",
+    kinds=("llvm",),
+    tags=("depthwise_conv2d_nhwc",),
     fallback=fallback_depthwise,
-)(schedule_depthwise)  # fmt: skip
+)(schedule_depthwise)

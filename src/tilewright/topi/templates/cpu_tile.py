@@ -1,7 +1,7 @@
-"""What the CPU templates share: operands made ready, one tile of the output in vector registers, a model.
+"""What the CPU templates share: operands made ready, one tile of the output in registers, a model.
 
-In: an `Anchored` schedule and sizes (ints or decisions).  Out: stages tiled, vectorised, spread over the
-cores; for untuned operators the sizes that a model of the processor likes best.
+In: an `Anchored` schedule and sizes (ints or decisions).  Out: stages tiled, vectorised, spread
+over the cores; for untuned operators the sizes that a model of the processor likes best.
 Read next: `cpu_conv2d.py`.
 """
 
@@ -48,7 +48,7 @@ class Operands:
 
     @property
     def movable(self) -> bool:
-        """Whether the data may be computed tile by tile: somebody computes it, and not by a reduction."""
+        """Whether the data may be computed tile by tile: by a stage that is no reduction."""
         return self.stored is not None and self.stored.op.combiner is None
 
 
@@ -60,9 +60,10 @@ def operands(at: Anchored) -> Operands:
     tensors = s[at.anchor].op.input_tensors
     if len(tensors) != 2:
         raise ScheduleError(
-            f"template for {s[at.anchor].name}", f"it reads {len(tensors)} tensors, not data and weight",
+            f"template for {s[at.anchor].name}",
+            f"it reads {len(tensors)} tensors, not data and weight",
             "It compiles with its default schedule.",
-        )  # fmt: skip
+        )
     data, weight = (_behind_copies(at, t) for t in tensors)
     own = [s[at.anchor], s[at.output], *padded_inputs(s)]
     stored = s[data] if isinstance(data.op, ComputeOp) else None
@@ -101,7 +102,7 @@ class Tile:
 
 @dataclass(frozen=True)
 class Tiled:
-    """output and accumulators; `task` is the loop over tasks of the output, `tile` that over tiles."""
+    """The output and its accumulators; `task`: its parallel loop, `tile`: its loop over tiles."""
 
     output: Stage
     local: Stage
@@ -113,7 +114,7 @@ def register_tile(at: Anchored, shape: Tile) -> Tiled:
     """Tile the output and compute the anchor's share of it in vector registers.
 
     rewrite: for i: C[i] = f(sum_k e(i, k))
-       ->    parallel for i.o: {for k: unrolled for i.i: vector acc += e; unrolled for i.i: C[..] = f(acc)}
+       ->    parallel for i.o: {for k: unrolled for i.i: vector acc += e; for i.i: C[..] = f(acc)}
     The reduction loops of the anchor stay outside of the tile's; the caller orders them.
     """
     s = at.schedule
@@ -150,7 +151,7 @@ def register_tile(at: Anchored, shape: Tile) -> Tiled:
 
 
 def reduction_loops(tiled: Tiled, order: Sequence[IterVar], unroll: Any) -> None:
-    """Put the reduction loops in order, outside of the tile; unroll: innermost statements at most."""
+    """Put the reduction loops in order, outside the tile; unroll: innermost statements at most."""
     tiled.local.reorder(*order)
     tiled.local.pragma(order[0], "auto_unroll_max_step", unroll)
 
@@ -214,11 +215,13 @@ LATENCY = 8  # accumulators that keep two pipelines of latency four busy
 
 
 def cycles(work: Work, target: Target) -> float:
-    """Estimated cycles of the busiest core; infinite where accumulators do not fit the registers."""
+    """Estimated cycles of the busiest core; infinite where accumulators exceed the registers."""
     limits = target.limits
     if work.vectors + work.streams + 1 > limits.vector_registers:
         return float("inf")
-    loads = (work.streams + work.broadcasts) / 4  # beside the arithmetic; some processors stall on them
+    loads = (
+        work.streams + work.broadcasts
+    ) / 4  # beside the arithmetic; some processors stall on them
     step = max(work.vectors, LATENCY) + loads + 1
     if work.bytes_per_tile > limits.l2_bytes // 2:
         step = max(step, 5.0 * work.streams)

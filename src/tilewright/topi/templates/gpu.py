@@ -1,18 +1,18 @@
-"""Contractions on GPUs: blocks, threads, shared memory, and a reduction split in and across blocks.
+"""Contractions on GPUs: tiles, shared memory, and a reduction split in and across blocks.
 
-In: a configuration and an anchor with the roles of its axes (`Roles`).  Out: its schedule; the knobs
+In: a configuration and an anchor with the roles of its axes (`Roles`).  Out: its schedule; knobs
 are opened in passing.  Convolutions and matrix products differ in their roles only.
 Read next: `gpu_conv2d.py`, `gpu_dense.py`.
 
-    split_k blocks      partial[kb, n, f, y, x]   one kernel; a second one adds the partials
-      threads_k threads board[kz, ...]            in shared memory, added by all threads of the block
-        thread tile     registers                 fi channels x yi rows x xi columns
+    split_k blocks        partial[kb, n, f, y, x]  one kernel; a second one adds the partials
+      threads_k threads   board[kz, ...]           in shared memory, added by the whole block
+        tiles of a thread                          channels x rows x columns in registers
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -56,26 +56,29 @@ class Roles:
 
 @dataclass(frozen=True)
 class Operands:
-    """The two factors; channel_dim: dimension of `weight` that follows the channel axis."""
+    """The two factors of the product.
+
+    channel_dim: dimension of `weight` that follows the channel axis
+    along_columns: whether neighbouring elements of `data` are neighbouring columns
+    vector: elements of `weight` that one access reads, 1 where channels are not innermost
+    """
 
     data: Tensor
     weight: Tensor
     channel_dim: int
+    along_columns: bool
+    vector: int = 1
 
 
 def operands(op: ComputeOp, roles: Roles) -> Operands:
     """Tell the factors of a product apart: only the data's index follows the columns."""
     column, channel = op.axis[roles.columns].var, op.axis[roles.channel].var
-    data = weight = None
-    for read in (n for n in E.walk(op.body) if n.op == "read"):
-        follows = [set(E.free_variables(i)) for i in read.args]
-        if any(column in f for f in follows):
-            data = read.attr
-        else:
-            weight = read.attr
-            dims = [d for d, f in enumerate(follows) if channel in f]
-    assert data is not None and weight is not None
-    return Operands(data, weight, dims[0])
+    reads = [n for n in E.walk(op.body) if n.op == "read"]
+    data = next(n for n in reads if column in E.free_variables(*n.args))
+    weight = next(n for n in reads if column not in E.free_variables(*n.args))
+    follows = [channel in E.free_variables(i) for i in weight.args]
+    along = column in E.free_variables(data.args[-1])
+    return Operands(data.attr, weight.attr, follows.index(True), along)
 
 
 # -- knobs -----------------------------------------------------------------------------------------
@@ -94,7 +97,7 @@ def tile_sizes(extent: int, most: int) -> list[int]:
 
 
 def channel_tiles(extent: int, group: int = 0) -> list[list[int]]:
-    """[blocks, virtual threads, threads, per thread], within a group of channels where it matters."""
+    """[blocks, virtual threads, threads, per thread]; a tile stays within its group."""
     tiles = []
     for virtual in (1, 2):
         for threads in (1, 2, 4, 8, 16, 32, 64):
@@ -158,9 +161,8 @@ def define_knobs(cfg: Any, op: ComputeOp, roles: Roles) -> None:
     cfg.define_knob("split_k", divisors_of(depth, SPLITS, 4))
     cfg.define_knob("threads_k", divisors_of(depth, LANES, 4))
     cfg.define_knob("step_k", [n for n in STEPS if n <= depth])
+    cfg.define_knob("align_data", [1, 4 if operands(op, roles).along_columns else 2])
     cfg.define_knob("auto_unroll_max_step", list(UNROLLS))
-    last = extents[-1]
-    cfg.define_knob("sum_vector", [n for n in (1, 2, 4) if last % n == 0])
 
 
 def divisors_of(extent: int, sizes: Iterable[int], least: int) -> list[int]:
@@ -178,8 +180,7 @@ def schedule_contraction(cfg: Any, a: Anchored, roles: Roles) -> None:
     assert isinstance(op, ComputeOp)
     define_knobs(cfg, op, roles)
     last = inline_around(a)
-    factors = operands(op_of(s, anchor), roles)
-    weight, vector = pack_weight(s, factors)
+    factors = packed(s, operands(op_of(s, anchor), roles))
     tiling = Tiling(cfg, roles, len(op.axis))
 
     partial = board = anchor
@@ -193,7 +194,7 @@ def schedule_contraction(cfg: Any, a: Anchored, roles: Roles) -> None:
     root = last
     if blocks > 1:
         root = partial
-        add_partials(cfg, s, accumulator(s, anchor, last), last)
+        add_partials(s, accumulator(s, anchor, last), last)
     threads = tiling.threads * lanes
     if lanes > 1:
         accumulated = accumulator(s, partial, root)
@@ -209,8 +210,10 @@ def schedule_contraction(cfg: Any, a: Anchored, roles: Roles) -> None:
         local = accumulator(s, partial, root)
         inner = tiling.tile(s, s[root])
         s[local].compute_at(s[root], inner)
-    s[root].pragma(s[root].leaf_iter_vars[0], "auto_unroll_max_step", cfg["auto_unroll_max_step"].val)
-    reduce_in_stages(cfg, s, local, factors.data, weight, roles, threads, vector)
+    s[root].pragma(
+        s[root].leaf_iter_vars[0], "auto_unroll_max_step", cfg["auto_unroll_max_step"].val
+    )
+    reduce_in_slices(cfg, s, local, factors, roles, threads)
 
 
 def op_of(s: Schedule, tensor: Tensor) -> ComputeOp:
@@ -232,23 +235,25 @@ def accumulator(s: Schedule, reduction: Tensor, reader: Tensor) -> Tensor:
     return reduction
 
 
-def pack_weight(s: Schedule, factors: Operands) -> tuple[Tensor, int]:
-    """(weights with their channels innermost if that costs nothing, elements per vector of them)."""
-    op, weight = s[factors.weight].op, factors.weight
+def packed(s: Schedule, factors: Operands) -> Operands:
+    """The factors with channels innermost in the weights, if that costs nothing at run time."""
+    op, channels = s[factors.weight].op, s[factors.weight].op.shape[factors.channel_dim]
     inner = len(op.shape) - 1
+    weight = factors.weight
     if factors.channel_dim != inner:
         if not (isinstance(op, PlaceholderOp) and op.constant) or weight is factors.data:
-            return weight, 1
+            return factors
         order = [d for d in range(len(op.shape)) if d != factors.channel_dim]
         weight = s.pack(weight, [1] * len(op.shape), [*order, factors.channel_dim])
-    return weight, next(n for n in (4, 2, 1) if op.shape[factors.channel_dim] % n == 0)
+    vector = next(n for n in (4, 2, 1) if channels % n == 0)
+    return replace(factors, weight=weight, channel_dim=inner, vector=vector)
 
 
-def add_partials(cfg: Any, s: Schedule, accumulated: Tensor, last: Tensor) -> None:
-    """The second kernel: the sum over blocks and the epilogue, neighbouring threads side by side."""
+def add_partials(s: Schedule, accumulated: Tensor, last: Tensor) -> None:
+    """The second kernel: the sum over blocks and the epilogue, thread by thread in memory order."""
     stage, adder = s[last], s[accumulated]
     *outer, inner = stage.op.axis
-    rest, lane = stage.split(inner, factor=cfg["sum_vector"].val)
+    rest, lane = stage.split(inner, factor=next(n for n in (4, 2, 1) if int(inner.extent) % n == 0))
     block, thread = stage.split(stage.fuse(*outer, rest), factor=SUM_THREADS)
     stage.bind(block, "blockIdx.x")
     stage.bind(thread, "threadIdx.x")
@@ -262,7 +267,7 @@ def add_partials(cfg: Any, s: Schedule, accumulated: Tensor, last: Tensor) -> No
 
 @dataclass(frozen=True)
 class Tiling:
-    """How a stage with the anchor's axes (behind leading axes of rfactor) spreads over the device."""
+    """How a stage with the anchor's axes, behind those of rfactor, spreads over the device."""
 
     cfg: Any
     roles: Roles
@@ -303,8 +308,7 @@ class Tiling:
 
     def tile(self, s: Schedule, stage: Stage) -> IterVar:
         """Blocks, virtual threads, threads, thread tiles; returns the thread loop."""
-        bound, left = self._blocks(s, stage)
-        return self._threads(stage, left, [])
+        return self._threads(stage, self._blocks(s, stage)[1], [])
 
     def spread(self, s: Schedule, stage: Stage) -> IterVar:
         """Threads and thread tiles of a stage inside a block, one thread per leading index too."""
@@ -341,35 +345,47 @@ class Tiling:
         return bound[0], thread
 
 
-def reduce_in_stages(
-    cfg: Any,
-    s: Schedule,
-    local: Tensor,
-    data: Tensor,
-    weight: Tensor,
-    roles: Roles,
-    threads: Value,
-    vector: int,
+def reduce_in_slices(
+    cfg: Any, s: Schedule, local: Tensor, factors: Operands, roles: Roles, threads: Value
 ) -> None:
-    """The reduction of a thread: slices of both factors come to shared memory, then to registers."""
+    """A thread's reduction: slices of both factors come to shared memory, then to registers."""
     stage = s[local]
-    reduction = list(op_of(s, local).reduce_axis)
-    depth = reduction.pop(roles.depth)
-    size = cfg["step_k"].val
-    slices, step = stage.split(depth, factor=minimum(size, int(depth.extent)))
-    stage.reorder(slices, step, *reduction, *op_of(s, local).axis)
-    window = [step, *reduction]
-    for tensor, at in {data: window[:2][-1], weight: window[-1]}.items():
+    window = list(op_of(s, local).reduce_axis)
+    depth = window.pop(roles.depth)
+    slices, step = stage.split(depth, factor=minimum(cfg["step_k"].val, int(depth.extent)))
+    loops = [step, *window]
+    stage.reorder(slices, *loops, *op_of(s, local).axis)
+    for tensor, loop in {factors.data: loops[:2][-1], factors.weight: loops[-1]}.items():
         shared = s.cache_read(tensor, "shared", [local])
         own = s.cache_read(shared, "local", [local])
         s[shared].compute_at(stage, slices)
-        s[own].compute_at(stage, at)
-        if tensor is data or vector == 1:
-            fetch(s[shared], threads, 1)
-            continue
-        fetch(s[shared], threads, widest(prod(cfg["tile_f"].size[1:]), vector))
-        _, lane = s[own].split(s[own].op.axis[-1], factor=widest(cfg["tile_f"].size[3], vector))
-        s[own].vectorize(lane)
+        s[own].compute_at(stage, loop)
+        if tensor is factors.data:
+            copy_data(cfg, s[shared], factors, threads)
+        else:
+            copy_weight(cfg, s[shared], s[own], factors, threads)
+
+
+def copy_data(cfg: Any, shared: Stage, factors: Operands, threads: Value) -> None:
+    """Rows are padded: along the columns, so that they may start at vectors; along the channels to
+    an odd length, so that columns lie in different banks.
+    """
+    factor = cfg["align_data"].val
+    shared.storage_align(shared.op.axis[-2], factor, 0 if factors.along_columns else factor - 1)
+    fetch(shared, threads, 1)
+
+
+def copy_weight(cfg: Any, shared: Stage, own: Stage, factors: Operands, threads: Value) -> None:
+    """In vectors, to shared memory and from there to registers, where channels are innermost."""
+    if factors.vector == 1:
+        if factors.channel_dim < len(shared.op.axis) - 1:
+            shared.storage_align(shared.op.axis[factors.channel_dim], 2, 1)
+        fetch(shared, threads, 1)
+        return
+    tile = cfg["tile_f"].size
+    fetch(shared, threads, widest(prod(tile[1:]), factors.vector))
+    _, lane = own.split(own.op.axis[-1], factor=widest(tile[3], factors.vector))
+    own.vectorize(lane)
 
 
 def widest(extent: Value, most: int) -> Value:
@@ -389,5 +405,3 @@ def fetch(stage: Stage, threads: Value, vector: Value) -> None:
         stage.vectorize(lane)
     _, thread = stage.split(fused, factor=threads)
     stage.bind(thread, "threadIdx.x")
-
-

@@ -1,4 +1,4 @@
-"""What surrounds an anchor on a GPU: producers inlined, elementwise consumers joined to its results.
+"""What surrounds an anchor on a GPU: producers inlined, elementwise consumers joined to it.
 
 In: an anchored schedule; what follows its anchor is elementwise.  Out: the tensor whose loops the
 anchor shares.  Read next: `gpu.py`.

@@ -1,7 +1,7 @@
 """A rough machine model of `gpu.py`: good enough to choose a configuration that nobody tuned.
 
-In: the space of a contraction and its anchor.  Out: estimated seconds of many configurations at once,
-and the index of the best.  Read next: `gpu.py`.
+In: the space of a contraction and its anchor.  Out: estimated seconds of many configurations at
+once, and the index of the best.  Read next: `gpu.py`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ def estimate(
     limits, at = target.limits, space.decode(indices)
     extent = [int(ax.extent) for ax in op.axis]
     window = prod(int(ax.extent) for d, ax in enumerate(op.reduce_axis) if d != roles.depth)
-    axes = [("tile_x", roles.columns)] + ([("tile_y", roles.rows)] if roles.rows is not None else [])
+    axes = [("tile_x", roles.columns)] + (
+        [("tile_y", roles.rows)] if roles.rows is not None else []
+    )
 
     split, lanes, apart = at["split_k"], at["threads_k"], at["vthread_x"]
     channels = at["tile_f.1"] * at["tile_f.2"] * at["tile_f.3"]
@@ -62,7 +64,9 @@ def estimate(
     shared = slice_bytes + board
     registers = held + OTHER_REGISTERS
     legal = (threads <= limits.max_threads_per_block) & (shared <= limits.shared_bytes_per_block)
-    legal &= registers <= np.minimum(limits.registers_per_thread, limits.registers_per_block // threads)
+    legal &= registers <= np.minimum(
+        limits.registers_per_thread, limits.registers_per_block // threads
+    )
 
     resident = np.minimum(limits.max_threads_per_core // threads, limits.max_blocks_per_core)
     resident = np.minimum(resident, limits.shared_bytes_per_core // np.maximum(shared + 1024, 1))
@@ -75,7 +79,9 @@ def estimate(
     copies = own * lanes * (inputs * 12 + window * channels) / threads
     clock = limits.peak_flops / limits.cores / 256  # 128 multiply-adds a cycle
     busy = np.minimum(at_once * warps / FULL_WARPS, 1.0)
-    issued = (steps + reads + copies) / 4  # by four schedulers, which share one path to shared memory
+    issued = (
+        steps + reads + copies
+    ) / 4  # by four schedulers that share one path to shared memory
     cycles = busiest * warps * np.maximum(issued, reads + copies / 2) / busy
     stages = ceil_div(own, step)
     loading = stages * STAGE_SECONDS * ceil_div(busiest, at_once) / np.minimum(at_once, 3)
