@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from tilewright import te as te
+from tilewright.base.errors import absent
 from tilewright.base.target import Target as Target
 from tilewright.schedule.schedule import create_schedule as _create_schedule
 
@@ -50,9 +51,30 @@ _MODULES = (
 )
 
 
+# Names of TVM whose time has not come, or never will: what to use instead.
+_ELSEWHERE = {
+    "auto_scheduler": "The template-free scheduler is not there yet; use autotvm, whose templates "
+    "cover conv2d, depthwise_conv2d and dense.",
+    "compute": "Use te.compute.",
+    "context": "Use device(kind, index).",
+    "create_schedule": "Use te.create_schedule.",
+    "gpu": "Use cuda() or opencl().",
+    "meta_schedule": "Use autotvm.",
+    "metal": "Metal is not a target; the targets are llvm, cuda and opencl.",
+    "micro": "Microcontrollers are no target; the targets are llvm, cuda and opencl.",
+    "placeholder": "Use te.placeholder.",
+    "reduce_axis": "Use te.reduce_axis.",
+    "rocm": "ROCm is not a target; try opencl().",
+    "rpc": "Measuring and running on other machines is not there yet; work on the device's host.",
+    "thread_axis": "Use te.thread_axis.",
+    "tir": "Use te: te.if_then_else, te.all, te.any, te.exp, ...",
+    "vulkan": "Vulkan is not a target; try opencl().",
+}
+
+
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
         return getattr(import_module(_LAZY[name]), name)
     if name in _MODULES:
         return import_module(f"tilewright.{name}")
-    raise AttributeError(f"module 'tilewright' has no attribute {name!r}")
+    raise absent("tilewright", name, _ELSEWHERE)

@@ -8,7 +8,7 @@ from typing import Any
 
 from tilewright.autotvm import callback, record, task, tuner
 from tilewright.autotvm.dispatch import ApplyHistoryBest, apply_history_best
-from tilewright.base.errors import TilewrightError
+from tilewright.base.errors import SpaceError, absent
 from tilewright.measure.local import LocalBuilder, LocalRunner
 from tilewright.schedule.space import ConfigEntity, ConfigSpace, FallbackConfigEntity
 from tilewright.schedule.template import get_config, template
@@ -20,12 +20,21 @@ __all__ = [
     "measure_option", "record", "task", "template", "tuner",
 ]  # fmt: skip
 
-# Names whose time has not come, or never will: what to use instead.
+# Names of TVM whose time has not come, or never will: what to use instead.
 _ELSEWHERE = {
+    "ApplyConfig": "Call task.sketches[0].close(index) for the schedule of one configuration.",
+    "ApplyGraphBest": "Use ApplyHistoryBest: schedules are chosen per kernel.",
+    "DispatchContext": "Enter apply_history_best(log); its .query answers.",
+    "FallbackContext": "Untuned operators have default schedules; relay.build's report names them.",
     "RPCRunner": "Measuring on other machines is not there yet; use LocalRunner.",
     "apply_graph_best": "Use apply_history_best: schedules are chosen per kernel.",
-    "tophub": "There are no published records; tune, or share a log file.",
     "create": "Use autotvm.task.create.",
+    "database": "Use log_to_file: a log holds any number of tasks, several runs may write to it.",
+    "feature": "Features come from the loop tree: tilewright.search.features.",
+    "graph_tuner": "Layouts are not chosen over the graph yet; constants are packed per kernel.",
+    "register_topi_compute": "Use schedule.template.anchor_template.",
+    "register_topi_schedule": "Use schedule.template.anchor_template.",
+    "tophub": "There are no published records; tune, or share a log file.",
 }
 
 
@@ -37,7 +46,7 @@ def measure_option(builder: Any, runner: Any) -> dict[str, Any]:
     }
     for role, value in chosen.items():
         if not hasattr(value, "submit"):
-            raise TilewrightError(
+            raise SpaceError(
                 f"measure_option({role}={value!r})", f"not a {role}",
                 'Use autotvm.LocalBuilder() and autotvm.LocalRunner(), or "local".',
             )  # fmt: skip
@@ -45,6 +54,4 @@ def measure_option(builder: Any, runner: Any) -> dict[str, Any]:
 
 
 def __getattr__(name: str) -> Any:
-    if name in _ELSEWHERE:
-        raise AttributeError(f"autotvm.{name} does not exist here. {_ELSEWHERE[name]}")
-    raise AttributeError(f"module 'tilewright.autotvm' has no attribute {name!r}")
+    raise absent("autotvm", name, _ELSEWHERE)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tilewright.base.errors import SpaceError
+from tilewright.base.errors import SpaceError, absent
 from tilewright.measure.database import Database
 from tilewright.search.tuners import MeasureInput, MeasureResult, format_si
 
@@ -58,3 +58,13 @@ def progress_bar(total: int, prefix: str = "", si_prefix: str = "G") -> Callback
         sys.stdout.flush()
 
     return callback
+
+
+_ELSEWHERE = {
+    "Monitor": "Write a log and read it with load_from_file, or run `tilewright records LOG`.",
+    "log_to_database": "Use log_to_file.",
+}
+
+
+def __getattr__(name: str) -> Any:
+    raise absent("autotvm.callback", name, _ELSEWHERE)

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from typing import Any
 
+from tilewright.base.errors import absent
 from tilewright.measure.database import Database, pick_best
 from tilewright.measure.record import Record
 
 __all__ = ["load_from_file", "pick_best"]
+
+_ELSEWHERE = {
+    "decode": "Use tilewright.measure.record.decode.",
+    "encode": "Use tilewright.measure.record.encode.",
+    "load_from_buffer": "Write it to a file and use load_from_file.",
+    "split_workload": "Use measure.Database.load(log).query(task).",
+}
 
 
 def load_from_file(filename: str | os.PathLike[str]) -> Iterator[Record]:
@@ -17,3 +26,7 @@ def load_from_file(filename: str | os.PathLike[str]) -> Iterator[Record]:
     `tuner.load_history` takes them.
     """
     return iter(Database.load(filename))
+
+
+def __getattr__(name: str) -> Any:
+    raise absent("autotvm.record", name, _ELSEWHERE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tilewright.base.errors import absent
 from tilewright.schedule.space import ConfigEntity, ConfigSpace, FallbackConfigEntity
 from tilewright.schedule.task import Task, create
 from tilewright.schedule.template import get_config, template
@@ -12,6 +13,14 @@ __all__ = [
     "ConfigEntity", "ConfigSpace", "FallbackConfigEntity", "Task", "create", "extract_from_program",
     "get_config", "template",
 ]  # fmt: skip
+
+_ELSEWHERE = {
+    "DispatchContext": "Enter autotvm.apply_history_best(log); its .query answers.",
+    "TaskExtractEnv": "Use extract_from_program.",
+    "extract_from_multiple_program": "Call extract_from_program for each network.",
+    "register_topi_compute": "Use schedule.template.anchor_template.",
+    "register_topi_schedule": "Use schedule.template.anchor_template.",
+}
 
 
 def extract_from_program(
@@ -24,3 +33,7 @@ def extract_from_program(
     from tilewright.relay.extract import extract_from_program as extract
 
     return extract(mod, params=params, target=target, ops=ops)
+
+
+def __getattr__(name: str) -> Any:
+    raise absent("autotvm.task", name, _ELSEWHERE)

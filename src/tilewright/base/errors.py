@@ -6,6 +6,15 @@ Every refusal a user can cause is a subclass of `TilewrightError`; a broken inva
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+
+def absent(owner: str, name: str, elsewhere: Mapping[str, str]) -> AttributeError:
+    """What `__getattr__` raises: for the names of TVM in `elsewhere`, with what to use instead."""
+    if name in elsewhere:
+        return AttributeError(f"{owner}.{name} does not exist here. {elsewhere[name]}")
+    return AttributeError(f"{owner} has no attribute {name!r}")
+
 
 class TilewrightError(Exception):
     """`place: reason. way_out`; the three parts stay readable as attributes.

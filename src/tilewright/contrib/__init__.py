@@ -2,3 +2,22 @@
 
 In: nothing.  Out: `contrib.graph_executor`.  Read next: `relay/graph_executor.py`.
 """
+
+from importlib import import_module
+from typing import Any
+
+from tilewright.base.errors import absent
+
+_ELSEWHERE = {
+    "cc": "Use Module.save or Library.save: no compiler is needed.",
+    "debugger": "Use GraphModule.profile().",
+    "graph_runtime": "Use contrib.graph_executor.",
+    "ndk": "Other machines are not there yet; use Library.save and relay.load.",
+    "nvcc": "CUDA is compiled by NVRTC; nothing to call.",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "graph_executor":
+        return import_module("tilewright.contrib.graph_executor")
+    raise absent("contrib", name, _ELSEWHERE)

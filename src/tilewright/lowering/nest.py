@@ -152,10 +152,12 @@ class _KernelBuilder:
             if node.parent is None or node.scope == "global" or node.stage.aligned:
                 continue
             kept = [t for t in self._tests(node, ("spatial",)) if self.simplify(t).op != "const"]
-            if not kept:
+            fixed = self._told_apart(node)
+            free = [test for test in kept if test not in fixed]
+            if not free:
                 continue
             self.owner.make_room(node)
-            for dropped in (list(kept), *([test] for test in kept)):
+            for dropped in (free, *([test] for test in free)):
                 rest = [test for test in kept if test not in dropped]
                 if dropped[0] in kept and self._reads_behind(node, rest) is not None:
                     kept = rest
@@ -163,6 +165,20 @@ class _KernelBuilder:
             for tensor, last in (self._reads_behind(node, kept) or {}).items():
                 behind[tensor] = max(last, behind.get(tensor, 0))
         self.used.clear()
+
+    def _told_apart(self, node: Node) -> set[Expr]:
+        """Guards of a reduction without which an iteration beyond an inner loop would add to an
+        element that belongs to the next iteration of the outer one."""
+        if node.op.combiner is None:
+            return set()
+        inner: set[IterVar] = set()
+        for r in node.stage.relations:
+            if isinstance(r, SplitRelation):
+                inner |= {r.inner, r.outer} if r.parent in inner else {r.inner}
+            elif r.outer in inner:
+                inner.add(r.fused)
+        axes = inner & self.bounds.guards[node].keys()
+        return {self.values[ax] < int(self.bounds.extent[ax]) for ax in axes}
 
     def _reads_behind(self, node: Node, guards: list[Expr]) -> dict[Tensor, int] | None:
         """Workspace -> last element that `node` reads behind its end where only `guards` hold; None

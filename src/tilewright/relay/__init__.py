@@ -6,6 +6,9 @@ Read next: `expr.py`, `op/__init__.py` (the operator table), `passes/__init__.py
 `build_module.py`, `frontend/onnx.py`.
 """
 
+from typing import Any
+
+from tilewright.base.errors import absent
 from tilewright.relay import analysis, frontend, nn, op, testing
 from tilewright.relay.build_module import build
 from tilewright.relay.evaluate import evaluate
@@ -36,3 +39,16 @@ __all__ = [
     "free_vars", "frontend", "load", "nn", "op", "optimize", "testing", "to_onnx", "var",
     *_operators,
 ]  # fmt: skip
+
+# Names of TVM that are not there: what to use instead.
+_ELSEWHERE = {
+    "backend": "Use relay.build; its report names the schedule of each kernel.",
+    "create_executor": "Use relay.build and contrib.graph_executor, or relay.evaluate.",
+    "quantize": "Only float32 and float64 are computed; leave quantisation out.",
+    "transform": "Passes run in relay.build; relay.optimize applies them, relay.PASSES lists them.",
+    "vm": "Use relay.build and contrib.graph_executor: shapes are static.",
+}
+
+
+def __getattr__(name: str) -> Any:
+    raise absent("relay", name, _ELSEWHERE)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tilewright.base.errors import ScheduleError
+from tilewright.base.errors import ScheduleError, absent
 from tilewright.ir.expr import Expr
 from tilewright.schedule import steps as S
 from tilewright.schedule.decision import Choice
@@ -17,6 +17,22 @@ from tilewright.schedule.stage_steps import renamed_body
 from tilewright.schedule.steps import FuseRelation, Size, SplitRelation, Step, step_from_json
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.tensor import ComputeOp, IterVar, Operation, PlaceholderOp, Tensor
+
+
+# Primitives of TVM that are not there: what to use instead.
+_ELSEWHERE_STAGE = {
+    "double_buffer": "Copies that overlap with arithmetic are not there yet; tune the shared tiles.",
+    "env_threads": "Bind the loops of the stage.",
+    "prefetch": "Use s.cache_read and compute_at.",
+    "rolling_buffer": "Use compute_at: the buffer holds what one iteration needs.",
+    "set_store_predicate": "Not needed: threads that would repeat a store are guarded.",
+    "tensorize": "Matrix instructions are not there yet; split, vectorize and unroll.",
+    "transform_layout": "Use s.pack for constants; reorder loops for computed tensors.",
+}
+_ELSEWHERE_SCHEDULE = {
+    "create_group": "Call compute_at for each stage.",
+    "normalize": "Not needed: leave it out.",
+}
 
 
 class Stage:
@@ -30,6 +46,9 @@ class Stage:
         self.attach_kind = "root"  # "root", "inline" or "scope"
         self.attach: tuple[Stage, IterVar] | None = None
         self.set_op(op)
+
+    def __getattr__(self, name: str) -> Any:
+        raise absent(f"s[{self.__dict__.get('name', '?')}]", name, _ELSEWHERE_STAGE)
 
     # -- structure, changed by steps ---------------------------------------------------------------
     def set_op(self, op: Operation) -> None:
@@ -163,6 +182,9 @@ class Schedule:
                 len(self.stages),
             )
             self._by_op[op] = self._by_tensor[op.output_tensor]
+
+    def __getattr__(self, name: str) -> Any:
+        raise absent("schedule", name, _ELSEWHERE_SCHEDULE)
 
     # -- looking up --------------------------------------------------------------------------------
     def __getitem__(self, key: Tensor | Operation | Stage) -> Stage:

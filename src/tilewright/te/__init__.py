@@ -4,6 +4,9 @@ In: shapes and Python functions.  Out: tensors, and the `ComputeDAG` they form.
 Read next: `tensor.py`, `dag.py`, `evaluate.py`; schedules are in the room `schedule`.
 """
 
+from typing import Any
+
+from tilewright.base.errors import absent
 from tilewright.ir.expr import (
     Expr,
     all_of,
@@ -58,3 +61,16 @@ __all__ = [
     "reduce_axis", "round", "rsqrt", "select", "sigmoid", "sin", "sqrt", "sum", "tanh",
     "thread_axis", "var",
 ]  # fmt: skip
+
+_ELSEWHERE = {
+    "create_prim_func": "Schedule tensors directly: te.create_schedule.",
+    "extern": "Declare the computation with te.compute.",
+    "gradient": "Gradients are not there; declare the derivative with te.compute.",
+    "hybrid": "Declare the computation with te.compute.",
+    "scan": "Recurrences are not there; unroll them into several te.compute.",
+    "size_var": "Shapes are static; use a Python int.",
+}
+
+
+def __getattr__(name: str) -> Any:
+    raise absent("te", name, _ELSEWHERE)

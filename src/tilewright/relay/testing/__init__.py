@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from tilewright.base.errors import ModelError
+from tilewright.base.errors import ModelError, absent
 from tilewright.relay.expr import Array, IRModule
 from tilewright.relay.testing import layers, mobilenet, resnet, resnet_v1
 from tilewright.relay.testing.layers import create_workload
@@ -43,3 +43,15 @@ def get_network(name: str, **options: Any) -> Workload:
 __all__ = [
     "NETWORKS", "create_workload", "get_network", "layers", "mobilenet", "resnet", "resnet_v1",
 ]  # fmt: skip
+
+_ELSEWHERE = {
+    name: "This network is not there yet; export it to ONNX and use relay.frontend.from_onnx."
+    for name in (
+        "dcgan", "densenet", "dqn", "inception_v3", "lstm", "mlp", "resnet_3d", "squeezenet",
+        "vgg", "yolo_detection",
+    )
+}  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    raise absent("relay.testing", name, _ELSEWHERE)
