@@ -1,7 +1,8 @@
-"""From template to CUDA source: milliseconds for random legal configurations of the tutorial's conv2d.
+"""From template to CUDA source: milliseconds for random legal configurations of a conv2d.
 
-One warm process; the template's Python, bounds, legality, lowering and printing are all inside the time,
-verification and compiling are not.  Processor time of the one thread, so a busy machine does not count.
+One warm process.  The template's Python, bounds, legality, lowering and printing are inside the
+time; verification and compiling are not.  Processor time of the one thread counts, so that a busy
+machine does not.
 
     PYTHONPATH=src:tests python benchmarks/bench_codegen.py [--count 200]
 """
@@ -14,8 +15,8 @@ import time
 
 import numpy as np
 from results_file import append, table
-from schedule import seed003
 
+from schedule import seed003
 from tilewright.driver.build import generate_source
 from tilewright.schedule.task import create
 

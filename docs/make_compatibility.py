@@ -7,6 +7,7 @@ rewrites it; tests/autotvm/test_compatibility.py resolves every name and compare
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -172,20 +173,15 @@ SECTIONS: dict[str, list[Row]] = {
     ),
 }
 
-# Package, as users type it -> module whose functions have TVM's names; the page lists them.
-OPERATORS = {
-    "relay": "relay.tensor",
-    "relay.nn": "relay.nn",
-    "topi": "topi",
-    "topi.nn": "topi.nn",
-    "topi.testing": "topi.testing",
-}
+# Packages whose functions have TVM's names; the page lists them.
+OPERATORS = ("relay", "relay.nn", "topi", "topi.nn", "topi.testing")
 
 COMMANDS = (
-    ("python -m tvm.driver.tvmc tune", "tilewright tune MODEL"),
-    ("python -m tvm.autotvm.record --mode read", "tilewright records FILE"),
-    ("python -m tvm.exec.autotvm_log_editor", "autotvm.record.pick_best(log, best)"),
-    ("python -m tvm.exec.rpc_tracker, rpc_server", "other machines are not there yet"),
+    ("python -m tvm.driver.tvmc tune", "`tilewright tune MODEL`"),
+    ("python -m tvm.autotvm.record --mode read", "`tilewright records FILE`"),
+    ("python -m tvm.exec.autotvm_log_editor", "`autotvm.record.pick_best(log, best)` in Python"),
+    ("python -m tvm.exec.rpc_tracker", "other machines are not there yet"),
+    ("python -m tvm.exec.rpc_server", "other machines are not there yet"),
 )
 
 HEAD = """# Compatibility with TVM's AutoTVM and Relay
@@ -227,22 +223,32 @@ def page() -> str:
     parts.append("\n## Operators\n\n")
     parts.append("Names, defaults and layouts are TVM's; what is not listed is not there yet.\n")
     for package in OPERATORS:
-        parts.append(f"\n`{package}`: {', '.join(f'`{n}`' for n in operators(package))}\n")
+        parts.append(_listed(f"`{package}`", operators(package)))
     parts.append("\n## Commands\n\n| in TVM | here |\n| --- | --- |\n")
-    parts += [f"| `{theirs}` | `{ours}` |\n" for theirs, ours in COMMANDS]
+    parts += [f"| `{theirs}` | {ours} |\n" for theirs, ours in COMMANDS]
     return "".join(parts)
 
 
 def operators(package: str) -> list[str]:
-    """The operators of a package."""
-    module = import_module(f"tilewright.{OPERATORS[package]}")
+    """The operators of a package; relay's are those of its table."""
+    if package.partition(".")[0] == "relay":
+        from tilewright.relay.op import TABLE
+
+        full = {f"relay.{name}" for name in TABLE}
+        return sorted(n.rpartition(".")[2] for n in full if n.rpartition(".")[0] == package)
+    module = import_module(f"tilewright.{package}")
     return sorted(name for name in module.__all__ if callable(getattr(module, name)))
 
 
+def _listed(label: str, names: list[str]) -> str:
+    text = f"{label}: {', '.join(f'`{name}`' for name in names)}."
+    return f"\n{textwrap.fill(text, 100, break_long_words=False, break_on_hyphens=False)}\n"
+
+
 def _section(rows: list[Row]) -> Iterator[str]:
-    names = [f"`{row.name}`" for row in rows if row.state == WORKS]
+    names = [row.name for row in rows if row.state == WORKS]
     if names:
-        yield f"\nWorks: {', '.join(names)}\n"
+        yield _listed("Works", names)
     changed = [row for row in rows if row.state == DIFFERENT]
     if changed:
         yield "\n| different | here | how |\n| --- | --- | --- |\n"

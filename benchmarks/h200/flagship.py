@@ -1,7 +1,7 @@
 """The AutoTVM tutorial's conv2d on a GPU: its own template and measuring options, 200 trials.
 
-In: the template of `tests/schedule/seed003.py`.  Out: best time, trials a second, failures, kept as a
-dated result.  Compiler caches are off; racing is on.
+In: the template of `tests/schedule/seed003.py`.  Out: best time, trials a second, failures, kept as
+a dated result.  Compiler caches are off; racing is on.
 
     TILEWRIGHT_CACHE=off PYTHONPATH=benchmarks:tests python benchmarks/h200/flagship.py
 """
@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 
 import results_file
-from schedule import seed003
 
+from schedule import seed003
 from tilewright import autotvm
 from tilewright.runtime.device import device
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-te.create_schedule = _create_schedule  # type: ignore[attr-defined]  # its home is a later room
+te.create_schedule = _create_schedule  # its home is a later room
 
 # Loaded on first use, so that `import tilewright` and the command line start fast.
 _LAZY = {

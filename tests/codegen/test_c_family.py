@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.codegen.c_family_programs import CASES, Case, glob, program
 
+from tests.codegen.c_family_programs import CASES, Case, glob, program
 from tilewright.base.artifact import Source
 from tilewright.base.errors import InternalError
 from tilewright.base.target import Target

@@ -9,6 +9,7 @@ import time
 
 import numpy as np
 import pytest
+
 from tests.codegen.llvm_programs import (
     TARGET,
     aligned,
@@ -22,7 +23,6 @@ from tests.codegen.llvm_programs import (
     run,
     text_of,
 )
-
 from tilewright.base.errors import InternalError, LegalityError
 from tilewright.codegen.llvm import generate
 from tilewright.ir import expr as e

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.codegen.llvm_programs import buffers, elementwise, lanes, normal, program, run, text_of
 
+from tests.codegen.llvm_programs import buffers, elementwise, lanes, normal, program, run, text_of
 from tilewright.ir import expr as e
 from tilewright.ir.stmt import Allocate, For, Store, load, seq
 

@@ -99,3 +99,21 @@ def test_guards_of_a_population_are_those_of_its_members() -> None:
     flags = tree.bounds(Assignment(inner=inner, outer=outer)).guards[node(tree, out)]
     assert flags[axis].tolist() == [False, False, False, True, True]
     assert flags[rest].tolist() == [False, True, True, False, False]
+
+
+def test_a_reduction_keeps_the_guard_of_an_inner_loop_on_a_cpu() -> None:
+    """Tiles may overhang their tensor on a CPU, but not each other: sums would count twice."""
+    data = te.placeholder((3, 4, 2), name="data")
+    stored = te.compute((3, 4, 2), lambda i, j, k: data[i, j, k] + 1.0, name="stored")
+    k = te.reduce_axis((0, 2), name="k")
+    total = te.compute((3, 4), lambda i, j: te.sum(stored[i, j, k], axis=k), name="total")
+    out = te.compute((3, 4), lambda i, j: total[i, j] * 2.0, name="out")
+    s = create_schedule(out)
+    s[total].compute_at(s[out], s[out].op.axis[0])
+    _, inner = s[total].split(s[total].op.axis[1], factor=1)
+    s[total].split(inner, factor=4)
+    s[total].reorder(s[total].op.reduce_axis[0], *s[total].leaf_iter_vars[:-1])
+    values = np.arange(24, dtype=np.float32).reshape(3, 4, 2)
+    result = np.full((3, 4), np.nan, np.float32)
+    run(lower_schedule(s, Target("llvm")), [values, result])
+    np.testing.assert_array_equal(result, (values + 1).sum(2) * 2)

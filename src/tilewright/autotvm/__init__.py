@@ -32,8 +32,8 @@ _ELSEWHERE = {
     "database": "Use log_to_file: a log holds any number of tasks, several runs may write to it.",
     "feature": "Features come from the loop tree: tilewright.search.features.",
     "graph_tuner": "Layouts are not chosen over the graph yet; constants are packed per kernel.",
-    "register_topi_compute": "Use schedule.template.anchor_template.",
-    "register_topi_schedule": "Use schedule.template.anchor_template.",
+    "register_topi_compute": "Use tilewright.schedule.template.anchor_template.",
+    "register_topi_schedule": "Use tilewright.schedule.template.anchor_template.",
     "tophub": "There are no published records; tune, or share a log file.",
 }
 

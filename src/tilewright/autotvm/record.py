@@ -16,7 +16,7 @@ _ELSEWHERE = {
     "decode": "Use tilewright.measure.record.decode.",
     "encode": "Use tilewright.measure.record.encode.",
     "load_from_buffer": "Write it to a file and use load_from_file.",
-    "split_workload": "Use measure.Database.load(log).query(task).",
+    "split_workload": "Use tilewright.measure.Database.load(log).query(...).",
 }
 
 

@@ -18,8 +18,8 @@ _ELSEWHERE = {
     "DispatchContext": "Enter autotvm.apply_history_best(log); its .query answers.",
     "TaskExtractEnv": "Use extract_from_program.",
     "extract_from_multiple_program": "Call extract_from_program for each network.",
-    "register_topi_compute": "Use schedule.template.anchor_template.",
-    "register_topi_schedule": "Use schedule.template.anchor_template.",
+    "register_topi_compute": "Use tilewright.schedule.template.anchor_template.",
+    "register_topi_schedule": "Use tilewright.schedule.template.anchor_template.",
 }
 
 

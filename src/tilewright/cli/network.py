@@ -113,7 +113,8 @@ def _row(task: Task, database: Database) -> TaskRow:
 
 def task_label(task: Task) -> str:
     """`conv2d_nchw+add+relu 1x64x56x56 64x64x3x3`: the operators and the shapes of their inputs."""
-    shapes = ["x".join(map(str, a[1])) for a in task.args if isinstance(a, (list, tuple)) and a and a[0] == "TENSOR"]
+    tensors = [a for a in task.args if isinstance(a, (list, tuple)) and a and a[0] == "TENSOR"]
+    shapes = ["x".join(map(str, a[1])) for a in tensors]
     return " ".join([task.name, *shapes])
 
 

@@ -205,7 +205,7 @@ class Bounds:
             result = result.add(b, c)
             if not (isinstance(e, int) and e == 1):
                 result.constant = result.constant + minimum(c, 0) * (e - 1)
-                scale: Number = abs(c)
+                scale: Any = abs(c)
                 extent = extent + scale * (e - 1)
         return result, extent
 

@@ -18,10 +18,9 @@ from tilewright.schedule.steps import FuseRelation, Size, SplitRelation, Step, s
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.tensor import ComputeOp, IterVar, Operation, PlaceholderOp, Tensor
 
-
 # Primitives of TVM that are not there: what to use instead.
 _ELSEWHERE_STAGE = {
-    "double_buffer": "Copies that overlap with arithmetic are not there yet; tune the shared tiles.",
+    "double_buffer": "Copies that overlap arithmetic are not there yet; tune the shared tiles.",
     "env_threads": "Bind the loops of the stage.",
     "prefetch": "Use s.cache_read and compute_at.",
     "rolling_buffer": "Use compute_at: the buffer holds what one iteration needs.",
