@@ -63,7 +63,8 @@ SECTIONS: dict[str, list[Row]] = {
         different("s.cache_write", "takes one tensor"),
         different("s[C].set_scope", "scopes are global, shared and local"),
         different(
-            "s[C].pragma", "knows auto_unroll_max_step and unroll_explicit, refuses any other"
+            "s[C].pragma",
+            "auto_unroll_max_step; unroll_explicit has no effect; any other is refused",
         ),
         *not_yet("s[C].", "tensorize double_buffer prefetch env_threads set_store_predicate"),
         *not_yet("s[C].", "rolling_buffer transform_layout"),
