@@ -1,9 +1,9 @@
-"""ResNet-18-v1 on a GPU: the figures of `tilewright bench`, kept as a dated result.
+"""A network on a device: the figures of `tilewright bench`, kept as a dated result.
 
 Tuning and timing are separate, resumable commands:
 
     tilewright tune resnet-18-v1 --target cuda --minutes 7 --log r18.jsonl
-    PYTHONPATH=benchmarks python benchmarks/h200/network.py resnet-18-v1 --log r18.jsonl
+    python benchmarks/network.py resnet-18-v1 --log r18.jsonl
 """
 
 from __future__ import annotations
