@@ -98,6 +98,21 @@ def pooled(n: int, c: int, h: int, k: int, stride: int) -> list[Tensor]:
     ]
 
 
+def grouped_conv2d(groups: int, ci: int, co: int, h: int, k: int) -> list[Tensor]:
+    """`co` outputs and `ci` inputs a group: the group is a quotient of the output channel."""
+    data = te.placeholder((1, groups * ci, h, h), name="data")
+    kernel = te.placeholder((groups * co, ci, k, k), name="kernel")
+    rc, ry, rx = te.reduce_axis(ci, "rc"), te.reduce_axis(k, "ry"), te.reduce_axis(k, "rx")
+    out = te.compute(
+        (1, groups * co, h - k + 1, h - k + 1),
+        lambda n, f, y, x: te.sum(
+            data[n, f // co * ci + rc, y + ry, x + rx] * kernel[f, rc, ry, rx], axis=[rc, ry, rx]
+        ),
+        name="grouped",
+    )
+    return [data, kernel, out]
+
+
 def general_reduction(n: int, m: int) -> list[Tensor]:
     """A reducer of the user's own: the sum of squares kept as a combination of pairs."""
     a = te.placeholder((n, m), name="A")
@@ -116,6 +131,9 @@ def draw_computation(rng: random.Random) -> tuple[str, list[Tensor]]:
         "conv2d": lambda: conv2d(
             1, size(1, 3), size(5, 7), size(5, 7), size(1, 5), size(1, 3), size(1, 2), size(1, 2),
             size(0, 1), size(1, 2), epilogue=rng.random() < 0.5,
+        ),
+        "grouped_conv2d": lambda: grouped_conv2d(
+            size(1, 3), size(1, 2), size(1, 3), size(3, 5), size(1, 3)
         ),
         "softmax": lambda: softmax(size(1, 5), size(1, 7)),
         "reshape": lambda: reshape(size(1, 6), size(1, 6)),

@@ -3,7 +3,6 @@
 import time
 
 import numpy as np
-import pytest
 
 from tilewright.base.artifact import BufferSpec, KernelInfo, Source
 from tilewright.measure import (
@@ -14,7 +13,6 @@ from tilewright.measure import (
     ReferenceStore,
     TaskId,
 )
-from tilewright.runtime.device import device
 
 SIZE, BLOCK, LIMIT = 1024, 64, 3.0
 HEADS = {
@@ -46,18 +44,6 @@ ERRORS = {
 }  # fmt: skip
 
 
-def _devices():
-    """(kind, index) of one real device of each kind; a simulator is too slow."""
-    for kind in HEADS:
-        for index in range(8):
-            found = device(kind, index)
-            if not found.exist:
-                break
-            if "simulator" not in found.name.lower():
-                yield kind, index
-                break
-
-
 def source(kind: str, fault: str) -> Source:
     specs = [
         BufferSpec("a", "float32", (SIZE,), "input"), BufferSpec("b", "float32", (SIZE,), "output")
@@ -70,15 +56,14 @@ def source(kind: str, fault: str) -> Source:
     return Source(kind, text, "twice", tuple(specs), (info,))
 
 
-@pytest.mark.parametrize(("kind", "index"), list(_devices()))
-def test_each_fault_costs_only_its_candidate(kind, index):
+def test_each_fault_costs_only_its_candidate(on_device, kind):
     with (
         LocalBuilder(build_func="tilewright.measure.calls:build_source", n_parallel=1) as builder,
-        LocalRunner(timeout=LIMIT, number=2, repeat=2, index=index) as runner,
+        LocalRunner(timeout=LIMIT, number=2, repeat=2) as runner,
         ReferenceStore() as store,
         Pipeline(builder, runner) as pipeline,
     ):
-        target = runner.resolve(device(kind, index).target)
+        target = runner.resolve(on_device.target)
         task = TaskId("twice", [], "d" * 32, str(target))
         a = np.linspace(-3, 3, SIZE, dtype=np.float32)
         reference = store.put("twice", [a], [2.0 * a.astype(np.float64)], [1e-6])
