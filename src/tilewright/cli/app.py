@@ -130,7 +130,7 @@ def tune(
                 f"  {_command_line()}"
             )
             raise
-        progress.note(f"Done.  Next: tilewright bench {model} --target '{target}' --log {path}")
+    click.echo(f"Done.  Next: tilewright bench {model} --target '{target}' --log {path}")
 
 
 @cli.command(epilog=MODEL_HELP)
