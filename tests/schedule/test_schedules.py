@@ -86,8 +86,9 @@ def assert_right(
 
 @settings(max_examples=120, deadline=None)
 @given(SEEDS, st.booleans())
-@example(9043, True)  # reads of overhanging iterations, which random draws rarely meet: regions must
-@example(9232, True)  # cover `reach`, not only `extent`
+# Reads of overhanging iterations, rarely drawn: regions must cover `reach`, not only `extent`.
+@example(9043, True)
+@example(9232, True)
 def test_interpreted_schedule_equals_the_reference(seed: int, gpu: bool) -> None:
     dag, schedule = drawn(seed, gpu)
     program = lowered(schedule, "cuda" if gpu else "llvm")
