@@ -1,7 +1,9 @@
 """How many candidates are judged, described and scored a second, on one core.
 
 In: the AutoTVM tutorial's conv2d space (10,454,400 configurations).  Out: a table, and an entry in
-`benchmarks/results/search.json`.  Run: `python benchmarks/bench_search.py`.
+`benchmarks/results/search.json`.
+
+    PYTHONPATH=src:tests python benchmarks/bench_search.py
 """
 
 from __future__ import annotations
@@ -15,90 +17,16 @@ from typing import Any
 import numpy as np
 import results_file
 
-from tilewright import te
-from tilewright.schedule.schedule import Schedule, create_schedule
+from schedule import seed003
 from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.task import create
-from tilewright.schedule.template import get_config, template
 from tilewright.search.cost_model import CostModel
 from tilewright.search.features import FEATURES, features_and_seconds
 from tilewright.search.machine_model import predict_seconds
 from tilewright.search.model_proposer import ModelProposer
 from tilewright.search.proposers import Outcome
-from tilewright.te.tensor import Tensor
 
-ARGS = (1, 7, 7, 512, 512, 3, 3, 1, 1)
 TREES_SEEN = 512  # rows that the scored model was trained on
-
-
-@template("bench/conv2d")
-def conv2d(
-    n: int, h: int, w: int, co: int, ci: int, kh: int, kw: int, stride: int, pad: int
-) -> tuple[Schedule, list[Tensor]]:
-    """The tutorial's schedule: tiles over blocks, virtual threads, threads; operands in shared."""
-    data = te.placeholder((n, ci, h, w), name="data")
-    kernel = te.placeholder((co, ci, kh, kw), name="kernel")
-    padded = te.compute(
-        (n, ci, h + 2 * pad, w + 2 * pad),
-        lambda b, c, i, j: te.if_then_else(
-            te.all(i >= pad, i < h + pad, j >= pad, j < w + pad), data[b, c, i - pad, j - pad], 0.0
-        ),
-        name="pad",
-    )
-    rc, ry, rx = (te.reduce_axis((0, e), r) for e, r in ((ci, "rc"), (kh, "ry"), (kw, "rx")))
-    size = ((h + 2 * pad - kh) // stride + 1, (w + 2 * pad - kw) // stride + 1)
-    conv = te.compute(
-        (n, co, *size),
-        lambda b, f, y, x: te.sum(
-            padded[b, rc, y * stride + ry, x * stride + rx] * kernel[f, rc, ry, rx],
-            axis=[rc, ry, rx],
-        ),
-        name="conv",
-    )
-    s = create_schedule([conv.op])
-    _schedule(s, get_config(), conv, padded, kernel)
-    return s, [data, kernel, conv]
-
-
-def _schedule(s: Schedule, cfg: Any, conv: Tensor, padded: Tensor, kernel: Tensor) -> None:
-    b, f, y, x = s[conv].op.axis
-    rc, ry, rx = s[conv].op.reduce_axis
-    for name, axis in (("f", f), ("y", y), ("x", x)):
-        cfg.define_split(f"tile_{name}", axis, num_outputs=4)
-    for name, axis in (("rc", rc), ("ry", ry), ("rx", rx)):
-        cfg.define_split(f"tile_{name}", axis, num_outputs=3)
-    cfg.define_knob("auto_unroll_max_step", [0, 512, 1500])
-    cfg.define_knob("unroll_explicit", [0, 1])
-    s[padded].compute_inline()
-    local = s.cache_write(conv, "local")
-    shared = [s.cache_read(t, "shared", [local]) for t in (padded, kernel)]
-    registers = [s.cache_read(t, "local", [local]) for t in shared]
-    b, f, y, x = s[conv].op.axis
-    parts = [cfg[f"tile_{n}"].apply(s, conv, a) for n, a in (("f", f), ("y", y), ("x", x))]
-    blocks, virtual, threads, inner = (list(level) for level in zip(*parts, strict=True))
-    s[conv].reorder(b, *blocks, *virtual, *threads, *inner)
-    for axes, tag in ((blocks, "blockIdx"), (threads, "threadIdx")):
-        for axis, dim in zip(axes, "zyx", strict=True):
-            s[conv].bind(axis, f"{tag}.{dim}")
-    for axis in virtual:
-        s[conv].bind(axis, "vthread")
-    s[local].compute_at(s[conv], threads[-1])
-    reduced = [
-        cfg[f"tile_{n}"].apply(s, local, a)
-        for n, a in zip(("rc", "ry", "rx"), s[local].op.reduce_axis, strict=True)
-    ]
-    outer, middle, innermost = (list(level) for level in zip(*reduced, strict=True))
-    s[local].reorder(*outer, *middle, *innermost, *s[local].op.axis)
-    for tensors, axis in ((shared, outer[-1]), (registers, middle[-1])):
-        for tensor in tensors:
-            s[tensor].compute_at(s[local], axis)
-    for tensor in shared:
-        left = s[tensor].fuse(*s[tensor].op.axis)
-        for name, dim in zip("fyx", "zyx", strict=True):
-            lane, left = s[tensor].split(left, nparts=cfg[f"tile_{name}"].size[2])
-            s[tensor].bind(lane, f"threadIdx.{dim}")
-    for key in ("auto_unroll_max_step", "unroll_explicit"):
-        s[conv].pragma(b, key, cfg[key].val)
 
 
 def best_of(repeats: int, work: Callable[[], Any]) -> float:
@@ -123,7 +51,7 @@ def trained(sketch: Sketch, legal: np.ndarray, target: Any) -> CostModel:
 
 
 def measure(population: int, repeats: int) -> list[dict[str, Any]]:
-    task = create("bench/conv2d", ARGS, "cuda")
+    task = create("tests/conv2d_no_batching", seed003.FLAGSHIP, "cuda")
     (sketch,) = task.sketches
     target = task.target
     every = sketch.space.sample(population, np.random.default_rng(0))

@@ -136,7 +136,8 @@ def run_on(kind: str, program: Program, inputs: list[np.ndarray]) -> list[np.nda
 
 
 @pytest.mark.parametrize("kind", ["llvm", "opencl"])
-@pytest.mark.parametrize("seed", range(25))
+@settings(max_examples=25, deadline=None)
+@given(seed=SEEDS)
 def test_compiled_schedule_equals_the_reference(seed: int, kind: str) -> None:
     if not device(kind).exist:
         pytest.skip(f"no {kind} device here")
