@@ -13,12 +13,11 @@ import argparse
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
+from resnet18_layers import LAYERS, Layer, dag_of
 
 import tilewright.topi.templates  # noqa: F401  (registers the templates)
-from tilewright import te, topi
 from tilewright.base.target import Target
 from tilewright.driver.build import build
 from tilewright.runtime.drivers.cpu import set_num_threads
@@ -29,49 +28,6 @@ from tilewright.schedule.template import anchor_sketches
 from tilewright.te import ComputeDAG
 
 Run = Callable[[], float]  # seconds of one call
-
-
-@dataclass(frozen=True)
-class Layer:
-    ci: int
-    size: int
-    co: int
-    kernel: int
-    stride: int
-    count: int  # how often ResNet-18 has it
-
-    @property
-    def padding(self) -> int:
-        return self.kernel // 2
-
-    def __str__(self) -> str:
-        window = f"{self.kernel}x{self.kernel}/{self.stride}"
-        return f"{self.ci}x{self.size}x{self.size} -> {self.co}, {window}"
-
-
-LAYERS = (
-    Layer(3, 224, 64, 7, 2, 1),
-    Layer(64, 56, 64, 3, 1, 4),
-    Layer(64, 56, 128, 3, 2, 1),
-    Layer(64, 56, 128, 1, 2, 1),
-    Layer(128, 28, 128, 3, 1, 3),
-    Layer(128, 28, 256, 3, 2, 1),
-    Layer(128, 28, 256, 1, 2, 1),
-    Layer(256, 14, 256, 3, 1, 3),
-    Layer(256, 14, 512, 3, 2, 1),
-    Layer(256, 14, 512, 1, 2, 1),
-    Layer(512, 7, 512, 3, 1, 3),
-)
-
-
-def dag_of(layer: Layer) -> ComputeDAG:
-    data = te.placeholder((1, layer.ci, layer.size, layer.size), name="data")
-    weight = te.placeholder(
-        (layer.co, layer.ci, layer.kernel, layer.kernel), name="weight", constant=True
-    )
-    bias = te.placeholder((1, layer.co, 1, 1), name="bias", constant=True)
-    out = topi.nn.conv2d_nchw(data, weight, layer.stride, layer.padding)
-    return ComputeDAG([data, weight, bias, topi.nn.relu(topi.add(out, bias))])
 
 
 def inputs_of(layer: Layer) -> list[np.ndarray]:

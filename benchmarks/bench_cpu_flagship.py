@@ -1,6 +1,6 @@
 """The flagship convolution + bias + ReLU on a CPU: a minute of tuning, then the peers.
 
-    PYTHONPATH=src python benchmarks/bench_cpu_flagship.py [--seconds 60]
+PYTHONPATH=src python benchmarks/bench_cpu_flagship.py [--seconds 60]
 """
 
 from __future__ import annotations

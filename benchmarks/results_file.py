@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+from tilewright.runtime.device import cpu
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"
@@ -50,21 +51,14 @@ def commit() -> str:
     try:
         found = _git("rev-parse", "--short=10", "HEAD")
         changed = _git("status", "--porcelain", "--", "src", "benchmarks", ":!benchmarks/results")
-    except (OSError, subprocess.CalledProcessError):
+    except (OSError, subprocess.SubprocessError):
         return "unknown"
     return found + ("+" if changed else "")
 
 
 def cpu_name() -> str:
     """The processor's name and how many cores this process may use."""
-    name = platform.processor() or platform.machine()
-    try:
-        with open("/proc/cpuinfo", encoding="ascii", errors="replace") as f:
-            models = [line for line in f if line.startswith("model name")]
-        name = models[0].partition(":")[2].strip() if models else name
-    except OSError:
-        pass
-    return f"{name}, {len(os.sched_getaffinity(0))} cores"
+    return f"{cpu().name}, {len(os.sched_getaffinity(0))} cores"
 
 
 def table(rows: list[dict[str, Any]]) -> str:

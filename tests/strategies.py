@@ -341,8 +341,6 @@ shapes = st.lists(st.integers(1, 7), min_size=1, max_size=3)
 epilogues = st.sampled_from(["", "relu", "bias_relu"])
 
 
-
-
 @st.composite
 def matmuls(draw: st.DrawFn) -> Drawn:
     m, n, k = draw(sizes), draw(sizes), draw(sizes)

@@ -26,10 +26,10 @@ from typing import Any
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from resnet18_layers import LAYERS, Layer, dag_of
 from results_file import append, table
 
 import tilewright.topi.templates  # noqa: F401  (registers the templates)
-from tilewright import te, topi
 from tilewright.base.errors import TilewrightError
 from tilewright.base.target import Target
 from tilewright.driver.build import build_payload, payload_of
@@ -45,46 +45,6 @@ COMPILE_SECONDS = 30.0
 TRIAL_SECONDS = 20.0
 DRAWN = 40_000  # configurations looked at per template
 FINALISTS = 4
-
-
-@dataclass(frozen=True)
-class Layer:
-    ci: int
-    size: int
-    co: int
-    kernel: int
-    stride: int
-    count: int  # how often ResNet-18 has it
-
-    @property
-    def padding(self) -> int:
-        return self.kernel // 2
-
-    @property
-    def mflop(self) -> float:
-        out = (self.size + 2 * self.padding - self.kernel) // self.stride + 1
-        return 2e-6 * self.co * out * out * self.ci * self.kernel**2
-
-    def __str__(self) -> str:
-        size, kernel = f"{self.size}x{self.size}", f"{self.kernel}x{self.kernel}"
-        return f"{self.ci}x{size}->{self.co} {kernel}/{self.stride}"
-
-
-LAYERS = (
-    Layer(3, 224, 64, 7, 2, 1), Layer(64, 56, 64, 3, 1, 4), Layer(64, 56, 128, 3, 2, 1),
-    Layer(64, 56, 128, 1, 2, 1), Layer(128, 28, 128, 3, 1, 3), Layer(128, 28, 256, 3, 2, 1),
-    Layer(128, 28, 256, 1, 2, 1), Layer(256, 14, 256, 3, 1, 3), Layer(256, 14, 512, 3, 2, 1),
-    Layer(256, 14, 512, 1, 2, 1), Layer(512, 7, 512, 3, 1, 3),
-)  # fmt: skip
-
-
-def dag_of(layer: Layer) -> ComputeDAG:
-    data = te.placeholder((1, layer.ci, layer.size, layer.size), name="data")
-    shape = (layer.co, layer.ci, layer.kernel, layer.kernel)
-    weight = te.placeholder(shape, name="weight", constant=True)
-    bias = te.placeholder((1, layer.co, 1, 1), name="bias", constant=True)
-    conv = topi.nn.conv2d_nchw(data, weight, layer.stride, layer.padding)
-    return ComputeDAG([topi.nn.relu(topi.add(conv, bias))])
 
 
 # -- candidates ------------------------------------------------------------------------------------
@@ -382,13 +342,15 @@ def measure(
 
 def peers(work: dict[int, Progress]) -> None:
     worker = Worker(cudnn_job, 60.0)
-    for state in work.values():
-        worker.submit(state, state.layer)
-        status, value = worker.result()
-        state.peer = value if status == "ok" else {}
-        if status != "ok":
-            print(f"cuDNN on {state.layer}: {value}", flush=True)
-    worker.stop()
+    try:
+        for state in work.values():
+            worker.submit(state, state.layer)
+            status, value = worker.result()
+            state.peer = value if status == "ok" else {}
+            if status != "ok":
+                print(f"cuDNN on {state.layer}: {value}", flush=True)
+    finally:
+        worker.stop()
 
 
 def row_of(state: Progress) -> dict[str, Any]:

@@ -14,7 +14,10 @@ from tilewright import autotvm, cpu, nd, te
 from tilewright.autotvm import callback, record
 from tilewright.base.errors import RecordError, SpaceError, TilewrightError
 from tilewright.driver.build import build
+from tilewright.measure.database import Database
+from tilewright.measure.jobs import Job, RunResult
 from tilewright.measure.record import Record, Result, make_record
+from tilewright.measure.replay import NullBuilder, ReplayRunner
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.task import Task
 from tilewright.search.jobs import task_id
@@ -151,6 +154,16 @@ def test_query_gives_the_configuration_and_prints_as_users_know_it(
     assert history.query(task.target, (NAME, 8, 8, 8)) is None
 
 
+def test_records_of_other_ways_to_schedule_are_passed_over(task: Task) -> None:
+    """A template reads the configurations it wrote: others have other knobs."""
+    known = Database()
+    known.append(made(task, 1e-3))
+    other = Result(costs=(1e-6,), verified=True)
+    known.append(make_record(task_id(task), other, origin="rules:0", decisions={"x": 1}))
+    best = autotvm.apply_history_best(known).query(task.target, task.workload)
+    assert best is not None and best.cost == 1e-3
+
+
 def test_a_missing_log_is_told() -> None:
     with pytest.raises(RecordError, match="no-such-file"):
         autotvm.apply_history_best("no-such-file")
@@ -240,6 +253,32 @@ def test_a_tuner_learns_from_a_log(task: Task, tmp_path: Path) -> None:
     tuner.model.close()
 
 
+def test_an_operator_that_nobody_tuned_takes_the_fastest_similar_record(
+    task: Task, tmp_path: Path
+) -> None:
+    small = autotvm.task.create(NAME, args=(7, 5, 8), target=CPU)
+    log = written(
+        task, tmp_path / "log",
+        made(task, 3e-3, tile_i=[12, 1], vectorize=0), made(task, 1e-3),
+        made(task, 2e-3, tile_j=[16, 1], vectorize=0),
+        made(task, 0.0, error="wrong", tile_i=[1, 12]),
+    )  # fmt: skip
+    written(small, log, made(small, 1e-9, tile_i=[7, 1], tile_j=[1, 5], vectorize=0))
+    for known in (
+        record.load_from_file(log),
+        [(g, r) for x in record.load_from_file(log) if x.task.args == [*SHAPE]
+         for g, r in zip(*trial(task, x), strict=True)],
+        trial(task, made(task, 1e-3))[0],
+    ):  # fmt: skip
+        cfg = autotvm.FallbackConfigEntity()
+        cfg.define_split("tile_i", 24, num_outputs=2)
+        cfg.define_split("tile_j", 48, num_outputs=2)
+        cfg.define_knob("vectorize", [0, 1])
+        cfg.fallback_with_reference_log(known)
+        assert (cfg["tile_i"].size, cfg["tile_j"].size) == ([6, 4], [6, 8])
+        assert cfg["vectorize"].val == 1
+
+
 def test_logs_are_json() -> None:
     with pytest.raises(SpaceError, match="only JSON lines are written"):
         callback.log_to_file("log", protocol="pickle")
@@ -261,8 +300,8 @@ def bar(
     best = 0.0
     for found in (made(task, 2e-6), made(task, 1e-6), made(task, 0.0, error="run")):
         best = max(best, task.flop / found.seconds)
-        tuner = SimpleNamespace(best_flops=best, has_next=lambda: True)
-        show(tuner, *trial(task, found))
+        show(SimpleNamespace(best_flops=best), *trial(task, found))
+    show.finish()  # type: ignore[attr-defined]
     lines = re.findall(r"\r[^\r]*", capsys.readouterr().out)
     matches = [BAR.fullmatch(line) for line in lines]
     assert len(lines) == 3 and None not in matches, lines
@@ -284,13 +323,29 @@ def test_the_progress_bar_in_other_units(task: Task, capsys: pytest.CaptureFixtu
         callback.progress_bar(3, si_prefix="X")
 
 
-def test_the_progress_bar_is_done_when_nothing_is_left_to_try(
-    task: Task, capsys: pytest.CaptureFixture[str]
-) -> None:
-    show = callback.progress_bar(100)
-    tuner = SimpleNamespace(best_flops=0.0, has_next=lambda: False)
-    show(tuner, *trial(task, made(task, 1e-6)))
-    assert capsys.readouterr().out.endswith("Done.\n")
+@pytest.mark.parametrize(
+    ("n_trial", "early_stopping", "tried"),
+    [(1000, None, 60), (1000, 5, None), (12, None, 12)],  # the space is exhausted; no gain; all
+)
+def test_the_progress_bar_is_closed_once_whatever_ends_the_run(
+    n_trial: int, early_stopping: int | None, tried: int | None, task: Task,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    def measured(job: Job) -> RunResult:
+        return RunResult(costs=(1e-6,), verified=True)
+
+    builder, runner = NullBuilder(2), ReplayRunner(measured)
+    tuner = autotvm.tuner.GridSearchTuner(task)
+    report = tuner.tune(
+        n_trial, {"builder": builder, "runner": runner}, early_stopping=early_stopping,
+        callbacks=[callback.progress_bar(n_trial)],
+    )  # fmt: skip
+    builder.close()
+    runner.close()
+    out = capsys.readouterr().out
+    assert out.endswith(" Done.\n") and out.count("Done.") == out.count("\n") == 1
+    assert f"Progress: ({report.trials}/{n_trial})" in out.rpartition("\r")[2]
+    assert report.trials == tried if tried else 5 < report.trials < 60
 
 
 # -- options ---------------------------------------------------------------------------------------

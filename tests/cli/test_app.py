@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from search.spaces import cpu_task
 from tilewright.base.errors import TargetError
 from tilewright.base.target import Target
 from tilewright.cli import network, tables
@@ -14,6 +15,8 @@ from tilewright.cli.app import default_log, main
 from tilewright.driver import doctor
 from tilewright.measure import Database, Result, TaskId
 from tilewright.measure.record import make_record
+from tilewright.relay import extract
+from tilewright.search import loop
 
 
 @pytest.fixture
@@ -100,6 +103,19 @@ def test_tune_passes_everything_on(run, quick_device, monkeypatch):
     assert "tilewright bench mobilenet --target 'llvm -num-cores=2' --log x.jsonl" in out
     run("tune", "mobilenet")
     assert (seen["trials"], seen["seconds"], seen["log"]) == (None, 300, "mobilenet.llvm.jsonl")
+
+
+@pytest.mark.parametrize("exhausted", [True, False])
+def test_a_run_that_ends_before_its_budget_says_why(run, quick_device, monkeypatch, exhausted):
+    def search(tasks, pipeline, database, options, on_event):
+        return loop.Report([loop.TaskReport(t, exhausted=exhausted) for t in tasks])
+
+    monkeypatch.setattr(loop, "tune", search)
+    monkeypatch.setattr(network, "load_model", lambda model: (None, {}))
+    monkeypatch.setattr(extract, "fused_tasks", lambda *_: [cpu_task(8, 8, 8)])
+    code, out, _ = run("tune", "resnet-18", "--trials", "5")
+    assert code == 0 and "Done.  Next: tilewright bench" in out
+    assert ("Every sensible candidate of every task has been measured." in out) == exhausted
 
 
 def test_an_interrupt_says_how_to_go_on(run, quick_device, monkeypatch):

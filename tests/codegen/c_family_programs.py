@@ -478,13 +478,9 @@ def conv2d_program(channels: int, filters: int, unroll: str = "unrolled") -> Pro
     nest: Stmt = Store(acc, here, load(acc, here) + product)
     for v, extent in ((y, 7), (f, 2), (rx, 3), (ry, 3), (rci, 8)):
         nest = For(v, extent, nest, unroll if v is rci else "unrolled")
-    body = For(
-        rco, channels // 8, Seq((Barrier(), fetch_image, fetch_taps, Barrier(), nest))
-    )
+    body = For(rco, channels // 8, Seq((Barrier(), fetch_image, fetch_taps, Barrier(), nest)))
     clear, f1, y1 = E.var("i"), E.var("ff"), E.var("yy")
-    out = Store(
-        conv, (block * 32 + ty * 2 + f1) * 49 + y1 * 7 + tx, load(acc, f1 * 7 + y1)
-    )
+    out = Store(conv, (block * 32 + ty * 2 + f1) * 49 + y1 * 7 + tx, load(acc, f1 * 7 + y1))
     whole = Seq((
         For(clear, 14, Store(acc, clear, E.const(0.0)), "unrolled"), body,
         For(f1, 2, For(y1, 7, out, "unrolled"), "unrolled"),

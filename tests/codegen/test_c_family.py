@@ -283,3 +283,13 @@ def test_parameters_belong_to_the_program() -> None:
     kernel = Kernel("k", (A,), Store(A, E.const(0), ZERO))
     with pytest.raises(InternalError, match="k takes a, which the program lacks"):
         generate(Program("p", (), (), (kernel,)), Target("cuda"))
+
+
+@pytest.mark.parametrize("op", ["select", "if_then_else"])
+def test_inlined_chains_are_printed_once(op: str) -> None:
+    """Forty links, each using the one before it twice: 2**40 nodes, written out as a tree."""
+    value: E.Expr = load(A, I)
+    for k in range(40):
+        value = getattr(E, op)(value > float(k), value * 0.5, load(A, E.const(k % 8)))
+    text = text_of(Store(A, I, value), A, threads=(Thread("threadIdx.x", I, 8),))
+    assert len(text) < 50_000

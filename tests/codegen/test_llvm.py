@@ -77,6 +77,16 @@ def test_kernels_get_symbols_of_their_own():
     assert np.allclose(run(p), math.tanh(0.5))
 
 
+def test_a_name_made_unique_may_be_taken_too():
+    out = buffers(1, *"abc")
+    kernels = tuple(
+        Kernel(name, (b,), Store(b, e.const(0), e.const(1.0)))
+        for name, b in zip(["x_2", "x", "x"], out, strict=True)
+    )
+    p = Program("p", tuple(out), ("output",) * 3, kernels)
+    assert [k.name for k in generate(p, TARGET).kernels] == ["x_2", "x", "x_3"]
+
+
 @pytest.mark.parametrize("size", [1, 5, 16, 37])
 def test_elementwise_with_tail_guard(size):
     a, b, c = buffers(size, "a", "b", "c")
@@ -367,6 +377,9 @@ def test_refuses_unknown_variables_and_buffers():
         store = Store(b, i, e.const(1.0))
         with pytest.raises(InternalError, match="outside its loop"):
             text_of(seq(For(i, 4, store, kind), store), [], [b])
+    inner = Store(b, e.var("nowhere"), e.const(1.0))
+    with pytest.raises(InternalError, match="outside its loop"):
+        text_of(For(e.var("i"), 4, inner, "parallel"), [], [b])
     with pytest.raises(InternalError, match="neither a parameter nor allocated"):
         text_of(Store(b, e.const(0), load(other, e.const(0))), [], [b])
 

@@ -1,12 +1,15 @@
+import hashlib
+import os
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tilewright.base.artifact import Artifact, BufferSpec, KernelInfo, Source
+from tilewright.base.errors import DeviceError
 from tilewright.driver.cache import Cache, default_cache
 from tilewright.driver.compilers import compile_source
-from tilewright.runtime import artifact_file
+from tilewright.runtime import artifact_file, load_module
 
 TEXT = "define void @k(ptr noalias %a) {\n  store float 1.0, ptr %a\n  ret void\n}"
 SPEC = BufferSpec("a", "float32", (1,), "output")
@@ -53,8 +56,6 @@ def test_a_damaged_entry_is_a_miss(cache: Cache, damage: bytes | None) -> None:
 
 
 def test_prune_keeps_what_was_used_last(cache: Cache) -> None:
-    import os
-
     for n in range(4):
         cache.put(f"{n}{n}abc", Artifact(SOURCE, bytes(1000)))
         os.utime(cache._path(f"{n}{n}abc"), (n, n))
@@ -62,6 +63,42 @@ def test_prune_keeps_what_was_used_last(cache: Cache) -> None:
     cache.max_bytes = int(2.5 * files(cache)[0].stat().st_size)
     cache.prune()
     assert sorted(p.name for p in files(cache)) == ["00abc", "33abc"]
+
+
+def test_some_writes_look_at_the_size_whatever_process_they_are_of(cache: Cache) -> None:
+    cache.max_bytes = 0
+    cache.put("01abc", Artifact(SOURCE, b"x"))
+    assert len(files(cache)) == 1
+    cache.put("00abc", Artifact(SOURCE, b"x"))
+    assert not files(cache)
+
+
+def test_an_interrupted_write_leaves_nothing(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(artifact: Artifact) -> bytes:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(artifact_file, "to_bytes", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        cache.put("aabb", Artifact(SOURCE, b"x"))
+    assert not files(cache)
+
+
+def test_what_a_killed_process_left_is_pruned(cache: Cache) -> None:
+    cache.put("aabb", Artifact(SOURCE, b"x"))
+    (files(cache)[0].parent / ".new-killed").write_bytes(bytes(1000))
+    cache.max_bytes = 0
+    cache.prune()
+    assert not files(cache)
+
+
+def test_without_a_home_there_is_no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    for name in ("TILEWRIGHT_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(Path, "home", homeless)
+    assert default_cache().directory is None
 
 
 def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -86,3 +123,22 @@ def test_a_directory_that_cannot_be_written_is_no_cache(tmp_path: Path) -> None:
 def test_artefact_bytes_round_trip() -> None:
     artifact = Artifact(SOURCE, bytes(range(256)), {"k": {"registers": 3}}, {"arch": "sm_90"})
     assert artifact_file.from_bytes(artifact_file.to_bytes(artifact)) == artifact
+
+
+def test_a_digest_is_of_the_program_alone() -> None:
+    compiled = Artifact(SOURCE, b"binary", {}, {"compile_seconds": 1.0})
+    stored = artifact_file.from_bytes(artifact_file.to_bytes(compiled))
+    assert stored.source.digest() == SOURCE.digest()
+    launched = replace(SOURCE, kernels=(KernelInfo("k", (0,), (2, 1, 1)),))
+    assert len({SOURCE.digest(), launched.digest(), replace(SOURCE, text="").digest()}) == 3
+
+
+def test_an_artefact_of_another_version_is_refused(tmp_path: Path) -> None:
+    data = artifact_file.to_bytes(Artifact(SOURCE, b"x"))
+    header = data[len(artifact_file._MAGIC) + 32 :].replace(b'"entry_name"', b'"entry_nome"')
+    other = artifact_file._MAGIC + hashlib.sha256(header).digest() + header
+    (tmp_path / "k.tw").write_bytes(other)
+    with pytest.raises(DeviceError, match=r"load_module.*another version.*Write it again"):
+        load_module(tmp_path / "k.tw")
+    with pytest.raises(DeviceError, match=r"cannot be read \(No such file.*Module.save"):
+        load_module(tmp_path / "missing.tw")

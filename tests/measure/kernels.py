@@ -51,12 +51,14 @@ KERNELS = {
 }
 
 
-def source(kind: str) -> Source:
+def source(kind: str, comment: object = "") -> Source:
+    """comment: sources that differ in it are different programs to the pipeline"""
     roles = {"a": "input", "b": "output"}
     specs = [BufferSpec(name, "float32", (SIZE,), role) for name, role in roles.items()]
     if kind == "memory":
         specs.append(BufferSpec("w", "float32", (1 << 42,), "workspace"))
-    return Source("llvm", KERNELS[kind], "twice", tuple(specs), (KernelInfo("twice", (0, 1)),))
+    text = f"; {comment}\n{KERNELS[kind]}"
+    return Source("llvm", text, "twice", tuple(specs), (KernelInfo("twice", (0, 1)),))
 
 
 def reference(store: ReferenceStore) -> Reference:
@@ -66,7 +68,7 @@ def reference(store: ReferenceStore) -> Reference:
 
 def job(kind: str, stored: Reference | None, trial: int = 0) -> Job:
     return Job(
-        TASK, {"source": source(kind)}, stored, origin="template:test",
+        TASK, {"source": source(kind, trial)}, stored, origin="template:test",
         decisions={"kernel": kind, "trial": trial}, steps=[["Note", kind]], seed=7, trial=trial,
         dag={"ops": ["twice"]},
     )  # fmt: skip

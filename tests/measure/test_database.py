@@ -1,6 +1,5 @@
 """The log: best, counts, damage, two writers, a full disk, merging, speed."""
 
-import multiprocessing
 import os
 import subprocess
 import sys
@@ -287,4 +286,3 @@ def test_threads_share_a_database(tmp_path):
             thread.join()
     again = Database.load(path)
     assert (len(again), again.skipped) == (800, {})
-    assert multiprocessing.active_children() == []

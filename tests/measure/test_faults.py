@@ -1,6 +1,7 @@
 """Planted faults through the real pipeline: each costs its own candidate and nothing else."""
 
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -62,12 +63,29 @@ def test_each_fault_costs_only_its_candidate(store, builder, runner, tmp_path):
         error, words = FAULTS[kind]
         assert (record.result.error, record.result.costs) == (error, ()), record.result.message
         assert words in record.result.message
-    assert spent < LIMIT + len(FAULTS) * 1.0 + 2.0
+    assert spent < 60  # nothing hung; how well deadlines are kept is measured in test_pool.py
     log = Database.load(tmp_path / "log.jsonl")
     assert log.counts().failed == len(FAULTS) and log.skipped == {}
     assert {(f.kind, f.count) for f in log.failures()} >= {("timeout", 1), ("compile", 1)}
     assert log.best(K.TASK).decisions["kernel"] == "good"
     assert log.dag(K.TASK.dag) == {"ops": ["twice"]}
+
+
+@pytest.mark.parametrize("kind", ["good", "wrong"])
+def test_equal_programs_are_run_once(kind, store, builder, runner):
+    reference = K.reference(store)
+    same = {"source": K.source(kind)}
+    jobs = [replace(K.job(kind, reference, n), payload=same) for n in range(3)]
+    with Pipeline(builder, runner) as pipeline:
+        first, *rest = pipeline.measure([*jobs, replace(jobs[0], trial=3, reference=None)])
+        *twins, unchecked = rest
+    assert first.result.same_as is None and first.result.run_s > 0
+    for n, twin in enumerate(twins, 1):
+        assert (twin.trial, twin.decisions["trial"]) == (n, n)
+        assert (twin.result.same_as, twin.result.run_s) == (0, 0)
+        assert (twin.result.costs, twin.result.error) == (first.result.costs, first.result.error)
+    # nothing to compare it with: another question, so another answer
+    assert unchecked.result.same_as is None and not unchecked.result.verified
 
 
 def test_a_wrong_result_is_believed_only_in_a_fresh_process(store, builder, runner):

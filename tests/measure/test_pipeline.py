@@ -167,7 +167,7 @@ class Machine:
         )
         return future
 
-    def pipeline(self, **options):
+    def pipeline(self, exclusive=True, **options):
         machine = self
 
         class Builder:
@@ -182,7 +182,7 @@ class Machine:
             submit = staticmethod(machine.run)
 
             def exclusive(self, target):
-                return True
+                return exclusive
 
             def close(self):
                 pass
@@ -284,6 +284,77 @@ def test_final_takes_turns_and_replaces_lucky_figures():
         pipeline.submit(named("x", 1.0))
         with pytest.raises(InternalError, match="1 jobs are on their way"):
             pipeline.final(leaders)
+
+
+@pytest.mark.parametrize("exclusive", [True, False])
+@pytest.mark.parametrize("ahead", [1, 3, 8])
+def test_equal_programs_run_once(exclusive, ahead):
+    """The machine names programs by `x` alone, so what "cost" says of a twin is never heard."""
+    machine = Machine(build_seconds=0.01, run_seconds=0.01)
+    names = "abaacba"
+    with machine.pipeline(exclusive=exclusive, slice_seconds=0.02) as pipeline:
+        jobs = [named(x, 1.0 + n, n) for n, x in enumerate(names)]
+        records = list(pipeline.measure(jobs, ahead=ahead))
+        assert (
+            [r.trial for r in records]
+            == list(range(7))
+            == sorted(r.trial for r in pipeline.database)
+        )
+    assert [r.decisions for r in records] == [j.decisions for j in jobs]
+    assert sorted(x for x, verify, *_ in machine.runs if verify) == ["a", "b", "c"]
+    ran = {r.decisions["x"]: r for r in records if r.result.same_as is None}
+    for record in records:
+        first = ran[record.decisions["x"]]
+        assert record.result.costs == first.result.costs and record.result.verified
+        if record is not first:
+            assert (record.result.same_as, record.result.run_s) == (first.trial, 0)
+    if ahead == 1:
+        assert [r.result.same_as for r in records] == [None, None, 0, 0, None, 1, 0]
+    with Pipeline(NullBuilder(), ReplayRunner(pipeline.database)) as replayed:
+        again = list(replayed.measure(jobs))
+    assert [r.result.same_as for r in again] == [r.result.same_as for r in records]
+
+
+def test_equal_programs_do_not_make_the_sequence_depend_on_delays():
+    seen = []
+    for seed in range(4):
+        rng = random.Random(seed)
+        ran = []
+
+        def delay(job, rng=rng, seed=seed):
+            return rng.random() * 0.01 if seed else 0.0
+
+        class Builder(NullBuilder):
+            def _build(self, job):
+                super()._build(job)
+                text = str(job.decisions["x"] // 50)
+                return Built(Artifact(Source("llvm", text, "f", (), ()), b""))
+
+        def of_program(job, ran=ran):
+            ran.append(job.decisions["x"] // 50)
+            return RunResult(costs=(1.0 + job.decisions["x"] // 50 * 37 % 11,), verified=True)
+
+        builder, runner = Builder(4, delay), ReplayRunner(of_program, 2, delay)
+        with Pipeline(builder, runner) as pipeline:
+            records = search(pipeline)
+        seen.append(outcome(records))
+        assert len(ran) == len(set(ran)) < len(records)
+        with Pipeline(NullBuilder(), ReplayRunner(pipeline.database)) as replayed:
+            assert outcome(search(replayed)) == seen[0]
+        builder.close()
+        runner.close()
+    assert seen[1:] == seen[:1] * 3
+
+
+def test_a_lucky_figure_does_not_survive_in_a_twin():
+    machine = Machine()
+    with machine.pipeline() as pipeline:
+        leaders = [named("lucky", 1.0, 0), named("steady", 1.1, 1)]
+        list(pipeline.measure([*leaders, named("lucky", 1.0, 2)], ahead=1))
+        machine.slow = lambda n: 1.0 if n % 2 == 0 else 1.4
+        machine.runs.clear()
+        pipeline.final(leaders)
+        assert pipeline.database.best(TASK).decisions["x"] == "steady"
 
 
 def test_an_interrupt_keeps_what_was_measured(monkeypatch):

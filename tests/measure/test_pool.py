@@ -130,6 +130,8 @@ def test_close_kills_and_cancels():
     with pytest.raises(CancelledError):
         queued.result(5)
     assert not alive(pid)
+    with pytest.raises(CancelledError):
+        pool.submit(M.pid, timeout=20).result(5)
 
 
 def test_functions_of_the_main_script_are_refused(pool, monkeypatch):

@@ -127,6 +127,14 @@ CASES: tuple[Case, ...] = (
         "nhwc-depthwise",
     ),
     Case("nn.dense", lambda: nn.dense(tensor("x", 3, 5), tensor("w", 4, 5))),
+    Case("nn.batch_matmul", lambda: nn.batch_matmul(tensor("x", 2, 3, 5), tensor("y", 2, 4, 5))),
+    Case(
+        "nn.batch_matmul",
+        lambda: nn.batch_matmul(
+            tensor("x", 2, 5, 3), tensor("y", 1, 5, 4), transpose_a=True, transpose_b=False
+        ),
+        "flipped",
+    ),
     Case("nn.bias_add", lambda: nn.bias_add(x4(), tensor("b", 4))),
     Case("nn.bias_add", lambda: nn.bias_add(nhwc(), tensor("b", 4), axis=-1), "nhwc"),
     Case("nn.batch_norm", lambda: _norm(x4(), 4)),

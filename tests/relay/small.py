@@ -10,8 +10,7 @@ from tilewright import relay
 from tilewright.measure.database import Database
 from tilewright.measure.record import Result, make_record
 from tilewright.relay import nn
-from tilewright.relay.expr import Array, Function, IRModule
-from tilewright.relay.graph import free_vars
+from tilewright.relay.expr import Array, IRModule
 from tilewright.relay.testing import layers
 from tilewright.relay.testing.resnet import residual_unit
 from tilewright.schedule.task import Task
@@ -32,8 +31,7 @@ def residual() -> tuple[IRModule, dict[str, Array]]:
     x = nn.relu(layers.batch_norm(x, "bn1"))
     x = nn.batch_flatten(nn.global_avg_pool2d(x))
     x = nn.softmax(layers.dense(x, "fc", 10))
-    net = Function([data, *(v for v in free_vars(x) if v is not data)], x)
-    return layers.create_workload(net, seed=1)
+    return layers.create_workload(layers.network(data, x), seed=1)
 
 
 def image(seed: int = 0, shape: tuple[int, ...] = SHAPE) -> Array:

@@ -85,6 +85,28 @@ def test_drawn_networks(mod):
         np.testing.assert_allclose(g, w, rtol=1e-9, atol=1e-9)
 
 
+def test_weights_of_one_element_are_weights():
+    x, d = relay.var("x", shape=(1, 1, 4, 4)), relay.var("d", shape=(3, 1))
+    two = relay.const(np.full((1, 1, 1, 1), 2.0, "float32"))
+    body = relay.Tuple([relay.nn.conv2d(x, two), relay.nn.dense(d, relay.reshape(two, (1, 1)))])
+    inputs = {"x": image(shape=(1, 1, 4, 4)), "d": image(shape=(3, 1))}
+    got = run(relay.build(relay.Function([x, d], body), "llvm"), **inputs)
+    np.testing.assert_allclose(got[0], 2 * inputs["x"])
+    np.testing.assert_allclose(got[1], 2 * inputs["d"])
+
+
+@pytest.mark.parametrize("dev", DEVICES, ids=str)
+def test_an_activation_that_reads_its_anchor_twice(dev):
+    x, w = relay.var("x", shape=(1, 8, 6, 6)), relay.var("w", shape=(16, 8, 3, 3))
+    y = relay.nn.conv2d(x, w, padding=1)
+    f = relay.Function([x, w], y * relay.sigmoid(y) + relay.exp(-y))
+    inputs = random_inputs(f)
+    lib = relay.build(f, dev.target)
+    assert len(lib.kernels) == 1
+    want = relay.evaluate(f, inputs, "float64")
+    np.testing.assert_allclose(run(lib, dev, **inputs)[0], want, rtol=1e-4, atol=1e-4)
+
+
 def test_results_may_be_inputs_constants_views_and_repeated():
     x = relay.var("x", shape=(2, 3))
     y = relay.nn.relu(x)
@@ -170,7 +192,7 @@ def test_records_of_the_very_kernels_are_used(fused_records, tmp_path):
     found = sources(lib)
     tuned = {r.task.name for r in fused_records}
     assert {name for name, source in found.items() if source == "record"} == tuned
-    assert found["softmax"] == "default"
+    assert found["softmax"] == found["add+relu"] == "default"
     assert all(k.seconds == 1e-3 for k in lib.report.kernels if k.source == "record")
     check(lib)
     path = tmp_path / "log.jsonl"

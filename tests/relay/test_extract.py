@@ -1,5 +1,6 @@
 """Tasks of networks: which, how often, and under which names."""
 
+import numpy as np
 import pytest
 
 from relay.small import residual
@@ -41,6 +42,10 @@ def test_all_contractions_are_found_when_no_operator_is_named():
     assert [t.key for t in extract_from_program(mod, params, "llvm", ops=["nn.dense"])] == [
         t.key for t in tasks if t.name == "dense"
     ]
+    x, y = relay.var("x", shape=(2, 3, 4)), relay.var("y", shape=(2, 5, 4))
+    f = relay.Function([x, y], relay.nn.batch_matmul(x, y))
+    (product,) = extract_from_program(f, {}, "llvm")
+    assert product.name == "batch_matmul" and product.sketches
     (pool,) = extract_from_program(mod, params, "llvm", ops=relay.op.get("nn.max_pool2d"))
     assert pool.name == "pool2d"
 
@@ -61,8 +66,42 @@ def test_fused_tasks_are_the_kernels_in_network_order():
     names = [t.name for t in every]
     assert names[0] == "conv2d_nchw+add+relu" and names[-2:] == ["dense+add", "softmax"]
     assert "conv2d_nchw+add" in names and "add+relu" in names
-    anchored = fused_tasks(mod, params, "llvm")
-    assert [t.name for t in anchored] == [n for n in names if n not in ("add+relu", "softmax")]
+    reducing = fused_tasks(mod, params, "llvm")
+    assert [t.name for t in reducing] == [n for n in names if n != "add+relu"]
+
+
+# How often each task runs, in network order: the partition of the auto-scheduler's tutorials.
+STAGE = [1, 1, 1, 1, 1]  # strided, projection, sum, inner, sum with the next normalisation
+WEIGHTS = {
+    # stem, pooling; stages; pooling, dense, softmax
+    "resnet-18": [1, 1, 2, 1, 1, 1, *3 * STAGE, 1, 1, 1],
+    # of a stage: 1x1, 3x3, projection, sums, 1x1 of later units, sum with the next normalisation
+    "resnet-50": [
+        1, 1, 1, 3, 1, 2, 2, 1, 1, 4, 1, 3, 3, 1, 1, 6, 1, 5, 5, 1, 1, 3, 1, 2, 2, 1, 1, 1, 1,
+    ],
+    "mobilenet": [*13 * [1], 5, 5, *7 * [1]],
+    # a fire module squeezes for itself and shares its expanding convolutions with the next
+    "squeezenet-1.1": [1, *3 * [1, 1, 2, 2, 1], 1, 2, 2, 1, 1, 1, 1],
+}  # fmt: skip
+COUNTS = {"resnet-18": 24, "resnet-50": 29, "mobilenet": 22, "squeezenet-1.1": 23}
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize("name", WEIGHTS)
+def test_the_partition_is_that_of_the_tutorials(name, layout):
+    mod, params = relay.testing.get_network(name, layout=layout)
+    tasks = fused_tasks(mod["main"], params, "llvm")
+    assert len(tasks) == len({t.key for t in tasks}) == COUNTS[name]
+    assert [t.weight for t in tasks] == WEIGHTS[name]
+
+
+def test_the_partition_of_vgg_16():
+    net = relay.testing.vgg.get_net(num_layers=16)
+    tasks = fused_tasks(
+        net, {p.name_hint: np.zeros(p.shape, p.dtype) for p in net.params[1:]}, "llvm"
+    )
+    assert len(tasks) == 18
+    assert [t.weight for t in tasks] == [*7 * [1], 2, 1, 1, 2, 1, 3, *5 * [1]]
 
 
 def test_equal_kernels_are_one_task_with_a_weight():
@@ -70,9 +109,7 @@ def test_equal_kernels_are_one_task_with_a_weight():
     x = data
     for k in range(3):
         x = relay.nn.relu(relay.nn.conv2d(x, relay.var(f"w{k}", shape=(4, 4, 3, 3)), 1, 1))
-    mod, params = relay.testing.create_workload(
-        relay.Function([data, *(v for v in relay.free_vars(x) if v is not data)], x)
-    )
+    mod, params = relay.testing.create_workload(relay.testing.layers.network(data, x))
     (task,) = fused_tasks(mod, params, "llvm")
     assert task.weight == 3 and task.name == "conv2d_nchw+relu"
     (alone,) = extract_from_program(mod, params, "llvm")

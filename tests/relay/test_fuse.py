@@ -23,7 +23,7 @@ def groups(body) -> list[str]:
         if op_name(node):
             found.append(f"({op_name(node)})")
         elif isinstance(node, relay.Call):
-            assert node.op.is_primitive
+            assert node.op.attrs["name"].startswith("fused_")
             steps = [op_name(n) for n in post_order(node.op.body) if op_name(n)]
             found.append(" ".join(s.removeprefix("nn.") for s in steps))
     return found
@@ -54,9 +54,24 @@ def test_a_residual_sum_that_is_read_twice_ends_its_group():
     assert groups(again) == ["conv2d relu", "conv2d add relu", "conv2d add relu"]
 
 
-def test_a_value_read_twice_is_computed_once():
+def test_steps_that_meet_again_are_one_group():
     y = conv(image()) + 1.0
-    assert groups(nn.relu(y) * relay.exp(y)) == ["conv2d add", "exp", "relu multiply"]
+    swish = y * relay.sigmoid(y)
+    assert groups(swish) == ["conv2d add sigmoid multiply"]
+    assert groups(nn.relu(relay.exp(swish) + (swish - 1.0)) * 2.0) == [
+        "conv2d add sigmoid multiply exp subtract add relu multiply"
+    ]
+    assert groups(nn.relu(y) * relay.exp(y) + image("z")) == ["conv2d add relu exp multiply add"]
+    x = relay.exp(image())
+    assert groups(x + relay.tanh(x)) == ["exp tanh add"]
+
+
+def test_a_value_is_computed_once_where_its_readers_do_not_meet():
+    y = conv(image()) + 1.0
+    assert groups(nn.relu(y) * nn.max_pool2d(y, 1)) == ["conv2d add", "relu", "max_pool2d multiply"]
+    assert groups(relay.Tuple([relay.exp(y) * y, y])) == ["conv2d add", "exp multiply"]
+    square = relay.exp(tensor("s", 4, 4))
+    assert groups(square + relay.transpose(square)) == ["exp", "transpose add"]
 
 
 def test_reading_one_value_twice_in_one_step_is_one_reader():
@@ -64,15 +79,18 @@ def test_reading_one_value_twice_in_one_step_is_one_reader():
     assert groups(y * y) == ["conv2d multiply"]
 
 
-def test_a_sum_of_two_anchors_joins_the_heavier():
+def test_a_sum_of_two_anchors_joins_the_first():
     x = image()
-    big, small = conv(x, "w1"), conv(x, "w2", kernel=1)
-    assert groups(big + small) == ["conv2d", "conv2d add"]
-    for body in (big + small, small + big):
-        mod = fuse(relay.IRModule.from_expr(function(body)))
-        joined = mod["main"].body
-        inputs = [a for a in joined.args if isinstance(a, relay.Var)]
-        assert [v.name_hint for v in inputs if v.name_hint != "x"] == ["w1"]
+    one, two = conv(x, "w1"), conv(x, "w2", kernel=1)
+    for body, first in ((one + two, "w1"), (two + one, "w2")):
+        assert groups(body) == ["conv2d", "conv2d add"]
+        joined = fuse(relay.IRModule.from_expr(function(body)))["main"].body
+        inputs = [a.name_hint for a in joined.args if isinstance(a, relay.Var)]
+        assert inputs == ["x", first]
+
+
+def test_a_sum_joins_an_anchor_rather_than_elementwise_steps():
+    assert groups(nn.relu(image()) + conv(image("y"))) == ["relu", "conv2d add"]
 
 
 def test_stretching_ends_a_group():

@@ -45,7 +45,9 @@ def test_constants_keep_their_type():
     assert relay.const(1.5).dtype == "float32"
     assert relay.const(3).dtype == "int32"
     assert relay.const(True).dtype == "bool"
-    assert relay.const(np.zeros((2, 0 + 1))).dtype == "float64"
+    assert relay.const(np.zeros((2, 1))).dtype == "float64"
+    assert relay.const(1 << 40, "float32").data == 2.0**40
+    assert relay.const(1 << 40, "int64").data == 1 << 40
     assert (tensor("x", 2, dtype="float64") * 2).dtype == "float64"
     assert relay.ones((2, 3)).shape == (2, 3)
 
@@ -126,6 +128,13 @@ REFUSALS = {
         lambda: nn.dense(tensor("x", 1, 5), tensor("w", 4, 3)), "5 features", "takes 3",
         "transpose",
     ),
+    "batches": (
+        lambda: nn.batch_matmul(tensor("x", 2, 3, 4), tensor("y", 3, 5, 4)), "batches of 2 and 3",
+    ),
+    "inner": (
+        lambda: nn.batch_matmul(tensor("x", 2, 3, 4), tensor("y", 2, 4, 5)), "4 and 5",
+        "transpose_b",
+    ),
     "units": (lambda: nn.dense(tensor("x", 1, 3), tensor("w", 4, 3), 7), "units=7", "has 4 units"),
     "broadcast": (
         lambda: tensor("x", 2, 3) + tensor("y", 4), "add(lhs=(2, 3) float32, rhs=(4,) float32)",
@@ -178,6 +187,7 @@ REFUSALS = {
         lambda: relay.var("x", relay.TensorType((1,)), shape=(1,)),
         "both type_annotation and shape",
     ),
+    "const-range": (lambda: relay.const(1 << 40), "1099511627776", 'dtype="int64"'),
     "const": (lambda: relay.const(np.zeros(2, "float16")), "float16", "float32"),
     "free": (
         lambda: relay.Function([], nn.relu(tensor("x", 2))), "reads x, which is no parameter",

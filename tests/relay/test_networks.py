@@ -1,13 +1,20 @@
 """The networks: their architecture, their weights, and that passes keep what they compute."""
 
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 import onnxruntime
 import pytest
 
-from tilewright import relay
+from tilewright import cpu, relay
 from tilewright.base.errors import ModelError
+from tilewright.base.target import Target
+from tilewright.driver.build import generate_source
+from tilewright.relay.extract import fused_groups, fused_tasks, prepare
 from tilewright.relay.graph import is_call, op_name, post_order
-from tilewright.relay.lower import compute_dag
+from tilewright.relay.graph_executor import GraphModule
+from tilewright.schedule.default import default_schedule
 
 
 def convolutions(body) -> list[tuple]:
@@ -46,17 +53,32 @@ def test_resnet_18_has_the_twelve_convolutions_of_the_tutorial():
     ("name", "count", "distinct", "parameters"),
     [
         ("resnet-18-v1", 20, 11, 11_689_512), ("resnet-50-v1", 53, 23, 25_557_032),
-        ("mobilenet", 27, 19, 4_231_976),
+        ("mobilenet", 27, 19, 4_231_976), ("squeezenet-1.0", 26, 22, 1_248_424),
+        ("squeezenet-1.1", 26, 18, 1_235_496),
     ],
 )  # fmt: skip
 def test_architectures(name, count, distinct, parameters):
     """Convolutions, distinct ones, and the published numbers of trained parameters."""
-    mod, params = relay.testing.get_network(name)
-    body = mod["main"].body
-    assert sum(is_call(n, "nn.conv2d") for n in post_order(body)) == count
-    assert len(convolutions(body)) == distinct
+    check_architecture(relay.testing.get_network(name)[0]["main"], count, distinct, parameters)
+
+
+@pytest.mark.parametrize(
+    ("layers", "count", "distinct", "parameters"),
+    [
+        (11, 8, 7, 132_863_336), (13, 10, 9, 133_047_848), (16, 13, 9, 138_357_544),
+        (19, 16, 9, 143_667_240),
+    ],
+)  # fmt: skip
+def test_architectures_of_vgg(layers, count, distinct, parameters):
+    check_architecture(relay.testing.vgg.get_net(num_layers=layers), count, distinct, parameters)
+
+
+def check_architecture(f: relay.Function, count: int, distinct: int, parameters: int) -> None:
+    assert sum(is_call(n, "nn.conv2d") for n in post_order(f.body)) == count
+    assert len(convolutions(f.body)) == distinct
     statistics = ("running_mean", "running_var", "moving_mean", "moving_var")
-    assert sum(v.size for n, v in params.items() if not n.endswith(statistics)) == parameters
+    trained = [p for p in f.params[1:] if not p.name_hint.endswith(statistics)]
+    assert sum(p.tensor_type.size for p in trained) == parameters
 
 
 def test_v1_parameters_have_the_names_of_a_torchvision_state_dict():
@@ -72,7 +94,7 @@ def test_v1_parameters_have_the_names_of_a_torchvision_state_dict():
 SMALL = {"image_shape": (3, 64, 64), "num_classes": 10}
 
 
-@pytest.mark.parametrize("name", ["resnet-18", "resnet-50-v1", "mobilenet"])
+@pytest.mark.parametrize("name", ["resnet-18", "resnet-50-v1", "mobilenet", "squeezenet-1.1"])
 def test_passes_keep_what_a_network_computes(name):
     mod, params = relay.testing.get_network(name, **SMALL)
     data = image_of(mod)
@@ -86,9 +108,10 @@ def test_passes_keep_what_a_network_computes(name):
     assert [p.name_hint for p in fused["main"].params] == ["data"]
 
 
-@pytest.mark.parametrize("name", ["resnet-18", "resnet-152-v1", "mobilenet"])
+@pytest.mark.parametrize("name", ["resnet-18", "resnet-152-v1", "mobilenet", "squeezenet-1.0"])
 def test_activations_stay_near_one(name):
-    mod, params = relay.testing.get_network(name, image_shape=(3, 32, 32), num_classes=10)
+    size = 64 if name.startswith("squeezenet") else 32
+    mod, params = relay.testing.get_network(name, image_shape=(3, size, size), num_classes=10)
     sizes = []
 
     def observe(node, value):
@@ -102,14 +125,14 @@ def test_activations_stay_near_one(name):
 
 def test_layouts_are_the_same_network():
     """NHWC weights are the transposed NCHW ones, so the results agree."""
-    for name in ("resnet-18", "mobilenet"):
+    for name, size in (("resnet-18", 32), ("mobilenet", 32), ("squeezenet-1.0", 64)):
         results = []
         for layout in ("NCHW", "NHWC"):
-            shape = (3, 32, 32) if layout == "NCHW" else (32, 32, 3)
+            shape = (3, size, size) if layout == "NCHW" else (size, size, 3)
             mod, params = relay.testing.get_network(
                 name, image_shape=shape, num_classes=5, layout=layout
             )
-            data = np.random.default_rng(0).standard_normal((1, 3, 32, 32))
+            data = np.random.default_rng(0).standard_normal((1, 3, size, size))
             data = data if layout == "NCHW" else data.transpose(0, 2, 3, 1)
             results.append(relay.evaluate(mod, {**params, "data": data}, "float64"))
             fused = relay.optimize(mod, params)
@@ -138,8 +161,10 @@ def test_batches_and_float64():
     ("make", "words"),
     [
         (lambda: relay.testing.get_network("resnet-20"), ["resnet-20", "mobilenet", ".onnx"]),
-        (lambda: relay.testing.get_network("mobilenett"), ["Did you mean 'mobilenet'"]),
+        (lambda: relay.testing.get_network("mobilenett"), ["Did you mean mobilenet?"]),
         (lambda: relay.testing.resnet.get_workload(num_layers=20), ["20", "18, 34"]),
+        (lambda: relay.testing.squeezenet.get_workload(version="2"), ["'2'", "'1.0' or '1.1'"]),
+        (lambda: relay.testing.vgg.get_workload(num_layers=12), ["12", "11, 13, 16, 19"]),
         (lambda: relay.testing.mobilenet.get_workload(layout="NCWH"), ["NCWH", "NHWC"]),
         (lambda: relay.testing.mobilenet.get_workload(image_shape=(32, 32)), ["(32, 32)"]),
         (lambda: relay.testing.mobilenet.get_workload(batch_size=0), ["batch_size=0"]),
@@ -159,7 +184,7 @@ def test_workload_of_a_network_of_ones_own():
     assert {n: v.shape for n, v in params.items()} == {"w": (4, 3, 3, 3), "b": (4,)}
 
 
-@pytest.mark.parametrize("name", ["resnet-18", "resnet-18-v1"])
+@pytest.mark.parametrize("name", ["resnet-18", "resnet-18-v1", "squeezenet-1.1"])
 def test_onnxruntime_computes_the_exported_network(name):
     mod, params = relay.testing.get_network(name, **SMALL)
     model = relay.to_onnx(mod, params)
@@ -196,8 +221,71 @@ T_add(ax0, ax1) = (T_matmul_NT[ax0, ax1] + p2[ax0, ax1])
 
 def test_mobilenet_has_the_tasks_of_the_tutorial():
     mod, params = relay.testing.get_network("mobilenet", layout="NHWC")
-    calls = (n for n in post_order(relay.optimize(mod, params)["main"].body))
-    groups = [n.op for n in calls if isinstance(n, relay.Call) and isinstance(n.op, relay.Function)]
-    texts = {str(compute_dag(g)) for g in groups}
-    assert len(texts) == 22
+    tasks = fused_tasks(mod, params, "llvm")
+    assert len(tasks) == 22
+    texts = {str(task.dag) for task in tasks}
     assert texts.issuperset(TUTORIAL_TASKS)
+    found = {tuple(t.shape for t in task.dag.args) for task in tasks}
+    pointwise = {
+        ((1, size, size, a), (1, 1, a, b), (1, 1, 1, b), (1, size, size, b))
+        for size, a, b in (
+            (112, 32, 64), (56, 64, 128), (56, 128, 128), (28, 128, 256), (28, 256, 256),
+            (14, 256, 512), (14, 512, 512), (7, 512, 1024), (7, 1024, 1024),
+        )
+    }  # fmt: skip
+    depthwise = {
+        ((1, size, size, c), (3, 3, c, 1), (1, 1, 1, c), (1, after, after, c))
+        for size, c, after in (
+            (112, 32, 112), (112, 64, 56), (56, 128, 56), (56, 128, 28), (28, 256, 28),
+            (28, 256, 14), (14, 512, 14), (14, 512, 7), (7, 1024, 7),
+        )
+    }  # fmt: skip
+    others = {
+        ((1, 224, 224, 3), (3, 3, 3, 32), (1, 1, 1, 32), (1, 112, 112, 32)),
+        ((1, 7, 7, 1024), (1, 1, 1, 1024)),
+        ((1, 1024), (1000, 1024), (1, 1000), (1, 1000)),
+        ((1, 1000), (1, 1000)),
+    }
+    assert found == pointwise | depthwise | others
+
+
+@dataclass(frozen=True)
+class Case:
+    """A network that is built and run at a small size."""
+
+    name: str
+    size: int
+    options: dict[str, Any]
+
+
+BUILT = {
+    "resnet-50 NHWC": Case("resnet-50", 32, {"layout": "NHWC"}),
+    "mobilenet NHWC": Case("mobilenet", 32, {"layout": "NHWC"}),
+    "squeezenet 1.0": Case("squeezenet-1.0", 64, {}),
+    "squeezenet 1.1 NHWC": Case("squeezenet-1.1", 64, {"layout": "NHWC"}),
+    "vgg-11": Case("vgg-11", 32, {"batch_norm": True}),
+}
+
+
+@pytest.mark.parametrize("kind", BUILT)
+def test_networks_compute_what_numpy_does(kind):
+    case = BUILT[kind]
+    shape = (3, case.size, case.size)
+    mod, params = relay.testing.get_network(
+        case.name, image_shape=shape, num_classes=10, **case.options
+    )
+    data = image_of(mod)
+    wanted = relay.evaluate(mod, {**params, "data": data}, "float64")
+    lib = relay.build(mod, "llvm", params, verify=False)
+    module = GraphModule(lib["default"](cpu()))
+    module.run(data=data)
+    np.testing.assert_allclose(module.get_output(0).numpy(), wanted, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("target", ["cuda -arch=sm_90", "opencl"])
+@pytest.mark.parametrize("name", ["squeezenet-1.1", "resnet-50"])
+def test_every_kernel_of_a_network_is_legal_on_gpus(name, target):
+    mod, params = relay.testing.get_network(name, layout="NHWC")
+    for group in fused_groups(prepare(mod, params)["main"]):
+        schedule = default_schedule(group.dag, Target(target))
+        assert generate_source(schedule, Target(target), "k").kernels

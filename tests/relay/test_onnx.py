@@ -79,6 +79,8 @@ MODELS = {
     "gemm-transposed": ([node("Reshape", ["x", "s"], "f"), node("Gemm", ["f", "w"], transA=1)],
                         {"w": random(108, 5), "s": np.array([108, -1], "int64")}, 17),
     "matmul": ([node("MatMul", ["x", "w"])], {"w": random(6, 5)}, 17),
+    "matmul-batched": ([node("MatMul", ["x", "w"])], {"w": random(2, 3, 6, 5)}, 17),
+    "matmul-shared": ([node("MatMul", ["w", "x"])], {"w": random(1, 4, 6)}, 17),
     "flatten-axis": ([node("Flatten", ["x"], axis=2)], {}, 17),
     "flatten-back": ([node("Flatten", ["x"], axis=-1)], {}, 17),
     "reshape-keep": ([node("Reshape", ["x", "s"])], {"s": np.array([0, -1, 6], "int64")}, 17),
@@ -252,7 +254,8 @@ REFUSALS = {
         ["mode=reflect"],
     ),
     "batched-matmul": (
-        model([node("MatMul", ["x", "x"])], {"x": [2, 3, 3]}), ["(2, 3, 3)", "a matrix"],
+        model([node("MatMul", ["x", "w"])], {"x": [2, 1, 3, 3]}, {"w": random(1, 2, 3, 3)}),
+        ["(2, 1)", "(1, 2)", "a single matrix"],
     ),
 }  # fmt: skip
 

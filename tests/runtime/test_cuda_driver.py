@@ -234,6 +234,16 @@ def test_a_poisoned_context_is_fatal(simulation: Simulation) -> None:
     simulation.broken = OK
 
 
+def test_a_graph_that_cannot_be_uploaded_is_given_back(simulation: Simulation) -> None:
+    arrays = [array(X, GPU), array(Y, GPU), array(np.zeros_like(X), GPU)]
+    module = Module(artifact([ADD]), GPU)
+    simulation.broken = Status(1)
+    with pytest.raises(DeviceError, match="upload graph"):
+        LaunchSequence(GPU, module.launches(*arrays))
+    assert simulation.log.count("cuGraphExecDestroy") == 1
+    simulation.broken = OK
+
+
 def test_target_and_dlpack(simulation: Simulation) -> None:
     assert GPU.target.arch == "sm_90" and GPU.target.limits.l2_bytes == 1024
     a = array(X, GPU)

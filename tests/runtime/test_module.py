@@ -125,6 +125,8 @@ def test_arguments_that_do_not_fit(device: Device, elementwise: Build) -> None:
         module.time_evaluator("nothing", device)
     with pytest.raises(DeviceError, match="at least 1"):
         module.time_evaluator("default", device, number=0)(a, b, c)
+    with pytest.raises(DeviceError, match="at least 1"):
+        module.time_evaluator("default", device, repeats_to_cooldown=0)(a, b, c)
     kernel = module.kernels[0]
     with pytest.raises(DeviceError, match="2 arrays were given"):
         LaunchSequence(device, [(kernel, [a, b])])

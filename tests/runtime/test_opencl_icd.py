@@ -48,3 +48,9 @@ def test_nothing_to_add(system: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opencl_icd, "_nvidia", lambda: "")
     opencl_icd.register()
     assert "OCL_ICD_VENDORS" not in os.environ
+
+
+def test_nowhere_to_write(system: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opencl_icd.tempfile, "tempdir", str(system / "pocl.icd"))
+    opencl_icd.register()
+    assert "OCL_ICD_VENDORS" not in os.environ

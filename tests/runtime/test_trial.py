@@ -8,7 +8,7 @@ import pytest
 from tilewright.base.artifact import Artifact
 from tilewright.base.errors import DeviceError, InternalError
 from tilewright.runtime import Device, array
-from tilewright.runtime.trial import trial
+from tilewright.runtime.trial import GUARD_BYTES, trial
 
 Build = Callable[..., Artifact]
 SIZE = 1000
@@ -60,6 +60,23 @@ def test_state_left_behind_is_found_after_timing(device: Device, elementwise: Bu
     borrowed = [array(X, device), array(Y, device)]
     result = trial(elementwise(device, steps), device, borrowed, [X + Y], [1e-6])
     assert result.error == "wrong" and "output b2" in result.message
+
+
+def test_what_is_borrowed_needs_no_memory_of_its_own(
+    device: Device, elementwise: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    artifact = elementwise(device, [ADD])
+    borrowed = [array(X, device), array(Y, device)]
+    sizes: list[int] = []
+    real = type(device.driver).allocate
+
+    def allocate(driver: object, nbytes: int) -> object:
+        sizes.append(nbytes)
+        return real(driver, nbytes)
+
+    monkeypatch.setattr(type(device.driver), "allocate", allocate)
+    assert trial(artifact, device, borrowed, [X + Y]).error is None
+    assert sizes == [4 * SIZE + GUARD_BYTES]  # of the output
 
 
 def test_tolerance_is_per_element(device: Device, elementwise: Build) -> None:

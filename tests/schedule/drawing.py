@@ -9,13 +9,11 @@ from __future__ import annotations
 import random
 
 from tilewright.base.errors import ScheduleError
+from tilewright.ir.stmt import BLOCK_TAGS, THREAD_TAGS
 from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.schedule.tree import LoopTree
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.tensor import ComputeOp, IterVar, PlaceholderOp
-
-THREADS = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
-BLOCKS = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
 
 
 def draw_schedule(dag: ComputeDAG, rng: random.Random, *, gpu: bool) -> Schedule:
@@ -80,7 +78,7 @@ def _draw_attachment(s: Schedule, stage: Stage, rng: random.Random) -> None:
         before = len(s.steps)
         try:
             stage.compute_at(host, rng.choice(host.leaf_iter_vars))
-            _check_readers(s, stage)
+            check_readers(s)
             return
         except ScheduleError:
             if len(s.steps) > before:
@@ -88,7 +86,7 @@ def _draw_attachment(s: Schedule, stage: Stage, rng: random.Random) -> None:
                 del s.steps[before:]
 
 
-def _check_readers(s: Schedule, stage: Stage) -> None:
+def check_readers(s: Schedule) -> None:
     """Raise if a reader is outside the loop; other stages may still be in an unfinished state."""
     scopes = [(st, st.scope) for st in s.stages]
     for st, _ in scopes:
@@ -150,12 +148,12 @@ def _draw_binding(stage: Stage, rng: random.Random) -> None:
     if stage.attach_kind == "root" and reduce and rng.random() < 0.3:
         _draw_cross_thread(stage, spatial, reduce, rng)
     elif stage.attach_kind == "root":
-        tags = [*rng.sample(BLOCKS, rng.randint(0, 2)), *["vthread"] * rng.randint(0, 2)]
-        tags += rng.sample(THREADS, rng.randint(0, 2))
+        tags = [*rng.sample(BLOCK_TAGS, rng.randint(0, 2)), *["vthread"] * rng.randint(0, 2)]
+        tags += rng.sample(THREAD_TAGS, rng.randint(0, 2))
         for axis, tag in zip(spatial, tags, strict=False):
             stage.bind(axis, tag)
     elif stage.scope == "shared":
-        for axis, tag in zip(spatial, rng.sample(THREADS, rng.randint(0, 2)), strict=False):
+        for axis, tag in zip(spatial, rng.sample(THREAD_TAGS, rng.randint(0, 2)), strict=False):
             stage.bind(axis, tag)
 
 
@@ -164,11 +162,11 @@ def _draw_cross_thread(
 ) -> None:
     """Spatial loops outside, the reduction shared by threads."""
     stage.reorder(*spatial, *reduce)
-    tags = rng.sample(THREADS, 3)
+    tags = rng.sample(THREAD_TAGS, 3)
     for axis in rng.sample(reduce, rng.randint(1, min(2, len(reduce)))):
         stage.bind(axis, tags.pop())
     if spatial and rng.random() < 0.5:
         stage.bind(rng.choice(spatial), tags.pop())
     free = [ax for ax in spatial if ax not in stage.binds]
     if free and rng.random() < 0.7:
-        stage.bind(free[0], rng.choice(BLOCKS))
+        stage.bind(free[0], rng.choice(BLOCK_TAGS))

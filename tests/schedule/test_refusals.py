@@ -16,7 +16,7 @@ from tilewright.schedule.schedule import Schedule, create_schedule
 from tilewright.schedule.steps import step_from_json
 from tilewright.schedule.tree import LoopTree
 from tilewright.te.dag import ComputeDAG
-from tilewright.te.tensor import Tensor
+from tilewright.te.tensor import ComputeOp, Tensor
 
 Setup = tuple[Schedule, Tensor, Tensor, Tensor]
 
@@ -57,10 +57,10 @@ def split_input(s: Schedule, a: Tensor, b: Tensor, c: Tensor) -> None:
     s[a].split(s[c].op.axis[0], factor=2)
 
 
-def split_attach_axis(s: Schedule, a: Tensor, b: Tensor, c: Tensor) -> None:
+def fuse_attach_axis(s: Schedule, a: Tensor, b: Tensor, c: Tensor) -> None:
     copy = s.cache_read(a, "local", [c])
     s[copy].compute_at(s[c], s[c].op.axis[0])
-    s[c].split(s[c].op.axis[0], factor=2)
+    s[c].fuse(*s[c].op.axis)
 
 
 def fuse_apart(s: Schedule, a: Tensor, b: Tensor, c: Tensor) -> None:
@@ -200,6 +200,37 @@ def tensor_unknown(s: Schedule, a: Tensor, b: Tensor, c: Tensor) -> None:
     s[te.placeholder((3,), name="elsewhere")].unroll(s[c].op.axis[0])
 
 
+def size_not_whole(s: Schedule, a: Tensor, b: Tensor, c: Tensor) -> None:
+    s[c].split(s[c].op.axis[0], factor=6 / 4)
+
+
+def with_copy_in(s: Schedule, a: Tensor, c: Tensor) -> None:
+    """A copy of `a`, computed inside `c`."""
+    copy = s.cache_read(a, "local", [c])
+    s[copy].compute_at(s[c], s[c].op.axis[0])
+
+
+def inline_host(s: Schedule, a: Tensor, b: Tensor, c: Tensor) -> None:
+    first = s.cache_read(a, "local", [c])
+    with_copy_in(s, a, first)
+    s[first].compute_inline()
+
+
+def cache_write_host(s: Schedule, a: Tensor, b: Tensor, c: Tensor) -> None:
+    with_copy_in(s, a, c)
+    s.cache_write(c, "local")
+
+
+def rfactor_host(s: Schedule, a: Tensor, b: Tensor, c: Tensor) -> None:
+    with_copy_in(s, a, c)
+    s.rfactor(c, s[c].op.reduce_axis[0])
+
+
+def cache_read_partly_stranger(s: Schedule, a: Tensor, b: Tensor, c: Tensor) -> None:
+    copy = s.cache_read(a, "local", [c])
+    s.cache_read(b, "shared", [c, copy])
+
+
 REFUSALS: dict[Callable[[Schedule, Tensor, Tensor, Tensor], None], str] = {
     split_zero: r"split\(C.i, factor=0\): factor must be at least 1. "
     r"C has axes i:8 j:6 r:4. Try factor=8",
@@ -209,7 +240,7 @@ REFUSALS: dict[Callable[[Schedule, Tensor, Tensor, Tensor], None], str] = {
     split_foreign: "foreign is no axis of C",
     split_bound: "i is already blockIdx.x. Split and fuse before annotating",
     split_input: "an input has no loops to schedule. Schedule its cache_read stage",
-    split_attach_axis: "A.local is computed at i. Split and fuse before compute_at",
+    fuse_attach_axis: "A.local is computed at i. Fuse before compute_at",
     fuse_apart: "not neighbours in loop order",
     fuse_kinds: "spatial and reduction axes do not fuse",
     fuse_nothing: "no axes to fuse",
@@ -231,6 +262,11 @@ REFUSALS: dict[Callable[[Schedule, Tensor, Tensor, Tensor], None], str] = {
     scope_of_output: "an output is global",
     cache_read_no_readers: "no readers given",
     cache_read_stranger: "A.shared does not read B",
+    cache_read_partly_stranger: "A.local does not read B",
+    size_not_whole: "size 1.5: not an integer. Use //",
+    inline_host: "A.local_1 is computed at ax0, which goes away. Call compute_root on A.local_1",
+    cache_write_host: "A.local is computed at i, which goes away",
+    rfactor_host: "A.local is computed at i, which goes away",
     cache_write_late: "already has scheduled loops. Call cache_write first",
     rfactor_spatial: "not a reduction axis",
     rfactor_late: "a spatial loop is already scheduled",
@@ -250,14 +286,17 @@ def test_refused_at_the_call(request_: Callable[[Schedule, Tensor, Tensor, Tenso
     with pytest.raises(ScheduleError, match=REFUSALS[request_]) as caught:
         request_(s, a, b, c)
     assert caught.value.place and caught.value.reason
+    assert state(s) == state(Schedule.replay(s.dag, s.steps))  # the refused step left no trace
 
 
-def test_a_refused_step_is_not_recorded() -> None:
-    s, _, _, c = mm()
-    before = s.to_json()
-    with pytest.raises(ScheduleError):
-        s[c].split(s[c].op.axis[0], factor=0)
-    assert s.to_json() == before
+def state(s: Schedule) -> list[object]:
+    """Everything steps change, as text."""
+    return [
+        (st.name, str(st.op.body) if isinstance(st.op, ComputeOp) else "", st.scope, st.attach_kind,
+         str(st.attach), str(st.all_iter_vars), str(st.leaf_iter_vars), str(st.binds),
+         str(st.annotations), str(st.pragmas), str(st.aligned))
+        for st in s.stages
+    ]  # fmt: skip
 
 
 def test_unreadable_step() -> None:
@@ -265,6 +304,12 @@ def test_unreadable_step() -> None:
         step_from_json(["tensorize", "C"])
     with pytest.raises(ScheduleError, match="not a step"):
         step_from_json(["split", "C"])
+    with pytest.raises(ScheduleError, match="not a step"):
+        step_from_json([["split"], "C", "i", 2, None])
+    with pytest.raises(ScheduleError, match=r"factor must be Size \| None, not '2'"):
+        step_from_json(["split", "C", "i", "2", None])
+    with pytest.raises(ScheduleError, match=r"axes must be tuple\[str, ...\], not \(1, 'j'\)"):
+        step_from_json(["reorder", "C", [1, "j"]])
 
 
 def test_local_buffer_on_its_own() -> None:
@@ -377,6 +422,17 @@ def test_straight_line_code_that_takes_long_to_compile() -> None:
         s[c].unroll(axis)
     tree = LoopTree(s)
     assert legality.judge(tree, tree.bounds(), Target("llvm")).reasons() == ["unrolled_body"]
+
+
+def test_loops_that_a_target_does_not_have() -> None:
+    s, _, _, c = mm()
+    s[c].parallel(s[c].op.axis[0])
+    with pytest.raises(LoweringError, match=r"parallel\(C.i\): cuda kernels.*Bind the loop"):
+        lower_schedule(s, Target("cuda"))
+    s, _, _, c = mm()
+    s[c].bind(s[c].op.axis[0], "threadIdx.x")
+    with pytest.raises(LoweringError, match=r"bind\(C.i, threadIdx.x\): llvm kernels.*Use paral"):
+        lower_schedule(s, Target("llvm"))
 
 
 def test_arguments_of_lower() -> None:

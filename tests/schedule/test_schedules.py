@@ -44,7 +44,7 @@ def drawn(seed: int, gpu: bool) -> tuple[ComputeDAG, Schedule]:
 MAX_STEPS = 300_000  # of the interpreter; what recomputes more than that adds time, not coverage
 
 
-def lowered(schedule: Schedule, kind: str) -> Program | None:
+def lowered(schedule: Schedule, kind: str | Target) -> Program | None:
     """The verified program; None where lowering refuses it or running it would take long."""
     try:
         program = lower_schedule(schedule, Target(kind))
@@ -112,23 +112,23 @@ def test_steps_replay_from_json_to_the_same_program(seed: int, gpu: bool) -> Non
 @given(SEEDS, st.booleans())
 def test_python_text_rebuilds_the_schedule(seed: int, gpu: bool) -> None:
     from tilewright import te
-    from tilewright.schedule.show import _identifier
+    from tilewright.schedule.show import identifier
 
     dag, schedule = drawn(seed, gpu)
     fresh = Schedule(dag)
-    names = {_identifier(name): op.output_tensor for op, name in dag.unique_names().items()}
+    names = {identifier(name): op.output_tensor for op, name in dag.unique_names().items()}
     exec(schedule.to_python(), {"te": te}, {"s": fresh, **names})
     assert fresh.to_json() == schedule.to_json()
 
 
-def run_on(kind: str, program: Program, inputs: list[np.ndarray]) -> list[np.ndarray]:
+def run_on(kind: str | Target, program: Program, inputs: list[np.ndarray]) -> list[np.ndarray]:
     target = Target(kind)
-    module = Module(compile_source(generate(program, target), target), device(kind))
+    module = Module(compile_source(generate(program, target), target), device(target.kind))
     values = iter(inputs)
     arrays = [
         array(next(values), module.device)
         if role == "input"
-        else empty(b.shape or (1,), b.dtype, module.device)
+        else empty(b.shape, b.dtype, module.device)
         for b, role in zip(program.args, program.roles, strict=True)
     ]
     module(*arrays)

@@ -578,6 +578,9 @@ def test_fallback_with_reference_log() -> None:
     records = [record(7, [7, 1], 0), record(64, [4, 16], 512), record(5, [-1, 5], 0), other]
     cfg.fallback_with_reference_log(records)
     assert cfg["t"].size == [6, 16] and cfg["unroll"].val == 512
+    foreign = [record(96, [2, 4, 12], 512), record(96, [8, 12], 7)]  # three loops; no such choice
+    cfg.fallback_with_reference_log(foreign)
+    assert cfg["t"].size == [6, 16] and cfg["unroll"].val == 512
 
 
 def test_a_space_beyond_64_bits_has_no_arrays_but_configurations() -> None:

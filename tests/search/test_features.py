@@ -88,6 +88,7 @@ def computations():
         ),
         name="P",
     )
+
     def window(c, h, w):
         return te.max(pad[c, h + ry, w + rx], axis=[ry, rx])
 
@@ -111,9 +112,7 @@ def strided_copy(stride, threads=64):
     return LoopTree(s)
 
 
-@pytest.mark.parametrize(
-    "stride, sectors", [(0, 1), (1, 4), (2, 8), (4, 16), (8, 32), (32, 32)]
-)
+@pytest.mark.parametrize("stride, sectors", [(0, 1), (1, 4), (2, 8), (4, 16), (8, 32), (32, 32)])
 def test_sectors_of_a_strided_load(stride, sectors):
     tree = strided_copy(stride or 1)
     bounds = tree.bounds()

@@ -4,6 +4,7 @@ import random
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from search.spaces import Instant, answer, conv, cpu_task, flagship, hidden_cost
 from tilewright.base.errors import ScheduleError, SpaceError
@@ -217,19 +218,71 @@ def test_a_task_that_stopped_improving_is_left():
     assert report.tasks[1].trials > 1.5 * report.tasks[0].trials
 
 
+class Finishing(Instant):
+    """Notes what is timed at the end; `asked`: a list of decisions per task."""
+
+    def final(self, jobs):
+        self.asked = [*getattr(self, "asked", []), [j.decisions for j in jobs]]
+        return []
+
+
 def test_leaders_are_timed_again_in_turn():
     task = cpu_task()
-    asked = []
-
-    class Finishing(Instant):
-        def final(self, jobs):
-            asked.append([j.decisions for j in jobs])
-            return []
-
     measurer = Finishing([task])
     run([task], measurer, trials=24, leaders=3)
     fastest = sorted(measurer.records, key=lambda r: r.seconds)[:3]
-    assert asked == [[r.decisions for r in fastest]]
+    assert measurer.asked == [[r.decisions for r in fastest]]
+
+
+def with_fallback(task, index):
+    """The task with an untuned configuration, as an anchor template names one."""
+    (old,) = task.sketches
+    sketch = Sketch(old.origin, old.dag, old.space, old.build, old.target, lambda: index)
+    return Task(task.name, task.args, task.dag, task.target, [sketch])
+
+
+@pytest.mark.parametrize("rank", [0, -1])
+def test_what_runs_untuned_is_proposed_first_and_timed_again_at_the_end(rank):
+    plain = cpu_task()
+    every = np.arange(len(plain.config_space))
+    every = every[plain.sketches[0].legal(every)]
+    index = int(every[np.argsort(hidden_cost(plain, every))[rank]])  # the best, or the worst
+    task = with_fallback(plain, index)
+    untuned = {n: e.value for n, e in task.config_space.get(index).items()}
+    measurer, database = Finishing([task]), Database()
+    run([task], measurer, database, trials=24, leaders=3)
+    assert measurer.records[0].decisions == untuned
+    assert [r.decisions for r in measurer.records].count(untuned) == 1
+    (asked,) = measurer.asked
+    assert asked.count(untuned) == 1 and len(asked) == (3 if rank == 0 else 4)
+    for record in measurer.records:
+        database.append(record)
+    again = Finishing([task])
+    run([task], again, database, trials=8, leaders=3)
+    assert untuned not in [r.decisions for r in again.records]
+    assert again.asked[0].count(untuned) == 1  # of a resumed run, too
+
+
+def test_a_program_that_equals_another_is_no_leader():
+    task = cpu_task()
+
+    class Paired(Finishing):
+        """Each second record is told to be the same program as the one before it."""
+
+        def next(self):
+            record = super().next()
+            if len(self.records) % 2 == 0:
+                before = self.records[-2]
+                result = replace(before.result, same_as=before.trial)
+                record = self.records[-1] = replace(record, result=result)
+            return record
+
+    measurer = Paired([task])
+    report, _ = run([task], measurer, trials=24, leaders=3)
+    distinct = measurer.records[::2]
+    fastest = sorted(distinct, key=lambda r: r.seconds)[:3]
+    assert measurer.asked == [[r.decisions for r in fastest]]
+    assert report.tasks[0].best_seconds == fastest[0].seconds
 
 
 def test_expected_results_travel_with_the_jobs():

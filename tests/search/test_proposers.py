@@ -3,8 +3,11 @@
 import numpy as np
 import pytest
 
-from search.spaces import conv, cost_of, cpu_task, flagship, hidden_cost
-from tilewright.schedule.task import Task
+from search.spaces import CPU, conv, cost_of, cpu_task, flagship, hidden_cost
+from tilewright import te
+from tilewright.base.errors import SpaceError
+from tilewright.schedule.task import Task, create
+from tilewright.schedule.template import get_config, template
 from tilewright.search.cost_model import CostModel
 from tilewright.search.model_proposer import ModelProposer, neighbours
 from tilewright.search.proposers import (
@@ -71,6 +74,21 @@ def test_the_same_seed_gives_the_same_proposals(kind):
     runs = [[c.index for c in search(kind(task, s), task, 32)[0]] for s in (1, 1, 2)]
     assert runs[0] == runs[1]
     assert runs[0] != runs[2] or kind is GridProposer
+
+
+@template("tests/search/uncountable")
+def uncountable():
+    b = te.compute((8,), lambda i: i + 1, name="B")
+    cfg = get_config()
+    for k in range(10):
+        cfg.define_split(f"t{k}", 4096, num_outputs=4)
+    return te.create_schedule([b.op]), [b]
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_a_space_without_indices_is_refused_with_a_way_out(kind):
+    with pytest.raises(SpaceError, match="do not fit 64-bit indices. Limit the splits"):
+        kind(create("tests/search/uncountable", (), CPU), 0)
 
 
 @pytest.mark.parametrize("kind", ALL)

@@ -155,6 +155,17 @@ def test_options_of_autotvm_are_accepted(option):
     assert tuner.ttl == 8
 
 
+@pytest.mark.parametrize(("plan_size", "batch"), [(64, 8), (12, 3), (1, 1)])
+def test_the_plan_size_limits_batches(plan_size, batch, option, monkeypatch):
+    task = cpu_task()
+    tuner = XGBTuner(task, plan_size=plan_size)
+    asked = []
+    suggest = tuner.proposer.suggest
+    monkeypatch.setattr(tuner.proposer, "suggest", lambda n: asked.append(n) or suggest(n))
+    tuner.tune(n_trial=24, measure_option=option(answer(task)))
+    assert max(asked) == batch and sum(asked) == 24
+
+
 @pytest.mark.parametrize(
     "make",
     [

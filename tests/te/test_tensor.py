@@ -91,7 +91,7 @@ REFUSALS = {
     "empty compute": (lambda: te.compute((0,), lambda i: A[i, 0]), "a dimension of extent 0"),
     "dtype": (lambda: te.placeholder((3,), "float16", "x"), "dtype 'float16' is not supported"),
     "empty range": (lambda: te.reduce_axis((3, 3), "k"), r"the range \[3, 3\) is empty"),
-    "thread tag": (lambda: te.thread_axis("threadIdx.w"), "unknown tag. Use one of vthread"),
+    "thread tag": (lambda: te.thread_axis("threadIdx.w"), "unknown tag. Use one of blockIdx.x"),
     "axis count": (lambda: te.compute((4, 6), lambda i: A[i, 0]), "takes 1 axes for 2 dimensions"),
     "inner reduction": (
         lambda: te.compute((4,), lambda i: te.sum(A[i, K], axis=K) + 1.0),

@@ -44,41 +44,27 @@ def convolutions(draw):
     }
 
 
+@pytest.mark.parametrize(
+    ("layout", "kernel_layout", "reference"),
+    [
+        ("NCHW", "OIHW", testing.conv2d_nchw_python),
+        ("NHWC", "HWIO", testing.conv2d_nhwc_python),
+    ],
+)
 @small
-@given(convolutions())
-def test_conv2d_nchw(new_bench, case):
+@given(case=convolutions())
+def test_conv2d(new_bench, layout, kernel_layout, reference, case):
     bench = new_bench()
-    data = bench.input(case["batch"], case["ci"], *case["image"])
-    kernel = bench.input(case["co"], case["ci"] // case["groups"], *case["kernel"])
-    options = (case["stride"], case["padding"], case["dilation"])
-    result = topi.nn.conv2d(data, kernel, *options, groups=case["groups"])
-    expected = testing.conv2d_nchw_python(
-        bench[data],
-        bench[kernel],
-        case["stride"],
-        case["padding"],
-        case["groups"],
-        case["dilation"],
+    size = {"N": case["batch"], "C": case["ci"], **dict(zip("HW", case["image"], strict=True))}
+    weight = dict(zip("HW", case["kernel"], strict=True))
+    weight |= {"O": case["co"], "I": case["ci"] // case["groups"]}
+    data = bench.input(*(size[a] for a in layout))
+    kernel = bench.input(*(weight[a] for a in kernel_layout))
+    stride, padding, dilation = case["stride"], case["padding"], case["dilation"]
+    result = topi.nn.conv2d(
+        data, kernel, stride, padding, dilation, data_layout=layout, groups=case["groups"]
     )
-    bench.check(result, expected)
-
-
-@small
-@given(convolutions())
-def test_conv2d_nhwc(new_bench, case):
-    bench = new_bench()
-    data = bench.input(case["batch"], *case["image"], case["ci"])
-    kernel = bench.input(*case["kernel"], case["ci"] // case["groups"], case["co"])
-    options = (case["stride"], case["padding"], case["dilation"])
-    result = topi.nn.conv2d(data, kernel, *options, data_layout="NHWC", groups=case["groups"])
-    expected = testing.conv2d_nhwc_python(
-        bench[data],
-        bench[kernel],
-        case["stride"],
-        case["padding"],
-        case["groups"],
-        case["dilation"],
-    )
+    expected = reference(bench[data], bench[kernel], stride, padding, case["groups"], dilation)
     bench.check(result, expected)
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tilewright import te, topi
 from tilewright.base.errors import ExpressionError
-from tilewright.te import ComputeDAG, Tensor
+from tilewright.te import ComputeDAG
 from tilewright.topi import testing
 
 small = settings(max_examples=30, deadline=None)
@@ -390,7 +390,7 @@ def test_moves_refuse(name):
         call()
 
 
-def test_every_exported_operator_round_trips_through_json():
+def test_a_chain_of_operators_round_trips_through_json():
     """What a record stores of a DAG rebuilds the same text and hash."""
     data, kernel = te.placeholder((1, 4, 6, 6), name="d"), te.placeholder((4, 4, 3, 3), name="k")
     conv = topi.nn.conv2d_nchw(data, kernel, 1, 1)
@@ -407,4 +407,3 @@ def test_every_exported_operator_round_trips_through_json():
 def test_names_are_exported():
     for room in (topi, topi.nn, testing):
         assert all(hasattr(room, name) for name in room.__all__)
-    assert isinstance(topi.exp(X), Tensor)

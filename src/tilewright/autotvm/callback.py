@@ -38,26 +38,40 @@ def progress_bar(total: int, prefix: str = "", si_prefix: str = "G") -> Callback
     `[Task  1/12]  Current/Best:  541.83/3570.66 GFLOPS | Progress: (960/2000) | 1001.31 s Done.`
     """
     format_si(0.0, si_prefix)
-    start, done = time.time(), 0
+    return _ProgressBar(total, prefix, si_prefix)
 
-    def callback(
-        tuner: Any, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]
+
+class _ProgressBar:
+    """The line ends with "Done." once: at the last of `total` trials, or when the tuner is through
+    with fewer and calls `finish`.
+    """
+
+    def __init__(self, total: int, prefix: str, si_prefix: str) -> None:
+        self.total, self.prefix, self.si_prefix = total, prefix, si_prefix
+        self.start, self.done = time.time(), 0
+        self.current = self.best = 0.0
+
+    def __call__(
+        self, tuner: Any, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]
     ) -> None:
-        nonlocal done
-        done += len(inputs)
-        current = 0.0
+        before, self.done = self.done, self.done + len(inputs)
+        self.current, self.best = 0.0, tuner.best_flops
         for given, result in zip(inputs, results, strict=True):
             if result.error_no == 0:
-                current = given.task.flop / (sum(result.costs) / len(result.costs))
-        now, best = format_si(current, si_prefix), format_si(tuner.best_flops, si_prefix)
-        end = " Done.\n" if done >= total or not tuner.has_next() else ""
+                self.current = given.task.flop / (sum(result.costs) / len(result.costs))
+        self._write(" Done.\n" if before < self.total <= self.done else "")
+
+    def finish(self) -> None:
+        if self.done < self.total:
+            self._write(" Done.\n")
+
+    def _write(self, end: str) -> None:
+        now, best = (format_si(flops, self.si_prefix) for flops in (self.current, self.best))
         sys.stdout.write(
-            f"\r{prefix} Current/Best: {now:7.2f}/{best:7.2f} {si_prefix}FLOPS | "
-            f"Progress: ({done}/{total}) | {time.time() - start:.2f} s{end}"
+            f"\r{self.prefix} Current/Best: {now:7.2f}/{best:7.2f} {self.si_prefix}FLOPS | "
+            f"Progress: ({self.done}/{self.total}) | {time.time() - self.start:.2f} s{end}"
         )
         sys.stdout.flush()
-
-    return callback
 
 
 _ELSEWHERE = {

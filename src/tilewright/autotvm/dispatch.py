@@ -25,9 +25,10 @@ class ApplyHistoryBest:
     def query(self, target: Any, workload: Sequence[Any]) -> ConfigEntity | None:
         """The best configuration for a workload (name, *args), or None where no record fits."""
         name, args, chosen = workload[0], tuple(workload[1:]), Target(target)
-        fitting = self.database.query(name=name, target=str(chosen), ok=True)
-        tasks = {r.task.key: r.task for r in fitting if list(r.task.args) == plain(list(args))}
-        bests = [best for task in tasks.values() if (best := self.database.best(task)) is not None]
+        origin = f"template:{name}"  # a sketch of another origin has other knobs
+        fitting = self.database.query(name=name, target=str(chosen), origin=origin, ok=True)
+        keys = {r.key for r in fitting if list(r.task.args) == plain(list(args))}
+        bests = [best for key in keys if (best := self.database.best(key, origin)) is not None]
         if not bests:
             return None
         best = min(bests, key=lambda r: r.seconds)

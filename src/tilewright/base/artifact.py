@@ -6,7 +6,9 @@ process or a wire.  `codegen` makes `Source`, `driver` turns it into `Artifact`,
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import hashlib
+import json
+from dataclasses import asdict, dataclass, field
 from math import prod
 from typing import Any
 
@@ -92,6 +94,10 @@ class Source:
     entry_name: str
     buffers: tuple[BufferSpec, ...]
     kernels: tuple[KernelInfo, ...]
+
+    def digest(self) -> str:
+        """Equal for equal programs, across processes."""
+        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True)

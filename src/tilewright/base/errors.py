@@ -56,6 +56,8 @@ class TargetError(TilewrightError):
 class CompileError(TilewrightError):
     """The device compiler refused generated text."""
 
+    REPORT = "If Tilewright generated the text, please report it."  # a way out
+
 
 class DeviceError(TilewrightError):
     """A device failed, is missing, or was given a wrong array.

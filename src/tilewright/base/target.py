@@ -117,7 +117,7 @@ _OPENCL = Limits(
 
 KINDS = ("llvm", "cuda", "opencl")
 _OTHER_OPTIONS = ("arch", "mcpu", "mattr", "mtriple", "num-cores", "device", "libs", "model")
-_LIMIT_NAMES = {f.name for f in fields(Limits)}
+_LIMIT_NAMES = {f.name for f in fields(Limits) if f.type == "int"}  # annotations are text
 
 
 def _cpu_limits(cores: int, vector_bytes: int) -> Limits:
@@ -160,7 +160,10 @@ class Target:
         if text is self:
             return
         assert isinstance(text, str)
-        words = shlex.split(text)
+        try:
+            words = shlex.split(text)
+        except ValueError as error:
+            raise TargetError(f"Target({text!r})", f"{error}", "Close the quotation.") from None
         if not words or words[0] not in KINDS:
             raise TargetError(
                 f"Target({text!r})", f"unknown kind {words[0] if words else ''!r}",
@@ -193,17 +196,18 @@ class Target:
         elif self.kind == "opencl":
             limits = _OPENCL
         else:
-            cores = int(options.get("num-cores", 0)) or len(os.sched_getaffinity(0))
-            limits = _cpu_limits(cores, int(options.get("vector-bytes", 0)) or _host_vector_bytes())
+            cores = _positive(text, options, "num-cores") or len(os.sched_getaffinity(0))
+            vector_bytes = _positive(text, options, "vector-bytes") or _host_vector_bytes()
+            limits = _cpu_limits(cores, vector_bytes)
         changes: dict[str, int] = {}
-        for name, value in options.items():
+        for name in options:
             if name.replace("-", "_") in _LIMIT_NAMES:
-                changes[name.replace("-", "_")] = int(value)
+                changes[name.replace("-", "_")] = _positive(text, options, name)
             elif name not in _OTHER_OPTIONS:
+                known = " ".join(f"-{option}" for option in _OTHER_OPTIONS)
                 raise TargetError(
                     f"Target({text!r})", f"unknown option -{name}",
-                    "Known: -arch -mcpu -mattr -mtriple -num-cores -device -model and the names of "
-                    "Limits.",
+                    f"Known: {known} and the integers of Limits, such as -max-threads-per-block.",
                 )  # fmt: skip
         return replace(limits, **changes)  # type: ignore[arg-type]
 
@@ -247,6 +251,19 @@ class Target:
     def current() -> Target | None:
         """The target of the innermost `with target:`, or None."""
         return context.current("target")  # type: ignore[no-any-return]
+
+
+def _positive(text: str, options: dict[str, str], name: str) -> int:
+    """The option as a whole number from 1; 0 where it was not given."""
+    value = options.get(name)
+    if value is None:
+        return 0
+    if not (value.isascii() and value.isdigit() and int(value) > 0):
+        raise TargetError(
+            f"Target({text!r})", f"-{name} must be a whole number from 1, not {value!r}",
+            f"For example -{name}=16.",
+        )  # fmt: skip
+    return int(value)
 
 
 def _number(arch: str) -> int:

@@ -19,6 +19,7 @@ import click
 
 from tilewright.base.errors import TilewrightError
 from tilewright.base.target import KINDS, Target
+from tilewright.cli.import_logs import import_logs
 
 MODEL_HELP = "MODEL is resnet-18, resnet-18-v1, mobilenet, another network's name, or FILE.onnx."
 DEFAULT_MINUTES = 5.0
@@ -157,14 +158,31 @@ def bench(model: str, target: Target, log: Path | None) -> None:
         raise click.ClickException("the results differ by more than rounding explains")
 
 
-@cli.command()
+class _WithDefault(click.Group):
+    """A group whose command `show` may be left out: `records FILE` is `records show FILE`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args or (args[0] not in self.commands and args[0] not in ctx.help_option_names):
+            args = ["show", *args]
+        return super().parse_args(ctx, args)
+
+
+@cli.group(cls=_WithDefault)
+def records() -> None:
+    """Tell what a log holds (`records FILE`), or make one from TVM's (`records import OLD`)."""
+
+
+records.add_command(import_logs)
+
+
+@records.command()
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path), callback=_check_log)
 @click.option("--failures", default=12, show_default=True, help="Rows of the failure table.")
 @click.option(
     "--pick-best", type=click.Path(dir_okay=False, path_type=Path),
     help="Write the best record of each task to this file (merged with what it holds).",
 )  # fmt: skip
-def records(file: Path, failures: int, pick_best: Path | None) -> None:
+def show(file: Path, failures: int, pick_best: Path | None) -> None:
     """Tell what a log holds: best result per task, counts, why candidates failed."""
     from tilewright.cli import tables
     from tilewright.measure.database import Database

@@ -6,8 +6,6 @@ Read next: the rooms `search` and `relay`.
 
 from __future__ import annotations
 
-import difflib
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tilewright.base.errors import ModelError
@@ -25,29 +23,16 @@ MIN_REPEAT_MS = 20.0  # of each timed repeat of a candidate that may set a recor
 
 def check_model(model: str) -> None:
     """Raises ModelError for a name that is no network and a file that is not there."""
-    from tilewright.relay.testing import NETWORKS
+    from tilewright.relay.network import check
 
-    place = f"model {model!r}"
-    if model in NETWORKS:
-        return
-    if not model.endswith(".onnx"):
-        near = difflib.get_close_matches(model, NETWORKS, 1)
-        hint = f"Did you mean {near[0]}?  " if near else ""
-        raise ModelError(
-            place, "there is no such network",
-            f"{hint}Use one of {', '.join(NETWORKS)}, or a file ending in .onnx.",
-        )  # fmt: skip
-    if not Path(model).is_file():
-        raise ModelError(place, "there is no such file", "Check the path.")
+    check(model)
 
 
 def load_model(model: str) -> tuple[Any, dict[str, Any]]:
     """The network as `(mod, params)`.  Raises ModelError."""
-    from tilewright.relay import frontend, testing
+    from tilewright.relay.network import load
 
-    if model.endswith(".onnx"):
-        return frontend.from_onnx(model)
-    return testing.get_network(model)
+    return load(model)
 
 
 def real_target(target: Target) -> Target:
@@ -92,11 +77,17 @@ def tune(
             progress.redraw()
 
     options = Options(trials=trials, seconds=seconds, tuner=tuner, seed=seed)
-    runner = LocalRunner(timeout=TRIAL_SECONDS, number=4, repeat=3, min_repeat_ms=MIN_REPEAT_MS)
-    with Pipeline(LocalBuilder(), runner, database, on_error=progress.note) as pipeline:
+    local = LocalRunner(timeout=TRIAL_SECONDS, number=4, repeat=3, min_repeat_ms=MIN_REPEAT_MS)
+    with (
+        LocalBuilder() as builder,
+        local as runner,
+        Pipeline(builder, runner, database, on_error=progress.note) as pipeline,
+    ):
         report = search(tasks, pipeline, database, options, on_event=on_event)
     if report.interrupted:
         raise KeyboardInterrupt
+    if all(t.exhausted for t in report.tasks):
+        progress.note("Every sensible candidate of every task has been measured.")
 
 
 def _row(task: Task, database: Database) -> TaskRow:
@@ -104,8 +95,8 @@ def _row(task: Task, database: Database) -> TaskRow:
     from tilewright.cli.progress import TaskRow
     from tilewright.search.jobs import task_id
 
-    known = database.query(task_id(task))
-    best = database.best(task_id(task))
+    identity = task_id(task)
+    known, best = database.query(identity), database.best(identity)
     failed = sum(r.result.error is not None for r in known)
     seconds = None if best is None else best.seconds
     return TaskRow(task_label(task), task.weight, task.flop, len(known), failed, seconds)

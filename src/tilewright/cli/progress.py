@@ -93,10 +93,10 @@ class Progress:
             row.best_seconds = record.seconds
         self.redraw()
 
-    def redraw(self, force: bool = False) -> None:
+    def redraw(self) -> None:
         now = self._clock()
         pause = _REDRAW_SECONDS if self._live is not None else _LINE_SECONDS
-        if not force and now - self._drawn < pause:
+        if now - self._drawn < pause:
             return
         self._drawn = now
         if self._live is not None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from tilewright.driver.doctor import Finding
     from tilewright.measure.database import Database
+    from tilewright.measure.old_logs import ImportReport
     from tilewright.measure.record import TaskId
 
 _WIDTH = 120  # of a table that is not printed on a terminal
@@ -127,6 +128,23 @@ def print_records(
     if rest:
         rows.append(("...", str(sum(f.count for f in rest)), f"{len(rest)} more reasons"))
     _print(console, "failures", ("kind", "count", "reason"), rows)
+
+
+def print_import(report: ImportReport, console: Console | None = None) -> None:
+    """What came out of an old log: records per task, unusable lines by reason."""
+    console = console or _console()
+    imported = report.imported.total()
+    known = f", {report.known} known already" if report.known else ""
+    console.print(
+        f"{report.lines} lines: {imported} imported{known}, {report.unusable.total()} unusable"
+    )
+    if imported:
+        tasks = [(report.tasks[key], n) for key, n in report.imported.most_common()]
+        rows = [(task_label(task), task.target, str(n)) for task, n in tasks]
+        _print(console, "imported", ("task", "target", "records"), rows)
+    if report.unusable:
+        rows = [(reason, str(n)) for reason, n in report.unusable.most_common()]
+        _print(console, "unusable", ("reason", "lines"), rows)
 
 
 def _task_row(database: Database, task: TaskId) -> tuple[str, ...]:

@@ -6,22 +6,20 @@ Read next: `c_family.py` (the printer of both C dialects), `llvm.py`.
 
 from __future__ import annotations
 
-from importlib import import_module
-
 from tilewright.base.artifact import Source
 from tilewright.base.target import Target
+from tilewright.codegen import cuda, llvm, opencl
 from tilewright.ir.stmt import Program
 
 __all__ = ["generate"]
 
-_MODULES = {"llvm": "llvm", "cuda": "cuda", "opencl": "opencl"}
+_PRINTERS = {"llvm": llvm.generate, "cuda": cuda.generate, "opencl": opencl.generate}
 
 
 def generate(program: Program, target: Target) -> Source:
     """The text of `program` for `target.kind`, with what a compiler and a launcher need to know.
 
-    Raises InternalError for what lowering must have removed.
+    Raises InternalError for what lowering must have removed, and for CPUs LegalityError when local
+    buffers exceed the stack.
     """
-    module = import_module(f"{__name__}.{_MODULES[target.kind]}")
-    source: Source = module.generate(program, target)
-    return source
+    return _PRINTERS[target.kind](program, target)

@@ -31,6 +31,21 @@ _C_WORDS = """
 _REFUSED = frozenset(_C_WORDS.split())
 
 
+# What CUDA C and OpenCL C spell alike.
+VALUE_TYPES = {"float32": "float", "float64": "double", "int32": "int", "bool": "bool"}
+SUFFIXES = {"float32": "f", "float64": "", "int32": "", "bool": ""}
+FLOAT_FUNCTIONS = {
+    "exp": "exp", "log": "log", "sqrt": "sqrt", "rsqrt": "rsqrt", "tanh": "tanh", "erf": "erf",
+    "abs": "fabs", "floor": "floor", "ceil": "ceil", "round": "rint", "pow": "pow", "sin": "sin",
+    "cos": "cos", "min": "fmin", "max": "fmax",
+}  # fmt: skip
+INT_FUNCTIONS = {(name, t): name for name in ("min", "max") for t in ("int32", "int64")}
+VECTORS = {
+    ("float32", 2): "float2", ("float32", 4): "float4", ("float64", 2): "double2",
+    ("int32", 2): "int2", ("int32", 4): "int4",
+}  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Dialect:
     """How one member of the C family spells what the printer needs.
@@ -47,6 +62,7 @@ class Dialect:
     pointer:        format of a pointer cast: type, value
     arena, array:   formats of all shared memory as bytes, of one shared array; array is "" where
                     the launch gives the memory
+    restrict, barrier, unroll, inline: words, statements and lines of that meaning
     preamble:       what a text uses ("" for every text, or a dtype) -> first lines
     words:          what no identifier may be, besides the words of C, separated by spaces
     """

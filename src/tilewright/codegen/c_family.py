@@ -1,6 +1,6 @@
 """Kernels as C text: one printer for CUDA C and OpenCL C, driven by the table of its dialect.
 
-In: a lowered `Program` and a `Dialect`.  Out: `Source`.  Read next: `c_dialect.py`, `c_shared.py`.
+In: a lowered `Program` and a `Dialect`.  Out: `Source`.  Read next: `c_value.py`, `c_shared.py`.
 
 Vector values are printed lane by lane; only accesses of global and shared memory stay vectors:
 lowering has proved their alignment.  Local buffers are C arrays and always accessed by element, so
@@ -9,18 +9,17 @@ that the compiler keeps them in registers.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping
 
-from tilewright.base.artifact import BufferSpec, KernelInfo, Source
-from tilewright.base.dtype import BYTES, is_float
-from tilewright.base.errors import InternalError
+from tilewright.base.artifact import KernelInfo, Source
+from tilewright.base.dtype import BYTES
 from tilewright.base.target import Target
-from tilewright.codegen.c_dialect import Dialect, Names, float_literal, int_literal
+from tilewright.codegen.c_dialect import Dialect, Names
 from tilewright.codegen.c_shared import SharedPlan, plan_shared
+from tilewright.codegen.c_value import ValuePrinter
+from tilewright.codegen.signature import arguments_of, source_of
 from tilewright.ir import expr as E
-from tilewright.ir.affine import Simplifier
 from tilewright.ir.expr import Expr
 from tilewright.ir.stmt import (
     BLOCK_TAGS,
@@ -39,26 +38,10 @@ from tilewright.ir.stmt import (
 )
 
 VECTOR_BYTES = 16  # the widest access
-LANE_NAMES = "xyzw"
 SHARE_ABOVE = 200  # nodes of a value, written out as a tree, from which its shared parts get names
 SHARE_FROM = 8  # nodes of the smallest part that gets one
-INDEX_LIMIT = 2**31  # buffers of so many elements are indexed with 64 bits
 
-# How tightly a piece of text binds, loosest first.
-TERNARY, OR, AND, EQUALITY, COMPARISON, SUM, PRODUCT, UNARY, ATOM = range(1, 10)
-
-_BINARY: dict[str, tuple[str, int]] = {
-    "or": ("||", OR), "and": ("&&", AND), "eq": ("==", EQUALITY), "ne": ("!=", EQUALITY),
-    "lt": ("<", COMPARISON), "le": ("<=", COMPARISON), "gt": (">", COMPARISON),
-    "ge": (">=", COMPARISON), "add": ("+", SUM), "sub": ("-", SUM), "mul": ("*", PRODUCT),
-    "div": ("/", PRODUCT),
-}  # fmt: skip
-
-# Floor division and modulo of integers of unknown sign.
-_HELPERS = {
-    "floordiv": "return a / b - ((a % b != 0) & ((a % b < 0) != (b < 0)));",
-    "floormod": "return a % b + ((a % b != 0) & ((a % b < 0) != (b < 0))) * b;",
-}
+COPIES_IN_FLIGHT = 8  # iterations of a copy into shared memory whose loads wait together
 
 # op -> how many arguments are always evaluated; the others only if they are needed
 _STRICT_ARGUMENTS = {"select": 1, "if_then_else": 1, "and": 1, "or": 1}
@@ -70,45 +53,25 @@ def generate(program: Program, target: Target, dialect: Dialect) -> Source:
     Raises InternalError for what lowering must have removed: vthread, vectorized and parallel
     loops, variables outside their loops, buffers that are neither parameters nor allocated.
     """
-    buffers = program.args + program.workspaces
-    roles = program.roles + ("workspace",) * len(program.workspaces)
-    position = {buffer: i for i, buffer in enumerate(buffers)}
     kernel_names = Names(dialect)
     names = {k: kernel_names.claim(k.name) for k in program.kernels}
     buffer_names = Names(dialect, names.values())
-    spelled = {buffer: buffer_names.claim(buffer.name) for buffer in buffers}
+    spelled = {b: buffer_names.claim(b.name) for b in program.args + program.workspaces}
     texts: list[str] = []
     infos: list[KernelInfo] = []
     helpers: dict[str, str] = {}
     dtypes: set[str] = set()
     for kernel, name in names.items():
-        missing = [p.name for p in kernel.params if p not in position]
-        if missing:
-            place = f"generate({program.name})"
-            raise InternalError(place, f"{name} takes {missing[0]}, which the program lacks")
+        arguments = arguments_of(kernel, program)
         shared = plan_shared(kernel.body)
         variable_names = Names(dialect, buffer_names.taken)
         printer = _KernelPrinter(dialect, kernel, shared, spelled, variable_names)
         texts.append(printer.run(name))
         helpers |= printer.helpers
         dtypes |= printer.dtypes
-        arguments = tuple(position[p] for p in kernel.params)
         infos.append(KernelInfo(name, arguments, kernel.grid, kernel.block, shared.total))
     preamble = [line for use, line in dialect.preamble.items() if not use or use in dtypes]
-    return Source(
-        target=str(target),
-        text="\n".join([*preamble, *helpers.values(), *texts]),
-        entry_name=program.name,
-        buffers=tuple(
-            BufferSpec(b.name, b.dtype, _shape(b), role, b.packing)
-            for b, role in zip(buffers, roles, strict=True)
-        ),
-        kernels=tuple(infos),
-    )
-
-
-def _shape(buffer: Buffer) -> tuple[int, ...]:
-    return buffer.shape if math.prod(buffer.shape) == buffer.size else (buffer.size,)
+    return source_of(program, target, "\n".join([*preamble, *helpers.values(), *texts]), infos)
 
 
 def lanes_of(root: Expr, start: int, count: int) -> Expr:
@@ -136,16 +99,16 @@ def lanes_of(root: Expr, start: int, count: int) -> Expr:
     return visit(root)
 
 
-def widened(index: Expr) -> Expr:
-    """The index computed in 64 bits."""
-    return E.transform(
-        index,
-        lambda n: E.cast("int64", n) if n.op in ("var", "load") and n.dtype == "int32" else None,
-    )
+def _copies(body: Stmt) -> bool:
+    """Whether one iteration fills shared memory and contains no loop of its own."""
+    inside = list(statements(body))
+    if any(isinstance(s, Barrier) or (isinstance(s, For) and s.kind == "serial") for s in inside):
+        return False
+    return any(isinstance(s, Store) and s.buffer.scope == "shared" for s in inside)
 
 
-class _KernelPrinter:
-    """Prints one kernel once.  helpers, dtypes: what the text uses, complete after `run`."""
+class _KernelPrinter(ValuePrinter):
+    """Prints one kernel once."""
 
     def __init__(
         self,
@@ -155,26 +118,13 @@ class _KernelPrinter:
         spelled: Mapping[Buffer, str],
         names: Names,
     ) -> None:
-        self.dialect, self.kernel, self.shared, self.names = dialect, kernel, shared, names
-        self.buffers = {p: spelled[p] for p in kernel.params}
-        self.helpers: dict[str, str] = {}
-        self.dtypes: set[str] = set()
+        ranges = _ranges(kernel)
+        super().__init__(dialect, kernel.name, {p: spelled[p] for p in kernel.params}, ranges)
+        self.kernel, self.shared, self.names = kernel, shared, names
+        self._fixed = {v: 0 for v, (_, last) in ranges.items() if last == 0}
+        self._sizes: dict[Expr, int] = {}
         self._lines: list[str] = []
         self._indent = 1
-        self._variables: dict[Expr, str] = {}
-        self._texts: dict[Expr, tuple[str, int]] = {}
-        self._sizes: dict[Expr, int] = {}
-        ranges = self._collect_ranges()
-        self._simplify = Simplifier(ranges)
-        self._fixed = {v: 0 for v, (_, last) in ranges.items() if last == 0}
-
-    def _collect_ranges(self) -> dict[Expr, tuple[int, int]]:
-        """Inclusive range of every variable, over all loops that bind it."""
-        last = {t.var: t.extent - 1 for t in self.kernel.threads}
-        for s in statements(self.kernel.body):
-            if isinstance(s, For):
-                last[s.var] = max(s.extent - 1, last.get(s.var, 0))
-        return {v: (0, n) for v, n in last.items()}
 
     # -- the kernel --------------------------------------------------------------------------------
     def run(self, name: str) -> str:
@@ -248,6 +198,8 @@ class _KernelPrinter:
         name = self._variables.get(loop.var) or self._declare(loop.var, str(loop.var.attr))
         if loop.kind == "unrolled":
             self._line(self.dialect.unroll)
+        elif _copies(loop.body):
+            self._line(f"{self.dialect.unroll} {COPIES_IN_FLIGHT}")
         kind = self._type(loop.var.dtype)
         self._line(f"for ({kind} {name} = 0; {name} < {loop.extent}; ++{name}) {{")
         self._block(loop.body)
@@ -322,7 +274,7 @@ class _KernelPrinter:
         if place.lanes > 1:
             self._line(f"{self._access(place, const=False)} = {self._print(value)};")
             return
-        value = self._share(self._hoist(value))
+        value = self._share(self._hoist(value, {}))
         if value.op == "add" and value.args[0] is place:
             self._line(f"{self._print(place)} += {self._print(value.args[1])};")
         else:
@@ -344,27 +296,33 @@ class _KernelPrinter:
         done[node] = new
         return new
 
-    def _hoist(self, node: Expr) -> Expr:
-        """Loads of both sides of a select come before the statement: C would branch around them."""
-        strict = _STRICT_ARGUMENTS.get(node.op, len(node.args))
-        if node.op != "select":
-            args = [self._hoist(a) if i < strict else a for i, a in enumerate(node.args)]
-            return E.rebuild(node, tuple(args))
+    def _hoist(self, node: Expr, done: dict[tuple[Expr, bool], Expr], side: bool = False) -> Expr:
+        """Loads of both sides of a select come before the statement: C would branch around them.
+
+        side: whether `node` belongs to such a side.  done: what inlined chains use many times
+        """
+        key = node, side and node.op != "select"
+        new = done.get(key)
+        if new is not None:
+            return new
+        if node.op == "select":
+            new = self._hoist_select(node, done)
+        elif side and node.op == "load" and node.lanes == 1:
+            new = self._named(node)
+        else:
+            strict = _STRICT_ARGUMENTS.get(node.op, len(node.args))
+            args = [self._hoist(a, done, side) for a in node.args[:strict]]
+            new = E.rebuild(node, (*args, *node.args[strict:]))
+        done[key] = new
+        return new
+
+    def _hoist_select(self, node: Expr, done: dict[tuple[Expr, bool], Expr]) -> Expr:
         test, *sides = node.args
         if not any(n.op == "load" for n in E.walk(*sides)):
             return node
-        named = {test: self._named(self._hoist(test))}
-        first, second = (self._hoist_loads(E.substitute(side, named)) for side in sides)
+        named = {test: self._named(self._hoist(test, done))}
+        first, second = (self._hoist(E.substitute(s, named), done, side=True) for s in sides)
         return E.select(named[test], first, second)
-
-    def _hoist_loads(self, node: Expr) -> Expr:
-        if node.op == "load" and node.lanes == 1:
-            return self._named(node)
-        strict = _STRICT_ARGUMENTS.get(node.op, len(node.args))
-        if node.op == "select":
-            return self._hoist(node)
-        args = [self._hoist_loads(a) if i < strict else a for i, a in enumerate(node.args)]
-        return E.rebuild(node, tuple(args))
 
     def _share(self, value: Expr) -> Expr:
         """Name what a large value uses several times: inlined chains double at each link."""
@@ -416,175 +374,26 @@ class _KernelPrinter:
         self._line(f"const {kind} {node.attr} = {text};")
         return node
 
-    # -- vectors -----------------------------------------------------------------------------------
-    def _is_access(self, node: Expr) -> bool:
-        """Whether a load is one vector access in C."""
-        index = node.args[0]
-        return (
-            (node.dtype, node.lanes) in self.dialect.vectors
-            and node.attr.scope != "local"
-            and index.op == "ramp"
-            and index.args[1].op == "const"
-            and index.args[1].attr == 1
-        )
-
-    def _is_vector(self, node: Expr) -> bool:
-        """Whether C can evaluate `node` as a vector, without taking it apart."""
-        if node.op == "load":
-            return self._is_access(node)
-        if node.op in ("select", "if_then_else"):
-            test, a, b = node.args
-            return test.op == "broadcast" and self._is_vector(a) and self._is_vector(b)
-        return node.op in ("broadcast", "var") and (node.dtype, node.lanes) in self.dialect.vectors
-
-    def _access(self, node: Expr, const: bool) -> str:
-        buffer = node.attr
-        base = self._index(buffer, node.args[0].args[0])
-        space = self.dialect.spaces[buffer.scope]
-        kind = f"{'const ' if const else ''}{space}{self._vector_type(node)}"
-        address = f"{self._buffer(buffer)} + {self._print(base, SUM + 1)}"
-        return "*" + self.dialect.pointer.format(type=kind, value=address)
-
-    def _vector(self, node: Expr) -> tuple[str, int]:
-        if node.op == "lanes":  # of `_store`
-            return self._literal(node, list(map(self._print, node.args))), ATOM
-        if not self._is_vector(node):
-            raise self._broken(f"the vector {node} is stored nowhere")
-        if node.op == "load":
-            return self._access(node, const=True), UNARY
-        if node.op == "broadcast":
-            return self._literal(node, [self._print(node.args[0])] * node.lanes), ATOM
-        test, a, b = node.args
-        return self._choice(test.args[0], a, b), TERNARY
-
-    def _literal(self, node: Expr, lanes: list[str]) -> str:
-        kind = self._vector_type(node)
-        return self.dialect.literal.format(type=kind, values=", ".join(lanes))
-
-    def _vector_type(self, node: Expr) -> str:
-        self.dtypes.add(node.dtype)
-        return self.dialect.vectors[node.dtype, node.lanes]
-
-    # -- expressions -------------------------------------------------------------------------------
-    def _print(self, node: Expr, binding: int = TERNARY) -> str:
-        """The text, in parentheses if it binds less tightly than `binding`."""
-        done = self._texts.get(node)
-        if done is None:
-            done = self._texts[node] = self._expression(node)
-        text, tightness = done
-        return text if tightness >= binding else f"({text})"
-
-    def _expression(self, node: Expr) -> tuple[str, int]:
-        op, args = node.op, node.args
-        if op == "var":
-            if node not in self._variables:
-                raise self._broken(f"{node.attr} is used outside the loop that binds it")
-            return self._variables[node], ATOM
-        if node.lanes > 1:
-            return self._vector(node)
-        if op == "const":
-            return self._constant(node)
-        if op == "load":
-            index = self._print(self._index(node.attr, args[0]))
-            return f"{self._buffer(node.attr)}[{index}]", ATOM
-        if op in ("floordiv", "floormod"):
-            return self._floor(node)
-        if op in ("min", "max", "call"):
-            function = self.dialect.functions[node.attr if op == "call" else op, node.dtype]
-            return f"{function}({', '.join(map(self._print, args))})", ATOM
-        if op in _BINARY:
-            return self._binary(node)
-        if op in ("select", "if_then_else"):
-            return self._choice(*args), TERNARY
-        if op == "cast":
-            if node.dtype == "bool":
-                return f"{self._print(args[0], COMPARISON)} != 0", EQUALITY
-            return f"({self._type(node.dtype)}){self._print(args[0], UNARY)}", UNARY
-        if op == "not":
-            return f"!{self._print(args[0], UNARY)}", UNARY
-        if op == "lane":
-            return f"{self._print(args[0])}.{LANE_NAMES[node.attr]}", ATOM
-        raise self._broken(f"a {op} expression reached code generation: {node}")
-
-    def _constant(self, node: Expr) -> tuple[str, int]:
-        if is_float(node.dtype):
-            text = float_literal(node.attr, node.dtype, self.dialect)
-        else:
-            text = int_literal(int(node.attr), node.dtype, self.dialect)
-        return text, UNARY if text.startswith("-") else ATOM
-
-    def _binary(self, node: Expr) -> tuple[str, int]:
-        left, right = node.args
-        sign, binding = _BINARY[node.op]
-        inner = binding
-        if node.op == "or":
-            inner = AND + 1  # compilers warn of a && b || c, and of a == b < c
-        elif binding in (EQUALITY, COMPARISON):
-            inner = SUM
-        negative = right.op == "const" and -INDEX_LIMIT < right.attr < 0
-        if node.op == "add" and negative and not is_float(node.dtype):
-            sign, right = "-", E.const(-right.attr, node.dtype)
-        text = f"{self._print(left, inner)} {sign} {self._print(right, max(inner, binding + 1))}"
-        return text, binding
-
-    def _choice(self, test: Expr, then: Expr, other: Expr) -> str:
-        """C evaluates only the chosen side."""
-        return f"{self._print(test, OR)} ? {self._print(then, OR)} : {self._print(other)}"
-
-    def _floor(self, node: Expr) -> tuple[str, int]:
-        """Division and modulo that round down: C's own where no operand can be negative."""
-        a, b = node.args
-        dtype, division = node.dtype, node.op == "floordiv"
-        if is_float(dtype):
-            whole = E.call("floor", E.binary("div", a, b))
-            return self._expression(whole if division else E.binary("sub", a, b * whole))
-        low, high = self._simplify.interval(a)
-        sign = "/" if division else "%"
-        if low >= 0 and self._simplify.interval(b)[0] > 0:
-            return f"{self._print(a, PRODUCT)} {sign} {self._print(b, UNARY)}", PRODUCT
-        if b.op == "const" and b.attr > 0 and low > -(2**30) and high < 2**30 - b.attr:
-            steps = -(int(low) // b.attr)  # a + steps * b is not negative, and does not overflow
-            moved = self._print(a + steps * b.attr, PRODUCT)
-            if not division:
-                return f"{moved} % {self._print(b, UNARY)}", PRODUCT
-            return f"{moved} / {self._print(b, UNARY)} - {steps}", SUM
-        kind, name = self._type(dtype), f"tw_{node.op}_{dtype}"
-        body = _HELPERS[node.op]
-        self.helpers[name] = (
-            f"{self.dialect.inline} {kind} {name}({kind} a, {kind} b) {{\n  {body}\n}}\n"
-        )
-        return f"{name}({self._print(a)}, {self._print(b)})", ATOM
-
     # -- small things ------------------------------------------------------------------------------
     def _closed(self, node: Expr) -> Expr:
         """Loops and launch dimensions of one step are no variables in C."""
         return E.substitute(node, self._fixed)
 
-    def _index(self, buffer: Buffer, index: Expr) -> Expr:
-        return widened(index) if buffer.size >= INDEX_LIMIT else index
-
-    def _buffer(self, buffer: Buffer) -> str:
-        if buffer not in self.buffers:
-            raise self._broken(f"{buffer.name} is neither a parameter nor allocated here")
-        return self.buffers[buffer]
-
     def _declare(self, var: Expr, wanted: str) -> str:
         name = self._variables[var] = self.names.claim(wanted)
         return name
 
-    def _type(self, dtype: str) -> str:
-        self.dtypes.add(dtype)
-        return self.dialect.types[dtype]
-
-    def _storage(self, dtype: str) -> str:
-        self.dtypes.add(dtype)
-        return self.dialect.storage[dtype]
-
     def _line(self, text: str) -> None:
         self._lines.append(f"{'  ' * self._indent}{text}")
 
-    def _broken(self, reason: str) -> InternalError:
-        return InternalError(f"generate({self.kernel.name})", reason)
+
+def _ranges(kernel: Kernel) -> dict[Expr, tuple[int, int]]:
+    """Inclusive range of every variable, over all loops that bind it."""
+    last = {t.var: t.extent - 1 for t in kernel.threads}
+    for s in statements(kernel.body):
+        if isinstance(s, For):
+            last[s.var] = max(s.extent - 1, last.get(s.var, 0))
+    return {v: (0, n) for v, n in last.items()}
 
 
 def _overlaps(buffer: Buffer, index: Expr, value: Expr) -> bool:

@@ -9,18 +9,17 @@ from __future__ import annotations
 from tilewright.base.artifact import Source
 from tilewright.base.target import Target
 from tilewright.codegen import c_family
-from tilewright.codegen.c_dialect import Dialect
+from tilewright.codegen.c_dialect import (
+    FLOAT_FUNCTIONS,
+    INT_FUNCTIONS,
+    SUFFIXES,
+    VALUE_TYPES,
+    VECTORS,
+    Dialect,
+)
 from tilewright.ir.stmt import Program
 
-_TYPES = {
-    "float32": "float", "float64": "double", "int32": "int", "int64": "long long", "bool": "bool",
-}  # fmt: skip
-_FLOAT_FUNCTIONS = {
-    "exp": "exp", "log": "log", "sqrt": "sqrt", "rsqrt": "rsqrt", "tanh": "tanh", "erf": "erf",
-    "abs": "fabs", "floor": "floor", "ceil": "ceil", "round": "rint", "pow": "pow", "sin": "sin",
-    "cos": "cos", "min": "fmin", "max": "fmax",
-}  # fmt: skip
-
+_TYPES = {**VALUE_TYPES, "int64": "long long"}
 _WORDS = """
     threadIdx blockIdx blockDim gridDim warpSize clock clock64 dim3 atomicAdd surfaceReference
     textureReference cudaError
@@ -29,7 +28,7 @@ _WORDS = """
 DIALECT = Dialect(
     types=_TYPES,
     storage=_TYPES,
-    suffixes={"float32": "f", "float64": "", "int32": "", "int64": "LL", "bool": ""},
+    suffixes={**SUFFIXES, "int64": "LL"},
     specials={
         ("float32", "inf"): "__int_as_float(0x7f800000)",
         ("float32", "nan"): "__int_as_float(0x7fc00000)",
@@ -37,14 +36,11 @@ DIALECT = Dialect(
         ("float64", "nan"): "__longlong_as_double(0x7ff8000000000000LL)",
     },
     functions={
-        **{(name, "float32"): f"{c}f" for name, c in _FLOAT_FUNCTIONS.items()},
-        **{(name, "float64"): c for name, c in _FLOAT_FUNCTIONS.items()},
-        **{(name, dtype): name for name in ("min", "max") for dtype in ("int32", "int64")},
+        **{(name, "float32"): f"{c}f" for name, c in FLOAT_FUNCTIONS.items()},
+        **{(name, "float64"): c for name, c in FLOAT_FUNCTIONS.items()},
+        **INT_FUNCTIONS,
     },
-    vectors={
-        ("float32", 2): "float2", ("float32", 4): "float4", ("float64", 2): "double2",
-        ("int32", 2): "int2", ("int32", 4): "int4", ("int64", 2): "longlong2",
-    },
+    vectors={**VECTORS, ("int64", 2): "longlong2"},
     spaces={"global": "", "shared": ""},
     threads={f"{kind}Idx.{d}": f"{kind}Idx.{d}" for kind in ("block", "thread") for d in "xyz"},
     head='extern "C" __global__ void __launch_bounds__({threads}) {name}({params})',

@@ -13,17 +13,17 @@ not to alias, which pointers read from memory are not.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tilewright.base.artifact import BufferSpec, KernelInfo, Source
+from tilewright.base.artifact import KernelInfo, Source
 from tilewright.base.dtype import BYTES
 from tilewright.base.errors import InternalError, LegalityError
 from tilewright.base.target import Target
 from tilewright.codegen.llvm_index import ALIGNMENT, MEMORY, Affine, Module, constant, typed
 from tilewright.codegen.llvm_value import ValueEmitter, memory_suffix
+from tilewright.codegen.signature import arguments_of, source_of
 from tilewright.ir.expr import Expr, broadcast, cast, walk
 from tilewright.ir.stmt import (
     Allocate,
@@ -60,22 +60,11 @@ def generate(program: Program, target: Target) -> Source:
     names = _symbols(program.kernels)
     for kernel, name in zip(program.kernels, names, strict=True):
         _kernel(module, kernel, name)
-    buffers = program.args + program.workspaces
-    roles = program.roles + ("workspace",) * len(program.workspaces)
-    position = {buffer: i for i, buffer in enumerate(buffers)}
-    return Source(
-        target=str(target),
-        text=_text(module),
-        entry_name=program.name,
-        buffers=tuple(
-            BufferSpec(b.name, b.dtype, _shape(b), role, b.packing)
-            for b, role in zip(buffers, roles, strict=True)
-        ),
-        kernels=tuple(
-            KernelInfo(name, tuple(position[p] for p in k.params))
-            for k, name in zip(program.kernels, names, strict=True)
-        ),
-    )
+    infos = [
+        KernelInfo(name, arguments_of(k, program))
+        for k, name in zip(program.kernels, names, strict=True)
+    ]
+    return source_of(program, target, _text(module), infos)
 
 
 def _symbols(kernels: Sequence[Kernel]) -> list[str]:
@@ -84,14 +73,11 @@ def _symbols(kernels: Sequence[Kernel]) -> list[str]:
     for kernel in kernels:
         base = re.sub(r"\W", "_", kernel.name, flags=re.ASCII)
         name = base = f"k_{base}" if not base[:1].isalpha() or _LIBRARY.fullmatch(base) else base
+        n = len(names)
         while name in names:
-            name = f"{base}_{len(names)}"
+            name, n = f"{base}_{n}", n + 1
         names.append(name)
     return names
-
-
-def _shape(buffer: Buffer) -> tuple[int, ...]:
-    return buffer.shape if math.prod(buffer.shape) == buffer.size else (buffer.size,)
 
 
 def _text(module: Module) -> str:
@@ -243,9 +229,9 @@ class _Function(ValueEmitter):
         buffers, variables = self._captured(stmt)
         n = self.number()
         body, loop = f"{self.name}.body{n}", f"{self.name}.loop{n}"
-        inner = self._outline(stmt, buffers, variables, loop)
+        self._outline(stmt, buffers, variables, loop)
         pointers = [self.pointers[b] for b in buffers]
-        words = [self.word(v) for v in map(self._value_of, variables) if v[1]]
+        words = [self.word(v) for v in map(self.affine, variables) if v[1]]
         fields = [("ptr", p) for p in pointers] + [("i64", w) for w in words]
         layout = f"{{ {', '.join(t for t, _ in fields)} }}"
         env = f"%env{n}"
@@ -269,22 +255,17 @@ class _Function(ValueEmitter):
         self.lines.append(
             f"  call void @tilewright_parallel(ptr @{body}, ptr {env}, i64 {stmt.extent})"
         )
-        assert inner == len(words)
 
-    def _outline(
-        self, stmt: For, buffers: list[Buffer], variables: list[Expr], name: str
-    ) -> int:
-        """Write the function that runs a range of iterations; the number of integers it takes."""
+    def _outline(self, stmt: For, buffers: list[Buffer], variables: list[Expr], name: str) -> None:
+        """Write the function that runs a range of iterations."""
         made = _Function(self.module, self.stored, name, inside=True)
         params = []
         for i, buffer in enumerate(buffers):
             params.append(f"{_pointer_type(buffer, self.stored)} %a{i}")
             made.pointers[buffer] = f"%a{i}"
-        words = 0
         for v in variables:
-            value = self._value_of(v)
+            value = self.affine(v)
             if value[1]:
-                words += 1
                 k = made.number()
                 made.ranges[k] = self.bounds(value)
                 params.append(f"i64 %v{k}")
@@ -298,10 +279,6 @@ class _Function(ValueEmitter):
         made.begin("none")
         params += ["i64 %begin", "i64 %end"]
         made.finish(f"define internal void @{name}({', '.join(params)}) noinline nounwind")
-        return words
-
-    def _value_of(self, variable: Expr) -> Affine:
-        return self.env[self.facts.slot(variable)]
 
     def _captured(self, loop: For) -> tuple[list[Buffer], list[Expr]]:
         """Buffers and variables of this function that `loop` uses, in a fixed order."""

@@ -453,9 +453,7 @@ class ValueEmitter(IndexEmitter):
         near = step if step is not None and 2 <= step <= _MAX_SHUFFLED_STRIDE else 0
         if near and low >= 0 and high + near * lanes <= buffer.size:
             return self._strided(buffer, first, near, lanes)
-        values = [
-            self._load_scalar(buffer, i) for i in self.lane_indices(index)
-        ]
+        values = [self._load_scalar(buffer, i) for i in self.lane_indices(index)]
         return self.pack(values, element)
 
     def _contiguous(

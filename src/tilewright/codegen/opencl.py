@@ -9,18 +9,17 @@ from __future__ import annotations
 from tilewright.base.artifact import Source
 from tilewright.base.target import Target
 from tilewright.codegen import c_family
-from tilewright.codegen.c_dialect import Dialect
+from tilewright.codegen.c_dialect import (
+    FLOAT_FUNCTIONS,
+    INT_FUNCTIONS,
+    SUFFIXES,
+    VALUE_TYPES,
+    VECTORS,
+    Dialect,
+)
 from tilewright.ir.stmt import Program
 
-_TYPES = {
-    "float32": "float", "float64": "double", "int32": "int", "int64": "long", "bool": "bool",
-}  # fmt: skip
-_FLOAT_FUNCTIONS = {
-    "exp": "exp", "log": "log", "sqrt": "sqrt", "rsqrt": "rsqrt", "tanh": "tanh", "erf": "erf",
-    "abs": "fabs", "floor": "floor", "ceil": "ceil", "round": "rint", "pow": "pow", "sin": "sin",
-    "cos": "cos", "min": "fmin", "max": "fmax",
-}  # fmt: skip
-
+_TYPES = {**VALUE_TYPES, "int64": "long"}
 _WORDS = """
     global local constant private generic kernel pipe event image1d image2d image3d sampler
     read_only write_only read_write barrier mem_fence get_local_id get_group_id get_global_id
@@ -32,7 +31,7 @@ _WORDS = """
 DIALECT = Dialect(
     types=_TYPES,
     storage={**_TYPES, "bool": "uchar"},  # a bool has no size that the host knows
-    suffixes={"float32": "f", "float64": "", "int32": "", "int64": "L", "bool": ""},
+    suffixes={**SUFFIXES, "int64": "L"},
     specials={
         ("float32", "inf"): "INFINITY",
         ("float32", "nan"): "NAN",
@@ -40,13 +39,10 @@ DIALECT = Dialect(
         ("float64", "nan"): "(double)NAN",
     },
     functions={
-        **{(n, t): c for n, c in _FLOAT_FUNCTIONS.items() for t in ("float32", "float64")},
-        **{(name, dtype): name for name in ("min", "max") for dtype in ("int32", "int64")},
+        **{(n, t): c for n, c in FLOAT_FUNCTIONS.items() for t in ("float32", "float64")},
+        **INT_FUNCTIONS,
     },
-    vectors={
-        ("float32", 2): "float2", ("float32", 4): "float4", ("float64", 2): "double2",
-        ("int32", 2): "int2", ("int32", 4): "int4", ("int64", 2): "long2",
-    },
+    vectors={**VECTORS, ("int64", 2): "long2"},
     spaces={"global": "__global ", "shared": "__local "},
     threads={
         f"{kind}Idx.{d}": f"get_{name}_id({i})"

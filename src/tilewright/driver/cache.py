@@ -13,7 +13,6 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 
 from tilewright.base.artifact import Artifact, Source
@@ -23,7 +22,7 @@ from tilewright.runtime import artifact_file
 _VARIABLE = "TILEWRIGHT_CACHE"
 _FORMAT = 1  # raise it when the meaning of an entry changes
 _MAX_BYTES = 2 << 30
-_PRUNE_EVERY = 256  # writes of one process between two looks at the size
+_LOOKS = "00"  # keys that begin so make `put` look at the size: one in 256, in whatever process
 
 
 def default_cache() -> Cache:
@@ -31,12 +30,15 @@ def default_cache() -> Cache:
     value = os.environ.get(_VARIABLE, "")
     if value.lower() in ("off", "0", "no"):
         return Cache(None)
-    return Cache(Path(value).expanduser() if value else _platform_directory() / "tilewright")
+    try:
+        return Cache(Path(value).expanduser() if value else _platform_directory() / "tilewright")
+    except RuntimeError:  # this user has no home
+        return Cache(None)
 
 
 def _platform_directory() -> Path:
     if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local"))
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Caches"
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
@@ -48,14 +50,12 @@ class Cache:
     Entries are written to a temporary file and renamed, so processes can share a directory.
     """
 
-    _writes = 0
-
     def __init__(self, directory: Path | None, max_bytes: int = _MAX_BYTES) -> None:
         self.directory = directory
         self.max_bytes = max_bytes
 
     def key(self, source: Source, identity: dict[str, str]) -> str:
-        text = json.dumps([_FORMAT, asdict(source), identity], sort_keys=True)
+        text = json.dumps([_FORMAT, source.digest(), identity], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
     def get(self, key: str) -> Artifact | None:
@@ -81,15 +81,17 @@ class Cache:
                 with os.fdopen(handle, "wb") as f:
                     f.write(artifact_file.to_bytes(artifact))
                 os.replace(temporary, path)
-            except OSError:
+            except BaseException:  # Ctrl-C too
                 os.unlink(temporary)
                 raise
-        Cache._writes += 1
-        if Cache._writes % _PRUNE_EVERY == 0:
+        if key.startswith(_LOOKS):
             self.prune()
 
     def prune(self) -> None:
-        """Delete the entries used longest ago until at most `max_bytes` are left."""
+        """Delete the entries used longest ago until at most `max_bytes` are left.
+
+        What a killed process left half written counts as an entry and goes the same way.
+        """
         entries = sorted(self._entries(), reverse=True)
         total = 0
         for _, size, path in entries:

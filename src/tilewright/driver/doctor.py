@@ -6,6 +6,7 @@ a small kernel and each device runs it.  Read next: `compilers.py`, `runtime/dev
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +21,7 @@ from tilewright.runtime.device import Device, device
 from tilewright.runtime.drivers import cpu as cpu_driver
 from tilewright.runtime.trial import trial
 
+_REPORT = "Update the device's driver; if that does not help, please report it with this output."
 _SIZE = 256
 _SMALL = {
     "llvm": """
@@ -101,19 +103,25 @@ def _devices(kind: str, artifact: Artifact | None) -> list[Finding]:
     findings = []
     for index in range(64):
         dev = device(kind, index)
-        if index and not dev.exist:
+        exists = dev.exist
+        if index and not exists:
             break
         findings.append(_device(dev, artifact))
-        if kind == "llvm" or not findings[-1].works:
+        if not exists:
             break
     return findings
 
 
 def _device(dev: Device, artifact: Artifact | None) -> Finding:
     what = f"device {dev}"
-    error = dev.why_not()
-    if error is not None:
+    try:
+        return _tried(dev, artifact, what)
+    except TilewrightError as error:
         return Finding(what, False, error.reason, error.way_out)
+
+
+def _tried(dev: Device, artifact: Artifact | None, what: str) -> Finding:
+    """Raises what keeps the device from being opened, or compiled for."""
     about = f"{dev.name} {dev.arch}".strip() + f", {dev.limits.get('cores', 1)} cores"
     if dev.kind == "cpu":
         about += f", {cpu_driver.default_threads()} threads"
@@ -128,13 +136,17 @@ def _device(dev: Device, artifact: Artifact | None) -> Finding:
     return Finding(what, True, f"{about}; a small kernel is right, {result.costs[0] * 1e6:.1f} us")
 
 
-_REPORT = "Update the device's driver; if that does not help, please report it with this output."
-
-
 def _cache() -> Finding:
-    directory = default_cache().directory
-    where = str(directory) if directory else "off (TILEWRIGHT_CACHE)"
-    return Finding("kernel cache", True, where)
+    what, directory = "kernel cache", default_cache().directory
+    if directory is None:
+        return Finding(what, True, "off (by TILEWRIGHT_CACHE, or without a home directory)")
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        writable = os.access(directory, os.W_OK)
+    except OSError:
+        writable = False
+    way_out = "Kernels are compiled anew each time: name a folder of yours in TILEWRIGHT_CACHE."
+    return Finding(what, writable, str(directory) + ("" if writable else ", not writable"), way_out)
 
 
 def _source(kind: str) -> Source:

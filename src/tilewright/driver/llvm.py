@@ -59,14 +59,15 @@ def build(source: Source, target: Target) -> Artifact:
     about = identity(target)
     place = f"compile {source.entry_name} for {target}"
     with _lock:
-        machine = _machine(about["triple"], about["cpu"], about["features"], place)
+        machine = _machine(about["triple"], about["cpu"], about["features"])
         try:
             module = llvm.parse_assembly(source.text)
             module.triple = about["triple"]
             module.data_layout = str(machine.target_data)
             module.verify()
         except RuntimeError as error:
-            raise CompileError(place, f"LLVM refused the text: {str(error).strip()}") from None
+            reason = f"LLVM refused the text: {str(error).strip()}"
+            raise CompileError(place, reason, CompileError.REPORT) from None
         if about["triple"] == llvm.get_process_triple():
             _check_externals(module, place)
         options = llvm.create_pipeline_tuning_options(speed_level=_OPTIMISATION)
@@ -92,15 +93,19 @@ def _check_externals(module: Any, place: str) -> None:
 
 
 @cache
-def _machine(triple: str, cpu: str, features: str, place: str) -> Any:
+def _machine(triple: str, cpu: str, features: str) -> Any:
     llvm = _binding()
     try:
         chosen = llvm.Target.from_triple(triple)
     except RuntimeError as error:
         raise TargetError(
-            place, f"LLVM knows no target {triple!r} ({error})", "Try -mtriple=aarch64-linux-gnu."
-        ) from None
+            f"compile for llvm -mtriple={triple}", f"LLVM knows no target {triple!r} ({error})",
+            "Try -mtriple=aarch64-linux-gnu.",
+        ) from None  # fmt: skip
     return chosen.create_target_machine(
-        cpu=cpu, features=features, opt=_OPTIMISATION, reloc="pic",
+        cpu=cpu,
+        features=features,
+        opt=_OPTIMISATION,
+        reloc="pic",
         codemodel=code_model(triple.split("-")[0]),
     )

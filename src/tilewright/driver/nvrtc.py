@@ -77,7 +77,8 @@ def build(source: Source, target: Target) -> Artifact:
         status, *_ = nvrtc.nvrtcCompileProgram(program, len(options), [o.encode() for o in options])
         log = _text(place, program, nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog)
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-            raise CompileError(place, f"NVRTC refused the text ({status.name}):\n{log}")
+            reason = f"NVRTC refused the text ({status.name}):\n{log}"
+            raise CompileError(place, reason, CompileError.REPORT)
         cubin = _bytes(place, program, nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN)
     finally:
         nvrtc.nvrtcDestroyProgram(program)

@@ -305,7 +305,8 @@ class Simplifier:
         return atom if c == 1 else None
 
     def _recombine(self, form: Linear) -> Linear:
-        """(x // k) * k * m + (y % k) * m -> x * m where x and y differ by a multiple of k."""
+        """(x // k) * k * m + (y % k) * m -> x * m where x and y differ by a multiple of k; two
+        remainders that are one, see `_join`, likewise."""
         for atom, c in list(form.terms.items()):
             if atom.op != "floormod" or atom.args[1].op != "const":
                 continue
@@ -317,12 +318,26 @@ class Simplifier:
                     if not any(n % k.attr for n in (apart.constant, *apart.terms.values())):
                         rest = form.add(Linear({other: d, atom: c}), -1)
                         return self._recombine(rest.add(whole, c))
+                if other.op == "floormod" and other.args[1].op == "const" and d == c * k.attr:
+                    joined = self._join(other, atom)
+                    if joined is not None:
+                        rest = form.add(Linear({other: d, atom: c}), -1)
+                        return self._recombine(rest.add(joined, c))
             quotient = self._divide(self.linear(x), int(k.attr), atom.dtype)
             whole = quotient.scaled(int(k.attr) * c)
             if whole.terms and all(form.terms.get(a, 0) == w for a, w in whole.terms.items()):
                 rest = form.add(whole, -1).add(Linear({atom: c}), -1)
                 return self._recombine(rest.add(self.linear(x), c))
         return form
+
+    def _join(self, high: Expr, low: Expr) -> Linear | None:
+        """(z % m) * k + y % k as a remainder by m * k, if z ends in the quotient that belongs to
+        y % k, so that both come from one number."""
+        (z, m), k = high.args, int(low.args[1].attr)
+        whole = self._recombine(self.linear(z).scaled(k).add(Linear({low: 1})))
+        if low in whole.terms:
+            return None
+        return self._modulo(whole, int(m.attr) * k, low.dtype)
 
     def to_expr(self, form: Linear, dtype: str) -> Expr:
         """The form as an expression: positive terms first, in a stable order of first use."""

@@ -279,7 +279,7 @@ class _Writer:
         self._aligned(stmt.buffer, stmt.index)
         for node in vector_loads(stmt.value):
             self._aligned(node.attr, node.args[0])
-        targets = [self._index(stmt.buffer, index, "store") for index, _ in pairs]
+        targets = [self._index(stmt.buffer, index) for index, _ in pairs]
         texts = [self._text(value) if lanes == 1 else self._atom(value) for _, value in pairs]
         for at, text in zip(targets, texts, strict=True):
             self._write(stmt.buffer, at, text)
@@ -294,7 +294,7 @@ class _Writer:
             inner, at, text = _Block(), f"a{self._number()}", f"x{self._number()}"
             self._add((f"if {self._text(test)}:", inner))
             self.block = inner
-            self._line(f"{at} = {self._index(stmt.buffer, index, 'store')}")
+            self._line(f"{at} = {self._index(stmt.buffer, index)}")
             self._line(f"{text} = {self._text(value)}")
             self.block = outer
             chosen.append((test, at, text))
@@ -437,7 +437,7 @@ class _Writer:
 
     def _load(self, node: Expr) -> str:
         buffer = node.attr
-        at = self._index(buffer, node.args[0], "load")
+        at = self._index(buffer, node.args[0])
         name, value = self._name(buffer), f"x{self._number()}"
         if self._tracked(buffer):
             self._line(f"w = {name}w[{at}]; r = {name}r[{at}]")
@@ -451,7 +451,7 @@ class _Writer:
         self.known[-1][node] = value
         return value
 
-    def _index(self, buffer: Buffer, index: Expr, kind: str) -> str:
+    def _index(self, buffer: Buffer, index: Expr) -> str:
         at = self._atom(index)
         span = self._range(index)
         if self.check and (span is None or span[0] < 0 or span[1] >= buffer.size):

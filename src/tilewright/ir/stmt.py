@@ -8,7 +8,7 @@ Read next: `interpreter.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from tilewright.base.artifact import Packing
 from tilewright.ir.expr import Expr, binary, const, make, rebuild
@@ -17,6 +17,7 @@ SCOPES = ("global", "shared", "local")
 LOOP_KINDS = ("serial", "unrolled", "vectorized", "parallel", "vthread")
 BLOCK_TAGS = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
 THREAD_TAGS = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
+TAGS = (*BLOCK_TAGS, *THREAD_TAGS, "vthread")  # what a schedule can bind a loop to
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,7 +152,6 @@ class Program:
     roles: tuple[str, ...]
     kernels: tuple[Kernel, ...]
     workspaces: tuple[Buffer, ...] = ()
-    notes: dict[str, object] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return "\n".join(str(k) for k in self.kernels)

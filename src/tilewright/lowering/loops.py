@@ -126,10 +126,12 @@ class _Lanes:
         return E.rebuild(node, tuple(args))  # type: ignore[arg-type]
 
 
-def unroll(kernel: Kernel, limits: Mapping[Expr, int], gpu: bool, max_body: int) -> Kernel:
+def unroll(kernel: Kernel, limits: Mapping[Expr, int], max_body: int) -> Kernel:
     """Marks loops unrolled: those inside an auto_unroll_max_step pragma whose total steps stay
     within it, and those that index a local buffer, which lives in registers only when its indices
-    are constants.
+    are constants, up to `max_body` steps.
+
+    limits: loop variable -> the pragma in force there
     """
 
     def visit(stmt: Stmt) -> tuple[Stmt, int]:

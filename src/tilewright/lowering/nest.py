@@ -7,6 +7,8 @@ vectorized and vthread still in place.  Read next: `threads.py`, `loops.py`.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from tilewright.base.artifact import Packing
@@ -15,6 +17,8 @@ from tilewright.ir import expr as E
 from tilewright.ir.affine import Simplifier
 from tilewright.ir.expr import Expr
 from tilewright.ir.stmt import (
+    BLOCK_TAGS,
+    THREAD_TAGS,
     Allocate,
     Barrier,
     Buffer,
@@ -66,7 +70,9 @@ class _Builder:
         self.strides = {node: [int(s) for s in bounds.strides(node)] for node in tree.nodes}
         for op in tree.schedule.dag.placeholders:
             tensor = op.output_tensor
-            self.buffers[tensor] = Buffer(op.name, op.dtype, _size(op.shape), "global", op.shape)
+            self.buffers[tensor] = Buffer(
+                op.name, op.dtype, math.prod(op.shape), "global", op.shape
+            )
         for node in tree.nodes:
             shape = tuple(int(e) for e in bounds.region(node))
             size = int(bounds.elements(node))
@@ -113,13 +119,6 @@ class _Builder:
         self.buffers[node.stage.tensor] = replace(old, size=step, shape=shape)
 
 
-def _size(shape: tuple[int, ...]) -> int:
-    n = 1
-    for d in shape:
-        n *= d
-    return n
-
-
 class _KernelBuilder:
     """One kernel: the nest of a root stage with everything computed inside it."""
 
@@ -149,7 +148,7 @@ class _KernelBuilder:
         """Drop the guards that private nodes can do without.
         behind: the last element read, where that lies behind the end of a workspace; grows."""
         for node in self.nodes:
-            if node.parent is None or node.scope == "global" or node.stage.aligned:
+            if node.parent is None or node.stage.aligned:
                 continue
             kept = [t for t in self._tests(node, ("spatial",)) if self.simplify(t).op != "const"]
             fixed = self._told_apart(node)
@@ -265,12 +264,11 @@ class _KernelBuilder:
         return result
 
     # -- reads and writes --------------------------------------------------------------------------
-    def _flat(self, node: Node, index: list[Expr]) -> Expr:
-        """Flat position of a global index inside the node's buffer."""
+    def _flat(self, node: Node, index: Sequence[Expr]) -> Expr:
+        """Flat position in the node's buffer of an index into its whole tensor."""
         flat = E.const(0)
-        for i, base, stride in zip(
-            index, self.region_base.get(node, []), self.owner.strides[node], strict=False
-        ):
+        strides = self.owner.strides[node]
+        for i, base, stride in zip(index, self.region_base[node], strides, strict=True):
             flat = flat + (i - base) * stride
         return self.simplify(flat)
 
@@ -285,7 +283,7 @@ class _KernelBuilder:
             for index, stride in zip(reversed(node.args), reversed(strides), strict=True):
                 flat = index * stride + flat
             return load(buffer, self.simplify(flat))
-        return load(buffer, self._flat(producer, list(node.args)))
+        return load(buffer, self._flat(producer, node.args))
 
     def _value(self, node: Node, expression: Expr) -> Expr:
         """The expression over leaf variables, reads turned into loads, conditions simplified."""
@@ -358,27 +356,10 @@ class _KernelBuilder:
                 tests.append(self.thread_var[tag] < int(self.bounds.extent[ax]))
         if once and node.scope != "local":
             mine = {tag for ax, tag in node.stage.binds.items() if ax.kind == "spatial"}
-            around = (
-                {self.tree.tag_of.get(ax) for _, ax in self.tree.path(node)}
-                if node.scope == "global"
-                else set()
-            )
-            for tag, extent in self.launch.items():
-                if (
-                    tag not in mine
-                    and tag not in around
-                    and tag.startswith("threadIdx")
-                    and extent > 1
-                ):
-                    tests.append(self.thread_var[tag].equal(0))
-            if node.scope == "global":
+            sharing = (THREAD_TAGS, BLOCK_TAGS) if node.scope == "global" else (THREAD_TAGS,)
+            for tags in sharing:
                 for tag, extent in self.launch.items():
-                    if (
-                        tag not in mine
-                        and tag not in around
-                        and tag.startswith("blockIdx")
-                        and extent > 1
-                    ):
+                    if tag in tags and tag not in mine and extent > 1:
                         tests.append(self.thread_var[tag].equal(0))
         return E.all_of(*tests)
 
@@ -410,7 +391,7 @@ class _KernelBuilder:
         """A private reduction whose guards decide which elements of a tile exist gets two loop
         nests: one without these guards for tiles that lie inside, one with them.
         """
-        private = node.parent is not None and node.scope != "global" and not node.children
+        private = node.parent is not None and not node.children
         own = {self.leaf[ax] for ax in node.stage.leaf_iter_vars}
         guard = self._guards(node, ("spatial",))
         inside = whole_tile(guard, own, self.simplify) if private and not self.owner.gpu else None
@@ -513,6 +494,13 @@ class _KernelBuilder:
                 f"{node.name}", "a spatial loop inside a reduction over threads",
                 "Reorder: spatial loops first, then the reduction.",
             )  # fmt: skip
+        around = [ax for _, ax in self.tree.path(node)] + leaves[:first]
+        for ax in around:
+            if self.tree.tag_of.get(ax) == "vthread" and int(self.bounds.extent[ax]) > 1:
+                raise LoweringError(
+                    node.name, f"a reduction over threads inside the virtual thread {ax.name}",
+                    "Leave that loop unbound, or bind it to blockIdx.",
+                )  # fmt: skip
         dtype, zero = node.op.dtype, E.const(0)
         tags = [tag for tag in self.launch if tag.startswith("threadIdx")]
         reduced = [
@@ -521,8 +509,8 @@ class _KernelBuilder:
             if any(ax.kind == "reduce" and b == t for ax, b in node.stage.binds.items())
         ]
         kept = [t for t in tags if t not in reduced]
-        width = _size(tuple(self.launch[t] for t in reduced))
-        groups = _size(tuple(self.launch[t] for t in kept))
+        width = math.prod(self.launch[t] for t in reduced)
+        groups = math.prod(self.launch[t] for t in kept)
         partial = Buffer(f"{node.name}.partial", dtype, 1, "local", (1,))
         board = Buffer(f"{node.name}.board", dtype, width * groups, "shared", (groups, width))
         lane, group = self._linear(reduced), self._linear(kept)

@@ -38,7 +38,7 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("simplify", lambda k, n, t: simplify_indices(k)),
     ("choices", lambda k, n, t: flatten_choices(k) if t.is_gpu else k),
     ("guards", lambda k, n, t: merge_guards(k) if t.is_gpu else k),
-    ("unroll", lambda k, n, t: unroll(k, n.unroll_limit, t.is_gpu, t.limits.max_unrolled_body)),
+    ("unroll", lambda k, n, t: unroll(k, n.unroll_limit, t.limits.max_unrolled_body)),
 )
 
 
@@ -82,6 +82,7 @@ def lower_schedule(
     watch = _Watch.from_environment()
     start = time.perf_counter()
     tree = tree if tree is not None else LoopTree(schedule)
+    _check_target(tree, target)
     nests = build_nests(tree, bounds if bounds is not None else tree.bounds(), name, target.is_gpu)
     kernels = []
     for kernel in nests.kernels:
@@ -105,6 +106,25 @@ def lower_schedule(
     if watch.debug:
         verify(program)
     return program
+
+
+def _check_target(tree: LoopTree, target: Target) -> None:
+    """Loops that the kind of target does not have."""
+    for node in tree.nodes:
+        for axis, tag in node.stage.binds.items():
+            if not target.is_gpu and tag != "vthread":
+                raise LoweringError(
+                    f"bind({node.name}.{axis.name}, {tag})",
+                    f"{target.kind} kernels have no blocks and threads",
+                    "Use parallel and vectorize, or build for cuda or opencl.",
+                )
+        for axis, how in node.stage.annotations.items():
+            if target.is_gpu and how == "parallel":
+                raise LoweringError(
+                    f"parallel({node.name}.{axis.name})",
+                    f"{target.kind} kernels have no parallel loops",
+                    "Bind the loop to blockIdx or threadIdx, or build for llvm.",
+                )
 
 
 def _parameters(dag: ComputeDAG, args: Sequence[Tensor] | None) -> tuple[Tensor, ...]:

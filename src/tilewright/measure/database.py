@@ -82,7 +82,6 @@ class Database:
 
     It is a `schedule.task.ScheduleSource`: `lookup` gives the best schedule of a computation.
 
-
     path:          the log; read now, created where it is missing; None: memory only
     fsync_seconds: lines older than this survive a power failure (killing a process loses none)
     on_error:      called with the first RecordError of a series of failing writes, which is
@@ -148,15 +147,20 @@ class Database:
             self.runs.append(line)
             self._write([encoded])
 
-    def best(self, task: TaskId | Key) -> Record | None:
+    def best(self, task: TaskId | Key, origin: str | None = None) -> Record | None:
         """The fastest verified record of a task, or None.
 
         A candidate that was wrong once is out for good; one with a `final` timing counts with it.
+        One that did not run because its program equals another's leaves the honour to that one.
+
+        origin: of the records that take part; default: all
         """
         entry = self._tasks.get(task.key if isinstance(task, TaskId) else task)
         if entry is None:
             return None
         with self._lock:
+            if origin is not None:
+                return _best([r for r in entry.records if r.origin == origin])
             if entry.stale:
                 entry.best, entry.stale = _best(entry.records), False
         return entry.best
@@ -210,7 +214,7 @@ class Database:
         groups: dict[tuple[ErrorKind, str], list[Record]] = {}
         for record in self.records:
             if record.result.error is not None:
-                group = record.result.error, _reason(record.result.message)
+                group = record.result.error, blotted(record.result.message)
                 groups.setdefault(group, []).append(record)
         rows = [Failure(kind, why, len(rs), rs[0]) for (kind, why), rs in groups.items()]
         return sorted(rows, key=lambda f: (-f.count, ERROR_KINDS.index(f.kind), f.reason))
@@ -292,7 +296,7 @@ class Database:
         result = record.result
         if result.final or result.error == "wrong":
             entry.stale = True  # it may refute the best
-        elif result.verified and (entry.best is None or record.seconds < entry.best.seconds):
+        elif _eligible(record) and (entry.best is None or record.seconds < entry.best.seconds):
             entry.stale = True
 
     def _open(self, path: Path) -> int:
@@ -384,7 +388,7 @@ def pick_best(source: str | os.PathLike[str], target: str | os.PathLike[str]) ->
 
 
 def _best(records: list[Record]) -> Record | None:
-    usable = [r for r in records if r.result.ok and r.result.verified]
+    usable = [r for r in records if _eligible(r)]
     last: dict[Candidate, Record] = {}
     wrong: set[Candidate] = set()
     for record in records:
@@ -397,12 +401,17 @@ def _best(records: list[Record]) -> Record | None:
     return min(usable, key=lambda r: r.seconds, default=None)
 
 
+def _eligible(record: Record) -> bool:
+    result = record.result
+    return result.ok and result.verified and result.same_as is None
+
+
 def _counts(record: Record, last: dict[Candidate, Record], wrong: set[Candidate]) -> bool:
     candidate = record.candidate
     return candidate not in wrong and last.get(candidate, record) is record
 
 
-def _reason(message: str) -> str:
+def blotted(message: str) -> str:
     """The first line of a message with its numbers blotted out, so that similar ones are equal."""
     first = message.strip().partition("\n")[0]
     return re.sub(r"\d+(\.\d+)?(e[-+]?\d+)?", "#", first)[:_REASON_LENGTH] or "no message"

@@ -75,6 +75,7 @@ class RunResult:
 
     fatal: the device was lost to the worker process, which is replaced
     first: it was the first trial of its worker process
+    same_as: see `record.Result`
     """
 
     costs: tuple[float, ...] = ()
@@ -86,6 +87,7 @@ class RunResult:
     device: str = ""
     fatal: bool = False
     first: bool = False
+    same_as: int | None = None
 
 
 class Builder(Protocol):

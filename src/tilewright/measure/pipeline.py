@@ -23,20 +23,23 @@ from tilewright.base.errors import InternalError, RecordError
 from tilewright.measure.database import Database
 from tilewright.measure.jobs import Builder, Built, Job, RunJob, Runner, RunResult
 from tilewright.measure.record import Key, Record, Result, make_record, own_versions
+from tilewright.measure.reference import Reference
 
 T = TypeVar("T")
+Program = tuple[Key, Reference | None, str]  # task, what it is compared with, digest of its source
 SLICE_SECONDS = 1.0
 DRIFT = 0.05  # the incumbent's time may change by this much within a slice
 
 
 @dataclass(order=True)
 class _Slot:
-    """A job on its way; ordered by proposal."""
+    """A job on its way; ordered by proposal.  program: known when it is built."""
 
     number: int
     job: Job = field(compare=False)
     exclusive: bool = field(compare=False)
     built: Built = field(default_factory=Built, compare=False)
+    program: Program | None = field(default=None, compare=False)
     result: RunResult = field(default_factory=RunResult, compare=False)
     record: Record | None = field(default=None, compare=False)
 
@@ -56,6 +59,8 @@ class Pipeline:
 
     Records are appended to `database` as soon as they are known.  The caller keeps as many jobs
     submitted as its search looks ahead; which record comes next does not depend on any timing.
+    Where decisions differ but the generated source does not, one candidate of them runs; the
+    others get its result, marked `same_as`.
 
     slice_seconds: length of a slice of building or timing, where the two take turns
     drift:         a slice in which the incumbent's time changes by more than this share is repeated
@@ -84,6 +89,8 @@ class Pipeline:
         self._building = self._running = self._number = 0
         self._timing = self._closed = False
         self._incumbents: dict[Key, _Incumbent] = {}
+        self._tried: dict[Program, RunResult] = {}
+        self._twins: dict[Program, list[_Slot]] = {}  # of a program under trial: who waits for it
         self._error: BaseException | None = None
 
     def __len__(self) -> int:
@@ -161,6 +168,7 @@ class Pipeline:
             self._order.clear()
             self._waiting.clear()
             self._ready.clear()
+            self._twins.clear()
 
     def __enter__(self) -> Pipeline:
         return self
@@ -183,6 +191,7 @@ class Pipeline:
         if slot.built.error is not None:
             self._finish(slot)
         else:
+            slot.program = _program(slot)
             heapq.heappush(self._ready, slot)
         self._start_builds()
         self._start_trials()
@@ -194,6 +203,8 @@ class Pipeline:
             if self._ready[0].exclusive:
                 return
             slot = heapq.heappop(self._ready)
+            if self._is_twin(slot):
+                continue
             self._running += 1
             run = RunJob(slot.job, slot.built.artifact, self.best_seconds(slot.job.task.key))
             future = self.runner.submit(run)
@@ -254,6 +265,8 @@ class Pipeline:
         best: dict[Key, float] = {}
         while self._ready and (not batch or time.monotonic() < end):
             slot = heapq.heappop(self._ready)
+            if self._is_twin(slot):
+                continue
             key = slot.job.task.key
             known = self.best_seconds(key)
             limits = [best[key]] if key in best else []
@@ -287,6 +300,25 @@ class Pipeline:
         run = RunJob(slot.job, slot.built.artifact, best_seconds, verify, race)
         return self.runner.submit(run).result()
 
+    # Equal programs: whichever is ready first runs.
+
+    def _is_twin(self, slot: _Slot) -> bool:
+        """True when the slot needs no trial: it gets the result of an equal program, perhaps later.
+
+        Failures are shared, too: a program that hangs would cost another deadline.
+        """
+        if slot.program is None:
+            return False
+        if slot.program in self._tried:
+            slot.result = self._tried[slot.program]
+            self._finish(slot)
+        elif slot.program in self._twins:
+            self._twins[slot.program].append(slot)
+        else:
+            self._twins[slot.program] = []
+            return False
+        return True
+
     # Records
 
     def _finish(self, slot: _Slot, final: bool = False) -> None:
@@ -295,6 +327,7 @@ class Pipeline:
             costs=tried.costs, error=built.error or tried.error,
             message=built.message or tried.message, build_s=round(built.seconds, 6),
             run_s=round(tried.seconds, 6), raced=tried.raced, verified=tried.verified, final=final,
+            same_as=tried.same_as,
         )  # fmt: skip
         compiler = built.artifact.meta.get("compiler") if built.artifact else None
         slot.record = make_record(
@@ -308,6 +341,10 @@ class Pipeline:
             self.database.append(slot.record, job.dag)
         except RecordError as error:
             self._on_error(error)
+        if slot.program is not None and tried.same_as is None:
+            self._tried[slot.program] = replace(tried, same_as=job.trial, seconds=0.0)
+            for twin in self._twins.pop(slot.program, ()):
+                self._is_twin(twin)
         self._changed.notify_all()
 
     def _crown(self, slot: _Slot) -> None:
@@ -322,6 +359,14 @@ class Pipeline:
     def _raise_error(self) -> None:
         if self._error is not None:
             raise self._error
+
+
+def _program(slot: _Slot) -> Program | None:
+    """None where nothing was really built."""
+    artifact = slot.built.artifact
+    if artifact is None:
+        return None
+    return slot.job.task.key, slot.job.reference, artifact.source.digest()
 
 
 def _joined(first: RunResult, second: RunResult) -> RunResult:

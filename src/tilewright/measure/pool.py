@@ -97,12 +97,11 @@ class WorkerPool:
         self._lock = threading.Lock()
         self._finalizer = weakref.finalize(self, _shut, self._calls, self._stock, workers)
 
-    def submit(
-        self, function: Callable[..., Any], *args: Any, timeout: float
-    ) -> Future[Any]:
+    def submit(self, function: Callable[..., Any], *args: Any, timeout: float) -> Future[Any]:
         """Call `function(*args)` in a worker.
 
-        The future raises `WorkerFailure`, or the `TilewrightError` that the function raised.
+        The future raises `WorkerFailure`, or the `TilewrightError` that the function raised; that
+        of a closed pool is cancelled.
 
         timeout: seconds from the moment that a worker which is ready gets the call
         """
@@ -112,9 +111,13 @@ class WorkerPool:
                 "Move the function into a module.",
             )  # fmt: skip
         future: Future[Any] = Future()
+        if not self._finalizer.alive:
+            future.cancel()
+            future.set_running_or_notify_cancel()
+            return future
         self._calls.put(_Call(future, function, args, timeout))
         with self._lock:
-            if len(self._threads) < self.workers and self._finalizer.alive:
+            if len(self._threads) < self.workers:
                 thread = threading.Thread(
                     target=_serve, args=(self._calls, self._stock), daemon=True
                 )
@@ -204,10 +207,9 @@ class _Worker:
         os.set_blocking(self._out, False)
         os.set_blocking(self._in, False)
         self._selector = selectors.DefaultSelector()
-        self._start = pickle.dumps(Start(options.memory_bytes, options.warm))
         self._deadline = time.monotonic() + _BOOT_SECONDS
         self._lock = threading.Lock()
-        self._send(self._start, self._deadline)
+        self._send(pickle.dumps(Start(options.memory_bytes, options.warm)), self._deadline)
 
     @property
     def alive(self) -> bool:

@@ -50,6 +50,7 @@ class Result(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     raced:          it lost the race, so `costs` is one rough figure
     verified:       its results were compared with the reference
     final:          timed in turn with the other leaders; replaces earlier costs of the candidate
+    same_as:        another trial of the run, whose program is the same: these are its figures
     """
 
     costs: tuple[float, ...] = ()
@@ -60,6 +61,7 @@ class Result(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     raced: bool = False
     verified: bool = False
     final: bool = False
+    same_as: int | None = None
 
     @property
     def ok(self) -> bool:
@@ -71,12 +73,10 @@ class Result(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
         return statistics.median(self.costs) if self.ok else float("inf")
 
 
-class Record(
-    msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="record", tag_field="kind"
-):
+class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="record", tag_field="kind"):
     """One measured candidate; `make_record` makes one.
 
-    origin:    "template:NAME", "sketch:NAME" or "default"
+    origin:    "template:NAME", "rules:NAME" or "default"
     device:    name of the device that ran it
     seed:      of the tuning run; trial is the number of the proposal in it
     timestamp: seconds since the epoch

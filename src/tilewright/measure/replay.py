@@ -71,15 +71,16 @@ class ReplayRunner:
 
 
 def _from_log(database: Database) -> Callable[[Job], RunResult]:
-    known: dict[tuple[Key, Candidate], Record] = {
-        (r.key, r.candidate): r for r in database
-    }
+    known: dict[tuple[Key, Candidate], Record] = {(r.key, r.candidate): r for r in database}
 
     def result(job: Job) -> RunResult:
         record = known.get((job.task.key, candidate_of(job.origin, job.decisions, job.steps)))
         if record is None:
             return RunResult(error="run", message="the log has no record of this candidate")
         r = record.result
-        return RunResult(r.costs, r.raced, r.verified, r.error, r.message, r.run_s, record.device)
+        return RunResult(
+            r.costs, r.raced, r.verified, r.error, r.message, r.run_s, record.device,
+            same_as=r.same_as,
+        )  # fmt: skip
 
     return result

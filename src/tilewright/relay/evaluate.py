@@ -24,8 +24,9 @@ from tilewright.relay.expr import (
     Tuple,
     TupleGetItem,
     Var,
+    as_array,
 )
-from tilewright.relay.graph import children, post_order
+from tilewright.relay.graph import children, free_vars, post_order
 
 Value = Any  # an array, or a tuple of values
 Observer = Callable[[Expr, Value], None]
@@ -46,7 +47,7 @@ def evaluate(
     """
     root = graph["main"] if isinstance(graph, IRModule) else graph
     body = root.body if isinstance(root, Function) else root
-    variables = root.params if isinstance(root, Function) else _variables(body)
+    variables = root.params if isinstance(root, Function) else free_vars(body)
     given = dict(inputs or {})
     if missing := [v.name_hint for v in variables if v.name_hint not in given]:
         raise ModelError(
@@ -62,7 +63,7 @@ def evaluate_call(op: Any, args: Sequence[Value], attrs: Any) -> Value:
     """One operator or fused function on values."""
     if isinstance(op, Function):
         return _run(op.body, dict(zip(op.params, args, strict=True)), None, None)
-    return op.evaluate(args, attrs)
+    return op.numpy(args, attrs)
 
 
 def _run(
@@ -98,20 +99,15 @@ def _value(
     return bound[node]
 
 
-def _variables(body: Expr) -> list[Var]:
-    return [n for n in post_order(body) if isinstance(n, Var)]
-
-
 def _fitting(value: Any, v: Var) -> Array:
-    array = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
-    wanted = v.checked_type
+    array, wanted, place = as_array(value), v.checked_type, f"evaluate({v.name_hint})"
     if not isinstance(wanted, TensorType):
-        raise ModelError(f"evaluate({v.name_hint})", "a tuple cannot be an input")
+        raise ModelError(place, "a tuple cannot be an input", "Give each of its tensors a name.")
     if array.shape != wanted.shape:
         raise ModelError(
-            f"evaluate({v.name_hint})",
-            f"the array has shape {array.shape}, the parameter {wanted.shape}",
-        )
+            place, f"the array has shape {array.shape}, the parameter {wanted.shape}",
+            "Reshape it, or build the network for that shape.",
+        )  # fmt: skip
     return array.astype(wanted.dtype, copy=False)
 
 

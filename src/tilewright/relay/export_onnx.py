@@ -22,7 +22,7 @@ from tilewright.relay.expr import (
     IRModule,
     Tuple,
     TupleGetItem,
-    Var,
+    as_array,
 )
 from tilewright.relay.graph import post_order
 from tilewright.relay.op import TABLE
@@ -77,9 +77,7 @@ class _Writer:
 
     def __init__(self, params: dict[str, Any], function: Function) -> None:
         self.function = function
-        self.params = {
-            n: np.asarray(v.numpy() if hasattr(v, "numpy") else v) for n, v in params.items()
-        }
+        self.params = {n: as_array(v) for n, v in params.items()}
         self.nodes: list[Any] = []
         self.arrays: dict[str, Array] = {}
         self.names: dict[Expr, Names] = {}
@@ -107,7 +105,7 @@ class _Writer:
             return tuple(self.name(f) for f in node.fields)
         if isinstance(node, TupleGetItem):
             return self.names[node.tuple_value][node.index]
-        assert isinstance(node, Call) and not isinstance(node, Var)
+        assert isinstance(node, Call)
         if isinstance(node.op, Function):
             raise ModelError(
                 "to_onnx", "the module is fused already", "Export it before relay.optimize."
@@ -187,7 +185,9 @@ def _pool_attrs(node: Call) -> dict[str, Any]:
     if "count_include_pad" in a:
         extra["count_include_pad"] = int(a.count_include_pad)
         if tuple(a.dilation) != (1, 1):
-            raise ModelError("to_onnx: nn.avg_pool2d", "opset 17 has no dilation for it")
+            raise ModelError(
+                "to_onnx: nn.avg_pool2d", "opset 17 has no dilation for it", "Use dilation=1."
+            )
     else:
         extra["dilations"] = list(a.dilation)
     return {"kernel_shape": list(a.pool_size), **_window(a), **extra}
@@ -202,6 +202,7 @@ def _adaptive(w: _Writer, node: Call) -> str:
         raise ModelError(
             "to_onnx: nn.adaptive_avg_pool2d",
             f"{extents} does not divide into {list(a.output_size)} windows",
+            "Use an output_size that divides the image.",
         )
     made = w.op("AveragePool", data, kernel_shape=steps, strides=steps)
     return w.transposed(made, "NCHW", a.layout)
@@ -217,14 +218,25 @@ def _batch_norm(w: _Writer, node: Call) -> tuple[str, ...]:
     order = [0, axis, *(k for k in range(1, rank) if k != axis)]
     if axis == 0:
         raise ModelError(
-            "to_onnx: nn.batch_norm(axis=0)", "ONNX normalises along axis 1 of a batch"
-        )
+            "to_onnx: nn.batch_norm(axis=0)", "ONNX normalises along axis 1 of a batch",
+            "Apply relay.passes.simplify_inference first.",
+        )  # fmt: skip
     moved = axis != 1
     x = w.op("Transpose", w.name(data), perm=order) if moved else w.name(data)
     made = w.op("BatchNormalization", x, gamma, beta, mean, var, epsilon=a.epsilon)
     if moved:
         made = w.op("Transpose", made, perm=[order.index(k) for k in range(rank)])
     return made, mean, var
+
+
+def _batch_matmul(w: _Writer, node: Call) -> str:
+    operands = [
+        w.op("Transpose", w.name(value), perm=[0, 2, 1]) if transposed else w.name(value)
+        for value, transposed in zip(
+            node.args, (node.attrs.transpose_a, node.attrs.transpose_b), strict=True
+        )
+    ]
+    return w.op("MatMul", *operands)
 
 
 def _bias_add(w: _Writer, node: Call) -> str:
@@ -287,6 +299,7 @@ EXPORTERS: dict[str, Exporter] = {
     "expand_dims": _reshape,
     "nn.adaptive_avg_pool2d": _adaptive,
     "nn.avg_pool2d": _in_nchw("AveragePool", _pool_attrs),
+    "nn.batch_matmul": _batch_matmul,
     "nn.batch_norm": _batch_norm,
     "nn.bias_add": _bias_add,
     "nn.conv2d": _conv2d,

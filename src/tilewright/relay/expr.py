@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 
 
+def as_array(value: Any) -> Array:
+    """`value` as a numpy array: numbers, lists, arrays, anything with `.numpy()`."""
+    return np.asarray(value.numpy() if hasattr(value, "numpy") else value)
+
+
 def check_dtype(dtype: str, place: str) -> str:
     """Return `dtype` when networks may have it; raise ModelError otherwise."""
     if dtype in BYTES:
@@ -251,7 +256,9 @@ class TupleGetItem(Expr):
     def __init__(self, tuple_value: Expr, index: int) -> None:
         held = tuple_value.checked_type
         if not isinstance(held, TupleType):
-            raise ModelError(f"[{index}]", f"a value of type {held} is not a tuple")
+            raise ModelError(
+                f"[{index}]", f"a value of type {held} is not a tuple", "Use it without an index."
+            )
         if not -len(held.fields) <= index < len(held.fields):
             raise IndexError(f"[{index}]: the tuple has {len(held.fields)} values")
         self.tuple_value, self.index = tuple_value, index % len(held.fields)
@@ -261,7 +268,7 @@ class TupleGetItem(Expr):
 class Function(Expr):
     """`params -> body`.
 
-    attrs: of a fused group `primitive` (True) and `name`; otherwise empty.
+    attrs: of a fused group its `name`; otherwise empty.
     ret_type, type_params: accepted for the tutorials' spelling and checked or ignored.
     Raises ModelError for a repeated parameter name or a variable that is not a parameter.
     """
@@ -301,7 +308,9 @@ class Function(Expr):
                     place, f"the shape of {p.name_hint} is not known", "Give relay.var(shape=)."
                 )
         if ret_type is not None and ret_type != self._type:
-            raise ModelError(place, f"the body has type {self._type}, not {ret_type}")
+            raise ModelError(
+                place, f"the body has type {self._type}, not {ret_type}", "Leave ret_type out."
+            )
 
     @property
     def type_params(self) -> tuple[Any, ...]:
@@ -312,20 +321,20 @@ class Function(Expr):
     def ret_type(self) -> Type:
         return self.checked_type
 
-    @property
-    def is_primitive(self) -> bool:
-        return bool(self.attrs.get("primitive", False))
-
     def infer(self, args: tuple[Expr, ...], attrs: Attrs) -> Type:
         """The type of a call of this function; ModelError unless the arguments fit."""
         place = f"call of {self.attrs.get('name', 'a function')}"
         if len(args) != len(self.params):
-            raise ModelError(place, f"{len(args)} arguments for {len(self.params)} parameters")
+            raise ModelError(
+                place, f"{len(args)} arguments for {len(self.params)} parameters",
+                f"Give {', '.join(p.name_hint for p in self.params)}.",
+            )  # fmt: skip
         for arg, p in zip(args, self.params, strict=True):
             if arg.checked_type != p.checked_type:
                 raise ModelError(
                     place,
                     f"{p.name_hint} has type {p.checked_type}, the argument {arg.checked_type}",
+                    "Convert with relay.reshape or relay.cast.",
                 )
         return self.ret_type
 
@@ -402,10 +411,20 @@ def const(value: Any, dtype: str | None = None) -> Constant:
     """A constant from a number or an array; Python floats become float32, ints int32."""
     if isinstance(value, Constant):
         return value
-    if hasattr(value, "numpy") and not isinstance(value, np.ndarray):
-        value = value.numpy()
-    if dtype is None and not isinstance(value, (np.ndarray, np.generic)):
-        kind = np.asarray(value).dtype.kind
-        dtype = {"f": "float32", "i": "int32", "b": "bool"}.get(kind)
-    data = np.asarray(value, dtype)
+    data = as_array(value)
+    if dtype is None and not hasattr(value, "dtype"):
+        dtype = {"f": "float32", "i": "int32", "b": "bool"}.get(data.dtype.kind)
+    if dtype is not None and data.dtype != dtype:
+        with np.errstate(over="ignore"):
+            data = _converted(data, check_dtype(dtype, "relay.const"))
     return Constant(np.ascontiguousarray(data).reshape(data.shape))
+
+
+def _converted(data: Array, dtype: str) -> Array:
+    made = data.astype(dtype)
+    if data.dtype.kind == made.dtype.kind == "i" and np.any(made != data):
+        raise ModelError(
+            f"relay.const(dtype={dtype!r})", f"{data.max()} is beyond its largest value",
+            'Use dtype="int64".',
+        )  # fmt: skip
+    return made

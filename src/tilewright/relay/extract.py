@@ -23,9 +23,9 @@ from tilewright.relay.lower import compute_dag
 from tilewright.relay.op import TABLE, Op, Pattern
 from tilewright.relay.op import get as get_op
 from tilewright.relay.passes import fuse, optimize, passes_of, separate
+from tilewright.relay.passes.weights import CONTRACTIONS
 from tilewright.schedule.task import Task, task_of_dag
 from tilewright.te.dag import ComputeDAG
-from tilewright.te.tensor import ComputeOp
 
 DEFAULT_OPT_LEVEL = 3
 
@@ -43,22 +43,14 @@ class FusedGroup:
     dag: ComputeDAG
     calls: tuple[Call, ...]
 
-    @property
-    def function(self) -> Function:
-        """The group of the first call."""
-        found = self.calls[0].op
-        assert isinstance(found, Function)
-        return found
-
     @functools.cached_property
     def key(self) -> str:
         return self.dag.hash
 
     @property
-    def has_anchor(self) -> bool:
-        """Whether a contraction or a pooling is in it."""
-        steps = _operators(self.function.body)
-        return any(TABLE[name].pattern == Pattern.ANCHOR for name in steps)
+    def is_simple(self) -> bool:
+        """Whether it only computes element by element and moves: no reduction is in it."""
+        return all(op.combiner is None for op in self.dag.compute_ops)
 
 
 def prepare(
@@ -87,17 +79,19 @@ def fused_tasks(
     params: Mapping[str, Any] | None = None,
     target: str | Target | None = None,
     include_simple: bool = False,
+    opt_level: int | None = None,
 ) -> list[Task]:
     """One task per distinct kernel of the network, in network order; weight: how often it runs.
 
     Constant operands (weights) are constant placeholders, so templates may pack them.
-    include_simple: also kernels without a contraction or a pooling in them
+    include_simple: also kernels without a reduction (contraction, pooling, softmax, sum, ...)
+    opt_level: default: that of the current PassContext
     """
     chosen = resolve_target(target)
     return [
         task_of_dag(g.dag, chosen, g.name, g.args, len(g.calls))
-        for g in fused_groups(prepare(mod, params)["main"])
-        if include_simple or g.has_anchor
+        for g in fused_groups(prepare(mod, params, opt_level)["main"])
+        if include_simple or not g.is_simple
     ]
 
 
@@ -109,7 +103,7 @@ def extract_from_program(
 ) -> list[Task]:
     """The distinct contractions of the network by themselves, in network order.
 
-    ops: operators (rows of the table, or names) to look for; default: all that have weights
+    ops: operators (rows of the table, or names) to look for; default: all contractions
     Raises ModelError for a name that is no operator, TargetError without a target.
     """
     chosen = resolve_target(target)
@@ -131,7 +125,7 @@ def extract_from_program(
 
 def _wanted(ops: Iterable[Op | str] | None) -> set[str]:
     if ops is None:
-        return {name for name, row in TABLE.items() if "weight" in row.inputs}
+        return {*CONTRACTIONS, "nn.batch_matmul"}
     listed = [ops] if isinstance(ops, (Op, str)) else list(ops)
     for op in listed:
         if not isinstance(op, (Op, str)):
@@ -162,9 +156,9 @@ def _operators(body: Expr) -> list[str]:
 
 
 def _label(what: Op | Function, dag: ComputeDAG) -> tuple[str, tuple[Any, ...]]:
-    """Name and arguments: the workload of the heaviest stage, and the operators behind it."""
+    """Name and arguments: the anchor's workload and the operators behind it, or the operators."""
     steps = _operators(what.body) if isinstance(what, Function) else [what.name]
-    workloads = [op.attrs["workload"] for op in dag.compute_ops if _has_workload(op)]
+    workloads = [op.attrs["workload"] for op in dag.compute_ops if "workload" in op.attrs]
     if not workloads:
         shapes = tuple(["TENSOR", list(t.shape), t.dtype] for t in dag.args[:-1])
         return "+".join(map(_short, steps)) or "identity", shapes
@@ -172,10 +166,6 @@ def _label(what: Op | Function, dag: ComputeDAG) -> tuple[str, tuple[Any, ...]]:
     heads = [k for k, s in enumerate(steps) if TABLE[s].pattern >= Pattern.REDUCTION]
     behind = steps[heads[-1] + 1 :] if heads else []
     return "+".join([name, *map(_short, behind)]), tuple(args)
-
-
-def _has_workload(op: ComputeOp) -> bool:
-    return "workload" in op.attrs
 
 
 def _short(op: str) -> str:

@@ -60,6 +60,13 @@ def users(root: Expr) -> dict[Expr, list[Expr]]:
     return found
 
 
+def unpacked(node: Expr) -> Expr:
+    """The k-th value where `node` is `(a, b, ...).k`, else `node`."""
+    if isinstance(node, TupleGetItem) and isinstance(node.tuple_value, Tuple):
+        return node.tuple_value.fields[node.index]
+    return node
+
+
 def free_vars(expr: Expr) -> list[Var]:
     """The variables under `expr` in the order they are reached."""
     return [n for n in post_order(expr) if isinstance(n, Var)]

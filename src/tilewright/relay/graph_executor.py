@@ -35,12 +35,11 @@ class GraphModule:
 
     def __init__(self, module: LoadedLibrary) -> None:
         if not isinstance(module, LoadedLibrary):
-            hint = 'GraphModule(lib["default"](dev))'
             raise DeviceError(
                 f"GraphModule({type(module).__name__})",
                 "the network is not on a device yet" if isinstance(module, Library)
                 else "it is no compiled network",
-                f"Write {hint}.",
+                'Write GraphModule(lib["default"](dev)).',
             )  # fmt: skip
         self.module, self.device = module, module.device
         plan = module.library.plan
@@ -61,9 +60,7 @@ class GraphModule:
 
     # -- inputs and outputs ------------------------------------------------------------------------
 
-    def set_input(
-        self, key: str | int | None = None, value: Any = None, **params: Any
-    ) -> None:
+    def set_input(self, key: str | int | None = None, value: Any = None, **params: Any) -> None:
         """Copy `value` (numpy array, NDArray, nested list) into input `key`, by name or position.
 
         params: further inputs by name.  Raises DeviceError for an unknown input and for a value of
@@ -138,7 +135,11 @@ class GraphModule:
         if end_to_end:
             return self._end_to_end(repeat, number, min_repeat_ms or 0)
         if self._sequence is None:
-            raise DeviceError(place, "the network has no kernel to time")
+            raise DeviceError(
+                place,
+                "the network has no kernel to time",
+                "It only hands its inputs on; time one that computes.",
+            )
         return self._sequence.time(
             number, repeat, min_repeat_ms or 0,
             limit_zero_time_iterations=limit_zero_time_iterations,

@@ -135,9 +135,7 @@ class Library:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write one file with everything; `load` reads it.  Raises ModelError."""
-        header = _Header(
-            _FORMAT, self.plan, self.report, len(self.kernels), len(self.constants)
-        )
+        header = _Header(_FORMAT, self.plan, self.report, len(self.kernels), len(self.constants))
         try:
             with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as file:
                 file.writestr(_HEADER, msgspec.json.encode(header))

@@ -1,6 +1,6 @@
 """A fused group as a computation: what task extraction and code generation start from.
 
-In: a primitive function.  Out: its `te` tensors, its `ComputeDAG`.  Read next: `passes/fuse.py`,
+In: a fused function.  Out: its `te` tensors, its `ComputeDAG`.  Read next: `passes/fuse.py`,
 `te/dag.py`.
 """
 
@@ -20,13 +20,16 @@ from tilewright.relay.expr import (
     TensorType,
     Tuple,
     TupleGetItem,
+    TupleType,
+    Type,
     Var,
 )
 from tilewright.relay.graph import post_order
+from tilewright.relay.op import takes_numbers
 
 
 def compute_dag(function: Function, constant: Sequence[bool] = ()) -> te.ComputeDAG:
-    """The computation of a primitive function; its arguments are the parameters, then the result.
+    """The computation of a fused function; its arguments are the parameters, then the result.
 
     constant: for each parameter, whether its value is known when the network is built.
     """
@@ -83,25 +86,28 @@ def _number(node: Constant) -> Any:
     return float(value) if is_float(node.dtype) else value
 
 
-def _call(node: Call, values: dict[Expr, Any]) -> te.Tensor:
+def _call(node: Call, values: dict[Expr, Any]) -> Any:
     if isinstance(node.op, Function):
         raise ModelError("lower", "a group calls another group", "Lower the inner one by itself.")
     args = [_argument(node, a, values) for a in node.args]
-    result: te.Tensor = node.op.compute(args, node.attrs, node.checked_type)
-    wanted = node.checked_type
-    if not isinstance(wanted, TensorType) or (result.shape, result.dtype) != (
-        wanted.shape, wanted.dtype,
-    ):  # fmt: skip
+    result = node.op.compute(args, node.attrs, node.checked_type)
+    if (found := _type_of(result)) != node.checked_type:
         raise InternalError(
             f"lower({node.op.name})",
-            f"the computation has type {list(result.shape)} {result.dtype}, the graph {wanted}",
+            f"the computation has type {found}, the graph {node.checked_type}",
         )
     return result
 
 
+def _type_of(value: Any) -> Type:
+    if isinstance(value, te.Tensor):
+        return TensorType(value.shape, value.dtype)
+    return TupleType(tuple(map(_type_of, value)))
+
+
 def _argument(node: Call, arg: Expr, values: dict[Expr, Any]) -> Any:
     """A single number next to a tensor of the result's shape becomes part of the expression."""
-    if not isinstance(arg, Constant) or arg.data.size != 1 or len(node.args) != 2:
+    if not isinstance(arg, Constant) or arg.data.size != 1 or not takes_numbers(node):
         return values[arg]
     other = node.args[1 if arg is node.args[0] else 0]
     plain = not isinstance(other, Constant) and isinstance(other.checked_type, TensorType)

@@ -7,7 +7,6 @@ Read next: `torch_peer.py`, `export_onnx.py`.
 
 from __future__ import annotations
 
-import difflib
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -24,7 +23,7 @@ from tilewright.relay.evaluate import evaluate
 from tilewright.relay.export_onnx import to_onnx
 from tilewright.relay.expr import Array, Function, IRModule
 from tilewright.relay.frontend.onnx import from_onnx
-from tilewright.relay.testing import NETWORKS, get_network
+from tilewright.relay.testing import NETWORKS, get_network, unknown_network
 from tilewright.runtime.timing import BenchmarkResult
 
 _ERRORS_ONLY = 3  # of onnxruntime's log levels
@@ -47,25 +46,26 @@ class PeerTime:
     note: str = ""
 
 
+def check(name_or_path: str | os.PathLike[str]) -> None:
+    """Raises ModelError for a name that is no network and a file that is not there."""
+    text = os.fspath(name_or_path)
+    if text in NETWORKS or Path(text).is_file():
+        return
+    if text.endswith(".onnx") or os.sep in text:
+        raise ModelError(
+            f"network {text!r}", "there is no such file", "Give the path of an .onnx file."
+        )
+    raise unknown_network(text)
+
+
 def load(name_or_path: str | os.PathLike[str]) -> tuple[IRModule, dict[str, Array]]:
     """The network called so, or in the .onnx file there, with its weights.
 
     Raises ModelError for an unknown name and for a file that is missing or damaged.
     """
     text = os.fspath(name_or_path)
-    if text in NETWORKS:
-        return get_network(text)
-    place = f"network {text!r}"
-    if text.endswith(".onnx") or Path(text).is_file():
-        return from_onnx(text)
-    if os.sep in text or Path(text).is_dir():
-        raise ModelError(place, "there is no such file", "Give the path of an .onnx file.")
-    near = difflib.get_close_matches(text, NETWORKS, 1)
-    hint = f"Did you mean {near[0]}? " if near else ""
-    raise ModelError(
-        place, "there is no such network",
-        f"{hint}Use one of {', '.join(NETWORKS)}, or the path of an .onnx file.",
-    )  # fmt: skip
+    check(text)
+    return get_network(text) if text in NETWORKS else from_onnx(text)
 
 
 def sample_inputs(
@@ -182,9 +182,7 @@ class _Missing(Exception):
     """An engine, or a part of it, is not installed; the message says which and what to do."""
 
 
-def _session(
-    mod: IRModule, params: Mapping[str, Any] | None, provider: str, threads: int
-) -> Any:
+def _session(mod: IRModule, params: Mapping[str, Any] | None, provider: str, threads: int) -> Any:
     """threads: 0 leaves the choice to onnxruntime."""
     try:
         import onnx  # noqa: F401 - the graph is exported with it

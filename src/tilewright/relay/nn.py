@@ -98,8 +98,22 @@ def dense(data: Expr, weight: Expr, units: int | None = None) -> Call:
         raise ModelError(
             f"nn.dense(weight={weight.shape}, units={units})",
             f"the weight has {made.shape[1]} units",
+            "Leave units out, or transpose the weight.",
         )
     return made
+
+
+def batch_matmul(
+    tensor_a: Expr, tensor_b: Expr, *, transpose_a: bool = False, transpose_b: bool = True
+) -> Call:
+    """tensor_a [batch, M, K] times the transpose of tensor_b [batch, N, K], for each of the batch.
+
+    A batch of 1 serves every element of the other.  The flags say how each operand is stored.
+    """
+    return call(
+        "nn.batch_matmul", tensor_a, tensor_b, transpose_a=bool(transpose_a),
+        transpose_b=bool(transpose_b),
+    )  # fmt: skip
 
 
 def bias_add(data: Expr, bias: Expr, axis: int = 1) -> Call:

@@ -68,7 +68,11 @@ def reshape(data: Expr, newshape: Any) -> Call:
     shape = [int(n) for n in given]
     for k, n in enumerate(shape):
         if n == 0 and k >= len(data.shape):
-            raise ModelError(place, f"0 at position {k} has no input extent to keep")
+            raise ModelError(
+                place,
+                f"0 at position {k} has no input extent to keep",
+                "Write the extent, or -1 for the rest.",
+            )
         if n < -1:
             raise ModelError(
                 place, f"the extent {n}", "Use extents, 0 (keep) and one -1 (the rest)."
@@ -80,7 +84,9 @@ def reshape(data: Expr, newshape: Any) -> Call:
         rest = -math.prod(shape)
         if rest == 0 or data.tensor_type.size % rest:
             raise ModelError(
-                place, f"{data.tensor_type.size} elements are not a multiple of {rest}"
+                place,
+                f"{data.tensor_type.size} elements are not a multiple of {rest}",
+                "The product of the extents must stay the same.",
             )
         shape[shape.index(-1)] = data.tensor_type.size // rest
     return call("reshape", data, newshape=tuple(shape))

@@ -23,6 +23,7 @@ from tilewright.relay.expr import (
     Tuple,
     TupleGetItem,
     Var,
+    as_array,
 )
 from tilewright.relay.graph import op_name, post_order
 from tilewright.relay.op.reduction import reduced_axes
@@ -109,7 +110,11 @@ def _network(main: Function, params: Mapping[str, Any], where: str) -> Any:
     nodes = post_order(main.body)
     names = {op_name(n) for n in nodes if isinstance(n, Call)}
     if missing := sorted(names - set(rules)):
-        raise ModelError("PyTorch", f"there is no rule for {', '.join(missing)}")
+        raise ModelError(
+            "PyTorch",
+            f"there is no rule for {', '.join(missing)}",
+            "Compare with onnxruntime instead.",
+        )
     open_inputs = [p for p in main.params if p.name_hint not in params]
 
     class Network(torch.nn.Module):
@@ -120,8 +125,7 @@ def _network(main: Function, params: Mapping[str, Any], where: str) -> Any:
                 if n in open_inputs:
                     continue
                 value = n.data if isinstance(n, Constant) else params[n.name_hint]
-                value = value.numpy() if hasattr(value, "numpy") else np.array(value)
-                self.register_buffer(f"weight{k}", torch.from_numpy(value).to(where))
+                self.register_buffer(f"weight{k}", torch.tensor(as_array(value), device=where))
                 self.fixed[n] = f"weight{k}"
 
         def forward(self, *given: Any) -> Any:
@@ -172,6 +176,9 @@ def _rules() -> dict[str, Rule]:
         "mean": lambda t, a, r: t[0].mean(_axes(t[0], a), keepdim=a.keepdims),
         "sum": lambda t, a, r: t[0].sum(_axes(t[0], a), keepdim=a.keepdims),
         "nn.dense": lambda t, a, r: F.linear(t[0], t[1]),
+        "nn.batch_matmul": lambda t, a, r: torch.matmul(
+            t[0].mT if a.transpose_a else t[0], t[1].mT if a.transpose_b else t[1]
+        ),
         "nn.bias_add": lambda t, a, r: t[0] + _along(t[1], a.axis, t[0].dim()),
         "nn.softmax": lambda t, a, r: F.softmax(t[0], a.axis),
         "nn.log_softmax": lambda t, a, r: F.log_softmax(t[0], a.axis),
@@ -261,6 +268,10 @@ def _avg_pool2d(t: Sequence[Any], a: Any, result: Any) -> Any:
     data, around = _sides(_as_nchw(t[0], a.layout), a.padding, 0.0)
     whole = a.count_include_pad or not any(a.padding)
     if tuple(a.dilation) != (1, 1) or (not whole and around == (0, 0)):
-        raise ModelError("PyTorch", "there is no rule for this nn.avg_pool2d")
+        raise ModelError(
+            "PyTorch",
+            "there is no rule for this nn.avg_pool2d",
+            "Compare with onnxruntime instead.",
+        )
     made = F.avg_pool2d(data, a.pool_size, a.strides, around, count_include_pad=whole)
     return _from_nchw(made, a.layout)

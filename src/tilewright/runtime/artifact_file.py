@@ -1,6 +1,6 @@
 """Artefacts as bytes and files: a JSON header, the binary, and a checksum; no pickle.
 
-In and out: `base.artifact.Artifact`.  Used by `Module.save`, the compile cache and the farm.
+In and out: `base.artifact.Artifact`.  Used by `Module.save` and the kernel cache.
 Read next: `module.py`.
 """
 
@@ -34,19 +34,24 @@ def to_bytes(artifact: Artifact) -> bytes:
 
 
 def from_bytes(data: bytes, place: str = "from_bytes") -> Artifact:
-    """Raises DeviceError when `data` is no artefact, or a damaged one."""
+    """Raises DeviceError when `data` is no artefact, a damaged one, or another version's."""
     start = len(_MAGIC) + _DIGEST
     body = data[start:]
     if data[: len(_MAGIC)] != _MAGIC:
         raise DeviceError(place, "it is not a Tilewright artefact", "Write one with Module.save.")
     if hashlib.sha256(body).digest() != data[len(_MAGIC) : start]:
         raise DeviceError(place, "it is damaged (its checksum differs)", "Write it again.")
-    (size,) = struct.unpack_from("<Q", body)
-    fields = json.loads(body[8 : 8 + size])
-    return Artifact(
-        source=_source(fields["source"]), binary=body[8 + size :],
-        resources=fields["resources"], meta=fields["meta"],
-    )  # fmt: skip
+    try:
+        (size,) = struct.unpack_from("<Q", body)
+        fields = json.loads(body[8 : 8 + size])
+        return Artifact(
+            source=_source(fields["source"]), binary=body[8 + size :],
+            resources=fields["resources"], meta=fields["meta"],
+        )  # fmt: skip
+    except (KeyError, TypeError, ValueError, struct.error) as error:
+        raise DeviceError(
+            place, f"another version of Tilewright wrote it ({error!r})", "Write it again."
+        ) from None
 
 
 def _packing(fields: dict[str, Any] | None) -> Packing | None:

@@ -27,7 +27,10 @@ def load_module(path: str | Path, on: Device | None = None) -> Module:
     try:
         data = Path(path).read_bytes()
     except OSError as error:
-        raise DeviceError(f"load_module({str(path)!r})", str(error)) from None
+        raise DeviceError(
+            f"load_module({str(path)!r})", f"the file cannot be read ({error.strerror})",
+            "Name a file that Module.save wrote.",
+        ) from None  # fmt: skip
     artifact = artifact_file.from_bytes(data, f"load_module({str(path)!r})")
     return Module(artifact, on or device(artifact.source.target))
 

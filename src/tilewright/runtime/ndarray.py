@@ -183,9 +183,7 @@ class NDArray:
         if options.get("copy"):
             return self.copyto(self.device).__dlpack__()
         self.device.sync()  # what was enqueued is finished, so any stream may read
-        return dlpack.export_capsule(
-            self.memory.pointer, self.shape, self.dtype, here, self.memory
-        )
+        return dlpack.export_capsule(self.memory.pointer, self.shape, self.dtype, here, self.memory)
 
     def __len__(self) -> int:
         if not self.shape:

@@ -75,11 +75,13 @@ def measure(
     keep. `cache_flush_bytes`: bytes of other memory written before *each* pass, so that every pass
     is cold.
     """
-    if number < 1 or repeat < 1:
+    if min(number, repeat, repeats_to_cooldown) < 1:
         raise DeviceError(
-            f"time_evaluator(number={number}, repeat={repeat})", "both must be at least 1",
-            "Try number=10, repeat=3.",
-        )  # fmt: skip
+            f"time_evaluator(number={number}, repeat={repeat}, "
+            f"repeats_to_cooldown={repeats_to_cooldown})",
+            "all must be at least 1",
+            "Try number=10, repeat=3, repeats_to_cooldown=1.",
+        )
     results = []
     for index in range(repeat):
         if cooldown_interval_ms and index and index % repeats_to_cooldown == 0:

@@ -89,8 +89,7 @@ def trial(
         return now
 
     try:
-        buffers = [_Guarded(spec, device) for spec in specs]
-        _fill(buffers, inputs)
+        buffers = _buffers(specs, inputs, device)
         plan = _load(artifact, device, buffers)
         mark = lap("load", began)
         plan.run()
@@ -105,9 +104,7 @@ def trial(
             if cost is not None:
                 lap("time", mark)
                 return result(costs=(cost,), raced=True)
-        timed = measure(
-            plan, number, repeat, min_repeat_ms, cache_flush_bytes=cache_flush_bytes
-        )
+        timed = measure(plan, number, repeat, min_repeat_ms, cache_flush_bytes=cache_flush_bytes)
         if expected is not None:  # a race, or state left behind, may show only after many runs
             _check_guards(buffers)
             _check_outputs(buffers, expected, tolerance)
@@ -133,14 +130,16 @@ def _race(plan: Plan, best_seconds: float, cache_flush_bytes: int) -> float | No
     return cost if cost > _CLOSE_FACTOR * best_seconds else None
 
 
-class _Guarded:
-    """A buffer of the artefact with guard bytes behind it."""
+class _Buffer:
+    """A buffer of the artefact: borrowed, or with guard bytes behind it."""
 
-    def __init__(self, spec: BufferSpec, device: Device) -> None:
-        self.spec, self.driver = spec, device.driver
-        self.nbytes = int(np.prod(spec.shape, dtype=np.int64)) * BYTES[spec.dtype]
-        self.memory: Memory = self.driver.allocate(self.nbytes + GUARD_BYTES)
-        self.owned = True
+    def __init__(self, spec: BufferSpec, device: Device, borrowed: NDArray | None = None) -> None:
+        self.spec, self.driver, self.guarded = spec, device.driver, borrowed is None
+        if borrowed is not None:
+            self.memory: Memory = borrowed.memory
+            return
+        self.nbytes = spec.size * BYTES[spec.dtype]
+        self.memory = self.driver.allocate(self.nbytes + GUARD_BYTES)
         self.driver.write(self.memory, np.full(GUARD_BYTES, _GUARD, np.uint8), self.nbytes)
 
     def write(self, value: np.ndarray) -> None:
@@ -153,12 +152,9 @@ class _Guarded:
             self.driver.read(self.memory, out.reshape(-1).view(np.uint8))
         return out
 
-    def borrow(self, value: NDArray) -> None:
-        self.memory, self.owned = value.memory, False
-
     def damage(self) -> int | None:
         """The distance of the first guard byte that changed, or None."""
-        if not self.owned:
+        if not self.guarded:
             return None
         guard = np.empty(GUARD_BYTES, np.uint8)
         self.driver.read(self.memory, guard, self.nbytes)
@@ -213,18 +209,23 @@ def _packed(
     return made
 
 
-def _fill(buffers: list[_Guarded], inputs: Sequence[np.ndarray | NDArray]) -> None:
+def _buffers(
+    specs: tuple[BufferSpec, ...], inputs: Sequence[np.ndarray | NDArray], device: Device
+) -> list[_Buffer]:
     """Inputs as given; outputs and workspaces poisoned, so that what is not written shows."""
     given = iter(inputs)
-    for buffer in buffers:
-        if buffer.spec.role != "input":
-            buffer.write(np.full(buffer.spec.shape, _poison(buffer.spec.dtype), buffer.spec.dtype))
-            continue
-        value = next(given)
-        if isinstance(value, NDArray):
-            buffer.borrow(value)
+    buffers = []
+    for spec in specs:
+        if spec.role == "input":
+            value = next(given)
         else:
-            buffer.write(np.ascontiguousarray(value))
+            value = np.full(spec.shape, _poison(spec.dtype), spec.dtype)
+        if isinstance(value, NDArray):
+            buffers.append(_Buffer(spec, device, value))
+            continue
+        buffers.append(_Buffer(spec, device))
+        buffers[-1].write(np.ascontiguousarray(value))
+    return buffers
 
 
 def _poison(dtype: str) -> float | int | bool:
@@ -233,14 +234,14 @@ def _poison(dtype: str) -> float | int | bool:
     return float("nan") if dtype.startswith("float") else int(np.iinfo(dtype).min) + 1
 
 
-def _load(artifact: Artifact, device: Device, buffers: list[_Guarded]) -> Plan:
+def _load(artifact: Artifact, device: Device, buffers: list[_Buffer]) -> Plan:
     kernels = device.driver.load(artifact)
     launches = tuple(Launch(k, tuple(buffers[i].memory for i in k.info.args)) for k in kernels)
     return device.driver.plan(launches)
 
 
 def _check_outputs(
-    buffers: list[_Guarded],
+    buffers: list[_Buffer],
     expected: Sequence[np.ndarray],
     tolerance: Sequence[np.ndarray | float] | None,
 ) -> None:
@@ -250,7 +251,7 @@ def _check_outputs(
         _check_output(buffer.spec, buffer.read(), np.asarray(want), slack)
 
 
-def _check_inputs(buffers: list[_Guarded], inputs: Sequence[np.ndarray | NDArray]) -> None:
+def _check_inputs(buffers: list[_Buffer], inputs: Sequence[np.ndarray | NDArray]) -> None:
     given = iter(inputs)
     for buffer in buffers:
         if buffer.spec.role != "input":
@@ -264,7 +265,7 @@ def _check_inputs(buffers: list[_Guarded], inputs: Sequence[np.ndarray | NDArray
             raise _Wrong(f"the kernel wrote into its input {buffer.spec.name}")
 
 
-def _check_guards(buffers: list[_Guarded]) -> None:
+def _check_guards(buffers: list[_Buffer]) -> None:
     for buffer in buffers:
         at = buffer.damage()
         if at is not None:

@@ -105,9 +105,8 @@ class Bounds:
         bases = [_ZERO] * len(axes)
         outside: list[tuple[Any, Any]] = [(False, False)] * len(axes)
         for ax in (*axes, *node.op.reduce_axis):
-            self.extent[ax] = evaluate(ax.extent, self.assignment)  # type: ignore[arg-type]
+            self.extent[ax] = ax.extent  # type: ignore[assignment]
         if node.parent is not None:
-            self._spans: dict[IterVar | Quotient, Span] = {}
             for d, ax in enumerate(axes):
                 size = int(ax.extent)  # type: ignore[arg-type]
                 base, extent = self._region(node, d, size)
@@ -120,6 +119,8 @@ class Bounds:
     def _propagate(self, node: Node) -> None:
         need: dict[IterVar, Any] = {}
         uneven: dict[SplitRelation, Any] = {}
+        vectors = {ax for ax, how in node.stage.annotations.items() if how == "vectorize"}
+        lanes = node.stage.binds.keys() | vectors  # as many as were asked for
         for r in node.stage.relations:
             if isinstance(r, FuseRelation):
                 self.extent[r.fused] = self.extent[r.outer] * self.extent[r.inner]
@@ -127,6 +128,8 @@ class Bounds:
             n = self.extent[r.parent]
             if r.factor is not None:
                 f = evaluate(r.factor, self.assignment)
+                if node.parent is not None and not self.tree.leaves_under[r.inner] & lanes:
+                    f = minimum(f, n)  # the tile is of the tensor, less of it may be needed here
                 outer = ceil_div(n, f)
             else:
                 outer = evaluate(r.nparts, self.assignment)  # type: ignore[arg-type]
@@ -300,8 +303,6 @@ class Bounds:
     # -- derived -----------------------------------------------------------------------------------
     def region(self, node: Node) -> list[Number]:
         """Extent of the node's buffer per dimension, before storage_align."""
-        if node.parent is None:
-            return [ax.extent for ax in node.op.axis]  # type: ignore[misc]
         return [self.extent[ax] for ax in node.op.axis]
 
     def strides(self, node: Node) -> list[Number]:

@@ -284,10 +284,7 @@ def _cpu_reduction(s: Schedule, stage: Stage, acc: Stage, target: Target) -> Non
     """
     op, source = stage.op, acc.op
     assert isinstance(op, ComputeOp) and isinstance(source, ComputeOp)
-    steps = 1
-    for ax in source.reduce_axis:
-        steps *= int(ax.extent)  # type: ignore[arg-type]
-    work = prod(op.shape) * steps
+    work = prod((*op.shape, *(ax.extent for ax in source.reduce_axis)))  # type: ignore[arg-type]
     place = max((d for d, n in enumerate(op.shape) if n > 1), default=len(op.shape) - 1)
     body = _inlined(s, acc)
     lanes = _lanes(op, op.shape[place], target)

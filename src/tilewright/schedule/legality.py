@@ -88,9 +88,7 @@ def judge(tree: LoopTree, bounds: Bounds, target: Target) -> Verdict:
                 if node.parent is not None:
                     stack = stack + bounds.elements(node) * BYTES[node.op.dtype]
             refuse("stack", note("stack_bytes", stack) > limits.max_stack_bytes)
-            refuse(
-                "unrolled_body", note("body", _body(tree, bounds, nodes)) > limits.max_unrolled_body
-            )
+            refuse("unrolled_body", note("body", _body(bounds, nodes)) > limits.max_unrolled_body)
             for node in nodes:
                 if node.op.combiner is not None and node.scope == "local":
                     held = note("vector_registers", _vectors(tree, bounds, node, target))
@@ -122,7 +120,7 @@ def judge(tree: LoopTree, bounds: Bounds, target: Target) -> Verdict:
         )
         refuse("shared_memory", note("shared_bytes", shared) > limits.shared_bytes_per_block)
         refuse("registers", note("registers", local + BASE_REGISTERS) > budget, discouraged)
-        refuse("unrolled_body", note("body", _body(tree, bounds, nodes)) > limits.max_unrolled_body)
+        refuse("unrolled_body", note("body", _body(bounds, nodes)) > limits.max_unrolled_body)
         for node in nodes:
             for ax, how in node.stage.annotations.items():
                 if how == "vectorize":
@@ -162,7 +160,7 @@ def _vectors(tree: LoopTree, bounds: Bounds, node: Node, target: Target) -> Numb
     return total
 
 
-def _body(tree: LoopTree, bounds: Bounds, nodes: list[Node]) -> Number:
+def _body(bounds: Bounds, nodes: list[Node]) -> Number:
     """Innermost statements that the unrolling somebody asked for writes out, summed over stages."""
     total: Number = 0
     for node in nodes:

@@ -6,6 +6,7 @@ structure they built (axes, relations, leaf order, attachment).  Read next: `tre
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ from tilewright.schedule import steps as S
 from tilewright.schedule.decision import Choice
 from tilewright.schedule.stage_steps import renamed_body
 from tilewright.schedule.steps import FuseRelation, Size, SplitRelation, Step, step_from_json
-from tilewright.te.dag import ComputeDAG
+from tilewright.te.dag import ComputeDAG, fresh_name
 from tilewright.te.tensor import ComputeOp, IterVar, Operation, PlaceholderOp, Tensor
 
 # Primitives of TVM that are not there: what to use instead.
@@ -63,7 +64,7 @@ class Stage:
         names: set[str] = set()
         for ax in (*op.axis, *op.reduce_axis):
             if ax.name in names:  # axes are named in steps: a repeated name gets a suffix
-                ax.var.attr = _fresh(ax.name, names)
+                ax.var.attr = fresh_name(ax.name, names)
             names.add(ax.name)
             self.leaf_iter_vars.append(ax)
             self.all_iter_vars.append(ax)
@@ -74,7 +75,7 @@ class Stage:
         self.op = ComputeOp(self.op.name, self.op.axis, body, self.op.tag, self.op.attrs)
 
     def new_axis(self, name: str, kind: str) -> IterVar:
-        axis = IterVar(_fresh(name, {ax.name for ax in self.all_iter_vars}), None, kind)
+        axis = IterVar(fresh_name(name, {ax.name for ax in self.all_iter_vars}), None, kind)
         self.all_iter_vars.append(axis)
         return axis
 
@@ -148,19 +149,16 @@ class Stage:
         return f"stage({self.name}, {' '.join(map(repr, self.leaf_iter_vars))})"
 
 
-def _fresh(name: str, taken: set[str]) -> str:
-    k, new = 0, name
-    while new in taken:
-        k += 1
-        new = f"{name}_{k}"
-    return new
-
-
 def _size(value: Any) -> Any:
-    """Numpy and other integers as int; Choice and None as they are."""
-    if value is None or isinstance(value, (int, Choice)):
+    """Numpy and other integers, True and False, as int; Choice and None as they are."""
+    if value is None or isinstance(value, Choice):
         return value
-    return int(value)
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise ScheduleError(
+            f"size {value!r}", "not an integer", "Use // where / makes a float."
+        ) from None
 
 
 class Schedule:
@@ -236,7 +234,7 @@ class Schedule:
         return result
 
     def new_name(self, name: str) -> str:
-        return _fresh(name, set(self._by_name))
+        return fresh_name(name, self._by_name)
 
     def _add(self, stage: Stage, at: int) -> Stage:
         self.stages.insert(at, stage)
@@ -261,9 +259,14 @@ class Schedule:
         items = [readers] if isinstance(readers, Tensor) else list(readers)
         return self.do(S.CacheRead(self[tensor].name, scope, tuple(self[r].name for r in items)))  # type: ignore[no-any-return]
 
-    def cache_write(self, tensor: Tensor, scope: str) -> Tensor:
-        """Move the computation into a stage in `scope`; see `steps.CacheWrite`."""
-        return self.do(S.CacheWrite(self[tensor].name, scope))  # type: ignore[no-any-return]
+    def cache_write(self, tensor: Tensor | Sequence[Tensor], scope: str) -> Any:
+        """Move the computation into a stage in `scope`; see `steps.CacheWrite`.
+
+        For a list of tensors, a list: schedules that TVM printed say `x, = s.cache_write([y], ..)`.
+        """
+        if not isinstance(tensor, Tensor):
+            return [self.cache_write(t, scope) for t in tensor]
+        return self.do(S.CacheWrite(self[tensor].name, scope))
 
     def rfactor(self, tensor: Tensor, axis: IterVar, factor_axis: int = 0) -> Tensor:
         """Partial results over a reduction loop; see `steps.RFactor`."""

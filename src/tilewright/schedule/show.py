@@ -1,10 +1,11 @@
 """How a schedule looks: as a loop nest for readers, as Python that rebuilds it.
 
-In: a `Schedule`.  Out: text.  Both work on open schedules; extents show as expressions or "?".
+In: a `Schedule`.  Out: text.  Both work on open schedules, whose extents show as "?".
 """
 
 from __future__ import annotations
 
+import keyword
 import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,8 @@ from tilewright.te.tensor import ComputeOp, IterVar, PlaceholderOp
 if TYPE_CHECKING:
     from tilewright.schedule.schedule import Schedule, Stage
     from tilewright.schedule.tree import Bounds
+
+_TAKEN = ("s", "te", "tensors")  # names that printed Python uses itself
 
 
 def loop_nest_text(s: Schedule) -> str:
@@ -66,8 +69,11 @@ def _closed_bounds(s: Schedule) -> Bounds | None:
         return None
 
 
-def _identifier(name: str) -> str:
+def identifier(name: str) -> str:
+    """The variable of a tensor or an axis in printed Python."""
     clean = re.sub(r"\W", "_", name)
+    if clean in _TAKEN or keyword.iskeyword(clean):
+        return f"{clean}_"
     return clean if not clean[0].isdigit() else f"t_{clean}"
 
 
@@ -84,9 +90,9 @@ def python_text(s: Schedule) -> str:
         if (stage, name) not in known:
             op = replay.find(stage).op
             for ax in (*op.axis, *op.reduce_axis):
-                known[stage, ax.name] = _identifier(f"{stage}_{ax.name}")
+                known[stage, ax.name] = identifier(f"{stage}_{ax.name}")
             names = ", ".join(known[stage, ax.name] for ax in (*op.axis, *op.reduce_axis))
-            handle = f"s[{_identifier(stage)}].op"
+            handle = f"s[{identifier(stage)}].op"
             lines.append(f"{names}, = (*{handle}.axis, *{handle}.reduce_axis)")
         return known[stage, name]
 
@@ -98,9 +104,9 @@ def python_text(s: Schedule) -> str:
             known = {key: value for key, value in known.items() if key[0] != step.stage}
         elif isinstance(step, S.Split):
             for ax in result:
-                known[step.stage, ax.name] = _identifier(f"{step.stage}_{ax.name}")
+                known[step.stage, ax.name] = identifier(f"{step.stage}_{ax.name}")
         elif isinstance(step, S.Fuse):
-            known[step.stage, result.name] = _identifier(f"{step.stage}_{result.name}")
+            known[step.stage, result.name] = identifier(f"{step.stage}_{result.name}")
     return "\n".join(lines) + "\n" if lines else ""
 
 
@@ -110,18 +116,18 @@ def _value(v: object) -> str:
 
 def _python_line(step: S.Step, name: Callable[[str, str], str]) -> Callable[[Any], str]:
     """From the step's result to its line of Python; axes are named before the step runs."""
-    handle = f"s[{_identifier(step.stage)}]"
-    tensor = _identifier(step.stage)
+    handle = f"s[{identifier(step.stage)}]"
+    tensor = identifier(step.stage)
     if isinstance(step, S.Split):
         a = name(step.stage, step.axis)
         which, value = ("factor", step.factor) if step.nparts is None else ("nparts", step.nparts)
         call = f"{handle}.split({a}, {which}={_value(value)})"
         return lambda r: (
-            f"{', '.join(_identifier(f'{step.stage}_{x.name}') for x in r)} = {call}"
+            f"{', '.join(identifier(f'{step.stage}_{x.name}') for x in r)} = {call}"
         )
     if isinstance(step, S.Fuse):
         axes = ", ".join(name(step.stage, a) for a in step.axes)
-        return lambda r: f"{_identifier(f'{step.stage}_{r.name}')} = {handle}.fuse({axes})"
+        return lambda r: f"{identifier(f'{step.stage}_{r.name}')} = {handle}.fuse({axes})"
     if isinstance(step, S.Reorder):
         axes = ", ".join(name(step.stage, a) for a in step.axes)
         return lambda r: f"{handle}.reorder({axes})"
@@ -136,25 +142,25 @@ def _python_line(step: S.Step, name: Callable[[str, str], str]) -> Callable[[Any
         return lambda r: f'{handle}.pragma({a}, "{step.key}", {_value(step.value)})'
     if isinstance(step, S.ComputeAt):
         a = name(step.parent, step.axis)
-        return lambda r: f"{handle}.compute_at(s[{_identifier(step.parent)}], {a})"
+        return lambda r: f"{handle}.compute_at(s[{identifier(step.parent)}], {a})"
     if isinstance(step, S.StorageAlign):
         a = name(step.stage, step.axis)
         return lambda r: (
             f"{handle}.storage_align({a}, {_value(step.factor)}, {_value(step.offset)})"
         )
     if isinstance(step, S.CacheRead):
-        readers = ", ".join(map(_identifier, step.readers))
+        readers = ", ".join(map(identifier, step.readers))
         return lambda r: (
-            f'{_identifier(r.name)} = s.cache_read({tensor}, "{step.scope}", [{readers}])'
+            f'{identifier(r.name)} = s.cache_read({tensor}, "{step.scope}", [{readers}])'
         )
     if isinstance(step, S.CacheWrite):
-        return lambda r: f'{_identifier(r.name)} = s.cache_write({tensor}, "{step.scope}")'
+        return lambda r: f'{identifier(r.name)} = s.cache_write({tensor}, "{step.scope}")'
     if isinstance(step, S.RFactor):
         a = name(step.stage, step.axis)
-        return lambda r: f"{_identifier(r.name)} = s.rfactor({tensor}, {a}, {step.factor_axis})"
+        return lambda r: f"{identifier(r.name)} = s.rfactor({tensor}, {a}, {step.factor_axis})"
     if isinstance(step, S.Pack):
         return lambda r: (
-            f"{_identifier(r.name)} = s.pack({tensor}, {list(step.blocks)}, {list(step.order)})"
+            f"{identifier(r.name)} = s.pack({tensor}, {list(step.blocks)}, {list(step.order)})"
         )
     if isinstance(step, S.SetScope):
         return lambda r: f'{handle}.set_scope("{step.scope}")'

@@ -156,14 +156,13 @@ class ConfigSpace(Config):
         for name, knob in self.space_map.items():
             if name not in given:
                 raise no_knob(name, given)
-            entity = given[name]
-            if not isinstance(entity, Entity):
-                entity = entity_from_json(type(knob[0]).kind, entity, f"index_of({name})")
-            position = knob.position(entity)
+            try:
+                position = knob.position(_entity(knob, given[name], f"index_of({name})"))
+            except (TypeError, ValueError):  # such as a number for a split
+                position = -1
             if position < 0:
-                raise SpaceError(
-                    f"index_of({name}={entity})", "the knob has no such entity", f"It is {knob}."
-                )
+                place = f"index_of({name}={given[name]})"
+                raise SpaceError(place, "the knob has no such entity", f"It is {knob}.")
             positions.append(position)
         return self.knob2point(positions)
 
@@ -240,7 +239,7 @@ class ConfigSpace(Config):
 
         Fewer where the space has no more, or where a filter refuses nearly everything looked at.
         """
-        total = self._check_countable()
+        total = self.check_countable()
         if not self._filters or n < 1:
             return rng.choice(total, min(max(n, 0), total), replace=False)
         budget = max(n * _TRIES, 1 << 16)
@@ -375,7 +374,8 @@ class ConfigSpace(Config):
             chunk = np.arange(begin, min(begin + size, stop), dtype=np.int64)
             yield chunk[self.valid_mask(chunk)]
 
-    def _check_countable(self) -> int:
+    def check_countable(self) -> int:
+        """`range_length`; SpaceError where arrays cannot hold the indices."""
         if self.range_length <= _MAX_INDEX:
             return self.range_length
         raise SpaceError(
@@ -384,7 +384,7 @@ class ConfigSpace(Config):
         )  # fmt: skip
 
     def _check_indices(self, indices: Indices) -> Indices:
-        total = self._check_countable()
+        total = self.check_countable()
         indices = np.asarray(indices, dtype=np.int64)
         if len(indices) and not 0 <= int(indices.min()) <= int(indices.max()) < total:
             raise SpaceError("ConfigSpace", f"an index is outside [0, {total})")
@@ -450,19 +450,21 @@ class FallbackConfigEntity(ConfigSpace):
     def fallback_with_reference_log(self, records: Iterable[Any]) -> None:
         """Copy the configuration of the most similar record, if there is any.
 
-        records: (input, result) pairs or inputs, each with a `.config`; those of other knobs are
-        passed over.  Similar: shares divisors of the split axes.  Splits take the record's sizes as
+        records: what `autotvm.record.load_from_file` gives, (input, result) pairs, or inputs with a
+        `.config`; failures and those of other knobs are passed over.  Similar: shares divisors of
+        the split axes; of equally similar ones the fastest.  Splits take the record's sizes as
         limits, other knobs its entities.
         """
         splits = {n: k for n, k in self.space_map.items() if isinstance(k, SplitSpace)}
-        best, best_score = None, 0.0
+        best, best_rank = None, (0.0, -math.inf)
         for record in records:
-            config = (record[0] if isinstance(record, tuple) else record).config
-            if any(name not in config for name in self.space_map):
+            values, seconds = _told(record)
+            found = _fitting(self.space_map, values)
+            if found is None:
                 continue
-            score = sum(_overlap(knob, config[name]) for name, knob in splits.items())
-            if score > best_score:
-                best, best_score = config, score
+            score = sum(_overlap(knob, found[name]) for name, knob in splits.items())
+            if score > 0 and (score, -seconds) > best_rank:
+                best, best_rank = found, (score, -seconds)
         if best is None:
             return
         for name in self.space_map:
@@ -476,6 +478,45 @@ class FallbackConfigEntity(ConfigSpace):
 
     def __repr__(self) -> str:
         return f"{values_text(self.items())},,{self.code_hash},None"
+
+
+def _entity(knob: Knob, value: Any, place: str) -> Any:
+    """`value` where it is an entity, or else the entity that a record tells by it."""
+    if isinstance(value, Entity):
+        return value
+    return entity_from_json(type(knob[0]).kind, value, place)
+
+
+def _told(record: Any) -> tuple[Mapping[str, Any], float]:
+    """Knob -> entity or value, and seconds: infinity where they are not told; nothing of failures.
+
+    record: see `fallback_with_reference_log`
+    """
+    if hasattr(record, "decisions"):
+        return (record.decisions if record.result.ok else {}), record.seconds
+    given, result = (record, None) if hasattr(record, "config") else record
+    if result is None:
+        return dict(given.config.items()), math.inf
+    if result.error_no:
+        return {}, math.inf
+    return dict(given.config.items()), sum(result.costs) / len(result.costs)
+
+
+def _fitting(knobs: Mapping[str, Knob], values: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The entities that `values` tell for `knobs`; None where they are those of other knobs."""
+    found = {}
+    for name, knob in knobs.items():
+        try:
+            entity = found[name] = _entity(knob, values[name], name)
+        except (KeyError, TypeError, ValueError):  # TypeError: a number for a split, for example
+            return None
+        if isinstance(knob, SplitSpace):  # of an axis that may have another length
+            fits = isinstance(entity, SplitEntity) and len(entity.size) == knob.num_output
+        else:
+            fits = knob.position(entity) >= 0
+        if not fits:
+            return None
+    return found
 
 
 def _overlap(knob: SplitSpace, entity: SplitEntity) -> float:

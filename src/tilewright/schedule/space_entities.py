@@ -13,12 +13,12 @@ from operator import mul
 from typing import Any
 
 from tilewright.base.errors import SpaceError
+from tilewright.ir.stmt import TAGS
 from tilewright.schedule.decision import Value
 from tilewright.schedule.trace import Refused
 from tilewright.te.tensor import thread_axis
 
-THREAD_TAGS = (*(f"{a}.{d}" for a in ("blockIdx", "threadIdx") for d in "xyz"), "vthread")
-ANNOTATIONS = ("none", "vec", "unroll", *THREAD_TAGS, "fuse")
+ANNOTATIONS = ("none", "vec", "unroll", *TAGS, "fuse")
 
 
 class Entity(ABC):
@@ -150,7 +150,7 @@ class AnnotateEntity(Entity):
             elif ann == "vec":
                 _check_length(cfg, "vectorization", axis_lens, i, _one_of(vec_size))
                 sch[op].vectorize(axis)
-            elif ann in THREAD_TAGS:
+            elif ann in TAGS:
                 sch[op].bind(axis, thread_axis(str(ann)))
         return left
 

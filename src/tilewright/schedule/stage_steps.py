@@ -19,6 +19,7 @@ from tilewright.schedule.step import (
     check_scope,
     describe,
     leaf,
+    refuse_host,
     stage_of,
 )
 from tilewright.te.tensor import ComputeOp, IterVar, PlaceholderOp, Tensor
@@ -46,17 +47,18 @@ class CacheRead(Step):
         if not self.readers:
             raise ScheduleError(place, "no readers given", "Pass the tensors that read it.")
         tensor = source.tensor
-        axes = copy_axes(source.op.shape, [f"ax{k}" for k in range(len(source.op.shape))])
-        op = ComputeOp(
-            s.new_name(f"{source.name}.{self.scope}"), axes, tensor[tuple(ax.var for ax in axes)]
-        )
-        for name in self.readers:
-            reader = stage_of(self, s, name)
-            assert isinstance(reader.op, ComputeOp)
+        readers = [stage_of(self, s, name) for name in dict.fromkeys(self.readers)]
+        for reader in readers:
             if tensor not in reader.op.input_tensors:
                 raise ScheduleError(
                     place, f"{reader.name} does not read {source.name}", "Name its readers only."
                 )
+        axes = copy_axes(source.op.shape, [f"ax{k}" for k in range(len(source.op.shape))])
+        op = ComputeOp(
+            s.new_name(f"{source.name}.{self.scope}"), axes, tensor[tuple(ax.var for ax in axes)]
+        )
+        for reader in readers:
+            assert isinstance(reader.op, ComputeOp)
             reader.set_body(_redirect(reader.op.body, tensor, op.output_tensor))
         cache = s.insert_stage(op, after=source)
         cache.scope = self.scope
@@ -68,7 +70,7 @@ class CacheWrite(Step):
     """The computation moves to a new stage in `scope`; the tensor itself becomes a copy of it.
 
     rewrite:  C[c] = e(c)   ->   C.scope[c] = e(c); C[c] = C.scope[c]
-    legal:    the stage has no scheduled loops yet.
+    legal:    the stage has no scheduled loops yet, and no stage is computed in one.
     """
 
     scope: str
@@ -82,6 +84,7 @@ class CacheWrite(Step):
             raise ScheduleError(
                 place, "the stage already has scheduled loops", "Call cache_write first."
             )
+        refuse_host(self, stage)
         old = stage.op
         assert isinstance(old, ComputeOp)
         spatial = copy_axes(old.shape, [f"{ax.name}.c" for ax in old.axis])
@@ -122,7 +125,7 @@ class RFactor(Step):
 
     rewrite:  C[c] += e(c, k)   ->   C.rf[ki, c] += e(c, ko, ki); C[c] += C.rf[ki, c]
     legal:    the axis is a reduction loop whose split factors are known; no spatial loop is
-              scheduled yet.
+              scheduled yet, and no stage is computed in a loop.
     """
 
     axis: str
@@ -151,7 +154,8 @@ class RFactor(Step):
             raise ScheduleError(
                 place, "a spatial loop is already scheduled", "Call rfactor before tiling."
             )
-        values, extents, guards = _leaf_values(place, stage)
+        refuse_host(self, stage)
+        values, extents, guards = _leaf_values(stage)
         spatial = copy_axes(op.shape, [f"{ax.name}.rf" for ax in op.axis])
         kept = [ax for ax in stage.leaf_iter_vars if ax.kind == "reduce" and ax is not axis]
         partial = IterVar(axis.name, extents[axis])
@@ -183,7 +187,7 @@ class RFactor(Step):
 
 
 def _leaf_values(
-    place: str, stage: Stage
+    stage: Stage,
 ) -> tuple[dict[IterVar, Expr], dict[IterVar, int], list[Expr]]:
     """Root reduction axes as expressions of leaf variables, extents of all axes, guards of uneven
     splits."""
@@ -240,7 +244,7 @@ class Pack(Step):
         n = len(shape)
         blocks = tuple(int(b) for b in self.blocks)
         wanted = [*range(n), *(n + d for d in range(n) if len(blocks) == n and blocks[d] > 1)]
-        if len(blocks) != n or min(blocks) < 1 or sorted(self.order) != wanted:
+        if len(blocks) != n or any(b < 1 for b in blocks) or sorted(self.order) != wanted:
             raise ScheduleError(
                 place,
                 f"{n} block sizes and an order of {wanted} are needed",

@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tilewright.base.errors import ScheduleError
+from tilewright.ir.stmt import SCOPES
 from tilewright.schedule.decision import Choice, from_json, to_json
 from tilewright.te.tensor import IterVar, PlaceholderOp
 
@@ -55,9 +56,6 @@ class Step:
     def to_json(self) -> list[Any]:
         return [self.verb, *(plain(getattr(self, f.name)) for f in fields(self))]
 
-    def place(self, s: Schedule, *what: object) -> str:
-        return f"{self.verb}({', '.join(map(str, (self.stage, *what)))})"
-
 
 def plain(value: Any) -> Any:
     """A field of a step as JSON."""
@@ -69,7 +67,7 @@ def plain(value: Any) -> Any:
 def unplain(value: Any) -> Any:
     """The inverse of `plain`."""
     if isinstance(value, dict):
-        return from_json(value["choice"])
+        return from_json(value.get("choice"))
     return tuple(unplain(v) for v in value) if isinstance(value, list) else value
 
 
@@ -110,6 +108,17 @@ def refuse_inlined(step: Step, stage: Stage) -> None:
         )  # fmt: skip
 
 
+def refuse_host(step: Step, stage: Stage) -> None:
+    """Refuse a step that replaces the loops of `stage` while another stage is computed in one."""
+    for child in stage.schedule.stages:
+        if child.attach is not None and child.attach[0] is stage:
+            raise ScheduleError(
+                f"{step.verb}({stage.name})",
+                f"{child.name} is computed at {child.attach[1].name}, which goes away",
+                f"Call compute_root on {child.name} first.",
+            )
+
+
 def check_scope(place: str, scope: str) -> None:
-    if scope not in ("global", "shared", "local"):
-        raise ScheduleError(place, "unknown scope", "Use global, shared or local.")
+    if scope not in SCOPES:
+        raise ScheduleError(place, "unknown scope", f"Use one of {', '.join(SCOPES)}.")

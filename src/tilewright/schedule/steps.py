@@ -11,6 +11,8 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tilewright.base.errors import ScheduleError
+from tilewright.ir.stmt import TAGS
+from tilewright.schedule.decision import Choice
 from tilewright.schedule.stage_steps import CacheRead, CacheWrite, Pack, RFactor
 from tilewright.schedule.step import (
     FuseRelation,
@@ -20,6 +22,7 @@ from tilewright.schedule.step import (
     check_scope,
     describe,
     leaf,
+    refuse_host,
     refuse_inlined,
     stage_of,
     unplain,
@@ -38,15 +41,6 @@ __all__ = [
 
 ANNOTATIONS = ("vectorize", "unroll", "parallel")
 PRAGMAS = ("auto_unroll_max_step", "unroll_explicit")
-TAGS = (
-    "blockIdx.x",
-    "blockIdx.y",
-    "blockIdx.z",
-    "threadIdx.x",
-    "threadIdx.y",
-    "threadIdx.z",
-    "vthread",
-)
 
 
 @dataclass(frozen=True)
@@ -54,7 +48,8 @@ class Split(Step):
     """One loop becomes two; the inner one has `factor` iterations (or the outer one `nparts`).
 
     rewrite:  for i in n: ..   ->   for i.outer in ceil(n/f): for i.inner in f: (if i < n) ..
-    legal:    factor or nparts is at least 1; any size, dividing or not.
+    legal:    factor or nparts is at least 1; any size, dividing or not.  What was computed at the
+              loop is then computed at the inner one.
     """
 
     axis: str
@@ -81,6 +76,8 @@ class Split(Step):
         inner = stage.new_axis(f"{parent.name}.inner", parent.kind)
         stage.relations.append(SplitRelation(parent, outer, inner, self.factor, self.nparts))
         stage.replace_leaves([parent], [outer, inner])
+        for child in _attached(stage, parent):
+            child.attach = (stage, inner)
         return outer, inner
 
 
@@ -90,13 +87,11 @@ def _unbound(place: str, stage: Stage, axis: IterVar) -> None:
         raise ScheduleError(
             place, f"{axis.name} is already {how}", "Split and fuse before annotating."
         )
-    for child in stage.schedule.stages:
-        if child.attach == (stage, axis):
-            raise ScheduleError(
-                place,
-                f"{child.name} is computed at {axis.name}",
-                "Split and fuse before compute_at.",
-            )
+
+
+def _attached(stage: Stage, axis: IterVar) -> list[Stage]:
+    """The stages that are computed at `axis`."""
+    return [st for st in stage.schedule.stages if st.attach == (stage, axis)]
 
 
 @dataclass(frozen=True)
@@ -104,7 +99,8 @@ class Fuse(Step):
     """Adjacent loops become one.
 
     rewrite:  for i in n: for j in m: ..   ->   for i.j.fused in n*m: ..
-    legal:    the axes are neighbours in loop order, of one kind (all spatial or all reduction).
+    legal:    the axes are neighbours in loop order, of one kind (all spatial or all reduction), and
+              nothing is computed at any but the innermost; that is then computed at the new loop.
     """
 
     axes: tuple[str, ...]
@@ -130,12 +126,20 @@ class Fuse(Step):
             )
         for ax in axes:
             _unbound(place, stage, ax)
+        for ax in axes[:-1]:
+            for child in _attached(stage, ax):
+                raise ScheduleError(
+                    place, f"{child.name} is computed at {ax.name}", "Fuse before compute_at."
+                )
+        innermost = _attached(stage, axes[-1])
         fused = axes[0]
         for ax in axes[1:]:
             new = stage.new_axis(f"{fused.name}.{ax.name}.fused", ax.kind)
             stage.relations.append(FuseRelation(fused, ax, new))
             stage.replace_leaves([fused, ax], [new])
             fused = new
+        for child in innermost:
+            child.attach = (stage, fused)
         return fused
 
 
@@ -155,9 +159,8 @@ class Reorder(Step):
         refuse_inlined(self, stage)
         axes = [leaf(self, stage, a) for a in self.axes]
         if len(set(axes)) != len(axes):
-            raise ScheduleError(
-                self.place(s, *self.axes), "an axis is named twice", f"{describe(stage)}."
-            )
+            place = f"reorder({', '.join((stage.name, *self.axes))})"
+            raise ScheduleError(place, "an axis is named twice", f"{describe(stage)}.")
         places = sorted(stage.leaf_iter_vars.index(ax) for ax in axes)
         for where, ax in zip(places, axes, strict=True):
             stage.leaf_iter_vars[where] = ax
@@ -296,7 +299,7 @@ class ComputeInline(Step):
     """The stage's expression replaces every read of it.
 
     rewrite:  P[p] = e(p); C[c] = f(P[g(c)])   ->   C[c] = f(e(g(c)))
-    legal:    not an output, not a reduction.
+    legal:    not an output, not a reduction, without scheduled loops or stages computed in them.
     """
 
     verb: ClassVar[str] = "compute_inline"
@@ -317,6 +320,7 @@ class ComputeInline(Step):
             raise ScheduleError(
                 place, "the stage already has scheduled loops", "Inline before splitting."
             )
+        refuse_host(self, stage)
         stage.attach_kind, stage.attach = "inline", None
 
 
@@ -396,10 +400,30 @@ STEPS: dict[str, type[Step]] = {
 
 
 def step_from_json(data: list[Any]) -> Step:
-    """The step behind `Step.to_json`; an unknown verb or a wrong length is a ScheduleError."""
-    cls = STEPS.get(data[0]) if data else None
+    """The step behind `Step.to_json`; anything else is a ScheduleError."""
+    verb = data[0] if isinstance(data, list) and data else None
+    cls = STEPS.get(verb) if isinstance(verb, str) else None
     if cls is None or len(data) - 1 != len(fields(cls)):
         raise ScheduleError(
             "step_from_json", f"not a step: {data!r}", f"Verbs: {', '.join(STEPS)}."
         )
-    return cls(*map(unplain, data[1:]))
+    values = list(map(unplain, data[1:]))
+    for field, value in zip(fields(cls), values, strict=True):
+        if not _holds(str(field.type), value):
+            raise ScheduleError(
+                f"step_from_json({data!r})", f"{field.name} must be {field.type}, not {value!r}"
+            )
+    return cls(*values)
+
+
+_FIELD_TYPES: dict[str, tuple[type, ...]] = {
+    "str": (str,), "int": (int,), "Size": (int, Choice), "Size | None": (int, Choice, type(None)),
+}  # fmt: skip
+
+
+def _holds(annotation: str, value: Any) -> bool:
+    """Whether a field of a step may be `value`."""
+    item = annotation.removeprefix("tuple[").removesuffix(", ...]")
+    if item != annotation:
+        return isinstance(value, tuple) and all(_holds(item, v) for v in value)
+    return isinstance(value, _FIELD_TYPES[annotation])

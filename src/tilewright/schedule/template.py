@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import wraps
+from math import prod
 from typing import Any
 
 from tilewright.base import context
@@ -168,15 +169,13 @@ def _checked(name: str, result: Any) -> tuple[Schedule, Sequence[Tensor]]:
 
 
 def find_anchor(dag: ComputeDAG) -> ComputeOp | None:
-    """The operation that dominates the DAG: the tagged reduction with the most work."""
+    """The operation that dominates the DAG: the reduction with the most work."""
     best: ComputeOp | None = None
     most = 0
     for op in dag.compute_ops:
         if op.combiner is None:
             continue
-        work = 1
-        for ax in (*op.axis, *op.reduce_axis):
-            work *= int(ax.extent)  # type: ignore[arg-type]
+        work = prod(ax.extent for ax in (*op.axis, *op.reduce_axis))  # type: ignore[misc]
         if work > most:
             best, most = op, work
     return best

@@ -24,7 +24,7 @@ from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.schedule.steps import FuseRelation, SplitRelation
 from tilewright.te.tensor import ComputeOp, IterVar, PlaceholderOp, Tensor
 
-SCOPE_RANK = {"global": 0, "shared": 1, "local": 3}
+SCOPE_RANK = {"global": 0, "shared": 1, "local": 2}  # above `tag_rank`: one per such lane
 
 
 def tag_rank(tag: str) -> int:
@@ -91,6 +91,7 @@ class LoopTree:
         }
         for node in self.nodes:
             node.scope = self._scope(node)
+            self._check_binds(node)
         for node in self.nodes:
             node.points = self._points(node)
         for node in reversed(self.nodes):
@@ -199,12 +200,43 @@ class LoopTree:
             return "local"
         return "shared" if any(tags) else "local"  # on a CPU: scratch of the loop's own
 
+    def _reducing(self, node: Node) -> dict[str, IterVar]:
+        """Thread indices that share the reduction of `node`, with its loops."""
+        return {tag: ax for ax, tag in node.stage.binds.items() if ax.kind == "reduce"}
+
+    def _check_binds(self, node: Node) -> None:
+        """Lanes that do not share the node's buffer must not share the work of filling it, and
+        those that share a reduction must reduce the same element."""
+        reducing = self._reducing(node)
+        for _, ax in self.path(node):
+            if self.tag_of.get(ax) in reducing:
+                tag = self.tag_of[ax]
+                raise ScheduleError(
+                    f"bind({node.name}.{reducing[tag].name}, {tag})",
+                    f"{node.name} is computed at or inside {ax.name}, which is {tag} too: each of "
+                    "the threads would reduce another element",
+                    "Bind the reduction to another index, or attach the stage further out.",
+                )  # fmt: skip
+        for ax, tag in node.stage.binds.items():
+            if tag == "vthread" or ax.kind == "reduce":
+                continue
+            if SCOPE_RANK[node.scope] > tag_rank(tag):
+                kind = tag.partition("Idx")[0]
+                other = ", or use scope shared" if kind == "thread" else ""
+                raise ScheduleError(
+                    f"bind({node.name}.{ax.name}, {tag})",
+                    f"the buffer is {node.scope}: each {kind} would fill a part of its own copy",
+                    f"Leave the loop unbound{other}.",
+                )  # fmt: skip
+
     def _points(self, node: Node) -> frozenset[IterVar]:
-        """Loop axes with one known value while `node` is computed."""
+        """Loop axes with one known value while `node` is computed: those around it, and thread
+        indices of its kernel, except those that share its reduction."""
         rank = SCOPE_RANK[node.scope]
         inside = {ax for _, ax in self.path(node)}
+        shared = {"vthread", *self._reducing(node)}
         inside |= {
-            ax for ax, t in self.tag_of.items() if t != "vthread" and self._same_kernel(ax, node)
+            ax for ax, t in self.tag_of.items() if t not in shared and self._same_kernel(ax, node)
         }
         return frozenset(
             ax for ax in inside if ax not in self.tag_of or rank > tag_rank(self.tag_of[ax])

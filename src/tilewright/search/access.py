@@ -2,7 +2,7 @@
 
 In: a `LoopTree` and its `Bounds`.  Out: `Touch`es of every stage, and their flat addresses as
 float arrays, one row per candidate, optionally one column per lane of a warp.
-Read next: `profile.py` (what GPU and CPU profiles share), `features.py`.
+Read next: `nest.py` (loops around the touches), `gpu_facts.py`, `cpu_facts.py`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -61,7 +60,6 @@ class Anatomy:
     """
 
     def __init__(self, tree: LoopTree) -> None:
-        self.tree = weakref.proxy(tree)
         self.relation: dict[IterVar, SplitRelation | FuseRelation] = {}
         self.reads: dict[Node, list[Touch]] = {}
         self.write: dict[Node, Touch] = {}
@@ -88,11 +86,6 @@ class Anatomy:
         used = {v for v in E.free_variables(*index) if v in self.axis_of}
         axes = frozenset(self.axis_of[v] for v in used)
         return Touch(node, tensor, producer, tuple(index), write, axes)
-
-    @cached_property
-    def anchor(self) -> Node:
-        """The stage with the most iterations over whole tensors: where the time goes."""
-        return max(self.tree.nodes, key=whole_work)
 
 
 _known: weakref.WeakKeyDictionary[LoopTree, Anatomy] = weakref.WeakKeyDictionary()

@@ -52,7 +52,6 @@ class CostModel:
         self._tasks: dict[str, _Rows] = {}
         self._rows = 0
         self._booster: Any = None
-        self._trained_rows = 0
         self._pending: Future[Any] | None = None
         self._pool: ThreadPoolExecutor | None = None
         self._predicted: list[float] = []
@@ -66,11 +65,6 @@ class CostModel:
     @property
     def trained(self) -> bool:
         return self._booster is not None
-
-    @property
-    def trained_rows(self) -> int:
-        """Rows that the model in force has seen."""
-        return self._trained_rows
 
     def predict(self, features: Matrix, machine: Vector) -> Vector:
         """log of the predicted seconds, [n]; the machine model's alone before the first fit."""
@@ -106,18 +100,17 @@ class CostModel:
         data = self._training_rows()
         if not background:
             self._pending = Future()
-            self._pending.set_result((train(*data, self.options), len(data[0])))
+            self._pending.set_result(train(*data, self.options))
             return
         if self._pool is None:
             self._pool = ThreadPoolExecutor(1, thread_name_prefix="cost-model")
-        options = self.options
-        self._pending = self._pool.submit(lambda: (train(*data, options), len(data[0])))
+        self._pending = self._pool.submit(train, *data, self.options)
 
     def finish_fit(self) -> bool:
         """Wait for the fit that was started, if any; returns whether there was one."""
         if self._pending is None:
             return False
-        self._booster, self._trained_rows = self._pending.result()
+        self._booster = self._pending.result()
         self._pending = None
         return True
 

@@ -153,9 +153,7 @@ def _read(
     return where(whole, 1, 0)
 
 
-def _write(
-    stage: CpuStage, nest: Nest, scalar: bool, width: Any, vectors: Any, runs: Any
-) -> None:
+def _write(stage: CpuStage, nest: Nest, scalar: bool, width: Any, vectors: Any, runs: Any) -> None:
     """A reduction in a local array keeps its tile in registers; others go through memory."""
     touch = nest.write
     count = nest.loads(touch, vector_factor=1) * runs

@@ -33,9 +33,7 @@ def features_and_seconds(group: Group, target: Target) -> tuple[Matrix, Vector]:
     return describe(group.tree, group.bounds, target, len(group.rows))
 
 
-def describe(
-    tree: LoopTree, bounds: Bounds, target: Target, rows: int
-) -> tuple[Matrix, Vector]:
+def describe(tree: LoopTree, bounds: Bounds, target: Target, rows: int) -> tuple[Matrix, Vector]:
     """The same for any population of one structure; for ints, `rows` is 1."""
     kernels, times = analyse(tree, bounds, target, rows)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):

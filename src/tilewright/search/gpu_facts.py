@@ -15,7 +15,6 @@ from tilewright.base.dtype import BYTES
 from tilewright.base.target import Target
 from tilewright.schedule.decision import ceil_div, maximum, minimum, where
 from tilewright.schedule.legality import BASE_REGISTERS
-from tilewright.schedule.steps import FuseRelation
 from tilewright.schedule.tree import Bounds, LoopTree, Node
 from tilewright.search.access import (
     SECTOR_BYTES,
@@ -30,7 +29,14 @@ from tilewright.search.nest import Nest, footprints, mix
 from tilewright.te.tensor import Tensor
 
 LOOP_COST = 3  # instructions of a loop that stays one
-DIVIDE_COST = 4  # of a division by a constant, for each fused axis an index takes apart
+DIVIDE_COST = 7  # of a division by a constant with its remainder
+TEST_COST = 3  # of a condition around a read
+INTEGER = 2  # issue slots of an integer instruction: GPUs have half as many such units
+INSTRUCTION_BYTES = 16
+IN_FLIGHT = 32  # loads of a thread that registers hold
+COPIES_TOGETHER = 8  # iterations that code generation writes out where a loop fills shared memory
+COMPILER_UNROLL = 4  # and that compilers write out of other loops by themselves, if
+SMALL_BODY = 64  # these are no more instructions
 
 
 @dataclass
@@ -81,7 +87,11 @@ class GpuKernel:
     work: float
     executed: Any = 0
     fma: Any = 0
-    instructions: Any = 0  # issued by all warps of a block
+    instructions: Any = 0  # issue slots that all warps of a block take
+    divisions: Any = 0  # that take apart fused indices, once per element that is copied
+    code: Any = 0  # bytes
+    shared_waits: Any = 0  # bodies of loops that begin by loading from shared memory
+    global_waits: Any = 0  # the same for global memory, or as often as the registers are full
     anchor_share: Any = 1
     phases: Any = 0
     copy_trips: Any = 0
@@ -175,14 +185,42 @@ class _Counter:
         trips = nest.trips * runs
         k.executed = k.executed + trips * ops.flops * mine * k.blocks
         k.fma = k.fma + trips * ops.fma
-        per_trip = ops.fma + ops.other + 2 * ops.tests + DIVIDE_COST * _fuses(node)
-        issued = trips * per_trip + runs * nest.rolled * LOOP_COST
+        divisions, tests = nest.index_work()
         width = self._width(nest)
         k.width = maximum(k.width, width)
-        for touch in nest.reads:
-            issued = issued + self._access(k, nest, touch, runs, warps, width)
-        issued = issued + self._access(k, nest, nest.write, runs, warps, width)
-        k.instructions = k.instructions + issued * warps
+        index = trips / width * (DIVIDE_COST * divisions + TEST_COST * tests)
+        if node.scope == "shared":
+            k.divisions = k.divisions + divisions
+        issued = trips * (ops.fma + ops.other) + runs * nest.rolled * LOOP_COST
+        far = near = 0
+        for touch in (*nest.reads, nest.write):
+            count = self._access(k, nest, touch, runs, warps, width)
+            issued = issued + count
+            if touch is not nest.write and touch.scope != "local":
+                far = far + count * (touch.scope == "global")
+                near = near + count * (touch.scope == "shared")
+        k.instructions = k.instructions + (issued + INTEGER * index) * warps
+        self._bodies(k, nest, issued + index, far, near)
+
+    def _bodies(self, k: GpuKernel, nest: Nest, issued: Any, far: Any, near: Any) -> None:
+        """Size of the code, and how often a thread begins anew with loads it must wait for."""
+        replicas = vector(self.bounds.replicas(nest.node))
+        bodies = nest.executions / replicas * nest.rolled
+        each = issued / bodies
+        together = COPIES_TOGETHER if nest.node.scope == "shared" else COMPILER_UNROLL
+        small = (nest.node.scope == "shared") | (each * COMPILER_UNROLL <= SMALL_BODY)
+        factor = where(small, minimum(nest.rolled, together), 1)
+        parent = self.nests.get(nest.node.parent)
+        around: Any = 1
+        if parent is not None:
+            written = {lp.axis: lp for lp in parent.own}
+            for lp in nest.path:
+                if not lp.tag and lp.axis in written:
+                    around = around * where(written[lp.axis].unrolled, lp.extent, 1)
+        k.code = k.code + each * factor * around * INSTRUCTION_BYTES
+        bodies = bodies / factor
+        k.shared_waits = k.shared_waits + minimum(bodies, near)
+        k.global_waits = k.global_waits + maximum(minimum(bodies, far), far / IN_FLIGHT)
 
     def _access(
         self, k: GpuKernel, nest: Nest, touch: Touch, runs: Any, warps: Any, width: Any
@@ -241,7 +279,7 @@ class _Counter:
             return 1
         lanes = nest.vector.extent
         size = BYTES[nest.node.op.dtype]
-        good: Any = (lanes * size == 8) | (lanes * size == 16)
+        good: Any = ((lanes * size == 8) | (lanes * size == 16)) & (nest.apart == 0)
         for touch in (*nest.reads, nest.write):
             if touch.scope != "local" and nest.vector.axis in nest.moves[touch]:
                 good = good & (nest.stride(touch, nest.vector.axis) == 1)
@@ -288,10 +326,6 @@ def tensor_bytes(tensor: Tensor) -> int:
     for n in tensor.shape:
         size *= n
     return size
-
-
-def _fuses(node: Node) -> int:
-    return sum(isinstance(r, FuseRelation) for r in node.stage.relations)
 
 
 def _inner_reduction(nest: Nest) -> Any:

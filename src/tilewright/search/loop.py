@@ -164,6 +164,7 @@ class _State:
 
     stale: results since its best; hope: relative gain of an improvement; trace: the best so far
     after each of the last results; guess: its seconds, before anything is measured
+    untuned: what the network would run without tuning, per sketch
     """
 
     at: int
@@ -171,6 +172,7 @@ class _State:
     proposer: Proposer
     identity: Any
     dag: Any
+    untuned: list[Candidate]
     leaders: list[tuple[float, Candidate]] = field(default_factory=list)
     in_flight: int = 0
     submitted: int = 0
@@ -209,9 +211,8 @@ class _Loop:
         )
         self.on_event, self.clock = on_event, clock
         self.batch, self.ahead = options.sizes(tasks[0].target.is_gpu)
-        own = model is None
+        self.owns_model = model is None
         self.model = CostModel(ModelOptions(seed=options.seed)) if model is None else model
-        self.owns_model = own
         self.references = References() if verify else None
         self.quiet = _exclusive(measurer, tasks[0])
         self.flights: deque[_Flight] = deque()
@@ -224,7 +225,6 @@ class _Loop:
     # -- the run -----------------------------------------------------------------------------------
     def run(self, proposers: Sequence[Proposer] | None) -> Report:
         report = Report()
-        self.defaults = proposers is None
         try:
             self._prepare(report, proposers)
             while True:
@@ -253,9 +253,9 @@ class _Loop:
                 else make_proposer(self.options.tuner, task, seed, self.model)
             )  # fmt: skip
             proposer.update([outcome for outcome, _ in known])
-            state = _State(
-                at, TaskReport(task, len(known)), proposer, task_id(task), task.dag.to_json()
-            )
+            untuned = _untuned(task) if proposers is None else []
+            report_of, dag = TaskReport(task, len(known)), task.dag.to_json()
+            state = _State(at, report_of, proposer, task_id(task), dag, untuned)
             for outcome, record in known:
                 self._note_best(state, outcome.candidate, record)
             state.report.exhausted = not task.sketches
@@ -276,7 +276,10 @@ class _Loop:
 
     # -- proposing ---------------------------------------------------------------------------------
     def _propose(self) -> None:
-        """Fill the look-ahead, a batch at a time."""
+        """Fill the look-ahead, a batch at a time.
+
+        What the network would run untuned comes first: no best record may be worse than it.
+        """
         while len(self.flights) + self.batch <= self.ahead and not self._spent():
             state = self._choose()
             if state is None:
@@ -284,7 +287,8 @@ class _Loop:
             wanted = self.batch
             if self.options.trials is not None:
                 wanted = min(wanted, self.options.trials - self.submitted)
-            chosen = self._untuned(state)[:wanted]
+            chosen = [] if state.submitted or state.report.known else state.untuned[:wanted]
+            state.proposer.visit(chosen)
             chosen += state.proposer.suggest(wanted - len(chosen))
             if not chosen:
                 state.report.exhausted = True
@@ -292,15 +296,6 @@ class _Loop:
                 continue
             for candidate in chosen:
                 self._submit(state, candidate)
-
-    def _untuned(self, state: _State) -> list[Candidate]:
-        """What the network would run without tuning comes first: no record may be worse than it."""
-        if state.submitted or state.report.known or not self.defaults:
-            return []
-        found = [(s, s.fallback()) for s in state.report.task.sketches]
-        chosen = [Candidate(s, index) for s, index in found if index is not None]
-        state.proposer.visit(chosen)
-        return chosen
 
     def _submit(self, state: _State, candidate: Candidate) -> None:
         task, trial = state.report.task, state.report.known + state.submitted
@@ -376,8 +371,9 @@ class _Loop:
         """Whether the record is the best of its task; only verified ones can be."""
         if not record.result.ok or not record.result.verified:
             return False
-        state.leaders = sorted([*state.leaders, (record.seconds, candidate)], key=lambda x: x[0])
-        del state.leaders[max(self.options.leaders, 1) :]
+        if record.result.same_as is None:  # else that one leads
+            every = [*state.leaders, (record.seconds, candidate)]
+            state.leaders = sorted(every, key=lambda x: x[0])[: max(self.options.leaders, 1)]
         before = state.report.best_seconds
         if before is not None and record.seconds >= before:
             return False
@@ -405,17 +401,26 @@ class _Loop:
 
     # -- the end -----------------------------------------------------------------------------------
     def _final(self) -> None:
-        """The leaders of each task in turn, without a race: which is best should not be luck."""
+        """The leaders of each task in turn, without a race: which is best should not be luck.
+
+        What runs untuned takes part: a record that beats it by luck would make the network slower.
+        """
         final = getattr(self.measurer, "final", None)
         if final is None or self.options.leaders < 2:
             return
         for state in self.states:
-            if len(state.leaders) < 2 or state.submitted == 0 or self._time_left() <= 0:
+            chosen = self._finalists(state)
+            if len(chosen) < 2 or self._time_left() <= 0:
                 continue
-            for record in final([self._leader_job(state, c) for _, c in state.leaders]):
+            for record in final([self._leader_job(state, c) for c in chosen]):
                 self._tell("final", state, record=record)
             if self.database is not None:
                 state.report.best = self.database.best(state.identity) or state.report.best
+
+    def _finalists(self, state: _State) -> list[Candidate]:
+        if state.submitted == 0 or not state.leaders:
+            return []
+        return list(dict.fromkeys([*(c for _, c in state.leaders), *state.untuned]))
 
     def _leader_job(self, state: _State, candidate: Candidate) -> Job:
         task = state.report.task
@@ -438,7 +443,7 @@ class _Loop:
         if self.options.seconds is None:
             return False
         each = (self.clock() - self.began) / max(self.consumed, 4)
-        count = sum(min(len(s.leaders), self.options.leaders) for s in self.states if s.submitted)
+        count = sum(len(self._finalists(s)) for s in self.states)
         final = min(2 * each * count, FINAL_SHARE * self.options.seconds)
         final = final if hasattr(self.measurer, "final") and self.options.leaders > 1 else 0.0
         return self._time_left() <= len(self.flights) * each + final
@@ -457,6 +462,11 @@ class _Loop:
             self.on_event(
                 Event(kind, state.at, self.consumed, elapsed, record, best, improved, correlation)
             )
+
+
+def _untuned(task: Task) -> list[Candidate]:
+    found = [(s, s.fallback()) for s in task.sketches]
+    return [Candidate(s, index) for s, index in found if index is not None]
 
 
 def _exclusive(measurer: Measurer, task: Task) -> bool:

@@ -18,11 +18,13 @@ from tilewright.schedule.task import Task
 from tilewright.search.cost_model import CostModel
 from tilewright.search.features import FEATURES, Matrix, Vector, features_and_seconds
 from tilewright.search.machine_model import predict_seconds
-from tilewright.search.proposers import Candidate, Indices, Outcome, Pool, Pooled
+from tilewright.search.proposers import Candidate, Indices, Outcome, Pool, Pooled, breed
 
 FIRST, DRAWN = 32_768, 8192  # judged per sketch for the first batch, and whenever there are results
 KEPT = 4096  # best of a sketch by the machine model, whose features are kept
 PARENTS = 8  # whose one-knob neighbours are all looked at
+CHILDREN = 1024  # of pairs of parents
+MUTATION = 0.1  # chance of each knob of a child to be drawn anew
 EXPLOIT, NEIGHBOURS = 0.6, 0.2  # shares of a batch; the rest explores
 ALIKE = 0.08  # a difference in log seconds that counts less than being unlike the rest of the batch
 
@@ -38,6 +40,7 @@ class Plan:
     drawn: int = DRAWN
     kept: int = KEPT
     parents: int = PARENTS
+    children: int = CHILDREN
     exploit: float = EXPLOIT
     neighbours: float = NEIGHBOURS
     generations: int = 2
@@ -166,13 +169,16 @@ class ModelProposer(Pooled):
         self._admit(at, pool.draw(judged))
 
     def _admit(self, at: int, indices: Indices) -> None:
-        """Add the best by the machine model, and some of the others, to the population."""
+        """Add them to the population, which keeps the best predicted.
+
+        While the machine model is all there is, only its favourites and some others are described.
+        """
         population, pool = self.population[at], self.pools[at]
         indices = indices[~np.isin(indices, population.indices)]
         if not len(indices):
             return
         room = self.plan.kept
-        if len(indices) > room:
+        if len(indices) > room and not self.model.trained:
             seconds = machine_seconds(pool.sketch, indices, self.target)
             order = np.argsort(seconds, kind="stable")
             spread = pool.rng.choice(order[room * 3 // 4 :], room // 4, replace=False)
@@ -185,7 +191,8 @@ class ModelProposer(Pooled):
             population.keep(mask)
 
     def _evolve(self) -> None:
-        """Add all one-knob neighbours of the best measured, then of the best predicted."""
+        """Add all one-knob neighbours of the best measured and the best predicted, and children of
+        pairs of them."""
         for generation in range(self.plan.generations):
             parents: list[list[int]] = [[] for _ in self.pools]
             for at, index in self._best(self.plan.parents) if generation == 0 else []:
@@ -196,9 +203,12 @@ class ModelProposer(Pooled):
                     top = np.argsort(score, kind="stable")[: self.plan.parents]
                     parents[at] += population.indices[top].tolist()
             for at, chosen in enumerate(parents):
-                if chosen and self.pools[at].listed is None:
-                    around = neighbours(self.pools[at], np.array(chosen, np.int64))
-                    self._admit(at, around)
+                pool = self.pools[at]
+                if chosen and pool.listed is None:
+                    own = np.array(chosen, np.int64)
+                    rank = 1 / np.arange(1.0, len(own) + 1)
+                    children = breed(pool, own, rank, self.plan.children, MUTATION, self.rng)
+                    self._admit(at, np.union1d(neighbours(pool, own), children))
 
     def _exploit(self, scores: list[Vector], n: int, *, twins: bool = False) -> list[Candidate]:
         """The best predicted, unlike each other where predictions are close."""

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 from tilewright.base.target import Target
 from tilewright.ir import expr as E
 from tilewright.ir.expr import ARITHMETIC, COMPARE, LOGIC, Expr
-from tilewright.schedule.decision import ceil_div, evaluate, minimum, where
+from tilewright.schedule.decision import ceil_div, evaluate, maximum, minimum, where
+from tilewright.schedule.steps import FuseRelation, SplitRelation
 from tilewright.schedule.tree import Bounds, Node
 from tilewright.search.access import Anatomy, Point, Touch, anatomy, moves, shape, vector
 from tilewright.te.tensor import IterVar
@@ -43,7 +45,12 @@ class Loop:
 
 
 class Nest:
-    """The loops of one stage, outermost first: those around its attach point, then its own."""
+    """The loops of one stage, outermost first: those around its attach point, then its own.
+
+    guards: for every comparison that guards a read, the root axes it looks at
+    apart:  1 where the lanes of the vectorised loop are no vector on a GPU: they differ in guards,
+            or their fused index has to be taken apart one by one; else 0
+    """
 
     def __init__(self, node: Node, bounds: Bounds, target: Target) -> None:
         self.node, self.bounds, self.target = node, bounds, target
@@ -58,6 +65,9 @@ class Nest:
             for owner, ax in reversed(tree.path(node))
         ]  # fmt: skip
         self.path = path
+        self.guards = _guards(self)
+        self.apart: Any = 0
+        self._parts_matter: dict[FuseRelation, Any] = {}
         self.own = self._own_loops()
         self.loops = [*path, *self.own]
         self.vector = next((lp for lp in self.own if lp.how == "vectorize"), None)
@@ -68,7 +78,7 @@ class Nest:
         pragma = vector(_pragma(bounds, node))
         children = [c for c in bounds.tree.nodes if c.parent is node]
         result: list[Loop] = []
-        steps: Any = 1
+        steps: Any = _stores(node, bounds)
         still: Any = True
         for ax in reversed(node.stage.leaf_iter_vars):
             extent = vector(bounds.extent[ax])
@@ -80,6 +90,10 @@ class Nest:
                 continue
             if how != "vectorize":
                 steps = steps * extent
+            elif self.target.is_gpu:
+                lanes = Loop(node, ax, extent, tag, how, True, still)
+                self.apart = self._lanes_apart(lanes)
+                steps = steps * where(self.apart > 0, extent, 1)
             written: Any = (extent == 1) | (steps <= pragma)
             if how in ("unroll", "vectorize") or tag == "vthread":
                 written = True
@@ -136,6 +150,9 @@ class Nest:
         vector_factor: how many the vectorised loop takes, where the address moves with it
         """
         total: Any = 1
+        for lp in self.path:  # virtual threads are part of every body
+            if lp.tag == "vthread" and lp.axis not in self.moves[touch]:
+                total = total / lp.extent
         for lp in self.own:
             if not lp.serial:
                 continue
@@ -154,12 +171,105 @@ class Nest:
                 total = total * where(lp.unrolled, lp.extent, 1)
         return total
 
+    def _lanes_apart(self, lanes: Loop) -> Any:
+        divisions, tests = self._index_work(lanes)
+        return greatest((*divisions.values(), *tests))
+
+    def index_work(self) -> tuple[Any, Any]:
+        """Divisions of fused indices, and comparisons, that each iteration does anew."""
+        divisions: dict[FuseRelation, Any] = {}
+        tests: list[Any] = [0] * len(self.guards)
+        for lp in self.own:
+            if not lp.serial:
+                continue
+            found, moved = self._index_work(lp)
+            tests = [maximum(a, b) for a, b in zip(tests, moved, strict=True)]
+            for r, mask in found.items():
+                divisions[r] = maximum(divisions.get(r, 0), mask)
+        return sum(divisions.values()), sum(tests)
+
+    def _index_work(self, loop: Loop) -> tuple[dict[FuseRelation, Any], list[Any]]:
+        """The same for one loop: 1 per relation and per guard where it does, else 0."""
+        course = Course(self, loop)
+        tests = [greatest(course.moves(axis) for axis in axes) for axes in self.guards]
+        for axis in (*self.node.op.axis, *self.node.op.reduce_axis):
+            course.moves(axis)
+        return {r: m * self._told_apart(r) for r, m in course.irregular.items()}, tests
+
+    def _told_apart(self, r: FuseRelation) -> Any:
+        """1 where the parts of a fused index matter; 0 where memory is laid out like the index."""
+        if self.guards:
+            return 1
+        if r not in self._parts_matter:
+            here = Point(self.bounds, {})
+            row, column = Point(self.bounds, {r.outer: 1}), Point(self.bounds, {r.inner: 1})
+            inner = vector(self.bounds.extent[r.inner])
+            self._parts_matter[r] = greatest(
+                1 * (row.address(t) - here.address(t) != inner * (column.address(t) - here.address(t)))
+                for t in self.reads
+            )
+        return self._parts_matter[r]
+
     def stride(self, touch: Touch, axis: IterVar) -> Any:
         """Elements between the addresses of iterations 0 and 1 of a leaf axis."""
         if axis not in self.moves[touch]:
             return 0
         zero, one = Point(self.bounds, {}), Point(self.bounds, {axis: 1})
         return one.address(touch) - zero.address(touch)
+
+
+class Course:
+    """How the axes of a stage move while one of its own serial loops runs.
+
+    irregular: fuse relations whose parts each iteration must work out anew, by a division: the
+    loop's steps are neither whole rows of the inner axis nor do they stay within one (masks)
+    """
+
+    def __init__(self, nest: Nest, loop: Loop) -> None:
+        self.nest, self.loop = nest, loop
+        self.relation = nest.anatomy.relation
+        self.irregular: dict[FuseRelation, Any] = {}
+        self._known: dict[IterVar, tuple[Any, Any]] = {}
+
+    def moves(self, axis: IterVar) -> Any:
+        """1 where the value of an axis of any level changes, else 0."""
+        step, sure = self._step(axis)
+        return (self.loop.extent > 1) * maximum(minimum(step, 1), 1 - sure)
+
+    def _step(self, axis: IterVar) -> tuple[Any, Any]:
+        """By how much the axis moves at each iteration, and 1 where that is so at all, else 0."""
+        if axis not in self._known:
+            self._known[axis] = self._derive(axis)
+        return self._known[axis]
+
+    def _derive(self, axis: IterVar) -> tuple[Any, Any]:
+        r = self.relation.get(axis)
+        if r is None:
+            return int(axis is self.loop.axis), 1
+        if isinstance(r, SplitRelation):
+            outer, sure = self._step(r.outer)
+            inner, also = self._step(r.inner)
+            return outer * vector(self.nest.bounds.factor[r]) + inner, sure * also
+        step, sure = self._step(r.fused)
+        outer, inner = (vector(self.nest.bounds.extent[ax]) for ax in (r.outer, r.inner))
+        rows = step // inner
+        rest = step - rows * inner
+        whole = (rest == 0) | (inner % maximum(rest * self.loop.extent, 1) == 0)
+        smooth = maximum(sure * whole, 1 * ((inner == 1) | (outer == 1)))
+        self.irregular[r] = (self.loop.extent > 1) * (1 - smooth)
+        return (rows if axis is r.outer else rest), sure * smooth
+
+
+def greatest(values: Iterable[Any]) -> Any:
+    """Per candidate; 0 of none."""
+    return reduce(maximum, values, 0)
+
+
+def _guards(nest: Nest) -> list[list[IterVar]]:
+    axis_of, body = nest.anatomy.axis_of, nest.node.body
+    conditions = [n.args[0] for n in E.walk(body) if n.op in ("select", "if_then_else")]
+    tests = dict.fromkeys(n for n in E.walk(*conditions) if n.op in COMPARE)
+    return [[axis_of[v] for v in E.free_variables(n) if v in axis_of] for n in tests]
 
 
 def _register_axes(nest: Nest) -> set[IterVar]:
@@ -173,7 +283,7 @@ def _register_axes(nest: Nest) -> set[IterVar]:
 
 def _statements(node: Node, bounds: Bounds) -> Any:
     """Innermost statements of a stage and all that is computed inside it."""
-    steps: Any = 1
+    steps: Any = _stores(node, bounds)
     children = [c for c in bounds.tree.nodes if c.parent is node]
     for ax in reversed(node.stage.leaf_iter_vars):
         for child in children:
@@ -184,6 +294,17 @@ def _statements(node: Node, bounds: Bounds) -> Any:
             continue
         steps = steps * vector(bounds.extent[ax])
     return steps
+
+
+def _stores(node: Node, bounds: Bounds) -> Any:
+    """Statements of one iteration: a copy that may be one of nothing, or of a padding's zero, reads
+    first and then writes under its guard."""
+    if node.scope != "shared" or not any(n.op == "if_then_else" for n in E.walk(node.body)):
+        return 1
+    total: Any = 1
+    for ax in node.stage.leaf_iter_vars:
+        total = total * vector(bounds.extent[ax])
+    return where(total > vector(bounds.elements(node)), 2, 1)
 
 
 def _pragma(bounds: Bounds, node: Node | None) -> Any:

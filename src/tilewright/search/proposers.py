@@ -19,6 +19,7 @@ from tilewright.schedule.task import Task
 Indices = npt.NDArray[np.int64]
 ENUMERATE = 200_000  # spaces up to this size are listed in full
 DRAW = 16_384  # candidates judged at once where they are drawn
+SHARE = 512  # of each sketch in the random proposer's queue
 
 
 class Candidate(NamedTuple):
@@ -68,7 +69,7 @@ class Pool:
         self, sketch: Sketch, rng: np.random.Generator, within: tuple[int, int] | None = None
     ) -> None:
         self.sketch, self.rng = sketch, rng
-        self.first, last = within or (0, sketch.space.range_length - 1)
+        self.first, last = within or (0, sketch.space.check_countable() - 1)
         self.size = last - self.first + 1
         self.visited: set[int] = set()
         self.listed: Indices | None = None
@@ -118,9 +119,7 @@ def pools_of(task: Task, seed: int, within: tuple[int, int] | None = None) -> li
 class Pooled:
     """What the proposers below share: pools, and the record of what was proposed."""
 
-    def __init__(
-        self, task: Task, seed: int = 0, within: tuple[int, int] | None = None
-    ) -> None:
+    def __init__(self, task: Task, seed: int = 0, within: tuple[int, int] | None = None) -> None:
         self.task = task
         self.rng = np.random.default_rng([seed, 1_000_003])
         self.pools = pools_of(task, seed, within)
@@ -146,9 +145,7 @@ class Pooled:
 class RandomProposer(Pooled):
     """Uniform over the sensible candidates of all sketches, without repeats."""
 
-    def __init__(
-        self, task: Task, seed: int = 0, within: tuple[int, int] | None = None
-    ) -> None:
+    def __init__(self, task: Task, seed: int = 0, within: tuple[int, int] | None = None) -> None:
         super().__init__(task, seed, within)
         self._queue: list[tuple[Pool, int]] = []
 
@@ -165,14 +162,12 @@ class RandomProposer(Pooled):
         return found
 
     def _refill(self) -> None:
-        """Sketches get shares in proportion to the sensible members they were found to have."""
+        """As many of each sketch, or all it has."""
         while not self._queue and not self.exhausted:
             for pool in self.pools:
                 if pool.exhausted:
                     continue
-                drawn = pool.draw()
-                share = 1.0 if pool.listed is not None else pool.size / DRAW
-                self._queue += [(pool, int(i)) for i in drawn[: max(1, int(512 * min(share, 1)))]]
+                self._queue += [(pool, int(i)) for i in pool.draw()[:SHARE]]
         order = self.rng.permutation(len(self._queue))
         self._queue = [self._queue[i] for i in order]
 
@@ -180,9 +175,7 @@ class RandomProposer(Pooled):
 class GridProposer(Pooled):
     """Ascending index, sketch after sketch, leaving out what is not sensible."""
 
-    def __init__(
-        self, task: Task, seed: int = 0, within: tuple[int, int] | None = None
-    ) -> None:
+    def __init__(self, task: Task, seed: int = 0, within: tuple[int, int] | None = None) -> None:
         super().__init__(task, seed, within)
         self._at = [0] * len(self.pools)
         self._queue: list[tuple[Pool, int]] = []
@@ -269,13 +262,26 @@ class GeneticProposer(Pooled):
         return list(dict.fromkeys([*recent, *elite]))
 
     def _breed(self, pool: Pool, parents: list[Outcome], count: int) -> Indices:
-        space = pool.sketch.space
-        positions = space.positions(np.array([p.candidate.index for p in parents], np.int64))
+        indices = np.array([p.candidate.index for p in parents], np.int64)
         fitness = 1 / np.array([p.seconds for p in parents])
-        pairs = self.rng.choice(len(parents), (2, count), p=fitness / fitness.sum())
-        cut = self.rng.integers(0, len(positions) + 1, count)
-        knob = np.arange(len(positions))[:, None]
-        children = np.where(knob < cut, positions[:, pairs[0]], positions[:, pairs[1]])
-        fresh = (self.rng.random(children.shape) * np.array(space.dims)[:, None]).astype(np.int64)
-        children = np.where(self.rng.random(children.shape) < self.mutation_prob, fresh, children)
-        return pool.sensible(space.indices(children))
+        return breed(pool, indices, fitness, count, self.mutation_prob, self.rng)
+
+
+def breed(
+    pool: Pool, parents: Indices, fitness: npt.NDArray[np.float64], count: int, mutation: float,
+    rng: np.random.Generator,
+) -> Indices:  # fmt: skip
+    """Sensible, unproposed ones among `count` children of pairs drawn by fitness.
+
+    A child has one parent's knobs up to a random one and the other's from there on; each knob is
+    then drawn anew with the chance `mutation`.
+    """
+    space = pool.sketch.space
+    positions = space.positions(parents)
+    pairs = rng.choice(len(parents), (2, count), p=fitness / fitness.sum())
+    cut = rng.integers(0, len(positions) + 1, count)
+    knob = np.arange(len(positions))[:, None]
+    children = np.where(knob < cut, positions[:, pairs[0]], positions[:, pairs[1]])
+    fresh = (rng.random(children.shape) * np.array(space.dims)[:, None]).astype(np.int64)
+    children = np.where(rng.random(children.shape) < mutation, fresh, children)
+    return pool.sensible(space.indices(children))

@@ -20,7 +20,7 @@ from tilewright.schedule.task import Task
 from tilewright.search.cost_model import CostModel
 from tilewright.search.cost_model import Options as ModelOptions
 from tilewright.search.jobs import candidate_of
-from tilewright.search.loop import Event, Options, Report, tune
+from tilewright.search.loop import BATCH, Event, Options, Report, tune
 from tilewright.search.model_proposer import ModelProposer, Plan
 from tilewright.search.proposers import (
     Candidate,
@@ -103,6 +103,7 @@ class Tuner:
     """
 
     name = "xgb"
+    batch = 0  # proposals at once; 0: by the device
 
     def __init__(self, task: Task, *, seed: int = 0) -> None:
         self.task, self.seed = task, seed
@@ -182,7 +183,8 @@ class Tuner:
 
         measure_option: `autotvm.measure_option(builder=, runner=)`
         early_stopping: stop after so many trials without a better one
-        callbacks: called with (tuner, inputs, results) after each trial, in the order of proposals
+        callbacks: called with (tuner, inputs, results) after each trial, in the order of proposals;
+        `finish()` of those that have it is called at the end, which may come before `n_trial`
         """
         format_si(0, si_prefix)
         self.n_trial, self.early_stopping, self.ttl = n_trial, early_stopping, 0
@@ -190,7 +192,7 @@ class Tuner:
         builder, runner = measure_option["builder"], measure_option["runner"]
         options = Options(
             trials=n_trial, early_stopping=early_stopping, tuner=self.name, seed=self.seed,
-            leaders=0,
+            batch=self.batch, leaders=0,
         )  # fmt: skip
         try:
             with Pipeline(builder, runner, Database()) as pipeline:
@@ -202,6 +204,9 @@ class Tuner:
             self.model.close()
         if report.interrupted:
             raise KeyboardInterrupt
+        for callback in callbacks:
+            if hasattr(callback, "finish"):
+                callback.finish()
         if self.best_config is None and self._failures:
             self._explain_failures()
         return report
@@ -293,7 +298,7 @@ class XGBTuner(Tuner):
                 raise SpaceError(
                     f"XGBTuner({option}={value!r})", "no such choice", f"Use one of {known}."
                 )
-        self.plan_size = plan_size
+        self.batch = min(BATCH[task.target.is_gpu], max(1, plan_size // 4))
         self.diversity_filter_ratio = diversity_filter_ratio
         super().__init__(task, seed=seed)
 

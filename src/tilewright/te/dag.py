@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 from tilewright.base.errors import ExpressionError
@@ -42,7 +42,6 @@ class ComputeDAG:
                 "Pass the inputs and the outputs.",
             )
         self.ops: tuple[Operation, ...] = tuple(_topological([t.op for t in listed]))
-        consumed = {t.op for op in self.ops for t in op.input_tensors}
         self.placeholders = tuple(op for op in self.ops if isinstance(op, PlaceholderOp))
         self.outputs: tuple[Tensor, ...] = tuple(
             t for t in dict.fromkeys(listed) if isinstance(t.op, ComputeOp)
@@ -51,7 +50,6 @@ class ComputeDAG:
             op.output_tensor for op in self.placeholders if op.output_tensor not in set(listed)
         ]
         self.args: tuple[Tensor, ...] = tuple(dict.fromkeys([*unlisted, *listed]))
-        self.consumed = frozenset(consumed)
         if len({op.name for op in self.placeholders}) != len(self.placeholders):
             raise ExpressionError(
                 "ComputeDAG", "two placeholders share a name", "Name every placeholder differently."
@@ -74,12 +72,8 @@ class ComputeDAG:
         names: dict[Operation, str] = {}
         taken: set[str] = set()
         for op in self.ops:
-            name, k = op.name, 0
-            while name in taken:
-                k += 1
-                name = f"{op.name}_{k}"
-            taken.add(name)
-            names[op] = name
+            names[op] = fresh_name(op.name, taken)
+            taken.add(names[op])
         return names
 
     def __str__(self) -> str:
@@ -101,8 +95,26 @@ class ComputeDAG:
         data = _Writer(self, names=False).result
         return hashlib.md5(json.dumps(data, separators=(",", ":")).encode()).hexdigest()
 
+    def workload_key(self) -> str:
+        """A JSON list: md5 of the text without shapes of inputs, then the shape of each argument.
+
+        To the letter what TVM's auto-scheduler (v0.14) calls the task, so its logs can be matched.
+        """
+        text = "".join(f"{_key_text(op)}\n" for op in self.ops)
+        shapes = [list(t.shape) for t in self.args]
+        return json.dumps([hashlib.md5(text.encode()).hexdigest(), *shapes])
+
     def __reduce__(self) -> tuple[Any, ...]:
         return ComputeDAG.from_json, (self.to_json(),)
+
+
+def fresh_name(name: str, taken: Container[str]) -> str:
+    """`name`, or the first of name_1, name_2, ... that is not taken."""
+    k, new = 0, name
+    while new in taken:
+        k += 1
+        new = f"{name}_{k}"
+    return new
 
 
 def _topological(roots: Sequence[Operation]) -> list[Operation]:
@@ -131,6 +143,16 @@ def _op_text(op: Operation) -> str:
         op.combiner.name, f"{op.combiner.name}="
     )
     return f"{op.name}({axes}) {sign} {op.body.args[0]}"
+
+
+def _key_text(op: Operation) -> str:
+    """Inputs have no shape in a key, and of a call as the whole expression only the name counts."""
+    if isinstance(op, PlaceholderOp):
+        return f"{op.name} = PLACEHOLDER "
+    if op.combiner is not None or op.body.op not in ("call", "if_then_else"):
+        return _op_text(op)
+    head, _, called = _op_text(op).partition(" = ")
+    return f"{head} = Op({called.partition('(')[0]})"
 
 
 def expression_flops(node: Expr) -> int:

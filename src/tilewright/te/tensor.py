@@ -16,6 +16,7 @@ from tilewright.base.dtype import check_dtype, is_float, max_value, min_value
 from tilewright.base.errors import ExpressionError
 from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr, Value, walk
+from tilewright.ir.stmt import TAGS
 
 
 @dataclass(frozen=True)
@@ -283,10 +284,9 @@ def thread_axis(dom: Any = None, tag: str = "", name: str = "") -> IterVar:
     """A thread or block axis: `thread_axis("blockIdx.x")`, `thread_axis((0, 8), "threadIdx.x")`."""
     if isinstance(dom, str):
         dom, tag = None, dom
-    known = ("vthread", *(f"{a}.{d}" for a in ("blockIdx", "threadIdx") for d in "xyz"))
-    if tag not in known:
+    if tag not in TAGS:
         raise ExpressionError(
-            f"thread_axis({tag!r})", "unknown tag", f"Use one of {', '.join(known)}."
+            f"thread_axis({tag!r})", "unknown tag", f"Use one of {', '.join(TAGS)}."
         )
     extent = (
         None if dom is None else (int(dom) if isinstance(dom, int) else int(dom[1]) - int(dom[0]))
@@ -306,7 +306,7 @@ def compute(
     Axis names are the parameter names of `fcompute` (i0, i1, ... for `*args`).
     """
     place = f"compute({name!r})"
-    dims = _shape(shape, place) if shape != () else ()
+    dims = _shape(shape, place)
     axis = tuple(
         IterVar(n, d) for n, d in zip(_axis_names(fcompute, len(dims), place), dims, strict=True)
     )

@@ -53,7 +53,12 @@ def broadcast_to(data: Tensor, shape: Sequence[int]) -> Tensor:
     check_tensors(place, data=data)
     target = tuple(int(s) for s in shape)
     found = broadcast_shape(place, data.shape, target)
-    require(found == target, place, "a shape can only be stretched where it has extent 1")
+    require(
+        found == target,
+        place,
+        "a shape can only be stretched where it has extent 1",
+        "Reshape it first.",
+    )
     return stage(target, lambda i: element(data, i, target), "T_broadcast_to", "broadcast")
 
 

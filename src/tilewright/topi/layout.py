@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tilewright.base.errors import ExpressionError
-from tilewright.ir.expr import Expr
+from tilewright.ir.expr import Expr, const
 
 
 @dataclass(frozen=True)
@@ -65,12 +65,15 @@ def extents(layout: Layout, shape: Sequence[int], place: str) -> dict[str, int]:
         raise ExpressionError(
             place,
             f"shape {list(shape)} has {len(shape)} dimensions, layout {layout.text} {len(layout)}",
+            "Name one axis per dimension.",
         )
     size = dict(zip(layout.axes, shape, strict=True))
     for axis, block in layout.blocks.items():
         if size[axis] != block:
             raise ExpressionError(
-                place, f"axis {axis} of layout {layout.text} has extent {size[axis]}, not {block}"
+                place,
+                f"axis {axis} of layout {layout.text} has extent {size[axis]}, not {block}",
+                "Write the block's size as it is stored.",
             )
     return {a: size[a] * layout.blocks.get(a.lower(), 1) for a in layout.outer}
 
@@ -100,7 +103,7 @@ def source_indices(src: Layout, dst: Layout, indices: Sequence[Expr]) -> list[Ex
         if here == there:
             found[axis] = at[axis]
             if inner in src.blocks:
-                found[inner] = at[inner] if inner in at else at[axis] % 1
+                found[inner] = at[inner] if inner in at else const(0)
             continue
         whole = at[axis] * there + at[inner] if inner in at else at[axis]
         found[axis] = whole // here

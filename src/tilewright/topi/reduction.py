@@ -21,7 +21,12 @@ def _reduction(name: str, reducer: Callable[..., Any]) -> Callable[..., Tensor]:
     def operator(data: Tensor, axis: Any = None, keepdims: bool = False) -> Tensor:
         place = call_text(name, data=data, axis=axis)
         check_tensors(place, data=data)
-        require(data.ndim > 0, place, "a zero-dimensional tensor has no axis to reduce")
+        require(
+            data.ndim > 0,
+            place,
+            "a zero-dimensional tensor has no axis to reduce",
+            "Leave the reduction out.",
+        )
         axes = normal_axes(axis, data.ndim, place)
         rest = [k for k in range(data.ndim) if k not in axes]
         inner = {k: te.reduce_axis((0, data.shape[k]), f"k{k}") for k in axes}

@@ -99,7 +99,7 @@ def check_vector(tensor: Any, what: str, length: int, place: str) -> None:
     shape = getattr(tensor, "shape", None)
     require(
         isinstance(tensor, Tensor) and shape == (length,), place,
-        f"{what} must have shape [{length}], got {_argument(tensor)}",
+        f"{what} must have shape [{length}], got {_argument(tensor)}", "Reshape it first.",
     )  # fmt: skip
 
 
@@ -146,5 +146,5 @@ def normal_axes(axis: Any, ndim: int, place: str) -> tuple[int, ...]:
     given = axis if isinstance(axis, (tuple, list)) else (axis,)
     axes = [normal_axis(a, ndim, place) for a in given]
     require(bool(axes), place, "no axis is named", "Leave axis out to take all of them.")
-    require(len(set(axes)) == len(axes), place, "an axis is named twice")
+    require(len(set(axes)) == len(axes), place, "an axis is named twice", "Name each axis once.")
     return tuple(sorted(axes))

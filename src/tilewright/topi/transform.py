@@ -86,19 +86,33 @@ def reshape(a: Tensor, newshape: Sequence[int] | int) -> Tensor:
     place = call_text("reshape", a=a, newshape=newshape)
     check_tensors(place, a=a)
     given = newshape if isinstance(newshape, (tuple, list)) else (newshape,)
-    require(all(is_integer(n) for n in given), place, "an extent is not an int")
+    require(
+        all(is_integer(n) for n in given),
+        place,
+        "an extent is not an int",
+        "Use ints, one of which may be -1.",
+    )
     shape = [int(n) for n in given]
     total = math.prod(a.shape)
     require(
         all(n > 0 or n == -1 for n in shape) and shape.count(-1) <= 1, place,
         "extents must be at least 1, and one of them may be -1",
+        "Use extents of at least 1, and one -1 for the rest.",
     )  # fmt: skip
     if -1 in shape:
         rest = -math.prod(shape)
-        require(total % rest == 0, place, f"{total} elements are not a multiple of {rest}")
+        require(
+            total % rest == 0,
+            place,
+            f"{total} elements are not a multiple of {rest}",
+            "Choose extents that divide them.",
+        )
         shape[shape.index(-1)] = total // rest
     require(
-        math.prod(shape) == total, place, f"{total} elements do not fill {math.prod(shape)} places"
+        math.prod(shape) == total,
+        place,
+        f"{total} elements do not fill {math.prod(shape)} places",
+        "The product of the extents must stay the same.",
     )
     return stage(shape, lambda i: a[reshape_indices(a.shape, shape, i)], "T_reshape", "injective")
 
@@ -107,7 +121,12 @@ def flatten(a: Tensor) -> Tensor:
     """[N, ...] as [N, product of the rest], in row-major order."""
     place = call_text("flatten", a=a)
     check_tensors(place, a=a)
-    require(a.ndim > 0, place, "a zero-dimensional tensor has no batch axis")
+    require(
+        a.ndim > 0,
+        place,
+        "a zero-dimensional tensor has no batch axis",
+        "Add one with expand_dims.",
+    )
     shape = [a.shape[0], math.prod(a.shape[1:])]
     return stage(shape, lambda i: a[reshape_indices(a.shape, shape, i)], "tensor", "injective")
 
@@ -119,7 +138,12 @@ def squeeze(a: Tensor, axis: Any = None) -> Tensor:
     ones = [k for k, n in enumerate(a.shape) if n == 1]
     gone = ones if axis is None else list(normal_axes(axis, a.ndim, place))
     for k in gone:
-        require(a.shape[k] == 1, place, f"axis {k} has extent {a.shape[k]}, not 1")
+        require(
+            a.shape[k] == 1,
+            place,
+            f"axis {k} has extent {a.shape[k]}, not 1",
+            "Name axes of extent 1, or leave axis out.",
+        )
     kept = [k for k in range(a.ndim) if k not in gone]
 
     def body(i: Indices) -> Expr:
@@ -133,7 +157,7 @@ def expand_dims(a: Tensor, axis: int, num_newaxis: int = 1) -> Tensor:
     """`a` with `num_newaxis` axes of extent 1 before `axis`; -1 adds them behind the last."""
     place = call_text("expand_dims", a=a, axis=axis, num_newaxis=num_newaxis)
     check_tensors(place, a=a)
-    require(num_newaxis >= 0, place, "the number of new axes is negative")
+    require(num_newaxis >= 0, place, "the number of new axes is negative", "Use num_newaxis=1.")
     first = normal_axis(axis, a.ndim + 1, place)
     shape = [*a.shape[:first], *[1] * num_newaxis, *a.shape[first:]]
     return stage(
@@ -145,13 +169,18 @@ def concatenate(a_tuple: Sequence[Tensor], axis: int = 0) -> Tensor:
     """The tensors one after the other along `axis`; all other extents must agree."""
     parts = list(a_tuple)
     place = call_text("concatenate", a_tuple=parts, axis=axis)
-    require(bool(parts), place, "nothing to concatenate")
+    require(bool(parts), place, "nothing to concatenate", "Give at least one tensor.")
     check_tensors(place, **{f"a_tuple[{n}]": p for n, p in enumerate(parts)})
     first = parts[0]
     k = normal_axis(axis, first.ndim, place)
     for p in parts[1:]:
         same = p.ndim == first.ndim and _outside(p, k) == _outside(first, k)
-        require(same, place, f"the shapes differ outside axis {k}")
+        require(
+            same,
+            place,
+            f"the shapes differ outside axis {k}",
+            "Only the extents along axis may differ.",
+        )
     ends = list(accumulate(p.shape[k] for p in parts))
     shape = [*first.shape[:k], ends[-1], *first.shape[k + 1 :]]
 
@@ -187,6 +216,7 @@ def split(ary: Tensor, indices_or_sections: int | Sequence[int], axis: int = 0) 
         require(
             all(b < e for b, e in pairwise(cuts)), place,
             f"the cuts must rise strictly within 1 to {extent - 1}",
+            "Give them in increasing order.",
         )  # fmt: skip
     else:
         count = indices_or_sections
@@ -222,12 +252,18 @@ def strided_slice(
     require(
         len(begin) == len(end) == len(steps) == len(where) <= a.ndim, place,
         "begin, end, strides and axes differ in length, or exceed the axes of the tensor",
+        "Give one number per axis that is cut.",
     )  # fmt: skip
-    require(0 not in steps, place, "a stride of 0")
+    require(0 not in steps, place, "a stride of 0", "Use 1 to keep every element.")
     ranges = [range(n) for n in a.shape]
     for k, b, e, step in zip(where, begin, end, steps, strict=True):
         ranges[k] = range(a.shape[k])[slice(b, e, step)]
-        require(len(ranges[k]) > 0, place, f"axis {k} of extent {a.shape[k]} would be empty")
+        require(
+            len(ranges[k]) > 0,
+            place,
+            f"axis {k} of extent {a.shape[k]} would be empty",
+            "Choose begin and end with elements between them.",
+        )
 
     def body(i: Indices) -> Expr:
         return a[tuple(x * r.step + r.start for x, r in zip(i, ranges, strict=True))]
@@ -243,7 +279,12 @@ def layout_transform(array: Tensor, src_layout: str, dst_layout: str) -> Tensor:
     place = call_text("layout_transform", array=array, src_layout=src_layout, dst_layout=dst_layout)
     check_tensors(place, array=array)
     src, dst = L.parse(src_layout, place), L.parse(dst_layout, place)
-    require(sorted(src.outer) == sorted(dst.outer), place, "the layouts name different axes")
+    require(
+        sorted(src.outer) == sorted(dst.outer),
+        place,
+        "the layouts name different axes",
+        "Use the same outer axes in another order.",
+    )
     shape = L.shape_in(dst, L.extents(src, array.shape, place), place)
     return stage(
         shape, lambda i: array[tuple(L.source_indices(src, dst, i))], "T_layout_trans", "injective"

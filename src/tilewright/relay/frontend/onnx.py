@@ -62,7 +62,11 @@ def _load(model: Any) -> ModelProto:
         try:
             onnx.load_external_data_for_model(proto, str(path.parent))
         except Exception as e:
-            raise ModelError(place, f"its external weights cannot be read ({e})") from None
+            raise ModelError(
+                place,
+                f"its external weights cannot be read ({e})",
+                "Put their files beside the model.",
+            ) from None
     if not proto.HasField("graph") or not proto.graph.output:
         raise ModelError(place, "it holds no graph", "The file may be truncated; export it again.")
     return proto
@@ -87,14 +91,13 @@ def _parse(data: bytes, place: str) -> ModelProto:
 class _Importer:
     """One import: values by name as they become known.
 
-    values: graph values, or arrays known already (weights, shape arithmetic)
+    values: graph values, or arrays known already (weights, shape arithmetic); None: the result of
+    an operator that is unsupported
     """
 
     def __init__(self, proto: ModelProto, opset: int, shapes: dict[str, Sequence[int]]) -> None:
         self.proto, self.graph, self.opset, self.shapes = proto, proto.graph, opset, shapes
-        self.values: dict[
-            str, Value | None
-        ] = {}  # None: the result of an operator that is unsupported
+        self.values: dict[str, Value | None] = {}
         self.params: dict[str, Array] = {}
 
     def run(self) -> tuple[IRModule, dict[str, Array]]:
@@ -232,15 +235,13 @@ class _Importer:
         )  # fmt: skip
         alone = helper.make_model(graph, opset_imports=self.proto.opset_import)
         try:
-            return list(
-                map(
-                    np.asarray,
-                    ReferenceEvaluator(alone).run(None, {i: self.static(i) for i in inputs}),
-                )
-            )
+            found = ReferenceEvaluator(alone).run(None, {i: self.static(i) for i in inputs})
+            return [np.asarray(value) for value in found]
         except Exception as e:
             raise ModelError(
-                f"from_onnx: node {name} ({node.op_type})", f"onnx cannot compute it ({e})"
+                f"from_onnx: node {name} ({node.op_type})",
+                f"onnx cannot compute it ({e})",
+                "The model may be damaged; export it again.",
             ) from None
 
     def _apply(self, converter: Any, node: NodeProto, name: str) -> Sequence[Value]:
@@ -260,6 +261,8 @@ class _Importer:
             raise ModelError(f"{place}: {e.place}", e.reason, e.way_out) from None
         if left := sorted(set(attrs) - view.used - IGNORED):
             raise ModelError(
-                place, f"its attribute {left[0]}={attrs[left[0]]!r} has no meaning here"
+                place,
+                f"its attribute {left[0]}={attrs[left[0]]!r} has no meaning here",
+                "Remove it, or convert the model to a newer opset.",
             )
         return [result] if isinstance(result, (Expr, np.ndarray)) else list(result)

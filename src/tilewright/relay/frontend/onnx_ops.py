@@ -16,7 +16,7 @@ import numpy as np
 from tilewright.base.errors import ModelError
 from tilewright.relay import nn, tensor
 from tilewright.relay.expr import Array, Expr, const
-from tilewright.relay.op import ROWS
+from tilewright.relay.op import ROWS, call
 
 # Attributes that only matter to training or to other versions of the format.
 IGNORED = frozenset({"momentum", "consumed_inputs", "seed", "is_test"})
@@ -26,8 +26,9 @@ IGNORED = frozenset({"momentum", "consumed_inputs", "seed", "is_test"})
 class Node:
     """One node as a converter sees it.
 
-    names: of its inputs, None where one is left out; expr, static: look a name up; used: attributes
-    read
+    names: of its inputs, None where one is left out
+    expr_of: the graph value of a name, for a reader; static_of: its array, if known at import
+    used: attributes that were read
     """
 
     op: str
@@ -46,7 +47,7 @@ class Node:
     def __getitem__(self, index: int) -> Expr:
         """Input `index` as a graph value."""
         if not self.has(index):
-            raise self.refuse(f"input {index} is missing")
+            raise self.refuse(f"input {index} is missing", "The model is damaged; export it again.")
         return self.expr_of(str(self.names[index]), self.place.removeprefix("from_onnx: "))
 
     def all(self) -> list[Expr]:
@@ -99,7 +100,9 @@ def _window(n: Node, kernel: Sequence[int], data: Expr) -> dict[str, Any]:
         f"its data has shape {data.shape}", "Only two-dimensional images are supported.",
     )  # fmt: skip
     n.require(
-        auto in ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"), f"auto_pad={auto} is not known"
+        auto in ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"),
+        f"auto_pad={auto} is not known",
+        "Use NOTSET, VALID, SAME_UPPER or SAME_LOWER.",
     )
     if auto.startswith("SAME"):
         pads = [0, 0, 0, 0]
@@ -122,7 +125,7 @@ def _batch_norm(n: Node) -> Expr:
     n.require(
         not n.attr("training_mode", 0), "it is in training mode", "Export the model for inference."
     )
-    n.require(n.attr("spatial", 1) == 1, "spatial=0 is not supported")
+    n.require(n.attr("spatial", 1) == 1, "spatial=0 is not supported", "Export it with spatial=1.")
     n.require(
         len(n.outputs) == 1 or n.opset < 14, "its statistics are read", "Export for inference."
     )
@@ -130,8 +133,12 @@ def _batch_norm(n: Node) -> Expr:
 
 
 def _max_pool(n: Node) -> Expr:
-    n.require(len(n.outputs) == 1, "its second result, the indices, is read")
-    n.require(n.attr("storage_order", 0) == 0, "storage_order=1 is not supported")
+    n.require(
+        len(n.outputs) == 1, "its second result, the indices, is read", "Leave the indices out."
+    )
+    n.require(
+        n.attr("storage_order", 0) == 0, "storage_order=1 is not supported", "Use storage_order=0."
+    )
     kernel = n.ints("kernel_shape") or []
     ceil = bool(n.attr("ceil_mode", 0))
     return nn.max_pool2d(n[0], tuple(kernel), ceil_mode=ceil, **_window(n, kernel, n[0]))
@@ -160,12 +167,26 @@ def _gemm(n: Node) -> Expr:
 def _matmul(n: Node) -> Expr:
     a, b = n[0], n[1]
     n.require(
-        len(b.shape) == 2 and len(a.shape) >= 2, f"it multiplies {a.shape} by {b.shape}",
-        "The right side must be a matrix.",
+        len(a.shape) >= 2 and len(b.shape) >= 2, f"it multiplies {a.shape} by {b.shape}",
+        "Both sides must be matrices, or batches of them.",
     )  # fmt: skip
+    if len(b.shape) > 2:
+        return _batched_matmul(n, a, b)
     rows = a if len(a.shape) == 2 else tensor.reshape(a, (-1, a.shape[-1]))
     made = nn.dense(rows, tensor.transpose(b))
     return made if len(a.shape) == 2 else tensor.reshape(made, (*a.shape[:-1], b.shape[1]))
+
+
+def _batched_matmul(n: Node, a: Expr, b: Expr) -> Expr:
+    batch_a, batch_b = a.shape[:-2], b.shape[:-2]
+    n.require(
+        batch_a == batch_b or 1 in (math.prod(batch_a), math.prod(batch_b)),
+        f"it multiplies batches of {batch_a} by batches of {batch_b}",
+        "They must be equal, or one side a single matrix.",
+    )  # fmt: skip
+    left, right = (tensor.reshape(x, (-1, *x.shape[-2:])) for x in (a, b))
+    made = nn.batch_matmul(left, right, transpose_b=False)
+    return tensor.reshape(made, (*np.broadcast_shapes(batch_a, batch_b), *made.shape[1:]))
 
 
 def _flatten(n: Node) -> Expr:
@@ -178,8 +199,12 @@ def _flatten(n: Node) -> Expr:
 
 def _reshape(n: Node) -> Expr:
     shape = n.ints("shape", 1)
-    n.require(shape is not None, "no shape is given")
-    n.require(not n.attr("allowzero", 0) or 0 not in (shape or ()), "the shape has no elements")
+    n.require(shape is not None, "no shape is given", "Give it as a constant of the model.")
+    n.require(
+        not n.attr("allowzero", 0) or 0 not in (shape or ()),
+        "the shape has no elements",
+        "Use extents of at least 1.",
+    )
     return tensor.reshape(n[0], tuple(shape or ()))
 
 
@@ -222,7 +247,11 @@ def _pad(n: Node) -> Expr:
     n.require(mode == "constant", f"mode={mode} is not supported", "Only constant padding is.")
     pads = n.ints("pads", 1) or []
     axes = [a % len(data.shape) for a in n.ints("axes", 3) or range(len(data.shape))]
-    n.require(len(pads) == 2 * len(axes), f"pads {pads} does not fit the shape {data.shape}")
+    n.require(
+        len(pads) == 2 * len(axes),
+        f"pads {pads} does not fit the shape {data.shape}",
+        "Give one count before and one after each axis.",
+    )
     width = [(0, 0)] * len(data.shape)
     for k, axis in enumerate(axes):
         width[axis] = (pads[k], pads[k + len(axes)])
@@ -256,7 +285,7 @@ def _fold(function: Callable[..., Expr]) -> Converter:
 
     def convert(n: Node) -> Expr:
         parts = n.all()
-        n.require(bool(parts), "it has no inputs")
+        n.require(bool(parts), "it has no inputs", "Give it at least one.")
         result = parts[0]
         for part in parts[1:]:
             result = function(result, part)
@@ -299,7 +328,7 @@ def _constant_of_shape(n: Node) -> Array:
     from onnx import numpy_helper
 
     shape = n.static(0, "its shape")
-    n.require(shape is not None, "no shape is given")
+    n.require(shape is not None, "no shape is given", "Give it as a constant of the model.")
     given = n.attr("value")
     value = np.zeros(1, "float32") if given is None else numpy_helper.to_array(given)
     return np.full([int(s) for s in np.asarray(shape)], value.reshape(-1)[0], value.dtype)
@@ -320,14 +349,12 @@ def _shape(n: Node) -> Array:
 
 def _expand(n: Node) -> Expr:
     shape = n.static(1, "its shape")
-    n.require(shape is not None, "no shape is given")
+    n.require(shape is not None, "no shape is given", "Give it as a constant of the model.")
     wanted = np.broadcast_shapes(n[0].shape, tuple(int(s) for s in np.asarray(shape)))
     return tensor.broadcast_to(n[0], wanted)
 
 
 def _unary(row_name: str) -> Converter:
-    from tilewright.relay.op import call
-
     return lambda n: call(row_name, n[0])
 
 

@@ -33,6 +33,11 @@ def call(op_name: str, *args: Any, **attrs: Any) -> Call:
     return Call(row, args, {**row.attrs, **attrs})
 
 
+def takes_numbers(node: Call) -> bool:
+    """Whether `node` has two operands of which one may be a number: `x + 1`."""
+    return isinstance(node.op, Op) and node.op.inputs == elementwise.OPERANDS
+
+
 def same_dtype(lhs: Any, rhs: Any) -> tuple[Expr, Expr]:
     """Both operands as graph values; a number takes the other's element type."""
     if isinstance(lhs, Expr):
@@ -46,4 +51,4 @@ def _like(value: Any, other: Expr) -> Constant:
     return const(value, other.dtype if isinstance(value, (int, float)) else None)
 
 
-__all__ = ["ROWS", "TABLE", "Op", "Pattern", "call", "get", "same_dtype"]
+__all__ = ["ROWS", "TABLE", "Op", "Pattern", "call", "get", "same_dtype", "takes_numbers"]

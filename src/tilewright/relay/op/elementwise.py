@@ -8,19 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
+from tilewright import topi
 from tilewright.relay.expr import Array, Attrs, TensorType, Type, check_dtype
 from tilewright.relay.op.row import Op, Pattern, Site, broadcast, first_array
-
-
-def topi() -> Any:
-    """The room of operator definitions, loaded when a kernel is first asked for."""
-    from tilewright import topi as room
-
-    return room
 
 
 def _same(site: Site) -> Type:
@@ -46,15 +41,15 @@ def _typed_like_input(function: Callable[[Array], Any]) -> Callable[[Sequence[An
 def _by_name(name: str, count: int = 1) -> Callable[[Sequence[Any], Attrs, Type], Any]:
     """`topi.<name>` of the first `count` arguments; name: dotted."""
 
+    function = attrgetter(name)(topi)
+
     def compute(tensors: Sequence[Any], attrs: Attrs, result: Type) -> Any:
-        function = topi()
-        for part in name.split("."):
-            function = getattr(function, part)
         return function(*tensors[:count])
 
     return compute
 
 
+OPERANDS = ("lhs", "rhs")  # of what may take a number for either
 _erf = np.frompyfunc(math.erf, 1, 1)
 
 
@@ -118,20 +113,20 @@ def _leaky_numpy(arrays: Sequence[Any], attrs: Attrs) -> Array:
 
 
 def _leaky_te(tensors: Sequence[Any], attrs: Attrs, result: Type) -> Any:
-    return topi().nn.leaky_relu(tensors[0], attrs.alpha)
+    return topi.nn.leaky_relu(tensors[0], attrs.alpha)
 
 
 PARAMETRIC = (
     Op(
         "clip", ("a",), Pattern.ELEMENTWISE, _clip_type, _clip_numpy,
-        lambda t, attrs, result: topi().clip(t[0], attrs.a_min, attrs.a_max),
+        lambda t, attrs, result: topi.clip(t[0], attrs.a_min, attrs.a_max),
         "data limited to [a_min, a_max].",
         {"a_min": -math.inf, "a_max": math.inf}, ("Clip",),
     ),
     Op(
         "cast", ("data",), Pattern.ELEMENTWISE, _cast_type,
         lambda arrays, attrs: first_array(arrays).astype(attrs.dtype),
-        lambda t, attrs, result: topi().cast(t[0], attrs.dtype),
+        lambda t, attrs, result: topi.cast(t[0], attrs.dtype),
         "data converted to another element type.", {"dtype": "float32"}, ("Cast",),
     ),
     Op(
@@ -174,7 +169,7 @@ def _binary(
     type_rule: Callable[[Site], Type] = _arithmetic_type,
 ) -> Op:
     return Op(
-        name, ("lhs", "rhs"), Pattern.BROADCAST, type_rule, partial(_apply, function),
+        name, OPERANDS, Pattern.BROADCAST, type_rule, partial(_apply, function),
         _by_name(name, 2), doc, onnx=onnx,
     )  # fmt: skip
 

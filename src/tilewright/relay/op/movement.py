@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from tilewright import topi
 from tilewright.relay.expr import Array, Attrs, TensorType, Type
-from tilewright.relay.op.elementwise import topi
 from tilewright.relay.op.row import Op, Pattern, Site, broadcast, first_array
 
 
@@ -29,14 +29,16 @@ def _reshape_type(site: Site) -> Type:
 
 def _flatten_type(site: Site) -> Type:
     data = site.tensor(0)
-    site.require(len(data.shape) >= 1, "a scalar has no batch axis")
+    site.require(
+        len(data.shape) >= 1, "a scalar has no batch axis", "Add one with relay.expand_dims."
+    )
     return TensorType((data.shape[0], math.prod(data.shape[1:])), data.dtype)
 
 
 def _expand_type(site: Site) -> Type:
     data, a = site.tensor(0), site.attrs
     at = site.axis(a.axis, len(data.shape) + 1)
-    site.require(a.num_newaxis >= 0, "the number of new axes is negative")
+    site.require(a.num_newaxis >= 0, "the number of new axes is negative", "Use num_newaxis=1.")
     return TensorType((*data.shape[:at], *(1,) * a.num_newaxis, *data.shape[at:]), data.dtype)
 
 
@@ -68,7 +70,7 @@ def _view(name: str, type_rule: Any, doc: str, attrs: dict[str, Any], onnx: str)
 
     def compute(tensors: Sequence[Any], attrs: Attrs, result: Type) -> Any:
         assert isinstance(result, TensorType)
-        return topi().reshape(tensors[0], result.shape)
+        return topi.reshape(tensors[0], result.shape)
 
     row = Op(
         name,
@@ -145,7 +147,7 @@ def _pad_numpy(arrays: Sequence[Any], attrs: Attrs) -> Array:
 def _pad_te(tensors: Sequence[Any], attrs: Attrs, result: Type) -> Any:
     before = [a for a, _ in attrs.pad_width]
     after = [b for _, b in attrs.pad_width]
-    return topi().nn.pad(tensors[0], before, after, attrs.pad_value)
+    return topi.nn.pad(tensors[0], before, after, attrs.pad_value)
 
 
 ROWS = (
@@ -161,19 +163,19 @@ ROWS = (
     Op(
         "transpose", ("a",), Pattern.INJECTIVE, _transpose_type,
         lambda arrays, attrs: np.transpose(arrays[0], attrs.axes),
-        lambda t, attrs, result: topi().transpose(t[0], attrs.axes),
+        lambda t, attrs, result: topi.transpose(t[0], attrs.axes),
         "The axes of `a` in another order.", {"axes": ()}, ("Transpose",),
     ),
     Op(
         "concatenate", ("data",), Pattern.INJECTIVE, _concatenate_type,
         lambda arrays, attrs: np.concatenate(arrays[0], attrs.axis),
-        lambda t, attrs, result: topi().concatenate(list(t[0]), attrs.axis),
+        lambda t, attrs, result: topi.concatenate(list(t[0]), attrs.axis),
         "Tensors one behind the other along `axis`.", {"axis": 0}, ("Concat",),
     ),
     Op(
         "broadcast_to", ("data",), Pattern.BROADCAST, _broadcast_to_type,
         lambda arrays, attrs: np.broadcast_to(arrays[0], attrs.shape),
-        lambda t, attrs, result: topi().broadcast_to(t[0], attrs.shape),
+        lambda t, attrs, result: topi.broadcast_to(t[0], attrs.shape),
         "data stretched to `shape`.", {"shape": ()}, ("Expand",),
     ),
     Op(

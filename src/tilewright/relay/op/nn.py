@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from tilewright import topi
 from tilewright.relay.expr import Array, Attrs, TensorType, TupleType, Type
 from tilewright.relay.op import window
-from tilewright.relay.op.elementwise import topi
 from tilewright.relay.op.row import Op, Pattern, Site, first_array
 
 WINDOW = {"strides": (1, 1), "padding": (0, 0, 0, 0), "dilation": (1, 1)}
@@ -45,7 +45,9 @@ def _conv2d_type(site: Site) -> Type:
         f"With this data the weight's extent at I must be {d['C'] / a.groups:g}.",
     )
     site.require(
-        w["O"] % a.groups == 0, f"{w['O']} output channels do not fall into {a.groups} groups"
+        w["O"] % a.groups == 0,
+        f"{w['O']} output channels do not fall into {a.groups} groups",
+        "Use a divisor of the channels.",
     )
     d["H"], d["W"] = window.image_size(site, d["H"], d["W"], (w["H"], w["W"]))
     d["C"] = w["O"]
@@ -58,9 +60,9 @@ def _conv2d_te(tensors: Sequence[Any], a: Attrs, result: Type) -> Any:
     channels = data.shape[a.data_layout.index("C")]
     plain = a.kernel_layout == depthwise and weight.shape[depthwise.index("O")] == channels
     if 1 < a.groups == channels and plain:
-        function = getattr(topi().nn, f"depthwise_conv2d_{a.data_layout.lower()}")
+        function = getattr(topi.nn, f"depthwise_conv2d_{a.data_layout.lower()}")
         return function(data, weight, a.strides, a.padding, a.dilation)
-    return topi().nn.conv2d(
+    return topi.nn.conv2d(
         data, weight, a.strides, a.padding, a.dilation, data_layout=a.data_layout,
         kernel_layout=a.kernel_layout, groups=a.groups,
     )  # fmt: skip
@@ -74,6 +76,30 @@ def _dense_type(site: Site) -> Type:
         "The weight is [units, features]; transpose it if it is stored the other way.",
     )
     return TensorType((data.shape[0], weight.shape[0]), site.float_dtype())
+
+
+def _batch_matmul_type(site: Site) -> Type:
+    a, b = site.tensor(0, 3, "[batch, rows, columns]"), site.tensor(1, 3, "[batch, rows, columns]")
+    rows, inner = reversed(a.shape[1:]) if site.attrs.transpose_a else a.shape[1:]
+    inner_b, columns = reversed(b.shape[1:]) if site.attrs.transpose_b else b.shape[1:]
+    site.require(
+        inner == inner_b, f"the reduced extents differ: {inner} and {inner_b}",
+        "Check which operand is stored transposed: transpose_b=True is the default.",
+    )  # fmt: skip
+    batches = {a.shape[0], b.shape[0]} - {1}
+    site.require(
+        len(batches) <= 1, f"batches of {a.shape[0]} and {b.shape[0]}",
+        "They must be equal, or one of them 1.",
+    )  # fmt: skip
+    return TensorType((max(a.shape[0], b.shape[0]), rows, columns), site.float_dtype())
+
+
+def _batch_matmul_numpy(arrays: Sequence[Any], a: Attrs) -> Array:
+    left, right = arrays
+    return np.matmul(
+        np.swapaxes(left, 1, 2) if a.transpose_a else left,
+        np.swapaxes(right, 1, 2) if a.transpose_b else right,
+    )
 
 
 def channel_vectors(site: Site, names: Sequence[int], axis: int) -> TensorType:
@@ -118,10 +144,9 @@ def _batch_norm_numpy(arrays: Sequence[Any], a: Attrs) -> Any:
 
 def _batch_norm_te(tensors: Sequence[Any], a: Attrs, result: Type) -> Any:
     data, gamma, beta, mean, var = tensors
-    normal = topi().nn.batch_norm(
+    return topi.nn.batch_norm(
         data, gamma, beta, mean, var, axis=a.axis, epsilon=a.epsilon, center=a.center, scale=a.scale
     )
-    return normal[0] if isinstance(normal, (list, tuple)) else normal
 
 
 def _pool_type(site: Site) -> Type:
@@ -141,7 +166,7 @@ def _pool_type(site: Site) -> Type:
 
 def _pool_te(kind: str) -> Any:
     def compute(tensors: Sequence[Any], a: Attrs, result: Type) -> Any:
-        return topi().nn.pool2d(
+        return topi.nn.pool2d(
             tensors[0], a.pool_size, a.strides, a.dilation, a.padding, kind, layout=a.layout,
             count_include_pad=a.get("count_include_pad", True),
         )  # fmt: skip
@@ -160,7 +185,11 @@ def _resized(site: Site, size: tuple[int, int]) -> Type:
 
 def _adaptive_type(site: Site) -> Type:
     size = tuple(site.attrs.output_size)
-    site.require(len(size) == 2 and min(size) >= 1, f"output_size {size} is not a pair of sizes")
+    site.require(
+        len(size) == 2 and min(size) >= 1,
+        f"output_size {size} is not a pair of sizes",
+        "Use output_size=(1, 1), or larger.",
+    )
     return _resized(site, (size[0], size[1]))
 
 
@@ -175,7 +204,7 @@ def _global_numpy(kind: str) -> Any:
 def _global(name: str, kind: str, te_kind: str, doc: str, onnx: str) -> Op:
     return Op(
         name, ("data",), Pattern.ANCHOR, lambda site: _resized(site, (1, 1)), _global_numpy(kind),
-        lambda t, a, result: topi().nn.global_pool(t[0], te_kind, a.layout), doc,
+        lambda t, a, result: topi.nn.global_pool(t[0], te_kind, a.layout), doc,
         {"layout": "NCHW"}, (onnx,),
     )  # fmt: skip
 
@@ -208,14 +237,21 @@ ROWS = (
     Op(
         "nn.dense", ("data", "weight"), Pattern.ANCHOR, _dense_type,
         lambda arrays, a: np.asarray(arrays[0] @ arrays[1].T),
-        lambda t, a, result: topi().nn.dense(t[0], t[1]),
+        lambda t, a, result: topi.nn.dense(t[0], t[1]),
         "data [batch, features] times the transpose of weight [units, features].",
         onnx=("Gemm", "MatMul"),
     ),
     Op(
+        "nn.batch_matmul", ("tensor_a", "tensor_b"), Pattern.ANCHOR, _batch_matmul_type,
+        _batch_matmul_numpy,
+        lambda t, a, result: topi.nn.batch_matmul(t[0], t[1], None, a.transpose_a, a.transpose_b),
+        "A product of matrices for each element of a batch; the second is stored transposed.",
+        {"transpose_a": False, "transpose_b": True}, ("MatMul",),
+    ),
+    Op(
         "nn.bias_add", ("data", "bias"), Pattern.BROADCAST,
         lambda site: channel_vectors(site, (1,), site.attrs.axis), _bias_add_numpy,
-        lambda t, a, result: topi().nn.bias_add(t[0], t[1], a.axis),
+        lambda t, a, result: topi.nn.bias_add(t[0], t[1], a.axis),
         "data plus a vector along `axis`.", {"axis": 1}, ("Add",),
     ),
     Op(
@@ -242,18 +278,18 @@ ROWS = (
     Op(
         "nn.adaptive_avg_pool2d", ("data",), Pattern.ANCHOR, _adaptive_type,
         window.adaptive_avg_pool2d,
-        lambda t, a, result: topi().nn.adaptive_pool(t[0], a.output_size, "avg", a.layout),
+        lambda t, a, result: topi.nn.adaptive_pool(t[0], a.output_size, "avg", a.layout),
         "Mean over as many windows as `output_size` asks for.",
         {"output_size": (1, 1), "layout": "NCHW"},
     ),
     Op(
         "nn.softmax", ("data",), Pattern.OPAQUE, _softmax_type, _softmax_numpy,
-        lambda t, a, result: topi().nn.softmax(t[0], a.axis),
+        lambda t, a, result: topi.nn.softmax(t[0], a.axis),
         "exp(data) over its sum along `axis`.", {"axis": -1}, ("Softmax",),
     ),
     Op(
         "nn.log_softmax", ("data",), Pattern.OPAQUE, _softmax_type, _log_softmax_numpy,
-        lambda t, a, result: topi().nn.log_softmax(t[0], a.axis),
+        lambda t, a, result: topi.nn.log_softmax(t[0], a.axis),
         "Logarithm of softmax along `axis`.", {"axis": -1}, ("LogSoftmax",),
     ),
 )  # fmt: skip

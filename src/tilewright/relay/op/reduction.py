@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from tilewright import topi
 from tilewright.relay.expr import Array, Attrs, TensorType, Type
-from tilewright.relay.op.elementwise import topi
 from tilewright.relay.op.row import Op, Pattern, Site, first_array
 
 
@@ -30,7 +30,7 @@ def _type(site: Site) -> Type:
     for axis in a.axis or ():
         site.axis(axis, rank)
     gone = reduced_axes(a.axis, a.exclude, rank)
-    site.require(len(set(gone)) == len(gone), "an axis is named twice")
+    site.require(len(set(gone)) == len(gone), "an axis is named twice", "Name each axis once.")
     site.require(data.dtype != "bool", "there is no arithmetic on bool", "Convert with relay.cast.")
     kept = (
         (1 if k in gone else n) for k, n in enumerate(data.shape) if a.keepdims or k not in gone
@@ -57,8 +57,8 @@ def _te(name: str) -> Callable[[Sequence[Any], Attrs, Type], Any]:
         x = tensors[0]
         gone = reduced_axes(attrs.axis, attrs.exclude, x.ndim)
         if not gone:
-            return topi().identity(x)
-        return getattr(topi(), name)(x, axis=gone, keepdims=attrs.keepdims)
+            return topi.identity(x)
+        return getattr(topi, name)(x, axis=gone, keepdims=attrs.keepdims)
 
     return compute
 

@@ -129,7 +129,7 @@ class Op:
     inputs:    names of the arguments; one that takes several tensors gets them as a Tuple
     attrs:     attribute names with their defaults
     type_rule: result type from argument types and attributes
-    numpy:     its value on arrays, used by the evaluator and for folding constants
+    numpy:     its value on arrays (tuples of arrays), for the evaluator and for folding constants
     compute:   its value on te tensors (a one-element constant arrives as a Python number)
     onnx:      ONNX operators that mean this one; the first is what export writes
     view:      the result is the argument's memory under another shape: no kernel is needed
@@ -172,10 +172,6 @@ class Op:
             except ModelError as e:
                 raise ModelError(f"{self.name}({name}={arg})", e.reason, e.way_out) from None
         return self.type_rule(Site(self, types, attrs))
-
-    def evaluate(self, arrays: Sequence[Any], attrs: Attrs) -> Any:
-        """The value of a call on numpy arrays; a tuple argument is a tuple of arrays."""
-        return self.numpy(arrays, attrs)
 
     def __repr__(self) -> str:
         return f"Op({self.name})"

@@ -33,6 +33,7 @@ def image_size(site: Site, height: int, width: int, kernel: Sequence[int]) -> tu
     site.require(
         min((*a.strides, *a.dilation, *kernel)) >= 1,
         "strides, dilation and kernel sizes start at 1",
+        "Use 1 or more.",
     )
     site.require(
         min(a.padding) >= 0, f"padding {a.padding} is negative", "Slice the input instead."

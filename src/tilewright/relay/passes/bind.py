@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from tilewright.base.errors import ModelError
-from tilewright.relay.expr import Constant, Expr, Function, IRModule
+from tilewright.relay.expr import Constant, Expr, Function, IRModule, as_array
 from tilewright.relay.graph import substitute
 
 
@@ -33,12 +31,13 @@ def bind_params(mod: IRModule, params: Mapping[str, Any]) -> IRModule:
         )
     constants: dict[Expr, Expr] = {}
     for name, value in params.items():
-        array = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
+        array = as_array(value)
         wanted = known[name].tensor_type
         if array.shape != wanted.shape or array.dtype.name != wanted.dtype:
             raise ModelError(
                 f"bind_params({name})",
                 f"the array is {array.shape} {array.dtype}, the parameter {wanted}",
+                "Reshape it, or convert it with .astype(...).",
             )
         constants[known[name]] = Constant(array)
     free = [p for p in function.params if p not in constants]

@@ -11,8 +11,8 @@ from collections.abc import Callable
 import numpy as np
 
 from tilewright.base.dtype import is_float
-from tilewright.relay.expr import Call, Constant, Expr, IRModule, Tuple, TupleGetItem
-from tilewright.relay.graph import each_function, op_name, rewrite, with_body
+from tilewright.relay.expr import Call, Constant, Expr, IRModule
+from tilewright.relay.graph import each_function, op_name, rewrite, unpacked, with_body
 from tilewright.relay.op import call
 from tilewright.relay.passes.simplify import along
 
@@ -31,10 +31,8 @@ def canonicalize(mod: IRModule) -> IRModule:
 
 
 def _visit(old: Expr, node: Expr) -> Expr:
-    if isinstance(node, TupleGetItem) and isinstance(node.tuple_value, Tuple):
-        return node.tuple_value.fields[node.index]
     rule = RULES.get(op_name(node))
-    return node if rule is None else rule(node)  # type: ignore[arg-type]
+    return unpacked(node) if rule is None else rule(node)  # type: ignore[arg-type]
 
 
 def _bias_add(node: Call) -> Expr:

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from tilewright.relay.evaluate import evaluate_call
-from tilewright.relay.expr import Call, Constant, Expr, IRModule, TensorType, Tuple, TupleGetItem
-from tilewright.relay.graph import each_function, rewrite, with_body
+from tilewright.relay.expr import Call, Constant, Expr, IRModule, TensorType, Tuple
+from tilewright.relay.graph import each_function, rewrite, unpacked, with_body
 from tilewright.relay.passes.canonicalize import canonicalize
 
 
@@ -25,10 +25,8 @@ def fold_constants(mod: IRModule) -> IRModule:
 
 
 def _visit(old: Expr, node: Expr) -> Expr:
-    if isinstance(node, TupleGetItem) and isinstance(node.tuple_value, Tuple):
-        return node.tuple_value.fields[node.index]
     if not isinstance(node, Call) or not node.args:
-        return node
+        return unpacked(node)
     arrays: list[Any] = []
     for arg in node.args:
         if isinstance(arg, Constant):

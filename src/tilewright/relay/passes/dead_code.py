@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tilewright.relay.expr import Call, Constant, Expr, IRModule, Tuple, TupleGetItem
-from tilewright.relay.graph import each_function, is_call, op_name, rewrite, with_body
+from tilewright.relay.expr import Call, Constant, Expr, IRModule, Tuple
+from tilewright.relay.graph import each_function, is_call, op_name, rewrite, unpacked, with_body
 from tilewright.relay.op import TABLE, call
 
 
@@ -28,10 +28,8 @@ def eliminate_dead_code(mod: IRModule) -> IRModule:
 
 
 def _visit(old: Expr, node: Expr) -> Expr:
-    if isinstance(node, TupleGetItem) and isinstance(node.tuple_value, Tuple):
-        return node.tuple_value.fields[node.index]
     if not isinstance(node, Call) or not op_name(node):
-        return node
+        return unpacked(node)
     if (test := NEUTRAL.get(op_name(node))) is not None and test(node):
         kept = node.args[0]
         return kept.fields[0] if isinstance(kept, Tuple) else kept

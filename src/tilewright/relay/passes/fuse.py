@@ -1,17 +1,19 @@
 """Fusion: which operators share a kernel.
 
-In: a module of plain calls.  Out: an equal module whose main calls primitive functions, one per
+In: a module of plain calls.  Out: an equal module whose main calls fused functions, one per
 kernel; views stay outside, they cost nothing.  Read next: `printer.py` for how it looks,
 `memory.py`.
 
 A group is one anchor (or reduction) and the elementwise steps behind it, or elementwise and moving
 steps alone.  It has one result, the value of its last step.  No step is computed twice: a value
-read by several groups ends its group, whatever came before it in that group stays inside.
+read by several groups ends its group, whatever came before it in that group stays inside.  This is
+TVM's partition, except that elementwise steps in front of an anchor or reduction stay outside.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from tilewright.relay.expr import Call, Constant, Expr, Function, IRModule, TensorType, Tuple, Var
 from tilewright.relay.graph import (
@@ -31,11 +33,13 @@ JOINS = (Pattern.ELEMENTWISE, Pattern.BROADCAST)
 
 @dataclass(eq=False)
 class Group:
-    """Steps that become one kernel, in order; the last one is the result."""
+    """Steps that become one kernel, in order; the last one is the result.
 
-    steps: list[Call] = field(default_factory=list)
-    anchor: Pattern = Pattern.ELEMENTWISE
-    work: int = 0  # a measure of the heaviest step: elements read times elements written
+    anchor: the greatest pattern among them
+    """
+
+    steps: list[Call]
+    anchor: Pattern
 
     @property
     def result(self) -> Call:
@@ -43,11 +47,12 @@ class Group:
 
 
 def fuse(mod: IRModule) -> IRModule:
-    """Put each group of operators into a primitive function.
+    """Put each group of operators into a function of its own.
 
     conv2d -> add -> relu                  one group: an anchor takes the elementwise steps after it
-    add(conv_a, conv_b)                    joins the heavier of both, the other's result is an input
-    s = add(conv, x); f(s), g(s)           s ends the group of conv: it is read twice
+    add(conv_a, conv_b)                    joins conv_a, the result of conv_b is an input
+    s = add(conv, x); f(s), conv(s)        s ends the group of conv: it is read twice
+    s = add(conv, x); s * sigmoid(s)       one group: all that reads s meets again
     exp -> transpose -> add                one group without an anchor
     softmax                                a group of its own
     """
@@ -61,87 +66,101 @@ def separate(mod: IRModule) -> IRModule:
 
 def partition(body: Expr, join: bool = True) -> list[Group]:
     """The groups of `body`, in an order in which each group's inputs come before it."""
-    readers = users(body)
+    nodes = post_order(body)
+    readers, position = users(body), {node: k for k, node in enumerate(nodes)}
+    meets = post_dominators(nodes, readers)
+    steps = [n for n in nodes if isinstance(n, Call) and op_name(n) and not is_view(n)]
     group_of: dict[Expr, Group] = {}
-    groups: list[Group] = []
-    for node in post_order(body):
-        if not isinstance(node, Call) or not op_name(node) or is_view(node):
+    # anchors first: they take what elementwise steps could take as well
+    for seed in sorted(steps, key=lambda n: TABLE[op_name(n)].pattern < Pattern.REDUCTION):
+        if seed in group_of:
             continue
-        home = _home(node, group_of, readers) if join else None
-        if home is None:
-            home = Group()
-            groups.append(home)
-        home.steps.append(node)
-        home.anchor = max(home.anchor, TABLE[op_name(node)].pattern)
-        home.work = max(home.work, _work(node))
-        group_of[node] = home
-    position = {node: k for k, node in enumerate(post_order(body))}
-    return sorted(groups, key=lambda g: position[g.result])
+        group = Group([seed], TABLE[op_name(seed)].pattern)
+        group_of[seed] = group
+        while join and (more := _following(group, readers, meets, group_of)):
+            group.steps += sorted(more, key=position.__getitem__)
+            group.anchor = max(group.anchor, *(TABLE[op_name(n)].pattern for n in more))
+            group_of |= dict.fromkeys(more, group)
+    return sorted(dict.fromkeys(group_of.values()), key=lambda g: position[g.result])
 
 
-def _home(node: Call, group_of: dict[Expr, Group], readers: dict[Expr, list[Expr]]) -> Group | None:
-    """The group of an argument that `node` may join: the heaviest."""
-    candidates = []
-    for arg in dict.fromkeys(node.args):
-        group = group_of.get(arg)
-        if group is None or group.result is not arg or len(readers[arg]) > 1:
-            continue
-        if _may_follow(node, arg, group):
-            candidates.append(group)
-    return max(candidates, key=lambda g: (g.anchor, g.work), default=None)
+def post_dominators(
+    nodes: Sequence[Expr], readers: Mapping[Expr, Sequence[Expr]]
+) -> dict[Expr, Expr | None]:
+    """Where all that is made of each node meets again: its only reader, or behind several.
+
+    nodes: arguments before their readers, the result of all last; it has None
+    """
+    found: dict[Expr, Expr | None] = {nodes[-1]: None}
+    depth: dict[Expr | None, int] = {None: 0, nodes[-1]: 1}
+    for node in reversed(nodes[:-1]):
+        meet, *others = readers[node]
+        for other in others:
+            while meet is not other:
+                if depth[meet] < depth[other]:
+                    meet, other = other, meet
+                meet = found[meet]  # type: ignore[assignment]
+        found[node], depth[node] = meet, depth[meet] + 1
+    return found
 
 
-def _may_follow(node: Call, arg: Expr, group: Group) -> bool:
-    pattern = TABLE[op_name(node)].pattern
-    if group.anchor == Pattern.OPAQUE or not isinstance(node.checked_type, TensorType):
+def _following(
+    group: Group,
+    readers: Mapping[Expr, Sequence[Expr]],
+    meets: Mapping[Expr, Expr | None],
+    group_of: Mapping[Expr, Group],
+) -> list[Call]:
+    """What is made of the group's result up to where it meets again, if all of that may join."""
+    end = meets[group.result]
+    if end is None or group.anchor == Pattern.OPAQUE:
+        return []
+    found: dict[Expr, None] = {}
+    waiting: list[tuple[Expr, Expr]] = [(r, group.result) for r in readers[group.result]]
+    while waiting:
+        node, arg = waiting.pop()
+        if node in group_of or not _may_follow(node, arg, group, len(readers[group.result]) == 1):
+            return []
+        if node not in found and node is not end:
+            waiting += [(r, node) for r in readers[node]]
+        found[node] = None
+    return [n for n in found if isinstance(n, Call)]
+
+
+def _may_follow(node: Expr, arg: Expr, group: Group, alone: bool) -> bool:
+    """alone: nothing else reads the group's result."""
+    if not op_name(node) or is_view(node) or not isinstance(node.checked_type, TensorType):
         return False
+    pattern = TABLE[op_name(node)].pattern
     if pattern in JOINS:
         return node.shape == arg.shape
     moves = pattern == Pattern.INJECTIVE and group.anchor <= Pattern.INJECTIVE
-    return moves and node.tensor_type.size == arg.tensor_type.size
-
-
-def _work(node: Call) -> int:
-    def size(e: Expr) -> int:
-        t = e.checked_type
-        return (
-            t.size
-            if isinstance(t, TensorType)
-            else sum(f.size for f in t.fields if isinstance(f, TensorType))
-        )
-
-    inputs = [size(a) for a in node.args]
-    return size(node) * (
-        inputs[1] if op_name(node) in ("nn.conv2d", "nn.dense") else max(inputs, default=1)
+    return (
+        alone
+        and moves
+        and isinstance(arg.checked_type, TensorType)
+        and (node.tensor_type.size == arg.tensor_type.size)
     )
 
 
 def _fused(body: Expr, join: bool = True) -> Expr:
     group_of_result: dict[Expr, Group] = {g.result: g for g in partition(body, join)}
+    new: dict[Expr, Expr] = {}
 
     def visit(old: Expr, node: Expr) -> Expr:
         group = group_of_result.get(old)
-        return node if group is None else _call_of(group, outside)
+        new[old] = node if group is None else _call_of(group, new)
+        return new[old]
 
-    # Inner steps are rebuilt by `_call_of`; everything else maps one to one.
-    outside: dict[Expr, Expr] = {}
-
-    def remember(old: Expr, node: Expr) -> Expr:
-        outside[old] = visit(old, node)
-        return outside[old]
-
-    return rewrite(body, remember)
+    return rewrite(body, visit)
 
 
-def _call_of(group: Group, outside: dict[Expr, Expr]) -> Call:
-    """The call of a new primitive function; outside: what the values it reads have become."""
+def _call_of(group: Group, outside: Mapping[Expr, Expr]) -> Call:
+    """The call of a new function; outside: what the values it reads have become."""
     inside: dict[Expr, Expr] = {}
     params: list[Var] = []
     args: list[Expr] = []
 
     def parameter(value: Expr) -> Expr:
-        if isinstance(value, Constant) and value.data.size == 1:
-            return value  # a single number becomes part of the kernel
         p = Var(f"p{len(params)}", value.checked_type)
         params.append(p)
         args.append(outside[value])
@@ -155,8 +174,13 @@ def _call_of(group: Group, outside: dict[Expr, Expr]) -> Call:
                 inside[value] = parameter(value)
         return inside[value]
 
+    def operand(step: Call, value: Expr) -> Expr:
+        number = isinstance(value, Constant) and value.data.size == 1
+        elementwise = TABLE[op_name(step)].pattern in JOINS
+        return value if number and elementwise else resolve(value)  # part of the kernel's text
+
     for step in group.steps:
-        inside[step] = Call(step.op, [resolve(a) for a in step.args], step.attrs)
+        inside[step] = Call(step.op, [operand(step, a) for a in step.args], step.attrs)
     name = "_".join(["fused", *(op_name(s).replace(".", "_") for s in group.steps)])
     body = inside[group.result]
-    return Call(Function(params, body, attrs={"primitive": True, "name": name}), args)
+    return Call(Function(params, body, attrs={"name": name}), args)

@@ -25,6 +25,7 @@ from tilewright.relay.graph import (
 )
 from tilewright.relay.passes.dead_code import is_view
 from tilewright.relay.passes.weights import (
+    CONTRACTIONS,
     channel_axis,
     constant_operand,
     scaled_weight,
@@ -35,7 +36,6 @@ Rewrite = Callable[[Call], Expr]
 Plan = dict[Expr, Rewrite]
 Readers = Mapping[Expr, list[Expr]]
 
-CONTRACTIONS = ("nn.conv2d", "nn.dense")
 # What lets a scale through if it is positive, and what does if it is uniform over the image.
 POSITIVE = ("nn.relu", "nn.leaky_relu", "nn.max_pool2d", "nn.global_max_pool2d")
 POOLS = (
@@ -63,7 +63,7 @@ def fold_scale_before(mod: IRModule) -> IRModule:
     conv(relu(x * s), W)    ->  conv(relu(x), W * s)          s > 0; max pooling alike
     dense(mean(x * s), W)   ->  dense(mean(x), W * s)         average pooling
     """
-    return each_function(mod, lambda f: with_body(f, _until_settled(f.body, _plan_before)))
+    return each_function(mod, lambda f: with_body(f, _until_settled(f.body, _all_readers)))
 
 
 def _until_settled(body: Expr, plan_of: Callable[[Call, Array, Readers], Plan | None]) -> Expr:
@@ -122,10 +122,6 @@ def _both(node: Call, scale: Array, readers: Readers) -> Plan | None:
     left = _into(a, scale, readers)
     right = None if left is None else _into(b, scale, readers)
     return None if left is None or right is None else {**left, **right}
-
-
-def _plan_before(node: Call, scale: Array, readers: Readers) -> Plan | None:
-    return _all_readers(node, scale, readers)
 
 
 def _all_readers(node: Expr, scale: Array, readers: Readers) -> Plan | None:

@@ -9,10 +9,16 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from tilewright.relay.evaluate import evaluate_call
 from tilewright.relay.expr import Array, Call, Constant, Expr, IRModule
 from tilewright.relay.graph import each_function, is_call, op_name, rewrite, users, with_body
 from tilewright.relay.op import call
-from tilewright.relay.passes.weights import channel_axis, constant_operand, varies_only_at
+from tilewright.relay.passes.weights import (
+    CONTRACTIONS,
+    channel_axis,
+    constant_operand,
+    varies_only_at,
+)
 
 JOIN = {"add": np.add, "multiply": np.multiply}
 
@@ -42,7 +48,7 @@ def _visit(old: Expr, node: Expr, readers: Mapping[Expr, list[Expr]]) -> Expr:
         return node
     if op_name(node) in JOIN:
         return _join(node, inner)
-    if is_call(node, "nn.conv2d", "nn.dense") and is_call(inner, "add"):
+    if is_call(node, *CONTRACTIONS) and is_call(inner, "add"):
         return _behind(node, inner)
     return node
 
@@ -79,5 +85,5 @@ def _contracted(node: Call, shift: Array, weight: Array) -> Array:
         for letter, dilation in zip("HW", node.attrs.dilation, strict=True):
             shape[node.attrs.data_layout.index(letter)] = (kernel[letter] - 1) * dilation + 1
     patch = np.broadcast_to(shift.astype("float64"), shape)
-    value = node.op.evaluate([patch, weight.astype("float64")], node.attrs)  # type: ignore[union-attr]
+    value = evaluate_call(node.op, [patch, weight.astype("float64")], node.attrs)
     return np.asarray(value, weight.dtype)

@@ -10,6 +10,8 @@ import numpy as np
 from tilewright.relay.expr import Array, Call, Constant, Expr
 from tilewright.relay.graph import is_call
 
+CONTRACTIONS = ("nn.conv2d", "nn.dense")
+
 
 def channel_axis(node: Call) -> int:
     """The axis of a contraction's data and of its result that its channels run along."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from tilewright.base.errors import ModelError, absent
 from tilewright.relay.expr import Array, IRModule
-from tilewright.relay.testing import layers, mobilenet, resnet, resnet_v1
+from tilewright.relay.testing import layers, mobilenet, resnet, resnet_v1, squeezenet, vgg
 from tilewright.relay.testing.layers import create_workload
 
 Workload = tuple[IRModule, dict[str, Array]]
@@ -22,6 +22,8 @@ NETWORKS: dict[str, Callable[..., Workload]] = {
     **{f"resnet-{n}": partial(resnet.get_workload, num_layers=n) for n in resnet.UNITS},
     **{f"resnet-{n}-v1": partial(resnet_v1.get_workload, num_layers=n) for n in resnet.UNITS},
     "mobilenet": mobilenet.get_workload,
+    **{f"squeezenet-{v}": partial(squeezenet.get_workload, version=v) for v in squeezenet.VERSIONS},
+    **{f"vgg-{n}": partial(vgg.get_workload, num_layers=n) for n in vgg.STACKS},
 }
 
 
@@ -30,25 +32,29 @@ def get_network(name: str, **options: Any) -> Workload:
 
     Raises ModelError naming the known networks.
     """
-    if name in NETWORKS:
-        return NETWORKS[name](**options)
+    if name not in NETWORKS:
+        raise unknown_network(name)
+    return NETWORKS[name](**options)
+
+
+def unknown_network(name: str) -> ModelError:
     near = difflib.get_close_matches(name, NETWORKS, 1)
-    hint = f"Did you mean {near[0]!r}? " if near else ""
-    raise ModelError(
-        f"get_network({name!r})", "there is no such network",
-        f"{hint}The networks are {', '.join(NETWORKS)}; other models come as .onnx files.",
+    hint = f"Did you mean {near[0]}? " if near else ""
+    return ModelError(
+        f"network {name!r}", "there is no such network",
+        f"{hint}Use one of {', '.join(NETWORKS)}, or the path of an .onnx file.",
     )  # fmt: skip
 
 
 __all__ = [
     "NETWORKS", "create_workload", "get_network", "layers", "mobilenet", "resnet", "resnet_v1",
+    "squeezenet", "unknown_network", "vgg",
 ]  # fmt: skip
 
 _ELSEWHERE = {
     name: "This network is not there yet; export it to ONNX and use relay.frontend.from_onnx."
     for name in (
-        "dcgan", "densenet", "dqn", "inception_v3", "lstm", "mlp", "resnet_3d", "squeezenet",
-        "vgg", "yolo_detection",
+        "dcgan", "densenet", "dqn", "inception_v3", "lstm", "mlp", "resnet_3d", "yolo_detection",
     )
 }  # fmt: skip
 

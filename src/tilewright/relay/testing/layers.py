@@ -15,25 +15,23 @@ import numpy as np
 from tilewright.base.errors import ModelError
 from tilewright.relay import nn
 from tilewright.relay.expr import Array, Expr, Function, IRModule, Var, var
-from tilewright.relay.graph import children, is_call, post_order
+from tilewright.relay.graph import children, free_vars, is_call, post_order
 
 KERNEL_LAYOUT = {"NCHW": "OIHW", "NHWC": "HWIO"}
 DEPTHWISE_LAYOUT = {"NCHW": "OIHW", "NHWC": "HWOI"}
 
 
-def check_layout(layout: str, place: str) -> str:
-    if layout in KERNEL_LAYOUT:
-        return layout
-    raise ModelError(f"{place}(layout={layout!r})", "the layout is not known", "Use NCHW or NHWC.")
-
-
 def image(
-    batch_size: int, image_shape: tuple[int, ...], layout: str, place: str
-) -> tuple[tuple[int, ...], int]:
-    """The input's shape, and the image's height.
+    batch_size: int, image_shape: tuple[int, ...], layout: str, dtype: str, place: str
+) -> Var:
+    """The input of a network, called `data`.
 
     image_shape: (C, H, W), or (H, W, C) for NHWC; three channels first are understood in both.
     """
+    if layout not in KERNEL_LAYOUT:
+        raise ModelError(
+            f"{place}(layout={layout!r})", "the layout is not known", "Use NCHW or NHWC."
+        )
     if len(image_shape) != 3 or batch_size < 1:
         raise ModelError(
             f"{place}(batch_size={batch_size}, image_shape={image_shape})",
@@ -42,8 +40,7 @@ def image(
         )  # fmt: skip
     if layout == "NHWC" and image_shape[0] == 3 and image_shape[2] != 3:
         image_shape = (*image_shape[1:], 3)
-    shape = (batch_size, *image_shape)
-    return shape, shape[layout.index("H")]
+    return var("data", shape=(batch_size, *image_shape), dtype=dtype)
 
 
 def conv2d(
@@ -63,6 +60,20 @@ def conv2d(
         data, var(name + suffix, dtype=data.dtype), strides, padding, groups=groups,
         channels=channels, kernel_size=kernel_size, data_layout=layout, kernel_layout=kernel_layout,
     )  # fmt: skip
+
+
+def biased_conv2d(
+    data: Expr,
+    name: str,
+    channels: int,
+    kernel_size: int,
+    strides: int = 1,
+    padding: int = 0,
+    layout: str = "NCHW",
+) -> Expr:
+    """A convolution with bias."""
+    made = conv2d(data, name, channels, kernel_size, strides, padding, layout=layout)
+    return nn.bias_add(made, var(f"{name}_bias", dtype=data.dtype), layout.index("C"))
 
 
 BATCH_NORM_NAMES = ("_gamma", "_beta", "_moving_mean", "_moving_var")
@@ -87,6 +98,11 @@ def dense(data: Expr, name: str, units: int, names: tuple[str, str] = ("_weight"
     """A dense layer with bias."""
     weight, bias = (var(name + suffix, dtype=data.dtype) for suffix in names)
     return nn.bias_add(nn.dense(data, weight, units=units), bias, axis=-1)
+
+
+def network(data: Var, result: Expr) -> Function:
+    """The function of `data` and of every weight that `result` reads."""
+    return Function([data, *(v for v in free_vars(result) if v is not data)], result)
 
 
 def create_workload(

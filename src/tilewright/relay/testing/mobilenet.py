@@ -1,20 +1,19 @@
 """MobileNet v1 (Howard et al., 2017): depthwise 3x3 and pointwise 1x1 convolutions in turn.
 
-In: batch, image.  Out: `(mod, params)` with seeded weights.  Read next: `__init__.py`.
+In: batch, image.  Out: `(mod, params)` with seeded weights.  Read next: `squeezenet.py`.
 """
 
 from __future__ import annotations
 
 from tilewright.relay import nn
-from tilewright.relay.expr import Array, Expr, Function, IRModule, var
-from tilewright.relay.graph import free_vars
+from tilewright.relay.expr import Array, Expr, Function, IRModule
 from tilewright.relay.testing.layers import (
     batch_norm,
-    check_layout,
     conv2d,
     create_workload,
     dense,
     image,
+    network,
 )
 
 # of each separable block: channels of its result, stride of its depthwise convolution
@@ -36,9 +35,7 @@ def get_net(
     dtype: str = "float32",
 ) -> Function:
     """The function data -> class probabilities."""
-    place = "relay.testing.mobilenet"
-    shape, _ = image(batch_size, image_shape, check_layout(layout, place), place)
-    data = var("data", shape=shape, dtype=dtype)
+    data = image(batch_size, image_shape, layout, dtype, "relay.testing.mobilenet")
     x = conv2d(data, "conv_block_1_conv", 32, 3, 2, 1, layout=layout)
     x = _active(x, "conv_block_1_bn", layout)
     for k, (channels, strides) in enumerate(BLOCKS, 1):
@@ -49,7 +46,7 @@ def get_net(
         x = _active(x, f"{name}_bn2", layout)
     x = nn.batch_flatten(nn.global_avg_pool2d(x, layout=layout))
     x = nn.softmax(dense(x, "fc", num_classes))
-    return Function([data, *(v for v in free_vars(x) if v is not data)], x)
+    return network(data, x)
 
 
 def get_workload(

@@ -12,15 +12,14 @@ import math
 
 from tilewright.base.errors import ModelError
 from tilewright.relay import nn, tensor
-from tilewright.relay.expr import Array, Expr, Function, IRModule, var
-from tilewright.relay.graph import free_vars
+from tilewright.relay.expr import Array, Expr, Function, IRModule
 from tilewright.relay.testing.layers import (
     batch_norm,
-    check_layout,
     conv2d,
     create_workload,
     dense,
     image,
+    network,
 )
 
 # depth -> (units per stage, whether a unit is a bottleneck of 1x1, 3x3, 1x1)
@@ -44,9 +43,18 @@ def units_of(num_layers: int, place: str) -> tuple[tuple[int, ...], bool]:
     )
 
 
-def residual_gain(num_layers: int) -> float:
-    """A factor for the last weight of each branch that keeps the sums of deep networks near 1."""
-    return 1 / math.sqrt(sum(UNITS[num_layers][0]))
+def workload(
+    net: Function, num_layers: int, weight: str, seed: int
+) -> tuple[IRModule, dict[str, Array]]:
+    """`net` and weights; those that end a branch are small, so that sums of many stay near 1.
+
+    weight: how the name of a unit's k-th weight ends, with {} for k
+    """
+    units, bottleneck = UNITS[num_layers]
+    last = weight.format(3 if bottleneck else 2)
+    gain = 1 / math.sqrt(sum(units))
+    gains = {p.name_hint: gain for p in net.params if p.name_hint.endswith(last)}
+    return create_workload(net, seed, gains)
 
 
 def residual_unit(
@@ -82,10 +90,9 @@ def get_net(
     """The function data -> class probabilities; images up to 32 high get a 3x3 stem."""
     place = "relay.testing.resnet"
     units, bottleneck = units_of(num_layers, place)
-    shape, height = image(batch_size, image_shape, check_layout(layout, place), place)
-    data = var("data", shape=shape, dtype=dtype)
+    data = image(batch_size, image_shape, layout, dtype, place)
     x = batch_norm(data, "bn_data", layout, EPSILON, scale=False)
-    if height <= 32:
+    if data.shape[layout.index("H")] <= 32:
         x = conv2d(x, "conv0", 64, 3, 1, 1, layout=layout)
     else:
         x = conv2d(x, "conv0", 64, 7, 2, 3, layout=layout)
@@ -100,7 +107,7 @@ def get_net(
     x = nn.relu(batch_norm(x, "bn1", layout, EPSILON))
     x = nn.batch_flatten(nn.global_avg_pool2d(x, layout=layout))
     x = nn.softmax(dense(x, "fc1", num_classes))
-    return Function([data, *(v for v in free_vars(x) if v is not data)], x)
+    return network(data, x)
 
 
 def get_workload(
@@ -117,7 +124,4 @@ def get_workload(
     num_layers: 18, 34, 50, 101 or 152; image_shape: (C, H, W), or (H, W, C) for layout NHWC.
     """
     net = get_net(batch_size, num_classes, num_layers, image_shape, layout, dtype)
-    last = "conv3_weight" if UNITS[num_layers][1] else "conv2_weight"
-    gain = residual_gain(num_layers)
-    gains = {p.name_hint: gain for p in net.params if p.name_hint.endswith(last)}
-    return create_workload(net, seed, gains)
+    return workload(net, num_layers, "conv{}_weight", seed)

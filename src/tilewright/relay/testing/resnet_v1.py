@@ -1,17 +1,15 @@
 """ResNet "v1" as torchvision builds it: activation after each sum, stride in the 3x3, logits out.
 
 In: depth, batch, image.  Out: `(mod, params)`; parameters have torchvision's names, so a state dict
-fits.
-Read next: `mobilenet.py`.
+fits.  Read next: `mobilenet.py`.
 """
 
 from __future__ import annotations
 
 from tilewright.relay import nn, tensor
-from tilewright.relay.expr import Array, Expr, Function, IRModule, var
-from tilewright.relay.graph import free_vars
+from tilewright.relay.expr import Array, Expr, Function, IRModule
 from tilewright.relay.testing import layers
-from tilewright.relay.testing.resnet import UNITS, residual_gain, units_of
+from tilewright.relay.testing.resnet import units_of, workload
 
 NORM_NAMES = (".weight", ".bias", ".running_mean", ".running_var")
 
@@ -56,8 +54,7 @@ def get_net(
     """The function data -> logits."""
     place = "relay.testing.resnet_v1"
     units, bottleneck = units_of(num_layers, place)
-    shape, _ = layers.image(batch_size, image_shape, layers.check_layout(layout, place), place)
-    data = var("data", shape=shape, dtype=dtype)
+    data = layers.image(batch_size, image_shape, layout, dtype, place)
     x: Expr = nn.relu(_norm(_conv(data, "conv1", 64, 7, 2, layout), "bn1", layout))
     x = nn.max_pool2d(x, (3, 3), (2, 2), padding=(1, 1), layout=layout)
     for stage, count in enumerate(units):
@@ -68,7 +65,7 @@ def get_net(
             x = residual_unit(x, name, 64 * 2**stage, strides, project, bottleneck, layout)
     x = nn.batch_flatten(nn.global_avg_pool2d(x, layout=layout))
     x = layers.dense(x, "fc", num_classes, (".weight", ".bias"))
-    return Function([data, *(v for v in free_vars(x) if v is not data)], x)
+    return layers.network(data, x)
 
 
 def get_workload(
@@ -85,7 +82,4 @@ def get_workload(
     num_layers: 18, 34, 50, 101 or 152; image_shape: (C, H, W), or (H, W, C) for layout NHWC.
     """
     net = get_net(batch_size, num_classes, num_layers, image_shape, layout, dtype)
-    last = ".bn3.weight" if UNITS[num_layers][1] else ".bn2.weight"
-    gain = residual_gain(num_layers)
-    gains = {p.name_hint: gain for p in net.params if p.name_hint.endswith(last)}
-    return layers.create_workload(net, seed, gains)
+    return workload(net, num_layers, ".bn{}.weight", seed)

@@ -16,7 +16,6 @@ import numpy as np
 from tilewright.base.artifact import Artifact, KernelInfo
 from tilewright.base.errors import TilewrightError
 
-_MODULES = {"cpu": "cpu", "cuda": "cuda", "opencl": "opencl"}
 LimitValue = int | tuple[int, int, int]
 
 
@@ -89,6 +88,6 @@ def why_not(kind: str, index: int) -> TilewrightError | None:
 @cache
 def driver(kind: str, index: int) -> Driver:
     """The driver of one device, opened once a process.  Raises TargetError or DeviceError."""
-    module = import_module(f"{__name__}.{_MODULES[kind]}")
+    module = import_module(f"{__name__}.{kind}")  # not at the top: each needs its own library
     opened: Driver = module.open_device(index)
     return opened

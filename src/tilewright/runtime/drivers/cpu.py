@@ -36,7 +36,7 @@ def default_threads() -> int:
     return min(threads, cpu_pool.MAX_THREADS)
 
 
-def set_num_threads(threads: int, spin: int = 20000) -> None:
+def set_num_threads(threads: int, spin: int = cpu_pool.SPIN) -> None:
     """Use `threads` threads in the parallel loops of this process from now on.
 
     spin: pauses that an idle worker polls for work before it sleeps; a sleeping one takes some 50
@@ -123,9 +123,7 @@ class _Native:
         self.limit = ctypes.CFUNCTYPE(None, ctypes.c_int32)(address("tilewright_pool_limit"))
         self.spin = ctypes.CFUNCTYPE(None, ctypes.c_int32)(address("tilewright_pool_spin"))
         self.reset = ctypes.CFUNCTYPE(None)(address("tilewright_pool_reset"))
-        self._thunks = {
-            n: address(f"tilewright_call_{n}") for n in range(1, _COMMON_ARITY + 1)
-        }
+        self._thunks = {n: address(f"tilewright_call_{n}") for n in range(1, _COMMON_ARITY + 1)}
         engine.detach()  # workers run in this code until the process ends: never free it
         self._engines: list[Any] = []
         self.limit(default_threads())
@@ -221,7 +219,9 @@ class CpuDriver:
         try:
             return CpuMemory.empty(nbytes)
         except MemoryError as error:
-            raise DeviceError(f"cpu(0).allocate({nbytes})", str(error)) from None
+            raise DeviceError(
+                f"cpu(0).allocate({nbytes})", str(error), "Free arrays, or use smaller shapes."
+            ) from None
 
     def write(self, memory: Memory, data: np.ndarray, offset: int = 0) -> None:
         assert isinstance(memory, CpuMemory)
@@ -256,7 +256,10 @@ class CpuDriver:
         for info in artifact.source.kernels:
             address = engine.get_function_address(info.name)
             if not address:
-                raise DeviceError(place, f"its object file defines no kernel {info.name}")
+                raise DeviceError(
+                    place, f"its object file defines no kernel {info.name}",
+                    "Compile it again with driver.compile_source.",
+                )  # fmt: skip
             kernels.append(Kernel(info, address, engine))
         return tuple(kernels)
 

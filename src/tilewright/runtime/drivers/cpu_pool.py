@@ -18,6 +18,7 @@ import sys
 import time
 
 MAX_THREADS = 1024
+SPIN = 20000  # pauses that an idle worker waits through before it sleeps, unless told otherwise
 
 _FUTEX_CALL = {"x86_64": 202, "aarch64": 98, "riscv64": 98}
 _PAUSE = {
@@ -39,7 +40,7 @@ def pool_ir(machine: str) -> str:
     declare, pause = _PAUSE[machine]
     text = _POOL.replace("DECLARE_PAUSE", declare).replace("PAUSE", pause)
     text = text.replace("FUTEX", str(_FUTEX_CALL[machine]))
-    return text.replace("MAX_THREADS", str(MAX_THREADS))
+    return text.replace("MAX_THREADS", str(MAX_THREADS)).replace("SPIN", str(SPIN))
 
 
 def replay_ir() -> str:
@@ -131,7 +132,7 @@ _POOL = """
 @lock = internal global i32 0, align 128
 @owner = internal global i64 0
 @limit = internal global i32 1
-@spin = internal global i32 20000
+@spin = internal global i32 SPIN
 @started = internal global i32 0
 @job_body = internal global ptr null, align 128
 @job_env = internal global ptr null

@@ -319,7 +319,11 @@ class CudaDriver:
             executable = self._ask("instantiate graph", cu.cuGraphInstantiate(graph, 0))
         finally:
             cu.cuGraphDestroy(graph)
-        self._ask("upload graph", cu.cuGraphUpload(executable, self.stream))
+        try:
+            self._ask("upload graph", cu.cuGraphUpload(executable, self.stream))
+        except DeviceError:
+            cu.cuGraphExecDestroy(executable)
+            raise
         return executable
 
     def launch_graph(self, graph: Any) -> None:
@@ -345,9 +349,7 @@ class CudaDriver:
     def flush_caches(self, nbytes: int) -> None:
         if self._scratch is None or self._scratch.nbytes < nbytes:
             self._scratch = self.allocate(nbytes)
-        self._ask(
-            "flush", _cu().cuMemsetD8Async(self._scratch.pointer, 1, nbytes, self.stream)
-        )
+        self._ask("flush", _cu().cuMemsetD8Async(self._scratch.pointer, 1, nbytes, self.stream))
 
     def _ask(self, what: str, result: tuple[Any, ...]) -> Any:
         return _call(f"{self.place}.{what}", result)

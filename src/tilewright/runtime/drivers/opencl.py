@@ -95,7 +95,8 @@ class OpenclPlan:
 
     def run(self) -> None:
         self._enqueue()
-        self._driver.queue.flush()
+        with self._driver.errors("flush"):
+            self._driver.queue.flush()
 
     def seconds(self, number: int, flush_bytes: int = 0) -> float:
         passes = 1 if flush_bytes else max(1, _IN_FLIGHT // max(len(self._calls), 1))
@@ -204,7 +205,7 @@ class OpenclDriver:
     def flush_caches(self, nbytes: int) -> None:
         if self._scratch is None or self._scratch.nbytes < nbytes:
             self._scratch = self.allocate(nbytes)
-        with self.errors("flush"):
+        with self.errors("flush_caches"):
             _cl().enqueue_fill_buffer(self.queue, self._scratch.buffer, np.uint8(1), 0, nbytes)
 
     def build(self, text: str, place: str) -> Any:
@@ -215,7 +216,8 @@ class OpenclDriver:
                 warnings.simplefilter("ignore", cl.CompilerWarning)  # "non-empty compiler output"
                 return cl.Program(self.context, text).build()
         except cl.Error as error:
-            raise CompileError(place, f"the OpenCL compiler refused the text:\n{error}") from None
+            reason = f"the OpenCL compiler refused the text:\n{error}"
+            raise CompileError(place, reason, CompileError.REPORT) from None
 
     def load(self, artifact: Artifact) -> tuple[Kernel, ...]:
         source = artifact.source

@@ -10,6 +10,7 @@ solves both.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import hashlib
 import os
@@ -30,10 +31,10 @@ def register() -> None:
     """Point OCL_ICD_VENDORS at a folder naming the system's, Intel's and NVIDIA's libraries."""
     if "OCL_ICD_VENDORS" in os.environ or not sys.platform.startswith("linux"):
         return
-    files = _found()
-    if not files:
-        return
-    os.environ["OCL_ICD_VENDORS"] = str(_write(files))
+    with contextlib.suppress(OSError):  # nowhere to write: what the system registered remains
+        files = _found()
+        if files:
+            os.environ["OCL_ICD_VENDORS"] = str(_write(files))
 
 
 def _found() -> dict[str, str]:

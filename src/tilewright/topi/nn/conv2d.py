@@ -188,11 +188,15 @@ def _convolution(
 
 def _check_channels(channels: int, outputs: int, per_group: int, groups: int, place: str) -> None:
     require(
-        is_integer(groups) and groups >= 1, place, f"groups={groups!r} is not an int of at least 1"
+        is_integer(groups) and groups >= 1,
+        place,
+        f"groups={groups!r} is not an int of at least 1",
+        "Use groups=1, or a divisor of the channels.",
     )
     require(
         channels % groups == 0 and outputs % groups == 0, place,
         f"{channels} input and {outputs} output channels do not divide into {groups} groups",
+        "Use a divisor of both.",
     )  # fmt: skip
     require(
         per_group * groups == channels, place,
@@ -224,7 +228,7 @@ def conv2d_NCHWc(
     require(
         (in_chunks, in_block) == (kernel_chunks, kernel_block), place,
         f"data has {in_chunks} blocks of {in_block} channels, "
-        f"the kernel {kernel_chunks} of {kernel_block}",
+        f"the kernel {kernel_chunks} of {kernel_block}", "Store both in blocks of one size.",
     )  # fmt: skip
     window = Window.of((kh, kw), stride, padding, dilation, place)
     height, width = window.output_size(in_height, in_width, place)

@@ -129,7 +129,7 @@ def depthwise_conv2d_NCHWc(
     require(
         (chunks, block) == (kernel_chunks, kernel_block), place,
         f"data has {chunks} blocks of {block} channels, "
-        f"the kernel {kernel_chunks} of {kernel_block}",
+        f"the kernel {kernel_chunks} of {kernel_block}", "Store both in blocks of one size.",
     )  # fmt: skip
     require(
         multiplier == inner_multiplier == 1, place,

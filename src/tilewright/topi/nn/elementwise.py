@@ -30,7 +30,12 @@ def leaky_relu(x: Tensor, alpha: float) -> Tensor:
 
 def dropout(data: Tensor, rate: float = 0.5) -> Tensor:
     """`data` itself: a network that is not trained drops nothing."""
-    require(0 <= rate < 1, call_text("dropout", data=data, rate=rate), "rate is not in [0, 1)")
+    require(
+        0 <= rate < 1,
+        call_text("dropout", data=data, rate=rate),
+        "rate is not in [0, 1)",
+        "Use rate=0.5.",
+    )
     return identity(data)
 
 

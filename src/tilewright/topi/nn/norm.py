@@ -43,7 +43,7 @@ def batch_norm(
     k = normal_axis(axis, data.ndim, place)
     channels = data.shape[k]
     require(is_float(data.dtype), place, f"batch_norm of {data.dtype}", "Cast it first.")
-    require(epsilon >= 0, place, f"epsilon={epsilon} is negative")
+    require(epsilon >= 0, place, f"epsilon={epsilon} is negative", "Use epsilon=1e-5.")
     wanted = {"moving_mean": moving_mean, "moving_var": moving_var}
     wanted |= {"gamma": gamma} if scale else {}  # type: ignore[dict-item]
     wanted |= {"beta": beta} if center else {}  # type: ignore[dict-item]

@@ -155,6 +155,7 @@ def _image_axes(data: Tensor, layout: str, pool_type: str, place: str) -> tuple[
     require(
         data.ndim == len(axes), place,
         f"data has {data.ndim} dimensions, layout {layout} {len(axes)}",
+        "Name one axis per dimension.",
     )  # fmt: skip
     mean_of_integers = pool_type == "avg" and not is_float(data.dtype)
     require(not mean_of_integers, place, f"the mean of {data.dtype} is not whole", "Cast it first.")

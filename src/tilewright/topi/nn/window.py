@@ -116,6 +116,7 @@ def pad(
     require(
         len(pad_before) == len(after) == data.ndim, place,
         f"{data.ndim} axes need {data.ndim} numbers before and after",
+        "Give one number per axis, 0 where nothing is added.",
     )  # fmt: skip
     require(
         all(is_integer(n) and int(n) >= 0 for n in (*pad_before, *after)), place,

@@ -219,9 +219,7 @@ def cycles(work: Work, target: Target) -> float:
     limits = target.limits
     if work.vectors + work.streams + 1 > limits.vector_registers:
         return float("inf")
-    loads = (
-        work.streams + work.broadcasts
-    ) / 4  # beside the arithmetic; some processors stall on them
+    loads = (work.streams + work.broadcasts) / 4  # beside the arithmetic, where some stall
     step = max(work.vectors, LATENCY) + loads + 1
     if work.bytes_per_tile > limits.l2_bytes // 2:
         step = max(step, 5.0 * work.streams)

@@ -25,6 +25,7 @@ from tilewright.schedule.template import Anchored
 from tilewright.te.tensor import ComputeOp, IterVar, PlaceholderOp, Tensor
 from tilewright.topi.templates.gpu_epilogue import inline_around
 
+KINDS = ("cuda", "opencl")
 SUM_THREADS = 128  # threads of a block that only adds partial results
 SPLITS = (1, 2, 4, 8, 16, 32)  # of a reduction over blocks
 LANES = (1, 2, 4, 8, 16)  # threads that share a reduction
@@ -176,8 +177,7 @@ def divisors_of(extent: int, sizes: Iterable[int], least: int) -> list[int]:
 def schedule_contraction(cfg: Any, a: Anchored, roles: Roles) -> None:
     """Tile the anchor, split its reduction, and compute what follows where its results are."""
     s, anchor = a.schedule, a.anchor
-    op = anchor.op
-    assert isinstance(op, ComputeOp)
+    op = op_of(s, anchor)
     define_knobs(cfg, op, roles)
     last = inline_around(a)
     factors = packed(s, operands(op_of(s, anchor), roles))
@@ -200,15 +200,15 @@ def schedule_contraction(cfg: Any, a: Anchored, roles: Roles) -> None:
         accumulated = accumulator(s, partial, root)
         local = s.cache_write(board, "local")
         s[board].set_scope("shared")
-        block, thread = tiling.share_out(s, s[root], threads)
+        block, thread = tiling.share_out(s[root], threads)
         s[board].compute_at(s[root], block)
         s[accumulated].compute_at(s[root], thread)
         s[accumulated].unroll(s[accumulated].op.reduce_axis[0])
-        inner = tiling.spread(s, s[board])
+        inner = tiling.spread(s[board])
         s[local].compute_at(s[board], inner)
     else:
         local = accumulator(s, partial, root)
-        inner = tiling.tile(s, s[root])
+        inner = tiling.tile(s[root])
         s[local].compute_at(s[root], inner)
     s[root].pragma(
         s[root].leaf_iter_vars[0], "auto_unroll_max_step", cfg["auto_unroll_max_step"].val
@@ -287,7 +287,7 @@ class Tiling:
         """Threads of a block for one share of the reduction."""
         return self.cfg["tile_f"].size[2] * ceil_div(self.strips, self.cfg["vthread_x"].val)
 
-    def _blocks(self, s: Schedule, stage: Stage) -> tuple[list[IterVar], dict[int, IterVar]]:
+    def _blocks(self, stage: Stage) -> tuple[list[IterVar], dict[int, IterVar]]:
         """Bind the block loops of `stage`; (what is bound, what is left of each tiled axis)."""
         axes = stage.op.axis
         lead, own = list(axes[: -self.ndim]), axes[-self.ndim :]
@@ -306,11 +306,11 @@ class Tiling:
             stage.bind(axis, f"blockIdx.{dim}")
         return bound, left
 
-    def tile(self, s: Schedule, stage: Stage) -> IterVar:
+    def tile(self, stage: Stage) -> IterVar:
         """Blocks, virtual threads, threads, thread tiles; returns the thread loop."""
-        return self._threads(stage, self._blocks(s, stage)[1], [])
+        return self._threads(stage, self._blocks(stage)[1], [])
 
-    def spread(self, s: Schedule, stage: Stage) -> IterVar:
+    def spread(self, stage: Stage) -> IterVar:
         """Threads and thread tiles of a stage inside a block, one thread per leading index too."""
         axes = stage.op.axis
         own = axes[-self.ndim :]
@@ -336,9 +336,9 @@ class Tiling:
         stage.bind(fused, "threadIdx.x")
         return fused
 
-    def share_out(self, s: Schedule, stage: Stage, threads: Value) -> tuple[IterVar, IterVar]:
+    def share_out(self, stage: Stage, threads: Value) -> tuple[IterVar, IterVar]:
         """The elements of a block dealt to its threads in turn; (innermost block loop, thread)."""
-        bound, left = self._blocks(s, stage)
+        bound, left = self._blocks(stage)
         fused = stage.fuse(*(left[d] for d in sorted(left)))
         _, thread = stage.split(fused, factor=threads)
         stage.bind(thread, "threadIdx.x")

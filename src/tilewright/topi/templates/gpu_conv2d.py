@@ -1,6 +1,7 @@
 """Convolutions on GPUs: `conv2d_nchw.gpu` and `conv2d_nhwc.gpu`, with and without groups.
 
 In: anchors of `topi.nn.conv2d`, any stride, padding and dilation.  Out: schedules by `gpu.py`.
+Read next: `gpu_dense.py`.
 """
 
 from __future__ import annotations
@@ -9,15 +10,12 @@ from typing import Any
 
 from tilewright.schedule.template import Anchored, anchor_template
 from tilewright.te.tensor import ComputeOp
-from tilewright.topi.templates.gpu import Roles, schedule_contraction
+from tilewright.topi.templates.gpu import KINDS, Roles, op_of, schedule_contraction
 from tilewright.topi.templates.gpu_model import best_contraction
-
-KINDS = ("cuda", "opencl")
 
 
 def roles_of(a: Anchored) -> Roles:
-    op = a.anchor.op
-    assert isinstance(op, ComputeOp)
+    op = op_of(a.schedule, a.anchor)
     if op.tag.endswith("nchw"):
         return Roles(channel=1, rows=2, columns=3, depth=0, group=group_size(op))
     return Roles(channel=3, rows=1, columns=2, depth=2, group=group_size(op))
@@ -37,9 +35,7 @@ def schedule_conv2d(cfg: Any, a: Anchored) -> None:
 
 
 def fallback(space: Any, a: Anchored) -> int:
-    op = a.anchor.op
-    assert isinstance(op, ComputeOp)
-    return best_contraction(space, op, roles_of(a), a.target)
+    return best_contraction(space, op_of(a.schedule, a.anchor), roles_of(a), a.target)
 
 
 for _layout in ("nchw", "nhwc"):

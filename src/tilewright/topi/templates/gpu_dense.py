@@ -1,7 +1,7 @@
 """Matrix products on GPUs: `dense.gpu` for dense, matmul and batch_matmul.
 
 In: anchors of `topi.nn.dense`.  Out: tiles by `gpu.py`; a product with a vector instead reads every
-weight once, and all threads of a row share its sum.
+weight once, and all threads of a row share its sum.  Read next: `gpu_depthwise.py`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 from tilewright.schedule.template import Anchored, anchor_template
 from tilewright.te.tensor import ComputeOp
 from tilewright.topi.templates.gpu import (
+    KINDS,
     Roles,
     accumulator,
     op_of,
@@ -20,7 +21,6 @@ from tilewright.topi.templates.gpu import (
 from tilewright.topi.templates.gpu_epilogue import inline_around
 from tilewright.topi.templates.gpu_model import best_contraction
 
-KINDS = ("cuda", "opencl")
 TAGS = ("dense", "matmul", "batch_matmul")
 LANES = (8, 16, 32, 64, 128, 256)
 

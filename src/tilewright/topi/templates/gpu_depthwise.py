@@ -1,7 +1,7 @@
 """Depthwise convolutions on GPUs: `depthwise_conv2d_nchw.gpu` and `depthwise_conv2d_nhwc.gpu`.
 
 In: anchors of `topi.nn.depthwise_conv2d`.  Out: schedules in which a thread owns a small image tile
-of one channel (NHWC: of a few) and keeps its inputs in registers.
+of one channel (NHWC: of a few) and keeps its inputs in registers.  Read next: `gpu.py`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.schedule.template import Anchored, anchor_template
 from tilewright.te.tensor import ComputeOp, IterVar, Tensor
 from tilewright.topi.templates.gpu import (
+    KINDS,
     Operands,
     Roles,
     accumulator,
@@ -28,7 +29,6 @@ from tilewright.topi.templates.gpu import (
 )
 from tilewright.topi.templates.gpu_epilogue import inline_around
 
-KINDS = ("cuda", "opencl")
 NCHW = Roles(channel=1, rows=2, columns=3, depth=0)
 NHWC = Roles(channel=3, rows=1, columns=2, depth=0)
 CHANNEL_THREADS = (1, 2, 4, 8, 16, 32, 64)

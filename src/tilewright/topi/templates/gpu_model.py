@@ -32,23 +32,21 @@ def best_contraction(space: Any, op: ComputeOp, roles: Roles, target: Target) ->
     return int(indices[np.argmin(estimate(space, indices, op, roles, target))])
 
 
-def estimate(
-    space: Any, indices: Any, op: ComputeOp, roles: Roles, target: Target
-) -> npt.NDArray[np.float64]:
+def estimate(space: Any, indices: Any, op: ComputeOp, roles: Roles, target: Target) -> Vector:
     """Seconds of each configuration; infinite where it breaks a limit of the target."""
     limits, at = target.limits, space.decode(indices)
     extent = [int(ax.extent) for ax in op.axis]
     window = prod(int(ax.extent) for d, ax in enumerate(op.reduce_axis) if d != roles.depth)
-    axes = [("tile_x", roles.columns)] + (
-        [("tile_y", roles.rows)] if roles.rows is not None else []
-    )
+    axes = [("tile_x", roles.columns)]
+    if roles.rows is not None:
+        axes.append(("tile_y", roles.rows))
 
     split, lanes, apart = at["split_k"], at["threads_k"], at["vthread_x"]
     channels = at["tile_f.1"] * at["tile_f.2"] * at["tile_f.3"]
     tiles = {name: at[f"{name}.1"] * at[f"{name}.2"] for name, _ in axes}
     blocks = split * ceil_div(extent[roles.channel], channels)
     for name, position in axes:
-        blocks = blocks * ceil_div(extent[position], tiles[name])  # type: ignore[index]
+        blocks = blocks * ceil_div(extent[position], tiles[name])
     blocks = blocks * prod(extent[d] for d in roles.batch(len(extent)))
     strips = prod(at[f"{name}.1"] for name, _ in axes)
     each = prod(at[f"{name}.2"] for name, _ in axes)
@@ -79,9 +77,7 @@ def estimate(
     copies = own * lanes * (inputs * 12 + window * channels) / threads
     clock = limits.peak_flops / limits.cores / 256  # 128 multiply-adds a cycle
     busy = np.minimum(at_once * warps / FULL_WARPS, 1.0)
-    issued = (
-        steps + reads + copies
-    ) / 4  # by four schedulers that share one path to shared memory
+    issued = (steps + reads + copies) / 4  # four schedulers share one path to shared memory
     cycles = busiest * warps * np.maximum(issued, reads + copies / 2) / busy
     stages = ceil_div(own, step)
     loading = stages * STAGE_SECONDS * ceil_div(busiest, at_once) / np.minimum(at_once, 3)

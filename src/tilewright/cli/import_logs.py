@@ -1,0 +1,89 @@
+"""`tilewright records import`: logs that TVM wrote become records to start from.
+
+In: a log of AutoTVM or of the auto-scheduler, and what says which computations its lines are of.
+Out: lines in a log of ours, a table.  Read next: `measure/old_logs.py`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tilewright.base.errors import RecordError
+
+if TYPE_CHECKING:
+    from tilewright.measure.old_logs import Workloads
+
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@click.command("import")
+@click.argument("old", metavar="OLD", type=_FILE)
+@click.option(
+    "--log", type=click.Path(dir_okay=False, path_type=Path), required=True,
+    help="File the records are added to.",
+)  # fmt: skip
+@click.option(
+    "--workloads", type=_FILE,
+    help="Python file with the workload functions and AutoTVM templates that OLD names.",
+)  # fmt: skip
+@click.option("--model", help="Network whose tasks OLD's hashed keys may be, by their shapes.")
+@click.option(
+    "--target",
+    help="What the records are filed under, as `tune` names it; only lines of its kind are used.  "
+    "[default: what each line names]",
+)  # fmt: skip
+def import_logs(
+    old: Path, log: Path, workloads: Path | None, model: str | None, target: str | None
+) -> None:
+    """Read a log that TVM wrote: AutoTVM 0.2, or the auto-scheduler's v0.6.
+
+    The records hold schedules and what they cost in TVM.  None counts as best until it is measured
+    here.
+    """
+    from tilewright.base.target import Target
+    from tilewright.cli import tables
+    from tilewright.measure.database import Database
+    from tilewright.measure.old_logs import import_lines
+
+    chosen = None if target is None else Target(target)
+    known = _known(workloads, model, chosen)
+    with Database(log) as database, old.open("rb") as lines:
+        report = import_lines(lines, database, known, chosen)
+    tables.print_import(report)
+
+
+def _known(workloads: Path | None, model: str | None, target: Any) -> Workloads:
+    from tilewright.measure.old_logs import Workloads
+
+    functions = {} if workloads is None else _functions(workloads)
+    if model is None:
+        return Workloads(functions)
+    from tilewright.cli import network
+    from tilewright.relay.extract import fused_tasks
+
+    network.check_model(model)
+    mod, params = network.load_model(model)
+    tasks = fused_tasks(mod, params, target or "llvm", include_simple=True)
+    return Workloads(functions, tasks=tasks)
+
+
+def _functions(path: Path) -> dict[str, Any]:
+    """The functions of a Python file, which registers its templates when it runs."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise RecordError(
+            f"--workloads {path}", "it is no Python file", "Name a file ending in .py."
+        )
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:  # the file is the user's
+        raise RecordError(
+            f"--workloads {path}", f"it cannot be imported ({type(error).__name__}: {error})",
+            "It should only define functions; put tuning under `if __name__ == \"__main__\":`.",
+        ) from error  # fmt: skip
+    return {name: value for name, value in vars(module).items() if callable(value)}

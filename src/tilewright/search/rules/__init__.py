@@ -1,0 +1,1 @@
+"""Sketch rules: see `rules.py`."""

@@ -1,0 +1,152 @@
+"""What sketch rules ask about operations and stages: who reads whom, and in what pattern.
+
+In: operations, and schedules whose stages may already be inlined or cached.  Out: predicates.
+Source: Zheng et al., "Ansor", OSDI 2020, section 4.1.  Read next: `rules.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from math import prod
+
+from tilewright.ir import expr as E
+from tilewright.ir.affine import Simplifier
+from tilewright.ir.expr import Expr
+from tilewright.schedule.schedule import Schedule, Stage
+from tilewright.te.tensor import ComputeOp
+
+UNROLLED_ATTR = "auto_scheduler_simplify_const_tensor_indices"
+OUTER_ONLY_ATTR = "auto_scheduler_no_split_at_inner"
+
+
+def is_compute(stage: Stage) -> bool:
+    return isinstance(stage.op, ComputeOp)
+
+
+def compute_op(stage: Stage) -> ComputeOp:
+    assert isinstance(stage.op, ComputeOp)
+    return stage.op
+
+
+def reads(op: ComputeOp) -> list[Expr]:
+    return [n for n in E.walk(op.body) if n.op == "read"]
+
+
+def attribute(op: ComputeOp, name: str) -> tuple[str, ...]:
+    """Axis names listed under an attribute of the operation."""
+    value = op.attrs.get(name, ())
+    return (value,) if isinstance(value, str) else tuple(str(v) for v in value)
+
+
+def needs_tiling(op: ComputeOp) -> bool:
+    """Whether values are reused: two producers, or one of a reduction, whose reads do not depend
+    on some spatial axis."""
+    if attribute(op, UNROLLED_ATTR):
+        return False
+    spatial = {ax.var for ax in op.axis if int(ax.extent) > 1}  # type: ignore[arg-type]
+    used: dict[object, set[Expr]] = {}
+    for n in reads(op):
+        used.setdefault(n.attr, set()).update(E.free_variables(*n.args))
+    reused = sum(bool(spatial - own) for own in used.values())
+    return reused >= (1 if op.combiner is not None else 2)
+
+
+def strictly_inlineable(op: ComputeOp) -> bool:
+    """Whether repeating the operation at every reader is nearly free: it reads elements at its own
+    axes, in their order, each once, plus constants; no choice, no function call."""
+    own = {ax.var: k for k, ax in enumerate(op.axis)}
+    if any(n.op in ("if_then_else", "select", "call") for n in E.walk(op.body)):
+        return not op.input_tensors
+    for n in reads(op):
+        places = []
+        for index in n.args:
+            form = Simplifier({}).linear(index)
+            if any(v not in own or c != 1 for v, c in form.terms.items()) or len(form.terms) > 1:
+                return False
+            places += [own[v] for v in form.terms]
+        if places != sorted(set(places)):
+            return False
+    return True
+
+
+def lengths(stage: Stage) -> tuple[int, int]:
+    """Points of the spatial axes and steps of the reduction."""
+    op = compute_op(stage)
+    steps = prod(int(ax.extent) for ax in op.reduce_axis)  # type: ignore[arg-type]
+    return prod(op.shape), steps
+
+
+def producers(s: Schedule, stage: Stage) -> list[Stage]:
+    """Stages whose tensors its own body reads."""
+    return [s[t] for t in stage.op.input_tensors]
+
+
+def consumers(s: Schedule, stage: Stage) -> list[Stage]:
+    """Stages that need `stage`, looking through inlined ones; in order."""
+    found: dict[Stage, None] = {}
+    for reader in s.readers(stage.tensor):
+        if reader.attach_kind == "inline":
+            found |= dict.fromkeys(consumers(s, reader))
+        else:
+            found[reader] = None
+    return list(found)
+
+
+def elementwise_between(s: Schedule, producer: Stage, reader: Stage) -> bool:
+    """Whether every path from `producer` leads through inlined stages to `reader`, index for index
+    and without a change of shape."""
+    todo = [producer]
+    while todo:
+        stage = todo.pop()
+        for user in s.readers(stage.tensor):
+            op = compute_op(user)
+            own = [ax.var for ax in op.axis]
+            if op.shape != producer.op.shape:
+                return False
+            for n in reads(op):
+                same = all(a is b for a, b in zip(n.args, own, strict=False))
+                if n.attr is stage.tensor and not same:
+                    return False
+            if user is reader:
+                continue
+            if user.attach_kind != "inline":
+                return False
+            todo.append(user)
+    return True
+
+
+def matched_consumer(s: Schedule, stage: Stage) -> Stage | None:
+    """The only consumer, if it takes element for element and can share the tiles of `stage`."""
+    found = consumers(s, stage)
+    if len(found) != 1 or found[0].scope == "shared":
+        return None
+    both = compute_op(stage).combiner is not None and compute_op(found[0]).combiner is not None
+    if both or not elementwise_between(s, stage, found[0]):
+        return None
+    return found[0]
+
+
+def common_outer_axes(s: Schedule, stage: Stage, consumer: Stage) -> int:
+    """How many leading axes `stage` and its consumer have in common: every read between them uses
+    the consumer's first axes as its first indices."""
+    count = min(len(stage.op.axis), len(consumer.op.axis))
+    todo = [stage]
+    while todo:
+        source = todo.pop()
+        for user in s.readers(source.tensor):
+            op = compute_op(user)
+            for n in reads(op):
+                if n.attr is not source.tensor:
+                    continue
+                along = [a is ax.var for a, ax in zip(n.args, op.axis, strict=False)]
+                count = min(count, along.index(False) if False in along else len(along))
+            if user is not consumer and user.attach_kind == "inline":
+                todo.append(user)
+    shapes = zip(stage.op.shape, consumer.op.shape, strict=False)
+    same = [a == b for a, b in shapes]
+    return min(count, same.index(False) if False in same else len(same))
+
+
+def is_inlineable(stage: Stage, outputs: Collection[Stage]) -> bool:
+    """Whether its expression may replace its reads at all."""
+    return is_compute(stage) and stage not in outputs and compute_op(stage).combiner is None

@@ -1,0 +1,96 @@
+"""What is left after the rules: where to compute, what to spread, unroll and run in vectors.
+
+In: a `State` that rules have gone through.  Out: the same, ready to lower; what is still open
+became knobs.  Source: "Ansor", OSDI 2020, section 4.2.  Read next: `derive.py`.
+"""
+
+from __future__ import annotations
+
+from tilewright.schedule.schedule import Stage
+from tilewright.search.rules.analysis import compute_op, consumers, is_compute
+from tilewright.search.rules.rules import spread_points
+from tilewright.search.rules.state import State
+from tilewright.search.rules.tiling import vectorize_by
+from tilewright.te.tensor import IterVar
+
+CPU_UNROLL, GPU_UNROLL = [0, 16, 64, 512], [0, 16, 64, 512, 1024]
+
+
+def annotate(state: State) -> None:
+    """Consumers first, so that the loops a stage may be computed in are final."""
+    for stage in reversed(list(state.schedule.stages)):
+        if not is_compute(stage) or stage.attach_kind == "inline":
+            continue
+        if stage.name not in state.tiled and stage.scope != "shared":
+            if state.target.is_gpu:
+                _untiled_gpu(state, stage)
+            else:
+                _untiled_cpu(state, stage)
+        _unroll(state, stage)
+
+
+def _untiled_gpu(state: State, stage: Stage) -> None:
+    loops = _outer_loops(stage)
+    if loops:
+        spread_points(state, stage, loops, [])
+
+
+def _untiled_cpu(state: State, stage: Stage) -> None:
+    """Somewhere in its consumer, or spread over the cores; copies and arithmetic run in vectors."""
+    op = compute_op(stage)
+    attached = _locate(state, stage)
+    loops = _outer_loops(stage)
+    if op.combiner is None and op.axis and not (stage.annotations or stage.relations):
+        *rows, last = op.axis
+        vectorize_by(state, stage, last, int(last.extent))  # type: ignore[arg-type]
+        alone = all(ax.extent == 1 for ax in rows)
+        loops = _outer_loops(stage) if alone else rows
+    if loops and not attached:
+        stage.parallel(stage.fuse(*loops))
+
+
+def _outer_loops(stage: Stage) -> list[IterVar]:
+    """The spatial loops outside of everything else."""
+    leaves = stage.leaf_iter_vars
+    free = [ax.kind == "spatial" and ax not in stage.annotations for ax in leaves]
+    return leaves[: free.index(False)] if False in free else list(leaves)
+
+
+def _locate(state: State, stage: Stage) -> bool:
+    """Choose between its own loop nest and the loops of its only consumer; whether the latter."""
+    found = consumers(state.schedule, stage)
+    if len(found) != 1 or stage.is_output:
+        return False
+    (consumer,) = found
+    spots = _spots(consumer)
+    if not spots:
+        return False
+    if consumer.name in state.tiled:
+        place = int(state.choose(stage, "at", [0, 1, 2]))
+    else:  # one answer for the chain: each place is a structure of its own, and they multiply
+        place = int(state.choose(None, "chain_at", [0, 1]))
+    if place == 0:
+        return False
+    stage.compute_at(consumer, spots[min(place, len(spots)) - 1])
+    return True
+
+
+def _spots(consumer: Stage) -> list[IterVar]:
+    """Loops another stage may be computed in: the spatial ones before any reduction, vector or
+    unrolled loop, at the ends of their levels."""
+    spots: list[IterVar] = []
+    for ax in consumer.leaf_iter_vars:
+        if ax.kind == "reduce" or consumer.annotations.get(ax, "parallel") != "parallel":
+            break
+        spots.append(ax)
+    width = len(compute_op(consumer).axis) or 1
+    return spots[:1] + [ax for k, ax in enumerate(spots) if k and k % width == 0]
+
+
+def _unroll(state: State, stage: Stage) -> None:
+    """Reductions: a limit on the steps written out, for everything computed inside them too."""
+    if compute_op(stage).combiner is None or not stage.leaf_iter_vars:
+        return
+    limits = GPU_UNROLL if state.target.is_gpu else CPU_UNROLL
+    limit = state.choose(stage, "unroll", limits)
+    stage.pragma(stage.leaf_iter_vars[0], "auto_unroll_max_step", limit)

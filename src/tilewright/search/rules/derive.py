@@ -1,0 +1,194 @@
+"""From a computation to its sketches: rules applied in every order that they allow.
+
+In: a DAG, a target, rules.  Out: `Sketch`es, each with a space of its own, that the search treats
+like those of templates.  Read next: the room's `model_proposer.py`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+from tilewright.base.errors import ScheduleError
+from tilewright.base.target import Target
+from tilewright.schedule.default import generic_schedule
+from tilewright.schedule.schedule import Schedule
+from tilewright.schedule.sketch import Sketch
+from tilewright.schedule.space import ConfigSpace
+from tilewright.schedule.task import Task
+from tilewright.schedule.trace import REFUSALS
+from tilewright.search.rules.annotate import annotate
+from tilewright.search.rules.rules import (
+    CPU_RULES,
+    GPU_RULES,
+    MALI_RULES,
+    OWN_GPU_RULES,
+    SketchRule,
+    Verdict,
+)
+from tilewright.search.rules.state import Application, Derivation, Hardware, State, is_mali
+from tilewright.te.dag import ComputeDAG
+
+MAX_SKETCHES = 64  # of one computation; chains of many contractions would multiply without end
+MAX_INDEX = 2**63 - 1
+STRIDES = (1, 2, 4, 8)
+
+
+def ansor_rules(target: Target) -> tuple[SketchRule, ...]:
+    """Ansor's rules for the target, in their order."""
+    if is_mali(target):
+        return MALI_RULES
+    return GPU_RULES if target.is_gpu else CPU_RULES
+
+
+def rules_for(target: Target) -> tuple[SketchRule, ...]:
+    """Ansor's rules for the target, and ours in front of them."""
+    own = OWN_GPU_RULES if target.is_gpu and not is_mali(target) else ()
+    return (*own, *ansor_rules(target))
+
+
+def rule_sketches(
+    dag: ComputeDAG,
+    target: Target,
+    rules: Sequence[SketchRule] | None = None,
+    hardware: Hardware | None = None,
+) -> list[Sketch]:
+    """The sketches that `rules` derive for `dag`; those that no device limit could fit are absent.
+
+    rules: tried in order at every stage; default: those for the target
+    """
+    chosen = tuple(rules) if rules is not None else rules_for(target)
+    known = hardware or Hardware.of(target)
+    sketches: list[Sketch] = []
+    origins: set[str] = set()
+    for derivation in derive(dag, target, chosen, known):
+        with suppress(*REFUSALS):
+            sketches.append(_sketch(dag, target, known, derivation, origins))
+    return sketches
+
+
+def with_rules(
+    task: Task,
+    *,
+    templates: bool = True,
+    rules: Sequence[SketchRule] | None = None,
+    hardware: Hardware | None = None,
+) -> Task:
+    """The same task with the sketches that rules derive, besides those of templates if wanted.
+
+    Where no sketch has an untuned configuration, the default schedule competes as one.
+    """
+    own = task.sketches if templates else []
+    sketches = [*own, *rule_sketches(task.dag, task.target, rules, hardware)]
+    if all(s.fallback() is None for s in own):
+        sketches.append(default_sketch(task.dag, task.target))
+    return replace(task, sketches=sketches)
+
+
+def default_sketch(dag: ComputeDAG, target: Target) -> Sketch:
+    """The schedule of an untuned network, as a sketch with nothing open."""
+
+    def build(config: Any) -> Schedule:
+        return generic_schedule(dag, target)
+
+    return Sketch("default", dag, ConfigSpace(), build, target, fallback=lambda: 0)
+
+
+def derive(
+    dag: ComputeDAG, target: Target, rules: Sequence[SketchRule], hardware: Hardware
+) -> list[Derivation]:
+    """Breadth first over the choices that rules leave; stages from the last to the first."""
+    last = Schedule(dag).stages[-1].name
+    todo = deque([Derivation((), last)])
+    done: list[Derivation] = []
+    while todo and len(done) < MAX_SKETCHES:
+        derivation = todo.popleft()
+        if derivation.cursor is None:
+            done.append(derivation)
+            continue
+        state = _state(dag, target, hardware, derivation)
+        stage = state.stage(derivation.cursor)
+        for rule in rules:
+            verdict = rule.meets(state, stage)
+            if verdict is Verdict.PASS:
+                continue
+            for variant in range(rule.variants(state, stage)):
+                step = Application(rule, stage.name, variant)
+                applied = (*derivation.applied, step)
+                trial = State(Schedule(dag), ConfigSpace(), target, hardware)
+                cursor = Derivation(applied).run(trial)
+                todo.append(Derivation(applied, cursor))
+            if verdict is Verdict.ONLY:
+                break
+    return done
+
+
+def _state(
+    dag: ComputeDAG, target: Target, hardware: Hardware, derivation: Derivation
+) -> State:
+    state = State(Schedule(dag), ConfigSpace(), target, hardware)
+    derivation.run(state)
+    return state
+
+
+def _sketch(
+    dag: ComputeDAG, target: Target, hardware: Hardware, derivation: Derivation, taken: set[str]
+) -> Sketch:
+    """With every value of every choice, or with as many as leave the members countable."""
+    for stride in STRIDES:
+
+        def build(config: Any, stride: int = stride) -> Schedule:
+            state = State(Schedule(dag), config, target, hardware, stride=stride)
+            derivation.run(state)
+            annotate(state)
+            return state.schedule
+
+        space = ConfigSpace()
+        build(space)
+        if space.range_length <= MAX_INDEX:
+            break
+    else:
+        raise ScheduleError(
+            f"sketch {derivation}", "it has more members than can be counted",
+            "Split the computation into several tasks.",
+        )  # fmt: skip
+    if target.is_gpu:
+        _limit_blocks(space, dag, hardware)
+    return Sketch(_origin(derivation, taken), dag, space, build, target)
+
+
+def _limit_blocks(space: ConfigSpace, dag: ComputeDAG, hardware: Hardware) -> None:
+    """Blocks of tiled stages have at least a warp of threads and few virtual ones."""
+    tiled: dict[str, list[str]] = {}
+    for name, knob in space.space_map.items():
+        if getattr(knob, "num_output", 0) == 5:
+            tiled.setdefault(name.partition(":")[0], []).append(name)
+    most = max(prod(op.shape) for op in dag.compute_ops)
+    least = hardware.warp_size if most > 2 * hardware.warp_size else 1
+    for names in tiled.values():
+
+        def fits(cfg: Any, names: Iterable[str] = tuple(names)) -> Any:
+            virtual = prod(cfg[n].size[1] for n in names)
+            threads = prod(cfg[n].size[2] for n in names)
+            return (virtual <= hardware.max_vthread_extent) & (threads >= least)
+
+        space.multi_filter(fits)
+
+
+def _origin(derivation: Derivation, taken: set[str]) -> str:
+    """A name from the rules that did something; numbered where several sketches share them."""
+    words = [
+        f"{a.rule.name}{a.variant or ''}"
+        for a in derivation.applied
+        if a.rule.name not in ("", "inline")
+    ]
+    name, k = "rules:" + ("+".join(words) or "plain"), 1
+    while (name if k == 1 else f"{name}#{k}") in taken:
+        k += 1
+    name = name if k == 1 else f"{name}#{k}"
+    taken.add(name)
+    return name

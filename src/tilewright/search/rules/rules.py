@@ -1,0 +1,426 @@
+"""The rules that derive sketches from a computation, each with its condition and its effect.
+
+A rule looks at one stage, last stages first.  It passes, or applies in one or more variants, and
+says which stage is next.  In: a `State` and a stage.  Out: the state changed.
+Source: Zheng et al., "Ansor", OSDI 2020, table 1, and the behaviour of its implementation in TVM.
+Read next: `derive.py` (who applies them), `annotate.py` (what they leave open).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from enum import Enum
+from math import prod
+from typing import Any, ClassVar
+
+from tilewright.schedule.schedule import Stage
+from tilewright.search.rules.analysis import (
+    UNROLLED_ATTR,
+    attribute,
+    common_outer_axes,
+    compute_op,
+    consumers,
+    is_compute,
+    lengths,
+    matched_consumer,
+    needs_tiling,
+    producers,
+    strictly_inlineable,
+)
+from tilewright.search.rules.state import Rows, State
+from tilewright.search.rules.tiling import follow, spatial_sizes, split_levels, tile
+from tilewright.te.tensor import IterVar
+
+PARTIAL = (4, 16, 64)  # partial results of a split reduction; each is a structure of its own
+WORK_PER_CORE = 16  # output points per core below which a tiled reduction may be split
+
+
+class Verdict(Enum):
+    """What a rule thinks of a stage.  APPLY: later rules are tried as well; ONLY: they are not."""
+
+    PASS = 0
+    APPLY = 1
+    ONLY = 2
+
+
+class SketchRule(ABC):
+    """name: as it appears in the origin of a sketch; "" where it leaves the stage as it is"""
+
+    name: ClassVar[str] = ""
+
+    @abstractmethod
+    def meets(self, state: State, stage: Stage) -> Verdict:
+        """Whether the rule applies to the stage; it must not change the state."""
+
+    def variants(self, state: State, stage: Stage) -> int:
+        """In how many ways it applies."""
+        return 1
+
+    @abstractmethod
+    def apply(self, state: State, stage: Stage, variant: int) -> str | None:
+        """Change the schedule; returns the next stage, None at the end."""
+
+
+def _only(condition: bool) -> Verdict:
+    return Verdict.ONLY if condition else Verdict.PASS
+
+
+class SkipStage(SketchRule):
+    """condition: any stage.  effect: none; on to the stage before."""
+
+    def meets(self, state: State, stage: Stage) -> Verdict:
+        return Verdict.ONLY
+
+    def apply(self, state: State, stage: Stage, variant: int) -> str | None:
+        return state.before(stage)
+
+
+class AlwaysInline(SketchRule):
+    """condition: computed, no output, no reduction; on a CPU also nearly free to repeat.
+    effect: the expression replaces every read of it."""
+
+    name = "inline"
+
+    def meets(self, state: State, stage: Stage) -> Verdict:
+        return _only(inlined(state, stage))
+
+    def apply(self, state: State, stage: Stage, variant: int) -> str | None:
+        before = state.before(stage)
+        stage.compute_inline()
+        return before
+
+
+def inlined(state: State, stage: Stage) -> bool:
+    if not is_compute(stage) or stage.is_output or stage.scope in ("shared", "local"):
+        return False
+    op = compute_op(stage)
+    if op.combiner is not None or attribute(op, UNROLLED_ATTR) or stage.name in state.tiled:
+        return False
+    return state.target.is_gpu or strictly_inlineable(op)
+
+
+class MultiLevelTiling(SketchRule):
+    """condition: values are reused.  effect: all levels of tiles, spread over the device."""
+
+    name = "tile"
+
+    def meets(self, state: State, stage: Stage) -> Verdict:
+        return _only(is_compute(stage) and needs_tiling(compute_op(stage)))
+
+    def apply(self, state: State, stage: Stage, variant: int) -> str | None:
+        before = state.before(stage)
+        tile(state, stage, spatial_sizes(state, stage))
+        return before
+
+
+class MultiLevelTilingWithFusion(SketchRule):
+    """condition: values are reused, and one consumer takes the result element for element.
+    effect: the consumer gets the outer levels, the stage is computed inside them; a CPU has two
+    variants, inside the first and inside the second spatial level."""
+
+    name = "fuse"
+
+    def meets(self, state: State, stage: Stage) -> Verdict:
+        if not is_compute(stage) or not needs_tiling(compute_op(stage)):
+            return Verdict.PASS
+        if matched_consumer(state.schedule, stage) is None:
+            return Verdict.PASS
+        alone = state.target.is_gpu or stage.name in state.caches
+        return Verdict.ONLY if alone else Verdict.APPLY
+
+    def variants(self, state: State, stage: Stage) -> int:
+        return 1 if state.target.is_gpu else 2
+
+    def apply(self, state: State, stage: Stage, variant: int) -> str | None:
+        before = state.before(stage)
+        consumer = matched_consumer(state.schedule, stage)
+        assert consumer is not None
+        level = 3 if state.target.is_gpu else variant + 1
+        sizes = spatial_sizes(state, stage)
+        at = follow(state, consumer, sizes, level)
+        state.threads[stage.name] = state.threads[consumer.name]
+        if stage.scope != "local":
+            stage.set_scope("local")
+        tile(state, stage, sizes, level)
+        stage.compute_at(consumer, at)
+        return before
+
+
+class AddCacheWrite(SketchRule):
+    """condition: values are reused, and no consumer could share the tiles.
+    effect: the computation moves to a local stage, whose consumer is what is left."""
+
+    name = "cache_write"
+
+    def meets(self, state: State, stage: Stage) -> Verdict:
+        if not is_compute(stage) or not needs_tiling(compute_op(stage)):
+            return Verdict.PASS
+        if matched_consumer(state.schedule, stage) is not None:
+            return Verdict.PASS
+        return Verdict.ONLY if state.target.is_gpu else Verdict.APPLY
+
+    def apply(self, state: State, stage: Stage, variant: int) -> str | None:
+        cache = state.schedule[state.schedule.cache_write(stage.tensor, "local")]
+        state.caches.add(cache.name)
+        return cache.name
+
+
+class AddCacheRead(SketchRule):
+    """condition: GPU; the first consumer is tiled and reads the stage directly.
+    effect: every consumer reads a slice from shared memory, copied once per step of its outermost
+    reduction level; the stage itself is looked at again."""
+
+    name = "cache_read"
+
+    def meets(self, state: State, stage: Stage) -> Verdict:
+        found = consumers(state.schedule, stage)
+        if not found or found[0].name not in state.slices or found[0].name in state.crossed:
+            return Verdict.PASS
+        return _only(stage in producers(state.schedule, found[0]))
+
+    def apply(self, state: State, stage: Stage, variant: int) -> str | None:
+        s = state.schedule
+        for consumer in consumers(s, stage):
+            if consumer.name not in state.slices or stage not in producers(s, consumer):
+                continue
+            shared = s[s.cache_read(stage.tensor, "shared", [consumer.tensor])]
+            fetch(state, shared, state.threads[consumer.name])
+            shared.compute_at(consumer, state.slices[consumer.name])
+        return stage.name
+
+
+def fetch(state: State, shared: Stage, threads: Any) -> None:
+    """All threads of a block copy together, a few neighbouring elements at a time.
+
+    Either the slice is one long row; or it is dealt out plane by plane (the last two dimensions),
+    some planes at once: a thread then keeps its place in the plane and need not work it out anew.
+    """
+    axes = list(shared.op.axis)
+    planes = state.choose(shared, "planes", [0, 1, 2, 4, 8])
+    apart = max(len(axes) - 2, 1)
+    if len(axes) > 1 and planes > 0:
+        _, some = shared.split(shared.fuse(*axes[:apart]), factor=planes)
+        axes = [some, *axes[apart:]]
+    fused, lane = shared.split(
+        shared.fuse(*axes), factor=state.choose(shared, "vector", [1, 2, 4])
+    )
+    shared.vectorize(lane)
+    _, thread = shared.split(fused, factor=threads)
+    shared.bind(thread, "threadIdx.x")
+
+
+class AddRfactor(SketchRule):
+    """condition: CPU; no cache; few points and a long reduction.
+    effect: partial results along the fused reduction, of its outer part or (variant 1) of its inner
+    part, which then is innermost and runs in vectors."""
+
+    name = "rfactor"
+
+    def meets(self, state: State, stage: Stage) -> Verdict:
+        if not is_compute(stage) or compute_op(stage).combiner is None:
+            return Verdict.PASS
+        if stage.name in state.caches:
+            return Verdict.PASS
+        points, steps = lengths(stage)
+        cores = state.hardware.num_cores
+        if needs_tiling(compute_op(stage)):
+            split = points <= steps and points <= cores * WORK_PER_CORE
+        else:
+            split = steps > cores
+        factors = [f for f in PARTIAL if steps % f == 0 and f < steps]
+        return Verdict.APPLY if split and factors else Verdict.PASS
+
+    def variants(self, state: State, stage: Stage) -> int:
+        return 2
+
+    def apply(self, state: State, stage: Stage, variant: int) -> str | None:
+        before, s = state.before(stage), state.schedule
+        op = compute_op(stage)
+        steps = prod(int(ax.extent) for ax in op.reduce_axis)  # type: ignore[arg-type]
+        factors = [f for f in PARTIAL if steps % f == 0 and f < steps]
+        factor = state.choose(stage, "partial", factors)
+        fused = stage.fuse(*op.reduce_axis)
+        if variant == 0:
+            outer, _ = stage.split(fused, nparts=factor)
+            s.rfactor(stage.tensor, outer)
+            return before
+        _, inner = stage.split(fused, factor=factor)
+        partial = s[s.rfactor(stage.tensor, inner, len(op.axis))]
+        partial_op = compute_op(partial)
+        *spatial, lane = partial_op.axis
+        partial.reorder(*spatial, *partial_op.reduce_axis, lane)
+        partial.vectorize(lane)
+        return before
+
+
+class CrossThreadReduction(SketchRule):
+    """condition: GPU; no cache; few points and a long reduction (of a stage that needs no tiling:
+    longer than a warp).
+    effect: the threads of a block share the fused reduction; where the only consumer has the same
+    outer axes, it becomes part of the same block."""
+
+    name = "cross_thread"
+
+    def meets(self, state: State, stage: Stage) -> Verdict:
+        if not is_compute(stage) or compute_op(stage).combiner is None:
+            return Verdict.PASS
+        if stage.name in state.caches:
+            return Verdict.PASS
+        points, steps = lengths(stage)
+        if needs_tiling(compute_op(stage)):
+            share = points <= state.hardware.max_threads_per_block and points < steps
+        else:
+            share = steps > state.hardware.warp_size
+        return Verdict.APPLY if share else Verdict.PASS
+
+    def apply(self, state: State, stage: Stage, variant: int) -> str | None:
+        before, op = state.before(stage), compute_op(stage)
+        reduce = stage.fuse(*op.reduce_axis)
+        shared = rows_of_consumer(state, stage)
+        if shared is not None:
+            consumer, rows = shared
+            _, lane = stage.split(reduce, factor=rows.threads)
+            stage.bind(lane, "threadIdx.x")
+            stage.set_scope("shared")
+            stage.compute_at(consumer, rows.block)
+        else:
+            threads = state.choose(stage, "threads", state.thread_counts)
+            _, lane = stage.split(reduce, factor=threads)
+            if op.axis:
+                block = stage.fuse(*op.axis)
+                stage.bind(block, "blockIdx.x")
+                state.rows[stage.name] = Rows(block, len(op.axis), threads)
+            stage.bind(lane, "threadIdx.x")
+        state.crossed.add(stage.name)
+        state.tiled.add(stage.name)
+        return before
+
+
+def rows_of_consumer(state: State, stage: Stage) -> tuple[Stage, Rows] | None:
+    """The consumer whose blocks can hold a reduction per row, and these blocks; opened if new."""
+    found = consumers(state.schedule, stage)
+    if len(found) != 1:
+        return None
+    consumer, op = found[0], compute_op(found[0])
+    common = common_outer_axes(state.schedule, stage, consumer)
+    known = state.rows.get(consumer.name)
+    if known is not None:
+        return (consumer, known) if known.common == common else None
+    if needs_tiling(op) or op.combiner is not None or common < len(stage.op.axis) or not common:
+        return None
+    threads = state.choose(consumer, "threads", state.thread_counts)
+    block = consumer.fuse(*op.axis[:common])
+    consumer.bind(block, "blockIdx.x")
+    if op.axis[common:]:
+        _, lane = consumer.split(consumer.fuse(*op.axis[common:]), factor=threads)
+        consumer.bind(lane, "threadIdx.x")
+    state.rows[consumer.name] = Rows(block, common, threads)
+    state.tiled.add(consumer.name)
+    return consumer, state.rows[consumer.name]
+
+
+class SpecialComputeLocationGPU(SketchRule):
+    """condition: GPU; it would be inlined, and its only consumer unrolls loops over constants.
+    effect: computed just outside the first of the unrolled loops."""
+
+    name = "inside_unrolled"
+
+    def meets(self, state: State, stage: Stage) -> Verdict:
+        if not inlined(state, stage) or not stage.op.input_tensors:
+            return Verdict.PASS
+        found = consumers(state.schedule, stage)
+        return _only(len(found) == 1 and bool(attribute(compute_op(found[0]), UNROLLED_ATTR)))
+
+    def apply(self, state: State, stage: Stage, variant: int) -> str | None:
+        before = state.before(stage)
+        (consumer,) = consumers(state.schedule, stage)
+        first = next(
+            k for k, ax in enumerate(consumer.leaf_iter_vars) if ax in consumer.annotations
+        )
+        stage.set_scope("local")
+        stage.compute_at(consumer, consumer.leaf_iter_vars[first - 1])
+        state.tiled.add(stage.name)
+        return before
+
+
+class SimplifyComputeWithConstTensor(SketchRule):
+    """condition: the operation names axes along which its operands are constants.
+    effect: these loops are unrolled, innermost; the others get two levels of tiles."""
+
+    name = "unroll_constants"
+
+    def meets(self, state: State, stage: Stage) -> Verdict:
+        return _only(is_compute(stage) and bool(attribute(compute_op(stage), UNROLLED_ATTR)))
+
+    def apply(self, state: State, stage: Stage, variant: int) -> str | None:
+        before, op = state.before(stage), compute_op(stage)
+        names = attribute(op, UNROLLED_ATTR)
+        constant = [ax for ax in (*op.axis, *op.reduce_axis) if ax.name in names]
+        others = [ax for ax in (*op.axis, *op.reduce_axis) if ax.name not in names]
+        loops = [split_levels(stage, ax, state.tiles(stage, ax, 2)) for ax in others]
+        stage.reorder(*(outer for outer, _ in loops), *(inner for _, inner in loops), *constant)
+        spatial = [outer for outer, _ in loops if outer.kind == "spatial"]
+        for ax in constant:
+            stage.unroll(ax)
+        spread_points(state, stage, spatial, [inner for _, inner in loops])
+        state.tiled.add(stage.name)
+        return before
+
+
+def spread_points(
+    state: State, stage: Stage, outer: list[IterVar], inner: list[IterVar]
+) -> None:
+    """Independent points over the device: outer loops to tasks of a CPU; both to threads of a GPU,
+    where `inner` follows `outer` in loop order."""
+    if not state.target.is_gpu:
+        if outer:
+            stage.parallel(stage.fuse(*outer))
+        return
+    points = [*outer, *(ax for ax in inner if ax.kind == "spatial")]
+    if not points:
+        return
+    threads = state.choose(stage, "threads", state.thread_counts)
+    block, thread = stage.split(stage.fuse(*points), factor=threads)
+    stage.bind(block, "blockIdx.x")
+    stage.bind(thread, "threadIdx.x")
+
+
+class ReduceInConsumer(SketchRule):
+    """Not one of Ansor's.
+    condition: GPU; a reduction that reuses nothing, whose only consumer takes it element for
+    element.
+    effect: a thread reduces in a register and goes on with the consumer's expression."""
+
+    name = "reduce_in_consumer"
+
+    def meets(self, state: State, stage: Stage) -> Verdict:
+        if not is_compute(stage) or compute_op(stage).combiner is None:
+            return Verdict.PASS
+        if not state.target.is_gpu or needs_tiling(compute_op(stage)) or stage.is_output:
+            return Verdict.PASS
+        consumer = matched_consumer(state.schedule, stage)
+        inside = consumer is not None and consumer.name not in state.tiled
+        return Verdict.APPLY if inside else Verdict.PASS
+
+    def apply(self, state: State, stage: Stage, variant: int) -> str | None:
+        before = state.before(stage)
+        consumer = matched_consumer(state.schedule, stage)
+        assert consumer is not None
+        spread_points(state, consumer, list(compute_op(consumer).axis), [])
+        stage.set_scope("local")
+        stage.compute_at(consumer, consumer.leaf_iter_vars[-1])
+        state.tiled |= {consumer.name, stage.name}
+        return before
+
+
+CPU_RULES: tuple[SketchRule, ...] = (
+    AlwaysInline(), SimplifyComputeWithConstTensor(), AddRfactor(), AddCacheWrite(),
+    MultiLevelTilingWithFusion(), MultiLevelTiling(), SkipStage(),
+)  # fmt: skip
+GPU_RULES: tuple[SketchRule, ...] = (
+    AddCacheRead(), SpecialComputeLocationGPU(), AlwaysInline(), SimplifyComputeWithConstTensor(),
+    CrossThreadReduction(), AddCacheWrite(), MultiLevelTilingWithFusion(), MultiLevelTiling(),
+    SkipStage(),
+)  # fmt: skip
+OWN_GPU_RULES: tuple[SketchRule, ...] = (ReduceInConsumer(),)
+MALI_RULES = CPU_RULES  # nothing is gained by copies in shared memory, nor by sharing a reduction

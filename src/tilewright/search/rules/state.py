@@ -1,0 +1,163 @@
+"""`State`: a schedule while rules work on it, and `Derivation`: the list of what they did.
+
+A derivation is run again for every configuration: with a fresh `ConfigSpace` it opens the space,
+with expressions it is traced for a population, with numbers it builds one schedule.
+In: a DAG, a configuration, hardware.  Out: a `Schedule`.  Read next: `rules.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from tilewright.base.target import Target
+from tilewright.schedule.schedule import Schedule, Stage
+from tilewright.te.tensor import IterVar
+
+MAX_INNERMOST = 64  # of tiles
+
+
+def is_mali(target: Target) -> bool:
+    """A GPU whose threads run vectors and have no fast memory in common; the option names it."""
+    return target.kind == "opencl" and target.option("device") == "mali"
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """What rules weigh a computation against; `of` takes it from a target.
+
+    num_cores: of a CPU; GPUs: -1, plain reductions are then always worth splitting
+    max_vthread_extent: virtual threads per thread
+    """
+
+    num_cores: int
+    max_threads_per_block: int = 0
+    max_vthread_extent: int = 0
+    warp_size: int = 0
+
+    @staticmethod
+    def of(target: Target) -> Hardware:
+        limits = target.limits
+        if not target.is_gpu:
+            return Hardware(limits.cores)
+        if is_mali(target):
+            return Hardware(-1, limits.max_threads_per_block, 1, 1)
+        warp = limits.warp_size
+        return Hardware(-1, limits.max_threads_per_block, max(1, warp // 4), warp)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Blocks over the first `common` axes of a stage, fused to `block`, of `threads` threads."""
+
+    block: IterVar
+    common: int
+    threads: Any
+
+
+@dataclass
+class State:
+    """A schedule on its way from the first rule to the last annotation.
+
+    cfg:     the configuration, or the space that opens
+    caches:  stages that cache_write made
+    tiled:   stages whose loops a rule has made and spread over the device
+    crossed: stages whose reduction is shared by the threads of a block
+    slices:  tiled stage -> the loop at which a slice of its operands is ready in shared memory
+    threads: tiled stage -> threads of its block
+    rows:    stage -> how it gives rows of its points to blocks
+    stride:  1, or every how many values of a choice are offered
+    """
+
+    schedule: Schedule
+    cfg: Any
+    target: Target
+    hardware: Hardware
+    caches: set[str] = field(default_factory=set)
+    tiled: set[str] = field(default_factory=set)
+    crossed: set[str] = field(default_factory=set)
+    slices: dict[str, IterVar] = field(default_factory=dict)
+    threads: dict[str, Any] = field(default_factory=dict)
+    rows: dict[str, Rows] = field(default_factory=dict)
+    stride: int = 1
+
+    def stage(self, name: str) -> Stage:
+        return self.schedule.find(name)
+
+    def before(self, stage: Stage) -> str | None:
+        """The name of the stage computed before it."""
+        at = self.schedule.stages.index(stage)
+        return self.schedule.stages[at - 1].name if at > 0 else None
+
+    @property
+    def vectors(self) -> bool:
+        """Whether loops run in vectors because a schedule says so."""
+        return not self.target.is_gpu or is_mali(self.target)
+
+    # -- decisions ---------------------------------------------------------------------------------
+    @property
+    def thread_counts(self) -> list[int]:
+        """Sizes of blocks to choose from: powers of two from a warp (but not below 32)."""
+        most = self.hardware.max_threads_per_block
+        counts = [n for n in (32, 64, 128, 256, 512, 1024) if n <= most]
+        return [n for n in counts if n >= self.hardware.warp_size] or [most]
+
+    def tiles(
+        self,
+        stage: Stage,
+        axis: IterVar,
+        parts: int,
+        most: Mapping[int, int] = MappingProxyType({}),
+    ) -> Any:
+        """Sizes of `parts` loops for an axis, outermost first, as a decision.
+
+        most: level -> its largest size
+        """
+        limits = {parts - 1: MAX_INNERMOST, **most}.items()
+        name = knob(stage, axis.name)
+        self.cfg.define_split(
+            name,
+            axis,
+            num_outputs=parts,
+            filter=lambda e: all(e.size[level] <= limit for level, limit in limits),
+        )
+        return self.cfg[name].size
+
+    def choose(self, stage: Stage | None, what: str, values: list[Any]) -> Any:
+        """One of `values`: a decision named after the stage, or one for all stages."""
+        name = knob(stage, what) if stage is not None else what
+        self.cfg.define_knob(name, values[:: self.stride])
+        return self.cfg[name].val
+
+
+def knob(stage: Stage, what: str) -> str:
+    return f"{stage.name}:{what}"
+
+
+@dataclass(frozen=True)
+class Application:
+    """One rule at one stage, in one of its variants."""
+
+    rule: Any
+    stage: str
+    variant: int = 0
+
+
+@dataclass(frozen=True)
+class Derivation:
+    """applied: what was done, in order; cursor: the stage to look at next, None at the end"""
+
+    applied: tuple[Application, ...] = ()
+    cursor: str | None = None
+
+    def run(self, state: State) -> str | None:
+        """Repeat it on a fresh state; the cursor it leaves."""
+        cursor: str | None = None
+        for step in self.applied:
+            cursor = step.rule.apply(state, state.stage(step.stage), step.variant)
+        return cursor
+
+    def __str__(self) -> str:
+        return " ".join(f"{a.rule.name}({a.stage})" for a in self.applied)

@@ -1,0 +1,146 @@
+"""Multi-level tiles: the loops of a stage in alternating spatial and reduction levels.
+
+In: a stage of a `State` and a structure such as "SSRSRS".  Out: its loops split, ordered, and the
+outer levels spread over the device.  Source: "Ansor", OSDI 2020, section 4.1.
+Read next: `rules.py`.
+
+    CPU  SSRSRS    S S: tasks of the cores     R S R S: inside a task
+    GPU  SSSRRSRS  S S S: blocks, virtual threads, threads     R R S R S: inside a thread
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+from tilewright.base.dtype import BYTES
+from tilewright.schedule.decision import Value, where
+from tilewright.schedule.schedule import Stage
+from tilewright.search.rules.analysis import OUTER_ONLY_ATTR, attribute, compute_op
+from tilewright.search.rules.state import State
+from tilewright.te.tensor import IterVar
+
+CPU_STRUCTURE, GPU_STRUCTURE = "SSRSRS", "SSSRRSRS"
+Sizes = list[list[Any]]  # per axis, the sizes of its levels, outermost first
+
+
+def structure(state: State) -> str:
+    return GPU_STRUCTURE if state.target.is_gpu else CPU_STRUCTURE
+
+
+def spatial_sizes(state: State, stage: Stage) -> Sizes:
+    """Open a tiling per spatial axis."""
+    op, hardware = compute_op(stage), state.hardware
+    parts = structure(state).count("S")
+    outer_only = attribute(op, OUTER_ONLY_ATTR)
+    most = {}
+    if state.target.is_gpu:  # what no block of all axes could exceed; derive.py bounds the product
+        most = {1: hardware.max_vthread_extent, 2: hardware.max_threads_per_block}
+    return [
+        state.tiles(stage, ax, parts, {**most, parts - 1: 1} if ax.name in outer_only else most)
+        for ax in op.axis
+    ]
+
+
+def split_levels(stage: Stage, axis: IterVar, sizes: Sequence[Any]) -> list[IterVar]:
+    """Loops of `sizes`, outermost first; the outermost takes what the others leave."""
+    loops = []
+    for level in range(1, len(sizes)):
+        outer, axis = stage.split(axis, factor=prod(sizes[level:]))
+        loops.append(outer)
+    return [*loops, axis]
+
+
+def tile(state: State, stage: Stage, sizes: Sizes, done: int = 0) -> None:
+    """Tile a stage of which `done` spatial levels are loops of the stage it is computed in.
+
+    rewrite: for i: for k: C[i] += ..   ->   for i.0: for k.0: for i.1: for k.1: for i.2: C[i] += ..
+    """
+    op = compute_op(stage)
+    pattern = structure(state)
+    spatial = [
+        split_levels(stage, ax, own[done:]) for ax, own in zip(op.axis, sizes, strict=True)
+    ]
+    parts = pattern.count("R")
+    reduce = [
+        split_levels(stage, ax, state.tiles(stage, ax, parts))
+        for ax in (op.reduce_axis if op.combiner is not None else ())
+    ]
+    levels: list[list[IterVar]] = []
+    left = {"S": done, "R": 0}
+    for kind in pattern.replace("S", "", done):
+        if kind == "S":
+            levels.append([loops[left["S"] - done] for loops in spatial])
+        else:
+            levels.append([loops[left["R"]] for loops in reduce])
+        left[kind] += 1
+    stage.reorder(*(ax for level in levels for ax in level))
+    if done == 0:
+        spread(state, stage, levels)
+        state.threads[stage.name] = block_threads(sizes)
+    if state.vectors:
+        vectorize_by(state, stage, levels[-1][-1], sizes[-1][-1])
+    if reduce:
+        state.slices[stage.name] = reduce[-1][0]
+    state.tiled.add(stage.name)
+
+
+def follow(state: State, stage: Stage, sizes: Sizes, level: int) -> IterVar:
+    """Give `stage` the first `level` levels of a tiling and one loop per axis for the rest;
+    returns the loop around what is left.
+
+    rewrite: for i: D[i] = ..   ->   for i.0: .. for i.level-1: for i.rest: D[i] = ..
+    """
+    op = compute_op(stage)
+    own = [[*s[:level], prod(s[level:])] for s in sizes]
+    loops = [split_levels(stage, ax, s) for ax, s in zip(op.axis, own, strict=True)]
+    levels = [[parts[k] for parts in loops] for k in range(level + 1)]
+    stage.reorder(*(ax for group in levels for ax in group))
+    inside = spread(state, stage, levels[:level])
+    if state.vectors:
+        vectorize_by(state, stage, levels[level][-1], own[-1][-1])
+    state.threads[stage.name] = block_threads(sizes)
+    state.tiled.add(stage.name)
+    return inside
+
+
+def block_threads(sizes: Sizes) -> Value:
+    """Threads of a block; on CPUs nobody asks."""
+    return prod(own[2] for own in sizes)
+
+
+def spread(state: State, stage: Stage, levels: list[list[IterVar]]) -> IterVar:
+    """Put the outer levels on the device; returns the innermost loop of theirs.
+
+    GPU: levels are blocks, virtual threads and threads.  CPU: the first one or two are tasks.
+    """
+    if state.target.is_gpu:
+        bound = [stage.fuse(*level) for level in levels[:3]]
+        for axis, tag in zip(bound, ("blockIdx.x", "vthread", "threadIdx.x"), strict=False):
+            stage.bind(axis, tag)
+        return bound[-1]
+    fine = len(levels) > 1 and state.choose(stage, "parallel", [1, 2]) == 2
+    task = stage.fuse(*levels[0], *(levels[1] if fine else []))
+    stage.parallel(task)
+    if len(levels) == 1 or fine:
+        return task
+    return levels[1][-1]
+
+
+def vectorize_by(state: State, stage: Stage, axis: IterVar, extent: Value) -> None:
+    """Run `axis` in vectors of the widest power of two that divides its extent."""
+    most = state.target.limits.vector_bytes // BYTES[compute_op(stage).dtype]
+    lanes = dividing(extent, most)
+    _, lane = stage.split(axis, factor=lanes)
+    stage.vectorize(lane)
+
+
+def dividing(extent: Value, most: int) -> Value:
+    """The largest power of two up to `most` that divides `extent`."""
+    lanes: Value = 1
+    n = 2
+    while n <= most:
+        lanes = where(extent % n == 0, n, lanes)
+        n *= 2
+    return lanes
