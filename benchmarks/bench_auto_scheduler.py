@@ -45,15 +45,13 @@ def run(
     database = Database(folder / "trials.jsonl")
     runner = LocalRunner(timeout=10, number=4, repeat=3, min_repeat_ms=20)
     with Pipeline(LocalBuilder(), runner, database) as pipeline:
-        report = tune(
-            tasks, pipeline, database, Options(trials=trials, seconds=seconds, **options)
-        )
+        report = tune(tasks, pipeline, database, Options(trials=trials, seconds=seconds, **options))
     return report, database
 
 
 def minute(target: str, seconds: float, folder: Path) -> None:
     task = search_tasks.task(FLAGSHIP, resolved(target), ansor_alone=True)
-    report, database = run([task], folder, trials=None, seconds=seconds)
+    report, _ = run([task], folder, trials=None, seconds=seconds)
     (found,) = report.tasks
     row = {
         "task": FLAGSHIP,

@@ -21,6 +21,7 @@ from tilewright.relay.network import onnxruntime_benchmark, torch_benchmark
 from tilewright.relay.testing import create_workload
 from tilewright.runtime.device import cpu
 from tilewright.search.loop import Options, tune
+from tilewright.search.rules.derive import with_rules
 
 
 def layer() -> tuple[relay.IRModule, dict]:
@@ -42,7 +43,7 @@ def main() -> None:
     database = Database()
     runner = LocalRunner(min_repeat_ms=20)
     with Pipeline(LocalBuilder(), runner, database) as pipeline:
-        report = tune([task], pipeline, database, Options(seconds=seconds))
+        report = tune([with_rules(task)], pipeline, database, Options(seconds=seconds))
     rows = []
     for name, records in (("untuned", []), ("tuned", database)):
         module = GraphModule(build(mod, "llvm", params, schedules=records)["default"](cpu()))

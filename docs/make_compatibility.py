@@ -150,6 +150,7 @@ SECTIONS: dict[str, list[Row]] = {
         *works("relay.", "op.get analysis.free_vars frontend.from_onnx"),
         different("relay.build", "gives a Library; its report says where each schedule came from"),
         *works("relay.testing.", "resnet.get_workload mobilenet.get_workload create_workload"),
+        *works("relay.testing.", "squeezenet.get_workload vgg.get_workload"),
         *works("contrib.graph_executor.", "GraphModule"),
         *works(
             "contrib.graph_executor.GraphModule.",
@@ -162,16 +163,80 @@ SECTIONS: dict[str, list[Row]] = {
         *not_yet("relay.frontend.", "from_mxnet from_pytorch from_tensorflow from_tflite"),
         *not_yet("relay.frontend.", "from_keras from_caffe from_caffe2 from_coreml from_darknet"),
         *not_yet("relay.frontend.", "from_paddle"),
-        *not_yet("relay.testing.", "vgg squeezenet inception_v3 resnet_3d densenet dcgan mlp lstm"),
+        *not_yet("relay.testing.", "inception_v3 resnet_3d densenet dcgan mlp lstm"),
         *not_yet("relay.testing.", "dqn yolo_detection"),
     ],
-    "Auto-scheduler": not_yet(
-        "auto_scheduler.",
-        "SearchTask TuningOptions TaskScheduler SketchPolicy XGBModel RandomModel RecordToFile "
-        "RecordReader ApplyHistoryBest extract_tasks HardwareParams register_workload "
-        "LocalRPCMeasureContext LocalBuilder LocalRunner RPCRunner PreloadMeasuredStates "
-        "load_best_record load_records create_task auto_schedule",
-    ),
+    "Auto-scheduler: tasks and policies": [
+        *works("auto_scheduler.", "register_workload make_workload_key workload_key_to_tensors"),
+        *works("auto_scheduler.", "register_workload_tensors ComputeDAG EmptyPolicy RandomModel"),
+        *works("dag.", "apply_steps_from_state get_init_state flop_ct tensors"),
+        different(
+            "dag.workload_key", "to the letter TVM's hash; a workload function's key has its name"
+        ),
+        different(
+            "dag.print_python_code_from_state",
+            "begins by making `s` and a variable per stage out of `tensors`, so it runs",
+        ),
+        different(
+            "auto_scheduler.SearchTask",
+            "task_inputs is refused; layout_rewrite_option has no effect",
+        ),
+        *works("search_task.", "compute_dag workload_key target hardware_params desc"),
+        *works("search_task.", "apply_best"),
+        different("search_task.tune", "gives a Report; Ctrl-C keeps what was measured"),
+        different("search_task.print_best", "print_mode: schedule, or the target's kind"),
+        different("inp.state", "a Schedule: it prints as loops and has `steps`"),
+        different("auto_scheduler.HardwareParams", "cache_line_bytes has no effect"),
+        different(
+            "auto_scheduler.SketchPolicy",
+            "templates that fit compete with the rules, unless templates=False; params are "
+            "accepted and have no effect",
+        ),
+        *works("policy.", "generate_sketches sample_initial_population"),
+        different(
+            "auto_scheduler.XGBModel",
+            "useful before the first trial; the three options about warming up have no effect",
+        ),
+        *works("model.", "update_from_file save load"),
+        different("auto_scheduler.PreloadMeasuredStates", "restores population, model and best"),
+        different(
+            "auto_scheduler.PreloadCustomSketchRule",
+            "apply_func changes the state, a search.rules.state.State, in place",
+        ),
+        *not_yet("auto_scheduler.", "create_task auto_schedule loop_state PythonBasedModel"),
+        *not_yet("auto_scheduler.", "feature"),
+        *not_yet("auto_scheduler.", "register_task_input_buffer get_task_input_buffer"),
+        *not_yet("auto_scheduler.", "register_task_input_check_func LayoutRewriteOption"),
+        *not_yet("auto_scheduler.", "rewrite_compute_body utils"),
+    ],
+    "Auto-scheduler: measuring, logs, networks": [
+        different(
+            "auto_scheduler.TuningOptions",
+            "a budget may be seconds=, too; early_stopping counts trials without any improvement",
+        ),
+        different("auto_scheduler.LocalBuilder", "build_func is a function, or default"),
+        different("auto_scheduler.LocalRunner", "a candidate clearly slower is timed briefly"),
+        different("auto_scheduler.LocalRPCMeasureContext", "a LocalRunner: no tracker, no server"),
+        different("auto_scheduler.MeasureInput", "has the whole record"),
+        different("auto_scheduler.MeasureResult", "error_msg is the full text"),
+        *works("auto_scheduler.", "PythonBasedMeasureCallback"),
+        different("auto_scheduler.RecordToFile", "this project's JSON lines, not TVM's"),
+        *works("auto_scheduler.", "RecordReader load_records save_records distill_record_file"),
+        different("auto_scheduler.load_best_record", "raises where there is none"),
+        *works("auto_scheduler.", "measure_record"),
+        *works("auto_scheduler.", "ApplyHistoryBest"),
+        different("auto_scheduler.extract_tasks", "other_targets is accepted and has no effect"),
+        different(
+            "auto_scheduler.TaskScheduler",
+            "time goes by the loop's predicted gain; the Trials column counts trials; "
+            "objective_func is refused; alpha, beta, gamma have no effect",
+        ),
+        *works("scheduler.", "tune best_costs task_cts ct dead_tasks"),
+        *works("auto_scheduler.", "TaskSchedulerCallback PrintTableInfo LogEstimatedLatency"),
+        *not_yet("auto_scheduler.", "RPCRunner load_best load_from_file write_to_file"),
+        *not_yet("auto_scheduler.", "ApplyHistoryBestOrSample DispatchContext FallbackContext"),
+        *not_yet("auto_scheduler.", "enable_relay_integration is_auto_scheduler_enabled"),
+    ],
 }
 
 # Packages whose functions have TVM's names; the page lists them.
@@ -180,19 +245,24 @@ OPERATORS = ("relay", "relay.nn", "topi", "topi.nn", "topi.testing")
 COMMANDS = (
     ("python -m tvm.driver.tvmc tune", "`tilewright tune MODEL`"),
     ("python -m tvm.autotvm.record --mode read", "`tilewright records FILE`"),
+    (
+        "python -m tvm.auto_scheduler.measure_record --mode distill",
+        "`tilewright records distill FILE`, `python -m tilewright.auto_scheduler.measure_record`",
+    ),
     ("python -m tvm.exec.autotvm_log_editor", "`autotvm.record.pick_best(log, best)` in Python"),
     ("python -m tvm.exec.rpc_tracker", "other machines are not there yet"),
     ("python -m tvm.exec.rpc_server", "other machines are not there yet"),
 )
 
-HEAD = """# Compatibility with TVM's AutoTVM and Relay
+HEAD = """# Compatibility with TVM's AutoTVM, auto-scheduler and Relay
 
 <!-- Written by docs/make_compatibility.py; change that, and run it. -->
 
 Names are in the newest spelling that TVM gave them, after `from tilewright import te, topi, relay,
-autotvm, nd, ...`. Here `C` is a tensor, `s` a schedule, `cfg` a configuration space, `config` a
-configuration, `func` what `build` returns, `lib` what `relay.build` returns, `a` an array on a
-device and `result` what `time_evaluator` and `benchmark` return.
+autotvm, auto_scheduler, nd, ...`. Here `C` is a tensor, `s` a schedule, `cfg` a configuration
+space, `config` a configuration, `func` what `build` returns, `lib` what `relay.build` returns, `a`
+an array on a device, `result` what `time_evaluator` and `benchmark` return, `search_task` a
+`SearchTask`, `dag` its computation, `inp` the input of a record, `model` an `XGBModel`.
 
 Three states. *Works*: as in TVM. *Different*: there, with a difference that a user may meet. *Not
 yet*: using the name raises an error that says what to use instead; the text below is that error's.
@@ -270,18 +340,18 @@ def _root(name: str) -> tuple[Any, list[str]]:
         if name.startswith(f"{prefix}."):
             return _samples()[prefix], name[len(prefix) + 1 :].split(".")
     first, *rest = name.split(".")
-    if first == "auto_scheduler":  # as `from tilewright import auto_scheduler`
-        return import_module("tilewright.auto_scheduler"), rest
     return import_module("tilewright"), [first, *rest]
 
 
 @cache
 def _samples() -> dict[str, Any]:
     """An object for each word that the page uses for one."""
-    from tilewright import autotvm, cpu, nd, te
+    from tilewright import auto_scheduler, autotvm, cpu, nd, te
     from tilewright.base.target import Target
     from tilewright.driver.build import build
+    from tilewright.measure.record import Result, make_record
     from tilewright.runtime.timing import BenchmarkResult
+    from tilewright.search.jobs import task_id
 
     a = te.placeholder((8, 8), name="a")
     c = te.compute((8, 8), lambda i, j: a[i, j] * 2.0, name="c")
@@ -297,6 +367,8 @@ def _samples() -> dict[str, Any]:
         return schedule, [a, c]
 
     task = autotvm.task.create("compatibility page", args=(), target=target)
+    search_task = auto_scheduler.SearchTask(compute_dag=[a, c], target=target)
+    known = make_record(task_id(search_task.task), Result(costs=(1.0,), verified=True))
     space = task.config_space
     return {
         "C": c, "s": s, "s[C]": s[c], "T": target, "a": nd.empty((8,)), "dev": cpu(),
@@ -304,6 +376,10 @@ def _samples() -> dict[str, Any]:
         "cfg": space, "cfg['tile']": space["tile"], "cfg['knob']": space["knob"],
         "config": space.get(0), "fallback": autotvm.FallbackConfigEntity(), "task": task,
         "sketch": task.sketches[0], "tuner": autotvm.tuner.RandomTuner(task),
+        "search_task": search_task, "dag": search_task.compute_dag,
+        "inp": auto_scheduler.MeasureInput(known, search_task.compute_dag),
+        "policy": auto_scheduler.SketchPolicy(search_task), "model": auto_scheduler.XGBModel(),
+        "scheduler": auto_scheduler.TaskScheduler([search_task]),
     }  # fmt: skip
 
 

@@ -1,9 +1,11 @@
 """Tilewright: declare a computation or import a network, tune it on your device, compile it.
 
-    from tilewright import te, topi, relay, autotvm, nd, build, lower, cpu, cuda, opencl
+    from tilewright import te, topi, relay, autotvm, auto_scheduler, nd
+    from tilewright import build, lower, cpu, cuda, opencl
 
 Rooms, in the order data flows: base, ir, te, schedule, lowering, codegen, runtime, driver, topi,
-measure, search, relay; on top of them the names of the tutorials (autotvm) and the command (cli).
+measure, search, relay; on top the names of the tutorials (autotvm, auto_scheduler) and the command
+(cli).
 Read next: docs/design.md.
 """
 
@@ -42,6 +44,7 @@ _MODULES = (
     "topi",
     "relay",
     "autotvm",
+    "auto_scheduler",
     "nd",
     "target",
     "testing",
@@ -53,8 +56,6 @@ _MODULES = (
 
 # Names of TVM whose time has not come, or never will: what to use instead.
 _ELSEWHERE = {
-    "auto_scheduler": "The template-free scheduler is not there yet; use autotvm, whose templates "
-    "cover conv2d, depthwise_conv2d and dense.",
     "compute": "Use te.compute.",
     "context": "Use device(kind, index).",
     "create_schedule": "Use te.create_schedule.",

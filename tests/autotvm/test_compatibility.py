@@ -62,14 +62,3 @@ def test_an_unknown_name_is_an_ordinary_error() -> None:
     for owner in ("te", "autotvm", "relay.testing", "contrib", "s[C]", "s"):
         with pytest.raises(AttributeError, match=r"has no attribute 'nonsense'"):
             GENERATOR.resolve(f"{owner}.nonsense")
-
-
-def test_the_scheduler_without_templates_is_refused_by_every_kind_of_import() -> None:
-    import tilewright
-
-    with pytest.raises(ImportError, match="use autotvm"):
-        from tilewright import auto_scheduler  # noqa: F401
-    with pytest.raises(ImportError, match="use autotvm"):
-        import tilewright.auto_scheduler
-    with pytest.raises(AttributeError, match="use autotvm"):
-        _ = tilewright.auto_scheduler

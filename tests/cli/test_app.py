@@ -98,7 +98,7 @@ def test_tune_passes_everything_on(run, quick_device, monkeypatch):
     assert code == 0
     assert seen == {
         "model": "mobilenet", "target": "llvm -num-cores=2", "log": "x.jsonl", "trials": 7,
-        "seconds": None, "tuner": "random", "seed": 3,
+        "seconds": None, "tuner": "random", "templates": True, "seed": 3,
     }  # fmt: skip
     assert "tilewright bench mobilenet --target 'llvm -num-cores=2' --log x.jsonl" in out
     run("tune", "mobilenet")
@@ -116,6 +116,60 @@ def test_a_run_that_ends_before_its_budget_says_why(run, quick_device, monkeypat
     code, out, _ = run("tune", "resnet-18", "--trials", "5")
     assert code == 0 and "Done.  Next: tilewright bench" in out
     assert ("Every sensible candidate of every task has been measured." in out) == exhausted
+
+
+def test_what_the_search_says_is_shown(run, quick_device, monkeypatch):
+    def search(tasks, pipeline, database, options, on_event):
+        on_event(loop.Event("converged", 0, 5, 1.0, message="Converged after 5 trials."))
+        given_up = loop.TaskReport(tasks[0], trials=64, fruitless=True, failure="run: a fault")
+        return loop.Report([given_up])
+
+    monkeypatch.setattr(loop, "tune", search)
+    monkeypatch.setattr(network, "load_model", lambda model: (None, {}))
+    monkeypatch.setattr(extract, "fused_tasks", lambda *_: [cpu_task(8, 8, 8)])
+    code, out, _ = run("tune", "resnet-18", "--trials", "500")
+    assert code == 0 and "Converged after 5 trials." in out
+    assert "keeps its default: none of 64 candidates was valid.  The last: run: a fault" in out
+
+
+@pytest.mark.parametrize("templates", [True, False])
+def test_rules_tune_every_kernel_and_templates_compete(
+    run, quick_device, monkeypatch, templates
+):
+    seen = []
+
+    def search(tasks, pipeline, database, options, on_event):
+        seen.append((options.tuner, [s.origin for s in tasks[0].sketches]))
+        return loop.Report([loop.TaskReport(t) for t in tasks])
+
+    def found(mod, params, target, include_simple):
+        assert include_simple
+        return [cpu_task(8, 8, 8)]
+
+    monkeypatch.setattr(loop, "tune", search)
+    monkeypatch.setattr(network, "load_model", lambda model: (None, {}))
+    monkeypatch.setattr(extract, "fused_tasks", found)
+    flags = [] if templates else ["--no-templates"]
+    args = "tune", "resnet-18", "--trials", "5", "--tuner", "auto-scheduler"
+    assert run(*args, *flags)[0] == 0
+    ((tuner, origins),) = seen
+    assert tuner == "xgb" and any(o.startswith("rules:") for o in origins)
+    assert any(o.startswith("template:") for o in origins) == templates
+
+
+def test_leaving_templates_out_needs_something_else(run):
+    code, _, err = run("tune", "resnet-18", "--no-templates")
+    assert code == 2 and "nothing to search" in err
+
+
+def test_records_can_be_distilled(run):
+    some_log("log.jsonl")
+    code, out, _ = run("records", "distill", "log.jsonl")
+    assert (code, out) == (0, "1 best records are in log.jsonl.best.json\n")
+    assert [r.seconds for r in Database.load("log.jsonl.best.json")] == [1e-3]
+    assert run("records", "distill", "log.jsonl", "-o", "best")[0] == 0
+    assert len(Database.load("best")) == 1
+    assert run("records", "distill", "missing")[0] == 2
 
 
 def test_an_interrupt_says_how_to_go_on(run, quick_device, monkeypatch):

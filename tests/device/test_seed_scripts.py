@@ -40,6 +40,32 @@ def test_a_convolution(on_device: Device, kind: str, tmp_path: Path) -> None:
     assert counts.records == 4 and counts.ok >= 1 and counts.tasks == 1
 
 
+def test_a_convolution_without_a_template(
+    on_device: Device, kind: str, tmp_path: Path
+) -> None:
+    out = run_script(
+        "tune_conv2d_layer_auto_scheduler.py", tmp_path,
+        "--target", kind, "--trials", "4", "--more", "2", "--min-repeat-ms", "5",
+    )  # fmt: skip
+    assert "\ncompute(i0, i1, i2, i3) = max(T_add[i0, i1, i2, i3], 0f)\n" in out
+    assert [int(n) for n in re.findall(r"^No: (\d+)\t", out, re.M)] == [1, 2, 3, 4, 1, 2]
+    assert re.search(r"^Execution time of this operator: \d+\.\d+ ms$", out, re.M)
+    assert "s = te.create_schedule(te.ComputeDAG(tensors))\n" in out
+    trials = [r.candidate for r in Database.load(tmp_path / "conv2d.json") if not r.result.final]
+    assert len(trials) == len(set(trials)) == 6
+
+
+def test_a_network_without_templates(on_device: Device, kind: str, tmp_path: Path) -> None:
+    out = run_script(
+        "tune_network_auto_scheduler.py", tmp_path,
+        "--target", kind, "--trials", "22", "--image", "32", "--min-repeat-ms", "1",
+    )  # fmt: skip
+    assert out.count("(workload key: ") == 22
+    assert re.search(r"^Estimated total latency: \S+ ms\tTrials: 22\t", out, re.M)
+    assert "Measured end-to-end latency: " in out and "mean" in out.rpartition("Evaluate")[2]
+    assert (tmp_path / f"mobilenet-NHWC-B1-{kind}.json").exists()
+
+
 def test_a_network(on_device: Device, kind: str, tmp_path: Path) -> None:
     out = run_script(
         "tune_network.py", tmp_path,

@@ -11,7 +11,7 @@ import time
 
 import numpy as np
 
-from tilewright.base.errors import ScheduleError
+from tilewright.base.errors import DeviceError, ScheduleError
 
 _warm = False
 
@@ -93,6 +93,21 @@ def dies_soon():
 
 def takes_memory(size):
     return int(np.ones(size, np.uint8).size)
+
+
+def open_device_if(path):
+    """What a worker runs first where a device may be lost: the file says what became of it."""
+    with open(path) as f:
+        state = f.read()
+    if state == "dead":  # the driver brings its process down
+        os._exit(7)
+    if state == "gone":
+        from tilewright.runtime.drivers import cpu
+
+        def open_device(index):
+            raise DeviceError("cpu(0)", "it fell off the bus", "Reboot.")
+
+        cpu.open_device = open_device
 
 
 def warm():

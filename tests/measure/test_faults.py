@@ -2,16 +2,19 @@
 
 import time
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from tests.measure import kernels as K
-from tilewright.base.errors import InternalError, TargetError
+from tests.measure import misbehave as M
+from tilewright.base.errors import DeviceLost, InternalError, TargetError
 from tilewright.base.target import Target
 from tilewright.measure.database import Database
 from tilewright.measure.jobs import Job, RunJob
 from tilewright.measure.local import LocalBuilder, LocalRunner
 from tilewright.measure.pipeline import Pipeline
+from tilewright.measure.pool import Options, WorkerPool
 from tilewright.measure.reference import ReferenceStore
 
 LIMIT = 1.0  # seconds for a trial
@@ -148,6 +151,40 @@ def test_a_missing_device_is_one_error_and_no_records(builder):
         with pytest.raises(Exception, match=r"cpu\(63\): all cores are one device"):
             pipeline.submit(K.job("good", None))
         assert len(pipeline) == 0
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [("dead", "a worker process does not start: .* exit code 7"), ("gone", "fell off the bus")],
+)
+def test_a_lost_device_costs_no_candidate(state, words, store, builder, tmp_path):
+    reference, told = K.reference(store), tmp_path / "state"
+    told.write_text("there")
+    with LocalRunner(timeout=LIMIT, number=1, repeat=1) as runner:
+        pool = WorkerPool(1, Options(partial(M.open_device_if, str(told))))
+        runner._pools["llvm"] = pool
+        with Pipeline(builder, runner) as pipeline:
+            (before,) = pipeline.measure([K.job("good", reference, 0)])
+            told.write_text(state)
+            for worker in pool._stock._living:
+                worker.kill()
+            for trial in (1, 2):
+                pipeline.submit(K.job("good", reference, trial))
+            for _ in range(2):  # it is looked for each time
+                with pytest.raises(DeviceLost, match=f"lost in mid-search.*{words}"):
+                    pipeline.next()
+            assert pipeline.database.records == [before]
+            told.write_text("there")
+            after = [pipeline.next(), pipeline.next()]
+    assert [r.trial for r in after] == [1, 2]
+    assert all(r.result.verified and r.result.same_as is None for r in after)
+
+
+def test_a_crash_with_the_device_still_there_is_the_candidates_own(store, builder, runner):
+    reference = K.reference(store)
+    with Pipeline(builder, runner) as pipeline:
+        jobs = [K.job(kind, reference, n) for n, kind in enumerate(["good", "segfault", "good"])]
+        assert [r.result.error for r in pipeline.measure(jobs, ahead=1)] == [None, "run", None]
 
 
 def test_a_missing_compiler_is_one_error_and_no_records(runner):

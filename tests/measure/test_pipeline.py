@@ -8,7 +8,7 @@ from concurrent.futures import Future
 import pytest
 
 from tilewright.base.artifact import Artifact, Source
-from tilewright.base.errors import DeviceError, InternalError
+from tilewright.base.errors import DeviceError, DeviceLost, InternalError
 from tilewright.measure.database import Database
 from tilewright.measure.jobs import Built, Job, RunResult
 from tilewright.measure.pipeline import Pipeline
@@ -284,6 +284,85 @@ def test_final_takes_turns_and_replaces_lucky_figures():
         pipeline.submit(named("x", 1.0))
         with pytest.raises(InternalError, match="1 jobs are on their way"):
             pipeline.final(leaders)
+
+
+class Losing(Machine):
+    """Loses its device under the candidate `bad`, each of the first `times` that it runs."""
+
+    def __init__(self, bad, times, back=True):
+        super().__init__()
+        self.bad, self.times, self.back = bad, times, back
+        self.gone = False
+        self.probes = 0
+
+    def run(self, run):
+        lost = run.job.decisions["x"] == self.bad and self.times > 0
+        if not lost and not self.gone:
+            return super().run(run)
+        self.times -= lost
+        self.gone |= self.back
+        future = Future()
+        future.set_result(RunResult(error="run", message="device lost", fatal=True))
+        return future
+
+    def pipeline(self, exclusive=True, **options):
+        made = super().pipeline(exclusive, **options)
+        made.runner.probe = self.probe
+        return made
+
+    def probe(self, target):
+        """Gone when first asked, then back."""
+        self.probes += 1
+        if self.gone:
+            self.gone = False
+            raise DeviceError("cuda(0)", "no such device", "Reboot.")
+
+
+def outcomes(pipeline, jobs):
+    """Error or None per record, and how often the device was lost."""
+    for n, (x, s) in enumerate(jobs):
+        pipeline.submit(named(x, s, n))
+    found, losses = [], 0
+    while len(pipeline):
+        try:
+            found.append(pipeline.next().result.error)
+        except DeviceLost as error:
+            assert "(cuda(0): no such device). Reboot." in str(error)
+            losses += 1
+    return found, losses
+
+
+@pytest.mark.parametrize("exclusive", [True, False])
+@pytest.mark.parametrize(
+    ("times", "error", "losses"),
+    [(1, None, 1), (2, "run", 2)],  # innocent until it happens again
+)
+def test_what_was_tried_when_the_device_went_is_tried_again(exclusive, times, error, losses):
+    machine = Losing("b", times)
+    with machine.pipeline(exclusive) as pipeline:
+        jobs = [("a", 1.0), ("b", 0.9), ("b", 5.0), ("c", 1.1)]  # the second b is a twin
+        assert outcomes(pipeline, jobs) == ([None, error, error, None], losses)
+        assert len(pipeline.database) == 4
+
+
+@pytest.mark.parametrize("exclusive", [True, False])
+def test_a_fault_that_leaves_the_device_alone_is_recorded(exclusive):
+    machine = Losing("b", 1, back=False)
+    with machine.pipeline(exclusive) as pipeline:
+        assert outcomes(pipeline, [("a", 1.0), ("b", 0.9)]) == ([None, "run"], 0)
+        assert machine.probes == 1
+
+
+def test_leaders_are_not_refuted_by_a_lost_device():
+    machine = Losing("a", 0)
+    with machine.pipeline() as pipeline:
+        leaders = [named("a", 1.0, 0), named("b", 1.1, 1)]
+        list(pipeline.measure(leaders))
+        machine.times = 1
+        with pytest.raises(DeviceLost):
+            pipeline.final(leaders)
+        assert [r.result.error for r in pipeline.final(leaders)] == [None, None]
+        assert pipeline.database.counts().failed == 0
 
 
 @pytest.mark.parametrize("exclusive", [True, False])

@@ -106,6 +106,14 @@ def test_replace_workers_takes_a_warm_spare():
         assert call(pool, M.is_warm)
 
 
+def test_spares_can_be_replaced_too():
+    with WorkerPool(1, Options(spares=1)) as pool:
+        first = call(pool, M.pid)
+        (spare,) = pool._stock._spares
+        pool.replace_workers(spares=True)
+        assert call(pool, M.pid) not in (first, spare._process.pid) and not spare.alive
+
+
 def test_memory_is_limited():
     with WorkerPool(1, Options(memory_bytes=2 << 30)) as pool:
         with pytest.raises(WorkerRaised, match="out of memory"):

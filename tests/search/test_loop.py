@@ -121,8 +121,8 @@ def test_a_failure_of_any_kind_costs_one_trial(kind):
 
 def test_only_failures_leave_no_best():
     task = cpu_task()
-    report, _ = run([task], Instant([task], failing=lambda trial: "run"), trials=40)
-    assert report.tasks[0].best is None and report.tasks[0].failed == 40
+    report, _ = run([task], Instant([task], failing=lambda trial: "run"), trials=24)
+    assert report.tasks[0].best is None and report.tasks[0].failed == 24
 
 
 def test_what_is_not_verified_is_never_best():

@@ -56,6 +56,25 @@ def test_reduction_of_conditions_counts():
     assert evaluate(te.ComputeDAG([A, out]), [x])[0].tolist() == [3, 6, 6, 6]
 
 
+def test_extents_may_be_any_integers():
+    shape = te.placeholder(np.array([2, 3]), name="x").shape
+    assert shape == (2, 3) and all(type(n) is int for n in shape)
+    assert te.placeholder((te.const(2, "int32"), np.int64(3)), name="x").shape == (2, 3)
+    assert te.reduce_axis(np.int64(3), "k").extent == 3
+
+
+def test_stages_and_axes_that_share_a_name_are_told_apart():
+    """TVM's own declarations do it: two computations named "compute"."""
+    k = te.reduce_axis((0, 6), "i")
+    twice = te.compute((4, 6), lambda i, j: A[i, j] * 2.0, name="same")
+    out = te.compute((4,), lambda i: te.sum(twice[i, k], axis=k), name="same")
+    s = te.create_schedule(out.op)
+    assert [stage.name for stage in s.stages] == ["A", "same", "same_1"]
+    assert [ax.name for ax in s[out].leaf_iter_vars] == ["i", "i_1"]
+    x = np.arange(24.0).reshape(4, 6)
+    assert np.array_equal(evaluate(te.ComputeDAG([A, out]), [x])[0], 2 * x.sum(axis=1))
+
+
 def test_thread_axes():
     assert repr(te.thread_axis("blockIdx.x")) == "blockIdx.x:? (blockIdx.x)"
     assert repr(te.thread_axis((0, 8), "threadIdx.x", "t")) == "t:8 (threadIdx.x)"
@@ -85,14 +104,32 @@ def other_variable():
 
 REFUSALS = {
     "too few indices": (lambda: A[0], r"A\[0\]: 1 indices for a tensor of shape \[4, 6\]. Give 2"),
-    "float index": (lambda: A[0, A[0, 0]], "an index of type float32 is not an integer"),
-    "symbolic shape": (lambda: te.placeholder((te.var("n"),)), "dimension n is symbolic"),
+    "float index": (
+        lambda: te.compute((4,), lambda i: A[i, A[i, 0]]),
+        r"A\[i, A\[i, 0\]\]: the index A\[i, 0\] of type float32 is not an integer. Use axes",
+    ),
+    "condition as index": (lambda: A[0, te.var("i") < 2], "of type bool is not an integer"),
+    "symbolic shape": (
+        lambda: te.placeholder((te.var("n"),), name="x"),
+        r"placeholder\('x'\): the dimension n is symbolic. .* every extent as int",
+    ),
+    "symbolic expression": (lambda: te.placeholder((te.var("n") * 2,)), r"\(n\*2\) is symbolic"),
+    "axis as extent": (lambda: te.compute((4, K), lambda i, j: A[i, j]), "dimension k:6 is symb"),
+    "symbolic range": (lambda: te.reduce_axis((0, te.var("n")), "k"), "the end n is symbolic"),
+    "symbolic extent": (lambda: te.reduce_axis(te.var("n"), "k"), "the extent n is symbolic"),
+    "fractional shape": (lambda: te.placeholder((2.5,)), "the dimension 2.5 is no integer"),
+    "fractional constant": (lambda: te.placeholder((te.const(2.5),)), "is no integer"),
+    "text as shape": (lambda: te.placeholder("4, 6"), "dimension '4, 6' is no integer"),
+    "missing shape": (lambda: te.placeholder(None, name="x"), "dimension None is no integer"),
+    "fractional range": (lambda: te.reduce_axis((0, 2.5), "k"), "the end 2.5 is no integer"),
+    "three ends": (lambda: te.reduce_axis((0, 1, 2), "k"), r"\(0, 1, 2\) is no range. Give"),
     "empty shape": (lambda: te.placeholder((3, 0), name="x"), "a dimension of extent 0"),
     "empty compute": (lambda: te.compute((0,), lambda i: A[i, 0]), "a dimension of extent 0"),
     "dtype": (lambda: te.placeholder((3,), "float16", "x"), "dtype 'float16' is not supported"),
     "empty range": (lambda: te.reduce_axis((3, 3), "k"), r"the range \[3, 3\) is empty"),
     "thread tag": (lambda: te.thread_axis("threadIdx.w"), "unknown tag. Use one of blockIdx.x"),
     "axis count": (lambda: te.compute((4, 6), lambda i: A[i, 0]), "takes 1 axes for 2 dimensions"),
+    "no function": (lambda: te.compute((4,), 3), "3 is no function. Give a function of the axes"),
     "inner reduction": (
         lambda: te.compute((4,), lambda i: te.sum(A[i, K], axis=K) + 1.0),
         "a reduction inside a larger expression",
@@ -103,7 +140,20 @@ REFUSALS = {
     ),
     "free axis": (lambda: te.compute((4,), lambda i: A[i, K]), "k is not an axis of this"),
     "free variable": (other_variable, "n is not an axis of this computation"),
-    "no expression": (lambda: te.compute((4,), lambda i: [A[i, 0]]), "a list is not an expression"),
+    "no expression": (lambda: te.compute((4,), lambda i: "x"), "a str is not an expression"),
+    "several outputs": (
+        lambda: te.compute((4,), lambda i: (A[i, 0], A[i, 1]), name="C"),
+        r"compute\('C'\): the function gives a tuple, .*several outputs take a te.compute each",
+    ),
+    "no return": (lambda: te.compute((4,), lambda i: None), "the function gives a NoneType, not"),
+    "whole tensor": (
+        lambda: te.compute((4,), lambda i: A),
+        "the function gives all of A, not one element. Index it with 2",
+    ),
+    "reduction as index": (
+        lambda: te.compute((4,), lambda i: A[i, te.sum(K, axis=K)]),
+        "a reduction inside a larger expression",
+    ),
     "spatial axis": (
         lambda: te.compute((4,), lambda i: te.sum(A[i, 0], axis=te.thread_axis("vthread"))),
         "not a reduction axis",
@@ -116,11 +166,14 @@ REFUSALS = {
         "fcombine turns float32 into bool",
     ),
     "no output": (lambda: te.ComputeDAG([A]), "no computed output among the tensors"),
+    "no tensors": (lambda: te.ComputeDAG([]), "no computed output among the tensors"),
+    "no tensor": (lambda: te.ComputeDAG([A, 3]), "ComputeDAG: 3 is no tensor. Pass what te.placeh"),
+    "nothing": (lambda: te.ComputeDAG(None), "None is no tensor"),
     "equal names": (
         lambda: te.ComputeDAG(
             te.compute((4,), lambda i: A[i, 0] + te.placeholder((4,), name="A")[i])
         ),
-        "two placeholders share a name",
+        r"2 placeholders are called 'A'. Name every placeholder differently",
     ),
 }  # fmt: skip
 

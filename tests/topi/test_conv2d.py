@@ -185,7 +185,7 @@ def test_text_of_conv_bias_relu():
         "(pad_temp[nn, rc, (yy + ry), (xx + rx)]*kernel[ff, rc, ry, rx])",
         "bias = PLACEHOLDER [1, 512, 1, 1]",
         "T_add(ax0, ax1, ax2, ax3) = (compute[ax0, ax1, ax2, ax3] + bias[ax0, ax1, 0, 0])",
-        "T_relu(ax0, ax1, ax2, ax3) = max(T_add[ax0, ax1, ax2, ax3], 0f)",
+        "compute(i0, i1, i2, i3) = max(T_add[i0, i1, i2, i3], 0f)",
     ]
 
 
@@ -200,7 +200,7 @@ def test_text_of_nhwc_pointwise_keeps_the_padding_stage():
         "(pad_temp[nn, (yy + ry), (xx + rx), rc]*p1[ry, rx, rc, ff])",
         "p2 = PLACEHOLDER [1, 1, 1, 128]",
         "T_add(ax0, ax1, ax2, ax3) = (conv2d_nhwc[ax0, ax1, ax2, ax3] + p2[ax0, 0, 0, ax3])",
-        "T_relu(ax0, ax1, ax2, ax3) = max(T_add[ax0, ax1, ax2, ax3], 0f)",
+        "compute(i0, i1, i2, i3) = max(T_add[i0, i1, i2, i3], 0f)",
     ]
 
 

@@ -294,7 +294,7 @@ def test_activations(new_bench):
     bench.check(topi.nn.relu(x), np.maximum(bench[x], 0))
     bench.check(topi.nn.leaky_relu(x, 0.25), np.where(bench[x] > 0, bench[x], bench[x] * 0.25))
     bench.check(topi.nn.dropout(x, 0.5), bench[x])
-    assert (topi.nn.relu(x).op.name, topi.nn.relu(x).op.tag) == ("T_relu", "elemwise")
+    assert (topi.nn.relu(x).op.name, topi.nn.relu(x).op.tag) == ("compute", "elemwise")
     with pytest.raises(ExpressionError, match="rate is not in"):
         topi.nn.dropout(x, 1.0)
 

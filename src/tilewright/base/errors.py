@@ -68,6 +68,15 @@ class DeviceError(TilewrightError):
     fatal = False
 
 
+class DeviceLost(DeviceError):
+    """A device that worked before cannot be opened any more, not even by a new process.
+
+    It may come back: what raised this may be called again.
+    """
+
+    fatal = True
+
+
 class RecordError(TilewrightError):
     """A log file or log line that cannot be used."""
 

@@ -91,13 +91,18 @@ _target = click.option(
     help="File of the results; more are added to it.  [default: MODEL.TARGET.jsonl]",
 )  # fmt: skip
 @click.option(
-    "--tuner", type=click.Choice(["xgb", "random"]), default="xgb", show_default=True,
-    help="How candidates are chosen.",
+    "--tuner", type=click.Choice(["xgb", "random", "auto-scheduler"]), default="xgb",
+    show_default=True,
+    help="How candidates are chosen; auto-scheduler: those that rules derive, for every kernel.",
+)  # fmt: skip
+@click.option(
+    "--templates/--no-templates", default=True, show_default=True,
+    help="Whether templates compete with the rules of --tuner auto-scheduler.",
 )  # fmt: skip
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the search.")
 def tune(
     model: str, target: Target, trials: int | None, minutes: float | None, log: Path | None,
-    tuner: str, seed: int,
+    tuner: str, templates: bool, seed: int,
 ) -> None:  # fmt: skip
     """Search for fast kernels for MODEL and write every result to a log.
 
@@ -109,6 +114,8 @@ def tune(
     from tilewright.measure.database import Database
 
     network.check_model(model)
+    if not templates and tuner != "auto-scheduler":
+        raise click.UsageError("--no-templates leaves nothing to search but with auto-scheduler")
     if trials is None and minutes is None:
         minutes = DEFAULT_MINUTES
     seconds = None if minutes is None else minutes * 60
@@ -122,8 +129,8 @@ def tune(
         progress.note(f"tuning {model} for {target}, results in {path} ({len(database)} so far)")
         try:
             network.tune(
-                model, target, database, trials=trials, seconds=seconds, tuner=tuner, seed=seed,
-                progress=progress,
+                model, target, database, trials=trials, seconds=seconds, tuner=tuner,
+                templates=templates, seed=seed, progress=progress,
             )  # fmt: skip
         except KeyboardInterrupt:
             progress.note(
@@ -169,7 +176,9 @@ class _WithDefault(click.Group):
 
 @cli.group(cls=_WithDefault)
 def records() -> None:
-    """Tell what a log holds (`records FILE`), or make one from TVM's (`records import OLD`)."""
+    """Tell what a log holds (`records FILE`), cut it down to the best (`records distill FILE`), or
+    make one from TVM's (`records import OLD`).
+    """
 
 
 records.add_command(import_logs)
@@ -191,6 +200,20 @@ def show(file: Path, failures: int, pick_best: Path | None) -> None:
     tables.print_records(Database.load(file), failures)
     if pick_best is not None:
         click.echo(f"{pick(file, pick_best)} best records are in {pick_best}")
+
+
+@records.command()
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path), callback=_check_log)
+@click.option(
+    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path),
+    help="Where to; merged with what it holds.  [default: FILE.best.json]",
+)  # fmt: skip
+def distill(file: Path, output: Path | None) -> None:
+    """Write the best record of each task to a file of its own."""
+    from tilewright.measure.database import pick_best
+
+    output = output or Path(f"{file}.best.json")
+    click.echo(f"{pick_best(file, output)} best records are in {output}")
 
 
 @cli.command()

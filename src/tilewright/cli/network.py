@@ -51,21 +51,30 @@ def tune(
     trials: int | None,
     seconds: float | None,
     tuner: str,
+    templates: bool = True,
     seed: int,
     progress: Progress,
 ) -> None:
     """Tune every task of the network until `trials` candidates or `seconds` are spent.
 
+    tuner:     "auto-scheduler" tunes every kernel, by rules; others those that have a template
+    templates: whether templates compete with rules
     Calls `progress.start(rows)` once and `progress.record(index, record)` for each result.
     """
     from tilewright.measure.local import LocalBuilder, LocalRunner
     from tilewright.measure.pipeline import Pipeline
     from tilewright.relay.extract import fused_tasks
-    from tilewright.search.loop import Event, Options
     from tilewright.search.loop import tune as search
+    from tilewright.search.report import Event, Options
 
     mod, params = load_model(model)
-    tasks = [t for t in fused_tasks(mod, params, target) if t.sketches]
+    by_rules = tuner == "auto-scheduler"
+    tasks = fused_tasks(mod, params, target, by_rules)
+    if by_rules:
+        from tilewright.search.rules.derive import with_rules
+
+        tasks, tuner = [with_rules(t, templates=templates) for t in tasks], "xgb"
+    tasks = [t for t in tasks if t.sketches]
     if not tasks:
         raise ModelError(f"tune {model!r}", "no kernel of the network has a template to tune")
     progress.start([_row(task, database) for task in tasks])
@@ -73,6 +82,8 @@ def tune(
     def on_event(event: Event) -> None:
         if event.kind == "trial" and event.record is not None:
             progress.record(event.task, event.record)
+        elif event.message:
+            progress.note(event.message)
         else:
             progress.redraw()
 
@@ -84,6 +95,12 @@ def tune(
         Pipeline(builder, runner, database, on_error=progress.note) as pipeline,
     ):
         report = search(tasks, pipeline, database, options, on_event=on_event)
+    for found in report.tasks:
+        if found.fruitless:
+            progress.note(
+                f"{task_label(found.task)} keeps its default: none of {found.trials} candidates "
+                f"was valid.  The last: {found.failure}"
+            )
     if report.interrupted:
         raise KeyboardInterrupt
     if all(t.exhausted for t in report.tasks):

@@ -82,6 +82,9 @@ def run(
     _trials += 1
     assert run_job.artifact is not None
     on = device(run_job.artifact.source.target, index)
+    gone = on.why_not()
+    if gone is not None:  # it was there when the search began
+        return RunResult(error="run", message=str(gone), fatal=True, first=_trials == 1)
     stored = run_job.job.reference
     data = reference.load(stored) if stored else _made_up(run_job.artifact)
     verify = run_job.verify and stored is not None

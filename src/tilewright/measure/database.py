@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tilewright.base.errors import RecordError
+from tilewright.base.errors import RecordError, TilewrightError
 from tilewright.measure.record import (
     ERROR_KINDS,
     Candidate,
@@ -168,9 +168,18 @@ class Database:
     def lookup(self, dag: ComputeDAG, target: Target) -> Schedule | None:
         """The schedule of the best record of exactly this computation and target, or None."""
         from tilewright.schedule.schedule import Schedule
+        from tilewright.te.dag import ComputeDAG
 
         record = self.best((dag.hash, str(target)))
-        return None if record is None else Schedule.replay(dag, record.steps)
+        if record is None:
+            return None
+        try:
+            return Schedule.replay(dag, record.steps)
+        except TilewrightError:  # it may be of an equal computation with other names
+            stored = self.dag(dag.hash)
+            if stored is None:
+                raise
+            return Schedule.replay(ComputeDAG.from_json(stored), record.steps)
 
     def tasks(self) -> list[TaskId]:
         """Every task with records, in the order of their first ones."""

@@ -73,7 +73,7 @@ class RunJob:
 class RunResult:
     """costs: seconds of one run, an entry per repeat; empty where `error` is set.
 
-    fatal: the device was lost to the worker process, which is replaced
+    fatal: the worker process died, or the device was lost to it; the device should be probed
     first: it was the first trial of its worker process
     same_as: see `record.Result`
     """
@@ -113,5 +113,8 @@ class Runner(Protocol):
         """True when a kernel under the clock must not share the machine with builds."""
 
     def submit(self, run: RunJob) -> Future[RunResult]: ...
+
+    def probe(self, target: Target) -> None:
+        """After a `fatal` result.  Raises DeviceError or TargetError when the device is gone."""
 
     def close(self) -> None: ...

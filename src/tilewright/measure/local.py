@@ -21,6 +21,7 @@ from tilewright.measure.pool import (
     Options,
     WorkerCrash,
     WorkerFailure,
+    WorkerMissing,
     WorkerPool,
     WorkerTimeout,
 )
@@ -171,6 +172,11 @@ class LocalRunner:
         attempt(retry=True)
         return outer
 
+    def probe(self, target: Target) -> None:
+        """Open the device in a new process.  Raises DeviceError or TargetError when it is gone."""
+        self._pool(target.kind).replace_workers(spares=True)  # a spare may be as lost as the others
+        self._open(target.kind)
+
     def close(self) -> None:
         for pool in self._pools.values():
             pool.close()
@@ -184,17 +190,19 @@ class LocalRunner:
 
     def _device(self, kind: str) -> calls.DeviceInfo:
         if kind not in self._devices:
-            call = self._pool(kind).submit(
-                calls.open_device, kind, self.index, timeout=_OPEN_SECONDS
-            )
-            try:
-                self._devices[kind] = call.result()
-            except WorkerFailure as failure:
-                raise DeviceError(
-                    f"device {kind} {self.index}", f"it cannot be opened: {failure}",
-                    "Run `tilewright doctor`.",
-                ) from None  # fmt: skip
+            self._devices[kind] = self._open(kind)
         return self._devices[kind]
+
+    def _open(self, kind: str) -> calls.DeviceInfo:
+        call = self._pool(kind).submit(calls.open_device, kind, self.index, timeout=_OPEN_SECONDS)
+        try:
+            info: calls.DeviceInfo = call.result()
+        except (WorkerFailure, WorkerMissing) as failure:
+            raise DeviceError(
+                f"device {kind} {self.index}", f"it cannot be opened: {failure}",
+                "Run `tilewright doctor`.",
+            ) from None  # fmt: skip
+        return info
 
     def _pool(self, kind: str) -> WorkerPool:
         if kind not in self._pools:
@@ -224,9 +232,12 @@ def _tried(inner: Future[Any], timeout: float) -> tuple[RunResult, bool]:
     except WorkerTimeout:
         message = f"the trial took more than {timeout:g} s"
         return RunResult(error="timeout", message=message, seconds=timeout), False
+    except WorkerMissing as failure:
+        return RunResult(error="run", message=str(failure), fatal=True), False
     except WorkerFailure as failure:
         crashed = isinstance(failure, WorkerCrash)
-        return RunResult(error="run", message=str(failure)), crashed and not failure.first
+        result = RunResult(error="run", message=str(failure), fatal=crashed)
+        return result, crashed and not failure.first
     grave = result.fatal or result.error == "wrong"
     return result, grave and not result.first
 

@@ -50,7 +50,7 @@ class Workloads:
     dags:      workload key, as the log has it -> computation
     lookup:    the same as a function; None where it does not know the key
     tasks:     of a network.  AutoTVM's lines find them by name and arguments, Ansor's hashed keys
-               by the shapes of inputs and outputs, where those fit one computation only
+               by `workload_key`, or by the shapes of inputs and outputs that one task only has
 
     AutoTVM's lines also find every function template that is registered.
     """
@@ -215,6 +215,9 @@ class _Importer:
                 raise _refuse(f"the workload function {name} failed ({error})") from None
         if len(name) != 32 or set(name) - set("0123456789abcdef"):
             raise _refuse(f"no workload function {name!r}")
+        named = [t.dag for t in given.tasks if t.dag.workload_key() == _normal(key)]
+        if named:
+            return named[0]
         fitting = {t.key: t.dag for t in given.tasks if _numbers(_shapes(t.dag)) == _numbers(args)}
         if len(fitting) == 1:
             return next(iter(fitting.values()))

@@ -19,7 +19,14 @@ from functools import partial
 from typing import TypeVar
 
 from tilewright.base.artifact import Artifact
-from tilewright.base.errors import InternalError, RecordError
+from tilewright.base.errors import (
+    DeviceError,
+    DeviceLost,
+    InternalError,
+    RecordError,
+    TargetError,
+)
+from tilewright.base.target import Target
 from tilewright.measure.database import Database
 from tilewright.measure.jobs import Builder, Built, Job, RunJob, Runner, RunResult
 from tilewright.measure.record import Key, Record, Result, make_record, own_versions
@@ -33,7 +40,10 @@ DRIFT = 0.05  # the incumbent's time may change by this much within a slice
 
 @dataclass(order=True)
 class _Slot:
-    """A job on its way; ordered by proposal.  program: known when it is built."""
+    """A job on its way; ordered by proposal.
+
+    program: known when it is built; again: the device was lost under it, so it is tried once more
+    """
 
     number: int
     job: Job = field(compare=False)
@@ -41,6 +51,7 @@ class _Slot:
     built: Built = field(default_factory=Built, compare=False)
     program: Program | None = field(default=None, compare=False)
     result: RunResult = field(default_factory=RunResult, compare=False)
+    again: bool = field(default=False, compare=False)
     record: Record | None = field(default=None, compare=False)
 
 
@@ -91,6 +102,8 @@ class Pipeline:
         self._incumbents: dict[Key, _Incumbent] = {}
         self._tried: dict[Program, RunResult] = {}
         self._twins: dict[Program, list[_Slot]] = {}  # of a program under trial: who waits for it
+        self._doubtful: list[_Slot] = []  # tried, and perhaps innocent: the device may be gone
+        self._gone = False
         self._error: BaseException | None = None
 
     def __len__(self) -> int:
@@ -110,7 +123,8 @@ class Pipeline:
     def next(self) -> Record:
         """The record of the oldest job that is left; waits for it.
 
-        Raises what keeps every candidate from being measured: a missing library, a lost device.
+        Raises what keeps every candidate from being measured, a missing library for example; and
+        DeviceLost, after which it may be called again: no candidate is to blame, none is recorded.
         """
         with self._changed:
             if not self._order:
@@ -118,7 +132,9 @@ class Pipeline:
             slot = self._order[0]
             while slot.record is None:
                 self._raise_error()
-                if slot.exclusive:
+                if self._doubtful and not self._running:
+                    self._settle()
+                elif slot.exclusive:
                     self._slice()
                 else:
                     self._changed.wait()
@@ -138,6 +154,7 @@ class Pipeline:
         """Time the leaders again, in turn, verified and without a race; `rounds` times each.
 
         Their records are marked `final` and replace earlier costs.  Call it when no job is left.
+        Raises DeviceLost, see `next`.
         """
         if self._order:
             raise InternalError("Pipeline.final", f"{len(self)} jobs are on their way")
@@ -148,7 +165,10 @@ class Pipeline:
             for turn in range(rounds):
                 for slot in slots:
                     if slot.built.error is None and slot.result.error is None:
-                        slot.result = _joined(slot.result, self._try(slot, None, verify=turn == 0))
+                        timed = self._try(slot, None, verify=turn == 0)
+                        if timed.fatal:
+                            self._probe(slot.job.full_target)
+                        slot.result = _joined(slot.result, timed)
             for slot in slots:
                 self._finish(slot, final=True)
         return [slot.record for slot in slots if slot.record is not None]
@@ -169,6 +189,7 @@ class Pipeline:
             self._waiting.clear()
             self._ready.clear()
             self._twins.clear()
+            self._doubtful.clear()
 
     def __enter__(self) -> Pipeline:
         return self
@@ -200,7 +221,7 @@ class Pipeline:
 
     def _start_trials(self) -> None:
         while self._ready and self._running < self.runner.n_parallel:
-            if self._ready[0].exclusive:
+            if self._ready[0].exclusive or self._doubtful:
                 return
             slot = heapq.heappop(self._ready)
             if self._is_twin(slot):
@@ -213,7 +234,10 @@ class Pipeline:
     def _on_tried(self, slot: _Slot, future: Future[RunResult]) -> None:
         self._running -= 1
         slot.result = future.result()
-        self._finish(slot)
+        if slot.result.fatal:
+            self._doubtful.append(slot)
+        else:
+            self._finish(slot)
         self._start_trials()
 
     def _guarded(
@@ -272,6 +296,9 @@ class Pipeline:
             limits = [best[key]] if key in best else []
             limits += [known * slower] if known is not None else []
             slot.result = self._try(slot, min(limits, default=None))
+            if slot.result.fatal:
+                self._doubtful.append(slot)
+                break
             batch.append(slot)
             if slot.result.costs and not slot.result.raced:
                 best[key] = min(best.get(key, float("inf")), _median(slot.result.costs))
@@ -285,6 +312,8 @@ class Pipeline:
         for slot in batch:
             if slot.result.error is None and not slot.result.raced:
                 again = self._try(slot, None, verify=False)
+                if again.fatal:
+                    return
                 spent = slot.result.seconds + again.seconds
                 slot.result = replace(again, verified=slot.result.verified, seconds=spent)
 
@@ -300,6 +329,34 @@ class Pipeline:
         run = RunJob(slot.job, slot.built.artifact, best_seconds, verify, race)
         return self.runner.submit(run).result()
 
+    # A device that may be lost: no trial starts until `next` has looked for it.
+
+    def _settle(self) -> None:
+        """Record the doubtful slots as failures, or once the device is back, try them again.
+
+        One that loses the device twice is not tried a third time.
+        """
+        self._probe(self._doubtful[0].job.full_target)
+        doubtful, self._doubtful = self._doubtful, []
+        for slot in doubtful:
+            if self._gone and not slot.again:
+                slot.again = True
+                heapq.heappush(self._ready, slot)
+            else:
+                self._finish(slot)
+        self._gone = False
+        self._start_trials()
+
+    def _probe(self, target: Target) -> None:
+        try:
+            self.runner.probe(target)
+        except (DeviceError, TargetError) as error:
+            self._gone = True
+            raise DeviceLost(
+                f"device of {target}", f"lost in mid-search ({error.place}: {error.reason})",
+                error.way_out or "Run `tilewright doctor`.",
+            ) from None  # fmt: skip
+
     # Equal programs: whichever is ready first runs.
 
     def _is_twin(self, slot: _Slot) -> bool:
@@ -307,7 +364,7 @@ class Pipeline:
 
         Failures are shared, too: a program that hangs would cost another deadline.
         """
-        if slot.program is None:
+        if slot.program is None or slot.again:
             return False
         if slot.program in self._tried:
             slot.result = self._tried[slot.program]

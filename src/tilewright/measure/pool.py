@@ -58,6 +58,10 @@ class WorkerRaised(WorkerFailure):
     """The function raised an exception."""
 
 
+class WorkerMissing(InternalError):
+    """No worker process starts."""
+
+
 @dataclass(frozen=True)
 class Options:
     """How workers are run.
@@ -125,9 +129,14 @@ class WorkerPool:
                 thread.start()
         return future
 
-    def replace_workers(self) -> None:
-        """Let each worker that has been used be replaced before its next call."""
+    def replace_workers(self, *, spares: bool = False) -> None:
+        """Let each worker that has been used be replaced before its next call.
+
+        spares: by one that starts after this call, not by a spare
+        """
         self._stock.generation += 1
+        if spares:
+            self._stock.drop_spares()
 
     def close(self) -> None:
         """Kill all workers; calls that have not finished are cancelled or fail."""
@@ -167,6 +176,12 @@ class _Stock:
         worker.close_pipes()
         with self._lock:
             self._living.discard(worker)
+
+    def drop_spares(self) -> None:
+        with self._lock:
+            dropped, self._spares = self._spares, []
+        for worker in dropped:
+            self.retire(worker)
 
     def close(self) -> None:
         with self._lock:
@@ -221,7 +236,7 @@ class _Worker:
         try:
             self._receive(self._deadline)
         except WorkerFailure as error:
-            raise InternalError(
+            raise WorkerMissing(
                 "worker", f"a worker process does not start: {error}",
                 "Run `tilewright doctor`, which says what is missing.",
             ) from None  # fmt: skip
@@ -345,7 +360,7 @@ def _fit(worker: _Worker | None, stock: _Stock) -> _Worker:
         try:
             worker.wait_ready()
             return worker
-        except InternalError:
+        except WorkerMissing:
             stock.retire(worker)
             worker = None
             if attempt == 2:

@@ -76,7 +76,8 @@ class Result(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="record", tag_field="kind"):
     """One measured candidate; `make_record` makes one.
 
-    origin:    "template:NAME", "rules:NAME" or "default"
+    origin:    "template:NAME", "rules:NAME" or "default"; "import:NAME" is of another program, and
+               "replay:NAME" what its steps cost here
     device:    name of the device that ran it
     seed:      of the tuning run; trial is the number of the proposal in it
     timestamp: seconds since the epoch

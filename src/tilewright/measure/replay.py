@@ -61,6 +61,9 @@ class ReplayRunner:
     def submit(self, run: RunJob) -> Future[RunResult]:
         return self._threads.submit(self._run, run.job)
 
+    def probe(self, target: Target) -> None:
+        """There is no device to lose."""
+
     def close(self) -> None:
         self._threads.shutdown(cancel_futures=True)
 

@@ -101,10 +101,11 @@ class Chooser:
         best = min((r for r in records if r is not None), key=lambda r: r.seconds, default=None)
         if best is None:
             return None
-        measured = _dag_of(database, best) or dag  # its stages have the names that the steps use
-        with suppress(TilewrightError):
-            schedule = Schedule.replay(measured, best.steps)
-            return Choice(schedule, RECORD, best.seconds, best.result.verified)
+        for named in (_dag_of(database, best), dag):  # one has the names that the steps use
+            with suppress(TilewrightError):
+                if named is not None:
+                    schedule = Schedule.replay(named, best.steps)
+                    return Choice(schedule, RECORD, best.seconds, best.result.verified)
         return None
 
     def _reinstantiated(self, dag: ComputeDAG, target: Target) -> Iterator[Choice]:

@@ -105,12 +105,12 @@ def epilogue_anchor(s: Schedule, stage: Stage) -> Stage | None:
             or p.shape != op.shape
         ):
             continue
-        if producer.attach_kind == "root" and _reads_elementwise(s, stage, producer):
+        if producer.attach_kind == "root" and reads_elementwise(s, stage, producer):
             return producer
     return None
 
 
-def _reads_elementwise(s: Schedule, reader: Stage, producer: Stage) -> bool:
+def reads_elementwise(s: Schedule, reader: Stage, producer: Stage) -> bool:
     """Whether every path from `producer` to the outputs goes through `reader`, index for index."""
     todo = [producer]
     while todo:

@@ -6,7 +6,7 @@ Read next: `loop.py`, then `proposers.py` and `features.py`.
 
 from tilewright.search.cost_model import CostModel
 from tilewright.search.features import FEATURES, features
-from tilewright.search.loop import Event, Options, Report, TaskReport, tune
+from tilewright.search.loop import tune
 from tilewright.search.machine_model import predict_seconds
 from tilewright.search.model_proposer import ModelProposer
 from tilewright.search.proposers import (
@@ -17,6 +17,7 @@ from tilewright.search.proposers import (
     Proposer,
     RandomProposer,
 )
+from tilewright.search.report import Event, Options, Report, TaskReport
 
 __all__ = [
     "FEATURES", "Candidate", "CostModel", "Event", "GeneticProposer", "GridProposer",

@@ -7,6 +7,7 @@ Read next: `nest.py` (loops around the touches), `gpu_facts.py`, `cpu_facts.py`.
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -220,6 +221,16 @@ class Point:
         return rule(self._evaluate(e.args[0], node), self._evaluate(e.args[1], node))
 
 
+class Steps(Point):
+    """The same as if nothing lay around the stage: enough to tell how far its own loops go."""
+
+    def coordinate(self, node: Node, axis: IterVar) -> Any:
+        return self.axis(axis)
+
+    def index(self, touch: Touch, dim: int) -> Any:
+        return self._evaluate(touch.index[dim], touch.node)
+
+
 _INDEX_RULES: dict[str, Callable[[Any, Any], Any]] = {
     "add": lambda a, b: a + b,
     "sub": lambda a, b: a - b,
@@ -250,23 +261,29 @@ def shape(bounds: Bounds, touch: Touch) -> list[Number]:
 
 def moves(bounds: Bounds, touch: Touch) -> frozenset[IterVar]:
     """Leaf axes whose steps change the address, as far as the structure tells."""
-    tree = bounds.tree
     leaves: set[IterVar] = set()
-    for axis in touch.axes:
-        leaves |= tree.leaves_under[axis]
-        if axis.kind == "spatial" and touch.node.parent is not None:
-            _collect(tree, bounds.base[touch.node][touch.node.op.axis.index(axis)], leaves)
+    for atom in atoms(bounds, touch):
+        leaves |= bounds.tree.leaves_under[atom]
     if touch.producer is not None and touch.producer.parent is not None:
         leaves -= touch.producer.points
     return frozenset(leaves)
 
 
-def _collect(tree: LoopTree, base: Base, into: set[IterVar]) -> None:
+def atoms(bounds: Bounds, touch: Touch) -> set[IterVar]:
+    """Axes that the address is computed from: root axes of the node, parts of axes around it."""
+    found: set[IterVar] = set(touch.axes)
+    for axis in touch.axes:
+        if axis.kind == "spatial" and touch.node.parent is not None:
+            _collect(bounds.base[touch.node][touch.node.op.axis.index(axis)], found)
+    return found
+
+
+def _collect(base: Base, into: set[IterVar]) -> None:
     for atom in base.terms:
         if isinstance(atom, Quotient):
-            _collect(tree, atom.base, into)
+            _collect(atom.base, into)
         else:
-            into |= tree.leaves_under[atom]
+            into.add(atom)
 
 
 # -- lanes of one warp -----------------------------------------------------------------------------
@@ -293,7 +310,15 @@ class Lanes:
         self.running = lane < 1  # lanes beyond the block's threads
         self.tag_of = bounds.tree.tag_of
         leaves = {ax: self.value[t] for ax, t in self.tag_of.items() if t in self.value}
-        self.point = Point(bounds, leaves, column)
+        self._point = Point(bounds, leaves, column)
+        self._addresses: dict[Touch, Any] = {}
+
+    def address(self, touch: Touch) -> Any:
+        """Flat positions of all lanes, in elements: [n or 1, 32 or 1], or one number."""
+        found = self._addresses.get(touch)
+        if found is None:
+            found = self._addresses[touch] = self._point.address(touch)
+        return found
 
     def active(self, node: Node) -> Array:
         """bool [n or 1, 32]: lanes inside the node's own thread extents."""
@@ -303,19 +328,29 @@ class Lanes:
                 mask = mask & (self.value[tag] < column(self.bounds.extent[ax]))
         return mask
 
-    def words(self, touch: Touch, word_bytes: int, width: int = 1) -> Array | None:
+    def words(self, touch: Touch, word_bytes: int, rows: Array | None = None) -> Array | None:
         """Sorted numbers of the words of `word_bytes` that the lanes address, float32 [n, 32].
 
         Idle lanes repeat lane 0.  None where all lanes address one word.
+        rows: indices of the candidates that matter; None for all
         """
-        address = self.point.address(touch)
+        address = self.address(touch)
         if not isinstance(address, np.ndarray) or address.shape[1] == 1:
             return None
         address = np.where(self.active(touch.node), address, address[:, :1])
-        address = np.floor(address * np.float32(touch.bytes / word_bytes))
         if address.shape[0] != self.rows:
             address = np.broadcast_to(address, (self.rows, WARP))
-        return np.sort(address, axis=1)
+        if rows is not None:
+            address = address[rows]
+        return np.sort(np.floor(address * np.float32(touch.bytes / word_bytes)), axis=1)
+
+    def alignment(self, touch: Touch) -> Any:
+        """The greatest of 4, 2, 1 elements that divides the addresses of all lanes."""
+        address = self.address(touch)
+        if not isinstance(address, np.ndarray):
+            return math.gcd(int(address), 4)
+        bits = np.bitwise_or.reduce(address.astype(np.int32), axis=1)
+        return np.where(bits & 3 == 0, 4, np.where(bits & 1 == 0, 2, 1))
 
     def sectors(self, touch: Touch) -> Any:
         """Memory sectors of one request of the warp: 1 (all lanes alike) to 32."""
@@ -324,13 +359,13 @@ class Lanes:
             return 1.0
         return 1.0 + ((words[:, 1:] != words[:, :-1]).astype(np.float32) @ _ONES).astype(np.float64)
 
-    def wavefronts(self, touch: Touch, width: int) -> Any:
+    def wavefronts(self, touch: Touch, width: int, rows: Array | None = None) -> Any:
         """Passes of shared memory that one request takes, for accesses of `width` elements.
 
         Each pass serves one word of `width` banks from each group of banks, so the greatest number
         of distinct words in a group counts.
         """
-        words = self.words(touch, max(BANK_BYTES, touch.bytes) * width)
+        words = self.words(touch, max(BANK_BYTES, touch.bytes) * width, rows)
         if words is None:
             return 1.0
         new = np.ones(words.shape, bool)

@@ -6,14 +6,17 @@ seconds.  One model may serve all tasks of a run.  Read next: `proposers.py`.
 
 from __future__ import annotations
 
+import os
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tilewright.search.features import Matrix, Vector
+from tilewright.base.errors import ModelError
+from tilewright.search.features import FEATURES, Matrix, Vector
 
 MIN_ROWS = 16  # below this the machine model alone is better
 FAILED = 2.0  # a failure counts this many times slower than the slowest success of its task
@@ -86,6 +89,41 @@ class CostModel:
         rows.machine.append(machine)
         rows.measured.append(measured)
         self._rows += len(features)
+
+    def forget(self, task: str) -> None:
+        """Drop the rows of a task, before they are told again."""
+        rows = self._tasks.pop(task, _Rows())
+        self._rows -= sum(map(len, rows.measured))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the trees; rows are not kept.  Raises ModelError where there are none yet."""
+        if self._booster is None:
+            raise ModelError(
+                f"cost model {os.fspath(path)!r}", f"there is nothing to save: it has {self._rows} "
+                f"rows, and learns from {MIN_ROWS} on", "Measure some candidates first.",
+            )  # fmt: skip
+        Path(path).write_bytes(self._booster.save_raw("json"))
+
+    def load(self, path: str | os.PathLike[str]) -> None:
+        """Use the trees that `save` wrote until the next fit.  Raises ModelError."""
+        import xgboost
+
+        booster = xgboost.Booster()
+        try:
+            booster.load_model(bytearray(Path(path).read_bytes()))
+            fits = booster.num_features() == len(FEATURES)
+        except (OSError, ValueError, xgboost.core.XGBoostError) as error:
+            why = error.strerror if isinstance(error, OSError) else "these are no trees"
+            raise ModelError(
+                f"cost model {os.fspath(path)!r}", f"it cannot be read ({why})",
+                "Give a file that save wrote.",
+            ) from None  # fmt: skip
+        if not fits:
+            raise ModelError(
+                f"cost model {os.fspath(path)!r}", "it is of a version with other features",
+                "Train it again from a log.",
+            )  # fmt: skip
+        self._booster = booster
 
     def fit(self) -> None:
         """Learn from all rows so far."""

@@ -28,15 +28,17 @@ from tilewright.search.access import (
 from tilewright.search.nest import Nest, footprints, mix
 from tilewright.te.tensor import Tensor
 
-LOOP_COST = 3  # instructions of a loop that stays one
+# Instructions.
+LOOP_COST = 3  # of a loop that stays one, per iteration
 DIVIDE_COST = 7  # of a division by a constant with its remainder
 TEST_COST = 3  # of a condition around a read
-INTEGER = 2  # issue slots of an integer instruction: GPUs have half as many such units
+INTEGER = 2  # issue slots of one that works out an index: GPUs have half as many integer units
 INSTRUCTION_BYTES = 16
-IN_FLIGHT = 32  # loads of a thread that registers hold
+VECTOR_BYTES = 16  # of the widest load
+HELD = 64  # loads whose results the registers of a thread hold
 COPIES_TOGETHER = 8  # iterations that code generation writes out where a loop fills shared memory
-COMPILER_UNROLL = 4  # and that compilers write out of other loops by themselves, if
-SMALL_BODY = 64  # these are no more instructions
+COMPILER_UNROLL = 4  # that compilers write out of any loop, as long as these are no more than
+SMALL_BODY = 64  # instructions
 
 
 @dataclass
@@ -69,6 +71,11 @@ class GpuKernel:
     """Counts are per thread unless a name or a comment says otherwise.
 
     work:    useful arithmetic of the whole kernel; executed: with repeats and overhang
+    divisions: of fused indices, for one element of each copy into shared memory
+    code:    bytes of instructions
+    shared_waits: bodies of loops that begin with loads from shared memory and so wait for them;
+    global_waits: the same for global memory, or as often as registers are full
+    spills:  loads of copies that registers cannot hold until they are stored
     anchor_share: useful share of the busiest stage's iterations
     phases:  times that a block fills its shared memory; copy_trips: loads of a thread in one
     body:    statements of the busiest stage that are written out; rolled: iterations around it
@@ -88,10 +95,11 @@ class GpuKernel:
     executed: Any = 0
     fma: Any = 0
     instructions: Any = 0  # issue slots that all warps of a block take
-    divisions: Any = 0  # that take apart fused indices, once per element that is copied
-    code: Any = 0  # bytes
-    shared_waits: Any = 0  # bodies of loops that begin by loading from shared memory
-    global_waits: Any = 0  # the same for global memory, or as often as the registers are full
+    divisions: Any = 0
+    code: Any = 0
+    shared_waits: Any = 0
+    global_waits: Any = 0
+    spills: Any = 0
     anchor_share: Any = 1
     phases: Any = 0
     copy_trips: Any = 0
@@ -203,24 +211,34 @@ class _Counter:
         self._bodies(k, nest, issued + index, far, near)
 
     def _bodies(self, k: GpuKernel, nest: Nest, issued: Any, far: Any, near: Any) -> None:
-        """Size of the code, and how often a thread begins anew with loads it must wait for."""
-        replicas = vector(self.bounds.replicas(nest.node))
-        bodies = nest.executions / replicas * nest.rolled
+        """Size of the code, and how often a thread begins anew with loads it must wait for.
+
+        issued: instructions of a thread; far, near: its loads from global and from shared memory
+        """
+        shared = nest.node.scope == "shared"
+        bodies = nest.executions / vector(self.bounds.replicas(nest.node)) * nest.rolled
         each = issued / bodies
-        together = COPIES_TOGETHER if nest.node.scope == "shared" else COMPILER_UNROLL
-        small = (nest.node.scope == "shared") | (each * COMPILER_UNROLL <= SMALL_BODY)
+        together = COPIES_TOGETHER if shared else COMPILER_UNROLL
+        small = shared | (each * COMPILER_UNROLL <= SMALL_BODY)
         factor = where(small, minimum(nest.rolled, together), 1)
-        parent = self.nests.get(nest.node.parent)
-        around: Any = 1
-        if parent is not None:
-            written = {lp.axis: lp for lp in parent.own}
-            for lp in nest.path:
-                if not lp.tag and lp.axis in written:
-                    around = around * where(written[lp.axis].unrolled, lp.extent, 1)
-        k.code = k.code + each * factor * around * INSTRUCTION_BYTES
+        k.code = k.code + each * factor * self._written_around(nest) * INSTRUCTION_BYTES
         bodies = bodies / factor
+        burst = far / bodies
         k.shared_waits = k.shared_waits + minimum(bodies, near)
-        k.global_waits = k.global_waits + maximum(minimum(bodies, far), far / IN_FLIGHT)
+        k.global_waits = k.global_waits + bodies * minimum(burst, maximum(burst / HELD, 1))
+        if shared and nest.node.op.combiner is None:
+            k.spills = k.spills + bodies * maximum(burst - HELD, 0)
+
+    def _written_around(self, nest: Nest) -> Any:
+        """Copies of the whole stage in the code: loops of its consumer that are written out."""
+        if nest.node.parent is None:
+            return 1
+        around = {lp.axis: lp for lp in self.nests[nest.node.parent].own}
+        total: Any = 1
+        for lp in nest.path:
+            if not lp.tag and lp.axis in around:
+                total = total * where(around[lp.axis].unrolled, lp.extent, 1)
+        return total
 
     def _access(
         self, k: GpuKernel, nest: Nest, touch: Touch, runs: Any, warps: Any, width: Any
@@ -230,6 +248,9 @@ class _Counter:
             return 0
         lanes_of_vector = nest.vector.extent / width if nest.vector is not None else 1
         count = nest.loads(touch, vector_factor=lanes_of_vector) * runs
+        if touch.scope == "shared" and not touch.write and nest.vector is None:
+            width = self._together(nest, touch)
+            count = count / width
         if touch.write and nest.node.op.combiner is not None:
             count = runs * nest.trips / _inner_reduction(nest)
             self._note(k, touch, count * warps, width, load=True)
@@ -254,12 +275,13 @@ class _Counter:
         return self._sectors_of[touch]
 
     def _wavefronts(self, touch: Touch, width: Any) -> Any:
-        """Mixed widths over the population: each is evaluated once, for all candidates."""
-        widths = np.unique(width) if isinstance(width, np.ndarray) else [width]
-        result: Any = 1.0
-        for w in widths:
-            passes = self.lanes.wavefronts(touch, int(w))
-            result = passes if len(widths) == 1 else where(width == w, passes, result)
+        """Mixed widths over the population: each is evaluated where it occurs."""
+        if not isinstance(width, np.ndarray):
+            return self.lanes.wavefronts(touch, int(width))
+        result = np.ones(self.rows)
+        for w in np.unique(width):
+            rows = np.flatnonzero(width == w)
+            result[rows] = self.lanes.wavefronts(touch, int(w), rows)
         return result
 
     def _traffic(self, k: GpuKernel, nest: Nest, touch: Touch, requests: Any, width: Any) -> Any:
@@ -284,6 +306,30 @@ class _Counter:
             if touch.scope != "local" and nest.vector.axis in nest.moves[touch]:
                 good = good & (nest.stride(touch, nest.vector.axis) == 1)
         return where(good, lanes, 1)
+
+    def _together(self, nest: Nest, touch: Touch) -> Any:
+        """Elements of one load where compilers join loads of neighbours that are written out."""
+        least = self.lanes.alignment(touch)
+        if np.max(least) == 1:
+            return 1
+        run: Any = 1
+        rest: list[Any] = []
+        for lp in reversed(nest.loops):
+            if not lp.serial or lp.axis not in nest.moves[touch] or np.max(lp.extent) == 1:
+                continue
+            step = nest.stride(touch, lp.axis)
+            joins = (lp.unrolled & (step == run)) | (lp.extent == 1)
+            rest.append(where(joins, 0, step))
+            run = where(joins, run * lp.extent, run)
+        result: Any = 1
+        for width in (2, 4):
+            if touch.bytes * width > VECTOR_BYTES:
+                break
+            fits = (run % width == 0) & (least >= width)
+            for step in rest:
+                fits = fits & (step % width == 0)
+            result = where(fits, width, result)
+        return result
 
     # -- the kernel --------------------------------------------------------------------------------
     def _anchor(self, k: GpuKernel) -> None:

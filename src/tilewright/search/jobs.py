@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, Protocol
 
 from tilewright.base.errors import SpaceError, TilewrightError
@@ -18,6 +19,7 @@ from tilewright.measure.jobs import Job
 from tilewright.measure.record import Record, Result, TaskId, make_record
 from tilewright.measure.reference import Reference, ReferenceStore
 from tilewright.schedule.task import Task
+from tilewright.search.imported import REPLAY, Replays
 from tilewright.search.proposers import Candidate, Outcome
 from tilewright.te.evaluate import evaluate_with_tolerance, random_inputs
 
@@ -117,15 +119,21 @@ def candidate_of(task: Task, origin: str, decisions: Mapping[str, Any]) -> Candi
     return None
 
 
-def history(task: Task, database: Database) -> list[tuple[Outcome, Record]]:
+def history(
+    task: Task, database: Database, replays: Replays | None = None
+) -> list[tuple[Outcome, Record]]:
     """What the database knows of the task on its target, in the order of proposals.
 
     The last measurement of a candidate counts.
     """
+    replays = replays or Replays(task, database)
     found: dict[Candidate, tuple[Outcome, Record]] = {}
     records = database.query((task.key, str(task.target)))  # as they finished, whatever came first
     for record in sorted(records, key=lambda r: r.trial):
         candidate = candidate_of(task, record.origin, record.decisions)
+        if record.origin.startswith(REPLAY):
+            with suppress(TilewrightError):  # of a computation with other names, for example
+                candidate = replays.candidate(record)
         if candidate is not None:
             found[candidate] = Outcome(candidate, record.seconds), record
     return list(found.values())

@@ -9,18 +9,20 @@ Read next: `tuners.py` (AutoTVM's spelling).
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
-from tilewright.base.errors import SpaceError, TilewrightError
+from tilewright.base.errors import DeviceError, DeviceLost, SpaceError, TilewrightError
 from tilewright.measure.database import Database
 from tilewright.measure.jobs import Job
 from tilewright.measure.record import Record
 from tilewright.schedule.task import Task
 from tilewright.search.cost_model import CostModel
 from tilewright.search.cost_model import Options as ModelOptions
+from tilewright.search.imported import Replays, first_candidates, imports
 from tilewright.search.jobs import (
     Measurer,
     References,
@@ -38,90 +40,13 @@ from tilewright.search.proposers import (
     Proposer,
     RandomProposer,
 )
+from tilewright.search.report import Event, Options, Report, TaskReport
 
+T = TypeVar("T")
 GAIN = 0.2  # improvement hoped for before a task has shown any
 FINAL_SHARE = 0.15  # of a budget of seconds, at most, for timing the leaders again
-BATCH = {False: 8, True: 16}  # proposals at once, for CPU and GPU targets
-AHEAD = {False: 2, True: 5}  # batches on their way: compilers must not wait for the device
-MAX_FRUITLESS = 4  # batches without one success before other tasks go first
-
-
-@dataclass(frozen=True)
-class Options:
-    """trials, seconds: the budget, whichever ends first (None: no limit); trials count new ones
-    early_stopping: a task ends after so many trials without improvement
-    tuner:   "xgb", "random", "grid" or "ga"
-    batch:   proposals made at once; ahead: proposals on their way at most; 0: by the device
-    leaders: of each task, timed again in turn at the end
-    """
-
-    trials: int | None = None
-    seconds: float | None = None
-    early_stopping: int | None = None
-    tuner: str = "xgb"
-    seed: int = 0
-    batch: int = 0
-    ahead: int = 0
-    leaders: int = 3
-
-    def sizes(self, gpu: bool) -> tuple[int, int]:
-        """Batch and look-ahead."""
-        batch = self.batch or BATCH[gpu]
-        return batch, max(self.ahead or AHEAD[gpu] * batch, batch)
-
-
-@dataclass(frozen=True)
-class Event:
-    """kind: "start" (of a task), "trial", "fit" (of the model), "exhausted", "stopped", "final"
-
-    task: its position in the list given; record: of a trial; best: seconds of the task's best
-    trial: results consumed so far in all; elapsed: seconds since the start
-    improved: the trial set a record
-    """
-
-    kind: str
-    task: int
-    trial: int
-    elapsed: float
-    record: Record | None = None
-    best: float | None = None
-    improved: bool = False
-    correlation: float | None = None
-
-
-@dataclass
-class TaskReport:
-    """What is known of a task: of earlier runs (`known`), of this one (`trials`, `failed`).
-
-    best: the fastest verified record, of any run
-    exhausted: there was nothing left to propose; stopped: early stopping ended it
-    """
-
-    task: Task
-    known: int = 0
-    trials: int = 0
-    failed: int = 0
-    best: Record | None = None
-    exhausted: bool = False
-    stopped: bool = False
-
-    @property
-    def best_seconds(self) -> float | None:
-        return None if self.best is None else self.best.seconds
-
-
-@dataclass
-class Report:
-    """interrupted: by Ctrl-C; correlation: of the model, see `CostModel.correlation`"""
-
-    tasks: list[TaskReport] = field(default_factory=list)
-    seconds: float = 0.0
-    interrupted: bool = False
-    correlation: float | None = None
-
-    @property
-    def trials(self) -> int:
-        return sum(t.trials for t in self.tasks)
+MIN_BATCHES = 4  # of each task, before a run may end for lack of predicted gain
+PROBE_SECONDS = 5.0  # between looks for a lost device
 
 
 def make_proposer(tuner: str, task: Task, seed: int, model: CostModel) -> Proposer:
@@ -151,8 +76,8 @@ def tune(
     database:  what earlier runs measured: proposals are not repeated, the model learns from it
     proposers: one per task, instead of those that `options.tuner` names
     verify:    give measurers the expected results; what is not verified can never be best
-    Raises TargetError or DeviceError when nothing can be measured.  Ctrl-C ends it with what is
-    known so far, `Report.interrupted` set.
+    Raises TargetError or DeviceError when nothing can be measured, or nothing more; what was is in
+    the database.  Ctrl-C ends it with what is known so far, `Report.interrupted` set.
     """
     loop = _Loop(tasks, measurer, database, options or Options(), on_event, model, verify, clock)
     return loop.run(proposers)
@@ -165,6 +90,7 @@ class _State:
     stale: results since its best; hope: relative gain of an improvement; trace: the best so far
     after each of the last results; guess: its seconds, before anything is measured
     untuned: what the network would run without tuning, per sketch
+    first: what is left of candidates to try before others
     """
 
     at: int
@@ -173,6 +99,7 @@ class _State:
     identity: Any
     dag: Any
     untuned: list[Candidate]
+    first: list[Candidate]
     leaders: list[tuple[float, Candidate]] = field(default_factory=list)
     in_flight: int = 0
     submitted: int = 0
@@ -183,7 +110,7 @@ class _State:
 
     @property
     def done(self) -> bool:
-        return self.report.exhausted or self.report.stopped
+        return self.report.exhausted or self.report.stopped or self.report.fruitless
 
 
 @dataclass
@@ -201,6 +128,8 @@ class _Loop:
         options: Options, on_event: Callable[[Event], None] | None, model: CostModel | None,
         verify: bool, clock: Callable[[], float],
     ) -> None:  # fmt: skip
+        if options.order not in ("gain", "turns"):
+            raise SpaceError(f"tune(order={options.order!r})", "no such order", "Use gain, turns.")
         if options.trials is not None and options.trials < 1:
             raise SpaceError(f"tune(trials={options.trials})", "it must be at least 1")
         if not tasks:
@@ -217,7 +146,7 @@ class _Loop:
         self.quiet = _exclusive(measurer, tasks[0])
         self.flights: deque[_Flight] = deque()
         self.states: list[_State] = []
-        self.consumed = self.submitted = 0
+        self.consumed = self.submitted = self.improved_at = 0
         self.next_fit = self.batch
         self.fit_at: int | None = None
         self.began = clock()
@@ -235,6 +164,7 @@ class _Loop:
                     break
                 self._consume()
             if not self.flights:
+                self._converge(report)
                 self._final()
         except KeyboardInterrupt:
             report.interrupted = True
@@ -245,8 +175,13 @@ class _Loop:
         return report
 
     def _prepare(self, report: Report, proposers: Sequence[Proposer] | None) -> None:
+        foreign = {} if self.database is None else imports(self.database)
+        unusable: Counter[str] = Counter()
+        tried_first = 0
         for at, task in enumerate(self.tasks):
-            known = history(task, self.database) if self.database is not None else []
+            database = Database() if self.database is None else self.database
+            replays = Replays(task, database)
+            known = history(task, database, replays)
             seed = self.options.seed + 7919 * len(known)  # a resumed run draws anew
             proposer = (
                 proposers[at] if proposers is not None
@@ -254,15 +189,23 @@ class _Loop:
             )  # fmt: skip
             proposer.update([outcome for outcome, _ in known])
             untuned = _untuned(task) if proposers is None else []
+            measured = {outcome.candidate for outcome, _ in known}
+            imported, refused = first_candidates(task, foreign.get(task.key, ()), measured, replays)
+            unusable += refused
+            tried_first += len(imported)
+            first = list(dict.fromkeys([*([] if known else untuned), *imported]))
+            proposer.visit(first)
             report_of, dag = TaskReport(task, len(known)), task.dag.to_json()
-            state = _State(at, report_of, proposer, task_id(task), dag, untuned)
+            state = _State(at, report_of, proposer, task_id(task), dag, untuned, first)
             for outcome, record in known:
                 self._note_best(state, outcome.candidate, record)
-            state.report.exhausted = not task.sketches
+            state.report.exhausted = not task.sketches and not first
             state.guess = task.flop / max(task.target.limits.peak_flops, 1.0) * 10
             self.states.append(state)
             report.tasks.append(state.report)
             self._tell("start", state)
+        if tried_first or unusable:
+            self._tell("imported", self.states[0], message=_imported_text(tried_first, unusable))
         if self.references is not None and not self.quiet:
             for state in sorted(self.states, key=self._urgency):
                 self.references.prefetch(state.report.task)
@@ -278,7 +221,8 @@ class _Loop:
     def _propose(self) -> None:
         """Fill the look-ahead, a batch at a time.
 
-        What the network would run untuned comes first: no best record may be worse than it.
+        What the network would run untuned comes first: no best record may be worse than it.  Then
+        what another program found.
         """
         while len(self.flights) + self.batch <= self.ahead and not self._spent():
             state = self._choose()
@@ -287,8 +231,7 @@ class _Loop:
             wanted = self.batch
             if self.options.trials is not None:
                 wanted = min(wanted, self.options.trials - self.submitted)
-            chosen = [] if state.submitted or state.report.known else state.untuned[:wanted]
-            state.proposer.visit(chosen)
+            chosen, state.first = state.first[:wanted], state.first[wanted:]
             chosen += state.proposer.suggest(wanted - len(chosen))
             if not chosen:
                 state.report.exhausted = True
@@ -317,12 +260,39 @@ class _Loop:
         state.in_flight += 1
 
     def _choose(self) -> _State | None:
-        """Every task gets a first batch; then the one with the greatest predicted gain."""
-        open_ = [s for s in self.states if not s.done]
-        fresh = [s for s in open_ if s.submitted == 0 and s.report.known == 0]
+        """Every task gets a first batch; then the one with the greatest predicted gain, or each
+        in turn."""
+        open_ = [s for s in self.states if not s.done and not self._fruitless(s)]
+        fresh = [s for s in open_ if s.first or (s.submitted == 0 and s.report.known == 0)]
         if fresh:
-            return min(fresh, key=self._urgency)
+            return min(fresh, key=lambda s: (s.submitted, *self._urgency(s)))
+        open_ = self._worthwhile(open_)
+        if self.options.order == "turns":
+            return min(open_, key=lambda s: (s.submitted, s.at), default=None)
         return max(open_, key=self._gain, default=None)
+
+    def _worthwhile(self, states: list[_State]) -> list[_State]:
+        """All while one of them is predicted to gain, then those that had few batches."""
+        if max((self._gain(s)[0] for s in states), default=0.0) >= self._least_gain():
+            return states
+        few = MIN_BATCHES * self.batch
+        return [s for s in states if s.report.known + s.submitted < few]
+
+    def _least_gain(self) -> float:
+        """Seconds per run of the network that a trial should be predicted to save.
+
+        Tasks that are given up do not count: how long their defaults take was not measured.
+        """
+        counted = [s for s in self.states if s.report.best is not None or not s.done]
+        return self.options.negligible * sum(
+            s.report.task.weight * (s.report.best_seconds or s.guess) for s in counted
+        )
+
+    def _fruitless(self, state: _State) -> bool:
+        """It had all the trials a task gets without one success, done or on their way."""
+        report, most = state.report, self.options.fruitless * self.batch
+        only_failures = report.best is None and report.failed == report.trials
+        return only_failures and 0 < most <= report.trials + state.in_flight
 
     def _urgency(self, state: _State) -> tuple[float, int]:
         return -state.report.task.weight * state.guess, state.at
@@ -335,9 +305,7 @@ class _Loop:
         """
         task = state.report.task
         best = state.report.best_seconds
-        if best is None:
-            tried = state.report.trials + state.in_flight
-            best = state.guess if tried < MAX_FRUITLESS * self.batch else state.guess * 0.01
+        best = state.guess if best is None else best
         hoped = best * state.hope / (state.stale + state.in_flight + self.batch)
         saved = (state.trace[0] - best) / len(state.trace) if state.trace else 0.0
         return task.weight * max(hoped, saved), -state.at
@@ -345,15 +313,21 @@ class _Loop:
     # -- consuming ---------------------------------------------------------------------------------
     def _consume(self) -> None:
         flight = self.flights[0]
-        record = flight.record if flight.record is not None else self.measurer.next()
+        record = flight.record
+        if record is None:
+            record = self._patiently(flight.state, self.measurer.next)
         self.flights.popleft()
         state = flight.state
         self.consumed += 1
         state.in_flight -= 1
         state.report.trials += 1
-        state.report.failed += not record.result.ok
+        if not record.result.ok:
+            state.report.failed += 1
+            first = record.result.message.strip().partition("\n")[0]
+            state.report.failure = f"{record.result.error}: {first}"
         state.proposer.update([Outcome(flight.candidate, record.seconds)])
         improved = self._note_best(state, flight.candidate, record)
+        self.improved_at = self.consumed if improved else self.improved_at
         state.stale = 0 if improved else state.stale + 1
         if state.report.best is not None:
             state.trace.append(state.report.best.seconds)
@@ -366,6 +340,39 @@ class _Loop:
         if stop and not state.report.stopped:
             self._tell("stopped", state)
         state.report.stopped = stop
+        if not state.in_flight and self._fruitless(state):
+            state.report.fruitless = True
+            self._tell("fruitless", state)
+
+    def _patiently(self, state: _State, call: Callable[[], T]) -> T:
+        """`call()`; while the device is lost, again and again for `lost_seconds`."""
+        since: float | None = None
+        while True:
+            try:
+                result = call()
+            except DeviceLost as lost:
+                if since is None:
+                    since = self.clock()
+                    wait = f"The search waits for it, {self.options.lost_seconds:g} s at most."
+                    self._tell("paused", state, message=f"{lost} {wait}")
+                left = self.options.lost_seconds - (self.clock() - since)
+                if left <= 0:
+                    raise self._lost(lost) from None
+                time.sleep(min(PROBE_SECONDS, left))
+            else:
+                if since is not None:
+                    self._tell("resumed", state, message="The device is back; the search goes on.")
+                return result
+
+    def _lost(self, error: DeviceLost) -> DeviceError:
+        path = None if self.database is None else self.database.path
+        return DeviceError(
+            error.place, f"{error.reason}, and not back after {self.options.lost_seconds:g} s",
+            f"{error.way_out} " + (
+                f"Everything measured is in {path}: the same search started again goes on."
+                if path is not None else "Start again when it is back."
+            ),
+        )  # fmt: skip
 
     def _note_best(self, state: _State, candidate: Candidate, record: Record) -> bool:
         """Whether the record is the best of its task; only verified ones can be."""
@@ -400,6 +407,23 @@ class _Loop:
         return max(self.batch, len(self.model) // 8)
 
     # -- the end -----------------------------------------------------------------------------------
+    def _converge(self, report: Report) -> None:
+        """Say so if there was something to propose and budget left, but no gain to expect."""
+        left = [s for s in self.states if not s.done]
+        if not left or self._spent():
+            return
+        report.converged = True
+        best = max(left, key=self._gain)
+        gain, least = self._gain(best)[0], self._least_gain()
+        total = least / self.options.negligible
+        of = "" if self.options.trials is None else f" of {self.options.trials}"
+        text = (
+            f"Converged after {self.consumed}{of} trials: no task is predicted to gain any more.  "
+            f"One more trial would save {gain * 1e9:.2g} ns of {total * 1e3:.4g} ms, all tasks "
+            f"together; under {least * 1e9:.2g} ns the search ends."
+        )
+        self._tell("converged", best, message=text)
+
     def _final(self) -> None:
         """The leaders of each task in turn, without a race: which is best should not be luck.
 
@@ -412,7 +436,8 @@ class _Loop:
             chosen = self._finalists(state)
             if len(chosen) < 2 or self._time_left() <= 0:
                 continue
-            for record in final([self._leader_job(state, c) for c in chosen]):
+            jobs = [self._leader_job(state, c) for c in chosen]
+            for record in self._patiently(state, partial(final, jobs)):
                 self._tell("final", state, record=record)
             if self.database is not None:
                 state.report.best = self.database.best(state.identity) or state.report.best
@@ -440,6 +465,9 @@ class _Loop:
     def _spent(self) -> bool:
         if self.options.trials is not None and self.submitted >= self.options.trials:
             return True
+        patience = self.options.patience
+        if patience is not None and self.consumed - self.improved_at >= patience:
+            return True
         if self.options.seconds is None:
             return False
         each = (self.clock() - self.began) / max(self.consumed, 4)
@@ -455,18 +483,27 @@ class _Loop:
 
     def _tell(
         self, kind: str, state: _State, *, record: Record | None = None, improved: bool = False,
-        correlation: float | None = None,
+        correlation: float | None = None, message: str = "",
     ) -> None:  # fmt: skip
         if self.on_event is not None:
             elapsed, best = self.clock() - self.began, state.report.best_seconds
-            self.on_event(
-                Event(kind, state.at, self.consumed, elapsed, record, best, improved, correlation)
+            event = Event(
+                kind, state.at, self.consumed, elapsed, record, best, improved, correlation, message
             )
+            self.on_event(event)
 
 
 def _untuned(task: Task) -> list[Candidate]:
     found = [(s, s.fallback()) for s in task.sketches]
     return [Candidate(s, index) for s, index in found if index is not None]
+
+
+def _imported_text(first: int, unusable: Counter[str]) -> str:
+    text = f"{first} imported schedules are tried first."
+    if unusable:
+        reasons = "; ".join(f"{n} x {reason}" for reason, n in unusable.most_common(3))
+        text += f"  {unusable.total()} cannot be used here: {reasons}"
+    return text
 
 
 def _exclusive(measurer: Measurer, task: Task) -> bool:

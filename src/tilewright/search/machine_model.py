@@ -17,7 +17,7 @@ from tilewright.schedule.decision import ceil_div, maximum, minimum
 from tilewright.schedule.sketch import Group
 from tilewright.schedule.tree import Bounds, LoopTree
 from tilewright.search.cpu_facts import CpuKernel, cpu_kernels
-from tilewright.search.gpu_facts import GpuKernel, gpu_kernels
+from tilewright.search.gpu_facts import INSTRUCTION_BYTES, GpuKernel, gpu_kernels
 
 Vector = npt.NDArray[np.float64]
 
@@ -26,10 +26,13 @@ GLOBAL_LATENCY = 500
 SHARED_LATENCY = 30
 BARRIER = 40
 FMA_LATENCY = 4
-START = 1500  # of a block: launch, first instructions, last stores
+START = 3000  # of a block: launch, first instructions, last stores
 ISSUE = 4  # warp instructions per cycle
+ALONE = 2  # cycles per instruction of a warp that has no other to fill its gaps
 LANES = 128  # multiply-adds per cycle
-IN_FLIGHT = 8  # loads of a thread that overlap
+CODE_CACHE = 128 << 10  # bytes of instructions that a core holds
+CODE_BYTES = 4  # per cycle, of instructions that do not fit there
+SPILL = 2 * GLOBAL_LATENCY  # a load that goes out to local memory and back
 SHARED_PER_BLOCK = 1024  # shared bytes that the system takes from each block
 
 # Cycles of a CPU core.
@@ -111,21 +114,21 @@ def gpu_times(k: GpuKernel, limits: Limits) -> Times:
     rounds = ceil_div(busiest, resident)
     spill = maximum(k.registers / limits.registers_per_thread, 1.0) ** 2
 
+    missing = 1 - minimum(CODE_CACHE / maximum(k.code, 1), 1.0)  # share of the code
+    fetch = missing * INSTRUCTION_BYTES / CODE_BYTES  # cycles an instruction waits to be fetched
+
     # What one block takes of its core's units, in cycles.
-    issue = k.instructions / ISSUE * spill
+    issue = k.instructions * (1 + fetch) / ISSUE * spill
     shared = k.shared_load.passes + k.shared_store.passes
     load_unit = (k.global_load.passes + k.global_store.passes) / 4
     units = soft_max(issue, shared + load_unit)
 
     # What one warp of it waits for, in cycles.
-    own = k.instructions / k.warps
-    loads = k.global_load.requests / k.warps
-    phases = maximum(k.phases, 1)
-    batches = maximum(loads / phases / IN_FLIGHT, 1.0) * phases
-    fills = batches * GLOBAL_LATENCY + k.phases * 2 * BARRIER
+    own = k.instructions / k.warps * (ALONE + fetch)
     dependent = k.fma * FMA_LATENCY / minimum(maximum(k.tile, 1), 8)
-    reads = minimum(k.shared_load.requests / k.warps, k.rolled) * SHARED_LATENCY
-    alone = maximum(maximum(own, dependent) + reads, units) + fills + START
+    busy = maximum(own, dependent) + k.shared_waits * SHARED_LATENCY
+    fills = k.global_waits * GLOBAL_LATENCY + k.spills * SPILL + k.phases * 2 * BARRIER
+    alone = soft_max(busy, units) + fills + START
 
     core = rounds * soft_max(alone, together * units)
     cache = k.traffic / limits.l2_bandwidth

@@ -20,7 +20,7 @@ from tilewright.search.features import FEATURES, Matrix, Vector, features_and_se
 from tilewright.search.machine_model import predict_seconds
 from tilewright.search.proposers import Candidate, Indices, Outcome, Pool, Pooled, breed
 
-FIRST, DRAWN = 32_768, 8192  # judged per sketch for the first batch, and whenever there are results
+FIRST, DRAWN = 32_768, 4096  # judged per sketch for the first batch, and whenever there are results
 KEPT = 4096  # best of a sketch by the machine model, whose features are kept
 PARENTS = 8  # whose one-knob neighbours are all looked at
 CHILDREN = 1024  # of pairs of parents
@@ -43,7 +43,6 @@ class Plan:
     children: int = CHILDREN
     exploit: float = EXPLOIT
     neighbours: float = NEIGHBOURS
-    generations: int = 2
     wide: int = 16
 
 
@@ -102,23 +101,25 @@ class ModelProposer(Pooled):
         self.target = task.target
         self.population = [Population() for _ in self.pools]
         self._drawn_for = [-1] * len(self.pools)
+        self._looked_around: list[set[int]] = [set() for _ in self.pools]
         self._measured: dict[tuple[int, int], float] = {}
         self._twins: set[bytes] = set()  # features of what was proposed
 
     # -- results -----------------------------------------------------------------------------------
     def update(self, results: Sequence[Outcome]) -> None:
         super().update(results)
-        for at, pool in enumerate(self.pools):
-            mine = [r for r in results if r.candidate.sketch is pool.sketch]
-            if not mine:
-                continue
+        places = {id(pool.sketch): at for at, pool in enumerate(self.pools)}
+        for sketch in dict.fromkeys(r.candidate.sketch for r in results):
+            mine = [r for r in results if r.candidate.sketch is sketch]
             indices = np.array([r.candidate.index for r in mine], np.int64)
             seconds = np.array([r.seconds for r in mine])
-            rows, machine = evaluate(pool.sketch, indices, self.target)
+            rows, machine = evaluate(sketch, indices, self.target)
             self.model.add(self.task.key, rows, machine, seconds)
-            self._measured |= {
-                (at, int(i)): float(s) for i, s in zip(indices, seconds, strict=True)
-            }
+            at = places.get(id(sketch))
+            if at is not None:  # else a candidate that somebody else brought
+                self._measured |= {
+                    (at, int(i)): float(s) for i, s in zip(indices, seconds, strict=True)
+                }
 
     def predict(self, candidates: Sequence[Candidate]) -> Vector:
         """Predicted seconds of any candidates of the task."""
@@ -191,24 +192,25 @@ class ModelProposer(Pooled):
             population.keep(mask)
 
     def _evolve(self) -> None:
-        """Add all one-knob neighbours of the best measured and the best predicted, and children of
-        pairs of them."""
-        for generation in range(self.plan.generations):
-            parents: list[list[int]] = [[] for _ in self.pools]
-            for at, index in self._best(self.plan.parents) if generation == 0 else []:
-                parents[at].append(index)
-            for at, population in enumerate(self.population):
-                if len(population):
-                    score = self.model.predict(population.features, population.machine)
-                    top = np.argsort(score, kind="stable")[: self.plan.parents]
-                    parents[at] += population.indices[top].tolist()
-            for at, chosen in enumerate(parents):
-                pool = self.pools[at]
-                if chosen and pool.listed is None:
-                    own = np.array(chosen, np.int64)
-                    rank = 1 / np.arange(1.0, len(own) + 1)
-                    children = breed(pool, own, rank, self.plan.children, MUTATION, self.rng)
-                    self._admit(at, np.union1d(neighbours(pool, own), children))
+        """Add children of pairs of the best, measured or predicted, and all one-knob neighbours of
+        the best around which nobody has looked yet."""
+        for at, (pool, population) in enumerate(zip(self.pools, self.population, strict=True)):
+            if pool.listed is not None or not len(population):
+                continue
+            score = self.model.predict(population.features, population.machine)
+            ranked = population.indices[np.argsort(score, kind="stable")]
+            best = [index for place, index in self._best(self.plan.parents) if place == at]
+            parents = np.array([*best, *ranked[: self.plan.parents].tolist()], np.int64)
+            fitness = 1 / np.arange(1.0, len(parents) + 1)
+            found = breed(pool, parents, fitness, self.plan.children, MUTATION, self.rng)
+            looked = self._looked_around[at]
+            ahead = [i for i in (*best, *ranked.tolist()) if i not in looked]
+            if ahead:
+                centres = ahead[: self.plan.parents]
+                looked.update(centres)
+                around = neighbours(pool, np.array(centres, np.int64))
+                found = np.union1d(found, around)
+            self._admit(at, found)
 
     def _exploit(self, scores: list[Vector], n: int, *, twins: bool = False) -> list[Candidate]:
         """The best predicted, unlike each other where predictions are close."""

@@ -1,7 +1,8 @@
 """Loops around and inside each stage, with their lengths, and how often everything runs.
 
 In: a `LoopTree` and its `Bounds`.  Out: `Nest` per stage: loops from the outside in, which of them
-code generation writes out, and how many loads are left after it.  Read next: `gpu_facts.py`.
+code generation writes out, how many loads are left after it, and what indices cost.
+Read next: `gpu_facts.py`.
 """
 
 from __future__ import annotations
@@ -11,13 +12,25 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
+import numpy as np
+
 from tilewright.base.target import Target
 from tilewright.ir import expr as E
 from tilewright.ir.expr import ARITHMETIC, COMPARE, LOGIC, Expr
 from tilewright.schedule.decision import ceil_div, evaluate, maximum, minimum, where
 from tilewright.schedule.steps import FuseRelation, SplitRelation
 from tilewright.schedule.tree import Bounds, Node
-from tilewright.search.access import Anatomy, Point, Touch, anatomy, moves, shape, vector
+from tilewright.search.access import (
+    Anatomy,
+    Point,
+    Steps,
+    Touch,
+    anatomy,
+    atoms,
+    moves,
+    shape,
+    vector,
+)
 from tilewright.te.tensor import IterVar
 
 CALL_COST = 16  # instructions of exp and its like
@@ -67,7 +80,8 @@ class Nest:
         self.path = path
         self.guards = _guards(self)
         self.apart: Any = 0
-        self._parts_matter: dict[FuseRelation, Any] = {}
+        self._courses: dict[IterVar, Course] = {}
+        self._strides: dict[tuple[Touch, IterVar], Any] = {}
         self.own = self._own_loops()
         self.loops = [*path, *self.own]
         self.vector = next((lp for lp in self.own if lp.how == "vectorize"), None)
@@ -78,7 +92,7 @@ class Nest:
         pragma = vector(_pragma(bounds, node))
         children = [c for c in bounds.tree.nodes if c.parent is node]
         result: list[Loop] = []
-        steps: Any = _stores(node, bounds)
+        steps: Any = _stores(node, bounds) * vector(bounds.replicas(node))
         still: Any = True
         for ax in reversed(node.stage.leaf_iter_vars):
             extent = vector(bounds.extent[ax])
@@ -91,8 +105,8 @@ class Nest:
             if how != "vectorize":
                 steps = steps * extent
             elif self.target.is_gpu:
-                lanes = Loop(node, ax, extent, tag, how, True, still)
-                self.apart = self._lanes_apart(lanes)
+                course = self._course(Loop(node, ax, extent, tag, how, True, still))
+                self.apart = greatest((*course.divisions.values(), *course.tests))
                 steps = steps * where(self.apart > 0, extent, 1)
             written: Any = (extent == 1) | (steps <= pragma)
             if how in ("unroll", "vectorize") or tag == "vthread":
@@ -150,9 +164,11 @@ class Nest:
         vector_factor: how many the vectorised loop takes, where the address moves with it
         """
         total: Any = 1
+        used = atoms(self.bounds, touch)
         for lp in self.path:  # virtual threads are part of every body
-            if lp.tag == "vthread" and lp.axis not in self.moves[touch]:
-                total = total / lp.extent
+            for part in self._parts(lp.node, lp.axis) if lp.tag == "vthread" else ():
+                if part not in used:
+                    total = total / vector(self.bounds.extent[part])
         for lp in self.own:
             if not lp.serial:
                 continue
@@ -171,10 +187,6 @@ class Nest:
                 total = total * where(lp.unrolled, lp.extent, 1)
         return total
 
-    def _lanes_apart(self, lanes: Loop) -> Any:
-        divisions, tests = self._index_work(lanes)
-        return greatest((*divisions.values(), *tests))
-
     def index_work(self) -> tuple[Any, Any]:
         """Divisions of fused indices, and comparisons, that each iteration does anew."""
         divisions: dict[FuseRelation, Any] = {}
@@ -182,70 +194,81 @@ class Nest:
         for lp in self.own:
             if not lp.serial:
                 continue
-            found, moved = self._index_work(lp)
-            tests = [maximum(a, b) for a, b in zip(tests, moved, strict=True)]
-            for r, mask in found.items():
+            course = self._course(lp)
+            tests = [maximum(a, b) for a, b in zip(tests, course.tests, strict=True)]
+            for r, mask in course.divisions.items():
                 divisions[r] = maximum(divisions.get(r, 0), mask)
         return sum(divisions.values()), sum(tests)
 
-    def _index_work(self, loop: Loop) -> tuple[dict[FuseRelation, Any], list[Any]]:
-        """The same for one loop: 1 per relation and per guard where it does, else 0."""
-        course = Course(self, loop)
-        tests = [greatest(course.moves(axis) for axis in axes) for axes in self.guards]
-        for axis in (*self.node.op.axis, *self.node.op.reduce_axis):
-            course.moves(axis)
-        return {r: m * self._told_apart(r) for r, m in course.irregular.items()}, tests
+    def _course(self, loop: Loop) -> Course:
+        if loop.axis not in self._courses:
+            self._courses[loop.axis] = Course(self, loop)
+        return self._courses[loop.axis]
 
-    def _told_apart(self, r: FuseRelation) -> Any:
-        """1 where the parts of a fused index matter; 0 where memory is laid out like the index."""
-        if self.guards:
-            return 1
-        if r not in self._parts_matter:
-            here = Point(self.bounds, {})
-            row, column = Point(self.bounds, {r.outer: 1}), Point(self.bounds, {r.inner: 1})
-            inner = vector(self.bounds.extent[r.inner])
-            self._parts_matter[r] = greatest(
-                1 * (row.address(t) - here.address(t) != inner * (column.address(t) - here.address(t)))
-                for t in self.reads
-            )
-        return self._parts_matter[r]
+    def _parts(self, node: Node, axis: IterVar) -> list[IterVar]:
+        """The axes that were fused into this one, or itself."""
+        for r in node.stage.relations:
+            if isinstance(r, FuseRelation) and r.fused is axis:
+                return [*self._parts(node, r.outer), *self._parts(node, r.inner)]
+        return [axis]
 
     def stride(self, touch: Touch, axis: IterVar) -> Any:
-        """Elements between the addresses of iterations 0 and 1 of a leaf axis."""
-        if axis not in self.moves[touch]:
+        """Elements between the addresses of iterations 0 and 1 of one of the stage's axes."""
+        if not self.moves[touch] & self.bounds.tree.leaves_under[axis]:
             return 0
-        zero, one = Point(self.bounds, {}), Point(self.bounds, {axis: 1})
-        return one.address(touch) - zero.address(touch)
+        if (touch, axis) not in self._strides:
+            zero, one = Steps(self.bounds, {}), Steps(self.bounds, {axis: 1})
+            self._strides[touch, axis] = one.address(touch) - zero.address(touch)
+        return self._strides[touch, axis]
 
 
 class Course:
-    """How the axes of a stage move while one of its own serial loops runs.
+    """What one serial loop of a stage does to the axes its indices are made of.
 
-    irregular: fuse relations whose parts each iteration must work out anew, by a division: the
-    loop's steps are neither whole rows of the inner axis nor do they stay within one (masks)
+    divisions: fuse relation -> 1 where each iteration takes the index apart anew, by a division,
+               else 0: the loop's steps are neither whole rows of the inner axis nor within one
+    tests:     for each guard, 1 where an axis it looks at moves, else 0
     """
 
     def __init__(self, nest: Nest, loop: Loop) -> None:
         self.nest, self.loop = nest, loop
-        self.relation = nest.anatomy.relation
-        self.irregular: dict[FuseRelation, Any] = {}
+        self.leaves_under = nest.bounds.tree.leaves_under
         self._known: dict[IterVar, tuple[Any, Any]] = {}
+        self.divisions: dict[FuseRelation, Any] = {}
+        self.tests = [greatest(self._moves(axis) for axis in axes) for axes in nest.guards]
+        for r in nest.node.stage.relations:
+            if isinstance(r, FuseRelation) and loop.axis in self.leaves_under[r.fused]:
+                anew = (loop.extent > 1) * (1 - self._step(r.outer)[1])
+                self.divisions[r] = anew * self._matters(r) if np.any(anew) else 0
 
-    def moves(self, axis: IterVar) -> Any:
+    def _moves(self, axis: IterVar) -> Any:
         """1 where the value of an axis of any level changes, else 0."""
+        if self.loop.axis not in self.leaves_under[axis]:
+            return 0
         step, sure = self._step(axis)
         return (self.loop.extent > 1) * maximum(minimum(step, 1), 1 - sure)
+
+    def _matters(self, r: FuseRelation) -> Any:
+        """1 where the parts of the fused index do; 0 where memory is laid out like the index."""
+        nest = self.nest
+        if nest.guards:
+            return 1
+        inner = vector(nest.bounds.extent[r.inner])
+        return greatest(
+            1 * (nest.stride(t, r.outer) != inner * nest.stride(t, r.inner)) for t in nest.reads
+        )
 
     def _step(self, axis: IterVar) -> tuple[Any, Any]:
         """By how much the axis moves at each iteration, and 1 where that is so at all, else 0."""
         if axis not in self._known:
-            self._known[axis] = self._derive(axis)
+            moving = self.loop.axis in self.leaves_under[axis]
+            self._known[axis] = self._derive(axis) if moving else (0, 1)
         return self._known[axis]
 
     def _derive(self, axis: IterVar) -> tuple[Any, Any]:
-        r = self.relation.get(axis)
+        r = self.nest.anatomy.relation.get(axis)
         if r is None:
-            return int(axis is self.loop.axis), 1
+            return 1, 1
         if isinstance(r, SplitRelation):
             outer, sure = self._step(r.outer)
             inner, also = self._step(r.inner)
@@ -256,8 +279,8 @@ class Course:
         rest = step - rows * inner
         whole = (rest == 0) | (inner % maximum(rest * self.loop.extent, 1) == 0)
         smooth = maximum(sure * whole, 1 * ((inner == 1) | (outer == 1)))
-        self.irregular[r] = (self.loop.extent > 1) * (1 - smooth)
-        return (rows if axis is r.outer else rest), sure * smooth
+        self._known[r.outer], self._known[r.inner] = (rows, smooth), (rest, smooth)
+        return self._known[axis]
 
 
 def greatest(values: Iterable[Any]) -> Any:

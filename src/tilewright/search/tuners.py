@@ -20,7 +20,7 @@ from tilewright.schedule.task import Task
 from tilewright.search.cost_model import CostModel
 from tilewright.search.cost_model import Options as ModelOptions
 from tilewright.search.jobs import candidate_of
-from tilewright.search.loop import BATCH, Event, Options, Report, tune
+from tilewright.search.loop import tune
 from tilewright.search.model_proposer import ModelProposer, Plan
 from tilewright.search.proposers import (
     Candidate,
@@ -30,6 +30,7 @@ from tilewright.search.proposers import (
     Proposer,
     RandomProposer,
 )
+from tilewright.search.report import BATCH, Event, Options, Report
 
 logger = logging.getLogger("autotvm")
 
@@ -192,7 +193,7 @@ class Tuner:
         builder, runner = measure_option["builder"], measure_option["runner"]
         options = Options(
             trials=n_trial, early_stopping=early_stopping, tuner=self.name, seed=self.seed,
-            batch=self.batch, leaders=0,
+            batch=self.batch, leaders=0, negligible=0, fruitless=0,
         )  # fmt: skip
         try:
             with Pipeline(builder, runner, Database()) as pipeline:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Container, Sequence
+from collections import Counter
+from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
 from tilewright.base.errors import ExpressionError
@@ -34,7 +35,7 @@ class ComputeDAG:
     """
 
     def __init__(self, tensors: Sequence[Tensor] | Tensor) -> None:
-        listed = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+        listed = _listed(tensors)
         if not any(isinstance(t.op, ComputeOp) for t in listed):
             raise ExpressionError(
                 "ComputeDAG",
@@ -50,10 +51,12 @@ class ComputeDAG:
             op.output_tensor for op in self.placeholders if op.output_tensor not in set(listed)
         ]
         self.args: tuple[Tensor, ...] = tuple(dict.fromkeys([*unlisted, *listed]))
-        if len({op.name for op in self.placeholders}) != len(self.placeholders):
-            raise ExpressionError(
-                "ComputeDAG", "two placeholders share a name", "Name every placeholder differently."
-            )
+        for name, count in Counter(op.name for op in self.placeholders).items():
+            if count > 1:
+                raise ExpressionError(
+                    "ComputeDAG", f"{count} placeholders are called {name!r}",
+                    "Name every placeholder differently.",
+                )  # fmt: skip
 
     @property
     def compute_ops(self) -> tuple[ComputeOp, ...]:
@@ -106,6 +109,18 @@ class ComputeDAG:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ComputeDAG.from_json, (self.to_json(),)
+
+
+def _listed(tensors: Any) -> list[Tensor]:
+    several = isinstance(tensors, Iterable) and not isinstance(tensors, Tensor)
+    listed = list(tensors) if several else [tensors]
+    for item in listed:
+        if not isinstance(item, Tensor):
+            raise ExpressionError(
+                "ComputeDAG", f"{item!r} is no tensor",
+                "Pass what te.placeholder and te.compute return: the inputs and the outputs.",
+            )  # fmt: skip
+    return listed
 
 
 def fresh_name(name: str, taken: Container[str]) -> str:

@@ -7,7 +7,8 @@ Read next: `dag.py` (order, flops, text, hash) and `evaluate.py` (the float64 re
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+import operator
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -159,7 +160,9 @@ class Tensor:
         for node in nodes:
             if node.dtype not in ("int32", "int64"):
                 raise ExpressionError(
-                    f"{self.name}[{node}]", f"an index of type {node.dtype} is not an integer"
+                    f"{self.name}[{', '.join(map(str, nodes))}]",
+                    f"the index {node} of type {node.dtype} is not an integer",
+                    "Use axes and integers, or cast it to int32.",
                 )
         return E.make("read", nodes, self, self.dtype)
 
@@ -242,20 +245,27 @@ Operation = PlaceholderOp | ComputeOp
 
 
 def _shape(shape: Any, place: str) -> tuple[int, ...]:
-    items = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
-    dims = []
-    for dim in items:
-        if isinstance(dim, Expr) and dim.op == "var":
-            raise ExpressionError(
-                place, f"dimension {dim} is symbolic", "Give every dimension as an int."
-            )
-        size = int(dim)
+    several = isinstance(shape, Iterable) and not isinstance(shape, (str, Expr))
+    dims = tuple(_extent(dim, place, "dimension") for dim in (shape if several else (shape,)))
+    for size in dims:
         if size < 1:
             raise ExpressionError(
                 place, f"a dimension of extent {size}", "Extents must be at least 1."
             )
-        dims.append(size)
-    return tuple(dims)
+    return dims
+
+
+def _extent(value: Any, place: str, what: str) -> int:
+    if isinstance(value, IterVar) or (isinstance(value, Expr) and value.op != "const"):
+        raise ExpressionError(
+            place, f"the {what} {value} is symbolic", "Shapes are fixed: give every extent as int."
+        )
+    try:
+        return operator.index(value.attr if isinstance(value, Expr) else value)
+    except TypeError:
+        raise ExpressionError(
+            place, f"the {what} {value!r} is no integer", "Give every extent as int."
+        ) from None
 
 
 def placeholder(
@@ -274,10 +284,21 @@ def placeholder(
 
 def reduce_axis(dom: Any, name: str = "rv") -> IterVar:
     """A reduction axis over `dom`, a (begin, end) pair or an extent."""
-    begin, end = (0, int(dom)) if isinstance(dom, int) else (int(dom[0]), int(dom[1]))
+    place = f"reduce_axis({name!r})"
+    begin, end = _range(dom, place)
     if end <= begin:
-        raise ExpressionError(f"reduce_axis({name!r})", f"the range [{begin}, {end}) is empty")
+        raise ExpressionError(
+            place, f"the range [{begin}, {end}) is empty", "It must have at least one value."
+        )
     return IterVar(name, end - begin, "reduce", begin=begin)
+
+
+def _range(dom: Any, place: str) -> tuple[int, int]:
+    if not isinstance(dom, (tuple, list)):
+        return 0, _extent(dom, place, "extent")
+    if len(dom) != 2:
+        raise ExpressionError(place, f"{dom} is no range", "Give (begin, end), or an extent.")
+    return _extent(dom[0], place, "begin"), _extent(dom[1], place, "end")
 
 
 def thread_axis(dom: Any = None, tag: str = "", name: str = "") -> IterVar:
@@ -288,9 +309,8 @@ def thread_axis(dom: Any = None, tag: str = "", name: str = "") -> IterVar:
         raise ExpressionError(
             f"thread_axis({tag!r})", "unknown tag", f"Use one of {', '.join(TAGS)}."
         )
-    extent = (
-        None if dom is None else (int(dom) if isinstance(dom, int) else int(dom[1]) - int(dom[0]))
-    )
+    begin, end = (0, None) if dom is None else _range(dom, f"thread_axis({tag!r})")
+    extent = None if end is None else end - begin
     return IterVar(name or tag, extent, "thread", thread_tag=tag)
 
 
@@ -307,10 +327,14 @@ def compute(
     """
     place = f"compute({name!r})"
     dims = _shape(shape, place)
+    if not callable(fcompute):
+        raise ExpressionError(
+            place, f"{fcompute!r} is no function", "Give a function of the axes: lambda i, j: ..."
+        )
     axis = tuple(
         IterVar(n, d) for n, d in zip(_axis_names(fcompute, len(dims), place), dims, strict=True)
     )
-    body = E.convert(fcompute(*(ax.var for ax in axis)))
+    body = _element(fcompute(*(ax.var for ax in axis)), place)
     for node in walk(*body.args):
         if node.op == "reduce":
             raise ExpressionError(
@@ -327,6 +351,20 @@ def compute(
                 "Use the axes passed to the function, or name a reduce_axis in te.sum(axis=).",
             )  # fmt: skip
     return ComputeOp(name, axis, body, tag, attrs).output_tensor
+
+
+def _element(value: Any, place: str) -> Expr:
+    if isinstance(value, Tensor) and value.ndim:
+        raise ExpressionError(
+            place, f"the function gives all of {value.name}, not one element",
+            f"Index it with {value.ndim} indices.",
+        )  # fmt: skip
+    if value is None or isinstance(value, (tuple, list)):
+        raise ExpressionError(
+            place, f"the function gives a {type(value).__name__}, not an expression",
+            "Return one expression; several outputs take a te.compute each.",
+        )  # fmt: skip
+    return E.convert(value)
 
 
 def _axis_names(fcompute: Callable[..., Any], count: int, place: str) -> list[str]:

@@ -18,14 +18,16 @@ from tilewright.te.tensor import Tensor
 from tilewright.topi.stage import call_text, require, stage
 
 
-def elementwise(x: Tensor, function: Callable[[Expr], Any], name: str) -> Tensor:
-    """`function` of every element of `x`, as the stage `name`."""
+def elementwise(
+    x: Tensor, function: Callable[[Expr], Any], name: str, axes: str = "ax"
+) -> Tensor:
+    """`function` of every element of `x`, as the stage `name` with axes `axes`0, `axes`1, ..."""
     if not isinstance(x, Tensor):
         raise ExpressionError(
             f"{name.removeprefix('T_')}({x!r})", f"a {type(x).__name__} is not a tensor",
             "Scalar expressions have their functions in te.",
         )  # fmt: skip
-    return stage(x.shape, lambda i: function(x[i]), name, "elemwise")
+    return stage(x.shape, lambda i: function(x[i]), name, "elemwise", axes=axes)
 
 
 def _named(name: str, function: Callable[[Expr], Any], story: str) -> Callable[[Tensor], Tensor]:

@@ -86,7 +86,6 @@ UNARY = (
     _unary("negative", np.negative, "-data.", "Neg", _same_number),
     _unary("floor", np.floor, "Largest whole number not above data.", "Floor"),
     _unary("ceil", np.ceil, "Smallest whole number not below data.", "Ceil"),
-    _unary("nn.relu", lambda x: np.maximum(x, 0), "max(data, 0).", "Relu", _same_number),
     _unary("copy", lambda x: x, "data itself.", "Identity", _same, "identity"),
 )
 
@@ -112,11 +111,20 @@ def _leaky_numpy(arrays: Sequence[Any], attrs: Attrs) -> Array:
     return np.where(x > 0, x, x * x.dtype.type(attrs.alpha))
 
 
+def _relu_te(tensors: Sequence[Any], attrs: Attrs, result: Type) -> Any:
+    return topi.nn.relu(tensors[0], "T_relu", "ax")
+
+
 def _leaky_te(tensors: Sequence[Any], attrs: Attrs, result: Type) -> Any:
     return topi.nn.leaky_relu(tensors[0], attrs.alpha)
 
 
 PARAMETRIC = (
+    Op(
+        "nn.relu", ("data",), Pattern.ELEMENTWISE, _same_number,
+        lambda arrays, attrs: np.maximum(first_array(arrays), 0), _relu_te, "max(data, 0).",
+        onnx=("Relu",),
+    ),
     Op(
         "clip", ("a",), Pattern.ELEMENTWISE, _clip_type, _clip_numpy,
         lambda t, attrs, result: topi.clip(t[0], attrs.a_min, attrs.a_max),

@@ -6,12 +6,12 @@ Source: Zheng et al., "Ansor", OSDI 2020, section 4.1.  Read next: `rules.py`.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from math import prod
 
 from tilewright.ir import expr as E
 from tilewright.ir.affine import Simplifier
 from tilewright.ir.expr import Expr
+from tilewright.schedule.default import reads_elementwise
 from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.te.tensor import ComputeOp
 
@@ -69,6 +69,10 @@ def strictly_inlineable(op: ComputeOp) -> bool:
     return True
 
 
+def is_reduction(stage: Stage) -> bool:
+    return isinstance(stage.op, ComputeOp) and stage.op.combiner is not None
+
+
 def lengths(stage: Stage) -> tuple[int, int]:
     """Points of the spatial axes and steps of the reduction."""
     op = compute_op(stage)
@@ -92,36 +96,15 @@ def consumers(s: Schedule, stage: Stage) -> list[Stage]:
     return list(found)
 
 
-def elementwise_between(s: Schedule, producer: Stage, reader: Stage) -> bool:
-    """Whether every path from `producer` leads through inlined stages to `reader`, index for index
-    and without a change of shape."""
-    todo = [producer]
-    while todo:
-        stage = todo.pop()
-        for user in s.readers(stage.tensor):
-            op = compute_op(user)
-            own = [ax.var for ax in op.axis]
-            if op.shape != producer.op.shape:
-                return False
-            for n in reads(op):
-                same = all(a is b for a, b in zip(n.args, own, strict=False))
-                if n.attr is stage.tensor and not same:
-                    return False
-            if user is reader:
-                continue
-            if user.attach_kind != "inline":
-                return False
-            todo.append(user)
-    return True
-
-
 def matched_consumer(s: Schedule, stage: Stage) -> Stage | None:
     """The only consumer, if it takes element for element and can share the tiles of `stage`."""
     found = consumers(s, stage)
     if len(found) != 1 or found[0].scope == "shared":
         return None
     both = compute_op(stage).combiner is not None and compute_op(found[0]).combiner is not None
-    if both or not elementwise_between(s, stage, found[0]):
+    if both or found[0].op.shape != stage.op.shape:
+        return None
+    if not reads_elementwise(s, found[0], stage):
         return None
     return found[0]
 
@@ -145,8 +128,3 @@ def common_outer_axes(s: Schedule, stage: Stage, consumer: Stage) -> int:
     shapes = zip(stage.op.shape, consumer.op.shape, strict=False)
     same = [a == b for a, b in shapes]
     return min(count, same.index(False) if False in same else len(same))
-
-
-def is_inlineable(stage: Stage, outputs: Collection[Stage]) -> bool:
-    """Whether its expression may replace its reads at all."""
-    return is_compute(stage) and stage not in outputs and compute_op(stage).combiner is None

@@ -127,9 +127,7 @@ def derive(
     return done
 
 
-def _state(
-    dag: ComputeDAG, target: Target, hardware: Hardware, derivation: Derivation
-) -> State:
+def _state(dag: ComputeDAG, target: Target, hardware: Hardware, derivation: Derivation) -> State:
     state = State(Schedule(dag), ConfigSpace(), target, hardware)
     derivation.run(state)
     return state

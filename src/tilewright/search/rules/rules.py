@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from enum import Enum
-from math import prod
 from typing import Any, ClassVar
 
 from tilewright.schedule.schedule import Stage
@@ -21,6 +20,7 @@ from tilewright.search.rules.analysis import (
     compute_op,
     consumers,
     is_compute,
+    is_reduction,
     lengths,
     matched_consumer,
     needs_tiling,
@@ -201,9 +201,7 @@ def fetch(state: State, shared: Stage, threads: Any) -> None:
     if len(axes) > 1 and planes > 0:
         _, some = shared.split(shared.fuse(*axes[:apart]), factor=planes)
         axes = [some, *axes[apart:]]
-    fused, lane = shared.split(
-        shared.fuse(*axes), factor=state.choose(shared, "vector", [1, 2, 4])
-    )
+    fused, lane = shared.split(shared.fuse(*axes), factor=state.choose(shared, "vector", [1, 2, 4]))
     shared.vectorize(lane)
     _, thread = shared.split(fused, factor=threads)
     shared.bind(thread, "threadIdx.x")
@@ -217,9 +215,7 @@ class AddRfactor(SketchRule):
     name = "rfactor"
 
     def meets(self, state: State, stage: Stage) -> Verdict:
-        if not is_compute(stage) or compute_op(stage).combiner is None:
-            return Verdict.PASS
-        if stage.name in state.caches:
+        if not is_reduction(stage) or stage.name in state.caches:
             return Verdict.PASS
         points, steps = lengths(stage)
         cores = state.hardware.num_cores
@@ -227,8 +223,7 @@ class AddRfactor(SketchRule):
             split = points <= steps and points <= cores * WORK_PER_CORE
         else:
             split = steps > cores
-        factors = [f for f in PARTIAL if steps % f == 0 and f < steps]
-        return Verdict.APPLY if split and factors else Verdict.PASS
+        return Verdict.APPLY if split and partials(steps) else Verdict.PASS
 
     def variants(self, state: State, stage: Stage) -> int:
         return 2
@@ -236,9 +231,7 @@ class AddRfactor(SketchRule):
     def apply(self, state: State, stage: Stage, variant: int) -> str | None:
         before, s = state.before(stage), state.schedule
         op = compute_op(stage)
-        steps = prod(int(ax.extent) for ax in op.reduce_axis)  # type: ignore[arg-type]
-        factors = [f for f in PARTIAL if steps % f == 0 and f < steps]
-        factor = state.choose(stage, "partial", factors)
+        factor = state.choose(stage, "partial", partials(lengths(stage)[1]))
         fused = stage.fuse(*op.reduce_axis)
         if variant == 0:
             outer, _ = stage.split(fused, nparts=factor)
@@ -253,6 +246,11 @@ class AddRfactor(SketchRule):
         return before
 
 
+def partials(steps: int) -> list[int]:
+    """Into how many partial results a reduction of so many steps may be split."""
+    return [n for n in PARTIAL if steps % n == 0 and n < steps]
+
+
 class CrossThreadReduction(SketchRule):
     """condition: GPU; no cache; few points and a long reduction (of a stage that needs no tiling:
     longer than a warp).
@@ -262,9 +260,7 @@ class CrossThreadReduction(SketchRule):
     name = "cross_thread"
 
     def meets(self, state: State, stage: Stage) -> Verdict:
-        if not is_compute(stage) or compute_op(stage).combiner is None:
-            return Verdict.PASS
-        if stage.name in state.caches:
+        if not is_reduction(stage) or stage.name in state.caches:
             return Verdict.PASS
         points, steps = lengths(stage)
         if needs_tiling(compute_op(stage)):
@@ -367,9 +363,7 @@ class SimplifyComputeWithConstTensor(SketchRule):
         return before
 
 
-def spread_points(
-    state: State, stage: Stage, outer: list[IterVar], inner: list[IterVar]
-) -> None:
+def spread_points(state: State, stage: Stage, outer: list[IterVar], inner: list[IterVar]) -> None:
     """Independent points over the device: outer loops to tasks of a CPU; both to threads of a GPU,
     where `inner` follows `outer` in loop order."""
     if not state.target.is_gpu:
@@ -394,7 +388,7 @@ class ReduceInConsumer(SketchRule):
     name = "reduce_in_consumer"
 
     def meets(self, state: State, stage: Stage) -> Verdict:
-        if not is_compute(stage) or compute_op(stage).combiner is None:
+        if not is_reduction(stage):
             return Verdict.PASS
         if not state.target.is_gpu or needs_tiling(compute_op(stage)) or stage.is_output:
             return Verdict.PASS

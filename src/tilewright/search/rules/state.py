@@ -17,6 +17,7 @@ from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.te.tensor import IterVar
 
 MAX_INNERMOST = 64  # of tiles
+SPARSE = 4
 
 
 def is_mali(target: Target) -> bool:
@@ -68,7 +69,8 @@ class State:
     slices:  tiled stage -> the loop at which a slice of its operands is ready in shared memory
     threads: tiled stage -> threads of its block
     rows:    stage -> how it gives rows of its points to blocks
-    stride:  1, or every how many values of a choice are offered
+    stride:  1, or every how many values of a choice are offered; from SPARSE on, inner tiles are
+             powers of two only
     """
 
     schedule: Schedule
@@ -117,12 +119,14 @@ class State:
         """
         limits = {parts - 1: MAX_INNERMOST, **most}.items()
         name = knob(stage, axis.name)
-        self.cfg.define_split(
-            name,
-            axis,
-            num_outputs=parts,
-            filter=lambda e: all(e.size[level] <= limit for level, limit in limits),
-        )
+
+        def fits(entity: Any) -> bool:
+            sizes = entity.size
+            if self.stride >= SPARSE and any(n & (n - 1) for n in sizes[1:]):
+                return False
+            return all(sizes[level] <= limit for level, limit in limits)
+
+        self.cfg.define_split(name, axis, num_outputs=parts, filter=fits)
         return self.cfg[name].size
 
     def choose(self, stage: Stage | None, what: str, values: list[Any]) -> Any:

@@ -59,9 +59,7 @@ def tile(state: State, stage: Stage, sizes: Sizes, done: int = 0) -> None:
     """
     op = compute_op(stage)
     pattern = structure(state)
-    spatial = [
-        split_levels(stage, ax, own[done:]) for ax, own in zip(op.axis, sizes, strict=True)
-    ]
+    spatial = [split_levels(stage, ax, own[done:]) for ax, own in zip(op.axis, sizes, strict=True)]
     parts = pattern.count("R")
     reduce = [
         split_levels(stage, ax, state.tiles(stage, ax, parts))

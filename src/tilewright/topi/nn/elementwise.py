@@ -1,6 +1,6 @@
 """Activations and other elementwise operators of networks.
 
-In: a tensor.  Out: one stage `T_<name>`.  Read next: `topi/elementwise.py`.
+In: a tensor.  Out: one stage.  Read next: `topi/elementwise.py`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from tilewright.topi.stage import (
 )
 
 
-def relu(x: Tensor) -> Tensor:
-    """max(x, 0)."""
-    return elementwise(x, lambda v: te.maximum(v, te.const(0, v.dtype)), "T_relu")
+def relu(x: Tensor, name: str = "compute", axes: str = "i") -> Tensor:
+    """max(x, 0).  The stage is called as in TVM, where relu of a network is `T_relu(ax0, ...)`."""
+    check_tensors(call_text("relu", x=x), x=x)
+    return elementwise(x, lambda v: te.maximum(v, te.const(0, v.dtype)), name, axes)
 
 
 def leaky_relu(x: Tensor, alpha: float) -> Tensor:

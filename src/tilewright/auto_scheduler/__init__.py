@@ -1,0 +1,93 @@
+"""TVM's auto-scheduler by its names: search without templates, for one operator or a network.
+
+In: what the auto-scheduler tutorials type after `from tilewright import auto_scheduler`.  It
+translates and holds no logic.  Read next: `search/rules/derive.py`, `search/loop.py`,
+`measure/database.py`; here `search_task.py` and `task_scheduler.py`.
+"""
+
+from importlib import import_module
+from typing import Any
+
+from tilewright.auto_scheduler.compute_dag import ComputeDAG
+from tilewright.auto_scheduler.cost_model import RandomModel, XGBModel
+from tilewright.auto_scheduler.dispatcher import ApplyHistoryBest
+from tilewright.auto_scheduler.hardware import HardwareParams
+from tilewright.auto_scheduler.measure import (
+    LocalBuilder,
+    LocalRPCMeasureContext,
+    LocalRunner,
+    MeasureInput,
+    MeasureResult,
+    PythonBasedMeasureCallback,
+    TuningOptions,
+)
+from tilewright.auto_scheduler.records import (
+    RecordReader,
+    RecordToFile,
+    distill_record_file,
+    load_best_record,
+    load_records,
+    save_records,
+)
+from tilewright.auto_scheduler.relay_integration import extract_tasks
+from tilewright.auto_scheduler.search_policy import (
+    EmptyPolicy,
+    PreloadCustomSketchRule,
+    PreloadMeasuredStates,
+    SketchPolicy,
+)
+from tilewright.auto_scheduler.search_task import SearchTask
+from tilewright.auto_scheduler.task_scheduler import (
+    LogEstimatedLatency,
+    PrintTableInfo,
+    TaskScheduler,
+    TaskSchedulerCallback,
+)
+from tilewright.auto_scheduler.workload_registry import (
+    make_workload_key,
+    register_workload,
+    register_workload_tensors,
+    workload_key_to_tensors,
+)
+from tilewright.base.errors import absent
+
+__all__ = [
+    "ApplyHistoryBest", "ComputeDAG", "EmptyPolicy", "HardwareParams", "LocalBuilder",
+    "LocalRPCMeasureContext", "LocalRunner", "LogEstimatedLatency", "MeasureInput", "MeasureResult",
+    "PreloadCustomSketchRule", "PreloadMeasuredStates", "PrintTableInfo",
+    "PythonBasedMeasureCallback", "RandomModel", "RecordReader", "RecordToFile", "SearchTask",
+    "SketchPolicy", "TaskScheduler", "TaskSchedulerCallback", "TuningOptions", "XGBModel",
+    "distill_record_file", "extract_tasks", "load_best_record", "load_records",
+    "make_workload_key", "register_workload", "register_workload_tensors", "save_records",
+    "workload_key_to_tensors",
+]  # fmt: skip
+
+# Names of TVM whose time has not come, or never will: what to use instead.
+_ELSEWHERE = {
+    "ApplyHistoryBestOrSample": "Use ApplyHistoryBest: untuned kernels have default schedules.",
+    "DispatchContext": "Enter ApplyHistoryBest(log); its .query answers.",
+    "FallbackContext": "Untuned kernels have default schedules; relay.build's report names them.",
+    "LayoutRewriteOption": "Leave it out: constants of a network are packed where that pays.",
+    "PythonBasedModel": "Use XGBModel or RandomModel.",
+    "RPCRunner": "Measuring on other machines is not there yet; use LocalRunner.",
+    "auto_schedule": "Use task.tune(options), then task.apply_best(log).",
+    "create_task": "Use SearchTask(func=, args=, target=).",
+    "enable_relay_integration": "Not needed: relay.build uses what ApplyHistoryBest(log) knows.",
+    "feature": "Features come from the loop tree: tilewright.search.features.",
+    "get_task_input_buffer": "Inputs are drawn at random; leave it out.",
+    "is_auto_scheduler_enabled": "Not needed: leave it out.",
+    "load_best": "Use load_best_record.",
+    "load_from_file": "Use load_records.",
+    "loop_state": "A rule gets a tilewright.search.rules.state.State: schedule its stages.",
+    "register_task_input_buffer": "Inputs are drawn at random; leave it out.",
+    "register_task_input_check_func": "Inputs are drawn at random; leave it out.",
+    "rewrite_compute_body": "Leave it out: constants of a network are packed where that pays.",
+    "utils": "Measuring on other machines is not there yet; HardwareParams has the limits.",
+    "write_to_file": "Use save_records.",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "measure_record":  # imported when asked for: `python -m` runs it
+        return import_module("tilewright.auto_scheduler.measure_record")
+    raise absent("auto_scheduler", name, _ELSEWHERE)

@@ -1,0 +1,72 @@
+"""`ApplyHistoryBest(log)`: the best records, for `relay.build`.
+
+In: a log, or (MeasureInput, MeasureResult) pairs.  Out: a context that `relay.build` asks.
+Read next: `relay/schedules.py`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from tilewright.auto_scheduler.records import best_pair, hashes_of
+from tilewright.autotvm import dispatch
+from tilewright.base.errors import RecordError
+from tilewright.base.target import Target
+from tilewright.measure.database import Database
+
+
+class ApplyHistoryBest(dispatch.ApplyHistoryBest):
+    """Usable as a context (`with ApplyHistoryBest(log):`) and on its own (`.query`).
+
+    records: a log's path, several, a `Database`, or pairs as `load_records` gives them
+    n_lines: use the first so many records only
+    include_compatible is accepted: `relay.build` always tries what it knows of similar kernels.
+    """
+
+    def __init__(
+        self, records: Any, n_lines: int | None = None, include_compatible: bool = False
+    ) -> None:
+        super().__init__(Database())
+        self.load(records, n_lines)
+
+    def load(self, records: Any, n_lines: int | None = None) -> None:
+        """Add records to those known."""
+        found = _database(records)
+        for record in found.records[:n_lines]:
+            self.database.append(record, found.dag(record.task.dag))
+
+    def query(self, target: Any, workload: Any, *_: Any) -> Any:
+        """The best schedule of a workload key; of AutoTVM's workload its best configuration.
+
+        None where nothing fits.
+        """
+        if not isinstance(workload, str):
+            return super().query(target, workload)
+        hashes = hashes_of(self.database, workload)
+        try:
+            return best_pair(self.database, "", hashes, str(Target(target)), "")[0].state
+        except RecordError:
+            return None
+
+
+def _database(records: Any) -> Database:
+    if isinstance(records, Database):
+        return records
+    if isinstance(records, (str, os.PathLike)):
+        return Database.load(records)
+    if not isinstance(records, Sequence):
+        records = [records]
+    if all(isinstance(r, (str, os.PathLike)) for r in records):
+        return Database.load(*records)
+    found = Database()
+    for pair in records:
+        given = pair[0] if isinstance(pair, tuple) else pair
+        if not hasattr(given, "record"):
+            raise RecordError(
+                f"ApplyHistoryBest({given!r})", "neither a log nor a record",
+                "Give the path of a log.",
+            )  # fmt: skip
+        found.append(given.record, None if given.dag is None else given.dag.to_json())
+    return found

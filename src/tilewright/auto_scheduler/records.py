@@ -1,0 +1,213 @@
+"""Logs by the auto-scheduler's names; the lines are this project's, see `measure/record.py`.
+
+In: the path of a log.  Out: (MeasureInput, MeasureResult) pairs, the best of a workload.
+Read next: `measure/database.py`, `measure_record.py` (the command).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+
+from tilewright.auto_scheduler.compute_dag import ComputeDAG
+from tilewright.auto_scheduler.measure import MeasureInput, MeasureResult
+from tilewright.auto_scheduler.workload_registry import knows, normal
+from tilewright.base.errors import RecordError, SpaceError
+from tilewright.base.target import Target
+from tilewright.measure.database import Database, pick_best
+from tilewright.measure.record import Record, TaskId
+
+Path = str | os.PathLike[str]
+Pair = tuple[MeasureInput, MeasureResult]
+
+
+class RecordToFile:
+    """A measure callback: every trial, failures included, becomes a line of the file.
+
+    Lines are written as soon as a trial is over, so a run may be stopped at any time.
+    """
+
+    def __init__(self, filename: Path) -> None:
+        self.filename = os.fspath(filename)
+        folder = os.path.dirname(self.filename)
+        if folder:
+            os.makedirs(folder, exist_ok=True)
+        self.database = Database(filename)
+
+    def callback(
+        self, policy: object, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]
+    ) -> None:
+        """Add trials by hand; a search writes its own at once."""
+        for given in inputs:
+            self.database.append(given.record, given.dag.to_json() if given.dag else None)
+
+
+class RecordReader:
+    """The trials of a log: iterate, or `read_lines`."""
+
+    def __init__(self, filename: Path) -> None:
+        self.filename = os.fspath(filename)
+
+    def __iter__(self) -> Iterator[Pair]:
+        database = Database.load(self.filename)
+        dags: dict[str, ComputeDAG | None] = {}
+        for record in database:
+            key = record.task.dag
+            if key not in dags:
+                dags[key] = dag_of(database, key)
+            yield MeasureInput(record, dags[key]), MeasureResult.of(record)
+
+    def read_lines(
+        self, max_lines: int | None = None, skip_lines: int = 0
+    ) -> tuple[list[MeasureInput], list[MeasureResult]]:
+        """Inputs and results of `max_lines` trials (default: all) after the first `skip_lines`."""
+        end = None if max_lines is None or max_lines < 0 else skip_lines + max_lines
+        pairs = list(self)[skip_lines:end]
+        return [given for given, _ in pairs], [result for _, result in pairs]
+
+
+def load_records(filename: Path) -> list[Pair]:
+    """All trials of a log, oldest first."""
+    return list(RecordReader(filename))
+
+
+def save_records(
+    filename: Path, inputs: Iterable[MeasureInput], results: Iterable[MeasureResult]
+) -> None:
+    """Append trials to a log."""
+    with Database(filename) as database:
+        for given, _ in zip(inputs, results, strict=True):
+            database.append(given.record, given.dag.to_json() if given.dag else None)
+
+
+def load_best_record(
+    filename: Path,
+    workload_key: str | None = None,
+    target: str | Target | None = None,
+    include_compatible: bool = False,
+) -> Pair:
+    """The fastest verified trial of a workload on a target; None: of any.
+
+    Raises RecordError where there is none, telling what the log holds instead.
+    """
+    if include_compatible:
+        raise SpaceError(
+            "load_best_record(include_compatible=True)", "schedules fit one shape only",
+            "Leave it out; relay.build re-instantiates templates on similar kernels.",
+        )  # fmt: skip
+    database = Database.load(filename)
+    wanted = None if target is None else str(Target(target))
+    hashes = None if workload_key is None else hashes_of(database, workload_key)
+    what = "anything" if workload_key is None else f"workload key {workload_key}"
+    return best_pair(database, filename, hashes, wanted, what)
+
+
+def best_pair(
+    database: Database, filename: Path, hashes: set[str] | None, target: str | None, what: str
+) -> Pair:
+    """The best record of the computations `hashes` on `target` (None: all)."""
+    fitting = [
+        t for t in database.tasks()
+        if (hashes is None or t.dag in hashes) and (target is None or t.target == target)
+    ]  # fmt: skip
+    bests = [best for t in fitting if (best := database.best(t)) is not None]
+    best = min(bests, key=lambda r: r.seconds, default=None)
+    if best is None:
+        raise nothing_valid(database, filename, fitting, target, what)
+    return MeasureInput(best, dag_of(database, best.task.dag)), MeasureResult.of(best)
+
+
+def nothing_valid(
+    database: Database, filename: Path, fitting: Sequence[TaskId], target: str | None, what: str
+) -> RecordError:
+    """Why a log has no schedule: what was expected, and what it holds."""
+    place = f"log {os.fspath(filename)!r}"
+    reason = f"Cannot find any valid schedule for {what}"
+    if target is not None:
+        reason += f" on {target}"
+    tasks = database.tasks()
+    if not tasks:
+        skipped = ", ".join(f"{n} lines: {why}" for why, n in database.skipped.items())
+        if not skipped:
+            return RecordError(place, f"{reason}: it is empty", "Tune first.")
+        return RecordError(
+            place, f"{reason}: no line could be read ({skipped})",
+            "Give a log of Tilewright; `tilewright records import` reads those of TVM.",
+        )  # fmt: skip
+    if fitting:
+        failures = [f for f in database.failures() if f.example.task in fitting]
+        if not failures:
+            return RecordError(place, f"{reason}: no trial was verified", "Tune the task.")
+        why = f"{failures[0].kind}: {failures[0].reason}"
+        return RecordError(
+            place, f"{reason}: every trial failed, most often by {why}", "Tune for longer."
+        )
+    targets = sorted({t.target for t in tasks})
+    if target is not None and target not in targets:
+        return RecordError(
+            place, f"{reason}: it holds records for {', '.join(targets)}",
+            f"Tune for {target}, or ask for what is there.",
+        )  # fmt: skip
+    names = sorted({key_of(t) for t in tasks})
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return RecordError(
+        place, f"{reason}: it holds {', '.join(names[:3])}{more}", "Tune this workload first."
+    )
+
+
+def check_history(database: Database, filename: Path, target: Target) -> None:
+    """Raises RecordError for a log from which nothing on `target` can be resumed."""
+    targets = {t.target for t in database.tasks()}
+    if (targets or database.skipped) and str(target) not in targets:
+        raise nothing_valid(database, filename, [], str(target), "this task")
+
+
+def hashes_of(database: Database, workload_key: str) -> set[str]:
+    """Hashes of the computations in the log that a key may stand for."""
+    key = normal(workload_key)
+    known = {ComputeDAG(key).hash} if knows(key) else set()
+    if known:
+        return known
+    found = {t.dag for t in database.tasks() if key_of(t) == key}
+    if found:
+        return found
+    dags = {t.dag: dag_of(database, t.dag) for t in database.tasks()}
+    return {name for name, dag in dags.items() if dag is not None and dag.workload_key() == key}
+
+
+def key_of(task: TaskId) -> str:
+    """The workload key that name and arguments make."""
+    return json.dumps([task.name, *task.args])
+
+
+def dag_of(database: Database, key: str) -> ComputeDAG | None:
+    """The computation of a hash, where the log tells it and this version can read it."""
+    data = database.dag(key)
+    if data is None:
+        return None
+    try:
+        return ComputeDAG(ComputeDAG.from_json(data))
+    except (LookupError, TypeError, ValueError):
+        return None
+
+
+def distill_record_file(in_file: Path, out_file: Path) -> int:
+    """Write the best record of each task to `out_file`; returns how many there are."""
+    return pick_best(in_file, out_file)
+
+
+class Log(Database):
+    """What a search knows and finds: in memory, and in every file that a `RecordToFile` names."""
+
+    files: Sequence[Database] = ()
+
+    def append(self, record: Record, dag: object = None) -> None:
+        super().append(record, dag)
+        for file in self.files:
+            file.append(record, dag)
+
+    def note_run(self, **options: object) -> None:
+        super().note_run(**options)
+        for file in self.files:
+            file.note_run(**options)

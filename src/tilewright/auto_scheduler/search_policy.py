@@ -1,0 +1,196 @@
+"""How a task is searched, by the auto-scheduler's names: policies, what they start from, own rules.
+
+In: a task, a cost model, callbacks.  Out: calls of the tuning loop.  Read next:
+`search/rules/derive.py`, `search/loop.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tilewright.auto_scheduler.cost_model import RandomModel, XGBModel
+from tilewright.auto_scheduler.measure import TuningOptions
+from tilewright.auto_scheduler.records import Path
+from tilewright.auto_scheduler.search_task import SearchTask
+from tilewright.auto_scheduler.tuning import TrialPrinter, known_of, run
+from tilewright.base.errors import SpaceError
+from tilewright.measure.database import Database
+from tilewright.schedule.schedule import Schedule, Stage
+from tilewright.schedule.sketch import Sketch
+from tilewright.schedule.task import Task
+from tilewright.search.loop import make_proposer
+from tilewright.search.report import Options, Report
+from tilewright.search.rules.derive import default_sketch, rule_sketches, rules_for, with_rules
+from tilewright.search.rules.rules import SketchRule, Verdict
+from tilewright.search.rules.state import State
+
+# Ansor's parameters.  The search sizes itself; they are accepted so that scripts run.
+PARAMETERS = (
+    "eps_greedy", "retry_search_one_round_on_empty", "sample_init_min_population",
+    "sample_init_use_measured_ratio", "evolutionary_search_population",
+    "evolutionary_search_num_iters", "evolutionary_search_mutation_prob",
+    "cpu_multi_level_tiling_structure", "gpu_multi_level_tiling_structure",
+    "max_innermost_split_factor", "max_vectorize_size", "disable_change_compute_location",
+)  # fmt: skip
+
+
+class PreloadMeasuredStates:
+    """Go on from a log: trials are not repeated, the model learns from them, the best counts."""
+
+    def __init__(self, filename: Path) -> None:
+        self.filename = filename
+        Database.load(filename)  # a missing file is told here
+
+
+class PreloadCustomSketchRule:
+    """A rule of the user's, tried before the others at every stage.
+
+    meet_condition_func: (policy, state, stage_id) -> PASS, APPLY or APPLY_AND_SKIP_REST
+    apply_func:          (policy, state, stage_id) -> id of the stage to look at next, or TVM's
+                         `[[state, id]]`; it changes the state in place
+    rule_name:           as it appears in the origin of records
+
+    state: a `search.rules.state.State`; `state.schedule.stages[stage_id]` is the stage, and
+    `state.choose` and `state.tiles` leave decisions to the search
+    """
+
+    PASS, APPLY, APPLY_AND_SKIP_REST = 0, 1, 2
+
+    def __init__(
+        self,
+        meet_condition_func: Callable[[SketchPolicy, State, int], int],
+        apply_func: Callable[[SketchPolicy, State, int], Any],
+        rule_name: str = "CustomSketchRule",
+    ) -> None:
+        self.meet_condition_func, self.apply_func = meet_condition_func, apply_func
+        self.rule_name = rule_name
+
+
+class SketchPolicy:
+    """Sketches from rules, ranked by the machine model and `program_cost_model`.
+
+    params:    Ansor's, accepted so that scripts run
+    seed:      the same seed proposes the same candidates for the same results
+    verbose:   0: silent
+    init_search_callbacks: `PreloadMeasuredStates`, `PreloadCustomSketchRule`
+    templates: whether the templates that fit the computation compete with the rules' sketches
+    """
+
+    def __init__(
+        self, task: SearchTask, program_cost_model: XGBModel | RandomModel | None = None,
+        params: Mapping[str, Any] | None = None, seed: int | None = None, verbose: int = 1,
+        init_search_callbacks: Sequence[Any] | None = None, *, templates: bool = True,
+    ) -> None:  # fmt: skip
+        if not isinstance(task, SearchTask):
+            raise SpaceError(f"SketchPolicy({task!r})", "not a SearchTask", "Make one first.")
+        model = XGBModel(seed=seed) if program_cost_model is None else program_cost_model
+        if not isinstance(model, (XGBModel, RandomModel)):
+            raise SpaceError(
+                f"SketchPolicy(program_cost_model={model!r})", "not a cost model",
+                "Use XGBModel() or RandomModel().",
+            )  # fmt: skip
+        unknown = [name for name in params or () if name not in PARAMETERS]
+        if unknown:
+            raise SpaceError(
+                f"SketchPolicy(params={{{unknown[0]!r}: ...}})", "no such parameter",
+                f"Known: {', '.join(PARAMETERS)}.",
+            )  # fmt: skip
+        self.search_task, self.cost_model, self.verbose = task, model, verbose
+        self.seed, self.templates = seed or 0, templates
+        given = init_search_callbacks or ()
+        callbacks = list(given) if isinstance(given, (list, tuple)) else [given]
+        self.histories = [c.filename for c in callbacks if isinstance(c, PreloadMeasuredStates)]
+        custom = [c for c in callbacks if isinstance(c, PreloadCustomSketchRule)]
+        if len(self.histories) + len(custom) < len(callbacks):
+            raise SpaceError(
+                "SketchPolicy(init_search_callbacks=)", "one of them is of no known kind",
+                "Use PreloadMeasuredStates(log) and PreloadCustomSketchRule(...).",
+            )  # fmt: skip
+        self.rules = (*(_CustomRule(c, self) for c in custom), *rules_for(task.target))
+
+    def task(self) -> Task:
+        """The task as the loop takes it: with every sketch that competes."""
+        own = self.search_task
+        found = with_rules(
+            own.task, templates=self.templates, rules=self.rules, hardware=own.hardware
+        )
+        found.weight = own.weight
+        return found
+
+    def generate_sketches(self, print_for_debug: bool = False) -> list[Sketch]:
+        """The sketches that rules derive; print_for_debug: show their decisions."""
+        own = self.search_task
+        found = rule_sketches(own.compute_dag, own.target, self.rules, own.hardware)
+        if print_for_debug:
+            for sketch in found:
+                print(f"{sketch}\n{sketch.space}")
+        return found
+
+    def sample_initial_population(self, count: int = 50) -> list[Schedule]:
+        """States that would be measured first."""
+        model = self.cost_model
+        proposer = make_proposer(model.tuner, self.task(), self.seed, model.model)
+        return [c.sketch.close(c.index) for c in proposer.suggest(count)]
+
+    def search(self, options: TuningOptions) -> Report:
+        """What `SearchTask.tune` does."""
+        log = known_of(self.histories, [self.search_task.target])
+        loop = Options(
+            trials=options.num_measure_trials or None, seconds=options.seconds,
+            early_stopping=options.early_stopping, tuner=self.cost_model.tuner, seed=self.seed,
+        )  # fmt: skip
+        task = self.task()
+        printer = TrialPrinter(task) if self.verbose and options.verbose else None
+        report = run([task], options, loop, log, self.cost_model.model, [self], printer)
+        if printer is not None:
+            printer.finish(report, log)
+        return report
+
+
+class EmptyPolicy(SketchPolicy):
+    """Searches nothing: the untuned schedule alone is measured."""
+
+    def __init__(
+        self, task: SearchTask, init_search_callbacks: Sequence[Any] | None = None
+    ) -> None:
+        super().__init__(task, RandomModel(), init_search_callbacks=init_search_callbacks)
+
+    def task(self) -> Task:
+        own = self.search_task
+        sketch = default_sketch(own.compute_dag, own.target)
+        return Task(own.task.name, own.task.args, own.compute_dag, own.target, [sketch], own.weight)
+
+
+class _CustomRule(SketchRule):
+    """The functions of a `PreloadCustomSketchRule` as a rule of the search."""
+
+    def __init__(self, given: PreloadCustomSketchRule, policy: SketchPolicy) -> None:
+        self.given, self.policy = given, policy
+        self.name = re.sub(r"[^\w-]", "_", given.rule_name)  # type: ignore[misc]
+
+    def meets(self, state: State, stage: Stage) -> Verdict:
+        answer = self.given.meet_condition_func(self.policy, state, _number(state, stage))
+        try:
+            return (Verdict.PASS, Verdict.APPLY, Verdict.ONLY)[int(answer)]
+        except (IndexError, TypeError, ValueError):
+            raise SpaceError(
+                f"rule {self.name}: meet_condition_func", f"it returned {answer!r}",
+                "Return PASS, APPLY or APPLY_AND_SKIP_REST.",
+            ) from None  # fmt: skip
+
+    def apply(self, state: State, stage: Stage, variant: int) -> str | None:
+        answer = self.given.apply_func(self.policy, state, _number(state, stage))
+        if isinstance(answer, (list, tuple)) and len(answer) == 1:
+            answer = answer[0][-1]
+        if not isinstance(answer, int) or answer >= len(state.schedule.stages):
+            raise SpaceError(
+                f"rule {self.name}: apply_func", f"it returned {answer!r}",
+                "Return the id of the next stage; write a rule for each variant.",
+            )  # fmt: skip
+        return state.schedule.stages[answer].name if answer >= 0 else None
+
+
+def _number(state: State, stage: Stage) -> int:
+    return state.schedule.stages.index(stage)

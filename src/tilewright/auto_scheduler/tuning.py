@@ -1,0 +1,156 @@
+"""From the auto-scheduler's options to a call of the tuning loop, and what is said on the way.
+
+In: tasks with their sketches, `TuningOptions`, what is known.  Out: records in files, lines on the
+terminal, callbacks, a `Report`.  Read next: `search/loop.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from typing import Any
+
+from tilewright.auto_scheduler.compute_dag import ComputeDAG
+from tilewright.auto_scheduler.measure import (
+    LocalBuilder,
+    LocalRunner,
+    MeasureInput,
+    MeasureResult,
+    TuningOptions,
+)
+from tilewright.auto_scheduler.records import Log, Path, RecordToFile, check_history
+from tilewright.base.errors import TargetError
+from tilewright.base.target import Target
+from tilewright.measure.pipeline import Pipeline
+from tilewright.schedule.task import Task
+from tilewright.search.cost_model import CostModel
+from tilewright.search.jobs import task_id
+from tilewright.search.loop import tune
+from tilewright.search.report import BATCH, Event, Options, Report
+
+OnEvent = Callable[[Event], None]
+
+
+def known_of(histories: Sequence[Path], targets: Sequence[Target]) -> Log:
+    """What logs hold.  Raises RecordError for one from which nothing can be resumed."""
+    for path in histories:
+        one = Log.load(path)
+        for target in dict.fromkeys(targets):
+            check_history(one, path, target)
+    return Log.load(*histories)
+
+
+def run(
+    tasks: Sequence[Task],
+    options: TuningOptions,
+    loop: Options,
+    log: Log,
+    model: CostModel,
+    policies: Sequence[Any],
+    on_event: OnEvent | None = None,
+) -> Report:
+    """Tune; policies: what callbacks are told of each task.  Raises KeyboardInterrupt on Ctrl-C."""
+    callbacks = list(options.measure_callbacks or ())
+    log.files = [c.database for c in callbacks if isinstance(c, RecordToFile)]
+    dags = [ComputeDAG(task.dag) for task in tasks]
+    told = [getattr(c, "callback", c) for c in callbacks if not isinstance(c, RecordToFile)]
+    for task in tasks:
+        if log.query(task_id(task)):
+            model.forget(task.key)  # the loop tells it again
+
+    def tell(event: Event) -> None:
+        if event.kind == "trial" and event.record is not None:
+            given = MeasureInput(event.record, dags[event.task])
+            for callback in told:
+                callback(policies[event.task], [given], [MeasureResult.of(event.record)])
+        if on_event is not None:
+            on_event(event)
+
+    batch = min(BATCH[tasks[0].target.is_gpu], options.num_measures_per_round)
+    if loop.trials is not None:
+        batch = min(batch, max(1, loop.trials // len(tasks)))
+    with _measuring(options) as (builder, runner), Pipeline(builder, runner, log) as pipeline:
+        _check_arch(runner, tasks[0].target)
+        try:
+            report = tune(
+                tasks, pipeline, log, replace(loop, batch=batch), on_event=tell, model=model
+            )
+        finally:
+            model.finish_fit()
+            model.close()
+    if report.interrupted:
+        raise KeyboardInterrupt
+    return report
+
+
+@contextmanager
+def _measuring(options: TuningOptions) -> Iterator[tuple[Any, Any]]:
+    """Builder and runner; those made here are closed."""
+    builder, runner = options.builder, options.runner
+    own = []
+    if builder == "local":
+        own.append(builder := LocalBuilder())
+    if runner == "local":
+        own.append(runner := LocalRunner())
+    try:
+        yield builder, runner
+    finally:
+        for each in own:
+            with closing(each):
+                pass
+
+
+def _check_arch(runner: Any, target: Target) -> None:
+    """Kernels for another architecture would fail one by one."""
+    if target.kind != "cuda" or target.option("arch") or not hasattr(runner, "resolve"):
+        return
+    arch = runner.resolve(target).arch
+    if arch != target.arch:
+        raise TargetError(
+            f"target {target}", f"the device is {arch}, but code is for {target.arch}",
+            f"Use Target('cuda -arch={arch}').",
+        )  # fmt: skip
+
+
+class TrialPrinter:
+    """A line per trial of a task, and what came of it at the end."""
+
+    def __init__(self, task: Task) -> None:
+        self.task, self.number = task, 0
+
+    def __call__(self, event: Event) -> None:
+        if event.message:
+            print(event.message, flush=True)
+        if event.kind == "start" and event.best is not None:
+            print(f"Resuming: the best of earlier runs takes {event.best * 1e3:.4f} ms")
+        if event.kind != "trial" or event.record is None:
+            return
+        self.number += 1
+        best = self._gflops(event.best) if event.best else 0.0
+        now = self._gflops(event.record.seconds) if event.record.result.ok else 0.0
+        result = MeasureResult.of(event.record)
+        print(f"No: {self.number}\tGFLOPS: {now:.2f} / {best:.2f}\tresults: {result}", flush=True)
+
+    def finish(self, report: Report, log: Log) -> None:
+        (found,) = report.tasks
+        failed = f", {found.failed} failed" if found.failed else ""
+        spent = f"{found.trials} trials{failed}, {report.seconds:.0f} s"
+        if found.best is not None:
+            seconds = found.best.seconds
+            print(
+                f"Best: {seconds * 1e3:.4f} ms, {self._gflops(seconds):.2f} GFLOPS, "
+                f"by {found.best.origin} ({spent})"
+            )
+            return
+        print(f"No trial succeeded ({spent}).")
+        print_failures(log)
+
+    def _gflops(self, seconds: float) -> float:
+        return self.task.flop / seconds * 1e-9
+
+
+def print_failures(log: Log, most: int = 5) -> None:
+    """Why trials failed, most frequent reasons first."""
+    for failure in log.failures()[:most]:
+        print(f"  {failure.count} x {failure.kind}: {failure.reason}")

@@ -1,0 +1,165 @@
+"""Computations by name: functions that declare them, and workload keys, which are JSON lists.
+
+In: functions that return inputs and outputs.  Out: keys such as `["conv2d_layer", 1, 7, 7]`, and
+tensors for a key.  Keys of computations without a function start with a hash, see
+`te.ComputeDAG.workload_key`.  Read next: `search_task.py`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, overload
+
+from tilewright.base.errors import SpaceError
+from tilewright.measure.old_logs import arguments_of
+from tilewright.search.jobs import plain
+from tilewright.te.dag import ComputeDAG
+from tilewright.te.tensor import Tensor
+
+Function = Callable[..., Sequence[Tensor]]
+
+_FUNCTIONS: dict[str, Function] = {}
+_TENSORS: dict[str, list[Tensor]] = {}
+
+
+@overload
+def register_workload(func_name: Function, f: None = None, override: bool = False) -> Function: ...
+@overload
+def register_workload(func_name: str, f: Function, override: bool = False) -> Function: ...
+@overload
+def register_workload(
+    func_name: str, f: None = None, override: bool = False
+) -> Callable[[Function], Function]: ...
+def register_workload(
+    func_name: Function | str, f: Function | None = None, override: bool = False
+) -> Function | Callable[[Function], Function]:
+    """Register a function that returns the inputs and outputs of a computation.
+
+    Usable as `@register_workload`, `@register_workload("name")` and `register_workload("name", f)`.
+    override: replace another function of that name, which is an error otherwise
+    """
+    if callable(func_name):
+        func_name, f = func_name.__name__, func_name
+    name: str = func_name
+
+    def register(function: Function) -> Function:
+        known = _FUNCTIONS.get(name)
+        if known is not None and not override and not _same(known, function):
+            raise SpaceError(
+                f"register_workload({name!r})", "another function has that name",
+                "Choose another name, or pass override=True.",
+            )  # fmt: skip
+        _FUNCTIONS[name] = function
+        return function
+
+    return register if f is None else register(f)
+
+
+def _same(known: Function, function: Function) -> bool:
+    """Whether it is the function registered before, perhaps of a script that is run again."""
+    return (known.__module__, known.__qualname__) == (function.__module__, function.__qualname__)
+
+
+def make_workload_key(func: Function | str, args: Sequence[Any]) -> str:
+    """The key of a registered function's computation: `["name", *args]`; tensors by their shape."""
+    name = _name_of(func)
+    if name not in _FUNCTIONS:
+        raise _unknown(f"make_workload_key({name!r})", "no workload is registered by that name")
+    return json.dumps([name, *_checked_plain(name, args)])
+
+
+def register_workload_tensors(
+    workload_key: str, tensors: Sequence[Tensor], override: bool = True
+) -> str:
+    """Say which computation a key stands for; returns the key."""
+    key = normal(workload_key)
+    if key in _TENSORS and not override:
+        raise SpaceError(
+            f"register_workload_tensors({workload_key!r})", "the key is taken",
+            "Pass override=True.",
+        )  # fmt: skip
+    ComputeDAG(tensors)  # refuses what is no computation
+    _TENSORS[key] = list(tensors)
+    return workload_key
+
+
+def workload_key_to_tensors(workload_key: str) -> list[Tensor]:
+    """Inputs and outputs of a key's computation.  Raises SpaceError for one that nobody knows."""
+    key = normal(workload_key)
+    if key in _TENSORS:
+        return _TENSORS[key]
+    name, *args = json.loads(key)
+    if name in _FUNCTIONS:
+        return declared(name, arguments_of(args))
+    raise _unknown(f"workload key {workload_key}", f"no workload {name!r} is registered")
+
+
+def knows(workload_key: str) -> bool:
+    """Whether `workload_key_to_tensors` has an answer."""
+    key = normal(workload_key)
+    return key in _TENSORS or json.loads(key)[0] in _FUNCTIONS
+
+
+def declared(func: Function | str, args: Sequence[Any]) -> list[Tensor]:
+    """What a workload function returns for `args`, checked.  Errors of its own pass through."""
+    if not isinstance(args, (list, tuple)):
+        raise SpaceError(
+            f"SearchTask(args={args!r})", "not a list of arguments", "Write args=(value, ...)."
+        )
+    name = _name_of(func)
+    function = _FUNCTIONS.get(func) if isinstance(func, str) else func
+    if function is None:
+        raise _unknown(f"workload {name!r}", "no workload is registered by that name")
+    made = function(*args)
+    if isinstance(made, (list, tuple)) and made and all(isinstance(t, Tensor) for t in made):
+        return list(made)
+    raise SpaceError(
+        f"workload {name!r}", f"it returned {_kind(made)}",
+        "Return the list of its input and output tensors: [data, kernel, out].",
+    )  # fmt: skip
+
+
+def normal(workload_key: str) -> str:
+    """The key with JSON's blanks as `make_workload_key` writes them.  Raises SpaceError."""
+    try:
+        found = json.loads(workload_key)
+        if isinstance(found, list) and found and isinstance(found[0], str):
+            return json.dumps(found)
+    except (TypeError, ValueError):
+        pass
+    raise SpaceError(
+        f"workload key {workload_key!r}", "not a JSON list that starts with a name or a hash",
+        'It looks like ["conv2d_layer", 1, 7, 7]; make_workload_key(func, args) makes one.',
+    )  # fmt: skip
+
+
+def _name_of(func: Function | str) -> str:
+    """What a function is registered as, or else its own name."""
+    if isinstance(func, str):
+        return func
+    return next((name for name, known in _FUNCTIONS.items() if known is func), func.__name__)
+
+
+def _checked_plain(name: str, args: Sequence[Any]) -> list[Any]:
+    values: list[Any] = plain(list(args))
+    try:
+        json.dumps(values, allow_nan=False)
+    except ValueError as error:
+        raise SpaceError(
+            f"make_workload_key({name!r})", f"an argument is not JSON ({error})",
+            "Use numbers, strings, tuples and tensors.",
+        ) from None  # fmt: skip
+    return values
+
+
+def _kind(made: Any) -> str:
+    if isinstance(made, (list, tuple)):
+        wrong = [type(t).__name__ for t in made if not isinstance(t, Tensor)]
+        return f"a list with a {wrong[0]} in it" if wrong else "no tensors"
+    return f"a {type(made).__name__}"
+
+
+def _unknown(place: str, reason: str) -> SpaceError:
+    known = ", ".join(sorted(_FUNCTIONS)) or "none"
+    return SpaceError(place, reason, f"Registered with @register_workload: {known}.")

@@ -1,0 +1,119 @@
+"""What another program measured, as candidates to try here first.
+
+In: a task, records that `measure/old_logs.py` wrote.  Out: candidates, the fastest there first, and
+why others are of no use here.  A record of a template becomes a member of that template's sketch;
+any other is replayed by its steps, as a sketch with nothing open.  Read next: `loop.py`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from functools import cached_property
+from typing import Any
+
+from tilewright.base.errors import TilewrightError
+from tilewright.measure.database import Database
+from tilewright.measure.old_logs import PREFIX
+from tilewright.measure.record import Record
+from tilewright.schedule.legality import REASONS
+from tilewright.schedule.schedule import Schedule
+from tilewright.schedule.sketch import Sketch
+from tilewright.schedule.space import ConfigSpace
+from tilewright.schedule.task import Task
+from tilewright.search.proposers import Candidate
+from tilewright.te.dag import ComputeDAG
+
+REPLAY = "replay:"  # origin of what was measured here by the steps of an imported record
+MOST = 8  # of a task, at the start of a run
+LOOKED_AT = 64
+
+
+class Replays:
+    """Candidates of a task that are lists of steps; equal steps give equal candidates."""
+
+    def __init__(self, task: Task, database: Database) -> None:
+        self.task, self.database = task, database
+        self._made: dict[bytes, Candidate] = {}
+
+    def candidate(self, record: Record) -> Candidate:
+        """Raises a TilewrightError where the steps do not fit the computation."""
+        key = bytes(record.steps_json)
+        if key not in self._made:
+            closed = self._replayed(record)
+
+            def build(config: Any) -> Schedule:
+                return Schedule.replay(closed.dag, closed.steps)
+
+            origin = REPLAY + record.origin.partition(":")[2]
+            sketch = Sketch(origin, closed.dag, ConfigSpace(), build, self.task.target)
+            self._made[key] = Candidate(sketch, 0)
+        return self._made[key]
+
+    def _replayed(self, record: Record) -> Schedule:
+        """On the task's own computation, or on the log's equal one, whose names may differ."""
+        try:
+            return self.task.replay(record.steps)
+        except TilewrightError:
+            if self._other is None:
+                raise
+            return Schedule.replay(self._other, record.steps)
+
+    @cached_property
+    def _other(self) -> ComputeDAG | None:
+        stored = self.database.dag(self.task.key)
+        return None if stored is None else ComputeDAG.from_json(stored)
+
+
+def imports(database: Database) -> dict[str, list[Record]]:
+    """Imported records by the hash of their computation."""
+    found: dict[str, list[Record]] = {}
+    for record in database:
+        if record.origin.startswith(PREFIX):
+            found.setdefault(record.task.dag, []).append(record)
+    return found
+
+
+def first_candidates(
+    task: Task, records: Sequence[Record], known: Collection[Candidate], replays: Replays
+) -> tuple[list[Candidate], Counter[str]]:
+    """The best of `records` that are legal here and not among `known`; reasons against others.
+
+    Those filed under the task's own target go before those of other targets of its kind.
+    """
+    target = str(task.target)
+    usable = [r for r in records if r.task.target.split()[0] == task.target.kind]
+    chosen: dict[Candidate, None] = {}
+    refused: Counter[str] = Counter()
+    for record in sorted(usable, key=lambda r: (r.task.target != target, r.seconds))[:LOOKED_AT]:
+        if len(chosen) == MOST:
+            break
+        try:
+            candidate = _member(task, record) or replays.candidate(record)
+        except TilewrightError as error:
+            refused[error.reason] += 1
+            continue
+        if candidate in known or candidate in chosen:
+            continue
+        reasons = candidate.sketch.explain(candidate.index)
+        if reasons:
+            refused[REASONS.get(reasons[0], reasons[0])] += 1
+        else:
+            chosen[candidate] = None
+    return list(chosen), refused
+
+
+def _member(task: Task, record: Record) -> Candidate | None:
+    """By its decisions, in the sketch of its template or in one that gives the same steps."""
+    decisions = record.decisions
+    for sketch in task.sketches:
+        if not decisions or set(sketch.space.space_map) != set(decisions):
+            continue
+        try:
+            index = sketch.space.index_of(decisions)
+            named = sketch.origin == f"template:{record.task.name}"
+            if named or sketch.close(index).to_json() == record.steps:
+                return Candidate(sketch, index)
+        except TilewrightError:
+            continue
+    return None

@@ -1,0 +1,115 @@
+"""What a search is told and what it tells: options, events, reports.
+
+In: a user's wishes.  Out: `Options` for the loop; `Event`s and a `Report` from it.
+Read next: `loop.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tilewright.measure.record import Record
+from tilewright.schedule.task import Task
+
+BATCH = {False: 8, True: 16}  # proposals at once, for CPU and GPU targets
+AHEAD = {False: 2, True: 5}  # batches on their way: compilers must not wait for the device
+MAX_FRUITLESS = 4  # batches without one success before a task is given up
+NEGLIGIBLE = 1e-5  # of all tasks' time: a thousand more trials would save one percent at most
+
+
+@dataclass(frozen=True)
+class Options:
+    """trials, seconds: the budget, whichever ends first (None: no limit); trials count new ones
+    early_stopping: a task ends after so many trials without improvement
+    patience: the run ends after so many trials without an improvement of any task
+    tuner:   "xgb", "random", "grid" or "ga"
+    order:   who is next: "gain", the task with the greatest predicted gain, or "turns"
+    batch:   proposals made at once; ahead: proposals on their way at most; 0: by the device
+    leaders: of each task, timed again in turn at the end
+    negligible:  the run ends when the next trial is predicted to save less than this share of what
+                 all tasks take, whichever task it goes to; 0: never
+    fruitless:   a task is given up after so many batches without one success; 0: never
+    lost_seconds: how long to wait for a device that is lost in mid-search
+    """
+
+    trials: int | None = None
+    seconds: float | None = None
+    early_stopping: int | None = None
+    patience: int | None = None
+    tuner: str = "xgb"
+    order: str = "gain"
+    seed: int = 0
+    batch: int = 0
+    ahead: int = 0
+    leaders: int = 3
+    negligible: float = NEGLIGIBLE
+    fruitless: int = MAX_FRUITLESS
+    lost_seconds: float = 60.0
+
+    def sizes(self, gpu: bool) -> tuple[int, int]:
+        """Batch and look-ahead."""
+        batch = self.batch or BATCH[gpu]
+        return batch, max(self.ahead or AHEAD[gpu] * batch, batch)
+
+
+@dataclass(frozen=True)
+class Event:
+    """kind: "start" (of a task), "trial", "fit" (of the model), "exhausted", "stopped",
+    "fruitless", "final"; with a message for the user: "imported" (what is tried first),
+    "paused" and "resumed" (the device was lost), "converged" (nothing is left to gain)
+
+    task: its position in the list given; record: of a trial; best: seconds of the task's best
+    trial: results consumed so far in all; elapsed: seconds since the start
+    improved: the trial set a record
+    """
+
+    kind: str
+    task: int
+    trial: int
+    elapsed: float
+    record: Record | None = None
+    best: float | None = None
+    improved: bool = False
+    correlation: float | None = None
+    message: str = ""
+
+
+@dataclass
+class TaskReport:
+    """What is known of a task: of earlier runs (`known`), of this one (`trials`, `failed`).
+
+    best: the fastest verified record, of any run
+    exhausted: there was nothing left to propose; stopped: early stopping ended it
+    fruitless: it was given up without one success, and keeps its default; failure: the last one
+    """
+
+    task: Task
+    known: int = 0
+    trials: int = 0
+    failed: int = 0
+    best: Record | None = None
+    exhausted: bool = False
+    stopped: bool = False
+    fruitless: bool = False
+    failure: str = ""
+
+    @property
+    def best_seconds(self) -> float | None:
+        return None if self.best is None else self.best.seconds
+
+
+@dataclass
+class Report:
+    """interrupted: by Ctrl-C; correlation: of the model, see `CostModel.correlation`
+    converged: it ended before its budget, because no task was predicted to gain anything
+    """
+
+    tasks: list[TaskReport] = field(default_factory=list)
+    seconds: float = 0.0
+    interrupted: bool = False
+    converged: bool = False
+    correlation: float | None = None
+
+    @property
+    def trials(self) -> int:
+        return sum(t.trials for t in self.tasks)

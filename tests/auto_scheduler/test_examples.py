@@ -1,0 +1,50 @@
+"""The auto-scheduler's tutorials as users run them, on the CPU; `tests/device` has the GPUs."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+
+from tilewright.measure.database import Database
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """Runs an example in an empty directory; gives what it prints."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(name: str, *options: str) -> str:
+        monkeypatch.setattr(sys, "argv", [name, "--target", "llvm", *options])
+        runpy.run_path(str(EXAMPLES / name))
+        return capsys.readouterr().out
+
+    return run
+
+
+def test_a_convolution_layer(run) -> None:
+    out = run(
+        "tune_conv2d_layer_auto_scheduler.py", "--trials", "4", "--more", "2",
+        "--min-repeat-ms", "2",
+    )  # fmt: skip
+    assert [int(n) for n in re.findall(r"^No: (\d+)\t", out, re.M)] == [1, 2, 3, 4, 1, 2]
+    assert "Resuming: the best of earlier runs takes" in out
+    trials = [r.candidate for r in Database.load("conv2d.json") if not r.result.final]
+    assert len(trials) == len(set(trials)) == 6
+
+
+def test_a_network(run) -> None:
+    out = run(
+        "tune_network_auto_scheduler.py", "--trials", "22", "--image", "32", "--min-repeat-ms", "1",
+    )  # fmt: skip
+    assert out.count("(workload key: ") == 22
+    last = out.rpartition("[ Task Scheduler ]")[2]
+    counts = re.findall(r"\| +(\d+) \|$", last, re.M)
+    assert len(counts) == 22 and sum(map(int, counts)) == 22
+    assert re.search(r"^Measured end-to-end latency: [\d.]+ ms \(estimated: ", last, re.M)
+    assert "(22 record)" in last

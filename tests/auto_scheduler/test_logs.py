@@ -1,0 +1,190 @@
+"""Logs of the auto-scheduler: reading, distilling, what they lack; and what is refused, and how."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from auto_scheduler.workloads import CPU, invented, product, three
+from tilewright import auto_scheduler, te, topi
+from tilewright.auto_scheduler import measure_record
+from tilewright.base.errors import RecordError, SpaceError, TargetError, TilewrightError
+from tilewright.measure.replay import ReplayRunner
+from tilewright.target import Target
+
+
+def test_distilling(
+    task: auto_scheduler.SearchTask, options: Any, tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    log = tmp_path / "log.json"
+    record = auto_scheduler.RecordToFile(log)
+    task.tune(options(12, record))
+    three(8)[0].tune(options(12, record))
+    assert measure_record.main(["--mode", "distill", "-i", str(log)]) == 0
+    assert "2 best records are in" in capsys.readouterr().out
+    small = Path(f"{log}.best.json")
+    assert len(auto_scheduler.load_records(small)) == 2
+    assert task.apply_best(small)[0].to_json() == task.apply_best(log)[0].to_json()
+    known = auto_scheduler.ApplyHistoryBest(auto_scheduler.load_records(small))
+    best = known.query(CPU, task.workload_key)
+    assert best.to_json() == task.apply_best(log)[0].to_json()
+    assert known.query("cuda", task.workload_key) is None
+    done = subprocess.run(
+        [sys.executable, "-m", "tilewright.auto_scheduler.measure_record", "--mode", "distill",
+         "-i", "missing"],
+        capture_output=True, text=True, cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr == (
+        "error: Database.load('missing'): No such file or directory. Check the path.\n"
+    )
+
+
+def test_a_log_finds_hashed_keys_by_itself(options: Any, tmp_path: Path) -> None:
+    log = tmp_path / "log.json"
+    x = te.placeholder((3, 40), name="x")
+    task = auto_scheduler.SearchTask(compute_dag=[x, topi.nn.softmax(x)], target=CPU)
+    task.tune(options(5, auto_scheduler.RecordToFile(log)))
+    given, _ = auto_scheduler.load_best_record(log, task.workload_key, CPU)
+    assert given.task.workload_key == task.workload_key
+
+
+def test_what_a_log_lacks_is_told(
+    task: auto_scheduler.SearchTask, log: str, tmp_path: Path
+) -> None:
+    key = re.escape(task.workload_key)
+    cuda = auto_scheduler.SearchTask(func=product, args=(12, 16, 8), target="cuda")
+    held = re.escape(str(CPU))
+    with pytest.raises(RecordError, match=f"{key} on cuda: it holds records for {held}"):
+        cuda.apply_best(log)
+    with pytest.raises(RecordError, match=f"it holds {key}. Tune this workload first"):
+        auto_scheduler.load_best_record(log, '["product", 9, 9, 9]')
+    with pytest.raises(RecordError, match="it holds records for"):
+        cuda.tune(
+            auto_scheduler.TuningOptions(2),
+            auto_scheduler.SketchPolicy(
+                cuda, init_search_callbacks=[auto_scheduler.PreloadMeasuredStates(log)]
+            ),
+        )
+    empty, newer = tmp_path / "empty", tmp_path / "newer"
+    empty.touch()
+    newer.write_text('{"kind": "record", "v": 99}\n')
+    with pytest.raises(RecordError, match="Cannot find any valid schedule for workload .* empty"):
+        task.apply_best(empty)
+    with pytest.raises(RecordError, match="schema version 99, this is version 1"):
+        auto_scheduler.TaskScheduler([task], load_log_file=newer, callbacks=[]).tune(
+            auto_scheduler.TuningOptions(2)
+        )
+    with pytest.raises(RecordError, match="No such file"):
+        auto_scheduler.PreloadMeasuredStates(tmp_path / "missing")
+
+
+def of(**given: Any) -> Any:
+    return lambda task: auto_scheduler.SearchTask(**({"target": CPU} | given))
+
+
+def returning(value: Any) -> Any:
+    return lambda task: auto_scheduler.SearchTask(
+        func=auto_scheduler.register_workload("tests/odd", lambda: value, override=True),
+        args=(), target=CPU,
+    )  # fmt: skip
+
+
+REFUSED: dict[str, tuple[Any, str]] = {
+    "no computation": (of(), "Give func= and args=, or compute_dag=, or workload_key="),
+    "no target": (
+        lambda task: auto_scheduler.SearchTask(func=product, args=(4, 4, 4)), "no target was given"
+    ),
+    "nothing returned": (returning(None), "it returned a NoneType. Return the list of its input"),
+    "a schedule returned": (returning([3]), "a list with a int in it"),
+    "no output": (returning([te.placeholder((4,), name="x")]), "no computed output among"),
+    "duplicate names": (
+        lambda task: auto_scheduler.ComputeDAG(
+            [x := te.placeholder((4,), name="x"), y := te.placeholder((4,), name="x"),
+             te.compute((4,), lambda i: x[i] + y[i])]
+        ),
+        "Name every placeholder differently",
+    ),
+    "zero extent": (of(func=product, args=(0, 4, 4)), "a dimension of extent 0"),
+    "symbolic shape": (of(func=product, args=(te.var("n"), 4, 4)), "symbolic"),
+    "unsupported body": (
+        lambda task: te.compute((4,), lambda i: "x"), "a str is not an expression"
+    ),
+    "unknown name": (of(func="nobody", args=()), "no workload is registered by that name"),
+    "unregistered": (of(func=lambda: product(2, 2, 2), args=()), "no workload is registered"),
+    "unknown key": (of(workload_key='["nobody", 1]'), "no workload 'nobody' is registered"),
+    "no key": (of(workload_key="nobody"), "not a JSON list that starts with a name or a hash"),
+    "args": (of(func=product, args=4), "not a list of arguments"),
+    "special inputs": (of(func=product, args=(4, 4, 4), task_inputs=["a"]), "drawn at random"),
+    "no budget": (lambda task: auto_scheduler.TuningOptions(), "nothing would be measured"),
+    "half a trial": (lambda task: auto_scheduler.TuningOptions(2.5), "not a whole number from 0"),
+    "the context itself": (
+        lambda task: auto_scheduler.TuningOptions(
+            2, runner=auto_scheduler.LocalRPCMeasureContext()
+        ), "Pass its .runner",
+    ),
+    "no callback": (
+        lambda task: auto_scheduler.TuningOptions(2, measure_callbacks="log.json"),
+        'Use RecordToFile("log.json")',
+    ),
+    "ndk": (lambda task: auto_scheduler.LocalBuilder(build_func="ndk"), "not there yet"),
+    "cores": (lambda task: auto_scheduler.HardwareParams("two"), "num_cores='two'"),
+    "parameter": (lambda task: auto_scheduler.SketchPolicy(task, params={"x": 1}), "no such param"),
+    "model": (lambda task: auto_scheduler.SketchPolicy(task, "xgb"), "not a cost model"),
+    "search callback": (
+        lambda task: auto_scheduler.SketchPolicy(task, init_search_callbacks=["log"]),
+        "Use PreloadMeasuredStates",
+    ),
+    "policy of another": (
+        lambda task: task.tune(
+            auto_scheduler.TuningOptions(2), auto_scheduler.SketchPolicy(three(4)[0])
+        ), "the policy is of another task",
+    ),
+    "no trees": (lambda task: auto_scheduler.XGBModel().save("m"), "there is nothing to save"),
+    "no tasks": (lambda task: auto_scheduler.TaskScheduler([]), "there is no task"),
+    "weights": (lambda task: auto_scheduler.TaskScheduler([task], [1, 2]), "not 1 numbers from 0"),
+    "strategy": (lambda task: auto_scheduler.TaskScheduler([task], strategy="x"), "round-robin"),
+    "objective": (
+        lambda task: auto_scheduler.TaskScheduler([task], objective_func=sum), "Give task_weights"
+    ),
+    "too few trials": (
+        lambda task: auto_scheduler.TaskScheduler([task, task]).tune(
+            auto_scheduler.TuningOptions(1)
+        ), "Give at least 2; 1600 is a good number",
+    ),
+    "search policy": (
+        lambda task: auto_scheduler.TaskScheduler([task]).tune(
+            auto_scheduler.TuningOptions(1), search_policy="sketch.mlp"
+        ), "Use one of default, sketch.xgb, sketch.random",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_refusal_names_what_was_expected(name: str, task: auto_scheduler.SearchTask) -> None:
+    cause, words = REFUSED[name]
+    with pytest.raises(TilewrightError, match=re.escape(words)):
+        cause(task)
+
+
+def test_printing_for_another_kind_of_device(task: auto_scheduler.SearchTask, log: str) -> None:
+    with pytest.raises(SpaceError, match='the task is for llvm. Use "schedule" or "llvm"'):
+        task.print_best(log, print_mode="cuda")
+
+
+def test_an_architecture_that_is_not_the_devices(options: Any) -> None:
+    class Other(ReplayRunner):
+        def resolve(self, target: Target) -> Target:
+            return Target("cuda -arch=sm_80")
+
+    task = auto_scheduler.SearchTask(func=product, args=(4, 4, 4), target="cuda")
+    with pytest.raises(TargetError, match="Use Target\\('cuda -arch=sm_80'\\)"):
+        task.tune(options(2, runner=Other(invented)))

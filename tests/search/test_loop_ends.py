@@ -1,0 +1,222 @@
+"""How a search ends before its budget: nothing left to gain, nothing valid, the device lost."""
+
+import pytest
+
+from search.spaces import Instant, cpu_task
+from tilewright.base.errors import DeviceError, DeviceLost
+from tilewright.measure.database import Database
+from tilewright.measure.jobs import RunResult
+from tilewright.measure.pipeline import Pipeline
+from tilewright.measure.record import Result, make_record
+from tilewright.measure.replay import NullBuilder
+from tilewright.schedule.task import Task
+from tilewright.search import loop
+from tilewright.search.loop import tune
+from tilewright.search.report import MAX_FRUITLESS, Options
+
+BATCH = 4
+FEW = loop.MIN_BATCHES * BATCH
+
+
+def weighted(task, weight):
+    return Task(task.name, task.args, task.dag, task.target, task.sketches, weight)
+
+
+def run(tasks, measurer, database=None, **options):
+    events = []
+    chosen = Options(**{"batch": BATCH, "leaders": 0, **options})
+    report = tune(tasks, measurer, database, chosen, on_event=events.append, verify=False)
+    return report, events
+
+
+def said(events, kind):
+    return [e.message for e in events if e.kind == kind]
+
+
+# -- nothing left to gain --------------------------------------------------------------------------
+
+
+def flat(*tasks):
+    """A measurer for which all candidates of a task take the same time."""
+    measurer = Instant(list(tasks))
+    measurer.of = {t.key: lambda job: RunResult(costs=(1e-3,), verified=True) for t in tasks}
+    return measurer
+
+
+def test_a_search_that_gains_nothing_ends_and_says_so():
+    report, events = run([cpu_task()], flat(cpu_task()), trials=600, negligible=2e-3)
+    # 0.2 is hoped for, so 0.2 / (trials since the best) falls below the share after 100 of them
+    assert report.converged and 100 - BATCH <= report.trials <= 100 + BATCH
+    (text,) = said(events, "converged")
+    assert text.startswith(f"Converged after {report.trials} of 600 trials: no task is predicted")
+    assert "of 1 ms, all tasks together; under 2e+03 ns the search ends." in text
+    assert events[-1].kind == "converged"
+
+
+def test_zero_spends_the_whole_budget():
+    report, events = run([cpu_task()], flat(cpu_task()), trials=150, negligible=0)
+    assert report.trials == 150 and not report.converged and not said(events, "converged")
+
+
+def test_a_budget_that_ends_first_is_no_convergence():
+    report, events = run([cpu_task()], flat(cpu_task()), trials=60, negligible=2e-3)
+    assert report.trials == 60 and not report.converged and not said(events, "converged")
+
+
+def test_an_exhausted_space_is_no_convergence():
+    task = cpu_task(4, 16, 2)
+    report, _ = run([task], flat(task), trials=10_000, negligible=1e-9)
+    assert report.tasks[0].exhausted and not report.converged
+
+
+def test_what_still_improves_goes_on():
+    task = cpu_task()
+    measurer = flat(task)
+    costs = iter(range(1000, 0, -1))
+    measurer.of = {task.key: lambda job: RunResult(costs=(next(costs) * 1e-6,), verified=True)}
+    report, _ = run([task], measurer, trials=200, negligible=5e-4)
+    assert report.trials == 200 and not report.converged
+
+
+def test_each_task_gets_a_few_batches_before_the_end():
+    heavy, light = weighted(cpu_task(), 10_000), cpu_task(24, 64, 32)
+    report, _ = run([heavy, light], flat(heavy, light), trials=2000, negligible=4e-3)
+    assert report.converged and report.tasks[1].trials == FEW < report.tasks[0].trials
+
+
+# -- nothing valid ---------------------------------------------------------------------------------
+
+
+def failing(good, bad):
+    """A measurer for which every candidate of the task `bad` fails."""
+
+    class Half(Instant):
+        def next(self):
+            job = self.jobs[len(self.records)]
+            self.failing = lambda _: "run" if job.task.dag == bad.key else None
+            return super().next()
+
+    return Half([good, bad])
+
+
+def test_a_task_without_a_valid_schedule_is_given_up():
+    good, bad = cpu_task(), weighted(cpu_task(24, 64, 32), 1000)
+    report, events = run([good, bad], failing(good, bad), trials=200)
+    given_up = report.tasks[1]
+    assert given_up.fruitless and given_up.trials == given_up.failed == MAX_FRUITLESS * BATCH
+    assert given_up.best is None and given_up.failure == "run: planted run"
+    assert report.trials == 200 and report.tasks[0].best is not None
+    assert not report.tasks[0].fruitless
+    assert [e.task for e in events if e.kind == "fruitless"] == [1]
+
+
+def test_a_network_without_any_valid_schedule_ends():
+    tasks = [cpu_task(), cpu_task(24, 64, 32)]
+    report, _ = run(tasks, Instant(tasks, failing=lambda trial: "compile"), trials=5000)
+    assert [t.trials for t in report.tasks] == [MAX_FRUITLESS * BATCH] * 2
+    assert all(t.fruitless for t in report.tasks) and not report.converged
+
+
+def test_one_success_is_enough_to_go_on():
+    task = cpu_task()
+    measurer = Instant([task], failing=lambda trial: None if trial == 15 else "run")
+    report, _ = run([task], measurer, trials=100)
+    assert report.trials == 100 and not report.tasks[0].fruitless
+
+
+def test_zero_never_gives_up():
+    task = cpu_task()
+    report, _ = run([task], Instant([task], failing=lambda _: "run"), trials=60, fruitless=0)
+    assert report.trials == 60 and not report.tasks[0].fruitless
+
+
+# -- the device lost -------------------------------------------------------------------------------
+
+
+class Losing(Instant):
+    """Its device is gone at the 6th result, for `times` calls."""
+
+    def __init__(self, tasks, times):
+        super().__init__(tasks)
+        self.times = times
+
+    def next(self):
+        if len(self.records) == 5 and self.times:
+            self.times -= 1
+            raise DeviceLost("device of llvm", "lost in mid-search (no such device)", "Reboot.")
+        return super().next()
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch):
+    monkeypatch.setattr(loop, "PROBE_SECONDS", 0.005)
+
+
+def test_a_device_that_comes_back_costs_nothing():
+    task = cpu_task()
+    undisturbed, _ = run([task], Instant([task]), trials=20)
+    report, events = run([task], measurer := Losing([task], 3), trials=20)
+    assert report.trials == 20 and report.tasks[0].failed == 0 and measurer.times == 0
+    assert report.tasks[0].best.decisions == undisturbed.tasks[0].best.decisions
+    (paused,), (resumed,) = said(events, "paused"), said(events, "resumed")
+    assert paused.startswith("device of llvm: lost in mid-search (no such device). Reboot. ")
+    assert "waits for it, 60 s at most" in paused and "is back" in resumed
+    kinds = [e.kind for e in events if e.kind in ("trial", "paused", "resumed")]
+    assert kinds[4:8] == ["trial", "paused", "resumed", "trial"]
+
+
+def test_a_device_that_stays_away_ends_the_search_with_all_results_in_the_log(tmp_path):
+    """Through the real pipeline; the device goes for good at the 9th trial."""
+    path, task = tmp_path / "log.jsonl", cpu_task()
+
+    class Runner:
+        n_parallel = 1
+        runs = 0
+
+        def exclusive(self, target):
+            return True
+
+        def submit(self, job):
+            self.runs += 1
+            if self.runs > 8:
+                return done(RunResult(error="run", message="lost", fatal=True))
+            return done(RunResult(costs=(1e-3,), verified=True, device="a device"))
+
+        def probe(self, target):
+            raise DeviceError("cuda(0)", "no such device", "Reboot.")
+
+    builder = NullBuilder(1)
+    with Database(path) as database, Pipeline(builder, Runner(), database) as pipeline:
+        with pytest.raises(DeviceError) as raised:
+            run([task], pipeline, database, trials=50, lost_seconds=0.02)
+    builder.close()
+    text = str(raised.value)
+    assert "(cuda(0): no such device), and not back after 0.02 s. Reboot." in text
+    assert f"Everything measured is in {path}" in text
+    log = Database.load(path)
+    assert len(log) == 8 and log.counts().failed == 0
+
+
+def done(result):
+    from concurrent.futures import Future
+
+    future = Future()
+    future.set_result(result)
+    return future
+
+
+def test_leaders_wait_for_the_device_too():
+    task = cpu_task()
+
+    class Finishing(Instant):
+        lost = True
+
+        def final(self, jobs):
+            if self.lost:
+                self.lost = False
+                raise DeviceLost("device of llvm", "lost")
+            job = jobs[0]
+            return [make_record(job.task, Result(costs=(1e-3,), verified=True, final=True))]
+
+    report, events = run([task], Finishing([task]), trials=12, leaders=2)
+    assert report.trials == 12 and [e.kind for e in events][-3:] == ["paused", "resumed", "final"]
