@@ -78,26 +78,29 @@ def resolved(target: str) -> Any:
 def logs(target: str, trials: int, folder: Path, only: list[str]) -> None:
     rows: list[dict[str, Any]] = []
     known = resolved(target)
-    with gzip.open(folder / f"trials.{known.kind}.csv.gz", "wt", newline="") as out:
-        table = csv.writer(out)
-        table.writerow(["task", "trial", "sketch", "seconds", "error"])
-        for name in only or search_tasks.TASKS:
-            task = search_tasks.task(name, known)
-            began = time.perf_counter()
-            report, database = run([task], folder, trials=trials, seconds=None, leaders=0)
-            spent = time.perf_counter() - began
-            records = database.query((task.key, str(task.target)))
+    file = folder / f"trials.{known.kind}.csv.gz"
+    file.unlink(missing_ok=True)
+    for name in only or search_tasks.TASKS:
+        task = search_tasks.task(name, known)
+        began = time.perf_counter()
+        report, database = run([task], folder, trials=trials, seconds=None, leaders=0)
+        spent = time.perf_counter() - began
+        records = database.query((task.key, str(task.target)))
+        with gzip.open(file, "at", newline="") as out:  # what is there survives a run that is cut
+            table = csv.writer(out)
+            if not rows:
+                table.writerow(["task", "trial", "sketch", "seconds", "error"])
             for r in sorted(records, key=lambda r: r.trial):
                 table.writerow([name, r.trial, r.origin, f"{r.seconds:.4g}", r.result.error or ""])
-            found = report.tasks[0]
-            rows.append({
-                "task": name, "trials": found.trials, "failed": found.failed,
-                "illegal": sum(r.result.error in ("instantiate", "compile") for r in records),
-                "trials_per_second": round(found.trials / spent, 2),
-                "best_us": round((found.best_seconds or np.inf) * 1e6, 2),
-                "sketch": found.best.origin if found.best else "none",
-            })  # fmt: skip
-            print(results_file.table(rows[-1:]), flush=True)
+        found = report.tasks[0]
+        rows.append({
+            "task": name, "trials": found.trials, "failed": found.failed,
+            "illegal": sum(r.result.error in ("instantiate", "compile") for r in records),
+            "trials_per_second": round(found.trials / spent, 2),
+            "best_us": round((found.best_seconds or np.inf) * 1e6, 2),
+            "sketch": found.best.origin if found.best else "none",
+        })  # fmt: skip
+        print(results_file.table(rows[-1:]), flush=True)
     results_file.append(
         f"auto_scheduler_trials_{known.kind}", rows, device(target).name, folder=folder
     )

@@ -11,6 +11,7 @@ from tilewright.schedule.schedule import create_schedule
 from tilewright.schedule.tree import LoopTree
 from tilewright.search.access import Lanes, anatomy
 from tilewright.search.features import FEATURES, describe, features_and_seconds
+from tilewright.search.gpu_facts import gpu_kernels
 from tilewright.te.dag import ComputeDAG
 
 GPU = Target("cuda")
@@ -65,7 +66,10 @@ def test_names_are_distinct_and_columns_differ_between_candidates():
     rows, _ = features_and_seconds(group, task.target)
     assert len(set(FEATURES)) == len(FEATURES)
     moving = {n for n, column in zip(FEATURES, rows.T, strict=True) if np.ptp(column) > 0}
-    wanted = {"log_threads", "occupancy", "load_sectors", "load_conflicts", "log_phases", "tail"}
+    wanted = {
+        "log_threads", "occupancy", "load_sectors", "load_conflicts", "log_phases", "tail",
+        "log_code", "log_shared_waits", "log_global_waits",
+    }  # fmt: skip
     assert wanted <= moving
 
 
@@ -144,3 +148,61 @@ def test_lanes_that_read_one_word_are_a_broadcast():
     lanes = Lanes(tree.bounds(), {"threadIdx.x": 64}, 1)
     read = anatomy(tree).reads[tree.nodes[0]][0]
     assert lanes.sectors(read) == 1 and lanes.wavefronts(read, 1) == 1
+
+
+def copied(width, whole, vector=1):
+    """Features of a kernel whose 64 threads copy 16 rows of `width` of `whole` elements at once."""
+    a = te.placeholder((128, whole), name="A")
+    r, c = te.reduce_axis((0, 128), "r"), te.reduce_axis((0, width), "c")
+    b = te.compute((64,), lambda i: te.sum(a[r, c], axis=[r, c]), name="B")
+    s = create_schedule([b.op])
+    shared = s[s.cache_read(a, "shared", [b])]
+    s[b].bind(s[b].op.axis[0], "threadIdx.x")
+    outer, _ = s[b].split(s[b].op.reduce_axis[0], factor=16)
+    shared.compute_at(s[b], outer)
+    rest, lane = shared.split(shared.fuse(*shared.op.axis), factor=vector)
+    _, thread = shared.split(rest, factor=64)
+    shared.vectorize(lane)
+    shared.bind(thread, "threadIdx.x")
+    tree = LoopTree(s)
+    row, _ = describe(tree, tree.bounds(), GPU, 1)
+    return dict(zip(FEATURES, row[0], strict=True))
+
+
+@pytest.mark.parametrize(
+    "width, whole, divisions",
+    [(32, 100, 0), (64, 100, 0), (128, 200, 0), (33, 100, 1), (100, 100, 0), (96, 100, 1)],
+)
+def test_copies_divide_where_steps_are_not_whole_rows(width, whole, divisions):
+    assert copied(width, whole)["divisions"] == divisions
+
+
+def test_lanes_that_cross_rows_are_no_vector():
+    assert copied(32, 100, vector=4)["vector_width"] == 2
+    assert copied(34, 100, vector=4)["vector_width"] == 0
+    assert copied(34, 34, vector=4)["vector_width"] == 2
+
+
+def summed(threads_share, stride):
+    """Features of threads that sum 64 elements of a row in shared memory, `stride` apart."""
+    a = te.placeholder((32, 64 * stride), name="A")
+    r = te.reduce_axis((0, 64), "r")
+    row = (lambda i: 0) if threads_share else (lambda i: i)
+    b = te.compute((32,), lambda i: te.sum(a[row(i), r * stride], axis=r), name="B")
+    s = create_schedule([b.op])
+    block, thread = s[b].split(s[b].op.axis[0], factor=32)
+    s[b].bind(block, "blockIdx.x")
+    s[b].bind(thread, "threadIdx.x")
+    shared = s[s.cache_read(a, "shared", [b])]
+    shared.compute_at(s[b], block)
+    s[b].unroll(s[b].op.reduce_axis[0])
+    tree = LoopTree(s)
+    (kernel,) = gpu_kernels(tree, tree.bounds(), GPU, 1)
+    return kernel
+
+
+def test_neighbours_in_shared_memory_are_loaded_together():
+    assert summed(True, 1).shared_load.requests == 16
+    assert summed(False, 1).shared_load.requests == 16
+    assert summed(True, 2).shared_load.requests == 64
+    assert summed(False, 1).shared_load.passes > summed(True, 1).shared_load.passes

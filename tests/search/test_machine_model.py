@@ -53,6 +53,55 @@ def test_the_same_work_wants_more_than_one_core_and_whole_warps():
     assert gpu_rows(64, 64) < gpu_rows(1024, 4)
 
 
+def written_out(steps, length=16384):
+    """A sum of products per thread, in a loop of which `steps` iterations are written out."""
+    a, b = te.placeholder((length,), name="A"), te.placeholder((length,), name="B")
+    r = te.reduce_axis((0, length), "r")
+    c = te.compute((128,), lambda i: te.sum(a[r] * b[r], axis=r), name="C")
+    s = create_schedule([c.op])
+    s[c].bind(s[c].op.axis[0], "threadIdx.x")
+    outer, _ = s[c].split(s[c].op.reduce_axis[0], factor=steps)
+    s[c].pragma(outer, "auto_unroll_max_step", steps)
+    return predicted(s, GPU)
+
+
+def test_code_that_exceeds_the_instruction_cache_is_slower():
+    assert written_out(16) < written_out(1)  # a rolled loop waits for its loads, and for itself
+    assert written_out(16384) > 1.5 * written_out(1024)
+
+
+def staged(*, width=32, rows=16, unroll=0, threads=64, whole=100):
+    """Threads sum slices of `rows` times `width` elements, which they copy to shared memory."""
+    a = te.placeholder((128, whole), name="A")
+    r, c = te.reduce_axis((0, 128), "r"), te.reduce_axis((0, width), "c")
+    b = te.compute((threads * 256,), lambda i: te.sum(a[r, c], axis=[r, c]), name="B")
+    s = create_schedule([b.op])
+    shared = s[s.cache_read(a, "shared", [b])]
+    block, thread = s[b].split(s[b].op.axis[0], factor=threads)
+    outer, inner = s[b].split(s[b].op.reduce_axis[0], factor=rows)
+    s[b].reorder(block, thread, outer, inner, s[b].op.reduce_axis[1])
+    s[b].bind(block, "blockIdx.x")
+    s[b].bind(thread, "threadIdx.x")
+    shared.compute_at(s[b], outer)
+    _, lane = shared.split(shared.fuse(*shared.op.axis), factor=threads)
+    shared.bind(lane, "threadIdx.x")
+    shared.pragma(shared.leaf_iter_vars[0], "auto_unroll_max_step", unroll)
+    return predicted(s, GPU)
+
+
+def test_copies_pay_for_indices_that_must_be_taken_apart():
+    """64 threads step over whole rows of 32, but not of 33; rows of 36 need no telling apart where
+    the tensor is as wide."""
+    assert staged(width=33) / 33 > 1.01 * staged(width=32) / 32
+    assert staged(width=36) > 1.01 * staged(width=36, whole=36)
+
+
+def test_copies_want_loads_in_flight_but_no_more_than_registers_hold():
+    assert staged(rows=64, unroll=64) < staged(rows=64)  # 32 loads of each thread
+    large = {"rows": 128, "width": 96}  # 192 loads
+    assert staged(**large, unroll=512) > 1.3 * staged(**large)
+
+
 def cpu_matmul(*, parallel=True, vector=True, tile=4):
     n = 64
     a, b = te.placeholder((n, n), name="A"), te.placeholder((n, n), name="B")

@@ -342,7 +342,9 @@ class Lanes:
             address = np.broadcast_to(address, (self.rows, WARP))
         if rows is not None:
             address = address[rows]
-        return np.sort(np.floor(address * np.float32(touch.bytes / word_bytes)), axis=1)
+        if word_bytes != touch.bytes:
+            address = np.floor(address * np.float32(touch.bytes / word_bytes))
+        return np.sort(address, axis=1)
 
     def alignment(self, touch: Touch) -> Any:
         """The greatest of 4, 2, 1 elements that divides the addresses of all lanes."""

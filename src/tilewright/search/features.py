@@ -102,6 +102,9 @@ GPU_COLUMNS: dict[str, Callable[[GpuKernel, Times, Limits], Any]] = {
     "divisions": lambda k, t, m: k.divisions,
     "log_shared_waits": lambda k, t, m: log2p(k.shared_waits),
     "log_global_waits": lambda k, t, m: log2p(k.global_waits),
+    "log_issue_per_wait": lambda k, t, m: log2p(
+        k.instructions / k.warps / np.maximum(k.shared_waits + k.global_waits, 1)
+    ),
     "log_spills": lambda k, t, m: log2p(k.spills),
     "issue_per_fma": lambda k, t, m: log2p(k.instructions / np.maximum(k.fma * k.warps, 1)),
     "log_phases": lambda k, t, m: log2p(k.phases),

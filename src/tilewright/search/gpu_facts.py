@@ -22,10 +22,11 @@ from tilewright.search.access import (
     Lanes,
     Touch,
     anatomy,
+    floor_mod,
     vector,
     whole_work,
 )
-from tilewright.search.nest import Nest, footprints, mix
+from tilewright.search.nest import Nest, footprint, mix
 from tilewright.te.tensor import Tensor
 
 # Instructions.
@@ -291,7 +292,7 @@ class _Counter:
             return moved * k.blocks
         inside = [lp for lp in nest.loops if not lp.tag.startswith("blockIdx")]
         room = self.target.limits.l1_bytes - k.shared_bytes
-        once = footprints(nest, touch, inside, SECTOR_BYTES)[0]
+        once = footprint(nest, touch, inside, SECTOR_BYTES)
         kept = where(once <= room / 2, minimum(moved, once), moved)
         return kept * k.blocks
 
@@ -325,9 +326,9 @@ class _Counter:
         for width in (2, 4):
             if touch.bytes * width > VECTOR_BYTES:
                 break
-            fits = (run % width == 0) & (least >= width)
+            fits = (floor_mod(run, width) == 0) & (least >= width)
             for step in rest:
-                fits = fits & (step % width == 0)
+                fits = fits & (floor_mod(step, width) == 0)
             result = where(fits, width, result)
         return result
 

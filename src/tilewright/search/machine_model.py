@@ -26,7 +26,8 @@ GLOBAL_LATENCY = 500
 SHARED_LATENCY = 30
 BARRIER = 40
 FMA_LATENCY = 4
-START = 3000  # of a block: launch, first instructions, last stores
+BEGIN = 2000  # of a kernel, until its first block computes
+START = 1000  # of a block: its launch, first instructions, last stores
 ISSUE = 4  # warp instructions per cycle
 ALONE = 2  # cycles per instruction of a warp that has no other to fill its gaps
 LANES = 128  # multiply-adds per cycle
@@ -130,7 +131,7 @@ def gpu_times(k: GpuKernel, limits: Limits) -> Times:
     fills = k.global_waits * GLOBAL_LATENCY + k.spills * SPILL + k.phases * 2 * BARRIER
     alone = soft_max(busy, units) + fills + START
 
-    core = rounds * soft_max(alone, together * units)
+    core = BEGIN + rounds * soft_max(alone, together * units)
     cache = k.traffic / limits.l2_bandwidth
     memory = k.unique / limits.memory_bandwidth * (1.0 if k.unique > limits.l2_bytes else 0.2)
     total = soft_max(core * cycle, soft_max(cache, memory)) + limits.launch_seconds

@@ -7,7 +7,7 @@ Read next: `gpu_facts.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -27,6 +27,8 @@ from tilewright.search.access import (
     Touch,
     anatomy,
     atoms,
+    floor_div,
+    floor_mod,
     moves,
     shape,
     vector,
@@ -275,9 +277,13 @@ class Course:
             return outer * vector(self.nest.bounds.factor[r]) + inner, sure * also
         step, sure = self._step(r.fused)
         outer, inner = (vector(self.nest.bounds.extent[ax]) for ax in (r.outer, r.inner))
-        rows = step // inner
+        rows = floor_div(step, inner)
         rest = step - rows * inner
-        whole = (rest == 0) | (inner % maximum(rest * self.loop.extent, 1) == 0)
+        span = step * self.loop.extent
+        # Steps within a row straddle none where no outer loop shifts them.
+        within = (rows == 0) & (floor_mod(inner, maximum(step, 1)) == 0)
+        fixed = (floor_mod(inner, maximum(span, 1)) == 0) | (span >= outer * inner)
+        whole = (rest == 0) | (within & fixed)
         smooth = maximum(sure * whole, 1 * ((inner == 1) | (outer == 1)))
         self._known[r.outer], self._known[r.inner] = (rows, smooth), (rest, smooth)
         return self._known[axis]
@@ -345,20 +351,34 @@ def footprints(nest: Nest, touch: Touch, loops: list[Loop], granule: int) -> lis
 
     The elements are taken as a box, clipped to the buffer.
     """
-    zero = Point(nest.bounds, {})
     sizes = [vector(n) for n in shape(nest.bounds, touch)]
-    starts = [zero.index(touch, dim) for dim in range(len(sizes))]
-    widths: list[Any] = [1] * len(sizes)
-    found = [_box(widths, sizes, touch.bytes, granule)]
-    for lp in reversed(loops):
-        if lp.axis not in nest.moves[touch]:
-            found.append(found[-1])
-            continue
-        end = Point(nest.bounds, {lp.axis: lp.extent - 1})
-        for dim, start in enumerate(starts):
-            widths[dim] = widths[dim] + abs(end.index(touch, dim) - start)
-        found.append(_box(widths, sizes, touch.bytes, granule))
+    found: list[Any] = []
+    last: list[Any] = []
+    for widths in _widths(nest, touch, loops):
+        found.append(found[-1] if widths is last else _box(widths, sizes, touch.bytes, granule))
+        last = widths
     return found[::-1]
+
+
+def footprint(nest: Nest, touch: Touch, loops: list[Loop], granule: int) -> Any:
+    """The first of `footprints`: within all the loops."""
+    *_, widths = _widths(nest, touch, loops)
+    sizes = [vector(n) for n in shape(nest.bounds, touch)]
+    return _box(widths, sizes, touch.bytes, granule)
+
+
+def _widths(nest: Nest, touch: Touch, loops: list[Loop]) -> Iterator[list[Any]]:
+    """Extents of the box in each dimension, from no loop to all; the same list while unchanged."""
+    dims = range(len(touch.index))
+    zero = Point(nest.bounds, {})
+    starts = [zero.index(touch, dim) for dim in dims]
+    widths: list[Any] = [1 for _ in dims]
+    yield widths
+    for lp in reversed(loops):
+        if lp.axis in nest.moves[touch]:
+            end = Point(nest.bounds, {lp.axis: lp.extent - 1})
+            widths = [widths[dim] + abs(end.index(touch, dim) - starts[dim]) for dim in dims]
+        yield widths
 
 
 def _box(widths: list[Any], sizes: list[Any], element: int, granule: int) -> Any:
