@@ -79,6 +79,29 @@ def test_what_is_borrowed_needs_no_memory_of_its_own(
     assert sizes == [4 * SIZE + GUARD_BYTES]  # of the output
 
 
+def test_what_is_too_large_for_the_device_is_never_made_on_the_host(
+    device: Device, elementwise: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    artifact = elementwise(device, [ADD], "iiow")
+    huge = replace(artifact.source.buffers[3], shape=(1 << 42,))
+    source = replace(artifact.source, buffers=(*artifact.source.buffers[:3], huge))
+    real_allocate, real_full = type(device.driver).allocate, np.full
+
+    def allocate(driver: object, nbytes: int) -> object:
+        if nbytes > 1 << 40:
+            raise DeviceError("allocate", "out of memory")
+        return real_allocate(driver, nbytes)
+
+    def full(shape: tuple[int, ...], *rest: object) -> np.ndarray:
+        assert np.prod(shape) < 1 << 30, "the host would fill terabytes"
+        return real_full(shape, *rest)
+
+    monkeypatch.setattr(type(device.driver), "allocate", allocate)
+    monkeypatch.setattr("tilewright.runtime.trial.np.full", full)
+    result = trial(replace(artifact, source=source), device, [X, Y], [X + Y])
+    assert result.error == "run" and "out of memory" in result.message
+
+
 def test_tolerance_is_per_element(device: Device, elementwise: Build) -> None:
     want = X + Y
     want[7] += 0.5

@@ -216,14 +216,13 @@ def _buffers(
     given = iter(inputs)
     buffers = []
     for spec in specs:
-        if spec.role == "input":
-            value = next(given)
-        else:
-            value = np.full(spec.shape, _poison(spec.dtype), spec.dtype)
+        value = next(given) if spec.role == "input" else None
         if isinstance(value, NDArray):
             buffers.append(_Buffer(spec, device, value))
             continue
-        buffers.append(_Buffer(spec, device))
+        buffers.append(_Buffer(spec, device))  # first: what is too large fails here, at once
+        if value is None:
+            value = np.full(spec.shape, _poison(spec.dtype), spec.dtype)
         buffers[-1].write(np.ascontiguousarray(value))
     return buffers
 
