@@ -171,8 +171,19 @@ def test_a_rule_of_the_users_own(task: auto_scheduler.SearchTask, options: Any) 
     assert report.tasks[0].best is not None and report.trials == 6
     assert task.compute_dag.hash == policy.search_task.compute_dag.hash
     broken = auto_scheduler.PreloadCustomSketchRule(lambda *_: 1, lambda *_: "next")
-    with pytest.raises(SpaceError, match="Return the id of the next stage"):
-        auto_scheduler.SketchPolicy(task, init_search_callbacks=[broken]).generate_sketches()
+    listed = auto_scheduler.PreloadCustomSketchRule(lambda *_: 1, lambda *_: [0])
+    for rule in (broken, listed):
+        with pytest.raises(SpaceError, match="Return the id of the next stage"):
+            auto_scheduler.SketchPolicy(task, init_search_callbacks=[rule]).generate_sketches()
+
+
+@pytest.mark.parametrize("answer", [-1, 3, None, "APPLY"])
+def test_a_rule_of_the_users_own_answers_one_of_three(
+    task: auto_scheduler.SearchTask, answer: Any
+) -> None:
+    rule = auto_scheduler.PreloadCustomSketchRule(lambda *_: answer, lambda *_: 0)
+    with pytest.raises(SpaceError, match="Return PASS, APPLY or APPLY_AND_SKIP_REST"):
+        auto_scheduler.SketchPolicy(task, init_search_callbacks=[rule]).generate_sketches()
 
 
 # -- tuning one task -------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import subprocess
@@ -15,7 +16,10 @@ from auto_scheduler.workloads import CPU, invented, product, three
 from tilewright import auto_scheduler, te, topi
 from tilewright.auto_scheduler import measure_record
 from tilewright.base.errors import RecordError, SpaceError, TargetError, TilewrightError
+from tilewright.measure.database import Database
+from tilewright.measure.record import Result, make_record
 from tilewright.measure.replay import ReplayRunner
+from tilewright.search.jobs import task_id
 from tilewright.target import Target
 
 
@@ -74,6 +78,13 @@ def test_what_a_log_lacks_is_told(
                 cuda, init_search_callbacks=[auto_scheduler.PreloadMeasuredStates(log)]
             ),
         )
+    other = auto_scheduler.make_workload_key(product, (9, 9, 9))
+    on_cuda = auto_scheduler.SearchTask(workload_key=other, target="cuda")
+    both = Database.load(log)
+    both.append(make_record(task_id(on_cuda.task), Result(costs=(1.0,), verified=True)))
+    both.save(tmp_path / "both")
+    with pytest.raises(RecordError, match=f"it holds {key}. Tune this workload first"):
+        auto_scheduler.load_best_record(tmp_path / "both", other, CPU)
     empty, newer = tmp_path / "empty", tmp_path / "newer"
     empty.touch()
     newer.write_text('{"kind": "record", "v": 99}\n')
@@ -85,6 +96,17 @@ def test_what_a_log_lacks_is_told(
         )
     with pytest.raises(RecordError, match="No such file"):
         auto_scheduler.PreloadMeasuredStates(tmp_path / "missing")
+
+
+def test_tasks_that_failed_alike_are_each_told_why(tmp_path: Path) -> None:
+    tasks, log = three(4, 8), tmp_path / "log.json"
+    with Database(log) as database:
+        for k, each in enumerate(tasks):
+            lost = Result(error="run", message=f"lost {k} times")
+            database.append(make_record(task_id(each.task), lost), each.compute_dag.to_json())
+    for each in tasks:
+        with pytest.raises(RecordError, match="every trial failed, most often by run: lost #"):
+            each.apply_best(log)
 
 
 def of(**given: Any) -> Any:
@@ -121,8 +143,15 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "unknown name": (of(func="nobody", args=()), "no workload is registered by that name"),
     "unregistered": (of(func=lambda: product(2, 2, 2), args=()), "no workload is registered"),
     "unknown key": (of(workload_key='["nobody", 1]'), "no workload 'nobody' is registered"),
+    "partial": (
+        of(func=functools.partial(product, 4, 4, 4), args=()), "no workload is registered"
+    ),
     "no key": (of(workload_key="nobody"), "not a JSON list that starts with a name or a hash"),
     "args": (of(func=product, args=4), "not a list of arguments"),
+    "args of a key": (
+        lambda task: auto_scheduler.make_workload_key(product, 4),
+        "make_workload_key(args=4): not a list of arguments",
+    ),
     "special inputs": (of(func=product, args=(4, 4, 4), task_inputs=["a"]), "drawn at random"),
     "no budget": (lambda task: auto_scheduler.TuningOptions(), "nothing would be measured"),
     "half a trial": (lambda task: auto_scheduler.TuningOptions(2.5), "not a whole number from 0"),
@@ -148,6 +177,14 @@ REFUSED: dict[str, tuple[Any, str]] = {
             auto_scheduler.TuningOptions(2), auto_scheduler.SketchPolicy(three(4)[0])
         ), "the policy is of another task",
     ),
+    "policy for another device": (
+        lambda task: task.tune(
+            auto_scheduler.TuningOptions(2),
+            auto_scheduler.SketchPolicy(
+                auto_scheduler.SearchTask(func=product, args=(12, 16, 8), target="cuda")
+            ),
+        ), "the policy is of another task",
+    ),
     "no trees": (lambda task: auto_scheduler.XGBModel().save("m"), "there is nothing to save"),
     "no tasks": (lambda task: auto_scheduler.TaskScheduler([]), "there is no task"),
     "weights": (lambda task: auto_scheduler.TaskScheduler([task], [1, 2]), "not 1 numbers from 0"),
@@ -164,6 +201,11 @@ REFUSED: dict[str, tuple[Any, str]] = {
         lambda task: auto_scheduler.TaskScheduler([task]).tune(
             auto_scheduler.TuningOptions(1), search_policy="sketch.mlp"
         ), "Use one of default, sketch.xgb, sketch.random",
+    ),
+    "one policy for two": (
+        lambda task: auto_scheduler.TaskScheduler([task, task]).tune(
+            auto_scheduler.TuningOptions(2), search_policy=auto_scheduler.SketchPolicy(task)
+        ), "not one policy for each task",
     ),
 }  # fmt: skip
 

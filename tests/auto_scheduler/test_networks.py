@@ -113,3 +113,12 @@ def test_a_task_without_a_valid_schedule_is_told(capsys: pytest.CaptureFixture[s
     assert "No valid schedule was found for tasks 1; they keep their defaults." in out
     assert report.tasks[0].best is not None and scheduler.estimated_latency() is None
     assert "Estimated total latency: - ms\tTrials: 40" in out
+
+
+def test_a_second_run_that_starts_from_nothing_forgets_the_first(options: Any) -> None:
+    scheduler = auto_scheduler.TaskScheduler(three(8), callbacks=[])
+    scheduler.tune(options(10))
+    assert scheduler.estimated_latency() is not None
+    lost = ReplayRunner(lambda job: RunResult(error="run", message="no"))
+    scheduler.tune(options(10, runner=lost))
+    assert scheduler.estimated_latency() is None

@@ -17,6 +17,7 @@ from tilewright.measure import Database, Result, TaskId
 from tilewright.measure.record import make_record
 from tilewright.relay import extract
 from tilewright.search import loop
+from tilewright.search.jobs import task_id
 
 
 @pytest.fixture
@@ -133,9 +134,7 @@ def test_what_the_search_says_is_shown(run, quick_device, monkeypatch):
 
 
 @pytest.mark.parametrize("templates", [True, False])
-def test_rules_tune_every_kernel_and_templates_compete(
-    run, quick_device, monkeypatch, templates
-):
+def test_rules_tune_every_kernel_and_templates_compete(run, quick_device, monkeypatch, templates):
     seen = []
 
     def search(tasks, pipeline, database, options, on_event):
@@ -326,3 +325,24 @@ def test_a_closed_pipe_is_quiet(tmp_path):
         command, shell=True, env=env, cwd=tmp_path, capture_output=True, text=True
     )
     assert "Traceback" not in done.stderr
+
+
+def test_leaders_that_were_timed_again_are_one_trial(run):
+    task, database = cpu_task(8, 8, 8), Database()
+    for final in (False, True):
+        result = Result(costs=(1e-3,), verified=True, final=final)
+        database.append(make_record(task_id(task), result))
+    assert network._row(task, database).trials == 1
+
+
+def test_the_next_command_can_be_pasted(run, quick_device, monkeypatch):
+    monkeypatch.setattr(network, "tune", lambda *a, **k: None)
+    _, out, _ = run("tune", "mobilenet", "--trials", "1", "--log", "a b.jsonl")
+    assert "Next: tilewright bench mobilenet --target llvm --log 'a b.jsonl'" in out
+
+
+def test_a_network_without_templates_is_told_what_needs_none(run, quick_device, monkeypatch):
+    monkeypatch.setattr(network, "load_model", lambda model: (None, {}))
+    monkeypatch.setattr(extract, "fused_tasks", lambda *_: [])
+    code, _, err = run("tune", "resnet-18", "--trials", "5")
+    assert code == 1 and "--tuner auto-scheduler needs none" in err

@@ -16,6 +16,7 @@ from tilewright.base.errors import InternalError
 from tilewright.base.target import Target
 from tilewright.codegen import generate
 from tilewright.codegen.c_dialect import Dialect, Names, float_literal
+from tilewright.codegen.c_family import COPIES_IN_FLIGHT
 from tilewright.codegen.c_shared import plan_shared
 from tilewright.codegen.cuda import DIALECT as CUDA
 from tilewright.codegen.opencl import DIALECT as OPENCL
@@ -99,6 +100,7 @@ def check(case: Case, source: Source, kind: str) -> None:
 # -- single rules --------------------------------------------------------------------------------
 
 A = glob("a", "float32", 8)
+SOURCE = glob("source", "float32", 256)
 I = E.var("i")  # noqa: E741
 ZERO = E.const(0.0)
 
@@ -211,6 +213,22 @@ def test_unrolling_is_asked_for_only_where_lowering_wants_it() -> None:
     lines = text_of(For(I, 4, inner), A).splitlines()
     assert lines.index("    #pragma unroll") == lines.index("  for (int i = 0; i < 4; ++i) {") + 1
     assert sum("pragma" in line for line in lines) == 1
+
+
+@pytest.mark.parametrize("kind", SUFFIXES)
+def test_copies_into_shared_memory_wait_together(kind: str) -> None:
+    """The loop of the fetch is written out in part; those outside and behind it are not."""
+    tile, t, out = shared("tile", 256), E.var("t"), glob("b", "float32", 256)
+    fetch = Store(tile, I * 8 + t, load(SOURCE, I * 8 + t))
+    step = For(I, 32, fetch)
+    drain = For(E.var("j"), 32, Store(out, t, load(out, t) + load(tile, t)))
+    outer = For(E.var("k"), 4, Seq((Barrier(), step, Barrier(), drain)))
+    threads = (Thread("threadIdx.x", t, 8),)
+    made = program(Kernel("k", (SOURCE, out), Allocate(tile, outer), threads), 1)
+    lines = [line.strip() for line in generate(made, Target(kind)).text.splitlines()]
+    at = next(n for n, line in enumerate(lines) if line.startswith("for (int i = 0; i < 32;"))
+    assert lines[at - 1] == f"#pragma unroll {COPIES_IN_FLIGHT}"
+    assert sum("pragma unroll" in line for line in lines) == 1
 
 
 def test_float_division_rounds_down() -> None:

@@ -87,3 +87,33 @@ def test_what_loop_nests_need(node, text):
 def test_remainders_by_variables_are_left_alone():
     n = E.var("n")
     assert str(Simplifier({V: (0, 9), n: (1, 4)})((V % n) % 4)) == "((i % n) % 4)"
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    st.tuples(st.integers(1, 12), st.integers(1, 12), st.integers(0, 7)),
+    st.integers(1, 8),
+    st.integers(1, 8),
+)
+def test_remainders_of_one_number_become_one(form, k, m):
+    """x // k and x % k are simplified apart, and look nothing like x when they meet again."""
+    a, b, c = form
+    x = V * a + J * b + c
+    simplify = Simplifier({V: (0, 9), J: (0, 3)})
+    joined, whole = simplify(x // k % m * k + x % k), simplify(x % (m * k))
+    assert divisions(joined) == divisions(whole)
+    for i, j in itertools.product(range(10), range(4)):
+        assert value_of(joined, {"i": i, "j": j}) == (i * a + j * b + c) % (m * k)
+
+
+def divisions(node):
+    return sum(n.op in ("floordiv", "floormod") for n in E.walk(node))
+
+
+@pytest.mark.parametrize(("k", "m"), [(-6, -6), (2, -6), (-2, 3)])
+def test_remainders_by_negative_numbers_keep_their_value(k, m):
+    x = V * 4 + J
+    simple = Simplifier({V: (0, 9), J: (0, 3)})(x // k % m * k + x % k)
+    for i, j in itertools.product(range(10), range(4)):
+        x = i * 4 + j
+        assert value_of(simple, {"i": i, "j": j}) == x // k % m * k + x % k

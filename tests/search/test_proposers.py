@@ -11,6 +11,7 @@ from tilewright.schedule.template import get_config, template
 from tilewright.search.cost_model import CostModel
 from tilewright.search.model_proposer import ModelProposer, neighbours
 from tilewright.search.proposers import (
+    Candidate,
     GeneticProposer,
     GridProposer,
     Outcome,
@@ -153,6 +154,18 @@ def test_sketches_of_a_task_compete():
         proposer.model.fit()
         counts = [sum(c.sketch is s for c in chosen) for s in both.sketches]
     assert counts[1] > counts[0] > 0  # the slow one is still explored
+
+
+def test_candidates_of_other_sketches_are_predicted_too():
+    """As of schedules that another program found: the proposer did not make them itself."""
+    task, other = conv(64, 14), conv(64, 14)
+    candidates = RandomProposer(task, 0).suggest(4)
+    foreign = [Candidate(other.sketches[0], c.index) for c in candidates]
+    proposer = ModelProposer(task, 0)
+    proposer.update([Outcome(c, cost_of(c, task)) for c in candidates])
+    proposer.model.fit()
+    wanted = proposer.predict(candidates)
+    np.testing.assert_array_equal(proposer.predict([*foreign, *candidates]), [*wanted, *wanted])
 
 
 def test_a_model_shared_by_tasks_learns_from_both():

@@ -12,6 +12,7 @@ import pytest
 from schedule.test_schedules import assert_right, interpret, lowered, run_on
 from search.workloads import COUNTED, SMALL, Declare
 from tilewright import te
+from tilewright.base.errors import ScheduleError
 from tilewright.base.target import Target
 from tilewright.codegen import generate
 from tilewright.ir.verifier import verify
@@ -161,3 +162,19 @@ def test_a_rule_that_applies_leaves_the_others_their_turn() -> None:
     plain = [s.origin for s in rule_sketches(dag, CPU)]
     more = [s.origin for s in rule_sketches(dag, CPU, (Also(), *rules_for(CPU)))]
     assert more == ["rules:rows", "rules:rows1", *plain]
+
+
+class Forever(SplitRows):
+    """It never moves on."""
+
+    def variants(self, state: State, stage: Stage) -> int:
+        return 1
+
+    def apply(self, state: State, stage: Stage, variant: int) -> str | None:
+        return stage.name
+
+
+def test_rules_that_never_end_are_refused() -> None:
+    dag = ComputeDAG(SMALL["matmul"]())
+    with pytest.raises(ScheduleError, match="rule rows at C: the rules do not come to an end"):
+        derive(dag, CPU, (Forever(), *rules_for(CPU)), Hardware.of(CPU))

@@ -127,7 +127,7 @@ class TuningOptions:
         for role in ("builder", "runner"):
             value = getattr(self, role)
             if value != "local" and not hasattr(value, "submit"):
-                hint = f"Use auto_scheduler.Local{role.capitalize()}() or \"local\"."
+                hint = f'Use auto_scheduler.Local{role.capitalize()}() or "local".'
                 if hasattr(value, "runner"):
                     hint = "Pass its .runner."
                 raise SpaceError(f"TuningOptions({role}={value!r})", f"not a {role}", hint)

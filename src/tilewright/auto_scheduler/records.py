@@ -136,7 +136,10 @@ def nothing_valid(
             "Give a log of Tilewright; `tilewright records import` reads those of TVM.",
         )  # fmt: skip
     if fitting:
-        failures = [f for f in database.failures() if f.example.task in fitting]
+        own = Database()  # failures of other tasks may have the same reason
+        for record in (r for t in fitting for r in database.query(t)):
+            own.append(record)
+        failures = own.failures()
         if not failures:
             return RecordError(place, f"{reason}: no trial was verified", "Tune the task.")
         why = f"{failures[0].kind}: {failures[0].reason}"
@@ -149,7 +152,7 @@ def nothing_valid(
             place, f"{reason}: it holds records for {', '.join(targets)}",
             f"Tune for {target}, or ask for what is there.",
         )  # fmt: skip
-    names = sorted({key_of(t) for t in tasks})
+    names = sorted({key_of(t) for t in tasks if target in (None, t.target)})
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return RecordError(
         place, f"{reason}: it holds {', '.join(names[:3])}{more}", "Tune this workload first."

@@ -172,18 +172,18 @@ class _CustomRule(SketchRule):
 
     def meets(self, state: State, stage: Stage) -> Verdict:
         answer = self.given.meet_condition_func(self.policy, state, _number(state, stage))
-        try:
-            return (Verdict.PASS, Verdict.APPLY, Verdict.ONLY)[int(answer)]
-        except (IndexError, TypeError, ValueError):
+        if answer not in range(3):
             raise SpaceError(
                 f"rule {self.name}: meet_condition_func", f"it returned {answer!r}",
                 "Return PASS, APPLY or APPLY_AND_SKIP_REST.",
-            ) from None  # fmt: skip
+            )  # fmt: skip
+        return (Verdict.PASS, Verdict.APPLY, Verdict.ONLY)[int(answer)]
 
     def apply(self, state: State, stage: Stage, variant: int) -> str | None:
         answer = self.given.apply_func(self.policy, state, _number(state, stage))
-        if isinstance(answer, (list, tuple)) and len(answer) == 1:
-            answer = answer[0][-1]
+        match answer:
+            case [[_, stage_id]]:
+                answer = stage_id
         if not isinstance(answer, int) or answer >= len(state.schedule.stages):
             raise SpaceError(
                 f"rule {self.name}: apply_func", f"it returned {answer!r}",

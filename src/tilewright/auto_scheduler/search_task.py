@@ -30,6 +30,7 @@ from tilewright.measure.database import Database
 from tilewright.measure.old_logs import arguments_of
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.task import task_of_dag
+from tilewright.search.jobs import task_id
 from tilewright.search.report import Report
 from tilewright.te.tensor import Tensor
 
@@ -44,7 +45,8 @@ class SearchTask:
     target:          default: that of the innermost `with target:`
     hardware_params: limits, where the target's are not the device's
     desc:            for the tables
-    target_host and layout_rewrite_option are accepted and not needed.
+    target_host, layout_rewrite_option, task_inputs_overwrite and task_inputs_save_to_file are
+    accepted and not needed.
 
     `compute_dag`, `workload_key`, `target`, `hardware_params` and `desc` are attributes.
     """
@@ -93,7 +95,7 @@ class SearchTask:
         from tilewright.auto_scheduler.search_policy import SketchPolicy
 
         policy = SketchPolicy(self) if search_policy is None else search_policy
-        if policy.search_task.compute_dag.hash != self.compute_dag.hash:
+        if task_id(policy.search_task.task).key != task_id(self.task).key:
             raise SpaceError(
                 "SearchTask.tune", "the policy is of another task",
                 "Make it with SketchPolicy(task).",

@@ -141,6 +141,8 @@ class TaskScheduler:
         for task, weight in zip(tasks, self.task_weights, strict=True):
             task.weight = weight  # type: ignore[assignment]
         self.task_cts = [_trials(log, task) for task in tasks]
+        self.best_costs = [1e10] * len(self.tasks)
+        self.measured_latency = None
         self.dead_tasks, self._round = set(), tune_option.num_measures_per_round
         self.verbose, self.tic = tune_option.verbose, time.time()
         options = Options(
@@ -196,8 +198,8 @@ class TaskScheduler:
                 )  # fmt: skip
             model = MODELS[given]()
             return [SketchPolicy(task, model, params) for task in self.tasks]
-        policies = list(given)
-        if [p.search_task for p in policies] != self.tasks:
+        policies = list(given) if isinstance(given, (list, tuple)) else [given]
+        if [getattr(p, "search_task", None) for p in policies] != self.tasks:
             raise SpaceError(
                 "TaskScheduler.tune(search_policy=[...])", "not one policy for each task, in order",
                 "Make them with [SketchPolicy(task, model) for task in tasks].",

@@ -7,7 +7,7 @@ terminal, callbacks, a `Report`.  Read next: `search/loop.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -88,17 +88,12 @@ def run(
 def _measuring(options: TuningOptions) -> Iterator[tuple[Any, Any]]:
     """Builder and runner; those made here are closed."""
     builder, runner = options.builder, options.runner
-    own = []
-    if builder == "local":
-        own.append(builder := LocalBuilder())
-    if runner == "local":
-        own.append(runner := LocalRunner())
-    try:
+    with ExitStack() as own:
+        if builder == "local":
+            builder = own.enter_context(LocalBuilder())
+        if runner == "local":
+            runner = own.enter_context(LocalRunner())
         yield builder, runner
-    finally:
-        for each in own:
-            with closing(each):
-                pass
 
 
 def _check_arch(runner: Any, target: Target) -> None:

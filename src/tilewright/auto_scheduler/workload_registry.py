@@ -66,7 +66,7 @@ def make_workload_key(func: Function | str, args: Sequence[Any]) -> str:
     name = _name_of(func)
     if name not in _FUNCTIONS:
         raise _unknown(f"make_workload_key({name!r})", "no workload is registered by that name")
-    return json.dumps([name, *_checked_plain(name, args)])
+    return json.dumps([name, *_checked_plain(name, _listed("make_workload_key", args))])
 
 
 def register_workload_tensors(
@@ -103,11 +103,7 @@ def knows(workload_key: str) -> bool:
 
 def declared(func: Function | str, args: Sequence[Any]) -> list[Tensor]:
     """What a workload function returns for `args`, checked.  Errors of its own pass through."""
-    if not isinstance(args, (list, tuple)):
-        raise SpaceError(
-            f"SearchTask(args={args!r})", "not a list of arguments", "Write args=(value, ...)."
-        )
-    name = _name_of(func)
+    args, name = _listed("SearchTask", args), _name_of(func)
     function = _FUNCTIONS.get(func) if isinstance(func, str) else func
     if function is None:
         raise _unknown(f"workload {name!r}", "no workload is registered by that name")
@@ -138,7 +134,16 @@ def _name_of(func: Function | str) -> str:
     """What a function is registered as, or else its own name."""
     if isinstance(func, str):
         return func
-    return next((name for name, known in _FUNCTIONS.items() if known is func), func.__name__)
+    own = getattr(func, "__name__", str(func))  # a functools.partial has none
+    return next((name for name, known in _FUNCTIONS.items() if known is func), own)
+
+
+def _listed(call: str, args: Any) -> Sequence[Any]:
+    if isinstance(args, (list, tuple)):
+        return args
+    raise SpaceError(
+        f"{call}(args={args!r})", "not a list of arguments", "Write args=(value, ...)."
+    )
 
 
 def _checked_plain(name: str, args: Sequence[Any]) -> list[Any]:

@@ -7,6 +7,7 @@ error that is told in one line, 2 for a wrong option, 130 after Ctrl-C.  Read ne
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import sys
 import threading
@@ -138,7 +139,8 @@ def tune(
                 f"  {_command_line()}"
             )
             raise
-    click.echo(f"Done.  Next: tilewright bench {model} --target '{target}' --log {path}")
+    following = ["tilewright", "bench", model, "--target", str(target), "--log", str(path)]
+    click.echo(f"Done.  Next: {shlex.join(following)}")
 
 
 @cli.command(epilog=MODEL_HELP)
@@ -258,6 +260,4 @@ def _termination_as_interrupt() -> Iterator[None]:
 
 
 def _command_line() -> str:
-    import shlex
-
     return shlex.join(["tilewright", *sys.argv[1:]])

@@ -76,7 +76,10 @@ def tune(
         tasks, tuner = [with_rules(t, templates=templates) for t in tasks], "xgb"
     tasks = [t for t in tasks if t.sketches]
     if not tasks:
-        raise ModelError(f"tune {model!r}", "no kernel of the network has a template to tune")
+        raise ModelError(
+            f"tune {model!r}", "no kernel of the network has a template to tune",
+            "--tuner auto-scheduler needs none.",
+        )  # fmt: skip
     progress.start([_row(task, database) for task in tasks])
 
     def on_event(event: Event) -> None:
@@ -92,7 +95,7 @@ def tune(
     with (
         LocalBuilder() as builder,
         local as runner,
-        Pipeline(builder, runner, database, on_error=progress.note) as pipeline,
+        Pipeline(builder, runner, database, on_error=lambda e: progress.note(str(e))) as pipeline,
     ):
         report = search(tasks, pipeline, database, options, on_event=on_event)
     for found in report.tasks:
@@ -108,12 +111,13 @@ def tune(
 
 
 def _row(task: Task, database: Database) -> TaskRow:
-    """A task with what earlier runs left in the log."""
+    """A task with what earlier runs left in the log; leaders timed again count once."""
     from tilewright.cli.progress import TaskRow
     from tilewright.search.jobs import task_id
 
     identity = task_id(task)
-    known, best = database.query(identity), database.best(identity)
+    known = [r for r in database.query(identity) if not r.result.final]
+    best = database.best(identity)
     failed = sum(r.result.error is not None for r in known)
     seconds = None if best is None else best.seconds
     return TaskRow(task_label(task), task.weight, task.flop, len(known), failed, seconds)

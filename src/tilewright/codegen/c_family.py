@@ -100,7 +100,7 @@ def lanes_of(root: Expr, start: int, count: int) -> Expr:
 
 
 def _copies(body: Stmt) -> bool:
-    """Whether one iteration fills shared memory and contains no loop of its own."""
+    """Whether one iteration fills shared memory, with no barrier and no loop that stays one."""
     inside = list(statements(body))
     if any(isinstance(s, Barrier) or (isinstance(s, For) and s.kind == "serial") for s in inside):
         return False

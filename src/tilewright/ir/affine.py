@@ -17,6 +17,10 @@ from tilewright.ir.expr import COMPARE, Expr
 Interval = tuple[float, float]
 
 
+def _is_positive(divisor: Expr) -> bool:
+    return divisor.op == "const" and divisor.attr > 0
+
+
 class Linear:
     """`sum(coefficient * atom) + constant` over integers."""
 
@@ -168,11 +172,7 @@ class Simplifier:
     def _compute_interval(self, atom: Expr) -> Interval:
         if atom.op == "var":
             return self.ranges.get(atom, (-inf, inf))
-        if (
-            atom.op in ("floordiv", "floormod")
-            and atom.args[1].op == "const"
-            and atom.args[1].attr > 0
-        ):
+        if atom.op in ("floordiv", "floormod") and _is_positive(atom.args[1]):
             k = atom.args[1].attr
             lo, hi = self._bound(self.linear(atom.args[0]))
             if atom.op == "floordiv":
@@ -294,8 +294,7 @@ class Simplifier:
         found = [a for a in form.terms if a.op == "floordiv"]
         if len(found) != 1 or form.terms[found[0]] != 1:
             return None
-        divisor = found[0].args[1]
-        return found[0] if divisor.op == "const" and divisor.attr > 0 else None
+        return found[0] if _is_positive(found[0].args[1]) else None
 
     @staticmethod
     def _single(form: Linear) -> Expr | None:
@@ -308,7 +307,7 @@ class Simplifier:
         """(x // k) * k * m + (y % k) * m -> x * m where x and y differ by a multiple of k; two
         remainders that are one, see `_join`, likewise."""
         for atom, c in list(form.terms.items()):
-            if atom.op != "floormod" or atom.args[1].op != "const":
+            if atom.op != "floormod" or not _is_positive(atom.args[1]):
                 continue
             x, k = atom.args
             for other, d in form.terms.items():
@@ -318,7 +317,7 @@ class Simplifier:
                     if not any(n % k.attr for n in (apart.constant, *apart.terms.values())):
                         rest = form.add(Linear({other: d, atom: c}), -1)
                         return self._recombine(rest.add(whole, c))
-                if other.op == "floormod" and other.args[1].op == "const" and d == c * k.attr:
+                if other.op == "floormod" and _is_positive(other.args[1]) and d == c * k.attr:
                     joined = self._join(other, atom)
                     if joined is not None:
                         rest = form.add(Linear({other: d, atom: c}), -1)

@@ -13,6 +13,7 @@ import numpy as np
 
 from tilewright.base.dtype import BYTES
 from tilewright.base.target import Target
+from tilewright.codegen.c_family import COPIES_IN_FLIGHT
 from tilewright.schedule.decision import ceil_div, maximum, minimum, where
 from tilewright.schedule.legality import BASE_REGISTERS
 from tilewright.schedule.tree import Bounds, LoopTree, Node
@@ -37,7 +38,6 @@ INTEGER = 2  # issue slots of one that works out an index: GPUs have half as man
 INSTRUCTION_BYTES = 16
 VECTOR_BYTES = 16  # of the widest load
 HELD = 64  # loads whose results the registers of a thread hold
-COPIES_TOGETHER = 8  # iterations that code generation writes out where a loop fills shared memory
 COMPILER_UNROLL = 4  # that compilers write out of any loop, as long as these are no more than
 SMALL_BODY = 64  # instructions
 
@@ -219,7 +219,7 @@ class _Counter:
         shared = nest.node.scope == "shared"
         bodies = nest.executions / vector(self.bounds.replicas(nest.node)) * nest.rolled
         each = issued / bodies
-        together = COPIES_TOGETHER if shared else COMPILER_UNROLL
+        together = COPIES_IN_FLIGHT if shared else COMPILER_UNROLL
         small = shared | (each * COMPILER_UNROLL <= SMALL_BODY)
         factor = where(small, minimum(nest.rolled, together), 1)
         k.code = k.code + each * factor * self._written_around(nest) * INSTRUCTION_BYTES

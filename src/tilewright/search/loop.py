@@ -131,7 +131,9 @@ class _Loop:
         if options.order not in ("gain", "turns"):
             raise SpaceError(f"tune(order={options.order!r})", "no such order", "Use gain, turns.")
         if options.trials is not None and options.trials < 1:
-            raise SpaceError(f"tune(trials={options.trials})", "it must be at least 1")
+            raise SpaceError(
+                f"tune(trials={options.trials})", "it must be at least 1", "None is no limit."
+            )
         if not tasks:
             raise SpaceError("tune", "there is no task", "Extract tasks from a network first.")
         self.tasks, self.measurer, self.options = list(tasks), measurer, options

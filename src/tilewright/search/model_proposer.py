@@ -124,12 +124,11 @@ class ModelProposer(Pooled):
     def predict(self, candidates: Sequence[Candidate]) -> Vector:
         """Predicted seconds of any candidates of the task."""
         result = np.empty(len(candidates))
-        for pool in self.pools:
-            mine = [k for k, c in enumerate(candidates) if c.sketch is pool.sketch]
-            if mine:
-                indices = np.array([candidates[k].index for k in mine], np.int64)
-                rows, machine = evaluate(pool.sketch, indices, self.target)
-                result[mine] = np.exp(self.model.predict(rows, machine))
+        for sketch in dict.fromkeys(c.sketch for c in candidates):
+            mine = [k for k, c in enumerate(candidates) if c.sketch is sketch]
+            indices = np.array([candidates[k].index for k in mine], np.int64)
+            rows, machine = evaluate(sketch, indices, self.target)
+            result[mine] = np.exp(self.model.predict(rows, machine))
         return result
 
     # -- proposals ---------------------------------------------------------------------------------

@@ -35,6 +35,7 @@ from tilewright.te.dag import ComputeDAG
 
 MAX_SKETCHES = 64  # of one computation; chains of many contractions would multiply without end
 MAX_INDEX = 2**63 - 1
+STEPS_PER_STAGE = 8  # that a derivation takes at most
 STRIDES = (1, 2, 4, 8)
 
 
@@ -119,6 +120,12 @@ def derive(
             for variant in range(rule.variants(state, stage)):
                 step = Application(rule, stage.name, variant)
                 applied = (*derivation.applied, step)
+                if len(applied) > STEPS_PER_STAGE * len(state.schedule.stages):
+                    raise ScheduleError(
+                        f"rule {rule.name or type(rule).__name__} at {stage.name}",
+                        "the rules do not come to an end",
+                        "apply() returns the stage to go on with: state.before(stage), in the end.",
+                    )
                 trial = State(Schedule(dag), ConfigSpace(), target, hardware)
                 cursor = Derivation(applied).run(trial)
                 todo.append(Derivation(applied, cursor))

@@ -196,9 +196,9 @@ def fetch(state: State, shared: Stage, threads: Any) -> None:
     some planes at once: a thread then keeps its place in the plane and need not work it out anew.
     """
     axes = list(shared.op.axis)
-    planes = state.choose(shared, "planes", [0, 1, 2, 4, 8])
+    planes = state.choose(shared, "planes", [0, 1, 2, 4, 8]) if len(axes) > 1 else 0
     apart = max(len(axes) - 2, 1)
-    if len(axes) > 1 and planes > 0:
+    if planes > 0:
         _, some = shared.split(shared.fuse(*axes[:apart]), factor=planes)
         axes = [some, *axes[apart:]]
     fused, lane = shared.split(shared.fuse(*axes), factor=state.choose(shared, "vector", [1, 2, 4]))
