@@ -103,15 +103,14 @@ def derive(
     dag: ComputeDAG, target: Target, rules: Sequence[SketchRule], hardware: Hardware
 ) -> list[Derivation]:
     """Breadth first over the choices that rules leave; stages from the last to the first."""
-    last = Schedule(dag).stages[-1].name
-    todo = deque([Derivation((), last)])
+    start = State(Schedule(dag), ConfigSpace(), target, hardware)
+    todo = deque([(Derivation((), start.schedule.stages[-1].name), start)])
     done: list[Derivation] = []
     while todo and len(done) < MAX_SKETCHES:
-        derivation = todo.popleft()
+        derivation, state = todo.popleft()
         if derivation.cursor is None:
             done.append(derivation)
             continue
-        state = _state(dag, target, hardware, derivation)
         stage = state.stage(derivation.cursor)
         for rule in rules:
             verdict = rule.meets(state, stage)
@@ -128,16 +127,10 @@ def derive(
                     )
                 trial = State(Schedule(dag), ConfigSpace(), target, hardware)
                 cursor = Derivation(applied).run(trial)
-                todo.append(Derivation(applied, cursor))
+                todo.append((Derivation(applied, cursor), trial))
             if verdict is Verdict.ONLY:
                 break
     return done
-
-
-def _state(dag: ComputeDAG, target: Target, hardware: Hardware, derivation: Derivation) -> State:
-    state = State(Schedule(dag), ConfigSpace(), target, hardware)
-    derivation.run(state)
-    return state
 
 
 def _sketch(
