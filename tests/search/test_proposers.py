@@ -198,11 +198,10 @@ def test_neighbours_differ_in_one_knob():
     task = flagship()
     pool = Pool(task.sketches[0], np.random.default_rng(0))
     index = int(pool.draw(4096)[0])
-    around = neighbours(pool, np.array([index]))
     space = task.sketches[0].space
+    around = neighbours(space, np.array([index]))
     differ = (space.positions(around) != space.positions(np.array([index]))).sum(axis=0)
-    assert set(differ.tolist()) <= {0, 1} and (differ == 1).sum() > 10
-    assert task.sketches[0].legal(around).all()
+    assert sorted(differ.tolist()) == [0] + [1] * sum(n - 1 for n in space.dims)
 
 
 def test_a_batch_is_not_one_candidate_and_its_twins():

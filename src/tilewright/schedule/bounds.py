@@ -96,6 +96,8 @@ class Bounds:
         self.outside: dict[Node, list[tuple[Any, Any]]] = {}
         self._quotients: dict[tuple[Any, ...], Quotient] = {}
         self._limited: dict[tuple[Node, frozenset[IterVar]], dict[IterVar, Number]] = {}
+        self._vthreads: dict[Node, dict[IterVar, Any]] = {}
+        self._strides: dict[Node, list[Number]] = {}
         for node in reversed(tree.nodes):
             self._infer(node)
 
@@ -307,6 +309,11 @@ class Bounds:
 
     def strides(self, node: Node) -> list[Number]:
         """Row-major strides of the node's buffer in elements, padded by storage_align."""
+        if node not in self._strides:
+            self._strides[node] = self._find_strides(node)
+        return self._strides[node]
+
+    def _find_strides(self, node: Node) -> list[Number]:
         region = self.region(node)
         strides: list[Number] = [1] * len(region)
         step: Number = 1
@@ -326,6 +333,11 @@ class Bounds:
     def vthreads(self, node: Node) -> dict[IterVar, Any]:
         """Virtual threads around `node` that its values differ by: axis -> whether they do (or a
         mask)."""
+        if node not in self._vthreads:
+            self._vthreads[node] = self._find_vthreads(node)
+        return self._vthreads[node]
+
+    def _find_vthreads(self, node: Node) -> dict[IterVar, Any]:
         around = [
             ax for _, ax in reversed(self.tree.path(node)) if self.tree.tag_of.get(ax) == "vthread"
         ]

@@ -8,7 +8,7 @@ Read next: `template.py` (who makes sketches), then the room `search`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,13 @@ class Group:
     tree: LoopTree
     bounds: Bounds
     verdict: Verdict
+
+    def narrowed(self, mask: npt.NDArray[np.bool_], target: Target) -> Group:
+        """The candidates of the mask alone."""
+        bounds = self.tree.bounds(self.bounds.assignment.take(np.flatnonzero(mask)))
+        return replace(
+            self, rows=self.rows[mask], bounds=bounds, verdict=judge(self.tree, bounds, target)
+        )
 
 
 class Sketch:

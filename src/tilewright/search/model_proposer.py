@@ -14,18 +14,24 @@ import numpy as np
 
 from tilewright.base.target import Target
 from tilewright.schedule.sketch import Sketch
+from tilewright.schedule.space import ConfigSpace
 from tilewright.schedule.task import Task
 from tilewright.search.cost_model import CostModel
 from tilewright.search.features import FEATURES, Matrix, Vector, features_and_seconds
 from tilewright.search.machine_model import predict_seconds
-from tilewright.search.proposers import Candidate, Indices, Outcome, Pool, Pooled, breed
+from tilewright.search.proposers import Candidate, Indices, Outcome, Pooled, breed
 
-FIRST, DRAWN = 32_768, 4096  # judged per sketch for the first batch, and whenever there are results
+FIRST, DRAWN = 16_384, 4096  # judged per sketch for the first batch, and whenever there are results
 KEPT = 4096  # best of a sketch by the machine model, whose features are kept
-PARENTS = 8  # whose one-knob neighbours are all looked at
-CHILDREN = 1024  # of pairs of parents
+PARENTS = 16  # whose one-knob neighbours are all looked at
+CHILDREN = 2048  # of pairs of parents
 MUTATION = 0.1  # chance of each knob of a child to be drawn anew
 EXPLOIT, NEIGHBOURS = 0.6, 0.2  # shares of a batch; the rest explores
+NARROW = 256  # candidates of a structure for which it pays to leave refused ones out
+# Bytes of straight-line code: compilers take seconds for more, which holds up the whole search, and
+# of 2,000 measured candidates of eight tasks no best one had more than 32 KiB.
+MAX_CODE = 48 << 10
+_CODE = FEATURES.index("log_code")
 ALIKE = 0.08  # a difference in log seconds that counts less than being unlike the rest of the batch
 
 
@@ -34,6 +40,7 @@ class Plan:
     """Shares and sizes of the search, see the constants above.
 
     wide: a batch is chosen from this many times more candidates
+    refill: batches between looks for new candidates
     """
 
     first: int = FIRST
@@ -44,6 +51,7 @@ class Plan:
     exploit: float = EXPLOIT
     neighbours: float = NEIGHBOURS
     wide: int = 16
+    refill: int = 2
 
 
 class Population:
@@ -77,6 +85,27 @@ def evaluate(sketch: Sketch, indices: Indices, target: Target) -> tuple[Matrix, 
     return rows, seconds
 
 
+def evaluate_sensible(
+    sketch: Sketch, indices: Indices, target: Target
+) -> tuple[Indices, Matrix, Vector]:
+    """Those worth measuring, with features and machine seconds."""
+    valid = sketch.space.valid_mask(indices)
+    found: list[tuple[Indices, Matrix, Vector]] = []
+    for group in sketch.groups(indices):
+        mask = group.verdict.sensible(len(group.rows)) & valid[group.rows]
+        if not mask.any():
+            continue
+        if len(mask) > NARROW and not mask.all():
+            group = group.narrowed(mask, target)
+            mask = mask[mask]
+        rows, seconds = features_and_seconds(group, target)
+        found.append((indices[group.rows[mask]], rows[mask], seconds[mask]))
+    if not found:
+        return np.empty(0, np.int64), np.empty((0, len(FEATURES)), np.float32), np.empty(0)
+    parts = [np.concatenate(part) for part in zip(*found, strict=True)]
+    return parts[0], parts[1], parts[2]
+
+
 def machine_seconds(sketch: Sketch, indices: Indices, target: Target) -> Vector:
     """The machine model alone."""
     seconds = np.full(len(indices), 3600.0)
@@ -104,6 +133,7 @@ class ModelProposer(Pooled):
         self._looked_around: list[set[int]] = [set() for _ in self.pools]
         self._measured: dict[tuple[int, int], float] = {}
         self._twins: set[bytes] = set()  # features of what was proposed
+        self._proposed: dict[Candidate, tuple[Matrix, float]] = {}  # features, machine seconds
 
     # -- results -----------------------------------------------------------------------------------
     def update(self, results: Sequence[Outcome]) -> None:
@@ -111,15 +141,25 @@ class ModelProposer(Pooled):
         places = {id(pool.sketch): at for at, pool in enumerate(self.pools)}
         for sketch in dict.fromkeys(r.candidate.sketch for r in results):
             mine = [r for r in results if r.candidate.sketch is sketch]
-            indices = np.array([r.candidate.index for r in mine], np.int64)
-            seconds = np.array([r.seconds for r in mine])
-            rows, machine = evaluate(sketch, indices, self.target)
-            self.model.add(self.task.key, rows, machine, seconds)
+            rows, machine = self._describe(sketch, [r.candidate.index for r in mine])
+            self.model.add(self.task.key, rows, machine, np.array([r.seconds for r in mine]))
             at = places.get(id(sketch))
             if at is not None:  # else a candidate that somebody else brought
-                self._measured |= {
-                    (at, int(i)): float(s) for i, s in zip(indices, seconds, strict=True)
-                }
+                self._measured |= {(at, int(r.candidate.index)): float(r.seconds) for r in mine}
+
+    def _describe(self, sketch: Sketch, indices: Sequence[int]) -> tuple[Matrix, Vector]:
+        """`evaluate`, but what was proposed here is known."""
+        known = [self._proposed.pop(Candidate(sketch, int(i)), None) for i in indices]
+        rows = np.empty((len(indices), len(FEATURES)), np.float32)
+        machine = np.empty(len(indices))
+        unknown = [k for k, found in enumerate(known) if found is None]
+        if unknown:
+            asked = np.array([indices[k] for k in unknown], np.int64)
+            rows[unknown], machine[unknown] = evaluate(sketch, asked, self.target)
+        for k, found in enumerate(known):
+            if found is not None:
+                rows[k], machine[k] = found
+        return rows, machine
 
     def predict(self, candidates: Sequence[Candidate]) -> Vector:
         """Predicted seconds of any candidates of the task."""
@@ -136,8 +176,7 @@ class ModelProposer(Pooled):
         if n < 1:
             return []
         for at in range(len(self.pools)):
-            self._refill(at)
-        self._evolve()
+            self._refill(at, n)
         scores = [self.model.predict(p.features, p.machine) for p in self.population]
         near = round(n * self.plan.neighbours) if self._best(1) else 0
         chosen = self._exploit(scores, n - near - self._explorers(n))
@@ -152,64 +191,72 @@ class ModelProposer(Pooled):
             return n // 2  # the machine model alone is not to be trusted
         return max(round(n * (1 - self.plan.exploit - self.plan.neighbours)), int(n > 1))
 
-    def _refill(self, at: int) -> None:
-        """Fresh candidates each time there are new results; listed spaces are scored once."""
+    def _refill(self, at: int, n: int) -> None:
+        """Guesses, children of the best and their neighbours, whenever there are results of some
+        batches of `n`: a call on many costs little more than a call on few.  Listed spaces are
+        scored once."""
         pool, population = self.pools[at], self.population[at]
         gone = ~pool.fresh(population.indices)
         if gone.any():
             population.keep(~gone)
-        state = len(self._measured)
-        if self._drawn_for[at] == state and len(population):
+        first, state = self._drawn_for[at] < 0, len(self._measured)
+        enough = self.plan.refill * n if len(population) >= self.plan.wide * n else 1
+        if len(population) and state - self._drawn_for[at] < enough:
             return
-        enough = len(population) >= self.plan.kept // 4 or pool.exhausted
-        if pool.listed is not None and self._drawn_for[at] >= 0 and enough:
-            return
-        judged = self.plan.drawn if self._drawn_for[at] >= 0 else self.plan.first
         self._drawn_for[at] = state
-        self._admit(at, pool.draw(judged))
+        if pool.listed is not None:
+            if first or len(population) < self.plan.kept // 4:
+                self._admit(at, pool.draw(self.plan.first))
+            return
+        if first:
+            self._admit(at, pool.guess(self.plan.first))
+        guesses = pool.guess(self.plan.drawn)
+        pool.note(self._admit(at, np.concatenate([guesses, self._bred(at)])))
 
-    def _admit(self, at: int, indices: Indices) -> None:
-        """Add them to the population, which keeps the best predicted.
+    def _admit(self, at: int, indices: Indices) -> int:
+        """Add the sensible ones to the population, which keeps the best predicted; how many.
 
         While the machine model is all there is, only its favourites and some others are described.
         """
         population, pool = self.population[at], self.pools[at]
-        indices = indices[~np.isin(indices, population.indices)]
-        if not len(indices):
-            return
+        indices = np.unique(indices)
+        indices = indices[pool.fresh(indices) & ~np.isin(indices, population.indices)]
         room = self.plan.kept
         if len(indices) > room and not self.model.trained:
-            seconds = machine_seconds(pool.sketch, indices, self.target)
-            order = np.argsort(seconds, kind="stable")
-            spread = pool.rng.choice(order[room * 3 // 4 :], room // 4, replace=False)
-            indices = indices[np.concatenate([order[: room * 3 // 4], spread])]
-        population.add(indices, *evaluate(pool.sketch, indices, self.target))
+            indices = indices[pool.sketch.legal(indices)]
+            if len(indices) > room:
+                seconds = machine_seconds(pool.sketch, indices, self.target)
+                order = np.argsort(seconds, kind="stable")
+                spread = pool.rng.choice(order[room * 3 // 4 :], room // 4, replace=False)
+                indices = indices[np.concatenate([order[: room * 3 // 4], spread])]
+        indices, features, machine = evaluate_sensible(pool.sketch, indices, self.target)
+        light = features[:, _CODE] <= np.log2(MAX_CODE)
+        if light.any() or len(population):  # else there is nothing better
+            indices, features, machine = indices[light], features[light], machine[light]
+        population.add(indices, features, machine)
         if len(population) > 2 * room:
             score = self.model.predict(population.features, population.machine)
             mask = np.zeros(len(population), bool)
             mask[np.argsort(score, kind="stable")[:room]] = True
             population.keep(mask)
+        return len(indices)
 
-    def _evolve(self) -> None:
-        """Add children of pairs of the best, measured or predicted, and all one-knob neighbours of
-        the best around which nobody has looked yet."""
-        for at, (pool, population) in enumerate(zip(self.pools, self.population, strict=True)):
-            if pool.listed is not None or not len(population):
-                continue
-            score = self.model.predict(population.features, population.machine)
-            ranked = population.indices[np.argsort(score, kind="stable")]
-            best = [index for place, index in self._best(self.plan.parents) if place == at]
-            parents = np.array([*best, *ranked[: self.plan.parents].tolist()], np.int64)
-            fitness = 1 / np.arange(1.0, len(parents) + 1)
-            found = breed(pool, parents, fitness, self.plan.children, MUTATION, self.rng)
-            looked = self._looked_around[at]
-            ahead = [i for i in (*best, *ranked.tolist()) if i not in looked]
-            if ahead:
-                centres = ahead[: self.plan.parents]
-                looked.update(centres)
-                around = neighbours(pool, np.array(centres, np.int64))
-                found = np.union1d(found, around)
-            self._admit(at, found)
+    def _bred(self, at: int) -> Indices:
+        """Children of pairs of the best, measured or predicted, and all one-knob neighbours of the
+        best around which nobody has looked yet."""
+        pool, population = self.pools[at], self.population[at]
+        if not len(population):
+            return np.empty(0, np.int64)
+        score = self.model.predict(population.features, population.machine)
+        ranked = population.indices[np.argsort(score, kind="stable")]
+        best = [index for place, index in self._best(self.plan.parents) if place == at]
+        parents = np.array([*best, *ranked[: self.plan.parents].tolist()], np.int64)
+        fitness = 1 / np.arange(1.0, len(parents) + 1)
+        found = breed(pool, parents, fitness, self.plan.children, MUTATION, self.rng)
+        looked = self._looked_around[at]
+        ahead = [i for i in (*best, *ranked.tolist()) if i not in looked][: self.plan.parents]
+        looked.update(ahead)
+        return np.concatenate([found, neighbours(pool.sketch.space, np.array(ahead, np.int64))])
 
     def _exploit(self, scores: list[Vector], n: int, *, twins: bool = False) -> list[Candidate]:
         """The best predicted, unlike each other where predictions are close."""
@@ -222,7 +269,8 @@ class ModelProposer(Pooled):
             return []
         close: list[set[int]] = [set() for _ in self.pools]
         for at, index in self._best(max(2, n)):
-            close[at] |= set(neighbours(self.pools[at], np.array([index], np.int64)).tolist())
+            space = self.pools[at].sketch.space
+            close[at] |= set(neighbours(space, np.array([index], np.int64)).tolist())
         masked = []
         for at, score in enumerate(scores):
             wanted = np.fromiter(close[at], np.int64, len(close[at]))
@@ -300,7 +348,9 @@ class ModelProposer(Pooled):
     def _take(self, at: int, row: int) -> Candidate:
         population = self.population[at]
         self._twins.add(population.features[row].tobytes())
-        return self.take(self.pools[at], int(population.indices[row]))
+        candidate = self.take(self.pools[at], int(population.indices[row]))
+        self._proposed[candidate] = population.features[row].copy(), float(population.machine[row])
+        return candidate
 
     def _best(self, n: int) -> list[tuple[int, int]]:
         """(sketch, index) of the fastest measured."""
@@ -308,15 +358,14 @@ class ModelProposer(Pooled):
         return [key for _, key in sorted(good)[:n]]
 
 
-def neighbours(pool: Pool, indices: Indices) -> Indices:
-    """All sensible, unproposed candidates that differ from one of `indices` in a single knob."""
-    space = pool.sketch.space
+def neighbours(space: ConfigSpace, indices: Indices) -> Indices:
+    """All that differ from one of `indices` in a single knob, and these themselves."""
     own = space.positions(indices)
-    columns = []
+    columns = [indices]
     for knob, size in enumerate(space.dims):
         if size < 2:
             continue
         moved = np.repeat(own, size, axis=1)
         moved[knob] = np.tile(np.arange(size, dtype=np.int64), own.shape[1])
         columns.append(space.indices(moved))
-    return pool.sensible(np.concatenate(columns)) if columns else np.empty(0, np.int64)
+    return np.unique(np.concatenate(columns))

@@ -101,10 +101,17 @@ class Pool:
         if self.listed is not None:
             left = self.listed[self.fresh(self.listed)]
             return self.rng.permutation(left)[:judged]
-        drawn = self.first + self.rng.choice(self.size, min(judged, self.size), replace=False)
-        found = self.rng.permutation(self.sensible(drawn))
-        self._dry = 0 if len(found) else self._dry + 1
+        found = self.rng.permutation(self.sensible(self.guess(judged)))
+        self.note(len(found))
         return found
+
+    def guess(self, count: int) -> Indices:
+        """Members that nobody judged, each once."""
+        return self.first + self.rng.choice(self.size, min(count, self.size), replace=False)
+
+    def note(self, found: int) -> None:
+        """How many of the last guesses were new and sensible: a pool that gives none is dry."""
+        self._dry = 0 if found else self._dry + 1
 
 
 def pools_of(task: Task, seed: int, within: tuple[int, int] | None = None) -> list[Pool]:
@@ -264,14 +271,14 @@ class GeneticProposer(Pooled):
     def _breed(self, pool: Pool, parents: list[Outcome], count: int) -> Indices:
         indices = np.array([p.candidate.index for p in parents], np.int64)
         fitness = 1 / np.array([p.seconds for p in parents])
-        return breed(pool, indices, fitness, count, self.mutation_prob, self.rng)
+        return pool.sensible(breed(pool, indices, fitness, count, self.mutation_prob, self.rng))
 
 
 def breed(
     pool: Pool, parents: Indices, fitness: npt.NDArray[np.float64], count: int, mutation: float,
     rng: np.random.Generator,
 ) -> Indices:  # fmt: skip
-    """Sensible, unproposed ones among `count` children of pairs drawn by fitness.
+    """`count` children of pairs drawn by fitness; nobody judged them.
 
     A child has one parent's knobs up to a random one and the other's from there on; each knob is
     then drawn anew with the chance `mutation`.
@@ -284,4 +291,4 @@ def breed(
     children = np.where(knob < cut, positions[:, pairs[0]], positions[:, pairs[1]])
     fresh = (rng.random(children.shape) * np.array(space.dims)[:, None]).astype(np.int64)
     children = np.where(rng.random(children.shape) < mutation, fresh, children)
-    return pool.sensible(space.indices(children))
+    return space.indices(children)
