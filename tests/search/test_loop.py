@@ -314,13 +314,13 @@ def test_refusals(tasks, options):
 def test_the_hidden_cost_is_not_the_machine_model():
     """Else the tests above would prove little."""
     from tilewright.search.cost_model import rank_correlation
-    from tilewright.search.model_proposer import machine_seconds
+    from tilewright.search.model_proposer import evaluate
 
     task = flagship()
     sketch = task.sketches[0]
     found = sketch.space.sample(8192, np.random.default_rng(2))
     found = found[sketch.legal(found)]
     likeness = rank_correlation(
-        machine_seconds(sketch, found, task.target), hidden_cost(task, found)
+        evaluate(sketch, found, task.target)[1], hidden_cost(task, found)
     )
     assert abs(likeness) < 0.8

@@ -10,7 +10,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from tilewright.auto_scheduler.records import best_pair, hashes_of
+from tilewright.auto_scheduler.records import best_pair, check_readable, hashes_of
 from tilewright.autotvm import dispatch
 from tilewright.base.errors import RecordError
 from tilewright.base.target import Target
@@ -23,6 +23,7 @@ class ApplyHistoryBest(dispatch.ApplyHistoryBest):
     records: a log's path, several, a `Database`, or pairs as `load_records` gives them
     n_lines: use the first so many records only
     include_compatible is accepted: `relay.build` always tries what it knows of similar kernels.
+    Raises RecordError for a log that is missing, or of which no line can be read.
     """
 
     def __init__(
@@ -54,11 +55,11 @@ class ApplyHistoryBest(dispatch.ApplyHistoryBest):
 def _database(records: Any) -> Database:
     if isinstance(records, Database):
         return records
-    if isinstance(records, (str, os.PathLike)):
-        return Database.load(records)
-    if not isinstance(records, Sequence):
+    if isinstance(records, (str, os.PathLike)) or not isinstance(records, Sequence):
         records = [records]
     if all(isinstance(r, (str, os.PathLike)) for r in records):
+        for path in records:
+            check_readable(Database.load(path), path)
         return Database.load(*records)
     found = Database()
     for pair in records:

@@ -7,6 +7,7 @@ Read next: `measure/local.py`, `records.py`.
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -83,13 +84,13 @@ class LocalRPCMeasureContext:
             runner.close()
 
 
-class PythonBasedMeasureCallback:
+class PythonBasedMeasureCallback(ABC):
     """Subclass it: `callback` is called after each trial, in the order of proposals."""
 
+    @abstractmethod
     def callback(
         self, policy: Any, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]
-    ) -> None:
-        raise NotImplementedError
+    ) -> None: ...
 
 
 @dataclass
@@ -140,6 +141,16 @@ class TuningOptions:
                     'Use RecordToFile("log.json"), or a function (policy, inputs, results).',
                 )  # fmt: skip
         self.measure_callbacks = list(listed)
+
+
+def checked_options(call: str, options: Any) -> TuningOptions:
+    """`options`, which `call` was given.  Raises SpaceError for anything else."""
+    if isinstance(options, TuningOptions):
+        return options
+    raise SpaceError(
+        f"{call}({options!r})", "not TuningOptions",
+        'Use TuningOptions(num_measure_trials=1000, measure_callbacks=[RecordToFile("log.json")]).',
+    )  # fmt: skip
 
 
 def _whole(options: TuningOptions, name: str, least: int) -> None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TextIO
 
 from tilewright.auto_scheduler.compute_dag import ComputeDAG
 from tilewright.auto_scheduler.measure import MeasureInput, MeasureResult
@@ -25,14 +27,13 @@ Pair = tuple[MeasureInput, MeasureResult]
 class RecordToFile:
     """A measure callback: every trial, failures included, becomes a line of the file.
 
-    Lines are written as soon as a trial is over, so a run may be stopped at any time.
+    Lines are written as soon as a trial is over, so a run may be stopped at any time.  The file's
+    folder is made where it is missing.  Raises RecordError where the file cannot be written.
     """
 
     def __init__(self, filename: Path) -> None:
         self.filename = os.fspath(filename)
-        folder = os.path.dirname(self.filename)
-        if folder:
-            os.makedirs(folder, exist_ok=True)
+        make_folder(filename)
         self.database = Database(filename)
 
     def callback(
@@ -75,9 +76,16 @@ def load_records(filename: Path) -> list[Pair]:
 def save_records(
     filename: Path, inputs: Iterable[MeasureInput], results: Iterable[MeasureResult]
 ) -> None:
-    """Append trials to a log."""
+    """Append trials to a log.  Raises RecordError unless there is one result for each input."""
+    inputs, results = list(inputs), list(results)
+    if len(inputs) != len(results):
+        raise RecordError(
+            f"save_records({os.fspath(filename)!r})",
+            f"{len(inputs)} inputs and {len(results)} results",
+            "Pass pairs as load_records gives them.",
+        )  # fmt: skip
     with Database(filename) as database:
-        for given, _ in zip(inputs, results, strict=True):
+        for given in inputs:
             database.append(given.record, given.dag.to_json() if given.dag else None)
 
 
@@ -99,7 +107,7 @@ def load_best_record(
     database = Database.load(filename)
     wanted = None if target is None else str(Target(target))
     hashes = None if workload_key is None else hashes_of(database, workload_key)
-    what = "anything" if workload_key is None else f"workload key {workload_key}"
+    what = "any workload" if workload_key is None else f"workload key {workload_key}"
     return best_pair(database, filename, hashes, wanted, what)
 
 
@@ -159,11 +167,19 @@ def nothing_valid(
     )
 
 
-def check_history(database: Database, filename: Path, target: Target) -> None:
-    """Raises RecordError for a log from which nothing on `target` can be resumed."""
+def check_history(
+    database: Database, filename: Path, target: Target, what: str = "this task"
+) -> None:
+    """Raises RecordError for a log that has something, but nothing on `target`."""
     targets = {t.target for t in database.tasks()}
     if (targets or database.skipped) and str(target) not in targets:
-        raise nothing_valid(database, filename, [], str(target), "this task")
+        raise nothing_valid(database, filename, [], str(target), what)
+
+
+def check_readable(database: Database, filename: Path) -> None:
+    """Raises RecordError for a log that has lines, but none that can be read."""
+    if database.skipped and not database.records:
+        raise nothing_valid(database, filename, [], None, "any workload")
 
 
 def hashes_of(database: Database, workload_key: str) -> set[str]:
@@ -196,8 +212,38 @@ def dag_of(database: Database, key: str) -> ComputeDAG | None:
 
 
 def distill_record_file(in_file: Path, out_file: Path) -> int:
-    """Write the best record of each task to `out_file`; returns how many there are."""
+    """Write the best record of each task to `out_file`; returns how many there are.
+
+    What `out_file` holds already takes part.  Raises RecordError for a log that is none of ours.
+    """
+    check_readable(Database.load(in_file), in_file)
     return pick_best(in_file, out_file)
+
+
+def make_folder(filename: Path) -> None:
+    """Make the folder of a file that is to be written.  Raises RecordError where that cannot be."""
+    try:
+        os.makedirs(os.path.dirname(os.path.abspath(filename)), exist_ok=True)
+    except OSError as error:
+        raise _unwritable(filename, error) from None
+
+
+@contextmanager
+def writing(filename: Path, mode: str = "w") -> Iterator[TextIO]:
+    """A text file to write to; its folder is made.  Raises RecordError where that cannot be."""
+    make_folder(filename)
+    try:
+        with open(filename, mode, encoding="utf-8") as f:
+            yield f
+    except OSError as error:
+        raise _unwritable(filename, error) from None
+
+
+def _unwritable(filename: Path, error: OSError) -> RecordError:
+    return RecordError(
+        f"file {os.fspath(filename)!r}", f"it cannot be written ({error.strerror or error})",
+        "Name a file in a folder that you may write to.",
+    )  # fmt: skip
 
 
 class Log(Database):

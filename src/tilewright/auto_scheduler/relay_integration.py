@@ -7,15 +7,15 @@ Read next: `relay/extract.py`, `task_scheduler.py`.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from tilewright.auto_scheduler.hardware import HardwareParams
+from tilewright.auto_scheduler.records import Path, writing
 from tilewright.auto_scheduler.search_task import SearchTask
 from tilewright.auto_scheduler.workload_registry import register_workload_tensors
-from tilewright.base.errors import DeviceError
+from tilewright.base.errors import DeviceError, ModelError
 from tilewright.base.target import Target
 from tilewright.driver.build import resolve_target
 from tilewright.measure.database import Database
@@ -53,7 +53,7 @@ def extract_tasks(
     mod: IRModule | Function, params: Mapping[str, Any] | None = None,
     target: str | Target | None = None, target_host: Any = None,
     hardware_params: HardwareParams | None = None, include_simple_tasks: bool = False,
-    dump_workload_to_dag_log: str | os.PathLike[str] | None = None, opt_level: int = 3,
+    dump_workload_to_dag_log: Path | None = None, opt_level: int = 3,
     other_targets: Any = None,
 ) -> tuple[list[SearchTask], list[int]]:  # fmt: skip
     """Tasks and weights: one for each distinct kernel that `relay.build` compiles.
@@ -62,6 +62,11 @@ def extract_tasks(
     dump_workload_to_dag_log: a file that gets the text of each task by its key
     target_host and other_targets are accepted and not needed.
     """
+    if not isinstance(mod, (IRModule, Function)):
+        raise ModelError(
+            f"extract_tasks({mod!r})", "not a network",
+            'Pass mod["main"] of what relay.frontend.from_onnx or relay.testing gives.',
+        )  # fmt: skip
     found = fused_tasks(
         mod, params, target, include_simple=include_simple_tasks, opt_level=opt_level
     )
@@ -77,6 +82,6 @@ def extract_tasks(
         tasks.append(task)
     if dump_workload_to_dag_log is not None:
         texts = {task.workload_key: str(task.compute_dag) for task in tasks}
-        with open(dump_workload_to_dag_log, "w", encoding="utf-8") as f:
+        with writing(dump_workload_to_dag_log) as f:
             json.dump(texts, f)
     return tasks, [task.weight for task in tasks]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tilewright.auto_scheduler.cost_model import RandomModel, XGBModel
-from tilewright.auto_scheduler.measure import TuningOptions
+from tilewright.auto_scheduler.measure import TuningOptions, checked_options
 from tilewright.auto_scheduler.records import Path
 from tilewright.auto_scheduler.search_task import SearchTask
 from tilewright.auto_scheduler.tuning import TrialPrinter, known_of, run
@@ -136,6 +136,7 @@ class SketchPolicy:
 
     def search(self, options: TuningOptions) -> Report:
         """What `SearchTask.tune` does."""
+        options = checked_options("SearchTask.tune", options)
         log = known_of(self.histories, [self.search_task.target])
         loop = Options(
             trials=options.num_measure_trials or None, seconds=options.seconds,

@@ -69,7 +69,12 @@ class SearchTask:
                 "SearchTask", "there is no computation",
                 "Give func= and args=, or compute_dag=, or workload_key=.",
             )  # fmt: skip
-        given = hardware_params or HardwareParams()
+        given = HardwareParams() if hardware_params is None else hardware_params
+        if not isinstance(given, HardwareParams):
+            raise SpaceError(
+                f"SearchTask(hardware_params={given!r})", "not HardwareParams",
+                "Use HardwareParams(num_cores=4, vector_unit_bytes=32), or leave it out.",
+            )  # fmt: skip
         asked = resolve_target(target)
         self.target = given.limited(asked)
         self.hardware_params = given.completed(asked)
@@ -95,6 +100,11 @@ class SearchTask:
         from tilewright.auto_scheduler.search_policy import SketchPolicy
 
         policy = SketchPolicy(self) if search_policy is None else search_policy
+        if not isinstance(policy, SketchPolicy):
+            raise SpaceError(
+                f"SearchTask.tune(search_policy={policy!r})", "not a policy",
+                "Make it with SketchPolicy(task).",
+            )  # fmt: skip
         if task_id(policy.search_task.task).key != task_id(self.task).key:
             raise SpaceError(
                 "SearchTask.tune", "the policy is of another task",

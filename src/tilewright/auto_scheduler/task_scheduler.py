@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 from tilewright.auto_scheduler.cost_model import RandomModel, XGBModel
-from tilewright.auto_scheduler.measure import TuningOptions
-from tilewright.auto_scheduler.records import Log, Path
+from tilewright.auto_scheduler.measure import TuningOptions, checked_options
+from tilewright.auto_scheduler.records import Log, Path, make_folder, writing
 from tilewright.auto_scheduler.search_policy import SketchPolicy
 from tilewright.auto_scheduler.search_task import SearchTask
 from tilewright.auto_scheduler.tuning import known_of, print_failures, run
 from tilewright.base.errors import SpaceError, TilewrightError
+from tilewright.measure.old_logs import is_imported
 from tilewright.schedule.task import Task
 from tilewright.search.jobs import task_id
 from tilewright.search.report import Event, Options, Report
@@ -45,19 +47,26 @@ class PrintTableInfo(TaskSchedulerCallback):
 class LogEstimatedLatency(TaskSchedulerCallback):
     """Writes a line after each round: elapsed seconds, estimated latency in ms, trials.
 
-    log_file: replaced when tuning starts
+    log_file: replaced when tuning starts; its folder is made where it is missing
+    Raises RecordError where it cannot be written: for the folder at once, for the file when the
+    first trial is over.
     """
 
     def __init__(self, log_file: Path) -> None:
+        make_folder(log_file)
         self.log_file = log_file
         self._started: float | None = None
 
+    def pre_tune(self, task_scheduler: TaskScheduler, task_id: int) -> None:
+        if self._started != task_scheduler.tic:
+            self._started = task_scheduler.tic
+            with writing(self.log_file):
+                pass  # what an earlier run wrote is gone
+
     def post_tune(self, task_scheduler: TaskScheduler, task_id: int) -> None:
-        mode = "a" if self._started == task_scheduler.tic else "w"
-        self._started = task_scheduler.tic
         total = task_scheduler.estimated_latency()
         latency = "N/A" if total is None else f"{total * 1e3:.3f}"
-        with open(self.log_file, mode, encoding="utf-8") as f:
+        with writing(self.log_file, "a") as f:
             f.write(
                 f"ElapsedTime(s)\t{time.time() - task_scheduler.tic:.0f}\t"
                 f"EstimatedLatency(ms)\t{latency}\tTrials\t{task_scheduler.ct}\n"
@@ -83,6 +92,13 @@ class TaskScheduler:
         alpha: float = 0.2, beta: float = 2, gamma: float = 0.5, backward_window_size: int = 3,
         callbacks: Sequence[TaskSchedulerCallback] | None = None,
     ) -> None:  # fmt: skip
+        if not isinstance(tasks, (list, tuple)) or not all(
+            isinstance(task, SearchTask) for task in tasks
+        ):
+            raise SpaceError(
+                f"TaskScheduler(tasks={tasks!r})", "not a list of SearchTasks",
+                "Pass what extract_tasks returns.",
+            )  # fmt: skip
         self.tasks = list(tasks)
         if not self.tasks:
             raise SpaceError("TaskScheduler(tasks=[])", "there is no task", "Extract some first.")
@@ -101,6 +117,12 @@ class TaskScheduler:
         self.load_model_file, self.load_log_file = load_model_file, load_log_file
         default = [PrintTableInfo(), LogEstimatedLatency("total_latency.tsv")]
         self.callbacks = default if callbacks is None else list(callbacks)
+        for callback in self.callbacks:
+            if not (hasattr(callback, "pre_tune") and hasattr(callback, "post_tune")):
+                raise SpaceError(
+                    f"TaskScheduler(callbacks=[{callback!r}])", "it has no pre_tune and post_tune",
+                    "Subclass TaskSchedulerCallback.",
+                )  # fmt: skip
         self.verbose, self.tic = 1, time.time()
         self.best_costs = [1e10] * len(self.tasks)
         self.task_cts = [0] * len(self.tasks)
@@ -122,7 +144,7 @@ class TaskScheduler:
         search_policy: "default", "sketch.xgb", "sketch.random", or a policy for each task
         Ctrl-C ends it at any time: what was measured is written.
         """
-        trials = tune_option.num_measure_trials
+        trials = checked_options("TaskScheduler.tune", tune_option).num_measure_trials
         if 0 < trials < len(self.tasks):
             raise SpaceError(
                 f"TuningOptions(num_measure_trials={trials})",
@@ -262,15 +284,15 @@ class TaskScheduler:
 
 
 def _trials(log: Log, task: Task) -> int:
-    """How often candidates were measured; leaders that were timed again count once."""
-    return sum(not r.result.final for r in log.query(task_id(task)))
+    """How often candidates were measured here; leaders that were timed again count once."""
+    return sum(not r.result.final and not is_imported(r) for r in log.query(task_id(task)))
 
 
 def _weights(tasks: Sequence[SearchTask], given: Sequence[float] | None) -> list[float]:
     if given is None:
         return [1.0] * len(tasks)
     weights = list(given)
-    if len(weights) != len(tasks) or not all(w >= 0 for w in weights):
+    if len(weights) != len(tasks) or not all(isinstance(w, Real) and w >= 0 for w in weights):
         raise SpaceError(
             f"TaskScheduler(task_weights={weights})", f"not {len(tasks)} numbers from 0",
             "Pass what extract_tasks returns.",

@@ -11,6 +11,8 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any, overload
 
+import numpy as np
+
 from tilewright.base.errors import SpaceError
 from tilewright.measure.old_logs import arguments_of
 from tilewright.search.jobs import plain
@@ -41,6 +43,12 @@ def register_workload(
     """
     if callable(func_name):
         func_name, f = func_name.__name__, func_name
+    if not isinstance(func_name, str) or not (f is None or callable(f)):
+        raise SpaceError(
+            f"register_workload({func_name!r}{'' if f is None else f', {f!r}'})",
+            "not a function, with or without a name",
+            "Use @register_workload, or register_workload(name, function).",
+        )  # fmt: skip
     name: str = func_name
 
     def register(function: Function) -> Function:
@@ -92,6 +100,11 @@ def workload_key_to_tensors(workload_key: str) -> list[Tensor]:
     name, *args = json.loads(key)
     if name in _FUNCTIONS:
         return declared(name, arguments_of(args))
+    if len(name) == 32 and not set(name) - set("0123456789abcdef"):
+        raise SpaceError(
+            f"workload key {workload_key}", "no computation is known by that hash",
+            "Extract the tasks of the network, or call register_workload_tensors, in this process.",
+        )  # fmt: skip
     raise _unknown(f"workload key {workload_key}", f"no workload {name!r} is registered")
 
 
@@ -147,7 +160,7 @@ def _listed(call: str, args: Any) -> Sequence[Any]:
 
 
 def _checked_plain(name: str, args: Sequence[Any]) -> list[Any]:
-    values: list[Any] = plain(list(args))
+    values: list[Any] = plain(_numbers(name, args))
     try:
         json.dumps(values, allow_nan=False)
     except ValueError as error:
@@ -156,6 +169,18 @@ def _checked_plain(name: str, args: Sequence[Any]) -> list[Any]:
             "Use numbers, strings, tuples and tensors.",
         ) from None  # fmt: skip
     return values
+
+
+def _numbers(name: str, value: Any) -> Any:
+    """The same with numpy's numbers as Python's, or sizes that differ would have one key."""
+    if isinstance(value, (list, tuple)):
+        return [_numbers(name, v) for v in value]
+    if isinstance(value, np.ndarray):
+        raise SpaceError(
+            f"make_workload_key({name!r})", "an argument is an array",
+            "Use numbers, strings, tuples and tensors.",
+        )  # fmt: skip
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _kind(made: Any) -> str:

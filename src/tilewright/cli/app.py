@@ -128,6 +128,8 @@ def tune(
         _termination_as_interrupt(),
     ):
         progress.note(f"tuning {model} for {target}, results in {path} ({len(database)} so far)")
+        for reason, number in database.skipped.items():
+            progress.note(f"{number} lines of {path} are of no use: {reason}")
         try:
             network.tune(
                 model, target, database, trials=trials, seconds=seconds, tuner=tuner,
@@ -152,6 +154,7 @@ def tune(
 )  # fmt: skip
 def bench(model: str, target: Target, log: Path | None) -> None:
     """Time MODEL untuned, tuned, and in other engines, and compare what they compute."""
+    from tilewright.auto_scheduler.records import check_history
     from tilewright.cli import network, tables
     from tilewright.measure.database import Database
 
@@ -159,7 +162,9 @@ def bench(model: str, target: Target, log: Path | None) -> None:
     path = log or default_log(model, target)
     target = network.real_target(target)
     database = Database.load(path) if path.exists() else None
-    if database is None:
+    if database is not None:
+        check_history(database, path, target, f"a kernel of {model}")
+    else:
         click.echo(f"There is no log {path}: only the untuned network is timed.", err=True)
     report = network.bench(model, target, database)
     tables.print_bench(report)
@@ -212,10 +217,10 @@ def show(file: Path, failures: int, pick_best: Path | None) -> None:
 )  # fmt: skip
 def distill(file: Path, output: Path | None) -> None:
     """Write the best record of each task to a file of its own."""
-    from tilewright.measure.database import pick_best
+    from tilewright.auto_scheduler.records import distill_record_file
 
     output = output or Path(f"{file}.best.json")
-    click.echo(f"{pick_best(file, output)} best records are in {output}")
+    click.echo(f"{distill_record_file(file, output)} best records are in {output}")
 
 
 @cli.command()

@@ -49,6 +49,8 @@ def import_logs(
     from tilewright.measure.database import Database
     from tilewright.measure.old_logs import import_lines
 
+    if log.exists() and log.samefile(old):
+        raise click.BadParameter("it is OLD itself; name another file", param_hint="--log")
     chosen = None if target is None else Target(target)
     known = _known(workloads, model, chosen)
     with Database(log) as database, old.open("rb") as lines:

@@ -59,11 +59,14 @@ def tune(
 
     tuner:     "auto-scheduler" tunes every kernel, by rules; others those that have a template
     templates: whether templates compete with rules
-    Calls `progress.start(rows)` once and `progress.record(index, record)` for each result.
+    Calls `progress.start(rows)` once, `progress.record(index, record)` for each result, and
+    `progress.again()` for each leader that is timed again.
     """
+    from tilewright.cli.tables import task_label
     from tilewright.measure.local import LocalBuilder, LocalRunner
     from tilewright.measure.pipeline import Pipeline
     from tilewright.relay.extract import fused_tasks
+    from tilewright.search.jobs import task_id
     from tilewright.search.loop import tune as search
     from tilewright.search.report import Event, Options
 
@@ -87,6 +90,8 @@ def tune(
             progress.record(event.task, event.record)
         elif event.message:
             progress.note(event.message)
+        elif event.kind == "final":
+            progress.again()
         else:
             progress.redraw()
 
@@ -98,11 +103,13 @@ def tune(
         Pipeline(builder, runner, database, on_error=lambda e: progress.note(str(e))) as pipeline,
     ):
         report = search(tasks, pipeline, database, options, on_event=on_event)
+    progress.settle([found.best_seconds for found in report.tasks])
     for found in report.tasks:
         if found.fruitless:
+            label = task_label(task_id(found.task))
             progress.note(
-                f"{task_label(found.task)} keeps its default: none of {found.trials} candidates "
-                f"was valid.  The last: {found.failure}"
+                f"{label} keeps its default: none of {found.trials} candidates was valid.  "
+                f"The last: {found.failure}"
             )
     if report.interrupted:
         raise KeyboardInterrupt
@@ -111,23 +118,20 @@ def tune(
 
 
 def _row(task: Task, database: Database) -> TaskRow:
-    """A task with what earlier runs left in the log; leaders timed again count once."""
+    """A task with what earlier runs left in the log; leaders timed again count once, what other
+    programs measured does not.
+    """
     from tilewright.cli.progress import TaskRow
+    from tilewright.cli.tables import task_label
+    from tilewright.measure.old_logs import is_imported
     from tilewright.search.jobs import task_id
 
     identity = task_id(task)
-    known = [r for r in database.query(identity) if not r.result.final]
+    known = [r for r in database.query(identity) if not r.result.final and not is_imported(r)]
     best = database.best(identity)
     failed = sum(r.result.error is not None for r in known)
     seconds = None if best is None else best.seconds
-    return TaskRow(task_label(task), task.weight, task.flop, len(known), failed, seconds)
-
-
-def task_label(task: Task) -> str:
-    """`conv2d_nchw+add+relu 1x64x56x56 64x64x3x3`: the operators and the shapes of their inputs."""
-    tensors = [a for a in task.args if isinstance(a, (list, tuple)) and a and a[0] == "TENSOR"]
-    shapes = ["x".join(map(str, a[1])) for a in tensors]
-    return " ".join([task.name, *shapes])
+    return TaskRow(task_label(identity), task.weight, task.flop, len(known), failed, seconds)
 
 
 def bench(model: str, target: Target, database: Database | None) -> BenchReport:

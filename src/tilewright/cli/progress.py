@@ -59,7 +59,7 @@ class Progress:
     ) -> None:
         self.trials, self.seconds = trials, seconds
         self.rows: list[TaskRow] = []
-        self.done = 0
+        self.done = self.failed = self.timed_again = 0
         self._stream = stream or sys.stdout
         self._clock = clock
         self._began = self._drawn = clock()
@@ -85,13 +85,24 @@ class Progress:
 
     def record(self, index: int, record: Record) -> None:
         """A candidate of task `index` was measured."""
-        row = self.rows[index]
+        row, failed = self.rows[index], record.result.error is not None
         self.done += 1
+        self.failed += failed
         row.trials += 1
-        row.failed += record.result.error is not None
+        row.failed += failed
         if record.result.verified and record.seconds < (row.best_seconds or float("inf")):
             row.best_seconds = record.seconds
         self.redraw()
+
+    def again(self) -> None:
+        """A leader was timed again, which is no trial."""
+        self.timed_again += 1
+        self.redraw()
+
+    def settle(self, best_seconds: Sequence[float | None]) -> None:
+        """What the log says of each task in the end: leaders count with their last timing."""
+        for row, seconds in zip(self.rows, best_seconds, strict=True):
+            row.best_seconds = seconds or row.best_seconds
 
     def redraw(self) -> None:
         now = self._clock()
@@ -131,21 +142,22 @@ class Progress:
         return sum(known), len(self.rows) - len(known)
 
     def line(self) -> str:
-        failed = sum(r.failed for r in self.rows)
         of = f"/{self.trials}" if self.trials is not None else ""
+        again = f"  timed again {self.timed_again}" if self.timed_again else ""
         return (
-            f"{duration(self.elapsed)}  trials {self.done}{of}  failed {failed}  "
+            f"{duration(self.elapsed)}  trials {self.done}{of}  failed {self.failed}{again}  "
             f"network {self._network()}  left {self._left()}"
         )
 
     def table(self) -> Table:
         """The table that is shown live."""
         from rich.table import Table
+        from rich.text import Text
 
         table = Table(caption=self.line(), caption_justify="left", expand=False)
-        table.add_column("task", no_wrap=True, max_width=48)
+        table.add_column("task", max_width=72)  # the one that gives way on a narrow terminal
         for column in ("calls", "trials", "failed", "best ms", "GFLOP/s", "share"):
-            table.add_column(column, justify="right")
+            table.add_column(column, justify="right", no_wrap=True)
         total, _ = self.network_seconds()
         for row in self.rows:
             best, share = "-", "-"
@@ -154,8 +166,9 @@ class Progress:
                 share = f"{row.weight * row.best_seconds / total:.0%}" if total else "-"
             rate = "-" if row.gflops is None else f"{row.gflops:.1f}"
             table.add_row(
-                row.name, str(row.weight), str(row.trials), str(row.failed), best, rate, share
-            )
+                Text(row.name, no_wrap=True, overflow="ellipsis"), str(row.weight),
+                str(row.trials), str(row.failed), best, rate, share,
+            )  # fmt: skip
         return table
 
     def _network(self) -> str:

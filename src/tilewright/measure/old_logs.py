@@ -19,7 +19,7 @@ from typing import Any
 from tilewright.base.errors import RecordError, TilewrightError
 from tilewright.base.target import KINDS, Target
 from tilewright.measure.database import Database, blotted
-from tilewright.measure.record import Key, Result, TaskId, make_record, own_versions
+from tilewright.measure.record import Key, Record, Result, TaskId, make_record, own_versions
 from tilewright.schedule.ansor_steps import replay_ansor
 from tilewright.schedule.legality import REASONS, judge
 from tilewright.schedule.schedule import Schedule
@@ -88,7 +88,7 @@ def import_lines(
             names, less what it says of the device's limits
     """
     importer = _Importer(workloads or Workloads(), target)
-    known = {(r.key, r.candidate, r.timestamp) for r in database if r.origin.startswith(PREFIX)}
+    known = {(r.key, r.candidate, r.timestamp) for r in database if is_imported(r)}
     report = ImportReport()
     for line in lines:
         text = line.decode(errors="replace") if isinstance(line, bytes) else line
@@ -114,6 +114,11 @@ def import_lines(
         report.tasks.setdefault(record.key, record.task)
         report.imported[record.key] += 1
     return report
+
+
+def is_imported(record: Record) -> bool:
+    """Whether another program measured it."""
+    return record.origin.startswith(PREFIX)
 
 
 def _reason(error: TilewrightError) -> str:
@@ -155,7 +160,7 @@ class _Importer:
         """Raises a TilewrightError saying why the line is of no use."""
         try:
             data = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise _refuse("not JSON, or cut off") from None
         if isinstance(data, dict) and {"i", "r", "v"} <= data.keys() and isinstance(data["v"], str):
             read, label = self._ansor, "auto-scheduler"
@@ -165,7 +170,7 @@ class _Importer:
             raise _refuse("no line of AutoTVM or of the auto-scheduler")
         try:
             found = read(data)
-        except (LookupError, TypeError, ValueError, AttributeError):
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
             raise _refuse(f"a damaged {label} line") from None
         tree = LoopTree(found.schedule)
         broken = judge(tree, tree.bounds(), Target(found.task.target)).reasons()
@@ -236,7 +241,10 @@ class _Importer:
         target = self._target(old_target)
         if kwargs:
             raise _refuse("a task with keyword arguments")
-        config = ConfigEntity.from_json_dict(data["config"])
+        try:
+            config = ConfigEntity.from_json_dict(data["config"])
+        except TilewrightError:  # its text has the whole configuration
+            raise _refuse("a configuration that cannot be read") from None
         knobs = [knob for knob, _ in config.items()]
         for task in self._tasks_of(name, args, target):
             for sketch in task.sketches:

@@ -434,10 +434,12 @@ class _Loop:
         final = getattr(self.measurer, "final", None)
         if final is None or self.options.leaders < 2:
             return
-        for state in self.states:
-            chosen = self._finalists(state)
-            if len(chosen) < 2 or self._time_left() <= 0:
-                continue
+        chosen_of = [(s, chosen) for s in self.states if len(chosen := self._finalists(s)) > 1]
+        if chosen_of and self._time_left() > 0:
+            self._tell("leaders", chosen_of[0][0], message=_leaders_text([c for _, c in chosen_of]))
+        for state, chosen in chosen_of:
+            if self._time_left() <= 0:
+                break
             jobs = [self._leader_job(state, c) for c in chosen]
             for record in self._patiently(state, partial(final, jobs)):
                 self._tell("final", state, record=record)
@@ -506,6 +508,11 @@ def _imported_text(first: int, unusable: Counter[str]) -> str:
         reasons = "; ".join(f"{n} x {reason}" for reason, n in unusable.most_common(3))
         text += f"  {unusable.total()} cannot be used here: {reasons}"
     return text
+
+
+def _leaders_text(chosen: list[list[Candidate]]) -> str:
+    of = "" if len(chosen) == 1 else f" of {len(chosen)} tasks"
+    return f"Timing the leaders again, in turn: {sum(map(len, chosen))} candidates{of}."
 
 
 def _exclusive(measurer: Measurer, task: Task) -> bool:

@@ -18,10 +18,9 @@ from tilewright.schedule.space import ConfigSpace
 from tilewright.schedule.task import Task
 from tilewright.search.cost_model import CostModel
 from tilewright.search.features import FEATURES, Matrix, Vector, features_and_seconds
-from tilewright.search.machine_model import predict_seconds
 from tilewright.search.proposers import Candidate, Indices, Outcome, Pooled, breed
 
-FIRST, DRAWN = 16_384, 4096  # judged per sketch for the first batch, and whenever there are results
+FIRST, DRAWN = 8192, 4096  # judged per sketch for the first batch, and whenever there are results
 KEPT = 4096  # best of a sketch by the machine model, whose features are kept
 PARENTS = 16  # whose one-knob neighbours are all looked at
 CHILDREN = 2048  # of pairs of parents
@@ -104,14 +103,6 @@ def evaluate_sensible(
         return np.empty(0, np.int64), np.empty((0, len(FEATURES)), np.float32), np.empty(0)
     parts = [np.concatenate(part) for part in zip(*found, strict=True)]
     return parts[0], parts[1], parts[2]
-
-
-def machine_seconds(sketch: Sketch, indices: Indices, target: Target) -> Vector:
-    """The machine model alone."""
-    seconds = np.full(len(indices), 3600.0)
-    for group in sketch.groups(indices):
-        seconds[group.rows] = predict_seconds(group, target)
-    return seconds
 
 
 class ModelProposer(Pooled):
@@ -210,29 +201,26 @@ class ModelProposer(Pooled):
             return
         if first:
             self._admit(at, pool.guess(self.plan.first))
-        guesses = pool.guess(self.plan.drawn)
+        guesses = pool.guess(0 if first else self.plan.drawn)
         pool.note(self._admit(at, np.concatenate([guesses, self._bred(at)])))
 
     def _admit(self, at: int, indices: Indices) -> int:
         """Add the sensible ones to the population, which keeps the best predicted; how many.
 
-        While the machine model is all there is, only its favourites and some others are described.
+        The machine model alone is not to be trusted: with its favourites it keeps some others.
         """
-        population, pool = self.population[at], self.pools[at]
+        population, pool, room = self.population[at], self.pools[at], self.plan.kept
         indices = np.unique(indices)
         indices = indices[pool.fresh(indices) & ~np.isin(indices, population.indices)]
-        room = self.plan.kept
-        if len(indices) > room and not self.model.trained:
-            indices = indices[pool.sketch.legal(indices)]
-            if len(indices) > room:
-                seconds = machine_seconds(pool.sketch, indices, self.target)
-                order = np.argsort(seconds, kind="stable")
-                spread = pool.rng.choice(order[room * 3 // 4 :], room // 4, replace=False)
-                indices = indices[np.concatenate([order[: room * 3 // 4], spread])]
         indices, features, machine = evaluate_sensible(pool.sketch, indices, self.target)
         light = features[:, _CODE] <= np.log2(MAX_CODE)
         if light.any() or len(population):  # else there is nothing better
             indices, features, machine = indices[light], features[light], machine[light]
+        if len(indices) > room and not self.model.trained:
+            order = np.argsort(machine, kind="stable")
+            spread = pool.rng.choice(order[room * 3 // 4 :], room // 4, replace=False)
+            chosen = np.concatenate([order[: room * 3 // 4], spread])
+            indices, features, machine = indices[chosen], features[chosen], machine[chosen]
         population.add(indices, features, machine)
         if len(population) > 2 * room:
             score = self.model.predict(population.features, population.machine)

@@ -56,7 +56,8 @@ class Options:
 class Event:
     """kind: "start" (of a task), "trial", "fit" (of the model), "exhausted", "stopped",
     "fruitless", "final"; with a message for the user: "imported" (what is tried first),
-    "paused" and "resumed" (the device was lost), "converged" (nothing is left to gain)
+    "paused" and "resumed" (the device was lost), "converged" (nothing is left to gain), "leaders"
+    (they are timed again: a "final" for each, which is no trial)
 
     task: its position in the list given; record: of a trial; best: seconds of the task's best
     trial: results consumed so far in all; elapsed: seconds since the start

@@ -97,9 +97,12 @@ def consumers(s: Schedule, stage: Stage) -> list[Stage]:
 
 
 def matched_consumer(s: Schedule, stage: Stage) -> Stage | None:
-    """The only consumer, if it takes element for element and can share the tiles of `stage`."""
+    """The only consumer, if it takes element for element and can share the tiles of `stage`.
+
+    None for an output: it is stored as a whole, so it cannot be a tile of its consumer.
+    """
     found = consumers(s, stage)
-    if len(found) != 1 or found[0].scope == "shared":
+    if stage.is_output or len(found) != 1 or found[0].scope == "shared":
         return None
     both = compute_op(stage).combiner is not None and compute_op(found[0]).combiner is not None
     if both or found[0].op.shape != stage.op.shape:

@@ -16,9 +16,9 @@ from typing import Any
 from tilewright.base.errors import ScheduleError
 from tilewright.base.target import Target
 from tilewright.schedule.default import generic_schedule
-from tilewright.schedule.schedule import Schedule
+from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.schedule.sketch import Sketch
-from tilewright.schedule.space import ConfigSpace
+from tilewright.schedule.space import ConfigSpace, SplitSpace
 from tilewright.schedule.task import Task
 from tilewright.schedule.trace import REFUSALS
 from tilewright.search.rules.annotate import annotate
@@ -31,6 +31,7 @@ from tilewright.search.rules.rules import (
     Verdict,
 )
 from tilewright.search.rules.state import Application, Derivation, Hardware, State, is_mali
+from tilewright.search.rules.tiling import GPU_STRUCTURE
 from tilewright.te.dag import ComputeDAG
 
 MAX_SKETCHES = 64  # of one computation; chains of many contractions would multiply without end
@@ -102,7 +103,10 @@ def default_sketch(dag: ComputeDAG, target: Target) -> Sketch:
 def derive(
     dag: ComputeDAG, target: Target, rules: Sequence[SketchRule], hardware: Hardware
 ) -> list[Derivation]:
-    """Breadth first over the choices that rules leave; stages from the last to the first."""
+    """Breadth first over the choices that rules leave; stages from the last to the first.
+
+    With MAX_SKETCHES of them on their way, each goes on in the first way there is.
+    """
     start = State(Schedule(dag), ConfigSpace(), target, hardware)
     todo = deque([(Derivation((), start.schedule.stages[-1].name), start)])
     done: list[Derivation] = []
@@ -112,25 +116,31 @@ def derive(
             done.append(derivation)
             continue
         stage = state.stage(derivation.cursor)
-        for rule in rules:
-            verdict = rule.meets(state, stage)
-            if verdict is Verdict.PASS:
-                continue
-            for variant in range(rule.variants(state, stage)):
-                step = Application(rule, stage.name, variant)
-                applied = (*derivation.applied, step)
-                if len(applied) > STEPS_PER_STAGE * len(state.schedule.stages):
-                    raise ScheduleError(
-                        f"rule {rule.name or type(rule).__name__} at {stage.name}",
-                        "the rules do not come to an end",
-                        "apply() returns the stage to go on with: state.before(stage), in the end.",
-                    )
-                trial = State(Schedule(dag), ConfigSpace(), target, hardware)
-                cursor = Derivation(applied).run(trial)
-                todo.append((Derivation(applied, cursor), trial))
-            if verdict is Verdict.ONLY:
-                break
+        room = MAX_SKETCHES - len(todo) - len(done)
+        for rule, variant in _ways(rules, state, stage)[: max(room, 1)]:
+            applied = (*derivation.applied, Application(rule, stage.name, variant))
+            if len(applied) > STEPS_PER_STAGE * len(state.schedule.stages):
+                raise ScheduleError(
+                    f"rule {rule.name or type(rule).__name__} at {stage.name}",
+                    "the rules do not come to an end",
+                    "apply() returns the stage to go on with: state.before(stage), in the end.",
+                )
+            trial = State(Schedule(dag), ConfigSpace(), target, hardware)
+            cursor = Derivation(applied).run(trial)
+            todo.append((Derivation(applied, cursor), trial))
     return done
+
+
+def _ways(rules: Sequence[SketchRule], state: State, stage: Stage) -> list[tuple[SketchRule, int]]:
+    """The rules that apply to a stage, in each of their variants."""
+    ways: list[tuple[SketchRule, int]] = []
+    for rule in rules:
+        verdict = rule.meets(state, stage)
+        if verdict is not Verdict.PASS:
+            ways += [(rule, variant) for variant in range(rule.variants(state, stage))]
+        if verdict is Verdict.ONLY:
+            break
+    return ways
 
 
 def _sketch(
@@ -155,21 +165,20 @@ def _sketch(
             "Split the computation into several tasks.",
         )  # fmt: skip
     if target.is_gpu:
-        _limit_blocks(space, dag, hardware)
+        _limit_blocks(space, hardware)
     return Sketch(_origin(derivation, taken), dag, space, build, target)
 
 
-def _limit_blocks(space: ConfigSpace, dag: ComputeDAG, hardware: Hardware) -> None:
+def _limit_blocks(space: ConfigSpace, hardware: Hardware) -> None:
     """Blocks of tiled stages have at least a warp of threads and few virtual ones."""
-    tiled: dict[str, list[str]] = {}
+    tiled: dict[str, dict[str, int]] = {}  # stage -> knobs of its spatial axes, their extents
     for name, knob in space.space_map.items():
-        if getattr(knob, "num_output", 0) == 5:
-            tiled.setdefault(name.partition(":")[0], []).append(name)
-    most = max(prod(op.shape) for op in dag.compute_ops)
-    least = hardware.warp_size if most > 2 * hardware.warp_size else 1
+        if isinstance(knob, SplitSpace) and knob.num_output == GPU_STRUCTURE.count("S"):
+            tiled.setdefault(name.rpartition(":")[0], {})[name] = knob.product
     for names in tiled.values():
+        least = hardware.least_threads(prod(names.values()))
 
-        def fits(cfg: Any, names: Iterable[str] = tuple(names)) -> Any:
+        def fits(cfg: Any, names: Iterable[str] = tuple(names), least: int = least) -> Any:
             virtual = prod(cfg[n].size[1] for n in names)
             threads = prod(cfg[n].size[2] for n in names)
             return (virtual <= hardware.max_vthread_extent) & (threads >= least)

@@ -99,6 +99,13 @@ def inlined(state: State, stage: Stage) -> bool:
     return state.target.is_gpu or strictly_inlineable(op)
 
 
+def free_consumer(state: State, stage: Stage) -> Stage | None:
+    """The consumer that can share the tiles of `stage`, unless it has loops of its own already:
+    those of another stage that it consumes, or because its own values are reused."""
+    consumer = matched_consumer(state.schedule, stage)
+    return None if consumer is None or consumer.name in state.tiled else consumer
+
+
 class MultiLevelTiling(SketchRule):
     """condition: values are reused.  effect: all levels of tiles, spread over the device."""
 
@@ -123,7 +130,7 @@ class MultiLevelTilingWithFusion(SketchRule):
     def meets(self, state: State, stage: Stage) -> Verdict:
         if not is_compute(stage) or not needs_tiling(compute_op(stage)):
             return Verdict.PASS
-        if matched_consumer(state.schedule, stage) is None:
+        if free_consumer(state, stage) is None:
             return Verdict.PASS
         alone = state.target.is_gpu or stage.name in state.caches
         return Verdict.ONLY if alone else Verdict.APPLY
@@ -133,7 +140,7 @@ class MultiLevelTilingWithFusion(SketchRule):
 
     def apply(self, state: State, stage: Stage, variant: int) -> str | None:
         before = state.before(stage)
-        consumer = matched_consumer(state.schedule, stage)
+        consumer = free_consumer(state, stage)
         assert consumer is not None
         level = 3 if state.target.is_gpu else variant + 1
         sizes = spatial_sizes(state, stage)
@@ -155,7 +162,7 @@ class AddCacheWrite(SketchRule):
     def meets(self, state: State, stage: Stage) -> Verdict:
         if not is_compute(stage) or not needs_tiling(compute_op(stage)):
             return Verdict.PASS
-        if matched_consumer(state.schedule, stage) is not None:
+        if free_consumer(state, stage) is not None:
             return Verdict.PASS
         return Verdict.ONLY if state.target.is_gpu else Verdict.APPLY
 
@@ -295,13 +302,15 @@ class CrossThreadReduction(SketchRule):
 def rows_of_consumer(state: State, stage: Stage) -> tuple[Stage, Rows] | None:
     """The consumer whose blocks can hold a reduction per row, and these blocks; opened if new."""
     found = consumers(state.schedule, stage)
-    if len(found) != 1:
+    if len(found) != 1 or stage.is_output:
         return None
     consumer, op = found[0], compute_op(found[0])
     common = common_outer_axes(state.schedule, stage, consumer)
     known = state.rows.get(consumer.name)
     if known is not None:
         return (consumer, known) if known.common == common else None
+    if consumer.name in state.tiled or consumer.scope == "shared":  # it has other blocks, or a copy
+        return None
     if needs_tiling(op) or op.combiner is not None or common < len(stage.op.axis) or not common:
         return None
     threads = state.choose(consumer, "threads", state.thread_counts)
@@ -390,15 +399,15 @@ class ReduceInConsumer(SketchRule):
     def meets(self, state: State, stage: Stage) -> Verdict:
         if not is_reduction(stage):
             return Verdict.PASS
-        if not state.target.is_gpu or needs_tiling(compute_op(stage)) or stage.is_output:
+        if not state.target.is_gpu or needs_tiling(compute_op(stage)):
             return Verdict.PASS
-        consumer = matched_consumer(state.schedule, stage)
-        inside = consumer is not None and consumer.name not in state.tiled
+        consumer = free_consumer(state, stage)
+        inside = consumer is not None and bool(consumer.op.axis)
         return Verdict.APPLY if inside else Verdict.PASS
 
     def apply(self, state: State, stage: Stage, variant: int) -> str | None:
         before = state.before(stage)
-        consumer = matched_consumer(state.schedule, stage)
+        consumer = free_consumer(state, stage)
         assert consumer is not None
         spread_points(state, consumer, list(compute_op(consumer).axis), [])
         stage.set_scope("local")

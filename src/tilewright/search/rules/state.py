@@ -38,6 +38,10 @@ class Hardware:
     max_vthread_extent: int = 0
     warp_size: int = 0
 
+    def least_threads(self, points: int) -> int:
+        """Of a block of a tiled stage: a warp, but where there are few points."""
+        return self.warp_size if points > 2 * self.warp_size else 1
+
     @staticmethod
     def of(target: Target) -> Hardware:
         limits = target.limits
@@ -112,10 +116,12 @@ class State:
         axis: IterVar,
         parts: int,
         most: Mapping[int, int] = MappingProxyType({}),
+        exact: bool = True,
     ) -> Any:
         """Sizes of `parts` loops for an axis, outermost first, as a decision.
 
-        most: level -> its largest size
+        most:  level -> its largest size
+        exact: tiles divide the axis; else they are powers of two
         """
         limits = {parts - 1: MAX_INNERMOST, **most}.items()
         name = knob(stage, axis.name)
@@ -126,12 +132,19 @@ class State:
                 return False
             return all(sizes[level] <= limit for level, limit in limits)
 
-        self.cfg.define_split(name, axis, num_outputs=parts, filter=fits)
+        policy = "factors" if exact else "power2"
+        self.cfg.define_split(name, axis, policy, num_outputs=parts, filter=fits)
         return self.cfg[name].size
 
     def choose(self, stage: Stage | None, what: str, values: list[Any]) -> Any:
         """One of `values`: a decision named after the stage, or one for all stages."""
-        name = knob(stage, what) if stage is not None else what
+        if stage is None:
+            name = what
+        else:
+            axes = {ax.name for ax in (*stage.op.axis, *stage.op.reduce_axis)}
+            while what in axes:  # the tiling of that axis has the name
+                what += "_"
+            name = knob(stage, what)
         self.cfg.define_knob(name, values[:: self.stride])
         return self.cfg[name].val
 

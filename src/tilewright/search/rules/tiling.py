@@ -17,9 +17,10 @@ from typing import Any
 from tilewright.base.dtype import BYTES
 from tilewright.schedule.decision import Value, where
 from tilewright.schedule.schedule import Stage
+from tilewright.schedule.space_policies import factors
 from tilewright.search.rules.analysis import OUTER_ONLY_ATTR, attribute, compute_op
-from tilewright.search.rules.state import State
-from tilewright.te.tensor import IterVar
+from tilewright.search.rules.state import Hardware, State
+from tilewright.te.tensor import ComputeOp, IterVar
 
 CPU_STRUCTURE, GPU_STRUCTURE = "SSRSRS", "SSSRRSRS"
 Sizes = list[list[Any]]  # per axis, the sizes of its levels, outermost first
@@ -37,10 +38,26 @@ def spatial_sizes(state: State, stage: Stage) -> Sizes:
     most = {}
     if state.target.is_gpu:  # what no block of all axes could exceed; derive.py bounds the product
         most = {1: hardware.max_vthread_extent, 2: hardware.max_threads_per_block}
+    uneven = _uneven_axis(op, hardware) if state.target.is_gpu else None
     return [
-        state.tiles(stage, ax, parts, {**most, parts - 1: 1} if ax.name in outer_only else most)
+        state.tiles(
+            stage, ax, parts, {**most, parts - 1: 1} if ax.name in outer_only else most,
+            exact=ax is not uneven,
+        )
         for ax in op.axis
-    ]
+    ]  # fmt: skip
+
+
+def _uneven_axis(op: ComputeOp, hardware: Hardware) -> IterVar | None:
+    """The longest axis, where tiles that divide every axis leave no block of enough threads: of a
+    long prime, for example."""
+    sizes, most = {1}, hardware.max_threads_per_block
+    for ax in op.axis:
+        divisors = factors(int(ax.extent))  # type: ignore[arg-type]
+        sizes = {n * f for n in sizes for f in divisors if n * f <= most}
+    if max(sizes) >= hardware.least_threads(prod(op.shape)):
+        return None
+    return max(op.axis, key=lambda ax: int(ax.extent))  # type: ignore[arg-type]
 
 
 def split_levels(stage: Stage, axis: IterVar, sizes: Sequence[Any]) -> list[IterVar]:
