@@ -72,10 +72,10 @@ SECTIONS: dict[str, list[Row]] = {
     ],
     "Building and running": [
         *works("", "build cpu cuda opencl device IRModule IRModule.from_expr"),
-        different("lower", "gives a Program, which prints as loops"),
+        different("lower", "gives a Program, which prints as loops; simple_mode changes nothing"),
         *works("nd.", "array empty NDArray"),
         *works("target.", "Target create cuda"),
-        different("Target(host=)", "the host is this process", "target.Target"),
+        different("Target(host=)", "changes nothing: the host is this process", "target.Target"),
         different("Target.kind", "the name itself: target.kind == 'cuda'", "T.kind"),
         different("Target.max_num_threads", "and every other limit", "T.limits"),
         different(

@@ -92,6 +92,13 @@ def test_workloads_by_name_and_by_key() -> None:
     assert auto_scheduler.workload_key_to_tensors('["abc", [2]]') == tensors
 
 
+def test_numpys_numbers_are_numbers_in_a_key() -> None:
+    sizes = np.int64(4), np.int32(5), 6
+    assert auto_scheduler.make_workload_key(product, sizes) == '["product", 4, 5, 6]'
+    task = auto_scheduler.SearchTask(func=product, args=sizes, target=CPU)
+    assert task.workload_key == '["product", 4, 5, 6]' and task.task.args == (4, 5, 6)
+
+
 def test_a_name_is_taken_unless_override_says_otherwise() -> None:
     def other() -> list[Tensor]:
         return product(2, 2, 2)
@@ -299,6 +306,15 @@ def test_models_and_policies(task: auto_scheduler.SearchTask, options: Any, tmp_
     assert np.allclose(*scores)
     assert task.tune(options(20), auto_scheduler.EmptyPolicy(task)).trials == 1
     assert len(policy.sample_initial_population(5)) == 5
+
+
+def test_timing_the_leaders_again_is_told(
+    task: auto_scheduler.SearchTask, options: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    task.tune(options(8, verbose=1))
+    *_, last, told, best = capsys.readouterr().out.splitlines()
+    assert last.startswith("No: 8\t") and best.startswith("Best: ")
+    assert re.fullmatch(r"Timing the leaders again, in turn: [34] candidates\.", told)
 
 
 def test_every_failure_is_summed_up(

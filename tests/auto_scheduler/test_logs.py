@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from auto_scheduler.workloads import CPU, invented, product, three
@@ -50,6 +51,35 @@ def test_distilling(
     assert done.stderr == (
         "error: Database.load('missing'): No such file or directory. Check the path.\n"
     )
+
+
+OLD = (  # a line of TVM's auto-scheduler
+    '{"i": [["[\\"product\\", 12, 16, 8]", "llvm -keys=cpu", [2,64,64,0,0,0,0,0], "", 1, []], '
+    '[[], []]], "r": [[1e-3], 0, 1.0, 1], "v": "v0.6"}\n'
+)
+
+
+@pytest.mark.parametrize("use", [
+    auto_scheduler.ApplyHistoryBest, auto_scheduler.XGBModel().update_from_file,
+    auto_scheduler.load_best_record,
+    lambda log: auto_scheduler.distill_record_file(log, f"{log}.best"),
+])  # fmt: skip
+def test_a_log_of_another_program_is_refused(use: Any, tmp_path: Path) -> None:
+    log = tmp_path / "old.json"
+    log.write_text(OLD)
+    with pytest.raises(RecordError, match="a line of TVM's .* `tilewright records import` reads"):
+        use(log)
+    assert os.listdir(tmp_path) == ["old.json"]
+
+
+def test_a_file_that_cannot_be_written_is_told_at_once(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for write in (auto_scheduler.RecordToFile, auto_scheduler.LogEstimatedLatency):
+        with pytest.raises(RecordError, match="it cannot be written .*Name a file in a folder"):
+            write(tmp_path / "file" / "log")
+    with pytest.raises(RecordError, match="2 inputs and 0 results"):
+        auto_scheduler.save_records(tmp_path / "log", [1, 2], [])  # type: ignore[list-item]
+    assert not (tmp_path / "log").exists()
 
 
 def test_a_log_finds_hashed_keys_by_itself(options: Any, tmp_path: Path) -> None:
@@ -96,6 +126,22 @@ def test_what_a_log_lacks_is_told(
         )
     with pytest.raises(RecordError, match="No such file"):
         auto_scheduler.PreloadMeasuredStates(tmp_path / "missing")
+
+
+def test_a_log_of_other_tasks_is_told(
+    log: str, options: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tasks = three(8, 12)
+    preload = auto_scheduler.PreloadMeasuredStates(log)
+    for trials in (options(2, verbose=1), options(2)):
+        policy = auto_scheduler.SketchPolicy(tasks[0], init_search_callbacks=[preload])
+        tasks[0].tune(trials, policy)
+        auto_scheduler.TaskScheduler(tasks, load_log_file=log, callbacks=[]).tune(trials)
+    told = [line for line in capsys.readouterr().out.splitlines() if line.startswith("No trial of")]
+    assert told == [
+        f"No trial of this task is in {log}: the search starts from nothing.",
+        f"No trial of these tasks is in {log}: the search starts from nothing.",
+    ]
 
 
 def test_tasks_that_failed_alike_are_each_told_why(tmp_path: Path) -> None:
@@ -152,6 +198,20 @@ REFUSED: dict[str, tuple[Any, str]] = {
         lambda task: auto_scheduler.make_workload_key(product, 4),
         "make_workload_key(args=4): not a list of arguments",
     ),
+    "an array in a key": (
+        lambda task: auto_scheduler.make_workload_key(product, ([np.ones(2)],)),
+        "an argument is an array",
+    ),
+    "unknown hash": (of(workload_key=f'["{"0" * 32}", [4]]'), "no computation is known by that"),
+    "a number registered": (
+        lambda task: auto_scheduler.register_workload(3), "register_workload(3): not a function",
+    ),
+    "a number registered by name": (
+        lambda task: auto_scheduler.register_workload("tests/three", 3), "not a function",
+    ),
+    "a number as limits": (
+        of(func=product, args=(4, 4, 4), hardware_params=3), "Use HardwareParams(num_cores=4"
+    ),
     "special inputs": (of(func=product, args=(4, 4, 4), task_inputs=["a"]), "drawn at random"),
     "no budget": (lambda task: auto_scheduler.TuningOptions(), "nothing would be measured"),
     "half a trial": (lambda task: auto_scheduler.TuningOptions(2.5), "not a whole number from 0"),
@@ -172,6 +232,14 @@ REFUSED: dict[str, tuple[Any, str]] = {
         lambda task: auto_scheduler.SketchPolicy(task, init_search_callbacks=["log"]),
         "Use PreloadMeasuredStates",
     ),
+    "options": (lambda task: task.tune(5), "SearchTask.tune(5): not TuningOptions"),
+    "options of many": (
+        lambda task: auto_scheduler.TaskScheduler([task]).tune(5), "not TuningOptions"
+    ),
+    "no policy": (
+        lambda task: task.tune(auto_scheduler.TuningOptions(2), "sketch.xgb"),
+        "Make it with SketchPolicy(task)",
+    ),
     "policy of another": (
         lambda task: task.tune(
             auto_scheduler.TuningOptions(2), auto_scheduler.SketchPolicy(three(4)[0])
@@ -187,6 +255,20 @@ REFUSED: dict[str, tuple[Any, str]] = {
     ),
     "no trees": (lambda task: auto_scheduler.XGBModel().save("m"), "there is nothing to save"),
     "no tasks": (lambda task: auto_scheduler.TaskScheduler([]), "there is no task"),
+    "no list of tasks": (
+        lambda task: auto_scheduler.TaskScheduler(task), "not a list of SearchTasks"
+    ),
+    "other tasks": (lambda task: auto_scheduler.TaskScheduler([1]), "Pass what extract_tasks"),
+    "no network": (
+        lambda task: auto_scheduler.extract_tasks(None, {}, "llvm"), "not a network. Pass mod["
+    ),
+    "scheduler callback": (
+        lambda task: auto_scheduler.TaskScheduler([task], callbacks=[print]),
+        "it has no pre_tune and post_tune",
+    ),
+    "weights in words": (
+        lambda task: auto_scheduler.TaskScheduler([task], ["1"]), "not 1 numbers from 0"
+    ),
     "weights": (lambda task: auto_scheduler.TaskScheduler([task], [1, 2]), "not 1 numbers from 0"),
     "strategy": (lambda task: auto_scheduler.TaskScheduler([task], strategy="x"), "round-robin"),
     "objective": (
@@ -215,6 +297,11 @@ def test_a_refusal_names_what_was_expected(name: str, task: auto_scheduler.Searc
     cause, words = REFUSED[name]
     with pytest.raises(TilewrightError, match=re.escape(words)):
         cause(task)
+
+
+def test_a_measure_callback_needs_a_method() -> None:
+    with pytest.raises(TypeError, match="abstract method '?callback"):
+        auto_scheduler.PythonBasedMeasureCallback()
 
 
 def test_printing_for_another_kind_of_device(task: auto_scheduler.SearchTask, log: str) -> None:

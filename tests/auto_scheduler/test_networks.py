@@ -11,8 +11,12 @@ import pytest
 
 from auto_scheduler.workloads import invented, three
 from tilewright import auto_scheduler, relay
+from tilewright.base.errors import RecordError
+from tilewright.measure.database import Database
 from tilewright.measure.jobs import Job, RunResult
+from tilewright.measure.record import Result, make_record
 from tilewright.measure.replay import NullBuilder, ReplayRunner
+from tilewright.search.jobs import task_id
 
 
 def small_network() -> Any:
@@ -97,6 +101,32 @@ def test_callbacks_see_every_round(options: Any) -> None:
     scheduler.tune(options(20, num_measures_per_round=8), search_policy=policies)
     assert [c[2] for c in calls if c[0] == "post"] == [8, 16, 20]
     assert [c[0] for c in calls] == ["pre", "post"] * 3 and {c[1] for c in calls} <= {0, 1}
+
+
+def test_the_log_of_latencies_starts_anew_with_each_run(options: Any, tmp_path: Path) -> None:
+    path = tmp_path / "folder" / "total.tsv"
+    scheduler = auto_scheduler.TaskScheduler(
+        three(8), callbacks=[auto_scheduler.LogEstimatedLatency(path)]
+    )
+    for trials in ([4, 8], [4, 6]):
+        scheduler.tune(options(trials[-1], num_measures_per_round=4))
+        lines = path.read_text().splitlines()
+        assert [int(line.split("\t")[-1]) for line in lines] == trials
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(RecordError, match="total.tsv': it cannot be written"):
+        scheduler.tune(options(8))
+    assert scheduler.ct == 0  # told before a round is over
+
+
+def test_what_another_program_measured_is_no_trial(options: Any, tmp_path: Path) -> None:
+    tasks, log = three(8), tmp_path / "log.json"
+    with Database(log) as database:
+        old = make_record(task_id(tasks[0].task), Result(costs=(1e-3,)), origin="import:ansor-v0.6")
+        database.append(old, tasks[0].compute_dag.to_json())
+    scheduler = auto_scheduler.TaskScheduler(tasks, load_log_file=log, callbacks=[])
+    scheduler.tune(options(6))
+    assert scheduler.ct == 6
 
 
 def test_a_task_without_a_valid_schedule_is_told(capsys: pytest.CaptureFixture[str]) -> None:

@@ -53,3 +53,8 @@ def test_the_innermost_target_is_current() -> None:
     with Target("cuda"), Target("llvm") as inner:
         assert Target.current() is inner
     assert Target.current() is None
+
+
+def test_a_host_is_accepted_as_tvm_has_it() -> None:
+    assert Target("cuda", host="llvm") == Target("cuda")
+    assert Target(Target("cuda"), host=Target("llvm")) == Target("cuda")

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +17,7 @@ from tilewright.driver import doctor
 from tilewright.measure import Database, Result, TaskId
 from tilewright.measure.record import make_record
 from tilewright.relay import extract
+from tilewright.schedule.task import Task
 from tilewright.search import loop
 from tilewright.search.jobs import task_id
 
@@ -169,6 +171,24 @@ def test_records_can_be_distilled(run):
     assert run("records", "distill", "log.jsonl", "-o", "best")[0] == 0
     assert len(Database.load("best")) == 1
     assert run("records", "distill", "missing")[0] == 2
+
+
+def test_a_log_of_tvm_is_no_log(run, quick_device, monkeypatch):
+    line = '{"i": [["[1]", "llvm"], [[], []]], "r": [[1e-3], 0, 1.0, 1], "v": "v0.6"}\n'
+    Path("old.json").write_text(line)
+    code, out, err = run("records", "distill", "old.json")
+    assert (code, out) == (1, "") and "`tilewright records import` reads those of TVM" in err
+    assert not Path("old.json.best.json").exists()
+    monkeypatch.setattr(network, "tune", lambda *a, **k: None)
+    _, out, _ = run("tune", "resnet-18", "--log", "old.json")
+    assert "1 lines of old.json are of no use: a line of TVM's auto-scheduler log" in out
+
+
+def test_bench_refuses_a_log_of_another_target(run, quick_device, monkeypatch):
+    monkeypatch.setattr(network, "bench", lambda *a: pytest.fail("it started to time"))
+    some_log("log.jsonl")
+    code, _, err = run("bench", "resnet-18", "--target", "opencl", "--log", "log.jsonl")
+    assert code == 1 and "it holds records for llvm" in err and "Tune for opencl" in err
 
 
 def test_an_interrupt_says_how_to_go_on(run, quick_device, monkeypatch):
@@ -333,6 +353,35 @@ def test_leaders_that_were_timed_again_are_one_trial(run):
         result = Result(costs=(1e-3,), verified=True, final=final)
         database.append(make_record(task_id(task), result))
     assert network._row(task, database).trials == 1
+
+
+def test_what_another_program_measured_is_no_trial(run):
+    task, database = cpu_task(8, 8, 8), Database()
+    database.append(make_record(task_id(task), Result(costs=(1e-3,)), origin="import:autotvm-0.2"))
+    assert network._row(task, database).trials == 0
+
+
+def test_a_task_and_its_records_have_one_label():
+    args = (("TENSOR", (1, 8, 6, 6), "float32"), (2, 2), 1, "float32")
+    task = Task("conv2d", args, cpu_task(8, 8, 8).dag, Target("llvm"))
+    assert network.task_label(task) == "conv2d 1x8x6x6 2x2 1"  # strides tell tasks apart
+    assert tables.task_label(task_id(task)) == network.task_label(task)
+
+
+def test_the_search_tells_when_it_times_the_leaders_again(run, quick_device, monkeypatch):
+    def search(tasks, pipeline, database, options, on_event):
+        best = make_record(task_id(tasks[0]), Result(costs=(2e-3,), verified=True, final=True))
+        on_event(loop.Event("leaders", 0, 5, 1.0, message="Timing the leaders again."))
+        on_event(loop.Event("final", 0, 5, 1.0, record=best))
+        return loop.Report([loop.TaskReport(tasks[0], trials=5, best=best)])
+
+    monkeypatch.setattr(loop, "tune", search)
+    monkeypatch.setattr(network, "load_model", lambda model: (None, {}))
+    monkeypatch.setattr(extract, "fused_tasks", lambda *_: [cpu_task(8, 8, 8)])
+    _, out, _ = run("tune", "resnet-18", "--trials", "5")
+    lines = out.splitlines()
+    assert lines[1] == "Timing the leaders again."
+    assert "failed 0  timed again 1  network 2.000 ms" in lines[2]
 
 
 def test_the_next_command_can_be_pasted(run, quick_device, monkeypatch):

@@ -93,6 +93,15 @@ def test_it_imports_what_it_can_and_counts_the_rest(run: Any) -> None:
     assert code == 0 and out.startswith("3 records of 2 tasks: 3 measured, 0 failed")
 
 
+def test_it_tells_what_would_make_lines_usable(run: Any) -> None:
+    command = "records", "import", "old.json", "--log", "new.jsonl"
+    both = "names of functions and templates need --workloads FILE; hashed keys need --model NETW"
+    assert f"To use more lines: {both}" in run(*command)[1]
+    assert "To use more lines: hashed keys need" in run(*command, "--workloads", "work.py")[1]
+    Path("old.json").write_text("{\n")
+    assert "To use more" not in run(*command)[1]
+
+
 def test_hashed_keys_may_be_of_a_network(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(network, "check_model", lambda model: None)
     monkeypatch.setattr(network, "load_model", lambda model: residual())
@@ -110,6 +119,7 @@ def test_hashed_keys_may_be_of_a_network(run: Any, monkeypatch: pytest.MonkeyPat
     [
         (["missing.json", "--log", "n"], 2, "'missing.json' does not exist"),
         (["old.json"], 2, "Missing option '--log'"),
+        (["old.json", "--log", "./old.json"], 2, "it is OLD itself; name another file"),
         (["old.json", "--log", "n", "--workloads", "no.py"], 2, "'no.py' does not exist"),
         (["old.json", "--log", "n", "--workloads", "old.json"], 1, "it is no Python file"),
         (["old.json", "--log", "n", "--workloads", "bad.py"], 1,

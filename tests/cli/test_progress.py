@@ -3,6 +3,7 @@
 import io
 
 import pytest
+from rich.console import Console
 
 from tilewright.cli.progress import Progress, TaskRow, duration
 from tilewright.measure import Result, TaskId
@@ -79,7 +80,35 @@ def test_an_earlier_run_counts():
     out = io.StringIO()
     with Progress(stream=out) as progress:
         progress.start([TaskRow("conv", 2, 1e9, trials=50, failed=3, best_seconds=5e-4)])
-    assert "trials 0  failed 3  network 1.000 ms  left -" in out.getvalue()
+        assert (progress.rows[0].trials, progress.rows[0].failed) == (50, 3)
+    assert "trials 0  failed 0  network 1.000 ms  left -" in out.getvalue()  # of this run
+
+
+def test_leaders_that_are_timed_again_are_no_trials():
+    clock, out = Clock(), io.StringIO()
+    with Progress(trials=10, stream=out, clock=clock) as progress:
+        progress.start(rows())
+        progress.record(0, ok(1e-3))
+        clock.now = 12
+        progress.again()
+        progress.settle([2e-3, None])
+        assert progress.rows[0].trials == 1
+    assert [line.partition("  left")[0] for line in out.getvalue().splitlines()] == [
+        "0:12  trials 1/10  failed 0  timed again 1  network 4.000 ms + 1 tasks without a result",
+        "0:12  trials 1/10  failed 0  timed again 1  network 8.000 ms + 1 tasks without a result",
+    ]
+
+
+def test_a_narrow_terminal_shortens_names_not_numbers():
+    progress = Progress(stream=io.StringIO())
+    row = TaskRow("depthwise_conv2d_nchw+add+relu 1x128x56x56 128x1x3x3", 4, 2e9, 120, 3, 1.23e-3)
+    progress.start([row])
+    out = io.StringIO()
+    Console(file=out, width=80).print(progress.table())
+    text = out.getvalue()
+    for words in ("best ms", "GFLOP/s", "share", "120", "1.2300", "1626.0", "100%", "depthwise"):
+        assert words in text
+    assert text.count("depthwise") == 1 and "128x1x3x3" not in text  # one line
 
 
 def test_a_terminal_gets_a_table():

@@ -67,6 +67,18 @@ def test_a_final_timing_replaces_earlier_ones_of_its_candidate():
     assert (database.best(A).seconds, database.best(A).decisions) == (1.9, {"t": "steady"})
 
 
+def test_one_whose_final_timing_failed_is_not_best_until_another_succeeds():
+    database = Database()
+    lucky = {"t": "lucky"}
+    database.append(ok(1.0, decisions=lucky))
+    database.append(ok(2.0, decisions={"t": "steady"}))
+    failed = Result(error="timeout", message="the trial took more than 10 s", final=True)
+    database.append(make_record(A, failed, decisions=lucky))
+    assert database.best(A).decisions == {"t": "steady"}
+    database.append(ok(1.5, decisions=lucky, final=True))
+    assert database.best(A).seconds == 1.5
+
+
 def test_a_candidate_that_was_wrong_once_is_never_best():
     database = Database()
     database.append(ok(1.0, decisions={"t": "racy"}))
@@ -286,3 +298,12 @@ def test_threads_share_a_database(tmp_path):
             thread.join()
     again = Database.load(path)
     assert (len(again), again.skipped) == (800, {})
+
+
+def test_the_best_of_a_foreign_log_are_refused(tmp_path):
+    """Else an empty file would replace what was expected."""
+    foreign, best = tmp_path / "tvm.json", tmp_path / "best.jsonl"
+    foreign.write_text('{"input": ["cuda", "conv2d", []], "result": [[1.0], 0, 1.0, 1.0]}\n')
+    with pytest.raises(RecordError, match="no line can be read.*records import"):
+        pick_best(foreign, best)
+    assert not best.exists()

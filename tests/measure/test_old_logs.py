@@ -209,6 +209,14 @@ UNUSABLE: dict[str, tuple[str, str]] = {
     ),
     "old autotvm": ('{"i": [], "r": [], "v": 0.1}\n', "AutoTVM log version 0.1, known is 0.2"),
     "damaged": (ansor(GOOD, MATMUL, result=[[0.1], 0]), "a damaged auto-scheduler line"),
+    "endless": ("[" * 100_000 + "\n", "not JSON, or cut off"),
+    "infinite error number": (
+        ansor(GOOD, MATMUL, result=[[0.1], float("inf"), 1.0, 1]), "a damaged auto-scheduler line"
+    ),
+    "huge tile": (autotvm(SOME | {"tile_y": [-1, 10**30, 1, 1]}), "a damaged AutoTVM line"),
+    "knob without a kind": (
+        autotvm(SOME).replace('"ot", ', "", 1), "a damaged AutoTVM line"
+    ),
     "no list of steps": (ansor(GOOD, 7), "a damaged auto-scheduler line"),
     "target kind": (
         ansor(GOOD, MATMUL, "hexagon -keys=hexagon"),

@@ -257,6 +257,21 @@ def test_a_slice_in_which_the_machine_changed_is_repeated():
     assert all(r.result.verified for r in records)
 
 
+def test_a_second_look_that_fails_leaves_the_first_figure():
+    class Stuck(Machine):
+        def run(self, run):
+            future = super().run(run)
+            if run.job.decisions["x"] == "c" and not run.verify:
+                future = Future()
+                future.set_result(RunResult(error="timeout", message="10 s", seconds=10.0))
+            return future
+
+    records, repeated = slice_of(Stuck(), lambda n: 1.3 if n in (3, 4, 5, 6) else 1.0)
+    assert repeated == 1 and [r.result.error for r in records] == [None] * 3
+    assert [r.seconds for r in records] == [1.1, 9.0 * 1.3, 0.9 * 1.3]
+    assert records[2].result.verified and records[2].result.run_s == 10.0
+
+
 def test_on_a_slower_machine_the_race_is_fair():
     machine = Machine()
     with machine.pipeline() as pipeline:

@@ -6,10 +6,12 @@ import pytest
 from search.spaces import CPU, conv, cost_of, cpu_task, flagship, hidden_cost
 from tilewright import te
 from tilewright.base.errors import SpaceError
+from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.task import Task, create
 from tilewright.schedule.template import get_config, template
 from tilewright.search.cost_model import CostModel
-from tilewright.search.model_proposer import ModelProposer, neighbours
+from tilewright.search.features import FEATURES
+from tilewright.search.model_proposer import MAX_CODE, ModelProposer, evaluate, neighbours
 from tilewright.search.proposers import (
     Candidate,
     GeneticProposer,
@@ -100,6 +102,17 @@ def test_visited_candidates_are_not_proposed(kind):
     proposer.visit(first)
     again, _ = search(proposer, task, 1000)
     assert again and not set(again) & set(first)
+
+
+@pytest.mark.parametrize("kind", [RandomProposer, GeneticProposer])
+def test_no_sketch_is_left_out(kind):
+    base = cpu_task()
+    (one,) = base.sketches
+    sketches = [Sketch(f"s{k}", one.dag, one.space, one.build, one.target) for k in range(3)]
+    task = Task(base.name, base.args, base.dag, base.target, sketches)
+    seen, _ = search(kind(task, 0), task, 60)
+    counts = [sum(c.sketch is s for c in seen) for s in sketches]
+    assert len(seen) == 60 and min(counts) >= 10
 
 
 def test_the_grid_ascends_and_keeps_to_its_range():
@@ -212,3 +225,15 @@ def test_a_batch_is_not_one_candidate_and_its_twins():
     for values in knobs:
         del values["unroll_explicit"]
     assert len({str(values) for values in knobs}) >= 15
+
+
+def test_what_would_compile_for_seconds_is_not_proposed():
+    """Straight-line code of more than MAX_CODE bytes, as long as there is other."""
+    task = flagship()
+    proposer = ModelProposer(task, 0)
+    drawn = task.sketches[0].space.sample(4096, np.random.default_rng(1))
+    code = evaluate(task.sketches[0], drawn, task.target)[0][:, FEATURES.index("log_code")]
+    assert (code > np.log2(MAX_CODE)).any(), "else this test proves nothing"
+    chosen = np.array([c.index for c in proposer.suggest(64)])
+    code = evaluate(task.sketches[0], chosen, task.target)[0][:, FEATURES.index("log_code")]
+    assert len(code) == 64 and (code <= np.log2(MAX_CODE)).all()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from schedule.computations import matmul
 from schedule.test_schedules import assert_right, interpret, lowered, run_on
 from search.workloads import COUNTED, SMALL, Declare
 from tilewright import te
@@ -21,8 +22,14 @@ from tilewright.runtime.device import device
 from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.schedule.show import identifier
 from tilewright.schedule.sketch import Sketch
-from tilewright.search.rules.derive import ansor_rules, derive, rule_sketches, rules_for
-from tilewright.search.rules.rules import SketchRule, Verdict
+from tilewright.search.rules.derive import (
+    MAX_SKETCHES,
+    ansor_rules,
+    derive,
+    rule_sketches,
+    rules_for,
+)
+from tilewright.search.rules.rules import SketchRule, SkipStage, Verdict
 from tilewright.search.rules.state import Hardware, State
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.evaluate import random_inputs
@@ -120,6 +127,36 @@ def test_printed_python_rebuilds_every_sketch(name: str, target: Target) -> None
         assert again.to_json() == schedule.to_json()
         first, second = (generate(lower_schedule(s, target), target) for s in (schedule, again))
         assert first.text == second.text
+
+
+def test_tiles_divide_axes_unless_no_block_of_a_warp_is_left() -> None:
+    def splits(n: int, m: int) -> dict[str, bool]:
+        (sketch,) = rule_sketches(ComputeDAG(matmul(n, m, 4)), CUDA)
+        return {k: s.exact for k, s in sketch.space.space_map.items() if hasattr(s, "exact")}
+
+    assert splits(37, 41) == {"C.local:i.c": True, "C.local:j.c": True, "C.local:r": True}
+    assert splits(2, 1031) == {"C.local:i.c": True, "C.local:j.c": False, "C.local:r": True}
+
+
+def test_long_chains_of_contractions_are_cut_off() -> None:
+    """Each stage alone has three sketches."""
+    tensors = matmul(8, 8, 8)
+    for n in range(6):
+        w, r = te.placeholder((8, 8), name=f"W{n}"), te.reduce_axis((0, 8), "r")
+
+        def body(i: te.Expr, j: te.Expr, x=tensors[-1], w=w, r=r) -> te.Expr:
+            return te.sum(x[i, r] * w[r, j], axis=r)
+
+        tensors = [*tensors[:-1], w, te.compute((8, 8), body, name=f"product{n}")]
+    trials = []
+
+    class Counted(SkipStage):
+        def meets(self, state: State, stage: Stage) -> Verdict:
+            trials.append(stage.name)
+            return Verdict.PASS
+
+    found = derive(ComputeDAG(tensors), CPU, (Counted(), *rules_for(CPU)), Hardware.of(CPU))
+    assert len(found) == MAX_SKETCHES and len(trials) < 2000
 
 
 class SplitRows(SketchRule):

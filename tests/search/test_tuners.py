@@ -107,6 +107,30 @@ def test_history_is_learned_from_and_not_repeated(option):
     assert len(third.model) == 32
 
 
+def test_the_best_of_an_earlier_run_stays(option):
+    task = cpu_task()
+    tuner = GridSearchTuner(task)
+    tuner.tune(8, option(answer(task)))
+    best = tuner.best_config, tuner.best_flops, tuner.best_measure_pair
+    tuner.tune(8, option(lambda job: RunResult(costs=(1.0,), verified=True)))
+    assert (tuner.best_config, tuner.best_flops, tuner.best_measure_pair) == best
+    tuner.tune(8, option(lambda job: RunResult(costs=(1e-9,), verified=True)))
+    assert tuner.best_flops == pytest.approx(task.flop / 1e-9)
+
+
+def test_history_of_another_task_is_passed_over(option):
+    """Even where its configurations have the same knobs and inner sizes."""
+    task, other = cpu_task(48, 64, 32), cpu_task(48, 64, 16)
+    pairs = []
+    RandomTuner(other).tune(
+        8, option(answer(other)), callbacks=[lambda t, i, r: pairs.extend(zip(i, r, strict=True))]
+    )
+    tuner = XGBTuner(task)
+    tuner.load_history(pairs)
+    tuner.update([i for i, _ in pairs], [r for _, r in pairs])
+    assert len(tuner.model) == 0
+
+
 def test_one_may_write_a_loop_of_ones_own():
     task = cpu_task()
     tuner = XGBTuner(task)

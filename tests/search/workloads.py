@@ -191,6 +191,66 @@ def column_sums(n: int, m: int) -> list[Tensor]:
     return [a, te.compute((m,), lambda j: total[j] * 0.5, name="half")]
 
 
+def scaled(n: int, m: int, k: int) -> list[Tensor]:
+    """A product, then a factor per row and one per column: values of both stages are reused."""
+    a, b, c = matmul(n, m, k)
+    x, y = te.placeholder((n,), name="x"), te.placeholder((m,), name="y")
+    return [a, b, x, y, te.compute((n, m), lambda i, j: c[i, j] * x[i] + y[j], name="scaled")]
+
+
+def two_branches(n: int, m: int, k: int) -> list[Tensor]:
+    """The sum of two products, as where a residual block ends."""
+    a, b, left = matmul(n, m, k)
+    d, e = te.placeholder((n, k), name="D"), te.placeholder((k, m), name="E")
+    r = te.reduce_axis((0, k), "r")
+    right = te.compute((n, m), lambda i, j: te.sum(d[i, r] * e[r, j], axis=r), name="right")
+    return [a, b, d, e, te.compute((n, m), lambda i, j: left[i, j] + right[i, j], name="both")]
+
+
+def product_and_more(n: int, m: int, k: int) -> list[Tensor]:
+    """A product, and what its only reader makes of it, are both asked for."""
+    a, b, c = matmul(n, m, k)
+    return [a, b, c, te.compute((n, m), lambda i, j: te.maximum(c[i, j], 0.0), name="relu")]
+
+
+def sums_and_more(n: int, m: int) -> list[Tensor]:
+    """Row sums, and rows that add up to one, are both asked for."""
+    a, k = te.placeholder((n, m), name="A"), te.reduce_axis((0, m), "k")
+    total = te.compute((n,), lambda i: te.sum(a[i, k], axis=k), name="total")
+    share = te.compute((n, m), lambda i, j: a[i, j] / (total[i] * total[i] + 1.0), name="share")
+    return [a, total, share]
+
+
+def sums_times_matrix(n: int, m: int, k: int) -> list[Tensor]:
+    """Row sums, copied into shared memory by a product."""
+    a, b = te.placeholder((n, k), name="A"), te.placeholder((n, m), name="B")
+    q, r = te.reduce_axis((0, k), "q"), te.reduce_axis((0, n), "r")
+    total = te.compute((n,), lambda i: te.sum(a[i, q], axis=q), name="total")
+    body = lambda i, j: te.sum(total[r] * b[r, j], axis=r)  # noqa: E731
+    return [a, b, te.compute((4, m), body, name="C")]
+
+
+def half_of_squares(n: int, m: int) -> list[Tensor]:
+    """A number, and what is made of it."""
+    a, total = squares(n, m)
+    return [a, te.compute((), lambda: total() * 0.5, name="half")]
+
+
+def axes_named_like_choices(n: int, m: int, k: int) -> list[Tensor]:
+    a, b = te.placeholder((n, k), name="A"), te.placeholder((k, m), name="B")
+    r = te.reduce_axis((0, k), "unroll")
+    body = lambda at, parallel: te.sum(a[at, r] * b[r, parallel], axis=r)  # noqa: E731
+    return [a, b, te.compute((n, m), body, name="C")]
+
+
+def spread_out(n: int, m: int, times: int) -> list[Tensor]:
+    """A product of few elements, each of which is read in many places."""
+    a, b, c = matmul(n, m, 6)
+    shape = n * times, m * times
+    body = lambda i, j: c[i // times, j // times] * 2.0  # noqa: E731
+    return [a, b, te.compute(shape, body, name="spread")]
+
+
 COUNTED: dict[str, Declare] = {
     "matmul": lambda: matmul(512, 512, 512),
     "few points": lambda: matmul(8, 8, 1024),
@@ -230,4 +290,13 @@ SMALL: dict[str, Declare] = {
     "layer norm": lambda: layer_norm(6, 40),
     "several outputs": lambda: several_outputs(6, 8, 5),
     "attention": lambda: attention(6, 4),
+    "factors per row and column": lambda: scaled(6, 10, 5),
+    "two branches": lambda: two_branches(6, 10, 5),
+    "a product that is an output": lambda: product_and_more(6, 10, 5),
+    "sums that are an output": lambda: sums_and_more(5, 70),
+    "sums that are copied": lambda: sums_times_matrix(8, 6, 70),
+    "a function of a number": lambda: half_of_squares(12, 15),
+    "axes named like choices": lambda: axes_named_like_choices(6, 10, 20),
+    "few points, many readers": lambda: spread_out(3, 4, 12),
+    "a long prime": lambda: matmul(1, 1031, 3),
 }  # fmt: skip

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from tilewright.auto_scheduler.records import check_readable, dag_of
+from tilewright.auto_scheduler.records import dag_of
 from tilewright.base.errors import TilewrightError
 from tilewright.base.target import Target
 from tilewright.measure.database import Database
@@ -56,7 +56,7 @@ class XGBModel:
         Raises RecordError for a log that is missing, or of which no line can be read.
         """
         database = Database.load(file_name)
-        check_readable(database, file_name)
+        database.check_readable(f"log {os.fspath(file_name)!r}")
         if n_lines is not None:
             database = _first(database, n_lines)
         before = len(self.model)

@@ -10,7 +10,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from tilewright.auto_scheduler.records import best_pair, check_readable, hashes_of
+from tilewright.auto_scheduler.records import best_pair, hashes_of
 from tilewright.autotvm import dispatch
 from tilewright.base.errors import RecordError
 from tilewright.base.target import Target
@@ -59,7 +59,7 @@ def _database(records: Any) -> Database:
         records = [records]
     if all(isinstance(r, (str, os.PathLike)) for r in records):
         for path in records:
-            check_readable(Database.load(path), path)
+            Database.load(path).check_readable(f"log {os.fspath(path)!r}")
         return Database.load(*records)
     found = Database()
     for pair in records:

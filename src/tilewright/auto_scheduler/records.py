@@ -136,13 +136,8 @@ def nothing_valid(
         reason += f" on {target}"
     tasks = database.tasks()
     if not tasks:
-        skipped = ", ".join(f"{n} lines: {why}" for why, n in database.skipped.items())
-        if not skipped:
-            return RecordError(place, f"{reason}: it is empty", "Tune first.")
-        return RecordError(
-            place, f"{reason}: no line could be read ({skipped})",
-            "Give a log of Tilewright; `tilewright records import` reads those of TVM.",
-        )  # fmt: skip
+        database.check_readable(place, f"{reason}: ")
+        return RecordError(place, f"{reason}: it is empty", "Tune first.")
     if fitting:
         own = Database()  # failures of other tasks may have the same reason
         for record in (r for t in fitting for r in database.query(t)):
@@ -174,12 +169,6 @@ def check_history(
     targets = {t.target for t in database.tasks()}
     if (targets or database.skipped) and str(target) not in targets:
         raise nothing_valid(database, filename, [], str(target), what)
-
-
-def check_readable(database: Database, filename: Path) -> None:
-    """Raises RecordError for a log that has lines, but none that can be read."""
-    if database.skipped and not database.records:
-        raise nothing_valid(database, filename, [], None, "any workload")
 
 
 def hashes_of(database: Database, workload_key: str) -> set[str]:
@@ -216,7 +205,6 @@ def distill_record_file(in_file: Path, out_file: Path) -> int:
 
     What `out_file` holds already takes part.  Raises RecordError for a log that is none of ours.
     """
-    check_readable(Database.load(in_file), in_file)
     return pick_best(in_file, out_file)
 
 

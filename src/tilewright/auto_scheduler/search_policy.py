@@ -14,7 +14,7 @@ from tilewright.auto_scheduler.cost_model import RandomModel, XGBModel
 from tilewright.auto_scheduler.measure import TuningOptions, checked_options
 from tilewright.auto_scheduler.records import Path
 from tilewright.auto_scheduler.search_task import SearchTask
-from tilewright.auto_scheduler.tuning import TrialPrinter, known_of, run
+from tilewright.auto_scheduler.tuning import TrialPrinter, known_of, run, tell_unknown
 from tilewright.base.errors import SpaceError
 from tilewright.measure.database import Database
 from tilewright.schedule.schedule import Schedule, Stage
@@ -144,6 +144,8 @@ class SketchPolicy:
         )  # fmt: skip
         task = self.task()
         printer = TrialPrinter(task) if self.verbose and options.verbose else None
+        if printer is not None:
+            tell_unknown(log, self.histories, [task])
         report = run([task], options, loop, log, self.cost_model.model, [self], printer)
         if printer is not None:
             printer.finish(report, log)

@@ -16,7 +16,7 @@ from tilewright.auto_scheduler.measure import TuningOptions, checked_options
 from tilewright.auto_scheduler.records import Log, Path, make_folder, writing
 from tilewright.auto_scheduler.search_policy import SketchPolicy
 from tilewright.auto_scheduler.search_task import SearchTask
-from tilewright.auto_scheduler.tuning import known_of, print_failures, run
+from tilewright.auto_scheduler.tuning import known_of, print_failures, run, tell_unknown
 from tilewright.base.errors import SpaceError, TilewrightError
 from tilewright.measure.old_logs import is_imported
 from tilewright.schedule.task import Task
@@ -167,6 +167,8 @@ class TaskScheduler:
         self.measured_latency = None
         self.dead_tasks, self._round = set(), tune_option.num_measures_per_round
         self.verbose, self.tic = tune_option.verbose, time.time()
+        if self.verbose:
+            tell_unknown(log, histories, tasks)
         options = Options(
             trials=trials or None, seconds=tune_option.seconds,
             early_stopping=per_task_early_stopping, patience=tune_option.early_stopping,

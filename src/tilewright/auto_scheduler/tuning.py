@@ -6,6 +6,7 @@ terminal, callbacks, a `Report`.  Read next: `search/loop.py`.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -39,6 +40,14 @@ def known_of(histories: Sequence[Path], targets: Sequence[Target]) -> Log:
         for target in dict.fromkeys(targets):
             check_history(one, path, target)
     return Log.load(*histories)
+
+
+def tell_unknown(log: Log, histories: Sequence[Path], tasks: Sequence[Task]) -> None:
+    """Say so where the logs to go on from know none of the tasks."""
+    if histories and not any(log.query(task_id(task)) for task in tasks):
+        names = ", ".join(map(os.fspath, histories))
+        what = "this task" if len(tasks) == 1 else "these tasks"
+        print(f"No trial of {what} is in {names}: the search starts from nothing.")
 
 
 def run(

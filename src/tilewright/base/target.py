@@ -40,6 +40,11 @@ class Limits:
     max_unrolled_body: int = 4096  # innermost operations of straight-line code: bounds compile time
     max_stack_bytes: int = 64 << 10  # local buffers of one CPU thread
 
+    @property
+    def register_bytes(self) -> int:
+        """What the registers of a thread hold: the largest local buffer that is no memory."""
+        return max(self.registers_per_thread * 4, self.vector_registers * self.vector_bytes)
+
 
 _SM90 = Limits(
     max_threads_per_block=1024,
@@ -146,17 +151,17 @@ class Target:
 
     Options: ``-arch=sm_XX`` (cuda), ``-mcpu=NAME -mattr=+a,+b -mtriple=T`` (llvm),
     ``-num-cores=N``, and any integer field of `Limits` with dashes, for example
-    ``-max-threads-per-block=512``.
+    ``-max-threads-per-block=512``.  TVM's `host` changes nothing: the host is this process.
     """
 
     kind: str
     options: tuple[tuple[str, str], ...]
     limits: Limits
 
-    def __new__(cls, text: str | Target) -> Target:
+    def __new__(cls, text: str | Target, host: str | Target | None = None) -> Target:
         return text if isinstance(text, Target) else super().__new__(cls)
 
-    def __init__(self, text: str | Target) -> None:
+    def __init__(self, text: str | Target, host: str | Target | None = None) -> None:
         if text is self:
             return
         assert isinstance(text, str)

@@ -56,6 +56,12 @@ def import_logs(
     with Database(log) as database, old.open("rb") as lines:
         report = import_lines(lines, database, known, chosen)
     tables.print_import(report)
+    if any("workload" in reason or "template" in reason for reason in report.unusable):
+        needs = {"names of functions and templates need --workloads FILE": workloads,
+                 "hashed keys need --model NETWORK": model}  # fmt: skip
+        missing = [text for text, given in needs.items() if given is None]
+        if missing:
+            click.echo(f"To use more lines: {'; '.join(missing)}.")
 
 
 def _known(workloads: Path | None, model: str | None, target: Any) -> Workloads:

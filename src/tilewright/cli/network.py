@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilewright.base.errors import ModelError
 from tilewright.base.target import Target
+from tilewright.cli.tables import task_label
 
 if TYPE_CHECKING:
     from tilewright.cli.progress import Progress, TaskRow
@@ -62,11 +63,9 @@ def tune(
     Calls `progress.start(rows)` once, `progress.record(index, record)` for each result, and
     `progress.again()` for each leader that is timed again.
     """
-    from tilewright.cli.tables import task_label
     from tilewright.measure.local import LocalBuilder, LocalRunner
     from tilewright.measure.pipeline import Pipeline
     from tilewright.relay.extract import fused_tasks
-    from tilewright.search.jobs import task_id
     from tilewright.search.loop import tune as search
     from tilewright.search.report import Event, Options
 
@@ -106,7 +105,7 @@ def tune(
     progress.settle([found.best_seconds for found in report.tasks])
     for found in report.tasks:
         if found.fruitless:
-            label = task_label(task_id(found.task))
+            label = task_label(found.task)
             progress.note(
                 f"{label} keeps its default: none of {found.trials} candidates was valid.  "
                 f"The last: {found.failure}"
@@ -122,7 +121,6 @@ def _row(task: Task, database: Database) -> TaskRow:
     programs measured does not.
     """
     from tilewright.cli.progress import TaskRow
-    from tilewright.cli.tables import task_label
     from tilewright.measure.old_logs import is_imported
     from tilewright.search.jobs import task_id
 
@@ -131,7 +129,7 @@ def _row(task: Task, database: Database) -> TaskRow:
     best = database.best(identity)
     failed = sum(r.result.error is not None for r in known)
     seconds = None if best is None else best.seconds
-    return TaskRow(task_label(identity), task.weight, task.flop, len(known), failed, seconds)
+    return TaskRow(task_label(task), task.weight, task.flop, len(known), failed, seconds)
 
 
 def bench(model: str, target: Target, database: Database | None) -> BenchReport:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tilewright.measure.database import Database
     from tilewright.measure.old_logs import ImportReport
     from tilewright.measure.record import TaskId
+    from tilewright.schedule.task import Task
 
 _WIDTH = 120  # of a table that is not printed on a terminal
 
@@ -159,7 +160,7 @@ def _task_row(database: Database, task: TaskId) -> tuple[str, ...]:
     return (*head, f"{best.seconds * 1e3:.4f}", rate, best.origin)
 
 
-def task_label(task: TaskId) -> str:
+def task_label(task: TaskId | Task) -> str:
     """`conv2d_nchw 1x512x7x7 512x512x3x3 1 1`: name and arguments, short enough for a table."""
     return " ".join([task.name, *_argument_texts(task.args)])
 
@@ -167,9 +168,9 @@ def task_label(task: TaskId) -> str:
 def _argument_texts(args: Iterable[Any]) -> list[str]:
     texts = []
     for arg in args:
-        if isinstance(arg, list) and len(arg) == 3 and arg[0] == "TENSOR":
+        if isinstance(arg, (list, tuple)) and len(arg) == 3 and arg[0] == "TENSOR":
             arg = arg[1]
-        if isinstance(arg, list):
+        if isinstance(arg, (list, tuple)):
             texts.append("x".join(map(str, arg)))
         elif not isinstance(arg, str):
             texts.append(str(arg))

@@ -42,8 +42,12 @@ def lower(
     args: Sequence[Tensor] | None = None,
     target: str | Target | None = None,
     name: str = "main",
+    simple_mode: bool = False,
 ) -> Program:
-    """The loops of a schedule; `print(lower(s, [A, B, C]))` shows them.  Default target: llvm."""
+    """The loops of a schedule; `print(lower(s, [A, B, C]))` shows them.  Default target: llvm.
+
+    simple_mode: TVM's; it changes nothing, what is printed is always simple
+    """
     chosen = Target(target) if target is not None else Target(context.current("target") or "llvm")
     return lower_schedule(schedule, chosen, kernel_name(name), args)
 

@@ -17,6 +17,7 @@ from tilewright.ir.expr import Expr
 from tilewright.ir.stmt import (
     Allocate,
     Barrier,
+    Buffer,
     For,
     If,
     Kernel,
@@ -63,6 +64,7 @@ class _Lanes:
 
     def __init__(self, var: Expr, lanes: int, simplify: Simplifier, gpu: bool) -> None:
         self.var, self.lanes, self.simplify, self.gpu = var, lanes, simplify, gpu
+        self._values: dict[Expr, Expr | None] = {}  # inlined stages share what they read twice
 
     def statement(self, stmt: Stmt) -> Stmt | None:
         if isinstance(stmt, Store):
@@ -111,6 +113,11 @@ class _Lanes:
         return E.ramp(base, stride, self.lanes)
 
     def value(self, node: Expr) -> Expr | None:
+        if node not in self._values:
+            self._values[node] = self._value(node)
+        return self._values[node]
+
+    def _value(self, node: Expr) -> Expr | None:
         if not self._uses(node):
             return node
         if node is self.var:
@@ -126,10 +133,12 @@ class _Lanes:
         return E.rebuild(node, tuple(args))  # type: ignore[arg-type]
 
 
-def unroll(kernel: Kernel, limits: Mapping[Expr, int], max_body: int) -> Kernel:
+def unroll(
+    kernel: Kernel, limits: Mapping[Expr, int], max_body: int, register_bytes: int
+) -> Kernel:
     """Marks loops unrolled: those inside an auto_unroll_max_step pragma whose total steps stay
-    within it, and those that index a local buffer, which lives in registers only when its indices
-    are constants, up to `max_body` steps.
+    within it, and those that index a register tile, which is a local buffer of no more than
+    `register_bytes` whose indices are all constants, up to `max_body` steps.
 
     limits: loop variable -> the pragma in force there
     """
@@ -142,7 +151,9 @@ def unroll(kernel: Kernel, limits: Mapping[Expr, int], max_body: int) -> Kernel:
             kind = stmt.kind
             if kind == "serial":
                 wanted = total <= limits.get(stmt.var, 0)
-                if wanted or (_indexes_registers(body, stmt.var) and total <= max_body):
+                if wanted or (
+                    total <= max_body and _indexes_registers(body, stmt.var, register_bytes)
+                ):
                     kind = "unrolled"
             return replace(stmt, body=body, kind=kind), total
         if isinstance(stmt, Seq):
@@ -160,15 +171,18 @@ def unroll(kernel: Kernel, limits: Mapping[Expr, int], max_body: int) -> Kernel:
     return replace(kernel, body=visit(kernel.body)[0])
 
 
-def _indexes_registers(body: Stmt, var: Expr) -> bool:
+def _indexes_registers(body: Stmt, var: Expr, register_bytes: int) -> bool:
+    def indexed(buffer: Buffer, index: Expr) -> bool:
+        small = buffer.scope == "local" and buffer.size * BYTES[buffer.dtype] <= register_bytes
+        return small and var in E.free_variables(index)
+
     for s in statements(body):
         if not isinstance(s, Store):
             continue
-        if s.buffer.scope == "local" and var in E.free_variables(s.index):
+        if indexed(s.buffer, s.index):
             return True
-        for n in E.walk(s.value):
-            if n.op == "load" and n.attr.scope == "local" and var in E.free_variables(n.args[0]):
-                return True
+        if any(n.op == "load" and indexed(n.attr, n.args[0]) for n in E.walk(s.value)):
+            return True
     return False
 
 

@@ -38,7 +38,12 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("simplify", lambda k, n, t: simplify_indices(k)),
     ("choices", lambda k, n, t: flatten_choices(k) if t.is_gpu else k),
     ("guards", lambda k, n, t: merge_guards(k) if t.is_gpu else k),
-    ("unroll", lambda k, n, t: unroll(k, n.unroll_limit, t.limits.max_unrolled_body)),
+    (
+        "unroll",
+        lambda k, n, t: unroll(
+            k, n.unroll_limit, t.limits.max_unrolled_body, t.limits.register_bytes
+        ),
+    ),
 )
 
 

@@ -123,6 +123,16 @@ class Database:
             database._read(Path(path))
         return database
 
+    def check_readable(self, place: str, reason: str = "") -> None:
+        """Raises RecordError for a log that has lines, but none that can be read."""
+        if self.records or not self.skipped:
+            return
+        skipped = ", ".join(f"{n} lines: {why}" for why, n in self.skipped.items())
+        raise RecordError(
+            place, f"{reason}no line can be read ({skipped})",
+            "Give a log of Tilewright; `tilewright records import` reads those of TVM.",
+        )  # fmt: skip
+
     def append(self, record: Record, dag: Any = None) -> None:
         """Add a record, in memory and to the file.
 
@@ -150,7 +160,8 @@ class Database:
     def best(self, task: TaskId | Key, origin: str | None = None) -> Record | None:
         """The fastest verified record of a task, or None.
 
-        A candidate that was wrong once is out for good; one with a `final` timing counts with it.
+        A candidate that was wrong once is out for good; one with a `final` timing counts with its
+        last one, and not at all if that failed.
         One that did not run because its program equals another's leaves the honour to that one.
 
         origin: of the records that take part; default: all
@@ -389,7 +400,9 @@ def pick_best(source: str | os.PathLike[str], target: str | os.PathLike[str]) ->
     """Write the best record of each task of log `source` to `target`; returns how many there are.
 
     Records that `target` already holds take part, so several logs can be merged one by one.
+    Raises RecordError for a log of which no line can be read.
     """
+    Database.load(source).check_readable(f"log {os.fspath(source)!r}")
     both = Database.load(source, *([target] if Path(target).exists() else []))
     small = both.distill()
     small.save(target)
@@ -403,7 +416,7 @@ def _best(records: list[Record]) -> Record | None:
     for record in records:
         if record.result.error == "wrong":
             wrong.add(record.candidate)
-        elif record.result.final and record.result.ok:
+        elif record.result.final:
             last[record.candidate] = record
     if wrong or last:
         usable = [r for r in usable if _counts(r, last, wrong)]

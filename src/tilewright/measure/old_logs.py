@@ -241,10 +241,9 @@ class _Importer:
         target = self._target(old_target)
         if kwargs:
             raise _refuse("a task with keyword arguments")
-        try:
-            config = ConfigEntity.from_json_dict(data["config"])
-        except TilewrightError:  # its text has the whole configuration
-            raise _refuse("a configuration that cannot be read") from None
+        if any(len(row) != 3 for row in data["config"]["entity"]):
+            raise ValueError("a knob is [name, kind, value]")
+        config = ConfigEntity.from_json_dict(data["config"])
         knobs = [knob for knob, _ in config.items()]
         for task in self._tasks_of(name, args, target):
             for sketch in task.sketches:
@@ -256,7 +255,7 @@ class _Importer:
                         decisions, costs, f"{PREFIX}autotvm-{version}", old_target,
                         float(data["result"][3]), {"tvm": str(data.get("tvm_version", ""))},
                     )  # fmt: skip
-        raise _refuse(f"{name} has other knobs here than {', '.join(sorted(knobs))}")
+        raise _refuse(f"{name} has other knobs here than {', '.join(sorted(knobs)) or 'none'}")
 
     def _tasks_of(self, name: str, args: list[Any], target: Target) -> list[Task]:
         key = json.dumps([name, args]), str(target)

@@ -315,7 +315,8 @@ class Pipeline:
                 if again.fatal:
                     return
                 spent = slot.result.seconds + again.seconds
-                slot.result = replace(again, verified=slot.result.verified, seconds=spent)
+                better = slot.result if again.error is not None else again  # one figure is enough
+                slot.result = replace(better, verified=slot.result.verified, seconds=spent)
 
     def _time_again(self, incumbent: _Incumbent | None) -> float | None:
         if incumbent is None:

@@ -40,7 +40,9 @@ class Group:
 
     def narrowed(self, mask: npt.NDArray[np.bool_], target: Target) -> Group:
         """The candidates of the mask alone."""
-        bounds = self.tree.bounds(self.bounds.assignment.take(np.flatnonzero(mask)))
+        assignment = self.bounds.assignment
+        assert isinstance(assignment, Assignment)
+        bounds = self.tree.bounds(assignment.take(np.flatnonzero(mask)))
         return replace(
             self, rows=self.rows[mask], bounds=bounds, verdict=judge(self.tree, bounds, target)
         )

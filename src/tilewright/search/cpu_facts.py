@@ -20,6 +20,7 @@ from tilewright.search.nest import Loop, Nest, footprints, mix
 from tilewright.te.tensor import Tensor
 
 LINE_BYTES = 64
+INSTRUCTION_BYTES = 10  # of a vector instruction with its address
 
 
 @dataclass
@@ -67,6 +68,12 @@ class CpuKernel:
     stack: Any
     unique: float
     work: float
+
+    @property
+    def code(self) -> Any:
+        """Bytes of instructions in the written-out bodies."""
+        issued = ((s.arithmetic + s.loads + s.stores + s.gathers) / s.bodies for s in self.stages)
+        return sum(issued) * INSTRUCTION_BYTES
 
 
 def cpu_kernels(tree: LoopTree, bounds: Bounds, target: Target, rows: int) -> list[CpuKernel]:

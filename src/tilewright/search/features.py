@@ -131,6 +131,7 @@ GPU_COLUMNS: dict[str, Callable[[GpuKernel, Times, Limits], Any]] = {
     "epilogue": lambda k, t, m: float(k.epilogue),
 }
 CPU_COLUMNS: dict[str, Callable[[CpuKernel, Times, Limits], Any]] = {
+    "log_code": lambda k, t, m: log2p(k.code),
     "log_body": lambda k, t, m: log2(k.anchor.body),
     "log_rolled": lambda k, t, m: log2(k.anchor.bodies),
     "log_chain": lambda k, t, m: log2(k.anchor.chain),

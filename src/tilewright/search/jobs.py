@@ -11,6 +11,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, Protocol
 
+import numpy as np
+
 from tilewright.base.errors import SpaceError, TilewrightError
 from tilewright.driver.build import payload_of
 from tilewright.measure.calls import BUILD_ERRORS
@@ -71,6 +73,8 @@ def task_id(task: Task) -> TaskId:
 
 def plain(value: Any) -> Any:
     """`value` as JSON: tuples become lists, tensors become ["TENSOR", shape, dtype]."""
+    if isinstance(value, np.generic):
+        return value.item()
     if isinstance(value, (list, tuple)):
         return [plain(v) for v in value]
     if hasattr(value, "shape") and hasattr(value, "dtype"):

@@ -44,6 +44,7 @@ from tilewright.search.report import Event, Options, Report, TaskReport
 
 T = TypeVar("T")
 GAIN = 0.2  # improvement hoped for before a task has shown any
+FINAL_PASSES = 3  # over the leaders of a task, at most
 FINAL_SHARE = 0.15  # of a budget of seconds, at most, for timing the leaders again
 MIN_BATCHES = 4  # of each task, before a run may end for lack of predicted gain
 PROBE_SECONDS = 5.0  # between looks for a lost device
@@ -430,6 +431,7 @@ class _Loop:
         """The leaders of each task in turn, without a race: which is best should not be luck.
 
         What runs untuned takes part: a record that beats it by luck would make the network slower.
+        The next pass is for those that are best now only because they were not timed again.
         """
         final = getattr(self.measurer, "final", None)
         if final is None or self.options.leaders < 2:
@@ -438,11 +440,13 @@ class _Loop:
         if chosen_of and self._time_left() > 0:
             self._tell("leaders", chosen_of[0][0], message=_leaders_text([c for _, c in chosen_of]))
         for state, chosen in chosen_of:
-            if self._time_left() <= 0:
-                break
-            jobs = [self._leader_job(state, c) for c in chosen]
-            for record in self._patiently(state, partial(final, jobs)):
-                self._tell("final", state, record=record)
+            for _ in range(FINAL_PASSES):
+                if len(chosen) < 2 or self._time_left() <= 0:
+                    break
+                jobs = [self._leader_job(state, c) for c in chosen]
+                for record in self._patiently(state, partial(final, jobs)):
+                    self._tell("final", state, record=record)
+                chosen = self._rivals(state)
             if self.database is not None:
                 state.report.best = self.database.best(state.identity) or state.report.best
 
@@ -450,6 +454,20 @@ class _Loop:
         if state.submitted == 0 or not state.leaders:
             return []
         return list(dict.fromkeys([*(c for _, c in state.leaders), *state.untuned]))
+
+    def _rivals(self, state: _State) -> list[Candidate]:
+        """The fastest of those timed again, after the candidates that only seem faster."""
+        best = None if self.database is None else self.database.best(state.identity)
+        if self.database is None or best is None or best.result.final:
+            return []
+        known = [
+            (outcome, record) for outcome, record in history(state.report.task, self.database)
+            if record.result.ok and record.result.verified and record.result.same_as is None
+        ]  # fmt: skip
+        known.sort(key=lambda x: x[1].seconds)
+        at = next((k for k, (_, record) in enumerate(known) if record.result.final), 0)
+        chosen = [*known[:at][: self.options.leaders], *known[at : at + 1]]
+        return [outcome.candidate for outcome, _ in chosen]
 
     def _leader_job(self, state: _State, candidate: Candidate) -> Job:
         task = state.report.task

@@ -114,7 +114,8 @@ class Nest:
             if how in ("unroll", "vectorize") or tag == "vthread":
                 written = True
             elif ax in registers:
-                written = written | (steps <= self.target.limits.max_unrolled_body)
+                small = steps <= self.target.limits.max_unrolled_body
+                written = written | (small & registers[ax])
             still = still & written
             result.append(Loop(node, ax, extent, tag, how, True, still))
         return result[::-1]
@@ -301,12 +302,18 @@ def _guards(nest: Nest) -> list[list[IterVar]]:
     return [[axis_of[v] for v in E.free_variables(n) if v in axis_of] for n in tests]
 
 
-def _register_axes(nest: Nest) -> set[IterVar]:
-    """Loops that index local buffers: they are written out, so that those become registers."""
-    found: set[IterVar] = set()
+def _register_axes(nest: Nest) -> dict[IterVar, Any]:
+    """Loops that index local buffers small enough for registers and so are written out: axis ->
+    whether they do (or a mask)."""
+    found: dict[IterVar, Any] = {}
     for touch in (*nest.reads, nest.write):
-        if touch.scope == "local":
-            found |= nest.moves[touch]
+        if touch.producer is None or touch.scope != "local":
+            continue
+        copies = vector(nest.bounds.replicas(touch.producer))
+        size = vector(nest.bounds.elements(touch.producer)) * copies * touch.bytes
+        small = size <= nest.target.limits.register_bytes
+        for ax in nest.moves[touch]:
+            found[ax] = found[ax] | small if ax in found else small
     return found
 
 

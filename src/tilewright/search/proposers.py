@@ -256,11 +256,13 @@ class GeneticProposer(Pooled):
                 share = round(self.pop_size * len(mine) / len(parents))
                 bred = self.rng.permutation(self._breed(pool, mine, 4 * share))[:share]
                 children += [Candidate(pool.sketch, int(i)) for i in bred]
-        for pool in self.pools:  # the first generation, and fresh blood where breeding gave too few
-            missing = self.pop_size - len(children)
-            if missing > 0 and not pool.exhausted:
-                children += [Candidate(pool.sketch, int(i)) for i in pool.draw()[:missing]]
-        return children
+        # The first generation, and fresh blood where breeding gave too few: of all sketches alike.
+        pools = [p for p in self.pools if not p.exhausted]
+        for left, pool in zip(range(len(pools), 0, -1), pools, strict=True):
+            share = max(-(-(self.pop_size - len(children)) // left), 0)
+            if share:
+                children += [Candidate(pool.sketch, int(i)) for i in pool.draw()[:share]]
+        return [children[i] for i in self.rng.permutation(len(children))]
 
     def _parents(self) -> list[Outcome]:
         good = [r for r in self._measured if r.ok]

@@ -115,6 +115,7 @@ class Tuner:
         self.best_config: ConfigEntity | None = None
         self.best_flops = 0.0
         self.best_measure_pair: tuple[MeasureInput, MeasureResult] | None = None
+        self._best_seconds = float("inf")  # of every `tune` since the last `reset`
         self.best_iter = 0
         self.ttl = 0
         self.error_ct = 0
@@ -140,10 +141,10 @@ class Tuner:
         return [c.sketch.space.get(c.index) for c in self.proposer.suggest(batch_size)]
 
     def update(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
-        """Learn from results; those of another task's space are passed over."""
+        """Learn from results; those of another task are passed over."""
         outcomes = []
         for given, result in zip(inputs, results, strict=True):
-            candidate = self._candidate(given.config)
+            candidate = self._candidate(given)
             if candidate is not None:
                 seconds = _mean(result.costs) if result.error_no == 0 else float("inf")
                 outcomes.append(Outcome(candidate, seconds))
@@ -165,7 +166,7 @@ class Tuner:
                 seconds = item.seconds
             else:
                 given, result = item
-                candidate = self._candidate(given.config)
+                candidate = self._candidate(given)
                 seconds = _mean(result.costs) if result.error_no == 0 else float("inf")
             if candidate is not None:
                 outcomes.append(Outcome(candidate, seconds))
@@ -213,9 +214,11 @@ class Tuner:
         return report
 
     # -- parts -------------------------------------------------------------------------------------
-    def _candidate(self, config: Any) -> Candidate | None:
-        """The candidate of a configuration, by its values."""
-        values = {name: entity.value for name, entity in config.items()}
+    def _candidate(self, given: MeasureInput) -> Candidate | None:
+        """The candidate of a configuration, by its values; None where it is of another task."""
+        if given.task.key != self.task.key or str(given.target) != str(self.task.target):
+            return None
+        values = {name: entity.value for name, entity in given.config.items()}
         for sketch in self.task.sketches:
             try:
                 return Candidate(sketch, sketch.space.index_of(values))
@@ -239,9 +242,9 @@ class Tuner:
         flops = self.task.flop / record.seconds if record.result.ok else 0.0
         self.ttl += 1
         self._count_error(record)
-        if event.improved:
+        if event.improved and record.seconds < self._best_seconds:
             self.best_config, self.best_flops, self.best_iter = config, flops, self.ttl
-            self.best_measure_pair = given, result
+            self.best_measure_pair, self._best_seconds = (given, result), record.seconds
             config.cost = record.seconds
         now, best = format_si(flops, self._prefix), format_si(self.best_flops, self._prefix)
         logger.debug(

@@ -121,7 +121,8 @@ class MultiLevelTiling(SketchRule):
 
 
 class MultiLevelTilingWithFusion(SketchRule):
-    """condition: values are reused, and one consumer takes the result element for element.
+    """condition: values are reused, and one consumer takes the result element for element and has
+    no tiles yet.
     effect: the consumer gets the outer levels, the stage is computed inside them; a CPU has two
     variants, inside the first and inside the second spatial level."""
 
