@@ -3,7 +3,8 @@
 In: the template of `tests/schedule/seed003.py`.  Out: best time, trials a second, failures, kept as
 a dated result.  Compiler caches are off; racing is on.
 
-    TILEWRIGHT_CACHE=off PYTHONPATH=benchmarks:tests python benchmarks/h200/flagship.py
+    CUDA_CACHE_DISABLE=1 TILEWRIGHT_CACHE=off PYTHONPATH=benchmarks:tests \
+      python benchmarks/h200/flagship.py
 """
 
 from __future__ import annotations
