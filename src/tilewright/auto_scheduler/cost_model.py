@@ -7,7 +7,6 @@ Read next: `search/cost_model.py`.
 from __future__ import annotations
 
 import os
-from typing import Any
 
 from tilewright.auto_scheduler.records import dag_of
 from tilewright.base.errors import TilewrightError
@@ -84,7 +83,7 @@ class XGBModel:
 
 
 def _first(database: Database, count: int) -> Database:
-    some: Any = Database()
+    some = Database()
     for record in database.records[:count]:
         some.append(record, database.dag(record.task.dag))
     return some

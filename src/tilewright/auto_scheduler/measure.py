@@ -41,8 +41,10 @@ class LocalBuilder(local.LocalBuilder):
                 'LocalBuilder(build_func="ndk")', "other machines are not there yet",
                 "Leave it out, and work on the device's host.",
             )  # fmt: skip
-        own = {} if build_func == "default" else {"build_func": build_func}
-        super().__init__(timeout, n_parallel, **own)
+        if build_func == "default":
+            super().__init__(timeout, n_parallel)
+        else:
+            super().__init__(timeout, n_parallel, build_func=build_func)
 
 
 class LocalRunner(local.LocalRunner):

@@ -10,7 +10,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TextIO
+from typing import IO, Any
 
 from tilewright.auto_scheduler.compute_dag import ComputeDAG
 from tilewright.auto_scheduler.measure import MeasureInput, MeasureResult
@@ -217,7 +217,7 @@ def make_folder(filename: Path) -> None:
 
 
 @contextmanager
-def writing(filename: Path, mode: str = "w") -> Iterator[TextIO]:
+def writing(filename: Path, mode: str = "w") -> Iterator[IO[Any]]:
     """A text file to write to; its folder is made.  Raises RecordError where that cannot be."""
     make_folder(filename)
     try:

@@ -45,7 +45,7 @@ def known_of(histories: Sequence[Path], targets: Sequence[Target]) -> Log:
 def tell_unknown(log: Log, histories: Sequence[Path], tasks: Sequence[Task]) -> None:
     """Say so where the logs to go on from know none of the tasks."""
     if histories and not any(log.query(task_id(task)) for task in tasks):
-        names = ", ".join(map(os.fspath, histories))
+        names = ", ".join(os.fspath(path) for path in histories)
         what = "this task" if len(tasks) == 1 else "these tasks"
         print(f"No trial of {what} is in {names}: the search starts from nothing.")
 

@@ -42,7 +42,7 @@ def register_workload(
     override: replace another function of that name, which is an error otherwise
     """
     if callable(func_name):
-        func_name, f = func_name.__name__, func_name
+        f, func_name = func_name, func_name.__name__
     if not isinstance(func_name, str) or not (f is None or callable(f)):
         raise SpaceError(
             f"register_workload({func_name!r}{'' if f is None else f', {f!r}'})",
@@ -160,7 +160,8 @@ def _listed(call: str, args: Any) -> Sequence[Any]:
 
 
 def _checked_plain(name: str, args: Sequence[Any]) -> list[Any]:
-    values: list[Any] = plain(_numbers(name, args))
+    _refuse_arrays(name, args)
+    values: list[Any] = plain(list(args))
     try:
         json.dumps(values, allow_nan=False)
     except ValueError as error:
@@ -171,16 +172,15 @@ def _checked_plain(name: str, args: Sequence[Any]) -> list[Any]:
     return values
 
 
-def _numbers(name: str, value: Any) -> Any:
-    """The same with numpy's numbers as Python's, or sizes that differ would have one key."""
+def _refuse_arrays(name: str, value: Any) -> None:
     if isinstance(value, (list, tuple)):
-        return [_numbers(name, v) for v in value]
+        for v in value:
+            _refuse_arrays(name, v)
     if isinstance(value, np.ndarray):
         raise SpaceError(
             f"make_workload_key({name!r})", "an argument is an array",
             "Use numbers, strings, tuples and tensors.",
         )  # fmt: skip
-    return value.item() if isinstance(value, np.generic) else value
 
 
 def _kind(made: Any) -> str:

@@ -49,7 +49,7 @@ def cli() -> None:
     """Tune networks for the device at hand, and run them with what was found."""
 
 
-class _TargetType(click.ParamType):
+class _TargetType(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4
     name = "target"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Target:
@@ -217,10 +217,10 @@ def show(file: Path, failures: int, pick_best: Path | None) -> None:
 )  # fmt: skip
 def distill(file: Path, output: Path | None) -> None:
     """Write the best record of each task to a file of its own."""
-    from tilewright.auto_scheduler.records import distill_record_file
+    from tilewright.measure.database import pick_best
 
     output = output or Path(f"{file}.best.json")
-    click.echo(f"{distill_record_file(file, output)} best records are in {output}")
+    click.echo(f"{pick_best(file, output)} best records are in {output}")
 
 
 @cli.command()

@@ -74,7 +74,7 @@ class BenchReport:
 def print_bench(report: BenchReport, console: Console | None = None) -> None:
     """Latencies, a row per task, the largest error."""
     console = console or _console()
-    rows = []
+    rows: list[tuple[str, ...]] = []
     base = next((statistics.median(x.seconds) for x in report.latencies if x.seconds), None)
     for x in report.latencies:
         if not x.seconds:
@@ -124,7 +124,9 @@ def print_records(
     failures = database.failures()
     if not failures:
         return
-    rows = [(f.kind, str(f.count), f.reason) for f in failures[:most_failures]]
+    rows: list[tuple[str, ...]] = [
+        (f.kind, str(f.count), f.reason) for f in failures[:most_failures]
+    ]
     rest = failures[most_failures:]
     if rest:
         rows.append(("...", str(sum(f.count for f in rest)), f"{len(rest)} more reasons"))
@@ -141,8 +143,8 @@ def print_import(report: ImportReport, console: Console | None = None) -> None:
     )
     if imported:
         tasks = [(report.tasks[key], n) for key, n in report.imported.most_common()]
-        rows = [(task_label(task), task.target, str(n)) for task, n in tasks]
-        _print(console, "imported", ("task", "target", "records"), rows)
+        named = [(task_label(task), task.target, str(n)) for task, n in tasks]
+        _print(console, "imported", ("task", "target", "records"), named)
     if report.unusable:
         rows = [(reason, str(n)) for reason, n in report.unusable.most_common()]
         _print(console, "unusable", ("reason", "lines"), rows)

@@ -334,7 +334,7 @@ class _KernelBuilder:
             if below:
                 tests.append(self._coordinate(node, ax) >= 0)
             if above:
-                tests.append(self._coordinate(node, ax) < int(ax.extent))  # type: ignore[arg-type]
+                tests.append(self._coordinate(node, ax) < ax.size)
         return tests
 
     def _carried(self, node: Node) -> list[IterVar]:
@@ -479,7 +479,7 @@ class _KernelBuilder:
                     or leaves.index(entry[0]) <= leaves.index(axis)
                 ):
                     return int(evaluate(entry[1], self.bounds.assignment))
-            node, axis = node.parent, node.attach_axis
+            axis, node = node.attach_axis, node.parent
         return 0
 
     def _emit_cross_thread(self, node: Node, combiner: Combiner) -> Stmt:

@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
@@ -114,7 +114,7 @@ class Database:
                 self._read(self.path)
 
     @classmethod
-    def load(cls, *paths: str | os.PathLike[str]) -> Database:
+    def load(cls, *paths: str | os.PathLike[str]) -> Self:
         """The records of existing logs, in memory.  Raises RecordError for a missing file."""
         database = cls()
         for path in paths:

@@ -107,10 +107,10 @@ class Bounds:
         bases = [_ZERO] * len(axes)
         outside: list[tuple[Any, Any]] = [(False, False)] * len(axes)
         for ax in (*axes, *node.op.reduce_axis):
-            self.extent[ax] = ax.extent  # type: ignore[assignment]
+            self.extent[ax] = ax.size
         if node.parent is not None:
             for d, ax in enumerate(axes):
-                size = int(ax.extent)  # type: ignore[arg-type]
+                size = ax.size
                 base, extent = self._region(node, d, size)
                 bases[d], self.extent[ax] = base, extent
                 lo, hi = self.interval(base, node)

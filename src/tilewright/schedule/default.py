@@ -137,7 +137,7 @@ def _gpu(s: Schedule, stage: Stage, target: Target) -> None:
     op = stage.op
     assert isinstance(op, ComputeOp)
     points = prod(op.shape, start=1)
-    steps = prod((ax.extent for ax in op.reduce_axis), start=1)  # type: ignore[misc]
+    steps = prod((ax.size for ax in op.reduce_axis), start=1)
     limit = target.limits.max_threads_per_block
     if (
         op.combiner is not None
@@ -203,7 +203,7 @@ def _cpu_scalar(s: Schedule, stage: Stage, target: Target) -> None:
     if op.combiner is None:
         return
     chain = op.reduce_axis[-1]
-    lanes = _lanes(op, int(chain.extent), target)  # type: ignore[arg-type]
+    lanes = _lanes(op, chain.size, target)
     if lanes < 4 or _stride(_inlined(s, stage), chain.var) > MAX_STRIDE:
         return
     _, lane = stage.split(chain, factor=lanes)
@@ -284,7 +284,7 @@ def _cpu_reduction(s: Schedule, stage: Stage, acc: Stage, target: Target) -> Non
     """
     op, source = stage.op, acc.op
     assert isinstance(op, ComputeOp) and isinstance(source, ComputeOp)
-    work = prod((*op.shape, *(ax.extent for ax in source.reduce_axis)))  # type: ignore[arg-type]
+    work = prod((*op.shape, *(ax.size for ax in source.reduce_axis)))
     place = max((d for d, n in enumerate(op.shape) if n > 1), default=len(op.shape) - 1)
     body = _inlined(s, acc)
     lanes = _lanes(op, op.shape[place], target)
@@ -300,8 +300,8 @@ def _cpu_reduction(s: Schedule, stage: Stage, acc: Stage, target: Target) -> Non
         acc.pragma(source.reduce_axis[0], "auto_unroll_max_step", UNROLLED_STEPS)
         return
     chain = source.reduce_axis[-1]
-    lanes = _lanes(op, int(chain.extent), target)  # type: ignore[arg-type]
-    share = _stride(body, chain.var) <= MAX_STRIDE and lanes >= 4 and int(chain.extent) >= 2 * lanes  # type: ignore[arg-type]
+    lanes = _lanes(op, chain.size, target)
+    share = _stride(body, chain.var) <= MAX_STRIDE and lanes >= 4 and chain.size >= 2 * lanes
     partial = None
     if share:
         _, lane = acc.split(chain, factor=lanes)

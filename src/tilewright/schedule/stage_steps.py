@@ -192,7 +192,7 @@ def _leaf_values(
     """Root reduction axes as expressions of leaf variables, extents of all axes, guards of uneven
     splits."""
     assert isinstance(stage.op, ComputeOp)
-    extents: dict[IterVar, int] = {ax: int(ax.extent) for ax in stage.op.reduce_axis}  # type: ignore[arg-type]
+    extents: dict[IterVar, int] = {ax: ax.size for ax in stage.op.reduce_axis}
     uneven: list[IterVar] = []
     for r in stage.relations:
         if isinstance(r, FuseRelation):

@@ -175,7 +175,7 @@ def find_anchor(dag: ComputeDAG) -> ComputeOp | None:
     for op in dag.compute_ops:
         if op.combiner is None:
             continue
-        work = prod(ax.extent for ax in (*op.axis, *op.reduce_axis))  # type: ignore[misc]
+        work = prod(ax.size for ax in (*op.axis, *op.reduce_axis))
         if work > most:
             best, most = op, work
     return best

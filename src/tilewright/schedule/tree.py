@@ -168,7 +168,7 @@ class LoopTree:
     def _collect_reads(self) -> None:
         for reader in self.nodes:
             axes = {ax.var: ax for ax in (*reader.op.axis, *reader.op.reduce_axis)}
-            simple = Simplifier({v: (0, int(ax.extent) - 1) for v, ax in axes.items()})  # type: ignore[arg-type]
+            simple = Simplifier({v: (0, ax.size - 1) for v, ax in axes.items()})
             reader.body = simplified_indices(reader.body, simple)
             for e in dict.fromkeys(n for n in E.walk(reader.body) if n.op == "read"):
                 producer = self.of_stage.get(self.schedule[e.attr])

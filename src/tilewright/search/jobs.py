@@ -72,7 +72,8 @@ def task_id(task: Task) -> TaskId:
 
 
 def plain(value: Any) -> Any:
-    """`value` as JSON: tuples become lists, tensors become ["TENSOR", shape, dtype]."""
+    """`value` as JSON: tuples become lists, numpy's numbers Python's, tensors ["TENSOR", shape,
+    dtype]."""
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, (list, tuple)):

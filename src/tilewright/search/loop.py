@@ -54,10 +54,12 @@ def make_proposer(tuner: str, task: Task, seed: int, model: CostModel) -> Propos
     """The proposer of that name; those with a model share `model`."""
     if tuner == "xgb":
         return ModelProposer(task, seed, model)
-    plain = {"random": RandomProposer, "grid": GridProposer, "ga": GeneticProposer}.get(tuner)
-    if plain is None:
+    plain: dict[str, Callable[[Task, int], Proposer]] = {
+        "random": RandomProposer, "grid": GridProposer, "ga": GeneticProposer,
+    }  # fmt: skip
+    if tuner not in plain:
         raise SpaceError(f"tuner {tuner!r}", "no such tuner", "Use xgb, random, grid or ga.")
-    return plain(task, seed)
+    return plain[tuner](task, seed)
 
 
 def tune(

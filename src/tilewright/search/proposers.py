@@ -26,7 +26,7 @@ class Candidate(NamedTuple):
     """A member of a sketch's space."""
 
     sketch: Sketch
-    index: int
+    index: int  # type: ignore[assignment]  # a tuple has a method of that name
 
 
 @dataclass(frozen=True)

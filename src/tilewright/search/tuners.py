@@ -117,6 +117,7 @@ class Tuner:
         self.best_measure_pair: tuple[MeasureInput, MeasureResult] | None = None
         self._best_seconds = float("inf")  # of every `tune` since the last `reset`
         self.best_iter = 0
+        self._failures: list[str] = []
         self.ttl = 0
         self.error_ct = 0
         self.error_threshold = 150
@@ -190,7 +191,8 @@ class Tuner:
         """
         format_si(0, si_prefix)
         self.n_trial, self.early_stopping, self.ttl = n_trial, early_stopping, 0
-        self._callbacks, self._prefix, self._failures = list(callbacks), si_prefix, []
+        self._callbacks, self._prefix = list(callbacks), si_prefix
+        self._failures.clear()
         builder, runner = measure_option["builder"], measure_option["runner"]
         options = Options(
             trials=n_trial, early_stopping=early_stopping, tuner=self.name, seed=self.seed,

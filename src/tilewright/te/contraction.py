@@ -143,7 +143,7 @@ def contraction(op: ComputeOp) -> Contraction | None:
         return None
     reads, scale = factored
     axes = (*op.axis, *op.reduce_axis)
-    extent_of = {ax.var: int(ax.extent or 0) for ax in axes}
+    extent_of = {ax.var: ax.size for ax in axes}
     parts = _parts(reads, extent_of)
     if parts is None:
         return None

@@ -185,7 +185,7 @@ def _op_flops(op: ComputeOp) -> int:
     points = math.prod(op.shape)
     if op.combiner is None:
         return points * expression_flops(op.body)
-    reduced = math.prod(ax.extent for ax in op.reduce_axis)  # type: ignore[misc]
+    reduced = math.prod(ax.size for ax in op.reduce_axis)
     each = expression_flops(op.body.args[0]) + expression_flops(op.combiner.result)
     return points * reduced * each
 

@@ -235,7 +235,7 @@ class _Stage:
     def __init__(self, op: ComputeOp, values: Mapping[Operation, Approx], track: bool) -> None:
         self.op, self.values, self.track = op, values, track
         self.axes = [ax.var for ax in (*op.axis, *op.reduce_axis)]
-        self.extents = [int(ax.extent or 0) for ax in (*op.axis, *op.reduce_axis)]
+        self.extents = [ax.size for ax in (*op.axis, *op.reduce_axis)]
         self.spatial = len(op.axis)
         self.block: list[range] = []
         self.forms: dict[Expr, Affine | None] = {}

@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any
 
 from tilewright.base.dtype import check_dtype, is_float, max_value, min_value
-from tilewright.base.errors import ExpressionError
+from tilewright.base.errors import ExpressionError, InternalError
 from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr, Value, walk
 from tilewright.ir.stmt import TAGS
@@ -52,6 +52,13 @@ class IterVar:
     @property
     def name(self) -> str:
         return str(self.var.attr)
+
+    @property
+    def size(self) -> int:
+        """The extent of a root axis; for others see `Bounds.extent`."""
+        if self.extent is None:
+            raise InternalError(f"{self.name}.size", "an axis of a schedule, known by bounds only")
+        return self.extent
 
     @property
     def dom(self) -> Range | None:
@@ -220,7 +227,7 @@ class ComputeOp:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return tuple(ax.extent for ax in self.axis)  # type: ignore[misc]
+        return tuple(ax.size for ax in self.axis)
 
     @property
     def dtype(self) -> str:

@@ -96,10 +96,11 @@ def _batch_matmul_type(site: Site) -> Type:
 
 def _batch_matmul_numpy(arrays: Sequence[Any], a: Attrs) -> Array:
     left, right = arrays
-    return np.matmul(
+    product: Array = np.matmul(
         np.swapaxes(left, 1, 2) if a.transpose_a else left,
         np.swapaxes(right, 1, 2) if a.transpose_b else right,
     )
+    return product
 
 
 def channel_vectors(site: Site, names: Sequence[int], axis: int) -> TensorType:

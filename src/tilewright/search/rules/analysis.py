@@ -43,7 +43,7 @@ def needs_tiling(op: ComputeOp) -> bool:
     on some spatial axis."""
     if attribute(op, UNROLLED_ATTR):
         return False
-    spatial = {ax.var for ax in op.axis if int(ax.extent) > 1}  # type: ignore[arg-type]
+    spatial = {ax.var for ax in op.axis if ax.size > 1}
     used: dict[object, set[Expr]] = {}
     for n in reads(op):
         used.setdefault(n.attr, set()).update(E.free_variables(*n.args))
@@ -76,7 +76,7 @@ def is_reduction(stage: Stage) -> bool:
 def lengths(stage: Stage) -> tuple[int, int]:
     """Points of the spatial axes and steps of the reduction."""
     op = compute_op(stage)
-    steps = prod(int(ax.extent) for ax in op.reduce_axis)  # type: ignore[arg-type]
+    steps = prod(ax.size for ax in op.reduce_axis)
     return prod(op.shape), steps
 
 

@@ -42,7 +42,7 @@ def _untiled_cpu(state: State, stage: Stage) -> None:
     loops = _outer_loops(stage)
     if op.combiner is None and op.axis and not (stage.annotations or stage.relations):
         *rows, last = op.axis
-        vectorize_by(state, stage, last, int(last.extent))  # type: ignore[arg-type]
+        vectorize_by(state, stage, last, last.size)
         alone = all(ax.extent == 1 for ax in rows)
         loops = _outer_loops(stage) if alone else rows
     if loops and not attached:

@@ -53,11 +53,11 @@ def _uneven_axis(op: ComputeOp, hardware: Hardware) -> IterVar | None:
     long prime, for example."""
     sizes, most = {1}, hardware.max_threads_per_block
     for ax in op.axis:
-        divisors = factors(int(ax.extent))  # type: ignore[arg-type]
+        divisors = factors(ax.size)
         sizes = {n * f for n in sizes for f in divisors if n * f <= most}
     if max(sizes) >= hardware.least_threads(prod(op.shape)):
         return None
-    return max(op.axis, key=lambda ax: int(ax.extent))  # type: ignore[arg-type]
+    return max(op.axis, key=lambda ax: ax.size)
 
 
 def split_levels(stage: Stage, axis: IterVar, sizes: Sequence[Any]) -> list[IterVar]:
@@ -120,7 +120,7 @@ def follow(state: State, stage: Stage, sizes: Sizes, level: int) -> IterVar:
     return inside
 
 
-def block_threads(sizes: Sizes) -> Value:
+def block_threads(sizes: Sizes) -> Any:
     """Threads of a block; on CPUs nobody asks."""
     return prod(own[2] for own in sizes)
 

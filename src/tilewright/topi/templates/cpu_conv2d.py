@@ -78,7 +78,7 @@ def conv_of(at: Anchored) -> Conv:
     assert isinstance(op, ComputeOp)
     name, _, _, *rest = op.attrs["workload"]
     groups = int(rest[3]) if name.startswith("group") else 1
-    extents = [int(ax.extent) for ax in op.reduce_axis]
+    extents = [ax.size for ax in op.reduce_axis]
     if name.endswith("nchw"):
         channels, rows, columns = extents
         return Conv(1, 2, 3, "OIHW", op.shape, (channels, rows, columns), op.shape[1] // groups)

@@ -54,7 +54,7 @@ def product_of(at: Anchored) -> Product:
     op = at.anchor.op
     assert isinstance(op, ComputeOp)
     name, _, _, *flags = op.attrs["workload"]
-    inner = int(op.reduce_axis[0].extent)  # type: ignore[arg-type]
+    inner = op.reduce_axis[0].size
     transposed = True if name == "dense" else bool(flags[1])
     batch = op.shape[0] if len(op.shape) == 3 else 1
     return Product(batch, op.shape[-2], op.shape[-1], inner, transposed)
@@ -85,8 +85,8 @@ def schedule_dense(cfg: Any, at: Anchored) -> None:
     sizes = {place[k]: cfg[f"tile_{k}"].val for k in "ij"}
     outer = [*range(n - 2), *(place[k] for k in cfg["order"].val)]
     tiled = register_tile(at, Tile(n - 1, lanes, sizes, outer, len(outer)))
-    block, rest = tiled.local.split(tiled.local.op.reduce_axis[0], factor=cfg["block_k"].val)
-    reduction_loops(tiled, (block, rest), cfg["unroll"].val)
+    loops = tiled.local.split(tiled.local.op.reduce_axis[0], factor=cfg["block_k"].val)
+    reduction_loops(tiled, loops, cfg["unroll"].val)
     finish(at, tiled)
 
 

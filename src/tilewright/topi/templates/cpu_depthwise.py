@@ -33,6 +33,7 @@ PLACES = {"nchw": {"f": 1, "y": 2, "x": 3}, "nhwc": {"f": 3, "y": 1, "x": 2}}
 
 def _places(at: Anchored) -> dict[str, int]:
     """Output dimension of channels (f), rows (y) and columns (x)."""
+    assert isinstance(at.anchor.op, ComputeOp)
     return PLACES[at.anchor.op.attrs["workload"][0].rpartition("_")[2]]
 
 
@@ -63,8 +64,8 @@ def schedule_depthwise(cfg: Any, at: Anchored) -> None:
     lanes = cfg["lanes"].val
     loops, bar, rest = cfg["order"].val.partition("|")
     outer = [0, *(places[letter] for letter in loops + rest)]
-    sizes = {d: cfg[f"tile_{letter}"].val for letter, d in places.items()}
-    tiled = register_tile(at, Tile(3, lanes, sizes, outer, 1 + len(loops) if bar else len(outer)))
+    tile = {d: cfg[f"tile_{letter}"].val for letter, d in places.items()}
+    tiled = register_tile(at, Tile(3, lanes, tile, outer, 1 + len(loops) if bar else len(outer)))
     reduction_loops(tiled, tiled.local.op.reduce_axis, cfg["unroll"].val)
     if bar and ops.stored is not None:
         store_at(ops.stored, tiled, lanes_for(ops.stored.op.shape[-1], at.anchor.dtype, at.target))
@@ -75,7 +76,7 @@ def fallback_depthwise(space: Any, at: Anchored) -> dict[str, Any]:
     """The tile that the model likes best."""
     op = at.anchor.op
     assert isinstance(op, ComputeOp)
-    steps = prod(int(ax.extent) for ax in op.reduce_axis)  # type: ignore[arg-type]
+    steps = prod(ax.size for ax in op.reduce_axis)
     names = ("lanes", "tile_f", "tile_y", "tile_x")
     best: tuple[float, dict[str, int]] = (float("inf"), {})
     places = _places(at)

@@ -49,7 +49,8 @@ class Operands:
     @property
     def movable(self) -> bool:
         """Whether the data may be computed tile by tile: by a stage that is no reduction."""
-        return self.stored is not None and self.stored.op.combiner is None
+        op = None if self.stored is None else self.stored.op
+        return isinstance(op, ComputeOp) and op.combiner is None
 
 
 def operands(at: Anchored) -> Operands:
@@ -125,7 +126,7 @@ def register_tile(at: Anchored, shape: Tile) -> Tiled:
         local = s[s.cache_write(at.anchor, "local")]
     out = s[at.output]
     axes = list(out.op.axis)
-    work = prod(out.op.shape) * prod(int(ax.extent) for ax in local.op.reduce_axis)
+    work = prod(out.op.shape) * prod(ax.size for ax in local.op.reduce_axis)
     inner = {}
     for d, size in shape.sizes.items():
         per_tile = size * shape.lanes if d == shape.lane else size

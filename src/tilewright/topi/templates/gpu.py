@@ -87,7 +87,7 @@ def operands(op: ComputeOp, roles: Roles) -> Operands:
 
 def wasted(extent: int, tile: int) -> float:
     """Iterations that tiles of `tile` make of `extent`, as a multiple of it."""
-    return ceil_div(extent, tile) * tile / extent
+    return -(-extent // tile) * tile / extent
 
 
 def tile_sizes(extent: int, most: int) -> list[int]:
@@ -140,15 +140,15 @@ def _reach(args: Sequence[Expr], op: ComputeOp, axis: IterVar, tile: Any) -> Any
     form = Simplifier({}).linear(index)
     extent: Any = 1
     for ax in (axis, *op.reduce_axis):
-        count = tile if ax is axis else int(ax.extent)  # type: ignore[call-overload]
+        count = tile if ax is axis else ax.size
         extent = extent + abs(form.terms.get(ax.var, 0)) * (count - 1)
     return extent
 
 
 def define_knobs(cfg: Any, op: ComputeOp, roles: Roles) -> None:
     """Open the tile sizes of an anchor and the ways to split its reduction."""
-    extents = [int(ax.extent) for ax in op.axis]
-    depth = int(op.reduce_axis[roles.depth].extent)
+    extents = [ax.size for ax in op.axis]
+    depth = op.reduce_axis[roles.depth].size
     cfg.define_split(
         "tile_f", extents[roles.channel], policy="candidate",
         candidate=channel_tiles(extents[roles.channel], roles.group),
@@ -230,7 +230,8 @@ def reduce_axis(s: Schedule, tensor: Tensor, roles: Roles) -> IterVar:
 def accumulator(s: Schedule, reduction: Tensor, reader: Tensor) -> Tensor:
     """The stage that sums in registers: the reduction itself where `reader` is another stage."""
     if reduction is reader:
-        return s.cache_write(reduction, "local")
+        written: Tensor = s.cache_write(reduction, "local")
+        return written
     s[reduction].set_scope("local")
     return reduction
 
@@ -253,7 +254,7 @@ def add_partials(s: Schedule, accumulated: Tensor, last: Tensor) -> None:
     """The second kernel: the sum over blocks and the epilogue, thread by thread in memory order."""
     stage, adder = s[last], s[accumulated]
     *outer, inner = stage.op.axis
-    rest, lane = stage.split(inner, factor=next(n for n in (4, 2, 1) if int(inner.extent) % n == 0))
+    rest, lane = stage.split(inner, factor=next(n for n in (4, 2, 1) if inner.size % n == 0))
     block, thread = stage.split(stage.fuse(*outer, rest), factor=SUM_THREADS)
     stage.bind(block, "blockIdx.x")
     stage.bind(thread, "threadIdx.x")
@@ -279,11 +280,11 @@ class Tiling:
         return [*rows, ("tile_x", self.roles.columns)]
 
     @property
-    def strips(self) -> Value:
+    def strips(self) -> Any:
         return prod(self.cfg[name].size[1] for name, _ in self._window)
 
     @property
-    def threads(self) -> Value:
+    def threads(self) -> Any:
         """Threads of a block for one share of the reduction."""
         return self.cfg["tile_f"].size[2] * ceil_div(self.strips, self.cfg["vthread_x"].val)
 
@@ -352,7 +353,7 @@ def reduce_in_slices(
     stage = s[local]
     window = list(op_of(s, local).reduce_axis)
     depth = window.pop(roles.depth)
-    slices, step = stage.split(depth, factor=minimum(cfg["step_k"].val, int(depth.extent)))
+    slices, step = stage.split(depth, factor=minimum(cfg["step_k"].val, depth.size))
     loops = [step, *window]
     stage.reorder(slices, *loops, *op_of(s, local).axis)
     for tensor, loop in {factors.data: loops[:2][-1], factors.weight: loops[-1]}.items():

@@ -45,10 +45,10 @@ def schedule_dense(cfg: Any, a: Anchored) -> None:
 
 def schedule_vector(cfg: Any, a: Anchored, op: ComputeOp) -> None:
     """A block computes a few neighbouring elements, each with a row of threads."""
-    depth = int(op.reduce_axis[0].extent)
+    depth = op.reduce_axis[0].size
     cfg.define_split(
-        "tile_j", int(op.axis[-1].extent), policy="candidate",
-        candidate=[[-1, n] for n in tile_sizes(int(op.axis[-1].extent), 32)],
+        "tile_j", op.axis[-1].size, policy="candidate",
+        candidate=[[-1, n] for n in tile_sizes(op.axis[-1].size, 32)],
     )  # fmt: skip
     cfg.define_knob("lanes", [n for n in LANES if n <= max(depth, LANES[0])])
     cfg.define_knob("auto_unroll_max_step", [0, 16, 64])

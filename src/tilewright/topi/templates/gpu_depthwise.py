@@ -60,7 +60,7 @@ def dims(roles: Roles) -> list[Dim]:
 
 
 def define_knobs(cfg: Any, op: ComputeOp, roles: Roles) -> None:
-    channels, rows, columns = (int(op.axis[d].extent) for d in (roles.channel, *_image(roles)))
+    channels, rows, columns = (op.axis[d].size for d in (roles.channel, *_image(roles)))
     each = (1, 2, 4) if roles.channel == len(op.axis) - 1 else (1,)
     cfg.define_split(
         "tile_c", channels, policy="candidate",
@@ -131,8 +131,8 @@ def fallback(space: Any, a: Anchored, roles: Roles) -> int:
     names = [d.knob for d in dims(roles)]
     threads = prod(at[f"{n}.1"] for n in names)
     each = prod(at[f"{n}.2"] for n in names)
-    blocks = prod(at[f"{n}.0"] for n in names) * int(op.axis[0].extent)
-    window = prod(int(ax.extent) for ax in op.reduce_axis)
+    blocks = prod(at[f"{n}.0"] for n in names) * op.axis[0].size
+    window = prod(ax.size for ax in op.reduce_axis)
     inputs = at["tile_c.2"] * footprint(op, roles, {n: at[f"{n}.2"] for n in ("tile_y", "tile_x")})
     neighbours = at[f"{names[-1]}.1"] * at[f"{names[-1]}.2"]  # elements side by side in memory
     loads = inputs * np.maximum(limits.warp_size / neighbours, 1.0)

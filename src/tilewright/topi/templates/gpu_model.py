@@ -35,8 +35,8 @@ def best_contraction(space: Any, op: ComputeOp, roles: Roles, target: Target) ->
 def estimate(space: Any, indices: Any, op: ComputeOp, roles: Roles, target: Target) -> Vector:
     """Seconds of each configuration; infinite where it breaks a limit of the target."""
     limits, at = target.limits, space.decode(indices)
-    extent = [int(ax.extent) for ax in op.axis]
-    window = prod(int(ax.extent) for d, ax in enumerate(op.reduce_axis) if d != roles.depth)
+    extent = [ax.size for ax in op.axis]
+    window = prod(ax.size for d, ax in enumerate(op.reduce_axis) if d != roles.depth)
     axes = [("tile_x", roles.columns)]
     if roles.rows is not None:
         axes.append(("tile_y", roles.rows))
@@ -52,7 +52,7 @@ def estimate(space: Any, indices: Any, op: ComputeOp, roles: Roles, target: Targ
     each = prod(at[f"{name}.2"] for name, _ in axes)
     threads = at["tile_f.2"] * ceil_div(strips, apart) * lanes
     held = at["tile_f.1"] * at["tile_f.3"] * apart * each
-    depth = int(op.reduce_axis[roles.depth].extent)
+    depth = op.reduce_axis[roles.depth].size
     own = ceil_div(ceil_div(depth, split), lanes)
     step = np.minimum(at["step_k"], own)
 
