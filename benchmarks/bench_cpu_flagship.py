@@ -1,5 +1,8 @@
 """The flagship convolution + bias + ReLU on a CPU: a minute of tuning, then the peers.
 
+Engines take turns, since a shared machine is now fast and now slow; the median of an engine's
+quietest turn counts.
+
 PYTHONPATH=src python benchmarks/bench_cpu_flagship.py [--seconds 60]
 """
 
@@ -23,6 +26,8 @@ from tilewright.runtime.device import cpu
 from tilewright.search.loop import Options, tune
 from tilewright.search.rules.derive import with_rules
 
+TURNS = 5
+
 
 def layer() -> tuple[relay.IRModule, dict]:
     """One 512 x 7 x 7 layer, 512 filters of 3 x 3, with bias and ReLU, as a network."""
@@ -44,14 +49,25 @@ def main() -> None:
     runner = LocalRunner(min_repeat_ms=20)
     with Pipeline(LocalBuilder(), runner, database) as pipeline:
         report = tune([with_rules(task)], pipeline, database, Options(seconds=seconds))
-    rows = []
-    for name, records in (("untuned", []), ("tuned", database)):
-        module = GraphModule(build(mod, "llvm", params, schedules=records)["default"](cpu()))
-        times = module.benchmark(cpu(), repeat=20, number=20)
-        rows.append({"engine": name, "median_ms": round(times.median * 1e3, 3)})
-    for peer in (onnxruntime_benchmark(mod, params), torch_benchmark(mod, params)):
-        median = None if peer.result is None else round(peer.result.median * 1e3, 3)
-        rows.append({"engine": peer.engine, "median_ms": median})
+    modules = {
+        name: GraphModule(build(mod, "llvm", params, schedules=records)["default"](cpu()))
+        for name, records in (("untuned", []), ("tuned", database))
+    }
+    medians: dict[str, float | None] = {}
+    for _ in range(TURNS):
+        turn: dict[str, float | None] = {
+            name: module.benchmark(cpu(), repeat=20, number=20).median
+            for name, module in modules.items()
+        }
+        for peer in (onnxruntime_benchmark(mod, params), torch_benchmark(mod, params)):
+            turn[peer.engine] = None if peer.result is None else peer.result.median
+        for name, seconds in turn.items():
+            known = medians.get(name)
+            medians[name] = seconds if known is None or seconds is None else min(known, seconds)
+    rows = [
+        {"engine": name, "median_ms": None if seconds is None else round(seconds * 1e3, 3)}
+        for name, seconds in medians.items()
+    ]
     print(f"{task_label(task)}: {report.trials} trials in {report.seconds:.0f} s")
     print(results_file.table(rows))
     results_file.append("cpu_flagship", rows, trials=report.trials, tuning_seconds=seconds)
