@@ -61,12 +61,12 @@ def main() -> None:
         }
         for peer in (onnxruntime_benchmark(mod, params), torch_benchmark(mod, params)):
             turn[peer.engine] = None if peer.result is None else peer.result.median
-        for name, seconds in turn.items():
+        for name, median in turn.items():
             known = medians.get(name)
-            medians[name] = seconds if known is None or seconds is None else min(known, seconds)
+            medians[name] = median if known is None or median is None else min(known, median)
     rows = [
-        {"engine": name, "median_ms": None if seconds is None else round(seconds * 1e3, 3)}
-        for name, seconds in medians.items()
+        {"engine": name, "median_ms": None if median is None else round(median * 1e3, 3)}
+        for name, median in medians.items()
     ]
     print(f"{task_label(task)}: {report.trials} trials in {report.seconds:.0f} s")
     print(results_file.table(rows))

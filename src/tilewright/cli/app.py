@@ -49,7 +49,7 @@ def cli() -> None:
     """Tune networks for the device at hand, and run them with what was found."""
 
 
-class _TargetType(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4
+class _TargetType(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions of click
     name = "target"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Target:

@@ -8,7 +8,7 @@ Read next: `template.py` (who makes sketches), then the room `search`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -38,14 +38,11 @@ class Group:
     bounds: Bounds
     verdict: Verdict
 
-    def narrowed(self, mask: npt.NDArray[np.bool_], target: Target) -> Group:
-        """The candidates of the mask alone."""
+    def bounds_of(self, mask: npt.NDArray[np.bool_]) -> Bounds:
+        """Bounds of the candidates of the mask alone."""
         assignment = self.bounds.assignment
         assert isinstance(assignment, Assignment)
-        bounds = self.tree.bounds(assignment.take(np.flatnonzero(mask)))
-        return replace(
-            self, rows=self.rows[mask], bounds=bounds, verdict=judge(self.tree, bounds, target)
-        )
+        return self.tree.bounds(assignment.take(np.flatnonzero(mask)))
 
 
 class Sketch:

@@ -17,10 +17,10 @@ from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.space import ConfigSpace
 from tilewright.schedule.task import Task
 from tilewright.search.cost_model import CostModel
-from tilewright.search.features import FEATURES, Matrix, Vector, features_and_seconds
+from tilewright.search.features import FEATURES, Matrix, Vector, describe, features_and_seconds
 from tilewright.search.proposers import Candidate, Indices, Outcome, Pooled, breed
 
-FIRST, DRAWN = 8192, 4096  # judged per sketch for the first batch, and whenever there are results
+FIRST, DRAWN = 8192, 4096  # guesses per sketch for the first batch, and for each later refill
 KEPT = 4096  # best of a sketch by the machine model, whose features are kept
 PARENTS = 16  # whose one-knob neighbours are all looked at
 CHILDREN = 2048  # of pairs of parents
@@ -28,7 +28,7 @@ MUTATION = 0.1  # chance of each knob of a child to be drawn anew
 EXPLOIT, NEIGHBOURS = 0.6, 0.2  # shares of a batch; the rest explores
 NARROW = 256  # candidates of a structure for which it pays to leave refused ones out
 # Bytes of straight-line code: compilers take seconds for more, which holds up the whole search, and
-# of 2,000 measured candidates of eight tasks no best one had more than 32 KiB.
+# of 1,800 measured candidates of eight tasks no best one had more than 32 KiB.
 MAX_CODE = 48 << 10
 _CODE = FEATURES.index("log_code")
 ALIKE = 0.08  # a difference in log seconds that counts less than being unlike the rest of the batch
@@ -94,11 +94,12 @@ def evaluate_sensible(
         mask = group.verdict.sensible(len(group.rows)) & valid[group.rows]
         if not mask.any():
             continue
-        if len(mask) > NARROW and not mask.all():
-            group = group.narrowed(mask, target)
-            mask = mask[mask]
-        rows, seconds = features_and_seconds(group, target)
-        found.append((indices[group.rows[mask]], rows[mask], seconds[mask]))
+        own = indices[group.rows[mask]]
+        if len(mask) > NARROW and len(own) < len(mask):
+            rows, seconds = describe(group.tree, group.bounds_of(mask), target, len(own))
+        else:
+            rows, seconds = (each[mask] for each in features_and_seconds(group, target))
+        found.append((own, rows, seconds))
     if not found:
         return np.empty(0, np.int64), np.empty((0, len(FEATURES)), np.float32), np.empty(0)
     parts = [np.concatenate(part) for part in zip(*found, strict=True)]
