@@ -29,9 +29,9 @@ from tilewright.measure.local import LocalBuilder, LocalRunner
 from tilewright.measure.pipeline import Pipeline
 from tilewright.runtime.device import device
 from tilewright.schedule.task import Task
-from tilewright.search.cost_model import CostModel
 from tilewright.search.loop import Options, Report, tune
-from tilewright.search.model_proposer import evaluate
+from tilewright.search.propose.cost_model import CostModel
+from tilewright.search.propose.model_proposer import evaluate
 
 FLAGSHIP = "conv 3x3 512x7x7"
 FIRST = 32  # candidates that the machine model chooses before anything was measured
@@ -69,7 +69,7 @@ def minute(target: str, seconds: float, folder: Path) -> None:
 
 
 def resolved(target: str) -> Any:
-    from tilewright.base.target import Target
+    from tilewright.targets.target import Target
 
     with LocalRunner() as runner:
         return runner.resolve(Target(target))

@@ -18,13 +18,13 @@ import numpy as np
 from resnet18_layers import LAYERS, Layer, dag_of
 
 import tilewright.topi.templates  # noqa: F401  (registers the templates)
-from tilewright.base.target import Target
 from tilewright.driver.build import build
 from tilewright.runtime.drivers.cpu import set_num_threads
 from tilewright.runtime.ndarray import array, empty
 from tilewright.schedule.default import default_schedule
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.template import anchor_sketches
+from tilewright.targets.target import Target
 from tilewright.te import ComputeDAG
 
 Run = Callable[[], float]  # seconds of one call

@@ -17,10 +17,10 @@ from tilewright.cli.network import task_label
 from tilewright.measure.database import Database
 from tilewright.measure.local import LocalBuilder, LocalRunner
 from tilewright.measure.pipeline import Pipeline
-from tilewright.relay.build_module import build
-from tilewright.relay.extract import fused_tasks
-from tilewright.relay.graph_executor import GraphModule
-from tilewright.relay.network import onnxruntime_benchmark, torch_benchmark
+from tilewright.relay.compile.build import build
+from tilewright.relay.compile.extract import fused_tasks
+from tilewright.relay.peers.network import onnxruntime_benchmark, torch_benchmark
+from tilewright.relay.run.graph_executor import GraphModule
 from tilewright.relay.testing import create_workload
 from tilewright.runtime.device import cpu
 from tilewright.search.loop import Options, tune

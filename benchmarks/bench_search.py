@@ -18,13 +18,13 @@ import numpy as np
 import results_file
 
 from schedule import seed003
+from tilewright.cost.features import FEATURES, features_and_seconds
+from tilewright.cost.machine_model import predict_seconds
 from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.task import create
-from tilewright.search.cost_model import CostModel
-from tilewright.search.features import FEATURES, features_and_seconds
-from tilewright.search.machine_model import predict_seconds
-from tilewright.search.model_proposer import ModelProposer
-from tilewright.search.proposers import Outcome
+from tilewright.search.propose.cost_model import CostModel
+from tilewright.search.propose.model_proposer import ModelProposer
+from tilewright.search.propose.proposers import Outcome
 
 TREES_SEEN = 512  # rows that the scored model was trained on
 

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import results_file
 
-from tilewright.base.target import Target
 from tilewright.cli.bench import bench_network
 from tilewright.cli.network import load_model, real_target
 from tilewright.cli.tables import print_bench
 from tilewright.measure.database import Database
+from tilewright.targets.target import Target
 
 
 def main() -> None:

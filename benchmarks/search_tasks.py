@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tilewright import te, topi
-from tilewright.base.target import Target
 from tilewright.schedule.task import Task, task_of_dag
 from tilewright.search.rules.derive import ansor_rules, with_rules
+from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.tensor import Tensor
 

@@ -347,11 +347,11 @@ def _root(name: str) -> tuple[Any, list[str]]:
 def _samples() -> dict[str, Any]:
     """An object for each word that the page uses for one."""
     from tilewright import auto_scheduler, autotvm, cpu, nd, te
-    from tilewright.base.target import Target
     from tilewright.driver.build import build
     from tilewright.measure.record import Result, make_record
     from tilewright.runtime.timing import BenchmarkResult
     from tilewright.search.jobs import task_id
+    from tilewright.targets.target import Target
 
     a = te.placeholder((8, 8), name="a")
     c = te.compute((8, 8), lambda i, j: a[i, j] * 2.0, name="c")

@@ -31,12 +31,12 @@ from results_file import append, table
 
 import tilewright.topi.templates  # noqa: F401  (registers the templates)
 from tilewright.base.errors import TilewrightError
-from tilewright.base.target import Target
 from tilewright.driver.build import build_payload, payload_of
 from tilewright.runtime.device import device
 from tilewright.runtime.trial import trial
 from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.template import anchor_sketches, anchored_schedule
+from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.evaluate import evaluate_with_tolerance, random_inputs
 from tilewright.topi.templates import gpu_conv2d, gpu_model
@@ -67,7 +67,7 @@ class Candidate:
 def model_seconds(sketch: Sketch, indices: Any, target: Target) -> Any:
     """Seconds by the machine model of the search room, infinite where a mask refuses; or None."""
     try:
-        from tilewright.search.machine_model import predict_seconds
+        from tilewright.cost.machine_model import predict_seconds
     except ImportError:  # its package needs what a bare machine may lack
         return None
     seconds = np.full(len(indices), np.inf)

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from tilewright import te as te
 from tilewright.base.errors import absent
-from tilewright.base.target import Target as Target
 from tilewright.schedule.schedule import create_schedule as _create_schedule
+from tilewright.targets.target import Target as Target
 
 if TYPE_CHECKING:
     from tilewright.driver.build import build as build
     from tilewright.driver.build import lower as lower
-    from tilewright.relay.expr import IRModule as IRModule
+    from tilewright.relay.graph.expr import IRModule as IRModule
     from tilewright.runtime.device import cpu as cpu
     from tilewright.runtime.device import cuda as cuda
     from tilewright.runtime.device import device as device
@@ -38,7 +38,7 @@ _LAZY = {
     "cuda": "tilewright.runtime.device",
     "opencl": "tilewright.runtime.device",
     "device": "tilewright.runtime.device",
-    "IRModule": "tilewright.relay.expr",
+    "IRModule": "tilewright.relay.graph.expr",
 }
 _MODULES = (
     "topi",

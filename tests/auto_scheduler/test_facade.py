@@ -20,7 +20,7 @@ from tilewright.lowering.pipeline import lower_schedule
 from tilewright.measure.database import Database
 from tilewright.measure.jobs import RunResult
 from tilewright.measure.replay import NullBuilder, ReplayRunner
-from tilewright.search.model_proposer import ModelProposer
+from tilewright.search.propose.model_proposer import ModelProposer
 from tilewright.search.rules.state import Hardware
 from tilewright.target import Target
 from tilewright.te.tensor import Tensor

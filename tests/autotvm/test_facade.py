@@ -12,6 +12,7 @@ import pytest
 
 from tilewright import autotvm, cpu, nd, te
 from tilewright.autotvm import callback, record
+from tilewright.autotvm.tuners import MeasureInput, MeasureResult, measure_result
 from tilewright.base.errors import RecordError, SpaceError, TilewrightError
 from tilewright.driver.build import build
 from tilewright.measure.database import Database
@@ -21,7 +22,6 @@ from tilewright.measure.replay import NullBuilder, ReplayRunner
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.task import Task
 from tilewright.search.jobs import task_id
-from tilewright.search.tuners import MeasureInput, MeasureResult, measure_result
 from tilewright.target import Target
 from tilewright.te.tensor import Tensor
 

@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 from tilewright.base.errors import TargetError
-from tilewright.base.target import Target
+from tilewright.targets.target import Target
 
 REFUSED = {
     "": "unknown kind ''. Use one of llvm, cuda, opencl",

@@ -10,7 +10,6 @@ import pytest
 
 from search.spaces import cpu_task
 from tilewright.base.errors import TargetError
-from tilewright.base.target import Target
 from tilewright.cli import network, tables
 from tilewright.cli.app import default_log, main
 from tilewright.driver import doctor
@@ -20,6 +19,7 @@ from tilewright.relay import extract
 from tilewright.schedule.task import Task
 from tilewright.search import loop
 from tilewright.search.jobs import task_id
+from tilewright.targets.target import Target
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ import ctypes
 import numpy as np
 import pytest
 
-from tilewright.base.target import Target
 from tilewright.codegen.llvm import generate
 from tilewright.ir import expr as e
 from tilewright.ir.stmt import Buffer, For, Kernel, Program, Store, load
+from tilewright.targets.target import Target
 
 binding = pytest.importorskip("llvmlite.binding")
 

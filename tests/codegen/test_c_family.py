@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from tests.codegen.c_family_programs import CASES, Case, glob, program
 from tilewright.base.artifact import Source
 from tilewright.base.errors import InternalError
-from tilewright.base.target import Target
 from tilewright.codegen import generate
 from tilewright.codegen.c_dialect import Dialect, Names, float_literal
 from tilewright.codegen.c_family import COPIES_IN_FLIGHT
@@ -38,6 +37,7 @@ from tilewright.ir.stmt import (
     seq,
 )
 from tilewright.runtime import Module, array, device, empty
+from tilewright.targets.target import Target
 
 GOLDEN = Path(__file__).parent / "golden"
 SUFFIXES = {"cuda": ".cu", "opencl": ".cl"}

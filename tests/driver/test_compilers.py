@@ -8,10 +8,10 @@ import pytest
 
 from tilewright.base.artifact import BufferSpec, KernelInfo, Source
 from tilewright.base.errors import CompileError, DeviceError, TargetError
-from tilewright.base.target import Target
 from tilewright.driver import compile_source, llvm, nvrtc
 from tilewright.driver.cache import Cache
 from tilewright.runtime import Module, array, cpu, empty
+from tilewright.targets.target import Target
 
 OFF = Cache(None)
 

@@ -3,10 +3,10 @@ from pathlib import Path
 import pytest
 
 from tilewright.base.errors import DeviceError, TilewrightError
-from tilewright.base.target import Target
 from tilewright.driver import doctor
 from tilewright.driver.doctor import diagnose
 from tilewright.runtime import cpu, cuda, opencl
+from tilewright.targets.target import Target
 
 
 def test_every_device_and_compiler_is_reported() -> None:

@@ -7,7 +7,6 @@ from collections.abc import Callable
 import numpy as np
 
 from tilewright import te, topi
-from tilewright.base.target import Target
 from tilewright.codegen import generate
 from tilewright.ir import expr as E
 from tilewright.ir.interpreter import run
@@ -26,6 +25,7 @@ from tilewright.ir.stmt import (
 from tilewright.lowering.branches import flatten_choices, merge_guards
 from tilewright.lowering.pipeline import lower_schedule
 from tilewright.schedule.schedule import Schedule, create_schedule
+from tilewright.targets.target import Target
 
 V, ZERO = E.var("i"), E.const(0)
 A, B, OUT = Buffer("A", "float32", 8), Buffer("B", "float32", 8), Buffer("out", "float32", 8)

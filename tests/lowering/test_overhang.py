@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from tilewright import te
-from tilewright.base.target import Target
 from tilewright.codegen import generate
 from tilewright.ir import expr as E
 from tilewright.ir.affine import Simplifier
@@ -18,6 +17,7 @@ from tilewright.ir.verifier import verify
 from tilewright.lowering.overhang import fresh_loops, whole_tile
 from tilewright.lowering.pipeline import lower_schedule
 from tilewright.schedule.schedule import Schedule
+from tilewright.targets.target import Target
 from tilewright.te import ComputeDAG
 from tilewright.te.evaluate import evaluate_with_tolerance, random_inputs
 

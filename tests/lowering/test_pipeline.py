@@ -9,12 +9,12 @@ import pytest
 from schedule.computations import matmul
 from schedule.test_schedules import drawn, lowered
 from tilewright.base.errors import InternalError
-from tilewright.base.target import Target
 from tilewright.ir import expr as E
 from tilewright.ir.stmt import Kernel, Store
 from tilewright.lowering import pipeline
 from tilewright.lowering.pipeline import lower_schedule
 from tilewright.schedule.schedule import Schedule, create_schedule
+from tilewright.targets.target import Target
 
 
 def vectorized() -> Schedule:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from schedule.computations import matmul
-from tilewright.base.target import Target
+from tilewright.cost.nest import Nest
 from tilewright.ir.stmt import For, statements
 from tilewright.lowering.pipeline import lower_schedule
 from tilewright.schedule.schedule import create_schedule
-from tilewright.schedule.tree import LoopTree
-from tilewright.search.nest import Nest
+from tilewright.schedule.tree.loop_tree import LoopTree
+from tilewright.targets.target import Target
 
 
 @pytest.mark.parametrize(("columns", "registers"), [(16, True), (512, False)])

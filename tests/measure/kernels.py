@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from tilewright.base.artifact import Artifact, BufferSpec, KernelInfo, Source
-from tilewright.base.target import Target
 from tilewright.measure.calls import build_source
 from tilewright.measure.jobs import Job
 from tilewright.measure.record import TaskId
 from tilewright.measure.reference import Reference, ReferenceStore
+from tilewright.targets.target import Target
 
 SIZE = 256
 TASK = TaskId("twice", [SIZE], "d" * 32, "llvm")

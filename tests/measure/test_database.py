@@ -240,8 +240,8 @@ def test_distill_and_pick_best_keep_the_best_of_each_task(tmp_path):
 
 def test_lookup_replays_the_best_schedule():
     from tilewright import te
-    from tilewright.base.target import Target
     from tilewright.schedule.schedule import create_schedule
+    from tilewright.targets.target import Target
 
     x = te.placeholder((64,), name="x")
     y = te.compute((64,), lambda i: x[i] + 1.0, name="y")

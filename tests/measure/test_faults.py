@@ -9,13 +9,13 @@ import pytest
 from tests.measure import kernels as K
 from tests.measure import misbehave as M
 from tilewright.base.errors import DeviceLost, InternalError, TargetError
-from tilewright.base.target import Target
 from tilewright.measure.database import Database
 from tilewright.measure.jobs import Job, RunJob
 from tilewright.measure.local import LocalBuilder, LocalRunner
 from tilewright.measure.pipeline import Pipeline
 from tilewright.measure.pool import Options, WorkerPool
 from tilewright.measure.reference import ReferenceStore
+from tilewright.targets.target import Target
 
 LIMIT = 1.0  # seconds for a trial
 FAULTS = {

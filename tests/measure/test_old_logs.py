@@ -12,14 +12,14 @@ import pytest
 from schedule.ansor_logs import MATMUL, SMALL_TILES, conv2d_gpu, conv2d_layer, matmul
 from schedule.seed003 import FLAGSHIP
 from tilewright import te
-from tilewright.base.target import Target
 from tilewright.driver.build import build
+from tilewright.foreign.tvm_logs import ImportReport, Workloads, import_lines
 from tilewright.measure.database import Database
-from tilewright.measure.old_logs import ImportReport, Workloads, import_lines
 from tilewright.runtime.device import device
 from tilewright.runtime.ndarray import array, empty
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.task import Task, create, task_of_dag
+from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.evaluate import evaluate_with_tolerance, random_inputs
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tilewright import relay
 from tilewright.relay import nn
-from tilewright.relay.expr import Expr, Function, IRModule
+from tilewright.relay.graph.expr import Expr, Function, IRModule
 
 
 class Draft:

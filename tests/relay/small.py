@@ -10,7 +10,7 @@ from tilewright import relay
 from tilewright.measure.database import Database
 from tilewright.measure.record import Result, make_record
 from tilewright.relay import nn
-from tilewright.relay.expr import Array, IRModule
+from tilewright.relay.graph.expr import Array, IRModule
 from tilewright.relay.testing import layers
 from tilewright.relay.testing.resnet import residual_unit
 from tilewright.schedule.task import Task

@@ -14,14 +14,14 @@ from relay.small import database_of, image, residual, wanted
 from tilewright import autotvm, cpu, device, relay, te
 from tilewright.base import context
 from tilewright.base.errors import DeviceError, ModelError, RecordError, TargetError
-from tilewright.base.target import Target
 from tilewright.measure.database import Database
-from tilewright.relay import build_module
-from tilewright.relay.extract import extract_from_program, fused_tasks
-from tilewright.relay.graph_executor import GraphModule
+from tilewright.relay.compile import build as build_module
+from tilewright.relay.compile.extract import extract_from_program, fused_tasks
+from tilewright.relay.run.graph_executor import GraphModule
 from tilewright.runtime import Device, cuda, opencl
 from tilewright.schedule.default import default_schedule
 from tilewright.schedule.schedule import Schedule
+from tilewright.targets.target import Target
 from tilewright.transform import PassContext
 
 DEVICES = [d for d in (cpu(), opencl(), cuda()) if d.exist]

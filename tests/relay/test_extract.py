@@ -6,8 +6,13 @@ import pytest
 from relay.small import residual
 from tilewright import autotvm, relay
 from tilewright.base.errors import ModelError, TargetError
-from tilewright.base.target import Target
-from tilewright.relay.extract import extract_from_program, fused_groups, fused_tasks, prepare
+from tilewright.relay.compile.extract import (
+    extract_from_program,
+    fused_groups,
+    fused_tasks,
+    prepare,
+)
+from tilewright.targets.target import Target
 
 
 @pytest.fixture(scope="module")

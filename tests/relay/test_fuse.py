@@ -7,9 +7,9 @@ from relay.cases import function, random_inputs, tensor
 from relay.drawing import networks
 from tilewright import relay
 from tilewright.relay import nn
-from tilewright.relay.graph import op_name, post_order
+from tilewright.relay.graph.printer import structural_key
+from tilewright.relay.graph.traversal import op_name, post_order
 from tilewright.relay.passes import fuse
-from tilewright.relay.printer import structural_key
 
 
 def groups(body) -> list[str]:

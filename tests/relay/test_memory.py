@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from relay.cases import function, tensor
 from tilewright import relay
 from tilewright.relay import nn
-from tilewright.relay.memory import Lifetime, lifetimes, plan_memory
+from tilewright.relay.compile.memory import Lifetime, lifetimes, plan_memory
 from tilewright.relay.passes import fuse
 
 

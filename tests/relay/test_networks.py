@@ -9,12 +9,12 @@ import pytest
 
 from tilewright import cpu, relay
 from tilewright.base.errors import ModelError
-from tilewright.base.target import Target
 from tilewright.driver.build import generate_source
-from tilewright.relay.extract import fused_groups, fused_tasks, prepare
-from tilewright.relay.graph import is_call, op_name, post_order
-from tilewright.relay.graph_executor import GraphModule
+from tilewright.relay.compile.extract import fused_groups, fused_tasks, prepare
+from tilewright.relay.graph.traversal import is_call, op_name, post_order
+from tilewright.relay.run.graph_executor import GraphModule
 from tilewright.schedule.default import default_schedule
+from tilewright.targets.target import Target
 
 
 def convolutions(body) -> list[tuple]:

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 from relay.cases import function, tensor
 from tilewright import relay
 from tilewright.base.errors import ModelError
-from tilewright.relay.graph import op_name, post_order
+from tilewright.relay.graph.traversal import op_name, post_order
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 

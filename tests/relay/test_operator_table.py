@@ -6,9 +6,9 @@ import pytest
 
 from relay.cases import CASES, Case, function, random_inputs
 from tilewright import relay
-from tilewright.relay.export_onnx import EXPORTERS
-from tilewright.relay.frontend.onnx_ops import CONVERTERS
-from tilewright.relay.lower import compute_dag
+from tilewright.relay.compile.lower import compute_dag
+from tilewright.relay.exchange.onnx_export import EXPORTERS
+from tilewright.relay.exchange.onnx_ops import CONVERTERS
 from tilewright.relay.op import ROWS
 from tilewright.te.evaluate import evaluate
 

@@ -11,7 +11,7 @@ from relay.cases import CASES, function, random_inputs
 from relay.small import image, residual, wanted
 from tilewright import relay
 from tilewright.base.errors import ModelError
-from tilewright.relay import network
+from tilewright.relay.peers import network
 
 ONE_THREAD = "llvm -num-cores=1"
 
@@ -90,16 +90,16 @@ def test_a_peer_that_lacks_an_operator():
 
 def test_torch_computes_what_the_operators_mean():
     pytest.importorskip("torch")
-    from tilewright.relay import torch_peer
+    from tilewright.relay.peers import pytorch
 
-    known, seen = set(torch_peer._rules()), 0
+    known, seen = set(pytorch._rules()), 0
     for case in CASES:
         if case.op not in known:
             continue
         f = function(case.build())
         inputs = random_inputs(f)
         try:
-            module, given = torch_peer.traced(relay.IRModule.from_expr(f), {}, inputs, "cpu")
+            module, given = pytorch.traced(relay.IRModule.from_expr(f), {}, inputs, "cpu")
         except ModelError as refused:
             assert "avg_pool2d" in str(refused)
             continue

@@ -11,7 +11,7 @@ import random
 from tilewright.base.errors import ScheduleError
 from tilewright.ir.stmt import BLOCK_TAGS, THREAD_TAGS
 from tilewright.schedule.schedule import Schedule, Stage
-from tilewright.schedule.tree import LoopTree
+from tilewright.schedule.tree.loop_tree import LoopTree
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.tensor import ComputeOp, IterVar, PlaceholderOp
 

@@ -23,17 +23,17 @@ from schedule.ansor_logs import (
 from schedule.computations import softmax
 from tilewright import te
 from tilewright.base.errors import ScheduleError
-from tilewright.base.target import Target
 from tilewright.driver.build import build
+from tilewright.foreign.ansor_steps import ansor_order, replay_ansor
 from tilewright.ir.interpreter import run
 from tilewright.lowering.pipeline import lower_schedule
 from tilewright.runtime.device import device
 from tilewright.runtime.ndarray import array, empty
-from tilewright.schedule.ansor_steps import ansor_order, replay_ansor
-from tilewright.schedule.legality import judge
 from tilewright.schedule.schedule import Schedule, create_schedule
-from tilewright.schedule.steps import Annotate
-from tilewright.schedule.tree import LoopTree
+from tilewright.schedule.steps.loops import Annotate
+from tilewright.schedule.tree.legality import judge
+from tilewright.schedule.tree.loop_tree import LoopTree
+from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.evaluate import evaluate_with_tolerance, random_inputs
 from tilewright.te.tensor import Tensor

@@ -14,11 +14,11 @@ from schedule.test_schedules import assert_right, interpret, lowered
 from tests import strategies as S
 from tilewright import te
 from tilewright.base.errors import LoweringError, ScheduleError
-from tilewright.base.target import Target
 from tilewright.ir.stmt import THREAD_TAGS
 from tilewright.lowering.pipeline import lower_schedule
 from tilewright.schedule.schedule import Schedule, Stage, create_schedule
-from tilewright.schedule.tree import LoopTree
+from tilewright.schedule.tree.loop_tree import LoopTree
+from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.evaluate import random_inputs
 from tilewright.te.tensor import ComputeOp

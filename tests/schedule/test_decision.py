@@ -15,7 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tilewright.base.errors import SpaceError
-from tilewright.schedule.decision import (
+from tilewright.schedule.space.decision import (
     Assignment,
     Choice,
     ceil_div,

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from tilewright import te
-from tilewright.base.target import Target
 from tilewright.ir.interpreter import run
 from tilewright.lowering.pipeline import lower_schedule
-from tilewright.schedule.decision import Assignment, var
 from tilewright.schedule.schedule import Schedule, create_schedule
-from tilewright.schedule.tree import LoopTree, Node
+from tilewright.schedule.space.decision import Assignment, var
+from tilewright.schedule.tree.loop_tree import LoopTree, Node
+from tilewright.targets.target import Target
 from tilewright.te.tensor import Tensor
 
 

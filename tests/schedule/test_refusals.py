@@ -9,12 +9,12 @@ import pytest
 from schedule.computations import conv2d, matmul, softmax
 from tilewright import te
 from tilewright.base.errors import LegalityError, LoweringError, ScheduleError
-from tilewright.base.target import Target
 from tilewright.lowering.pipeline import lower_schedule
-from tilewright.schedule import legality
 from tilewright.schedule.schedule import Schedule, create_schedule
-from tilewright.schedule.steps import step_from_json
-from tilewright.schedule.tree import LoopTree
+from tilewright.schedule.steps.loops import step_from_json
+from tilewright.schedule.tree import legality
+from tilewright.schedule.tree.loop_tree import LoopTree
+from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.tensor import ComputeOp, Tensor
 

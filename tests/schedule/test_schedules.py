@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from schedule.computations import draw_computation
 from schedule.drawing import draw_schedule
 from tilewright.base.errors import LoweringError
-from tilewright.base.target import Target
 from tilewright.codegen import generate
 from tilewright.driver.compilers import compile_source
 from tilewright.ir.interpreter import run
@@ -28,6 +27,7 @@ from tilewright.runtime.device import device
 from tilewright.runtime.module import Module
 from tilewright.runtime.ndarray import array, empty
 from tilewright.schedule.schedule import Schedule
+from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.evaluate import evaluate_with_tolerance, random_inputs
 

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from tilewright import te
 from tilewright.base.errors import SpaceError
-from tilewright.schedule.decision import Choice, evaluate
-from tilewright.schedule.space import (
+from tilewright.schedule.space.config_space import (
     AnnotateEntity,
     Config,
     ConfigEntity,
@@ -29,8 +28,9 @@ from tilewright.schedule.space import (
     SplitSpace,
     VirtualAxis,
 )
-from tilewright.schedule.space_policies import axis_length, factors
-from tilewright.schedule.trace import Refused, trace
+from tilewright.schedule.space.decision import Choice, evaluate
+from tilewright.schedule.space.policies import axis_length, factors
+from tilewright.schedule.space.trace import Refused, trace
 
 RNG = np.random.default_rng(0)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tilewright.base.errors import SpaceError
-from tilewright.schedule.space import (
+from tilewright.schedule.space.config_space import (
     AnnotateEntity,
     Config,
     ConfigEntity,

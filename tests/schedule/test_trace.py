@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from tilewright.base import context
 from tilewright.base.errors import ScheduleError, SpaceError
-from tilewright.schedule.decision import Assignment, Choice, evaluate, var
-from tilewright.schedule.trace import Part, Refused, Tracer, trace
+from tilewright.schedule.space.decision import Assignment, Choice, evaluate, var
+from tilewright.schedule.space.trace import Part, Refused, Tracer, trace
 
 A, B, C = var("a"), var("b"), var("c")
 ROWS = st.lists(st.tuples(*[st.integers(1, 4)] * 3), min_size=1, max_size=24)

@@ -16,16 +16,16 @@ from schedule import seed003
 from schedule.computations import conv2d, draw_computation, matmul
 from schedule.drawing import draw_schedule
 from tilewright.base.errors import SpaceError
-from tilewright.base.target import Target
 from tilewright.ir import expr as E
 from tilewright.ir.stmt import Allocate, Buffer, For, If, Kernel, Seq, Stmt, Store
 from tilewright.lowering.pipeline import lower_schedule
-from tilewright.schedule.decision import Assignment, var
-from tilewright.schedule.legality import judge
 from tilewright.schedule.schedule import Schedule, create_schedule
-from tilewright.schedule.steps import Split
+from tilewright.schedule.space.decision import Assignment, var
+from tilewright.schedule.steps.loops import Split
 from tilewright.schedule.task import Task, create
-from tilewright.schedule.tree import Bounds, LoopTree
+from tilewright.schedule.tree.legality import judge
+from tilewright.schedule.tree.loop_tree import Bounds, LoopTree
+from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 
 SEEDS = st.integers(0, 10**9)

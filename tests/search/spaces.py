@@ -13,13 +13,13 @@ import numpy as np
 
 from schedule.seed003 import FLAGSHIP
 from tilewright import te
-from tilewright.base.target import Target
 from tilewright.measure.jobs import Job, RunResult
 from tilewright.measure.record import Record, Result, make_record
 from tilewright.schedule.schedule import Schedule, create_schedule
 from tilewright.schedule.task import Task, create
 from tilewright.schedule.template import get_config, template
-from tilewright.search.proposers import Candidate
+from tilewright.search.propose.proposers import Candidate
+from tilewright.targets.target import Target
 from tilewright.te.tensor import Tensor
 
 CPU = Target("llvm -num-cores=2 -vector-bytes=32")

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from tilewright.search.cost_model import MIN_ROWS, CostModel, Options, rank_correlation
-from tilewright.search.features import FEATURES
+from tilewright.cost.features import FEATURES
+from tilewright.search.propose.cost_model import MIN_ROWS, CostModel, Options, rank_correlation
 
 
 def rows(n, seed=0):

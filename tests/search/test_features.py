@@ -5,13 +5,13 @@ import pytest
 
 from search.spaces import CPU, cpu_task, flagship
 from tilewright import te
-from tilewright.base.target import Target
+from tilewright.cost.access import Lanes, anatomy
+from tilewright.cost.features import FEATURES, describe, features_and_seconds
+from tilewright.cost.gpu_facts import gpu_kernels
 from tilewright.schedule.default import default_schedule
 from tilewright.schedule.schedule import create_schedule
-from tilewright.schedule.tree import LoopTree
-from tilewright.search.access import Lanes, anatomy
-from tilewright.search.features import FEATURES, describe, features_and_seconds
-from tilewright.search.gpu_facts import gpu_kernels
+from tilewright.schedule.tree.loop_tree import LoopTree
+from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 
 GPU = Target("cuda")

@@ -7,10 +7,10 @@ import pytest
 from schedule.ansor_logs import MATMUL, matmul
 from search.spaces import CPU, Instant, cpu_task
 from tilewright import te
+from tilewright.foreign.tvm_logs import Workloads, import_lines
 from tilewright.measure.database import Database
 from tilewright.measure.jobs import RunResult
 from tilewright.measure.local import LocalBuilder, LocalRunner
-from tilewright.measure.old_logs import Workloads, import_lines
 from tilewright.measure.pipeline import Pipeline
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.task import Task
@@ -115,7 +115,7 @@ def test_nothing_is_tried_twice_and_the_next_best_follow():
 
 def test_the_model_learns_from_them():
     database = log_of(ansor(tiled(*tiles), 1e-3) for tiles in TILES[:4])
-    from tilewright.search.cost_model import CostModel
+    from tilewright.search.propose.cost_model import CostModel
 
     model = CostModel()
     measurer = Logging([rule_task()], database)

@@ -355,8 +355,8 @@ def test_refusals(tasks, options):
 
 def test_the_hidden_cost_is_not_the_machine_model():
     """Else the tests above would prove little."""
-    from tilewright.search.cost_model import rank_correlation
-    from tilewright.search.model_proposer import evaluate
+    from tilewright.search.propose.cost_model import rank_correlation
+    from tilewright.search.propose.model_proposer import evaluate
 
     task = flagship()
     sketch = task.sketches[0]

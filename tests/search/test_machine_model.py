@@ -4,10 +4,10 @@ import numpy as np
 
 from search.spaces import CPU, flagship
 from tilewright import te
-from tilewright.base.target import Target
+from tilewright.cost.machine_model import predict_seconds, seconds
 from tilewright.schedule.schedule import create_schedule
-from tilewright.schedule.tree import LoopTree
-from tilewright.search.machine_model import predict_seconds, seconds
+from tilewright.schedule.tree.loop_tree import LoopTree
+from tilewright.targets.target import Target
 
 GPU = Target("cuda")
 

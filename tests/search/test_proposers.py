@@ -6,13 +6,13 @@ import pytest
 from search.spaces import CPU, conv, cost_of, cpu_task, flagship, hidden_cost
 from tilewright import te
 from tilewright.base.errors import SpaceError
+from tilewright.cost.features import FEATURES
 from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.task import Task, create
 from tilewright.schedule.template import get_config, template
-from tilewright.search.cost_model import CostModel
-from tilewright.search.features import FEATURES
-from tilewright.search.model_proposer import MAX_CODE, ModelProposer, evaluate, neighbours
-from tilewright.search.proposers import (
+from tilewright.search.propose.cost_model import CostModel
+from tilewright.search.propose.model_proposer import MAX_CODE, ModelProposer, evaluate, neighbours
+from tilewright.search.propose.proposers import (
     Candidate,
     GeneticProposer,
     GridProposer,

@@ -14,7 +14,6 @@ from schedule.test_schedules import assert_right, interpret, lowered, run_on
 from search.workloads import COUNTED, SMALL, Declare
 from tilewright import te
 from tilewright.base.errors import ScheduleError
-from tilewright.base.target import Target
 from tilewright.codegen import generate
 from tilewright.ir.verifier import verify
 from tilewright.lowering.pipeline import lower_schedule
@@ -31,6 +30,7 @@ from tilewright.search.rules.derive import (
 )
 from tilewright.search.rules.rules import SketchRule, SkipStage, Verdict
 from tilewright.search.rules.state import Hardware, State
+from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.evaluate import random_inputs
 

@@ -6,10 +6,7 @@ import re
 import pytest
 
 from search.spaces import answer, cpu_task, flagship
-from tilewright.base.errors import SpaceError
-from tilewright.measure.jobs import RunResult
-from tilewright.measure.replay import NullBuilder, ReplayRunner
-from tilewright.search.tuners import (
+from tilewright.autotvm.tuners import (
     GATuner,
     GridSearchTuner,
     MeasureInput,
@@ -18,6 +15,9 @@ from tilewright.search.tuners import (
     XGBTuner,
     format_si,
 )
+from tilewright.base.errors import SpaceError
+from tilewright.measure.jobs import RunResult
+from tilewright.measure.replay import NullBuilder, ReplayRunner
 
 LINE = re.compile(
     r"No: (\d+)\tGFLOPS: (\d+\.\d\d)/(\d+\.\d\d)\tresult: MeasureResult\(costs=\((.*),\), "

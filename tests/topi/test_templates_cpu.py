@@ -13,15 +13,15 @@ import pytest
 
 import tilewright.topi.templates  # noqa: F401  (registers the templates)
 from tilewright import te, topi
-from tilewright.base.target import Target
 from tilewright.driver.build import build
 from tilewright.lowering.pipeline import lower_schedule
 from tilewright.runtime.ndarray import array
 from tilewright.schedule.default import default_schedule, generic_schedule
-from tilewright.schedule.legality import judge
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.template import anchor_sketches, fallback_schedule
-from tilewright.schedule.tree import LoopTree
+from tilewright.schedule.tree.legality import judge
+from tilewright.schedule.tree.loop_tree import LoopTree
+from tilewright.targets.target import Target
 from tilewright.te import ComputeDAG, Tensor
 from tilewright.te.evaluate import evaluate_with_tolerance, random_inputs
 

@@ -13,7 +13,6 @@ import pytest
 import tilewright.topi.templates  # noqa: F401  (registers them)
 from tilewright import te, topi
 from tilewright.base.errors import TargetError
-from tilewright.base.target import Target
 from tilewright.driver.build import build_artifact, generate_source
 from tilewright.driver.compilers import compile_source
 from tilewright.runtime.device import opencl
@@ -21,7 +20,8 @@ from tilewright.runtime.trial import trial
 from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.task import task_of_dag
 from tilewright.schedule.template import fallback_schedule
-from tilewright.schedule.tree import LoopTree
+from tilewright.schedule.tree.loop_tree import LoopTree
+from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.evaluate import evaluate_with_tolerance, random_inputs
 from tilewright.te.tensor import Tensor

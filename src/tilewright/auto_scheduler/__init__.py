@@ -73,7 +73,7 @@ _ELSEWHERE = {
     "auto_schedule": "Use task.tune(options), then task.apply_best(log).",
     "create_task": "Use SearchTask(func=, args=, target=).",
     "enable_relay_integration": "Not needed: relay.build uses what ApplyHistoryBest(log) knows.",
-    "feature": "Features come from the loop tree: tilewright.search.features.",
+    "feature": "Features come from the loop tree: tilewright.cost.features.",
     "get_task_input_buffer": "Inputs are drawn at random; leave it out.",
     "is_auto_scheduler_enabled": "Not needed: leave it out.",
     "load_best": "Use load_best_record.",

@@ -1,7 +1,7 @@
 """`XGBModel` and `RandomModel`: how candidates are ranked, by the auto-scheduler's names.
 
 In: logs, or saved models.  Out: a `search.CostModel` to start a search with.
-Read next: `search/cost_model.py`.
+Read next: `search/propose/cost_model.py`.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import os
 
 from tilewright.auto_scheduler.records import dag_of
 from tilewright.base.errors import TilewrightError
-from tilewright.base.target import Target
 from tilewright.measure.database import Database
 from tilewright.schedule.task import task_of_dag
-from tilewright.search.cost_model import CostModel, Options
 from tilewright.search.jobs import history
-from tilewright.search.model_proposer import ModelProposer
+from tilewright.search.propose.cost_model import CostModel, Options
+from tilewright.search.propose.model_proposer import ModelProposer
 from tilewright.search.rules.derive import with_rules
+from tilewright.targets.target import Target
 
 Path = str | os.PathLike[str]
 

@@ -1,7 +1,7 @@
 """`ApplyHistoryBest(log)`: the best records, for `relay.build`.
 
 In: a log, or (MeasureInput, MeasureResult) pairs.  Out: a context that `relay.build` asks.
-Read next: `relay/schedules.py`.
+Read next: `relay/compile/schedules.py`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 from tilewright.auto_scheduler.records import best_pair, hashes_of
 from tilewright.autotvm import dispatch
 from tilewright.base.errors import RecordError
-from tilewright.base.target import Target
 from tilewright.measure.database import Database
+from tilewright.targets.target import Target
 
 
 class ApplyHistoryBest(dispatch.ApplyHistoryBest):

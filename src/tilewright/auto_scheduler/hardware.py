@@ -1,7 +1,7 @@
 """`HardwareParams`: what the auto-scheduler may assume of a device, where the target does not say.
 
 In: TVM's eight numbers, any of them left out.  Out: `Hardware` for sketch rules, limits for masks.
-Read next: `search/rules/state.py`, `base/target.py`.
+Read next: `search/rules/state.py`, `targets/target.py`.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from tilewright.base.errors import SpaceError
-from tilewright.base.target import Target
 from tilewright.search.rules.state import Hardware
+from tilewright.targets.target import Target
 
 UNLIMITED = 2**31 - 1
 CACHE_LINE = 64

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from tilewright.auto_scheduler.compute_dag import ComputeDAG
 from tilewright.auto_scheduler.workload_registry import knows
+from tilewright.autotvm.tuners import ERROR_NUMBERS
 from tilewright.base.errors import DeviceError, RecordError, SpaceError, TilewrightError
 from tilewright.measure import local
 from tilewright.measure.local import BuildFunction
 from tilewright.measure.record import Record
 from tilewright.schedule.schedule import Schedule
-from tilewright.search.tuners import ERROR_NUMBERS
 
 if TYPE_CHECKING:
     from tilewright.auto_scheduler.search_task import SearchTask

@@ -16,9 +16,9 @@ from tilewright.auto_scheduler.compute_dag import ComputeDAG
 from tilewright.auto_scheduler.measure import MeasureInput, MeasureResult
 from tilewright.auto_scheduler.workload_registry import knows, normal
 from tilewright.base.errors import RecordError, SpaceError
-from tilewright.base.target import Target
 from tilewright.measure.database import Database, pick_best
 from tilewright.measure.record import Record, TaskId
+from tilewright.targets.target import Target
 
 Path = str | os.PathLike[str]
 Pair = tuple[MeasureInput, MeasureResult]

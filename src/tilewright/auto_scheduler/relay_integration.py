@@ -1,7 +1,7 @@
 """`extract_tasks`: the kernels of a network as search tasks.
 
 In: a network, its parameters, a target.  Out: tasks and how often each occurs.
-Read next: `relay/extract.py`, `task_scheduler.py`.
+Read next: `relay/compile/extract.py`, `task_scheduler.py`.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from tilewright.auto_scheduler.records import Path, writing
 from tilewright.auto_scheduler.search_task import SearchTask
 from tilewright.auto_scheduler.workload_registry import register_workload_tensors
 from tilewright.base.errors import DeviceError, ModelError
-from tilewright.base.target import Target
 from tilewright.driver.build import resolve_target
 from tilewright.measure.database import Database
-from tilewright.relay.build_module import build
-from tilewright.relay.expr import Function, IRModule
-from tilewright.relay.extract import fused_tasks
-from tilewright.relay.graph_executor import GraphModule
+from tilewright.relay.compile.build import build
+from tilewright.relay.compile.extract import fused_tasks
+from tilewright.relay.graph.expr import Function, IRModule
+from tilewright.relay.run.graph_executor import GraphModule
 from tilewright.runtime.device import device
+from tilewright.targets.target import Target
 from tilewright.transform import PassContext
 
 REPEATS = 10  # of the whole network

@@ -22,16 +22,16 @@ from tilewright.auto_scheduler.workload_registry import (
     workload_key_to_tensors,
 )
 from tilewright.base.errors import SpaceError
-from tilewright.base.target import Target
 from tilewright.codegen import generate
 from tilewright.driver.build import resolve_target
+from tilewright.foreign.tvm_logs import arguments_of
 from tilewright.lowering.pipeline import lower_schedule
 from tilewright.measure.database import Database
-from tilewright.measure.old_logs import arguments_of
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.task import task_of_dag
 from tilewright.search.jobs import task_id
 from tilewright.search.report import Report
+from tilewright.targets.target import Target
 from tilewright.te.tensor import Tensor
 
 if TYPE_CHECKING:

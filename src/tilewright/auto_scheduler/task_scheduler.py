@@ -18,7 +18,7 @@ from tilewright.auto_scheduler.search_policy import SketchPolicy
 from tilewright.auto_scheduler.search_task import SearchTask
 from tilewright.auto_scheduler.tuning import known_of, print_failures, run, tell_unknown
 from tilewright.base.errors import SpaceError, TilewrightError
-from tilewright.measure.old_logs import is_imported
+from tilewright.foreign.tvm_logs import is_imported
 from tilewright.schedule.task import Task
 from tilewright.search.jobs import task_id
 from tilewright.search.report import Event, Options, Report

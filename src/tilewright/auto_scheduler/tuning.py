@@ -22,13 +22,13 @@ from tilewright.auto_scheduler.measure import (
 )
 from tilewright.auto_scheduler.records import Log, Path, RecordToFile, check_history
 from tilewright.base.errors import TargetError
-from tilewright.base.target import Target
 from tilewright.measure.pipeline import Pipeline
 from tilewright.schedule.task import Task
-from tilewright.search.cost_model import CostModel
 from tilewright.search.jobs import task_id
 from tilewright.search.loop import tune
+from tilewright.search.propose.cost_model import CostModel
 from tilewright.search.report import BATCH, Event, Options, Report
+from tilewright.targets.target import Target
 
 OnEvent = Callable[[Event], None]
 

@@ -14,7 +14,7 @@ from typing import Any, overload
 import numpy as np
 
 from tilewright.base.errors import SpaceError
-from tilewright.measure.old_logs import arguments_of
+from tilewright.foreign.tvm_logs import arguments_of
 from tilewright.search.jobs import plain
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.tensor import Tensor

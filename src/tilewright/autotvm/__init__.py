@@ -1,18 +1,18 @@
 """AutoTVM's names over the one machinery: templates, tasks, tuners, callbacks, records.
 
 In: what the AutoTVM tutorials type after `from tilewright import autotvm`.  It translates and holds
-no logic.  Read next: `schedule/template.py`, `search/tuners.py`, `measure/database.py`.
+no logic.  Read next: `schedule/template.py`, `autotvm/tuners.py`, `measure/database.py`.
 """
 
 from typing import Any
 
 from tilewright.autotvm import callback, record, task, tuner
 from tilewright.autotvm.dispatch import ApplyHistoryBest, apply_history_best
+from tilewright.autotvm.tuners import MeasureInput, MeasureResult
 from tilewright.base.errors import SpaceError, absent
 from tilewright.measure.local import LocalBuilder, LocalRunner
-from tilewright.schedule.space import ConfigEntity, ConfigSpace, FallbackConfigEntity
+from tilewright.schedule.space.config_space import ConfigEntity, ConfigSpace, FallbackConfigEntity
 from tilewright.schedule.template import get_config, template
-from tilewright.search.tuners import MeasureInput, MeasureResult
 
 __all__ = [
     "ApplyHistoryBest", "ConfigEntity", "ConfigSpace", "FallbackConfigEntity", "LocalBuilder",
@@ -30,7 +30,7 @@ _ELSEWHERE = {
     "apply_graph_best": "Use apply_history_best: schedules are chosen per kernel.",
     "create": "Use autotvm.task.create.",
     "database": "Use log_to_file: a log holds any number of tasks, several runs may write to it.",
-    "feature": "Features come from the loop tree: tilewright.search.features.",
+    "feature": "Features come from the loop tree: tilewright.cost.features.",
     "graph_tuner": "Layouts are not chosen over the graph yet; constants are packed per kernel.",
     "register_topi_compute": "Use tilewright.schedule.template.anchor_template.",
     "register_topi_schedule": "Use tilewright.schedule.template.anchor_template.",

@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tilewright.autotvm.tuners import MeasureInput, MeasureResult, format_si
 from tilewright.base.errors import SpaceError, absent
 from tilewright.measure.database import Database
-from tilewright.search.tuners import MeasureInput, MeasureResult, format_si
 
 Callback = Callable[[Any, Sequence[MeasureInput], Sequence[MeasureResult]], None]
 

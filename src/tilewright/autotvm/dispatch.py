@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilewright.base import context
-from tilewright.base.target import Target
 from tilewright.measure.database import Database
 from tilewright.schedule.schedule import Schedule
-from tilewright.schedule.space import ConfigEntity
+from tilewright.schedule.space.config_space import ConfigEntity
 from tilewright.schedule.task import create
 from tilewright.search.jobs import plain
+from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright.base.errors import absent
-from tilewright.schedule.space import ConfigEntity, ConfigSpace, FallbackConfigEntity
+from tilewright.schedule.space.config_space import ConfigEntity, ConfigSpace, FallbackConfigEntity
 from tilewright.schedule.task import Task, create
 from tilewright.schedule.template import get_config, template
 
@@ -30,7 +30,7 @@ def extract_from_program(
 
     mod: an IRModule or a Function; target_host is accepted and not needed.
     """
-    from tilewright.relay.extract import extract_from_program as extract
+    from tilewright.relay.compile.extract import extract_from_program as extract
 
     return extract(mod, params=params, target=target, ops=ops)
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from tilewright.autotvm.tuners import GATuner, GridSearchTuner, RandomTuner, Tuner, XGBTuner
 from tilewright.base.errors import absent
-from tilewright.search.tuners import GATuner, GridSearchTuner, RandomTuner, Tuner, XGBTuner
 
 __all__ = ["GATuner", "GridSearchTuner", "RandomTuner", "Tuner", "XGBTuner"]
 

@@ -19,8 +19,8 @@ from typing import Any
 import click
 
 from tilewright.base.errors import TilewrightError
-from tilewright.base.target import KINDS, Target
 from tilewright.cli.import_logs import import_logs
+from tilewright.targets.target import KINDS, Target
 
 MODEL_HELP = "MODEL is resnet-18, resnet-18-v1, mobilenet, another network's name, or FILE.onnx."
 DEFAULT_MINUTES = 5.0

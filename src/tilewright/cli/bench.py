@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tilewright.base.target import Target
 from tilewright.cli.tables import BenchReport, KernelLine, Latency
+from tilewright.targets.target import Target
 
 if TYPE_CHECKING:
     from tilewright.measure.database import Database
@@ -25,14 +25,14 @@ def bench_network(
     model: str, mod: Any, params: dict[str, Any], target: Target, database: Database | None
 ) -> BenchReport:
     """Raises ModelError where the network cannot be built for the target."""
-    from tilewright.relay.build_module import build
-    from tilewright.relay.graph_executor import GraphModule
-    from tilewright.relay.network import (
+    from tilewright.relay.compile.build import build
+    from tilewright.relay.peers.network import (
         onnxruntime_benchmark,
         reference,
         sample_inputs,
         torch_benchmark,
     )
+    from tilewright.relay.run.graph_executor import GraphModule
     from tilewright.runtime.device import device
 
     dev = device(target.kind)

@@ -1,7 +1,7 @@
 """`tilewright records import`: logs that TVM wrote become records to start from.
 
 In: a log of AutoTVM or of the auto-scheduler, and what says which computations its lines are of.
-Out: lines in a log of ours, a table.  Read next: `measure/old_logs.py`.
+Out: lines in a log of ours, a table.  Read next: `foreign/tvm_logs.py`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import click
 from tilewright.base.errors import RecordError
 
 if TYPE_CHECKING:
-    from tilewright.measure.old_logs import Workloads
+    from tilewright.foreign.tvm_logs import Workloads
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -44,10 +44,10 @@ def import_logs(
     The records hold schedules and what they cost in TVM.  None counts as best until it is measured
     here.
     """
-    from tilewright.base.target import Target
     from tilewright.cli import tables
+    from tilewright.foreign.tvm_logs import import_lines
     from tilewright.measure.database import Database
-    from tilewright.measure.old_logs import import_lines
+    from tilewright.targets.target import Target
 
     if log.exists() and log.samefile(old):
         raise click.BadParameter("it is OLD itself; name another file", param_hint="--log")
@@ -65,13 +65,13 @@ def import_logs(
 
 
 def _known(workloads: Path | None, model: str | None, target: Any) -> Workloads:
-    from tilewright.measure.old_logs import Workloads
+    from tilewright.foreign.tvm_logs import Workloads
 
     functions = {} if workloads is None else _functions(workloads)
     if model is None:
         return Workloads(functions)
     from tilewright.cli import network
-    from tilewright.relay.extract import fused_tasks
+    from tilewright.relay.compile.extract import fused_tasks
 
     network.check_model(model)
     mod, params = network.load_model(model)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tilewright.base.errors import ModelError
-from tilewright.base.target import Target
 from tilewright.cli.tables import task_label
+from tilewright.targets.target import Target
 
 if TYPE_CHECKING:
     from tilewright.cli.progress import Progress, TaskRow
@@ -24,14 +24,14 @@ MIN_REPEAT_MS = 20.0  # of each timed repeat of a candidate that may set a recor
 
 def check_model(model: str) -> None:
     """Raises ModelError for a name that is no network and a file that is not there."""
-    from tilewright.relay.network import check
+    from tilewright.relay.peers.network import check
 
     check(model)
 
 
 def load_model(model: str) -> tuple[Any, dict[str, Any]]:
     """The network as `(mod, params)`.  Raises ModelError."""
-    from tilewright.relay.network import load
+    from tilewright.relay.peers.network import load
 
     return load(model)
 
@@ -65,7 +65,7 @@ def tune(
     """
     from tilewright.measure.local import LocalBuilder, LocalRunner
     from tilewright.measure.pipeline import Pipeline
-    from tilewright.relay.extract import fused_tasks
+    from tilewright.relay.compile.extract import fused_tasks
     from tilewright.search.loop import tune as search
     from tilewright.search.report import Event, Options
 
@@ -121,7 +121,7 @@ def _row(task: Task, database: Database) -> TaskRow:
     programs measured does not.
     """
     from tilewright.cli.progress import TaskRow
-    from tilewright.measure.old_logs import is_imported
+    from tilewright.foreign.tvm_logs import is_imported
     from tilewright.search.jobs import task_id
 
     identity = task_id(task)

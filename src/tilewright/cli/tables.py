@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from tilewright.driver.doctor import Finding
+    from tilewright.foreign.tvm_logs import ImportReport
     from tilewright.measure.database import Database
-    from tilewright.measure.old_logs import ImportReport
     from tilewright.measure.record import TaskId
     from tilewright.schedule.task import Task
 

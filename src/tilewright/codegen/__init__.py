@@ -7,9 +7,9 @@ Read next: `c_family.py` (the printer of both C dialects), `llvm.py`.
 from __future__ import annotations
 
 from tilewright.base.artifact import Source
-from tilewright.base.target import Target
 from tilewright.codegen import cuda, llvm, opencl
 from tilewright.ir.stmt import Program
+from tilewright.targets.target import Target
 
 __all__ = ["generate"]
 

@@ -14,7 +14,6 @@ from collections.abc import Mapping
 
 from tilewright.base.artifact import KernelInfo, Source
 from tilewright.base.dtype import BYTES
-from tilewright.base.target import Target
 from tilewright.codegen.c_dialect import Dialect, Names
 from tilewright.codegen.c_shared import SharedPlan, plan_shared
 from tilewright.codegen.c_value import ValuePrinter
@@ -36,6 +35,7 @@ from tilewright.ir.stmt import (
     Store,
     statements,
 )
+from tilewright.targets.target import Target
 
 VECTOR_BYTES = 16  # the widest access
 SHARE_ABOVE = 200  # nodes of a value, written out as a tree, from which its shared parts get names

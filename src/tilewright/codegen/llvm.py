@@ -20,7 +20,6 @@ from typing import Any
 from tilewright.base.artifact import KernelInfo, Source
 from tilewright.base.dtype import BYTES
 from tilewright.base.errors import InternalError, LegalityError
-from tilewright.base.target import Target
 from tilewright.codegen.llvm_index import ALIGNMENT, MEMORY, Affine, Module, constant, typed
 from tilewright.codegen.llvm_value import ValueEmitter, memory_suffix
 from tilewright.codegen.signature import arguments_of, source_of
@@ -38,6 +37,7 @@ from tilewright.ir.stmt import (
     expressions,
     statements,
 )
+from tilewright.targets.target import Target
 
 # Functions that compiled code may call: a kernel of that name would take their place.
 _LIBRARY = re.compile(

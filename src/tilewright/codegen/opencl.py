@@ -7,7 +7,6 @@ Read next: `c_family.py`.
 from __future__ import annotations
 
 from tilewright.base.artifact import Source
-from tilewright.base.target import Target
 from tilewright.codegen import c_family
 from tilewright.codegen.c_dialect import (
     FLOAT_FUNCTIONS,
@@ -18,6 +17,7 @@ from tilewright.codegen.c_dialect import (
     Dialect,
 )
 from tilewright.ir.stmt import Program
+from tilewright.targets.target import Target
 
 _TYPES = {**VALUE_TYPES, "int64": "long"}
 _WORDS = """

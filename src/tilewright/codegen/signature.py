@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 from tilewright.base.artifact import BufferSpec, KernelInfo, Source
 from tilewright.base.errors import InternalError
-from tilewright.base.target import Target
 from tilewright.ir.stmt import Buffer, Kernel, Program
+from tilewright.targets.target import Target
 
 
 def arguments_of(kernel: Kernel, program: Program) -> tuple[int, ...]:

@@ -13,16 +13,16 @@ from typing import Any
 from tilewright.base import context
 from tilewright.base.artifact import Artifact, Source
 from tilewright.base.errors import TargetError
-from tilewright.base.target import Target
 from tilewright.codegen import generate
 from tilewright.driver.compilers import compile_source
 from tilewright.ir.stmt import Program
 from tilewright.lowering.pipeline import lower_schedule
 from tilewright.runtime.device import device
 from tilewright.runtime.module import Module
-from tilewright.schedule import legality
 from tilewright.schedule.schedule import Schedule
-from tilewright.schedule.tree import LoopTree
+from tilewright.schedule.tree import legality
+from tilewright.schedule.tree.loop_tree import LoopTree
+from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.tensor import Tensor
 

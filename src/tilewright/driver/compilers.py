@@ -13,9 +13,9 @@ from typing import Protocol
 
 from tilewright.base.artifact import Artifact, Source
 from tilewright.base.errors import CompileError
-from tilewright.base.target import Target
 from tilewright.driver import llvm, nvrtc, opencl
 from tilewright.driver.cache import Cache, default_cache
+from tilewright.targets.target import Target
 
 
 class Compiler(Protocol):

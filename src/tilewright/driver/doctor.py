@@ -13,13 +13,13 @@ import numpy as np
 
 from tilewright.base.artifact import Artifact, BufferSpec, KernelInfo, Source
 from tilewright.base.errors import TilewrightError
-from tilewright.base.target import Target
 from tilewright.driver import nvrtc
 from tilewright.driver.cache import Cache, default_cache
 from tilewright.driver.compilers import COMPILERS, compile_source
 from tilewright.runtime.device import Device, device
 from tilewright.runtime.drivers import cpu as cpu_driver
 from tilewright.runtime.trial import trial
+from tilewright.targets.target import Target
 
 _REPORT = "Update the device's driver; if that does not help, please report it with this output."
 _SIZE = 256

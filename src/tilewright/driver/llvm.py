@@ -12,8 +12,8 @@ from typing import Any
 
 from tilewright.base.artifact import Artifact, Source
 from tilewright.base.errors import CompileError, TargetError
-from tilewright.base.target import Target
 from tilewright.runtime.drivers.cpu import code_model, load_math_library
+from tilewright.targets.target import Target
 
 # Loops, vectors and registers are decided before LLVM sees them: level 3 takes 1.2 to 2.4 times as
 # long and its kernels run no faster (convolutions, products, pooling, softmax).

@@ -13,7 +13,7 @@ from typing import Any
 
 from tilewright.base.artifact import Artifact, Source
 from tilewright.base.errors import CompileError, TargetError
-from tilewright.base.target import Target
+from tilewright.targets.target import Target
 
 _OPTIONS = ("--std=c++17", "--ptxas-options=-v")
 

@@ -10,9 +10,9 @@ from typing import cast
 
 from tilewright.base.artifact import Artifact, Source
 from tilewright.base.errors import TilewrightError
-from tilewright.base.target import Target
 from tilewright.runtime import drivers
 from tilewright.runtime.drivers.opencl import OpenclDriver
+from tilewright.targets.target import Target
 
 
 def identity(target: Target) -> dict[str, str]:

@@ -32,9 +32,9 @@ from tilewright.ir.stmt import (
     seq,
 )
 from tilewright.lowering.overhang import fresh_loops, whole_tile
-from tilewright.schedule.decision import evaluate
-from tilewright.schedule.steps import SplitRelation
-from tilewright.schedule.tree import Base, Bounds, LoopTree, Node, Quotient
+from tilewright.schedule.space.decision import evaluate
+from tilewright.schedule.steps.loops import SplitRelation
+from tilewright.schedule.tree.loop_tree import Base, Bounds, LoopTree, Node, Quotient
 from tilewright.te.tensor import Combiner, IterVar, Tensor
 
 # Elements that an overhanging tile may read behind a workspace, and how many more follow: a vector

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tilewright.base.errors import LoweringError
-from tilewright.base.target import Target
 from tilewright.ir.stmt import Kernel, Program
 from tilewright.ir.verifier import verify, verify_kernel
 from tilewright.lowering.branches import flatten_choices, merge_guards
@@ -25,7 +24,8 @@ from tilewright.lowering.loops import simplify_indices, unroll, vectorize
 from tilewright.lowering.nest import Nests, build_nests
 from tilewright.lowering.threads import inject_virtual_threads, insert_barriers
 from tilewright.schedule.schedule import Schedule
-from tilewright.schedule.tree import Bounds, LoopTree
+from tilewright.schedule.tree.loop_tree import Bounds, LoopTree
+from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.tensor import Tensor
 

@@ -23,10 +23,10 @@ from tilewright.base.errors import (
     TargetError,
     TilewrightError,
 )
-from tilewright.base.target import Target
 from tilewright.measure import reference
 from tilewright.measure.jobs import Built, RunJob, RunResult
 from tilewright.measure.record import ErrorKind
+from tilewright.targets.target import Target
 
 # What the exceptions of a build say about the candidate; other exceptions are "compile".
 BUILD_ERRORS: dict[type[TilewrightError], ErrorKind] = {

@@ -40,8 +40,8 @@ from tilewright.measure.record import (
 )
 
 if TYPE_CHECKING:
-    from tilewright.base.target import Target
     from tilewright.schedule.schedule import Schedule
+    from tilewright.targets.target import Target
     from tilewright.te.dag import ComputeDAG
 
 _REASON_LENGTH = 160

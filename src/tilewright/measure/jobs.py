@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from tilewright.base.artifact import Artifact
-from tilewright.base.target import Target
 from tilewright.measure.record import ErrorKind, TaskId
 from tilewright.measure.reference import Reference
+from tilewright.targets.target import Target
 
 
 @dataclass(frozen=True)

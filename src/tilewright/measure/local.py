@@ -14,7 +14,6 @@ from functools import partial
 from typing import Any, TypeVar
 
 from tilewright.base.errors import DeviceError, InternalError
-from tilewright.base.target import Target
 from tilewright.measure import calls
 from tilewright.measure.jobs import Built, Job, RunJob, RunResult
 from tilewright.measure.pool import (
@@ -25,6 +24,7 @@ from tilewright.measure.pool import (
     WorkerPool,
     WorkerTimeout,
 )
+from tilewright.targets.target import Target
 
 T = TypeVar("T")
 BuildFunction = Callable[[Any, Target], Any] | str

@@ -26,11 +26,11 @@ from tilewright.base.errors import (
     RecordError,
     TargetError,
 )
-from tilewright.base.target import Target
 from tilewright.measure.database import Database
 from tilewright.measure.jobs import Builder, Built, Job, RunJob, Runner, RunResult
 from tilewright.measure.record import Key, Record, Result, make_record, own_versions
 from tilewright.measure.reference import Reference
+from tilewright.targets.target import Target
 
 T = TypeVar("T")
 Program = tuple[Key, Reference | None, str]  # task, what it is compared with, digest of its source

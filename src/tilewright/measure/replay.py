@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from tilewright.base.target import Target
 from tilewright.measure.database import Database
 from tilewright.measure.jobs import Built, Job, RunJob, RunResult
 from tilewright.measure.record import Candidate, Key, Record, candidate_of
+from tilewright.targets.target import Target
 
 Delay = Callable[[Job], float]
 

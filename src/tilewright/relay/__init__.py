@@ -3,17 +3,17 @@
 In: operators under TVM's names, or an ONNX file.  Out: an `IRModule` and its parameters, a
 compiled `Library`.
 Read next: `expr.py`, `op/__init__.py` (the operator table), `passes/__init__.py`,
-`build_module.py`, `frontend/onnx.py`.
+`compile/build.py`, `exchange/onnx_import.py`.
 """
 
 from typing import Any
 
 from tilewright.base.errors import absent
 from tilewright.relay import analysis, frontend, nn, op, testing
-from tilewright.relay.build_module import build
-from tilewright.relay.evaluate import evaluate
-from tilewright.relay.export_onnx import to_onnx
-from tilewright.relay.expr import (
+from tilewright.relay.compile.build import build
+from tilewright.relay.exchange.onnx_export import to_onnx
+from tilewright.relay.graph.evaluate import evaluate
+from tilewright.relay.graph.expr import (
     Call,
     Constant,
     Expr,
@@ -27,9 +27,9 @@ from tilewright.relay.expr import (
     const,
     var,
 )
-from tilewright.relay.graph import free_vars
-from tilewright.relay.library import Library, load
+from tilewright.relay.graph.traversal import free_vars
 from tilewright.relay.passes import PASSES, bind_params, optimize
+from tilewright.relay.run.library import Library, load
 from tilewright.relay.tensor import *  # noqa: F403
 from tilewright.relay.tensor import __all__ as _operators
 

@@ -3,6 +3,6 @@
 In: expressions.  Out: lists of nodes.  Read next: `graph.py`.
 """
 
-from tilewright.relay.graph import free_vars, post_order
+from tilewright.relay.graph.traversal import free_vars, post_order
 
 __all__ = ["free_vars", "post_order"]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilewright.base.errors import ModelError
-from tilewright.relay.expr import Call, Expr, TensorType, Var
+from tilewright.relay.graph.expr import Call, Expr, TensorType, Var
 from tilewright.relay.op import call
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.base.errors import ModelError
-from tilewright.relay.expr import Call, Constant, Expr, Tuple, const, static_shape
+from tilewright.relay.graph.expr import Call, Constant, Expr, Tuple, const, static_shape
 from tilewright.relay.op import call, get, same_dtype
 
 

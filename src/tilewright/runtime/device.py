@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilewright.base.errors import DeviceError, TilewrightError
-from tilewright.base.target import Target
 from tilewright.runtime import drivers
 from tilewright.runtime.drivers import Driver, LimitValue
+from tilewright.targets.target import Target
 
 _KINDS = {"cpu": "cpu", "llvm": "cpu", "cuda": "cuda", "opencl": "opencl", "cl": "opencl"}
 _TARGETS = {"cpu": "llvm", "cuda": "cuda", "opencl": "opencl"}

@@ -11,12 +11,12 @@ from collections.abc import Collection
 from math import inf, prod
 
 from tilewright.base.dtype import BYTES
-from tilewright.base.target import Target
 from tilewright.ir import expr as E
 from tilewright.ir.affine import Simplifier
 from tilewright.ir.expr import Expr
 from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.schedule.template import fallback_schedule
+from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.tensor import ComputeOp, IterVar
 

@@ -13,9 +13,9 @@ from typing import Any
 from tilewright.base.errors import ScheduleError, absent
 from tilewright.ir.expr import Expr
 from tilewright.schedule import steps as S
-from tilewright.schedule.decision import Choice
-from tilewright.schedule.stage_steps import renamed_body
-from tilewright.schedule.steps import FuseRelation, Size, SplitRelation, Step, step_from_json
+from tilewright.schedule.space.decision import Choice
+from tilewright.schedule.steps.loops import FuseRelation, Size, SplitRelation, Step, step_from_json
+from tilewright.schedule.steps.stages import renamed_body
 from tilewright.te.dag import ComputeDAG, fresh_name
 from tilewright.te.tensor import ComputeOp, IterVar, Operation, PlaceholderOp, Tensor
 

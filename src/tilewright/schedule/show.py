@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from tilewright.base.errors import TilewrightError
 from tilewright.schedule import steps as S
-from tilewright.schedule.decision import Choice
+from tilewright.schedule.space.decision import Choice
 from tilewright.te.tensor import ComputeOp, IterVar, PlaceholderOp
 
 if TYPE_CHECKING:
     from tilewright.schedule.schedule import Schedule, Stage
-    from tilewright.schedule.tree import Bounds
+    from tilewright.schedule.tree.loop_tree import Bounds
 
 _TAKEN = ("s", "te", "tensors")  # names that printed Python uses itself
 
@@ -61,7 +61,7 @@ def loop_nest_text(s: Schedule) -> str:
 
 
 def _closed_bounds(s: Schedule) -> Bounds | None:
-    from tilewright.schedule.tree import LoopTree
+    from tilewright.schedule.tree.loop_tree import LoopTree
 
     try:
         return LoopTree(s).bounds()

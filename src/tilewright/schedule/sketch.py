@@ -15,13 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tilewright.base.errors import TilewrightError
-from tilewright.base.target import Target
-from tilewright.schedule.decision import Assignment
-from tilewright.schedule.legality import Verdict, judge
 from tilewright.schedule.schedule import Schedule
-from tilewright.schedule.space import ConfigSpace
-from tilewright.schedule.trace import REFUSALS, Part, Tracer, Trail
-from tilewright.schedule.tree import Bounds, LoopTree
+from tilewright.schedule.space.config_space import ConfigSpace
+from tilewright.schedule.space.decision import Assignment
+from tilewright.schedule.space.trace import REFUSALS, Part, Tracer, Trail
+from tilewright.schedule.tree.legality import Verdict, judge
+from tilewright.schedule.tree.loop_tree import Bounds, LoopTree
+from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 
 Indices = npt.NDArray[np.int64]

@@ -17,12 +17,12 @@ from typing import Any
 
 from tilewright.base import context
 from tilewright.base.errors import ScheduleError, SpaceError
-from tilewright.base.target import Target
 from tilewright.ir import expr as E
 from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.schedule.sketch import Sketch
-from tilewright.schedule.space import ConfigSpace, FallbackConfigEntity
-from tilewright.schedule.trace import REFUSALS
+from tilewright.schedule.space.config_space import ConfigSpace, FallbackConfigEntity
+from tilewright.schedule.space.trace import REFUSALS
+from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.tensor import ComputeOp, Tensor
 

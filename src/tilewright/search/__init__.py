@@ -4,12 +4,12 @@ In: `Task`s and something that measures.  Out: records, the best schedules.
 Read next: `loop.py`, then `proposers.py` and `features.py`.
 """
 
-from tilewright.search.cost_model import CostModel
-from tilewright.search.features import FEATURES, features
+from tilewright.cost.features import FEATURES, features
+from tilewright.cost.machine_model import predict_seconds
 from tilewright.search.loop import tune
-from tilewright.search.machine_model import predict_seconds
-from tilewright.search.model_proposer import ModelProposer
-from tilewright.search.proposers import (
+from tilewright.search.propose.cost_model import CostModel
+from tilewright.search.propose.model_proposer import ModelProposer
+from tilewright.search.propose.proposers import (
     Candidate,
     GeneticProposer,
     GridProposer,

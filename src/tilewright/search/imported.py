@@ -1,6 +1,6 @@
 """What another program measured, as candidates to try here first.
 
-In: a task, records that `measure/old_logs.py` wrote.  Out: candidates, the fastest there first, and
+In: a task, records that `foreign/tvm_logs.py` wrote.  Out: candidates, the fastest there first, and
 why others are of no use here.  A record of a template becomes a member of that template's sketch;
 any other is replayed by its steps, as a sketch with nothing open.  Read next: `loop.py`.
 """
@@ -13,15 +13,15 @@ from functools import cached_property
 from typing import Any
 
 from tilewright.base.errors import TilewrightError
+from tilewright.foreign.tvm_logs import PREFIX
 from tilewright.measure.database import Database
-from tilewright.measure.old_logs import PREFIX
 from tilewright.measure.record import Record
-from tilewright.schedule.legality import REASONS
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.sketch import Sketch
-from tilewright.schedule.space import ConfigSpace
+from tilewright.schedule.space.config_space import ConfigSpace
 from tilewright.schedule.task import Task
-from tilewright.search.proposers import Candidate
+from tilewright.schedule.tree.legality import REASONS
+from tilewright.search.propose.proposers import Candidate
 from tilewright.te.dag import ComputeDAG
 
 REPLAY = "replay:"  # origin of what was measured here by the steps of an imported record

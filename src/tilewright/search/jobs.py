@@ -22,7 +22,7 @@ from tilewright.measure.record import Record, Result, TaskId, make_record
 from tilewright.measure.reference import Reference, ReferenceStore
 from tilewright.schedule.task import Task
 from tilewright.search.imported import REPLAY, Replays
-from tilewright.search.proposers import Candidate, Outcome
+from tilewright.search.propose.proposers import Candidate, Outcome
 from tilewright.te.evaluate import evaluate_with_tolerance, random_inputs
 
 

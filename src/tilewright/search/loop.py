@@ -20,8 +20,6 @@ from tilewright.measure.database import Database
 from tilewright.measure.jobs import Job
 from tilewright.measure.record import Record
 from tilewright.schedule.task import Task
-from tilewright.search.cost_model import CostModel
-from tilewright.search.cost_model import Options as ModelOptions
 from tilewright.search.imported import Replays, first_candidates, imports
 from tilewright.search.jobs import (
     Measurer,
@@ -31,8 +29,10 @@ from tilewright.search.jobs import (
     refused_record,
     task_id,
 )
-from tilewright.search.model_proposer import ModelProposer
-from tilewright.search.proposers import (
+from tilewright.search.propose.cost_model import CostModel
+from tilewright.search.propose.cost_model import Options as ModelOptions
+from tilewright.search.propose.model_proposer import ModelProposer
+from tilewright.search.propose.proposers import (
     Candidate,
     GeneticProposer,
     GridProposer,

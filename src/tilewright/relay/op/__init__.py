@@ -10,7 +10,7 @@ import difflib
 from typing import Any
 
 from tilewright.base.errors import ModelError
-from tilewright.relay.expr import Call, Constant, Expr, const
+from tilewright.relay.graph.expr import Call, Constant, Expr, const
 from tilewright.relay.op import elementwise, movement, nn, reduction
 from tilewright.relay.op.row import Op, Pattern
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tilewright import topi
-from tilewright.relay.expr import Array, Attrs, TensorType, Type
+from tilewright.relay.graph.expr import Array, Attrs, TensorType, Type
 from tilewright.relay.op.row import Op, Pattern, Site, broadcast, first_array
 
 

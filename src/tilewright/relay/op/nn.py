@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tilewright import topi
-from tilewright.relay.expr import Array, Attrs, TensorType, TupleType, Type
+from tilewright.relay.graph.expr import Array, Attrs, TensorType, TupleType, Type
 from tilewright.relay.op import window
 from tilewright.relay.op.row import Op, Pattern, Site, first_array
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from tilewright.base.dtype import is_float
 from tilewright.base.errors import ModelError
-from tilewright.relay.expr import Array, Attrs, Expr, TensorType, TupleType, Type
+from tilewright.relay.graph.expr import Array, Attrs, Expr, TensorType, TupleType, Type
 
 
 class Pattern(IntEnum):

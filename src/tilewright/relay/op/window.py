@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.relay.expr import Array, Attrs
+from tilewright.relay.graph.expr import Array, Attrs
 from tilewright.relay.op.row import Site
 
 LAYOUTS = ("NCHW", "NHWC")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tilewright.relay.expr import Function, IRModule
+from tilewright.relay.graph.expr import Function, IRModule
 from tilewright.relay.passes.bind import bind_params
 from tilewright.relay.passes.canonicalize import canonicalize
 from tilewright.relay.passes.constants import fold_constants

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from tilewright.base.errors import ModelError
-from tilewright.relay.expr import Constant, Expr, Function, IRModule, as_array
-from tilewright.relay.graph import substitute
+from tilewright.relay.graph.expr import Constant, Expr, Function, IRModule, as_array
+from tilewright.relay.graph.traversal import substitute
 
 
 def bind_params(mod: IRModule, params: Mapping[str, Any]) -> IRModule:

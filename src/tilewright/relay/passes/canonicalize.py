@@ -11,8 +11,8 @@ from collections.abc import Callable
 import numpy as np
 
 from tilewright.base.dtype import is_float
-from tilewright.relay.expr import Call, Constant, Expr, IRModule
-from tilewright.relay.graph import each_function, op_name, rewrite, unpacked, with_body
+from tilewright.relay.graph.expr import Call, Constant, Expr, IRModule
+from tilewright.relay.graph.traversal import each_function, op_name, rewrite, unpacked, with_body
 from tilewright.relay.op import call
 from tilewright.relay.passes.simplify import along
 

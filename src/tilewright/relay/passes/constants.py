@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.relay.evaluate import evaluate_call
-from tilewright.relay.expr import Call, Constant, Expr, IRModule, TensorType, Tuple
-from tilewright.relay.graph import each_function, rewrite, unpacked, with_body
+from tilewright.relay.graph.evaluate import evaluate_call
+from tilewright.relay.graph.expr import Call, Constant, Expr, IRModule, TensorType, Tuple
+from tilewright.relay.graph.traversal import each_function, rewrite, unpacked, with_body
 from tilewright.relay.passes.canonicalize import canonicalize
 
 

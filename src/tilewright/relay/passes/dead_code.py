@@ -10,8 +10,15 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tilewright.relay.expr import Call, Constant, Expr, IRModule, Tuple
-from tilewright.relay.graph import each_function, is_call, op_name, rewrite, unpacked, with_body
+from tilewright.relay.graph.expr import Call, Constant, Expr, IRModule, Tuple
+from tilewright.relay.graph.traversal import (
+    each_function,
+    is_call,
+    op_name,
+    rewrite,
+    unpacked,
+    with_body,
+)
 from tilewright.relay.op import TABLE, call
 
 

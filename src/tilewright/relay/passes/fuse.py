@@ -15,8 +15,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tilewright.relay.expr import Call, Constant, Expr, Function, IRModule, TensorType, Tuple, Var
-from tilewright.relay.graph import (
+from tilewright.relay.graph.expr import (
+    Call,
+    Constant,
+    Expr,
+    Function,
+    IRModule,
+    TensorType,
+    Tuple,
+    Var,
+)
+from tilewright.relay.graph.traversal import (
     children,
     each_function,
     op_name,

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from tilewright.relay.expr import Array, Call, Constant, Expr, IRModule
-from tilewright.relay.graph import (
+from tilewright.relay.graph.expr import Array, Call, Constant, Expr, IRModule
+from tilewright.relay.graph.traversal import (
     each_function,
     is_call,
     op_name,

@@ -9,9 +9,16 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from tilewright.relay.evaluate import evaluate_call
-from tilewright.relay.expr import Array, Call, Constant, Expr, IRModule
-from tilewright.relay.graph import each_function, is_call, op_name, rewrite, users, with_body
+from tilewright.relay.graph.evaluate import evaluate_call
+from tilewright.relay.graph.expr import Array, Call, Constant, Expr, IRModule
+from tilewright.relay.graph.traversal import (
+    each_function,
+    is_call,
+    op_name,
+    rewrite,
+    users,
+    with_body,
+)
 from tilewright.relay.op import call
 from tilewright.relay.passes.weights import (
     CONTRACTIONS,

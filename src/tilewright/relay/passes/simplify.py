@@ -5,8 +5,8 @@ In: any module.  Out: one without batch_norm and dropout.  Read next: `canonical
 
 from __future__ import annotations
 
-from tilewright.relay.expr import Call, Expr, IRModule, Tuple, const
-from tilewright.relay.graph import each_function, is_call, rewrite, with_body
+from tilewright.relay.graph.expr import Call, Expr, IRModule, Tuple, const
+from tilewright.relay.graph.traversal import each_function, is_call, rewrite, with_body
 from tilewright.relay.op import call
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tilewright.relay.expr import Array, Call, Constant, Expr
-from tilewright.relay.graph import is_call
+from tilewright.relay.graph.expr import Array, Call, Constant, Expr
+from tilewright.relay.graph.traversal import is_call
 
 CONTRACTIONS = ("nn.conv2d", "nn.dense")
 

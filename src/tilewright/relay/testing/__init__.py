@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from tilewright.base.errors import ModelError, absent
-from tilewright.relay.expr import Array, IRModule
+from tilewright.relay.graph.expr import Array, IRModule
 from tilewright.relay.testing import layers, mobilenet, resnet, resnet_v1, squeezenet, vgg
 from tilewright.relay.testing.layers import create_workload
 

@@ -6,7 +6,7 @@ In: batch, image.  Out: `(mod, params)` with seeded weights.  Read next: `squeez
 from __future__ import annotations
 
 from tilewright.relay import nn
-from tilewright.relay.expr import Array, Expr, Function, IRModule
+from tilewright.relay.graph.expr import Array, Expr, Function, IRModule
 from tilewright.relay.testing.layers import (
     batch_norm,
     conv2d,

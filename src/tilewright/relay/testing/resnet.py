@@ -12,7 +12,7 @@ import math
 
 from tilewright.base.errors import ModelError
 from tilewright.relay import nn, tensor
-from tilewright.relay.expr import Array, Expr, Function, IRModule
+from tilewright.relay.graph.expr import Array, Expr, Function, IRModule
 from tilewright.relay.testing.layers import (
     batch_norm,
     conv2d,

@@ -7,7 +7,7 @@ fits.  Read next: `mobilenet.py`.
 from __future__ import annotations
 
 from tilewright.relay import nn, tensor
-from tilewright.relay.expr import Array, Expr, Function, IRModule
+from tilewright.relay.graph.expr import Array, Expr, Function, IRModule
 from tilewright.relay.testing import layers
 from tilewright.relay.testing.resnet import units_of, workload
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from tilewright.base.errors import ModelError
 from tilewright.relay import nn, tensor
-from tilewright.relay.expr import Array, Expr, Function, IRModule
+from tilewright.relay.graph.expr import Array, Expr, Function, IRModule
 from tilewright.relay.testing.layers import biased_conv2d, create_workload, image, network
 
 # channels of each fire module: squeezed, and of each of the two convolutions that expand them

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tilewright.base.errors import ModelError
 from tilewright.relay import nn
-from tilewright.relay.expr import Array, Expr, Function, IRModule
+from tilewright.relay.graph.expr import Array, Expr, Function, IRModule
 from tilewright.relay.testing import layers
 
 # depth -> convolutions of each stack; the channels of the stacks

@@ -14,13 +14,12 @@ from math import prod
 from typing import Any
 
 from tilewright.base.errors import ScheduleError
-from tilewright.base.target import Target
 from tilewright.schedule.default import generic_schedule
 from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.schedule.sketch import Sketch
-from tilewright.schedule.space import ConfigSpace, SplitSpace
+from tilewright.schedule.space.config_space import ConfigSpace, SplitSpace
+from tilewright.schedule.space.trace import REFUSALS
 from tilewright.schedule.task import Task
-from tilewright.schedule.trace import REFUSALS
 from tilewright.search.rules.annotate import annotate
 from tilewright.search.rules.rules import (
     CPU_RULES,
@@ -32,6 +31,7 @@ from tilewright.search.rules.rules import (
 )
 from tilewright.search.rules.state import Application, Derivation, Hardware, State, is_mali
 from tilewright.search.rules.tiling import GPU_STRUCTURE
+from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 
 MAX_SKETCHES = 64  # of one computation; chains of many contractions would multiply without end

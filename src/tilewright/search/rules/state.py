@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from tilewright.base.target import Target
 from tilewright.schedule.schedule import Schedule, Stage
+from tilewright.targets.target import Target
 from tilewright.te.tensor import IterVar
 
 MAX_INNERMOST = 64  # of tiles

@@ -15,9 +15,9 @@ from math import prod
 from typing import Any
 
 from tilewright.base.dtype import BYTES
-from tilewright.schedule.decision import Value, where
 from tilewright.schedule.schedule import Stage
-from tilewright.schedule.space_policies import factors
+from tilewright.schedule.space.decision import Value, where
+from tilewright.schedule.space.policies import factors
 from tilewright.search.rules.analysis import OUTER_ONLY_ATTR, attribute, compute_op
 from tilewright.search.rules.state import Hardware, State
 from tilewright.te.tensor import ComputeOp, IterVar

@@ -14,7 +14,6 @@ from typing import Any
 
 from tilewright.base.dtype import BYTES
 from tilewright.base.errors import ScheduleError
-from tilewright.base.target import Target
 from tilewright.schedule.default import (
     MIN_PARALLEL_WORK,
     inline_cheap_stages,
@@ -23,6 +22,7 @@ from tilewright.schedule.default import (
 )
 from tilewright.schedule.schedule import Stage
 from tilewright.schedule.template import Anchored
+from tilewright.targets.target import Target
 from tilewright.te.tensor import ComputeOp, IterVar, PlaceholderOp, Tensor
 
 MAX_WASTE = 1.15  # iterations of a tiled axis, over its extent

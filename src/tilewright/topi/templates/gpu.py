@@ -19,8 +19,8 @@ from typing import Any
 from tilewright.ir import expr as E
 from tilewright.ir.affine import Simplifier
 from tilewright.ir.expr import Expr
-from tilewright.schedule.decision import Value, ceil_div, minimum, where
 from tilewright.schedule.schedule import Schedule, Stage
+from tilewright.schedule.space.decision import Value, ceil_div, minimum, where
 from tilewright.schedule.template import Anchored
 from tilewright.te.tensor import ComputeOp, IterVar, PlaceholderOp, Tensor
 from tilewright.topi.templates.gpu_epilogue import inline_around

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.schedule.decision import ceil_div
 from tilewright.schedule.schedule import Schedule, Stage
+from tilewright.schedule.space.decision import ceil_div
 from tilewright.schedule.template import Anchored, anchor_template
 from tilewright.te.tensor import ComputeOp, IterVar, Tensor
 from tilewright.topi.templates.gpu import (

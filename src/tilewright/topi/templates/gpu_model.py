@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tilewright.base.target import Target
-from tilewright.schedule.decision import ceil_div
+from tilewright.schedule.space.decision import ceil_div
+from tilewright.targets.target import Target
 from tilewright.te.tensor import ComputeOp
 from tilewright.topi.templates.gpu import Roles, footprint
 

@@ -1,0 +1,379 @@
+"""AutoTVM's tuners, thin over the one loop: `XGBTuner(task).tune(n_trial, measure_option)`.
+
+In: a task, a builder and a runner.  Out: the best configuration, a log line per trial on the
+logger "autotvm" (level DEBUG), and the callbacks users know.  Read next: `loop.py`.
+"""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from tilewright.base.errors import SpaceError
+from tilewright.measure.database import Database
+from tilewright.measure.pipeline import Pipeline
+from tilewright.measure.record import ErrorKind, Record
+from tilewright.schedule.space.config_space import ConfigEntity
+from tilewright.schedule.task import Task
+from tilewright.search.jobs import candidate_of
+from tilewright.search.loop import tune
+from tilewright.search.propose.cost_model import CostModel
+from tilewright.search.propose.cost_model import Options as ModelOptions
+from tilewright.search.propose.model_proposer import ModelProposer, Plan
+from tilewright.search.propose.proposers import (
+    Candidate,
+    GeneticProposer,
+    GridProposer,
+    Outcome,
+    Proposer,
+    RandomProposer,
+)
+from tilewright.search.report import BATCH, Event, Options, Report
+
+logger = logging.getLogger("autotvm")
+
+# AutoTVM's numbers for the kinds of failure.
+ERROR_NUMBERS: dict[ErrorKind, int] = {
+    "instantiate": 1, "compile": 2, "verify": 1, "run": 4, "wrong": 5, "timeout": 7,
+}  # fmt: skip
+SI_PREFIXES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+
+
+class MeasureInput(NamedTuple):
+    """What was measured: target, task and configuration."""
+
+    target: Any
+    task: Task
+    config: ConfigEntity
+
+
+class _ResultFields(NamedTuple):
+    costs: tuple[Any, ...]
+    error_no: int
+    all_cost: float
+    timestamp: float
+
+
+class MeasureResult(_ResultFields):
+    """costs: seconds per repeat, or one exception; error_no: 0 for success, see ERROR_NUMBERS;
+    all_cost: wall seconds of build and trial; timestamp: since the epoch; record: the full record
+    """
+
+    record: Record | None = None
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{n}={getattr(self, n)!r}" for n in self._fields)
+        return f"MeasureResult({fields})"
+
+
+class MeasureError(Exception):
+    """In the costs of a result that failed: what went wrong."""
+
+
+Callback = Callable[["Tuner", list[MeasureInput], list[MeasureResult]], Any]
+
+
+def measure_result(record: Record) -> MeasureResult:
+    """A record as AutoTVM's callbacks expect it."""
+    r = record.result
+    costs: tuple[Any, ...] = r.costs
+    if r.error is not None:
+        first = r.message.strip().partition("\n")[0]
+        costs = (MeasureError(f"{r.error}: {first}"),)
+    number = 0 if r.error is None else ERROR_NUMBERS[r.error]
+    result = MeasureResult(costs, number, r.build_s + r.run_s, record.timestamp)
+    result.record = record
+    return result
+
+
+def format_si(value: float, prefix: str) -> float:
+    """`value` in units of `prefix`.  Raises SpaceError for one that is not in SI_PREFIXES."""
+    if prefix not in SI_PREFIXES:
+        raise SpaceError(f"si_prefix={prefix!r}", "no such prefix", f"Use one of {[*SI_PREFIXES]}.")
+    return value / SI_PREFIXES[prefix]
+
+
+class Tuner:
+    """Searches the space of `task`.  Subclasses choose how candidates are proposed.
+
+    best_config, best_flops: the fastest verified configuration, and its operations per second
+    best_iter: trial that found it; ttl: trials of the last `tune`
+    best_measure_pair: its (MeasureInput, MeasureResult)
+    """
+
+    name = "xgb"
+    batch = 0  # proposals at once; 0: by the device
+
+    def __init__(self, task: Task, *, seed: int = 0) -> None:
+        self.task, self.seed = task, seed
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget everything that was measured."""
+        self.best_config: ConfigEntity | None = None
+        self.best_flops = 0.0
+        self.best_measure_pair: tuple[MeasureInput, MeasureResult] | None = None
+        self._best_seconds = float("inf")  # of every `tune` since the last `reset`
+        self.best_iter = 0
+        self._failures: list[str] = []
+        self.ttl = 0
+        self.error_ct = 0
+        self.error_threshold = 150
+        self.n_trial = 0
+        self.early_stopping: int | None = None
+        self.model = CostModel(ModelOptions(seed=self.seed))
+        self.proposer = self.make_proposer()
+
+    def make_proposer(self) -> Proposer:
+        """The proposer this tuner stands for."""
+        return ModelProposer(self.task, self.seed, self.model)
+
+    def set_error_threshold(self, threshold: int) -> None:
+        """Warn once when so many trials in a row fail."""
+        self.error_threshold = threshold
+
+    def has_next(self) -> bool:
+        return not self.proposer.exhausted
+
+    def next_batch(self, batch_size: int) -> list[ConfigEntity]:
+        """The next configurations to measure, for loops of one's own with `update`."""
+        return [c.sketch.space.get(c.index) for c in self.proposer.suggest(batch_size)]
+
+    def update(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
+        """Learn from results; those of another task are passed over."""
+        outcomes = []
+        for given, result in zip(inputs, results, strict=True):
+            candidate = self._candidate(given)
+            if candidate is not None:
+                seconds = _mean(result.costs) if result.error_no == 0 else float("inf")
+                outcomes.append(Outcome(candidate, seconds))
+        self._tell(outcomes)
+
+    def load_history(self, data_set: Iterable[Any], min_seed_records: int = 500) -> None:
+        """Learn from earlier records of this task.
+
+        data_set: a `Database`, `Record`s, or (MeasureInput, MeasureResult) pairs.  Configurations
+        found there are not measured again.  min_seed_records is accepted and not needed: any number
+        of records helps the model, which predicts from shape-free features.
+        """
+        outcomes = []
+        for item in data_set:
+            if isinstance(item, Record):
+                if item.task.dag != self.task.key or item.task.target != str(self.task.target):
+                    continue
+                candidate = candidate_of(self.task, item.origin, item.decisions)
+                seconds = item.seconds
+            else:
+                given, result = item
+                candidate = self._candidate(given)
+                seconds = _mean(result.costs) if result.error_no == 0 else float("inf")
+            if candidate is not None:
+                outcomes.append(Outcome(candidate, seconds))
+        self._tell(outcomes)
+        self.model.fit()
+
+    def tune(
+        self,
+        n_trial: int,
+        measure_option: Mapping[str, Any],
+        early_stopping: int | None = None,
+        callbacks: Sequence[Callback] = (),
+        si_prefix: str = "G",
+    ) -> Report:
+        """Measure up to `n_trial` configurations.
+
+        measure_option: `autotvm.measure_option(builder=, runner=)`
+        early_stopping: stop after so many trials without a better one
+        callbacks: called with (tuner, inputs, results) after each trial, in the order of proposals;
+        `finish()` of those that have it is called at the end, which may come before `n_trial`
+        """
+        format_si(0, si_prefix)
+        self.n_trial, self.early_stopping, self.ttl = n_trial, early_stopping, 0
+        self._callbacks, self._prefix = list(callbacks), si_prefix
+        self._failures.clear()
+        builder, runner = measure_option["builder"], measure_option["runner"]
+        options = Options(
+            trials=n_trial, early_stopping=early_stopping, tuner=self.name, seed=self.seed,
+            batch=self.batch, leaders=0, negligible=0, fruitless=0,
+        )  # fmt: skip
+        try:
+            with Pipeline(builder, runner, Database()) as pipeline:
+                report = tune(
+                    [self.task], pipeline, options=options, on_event=self._on_event,
+                    proposers=[self.proposer], model=self.model,
+                )  # fmt: skip
+        finally:
+            self.model.close()
+        if report.interrupted:
+            raise KeyboardInterrupt
+        for callback in callbacks:
+            if hasattr(callback, "finish"):
+                callback.finish()
+        if self.best_config is None and self._failures:
+            self._explain_failures()
+        return report
+
+    # -- parts -------------------------------------------------------------------------------------
+    def _candidate(self, given: MeasureInput) -> Candidate | None:
+        """The candidate of a configuration, by its values; None where it is of another task."""
+        if given.task.key != self.task.key or str(given.target) != str(self.task.target):
+            return None
+        values = {name: entity.value for name, entity in given.config.items()}
+        for sketch in self.task.sketches:
+            try:
+                return Candidate(sketch, sketch.space.index_of(values))
+            except SpaceError:
+                continue
+        return None
+
+    def _tell(self, outcomes: list[Outcome]) -> None:
+        self.proposer.update(outcomes)
+        if self.model.trained or len(self.model) >= 64:
+            self.model.fit()
+
+    def _on_event(self, event: Event) -> None:
+        if event.kind != "trial" or event.record is None:
+            return
+        record = event.record
+        found = candidate_of(self.task, record.origin, record.decisions)
+        assert found is not None
+        config = found.sketch.space.get(found.index)
+        given, result = MeasureInput(self.task.target, self.task, config), measure_result(record)
+        flops = self.task.flop / record.seconds if record.result.ok else 0.0
+        self.ttl += 1
+        self._count_error(record)
+        if event.improved and record.seconds < self._best_seconds:
+            self.best_config, self.best_flops, self.best_iter = config, flops, self.ttl
+            self.best_measure_pair, self._best_seconds = (given, result), record.seconds
+            config.cost = record.seconds
+        now, best = format_si(flops, self._prefix), format_si(self.best_flops, self._prefix)
+        logger.debug(
+            "No: %d\t%sFLOPS: %.2f/%.2f\tresult: %s\t%s", self.ttl, self._prefix, now, best,
+            result, config,
+        )  # fmt: skip
+        for callback in self._callbacks:
+            callback(self, [given], [result])
+
+    def _count_error(self, record: Record) -> None:
+        if record.result.ok:
+            self.error_ct = 0
+            return
+        self.error_ct += 1
+        self._failures.append(f"{record.result.error}: {record.result.message}")
+        if self.error_ct == self.error_threshold + 1:
+            logger.warning(
+                "%d trials in a row failed; the last: %s", self.error_ct, self._failures[-1]
+            )
+
+    def _explain_failures(self) -> None:
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="tilewright_tuning_errors_", suffix=".log", delete=False
+        ) as f:
+            f.write("\n\n".join(self._failures))
+        logger.warning(
+            "No trial of %s succeeded. All %d error messages are in %s",
+            self.task, len(self._failures), f.name,
+        )  # fmt: skip
+
+
+class XGBTuner(Tuner):
+    """Machine model, and boosted trees that learn what it misses.
+
+    Of AutoTVM's options these have a meaning: `plan_size` (proposals are made in batches of at most
+    a quarter of it), `diversity_filter_ratio` (proposals consider this many times more candidates
+    from which unlike ones are chosen).  The others are accepted so that scripts run:
+    `feature_type` (features always come from the loop tree), `loss_type` (always squared error of
+    log seconds), `num_threads` (always one: builds need the others), `optimizer` (candidates are
+    ranked, not annealed), `log_interval`.
+    """
+
+    name = "xgb"
+
+    def __init__(
+        self, task: Task, plan_size: int = 64, feature_type: str = "itervar",
+        loss_type: str = "reg", num_threads: int | None = None, optimizer: Any = "sa",
+        diversity_filter_ratio: float | None = None, log_interval: int = 50, *, seed: int = 0,
+    ) -> None:  # fmt: skip
+        for option, value, known in (
+            ("feature_type", feature_type, ("itervar", "knob", "curve")),
+            ("loss_type", loss_type, ("reg", "rank", "rank-binary")),
+        ):
+            if value not in known:
+                raise SpaceError(
+                    f"XGBTuner({option}={value!r})", "no such choice", f"Use one of {known}."
+                )
+        self.batch = min(BATCH[task.target.is_gpu], max(1, plan_size // 4))
+        self.diversity_filter_ratio = diversity_filter_ratio
+        super().__init__(task, seed=seed)
+
+    def make_proposer(self) -> Proposer:
+        wider = max(1, round(self.diversity_filter_ratio or 1))
+        return ModelProposer(self.task, self.seed, self.model, Plan(wide=16 * wider))
+
+
+class RandomTuner(Tuner):
+    """Uniform over the sensible configurations, none twice."""
+
+    name = "random"
+
+    def __init__(
+        self, task: Task, range_idx: tuple[int, int] | None = None, *, seed: int = 0
+    ) -> None:
+        self.range_idx = _checked_range(task, range_idx)
+        super().__init__(task, seed=seed)
+
+    def make_proposer(self) -> Proposer:
+        return RandomProposer(self.task, self.seed, self.range_idx)
+
+
+class GridSearchTuner(Tuner):
+    """Ascending index over the sensible configurations; range_idx: (first, last), both included."""
+
+    name = "grid"
+
+    def __init__(
+        self, task: Task, range_idx: tuple[int, int] | None = None, *, seed: int = 0
+    ) -> None:
+        self.range_idx = _checked_range(task, range_idx)
+        super().__init__(task, seed=seed)
+
+    def make_proposer(self) -> Proposer:
+        return GridProposer(self.task, self.seed, self.range_idx)
+
+
+class GATuner(Tuner):
+    """A genetic algorithm over knobs: see `GeneticProposer`."""
+
+    name = "ga"
+
+    def __init__(
+        self, task: Task, pop_size: int = 100, elite_num: int = 3, mutation_prob: float = 0.1, *,
+        seed: int = 0,
+    ) -> None:  # fmt: skip
+        if elite_num > pop_size:
+            raise SpaceError(
+                f"GATuner(elite_num={elite_num})", f"more than the population, {pop_size}"
+            )
+        self.pop_size, self.elite_num, self.mutation_prob = pop_size, elite_num, mutation_prob
+        super().__init__(task, seed=seed)
+
+    def make_proposer(self) -> Proposer:
+        return GeneticProposer(
+            self.task, self.seed, self.pop_size, self.elite_num, self.mutation_prob
+        )
+
+
+def _checked_range(task: Task, given: tuple[int, int] | None) -> tuple[int, int] | None:
+    if given is None:
+        return None
+    first, last = given
+    size = len(task.config_space)
+    if not 0 <= first <= last < size:
+        raise SpaceError(f"range_idx={given}", f"not within [0, {size - 1}]", "Both ends count.")
+    return given
+
+
+def _mean(costs: Sequence[float]) -> float:
+    return sum(costs) / len(costs)

@@ -1,0 +1,385 @@
+"""What a GPU kernel will do, counted from the loop tree: threads, instructions, bytes, conflicts.
+
+In: a `LoopTree`, its `Bounds`, a target.  Out: a `GpuKernel` per kernel, each field one number per
+candidate.  Nothing is lowered.  Read next: `machine_model.py` (seconds), `features.py` (columns).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tilewright.base.dtype import BYTES
+from tilewright.codegen.c_family import COPIES_IN_FLIGHT
+from tilewright.cost.access import (
+    SECTOR_BYTES,
+    WARP,
+    Lanes,
+    Touch,
+    anatomy,
+    floor_mod,
+    vector,
+    whole_work,
+)
+from tilewright.cost.nest import Nest, footprint, mix
+from tilewright.schedule.space.decision import ceil_div, maximum, minimum, where
+from tilewright.schedule.tree.legality import BASE_REGISTERS
+from tilewright.schedule.tree.loop_tree import Bounds, LoopTree, Node
+from tilewright.targets.target import Target
+from tilewright.te.tensor import Tensor
+
+# Instructions.
+LOOP_COST = 3  # of a loop that stays one, per iteration
+DIVIDE_COST = 7  # of a division by a constant with its remainder
+TEST_COST = 3  # of a condition around a read
+INTEGER = 2  # issue slots of one that works out an index: GPUs have half as many integer units
+INSTRUCTION_BYTES = 16
+VECTOR_BYTES = 16  # of the widest load
+HELD = 64  # loads whose results the registers of a thread hold
+COMPILER_UNROLL = 4  # that compilers write out of any loop, as long as these are no more than
+SMALL_BODY = 64  # instructions
+
+
+@dataclass
+class Memory:
+    """Accesses to one memory, of all warps of a block together.
+
+    requests: instructions; passes: what they cost there (sectors of global memory, wavefronts of
+    shared); ideal: what they would cost without waste
+    """
+
+    requests: Any = 0
+    passes: Any = 0
+    ideal: Any = 0
+
+    def add(self, requests: Any, each: Any, ideal: Any) -> None:
+        self.requests = self.requests + requests
+        self.passes = self.passes + requests * each
+        self.ideal = self.ideal + requests * ideal
+
+    @property
+    def waste(self) -> Any:
+        """How many times more passes than needed, at least 1; 1 where there is no access."""
+        return maximum(self.passes / maximum(self.ideal, 1e-9), 1.0) * (self.requests > 0) + (
+            self.requests <= 0
+        )
+
+
+@dataclass
+class GpuKernel:
+    """Counts are per thread unless a name or a comment says otherwise.
+
+    work:    useful arithmetic of the whole kernel; executed: with repeats and overhang
+    divisions: of fused indices, for one element of each copy into shared memory
+    code:    bytes of instructions
+    shared_waits: bodies of loops that begin with loads from shared memory and so wait for them;
+    global_waits: the same for global memory, or as often as registers are full
+    spills:  loads of copies that registers cannot hold until they are stored
+    anchor_share: useful share of the busiest stage's iterations
+    phases:  times that a block fills its shared memory; copy_trips: loads of a thread in one
+    body:    statements of the busiest stage that are written out; rolled: iterations around it
+    tile:    results of the busiest stage that a thread computes at once; chain: its reduction loop
+    traffic: bytes between the cores and L2; unique: bytes of all tensors it reads and writes
+    """
+
+    node: Node
+    threads: Any
+    warps: Any
+    blocks: Any
+    block_dims: tuple[Any, Any, Any]
+    vthreads: Any
+    registers: Any
+    shared_bytes: Any
+    work: float
+    executed: Any = 0
+    fma: Any = 0
+    instructions: Any = 0  # issue slots that all warps of a block take
+    divisions: Any = 0
+    code: Any = 0
+    shared_waits: Any = 0
+    global_waits: Any = 0
+    spills: Any = 0
+    anchor_share: Any = 1
+    phases: Any = 0
+    copy_trips: Any = 0
+    copy_lanes: Any = 1
+    body: Any = 1
+    rolled: Any = 1
+    tile: Any = 1
+    chain: Any = 1
+    width: Any = 1
+    epilogue: Any = 0
+    traffic: Any = 0
+    unique: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.global_load, self.global_store = Memory(), Memory()
+        self.shared_load, self.shared_store = Memory(), Memory()
+
+
+def gpu_kernels(tree: LoopTree, bounds: Bounds, target: Target, rows: int) -> list[GpuKernel]:
+    """Facts of every kernel of the schedule, in order."""
+    return [_Counter(tree, bounds, target, rows, root).run() for root in tree.roots]
+
+
+class _Counter:
+    def __init__(
+        self, tree: LoopTree, bounds: Bounds, target: Target, rows: int, root: Node
+    ) -> None:
+        self.bounds, self.target, self.rows = bounds, target, rows
+        self.nodes = tree.subtree(root)
+        self.launch = bounds.launch(root)
+        self.lanes = Lanes(bounds, self.launch, rows)
+        self.nests = {node: Nest(node, bounds, target) for node in self.nodes}
+        self.anchor = max(self.nodes, key=whole_work)
+        self.anatomy = anatomy(tree)
+        self._sectors_of: dict[Touch, Any] = {}
+
+    def run(self) -> GpuKernel:
+        x, y, z = (vector(self.launch.get(f"threadIdx.{d}", 1)) for d in "xyz")
+        threads = x * y * z
+        blocks: Any = 1
+        for d in "xyz":
+            blocks = blocks * vector(self.launch.get(f"blockIdx.{d}", 1))
+        k = GpuKernel(
+            node=self.anchor, threads=threads, warps=ceil_div(threads, WARP), blocks=blocks,
+            block_dims=(x, y, z), vthreads=self._vthreads(), registers=self._registers(),
+            shared_bytes=self._shared(), work=sum(mix(n).flops * whole_work(n) for n in self.nodes),
+        )  # fmt: skip
+        for node in self.nodes:
+            self._count(k, node)
+        self._anchor(k)
+        self._phases(k)
+        k.unique = float(sum(tensor_bytes(t) for t in self._tensors()))
+        return k
+
+    # -- sizes -------------------------------------------------------------------------------------
+    def _vthreads(self) -> Any:
+        total: Any = 1
+        for node in self.nodes:
+            for ax, tag in node.stage.binds.items():
+                if tag == "vthread":
+                    total = total * vector(self.bounds.extent[ax])
+        return total
+
+    def _registers(self) -> Any:
+        words: Any = BASE_REGISTERS
+        for node in self.nodes:
+            if node.scope == "local":
+                size = vector(self.bounds.elements(node)) * vector(self.bounds.replicas(node))
+                words = words + size * max(1, BYTES[node.op.dtype] // 4)
+        return words
+
+    def _shared(self) -> Any:
+        total: Any = 0
+        for node in self.nodes:
+            if node.scope == "shared":
+                total = total + vector(self.bounds.elements(node)) * BYTES[node.op.dtype]
+        return total
+
+    def _tensors(self) -> set[Tensor]:
+        """Tensors in global memory that the kernel reads or writes."""
+        touches = [t for n in self.nodes for t in (*self.anatomy.reads[n], self.anatomy.write[n])]
+        return {t.tensor for t in touches if t.scope == "global"}
+
+    # -- one stage ---------------------------------------------------------------------------------
+    def _count(self, k: GpuKernel, node: Node) -> None:
+        nest, ops = self.nests[node], mix(node)
+        own = nest.product(lp for lp in nest.own if lp.tag.startswith("threadIdx"))
+        mine = own if node.scope == "shared" else k.threads
+        warps = minimum(ceil_div(mine, WARP), k.warps)
+        runs = nest.executions
+        trips = nest.trips * runs
+        k.executed = k.executed + trips * ops.flops * mine * k.blocks
+        k.fma = k.fma + trips * ops.fma
+        divisions, tests = nest.index_work()
+        width = self._width(nest)
+        k.width = maximum(k.width, width)
+        index = trips / width * (DIVIDE_COST * divisions + TEST_COST * tests)
+        if node.scope == "shared":
+            k.divisions = k.divisions + divisions
+        issued = trips * (ops.fma + ops.other) + runs * nest.rolled * LOOP_COST
+        far = near = 0
+        for touch in (*nest.reads, nest.write):
+            count = self._access(k, nest, touch, runs, warps, width)
+            issued = issued + count
+            if touch is not nest.write and touch.scope != "local":
+                far = far + count * (touch.scope == "global")
+                near = near + count * (touch.scope == "shared")
+        k.instructions = k.instructions + (issued + INTEGER * index) * warps
+        self._bodies(k, nest, issued + index, far, near)
+
+    def _bodies(self, k: GpuKernel, nest: Nest, issued: Any, far: Any, near: Any) -> None:
+        """Size of the code, and how often a thread begins anew with loads it must wait for.
+
+        issued: instructions of a thread; far, near: its loads from global and from shared memory
+        """
+        shared = nest.node.scope == "shared"
+        bodies = nest.executions / vector(self.bounds.replicas(nest.node)) * nest.rolled
+        each = issued / bodies
+        together = COPIES_IN_FLIGHT if shared else COMPILER_UNROLL
+        small = shared | (each * COMPILER_UNROLL <= SMALL_BODY)
+        factor = where(small, minimum(nest.rolled, together), 1)
+        k.code = k.code + each * factor * self._written_around(nest) * INSTRUCTION_BYTES
+        bodies = bodies / factor
+        burst = far / bodies
+        k.shared_waits = k.shared_waits + minimum(bodies, near)
+        k.global_waits = k.global_waits + bodies * minimum(burst, maximum(burst / HELD, 1))
+        if shared and nest.node.op.combiner is None:
+            k.spills = k.spills + bodies * maximum(burst - HELD, 0)
+
+    def _written_around(self, nest: Nest) -> Any:
+        """Copies of the whole stage in the code: loops of its consumer that are written out."""
+        if nest.node.parent is None:
+            return 1
+        around = {lp.axis: lp for lp in self.nests[nest.node.parent].own}
+        total: Any = 1
+        for lp in nest.path:
+            if not lp.tag and lp.axis in around:
+                total = total * where(around[lp.axis].unrolled, lp.extent, 1)
+        return total
+
+    def _access(
+        self, k: GpuKernel, nest: Nest, touch: Touch, runs: Any, warps: Any, width: Any
+    ) -> Any:
+        """Instructions of a thread for one read or write; adds to the kernel's memory counts."""
+        if touch.scope == "local":
+            return 0
+        lanes_of_vector = nest.vector.extent / width if nest.vector is not None else 1
+        count = nest.loads(touch, vector_factor=lanes_of_vector) * runs
+        if touch.scope == "shared" and not touch.write and nest.vector is None:
+            width = self._together(nest, touch)
+            count = count / width
+        if touch.write and nest.node.op.combiner is not None:
+            count = runs * nest.trips / _inner_reduction(nest)
+            self._note(k, touch, count * warps, width, load=True)
+        self._note(k, touch, count * warps, width, load=not touch.write)
+        if touch.scope == "global":
+            k.traffic = k.traffic + self._traffic(k, nest, touch, count * warps, width)
+        return count
+
+    def _note(self, k: GpuKernel, touch: Touch, requests: Any, width: Any, *, load: bool) -> None:
+        size = touch.bytes
+        if touch.scope == "global":
+            memory = k.global_load if load else k.global_store
+            ideal = maximum(minimum(k.threads, WARP) * size * width / SECTOR_BYTES, 1.0)
+            memory.add(requests, self._sectors(touch), ideal)
+            return
+        memory = k.shared_load if load else k.shared_store
+        memory.add(requests, self._wavefronts(touch, width), maximum(width * size / 16, 1.0))
+
+    def _sectors(self, touch: Touch) -> Any:
+        if touch not in self._sectors_of:
+            self._sectors_of[touch] = self.lanes.sectors(touch)
+        return self._sectors_of[touch]
+
+    def _wavefronts(self, touch: Touch, width: Any) -> Any:
+        """Mixed widths over the population: each is evaluated where it occurs."""
+        if not isinstance(width, np.ndarray):
+            return self.lanes.wavefronts(touch, int(width))
+        result = np.ones(self.rows)
+        for w in np.unique(width):
+            rows = np.flatnonzero(width == w)
+            result[rows] = self.lanes.wavefronts(touch, int(w), rows)
+        return result
+
+    def _traffic(self, k: GpuKernel, nest: Nest, touch: Touch, requests: Any, width: Any) -> Any:
+        """Bytes between L2 and the cores: every sector asked for, unless L1 holds a block's."""
+        moved = requests * self._sectors(touch) * SECTOR_BYTES
+        if touch.write:
+            return moved * k.blocks
+        inside = [lp for lp in nest.loops if not lp.tag.startswith("blockIdx")]
+        room = self.target.limits.l1_bytes - k.shared_bytes
+        once = footprint(nest, touch, inside, SECTOR_BYTES)
+        kept = where(once <= room / 2, minimum(moved, once), moved)
+        return kept * k.blocks
+
+    def _width(self, nest: Nest) -> Any:
+        """Elements of one access where the vectorised loop became one, else 1."""
+        if nest.vector is None:
+            return 1
+        lanes = nest.vector.extent
+        size = BYTES[nest.node.op.dtype]
+        good: Any = ((lanes * size == 8) | (lanes * size == 16)) & (nest.apart == 0)
+        for touch in (*nest.reads, nest.write):
+            if touch.scope != "local" and nest.vector.axis in nest.moves[touch]:
+                good = good & (nest.stride(touch, nest.vector.axis) == 1)
+        return where(good, lanes, 1)
+
+    def _together(self, nest: Nest, touch: Touch) -> Any:
+        """Elements of one load where compilers join loads of neighbours that are written out."""
+        least = self.lanes.alignment(touch)
+        if np.max(least) == 1:
+            return 1
+        run: Any = 1
+        rest: list[Any] = []
+        for lp in reversed(nest.loops):
+            if not lp.serial or lp.axis not in nest.moves[touch] or np.max(lp.extent) == 1:
+                continue
+            step = nest.stride(touch, lp.axis)
+            joins = (lp.unrolled & (step == run)) | (lp.extent == 1)
+            rest.append(where(joins, 0, step))
+            run = where(joins, run * lp.extent, run)
+        result: Any = 1
+        for width in (2, 4):
+            if touch.bytes * width > VECTOR_BYTES:
+                break
+            fits = (floor_mod(run, width) == 0) & (least >= width)
+            for step in rest:
+                fits = fits & (floor_mod(step, width) == 0)
+            result = where(fits, width, result)
+        return result
+
+    # -- the kernel --------------------------------------------------------------------------------
+    def _anchor(self, k: GpuKernel) -> None:
+        nest = self.nests[self.anchor]
+        runs = nest.trips * nest.executions
+        mine = k.threads if self.anchor.scope != "shared" else 1
+        k.anchor_share = minimum(whole_work(self.anchor) / maximum(runs * mine * k.blocks, 1), 1.0)
+        k.body, k.rolled = nest.body, nest.rolled * nest.executions
+        k.chain = maximum(nest.tile("reduce"), 1)
+        k.tile = nest.product(lp for lp in nest.own if lp.serial and lp.axis.kind == "spatial")
+        if self.anchor.scope == "local":
+            k.tile = vector(self.bounds.elements(self.anchor)) * vector(
+                self.bounds.replicas(self.anchor)
+            )
+        others = [n for n in self.nodes if n is not self.anchor and n.parent is None]
+        k.epilogue = sum(mix(n).other for n in others)
+
+    def _phases(self, k: GpuKernel) -> None:
+        places: dict[Any, Any] = {}
+        trips: Any = 0
+        lanes: Any = 0
+        total: Any = 0
+        for node in self.nodes:
+            if node.scope != "shared":
+                continue
+            nest = self.nests[node]
+            places[node.parent, node.attach_axis] = nest.executions
+            own = nest.product(lp for lp in nest.own if lp.tag.startswith("threadIdx"))
+            trips = trips + nest.trips
+            size = vector(self.bounds.elements(node))
+            slots = nest.trips * maximum(own, k.threads)
+            lanes, total = lanes + size, total + slots
+        k.phases = sum(places.values()) if places else 0
+        k.copy_trips = trips
+        k.copy_lanes = minimum(lanes / maximum(total, 1), 1.0) if places else 1
+
+
+def tensor_bytes(tensor: Tensor) -> int:
+    size = BYTES[tensor.dtype]
+    for n in tensor.shape:
+        size *= n
+    return size
+
+
+def _inner_reduction(nest: Nest) -> Any:
+    """Innermost reduction loops: while they run, the result stays in a register."""
+    total: Any = 1
+    for lp in reversed(nest.own):
+        if lp.axis.kind != "reduce":
+            break
+        total = total * lp.extent
+    return total

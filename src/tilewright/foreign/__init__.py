@@ -1,0 +1,4 @@
+"""Logs of other programs: TVM's AutoTVM and auto-scheduler (Ansor).
+
+In: their lines.  Out: records and schedules of ours.  Read next: `tvm_logs.py`, `ansor_steps.py`.
+"""

@@ -1,0 +1,334 @@
+"""Logs of TVM: lines of AutoTVM 0.2 and of the auto-scheduler (Ansor, v0.6) as our records.
+
+In: lines, and what their names stand for (`Workloads`).  Out: records that carry a candidate and
+what it cost in TVM, `origin` "import:...".  They are not verified, so none is ever the best of its
+task; a line that cannot be used is counted by reason.
+Read next: `foreign/ansor_steps.py`, `record.py`, `database.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tilewright.base.errors import RecordError, TilewrightError
+from tilewright.foreign.ansor_steps import replay_ansor
+from tilewright.measure.database import Database, blotted
+from tilewright.measure.record import Key, Record, Result, TaskId, make_record, own_versions
+from tilewright.schedule.schedule import Schedule
+from tilewright.schedule.space.config_space import ConfigEntity
+from tilewright.schedule.task import Task, create
+from tilewright.schedule.tree.legality import REASONS, judge
+from tilewright.schedule.tree.loop_tree import LoopTree
+from tilewright.targets.target import KINDS, Target
+from tilewright.te.dag import ComputeDAG
+from tilewright.te.tensor import Tensor, placeholder
+
+AUTOTVM_VERSION = 0.2
+ANSOR_VERSIONS = tuple(f"v0.{n}" for n in range(1, 7))  # one format; newer tasks say more
+PREFIX = "import:"
+ERRORS = (
+    "", "instantiation", "compiling for the host", "compiling for the device", "running",
+    "a wrong answer", "a build timeout", "a run timeout", "an unknown error", "the fleet",
+)  # fmt: skip
+# Options of an old target that say what is compiled for; others are limits, which `Target` knows.
+_KEPT = {"cuda": ("arch",), "llvm": ("mcpu", "mattr", "num-cores"), "opencl": ("device",)}
+
+Function = Callable[..., Sequence[Tensor]]
+
+
+@dataclass(frozen=True)
+class Workloads:
+    """What the names in old logs stand for.
+
+    functions: name of a registered workload -> its function, which returns inputs and outputs
+    dags:      workload key, as the log has it -> computation
+    lookup:    the same as a function; None where it does not know the key
+    tasks:     of a network.  AutoTVM's lines find them by name and arguments, Ansor's hashed keys
+               by `workload_key`, or by the shapes of inputs and outputs that one task only has
+
+    AutoTVM's lines also find every function template that is registered.
+    """
+
+    functions: Mapping[str, Function] = field(default_factory=dict)
+    dags: Mapping[str, ComputeDAG] = field(default_factory=dict)
+    lookup: Callable[[str], ComputeDAG | None] | None = None
+    tasks: Sequence[Task] = ()
+
+
+@dataclass
+class ImportReport:
+    """lines: read, less comments and empty ones; unusable: of these, by reason
+
+    imported: new records of each of `tasks`
+    known:    lines that an earlier import had put into the database
+    """
+
+    lines: int = 0
+    known: int = 0
+    tasks: dict[Key, TaskId] = field(default_factory=dict)
+    imported: Counter[Key] = field(default_factory=Counter)
+    unusable: Counter[str] = field(default_factory=Counter)
+
+
+def import_lines(
+    lines: Iterable[str | bytes],
+    database: Database,
+    workloads: Workloads | None = None,
+    target: Target | None = None,
+) -> ImportReport:
+    """Append to `database` every line that makes a legal schedule here.
+
+    target: what the records are filed under; only lines of its kind are used.  None: what each line
+            names, less what it says of the device's limits
+    """
+    importer = _Importer(workloads or Workloads(), target)
+    known = {(r.key, r.candidate, r.timestamp) for r in database if is_imported(r)}
+    report = ImportReport()
+    for line in lines:
+        text = line.decode(errors="replace") if isinstance(line, bytes) else line
+        if not text.strip() or text[0] in "# ":
+            continue
+        report.lines += 1
+        try:
+            found = importer.read(text)
+        except TilewrightError as error:
+            report.unusable[_reason(error)] += 1
+            continue
+        record = make_record(
+            found.task, Result(costs=found.costs), origin=found.origin, decisions=found.decisions,
+            steps=found.schedule.to_json(), device=found.device, timestamp=found.timestamp,
+            versions=own_versions() | found.versions,
+        )  # fmt: skip
+        identity = record.key, record.candidate, record.timestamp
+        if identity in known:
+            report.known += 1
+            continue
+        known.add(identity)
+        database.append(record, found.schedule.dag.to_json())
+        report.tasks.setdefault(record.key, record.task)
+        report.imported[record.key] += 1
+    return report
+
+
+def is_imported(record: Record) -> bool:
+    """Whether another program measured it."""
+    return record.origin.startswith(PREFIX)
+
+
+def _reason(error: TilewrightError) -> str:
+    """The same for lines that fail alike."""
+    step = re.match(r'Ansor step \d+ \["(\w*)"', error.place)
+    if step is not None:
+        return blotted(f"Ansor step {step[1]}: {error.reason}")
+    return error.reason
+
+
+def _refuse(reason: str, way_out: str = "") -> RecordError:
+    return RecordError("line", reason, way_out)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A usable line.  device: the target as the line has it: the log does not name the device"""
+
+    task: TaskId
+    schedule: Schedule
+    decisions: dict[str, Any]
+    costs: tuple[float, ...]
+    origin: str
+    device: str
+    timestamp: float
+    versions: dict[str, str]
+
+
+class _Importer:
+    """Reads lines; what they share (computations, spaces) is made once."""
+
+    def __init__(self, workloads: Workloads, target: Target | None) -> None:
+        self.workloads, self.target = workloads, target
+        self.dags = {_normal(key): dag for key, dag in workloads.dags.items()}
+        self._made: dict[str, ComputeDAG | TilewrightError] = {}
+        self._tasks: dict[tuple[str, str], list[Task] | TilewrightError] = {}
+
+    def read(self, line: str) -> _Found:
+        """Raises a TilewrightError saying why the line is of no use."""
+        try:
+            data = json.loads(line)
+        except (ValueError, RecursionError):
+            raise _refuse("not JSON, or cut off") from None
+        if isinstance(data, dict) and {"i", "r", "v"} <= data.keys() and isinstance(data["v"], str):
+            read, label = self._ansor, "auto-scheduler"
+        elif isinstance(data, dict) and ("input" in data or {"i", "r", "v"} <= data.keys()):
+            read, label = self._autotvm, "AutoTVM"
+        else:
+            raise _refuse("no line of AutoTVM or of the auto-scheduler")
+        try:
+            found = read(data)
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
+            raise _refuse(f"a damaged {label} line") from None
+        tree = LoopTree(found.schedule)
+        broken = judge(tree, tree.bounds(), Target(found.task.target)).reasons()
+        if broken:
+            raise _refuse(f"not legal on {found.task.target}: {REASONS[broken[0]]}")
+        return found
+
+    # -- the auto-scheduler ------------------------------------------------------------------------
+    def _ansor(self, data: dict[str, Any]) -> _Found:
+        version = data["v"]
+        if version not in ANSOR_VERSIONS:
+            raise _refuse(f"auto-scheduler log version {version!r}, known are v0.1 to v0.6")
+        (key, old_target, *_), (_, steps) = data["i"]
+        costs = _costs(data["r"])
+        target = self._target(old_target)
+        name, *args = json.loads(key)
+        schedule = replay_ansor(self._dag(key), steps, target)
+        task = TaskId(str(name), args, schedule.dag.hash, str(target))
+        return _Found(
+            task, schedule, {}, costs, f"{PREFIX}ansor-{version}", old_target, float(data["r"][3]),
+            {"log": version},
+        )  # fmt: skip
+
+    def _dag(self, key: str) -> ComputeDAG:
+        if key not in self._made:
+            try:
+                self._made[key] = self._find(key)
+            except TilewrightError as error:
+                self._made[key] = error
+        made = self._made[key]
+        if isinstance(made, TilewrightError):
+            raise made
+        return made
+
+    def _find(self, key: str) -> ComputeDAG:
+        given = self.workloads
+        known = self.dags.get(_normal(key))
+        if known is None and given.lookup is not None:
+            known = given.lookup(key)
+        if known is not None:
+            return known
+        name, *args = json.loads(key)
+        if name in given.functions:
+            try:
+                return ComputeDAG(list(given.functions[name](*arguments_of(args))))
+            except Exception as error:  # the function is the user's
+                raise _refuse(f"the workload function {name} failed ({error})") from None
+        if len(name) != 32 or set(name) - set("0123456789abcdef"):
+            raise _refuse(f"no workload function {name!r}")
+        named = [t.dag for t in given.tasks if t.dag.workload_key() == _normal(key)]
+        if named:
+            return named[0]
+        fitting = {t.key: t.dag for t in given.tasks if _numbers(_shapes(t.dag)) == _numbers(args)}
+        if len(fitting) == 1:
+            return next(iter(fitting.values()))
+        raise _refuse(
+            "several tasks of the network have its shapes" if fitting
+            else "a hashed workload key that matches nothing given"
+        )  # fmt: skip
+
+    # -- AutoTVM -----------------------------------------------------------------------------------
+    def _autotvm(self, data: dict[str, Any]) -> _Found:
+        version = data.get("version", data.get("v"))
+        if version != AUTOTVM_VERSION:
+            raise _refuse(f"AutoTVM log version {version}, known is {AUTOTVM_VERSION}")
+        old_target, name, args, kwargs = data["input"]
+        costs = _costs(data["result"])
+        target = self._target(old_target)
+        if kwargs:
+            raise _refuse("a task with keyword arguments")
+        if any(len(row) != 3 for row in data["config"]["entity"]):
+            raise ValueError("a knob is [name, kind, value]")
+        config = ConfigEntity.from_json_dict(data["config"])
+        knobs = [knob for knob, _ in config.items()]
+        for task in self._tasks_of(name, args, target):
+            for sketch in task.sketches:
+                if set(sketch.space.space_map) == set(knobs):
+                    index = sketch.space.index_of(config)
+                    decisions = {n: e.value for n, e in sketch.space.get(index).items()}
+                    return _Found(
+                        TaskId(task.name, args, task.key, str(target)), sketch.close(index),
+                        decisions, costs, f"{PREFIX}autotvm-{version}", old_target,
+                        float(data["result"][3]), {"tvm": str(data.get("tvm_version", ""))},
+                    )  # fmt: skip
+        raise _refuse(f"{name} has other knobs here than {', '.join(sorted(knobs)) or 'none'}")
+
+    def _tasks_of(self, name: str, args: list[Any], target: Target) -> list[Task]:
+        key = json.dumps([name, args]), str(target)
+        if key not in self._tasks:
+            text = json.dumps(args)
+            found = [
+                t for t in self.workloads.tasks
+                if t.name == name and t.target == target and json.dumps(list(t.args)) == text
+            ]  # fmt: skip
+            try:
+                self._tasks[key] = found or [create(name, arguments_of(args), target)]
+            except TilewrightError as error:
+                self._tasks[key] = error
+            except Exception as error:  # the template is the user's
+                self._tasks[key] = _refuse(f"the template {name} failed ({error})")
+        tasks = self._tasks[key]
+        if isinstance(tasks, TilewrightError):
+            raise tasks
+        return tasks
+
+    # -- both --------------------------------------------------------------------------------------
+    def _target(self, text: str) -> Target:
+        words = text.split()
+        kind = words[0] if words else ""
+        if kind not in KINDS:
+            raise _refuse(f"target kind {kind!r}, known are {', '.join(KINDS)}")
+        if self.target is not None:
+            if self.target.kind != kind:
+                raise _refuse(f"of target kind {kind}, not {self.target.kind}")
+            return self.target
+        options = (word.lstrip("-") for word in words[1:])
+        kept = [f"-{o}" for o in options if o.partition("=")[0] in _KEPT[kind]]
+        return Target(" ".join([kind, *kept]))
+
+
+def _costs(result: Sequence[Any]) -> tuple[float, ...]:
+    """Seconds of a trial that succeeded in TVM."""
+    costs, error = result[0], int(result[1])
+    if error:
+        known = ERRORS[error] if 0 < error < len(ERRORS) else f"error {error}"
+        raise _refuse(f"a trial that failed in TVM: {known}")
+    seconds = tuple(float(c) for c in costs)
+    if not seconds or not all(math.isfinite(c) and 0 < c < 1e9 for c in seconds):
+        raise _refuse("no costs that are times")
+    return seconds
+
+
+def arguments_of(args: list[Any]) -> tuple[Any, ...]:
+    """Arguments as they were given: lists of JSON were tuples, or tensors."""
+
+    def one(value: Any) -> Any:
+        if not isinstance(value, list):
+            return value
+        if len(value) == 3 and value[0] == "TENSOR":
+            names.append(f"placeholder_{len(names)}" if names else "placeholder")
+            return placeholder(value[1], value[2], names[-1])
+        return tuple(one(v) for v in value)
+
+    names: list[str] = []
+    return tuple(one(v) for v in args)
+
+
+def _normal(key: str) -> str:
+    try:
+        return json.dumps(json.loads(key))
+    except ValueError:
+        return key
+
+
+def _shapes(dag: ComputeDAG) -> list[list[int]]:
+    return [list(t.shape) for t in dag.args]
+
+
+def _numbers(nested: Any) -> list[Any]:
+    """All entries in order: old keys list shapes flat, newer ones one by one."""
+    return [n for v in nested for n in _numbers(v)] if isinstance(nested, list) else [nested]

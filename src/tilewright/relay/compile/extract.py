@@ -1,0 +1,172 @@
+"""Tasks of a network: what to tune so that `relay.build` becomes faster.
+
+In: a module and its parameters.  Out: `Task`s.  `fused_tasks` gives the kernels as `relay.build`
+compiles them, `extract_from_program` the contractions alone, as AutoTVM users know it.
+Read next: `lower.py`, `build.py`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import tilewright.topi.templates  # noqa: F401 - registers the templates that tasks have
+from tilewright.base import context
+from tilewright.base.errors import ModelError
+from tilewright.driver.build import resolve_target
+from tilewright.relay.compile.lower import compute_dag
+from tilewright.relay.graph.expr import Call, Constant, Expr, Function, IRModule, TensorType, Var
+from tilewright.relay.graph.traversal import is_constant, op_name, post_order
+from tilewright.relay.op import TABLE, Op, Pattern
+from tilewright.relay.op import get as get_op
+from tilewright.relay.passes import fuse, optimize, passes_of, separate
+from tilewright.relay.passes.weights import CONTRACTIONS
+from tilewright.schedule.task import Task, task_of_dag
+from tilewright.targets.target import Target
+from tilewright.te.dag import ComputeDAG
+
+DEFAULT_OPT_LEVEL = 3
+
+
+@dataclass(frozen=True, eq=False)
+class FusedGroup:
+    """A kernel of the network and everything that calls it.
+
+    name, args: for people: the anchor's workload, with what follows it: ``conv2d_nchw+add+relu``
+    calls:      nodes of main that run it, in order; they differ in their weights
+    """
+
+    name: str
+    args: tuple[Any, ...]
+    dag: ComputeDAG
+    calls: tuple[Call, ...]
+
+    @functools.cached_property
+    def key(self) -> str:
+        return self.dag.hash
+
+    @property
+    def is_simple(self) -> bool:
+        """Whether it only computes element by element and moves: no reduction is in it."""
+        return all(op.combiner is None for op in self.dag.compute_ops)
+
+
+def prepare(
+    mod: IRModule | Function, params: Mapping[str, Any] | None = None, opt_level: int | None = None
+) -> IRModule:
+    """The module whose groups become kernels; opt_level: that of the current PassContext."""
+    if opt_level is None:
+        opt_level = getattr(context.current("pass"), "opt_level", DEFAULT_OPT_LEVEL)
+    return optimize(mod, params, passes_of(opt_level))
+
+
+def fused_groups(main: Function) -> list[FusedGroup]:
+    """The distinct groups of a prepared function, in the order in which they first run."""
+    found: dict[str, tuple[ComputeDAG, list[Call]]] = {}
+    for node in post_order(main.body):
+        if isinstance(node, Call) and isinstance(node.op, Function):
+            dag = compute_dag(node.op, [is_constant(a) for a in node.args])
+            found.setdefault(dag.hash, (dag, []))[1].append(node)
+    return [
+        FusedGroup(*_label(calls[0].op, dag), dag, tuple(calls)) for dag, calls in found.values()
+    ]
+
+
+def fused_tasks(
+    mod: IRModule | Function,
+    params: Mapping[str, Any] | None = None,
+    target: str | Target | None = None,
+    include_simple: bool = False,
+    opt_level: int | None = None,
+) -> list[Task]:
+    """One task per distinct kernel of the network, in network order; weight: how often it runs.
+
+    Constant operands (weights) are constant placeholders, so templates may pack them.
+    include_simple: also kernels without a reduction (contraction, pooling, softmax, sum, ...)
+    opt_level: default: that of the current PassContext
+    """
+    chosen = resolve_target(target)
+    return [
+        task_of_dag(g.dag, chosen, g.name, g.args, len(g.calls))
+        for g in fused_groups(prepare(mod, params, opt_level)["main"])
+        if include_simple or not g.is_simple
+    ]
+
+
+def extract_from_program(
+    mod: IRModule | Function,
+    params: Mapping[str, Any] | None = None,
+    target: str | Target | None = None,
+    ops: Iterable[Op | str] | None = None,
+) -> list[Task]:
+    """The distinct contractions of the network by themselves, in network order.
+
+    ops: operators (rows of the table, or names) to look for; default: all contractions
+    Raises ModelError for a name that is no operator, TargetError without a target.
+    """
+    chosen = resolve_target(target)
+    wanted = _wanted(ops)
+    passes = [p for p in passes_of(DEFAULT_OPT_LEVEL) if p not in (fuse, separate)]
+    found: dict[str, tuple[Call, ComputeDAG]] = {}
+    counts: dict[str, int] = {}
+    for node in post_order(optimize(mod, params, passes)["main"].body):
+        if not isinstance(node, Call) or op_name(node) not in wanted:
+            continue
+        dag = _alone(node)
+        found.setdefault(dag.hash, (node, dag))
+        counts[dag.hash] = counts.get(dag.hash, 0) + 1
+    return [
+        task_of_dag(dag, chosen, *_label(node.op, dag), counts[key])
+        for key, (node, dag) in found.items()
+    ]
+
+
+def _wanted(ops: Iterable[Op | str] | None) -> set[str]:
+    if ops is None:
+        return {*CONTRACTIONS, "nn.batch_matmul"}
+    listed = [ops] if isinstance(ops, (Op, str)) else list(ops)
+    for op in listed:
+        if not isinstance(op, (Op, str)):
+            raise ModelError(
+                f"extract_from_program(ops={op!r})", f"a {type(op).__name__} is no operator",
+                'Give relay.op.get("nn.conv2d") or its name.',
+            )  # fmt: skip
+    return {(op if isinstance(op, Op) else get_op(op)).name for op in listed}
+
+
+def _alone(node: Call) -> ComputeDAG:
+    """The computation of one call whose arguments are its inputs, named as in a fused group."""
+    names: dict[Expr, Expr] = {}
+    for arg in node.args:
+        if arg not in names and not isinstance(arg.checked_type, TensorType):
+            raise ModelError(
+                f"extract_from_program({op_name(node)})", "an argument of it is a tuple",
+                "Leave it out of ops.",
+            )  # fmt: skip
+        names.setdefault(arg, Var(f"p{len(names)}", arg.checked_type))
+    params = [p for p in names.values() if isinstance(p, Var)]
+    body = Call(node.op, [names[a] for a in node.args], node.attrs)
+    return compute_dag(Function(params, body), [isinstance(a, Constant) for a in names])
+
+
+def _operators(body: Expr) -> list[str]:
+    return [op_name(n) for n in post_order(body) if op_name(n)]
+
+
+def _label(what: Op | Function, dag: ComputeDAG) -> tuple[str, tuple[Any, ...]]:
+    """Name and arguments: the anchor's workload and the operators behind it, or the operators."""
+    steps = _operators(what.body) if isinstance(what, Function) else [what.name]
+    workloads = [op.attrs["workload"] for op in dag.compute_ops if "workload" in op.attrs]
+    if not workloads:
+        shapes = tuple(["TENSOR", list(t.shape), t.dtype] for t in dag.args[:-1])
+        return "+".join(map(_short, steps)) or "identity", shapes
+    name, *args = workloads[0]
+    heads = [k for k, s in enumerate(steps) if TABLE[s].pattern >= Pattern.REDUCTION]
+    behind = steps[heads[-1] + 1 :] if heads else []
+    return "+".join([name, *map(_short, behind)]), tuple(args)
+
+
+def _short(op: str) -> str:
+    return op.rpartition(".")[2]

@@ -1,0 +1,114 @@
+"""A fused group as a computation: what task extraction and code generation start from.
+
+In: a fused function.  Out: its `te` tensors, its `ComputeDAG`.  Read next: `passes/fuse.py`,
+`te/dag.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tilewright import te, topi
+from tilewright.base.dtype import is_float
+from tilewright.base.errors import InternalError, ModelError
+from tilewright.relay.graph.expr import (
+    Call,
+    Constant,
+    Expr,
+    Function,
+    TensorType,
+    Tuple,
+    TupleGetItem,
+    TupleType,
+    Type,
+    Var,
+)
+from tilewright.relay.graph.traversal import post_order
+from tilewright.relay.op import takes_numbers
+
+
+def compute_dag(function: Function, constant: Sequence[bool] = ()) -> te.ComputeDAG:
+    """The computation of a fused function; its arguments are the parameters, then the result.
+
+    constant: for each parameter, whether its value is known when the network is built.
+    """
+    inputs, result = tensors_of(function, constant)
+    if isinstance(result.op, te.PlaceholderOp):  # a group that only hands its input on
+        result = topi.identity(result)
+    return te.ComputeDAG([*inputs, result])
+
+
+def tensors_of(
+    function: Function, constant: Sequence[bool] = ()
+) -> tuple[list[te.Tensor], te.Tensor]:
+    """Placeholders for the parameters (named as they are) and the tensor of the result."""
+    flags = [*constant, *[False] * (len(function.params) - len(constant))]
+    inputs = [
+        te.placeholder(p.shape, p.dtype, p.name_hint, constant=flag)
+        for p, flag in zip(function.params, flags, strict=True)
+    ]
+    values: dict[Expr, Any] = dict(zip(function.params, inputs, strict=True))
+    for node in post_order(function.body):
+        if node not in values:
+            values[node] = _value(node, values)
+    result = values[function.body]
+    if not isinstance(result, te.Tensor):
+        raise ModelError(
+            f"lower({function.attrs.get('name', 'function')})",
+            "a kernel has one tensor as its result", "Fuse the module first, with relay.optimize.",
+        )  # fmt: skip
+    return inputs, result
+
+
+def _value(node: Expr, values: dict[Expr, Any]) -> Any:
+    if isinstance(node, Call):
+        return _call(node, values)
+    if isinstance(node, Tuple):
+        return tuple(values[f] for f in node.fields)
+    if isinstance(node, TupleGetItem):
+        return values[node.tuple_value][node.index]
+    if isinstance(node, Constant):
+        return _constant(node)
+    assert isinstance(node, Var)
+    raise InternalError("lower", f"{node.name_hint} is not a parameter of its group")
+
+
+def _constant(node: Constant) -> te.Tensor:
+    """A constant inside a group: a tensor filled with its one number."""
+    if node.data.size != 1:
+        raise InternalError("lower", f"{node} is inside a group, only single numbers may be")
+    return topi.full(node.shape or (1,), node.dtype, _number(node))
+
+
+def _number(node: Constant) -> Any:
+    value = node.data.reshape(-1)[0].item()
+    return float(value) if is_float(node.dtype) else value
+
+
+def _call(node: Call, values: dict[Expr, Any]) -> Any:
+    if isinstance(node.op, Function):
+        raise ModelError("lower", "a group calls another group", "Lower the inner one by itself.")
+    args = [_argument(node, a, values) for a in node.args]
+    result = node.op.compute(args, node.attrs, node.checked_type)
+    if (found := _type_of(result)) != node.checked_type:
+        raise InternalError(
+            f"lower({node.op.name})",
+            f"the computation has type {found}, the graph {node.checked_type}",
+        )
+    return result
+
+
+def _type_of(value: Any) -> Type:
+    if isinstance(value, te.Tensor):
+        return TensorType(value.shape, value.dtype)
+    return TupleType(tuple(map(_type_of, value)))
+
+
+def _argument(node: Call, arg: Expr, values: dict[Expr, Any]) -> Any:
+    """A single number next to a tensor of the result's shape becomes part of the expression."""
+    if not isinstance(arg, Constant) or arg.data.size != 1 or not takes_numbers(node):
+        return values[arg]
+    other = node.args[1 if arg is node.args[0] else 0]
+    plain = not isinstance(other, Constant) and isinstance(other.checked_type, TensorType)
+    return _number(arg) if plain and other.shape == node.shape else values[arg]

@@ -1,0 +1,135 @@
+"""Memory of a network: which intermediate values may share storage.
+
+In: a fused function, or lifetimes as plain numbers.  Out: slots and their bytes.  Pure
+data, no device.  Read next: `passes/fuse.py`.
+
+Method: greedy by size (Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net
+Inference", 2020): largest values first, each into the best-fitting slot none of whose values lives
+at the same time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tilewright.relay.graph.expr import (
+    Call,
+    Constant,
+    Expr,
+    Function,
+    TensorType,
+    Tuple,
+    TupleGetItem,
+    Var,
+)
+from tilewright.relay.graph.traversal import children, post_order
+from tilewright.relay.passes.dead_code import is_view
+
+
+@dataclass(frozen=True)
+class Lifetime:
+    """A value of `nbytes` that keeps its content from step `first` to `last`, both included."""
+
+    name: str
+    nbytes: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """slot_of: value name -> slot; slot_bytes: size of each slot.
+
+    unshared_bytes: what one buffer per value would take; peak_bytes: what is alive at the worst
+    step, the least any plan needs.
+    """
+
+    slot_of: dict[str, int]
+    slot_bytes: tuple[int, ...]
+    unshared_bytes: int
+    peak_bytes: int
+
+    @property
+    def planned_bytes(self) -> int:
+        return sum(self.slot_bytes)
+
+    def __str__(self) -> str:
+        mib = 1 / (1 << 20)
+        return (
+            f"{len(self.slot_of)} values in {len(self.slot_bytes)} buffers: "
+            f"{self.planned_bytes * mib:.2f} MiB planned, "
+            f"{self.unshared_bytes * mib:.2f} MiB unshared, "
+            f"{self.peak_bytes * mib:.2f} MiB alive at once"
+        )
+
+
+def plan_memory(values: Sequence[Lifetime]) -> MemoryPlan:
+    """Slots for `values` such that values alive at the same step never share one."""
+    slots: list[list[Lifetime]] = []
+    sizes: list[int] = []
+    slot_of: dict[str, int] = {}
+    for value in sorted(values, key=lambda v: (-v.nbytes, v.first, v.name)):
+        free = [k for k, held in enumerate(slots) if not any(_overlap(value, h) for h in held)]
+        if not free:
+            slots.append([])
+            sizes.append(value.nbytes)
+            free = [len(slots) - 1]
+        best = min(free, key=lambda k: (sizes[k], k))
+        slots[best].append(value)
+        slot_of[value.name] = best
+    steps = {v.first for v in values}
+    peak = max((sum(v.nbytes for v in values if v.first <= t <= v.last) for t in steps), default=0)
+    return MemoryPlan(slot_of, tuple(sizes), sum(v.nbytes for v in values), peak)
+
+
+def _overlap(a: Lifetime, b: Lifetime) -> bool:
+    return a.first <= b.last and b.first <= a.last
+
+
+def lifetimes(function: Function) -> dict[Expr, Lifetime]:
+    """When each computed value of `function` is alive, by the node that computes it.
+
+    Step k is the k-th call that is not a view.  A view lives in the memory of what it renames, so a
+    read of the view is a read of that.  Inputs and constants have memory of their own and do not
+    appear.  The results of the function live to the end.
+    """
+    owner: dict[Expr, Expr] = {}
+    first: dict[Expr, int] = {}
+    last: dict[Expr, int] = {}
+    step = -1
+    for node in post_order(function.body):
+        if isinstance(node, (Var, Constant, Tuple, TupleGetItem)):
+            continue
+        if is_view(node):
+            source = children(node)[0]
+            owner[node] = owner.get(source, source)
+            continue
+        step += 1
+        owner[node] = node
+        first[node] = last[node] = step
+        for value in _read(node):
+            if (held := owner.get(value)) in last:
+                last[held] = step
+    results = _read(function.body) if isinstance(function.body, Tuple) else [function.body]
+    for result in results:
+        if (held := owner.get(result)) in last:
+            last[held] = max(step, 0)
+    return {
+        node: Lifetime(f"v{begin}", _nbytes(node), begin, last[node])
+        for node, begin in first.items()
+    }
+
+
+def _read(node: Expr) -> list[Expr]:
+    """The tensors `node` reads, looking through tuples."""
+    found: list[Expr] = []
+    for child in children(node):
+        found += _read(child) if isinstance(child, Tuple) else [child]
+    return found
+
+
+def _nbytes(node: Expr) -> int:
+    found = node.checked_type
+    assert isinstance(node, Call) and isinstance(found, TensorType)
+    return found.nbytes

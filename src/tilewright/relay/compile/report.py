@@ -1,0 +1,98 @@
+"""`BuildReport`: what `relay.build` made of a network, kernel by kernel.
+
+In: figures.  Out: a table.  Read next: `build.py`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from tilewright.runtime.timing import show_seconds
+
+_WIDTH = 100
+
+
+@dataclass(frozen=True)
+class KernelReport:
+    """One distinct kernel.
+
+    label:    its workload, short
+    count:    how often the network runs it
+    source:   "record", "re-instantiated" or "default"
+    seconds:  of one call: as recorded, else as timed when it was verified; None: not known
+    verified: its results were compared with the reference, now or when it was recorded
+    note:     what failed on the way
+    """
+
+    name: str
+    label: str
+    count: int
+    source: str
+    flop: float
+    seconds: float | None = None
+    verified: bool = False
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class BuildReport:
+    """seconds: wall time of the build.  planned_bytes: memory of intermediate values on the device,
+    of which one buffer each would take unshared_bytes.  constant_bytes: weights, as kernels read
+    them.  notes: what the reader should know.
+    """
+
+    target: str
+    kernels: tuple[KernelReport, ...]
+    seconds: float
+    planned_bytes: int
+    unshared_bytes: int
+    constant_bytes: int
+    notes: tuple[str, ...] = ()
+
+    @property
+    def sources(self) -> dict[str, int]:
+        """How many kernels have a schedule of each source."""
+        return dict(Counter(k.source for k in self.kernels))
+
+    @property
+    def expected_seconds(self) -> float | None:
+        """Sum over all calls; None unless every kernel's time is known."""
+        known = [k.seconds * k.count for k in self.kernels if k.seconds is not None]
+        return sum(known) if len(known) == len(self.kernels) else None
+
+    def __str__(self) -> str:
+        rows = [("calls", "schedule", "per call", "GFLOP/s", "kernel")]
+        rows += [_row(k) for k in self.kernels]
+        widths = [max(len(r[c]) for r in rows) for c in range(4)]
+        lines = [
+            f"{r[0]:>{widths[0]}}  {r[1]:<{widths[1]}}  {r[2]:>{widths[2]}}  "
+            f"{r[3]:>{widths[3]}}  {r[4]}"
+            for r in rows
+        ]
+        return "\n".join([self.summary(), *lines, *(f"note: {n}" for n in self._notes())])
+
+    def summary(self) -> str:
+        """Two lines: kernels and their schedules; time and memory."""
+        mib = 1 / (1 << 20)
+        split = ", ".join(f"{n} {source}" for source, n in self.sources.items())
+        checked = sum(k.verified for k in self.kernels)
+        total = self.expected_seconds
+        expected = "" if total is None else f"expected {show_seconds(total)} a run, "
+        return (
+            f"{len(self.kernels)} kernels for {self.target} ({split}), {checked} verified, "
+            f"built in {self.seconds:.1f} s\n"
+            f"{expected}{self.planned_bytes * mib:.2f} MiB for intermediate values "
+            f"(unshared {self.unshared_bytes * mib:.2f}), "
+            f"{self.constant_bytes * mib:.2f} MiB of weights"
+        )
+
+    def _notes(self) -> list[str]:
+        return [*self.notes, *(f"{k.name}: {k.note}" for k in self.kernels if k.note)]
+
+
+def _row(k: KernelReport) -> tuple[str, str, str, str, str]:
+    time = "-" if k.seconds is None else show_seconds(k.seconds)
+    rate = f"{k.flop / k.seconds * 1e-9:.1f}" if k.seconds else "-"
+    label = k.label if len(k.label) <= _WIDTH else f"{k.label[: _WIDTH - 3]}..."
+    return str(k.count), k.source, time, rate, label

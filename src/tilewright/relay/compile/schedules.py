@@ -1,0 +1,168 @@
+"""Which schedule a kernel gets: the best record, one taken over from its anchor, or the default.
+
+In: schedule sources (logs) and a kernel's computation.  Out: choices, the preferred one first.
+Read next: `build.py`, which takes the first that compiles and computes the right thing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tilewright.base import context
+from tilewright.base.errors import ModelError, TilewrightError
+from tilewright.measure.database import Database
+from tilewright.measure.record import Record
+from tilewright.schedule.default import default_schedule
+from tilewright.schedule.schedule import Schedule
+from tilewright.schedule.task import ScheduleSource
+from tilewright.schedule.template import anchor_templates, find_anchor, sketch_of_anchor
+from tilewright.targets.target import Target
+from tilewright.te.dag import ComputeDAG
+from tilewright.te.tensor import ComputeOp
+
+RECORD, REINSTANTIATED, DEFAULT = "record", "re-instantiated", "default"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """source: `RECORD`, `REINSTANTIATED` or `DEFAULT`.
+
+    seconds:  of one call, as recorded for exactly this kernel
+    verified: this schedule's results were compared with the reference when it was measured
+    """
+
+    schedule: Schedule
+    source: str
+    seconds: float | None = None
+    verified: bool = False
+
+
+def sources_of(schedules: Any) -> list[ScheduleSource]:
+    """What `relay.build(schedules=)` may be as a list of sources, those that count more first.
+
+    None: what `with autotvm.apply_history_best(log):` entered, innermost first.
+    A path is read as a log.  Raises RecordError for a missing file, ModelError for anything else.
+    """
+    if schedules is None:
+        return [s for s in context.every("dispatch") if hasattr(s, "lookup")]
+    if isinstance(schedules, (str, os.PathLike)):
+        return [Database.load(Path(schedules))]
+    if hasattr(schedules, "lookup"):
+        return [schedules]
+    if isinstance(schedules, (list, tuple)):
+        return [source for s in schedules for source in sources_of(s)]
+    raise ModelError(
+        f"relay.build(schedules={type(schedules).__name__})", "it has no lookup(dag, target)",
+        "Give a log's path or a measure.Database.",
+    )  # fmt: skip
+
+
+class Chooser:
+    """Choices for kernels of one target.
+
+    names: the spellings of the target that records may carry
+    """
+
+    def __init__(self, sources: Sequence[ScheduleSource], names: Sequence[str]) -> None:
+        self.sources = sources
+        self.names = tuple(dict.fromkeys(names))
+        self._databases = [d for d in map(_database, sources) if d is not None]
+        self._by_anchor: dict[str, list[tuple[bool, Record]]] | None = None
+
+    def choices(self, dag: ComputeDAG, target: Target) -> Iterator[Choice]:
+        """Preferred first; the last one is the default schedule.
+
+        Records that do not replay are left out.
+        """
+        for source in self.sources:
+            if (found := self._exact(source, dag, target)) is not None:
+                yield found
+        yield from self._reinstantiated(dag, target)
+        yield Choice(default_schedule(dag, target), DEFAULT)
+
+    def note(self) -> str:
+        """Why the sources can have had nothing for this target; "" where they may have."""
+        held = sorted({t.target for d in self._databases for t in d.tasks()})
+        if not held or any(name in held for name in self.names):
+            return ""
+        return f"the log holds records for {', '.join(held)}, none for {self.names[0]}"
+
+    def _exact(self, source: ScheduleSource, dag: ComputeDAG, target: Target) -> Choice | None:
+        database = _database(source)
+        if database is None:
+            found = source.lookup(dag, target)
+            return None if found is None else Choice(found, RECORD)
+        records = [database.best((dag.hash, name)) for name in self.names]
+        best = min((r for r in records if r is not None), key=lambda r: r.seconds, default=None)
+        if best is None:
+            return None
+        for named in (_dag_of(database, best), dag):  # one has the names that the steps use
+            with suppress(TilewrightError):
+                if named is not None:
+                    schedule = Schedule.replay(named, best.steps)
+                    return Choice(schedule, RECORD, best.seconds, best.result.verified)
+        return None
+
+    def _reinstantiated(self, dag: ComputeDAG, target: Target) -> Iterator[Choice]:
+        """The anchor's template again, on this DAG, with the decisions of other DAGs' records."""
+        templates = {f"template:{t.name}": t for t in anchor_templates(dag, target)}
+        anchor = find_anchor(dag)
+        if not templates or anchor is None or not self._databases:
+            return
+        key, packable = _anchor_key(anchor)
+        usable = [
+            (constant != packable, record.seconds, record)
+            for constant, record in self._index().get(key, ())
+            if record.task.dag != dag.hash and record.origin in templates
+        ]
+        for _, _, record in sorted(usable, key=lambda item: item[:2]):
+            with suppress(TilewrightError):
+                sketch = sketch_of_anchor(templates[record.origin], dag, target)
+                schedule = sketch.close(sketch.space.index_of(record.decisions))
+                yield Choice(schedule, REINSTANTIATED)
+
+    def _index(self) -> dict[str, list[tuple[bool, Record]]]:
+        """The best record of each task by its anchor, and whether its operands are constant."""
+        if self._by_anchor is None:
+            self._by_anchor = {}
+            for database in self._databases:
+                for task in database.tasks():
+                    best = database.best(task) if task.target in self.names else None
+                    dag = best and _dag_of(database, best)
+                    anchor = find_anchor(dag) if dag else None
+                    if best is not None and anchor is not None:
+                        key, constant = _anchor_key(anchor)
+                        self._by_anchor.setdefault(key, []).append((constant, best))
+        return self._by_anchor
+
+
+def _database(source: Any) -> Database | None:
+    """The records behind a source; `apply_history_best` has them as `.database`."""
+    inner = getattr(source, "database", source)
+    return inner if isinstance(inner, Database) else None
+
+
+def _dag_of(database: Database, record: Record) -> ComputeDAG | None:
+    """The computation that was measured, where the log tells it and this version can read it."""
+    data = database.dag(record.task.dag)
+    if data is None:
+        return None
+    with suppress(TilewrightError, LookupError, TypeError, ValueError):
+        return ComputeDAG.from_json(data)
+    return None
+
+
+def _anchor_key(anchor: ComputeOp) -> tuple[str, bool]:
+    """The anchor with what it reads, by structure, and whether some operand of it is constant."""
+    data = ComputeDAG([anchor.output_tensor]).to_json()
+    constant = False
+    for op in data["ops"]:
+        if op[0] == "placeholder":
+            constant |= bool(op[4])
+            op[4] = 0
+    return ComputeDAG.from_json(data).hash, constant

@@ -1,0 +1,430 @@
+"""The graph of a network: types, and the few kinds of node a graph is made of.
+
+In: operators from the table and Python values.  Out: immutable, typed nodes; a shared node is a
+value that is read several times.  Read next: `graph.py` (walks and rewrites), `printer.py`,
+`op/row.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.base.dtype import BYTES
+from tilewright.base.errors import ModelError
+
+if TYPE_CHECKING:
+    from tilewright.relay.op.row import Op
+
+Array = NDArray[Any]
+
+
+def as_array(value: Any) -> Array:
+    """`value` as a numpy array: numbers, lists, arrays, anything with `.numpy()`."""
+    return np.asarray(value.numpy() if hasattr(value, "numpy") else value)
+
+
+def check_dtype(dtype: str, place: str) -> str:
+    """Return `dtype` when networks may have it; raise ModelError otherwise."""
+    if dtype in BYTES:
+        return dtype
+    raise ModelError(place, f"dtype {dtype} is not supported", f"Use one of {', '.join(BYTES)}.")
+
+
+@dataclass(frozen=True)
+class TensorType:
+    """A dense tensor: `shape` in elements of `dtype`, row-major."""
+
+    shape: tuple[int, ...]
+    dtype: str = "float32"
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * BYTES[self.dtype]
+
+    def __str__(self) -> str:
+        return f"Tensor[({', '.join(map(str, self.shape))}), {self.dtype}]"
+
+
+@dataclass(frozen=True)
+class TupleType:
+    """Several values at once."""
+
+    fields: tuple[Type, ...]
+
+    def __str__(self) -> str:
+        return f"({', '.join(map(str, self.fields))})"
+
+
+Type = TensorType | TupleType
+
+
+class Attrs(Mapping[str, Any]):
+    """The attributes of a call: a frozen mapping whose items are also Python attributes."""
+
+    __slots__ = ("_items",)
+
+    def __init__(self, items: Mapping[str, Any]) -> None:
+        object.__setattr__(self, "_items", dict(items))
+
+    def __getitem__(self, key: str) -> Any:
+        return self._items[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __getattr__(self, key: str) -> Any:
+        if key == "_items" or key not in self._items:
+            raise AttributeError(key)
+        return self._items[key]
+
+    def __setattr__(self, key: str, value: Any) -> None:
+        raise AttributeError(f"{key}: attributes are frozen; build a new call instead")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Attrs, (dict(self._items),)
+
+    def __repr__(self) -> str:
+        return f"Attrs({self._items})"
+
+
+class Expr:
+    """A value of the graph.  Nodes compare by identity; `checked_type` is known once built."""
+
+    __slots__ = ("__weakref__", "_type")
+
+    _type: Type | None
+
+    @property
+    def checked_type(self) -> Type:
+        if self._type is None:
+            raise ModelError(
+                str(self),
+                "its shape is not known",
+                "Give relay.var(shape=), or use it in an operator that tells.",
+            )
+        return self._type
+
+    @property
+    def tensor_type(self) -> TensorType:
+        """The type of a single tensor; ModelError for a tuple."""
+        found = self.checked_type
+        if isinstance(found, TensorType):
+            return found
+        raise ModelError(
+            str(self), f"a tuple of {len(found.fields)} values where one tensor is needed",
+            "Pick one with [0].",
+        )  # fmt: skip
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.tensor_type.shape
+
+    @property
+    def dtype(self) -> str:
+        return self.tensor_type.dtype
+
+    def __str__(self) -> str:
+        from tilewright.relay.graph.printer import expression_text
+
+        return expression_text(self)
+
+    def astext(self) -> str:
+        """The printed form."""
+        return str(self)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._type}>"
+
+    def __getitem__(self, index: int) -> TupleGetItem:
+        return TupleGetItem(self, index)
+
+    def __iter__(self) -> Iterator[Expr]:
+        if not isinstance(self._type, TupleType):
+            raise TypeError(
+                f"{type(self).__name__} of type {self._type} is one tensor, not a tuple"
+            )
+        return (TupleGetItem(self, i) for i in range(len(self._type.fields)))
+
+    # arithmetic spells the operators add, subtract, multiply, divide, negative
+    def __add__(self, other: Any) -> Expr:
+        return _arithmetic("add", self, other)
+
+    def __radd__(self, other: Any) -> Expr:
+        return _arithmetic("add", other, self)
+
+    def __sub__(self, other: Any) -> Expr:
+        return _arithmetic("subtract", self, other)
+
+    def __rsub__(self, other: Any) -> Expr:
+        return _arithmetic("subtract", other, self)
+
+    def __mul__(self, other: Any) -> Expr:
+        return _arithmetic("multiply", self, other)
+
+    def __rmul__(self, other: Any) -> Expr:
+        return _arithmetic("multiply", other, self)
+
+    def __truediv__(self, other: Any) -> Expr:
+        return _arithmetic("divide", self, other)
+
+    def __rtruediv__(self, other: Any) -> Expr:
+        return _arithmetic("divide", other, self)
+
+    def __neg__(self) -> Expr:
+        from tilewright.relay.op import call
+
+        return call("negative", self)
+
+
+def _arithmetic(name: str, lhs: Any, rhs: Any) -> Expr:
+    from tilewright.relay.op import call, same_dtype
+
+    return call(name, *same_dtype(lhs, rhs))
+
+
+class Var(Expr):
+    """A parameter of a function.  Without a type it takes the one its first operator asks for."""
+
+    __slots__ = ("name_hint",)
+
+    def __init__(self, name_hint: str, type_annotation: Type | None = None) -> None:
+        self.name_hint, self._type = name_hint, type_annotation
+
+    @property
+    def is_typed(self) -> bool:
+        return self._type is not None
+
+    def settle(self, wanted: TensorType) -> None:
+        """Take the type `wanted` if none was given."""
+        if self._type is None:
+            self._type = wanted
+
+
+class Constant(Expr):
+    """A value known at build time.  `data` is never written to."""
+
+    __slots__ = ("data",)
+
+    def __init__(self, data: Array) -> None:
+        self.data = data
+        self._type = TensorType(
+            tuple(map(int, data.shape)), check_dtype(data.dtype.name, "relay.const")
+        )
+
+
+class Call(Expr):
+    """An operator, or a fused function, applied to arguments."""
+
+    __slots__ = ("args", "attrs", "op")
+
+    def __init__(
+        self, op: Op | Function, args: Sequence[Expr], attrs: Mapping[str, Any] | None = None
+    ) -> None:
+        self.op, self.args = op, tuple(args)
+        self.attrs = attrs if isinstance(attrs, Attrs) else Attrs(attrs or {})
+        self._type = op.infer(self.args, self.attrs)
+
+
+class Tuple(Expr):
+    """Several values as one: what `concatenate` takes, what a function may return."""
+
+    __slots__ = ("fields",)
+
+    def __init__(self, fields: Sequence[Expr]) -> None:
+        self.fields = tuple(fields)
+        self._type = TupleType(tuple(f.checked_type for f in self.fields))
+
+
+class TupleGetItem(Expr):
+    """One value of a tuple."""
+
+    __slots__ = ("index", "tuple_value")
+
+    def __init__(self, tuple_value: Expr, index: int) -> None:
+        held = tuple_value.checked_type
+        if not isinstance(held, TupleType):
+            raise ModelError(
+                f"[{index}]", f"a value of type {held} is not a tuple", "Use it without an index."
+            )
+        if not -len(held.fields) <= index < len(held.fields):
+            raise IndexError(f"[{index}]: the tuple has {len(held.fields)} values")
+        self.tuple_value, self.index = tuple_value, index % len(held.fields)
+        self._type = held.fields[self.index]
+
+
+class Function(Expr):
+    """`params -> body`.
+
+    attrs: of a fused group its `name`; otherwise empty.
+    ret_type, type_params: accepted for the tutorials' spelling and checked or ignored.
+    Raises ModelError for a repeated parameter name or a variable that is not a parameter.
+    """
+
+    __slots__ = ("attrs", "body", "params")
+
+    def __init__(
+        self,
+        params: Sequence[Var],
+        body: Expr,
+        ret_type: Type | None = None,
+        type_params: Sequence[Any] | None = None,
+        attrs: Mapping[str, Any] | None = None,
+    ) -> None:
+        from tilewright.relay.graph.traversal import free_vars
+
+        self.params, self.body = tuple(params), body
+        self.attrs = attrs if isinstance(attrs, Attrs) else Attrs(attrs or {})
+        self._type = body.checked_type
+        names = [p.name_hint for p in self.params]
+        place = f"Function({', '.join(names)})"
+        if repeated := sorted({n for n in names if names.count(n) > 1}):
+            raise ModelError(
+                place,
+                f"two parameters are called {repeated[0]}",
+                "Name every relay.var differently.",
+            )
+        known = set(self.params)
+        if free := [v.name_hint for v in free_vars(body) if v not in known]:
+            raise ModelError(
+                place, f"the body reads {', '.join(free)}, which is no parameter",
+                "List it in params, or use relay.analysis.free_vars(body).",
+            )  # fmt: skip
+        for p in self.params:
+            if not p.is_typed:
+                raise ModelError(
+                    place, f"the shape of {p.name_hint} is not known", "Give relay.var(shape=)."
+                )
+        if ret_type is not None and ret_type != self._type:
+            raise ModelError(
+                place, f"the body has type {self._type}, not {ret_type}", "Leave ret_type out."
+            )
+
+    @property
+    def type_params(self) -> tuple[Any, ...]:
+        """No types are left open; here because tutorials pass it on."""
+        return ()
+
+    @property
+    def ret_type(self) -> Type:
+        return self.checked_type
+
+    def infer(self, args: tuple[Expr, ...], attrs: Attrs) -> Type:
+        """The type of a call of this function; ModelError unless the arguments fit."""
+        place = f"call of {self.attrs.get('name', 'a function')}"
+        if len(args) != len(self.params):
+            raise ModelError(
+                place, f"{len(args)} arguments for {len(self.params)} parameters",
+                f"Give {', '.join(p.name_hint for p in self.params)}.",
+            )  # fmt: skip
+        for arg, p in zip(args, self.params, strict=True):
+            if arg.checked_type != p.checked_type:
+                raise ModelError(
+                    place,
+                    f"{p.name_hint} has type {p.checked_type}, the argument {arg.checked_type}",
+                    "Convert with relay.reshape or relay.cast.",
+                )
+        return self.ret_type
+
+
+class IRModule:
+    """Functions by name; a network is the one called "main"."""
+
+    def __init__(self, functions: Mapping[str, Function] | None = None) -> None:
+        self.functions: dict[str, Function] = dict(functions or {})
+
+    @staticmethod
+    def from_expr(expr: Expr) -> IRModule:
+        """A module whose main is `expr`, a function or an expression over variables."""
+        from tilewright.relay.graph.traversal import free_vars
+
+        main = expr if isinstance(expr, Function) else Function(free_vars(expr), expr)
+        return IRModule({"main": main})
+
+    def __getitem__(self, name: str) -> Function:
+        if name in self.functions:
+            return self.functions[name]
+        raise ModelError(
+            f"mod[{name!r}]",
+            "there is no such function",
+            f"It has {', '.join(self.functions) or 'none'}.",
+        )
+
+    def __setitem__(self, name: str, function: Function) -> None:
+        self.functions[name] = function
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.functions
+
+    def __str__(self) -> str:
+        from tilewright.relay.graph.printer import module_text
+
+        return module_text(self)
+
+    def astext(self, show_meta_data: bool = False) -> str:
+        """The printed form; weights are shown by type only."""
+        return str(self)
+
+
+def var(
+    name_hint: str, type_annotation: Type | None = None, shape: Any = None, dtype: str = "float32"
+) -> Var:
+    """An input or a weight called `name_hint`.
+
+    shape: ints; left out for weights whose operator can tell (kernel_size=, channels=, units=).
+    """
+    place = f"relay.var({name_hint!r})"
+    if type_annotation is not None:
+        if shape is not None:
+            raise ModelError(place, "both type_annotation and shape are given", "Give one of them.")
+        return Var(name_hint, type_annotation)
+    check_dtype(dtype, place)
+    return Var(name_hint, None if shape is None else TensorType(static_shape(shape, place), dtype))
+
+
+def static_shape(shape: Any, place: str) -> tuple[int, ...]:
+    """`shape` as a tuple of ints of at least 1."""
+    items = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+    for extent in items:
+        if not hasattr(extent, "__index__") or isinstance(extent, bool) or int(extent) < 1:
+            raise ModelError(
+                place,
+                f"shape {items} has the extent {extent!r}",
+                "Every extent is an int of at least 1.",
+            )
+    return tuple(int(e) for e in items)
+
+
+def const(value: Any, dtype: str | None = None) -> Constant:
+    """A constant from a number or an array; Python floats become float32, ints int32."""
+    if isinstance(value, Constant):
+        return value
+    data = as_array(value)
+    if dtype is None and not hasattr(value, "dtype"):
+        dtype = {"f": "float32", "i": "int32", "b": "bool"}.get(data.dtype.kind)
+    if dtype is not None and data.dtype != dtype:
+        with np.errstate(over="ignore"):
+            data = _converted(data, check_dtype(dtype, "relay.const"))
+    return Constant(np.ascontiguousarray(data).reshape(data.shape))
+
+
+def _converted(data: Array, dtype: str) -> Array:
+    made = data.astype(dtype)
+    if data.dtype.kind == made.dtype.kind == "i" and np.any(made != data):
+        raise ModelError(
+            f"relay.const(dtype={dtype!r})", f"{data.max()} is beyond its largest value",
+            'Use dtype="int64".',
+        )  # fmt: skip
+    return made

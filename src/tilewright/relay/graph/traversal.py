@@ -1,0 +1,123 @@
+"""Walking and rewriting graphs: every function here visits a shared node once, without recursion.
+
+In: expressions.  Out: orders, users, rebuilt graphs.  Nested (fused) functions are not entered.
+Read next: `passes/`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from tilewright.relay.graph.expr import (
+    Call,
+    Constant,
+    Expr,
+    Function,
+    IRModule,
+    Tuple,
+    TupleGetItem,
+    Var,
+)
+
+
+def children(node: Expr) -> tuple[Expr, ...]:
+    """The values `node` reads, in order; a repeated one is repeated."""
+    if isinstance(node, Call):
+        return node.args
+    if isinstance(node, Tuple):
+        return node.fields
+    if isinstance(node, TupleGetItem):
+        return (node.tuple_value,)
+    return ()
+
+
+def with_children(node: Expr, new: tuple[Expr, ...]) -> Expr:
+    """`node` reading `new`; the node itself when nothing changed."""
+    old = children(node)
+    if len(old) == len(new) and all(a is b for a, b in zip(old, new, strict=True)):
+        return node
+    if isinstance(node, Call):
+        return Call(node.op, new, node.attrs)
+    if isinstance(node, Tuple):
+        return Tuple(new)
+    assert isinstance(node, TupleGetItem)
+    return TupleGetItem(new[0], node.index)
+
+
+def post_order(root: Expr) -> list[Expr]:
+    """Every node under `root`, each once, arguments before their reader, left to right."""
+    done: dict[Expr, None] = {}
+    stack: list[tuple[Expr, bool]] = [(root, False)]
+    while stack:
+        node, entered = stack.pop()
+        if node in done:
+            continue
+        if entered:
+            done[node] = None
+            continue
+        stack.append((node, True))
+        stack.extend((c, False) for c in reversed(children(node)) if c not in done)
+    return list(done)
+
+
+def users(root: Expr) -> dict[Expr, list[Expr]]:
+    """The distinct nodes that read each node; `root` itself has none."""
+    found: dict[Expr, list[Expr]] = {node: [] for node in post_order(root)}
+    for node in found:
+        for child in dict.fromkeys(children(node)):
+            found[child].append(node)
+    return found
+
+
+def unpacked(node: Expr) -> Expr:
+    """The k-th value where `node` is `(a, b, ...).k`, else `node`."""
+    if isinstance(node, TupleGetItem) and isinstance(node.tuple_value, Tuple):
+        return node.tuple_value.fields[node.index]
+    return node
+
+
+def free_vars(expr: Expr) -> list[Var]:
+    """The variables under `expr` in the order they are reached."""
+    return [n for n in post_order(expr) if isinstance(n, Var)]
+
+
+def rewrite(root: Expr, visit: Callable[[Expr, Expr], Expr]) -> Expr:
+    """Rebuild from the leaves: `visit(old, rebuilt)` gives each node's replacement.
+
+    rebuilt: `old` with its children already replaced.
+    """
+    new: dict[Expr, Expr] = {}
+    for node in post_order(root):
+        new[node] = visit(node, with_children(node, tuple(new[c] for c in children(node))))
+    return new[root]
+
+
+def substitute(root: Expr, replacements: Mapping[Expr, Expr]) -> Expr:
+    """`root` with some nodes replaced."""
+    return rewrite(root, lambda old, rebuilt: replacements.get(old, rebuilt))
+
+
+def with_body(function: Function, body: Expr) -> Function:
+    """`function` with another body."""
+    return (
+        function if body is function.body else Function(function.params, body, attrs=function.attrs)
+    )
+
+
+def each_function(mod: IRModule, change: Callable[[Function], Function]) -> IRModule:
+    """A module in which every function was changed."""
+    return IRModule({name: change(f) for name, f in mod.functions.items()})
+
+
+def is_call(node: Expr, *names: str) -> bool:
+    """Whether `node` calls one of the operators `names`."""
+    return isinstance(node, Call) and not isinstance(node.op, Function) and node.op.name in names
+
+
+def op_name(node: Expr) -> str:
+    """The operator a node calls; "" for anything else."""
+    return node.op.name if isinstance(node, Call) and not isinstance(node.op, Function) else ""
+
+
+def is_constant(node: Expr) -> bool:
+    return isinstance(node, Constant)

@@ -1,0 +1,223 @@
+"""Networks from the command line: load one, know what it must compute, time it in other engines.
+
+In: the name of a test network or the path of an .onnx file.  Out: `(mod, params)`, reference
+outputs, `PeerTime`s.  Peers run the exported, unoptimised graph, so all compute the same.
+Read next: `pytorch.py`, `export_onnx.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tilewright.base.dtype import is_float
+from tilewright.base.errors import ModelError, TilewrightError
+from tilewright.relay.exchange.onnx_export import to_onnx
+from tilewright.relay.exchange.onnx_import import from_onnx
+from tilewright.relay.graph.evaluate import evaluate
+from tilewright.relay.graph.expr import Array, Function, IRModule
+from tilewright.relay.testing import NETWORKS, get_network, unknown_network
+from tilewright.runtime.timing import BenchmarkResult
+from tilewright.targets.target import Target
+
+_ERRORS_ONLY = 3  # of onnxruntime's log levels
+
+
+@dataclass(frozen=True)
+class Reference:
+    """outputs: what the network computes; engine: who says so."""
+
+    outputs: tuple[Array, ...]
+    engine: str
+
+
+@dataclass(frozen=True)
+class PeerTime:
+    """Another engine's latency.  result: None where it cannot run; note: why, or how it ran."""
+
+    engine: str
+    result: BenchmarkResult | None
+    note: str = ""
+
+
+def check(name_or_path: str | os.PathLike[str]) -> None:
+    """Raises ModelError for a name that is no network and a file that is not there."""
+    text = os.fspath(name_or_path)
+    if text in NETWORKS or Path(text).is_file():
+        return
+    if text.endswith(".onnx") or os.sep in text:
+        raise ModelError(
+            f"network {text!r}", "there is no such file", "Give the path of an .onnx file."
+        )
+    raise unknown_network(text)
+
+
+def load(name_or_path: str | os.PathLike[str]) -> tuple[IRModule, dict[str, Array]]:
+    """The network called so, or in the .onnx file there, with its weights.
+
+    Raises ModelError for an unknown name and for a file that is missing or damaged.
+    """
+    text = os.fspath(name_or_path)
+    check(text)
+    return get_network(text) if text in NETWORKS else from_onnx(text)
+
+
+def sample_inputs(
+    mod: IRModule, params: Mapping[str, Any] | None = None, seed: int = 0
+) -> dict[str, Array]:
+    """Random values for the inputs that `params` leaves open: standard normal, integers 0 and 1."""
+    rng = np.random.default_rng(seed)
+    made = {}
+    for p in mod["main"].params:
+        if p.name_hint not in (params or {}):
+            draw = rng.standard_normal if is_float(p.dtype) else lambda s: rng.integers(0, 2, s)
+            made[p.name_hint] = np.asarray(draw(p.shape)).astype(p.dtype)
+    return made
+
+
+def reference(
+    mod: IRModule | Function, params: Mapping[str, Any] | None, inputs: Mapping[str, Any]
+) -> Reference:
+    """What the network computes, by code that shares nothing with the compiler.
+
+    onnxruntime on the exported graph where it is installed, else numpy in float64.
+    """
+    module = mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
+    try:
+        session = _session(module, params, "CPUExecutionProvider", 0)
+    except _Missing:
+        found = evaluate(module, {**(params or {}), **inputs}, "float64")
+        outputs = found if isinstance(found, tuple) else (found,)
+        return Reference(outputs, "numpy float64")
+    given = {i.name: np.asarray(inputs[i.name]) for i in session.get_inputs()}
+    return Reference(tuple(session.run(None, given)), f"onnxruntime {_version()}")
+
+
+def onnxruntime_benchmark(
+    mod: IRModule | Function,
+    params: Mapping[str, Any] | None,
+    target: str | Target = "llvm",
+    number: int = 5,
+    repeat: int = 5,
+) -> PeerTime:
+    """onnxruntime's latency on the processor of the target, with as many threads as it has cores.
+
+    Arrays stay on the device.  OpenCL devices are no concern of onnxruntime: it uses the CPU.
+    """
+    engine, chosen = "onnxruntime", Target(target)
+    module = mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
+    on_cuda = chosen.kind == "cuda"
+    provider = "CUDAExecutionProvider" if on_cuda else "CPUExecutionProvider"
+    threads = cpu_threads(chosen)
+    try:
+        session = _session(module, params, provider, threads)
+        run = _bound_run(session, sample_inputs(module, params), "cuda" if on_cuda else "cpu")
+        result = timed(run, number, repeat)
+    except _Missing as missing:
+        return PeerTime(engine, None, str(missing))
+    except TilewrightError as error:  # the graph has no ONNX form
+        return PeerTime(engine, None, str(error))
+    except Exception as error:  # whatever a foreign engine fails with must not end the bench
+        return PeerTime(engine, None, f"it failed: {type(error).__name__}: {error}")
+    how = "CUDA provider" if on_cuda else f"{threads} threads"
+    return PeerTime(f"{engine} {_version()}", result, how)
+
+
+def torch_benchmark(
+    mod: IRModule | Function,
+    params: Mapping[str, Any] | None,
+    target: str | Target = "llvm",
+    number: int = 5,
+    repeat: int = 5,
+) -> PeerTime:
+    """PyTorch's latency: traced and frozen; fp32 without TF32, and in a CUDA graph on CUDA."""
+    try:
+        import torch
+    except ImportError:
+        return PeerTime("PyTorch", None, 'not installed: pip install "tilewright[torch]"')
+    from tilewright.relay.peers import pytorch
+
+    chosen = Target(target)
+    module = mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
+    if chosen.kind == "cuda" and not torch.cuda.is_available():
+        return PeerTime("PyTorch", None, "this PyTorch has no CUDA")
+    threads = cpu_threads(chosen)
+    try:
+        inputs = sample_inputs(module, params)
+        with pytorch.runner(module, params, inputs, chosen.kind == "cuda", threads) as run:
+            result = timed(run, number, repeat)
+    except TilewrightError as error:
+        return PeerTime("PyTorch", None, str(error))
+    except Exception as error:  # whatever a foreign engine fails with must not end the bench
+        return PeerTime("PyTorch", None, f"it failed: {type(error).__name__}: {error}")
+    how = "CUDA graph" if chosen.kind == "cuda" else f"{threads} threads"
+    return PeerTime(f"PyTorch {torch.__version__}", result, f"traced, frozen, {how}")
+
+
+def cpu_threads(target: Target) -> int:
+    """Threads that a peer on the CPU may use: the target's cores, or all of this process's."""
+    return target.limits.cores if target.kind == "llvm" else len(os.sched_getaffinity(0))
+
+
+def timed(run: Callable[[], None], number: int, repeat: int) -> BenchmarkResult:
+    """Wall seconds of `run`, which returns when the work is done; two runs to warm up."""
+    run()
+    run()
+    results = []
+    for _ in range(repeat):
+        began = time.perf_counter()
+        for _ in range(number):
+            run()
+        results.append((time.perf_counter() - began) / number)
+    return BenchmarkResult(tuple(results))
+
+
+class _Missing(Exception):
+    """An engine, or a part of it, is not installed; the message says which and what to do."""
+
+
+def _session(mod: IRModule, params: Mapping[str, Any] | None, provider: str, threads: int) -> Any:
+    """threads: 0 leaves the choice to onnxruntime."""
+    try:
+        import onnx  # noqa: F401 - the graph is exported with it
+        import onnxruntime
+    except ImportError as error:
+        hint = 'pip install "tilewright[onnx]"'
+        raise _Missing(f"{error.name} is not installed: {hint}") from None
+    if provider not in onnxruntime.get_available_providers():
+        raise _Missing(f"this onnxruntime has no {provider}")
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = _ERRORS_ONLY
+    options.intra_op_num_threads = threads
+    model = to_onnx(mod, params).SerializeToString()
+    return onnxruntime.InferenceSession(model, options, providers=[provider])
+
+
+def _bound_run(session: Any, inputs: Mapping[str, Array], where: str) -> Callable[[], None]:
+    """A run whose inputs and outputs stay on the device."""
+    import onnxruntime
+
+    binding = session.io_binding()
+    for wanted in session.get_inputs():
+        value = onnxruntime.OrtValue.ortvalue_from_numpy(inputs[wanted.name], where, 0)
+        binding.bind_ortvalue_input(wanted.name, value)
+    for made in session.get_outputs():
+        binding.bind_output(made.name, where)
+
+    def run() -> None:
+        session.run_with_iobinding(binding)
+        binding.synchronize_outputs()
+
+    return run
+
+
+def _version() -> str:
+    import onnxruntime
+
+    return str(onnxruntime.__version__)

@@ -1,0 +1,277 @@
+"""A network in PyTorch, operator by operator, to time the same graph there.
+
+In: a module of plain calls and its parameters.  Out: a traced, frozen function.  Only loaded where
+PyTorch is installed.  Read next: `network.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from tilewright.base.errors import ModelError
+from tilewright.relay.graph.expr import (
+    Array,
+    Call,
+    Constant,
+    Expr,
+    Function,
+    IRModule,
+    Tuple,
+    TupleGetItem,
+    Var,
+    as_array,
+)
+from tilewright.relay.graph.traversal import op_name, post_order
+from tilewright.relay.op.reduction import reduced_axes
+
+Rule = Callable[[Sequence[Any], Any, Any], Any]  # tensors, attributes, result type -> tensor
+
+
+@contextmanager
+def runner(
+    mod: IRModule,
+    params: Mapping[str, Any] | None,
+    inputs: Mapping[str, Array],
+    on_cuda: bool,
+    threads: int,
+) -> Iterator[Callable[[], None]]:
+    """A function that runs the network once and waits for it.
+
+    Raises ModelError naming the operators that have no rule here.
+    """
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        with torch.inference_mode():
+            if on_cuda:
+                yield _captured(mod, params, inputs)
+            else:
+                module, given = traced(mod, params, inputs, "cpu")
+                yield lambda: module(*given)
+    finally:
+        torch.set_num_threads(before)
+
+
+def traced(
+    mod: IRModule, params: Mapping[str, Any] | None, inputs: Mapping[str, Array], where: str
+) -> tuple[Any, list[Any]]:
+    """The frozen module and its arguments, the inputs in the order of main's parameters."""
+    import warnings
+
+    import torch
+
+    network = _network(mod["main"], params or {}, where)
+    given = [
+        torch.from_numpy(np.array(inputs[p.name_hint])).to(where)
+        for p in mod["main"].params
+        if p.name_hint not in (params or {})
+    ]
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")  # tracing is deprecated, and warns of Python numbers
+        module = torch.jit.freeze(torch.jit.trace(network, given).eval())
+        for _ in range(3):  # the first calls still optimise
+            module(*given)
+    return module, given
+
+
+def _captured(
+    mod: IRModule, params: Mapping[str, Any] | None, inputs: Mapping[str, Array]
+) -> Callable[[], None]:
+    import torch
+
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cudnn.benchmark = True
+    module, given = traced(mod, params, inputs, "cuda")
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        module(*given)
+    stream.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=stream):
+        module(*given)
+
+    def run() -> None:
+        graph.replay()
+        torch.cuda.synchronize()
+
+    return run
+
+
+def _network(main: Function, params: Mapping[str, Any], where: str) -> Any:
+    import torch
+
+    rules = _rules()
+    nodes = post_order(main.body)
+    names = {op_name(n) for n in nodes if isinstance(n, Call)}
+    if missing := sorted(names - set(rules)):
+        raise ModelError(
+            "PyTorch",
+            f"there is no rule for {', '.join(missing)}",
+            "Compare with onnxruntime instead.",
+        )
+    open_inputs = [p for p in main.params if p.name_hint not in params]
+
+    class Network(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fixed: dict[Expr, str] = {}
+            for k, n in enumerate(n for n in nodes if isinstance(n, (Var, Constant))):
+                if n in open_inputs:
+                    continue
+                value = n.data if isinstance(n, Constant) else params[n.name_hint]
+                self.register_buffer(f"weight{k}", torch.tensor(as_array(value), device=where))
+                self.fixed[n] = f"weight{k}"
+
+        def forward(self, *given: Any) -> Any:
+            values: dict[Expr, Any] = dict(zip(open_inputs, given, strict=True))
+            for node in nodes:
+                if node not in values:
+                    values[node] = self.value(node, values)
+            return values[main.body]
+
+        def value(self, node: Expr, values: dict[Expr, Any]) -> Any:
+            if node in self.fixed:
+                return getattr(self, self.fixed[node])
+            if isinstance(node, Tuple):
+                return tuple(values[f] for f in node.fields)
+            if isinstance(node, TupleGetItem):
+                return values[node.tuple_value][node.index]
+            assert isinstance(node, Call)
+            args = [values[a] for a in node.args]
+            return rules[op_name(node)](args, node.attrs, node.checked_type)
+
+    return Network()
+
+
+def _rules() -> dict[str, Rule]:
+    """PyTorch's word for each operator; those that networks of the tests do not need are absent."""
+    import torch
+    from torch.nn import functional as F
+
+    unary = {
+        name: getattr(torch, name)
+        for name in ("exp", "log", "sqrt", "rsqrt", "tanh", "sigmoid", "erf", "abs", "sin", "cos")
+    } | {"negative": torch.neg, "nn.relu": torch.relu}
+    binary = {
+        "add": torch.add, "subtract": torch.sub, "multiply": torch.mul, "divide": torch.div,
+        "maximum": torch.maximum, "minimum": torch.minimum, "power": torch.pow,
+    }  # fmt: skip
+    rules: dict[str, Rule] = {
+        **{name: _plain(function, 1) for name, function in unary.items()},
+        **{name: _plain(function, 2) for name, function in binary.items()},
+        **dict.fromkeys(
+            ("reshape", "nn.batch_flatten", "expand_dims", "squeeze"),
+            lambda t, a, r: t[0].reshape(r.shape),
+        ),
+        **dict.fromkeys(("copy", "nn.dropout"), lambda t, a, r: t[0]),
+        "clip": lambda t, a, r: torch.clamp(t[0], a.a_min, a.a_max),
+        "transpose": lambda t, a, r: t[0].permute(*a.axes),
+        "concatenate": lambda t, a, r: torch.cat(t[0], a.axis),
+        "mean": lambda t, a, r: t[0].mean(_axes(t[0], a), keepdim=a.keepdims),
+        "sum": lambda t, a, r: t[0].sum(_axes(t[0], a), keepdim=a.keepdims),
+        "nn.dense": lambda t, a, r: F.linear(t[0], t[1]),
+        "nn.batch_matmul": lambda t, a, r: torch.matmul(
+            t[0].mT if a.transpose_a else t[0], t[1].mT if a.transpose_b else t[1]
+        ),
+        "nn.bias_add": lambda t, a, r: t[0] + _along(t[1], a.axis, t[0].dim()),
+        "nn.softmax": lambda t, a, r: F.softmax(t[0], a.axis),
+        "nn.log_softmax": lambda t, a, r: F.log_softmax(t[0], a.axis),
+        "nn.leaky_relu": lambda t, a, r: F.leaky_relu(t[0], a.alpha),
+        "nn.pad": lambda t, a, r: F.pad(
+            t[0], [w for sides in reversed(a.pad_width) for w in sides], value=a.pad_value
+        ),
+        "nn.batch_norm": _batch_norm,
+        "nn.conv2d": _conv2d,
+        "nn.max_pool2d": _max_pool2d,
+        "nn.avg_pool2d": _avg_pool2d,
+        "nn.global_avg_pool2d": lambda t, a, r: t[0].mean(_image(a.layout), keepdim=True),
+        "nn.global_max_pool2d": lambda t, a, r: t[0].amax(_image(a.layout), keepdim=True),
+    }
+    return rules
+
+
+def _plain(function: Any, count: int) -> Rule:
+    return lambda t, a, r: function(*t[:count])
+
+
+def _axes(tensor: Any, attrs: Any) -> tuple[int, ...]:
+    return reduced_axes(attrs.axis, attrs.exclude, tensor.dim())
+
+
+def _along(vector: Any, axis: int, rank: int) -> Any:
+    shape = [1] * rank
+    shape[axis] = -1
+    return vector.reshape(shape)
+
+
+def _image(layout: str) -> tuple[int, int]:
+    return layout.index("H"), layout.index("W")
+
+
+def _as_nchw(tensor: Any, layout: str) -> Any:
+    return tensor.permute(*(layout.index(k) for k in "NCHW"))
+
+
+def _from_nchw(tensor: Any, layout: str) -> Any:
+    return tensor.permute(*("NCHW".index(k) for k in layout))
+
+
+def _sides(tensor: Any, padding: Sequence[int], value: float) -> tuple[Any, tuple[int, int]]:
+    """The padding that operators take, and the tensor with the rest of it."""
+    from torch.nn import functional as F
+
+    top, left, bottom, right = padding
+    if (top, left) == (bottom, right):
+        return tensor, (top, left)
+    return F.pad(tensor, (left, right, top, bottom), value=value), (0, 0)
+
+
+def _batch_norm(t: Sequence[Any], a: Any, result: Any) -> Any:
+    from torch.nn import functional as F
+
+    data, gamma, beta, mean, variance = t
+    if a.axis % data.dim() != 1:
+        data = data.movedim(a.axis, 1)
+    made = F.batch_norm(
+        data, mean, variance, gamma if a.scale else None, beta if a.center else None,
+        eps=a.epsilon,
+    )  # fmt: skip
+    return (made if a.axis % data.dim() == 1 else made.movedim(1, a.axis)), mean, variance
+
+
+def _conv2d(t: Sequence[Any], a: Any, result: Any) -> Any:
+    from torch.nn import functional as F
+
+    data, around = _sides(_as_nchw(t[0], a.data_layout), a.padding, 0.0)
+    weight = t[1].permute(*(a.kernel_layout.index(k) for k in "OIHW"))
+    made = F.conv2d(data, weight, None, a.strides, around, a.dilation, a.groups)
+    return _from_nchw(made, a.data_layout)
+
+
+def _max_pool2d(t: Sequence[Any], a: Any, result: Any) -> Any:
+    from torch.nn import functional as F
+
+    data, around = _sides(_as_nchw(t[0], a.layout), a.padding, float("-inf"))
+    made = F.max_pool2d(data, a.pool_size, a.strides, around, a.dilation)
+    return _from_nchw(made, a.layout)
+
+
+def _avg_pool2d(t: Sequence[Any], a: Any, result: Any) -> Any:
+    from torch.nn import functional as F
+
+    data, around = _sides(_as_nchw(t[0], a.layout), a.padding, 0.0)
+    whole = a.count_include_pad or not any(a.padding)
+    if tuple(a.dilation) != (1, 1) or (not whole and around == (0, 0)):
+        raise ModelError(
+            "PyTorch",
+            "there is no rule for this nn.avg_pool2d",
+            "Compare with onnxruntime instead.",
+        )
+    made = F.avg_pool2d(data, a.pool_size, a.strides, around, count_include_pad=whole)
+    return _from_nchw(made, a.layout)

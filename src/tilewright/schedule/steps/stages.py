@@ -1,0 +1,289 @@
+"""Steps that make a stage: cache_read, cache_write, rfactor, pack.
+
+In: a schedule.  Out: one more stage in it, whose tensor the step returns; readers are redirected.
+Read next: `schedule.py` (the spelling users know), `tree.py` (what the stages mean together).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from tilewright.base.errors import ScheduleError
+from tilewright.ir import expr as E
+from tilewright.ir.expr import Expr
+from tilewright.schedule.steps.step import (
+    FuseRelation,
+    Size,
+    Step,
+    check_scope,
+    describe,
+    leaf,
+    refuse_host,
+    stage_of,
+)
+from tilewright.te.tensor import ComputeOp, IterVar, PlaceholderOp, Tensor
+
+if TYPE_CHECKING:
+    from tilewright.schedule.schedule import Schedule, Stage
+
+
+@dataclass(frozen=True)
+class CacheRead(Step):
+    """A copy of a tensor in `scope` that the named readers use.
+
+    rewrite:  C[c] = f(A[g(c)])   ->   A.scope[a] = A[a]; C[c] = f(A.scope[g(c)])
+    legal:    every reader does read the tensor.
+    """
+
+    scope: str
+    readers: tuple[str, ...]
+    verb: ClassVar[str] = "cache_read"
+
+    def apply(self, s: Schedule) -> Tensor:
+        source = s.find(self.stage)
+        place = f"cache_read({source.name}, {self.scope})"
+        check_scope(place, self.scope)
+        if not self.readers:
+            raise ScheduleError(place, "no readers given", "Pass the tensors that read it.")
+        tensor = source.tensor
+        readers = [stage_of(self, s, name) for name in dict.fromkeys(self.readers)]
+        for reader in readers:
+            if tensor not in reader.op.input_tensors:
+                raise ScheduleError(
+                    place, f"{reader.name} does not read {source.name}", "Name its readers only."
+                )
+        axes = copy_axes(source.op.shape, [f"ax{k}" for k in range(len(source.op.shape))])
+        op = ComputeOp(
+            s.new_name(f"{source.name}.{self.scope}"), axes, tensor[tuple(ax.var for ax in axes)]
+        )
+        for reader in readers:
+            assert isinstance(reader.op, ComputeOp)
+            reader.set_body(_redirect(reader.op.body, tensor, op.output_tensor))
+        cache = s.insert_stage(op, after=source)
+        cache.scope = self.scope
+        return op.output_tensor
+
+
+@dataclass(frozen=True)
+class CacheWrite(Step):
+    """The computation moves to a new stage in `scope`; the tensor itself becomes a copy of it.
+
+    rewrite:  C[c] = e(c)   ->   C.scope[c] = e(c); C[c] = C.scope[c]
+    legal:    the stage has no scheduled loops yet, and no stage is computed in one.
+    """
+
+    scope: str
+    verb: ClassVar[str] = "cache_write"
+
+    def apply(self, s: Schedule) -> Tensor:
+        stage = stage_of(self, s)
+        place = f"cache_write({stage.name}, {self.scope})"
+        check_scope(place, self.scope)
+        if stage.relations or stage.binds or stage.annotations or stage.attach_kind != "root":
+            raise ScheduleError(
+                place, "the stage already has scheduled loops", "Call cache_write first."
+            )
+        refuse_host(self, stage)
+        old = stage.op
+        assert isinstance(old, ComputeOp)
+        spatial = copy_axes(old.shape, [f"{ax.name}.c" for ax in old.axis])
+        body = renamed_body(old, spatial)
+        op = ComputeOp(s.new_name(f"{stage.name}.{self.scope}"), spatial, body, old.tag, old.attrs)
+        fresh = copy_axes(old.shape, [ax.name for ax in old.axis])
+        stage.set_op(ComputeOp(old.name, fresh, op.output_tensor[tuple(ax.var for ax in fresh)]))
+        cache = s.insert_stage(op, before=stage)
+        cache.scope = self.scope
+        return op.output_tensor
+
+
+def copy_axes(shape: tuple[int, ...], names: list[str]) -> tuple[IterVar, ...]:
+    return tuple(IterVar(n, d) for n, d in zip(names, shape, strict=True))
+
+
+def _redirect(body: Expr, old: Tensor, new: Tensor) -> Expr:
+    def rule(node: Expr) -> Expr | None:
+        return new[node.args] if node.op == "read" and node.attr is old else None
+
+    return E.transform(body, rule)
+
+
+def renamed_body(op: ComputeOp, spatial: tuple[IterVar, ...]) -> Expr:
+    """The body of `op` over fresh spatial and reduction axes."""
+    mapping: dict[Expr, Any] = {a.var: b.var for a, b in zip(op.axis, spatial, strict=True)}
+    if op.combiner is None:
+        return E.substitute(op.body, mapping)
+    reduce = tuple(IterVar(ax.name, ax.extent, "reduce", begin=ax.begin) for ax in op.reduce_axis)
+    mapping |= {a.var: b.var for a, b in zip(op.reduce_axis, reduce, strict=True)}
+    value = E.substitute(op.body.args[0], mapping)
+    return E.make("reduce", (value,), (op.combiner, reduce), value.dtype)
+
+
+@dataclass(frozen=True)
+class RFactor(Step):
+    """A reduction loop becomes a spatial axis of a new partial stage, which this one combines.
+
+    rewrite:  C[c] += e(c, k)   ->   C.rf[ki, c] += e(c, ko, ki); C[c] += C.rf[ki, c]
+    legal:    the axis is a reduction loop whose split factors are known; no spatial loop is
+              scheduled yet, and no stage is computed in a loop.
+    """
+
+    axis: str
+    factor_axis: int
+    verb: ClassVar[str] = "rfactor"
+
+    def apply(self, s: Schedule) -> Tensor:
+        stage = stage_of(self, s)
+        place = f"rfactor({stage.name}.{self.axis})"
+        op = stage.op
+        assert isinstance(op, ComputeOp)
+        axis = leaf(self, stage, self.axis)
+        if op.combiner is None or axis.kind != "reduce":
+            raise ScheduleError(place, "not a reduction axis", f"{describe(stage)}.")
+        if not 0 <= self.factor_axis <= len(op.axis):
+            raise ScheduleError(
+                place, f"factor_axis={self.factor_axis} is outside 0..{len(op.axis)}"
+            )
+        spatial_leaves = [ax for ax in stage.leaf_iter_vars if ax.kind == "spatial"]
+        if (
+            spatial_leaves != list(op.axis)
+            or stage.binds
+            or stage.annotations
+            or stage.attach_kind != "root"
+        ):
+            raise ScheduleError(
+                place, "a spatial loop is already scheduled", "Call rfactor before tiling."
+            )
+        refuse_host(self, stage)
+        values, extents, guards = _leaf_values(stage)
+        spatial = copy_axes(op.shape, [f"{ax.name}.rf" for ax in op.axis])
+        kept = [ax for ax in stage.leaf_iter_vars if ax.kind == "reduce" and ax is not axis]
+        partial = IterVar(axis.name, extents[axis])
+        reduce = tuple(IterVar(ax.name, extents[ax], "reduce") for ax in kept)
+        mapping: dict[Expr, Any] = {a.var: b.var for a, b in zip(op.axis, spatial, strict=True)}
+        leaves = {ax.var: r.var for ax, r in zip(kept, reduce, strict=True)} | {
+            axis.var: partial.var
+        }
+        for root in op.reduce_axis:
+            mapping[root.var] = E.substitute(values[root], leaves)
+        value = E.substitute(op.body.args[0], mapping)
+        if guards:
+            test = E.all_of(*(E.substitute(g, leaves) for g in guards))
+            value = E.if_then_else(test, value, op.combiner.identity)
+        axes = (*spatial[: self.factor_axis], partial, *spatial[self.factor_axis :])
+        if reduce:
+            value = E.make("reduce", (value,), (op.combiner, reduce), value.dtype)
+        part = ComputeOp(s.new_name(f"{stage.name}.rf"), axes, value, op.tag, op.attrs)
+        fresh = copy_axes(op.shape, [ax.name for ax in op.axis])
+        k = IterVar(f"{axis.name}.v", extents[axis], "reduce")
+        index = [ax.var for ax in fresh]
+        index.insert(self.factor_axis, k.var)
+        read = part.output_tensor[tuple(index)]
+        stage.set_op(
+            ComputeOp(op.name, fresh, E.make("reduce", (read,), (op.combiner, (k,)), op.dtype))
+        )
+        s.insert_stage(part, before=stage)
+        return part.output_tensor
+
+
+def _leaf_values(
+    stage: Stage,
+) -> tuple[dict[IterVar, Expr], dict[IterVar, int], list[Expr]]:
+    """Root reduction axes as expressions of leaf variables, extents of all axes, guards of uneven
+    splits."""
+    assert isinstance(stage.op, ComputeOp)
+    extents: dict[IterVar, int] = {ax: ax.size for ax in stage.op.reduce_axis}
+    uneven: list[IterVar] = []
+    for r in stage.relations:
+        if isinstance(r, FuseRelation):
+            if r.outer.kind == "reduce":
+                extents[r.fused] = extents[r.outer] * extents[r.inner]
+        elif r.parent.kind == "reduce":
+            n = extents[r.parent]
+            # a decision asked for here becomes part of the structure: extents of stages are fixed
+            factor = int(r.factor) if r.factor is not None else -(-n // int(r.nparts))  # type: ignore[arg-type]
+            extents[r.inner], extents[r.outer] = factor, -(-n // factor)
+            if r.nparts is not None:
+                extents[r.outer] = int(r.nparts)
+            if extents[r.outer] * factor != n:
+                uneven.append(r.parent)
+    values: dict[IterVar, Expr] = {ax: ax.var for ax in stage.leaf_iter_vars}
+    for r in reversed(stage.relations):
+        if isinstance(r, FuseRelation):
+            if r.fused in values and r.inner in extents:
+                values[r.outer] = values[r.fused] // extents[r.inner]
+                values[r.inner] = values[r.fused] % extents[r.inner]
+        elif r.inner in extents:
+            values[r.parent] = values[r.outer] * extents[r.inner] + values[r.inner]
+    return values, extents, [values[ax] < extents[ax] for ax in uneven]
+
+
+@dataclass(frozen=True)
+class Pack(Step):
+    """An input is stored in another layout: some dimensions split into blocks, then permuted.
+
+    blocks: per dimension the block size (1: not split); order: of the outer dimensions 0..n-1 and
+    the blocks n..2n-1 (of the dimensions that are split).
+    rewrite:  C[c] = f(W[o, i])
+              ->   W.packed[o//8, i, o%8] = W[o, i]; C[c] = f(W.packed[o//8, i, o%8])
+    legal:    an input; every outer dimension and every block larger than 1 is in the order once.
+    """
+
+    blocks: tuple[Size, ...]
+    order: tuple[int, ...]
+    verb: ClassVar[str] = "pack"
+
+    def apply(self, s: Schedule) -> Tensor:
+        source = s.find(self.stage)
+        place = f"pack({source.name}, blocks={self.blocks}, order={self.order})"
+        if not isinstance(source.op, PlaceholderOp):
+            raise ScheduleError(
+                place, "only inputs can be packed", "Use cache_read for computed tensors."
+            )
+        shape = source.op.shape
+        n = len(shape)
+        blocks = tuple(int(b) for b in self.blocks)
+        wanted = [*range(n), *(n + d for d in range(n) if len(blocks) == n and blocks[d] > 1)]
+        if len(blocks) != n or any(b < 1 for b in blocks) or sorted(self.order) != wanted:
+            raise ScheduleError(
+                place,
+                f"{n} block sizes and an order of {wanted} are needed",
+                "For OIHW16o: (16,1,1,1), (0,1,2,3,4).",
+            )
+        sizes = [-(-d // b) for d, b in zip(shape, blocks, strict=True)] + list(blocks)
+        axes = {k: IterVar(f"{'o' if k < n else 'b'}{k % n}", sizes[k]) for k in self.order}
+        index = [
+            axes[d].var * b + axes[n + d].var if b > 1 else axes[d].var
+            for d, b in enumerate(blocks)
+        ]
+        inside = E.all_of(*(ix < d for ix, d, b in zip(index, shape, blocks, strict=True) if d % b))
+        tensor = source.tensor
+        value = E.if_then_else(inside, tensor[tuple(index)], E.const(0, tensor.dtype))
+        layout = {"blocks": blocks, "order": tuple(self.order)}
+        op = ComputeOp(
+            s.new_name(f"{source.name}.packed"),
+            tuple(axes[k] for k in self.order),
+            value,
+            "pack",
+            layout,
+        )
+        for reader in s.readers(tensor):
+            assert isinstance(reader.op, ComputeOp)
+            reader.set_body(_repack(reader.op.body, tensor, op.output_tensor, blocks, self.order))
+        s.insert_stage(op, after=source)
+        return op.output_tensor
+
+
+def _repack(
+    body: Expr, old: Tensor, new: Tensor, blocks: tuple[int, ...], order: tuple[int, ...]
+) -> Expr:
+    n = len(blocks)
+
+    def rule(node: Expr) -> Expr | None:
+        if node.op != "read" or node.attr is not old:
+            return None
+        parts = {d: i // b for d, (i, b) in enumerate(zip(node.args, blocks, strict=True))}
+        parts |= {n + d: i % b for d, (i, b) in enumerate(zip(node.args, blocks, strict=True))}
+        return new[tuple(parts[k] for k in order)]
+
+    return E.transform(body, rule)

@@ -1,0 +1,389 @@
+"""Bound inference: extents, regions and guards of every stage, on ints and on arrays alike.
+
+In: a `LoopTree` and an assignment of its decisions.  Out: `Bounds`, polymorphic numbers.  Branches
+depend on structure only; `where`, `minimum` and the gcd rule do what would be a branch on a number.
+Read next: `legality.py` (masks over Bounds), `lowering/nest.py` (Bounds of ints to loops).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tilewright.schedule.space.decision import (
+    Number,
+    ceil_div,
+    evaluate,
+    gcd,
+    logical_and,
+    logical_not,
+    maximum,
+    minimum,
+    where,
+)
+from tilewright.schedule.steps.step import FuseRelation, SplitRelation
+from tilewright.schedule.tree.access import Access, DivMod
+from tilewright.te.tensor import IterVar
+
+if TYPE_CHECKING:
+    from tilewright.schedule.tree.loop_tree import LoopTree, Node
+
+
+@dataclass(frozen=True, eq=False)
+class Quotient:
+    """The atom `base // k` or `base % k` with a polymorphic base."""
+
+    kind: str
+    base: Base
+    k: Number
+
+
+class Base:
+    """sum(coefficient * atom) + constant, polymorphic numbers; atoms are axes or Quotients."""
+
+    __slots__ = ("constant", "terms")
+
+    def __init__(
+        self, terms: dict[IterVar | Quotient, Number] | None = None, constant: Number = 0
+    ) -> None:
+        self.terms = terms if terms is not None else {}
+        self.constant = constant
+
+    def add(self, other: Base, scale: Number = 1) -> Base:
+        terms = dict(self.terms)
+        for atom, c in other.terms.items():
+            total = terms[atom] + c * scale if atom in terms else c * scale
+            if isinstance(total, int) and total == 0:
+                terms.pop(atom, None)
+            else:
+                terms[atom] = total
+        return Base(terms, self.constant + other.constant * scale)
+
+    def masked(self, keep: Number) -> Base:
+        """The base times a 0/1 number."""
+        if isinstance(keep, int):
+            return self if keep else Base()
+        return Base({a: c * keep for a, c in self.terms.items()}, self.constant * keep)
+
+
+Span = tuple[Base, Number]  # [base, base + extent)
+_ZERO = Base()
+
+
+class Bounds:
+    """Extents, bases and guards of every stage.  All values are ints or vectors of one length.
+
+    extent:  iterations of each axis (root axes: the region computed)
+    reach:   1 + the greatest value of each axis over all iterations, guarded or not: more than the
+             extent where a split is uneven, because guards sit on stores and what is computed
+             inside the loops runs in overhanging iterations too (unless it carries the guard)
+    factor:  of each split relation
+    base:    per node and spatial dimension, where its region starts
+    guards:  per node, axis -> whether `axis < extent` must be tested (an uneven split)
+    outside: per node and dimension (below, above): whether the region may leave the tensor's shape
+    """
+
+    def __init__(self, tree: LoopTree, assignment: Mapping[str, Number]) -> None:
+        self.tree, self.assignment = tree, assignment
+        self.extent: dict[IterVar, Number] = {}
+        self.reach: dict[IterVar, Number] = {}
+        self.factor: dict[SplitRelation, Number] = {}
+        self.base: dict[Node, list[Base]] = {}
+        self.guards: dict[Node, dict[IterVar, Any]] = {}
+        self.outside: dict[Node, list[tuple[Any, Any]]] = {}
+        self._quotients: dict[tuple[Any, ...], Quotient] = {}
+        self._limited: dict[tuple[Node, frozenset[IterVar]], dict[IterVar, Number]] = {}
+        self._vthreads: dict[Node, dict[IterVar, Any]] = {}
+        self._strides: dict[Node, list[Number]] = {}
+        for node in reversed(tree.nodes):
+            self._infer(node)
+
+    # -- per node --------------------------------------------------------------------------------
+    def _infer(self, node: Node) -> None:
+        axes = node.op.axis
+        bases = [_ZERO] * len(axes)
+        outside: list[tuple[Any, Any]] = [(False, False)] * len(axes)
+        for ax in (*axes, *node.op.reduce_axis):
+            self.extent[ax] = ax.size
+        if node.parent is not None:
+            for d, ax in enumerate(axes):
+                size = ax.size
+                base, extent = self._region(node, d, size)
+                bases[d], self.extent[ax] = base, extent
+                lo, hi = self.interval(base, node)
+                outside[d] = (lo < 0, hi + extent > size)
+        self.base[node], self.outside[node] = bases, outside
+        self._propagate(node)
+
+    def _propagate(self, node: Node) -> None:
+        need: dict[IterVar, Any] = {}
+        uneven: dict[SplitRelation, Any] = {}
+        vectors = {ax for ax, how in node.stage.annotations.items() if how == "vectorize"}
+        lanes = node.stage.binds.keys() | vectors  # as many as were asked for
+        for r in node.stage.relations:
+            if isinstance(r, FuseRelation):
+                self.extent[r.fused] = self.extent[r.outer] * self.extent[r.inner]
+                continue
+            n = self.extent[r.parent]
+            if r.factor is not None:
+                f = evaluate(r.factor, self.assignment)
+                if node.parent is not None and not self.tree.leaves_under[r.inner] & lanes:
+                    f = minimum(f, n)  # the tile is of the tensor, less of it may be needed here
+                outer = ceil_div(n, f)
+            else:
+                outer = evaluate(r.nparts, self.assignment)  # type: ignore[arg-type]
+                f = ceil_div(n, outer)
+            self.extent[r.outer], self.extent[r.inner], self.factor[r] = outer, f, f
+            uneven[r] = outer * f != n
+        for ax in node.stage.leaf_iter_vars:
+            self.reach[ax] = self.extent[ax]
+        for r in reversed(node.stage.relations):
+            if isinstance(r, SplitRelation):
+                whole = (self.reach[r.outer] - 1) * self.factor[r]
+                self.reach[r.parent] = whole + self.reach[r.inner]
+                outer = need.pop(r.outer, False)
+                need[r.parent] = uneven[r]  # implies the outer child's guard, else that suffices
+                if outer is not False:
+                    need[r.outer] = logical_and(outer, logical_not(uneven[r]))
+            else:
+                inner = self.extent[r.inner]
+                self.reach[r.outer] = (self.reach[r.fused] - 1) // inner + 1
+                self.reach[r.inner] = inner
+        self.guards[node] = {ax: flag for ax, flag in need.items() if flag is not False}
+
+    # -- regions -----------------------------------------------------------------------------------
+    def _region(self, node: Node, dim: int, size: int) -> Span:
+        """What all readers of `node` need of dimension `dim`, clipped to its shape."""
+        whole: Span = (_ZERO, size)
+        hull: Span | None = None
+        for read in node.reads:
+            access = read.indices[dim]
+            if access is None:
+                return whole
+            span = self._span_access(access, read.reader, node)
+            hull = span if hull is None else self._hull(hull, span)
+        if hull is None:
+            return whole
+        base, extent = hull
+        over = extent >= size
+        if isinstance(over, (bool, np.bool_)):
+            return whole if over else hull
+        return base.masked(where(over, 0, 1)), minimum(extent, size)
+
+    def _hull(self, a: Span, b: Span) -> Span:
+        lo, hi = self.interval(b[0].add(a[0], -1))
+        low, high = minimum(lo, 0), maximum(a[1], hi + b[1])
+        return Base(a[0].terms, a[0].constant + low), high - low
+
+    def _span_access(self, access: Access, reader: Node, node: Node) -> Span:
+        base = Base({}, access.constant)
+        extent: Number = 1
+        for c, atom in access.terms:
+            if isinstance(atom, DivMod):
+                inner = self._span_access(atom.access, reader, node)
+                b, e = self._quotient_span(atom.kind, inner, atom.k, (atom, node))
+            else:
+                b, e = self._span_axis(atom, node.points, reader)
+                if atom.kind == "spatial":
+                    around = self.base[reader][reader.op.axis.index(atom)]
+                    outer, oe = self._span_base(around, node.points, reader)
+                    b, e = outer.add(b), oe + e - 1
+            base = base.add(b, c)
+            if c < 0:
+                base.constant = base.constant + c * (e - 1)
+            extent = extent + abs(c) * (e - 1)
+        return base, extent
+
+    def _span_base(self, base: Base, points: frozenset[IterVar], reader: Node) -> Span:
+        result = Base({}, base.constant)
+        extent: Number = 1
+        for atom, c in base.terms.items():
+            if isinstance(atom, Quotient):
+                inner = self._span_base(atom.base, points, reader)
+                key: tuple[Any, ...] = (atom, points, reader.carried)
+                b, e = self._quotient_span(atom.kind, inner, atom.k, key)
+            else:
+                b, e = self._span_axis(atom, points, reader)
+            result = result.add(b, c)
+            if not (isinstance(e, int) and e == 1):
+                result.constant = result.constant + minimum(c, 0) * (e - 1)
+                scale: Any = abs(c)
+                extent = extent + scale * (e - 1)
+        return result, extent
+
+    def _span_axis(self, axis: IterVar, points: frozenset[IterVar], reader: Node) -> Span:
+        """An axis keeps its level while all leaves under it are points, or none is."""
+        leaves = self.tree.leaves_under[axis]
+        if leaves <= points:
+            return Base({axis: 1}), 1
+        if not leaves & points:
+            return _ZERO, self._reached(axis, reader)
+        r = self.tree.relation_under[axis]
+        if isinstance(r, SplitRelation):
+            (ob, oe), (ib, ie) = (self._span_axis(ax, points, reader) for ax in (r.outer, r.inner))
+            f = self.factor[r]
+            return Base({}, 0).add(ob, f).add(ib), (oe - 1) * f + ie
+        fused = self._span_axis(r.fused, points, reader)
+        kind = "div" if axis is r.outer else "mod"
+        return self._quotient_span(kind, fused, self.extent[r.inner], (r.fused, points))
+
+    def _quotient_span(self, kind: str, span: Span, k: Number, key: tuple[Any, ...]) -> Span:
+        """[b, b+e) under div or mod by k: exact where aligned, a cover elsewhere (gcd rule)."""
+        b, e = span
+        g: Number = k
+        for c in (*b.terms.values(), b.constant):
+            g = gcd(g, c)
+        ident = (kind, *key)
+        atom = self._quotients.get(ident)
+        if atom is None:
+            atom = self._quotients[ident] = Quotient(kind, b, k)
+        if kind == "div":
+            extent = (k - g + e - 1) // k + 1
+            if not b.terms:
+                return Base({}, b.constant // k), extent
+            return Base({atom: 1}), extent
+        aligned = e <= g
+        if isinstance(aligned, (bool, np.bool_)):
+            if not aligned:
+                return _ZERO, k
+            return (Base({atom: 1}) if b.terms else Base({}, b.constant % k)), e
+        keep = where(aligned, 1, 0)
+        base = Base({atom: keep}) if b.terms else Base({}, b.constant % k * keep)
+        return base, where(aligned, e, k)
+
+    def _reached(self, axis: IterVar, reader: Node | None) -> Number:
+        """1 + the greatest value of `axis` in the statements of `reader` (None: of anything)."""
+        owner = self.tree.stage_of_axis[axis]
+        if owner is reader:
+            return self.extent[axis]  # its own guards hold
+        if reader is None or not reader.carried:
+            return self.reach[axis]
+        key = owner, reader.carried
+        if key not in self._limited:
+            self._limited[key] = self._limits(*key)
+        return self._limited[key][axis]
+
+    def _limits(self, owner: Node, carried: frozenset[IterVar]) -> dict[IterVar, Number]:
+        """`reach` of the axes of `owner` where the guards of `carried` axes hold."""
+        flags = {ax: flag for ax, flag in self.guards[owner].items() if ax in carried}
+        reach = {ax: self.extent[ax] for ax in owner.stage.leaf_iter_vars}
+        for r in reversed(owner.stage.relations):
+            if isinstance(r, SplitRelation):
+                flag = flags.get(r.parent, False)
+                free = (reach[r.outer] - 1) * self.factor[r] + reach[r.inner]
+                reach[r.parent] = where(flag, self.extent[r.parent], free)
+                reach[r.outer] = where(flag, self.extent[r.outer], reach[r.outer])
+            else:
+                inner = self.extent[r.inner]
+                reach[r.outer] = (reach[r.fused] - 1) // inner + 1
+                reach[r.inner] = inner
+        return reach
+
+    def interval(self, base: Base, reader: Node | None = None) -> tuple[Number, Number]:
+        """Inclusive (least, greatest) value of a base over all loops, or in the statements of
+        `reader`."""
+        lo: Number = base.constant
+        hi: Number = base.constant
+        for atom, c in base.terms.items():
+            if isinstance(atom, Quotient):
+                a, z = self.interval(atom.base, reader)
+                if atom.kind == "div":
+                    a, z = a // atom.k, z // atom.k
+                else:
+                    a, z = 0, minimum(atom.k - 1, maximum(z, 0))
+            else:
+                a, z = 0, self._reached(atom, reader) - 1
+            if isinstance(c, int):
+                lo, hi = (lo + c * a, hi + c * z) if c >= 0 else (lo + c * z, hi + c * a)
+            else:
+                lo, hi = lo + minimum(c * a, c * z), hi + maximum(c * a, c * z)
+        return lo, hi
+
+    # -- derived -----------------------------------------------------------------------------------
+    def region(self, node: Node) -> list[Number]:
+        """Extent of the node's buffer per dimension, before storage_align."""
+        return [self.extent[ax] for ax in node.op.axis]
+
+    def strides(self, node: Node) -> list[Number]:
+        """Row-major strides of the node's buffer in elements, padded by storage_align."""
+        if node not in self._strides:
+            self._strides[node] = self._find_strides(node)
+        return self._strides[node]
+
+    def _find_strides(self, node: Node) -> list[Number]:
+        region = self.region(node)
+        strides: list[Number] = [1] * len(region)
+        step: Number = 1
+        for d in reversed(self.tree.storage_order(node)):
+            if d in node.stage.aligned:
+                factor, offset = (evaluate(v, self.assignment) for v in node.stage.aligned[d])
+                step = step + (factor + offset - step % factor) % factor
+            strides[d] = step
+            step = step * region[d]
+        return strides
+
+    def elements(self, node: Node) -> Number:
+        """Elements of the node's buffer (one copy)."""
+        order = self.tree.storage_order(node)
+        return self.strides(node)[order[0]] * self.region(node)[order[0]] if order else 1
+
+    def vthreads(self, node: Node) -> dict[IterVar, Any]:
+        """Virtual threads around `node` that its values differ by: axis -> whether they do (or a
+        mask)."""
+        if node not in self._vthreads:
+            self._vthreads[node] = self._find_vthreads(node)
+        return self._vthreads[node]
+
+    def _find_vthreads(self, node: Node) -> dict[IterVar, Any]:
+        around = [
+            ax for _, ax in reversed(self.tree.path(node)) if self.tree.tag_of.get(ax) == "vthread"
+        ]
+        result: dict[IterVar, Any] = {}
+        for v in around:
+            flag: Any = any(v in self.tree.leaves_under[a] for a in self._own_axes(node))
+            for base in self.base[node]:
+                flag = flag | self._depends(base, v)
+            for producer in self.tree.nodes:
+                if producer is node or producer.scope != "local" or producer.parent is None:
+                    continue
+                if any(r.reader is node for r in producer.reads):
+                    flag = flag | self.vthreads(producer).get(v, False)
+            if flag is not False:
+                result[v] = flag
+        return result
+
+    def _own_axes(self, node: Node) -> tuple[IterVar, ...]:
+        return (*node.op.axis, *node.op.reduce_axis)
+
+    def _depends(self, base: Base, leaf: IterVar) -> Any:
+        flag: Any = False
+        for atom, c in base.terms.items():
+            if isinstance(atom, Quotient):
+                inner = self._depends(atom.base, leaf)
+            else:
+                inner = leaf in self.tree.leaves_under[atom]
+            if inner is not False:
+                flag = flag | ((c != 0) & inner)
+        return flag
+
+    def replicas(self, node: Node) -> Number:
+        """Copies of a local buffer: one per virtual thread that its values differ by."""
+        if node.scope != "local":
+            return 1
+        copies: Number = 1
+        for ax, flag in self.vthreads(node).items():
+            copies = copies * where(flag, self.extent[ax], 1)
+        return copies
+
+    def launch(self, root: Node) -> dict[str, Number]:
+        """Extent of each block and thread tag of the kernel: the maximum over its stages."""
+        result: dict[str, Number] = {}
+        for node in self.tree.subtree(root):
+            for ax, tag in node.stage.binds.items():
+                if tag != "vthread":
+                    e = self.extent[ax]
+                    result[tag] = maximum(result[tag], e) if tag in result else e
+        return result

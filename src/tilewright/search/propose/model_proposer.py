@@ -1,0 +1,360 @@
+"""The proposer with a model: judge a population, score it, measure the best and their neighbours.
+
+In: a task, a `CostModel` (it may be shared by tasks), what was measured.  Out: candidates: most of
+them the best predicted, some neighbours of the best measured, some exploration.
+Read next: `loop.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tilewright.cost.features import FEATURES, Matrix, Vector, describe, features_and_seconds
+from tilewright.schedule.sketch import Sketch
+from tilewright.schedule.space.config_space import ConfigSpace
+from tilewright.schedule.task import Task
+from tilewright.search.propose.cost_model import CostModel
+from tilewright.search.propose.proposers import Candidate, Indices, Outcome, Pooled, breed
+from tilewright.targets.target import Target
+
+FIRST, DRAWN = 8192, 4096  # guesses per sketch for the first batch, and for each later refill
+KEPT = 4096  # best of a sketch by the machine model, whose features are kept
+PARENTS = 16  # whose one-knob neighbours are all looked at
+CHILDREN = 2048  # of pairs of parents
+MUTATION = 0.1  # chance of each knob of a child to be drawn anew
+EXPLOIT, NEIGHBOURS = 0.6, 0.2  # shares of a batch; the rest explores
+NARROW = 256  # candidates of a structure for which it pays to leave refused ones out
+# Bytes of straight-line code: compilers take seconds for more, which holds up the whole search, and
+# of 1,800 measured candidates of eight tasks no best one had more than 32 KiB.
+MAX_CODE = 48 << 10
+_CODE = FEATURES.index("log_code")
+ALIKE = 0.08  # a difference in log seconds that counts less than being unlike the rest of the batch
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Shares and sizes of the search, see the constants above.
+
+    wide: a batch is chosen from this many times more candidates
+    refill: batches between looks for new candidates
+    """
+
+    first: int = FIRST
+    drawn: int = DRAWN
+    kept: int = KEPT
+    parents: int = PARENTS
+    children: int = CHILDREN
+    exploit: float = EXPLOIT
+    neighbours: float = NEIGHBOURS
+    wide: int = 16
+    refill: int = 2
+
+
+class Population:
+    """Candidates of one sketch with their features: sorted by index, each once."""
+
+    def __init__(self) -> None:
+        self.indices: Indices = np.empty(0, np.int64)
+        self.features: Matrix = np.empty((0, len(FEATURES)), np.float32)
+        self.machine: Vector = np.empty(0)
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def add(self, indices: Indices, features: Matrix, machine: Vector) -> None:
+        every = np.concatenate([self.indices, indices])
+        self.indices, first = np.unique(every, return_index=True)
+        self.features = np.concatenate([self.features, features])[first]
+        self.machine = np.concatenate([self.machine, machine])[first]
+
+    def keep(self, mask: np.ndarray) -> None:
+        self.indices, self.features = self.indices[mask], self.features[mask]
+        self.machine = self.machine[mask]
+
+
+def evaluate(sketch: Sketch, indices: Indices, target: Target) -> tuple[Matrix, Vector]:
+    """Features and machine seconds of any candidates, row by row; refused ones get an hour."""
+    rows = np.zeros((len(indices), len(FEATURES)), np.float32)
+    seconds = np.full(len(indices), 3600.0)
+    for group in sketch.groups(indices):
+        rows[group.rows], seconds[group.rows] = features_and_seconds(group, target)
+    return rows, seconds
+
+
+def evaluate_sensible(
+    sketch: Sketch, indices: Indices, target: Target
+) -> tuple[Indices, Matrix, Vector]:
+    """Those worth measuring, with features and machine seconds."""
+    valid = sketch.space.valid_mask(indices)
+    found: list[tuple[Indices, Matrix, Vector]] = []
+    for group in sketch.groups(indices):
+        mask = group.verdict.sensible(len(group.rows)) & valid[group.rows]
+        if not mask.any():
+            continue
+        own = indices[group.rows[mask]]
+        if len(mask) > NARROW and len(own) < len(mask):
+            rows, seconds = describe(group.tree, group.bounds_of(mask), target, len(own))
+        else:
+            rows, seconds = (each[mask] for each in features_and_seconds(group, target))
+        found.append((own, rows, seconds))
+    if not found:
+        return np.empty(0, np.int64), np.empty((0, len(FEATURES)), np.float32), np.empty(0)
+    parts = [np.concatenate(part) for part in zip(*found, strict=True)]
+    return parts[0], parts[1], parts[2]
+
+
+class ModelProposer(Pooled):
+    """Ranks by machine model and cost model; several sketches compete in one ranking.
+
+    model: shared between tasks, or None for one of its own; `update` adds to it, `fit` is up to the
+           caller (`loop.py` does it at fixed counts of results)
+    """
+
+    def __init__(
+        self, task: Task, seed: int = 0, model: CostModel | None = None, plan: Plan | None = None
+    ) -> None:
+        super().__init__(task, seed)
+        self.model = model if model is not None else CostModel()
+        self.plan = plan or Plan()
+        self.target = task.target
+        self.population = [Population() for _ in self.pools]
+        self._drawn_for = [-1] * len(self.pools)
+        self._looked_around: list[set[int]] = [set() for _ in self.pools]
+        self._measured: dict[tuple[int, int], float] = {}
+        self._twins: set[bytes] = set()  # features of what was proposed
+        self._proposed: dict[Candidate, tuple[Matrix, float]] = {}  # features, machine seconds
+
+    # -- results -----------------------------------------------------------------------------------
+    def update(self, results: Sequence[Outcome]) -> None:
+        super().update(results)
+        places = {id(pool.sketch): at for at, pool in enumerate(self.pools)}
+        for sketch in dict.fromkeys(r.candidate.sketch for r in results):
+            mine = [r for r in results if r.candidate.sketch is sketch]
+            rows, machine = self._describe(sketch, [r.candidate.index for r in mine])
+            self.model.add(self.task.key, rows, machine, np.array([r.seconds for r in mine]))
+            at = places.get(id(sketch))
+            if at is not None:  # else a candidate that somebody else brought
+                self._measured |= {(at, int(r.candidate.index)): float(r.seconds) for r in mine}
+
+    def _describe(self, sketch: Sketch, indices: Sequence[int]) -> tuple[Matrix, Vector]:
+        """`evaluate`, but what was proposed here is known."""
+        known = [self._proposed.pop(Candidate(sketch, int(i)), None) for i in indices]
+        rows = np.empty((len(indices), len(FEATURES)), np.float32)
+        machine = np.empty(len(indices))
+        unknown = [k for k, found in enumerate(known) if found is None]
+        if unknown:
+            asked = np.array([indices[k] for k in unknown], np.int64)
+            rows[unknown], machine[unknown] = evaluate(sketch, asked, self.target)
+        for k, found in enumerate(known):
+            if found is not None:
+                rows[k], machine[k] = found
+        return rows, machine
+
+    def predict(self, candidates: Sequence[Candidate]) -> Vector:
+        """Predicted seconds of any candidates of the task."""
+        result = np.empty(len(candidates))
+        for sketch in dict.fromkeys(c.sketch for c in candidates):
+            mine = [k for k, c in enumerate(candidates) if c.sketch is sketch]
+            indices = np.array([candidates[k].index for k in mine], np.int64)
+            rows, machine = evaluate(sketch, indices, self.target)
+            result[mine] = np.exp(self.model.predict(rows, machine))
+        return result
+
+    # -- proposals ---------------------------------------------------------------------------------
+    def suggest(self, n: int) -> list[Candidate]:
+        if n < 1:
+            return []
+        for at in range(len(self.pools)):
+            self._refill(at, n)
+        scores = [self.model.predict(p.features, p.machine) for p in self.population]
+        near = round(n * self.plan.neighbours) if self._best(1) else 0
+        chosen = self._exploit(scores, n - near - self._explorers(n))
+        chosen += self._neighbours(scores, near)
+        chosen += self._explore(scores, n - len(chosen))
+        if len(chosen) < n:  # little is left: anything will do
+            chosen += self._exploit(scores, n - len(chosen), twins=True)
+        return chosen
+
+    def _explorers(self, n: int) -> int:
+        if not self.model.trained and not self._measured:
+            return n // 2  # the machine model alone is not to be trusted
+        return max(round(n * (1 - self.plan.exploit - self.plan.neighbours)), int(n > 1))
+
+    def _refill(self, at: int, n: int) -> None:
+        """Guesses, children of the best and their neighbours, whenever there are results of some
+        batches of `n`: a call on many costs little more than a call on few.  Listed spaces are
+        scored once."""
+        pool, population = self.pools[at], self.population[at]
+        gone = ~pool.fresh(population.indices)
+        if gone.any():
+            population.keep(~gone)
+        first, state = self._drawn_for[at] < 0, len(self._measured)
+        enough = self.plan.refill * n if len(population) >= self.plan.wide * n else 1
+        if len(population) and state - self._drawn_for[at] < enough:
+            return
+        self._drawn_for[at] = state
+        if pool.listed is not None:
+            if first or len(population) < self.plan.kept // 4:
+                self._admit(at, pool.draw(self.plan.first))
+            return
+        if first:
+            self._admit(at, pool.guess(self.plan.first))
+        guesses = pool.guess(0 if first else self.plan.drawn)
+        pool.note(self._admit(at, np.concatenate([guesses, self._bred(at)])))
+
+    def _admit(self, at: int, indices: Indices) -> int:
+        """Add the sensible ones to the population, which keeps the best predicted; how many.
+
+        The machine model alone is not to be trusted: with its favourites it keeps some others.
+        """
+        population, pool, room = self.population[at], self.pools[at], self.plan.kept
+        indices = np.unique(indices)
+        indices = indices[pool.fresh(indices) & ~np.isin(indices, population.indices)]
+        indices, features, machine = evaluate_sensible(pool.sketch, indices, self.target)
+        light = features[:, _CODE] <= np.log2(MAX_CODE)
+        if light.any() or len(population):  # else there is nothing better
+            indices, features, machine = indices[light], features[light], machine[light]
+        if len(indices) > room and not self.model.trained:
+            order = np.argsort(machine, kind="stable")
+            spread = pool.rng.choice(order[room * 3 // 4 :], room // 4, replace=False)
+            chosen = np.concatenate([order[: room * 3 // 4], spread])
+            indices, features, machine = indices[chosen], features[chosen], machine[chosen]
+        population.add(indices, features, machine)
+        if len(population) > 2 * room:
+            score = self.model.predict(population.features, population.machine)
+            mask = np.zeros(len(population), bool)
+            mask[np.argsort(score, kind="stable")[:room]] = True
+            population.keep(mask)
+        return len(indices)
+
+    def _bred(self, at: int) -> Indices:
+        """Children of pairs of the best, measured or predicted, and all one-knob neighbours of the
+        best around which nobody has looked yet."""
+        pool, population = self.pools[at], self.population[at]
+        if not len(population):
+            return np.empty(0, np.int64)
+        score = self.model.predict(population.features, population.machine)
+        ranked = population.indices[np.argsort(score, kind="stable")]
+        best = [index for place, index in self._best(self.plan.parents) if place == at]
+        parents = np.array([*best, *ranked[: self.plan.parents].tolist()], np.int64)
+        fitness = 1 / np.arange(1.0, len(parents) + 1)
+        found = breed(pool, parents, fitness, self.plan.children, MUTATION, self.rng)
+        looked = self._looked_around[at]
+        ahead = [i for i in (*best, *ranked.tolist()) if i not in looked][: self.plan.parents]
+        looked.update(ahead)
+        return np.concatenate([found, neighbours(pool.sketch.space, np.array(ahead, np.int64))])
+
+    def _exploit(self, scores: list[Vector], n: int, *, twins: bool = False) -> list[Candidate]:
+        """The best predicted, unlike each other where predictions are close."""
+        ranked = self._ranked(scores, self.plan.wide * n, twins=twins)
+        return self._diverse(ranked, n)
+
+    def _neighbours(self, scores: list[Vector], n: int) -> list[Candidate]:
+        """The best predicted among one-knob neighbours of the best measured."""
+        if n < 1:
+            return []
+        close: list[set[int]] = [set() for _ in self.pools]
+        for at, index in self._best(max(2, n)):
+            space = self.pools[at].sketch.space
+            close[at] |= set(neighbours(space, np.array([index], np.int64)).tolist())
+        masked = []
+        for at, score in enumerate(scores):
+            wanted = np.fromiter(close[at], np.int64, len(close[at]))
+            mine = np.isin(self.population[at].indices, wanted)
+            masked.append(np.where(mine, score, np.inf))
+        return self._diverse(self._ranked(masked, self.plan.wide * n, twins=True), n)
+
+    def _explore(self, scores: list[Vector], n: int) -> list[Candidate]:
+        """Any of the better half of the population, at random, from every sketch."""
+        chosen: list[Candidate] = []
+        while len(chosen) < n:
+            before = len(chosen)
+            for at, pool in enumerate(self.pools):
+                left = np.flatnonzero(pool.fresh(self.population[at].indices))
+                if len(chosen) >= n or not len(left):
+                    continue
+                good = left[np.argsort(scores[at][left], kind="stable")[: max(1, len(left) // 2)]]
+                row = int(good[self.rng.integers(len(good))])
+                chosen.append(self._take(at, row))
+            if len(chosen) == before:
+                break
+        return chosen
+
+    # -- parts -------------------------------------------------------------------------------------
+    def _ranked(self, scores: list[Vector], n: int, *, twins: bool) -> list[tuple[float, int, int]]:
+        """(score, sketch, row) of the best that are left, at most `n` per sketch."""
+        found: list[tuple[float, int, int]] = []
+        for at, score in enumerate(scores):
+            left = self.pools[at].fresh(self.population[at].indices) & np.isfinite(score)
+            rows = np.flatnonzero(left)
+            rows = rows[np.argsort(score[rows], kind="stable")]
+            taken = 0
+            seen: set[bytes] = set()
+            for row in rows.tolist():
+                key = self.population[at].features[row].tobytes()
+                if not twins and (key in self._twins or key in seen):
+                    continue
+                seen.add(key)
+                found.append((float(score[row]), at, row))
+                taken += 1
+                if taken >= n:
+                    break
+        return sorted(found)
+
+    def _diverse(self, ranked: list[tuple[float, int, int]], n: int) -> list[Candidate]:
+        """Greedy: the best score, with a handicap for resembling what the batch has already."""
+        if not ranked or n < 1:
+            return []
+        score = np.array([r[0] for r in ranked])
+        likeness = np.zeros(len(ranked))
+        positions = self._positions(ranked)
+        left = np.ones(len(ranked), bool)
+        chosen: list[Candidate] = []
+        while len(chosen) < n and left.any():
+            k = int(np.argmin(np.where(left, score + ALIKE * likeness, np.inf)))
+            left[k] = False
+            chosen.append(self._take(ranked[k][1], ranked[k][2]))
+            same = np.array([r[1] == ranked[k][1] for r in ranked])
+            share = (positions == positions[:, k : k + 1]).mean(axis=0) * same
+            likeness = np.maximum(likeness, share)
+        return chosen
+
+    def _positions(self, ranked: list[tuple[float, int, int]]) -> np.ndarray:
+        """Knob positions, one column per entry, padded to the most knobs of a sketch."""
+        knobs = max(len(p.sketch.space.dims) for p in self.pools)
+        table = np.full((max(knobs, 1), len(ranked)), -1, np.int64)
+        for at, pool in enumerate(self.pools):
+            mine = [k for k, r in enumerate(ranked) if r[1] == at]
+            if mine:
+                indices = self.population[at].indices[[ranked[k][2] for k in mine]]
+                own = pool.sketch.space.positions(indices)
+                table[: len(own), mine] = own
+        return table
+
+    def _take(self, at: int, row: int) -> Candidate:
+        population = self.population[at]
+        self._twins.add(population.features[row].tobytes())
+        candidate = self.take(self.pools[at], int(population.indices[row]))
+        self._proposed[candidate] = population.features[row].copy(), float(population.machine[row])
+        return candidate
+
+    def _best(self, n: int) -> list[tuple[int, int]]:
+        """(sketch, index) of the fastest measured."""
+        good = [(s, key) for key, s in self._measured.items() if np.isfinite(s)]
+        return [key for _, key in sorted(good)[:n]]
+
+
+def neighbours(space: ConfigSpace, indices: Indices) -> Indices:
+    """All that differ from one of `indices` in a single knob, and these themselves."""
+    own = space.positions(indices)
+    columns = [indices]
+    for knob, size in enumerate(space.dims):
+        if size < 2:
+            continue
+        moved = np.repeat(own, size, axis=1)
+        moved[knob] = np.tile(np.arange(size, dtype=np.int64), own.shape[1])
+        columns.append(space.indices(moved))
+    return np.unique(np.concatenate(columns))
