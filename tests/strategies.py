@@ -195,9 +195,7 @@ def softmax(rows: int, columns: int) -> ComputeDAG:
     return ComputeDAG([x, out])
 
 
-norm = te.comm_reducer(
-    lambda x, y: te.sqrt(x * x + y * y), lambda t: te.const(0, t), name="norm"
-)
+norm = te.comm_reducer(lambda x, y: te.sqrt(x * x + y * y), lambda t: te.const(0, t), name="norm")
 _union = te.comm_reducer(lambda x, y: x + y - x * y, lambda t: te.const(0, t), name="either")
 
 
@@ -310,9 +308,7 @@ def elementwise(shape: Sequence[int], names: Sequence[str]) -> ComputeDAG:
     out = x
     for k, name in enumerate(names):
         before, rule = out, ELEMENTWISE[name]
-        out = te.compute(
-            shape, lambda *i, t=before, f=rule: f(t(*i), x(*i), i), name=f"{name}_{k}"
-        )
+        out = te.compute(shape, lambda *i, t=before, f=rule: f(t(*i), x(*i), i), name=f"{name}_{k}")
     return ComputeDAG([x, out])
 
 

@@ -15,7 +15,7 @@ from tilewright.cli.app import default_log, main
 from tilewright.driver import doctor
 from tilewright.measure import Database, Result, TaskId
 from tilewright.measure.record import make_record
-from tilewright.relay import extract
+from tilewright.relay.compile import extract
 from tilewright.schedule.task import Task
 from tilewright.search import loop
 from tilewright.search.jobs import task_id

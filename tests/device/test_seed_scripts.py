@@ -40,9 +40,7 @@ def test_a_convolution(on_device: Device, kind: str, tmp_path: Path) -> None:
     assert counts.records == 4 and counts.ok >= 1 and counts.tasks == 1
 
 
-def test_a_convolution_without_a_template(
-    on_device: Device, kind: str, tmp_path: Path
-) -> None:
+def test_a_convolution_without_a_template(on_device: Device, kind: str, tmp_path: Path) -> None:
     out = run_script(
         "tune_conv2d_layer_auto_scheduler.py", tmp_path,
         "--target", kind, "--trials", "4", "--more", "2", "--min-repeat-ms", "5",

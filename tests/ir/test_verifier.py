@@ -58,9 +58,7 @@ WELL_FORMED = {
     "a condition on lanes": program(
         If(E.ramp(ONE, 1, 4) < 3, put(E.ramp(ONE, 1, 4), E.broadcast(ZERO, 4)))
     ),
-    "workspace": program(
-        put(ONE, ZERO, SCRATCH), params=(SCRATCH,), workspaces=(SCRATCH,)
-    ),
+    "workspace": program(put(ONE, ZERO, SCRATCH), params=(SCRATCH,), workspaces=(SCRATCH,)),
     "scratch on a CPU": program(Allocate(LOCAL, For(V, 2, put(V, ZERO, LOCAL), "parallel"))),
 }
 

@@ -125,7 +125,7 @@ REFUSALS = {
     "three ends": (lambda: te.reduce_axis((0, 1, 2), "k"), r"\(0, 1, 2\) is no range. Give"),
     "empty shape": (lambda: te.placeholder((3, 0), name="x"), "a dimension of extent 0"),
     "empty compute": (lambda: te.compute((0,), lambda i: A[i, 0]), "a dimension of extent 0"),
-    "dtype": (lambda: te.placeholder((3,), "float16", "x"), "dtype 'float16' is not supported"),
+    "dtype": (lambda: te.placeholder((3,), "float8", "x"), "dtype 'float8' is not supported"),
     "empty range": (lambda: te.reduce_axis((3, 3), "k"), r"the range \[3, 3\) is empty"),
     "thread tag": (lambda: te.thread_axis("threadIdx.w"), "unknown tag. Use one of blockIdx.x"),
     "axis count": (lambda: te.compute((4, 6), lambda i: A[i, 0]), "takes 1 axes for 2 dimensions"),

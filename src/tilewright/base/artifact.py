@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tilewright.base.dtype import DType
+
 
 @dataclass(frozen=True)
 class Packing:
@@ -50,10 +52,13 @@ class BufferSpec:
     """
 
     name: str
-    dtype: str
+    dtype: DType
     shape: tuple[int, ...]
     role: str
     packing: Packing | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dtype", DType(self.dtype))  # read from a file it is a plain name
 
     @property
     def size(self) -> int:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tilewright.base.dtype import BYTES
+from tilewright.base.dtype import DType
 
 _TYPE_NAME = re.compile(r"(u?(char|short|int|long|longlong)|float|double|half|bool)\d*|\w+_t")
 _C_WORDS = """
@@ -88,7 +88,7 @@ class Dialect:
     words: str
 
 
-def float_literal(value: float, dtype: str, dialect: Dialect) -> str:
+def float_literal(value: float, dtype: DType, dialect: Dialect) -> str:
     """A decimal literal that reads back as exactly the `dtype` nearest to `value`."""
     with np.errstate(over="ignore"):
         rounded = np.float32(value) if dtype == "float32" else np.float64(value)
@@ -99,10 +99,10 @@ def float_literal(value: float, dtype: str, dialect: Dialect) -> str:
     return (text if "." in text or "e" in text else f"{text}.0") + dialect.suffixes[dtype]
 
 
-def int_literal(value: int, dtype: str, dialect: Dialect) -> str:
+def int_literal(value: int, dtype: DType, dialect: Dialect) -> str:
     """C reads the least integer as minus something too large, hence as a wider type."""
     suffix = dialect.suffixes[dtype]
-    if value == -(2 ** (8 * BYTES[dtype] - 1)):
+    if value == -(2 ** (8 * dtype.bytes - 1)):
         return f"({value + 1}{suffix} - 1)"
     return f"{value}{suffix}"
 

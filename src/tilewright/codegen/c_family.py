@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Mapping
 
 from tilewright.base.artifact import KernelInfo, Source
-from tilewright.base.dtype import BYTES
 from tilewright.codegen.c_dialect import Dialect, Names
 from tilewright.codegen.c_shared import SharedPlan, plan_shared
 from tilewright.codegen.c_value import ValuePrinter
@@ -248,7 +247,7 @@ class _KernelPrinter(ValuePrinter):
         if value.lanes not in (1, lanes):
             raise self._broken(f"{value.lanes} lanes go to {lanes} elements of {buffer.name}")
         width = next(
-            n for n in (4, 2, 1) if lanes % n == 0 and n * BYTES[buffer.dtype] <= VECTOR_BYTES
+            n for n in (4, 2, 1) if lanes % n == 0 and n * buffer.dtype.bytes <= VECTOR_BYTES
         )
         assignments: list[tuple[Expr, Expr]] = []
         for start in range(0, lanes, width):

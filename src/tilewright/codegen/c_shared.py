@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from tilewright.base.dtype import BYTES
 from tilewright.ir.stmt import Allocate, Barrier, Buffer, For, If, Seq, Stmt, statements
 
 ALIGNMENT = 16  # bytes: the widest access
@@ -59,7 +58,7 @@ class _Planner:
         if buffer in self.plan.offsets:
             return
         offset = -(-self.top // ALIGNMENT) * ALIGNMENT
-        self.top = offset + buffer.size * BYTES[buffer.dtype]
+        self.top = offset + buffer.size * buffer.dtype.bytes
         self.plan.reused |= offset < self.plan.total
         self.plan.total = max(self.plan.total, self.top)
         self.plan.offsets[buffer] = offset

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tilewright.base.dtype import is_float
 from tilewright.base.errors import InternalError
 from tilewright.codegen.c_dialect import Dialect, float_literal, int_literal
 from tilewright.ir import expr as E
@@ -157,7 +156,7 @@ class ValuePrinter:
         raise self._broken(f"a {op} expression reached code generation: {node}")
 
     def _constant(self, node: Expr) -> tuple[str, int]:
-        if is_float(node.dtype):
+        if node.dtype.is_float:
             text = float_literal(node.attr, node.dtype, self.dialect)
         else:
             text = int_literal(int(node.attr), node.dtype, self.dialect)
@@ -172,7 +171,7 @@ class ValuePrinter:
         elif binding in (EQUALITY, COMPARISON):
             inner = SUM
         negative = right.op == "const" and -INDEX_LIMIT < right.attr < 0
-        if node.op == "add" and negative and not is_float(node.dtype):
+        if node.op == "add" and negative and not node.dtype.is_float:
             sign, right = "-", E.const(-right.attr, node.dtype)
         text = f"{self._print(left, inner)} {sign} {self._print(right, max(inner, binding + 1))}"
         return text, binding
@@ -185,7 +184,7 @@ class ValuePrinter:
         """Division and modulo that round down: C's own where no operand can be negative."""
         a, b = node.args
         dtype, division = node.dtype, node.op == "floordiv"
-        if is_float(dtype):
+        if dtype.is_float:
             whole = E.call("floor", E.binary("div", a, b))
             return self._expression(whole if division else E.binary("sub", a, b * whole))
         low, high = self._simplify.interval(a)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright.base.artifact import KernelInfo, Source
-from tilewright.base.dtype import BYTES
+from tilewright.base.dtype import BOOL
 from tilewright.base.errors import InternalError, LegalityError
 from tilewright.codegen.llvm_index import ALIGNMENT, MEMORY, Affine, Module, constant, typed
 from tilewright.codegen.llvm_value import ValueEmitter, memory_suffix
@@ -101,7 +101,7 @@ def _kernel(module: Module, kernel: Kernel, name: str) -> None:
 
 def _pointer_type(buffer: Buffer, stored: set[Buffer]) -> str:
     access = "" if buffer in stored else "readonly "
-    size = buffer.size * BYTES[buffer.dtype]
+    size = buffer.size * buffer.dtype.bytes
     return f"ptr noalias nocapture {access}align {ALIGNMENT} dereferenceable({size})"
 
 
@@ -137,7 +137,7 @@ class _Function(ValueEmitter):
         name = self.arrays.get(buffer)
         if name is None:
             name = self.arrays[buffer] = f"%local{len(self.arrays)}"
-            self._stack += buffer.size * BYTES[buffer.dtype]
+            self._stack += buffer.size * buffer.dtype.bytes
             if self._stack > STACK_BYTES:
                 raise LegalityError(
                     f"generate({self.name})",
@@ -305,7 +305,7 @@ class _Function(ValueEmitter):
         t = typed(buffer.dtype, lanes, MEMORY)
         operand = self.value(value)
         if buffer.dtype == "bool":
-            operand = self.pure(f"zext {typed('bool', lanes)} {operand} to {t}")
+            operand = self.pure(f"zext {typed(BOOL, lanes)} {operand} to {t}")
         if lanes == 1:
             self._store_scalar(buffer, self.affine(index), operand)
         else:
@@ -338,7 +338,7 @@ class _Function(ValueEmitter):
         if self.mask is not None:
             name = f"llvm.masked.scatter.v{lanes}{memory_suffix(buffer.dtype)}.v{lanes}p0"
             where = self.addresses(buffer, self.lane_indices(index))
-            self._store_masked(name, t, operand, f"<{lanes} x ptr>", where, BYTES[buffer.dtype])
+            self._store_masked(name, t, operand, f"<{lanes} x ptr>", where, buffer.dtype.bytes)
             return
         for k, i in enumerate(self.lane_indices(index)):
             one = self.pure(f"extractelement {t} {operand}, i64 {k}")

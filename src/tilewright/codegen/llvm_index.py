@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from tilewright.base.dtype import BYTES, is_int
+from tilewright.base.dtype import DType
 from tilewright.base.errors import InternalError
 from tilewright.ir.expr import Expr, free_variables, rebuild
 from tilewright.ir.stmt import Buffer
@@ -33,11 +33,11 @@ _UNSIGNED = {"floordiv": "udiv", "floormod": "urem"}
 _PURE_INT = frozenset(("var", "const", "add", "sub", "mul", "floordiv", "floormod", "min", "max"))
 
 
-def typed(dtype: str, lanes: int, names: dict[str, str] = REGISTER) -> str:
+def typed(dtype: DType, lanes: int, names: dict[str, str] = REGISTER) -> str:
     return names[dtype] if lanes == 1 else f"<{lanes} x {names[dtype]}>"
 
 
-def suffix(dtype: str, lanes: int) -> str:
+def suffix(dtype: DType, lanes: int) -> str:
     return SUFFIX[dtype] if lanes == 1 else f"v{lanes}{SUFFIX[dtype]}"
 
 
@@ -122,16 +122,16 @@ class Facts:
         found = self._risky.get(id(node))
         if found is None:
             self._alive.append(node)
-            divides = node.op in ("floordiv", "floormod") and is_int(node.dtype)
+            divides = node.op in ("floordiv", "floormod") and node.dtype.is_index
             found = node.op == "load" or any(map(self.risky, node.args))
             found = self._risky[id(node)] = found or (divides and not self._constant(node.args[1]))
         return found
 
     def is_index(self, node: Expr) -> bool:
         """Whether 64-bit arithmetic gives its value; what comes from memory wraps at its width."""
-        if not is_int(node.dtype) or self.loads(node):
+        if not node.dtype.is_index or self.loads(node):
             return False
-        return node.op in _PURE_INT or (node.op == "cast" and is_int(node.args[0].dtype))
+        return node.op in _PURE_INT or (node.op == "cast" and node.args[0].dtype.is_index)
 
     def _constant(self, node: Expr) -> bool:
         scalar = self.uniform(node)
@@ -151,7 +151,7 @@ class Facts:
             return int(node.attr), (), 0
         if op == "broadcast":
             return self.linear(args[0])
-        if op == "cast" and is_int(args[0].dtype):
+        if op == "cast" and args[0].dtype.is_index:
             return self.linear(args[0])
         if op in ("add", "sub", "mul", "ramp"):
             a, b = self.linear(args[0]), self.linear(args[1])
@@ -338,7 +338,7 @@ class IndexEmitter:
         total = self._sum(a[1])
         return total if not a[0] else self.pure(f"add nsw i64 {total}, {a[0]}")
 
-    def narrow(self, a: Affine, dtype: str) -> str:
+    def narrow(self, a: Affine, dtype: DType) -> str:
         """`a` as an operand of the integer type `dtype`."""
         word = self.word(a)
         if dtype == "int64" or not a[1]:
@@ -357,8 +357,8 @@ class IndexEmitter:
         self._remember(terms, n)
         return f"%v{n}"
 
-    def _widen(self, value: str, dtype: str) -> Affine:
-        bits = 8 * BYTES[dtype]
+    def _widen(self, value: str, dtype: DType) -> Affine:
+        bits = 8 * dtype.bytes
         low, high = -(1 << bits - 1), (1 << bits - 1) - 1
         if dtype == "int32":
             if not value.startswith("%"):
@@ -470,7 +470,7 @@ class IndexEmitter:
         key = buffer, index
         found = self._addresses.get(key)
         if found is None:
-            steps = math.gcd(index[0], *(k for _, k in index[1])) * BYTES[buffer.dtype]
+            steps = math.gcd(index[0], *(k for _, k in index[1])) * buffer.dtype.bytes
             align = min(steps & -steps, ALIGNMENT) if steps else ALIGNMENT
             found = self._addresses[key] = self._pointer(buffer, *index), align
             self._made.append((self._addresses, key))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 
-from tilewright.base.dtype import BYTES, is_float, is_int
+from tilewright.base.dtype import BOOL, INT32, INT64, DType
 from tilewright.base.errors import InternalError
 from tilewright.codegen.llvm_index import (
     MEMORY,
@@ -42,7 +42,7 @@ _MAX_SHUFFLED_STRIDE = 4  # further apart, gathering single elements reads less
 
 
 @cache
-def float_literal(value: float, dtype: str) -> str:
+def float_literal(value: float, dtype: DType) -> str:
     """LLVM's exact spelling: the bits of the double, for float32 of the rounded one."""
     if dtype == "float32":
         try:
@@ -56,12 +56,12 @@ def lane_literal(values: list[str], element: str) -> str:
     return f"<{', '.join(f'{element} {v}' for v in values)}>"
 
 
-def _conversion(source: str, target: str) -> str:
-    if is_float(source):
-        if is_int(target):
+def _conversion(source: DType, target: DType) -> str:
+    if source.is_float:
+        if target.is_int:
             return "fptosi"
         return "fpext" if target == "float64" else "fptrunc"
-    if is_float(target):
+    if target.is_float:
         return "uitofp" if source == "bool" else "sitofp"
     if source == "bool":
         return "zext"
@@ -120,7 +120,7 @@ class ValueEmitter(IndexEmitter):
 
     # -- constants and vectors -------------------------------------------------------------------
     def _constant(self, node: Expr) -> str:
-        if is_float(node.dtype):
+        if node.dtype.is_float:
             return float_literal(node.attr, node.dtype)
         return str(int(node.attr)) if node.dtype != "bool" else ("true" if node.attr else "false")
 
@@ -151,7 +151,7 @@ class ValueEmitter(IndexEmitter):
 
     def _index_value(self, node: Expr) -> str:
         dtype, lanes = node.dtype, node.lanes
-        if not is_int(dtype):
+        if not dtype.is_int:
             raise InternalError(f"generate, {node}", "a ramp must be of integers")
         if lanes == 1:
             return self.narrow(self.affine(node), dtype)
@@ -180,7 +180,7 @@ class ValueEmitter(IndexEmitter):
     def _arithmetic(self, node: Expr) -> str:
         op, (a, b) = node.op, node.args
         t = typed(node.dtype, node.lanes)
-        if is_float(node.dtype):
+        if node.dtype.is_float:
             return self._float_arithmetic(op, a, b, t)
         if op in _INT_OPS:
             return self.pure(f"{_INT_OPS[op]} {t} {self.value(a)}, {self.value(b)}")
@@ -215,7 +215,7 @@ class ValueEmitter(IndexEmitter):
             return self._intrinsic("floor", a, [self.pure(f"fdiv {t} {x}, {y}")])
         # the sign of the divisor, as in Python: add it where the remainder has the other one
         zero = "zeroinitializer" if a.lanes > 1 else "0.0"
-        flag = typed("bool", a.lanes)
+        flag = typed(BOOL, a.lanes)
         r = self.pure(f"frem {t} {x}, {y}")
         below = self.pure(f"fcmp olt {t} {r}, {zero}")
         above = self.pure(f"fcmp ogt {t} {r}, {zero}")
@@ -268,8 +268,8 @@ class ValueEmitter(IndexEmitter):
         a = node.args[0]
         x, source, target = self.value(a), typed(a.dtype, a.lanes), typed(node.dtype, node.lanes)
         if node.dtype == "bool":
-            zero = "zeroinitializer" if a.lanes > 1 else ("0.0" if is_float(a.dtype) else "0")
-            test = "fcmp une" if is_float(a.dtype) else "icmp ne"
+            zero = "zeroinitializer" if a.lanes > 1 else ("0.0" if a.dtype.is_float else "0")
+            test = "fcmp une" if a.dtype.is_float else "icmp ne"
             return self.pure(f"{test} {source} {x}, {zero}")
         return self.pure(f"{_conversion(a.dtype, node.dtype)} {source} {x} to {target}")
 
@@ -298,7 +298,7 @@ class ValueEmitter(IndexEmitter):
         return rule(self, node)
 
     def _negate(self, condition: str, lanes: int) -> str:
-        return self.pure(f"xor {typed('bool', lanes)} {condition}, {self._literal('true', lanes)}")
+        return self.pure(f"xor {typed(BOOL, lanes)} {condition}, {self._literal('true', lanes)}")
 
     def _connect(self, node: Expr) -> str:
         """and, or: both operands are evaluated."""
@@ -310,14 +310,14 @@ class ValueEmitter(IndexEmitter):
         second = self.condition(b)
         if second in _CONSTANTS:
             return second if second == absorbing else first
-        return self.pure(f"{op} {typed('bool', node.lanes)} {first}, {second}")
+        return self.pure(f"{op} {typed(BOOL, node.lanes)} {first}, {second}")
 
     def _compare(self, node: Expr) -> str:
         op, (a, b), lanes = node.op, node.args, node.lanes
         t = typed(a.dtype, lanes)
-        if is_float(a.dtype):
+        if a.dtype.is_float:
             return self.pure(f"fcmp {_FLOAT_TESTS[op]} {t} {self.value(a)}, {self.value(b)}")
-        if is_int(a.dtype) and not self.facts.loads(a) and not self.facts.loads(b):
+        if a.dtype.is_int and not self.facts.loads(a) and not self.facts.loads(b):
             la, lb = self.facts.linear(a), self.facts.linear(b)
             if la is not None and lb is not None:
                 difference = plus(self.evaluate(la), self.evaluate(lb), -1)
@@ -335,7 +335,7 @@ class ValueEmitter(IndexEmitter):
         test = _INT_TESTS[op]
         if lanes == 1:
             return self.pure(f"icmp {test} i64 {self.word((0, a[1]))}, {-a[0]}")
-        dtype = "int32" if low >= -(2**31) and high < 2**31 else "int64"
+        dtype = INT32 if INT32.holds(low) and INT32.holds(high) else INT64
         element, t = typed(dtype, 1), typed(dtype, lanes)
         if not a[1]:
             vector = "zeroinitializer"
@@ -369,7 +369,7 @@ class ValueEmitter(IndexEmitter):
             return self.value(a if c == "true" else b)
         lazy = node.op == "if_then_else" and (self.facts.risky(a) or self.facts.risky(b))
         if not lazy:
-            flag = typed("bool", 1 if scalar is not None else node.lanes)
+            flag = typed(BOOL, 1 if scalar is not None else node.lanes)
             return self.pure(f"select {flag} {c}, {t} {self.value(a)}, {t} {self.value(b)}")
         if scalar is not None:
             return self.branch(c, t, lambda: self.value(a), lambda: self.value(b))
@@ -401,7 +401,7 @@ class ValueEmitter(IndexEmitter):
         if buffer.dtype != "bool":
             return value
         zero = "zeroinitializer" if lanes > 1 else "0"
-        return self.pure(f"icmp ne {typed('bool', lanes, MEMORY)} {value}, {zero}")
+        return self.pure(f"icmp ne {typed(BOOL, lanes, MEMORY)} {value}, {zero}")
 
     def _load(self, buffer: Buffer, t: str, pointer: str, align: int) -> str:
         rhs = f"load {t}, ptr {pointer}, align {align}"
@@ -410,7 +410,7 @@ class ValueEmitter(IndexEmitter):
     def _read_scalar(self, buffer: Buffer, index: Affine) -> str:
         if self.mask is None:
             return self._load_scalar(buffer, index)
-        zero = "0.0" if is_float(buffer.dtype) else "0"
+        zero = "0.0" if buffer.dtype.is_float else "0"
         t, test = MEMORY[buffer.dtype], self._any_lane()
         return self.branch(test, t, lambda: self._load_scalar(buffer, index), lambda: zero)
 
@@ -493,12 +493,12 @@ class ValueEmitter(IndexEmitter):
         name = f"llvm.masked.gather.v{lanes}{memory_suffix(buffer.dtype)}.v{lanes}p0"
         self.module.declare(name, t, pointers, "i32", flags, t)
         where = self.addresses(buffer, indices)
-        args = f"{pointers} {where}, i32 {BYTES[buffer.dtype]}, {flags} {self.mask}"
+        args = f"{pointers} {where}, i32 {buffer.dtype.bytes}, {flags} {self.mask}"
         rhs = f"call {t} @{name}({args}, {t} zeroinitializer)"
         return self.emit(rhs) if buffer in self.stored else self.pure(rhs)
 
 
-def memory_suffix(dtype: str) -> str:
+def memory_suffix(dtype: DType) -> str:
     return "i8" if dtype == "bool" else suffix(dtype, 1)
 
 

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tilewright.base.dtype import BYTES
 from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr
 from tilewright.schedule.space.decision import Number
@@ -51,7 +50,7 @@ class Touch:
 
     @property
     def bytes(self) -> int:
-        return BYTES[self.tensor.dtype]
+        return self.tensor.dtype.bytes
 
 
 class Anatomy:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tilewright.base.dtype import BYTES
 from tilewright.cost.access import Touch, vector, whole_work
 from tilewright.cost.gpu_facts import tensor_bytes
 from tilewright.cost.nest import Loop, Nest, footprints, mix
@@ -89,7 +88,7 @@ def _kernel(tree: LoopTree, bounds: Bounds, target: Target, root: Node) -> CpuKe
     tensors: set[Tensor] = set()
     for node, nest in nests.items():
         if node.parent is not None:
-            stack = stack + vector(bounds.elements(node)) * BYTES[node.op.dtype]
+            stack = stack + vector(bounds.elements(node)) * node.op.dtype.bytes
         tensors |= {t.tensor for t in (*nest.reads, nest.write) if t.scope == "global"}
     return CpuKernel(
         list(stages.values()), stages[max(nodes, key=whole_work)], stack,
@@ -99,7 +98,7 @@ def _kernel(tree: LoopTree, bounds: Bounds, target: Target, root: Node) -> CpuKe
 
 def _stage(nest: Nest, target: Target) -> CpuStage:
     node, ops = nest.node, mix(nest.node)
-    lanes = max(1, target.limits.vector_bytes // BYTES[node.op.dtype])
+    lanes = max(1, target.limits.vector_bytes // node.op.dtype.bytes)
     scalar = nest.vector is None or _scalarised(nest)
     width = 1 if scalar or nest.vector is None else nest.vector.extent
     vectors = ceil_div(width, lanes)  # instructions for one vectorised loop

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.base.dtype import BYTES
 from tilewright.codegen.c_family import COPIES_IN_FLIGHT
 from tilewright.cost.access import (
     SECTOR_BYTES,
@@ -169,14 +168,14 @@ class _Counter:
         for node in self.nodes:
             if node.scope == "local":
                 size = vector(self.bounds.elements(node)) * vector(self.bounds.replicas(node))
-                words = words + size * max(1, BYTES[node.op.dtype] // 4)
+                words = words + size * max(1, node.op.dtype.bytes // 4)
         return words
 
     def _shared(self) -> Any:
         total: Any = 0
         for node in self.nodes:
             if node.scope == "shared":
-                total = total + vector(self.bounds.elements(node)) * BYTES[node.op.dtype]
+                total = total + vector(self.bounds.elements(node)) * node.op.dtype.bytes
         return total
 
     def _tensors(self) -> set[Tensor]:
@@ -301,7 +300,7 @@ class _Counter:
         if nest.vector is None:
             return 1
         lanes = nest.vector.extent
-        size = BYTES[nest.node.op.dtype]
+        size = nest.node.op.dtype.bytes
         good: Any = ((lanes * size == 8) | (lanes * size == 16)) & (nest.apart == 0)
         for touch in (*nest.reads, nest.write):
             if touch.scope != "local" and nest.vector.axis in nest.moves[touch]:
@@ -369,7 +368,7 @@ class _Counter:
 
 
 def tensor_bytes(tensor: Tensor) -> int:
-    size = BYTES[tensor.dtype]
+    size = tensor.dtype.bytes
     for n in tensor.shape:
         size *= n
     return size

@@ -421,7 +421,7 @@ def mix(node: Node) -> Mix:
     if node.op.combiner is None:
         total, tests = _count(body)
         return Mix(0, total, tests)
-    value = body.args[0]
+    value = node.op.reduced
     total, tests = _count(value)
     if node.op.combiner.name == "sum" and value.op == "mul":
         return Mix(1, total - 1, tests)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tilewright.base.artifact import Artifact, BufferSpec, KernelInfo, Source
+from tilewright.base.dtype import FLOAT32
 from tilewright.base.errors import TilewrightError
 from tilewright.driver import nvrtc
 from tilewright.driver.cache import Cache, default_cache
@@ -151,6 +152,6 @@ def _cache() -> Finding:
 
 def _source(kind: str) -> Source:
     roles = (("a", "input"), ("b", "output"))
-    specs = tuple(BufferSpec(name, "float32", (_SIZE,), role) for name, role in roles)
+    specs = tuple(BufferSpec(name, FLOAT32, (_SIZE,), role) for name, role in roles)
     grid, block = ((1, 1, 1),) * 2 if kind == "llvm" else ((_SIZE // 64, 1, 1), (64, 1, 1))
     return Source(kind, _SMALL[kind], "twice", specs, (KernelInfo("twice", (0, 1), grid, block),))

@@ -16,7 +16,6 @@ from typing import Any
 
 import msgspec
 
-from tilewright.base.dtype import BYTES
 from tilewright.base.errors import ScheduleError
 from tilewright.schedule import steps as S
 from tilewright.schedule.schedule import Schedule, Stage
@@ -272,7 +271,7 @@ def _narrowed(s: Schedule, target: Target) -> Schedule:
     wide = {
         (st.name, ax.name)
         for st, ax in marked
-        if extent[ax] * BYTES[st.tensor.dtype] > target.limits.vector_bytes
+        if extent[ax] * st.tensor.dtype.bytes > target.limits.vector_bytes
     }
     steps = [
         replace(step, how="unroll")

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import gcd, inf
 
-from tilewright.base.dtype import is_int
 from tilewright.ir import expr as E
 from tilewright.ir.expr import COMPARE, Expr
 
@@ -70,7 +69,7 @@ class Simplifier:
 
     def interval(self, node: Expr) -> Interval:
         """Inclusive bounds of an integer expression; infinite where nothing is known."""
-        if not is_int(node.dtype) or node.lanes > 1:
+        if not node.dtype.is_index or node.lanes > 1:
             return (-inf, inf)
         return self._bound(self.linear(node))
 
@@ -91,7 +90,7 @@ class Simplifier:
         """A simplifier for code that runs only where `condition` holds."""
         limits: list[tuple[Linear, float]] = []
         for c in E.conjuncts(condition):
-            if c.op in ("lt", "le") and c.lanes == 1 and is_int(c.args[0].dtype):
+            if c.op in ("lt", "le") and c.lanes == 1 and c.args[0].dtype.is_index:
                 form = self.linear(c.args[0]).add(self.linear(c.args[1]), -1)
                 limits.append((form, -form.constant - (1 if c.op == "lt" else 0)))
             elif c.op == "eq" and c.args[0].op == "var" and c.args[1].op == "const":
@@ -123,16 +122,16 @@ class Simplifier:
                 if lo == hi:
                     return E.const(lo, node.dtype)
             return node
-        if is_int(node.dtype) and node.lanes == 1 and node.op in (
+        if node.dtype.is_index and node.lanes == 1 and node.op in (
             "add", "sub", "mul", "floordiv", "floormod"
         ):  # fmt: skip
             return self.to_expr(self.linear(node), node.dtype)
         args = tuple(self(a) for a in node.args)
-        if node.op in ("min", "max") and is_int(node.dtype) and node.lanes == 1:
+        if node.op in ("min", "max") and node.dtype.is_index and node.lanes == 1:
             least, most = self._bound(self.linear(args[0]).add(self.linear(args[1]), -1))
             if most <= 0 or least >= 0:
                 return args[0] if (most <= 0) == (node.op == "min") else args[1]
-        if node.op in COMPARE and is_int(args[0].dtype) and node.lanes == 1:
+        if node.op in COMPARE and args[0].dtype.is_index and node.lanes == 1:
             decided = self._compare(node.op, args[0], args[1])
             if decided is not None:
                 return E.const(decided)
@@ -189,7 +188,7 @@ class Simplifier:
             source = atom.args[0]
             if source.dtype == "bool":
                 return (0, 1)
-            if is_int(source.dtype):
+            if source.dtype.is_index:
                 return self._bound(self.linear(source))
         return (-inf, inf)
 

@@ -14,9 +14,10 @@ import math
 import operator
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import reduce
 from typing import Any, Union
 
-from tilewright.base.dtype import check_dtype, is_float, is_int, nearest, promote
+from tilewright.base.dtype import BOOL, FLOAT32, INT32, INT64, DType, join
 from tilewright.base.errors import ExpressionError
 
 Value = Union["Expr", int, float, bool]
@@ -80,7 +81,7 @@ class Expr:
     op: str
     args: tuple[Expr, ...]
     attr: Any
-    dtype: str
+    dtype: DType
     lanes: int
 
     # -- operators -------------------------------------------------------------------------------
@@ -212,20 +213,21 @@ _INTERNED: weakref.WeakValueDictionary[tuple[Any, ...], Expr] = weakref.WeakValu
 
 
 def make(
-    op: str, args: tuple[Expr, ...], attr: Any = None, dtype: str = "int32", lanes: int = 1
+    op: str, args: tuple[Expr, ...], attr: Any = None, dtype: str = INT32, lanes: int = 1
 ) -> Expr:
     """The one constructor: the existing equal node, or a new one.  It neither checks nor folds."""
+    kind = dtype if type(dtype) is DType else DType(dtype)
     # repr of a float separates 0.0 from -0.0 and keeps nan equal to itself
     tag = repr(attr) if isinstance(attr, float) else attr
-    key = (op, tuple(map(id, args)), tag if op != "const" else (type(attr), tag), dtype, lanes)
+    key = (op, tuple(map(id, args)), tag if op != "const" else (type(attr), tag), kind, lanes)
     node = _INTERNED.get(key)
     if node is None:
-        node = _new(op, args, attr, dtype, lanes)
+        node = _new(op, args, attr, kind, lanes)
         _INTERNED[key] = node
     return node
 
 
-def _new(op: str, args: tuple[Expr, ...], attr: Any, dtype: str, lanes: int) -> Expr:
+def _new(op: str, args: tuple[Expr, ...], attr: Any, dtype: DType, lanes: int) -> Expr:
     node = object.__new__(Expr)
     node.op, node.args, node.attr, node.dtype, node.lanes = op, args, attr, dtype, lanes
     return node
@@ -233,35 +235,57 @@ def _new(op: str, args: tuple[Expr, ...], attr: Any, dtype: str, lanes: int) -> 
 
 def var(name: str, dtype: str = "int32") -> Expr:
     """A fresh variable; two variables are equal only if they are the same object."""
-    return _new("var", (), name, check_dtype(dtype, f"var({name!r})"), 1)
+    return _new("var", (), name, DType(dtype, f"var({name!r})"), 1)
 
 
 def const(value: float, dtype: str | None = None) -> Expr:
     """A constant; without a dtype a bool, int32 (int64 when it does not fit) or float32.
 
     A float takes the value that its dtype holds (float32 0.1 is 0.100000001490116...), so that
-    folding and comparing constants gives what a device computes.
+    folding and comparing constants gives what a device computes.  Raises ExpressionError for a
+    finite number beyond the range of its dtype.
     """
-    if dtype is None:
-        if isinstance(value, bool):
-            dtype = "bool"
-        elif isinstance(value, int) or hasattr(value, "__index__"):
-            dtype = "int32" if -(2**31) <= int(value) < 2**31 else "int64"
-        else:
-            dtype = "float32"
-    check_dtype(dtype, f"const({value!r})")
-    if is_float(dtype):
-        return make("const", (), nearest(value, dtype), dtype)
-    return make("const", (), bool(value) if dtype == "bool" else int(value), dtype)
+    place = f"const({value!r})" if dtype is None else f"const({value!r}, {str(dtype)!r})"
+    if dtype is not None:
+        kind = DType(dtype, place)
+    elif isinstance(value, bool):
+        kind = BOOL
+    elif isinstance(value, int) or hasattr(value, "__index__"):
+        kind = INT32 if INT32.holds(int(value)) else INT64
+    else:
+        kind = FLOAT32
+    if kind.is_float:
+        number = kind.nearest(value)
+        if math.isinf(number) and math.isfinite(value):
+            raise _overflow(place, kind)
+        return make("const", (), number, kind)
+    if kind is BOOL:
+        return make("const", (), bool(value), kind)
+    if not kind.holds(int(value)):
+        raise _overflow(place, kind)
+    return make("const", (), int(value), kind)
 
 
-def _holds(dtype: str, number: float) -> bool:
-    """Whether a bare number may take `dtype`: a float takes any, an integer those that fit."""
-    if isinstance(number, bool) or dtype == "bool":
-        return False
-    if is_float(dtype):
-        return True
-    return not isinstance(number, float) and (dtype == "int64" or -(2**31) <= number < 2**31)
+def _overflow(place: str, kind: DType) -> ExpressionError:
+    return ExpressionError(
+        place, f"{kind} holds {kind.least:g} to {kind.greatest:g}",
+        "Use a wider type, for example by .astype on the operands.",
+    )  # fmt: skip
+
+
+def _literal(number: float, like: DType) -> DType | None:
+    """The type that a bare number takes beside an operand of type `like`; None for its own.
+
+    A float type takes any number, an integer type those that fit.  A narrow integer refuses larger
+    ones instead of widening the whole expression.
+    """
+    if isinstance(number, bool) or like is BOOL:
+        return None
+    if like.is_float:
+        return like
+    if isinstance(number, float):
+        return None
+    return like if like.holds(number) or not like.is_index else None
 
 
 def convert(value: Any, like: Expr | None = None) -> Expr:
@@ -272,9 +296,7 @@ def convert(value: Any, like: Expr | None = None) -> Expr:
         return value.as_expr()  # type: ignore[no-any-return]
     if isinstance(value, (bool, int, float)) or hasattr(value, "dtype"):
         number = value.item() if hasattr(value, "item") else value
-        return const(
-            number, like.dtype if like is not None and _holds(like.dtype, number) else None
-        )
+        return const(number, None if like is None else _literal(number, like.dtype))
     raise ExpressionError(
         f"convert({value!r})", f"a {type(value).__name__} is not an expression",
         "Use a number, a variable, an axis or a tensor element.",
@@ -289,33 +311,34 @@ def binary(op: str, a: Value, b: Value) -> Expr:
         left, right = _same_lanes(left, right)
     if op in LOGIC:
         left, right = _as_bool(left), _as_bool(right)
-    elif left.dtype != right.dtype:
-        common = promote(left.dtype, right.dtype)
+    elif left.dtype is not right.dtype:
+        common = join(left.dtype, right.dtype, f"{left} {BINARY[op][0]} {right}")
         left, right = cast(common, left), cast(common, right)
-    elif left.dtype == "bool" and op in ARITHMETIC:
-        left, right = cast("int32", left), cast("int32", right)
-    if op == "div" and not is_float(left.dtype):
+    elif left.dtype is BOOL and op in ARITHMETIC:
+        left, right = cast(INT32, left), cast(INT32, right)
+    if op == "div" and not left.dtype.is_float:
         raise ExpressionError(
             f"{left} / {right}", "true division of integers is ambiguous",
             "Use // for floor division or cast to float32.",
         )  # fmt: skip
-    dtype = "bool" if op not in ARITHMETIC else left.dtype
+    dtype = BOOL if op not in ARITHMETIC else left.dtype
     folded = _fold(op, left, right, dtype)
     if folded is not None:
         return folded
     return make(op, (left, right), None, dtype, left.lanes)
 
 
-def _fold(op: str, a: Expr, b: Expr, dtype: str) -> Expr | None:
+def _fold(op: str, a: Expr, b: Expr, dtype: DType) -> Expr | None:
     a_const, b_const = a.op == "const", b.op == "const"
     if a_const and b_const:
         if op in ("div", "floordiv", "floormod") and b.attr == 0:
             if op != "div":
                 raise ExpressionError(f"{a} {BINARY[op][0]} {b}", "division by zero")
             return None
-        if is_float(a.dtype) and op in ARITHMETIC:
+        if a.dtype.is_float and op in ARITHMETIC:
             return None  # rounding belongs to the device
-        return const(BINARY[op][1](a.attr, b.attr), dtype)
+        exact = BINARY[op][1](a.attr, b.attr)
+        return const(dtype.wrapped(exact) if dtype.is_int and not dtype.is_index else exact, dtype)
     if op in LOGIC:
         for this, other in ((a, b), (b, a)):
             if this.op == "const":
@@ -323,7 +346,7 @@ def _fold(op: str, a: Expr, b: Expr, dtype: str) -> Expr | None:
         return a if a is b else None
     if op in ("min", "max") and a is b:
         return a
-    if not is_int(dtype):
+    if not dtype.is_index:
         return None
     if b_const:
         n = b.attr
@@ -361,26 +384,32 @@ def _same_lanes(a: Expr, b: Expr) -> tuple[Expr, Expr]:
 
 
 def _as_bool(a: Expr) -> Expr:
-    if a.dtype == "bool":
+    if a.dtype is BOOL:
         return a
     raise ExpressionError(str(a), f"a condition must be bool, not {a.dtype}", "Compare it first.")
 
 
 def cast(dtype: str, value: Value) -> Expr:
+    """`value` converted: floats round to nearest even, or towards zero to integers; integers wrap
+    around; anything but zero is True."""
     node = convert(value)
-    check_dtype(dtype, f"cast({dtype!r})")
-    if node.dtype == dtype:
+    kind = DType(dtype, f"cast({str(dtype)!r})")
+    if node.dtype is kind:
         return node
-    if node.op == "const" and not (is_float(node.dtype) and not math.isfinite(node.attr)):
-        return const(node.attr, dtype)
-    return make("cast", (node,), None, dtype, node.lanes)
+    if node.op == "const":
+        number = node.attr
+        if kind.is_int and math.isfinite(number):
+            return const(kind.wrapped(int(number)), kind)
+        if not kind.is_int and (math.isfinite(number) or not node.dtype.is_float):
+            return make("const", (), kind.nearest(number) if kind.is_float else bool(number), kind)
+    return make("cast", (node,), None, kind, node.lanes)
 
 
 def logical_not(a: Expr) -> Expr:
     a = _as_bool(a)
     if a.op == "const":
-        return const(not a.attr, "bool")
-    return a.args[0] if a.op == "not" else make("not", (a,), None, "bool", a.lanes)
+        return const(not a.attr, BOOL)
+    return a.args[0] if a.op == "not" else make("not", (a,), None, BOOL, a.lanes)
 
 
 def all_of(*conditions: Value) -> Expr:
@@ -402,8 +431,8 @@ def _choose(op: str, condition: Value, a: Value, b: Value) -> Expr:
     test = _as_bool(convert(condition))
     left = convert(a, b if isinstance(b, Expr) else None)
     right = convert(b, left)
-    if left.dtype != right.dtype:
-        common = promote(left.dtype, right.dtype)
+    if left.dtype is not right.dtype:
+        common = join(left.dtype, right.dtype, f"{op} of {left} and {right}")
         left, right = cast(common, left), cast(common, right)
     if test.op == "const":
         return left if test.attr else right
@@ -431,7 +460,7 @@ def maximum(a: Value, b: Value) -> Expr:
 
 
 def call(name: str, *args: Value) -> Expr:
-    """A mathematical function from FUNCTIONS; integer arguments become float32."""
+    """A mathematical function from FUNCTIONS; its arguments join, integers become float32."""
     if name not in FUNCTIONS:
         raise ExpressionError(
             f"call({name!r})", "no such function", f"Known: {', '.join(sorted(FUNCTIONS))}."
@@ -441,9 +470,10 @@ def call(name: str, *args: Value) -> Expr:
             f"call({name!r})", f"takes {FUNCTIONS[name]} argument(s), got {len(args)}"
         )
     nodes = [convert(a) for a in args]
-    dtype = "float64" if any(n.dtype == "float64" for n in nodes) else "float32"
-    if name == "abs" and is_int(nodes[0].dtype):
-        return maximum(nodes[0], -nodes[0])
+    dtype = reduce(lambda a, n: join(a, n.dtype, f"call({name!r})"), nodes, nodes[0].dtype)
+    dtype = dtype if dtype.is_float else FLOAT32
+    if name == "abs" and nodes[0].dtype.is_int:
+        return nodes[0] if nodes[0].dtype.kind == "uint" else maximum(nodes[0], -nodes[0])
     lanes = max(n.lanes for n in nodes)
     nodes = [broadcast(cast(dtype, n), lanes) for n in nodes]
     return make("call", tuple(nodes), name, dtype, lanes)

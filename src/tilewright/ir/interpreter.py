@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tilewright.base.dtype import is_float
+from tilewright.base.dtype import DType
 from tilewright.ir.interpreter_scalars import Failure, InterpreterError
 from tilewright.ir.interpreter_source import PythonKernel, python_kernel
 from tilewright.ir.stmt import BLOCK_TAGS, THREAD_TAGS, Buffer, Kernel, Program, Store, statements
@@ -82,9 +82,9 @@ def _unwritten(buffer: Buffer) -> list[Any]:
     return [None] * count + _values(np.zeros(buffer.size - count, buffer.dtype), buffer.dtype)
 
 
-def _values(array: npt.NDArray[Any], dtype: str) -> list[Any]:
+def _values(array: npt.NDArray[Any], dtype: DType) -> list[Any]:
     flat = np.ascontiguousarray(array).reshape(-1)
-    return list(flat) if is_float(dtype) else flat.tolist()  # numpy scalars round, ints are exact
+    return list(flat) if dtype.is_float else flat.tolist()  # numpy scalars round, ints are exact
 
 
 def _is_stored(program: Program, buffer: Buffer) -> bool:
@@ -196,8 +196,8 @@ def _divergence(waiting: Sequence[int | None]) -> str:
     return "barrier divergence: " + ", ".join(told)
 
 
-def _zero(dtype: str) -> Any:
-    return np.dtype(dtype).type(0) if is_float(dtype) else 0
+def _zero(dtype: DType) -> Any:
+    return np.dtype(dtype).type(0) if dtype.is_float else 0
 
 
 def _explain(kernel: Kernel, code: PythonKernel, failure: Failure) -> InterpreterError:

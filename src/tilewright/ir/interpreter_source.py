@@ -18,7 +18,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tilewright.base.dtype import BYTES, is_float, is_int
 from tilewright.ir.expr import ARITHMETIC, COMPARE, Expr, binary, logical_not, walk
 from tilewright.ir.interpreter_scalars import NAMESPACE, TYPES, InterpreterError
 from tilewright.ir.stmt import (
@@ -382,7 +381,7 @@ class _Writer:
         op = node.op
         if op in ("min", "max"):
             a, b = (self._atom(x) for x in node.args)
-            unknown = f" or {a} != {a}" if is_float(node.dtype) else ""
+            unknown = f" or {a} != {a}" if node.dtype.is_float else ""
             return f"({a} if {a} {'<' if op == 'min' else '>'} {b}{unknown} else {b})"
         if op in ARITHMETIC or op in COMPARE:
             a, b = (self._text(x) for x in node.args)
@@ -403,14 +402,14 @@ class _Writer:
 
     def _cast(self, node: Expr) -> str:
         text = self._text(node.args[0])
-        if is_float(node.dtype):
+        if node.dtype.is_float:
             return f"to_{node.dtype}({text})"
         if node.dtype == "bool":
             return f"({text} != 0)"
-        return text if is_int(node.args[0].dtype) else f"int({text})"
+        return text if node.args[0].dtype.is_int else f"int({text})"
 
     def _constant(self, node: Expr) -> str:
-        if not is_float(node.dtype):
+        if not node.dtype.is_float:
             return str(node.attr) if node.attr >= 0 else f"({node.attr})"
         number = TYPES[node.dtype](node.attr)
         name = f"k_{node.dtype}_{len(self.constants)}"
@@ -460,7 +459,7 @@ class _Writer:
 
     def _aligned(self, buffer: Buffer, index: Expr) -> None:
         consecutive = index.op == "ramp" and index.args[1].op == "const" and index.args[1].attr == 1
-        unit = math.gcd(index.lanes, 16 // BYTES[buffer.dtype])
+        unit = math.gcd(index.lanes, 16 // buffer.dtype.bytes)
         if self.check and self.kernel.threads and consecutive and unit > 1:
             at = self._atom(index.args[0])
             self._guard(f"{at} % {unit}", "aligned", buffer, at, unit)
@@ -471,8 +470,8 @@ class _Writer:
         """Integer arithmetic on variables that cannot fail: safe to compute early."""
         known = self.memo_pure.get(node)
         if known is None:
-            known = node.op in ("var", "const") and not is_float(node.dtype)
-            if node.args and not is_float(node.dtype) and node.op not in ("load", "call"):
+            known = node.op in ("var", "const") and not node.dtype.is_float
+            if node.args and not node.dtype.is_float and node.op not in ("load", "call"):
                 safe = node.op not in ("floordiv", "floormod") or node.args[1].op == "const"
                 known = safe and all(map(self._pure, node.args))
             self.memo_pure[node] = known

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from tilewright.base.artifact import Packing
+from tilewright.base.dtype import DType
 from tilewright.ir.expr import Expr, binary, const, make, rebuild
 
 SCOPES = ("global", "shared", "local")
@@ -30,11 +31,14 @@ class Buffer:
     """
 
     name: str
-    dtype: str
+    dtype: DType
     size: int
     scope: str = "global"
     shape: tuple[int, ...] = ()
     packing: Packing | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dtype", DType(self.dtype, f"buffer {self.name}"))
 
     def __repr__(self) -> str:
         return f"{self.name}: {self.dtype}[{self.size}] {self.scope}"

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tilewright.base.dtype import BYTES
 from tilewright.ir import expr as E
 from tilewright.ir.affine import Simplifier
 from tilewright.ir.expr import Expr
@@ -68,7 +67,7 @@ class _Lanes:
 
     def statement(self, stmt: Stmt) -> Stmt | None:
         if isinstance(stmt, Store):
-            index = self.index(stmt.index, BYTES[stmt.buffer.dtype])
+            index = self.index(stmt.index, stmt.buffer.dtype.bytes)
             value = self.value(stmt.value)
             if index is None or value is None or index.lanes == 1:
                 return None
@@ -123,7 +122,7 @@ class _Lanes:
         if node is self.var:
             return E.ramp(E.const(0, node.dtype), 1, self.lanes)
         if node.op == "load":
-            index = self.index(node.args[0], BYTES[node.dtype])
+            index = self.index(node.args[0], node.dtype.bytes)
             return None if index is None else load(node.attr, index)
         if node.op == "if_then_else" and self.gpu:
             return None
@@ -173,7 +172,7 @@ def unroll(
 
 def _indexes_registers(body: Stmt, var: Expr, register_bytes: int) -> bool:
     def indexed(buffer: Buffer, index: Expr) -> bool:
-        small = buffer.scope == "local" and buffer.size * BYTES[buffer.dtype] <= register_bytes
+        small = buffer.scope == "local" and buffer.size * buffer.dtype.bytes <= register_bytes
         return small and var in E.free_variables(index)
 
     for s in statements(body):

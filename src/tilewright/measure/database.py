@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
+from tilewright.base.dtype import json_name
 from tilewright.base.errors import RecordError, TilewrightError
 from tilewright.measure.record import (
     ERROR_KINDS,
@@ -143,7 +144,7 @@ class Database:
         line = encode(record)
         with self._lock:
             if dag is not None and record.task.dag not in self._dags:
-                raw = msgspec.Raw(msgspec.json.encode(dag))
+                raw = msgspec.Raw(msgspec.json.encode(dag, enc_hook=json_name))
                 self._dags[record.task.dag] = raw
                 lines.append(encode(DagLine(hash=record.task.dag, dag=raw)))
             self._add(record)

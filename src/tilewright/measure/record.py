@@ -15,6 +15,7 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
+from tilewright.base.dtype import json_name
 from tilewright.base.errors import RecordError
 
 VERSION = 1
@@ -230,7 +231,7 @@ def _raw(value: Any) -> msgspec.Raw:
 def _plain(value: Any) -> Any:
     if hasattr(value, "tolist"):  # numpy scalars and arrays
         return value.tolist()
-    raise TypeError(f"{type(value).__name__} is not a JSON value")
+    return json_name(value)
 
 
 _encoder = msgspec.json.Encoder(enc_hook=_plain)

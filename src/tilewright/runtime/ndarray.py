@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.base.dtype import BYTES
-from tilewright.base.errors import DeviceError
+from tilewright.base.dtype import DType
+from tilewright.base.errors import DeviceError, ExpressionError
 from tilewright.runtime import dlpack
 from tilewright.runtime.device import Device, cpu
 from tilewright.runtime.drivers import Memory
@@ -25,7 +25,7 @@ def array(source: Any, device: Device | None = None) -> NDArray:
     if isinstance(source, NDArray):
         return source.copyto(device)
     value = np.asarray(source)
-    made = empty(value.shape, _dtype_name(value.dtype, "array"), device)
+    made = empty(value.shape, _checked(value.dtype, "array"), device)
     return made.copyfrom(value)
 
 
@@ -37,9 +37,9 @@ def empty(
     dims = (shape,) if isinstance(shape, int) else tuple(int(d) for d in shape)
     if any(d < 0 for d in dims):
         raise DeviceError(f"empty({dims})", "a dimension is negative", "Use at least 0.")
-    name = _dtype_name(dtype, f"empty({dims})")
-    memory = device.driver.allocate(max(math.prod(dims) * BYTES[name], 1))
-    return NDArray(dims, name, device, memory)
+    kind = _checked(dtype, f"empty({dims})")
+    memory = device.driver.allocate(max(math.prod(dims) * kind.bytes, 1))
+    return NDArray(dims, kind, device, memory)
 
 
 def from_dlpack(tensor: Any) -> NDArray:
@@ -59,7 +59,7 @@ def from_dlpack(tensor: Any) -> NDArray:
     driver = device.driver
     # 1 is the legacy default stream, which Tilewright's own streams wait for.
     view = dlpack.import_capsule(tensor.__dlpack__(stream=1))
-    dtype = _dtype_name(view.dtype, "from_dlpack")
+    dtype = _checked(view.dtype, "from_dlpack")
     if not view.contiguous:
         raise DeviceError(
             "from_dlpack", f"the tensor is strided (shape {view.shape})",
@@ -68,14 +68,14 @@ def from_dlpack(tensor: Any) -> NDArray:
     from tilewright.runtime.drivers.cuda import CudaDriver
 
     assert isinstance(driver, CudaDriver)
-    nbytes = math.prod(view.shape) * BYTES[dtype]
+    nbytes = math.prod(view.shape) * dtype.bytes
     return NDArray(view.shape, dtype, device, driver.borrow(view.pointer, nbytes, view))
 
 
 def _from_host(value: np.ndarray) -> NDArray:
     from tilewright.runtime.drivers.cpu import ALIGNMENT, CpuMemory
 
-    dtype = _dtype_name(value.dtype, "from_dlpack")
+    dtype = _checked(value.dtype, "from_dlpack")
     usable = value.flags.c_contiguous and value.flags.writeable
     if not usable or value.ctypes.data % ALIGNMENT or not value.size:
         return array(value)
@@ -83,17 +83,13 @@ def _from_host(value: np.ndarray) -> NDArray:
     return NDArray(value.shape, dtype, cpu(), CpuMemory(view, value))
 
 
-def _dtype_name(dtype: str | np.dtype | type, place: str) -> str:
+def _checked(dtype: str | np.dtype | type, place: str) -> DType:
     try:
-        name = np.dtype(dtype).name
-    except TypeError:
-        name = str(dtype)
-    if name in BYTES:
-        return name
-    raise DeviceError(
-        place, f"dtype {name} is not supported",
-        f"Convert it to one of {', '.join(BYTES)} first, for example with .astype('float32').",
-    )  # fmt: skip
+        return DType(dtype)
+    except ExpressionError as error:
+        raise DeviceError(
+            place, error.reason, f"{error.way_out} For example with .astype('float32')."
+        ) from None
 
 
 class NDArray:
@@ -101,7 +97,9 @@ class NDArray:
 
     __slots__ = ("__weakref__", "device", "dtype", "memory", "shape")
 
-    def __init__(self, shape: tuple[int, ...], dtype: str, device: Device, memory: Memory) -> None:
+    def __init__(
+        self, shape: tuple[int, ...], dtype: DType, device: Device, memory: Memory
+    ) -> None:
         self.shape, self.dtype, self.device, self.memory = shape, dtype, device, memory
 
     @property
@@ -110,7 +108,7 @@ class NDArray:
 
     @property
     def nbytes(self) -> int:
-        return self.size * BYTES[self.dtype]
+        return self.size * self.dtype.bytes
 
     @property
     def ndim(self) -> int:

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tilewright.base.artifact import Artifact, BufferSpec
-from tilewright.base.dtype import BYTES
 from tilewright.base.errors import DeviceError, InternalError, TilewrightError
 from tilewright.runtime.device import Device
 from tilewright.runtime.drivers import Launch, Memory, Plan
@@ -138,7 +137,7 @@ class _Buffer:
         if borrowed is not None:
             self.memory: Memory = borrowed.memory
             return
-        self.nbytes = spec.size * BYTES[spec.dtype]
+        self.nbytes = spec.size * spec.dtype.bytes
         self.memory = self.driver.allocate(self.nbytes + GUARD_BYTES)
         self.driver.write(self.memory, np.full(GUARD_BYTES, _GUARD, np.uint8), self.nbytes)
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from math import inf, prod
 
-from tilewright.base.dtype import BYTES
 from tilewright.ir import expr as E
 from tilewright.ir.affine import Simplifier
 from tilewright.ir.expr import Expr
@@ -333,7 +332,7 @@ def _spread(stage: Stage, loops: list[IterVar], work: int, target: Target) -> It
 
 def _lanes(op: ComputeOp, extent: int, target: Target) -> int:
     """Lanes of a vector over `extent` elements: those of the target, fewer for a short extent."""
-    lanes = target.limits.vector_bytes // BYTES[op.dtype]
+    lanes = target.limits.vector_bytes // op.dtype.bytes
     while lanes > 1 and lanes >= 2 * extent:
         lanes //= 2
     return lanes if extent > 1 else 1

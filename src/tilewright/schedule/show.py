@@ -122,9 +122,7 @@ def _python_line(step: S.Step, name: Callable[[str, str], str]) -> Callable[[Any
         a = name(step.stage, step.axis)
         which, value = ("factor", step.factor) if step.nparts is None else ("nparts", step.nparts)
         call = f"{handle}.split({a}, {which}={_value(value)})"
-        return lambda r: (
-            f"{', '.join(identifier(f'{step.stage}_{x.name}') for x in r)} = {call}"
-        )
+        return lambda r: f"{', '.join(identifier(f'{step.stage}_{x.name}') for x in r)} = {call}"
     if isinstance(step, S.Fuse):
         axes = ", ".join(name(step.stage, a) for a in step.axes)
         return lambda r: f"{identifier(f'{step.stage}_{r.name}')} = {handle}.fuse({axes})"

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from tilewright.base.dtype import is_float
 from tilewright.ir.expr import Expr, walk
 from tilewright.te.numeric import Array, constant_value
 from tilewright.te.tensor import ComputeOp, Tensor
@@ -138,7 +137,7 @@ def contraction(op: ComputeOp) -> Contraction | None:
         return None
     if {op.combiner.lhs, op.combiner.rhs} != set(op.combiner.result.args):
         return None
-    factored = _factors(op.body.args[0])
+    factored = _factors(op.reduced)
     if factored is None or len(factored[0]) not in (1, 2):
         return None
     reads, scale = factored
@@ -182,7 +181,7 @@ def affine(node: Expr, atoms_of: Callable[[Expr], Affine | None]) -> Affine | No
         return known
     if node.op == "const":
         return {}, int(node.attr)
-    if node.op == "cast" and not is_float(node.dtype):
+    if node.op == "cast" and not node.dtype.is_float:
         return affine(node.args[0], atoms_of)
     if node.op not in ("add", "sub", "mul"):
         return None
@@ -210,7 +209,7 @@ def _factors(node: Expr) -> tuple[list[Expr], float | int] | None:
         return left[0] + right[0], left[1] * right[1]
     if node.op == "const":
         return [], constant_value(node).item()
-    if node.op == "cast" and is_float(node.dtype) and node.args[0].op == "read":
+    if node.op == "cast" and node.dtype.is_float and node.args[0].op == "read":
         node = node.args[0]
     return ([node], 1) if node.op == "read" else None
 

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
+from tilewright.base.dtype import DType
 from tilewright.base.errors import ExpressionError
 from tilewright.ir import expr as E
 from tilewright.ir.expr import ARITHMETIC, COMPARE, LOGIC, Expr
@@ -157,7 +158,8 @@ def _op_text(op: Operation) -> str:
     sign = {"sum": "+=", "prod": "*=", "max": "max=", "min": "min="}.get(
         op.combiner.name, f"{op.combiner.name}="
     )
-    return f"{op.name}({axes}) {sign} {op.body.args[0]}"
+    narrowed = "" if op.dtype is op.accumulator else f", as {op.dtype}"
+    return f"{op.name}({axes}) {sign} {op.reduced}{narrowed}"
 
 
 def _key_text(op: Operation) -> str:
@@ -186,7 +188,7 @@ def _op_flops(op: ComputeOp) -> int:
     if op.combiner is None:
         return points * expression_flops(op.body)
     reduced = math.prod(ax.size for ax in op.reduce_axis)
-    each = expression_flops(op.body.args[0]) + expression_flops(op.combiner.result)
+    each = expression_flops(op.reduced) + expression_flops(op.combiner.result)
     return points * reduced * each
 
 
@@ -205,14 +207,15 @@ class _Writer:
     def _op(self, op: Operation) -> list[Any]:
         name = op.name if self.names else ""
         if isinstance(op, PlaceholderOp):
-            return ["placeholder", name, list(op.shape), op.dtype, int(op.constant)]
+            return ["placeholder", name, list(op.shape), str(op.dtype), int(op.constant)]
         self.vars: dict[Expr, int] = {}
         axes = [self._axis(ax) for ax in (*op.axis, *op.reduce_axis)]
-        body = op.body.args[0] if op.combiner else op.body
+        body = op.reduced if op.combiner else op.body
         combiner = self._combiner(op.combiner) if op.combiner else None
         attrs = {k: v for k, v in op.attrs.items() if self.names and _plain(v)}
         tag = op.tag if self.names else ""
-        return ["compute", name, axes, len(op.axis), combiner, self._expr(body), tag, attrs]
+        row = ["compute", name, axes, len(op.axis), combiner, self._expr(body), tag, attrs]
+        return row if op.dtype is op.accumulator else [*row, str(op.dtype)]
 
     def _axis(self, ax: IterVar) -> list[Any]:
         self.vars[ax.var] = len(self.vars)
@@ -220,11 +223,11 @@ class _Writer:
 
     def _combiner(self, c: Combiner) -> list[Any]:
         if _is_builtin(c):
-            return [c.name, c.lhs.dtype]
+            return [c.name, str(c.lhs.dtype)]
         self.vars[c.lhs] = len(self.vars)
         self.vars[c.rhs] = len(self.vars)
         name = c.name if self.names else ""
-        return [name, c.lhs.dtype, self._expr(c.result), self._expr(c.identity)]
+        return [name, str(c.lhs.dtype), self._expr(c.result), self._expr(c.identity)]
 
     def _expr(self, node: Expr) -> Any:
         if node.op == "var":
@@ -233,12 +236,12 @@ class _Writer:
             value = node.attr
             if isinstance(value, float) and not math.isfinite(value):
                 value = str(value)
-            return ["const", node.dtype, value]
+            return ["const", str(node.dtype), value]
         args = [self._expr(a) for a in node.args]
         if node.op == "read":
             return ["read", self.index[node.attr.op], *args]
         if node.op == "cast":
-            return ["cast", node.dtype, *args]
+            return ["cast", str(node.dtype), *args]
         if node.op == "call":
             return ["call", node.attr, *args]
         return [node.op, *args]
@@ -284,7 +287,7 @@ def _read(data: dict[str, Any]) -> ComputeDAG:
         if item[0] == "placeholder":
             ops.append(PlaceholderOp(item[1], tuple(item[2]), item[3], bool(item[4])))
             continue
-        _, name, axes, spatial, combiner, body, tag, attrs = item
+        _, name, axes, spatial, combiner, body, tag, attrs, *narrowed = item
         iters = [
             IterVar(n, extent, "spatial" if k < spatial else "reduce", begin=begin)
             for k, (n, extent, begin) in enumerate(axes)
@@ -294,7 +297,7 @@ def _read(data: dict[str, Any]) -> ComputeDAG:
             node = expr(body, variables)
         else:
             if len(combiner) == 2:
-                reducer = builtin_combiner(*combiner)
+                reducer = builtin_combiner(combiner[0], DType(combiner[1]))
             else:
                 lhs, rhs = E.var("lhs", combiner[1]), E.var("rhs", combiner[1])
                 both = [*variables, lhs, rhs]
@@ -303,5 +306,6 @@ def _read(data: dict[str, Any]) -> ComputeDAG:
                 )
             value = expr(body, variables)
             node = E.make("reduce", (value,), (reducer, tuple(iters[spatial:])), value.dtype)
+            node = E.cast(narrowed[0], node) if narrowed else node
         ops.append(ComputeOp(name, tuple(iters[:spatial]), node, tag, attrs))
     return ComputeDAG([ops[i].output_tensor for i in data["args"]])

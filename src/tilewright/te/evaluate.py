@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.base.dtype import is_float, is_int
+from tilewright.base.dtype import DType
 from tilewright.base.errors import ExpressionError
 from tilewright.ir.expr import Expr, walk
 from tilewright.te.contraction import Affine, Contraction, affine, contraction
@@ -59,7 +59,7 @@ def evaluate_with_tolerance(dag: ComputeDAG, inputs: Inputs) -> tuple[list[Array
     values, bounds = [], []
     for tensor, result in zip(dag.outputs, _outputs(dag, inputs, track=True), strict=True):
         error = np.zeros(tensor.shape) if result.error is None else result.error
-        unknown = np.isnan(result.value) if is_float(tensor.dtype) else np.False_
+        unknown = np.isnan(result.value) if tensor.dtype.is_float else np.False_
         values.append(result.value)
         bounds.append(np.where(unknown, np.inf, error))
     return values, bounds
@@ -97,7 +97,7 @@ def random_inputs(dag: ComputeDAG, seed: int) -> list[Array]:
 
 
 def _draw(tensor: Tensor, rng: np.random.Generator, limit: int, positive: bool) -> Array:
-    if not is_float(tensor.dtype):
+    if not tensor.dtype.is_float:
         high = 2 if tensor.dtype == "bool" else limit
         return rng.integers(0, high, tensor.shape).astype(tensor.dtype)
     values = rng.standard_normal(tensor.shape)
@@ -117,7 +117,7 @@ def _index_limits(dag: ComputeDAG) -> dict[Tensor, int]:
     for op in dag.compute_ops:
         for read in (n for n in walk(op.body) if n.op == "read"):
             for index, size in zip(read.args, read.attr.shape, strict=True):
-                for inner in (n for n in walk(index) if n.op == "read" and is_int(n.dtype)):
+                for inner in (n for n in walk(index) if n.op == "read" and n.dtype.is_int):
                     direct = inner is index or (index.op == "cast" and inner is index.args[0])
                     size = size if direct else min(size, DRAW_LIMIT)
                     for source in _sources(inner.attr):
@@ -183,7 +183,7 @@ def _contract(
 ) -> Approx:
     operands = [values[w.tensor.op] for w in product.windows]
     value = product.run([o.value for o in operands])
-    if not (track and is_float(op.dtype)):
+    if not (track and op.dtype.is_float):
         inexact = track and any(o.error is not None for o in operands)
         return Approx(value, np.full(op.shape, np.inf) if inexact else None)
     sizes = [np.abs(o.value) for o in operands]
@@ -195,11 +195,11 @@ def _contract(
     return Approx(value, _overflow(value, no_nan(error), op.dtype))
 
 
-def _sum_rounding(magnitude: Array, dtype: str, terms: int) -> Array:
+def _sum_rounding(magnitude: Array, dtype: DType, terms: int) -> Array:
     return rounding(magnitude, dtype, 8 * math.sqrt(terms)) + terms * float(np.finfo(dtype).tiny)
 
 
-def _overflow(value: Array, error: Array, dtype: str) -> Array:
+def _overflow(value: Array, error: Array, dtype: DType) -> Array:
     finite = np.where(np.isfinite(value), np.abs(value) + error, 0.0)
     return np.where(finite > float(np.finfo(dtype).max), np.inf, error)
 
@@ -281,12 +281,12 @@ class _Stage:
         body, combiner = self.op.body, self.op.combiner
         if combiner is None:
             result = self.visit(body, scope)
-        elif combiner.result.op == "add" and body.args[0].op == "mul":
+        elif combiner.result.op == "add" and self.op.reduced.op == "mul":
             # the rounding of the terms of a sum is part of the bound of the sum
-            term = body.args[0]
+            term = self.op.reduced
             result = apply(term, [self.visit(a, scope) for a in term.args], self.track, scale=0.0)
         else:
-            result = self.visit(body.args[0], scope)
+            result = self.visit(self.op.reduced, scope)
         shape = [len(r) for r in block]
         return result.map(lambda array: np.broadcast_to(array, shape))
 
@@ -302,7 +302,7 @@ class _Stage:
             result = self._read(node, scope)
         else:
             args = [self.visit(a, scope) for a in node.args]
-            if node.op in ("floordiv", "floormod") and not is_float(node.dtype):
+            if node.op in ("floordiv", "floormod") and not node.dtype.is_float:
                 args[1] = self._divisor(node, args[1], scope)
             result = apply(node, args, self.track)
         scope.memo[node] = result
@@ -415,7 +415,7 @@ def _reduce(
     ufuncs = _KEPT[result.op]
     total: list[Array | None] = []
     for part in parts:
-        kept = _keep(result.op, part, track and is_float(result.dtype))
+        kept = _keep(result.op, part, track and result.dtype.is_float)
         axes = tuple(range(spatial, part.value.ndim))
         new = [
             None if a is None else u.reduce(a, axis=axes) for u, a in zip(ufuncs, kept, strict=True)
@@ -429,7 +429,7 @@ def _reduce(
         ]
     value = total[0]
     assert value is not None
-    if result.op in ("max", "min") or not (track and is_float(result.dtype)):
+    if result.op in ("max", "min") or not (track and result.dtype.is_float):
         return Approx(value, total[1] if len(total) == 2 else None)
     magnitude, last = total[1], total[2]
     assert magnitude is not None
@@ -497,5 +497,5 @@ def _append(a: Approx, b: Approx) -> Approx:
     return Approx(value, np.concatenate(errors, axis=-1))
 
 
-def _numpy_type(dtype: str) -> type[np.generic]:
-    return np.float64 if is_float(dtype) else np.bool_ if dtype == "bool" else np.int64
+def _numpy_type(dtype: DType) -> type[np.generic]:
+    return np.float64 if dtype.is_float else np.bool_ if dtype == "bool" else np.int64

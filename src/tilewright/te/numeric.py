@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tilewright.base.dtype import is_float, is_int, machine_epsilon
+from tilewright.base.dtype import DType
 from tilewright.ir.expr import Expr
 
 Array = npt.NDArray[Any]
@@ -95,7 +95,7 @@ def apply(node: Expr, args: Sequence[Approx], track: bool, scale: float = 1.0) -
     if any(e is not None for e in errors):
         filled = [np.zeros(()) if e is None else e for e in errors]
         error = _propagated(name, node, value, values, filled)
-    if is_float(node.dtype):
+    if node.dtype.is_float:
         own = _own_rounding(name, node, value, values)
         if own is not None:
             own = own * scale
@@ -113,18 +113,18 @@ def no_nan(error: Array) -> Array:
     return np.where(np.isnan(error), np.inf, error)
 
 
-def rounding(value: Array, dtype: str, units: float = 1.0) -> Array:
+def rounding(value: Array, dtype: DType, units: float = 1.0) -> Array:
     """`units` roundings of `value` to `dtype`, or its flush to zero when it is denormal."""
     info = np.finfo(dtype)
     size = units * float(info.eps) * np.abs(value) + units * float(info.tiny)
     return np.where(np.isfinite(value), size, 0.0)
 
 
-def cast_value(value: Array, dtype: str) -> Array:
+def cast_value(value: Array, dtype: DType) -> Array:
     """`value` as the reference keeps `dtype`: float64, int64 (towards zero) or bool."""
     if dtype == "bool":
         return np.asarray(value != 0)
-    if is_int(dtype):
+    if dtype.is_int:
         whole = np.trunc(value) if value.dtype.kind == "f" else value
         return whole.astype(np.int64)
     return np.asarray(value, dtype=np.float64)
@@ -132,13 +132,13 @@ def cast_value(value: Array, dtype: str) -> Array:
 
 def constant_value(node: Expr) -> Array:
     """The number of a constant as a kernel holds it."""
-    if is_float(node.dtype):
+    if node.dtype.is_float:
         return np.asarray(np.dtype(node.dtype).type(node.attr), dtype=np.float64)
     return np.asarray(node.attr, dtype=np.bool_ if node.dtype == "bool" else np.int64)
 
 
 def _own_rounding(name: str, node: Expr, value: Array, values: Sequence[Array]) -> Array | None:
-    eps = machine_epsilon(node.dtype)
+    eps = node.dtype.eps
     if name == "cast":
         if values[0].dtype.kind == "f":
             return rounding(value, node.dtype)
@@ -237,7 +237,7 @@ def _propagated(
     x, e = values[0], errors[0]
     if node.dtype == "bool":
         return np.where((e > 0) & (np.abs(x) <= e), 1.0, 0.0)
-    if is_int(node.dtype) and x.dtype.kind == "f":
+    if node.dtype.is_int and x.dtype.kind == "f":
         up, down = np.abs(np.trunc(x + e) - value), np.abs(np.trunc(x - e) - value)
         return np.asarray(np.maximum(up, down))
     return e

@@ -6,14 +6,16 @@ Read next: `dag.py` (order, flops, text, hash) and `evaluate.py` (the float64 re
 
 from __future__ import annotations
 
+import builtins
 import inspect
+import math
 import operator
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from tilewright.base.dtype import check_dtype, is_float, max_value, min_value
+from tilewright.base.dtype import BOOL, INT32, DType, join
 from tilewright.base.errors import ExpressionError, InternalError
 from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr, Value, walk
@@ -144,7 +146,7 @@ class Tensor:
         return self.op.shape
 
     @property
-    def dtype(self) -> str:
+    def dtype(self) -> DType:
         return self.op.dtype
 
     @property
@@ -196,7 +198,8 @@ class PlaceholderOp:
     def __init__(
         self, name: str, shape: tuple[int, ...], dtype: str, constant: bool = False
     ) -> None:
-        self.name, self.shape, self.dtype, self.constant = name, shape, dtype, constant
+        self.name, self.shape, self.constant = name, shape, constant
+        self.dtype = DType(dtype, f"placeholder({name!r})")
         self.output_tensor = Tensor(self)
 
     def output(self, index: int = 0) -> Tensor:
@@ -207,7 +210,11 @@ class PlaceholderOp:
 
 
 class ComputeOp:
-    """One stage: `body` over `axis`; a reduction is the root node of `body`."""
+    """One stage: `body` over `axis`.
+
+    A reduction is the root of `body`, or the one argument of a cast there: then its partial results
+    have another type (the accumulator) than the elements of the stage.
+    """
 
     __slots__ = ("attrs", "axis", "body", "input_tensors", "name", "output_tensor", "tag")
 
@@ -230,16 +237,36 @@ class ComputeOp:
         return tuple(ax.size for ax in self.axis)
 
     @property
-    def dtype(self) -> str:
+    def dtype(self) -> DType:
         return self.body.dtype
 
     @property
+    def reduction(self) -> Expr | None:
+        """The `reduce` node, whose dtype is the accumulator's."""
+        return reduction_of(self.body)
+
+    @property
     def reduce_axis(self) -> tuple[IterVar, ...]:
-        return self.body.attr[1] if self.body.op == "reduce" else ()
+        node = self.reduction
+        return node.attr[1] if node is not None else ()
 
     @property
     def combiner(self) -> Combiner | None:
-        return self.body.attr[0] if self.body.op == "reduce" else None
+        node = self.reduction
+        return node.attr[0] if node is not None else None
+
+    @property
+    def reduced(self) -> Expr:
+        """The value that is reduced; only for a stage that is a reduction."""
+        node = self.reduction
+        assert node is not None
+        return node.args[0]
+
+    @property
+    def accumulator(self) -> DType:
+        """The type of partial results: of the stage itself where nothing is reduced."""
+        node = self.reduction
+        return node.dtype if node is not None else self.dtype
 
     def output(self, index: int = 0) -> Tensor:
         return self.output_tensor
@@ -249,6 +276,12 @@ class ComputeOp:
 
 
 Operation = PlaceholderOp | ComputeOp
+
+
+def reduction_of(body: Expr) -> Expr | None:
+    """The reduction at the root of a stage's body, under the cast of its result if there is one."""
+    node = body.args[0] if body.op == "cast" else body
+    return node if node.op == "reduce" else None
 
 
 def _shape(shape: Any, place: str) -> tuple[int, ...]:
@@ -284,9 +317,7 @@ def placeholder(
 ) -> Tensor:
     """An input tensor.  constant: the value is known at build time, so packing it costs nothing."""
     place = f"placeholder({name!r})"
-    return PlaceholderOp(
-        name, _shape(shape, place), check_dtype(dtype, place), constant
-    ).output_tensor
+    return PlaceholderOp(name, _shape(shape, place), DType(dtype, place), constant).output_tensor
 
 
 def reduce_axis(dom: Any, name: str = "rv") -> IterVar:
@@ -342,15 +373,16 @@ def compute(
         IterVar(n, d) for n, d in zip(_axis_names(fcompute, len(dims), place), dims, strict=True)
     )
     body = _element(fcompute(*(ax.var for ax in axis)), place)
-    for node in walk(*body.args):
+    root = reduction_of(body)
+    for node in walk(*(body if root is None else root).args):
         if node.op == "reduce":
             raise ExpressionError(
                 place, "a reduction inside a larger expression",
                 "Give the reduction its own te.compute and read its result.",
             )  # fmt: skip
     known = {ax.var for ax in axis}
-    if body.op == "reduce":
-        known |= {ax.var for ax in body.attr[1]}
+    if root is not None:
+        known |= {ax.var for ax in root.attr[1]}
     for node in walk(body):
         if node.op == "var" and node not in known:
             raise ExpressionError(
@@ -391,14 +423,14 @@ def _axis_names(fcompute: Callable[..., Any], count: int, place: str) -> list[st
 
 
 @cache
-def builtin_combiner(name: str, dtype: str) -> Combiner:
+def builtin_combiner(name: str, dtype: DType) -> Combiner:
     """sum, prod, max or min for `dtype`."""
     lhs, rhs = E.var("lhs", dtype), E.var("rhs", dtype)
     table = {
         "sum": ("add", 0),
         "prod": ("mul", 1),
-        "max": ("max", min_value(dtype)),
-        "min": ("min", max_value(dtype)),
+        "max": ("max", dtype.identity_of_max),
+        "min": ("min", dtype.identity_of_min),
     }
     op, identity = table[name]
     return Combiner(name, lhs, rhs, E.make(op, (lhs, rhs), None, dtype), E.const(identity, dtype))
@@ -423,11 +455,88 @@ def reduction(combiner: Combiner, value: Expr, axis: Any, where: Expr | None = N
     return E.make("reduce", (value,), (combiner, axes), value.dtype)
 
 
-def _builtin(name: str) -> Callable[..., Expr]:
+def _accumulated(name: str) -> Callable[..., Expr]:
+    def reduce(
+        expr: Value, axis: Any, where: Expr | None = None, acc_dtype: str | None = None
+    ) -> Expr:
+        value, place = E.convert(expr), f"te.{name}"
+        kind = value.dtype.accumulator if acc_dtype is None else DType(acc_dtype, place)
+        own = INT32 if value.dtype is BOOL else value.dtype
+        if join(kind, own, place) is not kind:
+            raise ExpressionError(
+                f"{place}(acc_dtype={str(kind)!r})",
+                f"an accumulator of {kind} is narrower than the {value.dtype} it adds up",
+                f"Use acc_dtype={str(own.accumulator)!r}, or cast the values first.",
+            )
+        node = reduction(builtin_combiner(name, kind), widened(kind, value), axis, where)
+        if name == "sum":
+            _check_range(node, value, place)
+        # Integers keep the accumulator's type: nothing narrower holds their sum.
+        return E.cast(own, node) if own.is_float else node
+
+    reduce.__name__ = name
+    reduce.__doc__ = f"""The {name} of `expr` over the reduction axes `axis`, where `where` holds.
+
+    acc_dtype: the type of partial results.  Left out: float32 for float16 and bfloat16 (the result
+    has the type of `expr` again), int32 for narrower integers (so has the result), else the type of
+    `expr`.
+    """
+    return reduce
+
+
+def widened(dtype: DType, value: Expr) -> Expr:
+    """`value` computed in `dtype`: what its arithmetic reads is cast, so that no product of narrow
+    numbers is rounded, or wraps around, before it is added up."""
+    if value.dtype is dtype:
+        return value
+    if value.op in ("add", "sub", "mul") and value.dtype is not BOOL:
+        return E.binary(value.op, *(widened(dtype, a) for a in value.args))
+    if value.op in ("select", "if_then_else"):
+        test, *sides = value.args
+        choose = E.select if value.op == "select" else E.if_then_else
+        return choose(test, *(widened(dtype, a) for a in sides))
+    return E.cast(dtype, value)
+
+
+def _check_range(node: Expr, value: Expr, place: str) -> None:
+    """Refuse a sum of narrow integers that its accumulator cannot hold at this shape."""
+    kind = node.dtype
+    if not kind.is_int or value.dtype.bits >= kind.bits:
+        return
+    low, high = _range_of(node.args[0])
+    count = math.prod(ax.size for ax in node.attr[1])
+    if count * low < kind.least or count * high > kind.greatest:
+        raise ExpressionError(
+            place, f"{count} terms of {low} to {high} may exceed what {kind} holds",
+            'Use acc_dtype="int64".',
+        )  # fmt: skip
+
+
+def _range_of(node: Expr) -> tuple[float, float]:
+    """The least and greatest value by the types of what is read."""
+    if node.op == "const":
+        return node.attr, node.attr
+    if node.op == "cast" and node.args[0].dtype.bits < node.dtype.bits:
+        return _range_of(node.args[0])
+    if node.op in ("add", "sub", "mul"):
+        (a, b), (c, d) = map(_range_of, node.args)
+        if node.op == "add":
+            return a + c, b + d
+        if node.op == "sub":
+            return a - d, b - c
+        corners = (a * c, a * d, b * c, b * d)
+        return builtins.min(corners), builtins.max(corners)
+    if node.op in ("select", "if_then_else"):
+        (a, b), (c, d) = map(_range_of, node.args[1:])
+        return builtins.min(a, c), builtins.max(b, d)
+    return node.dtype.least, node.dtype.greatest
+
+
+def _selected(name: str) -> Callable[..., Expr]:
     def reduce(expr: Value, axis: Any, where: Expr | None = None) -> Expr:
         value = E.convert(expr)
-        if value.dtype == "bool":
-            value = E.cast("int32", value)
+        if value.dtype is BOOL:
+            value = E.cast(INT32, value)
         return reduction(builtin_combiner(name, value.dtype), value, axis, where)
 
     reduce.__name__ = name
@@ -435,10 +544,10 @@ def _builtin(name: str) -> Callable[..., Expr]:
     return reduce
 
 
-sum = _builtin("sum")
-prod = _builtin("prod")
-max = _builtin("max")
-min = _builtin("min")
+sum = _accumulated("sum")
+prod = _accumulated("prod")
+max = _selected("max")
+min = _selected("min")
 
 
 def comm_reducer(
@@ -484,5 +593,5 @@ def power(x: Value, y: Value) -> Expr:
 def sigmoid(x: Value) -> Expr:
     """1 / (1 + exp(-x))."""
     node = E.convert(x)
-    one = E.const(1, node.dtype if is_float(node.dtype) else "float32")
+    one = E.const(1, node.dtype if node.dtype.is_float else "float32")
     return one / (one + E.call("exp", -node))

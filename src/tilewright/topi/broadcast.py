@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright import te
-from tilewright.base.dtype import check_dtype, is_float
+from tilewright.base.dtype import DType
 from tilewright.base.errors import ExpressionError
 from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr, binary
@@ -125,8 +125,8 @@ def where(condition: Tensor, x: Operand, y: Operand) -> Tensor:
 
 def full(shape: Sequence[int], dtype: str, fill_value: float) -> Tensor:
     """A tensor of `shape` filled with one number."""
-    check_dtype(dtype, call_text("full", shape=list(shape), dtype=dtype))
-    whole = is_float(dtype) or dtype == "bool" or float(fill_value).is_integer()
+    kind = DType(dtype, call_text("full", shape=list(shape), dtype=dtype))
+    whole = kind.is_float or kind == "bool" or float(fill_value).is_integer()
     require(
         whole, call_text("full", dtype=dtype, fill_value=fill_value), "the value is not whole",
         "Use a floating-point dtype.",

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tilewright import te
-from tilewright.base.dtype import check_dtype, is_float
+from tilewright.base.dtype import DType
 from tilewright.base.errors import ExpressionError
 from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr
@@ -18,9 +18,7 @@ from tilewright.te.tensor import Tensor
 from tilewright.topi.stage import call_text, require, stage
 
 
-def elementwise(
-    x: Tensor, function: Callable[[Expr], Any], name: str, axes: str = "ax"
-) -> Tensor:
+def elementwise(x: Tensor, function: Callable[[Expr], Any], name: str, axes: str = "ax") -> Tensor:
     """`function` of every element of `x`, as the stage `name` with axes `axes`0, `axes`1, ..."""
     if not isinstance(x, Tensor):
         raise ExpressionError(
@@ -41,7 +39,7 @@ def _named(name: str, function: Callable[[Expr], Any], story: str) -> Callable[[
 
 def _rounding(function: Callable[[Expr], Expr]) -> Callable[[Expr], Expr]:
     """Integers are already whole."""
-    return lambda v: function(v) if is_float(v.dtype) else v
+    return lambda v: function(v) if v.dtype.is_float else v
 
 
 exp = _named("exp", te.exp, "e to the power x (integers become float32)")
@@ -64,7 +62,7 @@ identity = _named("identity", lambda v: v, "x itself")
 
 def cast(x: Tensor, dtype: str) -> Tensor:
     """`x` converted to `dtype`; `x` itself when it has that type."""
-    check_dtype(dtype, f"cast(dtype={dtype!r})")
+    DType(dtype, f"cast(dtype={dtype!r})")
     if isinstance(x, Tensor) and x.dtype == dtype:
         return x
     return elementwise(x, lambda v: te.cast(dtype, v), "T_cast")

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import Any
 
 from tilewright import te
-from tilewright.base.dtype import is_float
 from tilewright.te.tensor import Tensor
 from tilewright.topi.broadcast import divide
 from tilewright.topi.stage import Indices, call_text, check_tensors, normal_axes, require, stage
@@ -57,7 +56,7 @@ def mean(data: Tensor, axis: Any = None, keepdims: bool = False) -> Tensor:
     """The arithmetic mean over `axis`: a sum and a division."""
     place = call_text("mean", data=data, axis=axis)
     check_tensors(place, data=data)
-    require(is_float(data.dtype), place, f"the mean of {data.dtype} is not whole", "Cast it first.")
+    require(data.dtype.is_float, place, f"the mean of {data.dtype} is not whole", "Cast it first.")
     total = sum(data, axis, keepdims)
     count = math.prod(data.shape[k] for k in normal_axes(axis, data.ndim, place))
     result: Tensor = divide(total, float(count))

@@ -16,7 +16,6 @@ from functools import partial
 from typing import Any
 
 from tilewright.base.artifact import Artifact
-from tilewright.base.dtype import BYTES
 from tilewright.base.errors import ModelError, TargetError, TilewrightError
 from tilewright.driver.build import build_artifact, build_payload, payload_of, resolve_target
 from tilewright.measure.calls import warm_build
@@ -268,7 +267,7 @@ class _Network:
         self._constant_index: dict[tuple[Constant, Any], int] = {}
         alive = lifetimes(main)
         spaces = {
-            (call, k): Lifetime(f"w{life.first}.{k}", spec.size * BYTES[spec.dtype], life.first,
+            (call, k): Lifetime(f"w{life.first}.{k}", spec.size * spec.dtype.bytes, life.first,
                                 life.first)
             for call, life in alive.items()
             for k, spec in enumerate(self._artifact(call).source.buffers)

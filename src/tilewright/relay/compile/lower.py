@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilewright import te, topi
-from tilewright.base.dtype import is_float
 from tilewright.base.errors import InternalError, ModelError
 from tilewright.relay.graph.expr import (
     Call,
@@ -83,7 +82,7 @@ def _constant(node: Constant) -> te.Tensor:
 
 def _number(node: Constant) -> Any:
     value = node.data.reshape(-1)[0].item()
-    return float(value) if is_float(node.dtype) else value
+    return float(value) if node.dtype.is_float else value
 
 
 def _call(node: Call, values: dict[Expr, Any]) -> Any:

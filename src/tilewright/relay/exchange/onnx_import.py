@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tilewright.base.dtype import BYTES
+from tilewright.base.dtype import TYPES
 from tilewright.base.errors import ModelError
 from tilewright.relay.exchange.onnx_ops import CONVERTERS, IGNORED, Node
 from tilewright.relay.graph.expr import Array, Constant, Expr, Function, IRModule, Tuple, Var, var
@@ -138,10 +138,10 @@ class _Importer:
                 "The model is damaged.",
             )
         made: Expr
-        if value.dtype.name not in BYTES:
+        if value.dtype.name not in TYPES:
             raise ModelError(
                 f"from_onnx: {reader}", f"{name!r} has the element type {value.dtype}",
-                f"Supported are {', '.join(BYTES)}.",
+                f"Supported are {', '.join(TYPES)}.",
             )  # fmt: skip
         if value.ndim == 0 or value.dtype.kind != "f":
             made = Constant(np.ascontiguousarray(value).reshape(value.shape))
@@ -186,9 +186,9 @@ class _Importer:
                 place, "it is not a tensor", "Sequences, maps and optionals cannot be inputs."
             )
         dtype = str(np.dtype(helper.tensor_dtype_to_np_dtype(kind.elem_type)))
-        if dtype not in BYTES:
+        if dtype not in TYPES:
             raise ModelError(
-                place, f"its element type is {dtype}", f"Supported are {', '.join(BYTES)}."
+                place, f"its element type is {dtype}", f"Supported are {', '.join(TYPES)}."
             )
         dims = [d.dim_value or d.dim_param or "?" for d in kind.shape.dim]
         extents: Sequence[Any] = self.shapes.get(info.name, dims)

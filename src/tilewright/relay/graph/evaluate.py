@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.base.dtype import is_float
+from tilewright.base.dtype import DType
 from tilewright.base.errors import ModelError
 from tilewright.relay.graph.expr import (
     Array,
@@ -114,4 +114,4 @@ def _fitting(value: Any, v: Var) -> Array:
 def _as(value: Value, dtype: str) -> Value:
     if isinstance(value, tuple):
         return tuple(_as(v, dtype) for v in value)
-    return value.astype(dtype, copy=False) if is_float(value.dtype.name) else value
+    return value.astype(dtype, copy=False) if DType(value.dtype).is_float else value

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.base.dtype import BYTES
-from tilewright.base.errors import ModelError
+from tilewright.base.dtype import FLOAT32, DType
+from tilewright.base.errors import ExpressionError, ModelError
 
 if TYPE_CHECKING:
     from tilewright.relay.op.row import Op
@@ -29,11 +29,12 @@ def as_array(value: Any) -> Array:
     return np.asarray(value.numpy() if hasattr(value, "numpy") else value)
 
 
-def check_dtype(dtype: str, place: str) -> str:
-    """Return `dtype` when networks may have it; raise ModelError otherwise."""
-    if dtype in BYTES:
-        return dtype
-    raise ModelError(place, f"dtype {dtype} is not supported", f"Use one of {', '.join(BYTES)}.")
+def check_dtype(dtype: object, place: str) -> DType:
+    """The element type called `dtype`; raises ModelError where networks may not have it."""
+    try:
+        return DType(dtype)
+    except ExpressionError as error:
+        raise ModelError(place, error.reason, error.way_out) from None
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,11 @@ class TensorType:
     """A dense tensor: `shape` in elements of `dtype`, row-major."""
 
     shape: tuple[int, ...]
-    dtype: str = "float32"
+    dtype: DType = FLOAT32
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.dtype, DType):  # a name, as users give it
+            object.__setattr__(self, "dtype", check_dtype(self.dtype, "relay.TensorType"))
 
     @property
     def size(self) -> int:
@@ -49,7 +54,7 @@ class TensorType:
 
     @property
     def nbytes(self) -> int:
-        return self.size * BYTES[self.dtype]
+        return self.size * self.dtype.bytes
 
     def __str__(self) -> str:
         return f"Tensor[({', '.join(map(str, self.shape))}), {self.dtype}]"
@@ -133,7 +138,7 @@ class Expr:
         return self.tensor_type.shape
 
     @property
-    def dtype(self) -> str:
+    def dtype(self) -> DType:
         return self.tensor_type.dtype
 
     def __str__(self) -> str:
@@ -390,8 +395,8 @@ def var(
         if shape is not None:
             raise ModelError(place, "both type_annotation and shape are given", "Give one of them.")
         return Var(name_hint, type_annotation)
-    check_dtype(dtype, place)
-    return Var(name_hint, None if shape is None else TensorType(static_shape(shape, place), dtype))
+    kind = check_dtype(dtype, place)
+    return Var(name_hint, None if shape is None else TensorType(static_shape(shape, place), kind))
 
 
 def static_shape(shape: Any, place: str) -> tuple[int, ...]:

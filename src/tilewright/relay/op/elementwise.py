@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tilewright import topi
+from tilewright.base.dtype import BOOL
 from tilewright.relay.graph.expr import Array, Attrs, TensorType, Type, check_dtype
 from tilewright.relay.op.row import Op, Pattern, Site, broadcast, first_array
 
@@ -162,7 +163,7 @@ def _float_binary_type(site: Site) -> Type:
 
 def _comparison_type(site: Site) -> Type:
     site.same_dtype()
-    return TensorType(broadcast(site, site.tensor(0).shape, site.tensor(1).shape), "bool")
+    return TensorType(broadcast(site, site.tensor(0).shape, site.tensor(1).shape), BOOL)
 
 
 def _apply(function: Callable[..., Any], arrays: Sequence[Any], attrs: Attrs) -> Array:

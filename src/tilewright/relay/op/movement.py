@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tilewright import topi
+from tilewright.base.dtype import DType
 from tilewright.relay.graph.expr import Array, Attrs, TensorType, Type
 from tilewright.relay.op.row import Op, Pattern, Site, broadcast, first_array
 
@@ -88,7 +89,7 @@ def _view(name: str, type_rule: Any, doc: str, attrs: dict[str, Any], onnx: str)
 
 
 def _shape_after(row: Op, x: Array, attrs: Attrs) -> tuple[int, ...]:
-    result = row.type_rule(Site(row, [TensorType(x.shape, x.dtype.name)], attrs))
+    result = row.type_rule(Site(row, [TensorType(x.shape, DType(x.dtype))], attrs))
     assert isinstance(result, TensorType)
     return result.shape
 

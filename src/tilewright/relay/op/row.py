@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
-from tilewright.base.dtype import is_float
+from tilewright.base.dtype import DType
 from tilewright.base.errors import ModelError
 from tilewright.relay.graph.expr import Array, Attrs, Expr, TensorType, TupleType, Type
 
@@ -83,7 +83,7 @@ class Site:
             )
         return tensors
 
-    def same_dtype(self, *types: TensorType) -> str:
+    def same_dtype(self, *types: TensorType) -> DType:
         """The one element type of `types` (all arguments if left out)."""
         among = types or tuple(self.tensor(i) for i in range(len(self.types)))
         self.require(
@@ -93,11 +93,11 @@ class Site:
         )
         return among[0].dtype
 
-    def float_dtype(self, *types: TensorType) -> str:
+    def float_dtype(self, *types: TensorType) -> DType:
         """`same_dtype`, which must be a floating-point one."""
         dtype = self.same_dtype(*types)
         self.require(
-            is_float(dtype),
+            dtype.is_float,
             f"{dtype} is not a floating-point type",
             'Convert with relay.cast(x, "float32").',
         )

@@ -10,7 +10,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tilewright.base.dtype import is_float
 from tilewright.relay.graph.expr import Call, Constant, Expr, IRModule
 from tilewright.relay.graph.traversal import each_function, op_name, rewrite, unpacked, with_body
 from tilewright.relay.op import call
@@ -49,7 +48,7 @@ def _subtract(node: Call) -> Expr:
 
 def _divide(node: Call) -> Expr:
     x, c = node.args
-    if isinstance(c, Constant) and is_float(c.dtype) and np.all(c.data != 0):
+    if isinstance(c, Constant) and c.dtype.is_float and np.all(c.data != 0):
         return _full_rank(call("multiply", x, Constant(np.asarray(1 / c.data, c.data.dtype))))
     return _full_rank(node)
 

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.base.dtype import is_float
 from tilewright.base.errors import ModelError, TilewrightError
 from tilewright.relay.exchange.onnx_export import to_onnx
 from tilewright.relay.exchange.onnx_import import from_onnx
@@ -76,7 +75,7 @@ def sample_inputs(
     made = {}
     for p in mod["main"].params:
         if p.name_hint not in (params or {}):
-            draw = rng.standard_normal if is_float(p.dtype) else lambda s: rng.integers(0, 2, s)
+            draw = rng.standard_normal if p.dtype.is_float else lambda s: rng.integers(0, 2, s)
             made[p.name_hint] = np.asarray(draw(p.shape)).astype(p.dtype)
     return made
 

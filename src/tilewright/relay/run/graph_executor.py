@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.base.dtype import DType
 from tilewright.base.errors import DeviceError
 from tilewright.relay.run.library import Library, LoadedLibrary, Operand, TensorSpec
 from tilewright.runtime.device import Device
@@ -52,7 +53,7 @@ class GraphModule:
             empty((max(n, 1),), "bool", self.device) for n in plan.slot_bytes
         ]  # bytes: the kernels say what is in them
         self._outputs = [
-            NDArray(spec.shape, spec.dtype, self.device, self._array(where).memory)
+            NDArray(spec.shape, DType(spec.dtype), self.device, self._array(where).memory)
             for spec, where in plan.outputs
         ]
         self._calls = self._kernel_calls()

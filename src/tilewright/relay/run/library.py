@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 
 from tilewright.base.artifact import Artifact
+from tilewright.base.dtype import json_name
 from tilewright.base.errors import DeviceError, ModelError, TilewrightError
 from tilewright.relay.compile.report import BuildReport
 from tilewright.relay.graph.expr import Array
@@ -138,7 +139,7 @@ class Library:
         header = _Header(_FORMAT, self.plan, self.report, len(self.kernels), len(self.constants))
         try:
             with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as file:
-                file.writestr(_HEADER, msgspec.json.encode(header))
+                file.writestr(_HEADER, msgspec.json.encode(header, enc_hook=json_name))
                 for k, artifact in enumerate(self.kernels):
                     file.writestr(f"kernel{k}", artifact_file.to_bytes(artifact))
                 for k, value in enumerate(self.constants):

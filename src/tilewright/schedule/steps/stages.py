@@ -22,7 +22,7 @@ from tilewright.schedule.steps.step import (
     refuse_host,
     stage_of,
 )
-from tilewright.te.tensor import ComputeOp, IterVar, PlaceholderOp, Tensor
+from tilewright.te.tensor import ComputeOp, IterVar, PlaceholderOp, Tensor, reduction_of
 
 if TYPE_CHECKING:
     from tilewright.schedule.schedule import Schedule, Stage
@@ -70,6 +70,7 @@ class CacheWrite(Step):
     """The computation moves to a new stage in `scope`; the tensor itself becomes a copy of it.
 
     rewrite:  C[c] = e(c)   ->   C.scope[c] = e(c); C[c] = C.scope[c]
+              The new stage has the type of partial results, where that is a wider one.
     legal:    the stage has no scheduled loops yet, and no stage is computed in one.
     """
 
@@ -89,9 +90,12 @@ class CacheWrite(Step):
         assert isinstance(old, ComputeOp)
         spatial = copy_axes(old.shape, [f"{ax.name}.c" for ax in old.axis])
         body = renamed_body(old, spatial)
+        node = reduction_of(body)
+        body = body if node is None else node  # partial results keep their own type
         op = ComputeOp(s.new_name(f"{stage.name}.{self.scope}"), spatial, body, old.tag, old.attrs)
         fresh = copy_axes(old.shape, [ax.name for ax in old.axis])
-        stage.set_op(ComputeOp(old.name, fresh, op.output_tensor[tuple(ax.var for ax in fresh)]))
+        copied = op.output_tensor[tuple(ax.var for ax in fresh)]
+        stage.set_op(ComputeOp(old.name, fresh, E.cast(old.dtype, copied)))
         cache = s.insert_stage(op, before=stage)
         cache.scope = self.scope
         return op.output_tensor
@@ -115,8 +119,8 @@ def renamed_body(op: ComputeOp, spatial: tuple[IterVar, ...]) -> Expr:
         return E.substitute(op.body, mapping)
     reduce = tuple(IterVar(ax.name, ax.extent, "reduce", begin=ax.begin) for ax in op.reduce_axis)
     mapping |= {a.var: b.var for a, b in zip(op.reduce_axis, reduce, strict=True)}
-    value = E.substitute(op.body.args[0], mapping)
-    return E.make("reduce", (value,), (op.combiner, reduce), value.dtype)
+    value = E.substitute(op.reduced, mapping)
+    return E.cast(op.dtype, E.make("reduce", (value,), (op.combiner, reduce), value.dtype))
 
 
 @dataclass(frozen=True)
@@ -166,7 +170,7 @@ class RFactor(Step):
         }
         for root in op.reduce_axis:
             mapping[root.var] = E.substitute(values[root], leaves)
-        value = E.substitute(op.body.args[0], mapping)
+        value = E.substitute(op.reduced, mapping)
         if guards:
             test = E.all_of(*(E.substitute(g, leaves) for g in guards))
             value = E.if_then_else(test, value, op.combiner.identity)
@@ -179,9 +183,8 @@ class RFactor(Step):
         index = [ax.var for ax in fresh]
         index.insert(self.factor_axis, k.var)
         read = part.output_tensor[tuple(index)]
-        stage.set_op(
-            ComputeOp(op.name, fresh, E.make("reduce", (read,), (op.combiner, (k,)), op.dtype))
-        )
+        combined = E.make("reduce", (read,), (op.combiner, (k,)), read.dtype)
+        stage.set_op(ComputeOp(op.name, fresh, E.cast(op.dtype, combined)))
         s.insert_stage(part, before=stage)
         return part.output_tensor
 

@@ -83,9 +83,7 @@ def leaf(step: Step, stage: Stage, name: str) -> IterVar:
             return ax
     known = any(ax.name == name for ax in stage.all_iter_vars)
     why = "was split or fused and is no loop any more" if known else f"is no axis of {stage.name}"
-    raise ScheduleError(
-        f"{step.verb}({stage.name}.{name})", f"{name} {why}", f"{describe(stage)}."
-    )
+    raise ScheduleError(f"{step.verb}({stage.name}.{name})", f"{name} {why}", f"{describe(stage)}.")
 
 
 def stage_of(step: Step, s: Schedule, name: str = "") -> Stage:

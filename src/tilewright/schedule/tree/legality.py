@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.base.dtype import BYTES
 from tilewright.base.errors import LegalityError
 from tilewright.ir import expr as E
 from tilewright.schedule.space.decision import Number, ceil_div, evaluate, maximum, where
@@ -86,7 +85,7 @@ def judge(tree: LoopTree, bounds: Bounds, target: Target) -> Verdict:
             stack: Number = 0
             for node in nodes:
                 if node.parent is not None:
-                    stack = stack + bounds.elements(node) * BYTES[node.op.dtype]
+                    stack = stack + bounds.elements(node) * node.op.dtype.bytes
             refuse("stack", note("stack_bytes", stack) > limits.max_stack_bytes)
             refuse("unrolled_body", note("body", _body(bounds, nodes)) > limits.max_unrolled_body)
             for node in nodes:
@@ -107,12 +106,12 @@ def judge(tree: LoopTree, bounds: Bounds, target: Target) -> Verdict:
         for node in nodes:
             size = bounds.elements(node)
             if node.scope == "shared":
-                shared = shared + ceil_div(size * BYTES[node.op.dtype], 16) * 16
+                shared = shared + ceil_div(size * node.op.dtype.bytes, 16) * 16
             elif node.scope == "local":
-                words = size * bounds.replicas(node) * (BYTES[node.op.dtype] // 4 or 1)
+                words = size * bounds.replicas(node) * (node.op.dtype.bytes // 4 or 1)
                 local = local + words
             if any(ax.kind == "reduce" for ax in node.stage.binds):
-                shared = shared + ceil_div(threads * BYTES[node.op.dtype], 16) * 16
+                shared = shared + ceil_div(threads * node.op.dtype.bytes, 16) * 16
         note("local_words", local)
         per_thread = limits.registers_per_block // maximum(threads, 1)
         budget = where(
@@ -124,7 +123,7 @@ def judge(tree: LoopTree, bounds: Bounds, target: Target) -> Verdict:
         for node in nodes:
             for ax, how in node.stage.annotations.items():
                 if how == "vectorize":
-                    width = bounds.extent[ax] * BYTES[node.op.dtype]
+                    width = bounds.extent[ax] * node.op.dtype.bytes
                     refuse("vector", width > limits.vector_bytes)
     return Verdict(refused, discouraged, quantities)
 
@@ -137,7 +136,7 @@ def _vectors(tree: LoopTree, bounds: Bounds, node: Node, target: Target) -> Numb
     first = next(k for k, ax in enumerate(leaves) if ax.kind == "reduce")
     inner = [ax for ax in leaves[first:] if ax.kind == "spatial"]
     lanes = [ax for ax in inner if node.stage.annotations.get(ax) == "vectorize"]
-    width: Number = BYTES[node.op.dtype]
+    width: Number = node.op.dtype.bytes
     for ax in lanes:
         width = width * bounds.extent[ax]
     unit: Number = ceil_div(width, target.limits.vector_bytes)

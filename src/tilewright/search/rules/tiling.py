@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from tilewright.base.dtype import BYTES
 from tilewright.schedule.schedule import Stage
 from tilewright.schedule.space.decision import Value, where
 from tilewright.schedule.space.policies import factors
@@ -145,7 +144,7 @@ def spread(state: State, stage: Stage, levels: list[list[IterVar]]) -> IterVar:
 
 def vectorize_by(state: State, stage: Stage, axis: IterVar, extent: Value) -> None:
     """Run `axis` in vectors of the widest power of two that divides its extent."""
-    most = state.target.limits.vector_bytes // BYTES[compute_op(stage).dtype]
+    most = state.target.limits.vector_bytes // compute_op(stage).dtype.bytes
     lanes = dividing(extent, most)
     _, lane = stage.split(axis, factor=lanes)
     stage.vectorize(lane)

@@ -7,7 +7,6 @@ In: data and vectors over its channel axis.  Out: `T_bn_scale` and `T_bn_shift` 
 from __future__ import annotations
 
 from tilewright import te
-from tilewright.base.dtype import is_float
 from tilewright.ir.expr import Expr
 from tilewright.te.tensor import Tensor
 from tilewright.topi.stage import (
@@ -42,7 +41,7 @@ def batch_norm(
     check_tensors(place, data=data)
     k = normal_axis(axis, data.ndim, place)
     channels = data.shape[k]
-    require(is_float(data.dtype), place, f"batch_norm of {data.dtype}", "Cast it first.")
+    require(data.dtype.is_float, place, f"batch_norm of {data.dtype}", "Cast it first.")
     require(epsilon >= 0, place, f"epsilon={epsilon} is negative", "Use epsilon=1e-5.")
     wanted = {"moving_mean": moving_mean, "moving_var": moving_var}
     wanted |= {"gamma": gamma} if scale else {}  # type: ignore[dict-item]

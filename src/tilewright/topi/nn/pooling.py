@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Any
 
 from tilewright import te
-from tilewright.base.dtype import is_float, min_value
 from tilewright.ir.expr import Expr, cast
 from tilewright.te.tensor import Tensor
 from tilewright.topi.nn.window import Window, pad
@@ -68,7 +67,7 @@ def pool2d(
         bool(ceil_mode), layout, bool(count_include_pad),
     )  # fmt: skip
     key = workload("pool2d", *args)
-    value = min_value(data.dtype) if pool_type == "max" else 0.0
+    value = data.dtype.identity_of_max if pool_type == "max" else 0.0
     padded = pad(data, *pads, value, name="pad_temp") if any(covered.padding) else data
     if pool_type == "max":
         body = _over(te.max, padded, source, taps)
@@ -157,7 +156,7 @@ def _image_axes(data: Tensor, layout: str, pool_type: str, place: str) -> tuple[
         f"data has {data.ndim} dimensions, layout {layout} {len(axes)}",
         "Name one axis per dimension.",
     )  # fmt: skip
-    mean_of_integers = pool_type == "avg" and not is_float(data.dtype)
+    mean_of_integers = pool_type == "avg" and not data.dtype.is_float
     require(not mean_of_integers, place, f"the mean of {data.dtype} is not whole", "Cast it first.")
     return axes.index("H"), axes.index("W")
 

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any
 
 from tilewright import te
-from tilewright.base.dtype import is_float
 from tilewright.ir.expr import Expr
 from tilewright.te.tensor import Tensor
 from tilewright.topi.stage import (
@@ -73,7 +72,7 @@ def log_softmax(x: Tensor, axis: int = -1) -> Tensor:
 def _checked_axis(name: str, x: Tensor, axis: int) -> int:
     place = call_text(name, x=x, axis=axis)
     check_tensors(place, x=x)
-    require(is_float(x.dtype), place, f"{name} of {x.dtype}", "Cast it to float32 first.")
+    require(x.dtype.is_float, place, f"{name} of {x.dtype}", "Cast it to float32 first.")
     return normal_axis(axis, x.ndim, place)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import ceil, prod
 from typing import Any
 
-from tilewright.base.dtype import BYTES
+from tilewright.base.dtype import DType
 from tilewright.base.errors import ScheduleError
 from tilewright.schedule.default import (
     MIN_PARALLEL_WORK,
@@ -173,9 +173,9 @@ def finish(at: Anchored, tiled: Tiled) -> None:
 # -- sizes -----------------------------------------------------------------------------------------
 
 
-def lanes_for(extent: int, dtype: str, target: Target) -> int:
+def lanes_for(extent: int, dtype: DType, target: Target) -> int:
     """The lanes of a full vector, fewer where the extent is shorter."""
-    lanes = target.limits.vector_bytes // BYTES[dtype]
+    lanes = target.limits.vector_bytes // dtype.bytes
     while lanes > 1 and lanes >= 2 * extent:
         lanes //= 2
     return lanes
