@@ -174,7 +174,7 @@ REFUSALS = {
         "count_include_pad", "Use one of the two",
     ),
     "where": (lambda: relay.where(tensor("c", 2), tensor("x", 2), 0.0), "float32, not bool"),
-    "cast": (lambda: relay.cast(tensor("x", 2), "float16"), "float16"),
+    "cast": (lambda: relay.cast(tensor("x", 2), "int4"), "int4"),
     "number": (lambda: relay.op.call("nn.relu", 3), "int is not a graph value", "relay.const"),
     "count": (lambda: relay.op.call("add", tensor("x", 2)), "1 arguments", "lhs, rhs"),
     "attribute": (
@@ -182,13 +182,13 @@ REFUSALS = {
     ),
     "operator": (lambda: relay.op.get("nn.conv2"), "nn.conv2", "nn.conv2d"),
     "extent": (lambda: relay.var("x", shape=(1, 0)), "extent 0", "at least 1"),
-    "var-dtype": (lambda: relay.var("x", shape=(1,), dtype="float16"), "float16", "float32"),
+    "var-dtype": (lambda: relay.var("x", shape=(1,), dtype="int4"), "int4", "float32"),
     "both": (
         lambda: relay.var("x", relay.TensorType((1,)), shape=(1,)),
         "both type_annotation and shape",
     ),
     "const-range": (lambda: relay.const(1 << 40), "1099511627776", 'dtype="int64"'),
-    "const": (lambda: relay.const(np.zeros(2, "float16")), "float16", "float32"),
+    "const": (lambda: relay.const(np.zeros(2, "uint64")), "uint64", "float32"),
     "free": (
         lambda: relay.Function([], nn.relu(tensor("x", 2))), "reads x, which is no parameter",
     ),

@@ -9,6 +9,7 @@ from tilewright import relay
 from tilewright.relay.compile.lower import compute_dag
 from tilewright.relay.exchange.onnx_export import EXPORTERS
 from tilewright.relay.exchange.onnx_ops import CONVERTERS
+from tilewright.relay.graph.traversal import post_order
 from tilewright.relay.op import ROWS
 from tilewright.te.evaluate import evaluate
 
@@ -37,7 +38,7 @@ def test_topi_computes_what_numpy_does(case: Case):
     f = function(case.build())
     inputs = random_inputs(f)
     fused = relay.passes.fuse(relay.IRModule.from_expr(f))["main"]
-    groups = [n for n in relay.graph.post_order(fused.body) if isinstance(n, relay.Call)]
+    groups = [n for n in post_order(fused.body) if isinstance(n, relay.Call)]
     whole, values = f, [inputs[p.name_hint] for p in f.params]
     if groups == [fused.body] and isinstance(fused.body.op, relay.Function):
         whole = fused.body.op

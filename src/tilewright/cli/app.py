@@ -79,9 +79,16 @@ _target = click.option(
 )  # fmt: skip
 
 
+_dtype = click.option(
+    "--dtype", type=click.Choice(["float32", "float16", "bfloat16"]), default="float32",
+    show_default=True, help="Element type of contractions and what follows; sums stay float32.",
+)  # fmt: skip
+
+
 @cli.command(epilog=MODEL_HELP)
 @click.argument("model")
 @_target
+@_dtype
 @click.option("--trials", type=int, callback=_check_positive, help="Candidates to measure, in all.")
 @click.option(
     "--minutes", type=float, callback=_check_positive,
@@ -102,8 +109,8 @@ _target = click.option(
 )  # fmt: skip
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the search.")
 def tune(
-    model: str, target: Target, trials: int | None, minutes: float | None, log: Path | None,
-    tuner: str, templates: bool, seed: int,
+    model: str, target: Target, dtype: str, trials: int | None, minutes: float | None,
+    log: Path | None, tuner: str, templates: bool, seed: int,
 ) -> None:  # fmt: skip
     """Search for fast kernels for MODEL and write every result to a log.
 
@@ -120,7 +127,7 @@ def tune(
     if trials is None and minutes is None:
         minutes = DEFAULT_MINUTES
     seconds = None if minutes is None else minutes * 60
-    path = log or default_log(model, target)
+    path = log or default_log(model, target, dtype)
     target = network.real_target(target)
     with (
         Database(path, on_error=_warn) as database,
@@ -133,7 +140,7 @@ def tune(
         try:
             network.tune(
                 model, target, database, trials=trials, seconds=seconds, tuner=tuner,
-                templates=templates, seed=seed, progress=progress,
+                dtype=dtype, templates=templates, seed=seed, progress=progress,
             )  # fmt: skip
         except KeyboardInterrupt:
             progress.note(
@@ -142,31 +149,33 @@ def tune(
             )
             raise
     following = ["tilewright", "bench", model, "--target", str(target), "--log", str(path)]
+    following += ["--dtype", dtype] if dtype != "float32" else []
     click.echo(f"Done.  Next: {shlex.join(following)}")
 
 
 @cli.command(epilog=MODEL_HELP)
 @click.argument("model")
 @_target
+@_dtype
 @click.option(
     "--log", type=click.Path(dir_okay=False, path_type=Path), callback=_check_log,
     help="Log of `tune`.  [default: MODEL.TARGET.jsonl where it exists]",
 )  # fmt: skip
-def bench(model: str, target: Target, log: Path | None) -> None:
+def bench(model: str, target: Target, dtype: str, log: Path | None) -> None:
     """Time MODEL untuned, tuned, and in other engines, and compare what they compute."""
     from tilewright.auto_scheduler.records import check_history
     from tilewright.cli import network, tables
     from tilewright.measure.database import Database
 
     network.check_model(model)
-    path = log or default_log(model, target)
+    path = log or default_log(model, target, dtype)
     target = network.real_target(target)
     database = Database.load(path) if path.exists() else None
     if database is not None:
         check_history(database, path, target, f"a kernel of {model}")
     else:
         click.echo(f"There is no log {path}: only the untuned network is timed.", err=True)
-    report = network.bench(model, target, database)
+    report = network.bench(model, target, database, dtype)
     tables.print_bench(report)
     if not report.correct:
         raise click.ClickException("the results differ by more than rounding explains")
@@ -242,9 +251,11 @@ def _warn(error: TilewrightError) -> None:
     click.echo(f"warning: {error}", err=True)
 
 
-def default_log(model: str, target: Target) -> Path:
+def default_log(model: str, target: Target, dtype: str = "float32") -> Path:
     """Where `tune` and `bench` look when no --log is given."""
-    return Path(f"{Path(model).stem if model.endswith('.onnx') else model}.{target.kind}.jsonl")
+    name = Path(model).stem if model.endswith(".onnx") else model
+    kind = "" if dtype == "float32" else f".{dtype}"
+    return Path(f"{name}.{target.kind}{kind}.jsonl")
 
 
 @contextmanager

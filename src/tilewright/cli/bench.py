@@ -22,10 +22,18 @@ TOLERANCE = 1e-4
 
 
 def bench_network(
-    model: str, mod: Any, params: dict[str, Any], target: Target, database: Database | None
+    model: str,
+    mod: Any,
+    params: dict[str, Any],
+    target: Target,
+    database: Database | None,
+    narrow: tuple[str, Any] | None = None,
 ) -> BenchReport:
-    """Raises ModelError where the network cannot be built for the target."""
+    """narrow: an element type and the network in it, which is timed in place of `mod` and compared
+    with it.  Raises ModelError where the network cannot be built for the target.
+    """
     from tilewright.relay.compile.build import build
+    from tilewright.relay.graph.evaluate import largest_deviation, rounding_tolerance
     from tilewright.relay.peers.network import (
         onnxruntime_benchmark,
         reference,
@@ -38,6 +46,11 @@ def bench_network(
     dev = device(target.kind)
     inputs = sample_inputs(mod, params)
     expected = reference(mod, params, inputs)
+    tolerance = TOLERANCE
+    if narrow is not None:
+        dtype, converted = narrow
+        tolerance += rounding_tolerance(mod, {**params, **inputs}, dtype)
+        model, mod, params = f"{model} in {dtype}", converted, {}
     engines = [("untuned", build(mod, target, params, schedules=[]))]
     if database is not None:
         engines.append(("tuned", build(mod, target, params, schedules=database)))
@@ -46,7 +59,7 @@ def bench_network(
         module = GraphModule(library["default"](dev))
         module.run(**inputs)
         for k, want in enumerate(expected.outputs):
-            worst = max(worst, _relative_error(module.get_output(k).numpy(), np.asarray(want)))
+            worst = max(worst, largest_deviation(module.get_output(k).numpy(), np.asarray(want)))
         times = module.benchmark(dev, repeat=REPEAT, number=NUMBER)
         counts = ", ".join(f"{n} {source}" for source, n in library.report.sources.items())
         latencies.append(Latency(name, tuple(times.results), f"kernels: {counts}"))
@@ -60,11 +73,5 @@ def bench_network(
         KernelLine(k.label, k.count, k.flop, k.source, k.seconds) for k in library.report.kernels
     ]
     return BenchReport(
-        model, str(target), dev.name, latencies, kernels, worst / TOLERANCE, worst, expected.engine
+        model, str(target), dev.name, latencies, kernels, worst / tolerance, worst, expected.engine
     )  # fmt: skip
-
-
-def _relative_error(out: np.ndarray, want: np.ndarray) -> float:
-    """The largest |out - want| by the largest |want|; infinity for NaN."""
-    error = np.max(np.abs(out.astype(np.float64) - want)) / max(float(np.max(np.abs(want))), 1e-30)
-    return float(error) if np.isfinite(error) else float("inf")

@@ -36,6 +36,18 @@ def load_model(model: str) -> tuple[Any, dict[str, Any]]:
     return load(model)
 
 
+def in_type(mod: Any, params: dict[str, Any], dtype: str) -> Any:
+    """The network with its weights inside and its contractions in `dtype`.
+
+    Batch norms are folded before anything is rounded.  Raises ModelError.
+    """
+    from tilewright.relay.passes import PASSES, fuse, optimize
+    from tilewright.relay.passes.mixed_precision import to_mixed_precision
+
+    folded = optimize(mod, params, [p for p in PASSES if p is not fuse])
+    return to_mixed_precision(folded, dtype)
+
+
 def real_target(target: Target) -> Target:
     """`target` with what the device reports.  Raises TargetError or DeviceError without one."""
     from tilewright.measure.local import LocalRunner
@@ -52,12 +64,14 @@ def tune(
     trials: int | None,
     seconds: float | None,
     tuner: str,
+    dtype: str = "float32",
     templates: bool = True,
     seed: int,
     progress: Progress,
 ) -> None:
     """Tune every task of the network until `trials` candidates or `seconds` are spent.
 
+    dtype:     of contractions and what follows them
     tuner:     "auto-scheduler" tunes every kernel, by rules; others those that have a template
     templates: whether templates compete with rules
     Calls `progress.start(rows)` once, `progress.record(index, record)` for each result, and
@@ -70,6 +84,8 @@ def tune(
     from tilewright.search.report import Event, Options
 
     mod, params = load_model(model)
+    if dtype != "float32":
+        mod, params = in_type(mod, params, dtype), {}
     by_rules = tuner == "auto-scheduler"
     tasks = fused_tasks(mod, params, target, by_rules)
     if by_rules:
@@ -132,9 +148,12 @@ def _row(task: Task, database: Database) -> TaskRow:
     return TaskRow(task_label(task), task.weight, task.flop, len(known), failed, seconds)
 
 
-def bench(model: str, target: Target, database: Database | None) -> BenchReport:
+def bench(
+    model: str, target: Target, database: Database | None, dtype: str = "float32"
+) -> BenchReport:
     """Time the network untuned, with the best records, and in onnxruntime and PyTorch if there."""
     from tilewright.cli.bench import bench_network
 
     mod, params = load_model(model)
-    return bench_network(model, mod, params, target, database)
+    narrow = None if dtype == "float32" else (dtype, in_type(mod, params, dtype))
+    return bench_network(model, mod, params, target, database, narrow)

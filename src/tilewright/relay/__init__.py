@@ -9,7 +9,7 @@ Read next: `expr.py`, `op/__init__.py` (the operator table), `passes/__init__.py
 from typing import Any
 
 from tilewright.base.errors import absent
-from tilewright.relay import analysis, frontend, nn, op, testing
+from tilewright.relay import analysis, frontend, nn, op, testing, transform
 from tilewright.relay.compile.build import build
 from tilewright.relay.exchange.onnx_export import to_onnx
 from tilewright.relay.graph.evaluate import evaluate
@@ -36,8 +36,8 @@ from tilewright.relay.tensor import __all__ as _operators
 __all__ = [
     "PASSES", "Call", "Constant", "Expr", "Function", "IRModule", "Library", "TensorType", "Tuple",
     "TupleGetItem", "TupleType", "Var", "analysis", "bind_params", "build", "const", "evaluate",
-    "free_vars", "frontend", "load", "nn", "op", "optimize", "testing", "to_onnx", "var",
-    *_operators,
+    "free_vars", "frontend", "load", "nn", "op", "optimize", "testing", "to_onnx", "transform",
+    "var", *_operators,
 ]  # fmt: skip
 
 # Names of TVM that are not there: what to use instead.
@@ -45,7 +45,6 @@ _ELSEWHERE = {
     "backend": "Use relay.build; its report names the schedule of each kernel.",
     "create_executor": "Use relay.build and contrib.graph_executor, or relay.evaluate.",
     "quantize": "Only float32 and float64 are computed; leave quantisation out.",
-    "transform": "Passes run in relay.build; relay.optimize applies them, relay.PASSES lists them.",
     "vm": "Use relay.build and contrib.graph_executor: shapes are static.",
 }
 

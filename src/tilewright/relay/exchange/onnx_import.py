@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tilewright.base.dtype import TYPES
+from tilewright.base.dtype import TYPES, DType
 from tilewright.base.errors import ModelError
 from tilewright.relay.exchange.onnx_ops import CONVERTERS, IGNORED, Node
 from tilewright.relay.graph.expr import Array, Constant, Expr, Function, IRModule, Tuple, Var, var
@@ -143,7 +143,7 @@ class _Importer:
                 f"from_onnx: {reader}", f"{name!r} has the element type {value.dtype}",
                 f"Supported are {', '.join(TYPES)}.",
             )  # fmt: skip
-        if value.ndim == 0 or value.dtype.kind != "f":
+        if value.ndim == 0 or not _is_float(value):
             made = Constant(np.ascontiguousarray(value).reshape(value.shape))
         else:
             made = var(name, shape=value.shape, dtype=value.dtype.name)
@@ -210,7 +210,7 @@ class _Importer:
     def _convert(self, node: NodeProto, name: str, unsupported: dict[str, list[str]]) -> None:
         known = [self.static(i) for i in node.input if i]
         converter = CONVERTERS.get(node.op_type) if node.domain in ("", "ai.onnx") else None
-        if known and all(a is not None and a.dtype.kind != "f" for a in known):
+        if known and all(a is not None and not _is_float(a) for a in known):
             results: Sequence[Value | None] = self._compute(node, name)
         elif converter is None:
             op = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
@@ -266,3 +266,7 @@ class _Importer:
                 "Remove it, or convert the model to a newer opset.",
             )
         return [result] if isinstance(result, (Expr, np.ndarray)) else list(result)
+
+
+def _is_float(array: np.ndarray) -> bool:
+    return array.dtype.name in TYPES and DType(array.dtype).is_float

@@ -23,12 +23,15 @@ from tilewright.relay.graph.expr import (
     TensorType,
     Tuple,
     TupleGetItem,
+    TupleType,
+    Type,
     Var,
     as_array,
 )
 from tilewright.relay.graph.traversal import children, free_vars, post_order
 
 Value = Any  # an array, or a tuple of values
+ROOM = 8.0  # between the largest of a few random deviations and what must be an error
 Observer = Callable[[Expr, Value], None]
 
 
@@ -37,12 +40,14 @@ def evaluate(
     inputs: Mapping[str, Any] | None = None,
     dtype: str | None = None,
     observe: Observer | None = None,
+    change: Callable[[Value], Value] | None = None,
 ) -> Value:
     """The value of `graph` (of its "main" if it is a module) for `inputs`.
 
     inputs:  one array for every parameter or free variable, by name; extra ones are ignored
     dtype:   "float32" or "float64" computes every floating-point value in that type
     observe: called with each node and its value, in order
+    change:  what each value is replaced by as soon as it is known
     Raises ModelError for a missing input or one of the wrong shape.
     """
     root = graph["main"] if isinstance(graph, IRModule) else graph
@@ -56,24 +61,85 @@ def evaluate(
     bound = {v: _fitting(given[v.name_hint], v) for v in variables}
     if dtype is not None:
         bound = {v: _as(a, dtype) for v, a in bound.items()}
-    return _run(body, bound, dtype, observe)
+    return _run(body, bound, dtype, observe, change)
 
 
-def evaluate_call(op: Any, args: Sequence[Value], attrs: Any) -> Value:
-    """One operator or fused function on values."""
-    if isinstance(op, Function):
-        return _run(op.body, dict(zip(op.params, args, strict=True)), None, None)
-    return op.numpy(args, attrs)
+def rounding_tolerance(
+    graph: Expr | IRModule, inputs: Mapping[str, Any], dtype: str, runs: int = 2
+) -> float:
+    """How far results may be off, by the largest result, where every value is rounded to `dtype`.
+
+    Monte Carlo arithmetic: the graph is computed `runs` times with each value, inputs and constants
+    included, off by a random part of the type's rounding unit, and the largest deviation times
+    `ROOM` is what rounding may do.  It costs `runs` + 1 evaluations in float32.
+    """
+    unit = DType(dtype).eps / 2
+    rng = np.random.default_rng(0)
+
+    def disturbed(value: Value) -> Value:
+        if isinstance(value, tuple):
+            return tuple(map(disturbed, value))
+        if not DType(value.dtype).is_float:
+            return value
+        noise = rng.uniform(1 - unit, 1 + unit, value.shape)
+        return value * noise.astype(value.dtype)
+
+    exact = _flat(evaluate(graph, inputs, "float32"))
+    worst = 0.0
+    for _ in range(runs):
+        found = _flat(evaluate(graph, inputs, "float32", change=disturbed))
+        worst = max(worst, *(largest_deviation(f, e) for f, e in zip(found, exact, strict=True)))
+    return ROOM * worst
+
+
+def largest_deviation(out: Array, want: Array) -> float:
+    """The largest |out - want| by the largest |want|; infinity where a NaN is among them."""
+    error = np.max(np.abs(out.astype(np.float64) - want)) / max(float(np.max(np.abs(want))), 1e-30)
+    return float(error) if np.isfinite(error) else float("inf")
+
+
+def _flat(value: Value) -> list[Array]:
+    return [a for v in value for a in _flat(v)] if isinstance(value, tuple) else [value]
+
+
+def evaluate_call(call: Call, args: Sequence[Value], dtype: str | None = None) -> Value:
+    """One operator or fused function on values; narrow floats are computed in a wider type and
+    rounded once."""
+    if isinstance(call.op, Function):
+        return _run(call.op.body, dict(zip(call.op.params, args, strict=True)), dtype, None)
+    if dtype is not None:
+        between_floats = call.op.name == "cast" and DType(call.attrs.dtype).is_float
+        return _as(args[0] if between_floats else call.op.numpy(args, call.attrs), dtype)
+    found = call.op.numpy([_widened(a) for a in args], call.attrs)
+    return _rounded(found, call.checked_type)
+
+
+def _widened(value: Value) -> Value:
+    if isinstance(value, tuple):
+        return tuple(map(_widened, value))
+    kind = DType(value.dtype)
+    return value.astype(kind.compute.storage, copy=False) if kind.is_float else value
+
+
+def _rounded(value: Value, kind: Type) -> Value:
+    if isinstance(kind, TupleType):
+        return tuple(_rounded(v, f) for v, f in zip(value, kind.fields, strict=True))
+    return value.astype(kind.dtype.storage, copy=False) if kind.dtype.is_float else value
 
 
 def _run(
-    body: Expr, bound: Mapping[Var, Value], dtype: str | None, observe: Observer | None
+    body: Expr,
+    bound: Mapping[Var, Value],
+    dtype: str | None,
+    observe: Observer | None,
+    change: Callable[[Value], Value] | None = None,
 ) -> Value:
     nodes = post_order(body)
     last_use = {c: k for k, node in enumerate(nodes) for c in children(node)}
     values: dict[Expr, Value] = {}
     for k, node in enumerate(nodes):
-        values[node] = _value(node, values, bound, dtype)
+        value = _value(node, values, bound, dtype)
+        values[node] = value if change is None else change(value)
         if observe is not None:
             observe(node, values[node])
         for child in set(children(node)):
@@ -87,8 +153,7 @@ def _value(
 ) -> Value:
     if isinstance(node, Call):
         with np.errstate(all="ignore"):
-            found = evaluate_call(node.op, [values[a] for a in node.args], node.attrs)
-        return found if dtype is None else _as(found, dtype)
+            return evaluate_call(node, [values[a] for a in node.args], dtype)
     if isinstance(node, Constant):
         return node.data if dtype is None else _as(node.data, dtype)
     if isinstance(node, Tuple):
@@ -108,7 +173,7 @@ def _fitting(value: Any, v: Var) -> Array:
             place, f"the array has shape {array.shape}, the parameter {wanted.shape}",
             "Reshape it, or build the network for that shape.",
         )  # fmt: skip
-    return array.astype(wanted.dtype, copy=False)
+    return array.astype(wanted.dtype.storage, copy=False)
 
 
 def _as(value: Value, dtype: str) -> Value:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tilewright import topi
-from tilewright.base.dtype import BOOL
+from tilewright.base.dtype import BOOL, DType
 from tilewright.relay.graph.expr import Array, Attrs, TensorType, Type, check_dtype
 from tilewright.relay.op.row import Op, Pattern, Site, broadcast, first_array
 
@@ -29,9 +29,7 @@ def _same_float(site: Site) -> Type:
 
 
 def _same_number(site: Site) -> Type:
-    site.require(
-        site.tensor(0).dtype != "bool", "there is no arithmetic on bool", "Convert with relay.cast."
-    )
+    site.number_dtype(site.tensor(0))
     return site.tensor(0)
 
 
@@ -134,7 +132,7 @@ PARAMETRIC = (
     ),
     Op(
         "cast", ("data",), Pattern.ELEMENTWISE, _cast_type,
-        lambda arrays, attrs: first_array(arrays).astype(attrs.dtype),
+        lambda arrays, attrs: first_array(arrays).astype(DType(attrs.dtype).storage),
         lambda t, attrs, result: topi.cast(t[0], attrs.dtype),
         "data converted to another element type.", {"dtype": "float32"}, ("Cast",),
     ),
@@ -151,8 +149,7 @@ PARAMETRIC = (
 
 
 def _arithmetic_type(site: Site) -> Type:
-    dtype = site.same_dtype()
-    site.require(dtype != "bool", "there is no arithmetic on bool", "Convert with relay.cast.")
+    dtype = site.number_dtype()
     return TensorType(broadcast(site, site.tensor(0).shape, site.tensor(1).shape), dtype)
 
 

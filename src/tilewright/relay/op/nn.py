@@ -51,7 +51,7 @@ def _conv2d_type(site: Site) -> Type:
     )
     d["H"], d["W"] = window.image_size(site, d["H"], d["W"], (w["H"], w["W"]))
     d["C"] = w["O"]
-    return TensorType(tuple(d[x] for x in layout), site.float_dtype())
+    return TensorType(tuple(d[x] for x in layout), site.product_dtype())
 
 
 def _conv2d_te(tensors: Sequence[Any], a: Attrs, result: Type) -> Any:
@@ -59,12 +59,13 @@ def _conv2d_te(tensors: Sequence[Any], a: Attrs, result: Type) -> Any:
     depthwise = {"NCHW": "OIHW", "NHWC": "HWOI"}[a.data_layout]
     channels = data.shape[a.data_layout.index("C")]
     plain = a.kernel_layout == depthwise and weight.shape[depthwise.index("O")] == channels
+    out_dtype = a.out_dtype or None
     if 1 < a.groups == channels and plain:
         function = getattr(topi.nn, f"depthwise_conv2d_{a.data_layout.lower()}")
-        return function(data, weight, a.strides, a.padding, a.dilation)
+        return function(data, weight, a.strides, a.padding, a.dilation, out_dtype=out_dtype)
     return topi.nn.conv2d(
         data, weight, a.strides, a.padding, a.dilation, data_layout=a.data_layout,
-        kernel_layout=a.kernel_layout, groups=a.groups,
+        kernel_layout=a.kernel_layout, groups=a.groups, out_dtype=out_dtype,
     )  # fmt: skip
 
 
@@ -75,7 +76,12 @@ def _dense_type(site: Site) -> Type:
         f"data has {data.shape[1]} features, the weight takes {weight.shape[1]}",
         "The weight is [units, features]; transpose it if it is stored the other way.",
     )
-    return TensorType((data.shape[0], weight.shape[0]), site.float_dtype())
+    return TensorType((data.shape[0], weight.shape[0]), site.product_dtype())
+
+
+def _dense_numpy(arrays: Sequence[Any], a: Attrs) -> Array:
+    data, weight = window.summands(a, *arrays)
+    return np.asarray(data @ weight.T)
 
 
 def _batch_matmul_type(site: Site) -> Type:
@@ -91,11 +97,11 @@ def _batch_matmul_type(site: Site) -> Type:
         len(batches) <= 1, f"batches of {a.shape[0]} and {b.shape[0]}",
         "They must be equal, or one of them 1.",
     )  # fmt: skip
-    return TensorType((max(a.shape[0], b.shape[0]), rows, columns), site.float_dtype())
+    return TensorType((max(a.shape[0], b.shape[0]), rows, columns), site.product_dtype())
 
 
 def _batch_matmul_numpy(arrays: Sequence[Any], a: Attrs) -> Array:
-    left, right = arrays
+    left, right = window.summands(a, *arrays)
     product: Array = np.matmul(
         np.swapaxes(left, 1, 2) if a.transpose_a else left,
         np.swapaxes(right, 1, 2) if a.transpose_b else right,
@@ -150,6 +156,11 @@ def _batch_norm_te(tensors: Sequence[Any], a: Attrs, result: Type) -> Any:
     )
 
 
+def _avg_pool_type(site: Site) -> Type:
+    site.float_dtype()
+    return _pool_type(site)
+
+
 def _pool_type(site: Site) -> Type:
     a = site.attrs
     data = site.tensor(0, 4, _layout(site, a.layout))
@@ -162,7 +173,7 @@ def _pool_type(site: Site) -> Type:
         "Pad by less.",
     )  # fmt: skip
     d["H"], d["W"] = window.image_size(site, d["H"], d["W"], a.pool_size)
-    return TensorType(tuple(d[x] for x in a.layout), site.float_dtype())
+    return TensorType(tuple(d[x] for x in a.layout), site.number_dtype())
 
 
 def _pool_te(kind: str) -> Any:
@@ -233,21 +244,24 @@ ROWS = (
     Op(
         "nn.conv2d", ("data", "weight"), Pattern.ANCHOR, _conv2d_type, window.conv2d, _conv2d_te,
         "Two-dimensional convolution; groups equal to the channels make it depthwise.",
-        {**WINDOW, "groups": 1, "data_layout": "NCHW", "kernel_layout": "OIHW"}, ("Conv",),
+        {**WINDOW, "groups": 1, "data_layout": "NCHW", "kernel_layout": "OIHW", "out_dtype": ""},
+        ("Conv",),
     ),
     Op(
         "nn.dense", ("data", "weight"), Pattern.ANCHOR, _dense_type,
-        lambda arrays, a: np.asarray(arrays[0] @ arrays[1].T),
-        lambda t, a, result: topi.nn.dense(t[0], t[1]),
+        _dense_numpy,
+        lambda t, a, result: topi.nn.dense(t[0], t[1], out_dtype=a.out_dtype or None),
         "data [batch, features] times the transpose of weight [units, features].",
-        onnx=("Gemm", "MatMul"),
+        {"out_dtype": ""}, ("Gemm", "MatMul"),
     ),
     Op(
         "nn.batch_matmul", ("tensor_a", "tensor_b"), Pattern.ANCHOR, _batch_matmul_type,
         _batch_matmul_numpy,
-        lambda t, a, result: topi.nn.batch_matmul(t[0], t[1], None, a.transpose_a, a.transpose_b),
+        lambda t, a, result: topi.nn.batch_matmul(
+            t[0], t[1], a.out_dtype or None, a.transpose_a, a.transpose_b
+        ),
         "A product of matrices for each element of a batch; the second is stored transposed.",
-        {"transpose_a": False, "transpose_b": True}, ("MatMul",),
+        {"transpose_a": False, "transpose_b": True, "out_dtype": ""}, ("MatMul",),
     ),
     Op(
         "nn.bias_add", ("data", "bias"), Pattern.BROADCAST,
@@ -267,7 +281,8 @@ ROWS = (
         {"pool_size": (1, 1), **WINDOW, "layout": "NCHW"}, ("MaxPool",),
     ),
     Op(
-        "nn.avg_pool2d", ("data",), Pattern.ANCHOR, _pool_type, window.avg_pool2d, _pool_te("avg"),
+        "nn.avg_pool2d", ("data",), Pattern.ANCHOR, _avg_pool_type, window.avg_pool2d,
+        _pool_te("avg"),
         "Mean of each window; count_include_pad: padding counts as elements.",
         {"pool_size": (1, 1), **WINDOW, "layout": "NCHW", "count_include_pad": False},
         ("AveragePool",),

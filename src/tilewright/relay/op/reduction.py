@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tilewright import topi
+from tilewright.base.dtype import DType
 from tilewright.relay.graph.expr import Array, Attrs, TensorType, Type
 from tilewright.relay.op.row import Op, Pattern, Site, first_array
 
@@ -31,11 +32,13 @@ def _type(site: Site) -> Type:
         site.axis(axis, rank)
     gone = reduced_axes(a.axis, a.exclude, rank)
     site.require(len(set(gone)) == len(gone), "an axis is named twice", "Name each axis once.")
-    site.require(data.dtype != "bool", "there is no arithmetic on bool", "Convert with relay.cast.")
+    dtype = site.number_dtype()
+    if site.op.name in ("sum", "prod") and not dtype.is_float:
+        dtype = dtype.accumulator  # nothing narrower holds them
     kept = (
         (1 if k in gone else n) for k, n in enumerate(data.shape) if a.keepdims or k not in gone
     )
-    return TensorType(tuple(kept), data.dtype)
+    return TensorType(tuple(kept), dtype)
 
 
 def _mean_type(site: Site) -> Type:
@@ -47,7 +50,11 @@ def _numpy(function: Callable[..., Any]) -> Callable[[Sequence[Any], Attrs], Arr
     def evaluate(arrays: Sequence[Any], attrs: Attrs) -> Array:
         x = first_array(arrays)
         gone = reduced_axes(attrs.axis, attrs.exclude, x.ndim)
-        return np.asarray(function(x, axis=gone, keepdims=attrs.keepdims), x.dtype)
+        if function in (np.max, np.min):
+            return np.asarray(function(x, axis=gone, keepdims=attrs.keepdims))
+        kind = DType(x.dtype) if DType(x.dtype).is_float else DType(x.dtype).accumulator
+        found = function(x, axis=gone, keepdims=attrs.keepdims, dtype=kind.storage)
+        return np.asarray(found, kind.storage)
 
     return evaluate
 

@@ -14,7 +14,15 @@ from typing import Any
 
 from tilewright.base.dtype import DType
 from tilewright.base.errors import ModelError
-from tilewright.relay.graph.expr import Array, Attrs, Expr, TensorType, TupleType, Type
+from tilewright.relay.graph.expr import (
+    Array,
+    Attrs,
+    Expr,
+    TensorType,
+    TupleType,
+    Type,
+    check_dtype,
+)
 
 
 class Pattern(IntEnum):
@@ -102,6 +110,26 @@ class Site:
             'Convert with relay.cast(x, "float32").',
         )
         return dtype
+
+    def number_dtype(self, *types: TensorType) -> DType:
+        """`same_dtype`, which must not be bool."""
+        dtype = self.same_dtype(*types)
+        self.require(dtype != "bool", "there is no arithmetic on bool", "Convert with relay.cast.")
+        return dtype
+
+    def product_dtype(self) -> DType:
+        """The element type of a sum of products: what attribute `out_dtype` asks for, else that of
+        floating-point arguments, else the integer that holds sums of theirs."""
+        dtype, asked = self.number_dtype(), self.attrs.get("out_dtype")
+        if not asked:
+            return dtype if dtype.is_float else dtype.accumulator
+        wanted = check_dtype(asked, self.place)
+        self.require(
+            wanted.kind == dtype.accumulator.kind and wanted.bits >= dtype.bits,
+            f"out_dtype={str(wanted)!r} does not hold sums of {dtype}",
+            f"Use {str(dtype.accumulator)!r}.",
+        )
+        return wanted
 
     def axis(self, axis: int, rank: int) -> int:
         """`axis` counted from the front."""

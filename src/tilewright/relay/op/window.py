@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.base.dtype import DType
 from tilewright.relay.graph.expr import Array, Attrs
 from tilewright.relay.op.row import Site
 
@@ -67,12 +68,22 @@ def _taps(x: Array, kernel: Sequence[int], a: Attrs, fill: Any) -> Iterator[Arra
             yield x[:, :, y : y + (rows - 1) * sh + 1 : sh, z : z + (columns - 1) * sw + 1 : sw]
 
 
+def summands(a: Attrs, *arrays: Array) -> tuple[Array, ...]:
+    """The operands of a sum of products in the type of the sum: narrow integers would wrap."""
+    kind = DType(arrays[0].dtype)
+    wanted = a.out_dtype or (kind if kind.is_float else kind.accumulator)
+    if DType(wanted).bits <= kind.bits:
+        return arrays
+    return tuple(x.astype(DType(wanted).storage) for x in arrays)
+
+
 def conv2d(arrays: Sequence[Any], a: Attrs) -> Array:
     """Convolution, grouped or not."""
     x = to_order(arrays[0], a.data_layout, "NCHW")
     w = to_order(arrays[1], a.kernel_layout, "OIHW")
     groups, n = a.groups, x.shape[0]
     out_channels, in_channels, kh, kw = w.shape
+    x, w = summands(a, x, w)
     met = np.stack(list(_taps(x, (kh, kw), a, 0)), 2)  # [N, C, KH*KW, OH, OW]
     columns = met.reshape(n, groups, in_channels * kh * kw, -1)
     result = w.reshape(groups, out_channels // groups, -1) @ columns
@@ -82,7 +93,7 @@ def conv2d(arrays: Sequence[Any], a: Attrs) -> Array:
 def max_pool2d(arrays: Sequence[Any], a: Attrs) -> Array:
     x = to_order(arrays[0], a.layout, "NCHW")
     best: Any = None
-    for met in _taps(x, a.pool_size, a, -np.inf):
+    for met in _taps(x, a.pool_size, a, DType(x.dtype).identity_of_max):
         best = met if best is None else np.maximum(best, met)
     return to_order(best, "NCHW", a.layout)
 

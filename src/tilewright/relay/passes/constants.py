@@ -39,9 +39,9 @@ def _visit(old: Expr, node: Expr) -> Expr:
 
 
 def _as_expr(node: Call, arrays: list[Any]) -> Expr:
-    value = evaluate_call(node.op, arrays, node.attrs)
+    value = evaluate_call(node, arrays)
     if isinstance(value, tuple):
         return Tuple([Constant(np.ascontiguousarray(v)) for v in value])
     wanted = node.checked_type
     assert isinstance(wanted, TensorType)
-    return Constant(np.ascontiguousarray(value, wanted.dtype).reshape(wanted.shape))
+    return Constant(np.ascontiguousarray(value, wanted.dtype.storage).reshape(wanted.shape))

@@ -92,5 +92,5 @@ def _contracted(node: Call, shift: Array, weight: Array) -> Array:
         for letter, dilation in zip("HW", node.attrs.dilation, strict=True):
             shape[node.attrs.data_layout.index(letter)] = (kernel[letter] - 1) * dilation + 1
     patch = np.broadcast_to(shift.astype("float64"), shape)
-    value = evaluate_call(node.op, [patch, weight.astype("float64")], node.attrs)
+    value = evaluate_call(node, [patch, weight.astype("float64")], "float64")
     return np.asarray(value, weight.dtype)

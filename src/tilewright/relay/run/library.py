@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from tilewright.base.artifact import Artifact
-from tilewright.base.dtype import json_name
+from tilewright.base.dtype import DType, json_name
 from tilewright.base.errors import DeviceError, ModelError, TilewrightError
 from tilewright.relay.compile.report import BuildReport
 from tilewright.relay.graph.expr import Array
@@ -81,6 +81,7 @@ class _Header:
     report: BuildReport
     kernels: int
     constants: int
+    constant_types: tuple[str, ...] = ()
 
 
 class Library:
@@ -136,7 +137,8 @@ class Library:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write one file with everything; `load` reads it.  Raises ModelError."""
-        header = _Header(_FORMAT, self.plan, self.report, len(self.kernels), len(self.constants))
+        types = tuple(DType(c.dtype) for c in self.constants)
+        header = _Header(_FORMAT, self.plan, self.report, len(self.kernels), len(types), types)
         try:
             with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as file:
                 file.writestr(_HEADER, msgspec.json.encode(header, enc_hook=json_name))
@@ -144,7 +146,7 @@ class Library:
                     file.writestr(f"kernel{k}", artifact_file.to_bytes(artifact))
                 for k, value in enumerate(self.constants):
                     with file.open(f"constant{k}.npy", "w", force_zip64=True) as out:
-                        np.save(out, value, allow_pickle=False)
+                        np.save(out, value.view(_stored(value.dtype)), allow_pickle=False)
         except OSError as error:
             raise ModelError(
                 f"save({os.fspath(path)!r})", f"it cannot be written ({error.strerror or error})",
@@ -208,7 +210,14 @@ def _read(file: zipfile.ZipFile, place: str) -> Library:
         np.load(io.BytesIO(file.read(f"constant{k}.npy")), allow_pickle=False)
         for k in range(header.constants)
     ]
+    for k, name in enumerate(header.constant_types):
+        constants[k] = constants[k].view(DType(name).storage)
     return Library(header.plan, kernels, constants, header.report)
+
+
+def _stored(kind: np.dtype[Any]) -> np.dtype[Any]:
+    """The type under which a file of numpy keeps elements of `kind`: it knows no bfloat16."""
+    return np.dtype(f"u{kind.itemsize}") if kind.isbuiltin != 1 else kind
 
 
 def _format(found: Any) -> Any:

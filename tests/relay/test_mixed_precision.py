@@ -1,0 +1,90 @@
+"""Networks in half precision: what is cast, what stays float32, how far results may be off."""
+
+import numpy as np
+import pytest
+
+from relay.small import residual
+from tilewright import relay, transform
+from tilewright.base.errors import ModelError
+from tilewright.cli.network import in_type
+from tilewright.relay.graph.evaluate import largest_deviation, rounding_tolerance
+from tilewright.relay.graph.traversal import op_name, post_order
+
+
+def types(mod):
+    """Operator name -> the element types of its results."""
+    found = {}
+    for node in post_order(mod["main"].body):
+        if op_name(node):
+            found.setdefault(op_name(node), set()).add(str(node.tensor_type.dtype))
+    return found
+
+
+def classifier():
+    data = relay.var("data", shape=(1, 4, 8, 8))
+    weight = relay.var("weight", shape=(8, 4, 3, 3))
+    head = relay.var("head", shape=(10, 8))
+    x = relay.nn.relu(relay.nn.conv2d(data, weight, padding=1))
+    x = relay.nn.batch_flatten(relay.nn.global_avg_pool2d(x))
+    return relay.IRModule.from_expr(
+        relay.Function([data, weight, head], relay.nn.softmax(relay.nn.dense(x, head)))
+    )
+
+
+def test_contractions_are_narrow_what_follows_too_and_softmax_is_not():
+    found = types(relay.transform.ToMixedPrecision("float16")(classifier()))
+    assert found.pop("cast") == {"float16", "float32"}
+    assert found.pop("nn.softmax") == {"float32"}
+    assert set.union(*found.values()) == {"float16"}
+
+
+def test_inputs_and_parameters_keep_their_types():
+    mod = relay.transform.ToMixedPrecision("bfloat16")(classifier())
+    assert {str(p.dtype) for p in mod["main"].params} == {"float32"}
+
+
+def test_the_type_of_the_result_can_be_kept():
+    data, weight = relay.var("data", shape=(2, 4)), relay.var("weight", shape=(3, 4))
+    mod = relay.IRModule.from_expr(relay.Function([data, weight], relay.nn.dense(data, weight)))
+    convert = relay.transform.ToMixedPrecision("float16")
+    assert convert(mod)["main"].body.dtype == "float16"
+    option = {"relay.ToMixedPrecision.keep_orig_output_dtype": True}
+    with transform.PassContext(config=option):
+        assert convert(mod)["main"].body.dtype == "float32"
+
+
+def test_a_value_is_cast_once_however_often_it_is_read():
+    data = relay.var("data", shape=(2, 4))
+    weights = [relay.var(f"w{k}", shape=(4, 4)) for k in range(2)]
+    both = relay.add(*(relay.nn.dense(data, w) for w in weights))
+    mod = relay.IRModule.from_expr(relay.Function([data, *weights], both))
+    made = relay.transform.ToMixedPrecision()(mod)["main"].body
+    casts = [n for n in post_order(made) if op_name(n) == "cast"]
+    assert len(casts) == 3
+
+
+def test_casts_that_users_wrote_stay():
+    data, weight = relay.var("data", shape=(2, 4)), relay.var("weight", shape=(3, 4))
+    body = relay.nn.relu(relay.cast(relay.nn.dense(data, weight), "float64"))
+    mod = relay.IRModule.from_expr(relay.Function([data, weight], body))
+    assert relay.transform.ToMixedPrecision()(mod)["main"].body.dtype == "float64"
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "half"])
+def test_only_narrow_floats(dtype):
+    with pytest.raises(ModelError, match="float16"):
+        relay.transform.ToMixedPrecision(dtype)(classifier())
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_a_network_agrees_with_float64_within_what_rounding_explains(dtype):
+    mod, params = residual()
+    rng = np.random.default_rng(0)
+    free = [p for p in mod["main"].params if p.name_hint not in params]
+    inputs = {p.name_hint: rng.standard_normal(p.shape).astype(p.dtype) for p in free}
+    want = relay.evaluate(mod, {**params, **inputs}, "float64")
+    out = relay.evaluate(in_type(mod, params, dtype), inputs)
+    tolerance = rounding_tolerance(mod, {**params, **inputs}, dtype)
+    error = largest_deviation(out, want)
+    assert error <= tolerance < 1000 * np.float64(relay.TensorType((1,), dtype).dtype.eps)
+    assert error > tolerance / 200  # the bound is about this network, not about nothing
