@@ -37,7 +37,7 @@ def test_cpu_memory_is_aligned() -> None:
 
 
 def test_refused_arrays() -> None:
-    with pytest.raises(DeviceError, match=r"dtype uint64 .*astype"):
+    with pytest.raises(DeviceError, match=r"dtype 'uint64' .*astype"):
         array(np.zeros(3, np.uint64))
     with pytest.raises(DeviceError, match="negative"):
         empty((2, -1))
