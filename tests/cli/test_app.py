@@ -101,11 +101,14 @@ def test_tune_passes_everything_on(run, quick_device, monkeypatch):
     assert code == 0
     assert seen == {
         "model": "mobilenet", "target": "llvm -num-cores=2", "log": "x.jsonl", "trials": 7,
-        "seconds": None, "tuner": "random", "templates": True, "seed": 3,
+        "seconds": None, "tuner": "random", "dtype": "float32", "templates": True, "seed": 3,
     }  # fmt: skip
     assert "tilewright bench mobilenet --target 'llvm -num-cores=2' --log x.jsonl" in out
     run("tune", "mobilenet")
     assert (seen["trials"], seen["seconds"], seen["log"]) == (None, 300, "mobilenet.llvm.jsonl")
+    _, out, _ = run("tune", "mobilenet", "--dtype", "float16")
+    assert (seen["dtype"], seen["log"]) == ("float16", "mobilenet.llvm.float16.jsonl")
+    assert "--log mobilenet.llvm.float16.jsonl --dtype float16" in out  # bench looks there too
 
 
 @pytest.mark.parametrize("exhausted", [True, False])
@@ -229,7 +232,7 @@ def report(**changes):
 
 
 def test_bench_prints_engines_tasks_and_error(run, quick_device, monkeypatch):
-    monkeypatch.setattr(network, "bench", lambda model, target, database: report())
+    monkeypatch.setattr(network, "bench", lambda model, target, database, dtype: report())
     code, out, err = run("bench", "resnet-18")
     lines = [" ".join(line.split()) for line in out.splitlines()]
     assert code == 0 and "no log resnet-18.llvm.jsonl: only the untuned" in err

@@ -10,12 +10,12 @@ from tilewright.measure.pipeline import Pipeline
 from tilewright.measure.record import Result, make_record
 from tilewright.measure.replay import NullBuilder
 from tilewright.schedule.task import Task
-from tilewright.search import loop
+from tilewright.search import loop, portfolio
 from tilewright.search.loop import tune
 from tilewright.search.report import MAX_FRUITLESS, Options
 
 BATCH = 4
-FEW = loop.MIN_BATCHES * BATCH
+FEW = portfolio.MIN_BATCHES * BATCH
 
 
 def weighted(task, weight):

@@ -1,24 +1,23 @@
 """`Pipeline`: candidates go in, records come out in the same order; builds and trials overlap.
 
-In: `Job`s, a builder, a runner, the database that records go to.  Out: `Record`s.
-On a device of its own, trials run while candidates build.  Where the device is the CPU that also
-compiles, building and timing take turns in slices.  Read next: `local.py`, then the room `search`.
+In: `Job`s, a builder, a runner, the database that records go to.  Out: `Record`s.  What may happen
+next is `flow.py`'s to say; here it is made to happen, in one of two ways.  On a device of its own,
+trials run while candidates build, driven by their futures.  Where the device is the CPU that also
+compiles, building and timing take turns in slices, driven by whoever waits for a record.
+Read next: `flow.py`, `local.py`, then the room `search`.
 """
 
 from __future__ import annotations
 
-import heapq
 import threading
 import time
 import warnings
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from tilewright.base.artifact import Artifact
 from tilewright.base.errors import (
     DeviceError,
     DeviceLost,
@@ -27,42 +26,14 @@ from tilewright.base.errors import (
     TargetError,
 )
 from tilewright.measure.database import Database
+from tilewright.measure.flow import Flow, Incumbent, Slot, joined, median
 from tilewright.measure.jobs import Builder, Built, Job, RunJob, Runner, RunResult
-from tilewright.measure.record import Key, Record, Result, make_record, own_versions
-from tilewright.measure.reference import Reference
+from tilewright.measure.record import Key, Record
 from tilewright.targets.target import Target
 
 T = TypeVar("T")
-Program = tuple[Key, Reference | None, str]  # task, what it is compared with, digest of its source
 SLICE_SECONDS = 1.0
 DRIFT = 0.05  # the incumbent's time may change by this much within a slice
-
-
-@dataclass(order=True)
-class _Slot:
-    """A job on its way; ordered by proposal.
-
-    program: known when it is built; again: the device was lost under it, so it is tried once more
-    """
-
-    number: int
-    job: Job = field(compare=False)
-    exclusive: bool = field(compare=False)
-    built: Built = field(default_factory=Built, compare=False)
-    program: Program | None = field(default=None, compare=False)
-    result: RunResult = field(default_factory=RunResult, compare=False)
-    again: bool = field(default=False, compare=False)
-    record: Record | None = field(default=None, compare=False)
-
-
-@dataclass(frozen=True)
-class _Incumbent:
-    """The best candidate of a task so far, kept to be timed again."""
-
-    job: Job
-    artifact: Artifact
-    seconds: float
-    least: float  # of its costs
 
 
 class Pipeline:
@@ -94,30 +65,20 @@ class Pipeline:
         self.repeated_slices = 0
         self._on_error = on_error or _warn
         self._changed = threading.Condition(threading.RLock())
-        self._order: deque[_Slot] = deque()
-        self._waiting: deque[_Slot] = deque()
-        self._ready: list[_Slot] = []
-        self._building = self._running = self._number = 0
-        self._timing = self._closed = False
-        self._incumbents: dict[Key, _Incumbent] = {}
-        self._tried: dict[Program, RunResult] = {}
-        self._twins: dict[Program, list[_Slot]] = {}  # of a program under trial: who waits for it
-        self._doubtful: list[_Slot] = []  # tried, and perhaps innocent: the device may be gone
-        self._gone = False
+        self._flow = Flow(self._write)
+        self._running = 0
+        self._timing = self._closed = self._gone = False
         self._error: BaseException | None = None
 
     def __len__(self) -> int:
         """How many jobs have been submitted whose records have not been taken."""
-        return len(self._order)
+        return len(self._flow.order)
 
     def submit(self, job: Job) -> None:
         """Add a job.  Raises TargetError or DeviceError when its device cannot be used."""
         exclusive = self.runner.exclusive(job.full_target)
         with self._changed:
-            slot = _Slot(self._number, job, exclusive)
-            self._number += 1
-            self._order.append(slot)
-            self._waiting.append(slot)
+            self._flow.add(job, exclusive)
             self._start_builds()
 
     def next(self) -> Record:
@@ -127,18 +88,18 @@ class Pipeline:
         DeviceLost, after which it may be called again: no candidate is to blame, none is recorded.
         """
         with self._changed:
-            if not self._order:
+            if not self._flow.order:
                 raise InternalError("Pipeline.next", "no job was submitted")
-            slot = self._order[0]
+            slot = self._flow.order[0]
             while slot.record is None:
                 self._raise_error()
-                if self._doubtful and not self._running:
+                if self._flow.doubtful and not self._running:
                     self._settle()
                 elif slot.exclusive:
                     self._slice()
                 else:
                     self._changed.wait()
-            self._order.popleft()
+            self._flow.order.popleft()
             return slot.record
 
     def measure(self, jobs: Iterable[Job], ahead: int = 64) -> Iterator[Record]:
@@ -156,10 +117,10 @@ class Pipeline:
         Their records are marked `final` and replace earlier costs.  Call it when no job is left.
         Raises DeviceLost, see `next`.
         """
-        if self._order:
+        if len(self):
             raise InternalError("Pipeline.final", f"{len(self)} jobs are on their way")
         with self._changed:
-            slots = [_Slot(i, job, True) for i, job in enumerate(jobs)]
+            slots = [Slot(i, job, True) for i, job in enumerate(jobs)]
             for slot, future in [(s, self.builder.submit(s.job)) for s in slots]:
                 slot.built = future.result()
             for turn in range(rounds):
@@ -168,14 +129,14 @@ class Pipeline:
                         timed = self._try(slot, None, verify=turn == 0)
                         if timed.fatal:
                             self._probe(slot.job.full_target)
-                        slot.result = _joined(slot.result, timed)
+                        slot.result = joined(slot.result, timed)
             for slot in slots:
-                self._finish(slot, final=True)
+                self._flow.finish(slot, final=True)
         return [slot.record for slot in slots if slot.record is not None]
 
     def best_seconds(self, key: Key) -> float | None:
         """The time to beat for a task: of this pipeline, or else of the database."""
-        incumbent = self._incumbents.get(key)
+        incumbent = self._flow.incumbents.get(key)
         if incumbent is not None:
             return incumbent.seconds
         record = self.database.best(key)
@@ -185,11 +146,7 @@ class Pipeline:
         """Forget the jobs that are left.  Builder and runner stay open; they are the caller's."""
         with self._changed:
             self._closed = True
-            self._order.clear()
-            self._waiting.clear()
-            self._ready.clear()
-            self._twins.clear()
-            self._doubtful.clear()
+            self._flow.forget()
 
     def __enter__(self) -> Pipeline:
         return self
@@ -200,48 +157,39 @@ class Pipeline:
     # Builds: started while fewer are in flight than the builder can use, and nothing is timed.
 
     def _start_builds(self) -> None:
-        while self._waiting and self._building < self.builder.n_parallel and not self._timing:
-            slot = self._waiting.popleft()
-            self._building += 1
+        while self._flow.building < self.builder.n_parallel and not self._timing:
+            slot = self._flow.to_build()
+            if slot is None:
+                return
             future = self.builder.submit(slot.job)
             future.add_done_callback(partial(self._guarded, self._on_built, slot))
 
-    def _on_built(self, slot: _Slot, future: Future[Built]) -> None:
-        self._building -= 1
-        slot.built = future.result()
-        if slot.built.error is not None:
-            self._finish(slot)
-        else:
-            slot.program = _program(slot)
-            heapq.heappush(self._ready, slot)
+    def _on_built(self, slot: Slot, future: Future[Built]) -> None:
+        self._flow.built(slot, future.result())
         self._start_builds()
         self._start_trials()
 
     # Trials on a device of its own: started as soon as a device is free.
 
     def _start_trials(self) -> None:
-        while self._ready and self._running < self.runner.n_parallel:
-            if self._ready[0].exclusive or self._doubtful:
+        while self._running < self.runner.n_parallel:
+            oldest = self._flow.next_ready
+            if oldest is None or oldest.exclusive or self._flow.doubtful:
                 return
-            slot = heapq.heappop(self._ready)
-            if self._is_twin(slot):
-                continue
+            slot = self._flow.to_try()
+            if slot is None:
+                return
             self._running += 1
-            run = RunJob(slot.job, slot.built.artifact, self.best_seconds(slot.job.task.key))
-            future = self.runner.submit(run)
+            future = self.runner.submit(slot.run_job(self.best_seconds(slot.key)))
             future.add_done_callback(partial(self._guarded, self._on_tried, slot))
 
-    def _on_tried(self, slot: _Slot, future: Future[RunResult]) -> None:
+    def _on_tried(self, slot: Slot, future: Future[RunResult]) -> None:
         self._running -= 1
-        slot.result = future.result()
-        if slot.result.fatal:
-            self._doubtful.append(slot)
-        else:
-            self._finish(slot)
+        self._flow.tried(slot, future.result())
         self._start_trials()
 
     def _guarded(
-        self, handle: Callable[[_Slot, Future[T]], None], slot: _Slot, future: Future[T]
+        self, handle: Callable[[Slot, Future[T]], None], slot: Slot, future: Future[T]
     ) -> None:
         """Run a callback; what it raises is raised by `next`, not lost in a thread."""
         with self._changed:
@@ -258,55 +206,56 @@ class Pipeline:
     def _slice(self) -> None:
         self._build_slice()
         self._timing = True
-        batch: list[_Slot] = []
+        batch: list[Slot] = []
         try:
-            while self._building and self._error is None:
+            while self._flow.building and self._error is None:
                 self._changed.wait()
             self._time_slice(batch)
         finally:  # also when interrupted: what was measured is recorded
             for slot in batch:
-                self._finish(slot)
+                self._flow.tried(slot, slot.result)
             self._timing = False
             self._start_builds()
 
     def _build_slice(self) -> None:
         """Wait until everything is built, or a slice is over and something is ready."""
         end = time.monotonic() + self.slice_seconds
-        while (self._waiting or self._building) and self._error is None:
-            left = end - time.monotonic()
-            if left <= 0 and self._ready:
+        while self._flow.builds_left and self._error is None:
+            left, ready = end - time.monotonic(), self._flow.next_ready is not None
+            if left <= 0 and ready:
                 return
-            self._changed.wait(max(left, 0.0) if self._ready else None)
+            self._changed.wait(max(left, 0.0) if ready else None)
 
-    def _time_slice(self, batch: list[_Slot]) -> None:
+    def _time_slice(self, batch: list[Slot]) -> None:
         """Try what is ready for the length of a slice; `batch` gets the slots that were tried."""
-        if not self._ready:
+        oldest = self._flow.next_ready
+        if oldest is None:
             return
-        pace = self._incumbents.get(self._ready[0].job.task.key)
+        pace = self._flow.incumbents.get(oldest.key)
         before = self._time_again(pace)
         slower = max(1.0, before / pace.least) if pace and before else 1.0
         end = time.monotonic() + self.slice_seconds
         best: dict[Key, float] = {}
-        while self._ready and (not batch or time.monotonic() < end):
-            slot = heapq.heappop(self._ready)
-            if self._is_twin(slot):
-                continue
-            key = slot.job.task.key
-            known = self.best_seconds(key)
-            limits = [best[key]] if key in best else []
-            limits += [known * slower] if known is not None else []
-            slot.result = self._try(slot, min(limits, default=None))
-            if slot.result.fatal:
-                self._doubtful.append(slot)
+        while not batch or time.monotonic() < end:
+            slot = self._flow.to_try()
+            if slot is None:
                 break
+            known = self.best_seconds(slot.key)
+            limits = [best[slot.key]] if slot.key in best else []
+            limits += [known * slower] if known is not None else []
+            result = self._try(slot, min(limits, default=None))
+            if result.fatal:
+                self._flow.tried(slot, result)
+                break
+            slot.result = result
             batch.append(slot)
-            if slot.result.costs and not slot.result.raced:
-                best[key] = min(best.get(key, float("inf")), _median(slot.result.costs))
+            if result.costs and not result.raced:
+                best[slot.key] = min(best.get(slot.key, float("inf")), median(result.costs))
         after = self._time_again(pace)
         if before and after and abs(after - before) > self.drift * min(before, after):
             self._repeat(batch)
 
-    def _repeat(self, batch: list[_Slot]) -> None:
+    def _repeat(self, batch: list[Slot]) -> None:
         """The machine's speed changed on the way: time those again that were timed in full."""
         self.repeated_slices += 1
         for slot in batch:
@@ -318,34 +267,23 @@ class Pipeline:
                 better = slot.result if again.error is not None else again  # one figure is enough
                 slot.result = replace(better, verified=slot.result.verified, seconds=spent)
 
-    def _time_again(self, incumbent: _Incumbent | None) -> float | None:
+    def _time_again(self, incumbent: Incumbent | None) -> float | None:
         if incumbent is None:
             return None
         run = RunJob(incumbent.job, incumbent.artifact, None, verify=False, race=False)
         costs = self.runner.submit(run).result().costs
         return min(costs) if costs else None
 
-    def _try(self, slot: _Slot, best_seconds: float | None, verify: bool = True) -> RunResult:
-        race = best_seconds is not None
-        run = RunJob(slot.job, slot.built.artifact, best_seconds, verify, race)
+    def _try(self, slot: Slot, best_seconds: float | None, verify: bool = True) -> RunResult:
+        run = slot.run_job(best_seconds, verify=verify, race=best_seconds is not None)
         return self.runner.submit(run).result()
 
     # A device that may be lost: no trial starts until `next` has looked for it.
 
     def _settle(self) -> None:
-        """Record the doubtful slots as failures, or once the device is back, try them again.
-
-        One that loses the device twice is not tried a third time.
-        """
-        self._probe(self._doubtful[0].job.full_target)
-        doubtful, self._doubtful = self._doubtful, []
-        for slot in doubtful:
-            if self._gone and not slot.again:
-                slot.again = True
-                heapq.heappush(self._ready, slot)
-            else:
-                self._finish(slot)
-        self._gone = False
+        self._probe(self._flow.doubtful[0].job.full_target)
+        gone, self._gone = self._gone, False
+        self._flow.settle(gone)
         self._start_trials()
 
     def _probe(self, target: Target) -> None:
@@ -358,86 +296,18 @@ class Pipeline:
                 error.way_out or "Run `tilewright doctor`.",
             ) from None  # fmt: skip
 
-    # Equal programs: whichever is ready first runs.
-
-    def _is_twin(self, slot: _Slot) -> bool:
-        """True when the slot needs no trial: it gets the result of an equal program, perhaps later.
-
-        Failures are shared, too: a program that hangs would cost another deadline.
-        """
-        if slot.program is None or slot.again:
-            return False
-        if slot.program in self._tried:
-            slot.result = self._tried[slot.program]
-            self._finish(slot)
-        elif slot.program in self._twins:
-            self._twins[slot.program].append(slot)
-        else:
-            self._twins[slot.program] = []
-            return False
-        return True
-
     # Records
 
-    def _finish(self, slot: _Slot, final: bool = False) -> None:
-        job, built, tried = slot.job, slot.built, slot.result
-        result = Result(
-            costs=tried.costs, error=built.error or tried.error,
-            message=built.message or tried.message, build_s=round(built.seconds, 6),
-            run_s=round(tried.seconds, 6), raced=tried.raced, verified=tried.verified, final=final,
-            same_as=tried.same_as,
-        )  # fmt: skip
-        compiler = built.artifact.meta.get("compiler") if built.artifact else None
-        slot.record = make_record(
-            job.task, result, origin=job.origin, decisions=job.decisions, steps=job.steps,
-            device=tried.device, seed=job.seed, trial=job.trial,
-            versions=own_versions() | ({"compiler": str(compiler)} if compiler else {}),
-        )  # fmt: skip
-        self._crown(slot)
-        slot.built = Built()  # thousands of artefacts would fill the memory
+    def _write(self, record: Record, dag: Any) -> None:
         try:
-            self.database.append(slot.record, job.dag)
+            self.database.append(record, dag)
         except RecordError as error:
             self._on_error(error)
-        if slot.program is not None and tried.same_as is None:
-            self._tried[slot.program] = replace(tried, same_as=job.trial, seconds=0.0)
-            for twin in self._twins.pop(slot.program, ()):
-                self._is_twin(twin)
         self._changed.notify_all()
-
-    def _crown(self, slot: _Slot) -> None:
-        result, artifact = slot.result, slot.built.artifact
-        if not result.costs or result.raced or not result.verified or artifact is None:
-            return
-        key, seconds = slot.job.task.key, _median(result.costs)
-        known = self._incumbents.get(key)
-        if known is None or seconds < known.seconds:
-            self._incumbents[key] = _Incumbent(slot.job, artifact, seconds, min(result.costs))
 
     def _raise_error(self) -> None:
         if self._error is not None:
             raise self._error
-
-
-def _program(slot: _Slot) -> Program | None:
-    """None where nothing was really built."""
-    artifact = slot.built.artifact
-    if artifact is None:
-        return None
-    return slot.job.task.key, slot.job.reference, artifact.source.digest()
-
-
-def _joined(first: RunResult, second: RunResult) -> RunResult:
-    """Two trials of one candidate as one; a failure of the second is a failure of both."""
-    spent = first.seconds + second.seconds
-    if second.error is not None:
-        return replace(second, seconds=spent)
-    verified = first.verified or second.verified
-    return replace(second, costs=first.costs + second.costs, verified=verified, seconds=spent)
-
-
-def _median(costs: tuple[float, ...]) -> float:
-    return Result(costs=costs).seconds
 
 
 def _warn(error: RecordError) -> None:

@@ -3,7 +3,7 @@
 In: tasks, something that measures, a database, a budget.  Out: records in the database, events on
 the way, a `Report`.  Results are consumed in the order of proposals, and a proposal depends on
 exactly the results consumed before it, so a seed fixes the sequence whatever the workers' delays.
-Read next: `tuners.py` (AutoTVM's spelling).
+Read next: `portfolio.py`, which decides; `propose/`, who proposes.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from __future__ import annotations
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from tilewright.base.errors import DeviceError, DeviceLost, SpaceError, TilewrightError
 from tilewright.measure.database import Database
@@ -29,6 +29,7 @@ from tilewright.search.jobs import (
     refused_record,
     task_id,
 )
+from tilewright.search.portfolio import Portfolio, TaskState
 from tilewright.search.propose.cost_model import CostModel
 from tilewright.search.propose.cost_model import Options as ModelOptions
 from tilewright.search.propose.model_proposer import ModelProposer
@@ -36,17 +37,13 @@ from tilewright.search.propose.proposers import (
     Candidate,
     GeneticProposer,
     GridProposer,
-    Outcome,
     Proposer,
     RandomProposer,
 )
 from tilewright.search.report import Event, Options, Report, TaskReport
 
 T = TypeVar("T")
-GAIN = 0.2  # improvement hoped for before a task has shown any
 FINAL_PASSES = 3  # over the leaders of a task, at most
-FINAL_SHARE = 0.15  # of a budget of seconds, at most, for timing the leaders again
-MIN_BATCHES = 4  # of each task, before a run may end for lack of predicted gain
 PROBE_SECONDS = 5.0  # between looks for a lost device
 
 
@@ -87,40 +84,10 @@ def tune(
 
 
 @dataclass
-class _State:
-    """One task on its way.
-
-    stale: results since its best; hope: relative gain of an improvement; trace: the best so far
-    after each of the last results; guess: its seconds, before anything is measured
-    untuned: what the network would run without tuning, per sketch
-    first: what is left of candidates to try before others
-    """
-
-    at: int
-    report: TaskReport
-    proposer: Proposer
-    identity: Any
-    dag: Any
-    untuned: list[Candidate]
-    first: list[Candidate]
-    leaders: list[tuple[float, Candidate]] = field(default_factory=list)
-    in_flight: int = 0
-    submitted: int = 0
-    stale: int = 0
-    hope: float = GAIN
-    guess: float = 0.0
-    trace: deque[float] = field(default_factory=deque)
-
-    @property
-    def done(self) -> bool:
-        return self.report.exhausted or self.report.stopped or self.report.fruitless
-
-
-@dataclass
 class _Flight:
     """A proposal on its way; record: known without measuring."""
 
-    state: _State
+    state: TaskState
     candidate: Candidate
     record: Record | None
 
@@ -144,15 +111,15 @@ class _Loop:
             database if database is not None else getattr(measurer, "database", None)
         )
         self.on_event, self.clock = on_event, clock
-        self.batch, self.ahead = options.sizes(tasks[0].target.is_gpu)
+        batch, ahead = options.sizes(tasks[0].target.is_gpu)
+        can_final = hasattr(measurer, "final") and options.leaders > 1
+        self.portfolio = Portfolio(options, batch, ahead, can_final)
         self.owns_model = model is None
         self.model = CostModel(ModelOptions(seed=options.seed)) if model is None else model
         self.references = References() if verify else None
         self.quiet = _exclusive(measurer, tasks[0])
         self.flights: deque[_Flight] = deque()
-        self.states: list[_State] = []
-        self.consumed = self.submitted = self.improved_at = 0
-        self.next_fit = self.batch
+        self.next_fit = batch
         self.fit_at: int | None = None
         self.began = clock()
 
@@ -165,7 +132,7 @@ class _Loop:
                 self._propose()
                 if not self.flights:
                     break
-                if self._time_left() < -0.05 * (self.options.seconds or 0):
+                if self.portfolio.is_overdue(self._elapsed()):
                     break
                 self._consume()
             if not self.flights:
@@ -175,7 +142,7 @@ class _Loop:
             report.interrupted = True
         finally:
             self._close()
-        report.seconds = self.clock() - self.began
+        report.seconds = self._elapsed()
         report.correlation = self.model.correlation()
         return report
 
@@ -201,51 +168,45 @@ class _Loop:
             first = list(dict.fromkeys([*([] if known else untuned), *imported]))
             proposer.visit(first)
             report_of, dag = TaskReport(task, len(known)), task.dag.to_json()
-            state = _State(at, report_of, proposer, task_id(task), dag, untuned, first)
+            state = TaskState(at, report_of, proposer, task_id(task), dag, untuned, first)
             for outcome, record in known:
-                self._note_best(state, outcome.candidate, record)
+                state.note_best(outcome.candidate, record, self.options.leaders)
             state.report.exhausted = not task.sketches and not first
             state.guess = task.flop / max(task.target.limits.peak_flops, 1.0) * 10
-            self.states.append(state)
+            self.portfolio.states.append(state)
             report.tasks.append(state.report)
             self._tell("start", state)
         if tried_first or unusable:
-            self._tell("imported", self.states[0], message=_imported_text(tried_first, unusable))
+            self._tell(
+                "imported", self.portfolio.states[0], message=_imported_text(tried_first, unusable)
+            )
         if self.references is not None and not self.quiet:
-            for state in sorted(self.states, key=self._urgency):
+            for state in sorted(self.portfolio.states, key=lambda s: s.urgency):
                 self.references.prefetch(state.report.task)
         if self.database is not None:
-            sizes = {"batch": self.batch, "ahead": self.ahead}
+            sizes = {"batch": self.portfolio.batch, "ahead": self.portfolio.ahead}
             chosen = {n: getattr(self.options, n) for n in ("tuner", "seed", "trials", "seconds")}
-            self.database.note_run(**chosen, **sizes, tasks=[s.identity.dag for s in self.states])
+            tasks = [s.identity.dag for s in self.portfolio.states]
+            self.database.note_run(**chosen, **sizes, tasks=tasks)
         if len(self.model):
             self.model.fit()
             self.next_fit = self._interval()
 
     # -- proposing ---------------------------------------------------------------------------------
     def _propose(self) -> None:
-        """Fill the look-ahead, a batch at a time.
-
-        What the network would run untuned comes first: no best record may be worse than it.  Then
-        what another program found.
-        """
-        while len(self.flights) + self.batch <= self.ahead and not self._spent():
-            state = self._choose()
+        """Fill the look-ahead, a batch at a time."""
+        while self.portfolio.has_room(self._elapsed()):
+            state = self.portfolio.choose()
             if state is None:
                 return
-            wanted = self.batch
-            if self.options.trials is not None:
-                wanted = min(wanted, self.options.trials - self.submitted)
-            chosen, state.first = state.first[:wanted], state.first[wanted:]
-            chosen += state.proposer.suggest(wanted - len(chosen))
+            chosen = state.propose(self.portfolio.wanted)
             if not chosen:
                 state.report.exhausted = True
                 self._tell("exhausted", state)
-                continue
             for candidate in chosen:
                 self._submit(state, candidate)
 
-    def _submit(self, state: _State, candidate: Candidate) -> None:
+    def _submit(self, state: TaskState, candidate: Candidate) -> None:
         task, trial = state.report.task, state.report.known + state.submitted
         record = None
         try:
@@ -260,60 +221,7 @@ class _Loop:
         else:
             self.measurer.submit(job)
         self.flights.append(_Flight(state, candidate, record))
-        self.submitted += 1
-        state.submitted += 1
-        state.in_flight += 1
-
-    def _choose(self) -> _State | None:
-        """Every task gets a first batch; then the one with the greatest predicted gain, or each
-        in turn."""
-        open_ = [s for s in self.states if not s.done and not self._fruitless(s)]
-        fresh = [s for s in open_ if s.first or (s.submitted == 0 and s.report.known == 0)]
-        if fresh:
-            return min(fresh, key=lambda s: (s.submitted, *self._urgency(s)))
-        open_ = self._worthwhile(open_)
-        if self.options.order == "turns":
-            return min(open_, key=lambda s: (s.submitted, s.at), default=None)
-        return max(open_, key=self._gain, default=None)
-
-    def _worthwhile(self, states: list[_State]) -> list[_State]:
-        """All while one of them is predicted to gain, then those that had few batches."""
-        if max((self._gain(s)[0] for s in states), default=0.0) >= self._least_gain():
-            return states
-        few = MIN_BATCHES * self.batch
-        return [s for s in states if s.report.known + s.submitted < few]
-
-    def _least_gain(self) -> float:
-        """Seconds per run of the network that a trial should be predicted to save.
-
-        Tasks that are given up do not count: how long their defaults take was not measured.
-        """
-        counted = [s for s in self.states if s.report.best is not None or not s.done]
-        return self.options.negligible * sum(
-            s.report.task.weight * (s.report.best_seconds or s.guess) for s in counted
-        )
-
-    def _fruitless(self, state: _State) -> bool:
-        """It had all the trials a task gets without one success, done or on their way."""
-        report, most = state.report, self.options.fruitless * self.batch
-        only_failures = report.best is None and report.failed == report.trials
-        return only_failures and 0 < most <= report.trials + state.in_flight
-
-    def _urgency(self, state: _State) -> tuple[float, int]:
-        return -state.report.task.weight * state.guess, state.at
-
-    def _gain(self, state: _State) -> tuple[float, int]:
-        """Seconds per run of the network that the next trial of the task may save.
-
-        The greater of what the last trials saved, and of a hope: the chance of an improvement
-        falls with the trials since the last one, what it brings is learned from those before.
-        """
-        task = state.report.task
-        best = state.report.best_seconds
-        best = state.guess if best is None else best
-        hoped = best * state.hope / (state.stale + state.in_flight + self.batch)
-        saved = (state.trace[0] - best) / len(state.trace) if state.trace else 0.0
-        return task.weight * max(hoped, saved), -state.at
+        self.portfolio.note_submitted(state)
 
     # -- consuming ---------------------------------------------------------------------------------
     def _consume(self) -> None:
@@ -323,33 +231,18 @@ class _Loop:
             record = self._patiently(flight.state, self.measurer.next)
         self.flights.popleft()
         state = flight.state
-        self.consumed += 1
-        state.in_flight -= 1
-        state.report.trials += 1
-        if not record.result.ok:
-            state.report.failed += 1
-            first = record.result.message.strip().partition("\n")[0]
-            state.report.failure = f"{record.result.error}: {first}"
-        state.proposer.update([Outcome(flight.candidate, record.seconds)])
-        improved = self._note_best(state, flight.candidate, record)
-        self.improved_at = self.consumed if improved else self.improved_at
-        state.stale = 0 if improved else state.stale + 1
-        if state.report.best is not None:
-            state.trace.append(state.report.best.seconds)
-            if len(state.trace) > 2 * self.batch:
-                state.trace.popleft()
+        improved = self.portfolio.note_result(state, flight.candidate, record)
         self._learn(state)
         self._tell("trial", state, record=record, improved=improved)
-        limit = self.options.early_stopping
-        stop = limit is not None and state.stale >= limit  # one on its way may still improve
+        stop = self.portfolio.is_stale(state)
         if stop and not state.report.stopped:
             self._tell("stopped", state)
         state.report.stopped = stop
-        if not state.in_flight and self._fruitless(state):
+        if not state.in_flight and self.portfolio.is_fruitless(state):
             state.report.fruitless = True
             self._tell("fruitless", state)
 
-    def _patiently(self, state: _State, call: Callable[[], T]) -> T:
+    def _patiently(self, state: TaskState, call: Callable[[], T]) -> T:
         """`call()`; while the device is lost, again and again for `lost_seconds`."""
         since: float | None = None
         while True:
@@ -379,55 +272,30 @@ class _Loop:
             ),
         )  # fmt: skip
 
-    def _note_best(self, state: _State, candidate: Candidate, record: Record) -> bool:
-        """Whether the record is the best of its task; only verified ones can be."""
-        if not record.result.ok or not record.result.verified:
-            return False
-        if record.result.same_as is None:  # else that one leads
-            every = [*state.leaders, (record.seconds, candidate)]
-            state.leaders = sorted(every, key=lambda x: x[0])[: max(self.options.leaders, 1)]
-        before = state.report.best_seconds
-        if before is not None and record.seconds >= before:
-            return False
-        if before is not None:
-            state.hope = 0.6 * state.hope + 0.4 * (before - record.seconds) / before
-        state.report.best = record
-        return True
-
-    def _learn(self, state: _State) -> None:
+    def _learn(self, state: TaskState) -> None:
         """Fits start and come into force at fixed counts of results."""
         if self.options.tuner != "xgb":
             return
-        if self.fit_at is None and self.consumed >= self.next_fit:
+        consumed = self.portfolio.consumed
+        if self.fit_at is None and consumed >= self.next_fit:
             self.model.start_fit(background=not self.quiet)
-            self.fit_at = self.consumed + (0 if self.quiet else self.batch // 2)
-        if self.fit_at is not None and self.consumed >= self.fit_at:
+            self.fit_at = consumed + (0 if self.quiet else self.portfolio.batch // 2)
+        if self.fit_at is not None and consumed >= self.fit_at:
             self.fit_at = None
-            self.next_fit = self.consumed + self._interval()
+            self.next_fit = consumed + self._interval()
             if self.model.finish_fit():
                 self._tell("fit", state, correlation=self.model.correlation())
 
     def _interval(self) -> int:
         """Results between fits: more of them as they weigh less."""
-        return max(self.batch, len(self.model) // 8)
+        return max(self.portfolio.batch, len(self.model) // 8)
 
     # -- the end -----------------------------------------------------------------------------------
     def _converge(self, report: Report) -> None:
-        """Say so if there was something to propose and budget left, but no gain to expect."""
-        left = [s for s in self.states if not s.done]
-        if not left or self._spent():
-            return
-        report.converged = True
-        best = max(left, key=self._gain)
-        gain, least = self._gain(best)[0], self._least_gain()
-        total = least / self.options.negligible
-        of = "" if self.options.trials is None else f" of {self.options.trials}"
-        text = (
-            f"Converged after {self.consumed}{of} trials: no task is predicted to gain any more.  "
-            f"One more trial would save {gain * 1e9:.2g} ns of {total * 1e3:.4g} ms, all tasks "
-            f"together; under {least * 1e9:.2g} ns the search ends."
-        )
-        self._tell("converged", best, message=text)
+        found = self.portfolio.converged(self._elapsed())
+        if found is not None:
+            report.converged = True
+            self._tell("converged", found[0], message=found[1])
 
     def _final(self) -> None:
         """The leaders of each task in turn, without a race: which is best should not be luck.
@@ -438,7 +306,7 @@ class _Loop:
         final = getattr(self.measurer, "final", None)
         if final is None or self.options.leaders < 2:
             return
-        chosen_of = [(s, chosen) for s in self.states if len(chosen := self._finalists(s)) > 1]
+        chosen_of = [(s, s.finalists) for s in self.portfolio.states if len(s.finalists) > 1]
         if chosen_of and self._time_left() > 0:
             self._tell("leaders", chosen_of[0][0], message=_leaders_text([c for _, c in chosen_of]))
         for state, chosen in chosen_of:
@@ -452,12 +320,7 @@ class _Loop:
             if self.database is not None:
                 state.report.best = self.database.best(state.identity) or state.report.best
 
-    def _finalists(self, state: _State) -> list[Candidate]:
-        if state.submitted == 0 or not state.leaders:
-            return []
-        return list(dict.fromkeys([*(c for _, c in state.leaders), *state.untuned]))
-
-    def _rivals(self, state: _State) -> list[Candidate]:
+    def _rivals(self, state: TaskState) -> list[Candidate]:
         """The fastest of those timed again, after the candidates that only seem faster."""
         best = None if self.database is None else self.database.best(state.identity)
         if self.database is None or best is None or best.result.final:
@@ -471,7 +334,7 @@ class _Loop:
         chosen = [*known[:at][: self.options.leaders], *known[at : at + 1]]
         return [outcome.candidate for outcome, _ in chosen]
 
-    def _leader_job(self, state: _State, candidate: Candidate) -> Job:
+    def _leader_job(self, state: TaskState, candidate: Candidate) -> Job:
         task = state.report.task
         reference = self.references.get(task) if self.references is not None else None
         return make_job(
@@ -485,34 +348,29 @@ class _Loop:
         if self.owns_model:
             self.model.close()
 
-    # -- budget and events -------------------------------------------------------------------------
-    def _spent(self) -> bool:
-        if self.options.trials is not None and self.submitted >= self.options.trials:
-            return True
-        patience = self.options.patience
-        if patience is not None and self.consumed - self.improved_at >= patience:
-            return True
-        if self.options.seconds is None:
-            return False
-        each = (self.clock() - self.began) / max(self.consumed, 4)
-        count = sum(len(self._finalists(s)) for s in self.states)
-        final = min(2 * each * count, FINAL_SHARE * self.options.seconds)
-        final = final if hasattr(self.measurer, "final") and self.options.leaders > 1 else 0.0
-        return self._time_left() <= len(self.flights) * each + final
+    # -- time and events ---------------------------------------------------------------------------
+    def _elapsed(self) -> float:
+        return self.clock() - self.began
 
     def _time_left(self) -> float:
-        if self.options.seconds is None:
-            return float("inf")
-        return self.options.seconds - (self.clock() - self.began)
+        return self.portfolio.time_left(self._elapsed())
 
     def _tell(
-        self, kind: str, state: _State, *, record: Record | None = None, improved: bool = False,
+        self, kind: str, state: TaskState, *, record: Record | None = None, improved: bool = False,
         correlation: float | None = None, message: str = "",
     ) -> None:  # fmt: skip
         if self.on_event is not None:
-            elapsed, best = self.clock() - self.began, state.report.best_seconds
+            elapsed, best = self._elapsed(), state.report.best_seconds
             event = Event(
-                kind, state.at, self.consumed, elapsed, record, best, improved, correlation, message
+                kind,
+                state.at,
+                self.portfolio.consumed,
+                elapsed,
+                record,
+                best,
+                improved,
+                correlation,
+                message,
             )
             self.on_event(event)
 

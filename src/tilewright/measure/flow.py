@@ -1,0 +1,222 @@
+"""Where every job stands and what may happen to it next: a state machine that starts nothing.
+
+In: jobs, and what became of their builds and trials.  Out: which slot to build or try now, and
+finished records, in the order in which they are known.  It has no thread, no clock and no device,
+so every order of events can be tested.  Read next: `pipeline.py`, which drives it in two ways.
+
+A slot is waiting -> building -> ready -> trying -> finished; a failed build finishes at once, and a
+trial under which the device may have been lost is doubtful until someone has looked for the device.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tilewright.base.artifact import Artifact
+from tilewright.measure.jobs import Built, Job, RunJob, RunResult
+from tilewright.measure.record import Key, Record, Result, make_record, own_versions
+from tilewright.measure.reference import Reference
+
+Program = tuple[Key, Reference | None, str]  # task, what it is compared with, digest of its source
+
+
+@dataclass(order=True)
+class Slot:
+    """A job on its way; ordered by proposal.
+
+    program: known when it is built; again: the device was lost under it, so it is tried once more
+    """
+
+    number: int
+    job: Job = field(compare=False)
+    exclusive: bool = field(compare=False)
+    built: Built = field(default_factory=Built, compare=False)
+    program: Program | None = field(default=None, compare=False)
+    result: RunResult = field(default_factory=RunResult, compare=False)
+    again: bool = field(default=False, compare=False)
+    record: Record | None = field(default=None, compare=False)
+
+    @property
+    def key(self) -> Key:
+        return self.job.task.key
+
+    def run_job(
+        self, best_seconds: float | None, *, verify: bool = True, race: bool = True
+    ) -> RunJob:
+        return RunJob(self.job, self.built.artifact, best_seconds, verify, race)
+
+
+@dataclass(frozen=True)
+class Incumbent:
+    """The best candidate of a task so far, kept to be timed again.  least: of its costs."""
+
+    job: Job
+    artifact: Artifact
+    seconds: float
+    least: float
+
+
+class Flow:
+    """recorded: told each record and the DAG of its job, as soon as it is known.
+
+    order:     slots whose records have not been taken, oldest first
+    doubtful:  slots that were tried, and perhaps innocent: the device may be gone
+    incumbents: per task
+    """
+
+    def __init__(self, recorded: Callable[[Record, Any], None]) -> None:
+        self._recorded = recorded
+        self.order: deque[Slot] = deque()
+        self.doubtful: list[Slot] = []
+        self.incumbents: dict[Key, Incumbent] = {}
+        self.building = 0
+        self._waiting: deque[Slot] = deque()
+        self._ready: list[Slot] = []
+        self._number = 0
+        self._results: dict[Program, RunResult] = {}
+        self._twins: dict[Program, list[Slot]] = {}  # of a program under trial: who waits for it
+
+    @property
+    def builds_left(self) -> bool:
+        """Whether something is being built, or has yet to be."""
+        return bool(self._waiting or self.building)
+
+    @property
+    def next_ready(self) -> Slot | None:
+        """The oldest slot that is built and untried."""
+        return self._ready[0] if self._ready else None
+
+    def add(self, job: Job, exclusive: bool) -> Slot:
+        slot = Slot(self._number, job, exclusive)
+        self._number += 1
+        self.order.append(slot)
+        self._waiting.append(slot)
+        return slot
+
+    def to_build(self) -> Slot | None:
+        """The slot to build next, from now on under construction."""
+        if not self._waiting:
+            return None
+        self.building += 1
+        return self._waiting.popleft()
+
+    def built(self, slot: Slot, built: Built) -> None:
+        self.building -= 1
+        slot.built = built
+        if built.error is not None:
+            self.finish(slot)
+            return
+        slot.program = _program(slot)
+        heapq.heappush(self._ready, slot)
+
+    def to_try(self) -> Slot | None:
+        """The slot to try next.  Those whose program was tried, or is being tried, need no trial of
+        their own and get that result."""
+        while self._ready:
+            slot = heapq.heappop(self._ready)
+            if not self._shares(slot):
+                return slot
+        return None
+
+    def tried(self, slot: Slot, result: RunResult) -> None:
+        slot.result = result
+        if result.fatal:
+            self.doubtful.append(slot)
+        else:
+            self.finish(slot)
+
+    def settle(self, device_was_gone: bool) -> None:
+        """Someone has looked for the device, and it is there.
+
+        Where it had been gone, doubtful slots are tried once more; else they failed by themselves.
+        One that loses the device twice is not tried a third time.
+        """
+        doubtful, self.doubtful = self.doubtful, []
+        for slot in doubtful:
+            if device_was_gone and not slot.again:
+                slot.again = True
+                heapq.heappush(self._ready, slot)
+            else:
+                self.finish(slot)
+
+    def finish(self, slot: Slot, final: bool = False) -> None:
+        """Make the record; whoever waits for the result of the same program gets it, too."""
+        slot.record = _record(slot, final)
+        self._crown(slot)
+        slot.built = Built()  # thousands of artefacts would fill the memory
+        self._recorded(slot.record, slot.job.dag)
+        if slot.program is not None and slot.result.same_as is None:
+            self._results[slot.program] = replace(slot.result, same_as=slot.job.trial, seconds=0.0)
+            for twin in self._twins.pop(slot.program, ()):
+                self._shares(twin)
+
+    def forget(self) -> None:
+        """Drop every slot that is left."""
+        for left in (self.order, self._waiting, self._ready, self._twins, self.doubtful):
+            left.clear()
+
+    def _shares(self, slot: Slot) -> bool:
+        """True when the slot needs no trial: it gets the result of an equal program, perhaps later.
+
+        Failures are shared, too: a program that hangs would cost another deadline.
+        """
+        if slot.program is None or slot.again:
+            return False
+        if slot.program in self._results:
+            slot.result = self._results[slot.program]
+            self.finish(slot)
+        elif slot.program in self._twins:
+            self._twins[slot.program].append(slot)
+        else:
+            self._twins[slot.program] = []
+            return False
+        return True
+
+    def _crown(self, slot: Slot) -> None:
+        result, artifact = slot.result, slot.built.artifact
+        if not result.costs or result.raced or not result.verified or artifact is None:
+            return
+        seconds, known = median(result.costs), self.incumbents.get(slot.key)
+        if known is None or seconds < known.seconds:
+            self.incumbents[slot.key] = Incumbent(slot.job, artifact, seconds, min(result.costs))
+
+
+def _program(slot: Slot) -> Program | None:
+    """None where nothing was really built."""
+    artifact = slot.built.artifact
+    if artifact is None:
+        return None
+    return slot.key, slot.job.reference, artifact.source.digest()
+
+
+def _record(slot: Slot, final: bool) -> Record:
+    job, built, tried = slot.job, slot.built, slot.result
+    result = Result(
+        costs=tried.costs, error=built.error or tried.error,
+        message=built.message or tried.message, build_s=round(built.seconds, 6),
+        run_s=round(tried.seconds, 6), raced=tried.raced, verified=tried.verified, final=final,
+        same_as=tried.same_as,
+    )  # fmt: skip
+    compiler = built.artifact.meta.get("compiler") if built.artifact else None
+    return make_record(
+        job.task, result, origin=job.origin, decisions=job.decisions, steps=job.steps,
+        device=tried.device, seed=job.seed, trial=job.trial,
+        versions=own_versions() | ({"compiler": str(compiler)} if compiler else {}),
+    )  # fmt: skip
+
+
+def joined(first: RunResult, second: RunResult) -> RunResult:
+    """Two trials of one candidate as one; a failure of the second is a failure of both."""
+    spent = first.seconds + second.seconds
+    if second.error is not None:
+        return replace(second, seconds=spent)
+    verified = first.verified or second.verified
+    return replace(second, costs=first.costs + second.costs, verified=verified, seconds=spent)
+
+
+def median(costs: tuple[float, ...]) -> float:
+    return Result(costs=costs).seconds

@@ -1,0 +1,231 @@
+"""The tasks of a search on their way: who is next, what a trial may still gain, when to end.
+
+In: candidates that were submitted, records that came back, the time.  Out: decisions.  Nothing here
+measures, waits, or reads a clock, so a run can be played through in any order of events.
+Read next: `loop.py`, which drives it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+from tilewright.measure.record import Record
+from tilewright.search.propose.proposers import Candidate, Outcome, Proposer
+from tilewright.search.report import Options, TaskReport
+
+GAIN = 0.2  # improvement hoped for before a task has shown any
+FINAL_SHARE = 0.15  # of a budget of seconds, at most, for timing the leaders again
+MIN_BATCHES = 4  # of each task, before a run may end for lack of predicted gain
+
+
+@dataclass
+class TaskState:
+    """One task on its way.
+
+    stale: results since its best; hope: relative gain of an improvement; trace: the best so far
+    after each of the last results; guess: its seconds, before anything is measured
+    untuned: what the network would run without tuning, per sketch
+    first: what is left of candidates to try before others
+    leaders: the fastest candidates with their seconds
+    """
+
+    at: int
+    report: TaskReport
+    proposer: Proposer
+    identity: Any
+    dag: Any
+    untuned: list[Candidate]
+    first: list[Candidate]
+    leaders: list[tuple[float, Candidate]] = field(default_factory=list)
+    in_flight: int = 0
+    submitted: int = 0
+    stale: int = 0
+    hope: float = GAIN
+    guess: float = 0.0
+    trace: deque[float] = field(default_factory=deque)
+
+    @property
+    def done(self) -> bool:
+        return self.report.exhausted or self.report.stopped or self.report.fruitless
+
+    @property
+    def urgency(self) -> tuple[float, int]:
+        """Sorts the tasks by what they are guessed to take, the longest first."""
+        return -self.report.task.weight * self.guess, self.at
+
+    @property
+    def finalists(self) -> list[Candidate]:
+        """Whom to time again at the end: the leaders, and what would run untuned."""
+        if self.submitted == 0 or not self.leaders:
+            return []
+        return list(dict.fromkeys([*(c for _, c in self.leaders), *self.untuned]))
+
+    def propose(self, count: int) -> list[Candidate]:
+        """What the network would run untuned comes first: no best record may be worse than it.
+        Then what another program found."""
+        chosen, self.first = self.first[:count], self.first[count:]
+        return chosen + self.proposer.suggest(count - len(chosen))
+
+    def note_best(self, candidate: Candidate, record: Record, most: int) -> bool:
+        """Whether the record is the best of its task; only verified ones can be.
+
+        most: leaders to keep
+        """
+        if not record.result.ok or not record.result.verified:
+            return False
+        if record.result.same_as is None:  # else that one leads
+            every = [*self.leaders, (record.seconds, candidate)]
+            self.leaders = sorted(every, key=lambda x: x[0])[: max(most, 1)]
+        before = self.report.best_seconds
+        if before is not None and record.seconds >= before:
+            return False
+        if before is not None:
+            self.hope = 0.6 * self.hope + 0.4 * (before - record.seconds) / before
+        self.report.best = record
+        return True
+
+
+class Portfolio:
+    """All tasks of one run.
+
+    batch, ahead: proposals at once, and on their way at most
+    can_final:    whether leaders will be timed again at the end, for which time is kept back
+    """
+
+    def __init__(self, options: Options, batch: int, ahead: int, can_final: bool) -> None:
+        self.options, self.batch, self.ahead, self.can_final = options, batch, ahead, can_final
+        self.states: list[TaskState] = []
+        self.consumed = self.submitted = self.improved_at = self.in_flight = 0
+
+    # -- who is next -------------------------------------------------------------------------------
+    @property
+    def wanted(self) -> int:
+        """How many candidates the next batch may have."""
+        if self.options.trials is None:
+            return self.batch
+        return min(self.batch, self.options.trials - self.submitted)
+
+    def has_room(self, elapsed: float) -> bool:
+        """Whether another batch may be proposed.  elapsed: seconds since the run began."""
+        return self.in_flight + self.batch <= self.ahead and not self.spent(elapsed)
+
+    def choose(self) -> TaskState | None:
+        """Every task gets a first batch; then the one with the greatest predicted gain, or each
+        in turn."""
+        open_ = [s for s in self.states if not s.done and not self.is_fruitless(s)]
+        fresh = [s for s in open_ if s.first or (s.submitted == 0 and s.report.known == 0)]
+        if fresh:
+            return min(fresh, key=lambda s: (s.submitted, *s.urgency))
+        open_ = self._worthwhile(open_)
+        if self.options.order == "turns":
+            return min(open_, key=lambda s: (s.submitted, s.at), default=None)
+        return max(open_, key=self._rank, default=None)
+
+    def gain(self, state: TaskState) -> float:
+        """Seconds per run of the network that the next trial of the task may save.
+
+        The greater of what the last trials saved, and of a hope: the chance of an improvement
+        falls with the trials since the last one, what it brings is learned from those before.
+        """
+        best = state.report.best_seconds
+        best = state.guess if best is None else best
+        hoped = best * state.hope / (state.stale + state.in_flight + self.batch)
+        saved = (state.trace[0] - best) / len(state.trace) if state.trace else 0.0
+        return state.report.task.weight * max(hoped, saved)
+
+    def _rank(self, state: TaskState) -> tuple[float, int]:
+        return self.gain(state), -state.at
+
+    def _worthwhile(self, states: list[TaskState]) -> list[TaskState]:
+        """All while one of them is predicted to gain, then those that had few batches."""
+        if max(map(self.gain, states), default=0.0) >= self._least_gain():
+            return states
+        few = MIN_BATCHES * self.batch
+        return [s for s in states if s.report.known + s.submitted < few]
+
+    def _least_gain(self) -> float:
+        """Seconds per run of the network that a trial should be predicted to save.
+
+        Tasks that are given up do not count: how long their defaults take was not measured.
+        """
+        counted = [s for s in self.states if s.report.best is not None or not s.done]
+        return self.options.negligible * sum(
+            s.report.task.weight * (s.report.best_seconds or s.guess) for s in counted
+        )
+
+    def is_fruitless(self, state: TaskState) -> bool:
+        """It had all the trials a task gets without one success, done or on their way."""
+        report, most = state.report, self.options.fruitless * self.batch
+        only_failures = report.best is None and report.failed == report.trials
+        return only_failures and 0 < most <= report.trials + state.in_flight
+
+    # -- what happens ------------------------------------------------------------------------------
+    def note_submitted(self, state: TaskState) -> None:
+        for counts in (self, state):
+            counts.submitted += 1
+            counts.in_flight += 1
+
+    def note_result(self, state: TaskState, candidate: Candidate, record: Record) -> bool:
+        """One result has come; whether it is the best of its task."""
+        self.consumed += 1
+        self.in_flight -= 1
+        state.in_flight -= 1
+        state.report.trials += 1
+        if not record.result.ok:
+            state.report.failed += 1
+            first = record.result.message.strip().partition("\n")[0]
+            state.report.failure = f"{record.result.error}: {first}"
+        state.proposer.update([Outcome(candidate, record.seconds)])
+        improved = state.note_best(candidate, record, self.options.leaders)
+        self.improved_at = self.consumed if improved else self.improved_at
+        state.stale = 0 if improved else state.stale + 1
+        if state.report.best is not None:
+            state.trace.append(state.report.best.seconds)
+            if len(state.trace) > 2 * self.batch:
+                state.trace.popleft()
+        return improved
+
+    def is_stale(self, state: TaskState) -> bool:
+        """Whether early stopping ends the task; one on its way may still improve it."""
+        limit = self.options.early_stopping
+        return limit is not None and state.stale >= limit
+
+    # -- the end -----------------------------------------------------------------------------------
+    def time_left(self, elapsed: float) -> float:
+        return float("inf") if self.options.seconds is None else self.options.seconds - elapsed
+
+    def is_overdue(self, elapsed: float) -> bool:
+        """Whether what is on its way is not worth waiting for."""
+        return self.time_left(elapsed) < -0.05 * (self.options.seconds or 0)
+
+    def spent(self, elapsed: float) -> bool:
+        """Whether the budget leaves nothing to propose with."""
+        if self.options.trials is not None and self.submitted >= self.options.trials:
+            return True
+        patience = self.options.patience
+        if patience is not None and self.consumed - self.improved_at >= patience:
+            return True
+        if self.options.seconds is None:
+            return False
+        each = elapsed / max(self.consumed, 4)
+        count = sum(len(s.finalists) for s in self.states) if self.can_final else 0
+        final = min(2 * each * count, FINAL_SHARE * self.options.seconds)
+        return self.time_left(elapsed) <= self.in_flight * each + final
+
+    def converged(self, elapsed: float) -> tuple[TaskState, str] | None:
+        """The task with the greatest gain left, and what to tell, where there was something to
+        propose and budget left, but no gain to expect."""
+        left = [s for s in self.states if not s.done]
+        if not left or self.spent(elapsed):
+            return None
+        best = max(left, key=self._rank)
+        gain, least = self.gain(best), self._least_gain()
+        total = least / self.options.negligible
+        of = "" if self.options.trials is None else f" of {self.options.trials}"
+        return best, (
+            f"Converged after {self.consumed}{of} trials: no task is predicted to gain any more.  "
+            f"One more trial would save {gain * 1e9:.2g} ns of {total * 1e3:.4g} ms, all tasks "
+            f"together; under {least * 1e9:.2g} ns the search ends."
+        )
