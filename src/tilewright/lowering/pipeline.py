@@ -23,6 +23,7 @@ from tilewright.lowering.branches import flatten_choices, merge_guards
 from tilewright.lowering.loops import simplify_indices, unroll, vectorize
 from tilewright.lowering.nest import Nests, build_nests
 from tilewright.lowering.threads import inject_virtual_threads, insert_barriers
+from tilewright.lowering.types import legalize_types
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree.loop_tree import Bounds, LoopTree
 from tilewright.targets.target import Target
@@ -38,6 +39,7 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("simplify", lambda k, n, t: simplify_indices(k)),
     ("choices", lambda k, n, t: flatten_choices(k) if t.is_gpu else k),
     ("guards", lambda k, n, t: merge_guards(k) if t.is_gpu else k),
+    ("types", lambda k, n, t: legalize_types(k)),
     (
         "unroll",
         lambda k, n, t: unroll(
