@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.base.dtype import BOOL, DType
+from tilewright.base.dtype import TYPES as ALL_TYPES
 from tilewright.base.errors import TilewrightError
 
 
@@ -58,14 +60,16 @@ FUNCTIONS: dict[str, tuple[Callable[..., float], Callable[..., Any]]] = {
     "sin": (math.sin, np.sin),
     "cos": (math.cos, np.cos),
 }
-TYPES = {"float32": np.float32, "float64": np.float64, "int32": int, "int64": int, "bool": bool}
+TYPES: dict[DType, Any] = {
+    t: t.storage.type if t.is_float else bool if t is BOOL else int for t in map(DType, ALL_TYPES)
+}
 NAMESPACE: dict[str, Any] = {
     "fail": _fail,
-    "to_float32": np.float32,
-    "to_float64": np.float64,
+    **{f"to_{t}": kind if t.is_float else t.wrapped for t, kind in TYPES.items()},
     **{
-        f"{name}_{dtype}": _function(*pair, TYPES[dtype])
+        f"{name}_{t}": _function(*pair, kind)
         for name, pair in FUNCTIONS.items()
-        for dtype in ("float32", "float64")
+        for t, kind in TYPES.items()
+        if t.is_float
     },
 }

@@ -385,7 +385,9 @@ class _Writer:
             return f"({a} if {a} {'<' if op == 'min' else '>'} {b}{unknown} else {b})"
         if op in ARITHMETIC or op in COMPARE:
             a, b = (self._text(x) for x in node.args)
-            return f"({a} {(ARITHMETIC.get(op) or COMPARE[op])[0]} {b})"
+            text = f"({a} {(ARITHMETIC.get(op) or COMPARE[op])[0]} {b})"
+            wraps = node.dtype.is_int and not node.dtype.is_index
+            return f"to_{node.dtype}{text}" if wraps else text
         if op in ("and", "or"):
             a, b = (self._text(x) for x in node.args)
             return f"({a} {op} {b})"
@@ -406,7 +408,8 @@ class _Writer:
             return f"to_{node.dtype}({text})"
         if node.dtype == "bool":
             return f"({text} != 0)"
-        return text if node.args[0].dtype.is_int else f"int({text})"
+        text = text if node.args[0].dtype.is_int else f"int({text})"
+        return text if node.dtype.is_index else f"to_{node.dtype}({text})"
 
     def _constant(self, node: Expr) -> str:
         if not node.dtype.is_float:
