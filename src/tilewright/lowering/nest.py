@@ -8,7 +8,7 @@ vectorized and vthread still in place.  Read next: `threads.py`, `loops.py`.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tilewright.base.artifact import Packing
@@ -34,13 +34,22 @@ from tilewright.ir.stmt import (
 from tilewright.lowering.overhang import fresh_loops, whole_tile
 from tilewright.schedule.space.decision import evaluate
 from tilewright.schedule.steps.loops import SplitRelation
+from tilewright.schedule.tree.accumulators import (
+    accumulator_axes,
+    first_reduction,
+    has_accumulator,
+)
 from tilewright.schedule.tree.loop_tree import Base, Bounds, LoopTree, Node, Quotient
-from tilewright.te.tensor import Combiner, IterVar, Tensor
+from tilewright.te.tensor import Combiner, IterVar, Tensor, reduction_of
 
 # Elements that an overhanging tile may read behind a workspace, and how many more follow: a vector
 # of every second or third element is read as a whole.
 _MAX_BEHIND = 1 << 14
 _SLACK = 64
+
+# Position of a leaf -> what becomes of the loop nest from that leaf inwards.
+Around = Mapping[int, Callable[[Stmt], Stmt]]
+_NOTHING: Around = {}
 
 _KIND = {"vectorize": "vectorized", "unroll": "unrolled", "parallel": "parallel"}
 
@@ -414,44 +423,86 @@ class _KernelBuilder:
         return buffer
 
     def _emit_reduction(self, node: Node, combiner: Combiner) -> Stmt:
+        if has_accumulator(node):
+            return self._emit_accumulated(node, combiner)
         buffer, index = self._target(node), self._store_index(node)
         lanes, spatial = self._lanes(node), self._guards(node, ("spatial",))
-        first = next(k for k, ax in enumerate(node.stage.leaf_iter_vars) if ax.kind == "reduce")
-        inner = [ax for ax in node.stage.leaf_iter_vars[first:] if ax.kind == "spatial"]
-        init = Store(buffer, index, combiner.identity)
-        rename = {
-            self.leaf[ax]: E.var(f"{ax.name}.init") for ax in inner if self.leaf[ax].op == "var"
-        }
-        rename = {old: new for old, new in rename.items() if old not in self.thread_var.values()}
-        for old, new in rename.items():
-            self.simplify.ranges[new] = self.simplify.ranges[old]
-        init_guard = E.substitute(E.binary("and", lanes, spatial), rename)
-        start: Stmt = Store(buffer, E.substitute(index, rename), init.value)
-        start = _guarded(init_guard, start)
-        for ax in reversed(inner):
-            if self.leaf[ax] in rename:
-                start = self._loop(node, ax, start, rename[self.leaf[ax]])
-        value = self._value(node, node.body.args[0])
+        first = first_reduction(node)
+        again = self._again(node, first, "init")
+        init = Store(buffer, E.substitute(index, again), combiner.identity)
+        init_guard = E.substitute(E.binary("and", lanes, spatial), again)
+        start = self._loops(node, first, _guarded(init_guard, init), again)
+        value = self._value(node, _reduced(node))
         guard = E.binary("and", lanes, self._guards(node, ("spatial", "reduce")))
         update = _guarded(guard, Store(buffer, index, combiner.combine(load(buffer, index), value)))
-        return self._nest(node, 0, update, first, start)
+        return self._nest(node, 0, update, {first: lambda nest: seq(start, nest)})
 
-    def _nest(
-        self, node: Node, k: int, innermost: Stmt, first: int = -1, start: Stmt | None = None
-    ) -> Stmt:
-        """Loops from leaf k inwards; `start` (a reduction's init) goes in front of leaf `first`."""
+    def _emit_accumulated(self, node: Node, combiner: Combiner) -> Stmt:
+        """A reduction into a local buffer of the accumulator's type, stored when it is complete.
+
+        rewrite:  C[i] = float16(sum(k, e(i, k)))
+                  ->   C.acc[i] = 0; for k: for i: C.acc[i] += e(i, k); for i: C[i] = C.acc[i]
+        """
+        buffer, index = self._target(node), self._store_index(node)
+        lanes, spatial = self._lanes(node), self._guards(node, ("spatial",))
+        leaves, axes = node.stage.leaf_iter_vars, accumulator_axes(node)
+        first = first_reduction(node)
+        outermost = min([first, *(leaves.index(ax) for ax in axes)])
+        _refuse_parallel(node, leaves[outermost:])
+        shape = tuple(int(self.bounds.extent[ax]) for ax in axes)
+        kind, size = node.op.accumulator, math.prod(shape)
+        acc = Buffer(f"{node.name}.acc", kind, size, "local", shape)
+        at = E.const(0)
+        for ax, extent in zip(axes, shape, strict=True):
+            at = at * extent + self.leaf[ax]
+        at = self.simplify(at)
+        again = self._again(node, first, "init")
+        init = Store(acc, E.substitute(at, again), combiner.identity)
+        start = self._loops(node, first, init, again)
+        value = self._value(node, _reduced(node))
+        guard = E.binary("and", lanes, self._guards(node, ("spatial", "reduce")))
+        update = _guarded(guard, Store(acc, at, combiner.combine(load(acc, at), value)))
+        again = self._again(node, first, "out")
+        result = E.cast(buffer.dtype, load(acc, E.substitute(at, again)))
+        done = Store(buffer, E.substitute(index, again), result)
+        done_guard = E.substitute(E.binary("and", lanes, spatial), again)
+        end = self._loops(node, first, _guarded(done_guard, done), again)
+        whole = {first: lambda nest: seq(start, nest, end)}
+        if outermost == first:
+            whole = {first: lambda nest: Allocate(acc, seq(start, nest, end))}
+        else:
+            whole[outermost] = lambda nest: Allocate(acc, nest)
+        return self._nest(node, 0, update, whole)
+
+    def _again(self, node: Node, first: int, suffix: str) -> dict[Expr, Expr]:
+        """Fresh variables for the spatial loops from leaf `first` inwards."""
+        fresh: dict[Expr, Expr] = {}
+        for ax in node.stage.leaf_iter_vars[first:]:
+            old = self.leaf[ax]
+            if ax.kind == "spatial" and old.op == "var" and old not in self.thread_var.values():
+                fresh[old] = E.var(f"{ax.name}.{suffix}")
+                self.simplify.ranges[fresh[old]] = self.simplify.ranges[old]
+        return fresh
+
+    def _loops(self, node: Node, first: int, body: Stmt, again: dict[Expr, Expr]) -> Stmt:
+        for ax in reversed(node.stage.leaf_iter_vars[first:]):
+            if ax.kind == "spatial" and self.leaf[ax] in again:
+                body = self._loop(node, ax, body, again[self.leaf[ax]])
+        return body
+
+    def _nest(self, node: Node, k: int, innermost: Stmt, around: Around = _NOTHING) -> Stmt:
+        """Loops from leaf k inwards; `around` what a reduction does about those from a leaf on."""
         leaves = node.stage.leaf_iter_vars
-        if k == first and start is not None:
-            return seq(start, self._nest(node, k, innermost))
         if k == len(leaves):
             return innermost
         axis = leaves[k]
         children = [c for c in self.nodes if c.parent is node and c.attach_axis is axis]
         before = [self._emit(child) for child in children]
-        body = seq(*before, self._nest(node, k + 1, innermost, first, start))
+        body = seq(*before, self._nest(node, k + 1, innermost, around))
         for child in reversed(children):
             body = Allocate(self.buffers[child.stage.tensor], body)
-        return self._loop(node, axis, body)
+        nest = self._loop(node, axis, body)
+        return around[k](nest) if k in around else nest
 
     def _loop(self, node: Node, axis: IterVar, body: Stmt, var: Expr | None = None) -> Stmt:
         var = var if var is not None else self.leaf[axis]
@@ -485,7 +536,7 @@ class _KernelBuilder:
     def _emit_cross_thread(self, node: Node, combiner: Combiner) -> Stmt:
         """Each thread reduces its share into a register; shared memory combines the shares."""
         leaves = node.stage.leaf_iter_vars
-        first = next(k for k, ax in enumerate(leaves) if ax.kind == "reduce")
+        first = first_reduction(node)
         if any(
             ax.kind == "spatial" and self.leaf[ax].op == "var" and ax not in node.stage.binds
             for ax in leaves[first:]
@@ -501,7 +552,7 @@ class _KernelBuilder:
                     node.name, f"a reduction over threads inside the virtual thread {ax.name}",
                     "Leave that loop unbound, or bind it to blockIdx.",
                 )  # fmt: skip
-        dtype, zero = node.op.dtype, E.const(0)
+        dtype, zero = node.op.accumulator, E.const(0)
         tags = [tag for tag in self.launch if tag.startswith("threadIdx")]
         reduced = [
             t
@@ -515,7 +566,7 @@ class _KernelBuilder:
         board = Buffer(f"{node.name}.board", dtype, width * groups, "shared", (groups, width))
         lane, group = self._linear(reduced), self._linear(kept)
         mine = self.simplify(group * width + lane)
-        value = self._value(node, node.body.args[0])
+        value = self._value(node, _reduced(node))
         guard = E.binary(
             "and", self._lanes(node, once=False), self._guards(node, ("spatial", "reduce"))
         )
@@ -534,7 +585,7 @@ class _KernelBuilder:
             both = combiner.combine(load(board, mine), load(board, self.simplify(mine + stride)))
             combine += [_guarded(self.simplify(test), Store(board, mine, both)), Barrier()]
             stride //= 2
-        result = load(board, self.simplify(group * width))
+        result = E.cast(node.op.dtype, load(board, self.simplify(group * width)))
         final = E.binary("and", self._lanes(node, reduce=False), self._guards(node, ("spatial",)))
         steps = seq(
             Store(partial, zero, combiner.identity),
@@ -572,6 +623,25 @@ class _KernelBuilder:
                 "Attach it outside the reduction loops.",
             )  # fmt: skip
         return body
+
+
+def _reduced(node: Node) -> Expr:
+    """What the node reduces, after inlining."""
+    root = reduction_of(node.body)
+    assert root is not None
+    return root.args[0]
+
+
+def _refuse_parallel(node: Node, inside: Sequence[IterVar]) -> None:
+    for ax in inside:
+        if node.stage.annotations.get(ax) == "parallel":
+            raise LoweringError(
+                f"parallel({node.name}.{ax.name})",
+                f"partial results of {node.name} are {node.op.accumulator} and private to a thread,"
+                " but this loop is inside the reduction",
+                "Reorder: the parallel loop outside the reduction loops; or cache_write the stage "
+                "first.",
+            )  # fmt: skip
 
 
 def _guarded(test: Expr, body: Stmt) -> Stmt:

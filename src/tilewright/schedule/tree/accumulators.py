@@ -1,0 +1,62 @@
+"""Accumulators of another type than their stage: which loops index them, how many elements.
+
+In: a node of a loop tree, its bounds.  Out: axes, and a count that is an int or an int64 vector.
+A sum of float16 keeps its partial results in float32 while its stage is float16: lowering gives it
+a local buffer of one element per iteration of the spatial loops inside the reduction, and writes
+the stage after it.  A fragment of a matrix unit, distributed over the lanes of a warp, would be
+another kind of accumulator and would be counted here.  Read next: `lowering/reductions.py`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tilewright.schedule.space.decision import Number, where
+from tilewright.te.tensor import IterVar
+
+if TYPE_CHECKING:
+    from tilewright.schedule.tree.bounds import Bounds
+    from tilewright.schedule.tree.loop_tree import Node
+
+
+def first_reduction(node: Node) -> int:
+    """The position of the outermost reduction loop among the leaves of a reduction."""
+    return next(k for k, ax in enumerate(node.stage.leaf_iter_vars) if ax.kind == "reduce")
+
+
+def has_accumulator(node: Node) -> bool:
+    """Whether partial results are kept beside the stage's own buffer, because their type is another
+    one.  A reduction over threads keeps one per thread in any case, and is not meant."""
+    shared = any(ax.kind == "reduce" for ax in node.stage.binds)
+    return node.op.accumulator is not node.op.dtype and not shared
+
+
+def accumulator_axes(node: Node) -> list[IterVar]:
+    """The leaves that index the accumulator, innermost last: spatial loops inside the reduction
+    that are not bound to blocks or threads, and vector lanes wherever they are."""
+    if not has_accumulator(node):
+        return []
+    first, stage = first_reduction(node), node.stage
+    vectors = [ax for ax, how in stage.annotations.items() if how == "vectorize"]
+    found = [
+        ax
+        for k, ax in enumerate(stage.leaf_iter_vars)
+        if ax.kind == "spatial"
+        and (ax in vectors or (k > first and stage.binds.get(ax, "vthread") == "vthread"))
+    ]
+    return sorted(found, key=lambda ax: ax in vectors)
+
+
+def accumulator_elements(node: Node, bounds: Bounds) -> Number:
+    """Elements of type `node.op.accumulator` that a thread keeps beside the stage's own buffer, for
+    all virtual threads together; 0 where the stage itself accumulates."""
+    if not has_accumulator(node):
+        return 0
+    axes = accumulator_axes(node)
+    axes += [ax for ax, tag in node.stage.binds.items() if tag == "vthread" and ax not in axes]
+    count: Number = 1
+    for ax in axes:
+        count = count * bounds.extent[ax]
+    for ax, flag in bounds.vthreads(node).items():
+        count = count * where(flag, bounds.extent[ax], 1)
+    return count
