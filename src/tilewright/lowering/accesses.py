@@ -1,0 +1,71 @@
+"""Reads and writes of a kernel: flat indices into buffers.
+
+In: a `Placement` and a `Storage`.  Out: `Accesses`, which turns `te` expressions of a stage into
+lowered ones and knows which buffers it met.  Read next: `guards.py`.
+
+An asynchronous copy reads and writes like any other stage: what differs is when its result may be
+read, which is the matter of `threads.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tilewright.ir import expr as E
+from tilewright.ir.expr import Expr
+from tilewright.ir.stmt import Buffer, load
+from tilewright.lowering.placement import Placement
+from tilewright.lowering.storage import Storage
+from tilewright.schedule.tree.loop_tree import Node
+
+
+class Accesses:
+    """What the stages of one kernel read and write.
+
+    used: the buffers met so far, in order; those in global memory are the kernel's parameters
+    """
+
+    def __init__(self, place: Placement, storage: Storage) -> None:
+        self.place, self.storage = place, storage
+        self.used: dict[Buffer, None] = {}
+
+    def value(self, node: Node, expression: Expr) -> Expr:
+        """An expression of `node` over leaf variables, reads turned into loads, conditions
+        simplified."""
+        simplify = self.place.simplify
+
+        def rule(e: Expr) -> Expr | None:
+            if e.op == "read":
+                return self._read(e)
+            return simplify(e) if e.dtype == "bool" else None
+
+        return E.transform(E.substitute(expression, self.place.coordinates(node)), rule)
+
+    def target(self, node: Node) -> Buffer:
+        """The buffer that `node` stores to."""
+        buffer = self.storage.buffers[node.stage.tensor]
+        self.used[buffer] = None
+        return buffer
+
+    def store_index(self, node: Node) -> Expr:
+        return self._flat(node, [self.place.coordinate(node, ax) for ax in node.op.axis])
+
+    def _read(self, node: Expr) -> Expr:
+        buffer = self.storage.buffers[node.attr]
+        self.used[buffer] = None
+        producer = self.place.producer(node)
+        if producer is not None and producer.parent is not None:
+            return load(buffer, self._flat(producer, node.args))
+        flat = E.const(0)
+        strides = self.storage.strides_of(node.attr, producer)
+        for index, stride in zip(reversed(node.args), reversed(strides), strict=True):
+            flat = index * stride + flat
+        return load(buffer, self.place.simplify(flat))
+
+    def _flat(self, node: Node, index: Sequence[Expr]) -> Expr:
+        """Flat position in the node's buffer of an index into its whole tensor."""
+        flat = E.const(0)
+        bases, strides = self.place.region_base[node], self.storage.strides[node]
+        for i, base, stride in zip(index, bases, strides, strict=True):
+            flat = flat + (i - base) * stride
+        return self.place.simplify(flat)

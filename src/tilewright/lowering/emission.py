@@ -1,0 +1,124 @@
+"""Loops around statements: what every kind of loop nest is made with.
+
+In: accesses and guards of a kernel.  Out: `Emission`, whose methods put loops of the right kind
+around a statement.  Read next: `reductions.py`, `nest.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from tilewright.ir import expr as E
+from tilewright.ir.expr import Expr
+from tilewright.ir.stmt import Allocate, For, If, Stmt, seq
+from tilewright.lowering.accesses import Accesses
+from tilewright.lowering.guards import Guards
+from tilewright.lowering.placement import Placement
+from tilewright.schedule.space.decision import evaluate
+from tilewright.schedule.tree.loop_tree import Node
+from tilewright.te.tensor import IterVar
+
+_KIND = {"vectorize": "vectorized", "unroll": "unrolled", "parallel": "parallel"}
+
+# Position of a leaf -> what becomes of the loop nest from that leaf inwards.
+Around = Mapping[int, Callable[[Stmt], Stmt]]
+_NOTHING: Around = {}
+Renaming = Callable[[Expr], Expr]
+
+
+@dataclass(frozen=True, eq=False)
+class Emission:
+    """What the statements of one kernel are made from.
+
+    unroll_limit: loop variable -> auto_unroll_max_step in force there; grows with every loop made
+    """
+
+    accesses: Accesses
+    guards: Guards
+    unroll_limit: dict[Expr, int]
+
+    @property
+    def place(self) -> Placement:
+        return self.accesses.place
+
+    def loop(self, node: Node, axis: IterVar, body: Stmt, var: Expr | None = None) -> Stmt:
+        """The loop of a leaf around `body`, which stays alone where threads run the leaf.
+
+        var: another variable than the leaf's own
+        """
+        if not self.place.is_loop(axis):
+            return body
+        var = self.place.leaf[axis] if var is None else var
+        kind = _KIND.get(node.stage.annotations.get(axis, ""), "serial")
+        limit = self._pragma(node, axis)
+        if limit:
+            self.unroll_limit[var] = limit
+        kind = "vthread" if axis in node.stage.binds else kind
+        return For(var, self.place.extent(axis), body, kind)
+
+    def _pragma(self, node: Node | None, axis: IterVar | None) -> int:
+        """auto_unroll_max_step in force at a loop: the nearest enclosing pragma."""
+        while node is not None:
+            entry = node.stage.pragmas.get("auto_unroll_max_step")
+            if entry is not None:
+                leaves = node.stage.leaf_iter_vars
+                if (
+                    axis is None
+                    or entry[0] not in leaves
+                    or leaves.index(entry[0]) <= leaves.index(axis)
+                ):
+                    return int(evaluate(entry[1], self.place.bounds.assignment))
+            axis, node = node.attach_axis, node.parent
+        return 0
+
+    def nest(
+        self,
+        node: Node,
+        innermost: Stmt,
+        emit: Callable[[Node], Stmt],
+        around: Around = _NOTHING,
+        upto: int | None = None,
+    ) -> Stmt:
+        """The loops of `node` around `innermost`, with the stages computed in them in front.
+
+        emit:   gives the statements of such a stage
+        around: changes the nest from some leaf on
+        upto:   the leaves that get loops, all unless given
+        """
+        leaves = node.stage.leaf_iter_vars[:upto]
+
+        def at(k: int) -> Stmt:
+            if k == len(leaves):
+                return innermost
+            axis = leaves[k]
+            children = self.place.children(node, axis)
+            before = [emit(child) for child in children]
+            body = seq(*before, at(k + 1))
+            for child in reversed(children):
+                body = Allocate(self.accesses.storage.buffers[child.stage.tensor], body)
+            body = self.loop(node, axis, body)
+            return around[k](body) if k in around else body
+
+        return at(0)
+
+    def again(self, node: Node, first: int, stmt: Callable[[Renaming], Stmt], suffix: str) -> Stmt:
+        """The spatial loops from leaf `first` inwards once more, around a statement of its own."""
+        leaf = self.place.leaf
+        axes = [
+            ax
+            for ax in node.stage.leaf_iter_vars[first:]
+            if ax.kind == "spatial" and self.place.is_loop(ax)
+        ]
+        fresh = {leaf[ax]: E.var(f"{ax.name}.{suffix}") for ax in axes}
+        body = stmt(lambda e: E.substitute(e, fresh))
+        for ax in reversed(axes):
+            body = self.loop(node, ax, body, fresh[leaf[ax]])
+        return body
+
+
+def guarded(test: Expr, body: Stmt) -> Stmt:
+    """`body` where the test holds; nothing where it never does."""
+    if test.op == "const":
+        return body if test.attr else seq()
+    return If(test, body)

@@ -1,0 +1,101 @@
+"""Which iterations and which threads of a kernel do something: guards.
+
+In: a `Placement`, and the tests that are known to be needless.  Out: `Guards`, immutable, which
+gives conditions.  Guards sit on stores.  Read next: `overhang.py` (which tests are needless).
+
+A matrix unit wants all lanes of a warp together, so its statements would take none of these guards:
+what it computes beyond a tensor is dropped by the guard of the stage that stores it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from tilewright.ir import expr as E
+from tilewright.ir.expr import Expr
+from tilewright.ir.stmt import BLOCK_TAGS, THREAD_TAGS
+from tilewright.lowering.placement import Placement
+from tilewright.schedule.tree.loop_tree import Base, Node, Quotient
+from tilewright.te.tensor import IterVar
+
+SPATIAL = ("spatial",)
+ALL = ("spatial", "reduce")
+
+
+@dataclass(frozen=True, eq=False)
+class Guards:
+    """dropped: per stage, the tests that are left out"""
+
+    place: Placement
+    dropped: Mapping[Node, frozenset[Expr]] = field(default_factory=dict)
+
+    def without(self, node: Node, tests: Iterable[Expr]) -> Guards:
+        """The same with `tests` of `node` left out too."""
+        both = self.dropped.get(node, frozenset()).union(tests)
+        return replace(self, dropped={**self.dropped, node: both})
+
+    def of(self, node: Node, kinds: tuple[str, ...]) -> Expr:
+        """When an iteration of `node` is one of its elements, along axes of these kinds."""
+        dropped = self.dropped.get(node, frozenset())
+        tests = (t for t in self.tests(node, kinds) if t not in dropped)
+        return self.place.simplify(E.all_of(*tests))
+
+    def tests(self, node: Node, kinds: tuple[str, ...]) -> list[Expr]:
+        """What holds for the elements that the node must compute, where its loops do not say so."""
+        place, bounds = self.place, self.place.bounds
+        tests = []
+        for ax, flag in bounds.guards[node].items():
+            if flag and ax.kind in kinds:
+                tests.append(place.values[ax] < place.extent(ax))
+        tests += [place.values[ax] < place.extent(ax) for ax in self._carried(node)]
+        for ax, (below, above) in zip(node.op.axis, bounds.outside[node], strict=True):
+            if below:
+                tests.append(place.coordinate(node, ax) >= 0)
+            if above:
+                tests.append(place.coordinate(node, ax) < ax.size)
+        return tests
+
+    def _carried(self, node: Node) -> list[IterVar]:
+        """Uneven axes of the stages around `node` whose guards it repeats."""
+        guards = self.place.bounds.guards
+        flags = (item for n, _ in self.place.tree.path(node) for item in guards[n].items())
+        return list(dict.fromkeys(ax for ax, flag in flags if flag and ax in node.carried))
+
+    def lanes(self, node: Node, *, reduce: bool = True, once: bool = True) -> Expr:
+        """Which threads of the block take part: those inside the stage's own extents (`reduce`: of
+        its reduction axes too) and, if `once`, a single one of those that would only repeat the
+        work on memory that all of them see."""
+        place, tests = self.place, []
+        bound = [
+            (ax, tag) for ax, tag in node.stage.binds.items() if reduce or ax.kind == "spatial"
+        ]
+        bound += self._lanes_around(node)
+        for ax, tag in bound:
+            if tag != "vthread" and place.extent(ax) < place.launch[tag]:
+                tests.append(place.thread_var[tag] < place.extent(ax))
+        if once and node.scope != "local":
+            mine = {tag for ax, tag in node.stage.binds.items() if ax.kind == "spatial"}
+            sharing = (THREAD_TAGS, BLOCK_TAGS) if node.scope == "global" else (THREAD_TAGS,)
+            for tags in sharing:
+                for tag, extent in place.launch.items():
+                    if tag in tags and tag not in mine and extent > 1:
+                        tests.append(place.thread_var[tag].equal(0))
+        return E.all_of(*tests)
+
+    def _lanes_around(self, node: Node) -> list[tuple[IterVar, str]]:
+        """Thread axes of other stages that the node's region starts from: lanes beyond them have
+        no region."""
+        tree = self.place.tree
+        leaves: dict[IterVar, None] = {}
+
+        def collect(base: Base) -> None:
+            for atom in base.terms:
+                if isinstance(atom, Quotient):
+                    collect(atom.base)
+                else:
+                    leaves.update(dict.fromkeys(tree.leaves_under[atom]))
+
+        for base in self.place.bounds.base[node]:
+            collect(base)
+        return [(ax, tree.tag_of[ax]) for ax in leaves if ax in tree.tag_of]

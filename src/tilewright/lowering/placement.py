@@ -1,0 +1,124 @@
+"""Where the iterations of a kernel are: every axis as an expression over loops and threads.
+
+In: a root of a `LoopTree`, `Bounds` (ints).  Out: `Placement`, immutable: launch, leaves, axes and
+where the region of each stage starts.  Read next: `accesses.py`, `guards.py`.
+
+Warps would enter here: an atom of 32 lanes is a thread index that no leaf of its stage takes, so
+`launch` has it and `values` of its three axes do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tilewright.ir import expr as E
+from tilewright.ir.affine import Simplifier
+from tilewright.ir.expr import Expr
+from tilewright.schedule.steps.loops import SplitRelation
+from tilewright.schedule.tree.loop_tree import Base, Bounds, LoopTree, Node, Quotient
+from tilewright.te.tensor import IterVar
+
+
+@dataclass(frozen=True, eq=False)
+class Placement:
+    """The loops of one kernel: those of a root stage and of all that is computed inside it.
+
+    nodes:       these stages, producers first
+    launch:      block or thread tag -> extent; thread_var: its variable
+    leaf:        leaf axis -> a loop variable, a thread variable, or 0 where it runs once
+    values:      every axis -> its value over the leaves, from the start of the stage's region
+    region_base: per stage and dimension, where its region starts
+    simplify:    knows the ranges of all variables
+    """
+
+    tree: LoopTree
+    bounds: Bounds
+    root: Node
+    nodes: tuple[Node, ...]
+    launch: Mapping[str, int]
+    thread_var: Mapping[str, Expr]
+    leaf: Mapping[IterVar, Expr]
+    values: Mapping[IterVar, Expr]
+    region_base: Mapping[Node, tuple[Expr, ...]]
+    simplify: Simplifier
+
+    def extent(self, axis: IterVar) -> int:
+        return int(self.bounds.extent[axis])
+
+    def is_loop(self, axis: IterVar) -> bool:
+        """Whether the leaf `axis` is run by a loop: not by threads, and more than once."""
+        return self.leaf[axis].op == "var" and self.tree.tag_of.get(axis, "vthread") == "vthread"
+
+    def coordinate(self, node: Node, axis: IterVar) -> Expr:
+        """Where in the whole tensor, or in the reduction, an iteration of `node` is."""
+        value = self.values[axis]
+        if axis.kind == "spatial":
+            value = self.region_base[node][node.op.axis.index(axis)] + value
+        return self.simplify(value)
+
+    def coordinates(self, node: Node) -> dict[Expr, Expr]:
+        """The variable of every axis of the stage -> its coordinate."""
+        axes = (*node.op.axis, *node.op.reduce_axis)
+        return {ax.var: self.coordinate(node, ax) for ax in axes}
+
+    def children(self, node: Node, axis: IterVar) -> list[Node]:
+        """The stages computed at the loop `axis` of `node`, producers first."""
+        return [c for c in self.nodes if c.parent is node and c.attach_axis is axis]
+
+    def producer(self, read: Expr) -> Node | None:
+        """The stage that stores what `read` reads; None for an input."""
+        return self.tree.of_stage.get(self.tree.schedule[read.attr])
+
+
+def place(tree: LoopTree, bounds: Bounds, root: Node) -> Placement:
+    nodes = tuple(tree.subtree(root))
+    launch = {tag: int(e) for tag, e in bounds.launch(root).items()}
+    thread_var = {tag: E.var(tag.replace("Idx.", "_")) for tag in sorted(launch)}
+    ranges = {thread_var[tag]: (0, e - 1) for tag, e in launch.items()}
+    leaf: dict[IterVar, Expr] = {}
+    for node in nodes:
+        for ax in node.stage.leaf_iter_vars:
+            extent, tag = int(bounds.extent[ax]), node.stage.binds.get(ax, "")
+            if extent == 1:
+                leaf[ax] = E.const(0)
+            elif tag and tag != "vthread":
+                leaf[ax] = thread_var[tag]
+            else:
+                leaf[ax] = E.var(ax.name)
+                ranges[leaf[ax]] = (0, extent - 1)
+    simplify = Simplifier(ranges)
+    values: dict[IterVar, Expr] = {}
+    for node in nodes:
+        values |= _axis_values(node, bounds, leaf)
+    region_base = {
+        node: tuple(simplify(_base(b, values)) for b in bounds.base[node]) for node in nodes
+    }
+    return Placement(
+        tree, bounds, root, nodes, launch, thread_var, leaf, values, region_base, simplify
+    )
+
+
+def _axis_values(node: Node, bounds: Bounds, leaf: Mapping[IterVar, Expr]) -> dict[IterVar, Expr]:
+    """Every axis of the node as an expression of its leaves, from the leaves up."""
+    values = {ax: leaf[ax] for ax in node.stage.leaf_iter_vars}
+    for r in reversed(node.stage.relations):
+        if isinstance(r, SplitRelation):
+            values[r.parent] = values[r.outer] * int(bounds.factor[r]) + values[r.inner]
+        else:
+            inner = int(bounds.extent[r.inner])
+            values[r.outer] = values[r.fused] // inner
+            values[r.inner] = values[r.fused] % inner
+    return values
+
+
+def _base(base: Base, values: Mapping[IterVar, Expr]) -> Expr:
+    result = E.const(int(base.constant))
+    for atom, c in base.terms.items():
+        if isinstance(atom, Quotient):
+            inner, k = _base(atom.base, values), int(atom.k)
+            value = inner // k if atom.kind == "div" else inner % k
+        else:
+            value = values[atom]
+        result = result + value * int(c)
+    return result

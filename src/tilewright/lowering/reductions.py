@@ -1,0 +1,206 @@
+"""Reductions: in place, into an accumulator of another type, over threads.
+
+In: an `Emission` and a reduction stage.  Out: a `Reduction`: the innermost statement and what
+stands around the loops from its first reduction loop inwards; `nest.py` puts the loops in between.
+
+Another form of a reduction enters here.  An atom of a matrix unit would be an `update` in place of
+the three innermost loops, its accumulator a fragment; a ring of asynchronous copies would be one
+more thing that stands `around` a reduction loop.  Read next: `nest.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from tilewright.base.errors import LoweringError
+from tilewright.ir import expr as E
+from tilewright.ir.expr import Expr
+from tilewright.ir.stmt import Allocate, Barrier, Buffer, Stmt, Store, load, seq
+from tilewright.lowering.emission import Around, Emission, Renaming, guarded
+from tilewright.lowering.guards import ALL, SPATIAL
+from tilewright.lowering.placement import Placement
+from tilewright.schedule.tree.accumulators import (
+    accumulator_axes,
+    first_reduction,
+    has_accumulator,
+)
+from tilewright.schedule.tree.loop_tree import Node
+from tilewright.te.tensor import Combiner, reduction_of
+
+
+@dataclass(frozen=True, eq=False)
+class Reduction:
+    """innermost: the statement that the loops repeat; around: see `Emission.nest`
+
+    upto: how many leaves get loops outside `innermost`, all unless given
+    """
+
+    innermost: Stmt
+    around: Around
+    upto: int | None = None
+
+
+def reduction(emission: Emission, node: Node, combiner: Combiner) -> Reduction:
+    """How `node` reduces, by its schedule and its types."""
+    if any(ax.kind == "reduce" for ax in node.stage.binds):
+        return _across_threads(emission, node, combiner)
+    if has_accumulator(node):
+        return _accumulated(emission, node, combiner)
+    return _in_place(emission, node, combiner)
+
+
+def _in_place(emission: Emission, node: Node, combiner: Combiner) -> Reduction:
+    """rewrite:  C[i] = sum(k, e(i, k))   ->   C[i] = 0; for k: C[i] += e(i, k)"""
+    accesses, guards = emission.accesses, emission.guards
+    buffer, index = accesses.target(node), accesses.store_index(node)
+    lanes, first = guards.lanes(node), first_reduction(node)
+    spatial = E.binary("and", lanes, guards.of(node, SPATIAL))
+
+    def identity(renamed: Renaming) -> Stmt:
+        return guarded(renamed(spatial), Store(buffer, renamed(index), combiner.identity))
+
+    start = emission.again(node, first, identity, "init")
+    value = accesses.value(node, _reduced(node))
+    update = Store(buffer, index, combiner.combine(load(buffer, index), value))
+    guard = E.binary("and", lanes, guards.of(node, ALL))
+    return Reduction(guarded(guard, update), {first: lambda nest: seq(start, nest)})
+
+
+def _accumulated(emission: Emission, node: Node, combiner: Combiner) -> Reduction:
+    """Into a local buffer of the accumulator's type, which is stored when it is complete.
+
+    rewrite:  C[i] = float16(sum(k, e(i, k)))
+              ->   C.acc[i] = 0; for k: for i: C.acc[i] += e(i, k); for i: C[i] = C.acc[i]
+    """
+    accesses, guards, place = emission.accesses, emission.guards, emission.place
+    buffer, index = accesses.target(node), accesses.store_index(node)
+    lanes, first = guards.lanes(node), first_reduction(node)
+    spatial = E.binary("and", lanes, guards.of(node, SPATIAL))
+    leaves, axes = node.stage.leaf_iter_vars, accumulator_axes(node)
+    outermost = min([first, *(leaves.index(ax) for ax in axes)])
+    _refuse_parallel(node, outermost)
+    shape = tuple(place.extent(ax) for ax in axes)
+    acc = Buffer(f"{node.name}.acc", node.op.accumulator, math.prod(shape), "local", shape)
+    at = E.const(0)
+    for ax, extent in zip(axes, shape, strict=True):
+        at = at * extent + place.leaf[ax]
+    at = place.simplify(at)
+
+    def identity(renamed: Renaming) -> Stmt:
+        return Store(acc, renamed(at), combiner.identity)
+
+    def result(renamed: Renaming) -> Stmt:
+        value = E.cast(buffer.dtype, load(acc, renamed(at)))
+        return guarded(renamed(spatial), Store(buffer, renamed(index), value))
+
+    start = emission.again(node, first, identity, "init")
+    value = accesses.value(node, _reduced(node))
+    update = Store(acc, at, combiner.combine(load(acc, at), value))
+    guard = E.binary("and", lanes, guards.of(node, ALL))
+    end = emission.again(node, first, result, "out")
+    if outermost == first:
+        around: Around = {first: lambda nest: Allocate(acc, seq(start, nest, end))}
+    else:  # lanes outside the reduction: their elements live side by side
+        around = {
+            outermost: lambda nest: Allocate(acc, nest),
+            first: lambda nest: seq(start, nest, end),
+        }
+    return Reduction(guarded(guard, update), around)
+
+
+def _refuse_parallel(node: Node, outermost: int) -> None:
+    for ax in node.stage.leaf_iter_vars[outermost:]:
+        if node.stage.annotations.get(ax) == "parallel":
+            raise LoweringError(
+                f"parallel({node.name}.{ax.name})",
+                f"partial results of {node.name} are {node.op.accumulator} and private to a thread,"
+                " but this loop is inside the reduction",
+                "Reorder: the parallel loop outside the reduction loops; or cache_write the stage "
+                "first.",
+            )  # fmt: skip
+
+
+def _across_threads(emission: Emission, node: Node, combiner: Combiner) -> Reduction:
+    """Each thread reduces its share into a register; shared memory combines the shares."""
+    accesses, guards, place = emission.accesses, emission.guards, emission.place
+    leaves, first = node.stage.leaf_iter_vars, first_reduction(node)
+    _refuse_across_threads(place, node, first)
+    dtype, zero = node.op.accumulator, E.const(0)
+    tags = [tag for tag in place.launch if tag.startswith("threadIdx")]
+    bound = {tag for ax, tag in node.stage.binds.items() if ax.kind == "reduce"}
+    reduced, kept = [t for t in tags if t in bound], [t for t in tags if t not in bound]
+    width = math.prod(place.launch[t] for t in reduced)
+    groups = math.prod(place.launch[t] for t in kept)
+    partial = Buffer(f"{node.name}.partial", dtype, 1, "local", (1,))
+    board = Buffer(f"{node.name}.board", dtype, width * groups, "shared", (groups, width))
+    lane, group = _linear(place, reduced), _linear(place, kept)
+    mine = place.simplify(group * width + lane)
+    value = accesses.value(node, _reduced(node))
+    guard = E.binary("and", guards.lanes(node, once=False), guards.of(node, ALL))
+    update = guarded(guard, Store(partial, zero, combiner.combine(load(partial, zero), value)))
+    for ax in reversed(leaves[first:]):
+        if ax not in node.stage.binds:
+            update = emission.loop(node, ax, update)
+    combine: list[Stmt] = []
+    stride = 1
+    while stride * 2 < width:
+        stride *= 2
+    while stride >= 1:
+        test = E.all_of(lane < stride, lane + stride < width)
+        both = combiner.combine(load(board, mine), load(board, place.simplify(mine + stride)))
+        combine += [guarded(place.simplify(test), Store(board, mine, both)), Barrier()]
+        stride //= 2
+    result = E.cast(node.op.dtype, load(board, place.simplify(group * width)))
+    final = E.binary("and", guards.lanes(node, reduce=False), guards.of(node, SPATIAL))
+    steps = seq(
+        Store(partial, zero, combiner.identity),
+        update,
+        Store(board, mine, load(partial, zero)),
+        Barrier(),
+        *combine,
+        guarded(final, Store(accesses.target(node), accesses.store_index(node), result)),
+        Barrier(),
+    )
+    return Reduction(Allocate(board, Allocate(partial, steps)), {}, upto=first)
+
+
+def _refuse_across_threads(place: Placement, node: Node, first: int) -> None:
+    leaves = node.stage.leaf_iter_vars
+    if any(
+        ax.kind == "spatial" and place.leaf[ax].op == "var" and ax not in node.stage.binds
+        for ax in leaves[first:]
+    ):
+        raise LoweringError(
+            f"{node.name}", "a spatial loop inside a reduction over threads",
+            "Reorder: spatial loops first, then the reduction.",
+        )  # fmt: skip
+    around = [ax for _, ax in place.tree.path(node)] + leaves[:first]
+    for ax in around:
+        if place.tree.tag_of.get(ax) == "vthread" and place.extent(ax) > 1:
+            raise LoweringError(
+                node.name, f"a reduction over threads inside the virtual thread {ax.name}",
+                "Leave that loop unbound, or bind it to blockIdx.",
+            )  # fmt: skip
+    inside = [child for ax in leaves[first:] for child in place.children(node, ax)]
+    if inside:
+        raise LoweringError(
+            node.name, f"{inside[0].name} is computed inside a reduction over threads",
+            "Attach it outside the reduction loops.",
+        )  # fmt: skip
+
+
+def _linear(place: Placement, tags: list[str]) -> Expr:
+    """The number of a thread among those that differ by these indices."""
+    index = E.const(0)
+    for tag in sorted(tags, reverse=True):
+        own = place.thread_var[tag] if place.launch[tag] > 1 else 0
+        index = index * place.launch[tag] + own
+    return place.simplify(index)
+
+
+def _reduced(node: Node) -> Expr:
+    """What the node reduces, after inlining."""
+    root = reduction_of(node.body)
+    assert root is not None
+    return root.args[0]

@@ -1,0 +1,73 @@
+"""Where tensors live: the buffer of each, and the strides of what is kept of it.
+
+In: a `LoopTree` and its `Bounds` (ints).  Out: `Storage`, immutable; a changed one is another one.
+Read next: `placement.py`.
+
+A fragment (the operand or accumulator of a matrix unit, spread over the lanes of a warp) would have
+its layout here: a permutation of index bits in place of strides.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tilewright.base.artifact import Packing
+from tilewright.ir.stmt import Buffer
+from tilewright.schedule.tree.loop_tree import Bounds, LoopTree, Node
+from tilewright.te.tensor import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Storage:
+    """buffers: of every tensor that is stored; strides: of the buffer of a stage, in elements."""
+
+    buffers: Mapping[Tensor, Buffer]
+    strides: Mapping[Node, tuple[int, ...]]
+
+    def strides_of(self, tensor: Tensor, producer: Node | None) -> tuple[int, ...]:
+        """Of `tensor`, which the stage `producer` stores; None for an input."""
+        return self.strides[producer] if producer is not None else row_major(tensor.shape)
+
+    def grown(self, sizes: Mapping[Tensor, int]) -> Storage:
+        """The same with other numbers of elements."""
+        new = {tensor: replace(self.buffers[tensor], size=size) for tensor, size in sizes.items()}
+        return replace(self, buffers={**self.buffers, **new})
+
+    def with_room(self, node: Node, tree: LoopTree, bounds: Bounds) -> Storage:
+        """The same with an element for every iteration of `node`, also those beyond its extents."""
+        shape = tuple(int(bounds.reach[ax]) for ax in node.op.axis)
+        tensor = node.stage.tensor
+        buffer = replace(self.buffers[tensor], size=math.prod(shape), shape=shape)
+        strides = row_major(shape, tree.storage_order(node))
+        return Storage({**self.buffers, tensor: buffer}, {**self.strides, node: strides})
+
+
+def store_tensors(tree: LoopTree, bounds: Bounds) -> Storage:
+    """A buffer for every input and every stage that is not inlined."""
+    buffers: dict[Tensor, Buffer] = {}
+    for op in tree.schedule.dag.placeholders:
+        size = math.prod(op.shape)
+        buffers[op.output_tensor] = Buffer(op.name, op.dtype, size, "global", op.shape)
+    for node in tree.nodes:
+        shape = tuple(int(e) for e in bounds.region(node))
+        size, packing = int(bounds.elements(node)), None
+        source = tree.prepacked.get(node)
+        if source is not None:
+            packing = Packing(source.shape, node.op.attrs["blocks"], node.op.attrs["order"])
+        buffer = Buffer(node.name, node.op.dtype, size, node.scope, shape, packing)
+        buffers[node.stage.tensor] = buffer
+        if source is not None:
+            buffers[source] = buffer  # the argument is the packed constant
+    strides = {node: tuple(int(s) for s in bounds.strides(node)) for node in tree.nodes}
+    return Storage(buffers, strides)
+
+
+def row_major(shape: Sequence[int], order: Sequence[int] | None = None) -> tuple[int, ...]:
+    """Strides of a dense array; order: its dimensions, outermost first."""
+    strides, step = [1] * len(shape), 1
+    for d in reversed(range(len(shape)) if order is None else order):
+        strides[d] = step
+        step *= shape[d]
+    return tuple(strides)
