@@ -117,7 +117,7 @@ def in_virtual_threads(s: Schedule) -> None:
 
 
 def shared_by_threads(s: Schedule) -> None:
-    c, i, j, k = loops(s)
+    c, i, _, k = loops(s)
     _, inner = c.split(k, 4)
     c.bind(inner, "threadIdx.x")
     c.bind(i, "blockIdx.x")

@@ -228,3 +228,17 @@ def test_vector_copies_of_16_bytes_stay() -> None:
         text = str(lower_schedule(s, Target(kind)))
         assert "copied[ramp((i.outer*8), 1, 8)] = a[ramp((i.outer*8), 1, 8)]" in text
         assert "= float16((float32(copied[ramp((i.outer*8), 1, 8)]) + " in text
+
+
+def test_a_type_that_nothing_stores_is_computed_in_another_too() -> None:
+    """The sum of `c` is rounded to float16 on the way, which no buffer holds."""
+    a, b = (te.placeholder((4,), name=n) for n in "ab")
+    c = te.compute(
+        (4,),
+        lambda i: (a[i].astype("float16") + b[i].astype("float16")).astype("float32"),
+        name="c",
+    )
+    dag = te.ComputeDAG([a, b, c])
+    assert dag.types == {"float16", "float32", "int32"}
+    (kernel,) = lower_schedule(create_schedule(dag), Target("llvm")).kernels
+    assert "c[i] = (float32(float16(a[i])) + float32(float16(b[i])))" in str(kernel)

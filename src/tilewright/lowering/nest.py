@@ -25,6 +25,7 @@ from tilewright.lowering.overhang import Overhang, fresh_loops, let_overhang, wh
 from tilewright.lowering.placement import place
 from tilewright.lowering.reductions import reduction
 from tilewright.lowering.storage import store_tensors
+from tilewright.lowering.types import is_narrow
 from tilewright.schedule.tree.loop_tree import Bounds, LoopTree, Node
 from tilewright.te.tensor import Tensor
 
@@ -34,11 +35,13 @@ class Nests:
     """What the later passes need to know beside the kernels.
 
     unroll_limit: loop variable -> auto_unroll_max_step in force there
+    narrow:       whether they store or compute in formats of memory: work for `types.py`
     """
 
     kernels: list[Kernel]
     buffers: Mapping[Tensor, Buffer]
     unroll_limit: dict[Expr, int]
+    narrow: bool
 
 
 def build_nests(tree: LoopTree, bounds: Bounds, name: str, gpu: bool) -> Nests:
@@ -52,7 +55,8 @@ def build_nests(tree: LoopTree, bounds: Bounds, name: str, gpu: bool) -> Nests:
         emission = Emission(Accesses(guards.place, kept.storage), guards, limits)
         label = name if len(places) == 1 else f"{name}_{k}"
         kernels.append(_kernel(emission, label, may_split=not gpu))
-    return Nests(kernels, kept.storage.buffers, limits)
+    narrow = any(map(is_narrow, tree.schedule.dag.types))
+    return Nests(kernels, kept.storage.buffers, limits, narrow)
 
 
 def _kernel(emission: Emission, name: str, may_split: bool) -> Kernel:

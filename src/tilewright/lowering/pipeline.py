@@ -39,7 +39,7 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("simplify", lambda k, n, t: simplify_indices(k)),
     ("choices", lambda k, n, t: flatten_choices(k) if t.is_gpu else k),
     ("guards", lambda k, n, t: merge_guards(k) if t.is_gpu else k),
-    ("types", lambda k, n, t: legalize_types(k)),
+    ("types", lambda k, n, t: legalize_types(k) if n.narrow else k),
     (
         "unroll",
         lambda k, n, t: unroll(

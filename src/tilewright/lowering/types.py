@@ -35,12 +35,13 @@ def legalize_types(kernel: Kernel) -> Kernel:
               C[i] = A[i] if 0 < i else 0
               ->   the same
     """
-    if not any(map(_is_narrow, {n.dtype for n in E.walk(*expressions(kernel.body))})):
+    if not any(map(is_narrow, {n.dtype for n in E.walk(*expressions(kernel.body))})):
         return kernel
     return replace(kernel, body=_legal(kernel.body, _Wide()))
 
 
-def _is_narrow(kind: DType) -> bool:
+def is_narrow(kind: DType) -> bool:
+    """Whether `kind` is a format of memory: its arithmetic is done in another type."""
     return kind.compute is not kind
 
 
@@ -52,7 +53,7 @@ def _legal(stmt: Stmt, wide: _Wide) -> Stmt:
 
 def _stored(node: Expr, wide: _Wide) -> Expr:
     """`node` in its own type."""
-    if not _is_narrow(node.dtype):
+    if not is_narrow(node.dtype):
         return wide.value(node)
     moved = _moved(node, wide)
     return moved if moved is not None else E.cast(node.dtype, wide.unrounded(node))
@@ -85,7 +86,7 @@ class _Wide:
         done = self._values.get(node)
         if done is None:
             done = self.unrounded(node)
-            if _is_narrow(node.dtype) and _may_leave(node):
+            if is_narrow(node.dtype) and _may_leave(node):
                 done = E.cast(done.dtype, E.cast(node.dtype, done))
             self._values[node] = done
         return done
@@ -126,4 +127,4 @@ def _holds(kind: DType, source: DType) -> bool:
 
 def _is_modular(source: DType, kind: DType) -> bool:
     """Whether an integer that is cast from `source` to `kind` may have wrapped around or not."""
-    return source.is_int and kind.is_int and _is_narrow(kind) and kind.bits <= source.bits
+    return source.is_int and kind.is_int and is_narrow(kind) and kind.bits <= source.bits

@@ -11,6 +11,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Container, Iterable, Sequence
+from functools import cached_property
 from typing import Any
 
 from tilewright.base.dtype import DType
@@ -62,6 +63,14 @@ class ComputeDAG:
     @property
     def compute_ops(self) -> tuple[ComputeOp, ...]:
         return tuple(op for op in self.ops if isinstance(op, ComputeOp))
+
+    @cached_property
+    def types(self) -> frozenset[DType]:
+        """Every element type that something is stored or computed in."""
+        bodies = [op.body for op in self.compute_ops]
+        bodies += [op.combiner.result for op in self.compute_ops if op.combiner is not None]
+        nodes = E.walk(*bodies)
+        return frozenset(op.dtype for op in self.ops) | {node.dtype for node in nodes}
 
     @property
     def flop_ct(self) -> float:
