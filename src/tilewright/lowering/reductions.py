@@ -24,6 +24,7 @@ from tilewright.schedule.tree.accumulators import (
     accumulator_axes,
     first_reduction,
     has_accumulator,
+    reduces_across_threads,
 )
 from tilewright.schedule.tree.loop_tree import Node
 from tilewright.te.tensor import Combiner, reduction_of
@@ -43,7 +44,7 @@ class Reduction:
 
 def reduction(emission: Emission, node: Node, combiner: Combiner) -> Reduction:
     """How `node` reduces, by its schedule and its types."""
-    if any(ax.kind == "reduce" for ax in node.stage.binds):
+    if reduces_across_threads(node):
         return _across_threads(emission, node, combiner)
     if has_accumulator(node):
         return _accumulated(emission, node, combiner)

@@ -24,11 +24,15 @@ def first_reduction(node: Node) -> int:
     return next(k for k, ax in enumerate(node.stage.leaf_iter_vars) if ax.kind == "reduce")
 
 
+def reduces_across_threads(node: Node) -> bool:
+    """Whether threads of a block share the reduction of `node`."""
+    return any(ax.kind == "reduce" for ax in node.stage.binds)
+
+
 def has_accumulator(node: Node) -> bool:
     """Whether partial results are kept beside the stage's own buffer, because their type is another
     one.  A reduction over threads keeps one per thread in any case, and is not meant."""
-    shared = any(ax.kind == "reduce" for ax in node.stage.binds)
-    return node.op.accumulator is not node.op.dtype and not shared
+    return node.op.accumulator is not node.op.dtype and not reduces_across_threads(node)
 
 
 def accumulator_axes(node: Node) -> list[IterVar]:
