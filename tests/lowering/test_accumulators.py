@@ -221,6 +221,23 @@ def test_partial_results_of_threads_are_wide() -> None:
     assert [str(s.value) for s in stores] == ["float16(c.board[0])"]
 
 
+def test_lanes_of_a_gpu_are_those_of_the_narrow_type() -> None:
+    """Eight halves are read and stored at once, though their sums are eight floats."""
+    a, b = te.placeholder((4, 6), "float16", name="a"), te.placeholder((6, 16), "float16", name="b")
+    k = te.reduce_axis((0, 6), "k")
+    c = te.compute((4, 16), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="c")
+    s = create_schedule(ComputeDAG([a, b, c]))
+    stage, i, j, k = loops(s)
+    block, lanes = stage.split(j, 8)
+    stage.reorder(i, block, k, lanes)
+    stage.vectorize(lanes)
+    stage.bind(i, "threadIdx.x")
+    text = str(lower_schedule(s, Target("cuda")))
+    assert "c.acc[ramp(0, 1, 8)] + (x8(float32(a[" in text
+    assert "*float32(b[ramp(((k*16) + (j.outer*8)), 1, 8)])" in text
+    assert "c[ramp(((thread_x*16) + (j.outer*8)), 1, 8)] = float16(c.acc[ramp(0, 1, 8)])" in text
+
+
 def test_a_parallel_loop_inside_the_reduction_is_refused() -> None:
     s = create_schedule(product("float16"))
     c, i, j, k = loops(s)

@@ -42,7 +42,8 @@ def vectorize(kernel: Kernel, gpu: bool) -> Kernel:
 
     rewrite:  vectorized for i in 4: A[4*x + i] = B[4*x + i]
               ->   A[ramp(4*x, 1, 4)] = B[ramp(4*x, 1, 4)]
-    On a GPU only accesses of 8 or 16 aligned bytes become vectors; anything else unrolls.
+    On a GPU only accesses of 8 or 16 aligned bytes become vectors; anything else unrolls.  A local
+    buffer is registers, so 16 bytes of halves may be added to 32 of floats there.
     """
     simplify = Simplifier(loop_ranges(kernel))
 
@@ -67,7 +68,7 @@ class _Lanes:
 
     def statement(self, stmt: Stmt) -> Stmt | None:
         if isinstance(stmt, Store):
-            index = self.index(stmt.index, stmt.buffer.dtype.bytes)
+            index = self.index(stmt.index, stmt.buffer)
             value = self.value(stmt.value)
             if index is None or value is None or index.lanes == 1:
                 return None
@@ -93,7 +94,7 @@ class _Lanes:
     def _uses(self, node: Expr) -> bool:
         return any(n is self.var for n in E.walk(node))
 
-    def index(self, node: Expr, element_bytes: int) -> Expr | None:
+    def index(self, node: Expr, buffer: Buffer) -> Expr | None:
         """The index over all lanes: itself, or a ramp."""
         if not self._uses(node):
             return node
@@ -103,11 +104,9 @@ class _Lanes:
         if stride == 0 or any(self._uses(a) for a in rest):
             return None
         base = self.simplify.to_expr(type(form)(rest, form.constant), node.dtype)
-        if self.gpu and not (
-            stride == 1
-            and self.lanes * element_bytes in (8, 16)
-            and self.simplify.is_multiple(base, self.lanes)
-        ):
+        width = self.lanes * buffer.dtype.bytes
+        fits = width in (8, 16) or (buffer.scope == "local" and width in (32, 64))
+        if self.gpu and not (stride == 1 and fits and self.simplify.is_multiple(base, self.lanes)):
             return None
         return E.ramp(base, stride, self.lanes)
 
@@ -122,7 +121,7 @@ class _Lanes:
         if node is self.var:
             return E.ramp(E.const(0, node.dtype), 1, self.lanes)
         if node.op == "load":
-            index = self.index(node.args[0], node.dtype.bytes)
+            index = self.index(node.args[0], node.attr)
             return None if index is None else load(node.attr, index)
         if node.op == "if_then_else" and self.gpu:
             return None

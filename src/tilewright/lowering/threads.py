@@ -2,6 +2,10 @@
 
 In: kernels from `nest.py`.  Out: kernels without vthread loops, with every barrier that shared
 memory needs.  Read next: `loops.py`.
+
+Copies that run beside the threads (asynchronous ones) would be waited for here: what they write
+counts as written at the wait, which stands where a barrier would.  Warps would need a second kind
+of barrier, for memory that only the lanes of one warp share.
 """
 
 from __future__ import annotations
