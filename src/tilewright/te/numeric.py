@@ -2,6 +2,13 @@
 
 In: an expression node and its operands as `Approx`.  Out: the node's `Approx`.
 Read next: `contraction.py` (sums of products) and `evaluate.py`, which walks a DAG with both.
+
+Element types.  float16 and bfloat16 are *narrow*: a kernel computes them in float32 and may round
+to the narrow type after any operation, but must when a stage is stored.  So every narrow operation
+adds half a unit in the last place of the narrow type to the rounding of float32, and a narrow value
+beyond the greatest number is kept as it is until something computes with it (then it is unknown:
+infinity if it was rounded, itself if it was not) or it is stored (then it is infinity).  Integers
+below 32 bits, and uint32, wrap around after every operation; int32 and int64 count as exact.
 """
 
 from __future__ import annotations
@@ -83,29 +90,114 @@ RELATIVE = {
 ABSOLUTE = {"log": 1, "tanh": 2, "erf": 2, "sin": 2, "cos": 2}
 
 
+# What rounding commutes with, so that an operand that was not yet rounded to its type stays known.
+_COMMUTES = frozenset(("min", "max", "select", "if_then_else", "abs"))
+
+
 def apply(node: Expr, args: Sequence[Approx], track: bool, scale: float = 1.0) -> Approx:
     """`node` of `args`.  track: bound the error too; scale: multiplies the node's own rounding."""
     values = [a.value for a in args]
     name = node.attr if node.op == "call" else node.op
     value = cast_value(values[0], node.dtype) if name == "cast" else VALUES[name](*values)
     if not track:
-        return Approx(value)
-    errors = [a.error for a in args]
+        return Approx(wrapped(value, node.dtype))
+    errors = [
+        a.error if name in _COMMUTES else _if_rounded(a, operand.dtype)
+        for a, operand in zip(args, node.args, strict=True)
+    ]
     error: Array | None = None
     if any(e is not None for e in errors):
         filled = [np.zeros(()) if e is None else e for e in errors]
         error = _propagated(name, node, value, values, filled)
-    if node.dtype.is_float:
-        own = _own_rounding(name, node, value, values)
-        if own is not None:
-            own = own * scale
-            error = own if error is None else error + own
-            # beyond the largest finite number a kernel overflows; an exact infinity stays exact
-            limit = float(np.finfo(node.dtype).max)
-            magnitude = np.abs(value)
-            with_error = np.where(np.isfinite(magnitude), magnitude + error, 0.0)
-            error = np.where(with_error > limit, np.inf, error)
+    if not node.dtype.is_float:
+        error = _unspecified(node, values[0], errors[0], error) if name == "cast" else error
+        return _wrapped_approx(Approx(value, error), node.dtype)
+    own = _own_rounding(name, node, value, values)
+    if own is not None:
+        own = own * scale
+        error = own if error is None else error + own
+        if not is_narrow(node.dtype):
+            error = overflowing(value, error, node.dtype.greatest)
+    if is_narrow(node.dtype) and name not in _COMMUTES and error is not None:
+        error = error + narrowing(np.abs(value) + error, node.dtype) * scale
     return Approx(value, error if error is None else no_nan(error))
+
+
+def is_narrow(dtype: DType) -> bool:
+    """A float that is computed in a wider type and rounded when it is stored."""
+    return dtype.is_float and dtype.compute is not dtype
+
+
+def overflowing(value: Array, error: Array, limit: float) -> Array:
+    """`error`, infinite where a kernel may exceed `limit`; an infinity that is exact stays so."""
+    magnitude = np.abs(value)
+    with_error = np.where(np.isfinite(magnitude), magnitude + error, 0.0)
+    return np.where(with_error > limit, np.inf, error)
+
+
+def _infinite_from(dtype: DType) -> float:
+    """The least number that rounds to infinity: half a unit beyond the greatest."""
+    return dtype.greatest * (1 + dtype.eps / (4 - 2 * dtype.eps))
+
+
+def _if_rounded(operand: Approx, dtype: DType) -> Array | None:
+    """The error of a narrow operand that a kernel may have rounded to infinity, or not."""
+    if not is_narrow(dtype):
+        return operand.error
+    reach = np.abs(operand.value) + (0.0 if operand.error is None else operand.error)
+    beyond = np.isfinite(operand.value) & (reach >= _infinite_from(dtype))
+    if not beyond.any():
+        return operand.error
+    return np.where(beyond, np.inf, 0.0 if operand.error is None else operand.error)
+
+
+def stored(result: Approx, dtype: DType) -> Approx:
+    """`result` as an element of a stage, which has its own type."""
+    if not is_narrow(dtype):
+        return Approx(cast_value(result.value, dtype), result.error)
+    limit = _infinite_from(dtype)
+    beyond = np.isfinite(result.value) & (np.abs(result.value) >= limit)
+    value = np.where(beyond, np.copysign(np.inf, result.value), result.value)
+    if result.error is None:
+        return Approx(value)
+    surely = beyond & (np.abs(result.value) - result.error >= limit)
+    error = np.where(beyond, np.inf, overflowing(result.value, result.error, limit))
+    return Approx(value, np.where(surely, 0.0, error))
+
+
+def wrapped(value: Array, dtype: DType) -> Array:
+    """`value` modulo the size of an integer type that wraps around; other types as they are."""
+    if not dtype.is_int or dtype.is_index:
+        return value
+    return _modulo(value, dtype)
+
+
+def _modulo(value: Array, dtype: DType) -> Array:
+    whole: Array = value.astype(dtype.storage).astype(np.int64)
+    return whole
+
+
+def _wrapped_approx(result: Approx, dtype: DType) -> Approx:
+    value = wrapped(result.value, dtype)
+    if result.error is None or value is result.value:
+        return Approx(value, None if result.error is None else no_nan(result.error))
+    low, high = result.value - result.error, result.value + result.error
+    around = ~((low >= dtype.least) & (high <= dtype.greatest)) & (result.error > 0)
+    return Approx(value, np.where(around, np.inf, result.error))
+
+
+def _unspecified(
+    node: Expr, source: Array, source_error: Array | None, error: Array | None
+) -> Array | None:
+    """`error` of a cast to an integer, infinite where a float is outside the type's range."""
+    if source.dtype.kind != "f" or not node.dtype.is_int:
+        return error
+    spread = 0.0 if source_error is None else source_error
+    low, high = np.trunc(source - spread), np.trunc(source + spread)
+    inside = (low >= node.dtype.least) & (high < node.dtype.greatest + 1.0)
+    if inside.all():
+        return error
+    return np.where(inside, 0.0 if error is None else error, np.inf)
 
 
 def no_nan(error: Array) -> Array:
@@ -115,46 +207,84 @@ def no_nan(error: Array) -> Array:
 
 def rounding(value: Array, dtype: DType, units: float = 1.0) -> Array:
     """`units` roundings of `value` to `dtype`, or its flush to zero when it is denormal."""
-    info = np.finfo(dtype)
-    size = units * float(info.eps) * np.abs(value) + units * float(info.tiny)
+    size = units * dtype.eps * np.abs(value) + units * _flushed(dtype)
     return np.where(np.isfinite(value), size, 0.0)
 
 
+def narrowing(magnitude: Array, dtype: DType) -> Array:
+    """One rounding to nearest of values as large as `magnitude` to a narrow type."""
+    return 0.5 * rounding(magnitude, dtype)
+
+
+def _flushed(dtype: DType) -> float:
+    """What is lost near zero: denormals are flushed where arithmetic happens, but not in memory."""
+    smallest_normal = dtype.compute.smallest / dtype.compute.eps
+    return max(smallest_normal, dtype.smallest)
+
+
 def cast_value(value: Array, dtype: DType) -> Array:
-    """`value` as the reference keeps `dtype`: float64, int64 (towards zero) or bool."""
+    """`value` as the reference keeps `dtype`: float64, int64 (towards zero, wrapped) or bool."""
     if dtype == "bool":
         return np.asarray(value != 0)
-    if dtype.is_int:
-        whole = np.trunc(value) if value.dtype.kind == "f" else value
-        return whole.astype(np.int64)
-    return np.asarray(value, dtype=np.float64)
+    if not dtype.is_int:
+        return np.asarray(value, dtype=np.float64)
+    if value.dtype.kind != "f":
+        return _modulo(value.astype(np.int64), dtype)
+    whole: Array = np.clip(np.nan_to_num(value), dtype.least, dtype.greatest).astype(np.int64)
+    return whole
 
 
 def constant_value(node: Expr) -> Array:
     """The number of a constant as a kernel holds it."""
     if node.dtype.is_float:
-        return np.asarray(np.dtype(node.dtype).type(node.attr), dtype=np.float64)
+        return np.asarray(node.dtype.nearest(node.attr), dtype=np.float64)
     return np.asarray(node.attr, dtype=np.bool_ if node.dtype == "bool" else np.int64)
 
 
 def _own_rounding(name: str, node: Expr, value: Array, values: Sequence[Array]) -> Array | None:
-    eps = node.dtype.eps
+    """What the operation adds in the type it is computed in."""
+    dtype = node.dtype.compute
     if name == "cast":
-        if values[0].dtype.kind == "f":
-            return rounding(value, node.dtype)
-        return np.asarray(np.abs(value.astype(node.dtype).astype(np.float64) - value))
+        return _rounding_of_cast(node, value, values[0])
     if name in ("floordiv", "floormod"):
         quotient = values[0] / values[1]
-        near = np.abs(quotient - np.rint(quotient)) <= 4 * eps * np.abs(quotient)
+        near = np.abs(quotient - np.rint(quotient)) <= 4 * node.dtype.eps * np.abs(quotient)
         jump = np.abs(values[1]) if name == "floormod" else 1.0
-        return np.asarray(np.where(near, jump, 0.0) + rounding(values[0], node.dtype))
+        return np.asarray(np.where(near, jump, 0.0) + rounding(values[0], dtype))
     units = RELATIVE.get(name)
     if units is None:
         return None
-    own: Array = rounding(value, node.dtype, units) + ABSOLUTE.get(name, 0) * eps
+    own: Array = rounding(value, dtype, units) + ABSOLUTE.get(name, 0) * dtype.eps
     if name == "pow":  # by way of exp(b log a): the logarithm's rounding is scaled by b
         own = own * (1 + np.abs(values[1] * np.log(np.abs(values[0]) + 1e-300)))
     return own
+
+
+def _rounding_of_cast(node: Expr, value: Array, source: Array) -> Array | None:
+    if source.dtype.kind != "f":
+        near = value.astype(node.dtype.compute.storage).astype(np.float64)
+        lost = np.abs(near - value)
+        return lost if not is_narrow(node.dtype) or lost.any() else _inexact(value, node.dtype)
+    if keeps_all(node.args[0].dtype, node.dtype):
+        return None
+    return np.zeros(()) if is_narrow(node.dtype) else rounding(value, node.dtype)
+
+
+def _inexact(value: Array, dtype: DType) -> Array | None:
+    """Zeros, which narrowing adds to, unless every value is one of the narrow type."""
+    exact = np.array_equal(value.astype(dtype.storage).astype(np.float64), value)
+    return None if exact else np.zeros(())
+
+
+def keeps_all(source: DType, target: DType) -> bool:
+    """Whether `target` holds every number of `source`, so that a cast changes none."""
+    if source is target or source.kind == "bool":
+        return True
+    if target.is_float and source.is_float:
+        return target.bits >= source.bits and target.digits >= source.digits
+    if target.is_float:
+        return target.digits >= source.bits
+    return source.is_int and target.least <= source.least and target.greatest >= source.greatest
 
 
 def _monotone(name: str) -> Callable[..., Array]:
