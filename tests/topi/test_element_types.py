@@ -1,9 +1,12 @@
 """Every operator in every element type it takes: against numpy, and through lowering."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from tests.topi.operators import ROWS
+from tests.topi.operators import FLOATS, INTS, NUMBERS, ROWS
 from tilewright import te, topi
 from tilewright.base.dtype import TYPES, DType
 from tilewright.base.errors import ExpressionError
@@ -194,3 +197,21 @@ def test_numbers_beyond_int8(number):
 def test_division_of_integers():
     with pytest.raises(ExpressionError, match="ambiguous"):
         topi.divide(*tensors((3,), (3,)))
+
+
+# -- the page --------------------------------------------------------------------------------------
+
+CLASSES = {
+    "all": TYPES, "integers and floats": NUMBERS, "floats": FLOATS, "integers": INTS,
+    "bool": ("bool",),
+}  # fmt: skip
+
+
+def test_the_page_names_every_operator_with_its_types():
+    page = Path(__file__).parents[2] / "docs" / "element-types.md"
+    cells = re.findall(r"^\| ([a-z ]+) \| (.+) \|$", page.read_text(), re.MULTILINE)
+    told = {name: CLASSES[c] for c, names in cells if c in CLASSES for name in names.split(", ")}
+    variants = {"add a number", "dense with bias", "tanh of int"}
+    for name in ROWS.keys() - variants:
+        assert set(told[name]) >= set(ROWS[name].types), name
+        assert set(told[name]) - set(ROWS[name].types) <= {"int16"}, name
