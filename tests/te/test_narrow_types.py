@@ -12,6 +12,7 @@ from tests.te.retype import retyped
 from tilewright import te
 from tilewright.base.dtype import TYPES, DType
 from tilewright.base.errors import ExpressionError
+from tilewright.te.contraction import contraction
 from tilewright.te.evaluate import (
     agrees,
     evaluate,
@@ -100,6 +101,24 @@ def test_of_a_sum_of_products_is_that_of_float32_and_one_rounding(dtype):
     size = np.abs(a) @ np.abs(b)
     expected = 8 * np.sqrt(90) * 2.0**-23 * size + DType(dtype).eps / 2 * np.abs(value)
     assert np.allclose(bound, expected, rtol=0.01, atol=1e-7)
+
+
+@narrow
+def test_products_of_narrow_floats_are_contractions(dtype):
+    (op,) = S.matmul(5, 7, 9, dtype=dtype).compute_ops
+    assert contraction(op) is not None
+
+
+def test_casts_that_lose_something_inside_a_sum_count():
+    x, k = te.placeholder((3, 8), "float32", name="x"), te.reduce_axis(8, "k")
+    y = te.placeholder((3, 8), "int32", name="y")
+    a = te.compute((3,), lambda i: te.sum(x[i, k].astype("float16").astype("float32"), axis=k))
+    b = te.compute((3,), lambda i: te.sum(y[i, k].astype("int8"), axis=k))
+    ones, many = np.full((3, 8), 1.0), np.full((3, 8), 200)
+    value, bound = bound_of(te.ComputeDAG([x, a]), ones)
+    assert (value == 8).all() and (bound >= 8 * 2.0**-11).all()
+    value, bound = bound_of(te.ComputeDAG([y, b]), many)
+    assert (value == 8 * -56).all() and not bound.any()
 
 
 def product_sum(k, acc_dtype=None):
