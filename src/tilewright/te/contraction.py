@@ -15,7 +15,8 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from tilewright.ir.expr import Expr, walk
-from tilewright.te.numeric import Array, constant_value, keeps_all
+from tilewright.te.numeric import constant_value
+from tilewright.te.rounding import Array, keeps_all
 from tilewright.te.tensor import ComputeOp, Tensor
 
 BLOCK = 1 << 22  # elements of a gathered operand: 32 MB

@@ -18,12 +18,11 @@ from tilewright.base.errors import ExpressionError
 from tilewright.ir.expr import Expr, walk
 from tilewright.te.contraction import Affine, Contraction, affine, contraction
 from tilewright.te.dag import ComputeDAG
-from tilewright.te.numeric import (
+from tilewright.te.numeric import apply, constant_value
+from tilewright.te.rounding import (
     Approx,
     Array,
-    apply,
     cast_value,
-    constant_value,
     is_narrow,
     no_nan,
     overflowing,
