@@ -57,7 +57,8 @@ def brute(dag: ComputeDAG, inputs: Sequence[Any], mode: str = "exact") -> list[A
         if dtype == "bool":
             return bool(x)
         if not dtype.is_float:
-            return int(x) if dtype.is_index else dtype.wrapped(int(x))
+            x = int(x) if math.isfinite(x) else 0  # unspecified
+            return x if dtype.is_index else dtype.wrapped(x)
         if mode == "exact":
             return np.float64(x)
         if mode == "rounded":

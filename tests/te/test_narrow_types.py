@@ -51,6 +51,41 @@ def test_admits_rounding_after_every_operation_and_at_the_end_only(drawn, dtype,
         assert agrees(actual, value, bound).all()
 
 
+LEAVES = ("int8", "uint8", "int16", "int32", "float16", "float32", "bool")
+BINARY = {
+    "+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b,
+    "max": te.maximum, "min": te.minimum, "<": lambda a, b: te.select(a < b, a, b),
+}  # fmt: skip
+terms = st.recursive(
+    st.sampled_from(LEAVES),
+    lambda below: (
+        st.tuples(st.sampled_from([*BINARY]), below, below)
+        | st.tuples(st.just("cast"), st.sampled_from(LEAVES), below)
+    ),
+    max_leaves=6,
+)
+
+
+def built(term, inputs, i):
+    if isinstance(term, str):
+        return inputs[term][i]
+    if term[0] == "cast":
+        return built(term[2], inputs, i).astype(term[1])
+    return BINARY[term[0]](built(term[1], inputs, i), built(term[2], inputs, i))
+
+
+@settings(max_examples=300, deadline=None)
+@given(terms, st.sampled_from(["rounded", "kept"]), st.integers(0, 3))
+def test_expressions_of_mixed_types(term, mode, seed):
+    inputs = {t: te.placeholder((20,), t, name=t) for t in LEAVES}
+    dag = te.ComputeDAG(te.compute((20,), lambda i: built(term, inputs, i), name="out"))
+    arrays = random_inputs(dag, seed)
+    value, bound = bound_of(dag, *arrays)
+    actual = brute(dag, arrays, mode)[0]
+    inside = np.abs(actual.astype(np.float64)) < 2**31  # int32 does not leave its range
+    assert agrees(actual, value, bound)[inside].all()
+
+
 @settings(max_examples=40, deadline=None)
 @given(S.dags(1500), st.sampled_from(NARROW))
 def test_evaluates_as_element_by_element(drawn, dtype):
