@@ -82,6 +82,7 @@ def test_expressions_of_mixed_types(term, mode, seed):
     arrays = random_inputs(dag, seed)
     value, bound = bound_of(dag, *arrays)
     actual = brute(dag, arrays, mode)[0]
+    assert not np.isnan(bound).any()
     inside = np.abs(actual.astype(np.float64)) < 2**31  # int32 does not leave its range
     assert agrees(actual, value, bound)[inside].all()
 
@@ -327,6 +328,13 @@ def test_a_float_outside_the_range_of_an_integer_may_become_anything():
     dag = elementwise(lambda a: a.astype("int8"), "float32")
     value, bound = bound_of(dag, np.array([127.9, 128.0, -129.0, np.nan]))
     assert value[0] == 127 and np.isinf(bound).tolist() == [False, True, True, True]
+
+
+def test_what_is_unspecified_stays_so():
+    """Zero times an unspecified number too."""
+    dag = elementwise(lambda a, b: a.astype("uint8") * b, "float16", "int8")
+    _, bound = bound_of(dag, np.full(4, -3.0), np.array([0, 1, 2, 3]))
+    assert np.isinf(bound).all()
 
 
 def test_a_float_near_a_whole_number_becomes_either():

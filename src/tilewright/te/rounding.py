@@ -116,12 +116,16 @@ def _modulo(value: Array, dtype: DType) -> Array:
 
 
 def around(result: Approx, dtype: DType) -> Approx:
+    """`result` of an operation on integers, unknown where its error may carry it around."""
     value = wrapped(result.value, dtype)
-    if result.error is None or value is result.value:
-        return Approx(value, None if result.error is None else no_nan(result.error))
-    low, high = result.value - result.error, result.value + result.error
-    around = ~((low >= dtype.least) & (high <= dtype.greatest)) & (result.error > 0)
-    return Approx(value, np.where(around, np.inf, result.error))
+    if result.error is None:
+        return Approx(value)
+    error = no_nan(result.error)
+    if value is result.value:
+        return Approx(value, error)
+    low, high = result.value - error, result.value + error
+    inside = (low >= dtype.least) & (high <= dtype.greatest)
+    return Approx(value, np.where(inside | (error == 0), error, np.inf))
 
 
 def cast_value(value: Array, dtype: DType) -> Array:
