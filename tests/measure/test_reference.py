@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tilewright.base.dtype import TYPES, DType
 from tilewright.base.errors import DeviceError
 from tilewright.measure import reference as R
 
@@ -29,6 +30,15 @@ def test_arrays_come_back_exactly_and_are_read_once(monkeypatch):
         assert np.array_equal(data.expected[0], want) and data.expected[0].dtype == np.float64
         assert data.tolerance[0] == slack and data.tolerance[0].shape == ()
         assert R.load(stored) is data
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_inputs_keep_their_element_type(dtype):
+    array = np.arange(6).astype(DType(dtype).storage).reshape(2, 3)
+    with R.ReferenceStore() as store:
+        arrays = R.load(store.put("typed", [array], [array.astype(np.float64)], [0.5]))
+    assert arrays.inputs[0].dtype == DType(dtype).storage
+    assert np.array_equal(arrays.inputs[0], array)
 
 
 def test_a_name_can_be_stored_again():

@@ -1,7 +1,6 @@
 """Evaluate a DAG one element at a time with Python scalars: slow, obvious, shares nothing.
 
-`exact` computes floats in float64; otherwise every operation rounds to the type of its node, and
-reductions run in order, as a plain kernel would.
+Reductions run in order, as in a plain kernel.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.base.dtype import DType
 from tilewright.ir.expr import Expr
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.tensor import PlaceholderOp
@@ -42,44 +42,57 @@ CALLS = {
 }  # fmt: skip
 
 
-def brute(dag: ComputeDAG, inputs: Sequence[Any], exact: bool = True) -> list[Any]:
-    kinds = {
-        "float32": np.float64 if exact else np.float32,
-        "float64": np.float64, "int32": int, "int64": int, "bool": bool,
-    }  # fmt: skip
-    storage = {"float32": "float64" if exact else "float32", "int32": "int64"}
+def brute(dag: ComputeDAG, inputs: Sequence[Any], mode: str = "exact") -> list[Any]:
+    """mode: how floats round.
+
+    exact    everything in float64
+    rounded  every operation rounds to the type of its node
+    kept     the same, but float16 and bfloat16 keep float32 until a stage is stored
+    """
     given = iter(inputs)
     values: dict[Any, Any] = {}
+
+    def settled(dtype: DType, x: Any) -> Any:
+        """`x` as a kernel holds a value of `dtype`."""
+        if dtype == "bool":
+            return bool(x)
+        if not dtype.is_float:
+            x = int(x) if math.isfinite(x) else 0  # unspecified
+            return x if dtype.is_index else dtype.wrapped(x)
+        if mode == "exact":
+            return np.float64(x)
+        if mode == "rounded":
+            x = dtype.storage.type(x)
+        return dtype.compute.storage.type(x)
 
     def value(node: Expr, env: dict[Any, Any]) -> Any:
         if node.op == "var":
             return env[node]
         if node.op == "const":
-            single = np.float32(node.attr) if node.dtype == "float32" else node.attr
-            return kinds[node.dtype](single)
+            return settled(node.dtype, node.attr)
         if node.op == "if_then_else":
             return value(node.args[1 if value(node.args[0], env) else 2], env)
         args = [value(a, env) for a in node.args]
         if node.op == "read":
             at = tuple(int(a) for a in args)
             assert all(0 <= i < n for i, n in zip(at, node.attr.shape, strict=True))
-            return kinds[node.dtype](values[node.attr.op][at])
+            return settled(node.dtype, values[node.attr.op][at])
         if node.op == "select":
             return args[1] if args[0] else args[2]
         if node.op == "not":
             return not args[0]
         if node.op == "cast":
-            return kinds[node.dtype](args[0])
+            return settled(node.dtype, args[0])
         if node.op == "call":
-            return kinds[node.dtype](CALLS[node.attr](*args))
-        return kinds[node.dtype](BINARY[node.op](*args))
+            return settled(node.dtype, CALLS[node.attr](*args))
+        return settled(node.dtype, BINARY[node.op](*args))
 
     with np.errstate(all="ignore"):
         for tensor in dag.args:
             if isinstance(tensor.op, PlaceholderOp):
-                values[tensor.op] = np.asarray(next(given)).astype(tensor.dtype)
+                values[tensor.op] = np.asarray(next(given)).astype(tensor.dtype.storage)
         for op in dag.compute_ops:
-            out = np.empty(op.shape, storage.get(op.dtype, op.dtype))
+            out = np.empty(op.shape, _storage(op.dtype, mode))
             for at in np.ndindex(*op.shape):
                 env: dict[Any, Any] = {ax.var: k for ax, k in zip(op.axis, at, strict=True)}
                 if op.combiner is None:
@@ -89,8 +102,15 @@ def brute(dag: ComputeDAG, inputs: Sequence[Any], exact: bool = True) -> list[An
                 total = value(c.identity, env)
                 for point in itertools.product(*(range(ax.extent) for ax in op.reduce_axis)):
                     env.update({ax.var: k for ax, k in zip(op.reduce_axis, point, strict=True)})
-                    term = value(op.body.args[0], env)
+                    term = value(op.reduced, env)
                     total = value(c.result, {c.lhs: total, c.rhs: term})
-                out[at] = total
+                out[at] = settled(op.dtype, total)
             values[op] = out
     return [values[t.op] for t in dag.outputs]
+
+
+def _storage(dtype: DType, mode: str) -> Any:
+    """Of results: the reference's types, or the element's own."""
+    if dtype.is_float:
+        return np.float64 if mode == "exact" else dtype.storage
+    return np.bool_ if dtype == "bool" else np.int64

@@ -21,11 +21,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tilewright.base.dtype import DType
 from tilewright.base.errors import DeviceError
 
 Array = npt.NDArray[Any]
 _PREFIX = "tilewright-reference-"
 _CACHE_BYTES = 1 << 30
+BFLOAT16 = DType("bfloat16")
 
 
 @dataclass(frozen=True)
@@ -122,13 +124,19 @@ def _read(reference: Reference) -> ReferenceArrays:
     folder = Path(reference.directory)
 
     def arrays(kind: str, count: int) -> tuple[Array, ...]:
-        return tuple(np.load(folder / f"{kind}{i}.npy") for i in range(count))
+        return tuple(_load(folder / f"{kind}{i}.npy") for i in range(count))
 
     return ReferenceArrays(
         arrays("input", reference.inputs),
         arrays("expected", reference.outputs),
         arrays("tolerance", reference.outputs),
     )
+
+
+def _load(path: Path) -> Array:
+    array: Array = np.load(path)
+    # numpy's files have no name for bfloat16, the only type that they hold as plain bytes
+    return array.view(BFLOAT16.storage) if array.dtype.kind == "V" else array
 
 
 def _sweep(parent: Path) -> None:

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from tilewright.ir.expr import Expr, walk
-from tilewright.te.numeric import Array, constant_value
+from tilewright.te.numeric import constant_value
+from tilewright.te.rounding import Array, keeps_all
 from tilewright.te.tensor import ComputeOp, Tensor
 
 BLOCK = 1 << 22  # elements of a gathered operand: 32 MB
@@ -60,7 +61,8 @@ class Contraction:
 
     def run(self, arrays: Sequence[Array]) -> Array:
         """The contraction with `arrays` in place of the tensors that the windows read."""
-        sources = [np.ascontiguousarray(a) for a in arrays]
+        # numpy's product of bools is a bool
+        sources = [np.ascontiguousarray(a, np.int64 if a.dtype == bool else None) for a in arrays]
         views = [w.view(a, self.extents) for w, a in zip(self.windows, sources, strict=True)]
         dtype = np.result_type(*sources)
         out = np.zeros(self.extents[: self.spatial], dtype)
@@ -209,7 +211,7 @@ def _factors(node: Expr) -> tuple[list[Expr], float | int] | None:
         return left[0] + right[0], left[1] * right[1]
     if node.op == "const":
         return [], constant_value(node).item()
-    if node.op == "cast" and node.dtype.is_float and node.args[0].op == "read":
+    if node.op == "cast" and keeps_all(node.args[0].dtype, node.dtype):
         node = node.args[0]
     return ([node], 1) if node.op == "read" else None
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,18 @@ from tilewright.base.errors import ExpressionError
 from tilewright.ir.expr import Expr, walk
 from tilewright.te.contraction import Affine, Contraction, affine, contraction
 from tilewright.te.dag import ComputeDAG
-from tilewright.te.numeric import Approx, Array, apply, cast_value, constant_value, no_nan, rounding
+from tilewright.te.numeric import apply, constant_value
+from tilewright.te.rounding import (
+    Approx,
+    Array,
+    cast_value,
+    is_narrow,
+    no_nan,
+    overflowing,
+    rounding,
+    stored,
+    wrapped,
+)
 from tilewright.te.tensor import Combiner, ComputeOp, Operation, PlaceholderOp, Tensor
 
 BLOCK = 1 << 18  # points evaluated at once: 2 MB per temporary array
@@ -41,10 +52,15 @@ def tolerance(dag: ComputeDAG, inputs: Inputs) -> list[Array]:
     """Per output element, the largest distance from `evaluate` that rounding alone can explain.
 
     A running error bound in the types of the DAG.  A sum of K terms t adds 8 sqrt(K) eps sum|t|
-    (for a sum of products this is the whole bound; the products' own rounding is within it); a
+    with the eps of its accumulator (for a sum of products this is the whole bound; the products'
+    own rounding is within it), and one rounding to the type of the stage if that is narrower; a
     product of K terms, K eps of itself; max and min, nothing; any other combiner, K roundings of
     each of its operations, spread over the levels of a balanced tree (supposing that no order of
     combining has much larger partial results than this one).
+
+    Operations on float16 and bfloat16 may keep the digits of float32 or round after each of them:
+    the bound admits both.  A stage beyond the greatest number of such a type is infinite; within
+    the bound of that threshold it may be either.
 
     Elementwise operations add the units in `numeric.RELATIVE`, and carry the errors of their
     operands through: a product by |a| eb + |b| ea + ea eb, a monotone function by its change over
@@ -75,17 +91,20 @@ def agrees(actual: Array, reference: Array, bound: Array) -> Array:
 def random_inputs(dag: ComputeDAG, seed: int) -> list[Array]:
     """One array per input, in the order of `dag.args`, the same for the same seed.
 
-    Floats are standard normal, about one in a hundred 100 times larger, and not negative where
-    the DAG takes their root or logarithm; integers are small and, where the DAG uses them as
-    indices, valid ones.
+    Floats are standard normal, about one in a hundred 100 times larger (float16: 10 times), and
+    not negative where the DAG takes their root or logarithm.  int32 and int64, whose arithmetic
+    must not leave their range, are small; other integers take their whole range, with its ends;
+    divisors are not 0.  Integers that the DAG uses as indices are valid ones.
     """
     tensors = _input_tensors(dag)
-    positive = _read_below(dag, lambda n: n.op == "call" and n.attr in ("sqrt", "rsqrt", "log"))
+    divisors = _read_below(dag, lambda n: n.op in ("floordiv", "floormod"), lambda n: n.args[1:])
+    roots = _read_below(dag, lambda n: n.op == "call" and n.attr in ("sqrt", "rsqrt", "log"))
+    kinds = {**dict.fromkeys(divisors, "divisor"), **dict.fromkeys(roots, "positive")}
     indices = _index_limits(dag)
     limit = min(indices.values(), default=DRAW_LIMIT)
     while True:
         rng = np.random.default_rng(seed)
-        arrays = [_draw(t, rng, indices.get(t, limit), t in positive) for t in tensors]
+        arrays = [_draw(t, rng, indices.get(t), kinds.get(t, "")) for t in tensors]
         if not indices or limit == 1:
             return arrays
         try:
@@ -96,19 +115,44 @@ def random_inputs(dag: ComputeDAG, seed: int) -> list[Array]:
             indices = {t: min(n, limit) for t, n in indices.items()}
 
 
-def _draw(tensor: Tensor, rng: np.random.Generator, limit: int, positive: bool) -> Array:
-    if not tensor.dtype.is_float:
-        high = 2 if tensor.dtype == "bool" else limit
-        return rng.integers(0, high, tensor.shape).astype(tensor.dtype)
-    values = rng.standard_normal(tensor.shape)
-    values = values * np.where(rng.random(tensor.shape) < 0.01, 100.0, 1.0)
-    return np.asarray(np.abs(values) if positive else values).astype(tensor.dtype)
+def _draw(tensor: Tensor, rng: np.random.Generator, limit: int | None, kind: str) -> Array:
+    """limit: of an index; kind: "positive", "divisor" or ""."""
+    dtype = tensor.dtype
+    if dtype.is_float:
+        large = 100.0 if dtype.greatest > 1e9 else 10.0  # so that sums of float16 stay finite
+        values = rng.standard_normal(tensor.shape)
+        values = values * np.where(rng.random(tensor.shape) < 0.01, large, 1.0)
+        return np.asarray(np.abs(values) if kind else values).astype(dtype.storage)
+    if dtype == "bool":
+        return rng.integers(0, 2, tensor.shape).astype(bool)
+    if limit is not None:
+        least = int(kind == "divisor" and limit > 1)
+        return rng.integers(least, limit, tensor.shape).astype(dtype.storage)
+    whole = rng.integers(*_integer_range(dtype), tensor.shape, endpoint=True)
+    if not dtype.is_index:
+        extremes = np.array([dtype.least, dtype.greatest])[rng.integers(0, 2, tensor.shape)]
+        whole = np.where(rng.random(tensor.shape) < 0.01, extremes, whole)
+    if kind:
+        whole = np.where(whole == 0, 1, whole)
+        whole = np.clip(np.abs(whole), 1, dtype.greatest) if kind == "positive" else whole
+    return whole.astype(dtype.storage)
 
 
-def _read_below(dag: ComputeDAG, test: Any) -> set[Tensor]:
-    """Tensors that are read somewhere below a node for which `test` holds."""
+def _integer_range(dtype: DType) -> tuple[int, int]:
+    """All of a type that wraps around; of one that may not, numbers whose products are small."""
+    if dtype.is_index:
+        return -DRAW_LIMIT, DRAW_LIMIT
+    return int(dtype.least), int(dtype.greatest)
+
+
+def _read_below(
+    dag: ComputeDAG,
+    test: Callable[[Expr], bool],
+    operands: Callable[[Expr], Sequence[Expr]] = lambda n: n.args,
+) -> set[Tensor]:
+    """Tensors that are read somewhere in the `operands` of a node for which `test` holds."""
     users = (n for op in dag.compute_ops for n in walk(op.body) if test(n))
-    return {n.attr for user in users for n in walk(*user.args) if n.op == "read"}
+    return {n.attr for user in users for n in walk(*operands(user)) if n.op == "read"}
 
 
 def _index_limits(dag: ComputeDAG) -> dict[Tensor, int]:
@@ -161,7 +205,8 @@ def _bind(dag: ComputeDAG, inputs: Inputs) -> dict[Operation, Approx]:
                 f"evaluate({tensor.name})", f"an array of shape {list(value.shape)}",
                 f"The placeholder has shape {list(tensor.shape)}.",
             )  # fmt: skip
-        bound[tensor.op] = Approx(cast_value(value.astype(tensor.dtype), tensor.dtype))
+        held = value.astype(tensor.dtype.storage)
+        bound[tensor.op] = Approx(cast_value(held, tensor.dtype))
     return bound
 
 
@@ -174,7 +219,9 @@ def _outputs(dag: ComputeDAG, inputs: Inputs, track: bool) -> list[Approx]:
                 result = _contract(op, product, values, track)
             else:
                 result = _Stage(op, values, track).run()
-            values[op] = Approx(cast_value(result.value, op.dtype), result.error)
+            if op.reduction is not None and op.reduction is not op.body:
+                result = apply(op.body, [result], track)
+            values[op] = stored(result, op.dtype)
     return [values[t.op] for t in dag.outputs]
 
 
@@ -182,8 +229,9 @@ def _contract(
     op: ComputeOp, product: Contraction, values: Mapping[Operation, Approx], track: bool
 ) -> Approx:
     operands = [values[w.tensor.op] for w in product.windows]
-    value = product.run([o.value for o in operands])
-    if not (track and op.dtype.is_float):
+    kind = op.accumulator
+    value = cast_value(product.run([o.value for o in operands]), kind)
+    if not (track and kind.is_float):
         inexact = track and any(o.error is not None for o in operands)
         return Approx(value, np.full(op.shape, np.inf) if inexact else None)
     sizes = [np.abs(o.value) for o in operands]
@@ -191,17 +239,19 @@ def _contract(
     if any(o.error is not None for o in operands):
         pairs = zip(sizes, operands, strict=True)
         largest = abs(product.run([s if o.error is None else s + o.error for s, o in pairs]))
-    error = (largest - total) + _sum_rounding(largest, op.dtype, product.terms)
-    return Approx(value, _overflow(value, no_nan(error), op.dtype))
+    error = (largest - total) + _sum_rounding(largest, kind, product.terms)
+    return Approx(value, _overflow_of_sum(value, largest, no_nan(error), kind))
 
 
 def _sum_rounding(magnitude: Array, dtype: DType, terms: int) -> Array:
-    return rounding(magnitude, dtype, 8 * math.sqrt(terms)) + terms * float(np.finfo(dtype).tiny)
+    own = rounding(magnitude, dtype, 8 * math.sqrt(terms))
+    return own + terms * float(rounding(np.zeros(()), dtype))
 
 
-def _overflow(value: Array, error: Array, dtype: DType) -> Array:
-    finite = np.where(np.isfinite(value), np.abs(value) + error, 0.0)
-    return np.where(finite > float(np.finfo(dtype).max), np.inf, error)
+def _overflow_of_sum(value: Array, magnitude: Array, error: Array, dtype: DType) -> Array:
+    """A narrow sum's partial results, in whatever order, may overflow before the sum does."""
+    reached = np.maximum(magnitude, np.abs(value)) if is_narrow(dtype) else value
+    return overflowing(np.where(np.isfinite(value), reached, value), error, dtype.greatest)
 
 
 class _Scope:
@@ -241,7 +291,7 @@ class _Stage:
         self.forms: dict[Expr, Affine | None] = {}
 
     def run(self) -> Approx:
-        value = np.empty(self.op.shape, _numpy_type(self.op.dtype))
+        value = np.empty(self.op.shape, _numpy_type(self.op.accumulator))
         errors: Array | None = None
         for place, result in self._blocks():
             value[place] = result.value
@@ -429,9 +479,12 @@ def _reduce(
         ]
     value = total[0]
     assert value is not None
-    if result.op in ("max", "min") or not (track and result.dtype.is_float):
-        return Approx(value, total[1] if len(total) == 2 else None)
+    value = wrapped(value, result.dtype)
+    if result.op in ("max", "min"):
+        return Approx(value, total[1])
     magnitude, last = total[1], total[2]
+    if not (track and result.dtype.is_float):  # an integer that a rounded float decides
+        return Approx(value, None if last is None else np.where(last > 0, np.inf, 0.0))
     assert magnitude is not None
     if result.op == "add":
         carried = np.zeros_like(value) if last is None else last
@@ -439,7 +492,8 @@ def _reduce(
     else:
         largest = magnitude if last is None else last
         error = (largest - magnitude) + rounding(largest, result.dtype, terms)
-    return Approx(value, _overflow(value, no_nan(error), result.dtype))
+        magnitude = np.abs(value)
+    return Approx(value, _overflow_of_sum(value, magnitude, no_nan(error), result.dtype))
 
 
 def _keep(op: str, part: Approx, sizes: bool) -> tuple[Array | None, ...]:

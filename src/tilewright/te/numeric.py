@@ -1,38 +1,33 @@
 """What each scalar operation does to float64 arrays, and how far a kernel's rounding may carry it.
 
 In: an expression node and its operands as `Approx`.  Out: the node's `Approx`.
-Read next: `contraction.py` (sums of products) and `evaluate.py`, which walks a DAG with both.
+Read next: `rounding.py` (what element types do), `contraction.py` (sums of products) and
+`evaluate.py`, which walks a DAG with all of them.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from tilewright.base.dtype import DType
 from tilewright.ir.expr import Expr
-
-Array = npt.NDArray[Any]
-
-
-class Approx(NamedTuple):
-    """A value in float64, int64 or bool, and a bound on the distance of a kernel's value from it.
-
-    error: None where a kernel's value is exact; for a bool 1.0 where it may come out either way;
-    infinite where nothing is promised (overflow, a NaN, an index that rounding may change).
-    """
-
-    value: Array
-    error: Array | None = None
-
-    def map(self, move: Callable[[Array], Array]) -> Approx:
-        """Both arrays through `move`, which picks or rearranges elements."""
-        return Approx(move(self.value), None if self.error is None else move(self.error))
-
+from tilewright.te.rounding import (
+    Approx,
+    Array,
+    around,
+    cast_value,
+    if_rounded,
+    is_narrow,
+    keeps_all,
+    narrowing,
+    no_nan,
+    overflowing,
+    rounding,
+    wrapped,
+)
 
 _erf = np.frompyfunc(math.erf, 1, 1)
 
@@ -82,6 +77,9 @@ RELATIVE = {
 }  # fmt: skip
 ABSOLUTE = {"log": 1, "tanh": 2, "erf": 2, "sin": 2, "cos": 2}
 
+# What rounding commutes with, so that an operand that was not yet rounded to its type stays known.
+_COMMUTES = frozenset(("min", "max", "select", "if_then_else", "abs"))
+
 
 def apply(node: Expr, args: Sequence[Approx], track: bool, scale: float = 1.0) -> Approx:
     """`node` of `args`.  track: bound the error too; scale: multiplies the node's own rounding."""
@@ -89,72 +87,83 @@ def apply(node: Expr, args: Sequence[Approx], track: bool, scale: float = 1.0) -
     name = node.attr if node.op == "call" else node.op
     value = cast_value(values[0], node.dtype) if name == "cast" else VALUES[name](*values)
     if not track:
-        return Approx(value)
-    errors = [a.error for a in args]
+        return Approx(wrapped(value, node.dtype))
+    errors = [
+        a.error if name in _COMMUTES else if_rounded(a, operand.dtype)
+        for a, operand in zip(args, node.args, strict=True)
+    ]
     error: Array | None = None
     if any(e is not None for e in errors):
         filled = [np.zeros(()) if e is None else e for e in errors]
         error = _propagated(name, node, value, values, filled)
-    if node.dtype.is_float:
-        own = _own_rounding(name, node, value, values)
-        if own is not None:
-            own = own * scale
-            error = own if error is None else error + own
-            # beyond the largest finite number a kernel overflows; an exact infinity stays exact
-            limit = float(np.finfo(node.dtype).max)
-            magnitude = np.abs(value)
-            with_error = np.where(np.isfinite(magnitude), magnitude + error, 0.0)
-            error = np.where(with_error > limit, np.inf, error)
+    if not node.dtype.is_float:
+        error = _unspecified(node, values[0], errors[0], error) if name == "cast" else error
+        return around(Approx(value, error), node.dtype)
+    own = _own_rounding(name, node, value, values)
+    if own is not None:
+        own = own * scale
+        error = own if error is None else error + own
+        if not is_narrow(node.dtype):
+            error = overflowing(value, error, node.dtype.greatest)
+    if is_narrow(node.dtype) and name not in _COMMUTES and error is not None:
+        error = error + narrowing(np.abs(value) + error, node.dtype) * scale
     return Approx(value, error if error is None else no_nan(error))
 
 
-def no_nan(error: Array) -> Array:
-    """`error` with NaN (infinity minus itself, zero times infinity) as infinity."""
-    return np.where(np.isnan(error), np.inf, error)
-
-
-def rounding(value: Array, dtype: DType, units: float = 1.0) -> Array:
-    """`units` roundings of `value` to `dtype`, or its flush to zero when it is denormal."""
-    info = np.finfo(dtype)
-    size = units * float(info.eps) * np.abs(value) + units * float(info.tiny)
-    return np.where(np.isfinite(value), size, 0.0)
-
-
-def cast_value(value: Array, dtype: DType) -> Array:
-    """`value` as the reference keeps `dtype`: float64, int64 (towards zero) or bool."""
-    if dtype == "bool":
-        return np.asarray(value != 0)
-    if dtype.is_int:
-        whole = np.trunc(value) if value.dtype.kind == "f" else value
-        return whole.astype(np.int64)
-    return np.asarray(value, dtype=np.float64)
+def _unspecified(
+    node: Expr, source: Array, source_error: Array | None, error: Array | None
+) -> Array | None:
+    """`error` of a cast to an integer, infinite where a float is outside the type's range."""
+    if source.dtype.kind != "f" or not node.dtype.is_int:
+        return error
+    spread = 0.0 if source_error is None else source_error
+    low, high = np.trunc(source - spread), np.trunc(source + spread)
+    inside = (low >= node.dtype.least) & (high < node.dtype.greatest + 1.0)
+    if inside.all():
+        return error
+    return np.where(inside, 0.0 if error is None else error, np.inf)
 
 
 def constant_value(node: Expr) -> Array:
     """The number of a constant as a kernel holds it."""
     if node.dtype.is_float:
-        return np.asarray(np.dtype(node.dtype).type(node.attr), dtype=np.float64)
+        return np.asarray(node.dtype.nearest(node.attr), dtype=np.float64)
     return np.asarray(node.attr, dtype=np.bool_ if node.dtype == "bool" else np.int64)
 
 
 def _own_rounding(name: str, node: Expr, value: Array, values: Sequence[Array]) -> Array | None:
-    eps = node.dtype.eps
+    """What the operation adds in the type it is computed in."""
+    dtype = node.dtype.compute
     if name == "cast":
-        if values[0].dtype.kind == "f":
-            return rounding(value, node.dtype)
-        return np.asarray(np.abs(value.astype(node.dtype).astype(np.float64) - value))
+        return _rounding_of_cast(node, value, values[0])
     if name in ("floordiv", "floormod"):
         quotient = values[0] / values[1]
-        near = np.abs(quotient - np.rint(quotient)) <= 4 * eps * np.abs(quotient)
+        near = np.abs(quotient - np.rint(quotient)) <= 4 * node.dtype.eps * np.abs(quotient)
         jump = np.abs(values[1]) if name == "floormod" else 1.0
-        return np.asarray(np.where(near, jump, 0.0) + rounding(values[0], node.dtype))
+        return np.asarray(np.where(near, jump, 0.0) + rounding(values[0], dtype))
     units = RELATIVE.get(name)
     if units is None:
         return None
-    own: Array = rounding(value, node.dtype, units) + ABSOLUTE.get(name, 0) * eps
+    own: Array = rounding(value, dtype, units) + ABSOLUTE.get(name, 0) * dtype.eps
     if name == "pow":  # by way of exp(b log a): the logarithm's rounding is scaled by b
         own = own * (1 + np.abs(values[1] * np.log(np.abs(values[0]) + 1e-300)))
     return own
+
+
+def _rounding_of_cast(node: Expr, value: Array, source: Array) -> Array | None:
+    if source.dtype.kind != "f":
+        near = value.astype(node.dtype.compute.storage).astype(np.float64)
+        lost = np.abs(near - value)
+        return lost if not is_narrow(node.dtype) or lost.any() else _inexact(value, node.dtype)
+    if keeps_all(node.args[0].dtype, node.dtype):
+        return None
+    return np.zeros(()) if is_narrow(node.dtype) else rounding(value, node.dtype)
+
+
+def _inexact(value: Array, dtype: DType) -> Array | None:
+    """Zeros, which narrowing adds to, unless every value is one of the narrow type."""
+    exact = np.array_equal(value.astype(dtype.storage).astype(np.float64), value)
+    return None if exact else np.zeros(())
 
 
 def _monotone(name: str) -> Callable[..., Array]:

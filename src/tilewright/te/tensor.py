@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from tilewright.base.dtype import BOOL, INT32, DType, join
+from tilewright.base.dtype import BOOL, FLOAT32, INT32, DType, join
 from tilewright.base.errors import ExpressionError, InternalError
 from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr, Value, walk
@@ -508,7 +508,7 @@ def _check_range(node: Expr, value: Expr, place: str) -> None:
     if count * low < kind.least or count * high > kind.greatest:
         raise ExpressionError(
             place, f"{count} terms of {low} to {high} may exceed what {kind} holds",
-            'Use acc_dtype="int64".',
+            'Use acc_dtype="int64" (out_dtype="int64" of an operator in topi).',
         )  # fmt: skip
 
 
@@ -591,7 +591,8 @@ def power(x: Value, y: Value) -> Expr:
 
 
 def sigmoid(x: Value) -> Expr:
-    """1 / (1 + exp(-x))."""
+    """1 / (1 + exp(-x)), in float32 for float16, whose range exp would leave."""
     node = E.convert(x)
-    one = E.const(1, node.dtype if node.dtype.is_float else "float32")
-    return one / (one + E.call("exp", -node))
+    kind = node.dtype if node.dtype.is_float else FLOAT32
+    one = E.const(1, kind.compute)
+    return E.cast(kind, one / (one + E.call("exp", -widened(kind.compute, node))))

@@ -11,12 +11,24 @@ from collections.abc import Callable
 from typing import Any
 
 from tilewright import te
+from tilewright.ir.expr import Expr
 from tilewright.te.tensor import Tensor
-from tilewright.topi.broadcast import divide
-from tilewright.topi.stage import Indices, call_text, check_tensors, normal_axes, require, stage
+from tilewright.topi.elementwise import elementwise
+from tilewright.topi.stage import (
+    Indices,
+    call_text,
+    check_tensors,
+    normal_axes,
+    require,
+    require_float,
+    stage,
+    wide,
+)
 
 
-def _reduction(name: str, reducer: Callable[..., Any]) -> Callable[..., Tensor]:
+def _reduction(
+    name: str, reducer: Callable[..., Any], value: Callable[[Expr], Expr] = lambda v: v
+) -> Callable[..., Tensor]:
     def operator(data: Tensor, axis: Any = None, keepdims: bool = False) -> Tensor:
         place = call_text(name, data=data, axis=axis)
         check_tensors(place, data=data)
@@ -35,7 +47,7 @@ def _reduction(name: str, reducer: Callable[..., Any]) -> Callable[..., Tensor]:
         def body(i: Indices) -> Any:
             outer = dict(zip(named, i, strict=True))
             source = tuple(inner[k] if k in inner else outer[k] for k in range(data.ndim))
-            return reducer(data[source], axis=list(inner.values()))
+            return reducer(value(data[source]), axis=list(inner.values()))
 
         return stage(shape, body, f"{data.name}_red", "comm_reduce")
 
@@ -50,14 +62,14 @@ sum = _reduction("sum", te.sum)
 prod = _reduction("prod", te.prod)
 max = _reduction("max", te.max)
 min = _reduction("min", te.min)
+_wide_sum = _reduction("mean", te.sum, wide)
 
 
 def mean(data: Tensor, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """The arithmetic mean over `axis`: a sum and a division."""
+    """The arithmetic mean over `axis`: a sum (float32 for float16 and bfloat16) and a division."""
     place = call_text("mean", data=data, axis=axis)
     check_tensors(place, data=data)
-    require(data.dtype.is_float, place, f"the mean of {data.dtype} is not whole", "Cast it first.")
-    total = sum(data, axis, keepdims)
-    count = math.prod(data.shape[k] for k in normal_axes(axis, data.ndim, place))
-    result: Tensor = divide(total, float(count))
-    return result
+    require_float(data, "the mean", place)
+    total = _wide_sum(data, axis, keepdims)
+    count = float(math.prod(data.shape[k] for k in normal_axes(axis, data.ndim, place)))
+    return elementwise(total, lambda v: (v / count).astype(data.dtype), "T_divide")

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any
 
+from tilewright import te
+from tilewright.base.dtype import DType, join
 from tilewright.base.errors import ExpressionError
 from tilewright.ir.expr import Expr
 from tilewright.te.tensor import Tensor, compute
@@ -103,15 +106,44 @@ def check_vector(tensor: Any, what: str, length: int, place: str) -> None:
     )  # fmt: skip
 
 
-def common_dtype(place: str, out_dtype: str | None, **tensors: Tensor) -> str:
-    """The type to compute in: `out_dtype`, or the one type that all operands share."""
-    if out_dtype is not None:
-        return out_dtype
+def product_dtype(place: str, out_dtype: str | None, **tensors: Tensor) -> DType:
+    """The type of a sum of products: `out_dtype`, or the one type that all operands share; of
+    integers below 32 bits, and bool, their accumulator int32."""
     types = {t.dtype for t in tensors.values()}
-    if len(types) > 1:
+    if len(types) > 1 and out_dtype is None:
         listed = ", ".join(f"{k} is {t.dtype}" for k, t in tensors.items())
         raise ExpressionError(place, f"the element types differ: {listed}", "Give out_dtype.")
-    return types.pop()
+    least = reduce(lambda a, b: join(a, b, place), types)
+    least = least if least.is_float else least.accumulator
+    if out_dtype is None:
+        return least
+    wanted = DType(out_dtype, place)
+    require(
+        join(wanted, least, place) is wanted, place,
+        f"out_dtype={str(wanted)!r} is narrower than {least}, which sums of these products need",
+        f"Use out_dtype={str(least)!r}, and cast the result.",
+    )  # fmt: skip
+    return wanted
+
+
+def sum_of_products(a: Expr, b: Expr, dtype: DType, axis: Any) -> Expr:
+    """The sum of a * b over `axis` as `dtype`, from `product_dtype`."""
+    if dtype.is_float:
+        return te.sum(a.astype(dtype) * b.astype(dtype), axis=axis)
+    return te.sum(a * b, axis=axis, acc_dtype=dtype)  # which checks that the sum fits
+
+
+def wide(value: Expr) -> Expr:
+    """A float in the type its arithmetic is done in: float16 and bfloat16 become float32."""
+    return value.astype(value.dtype.compute) if value.dtype.is_float else value
+
+
+def require_float(x: Tensor, name: str, place: str) -> None:
+    """Refuse what has no fractions."""
+    require(
+        x.dtype.is_float, place, f"{name} of {x.dtype} is not whole",
+        'Cast it first: topi.cast(x, "float32").',
+    )  # fmt: skip
 
 
 def pair(value: Any, what: str, place: str, least: int = 1) -> tuple[int, int]:

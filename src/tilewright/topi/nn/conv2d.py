@@ -18,10 +18,11 @@ from tilewright.topi.stage import (
     Indices,
     call_text,
     check_tensor,
-    common_dtype,
     is_integer,
+    product_dtype,
     require,
     stage,
+    sum_of_products,
     workload,
 )
 
@@ -148,7 +149,7 @@ def _convolution(
     _check_channels(size["C"], weight["O"], weight["I"], groups, place)
     window = Window.of((weight["H"], weight["W"]), stride, padding, dilation, place)
     height, width = window.output_size(size["H"], size["W"], place)
-    dtype = common_dtype(place, out_dtype, data=data, kernel=kernel)
+    dtype = product_dtype(place, out_dtype, data=data, kernel=kernel)
 
     h_axis, w_axis = layout.index("H"), layout.index("W")
     padded = pad(data, *window.pads(h_axis, w_axis, 4), name="pad_temp")
@@ -167,10 +168,11 @@ def _convolution(
         channel = rc.as_expr() if groups == 1 else ff // out_group * weight["I"] + rc
         source = {"N": at["N"], "C": channel, "H": y, "W": x}
         tap = {"O": ff, "I": rc, "H": ry, "W": rx}
-        return te.sum(
-            padded[tuple(source[a] for a in layout)].astype(dtype)
-            * kernel[tuple(tap[a] for a in kernel_layout)].astype(dtype),
-            axis=[reduced[a] for a in layout if a != "N"],
+        return sum_of_products(
+            padded[tuple(source[a] for a in layout)],
+            kernel[tuple(tap[a] for a in kernel_layout)],
+            dtype,
+            [reduced[a] for a in layout if a != "N"],
         )
 
     out_size = {"N": size["N"], "C": weight["O"], "H": height, "W": width}
@@ -232,7 +234,7 @@ def conv2d_NCHWc(
     )  # fmt: skip
     window = Window.of((kh, kw), stride, padding, dilation, place)
     height, width = window.output_size(in_height, in_width, place)
-    dtype = common_dtype(place, out_dtype, data=data, kernel=kernel)
+    dtype = product_dtype(place, out_dtype, data=data, kernel=kernel)
 
     padded = pad(data, *window.pads(2, 3, 5), name="data_pad") if any(window.padding) else data
     ic_outer = te.reduce_axis((0, in_chunks), "ic_outer")
@@ -242,10 +244,11 @@ def conv2d_NCHWc(
     def body(i: Indices) -> Expr:
         n, oc_chunk, oh, ow, oc_block = i
         y, x = window.taps(oh, ow, ry, rx)
-        return te.sum(
-            padded[n, ic_outer, y, x, ic_inner].astype(dtype)
-            * kernel[oc_chunk, ic_outer, ry, rx, ic_inner, oc_block].astype(dtype),
-            axis=[ic_outer, ry, rx, ic_inner],
+        return sum_of_products(
+            padded[n, ic_outer, y, x, ic_inner],
+            kernel[oc_chunk, ic_outer, ry, rx, ic_inner, oc_block],
+            dtype,
+            [ic_outer, ry, rx, ic_inner],
         )
 
     args = (data, kernel, window.stride, window.padding, window.dilation, dtype)

@@ -15,9 +15,10 @@ from tilewright.topi.stage import (
     call_text,
     check_tensor,
     check_vector,
-    common_dtype,
+    product_dtype,
     require,
     stage,
+    sum_of_products,
     workload,
 )
 
@@ -66,13 +67,13 @@ def _product(
     rows, inner = reversed(a.shape) if transp_a else a.shape
     inner_b, columns = reversed(b.shape) if transp_b else b.shape
     _check_inner(inner, inner_b, place)
-    dtype = common_dtype(place, out_dtype, a=a, b=b)
+    dtype = product_dtype(place, out_dtype, a=a, b=b)
     k = te.reduce_axis((0, inner), "k")
 
     def body(i: Indices) -> Expr:
         left = a[_ordered(i[0], k, transp_a)]
         right = b[_ordered(k, i[1], transp_b)]
-        return te.sum(left.astype(dtype) * right.astype(dtype), axis=k)
+        return sum_of_products(left, right, dtype, k)
 
     flags = [] if name == "dense" else [bool(transp_a), bool(transp_b)]
     return stage(
@@ -109,7 +110,7 @@ def batch_matmul(
         batch_a == batch_b or 1 in (batch_a, batch_b), place, f"batches of {batch_a} and {batch_b}",
         "They must be equal, or one of them 1.",
     )  # fmt: skip
-    dtype = common_dtype(place, out_dtype, tensor_a=tensor_a, tensor_b=tensor_b)
+    dtype = product_dtype(place, out_dtype, tensor_a=tensor_a, tensor_b=tensor_b)
     batch = max(batch_a, batch_b)
     k = te.reduce_axis((0, inner), "k")
 
@@ -117,7 +118,7 @@ def batch_matmul(
         b, i, j = indices
         left = tensor_a[(b if batch_a == batch else 0, *_ordered(i, k, transpose_a))]
         right = tensor_b[(b if batch_b == batch else 0, *_ordered(k, j, transpose_b))]
-        return te.sum(left.astype(dtype) * right.astype(dtype), axis=k)
+        return sum_of_products(left, right, dtype, k)
 
     orientation = f"{'T' if transpose_a else 'N'}{'T' if transpose_b else 'N'}"
     args = (tensor_a, tensor_b, bool(transpose_a), bool(transpose_b), dtype)

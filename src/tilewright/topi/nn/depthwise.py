@@ -16,9 +16,10 @@ from tilewright.topi.stage import (
     Indices,
     call_text,
     check_tensor,
-    common_dtype,
+    product_dtype,
     require,
     stage,
+    sum_of_products,
     workload,
 )
 
@@ -75,7 +76,7 @@ def _depthwise(
     )  # fmt: skip
     window = Window.of((weight["H"], weight["W"]), stride, padding, dilation, place)
     height, width = window.output_size(size["H"], size["W"], place)
-    dtype = common_dtype(place, out_dtype, data=data, kernel=kernel)
+    dtype = product_dtype(place, out_dtype, data=data, kernel=kernel)
     multiplier = weight["M"]
 
     pads = window.pads(layout.index("H"), layout.index("W"), 4)
@@ -88,10 +89,11 @@ def _depthwise(
         channel, copy = at["C"] // multiplier, at["C"] % multiplier
         source = {"N": at["N"], "C": channel, "H": y, "W": x}
         tap = {"C": channel, "M": copy, "H": di, "W": dj}
-        return te.sum(
-            padded[tuple(source[a] for a in layout)].astype(dtype)
-            * kernel[tuple(tap[a] for a in kernel_layout)].astype(dtype),
-            axis=[di, dj],
+        return sum_of_products(
+            padded[tuple(source[a] for a in layout)],
+            kernel[tuple(tap[a] for a in kernel_layout)],
+            dtype,
+            [di, dj],
         )
 
     out_size = {"N": size["N"], "C": size["C"] * multiplier, "H": height, "W": width}
@@ -138,7 +140,7 @@ def depthwise_conv2d_NCHWc(
     )  # fmt: skip
     window = Window.of((kh, kw), stride, padding, dilation, place)
     height, width = window.output_size(in_height, in_width, place)
-    dtype = common_dtype(place, out_dtype, data=data, kernel=kernel)
+    dtype = product_dtype(place, out_dtype, data=data, kernel=kernel)
 
     padded = pad(data, *window.pads(2, 3, 5), name="data_pad") if any(window.padding) else data
     ry, rx = te.reduce_axis((0, kh), "kh"), te.reduce_axis((0, kw), "kw")
@@ -146,9 +148,8 @@ def depthwise_conv2d_NCHWc(
     def body(i: Indices) -> Expr:
         b, oco, oh, ow, oci = i
         y, x = window.taps(oh, ow, ry, rx)
-        return te.sum(
-            padded[b, oco, y, x, oci].astype(dtype) * kernel[oco, 0, ry, rx, 0, oci].astype(dtype),
-            axis=[ry, rx],
+        return sum_of_products(
+            padded[b, oco, y, x, oci], kernel[oco, 0, ry, rx, 0, oci], dtype, [ry, rx]
         )
 
     args = (data, kernel, window.stride, window.padding, window.dilation, dtype)

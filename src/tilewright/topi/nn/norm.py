@@ -1,12 +1,14 @@
 """Batch normalisation with fixed statistics, and per-channel scale and shift.
 
 In: data and vectors over its channel axis.  Out: `T_bn_scale` and `T_bn_shift` over the channels,
-`ScaleShift` over the data.  Read next: `elementwise.py` in this folder.
+`ScaleShift` over the data, of its type; for float16 and bfloat16 the first two are float32.
+Read next: `elementwise.py` in this folder.
 """
 
 from __future__ import annotations
 
 from tilewright import te
+from tilewright.base.dtype import DType, join
 from tilewright.ir.expr import Expr
 from tilewright.te.tensor import Tensor
 from tilewright.topi.stage import (
@@ -17,7 +19,9 @@ from tilewright.topi.stage import (
     check_vector,
     normal_axis,
     require,
+    require_float,
     stage,
+    wide,
 )
 
 
@@ -41,7 +45,7 @@ def batch_norm(
     check_tensors(place, data=data)
     k = normal_axis(axis, data.ndim, place)
     channels = data.shape[k]
-    require(data.dtype.is_float, place, f"batch_norm of {data.dtype}", "Cast it first.")
+    require_float(data, "batch_norm", place)
     require(epsilon >= 0, place, f"epsilon={epsilon} is negative", "Use epsilon=1e-5.")
     wanted = {"moving_mean": moving_mean, "moving_var": moving_var}
     wanted |= {"gamma": gamma} if scale else {}  # type: ignore[dict-item]
@@ -50,17 +54,18 @@ def batch_norm(
         check_vector(vector, what, channels, place)
 
     def factor(i: Indices) -> Expr:
-        denominator = te.sqrt(moving_var[i] + epsilon)
-        return (gamma[i] if scale and gamma is not None else te.const(1, data.dtype)) / denominator
+        denominator = te.sqrt(wide(moving_var[i]) + epsilon)
+        one = te.const(1, data.dtype.compute)
+        return (wide(gamma[i]) if scale and gamma is not None else one) / denominator
 
     ratio = stage((channels,), factor, "T_bn_scale", "elemwise")
 
     def offset(i: Indices) -> Expr:
-        moved = moving_mean[i] * ratio[i]
-        return beta[i] - moved if center and beta is not None else -moved
+        moved = wide(moving_mean[i]) * ratio[i]
+        return wide(beta[i]) - moved if center and beta is not None else -moved
 
     shift = stage((channels,), offset, "T_bn_shift", "elemwise")
-    return [_scale_shift(data, ratio, shift, k), moving_mean, moving_var]
+    return [_scale_shift(data, ratio, shift, k, data.dtype), moving_mean, moving_var]
 
 
 def scale_shift_nchw(data: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
@@ -81,13 +86,12 @@ def _checked_scale_shift(
     axis = layout.index("C")
     check_vector(scale, "scale", data.shape[axis], place)
     check_vector(shift, "shift", data.shape[axis], place)
-    return _scale_shift(data, scale, shift, axis)
+    dtype = join(join(data.dtype, scale.dtype, place), shift.dtype, place)
+    return _scale_shift(data, scale, shift, axis, dtype)
 
 
-def _scale_shift(data: Tensor, scale: Tensor, shift: Tensor, axis: int) -> Tensor:
-    return stage(
-        data.shape,
-        lambda i: data[i] * scale[i[axis]] + shift[i[axis]],
-        "ScaleShift",
-        "broadcast",
-    )
+def _scale_shift(data: Tensor, scale: Tensor, shift: Tensor, axis: int, dtype: DType) -> Tensor:
+    def body(i: Indices) -> Expr:
+        return (wide(data[i]) * wide(scale[i[axis]]) + wide(shift[i[axis]])).astype(dtype)
+
+    return stage(data.shape, body, "ScaleShift", "broadcast")

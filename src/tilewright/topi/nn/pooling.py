@@ -1,7 +1,8 @@
 """Pooling over height and width in any layout that keeps them whole.
 
 In: data and a window, or an output size.  Out: `pool_max`; `pool_sum` and `pool_avg`;
-`adaptive_pool_max`; `adaptive_pool_sum` and `adaptive_pool_avg`.  Read next: `window.py`.
+`adaptive_pool_max`; `adaptive_pool_sum` and `adaptive_pool_avg`.  Sums of float16 and bfloat16 are
+float32.  Read next: `window.py`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,17 @@ from tilewright import te
 from tilewright.ir.expr import Expr, cast
 from tilewright.te.tensor import Tensor
 from tilewright.topi.nn.window import Window, pad
-from tilewright.topi.stage import Indices, call_text, check_tensors, pair, require, stage, workload
+from tilewright.topi.stage import (
+    Indices,
+    call_text,
+    check_tensors,
+    pair,
+    require,
+    require_float,
+    stage,
+    wide,
+    workload,
+)
 
 POOL_TYPES = ("max", "avg")
 
@@ -72,7 +83,8 @@ def pool2d(
     if pool_type == "max":
         body = _over(te.max, padded, source, taps)
         return stage(shape, body, "pool_max", "pool_max", workload=key)
-    total = stage(shape, _over(te.sum, padded, source, taps), "pool_sum", "pool_sum", workload=key)
+    body = _over(te.sum, padded, source, taps, value=wide)
+    total = stage(shape, body, "pool_sum", "pool_sum", workload=key)
 
     def mean(i: Indices) -> Expr:
         # taps within [first, end) of the padded coordinates count
@@ -83,7 +95,7 @@ def pool2d(
             first = 0 if count_include_pad else begin
             end = begin + size + (behind if count_include_pad else 0)
             count = count * _taps_inside(i[axis], shape[axis], window, n, first, end)
-        return total[i] / _as_float(count, data.dtype)
+        return (total[i] / _as_float(count, total.dtype)).astype(data.dtype)
 
     return stage(shape, mean, "pool_avg", "elemwise")
 
@@ -129,7 +141,7 @@ def adaptive_pool(data: Tensor, output_size: Any, pool_type: str, layout: str = 
     if pool_type == "max":
         body = _over(te.max, data, source, taps, inside)
         return stage(shape, body, "adaptive_pool_max", "adaptive_pool_max", workload=key)
-    body = _over(te.sum, data, source, taps, inside)
+    body = _over(te.sum, data, source, taps, inside, wide)
     total = stage(shape, body, "adaptive_pool_sum", "adaptive_pool_sum", workload=key)
 
     def mean(i: Indices) -> Expr:
@@ -137,7 +149,7 @@ def adaptive_pool(data: Tensor, output_size: Any, pool_type: str, layout: str = 
         for axis, size, n in zip(axes, wanted, longest, strict=True):
             extent = data.shape[axis]
             count = count * (n if _uniform(size, extent, n) else _length(i[axis], size, extent))
-        return total[i] / _as_float(count, data.dtype)
+        return (total[i] / _as_float(count, total.dtype)).astype(data.dtype)
 
     return stage(shape, mean, "adaptive_pool_avg", "elemwise")
 
@@ -156,8 +168,8 @@ def _image_axes(data: Tensor, layout: str, pool_type: str, place: str) -> tuple[
         f"data has {data.ndim} dimensions, layout {layout} {len(axes)}",
         "Name one axis per dimension.",
     )  # fmt: skip
-    mean_of_integers = pool_type == "avg" and not data.dtype.is_float
-    require(not mean_of_integers, place, f"the mean of {data.dtype} is not whole", "Cast it first.")
+    if pool_type == "avg":
+        require_float(data, "the mean", place)
     return axes.index("H"), axes.index("W")
 
 
@@ -167,8 +179,9 @@ def _over(
     source: Callable[[Indices], Indices],
     taps: list[Any],
     inside: Callable[[Indices], Expr | None] = lambda i: None,
+    value: Callable[[Expr], Expr] = lambda v: v,
 ) -> Callable[[Indices], Expr]:
-    return lambda i: reducer(data[source(i)], axis=taps, where=inside(i))
+    return lambda i: reducer(value(data[source(i)]), axis=taps, where=inside(i))
 
 
 def _ceil_size(window: Window, sizes: tuple[int, int]) -> tuple[int, int]:

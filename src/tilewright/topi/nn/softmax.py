@@ -1,7 +1,8 @@
 """softmax and log_softmax along one axis.
 
 In: a tensor.  Out: the stages T_softmax_maxelem, T_softmax_exp, T_softmax_expsum, T_softmax_norm
-(for log_softmax: maxelem, expsum, T_log_softmax_norm).  Read next: `norm.py`.
+(for log_softmax: maxelem, expsum, T_log_softmax_norm).  Those between are float32 for float16 and
+bfloat16.  Read next: `norm.py`.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from tilewright.topi.stage import (
     call_text,
     check_tensors,
     normal_axis,
-    require,
+    require_float,
     stage,
+    wide,
     workload,
 )
 
@@ -29,7 +31,7 @@ def softmax(x: Tensor, axis: int = -1) -> Tensor:
     largest = _reduced(te.max, x, k, "T_softmax_maxelem")
     e = stage(
         x.shape,
-        lambda i: te.exp(x[i] - largest[_without(i, k)]),
+        lambda i: te.exp(wide(x[i]) - wide(largest[_without(i, k)])),
         "T_softmax_exp",
         "elemwise",
         axes="i",
@@ -37,7 +39,7 @@ def softmax(x: Tensor, axis: int = -1) -> Tensor:
     total = _reduced(te.sum, e, k, "T_softmax_expsum")
     return stage(
         x.shape,
-        lambda i: e[i] / total[_without(i, k)],
+        lambda i: (e[i] / total[_without(i, k)]).astype(x.dtype),
         "T_softmax_norm",
         "softmax_output",
         axes="i",
@@ -51,13 +53,13 @@ def log_softmax(x: Tensor, axis: int = -1) -> Tensor:
     largest = _reduced(te.max, x, k, "T_softmax_maxelem")
 
     def shifted_exp(source: Indices) -> Expr:
-        return te.exp(x[source] - largest[_without(source, k)])
+        return te.exp(wide(x[source]) - wide(largest[_without(source, k)]))
 
     total = _reduced(te.sum, x, k, "T_softmax_expsum", shifted_exp)
 
     def body(i: Indices) -> Expr:
         outer = _without(i, k)
-        return x[i] - largest[outer] - te.log(total[outer])
+        return (wide(x[i]) - wide(largest[outer]) - te.log(total[outer])).astype(x.dtype)
 
     return stage(
         x.shape,
@@ -72,7 +74,7 @@ def log_softmax(x: Tensor, axis: int = -1) -> Tensor:
 def _checked_axis(name: str, x: Tensor, axis: int) -> int:
     place = call_text(name, x=x, axis=axis)
     check_tensors(place, x=x)
-    require(x.dtype.is_float, place, f"{name} of {x.dtype}", "Cast it to float32 first.")
+    require_float(x, name, place)
     return normal_axis(axis, x.ndim, place)
 
 

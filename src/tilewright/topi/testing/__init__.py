@@ -1,6 +1,7 @@
 """Independent numpy references of the operators, under TVM's names.
 
-In: arrays.  Out: arrays, computed in float64 and returned in the input's dtype.
+In: arrays of any element type.  Out: arrays, computed in float64 (integers in int64) and returned
+in the input's type, or the one that `topi` gives: int32 for products of narrower integers.
 Read next: `conv2d.py`.
 """
 

@@ -1,7 +1,7 @@
-"""numpy references of convolutions: strided windows and one einsum in float64.
+"""numpy references of convolutions: strided windows and one einsum in float64 (integers in int64).
 
-In: arrays.  Out: arrays of the input's dtype; float64 inputs keep every digit.  No code is shared
-with `te`.  Read next: `pooling.py`.
+In: arrays.  Out: arrays of `out_dtype`, by default the input's (int32 for narrower integers);
+float64 inputs keep every digit.  No code is shared with `te`.  Read next: `pooling.py`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,22 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
+from tilewright.base.dtype import DType
+
 Array = np.ndarray[Any, np.dtype[Any]]
+
+
+def widest(a_np: Array) -> Array:
+    """`a_np` as float64, or as int64 where it is whole: products and sums lose nothing."""
+    return a_np.astype(np.float64 if DType(a_np.dtype).is_float else np.int64)
+
+
+def in_type(result: Array, a_np: Array, out_dtype: str | None = None) -> Array:
+    """A sum of products of elements of `a_np` in the type that it has by default, or in
+    `out_dtype`."""
+    kind = DType(a_np.dtype)
+    own = kind if kind.is_float else kind.accumulator
+    return result.astype(DType(out_dtype or own).storage)
 
 
 def dilate_python(input_np: Array, strides: Any, dilation_value: float = 0.0) -> Array:
@@ -48,45 +63,65 @@ def windows(a_np: Array, kernel: Any, stride: Any, dilation: Any) -> Array:
 
 
 def conv2d_nchw_python(
-    a_np: Array, w_np: Array, stride: Any, padding: Any, groups: int = 1, dilation: Any = 1
+    a_np: Array,
+    w_np: Array,
+    stride: Any,
+    padding: Any,
+    groups: int = 1,
+    dilation: Any = 1,
+    out_dtype: str | None = None,
 ) -> Array:
     """a_np [N, CI, H, W], w_np [CO, CI / groups, KH, KW]; result [N, CO, OH, OW]."""
     dh, dw = both(dilation)
     kernel = w_np.shape[2:]
     reach = ((kernel[0] - 1) * dh + 1, (kernel[1] - 1) * dw + 1)
-    padded = np.pad(a_np.astype(np.float64), [(0, 0), (0, 0), *sides(padding, reach)])
+    padded = np.pad(widest(a_np), [(0, 0), (0, 0), *sides(padding, reach)])
     taps = windows(padded, kernel, stride, dilation)
     batch, channels, height, width = taps.shape[:4]
     taps = taps.reshape(batch, groups, channels // groups, height, width, *kernel)
-    weights = w_np.astype(np.float64).reshape(groups, -1, *w_np.shape[1:])
+    weights = widest(w_np).reshape(groups, -1, *w_np.shape[1:])
     result: Array = np.einsum("ngcyxhw,gfchw->ngfyx", taps, weights, optimize=True)
-    return result.reshape(batch, -1, height, width).astype(a_np.dtype)
+    return in_type(result.reshape(batch, -1, height, width), a_np, out_dtype)
 
 
 def conv2d_nhwc_python(
-    a_np: Array, w_np: Array, stride: Any, padding: Any, groups: int = 1, dilation: Any = 1
+    a_np: Array,
+    w_np: Array,
+    stride: Any,
+    padding: Any,
+    groups: int = 1,
+    dilation: Any = 1,
+    out_dtype: str | None = None,
 ) -> Array:
     """a_np [N, H, W, CI], w_np [KH, KW, CI / groups, CO]; result [N, OH, OW, CO]."""
-    result = conv2d_nchw_python(
-        a_np.transpose(0, 3, 1, 2), w_np.transpose(3, 2, 0, 1), stride, padding, groups, dilation
-    )
+    data, kernel = a_np.transpose(0, 3, 1, 2), w_np.transpose(3, 2, 0, 1)
+    result = conv2d_nchw_python(data, kernel, stride, padding, groups, dilation, out_dtype)
     return np.ascontiguousarray(result.transpose(0, 2, 3, 1))
 
 
 def depthwise_conv2d_python_nchw(
-    input_np: Array, filter_np: Array, stride: Any, padding: Any, dilation: Any = 1
+    input_np: Array,
+    filter_np: Array,
+    stride: Any,
+    padding: Any,
+    dilation: Any = 1,
+    out_dtype: str | None = None,
 ) -> Array:
     """input_np [N, C, H, W], filter_np [C, M, KH, KW]; result [N, C*M, OH, OW]."""
     channels, multiplier = filter_np.shape[:2]
     weights = filter_np.reshape(channels * multiplier, 1, *filter_np.shape[2:])
-    return conv2d_nchw_python(input_np, weights, stride, padding, channels, dilation)
+    return conv2d_nchw_python(input_np, weights, stride, padding, channels, dilation, out_dtype)
 
 
 def depthwise_conv2d_python_nhwc(
-    input_np: Array, filter_np: Array, stride: Any, padding: Any, dilation: Any = 1
+    input_np: Array,
+    filter_np: Array,
+    stride: Any,
+    padding: Any,
+    dilation: Any = 1,
+    out_dtype: str | None = None,
 ) -> Array:
     """input_np [N, H, W, C], filter_np [KH, KW, C, M]; result [N, OH, OW, C*M]."""
-    result = depthwise_conv2d_python_nchw(
-        input_np.transpose(0, 3, 1, 2), filter_np.transpose(2, 3, 0, 1), stride, padding, dilation
-    )
+    data, kernel = input_np.transpose(0, 3, 1, 2), filter_np.transpose(2, 3, 0, 1)
+    result = depthwise_conv2d_python_nchw(data, kernel, stride, padding, dilation, out_dtype)
     return np.ascontiguousarray(result.transpose(0, 2, 3, 1))

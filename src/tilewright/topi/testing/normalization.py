@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tilewright.topi.testing.conv2d import Array
+from tilewright.topi.testing.conv2d import Array, widest
 
 
 def softmax_python(a_np: Array, axis: int = 1) -> Array:
@@ -51,9 +51,9 @@ def batch_norm(
 
 def scale_shift_nchw_python(input_np: Array, scale_np: Array, shift_np: Array) -> Array:
     """input [N, C, H, W] * scale [C] + shift [C]."""
-    return input_np * scale_np[:, None, None] + shift_np[:, None, None]
+    return scale_shift_nhwc_python(input_np, scale_np[:, None, None], shift_np[:, None, None])
 
 
 def scale_shift_nhwc_python(input_np: Array, scale_np: Array, shift_np: Array) -> Array:
     """input [N, H, W, C] * scale [C] + shift [C]."""
-    return input_np * scale_np + shift_np
+    return (widest(input_np) * widest(scale_np) + widest(shift_np)).astype(input_np.dtype)

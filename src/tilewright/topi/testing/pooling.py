@@ -1,6 +1,7 @@
 """numpy references of pooling, written as loops over output positions.
 
-In: arrays.  Out: arrays of the input's dtype.  Read next: `normalization.py`.
+In: arrays.  Out: arrays of the input's dtype, computed in float64 or int64.  Means are of floats.
+Read next: `normalization.py`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.topi.testing.conv2d import Array, both, sides
+from tilewright.topi.testing.conv2d import Array, both, sides, widest
 
 
 def pool2d_python(
@@ -30,18 +31,21 @@ def pool2d_python(
     kernel, stride, dilation = both(kernel), both(stride), both(dilation)
     reach = tuple((k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True))
     pads = sides(padding, (reach[0], reach[1]))
-    image = np.moveaxis(np_data.astype(np.float64), axes, (0, 1))
+    image = np.moveaxis(widest(np_data), axes, (0, 1))
     positions = [
         _positions(image.shape[n], reach[n], stride[n], *pads[n], ceil_mode) for n in (0, 1)
     ]
-    result = np.empty((*positions, *image.shape[2:]))
+    whole = image.dtype.kind == "i"
+    result = np.empty((*positions, *image.shape[2:]), image.dtype)
     for at in itertools.product(*map(range, positions)):
         first = [at[n] * stride[n] - pads[n][0] for n in (0, 1)]
         taps = [[first[n] + t * dilation[n] for t in range(kernel[n])] for n in (0, 1)]
         inside = [[p for p in taps[n] if 0 <= p < image.shape[n]] for n in (0, 1)]
         covered = image[np.ix_(*inside)]
         if pool_type == "max":
-            result[at] = covered.max(axis=(0, 1), initial=-np.inf)
+            result[at] = covered.max(
+                axis=(0, 1), initial=np.iinfo(np.int64).min if whole else -np.inf
+            )
             continue
         padded = [[p for p in taps[n] if p < image.shape[n] + pads[n][1]] for n in (0, 1)]
         counted = padded if count_include_pad else inside
@@ -63,9 +67,9 @@ def adaptive_pool(np_data: Array, out_size: Any, pool_type: str, layout: str = "
     """Output o of O covers the input from floor(o * I / O) to ceil((o + 1) * I / O)."""
     letters = [a for a in layout if a.isalpha()]
     axes = (letters.index("H"), letters.index("W"))
-    image = np.moveaxis(np_data.astype(np.float64), axes, (0, 1))
+    image = np.moveaxis(widest(np_data), axes, (0, 1))
     sizes = both(out_size)
-    result = np.empty((*sizes, *image.shape[2:]))
+    result = np.empty((*sizes, *image.shape[2:]), image.dtype)
     fold = np.max if pool_type == "max" else np.mean
     for at in itertools.product(*map(range, sizes)):
         cut = tuple(

@@ -1,0 +1,151 @@
+"""What an element type does to a value: rounding, overflow, wrapping around, casts.
+
+In: values as the reference keeps them, and their error bounds.  Out: the same, in a type.
+Read next: `numeric.py`, which does it after every operation.
+
+float16 and bfloat16 are *narrow*: a kernel computes them in float32 and may round to the narrow
+type after any operation, but must when a stage is stored.  So every narrow operation adds half a
+unit in the last place of the narrow type to the rounding of float32, and a narrow value beyond the
+greatest number is kept as it is until something computes with it (then it is unknown: infinity if
+it was rounded, itself if it was not) or it is stored (then it is infinity).  Integers below 32
+bits, and uint32, wrap around after every operation; int32 and int64 count as exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tilewright.base.dtype import DType
+
+Array = npt.NDArray[Any]
+
+
+class Approx(NamedTuple):
+    """A value in float64, int64 or bool, and a bound on the distance of a kernel's value from it.
+
+    error: None where a kernel's value is exact; for a bool 1.0 where it may come out either way;
+    infinite where nothing is promised (overflow, a NaN, an index that rounding may change).
+    """
+
+    value: Array
+    error: Array | None = None
+
+    def map(self, move: Callable[[Array], Array]) -> Approx:
+        """Both arrays through `move`, which picks or rearranges elements."""
+        return Approx(move(self.value), None if self.error is None else move(self.error))
+
+
+def is_narrow(dtype: DType) -> bool:
+    """A float that is computed in a wider type and rounded when it is stored."""
+    return dtype.is_float and dtype.compute is not dtype
+
+
+def rounding(value: Array, dtype: DType, units: float = 1.0) -> Array:
+    """`units` roundings of `value` to `dtype`, or its flush to zero when it is denormal."""
+    size = units * dtype.eps * np.abs(value) + units * _flushed(dtype)
+    return np.where(np.isfinite(value), size, 0.0)
+
+
+def narrowing(magnitude: Array, dtype: DType) -> Array:
+    """One rounding to nearest of values as large as `magnitude` to a narrow type."""
+    return 0.5 * rounding(magnitude, dtype)
+
+
+def _flushed(dtype: DType) -> float:
+    """What is lost near zero: denormals are flushed where arithmetic happens, but not in memory."""
+    smallest_normal = dtype.compute.smallest / dtype.compute.eps
+    return max(smallest_normal, dtype.smallest)
+
+
+def no_nan(error: Array) -> Array:
+    """`error` with NaN (infinity minus itself, zero times infinity) as infinity."""
+    return np.where(np.isnan(error), np.inf, error)
+
+
+def overflowing(value: Array, error: Array, limit: float) -> Array:
+    """`error`, infinite where a kernel may exceed `limit`; an infinity that is exact stays so."""
+    magnitude = np.abs(value)
+    with_error = np.where(np.isfinite(magnitude), magnitude + error, 0.0)
+    return np.where(with_error > limit, np.inf, error)
+
+
+def infinite_from(dtype: DType) -> float:
+    """The least number that rounds to infinity: half a unit beyond the greatest."""
+    return dtype.greatest * (1 + dtype.eps / (4 - 2 * dtype.eps))
+
+
+def if_rounded(operand: Approx, dtype: DType) -> Array | None:
+    """The error of a narrow operand that a kernel may have rounded to infinity, or not."""
+    if not is_narrow(dtype):
+        return operand.error
+    reach = np.abs(operand.value) + (0.0 if operand.error is None else operand.error)
+    beyond = np.isfinite(operand.value) & (reach >= infinite_from(dtype))
+    if not beyond.any():
+        return operand.error
+    return np.where(beyond, np.inf, 0.0 if operand.error is None else operand.error)
+
+
+def stored(result: Approx, dtype: DType) -> Approx:
+    """`result` as an element of a stage, which has its own type."""
+    if not is_narrow(dtype):
+        return Approx(cast_value(result.value, dtype), result.error)
+    limit = infinite_from(dtype)
+    beyond = np.isfinite(result.value) & (np.abs(result.value) >= limit)
+    value = np.where(beyond, np.copysign(np.inf, result.value), result.value)
+    if result.error is None:
+        return Approx(value)
+    surely = beyond & (np.abs(result.value) - result.error >= limit)
+    error = np.where(beyond, np.inf, overflowing(result.value, result.error, limit))
+    return Approx(value, np.where(surely, 0.0, error))
+
+
+def wrapped(value: Array, dtype: DType) -> Array:
+    """`value` modulo the size of an integer type that wraps around; other types as they are."""
+    if not dtype.is_int or dtype.is_index:
+        return value
+    return _modulo(value, dtype)
+
+
+def _modulo(value: Array, dtype: DType) -> Array:
+    whole: Array = value.astype(dtype.storage).astype(np.int64)
+    return whole
+
+
+def around(result: Approx, dtype: DType) -> Approx:
+    """`result` of an operation on integers, unknown where its error may carry it around."""
+    value = wrapped(result.value, dtype)
+    if result.error is None:
+        return Approx(value)
+    error = no_nan(result.error)
+    if value is result.value:
+        return Approx(value, error)
+    low, high = result.value - error, result.value + error
+    inside = (low >= dtype.least) & (high <= dtype.greatest)
+    return Approx(value, np.where(inside | (error == 0), error, np.inf))
+
+
+def cast_value(value: Array, dtype: DType) -> Array:
+    """`value` as the reference keeps `dtype`: float64, int64 (towards zero, wrapped) or bool."""
+    if dtype == "bool":
+        return np.asarray(value != 0)
+    if not dtype.is_int:
+        return np.asarray(value, dtype=np.float64)
+    if value.dtype.kind != "f":
+        return _modulo(value.astype(np.int64), dtype)
+    whole: Array = np.clip(np.nan_to_num(value), dtype.least, dtype.greatest).astype(np.int64)
+    return whole
+
+
+def keeps_all(source: DType, target: DType) -> bool:
+    """Whether `target` holds every number of `source`, so that a cast changes none."""
+    if source is target or source.kind == "bool":
+        return True
+    if target.is_float and source.is_float:
+        return target.bits >= source.bits and target.digits >= source.digits
+    if target.is_float:
+        return target.digits >= source.bits
+    return source.is_int and target.least <= source.least and target.greatest >= source.greatest

@@ -1,0 +1,197 @@
+"""Every operator of `topi` at one small shape: how to build it, what numpy says, which types it
+takes.  In: a row's name and an element type.  Out: a tensor and its numpy value.
+Read next: `test_element_types.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tilewright import te, topi
+from tilewright.base.dtype import TYPES, DType
+from tilewright.te import ComputeDAG, Tensor
+from tilewright.topi import testing
+
+FLOATS = tuple(t for t in TYPES if DType(t).is_float)
+INTS = tuple(t for t in TYPES if DType(t).is_int)
+NUMBERS = (*INTS, *FLOATS)
+nn = topi.nn
+
+
+@dataclass(frozen=True)
+class Row:
+    """build: tensors of `shapes` to the result; numpy: the same on arrays.
+
+    types: those that the operator takes; first: the type of the first operand where it is another
+    """
+
+    shapes: tuple[tuple[int, ...], ...]
+    build: Callable[..., Tensor]
+    numpy: Callable[..., Any]
+    types: tuple[str, ...] = NUMBERS
+    first: str = ""
+
+    def dag(self, dtype: str) -> ComputeDAG:
+        inputs = [
+            te.placeholder(s, (not n and self.first) or dtype, name=f"p{n}")
+            for n, s in enumerate(self.shapes)
+        ]
+        return ComputeDAG([*inputs, self.build(*inputs)])
+
+    def expected(self, dag: ComputeDAG, arrays: list[Any]) -> Any:
+        """Floats are computed in float64 and rounded once; integers in their own type."""
+        wide = [a.astype(np.float64) if DType(a.dtype).is_float else a for a in arrays]
+        with np.errstate(all="ignore"):
+            value = np.asarray(self.numpy(*wide))
+            return value.astype(dag.outputs[0].dtype.storage)
+
+
+def _sums(*tensors: Tensor) -> str | None:
+    """The out_dtype of a sum of products: int32 cannot hold two products of int16."""
+    return "int64" if tensors[0].dtype == "int16" else None
+
+
+def _wide(a: Any) -> Any:
+    """Numbers whose products and sums numpy neither rounds nor wraps."""
+    return a if a.dtype.kind == "f" else a.astype(np.int64)
+
+
+def _on_wide(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *arrays: function(*map(_wide, arrays))
+
+
+V, M = ((3, 5),), ((3, 5), (3, 5))
+NCHW, OIHW = (2, 4, 6, 5), (6, 4, 3, 3)
+ROWS: dict[str, Row] = {
+    # elementwise and broadcast
+    "add": Row(((3, 5), (5,)), topi.add, np.add),
+    "add a number": Row(V, lambda x: x + 3, lambda x: x + 3),
+    "subtract": Row(M, topi.subtract, np.subtract),
+    "multiply": Row(M, topi.multiply, np.multiply),
+    "divide": Row(M, topi.divide, np.divide, FLOATS),
+    "floor_divide": Row(M, topi.floor_divide, np.floor_divide, INTS),
+    "mod": Row(M, topi.mod, np.mod, INTS),
+    "maximum": Row(M, topi.maximum, np.maximum, TYPES),
+    "minimum": Row(M, topi.minimum, np.minimum, TYPES),
+    "power": Row(V, lambda x: topi.power(topi.abs(x), 1.5), lambda x: np.abs(x) ** 1.5, FLOATS),
+    "equal": Row(M, topi.equal, np.equal, TYPES),
+    "less": Row(M, topi.less, np.less, TYPES),
+    "greater_equal": Row(M, topi.greater_equal, np.greater_equal, TYPES),
+    "logical_and": Row(M, topi.logical_and, np.logical_and, ("bool",)),
+    "logical_or": Row(M, topi.logical_or, np.logical_or, ("bool",)),
+    "logical_not": Row(V, topi.logical_not, np.logical_not, ("bool",)),
+    "where": Row(((3, 5),) * 3, topi.where, np.where, TYPES, first="bool"),
+    "full_like": Row(V, lambda x: x - topi.full_like(x, 1), lambda x: x - 1),
+    "abs": Row(V, topi.abs, np.abs),
+    "negative": Row(V, topi.negative, np.negative),
+    "floor": Row(V, topi.floor, np.floor),
+    "ceil": Row(V, topi.ceil, np.ceil),
+    "round": Row(V, topi.round, np.rint),
+    "identity": Row(V, topi.identity, lambda x: x, TYPES),
+    "clip": Row(V, lambda x: topi.clip(x, 1, 6), lambda x: np.clip(x, 1, 6)),
+    "exp": Row(V, topi.exp, np.exp, FLOATS),
+    "tanh of int": Row(V, topi.tanh, lambda x: np.tanh(x.astype(np.float64)), INTS),
+    "log": Row(V, topi.log, np.log, FLOATS),
+    "sqrt": Row(V, topi.sqrt, np.sqrt, FLOATS),
+    "rsqrt": Row(V, topi.rsqrt, lambda x: 1 / np.sqrt(x), FLOATS),
+    "tanh": Row(V, topi.tanh, np.tanh, FLOATS),
+    "sigmoid": Row(V, topi.sigmoid, lambda x: 1 / (1 + np.exp(-x)), FLOATS),
+    "erf": Row(V, topi.erf, np.vectorize(math.erf), FLOATS),
+    "sin": Row(V, topi.sin, np.sin, FLOATS),
+    "cos": Row(V, topi.cos, np.cos, FLOATS),
+    "relu": Row(V, nn.relu, lambda x: np.maximum(x, 0)),
+    "leaky_relu": Row(V, lambda x: nn.leaky_relu(x, 0.25),
+                      lambda x: np.where(x > 0, x, x * 0.25), FLOATS),
+    "bias_add": Row(((3, 5), (3,)), lambda x, b: nn.bias_add(x, b, 0),
+                    lambda x, b: x + b[:, None]),
+    "dropout": Row(V, nn.dropout, lambda x: x, TYPES),
+    # reductions
+    "sum": Row(((3, 5, 4),), lambda x: topi.sum(x, (0, 2)),
+               _on_wide(lambda x: x.sum((0, 2)))),
+    "prod": Row(((2, 3),), lambda x: topi.prod(x, 1), _on_wide(lambda x: x.prod(1)),
+                tuple(t for t in NUMBERS if t != "int16")),  # int32 does not hold three
+    "max": Row(((3, 5, 4),), lambda x: topi.max(x, 1), lambda x: x.max(1), TYPES),
+    "min": Row(((3, 5, 4),), lambda x: topi.min(x, 1, True), lambda x: x.min(1, keepdims=True),
+               TYPES),
+    "mean": Row(((3, 5, 4),), lambda x: topi.mean(x, (1, 2)), lambda x: x.mean((1, 2)), FLOATS),
+    # movement
+    "broadcast_to": Row(((3, 1),), lambda x: topi.broadcast_to(x, (2, 3, 4)),
+                        lambda x: np.broadcast_to(x, (2, 3, 4)), TYPES),
+    "transpose": Row(V, topi.transpose, np.transpose, TYPES),
+    "reshape": Row(((4, 6),), lambda x: topi.reshape(x, (3, 8)), lambda x: x.reshape(3, 8), TYPES),
+    "flatten": Row(((2, 3, 4),), topi.flatten, lambda x: x.reshape(2, 12), TYPES),
+    "squeeze": Row(((3, 1, 2),), topi.squeeze, np.squeeze, TYPES),
+    "expand_dims": Row(V, lambda x: topi.expand_dims(x, 1), lambda x: x[:, None], TYPES),
+    "concatenate": Row(((3, 5), (2, 5)), lambda x, y: topi.concatenate([x, y]),
+                       lambda x, y: np.concatenate([x, y]), TYPES),
+    "stack": Row(M, lambda x, y: topi.stack([x, y], 1), lambda x, y: np.stack([x, y], 1), TYPES),
+    "split": Row(((6, 2),), lambda x: topi.split(x, 3)[1], lambda x: x[2:4], TYPES),
+    "strided_slice": Row(((7, 5),), lambda x: topi.strided_slice(x, [1, 4], [7, 0], [2, -1]),
+                         lambda x: x[1:7:2, 4:0:-1], TYPES),
+    "layout_transform": Row(((2, 4, 3, 3),), lambda x: topi.layout_transform(x, "NCHW", "NCHW2c"),
+                            lambda x: testing.layout_transform_python(x, "NCHW", "NCHW2c"), TYPES),
+    "pad": Row(V, lambda x: nn.pad(x, (1, 0), (0, 2), 1),
+               lambda x: np.pad(x, ((1, 0), (0, 2)), constant_values=1), TYPES),
+    "upsampling": Row(((1, 2, 3, 3),), lambda x: nn.upsampling(x, 2, 3),
+                      lambda x: testing.upsampling_python(x, (2, 3)), TYPES),
+    # contractions
+    "dense": Row(((3, 7), (5, 7)), lambda x, w: nn.dense(x, w, None, _sums(x)),
+                 _on_wide(lambda x, w: x @ w.T)),
+    "dense with bias": Row(((3, 7), (5, 7), (5,)), lambda x, w, b: nn.dense(x, w, b, _sums(x)),
+                           _on_wide(lambda x, w, b: x @ w.T + b)),
+    "matmul": Row(((3, 7), (7, 5)), lambda a, b: topi.matmul(a, b, out_dtype=_sums(a)),
+                  _on_wide(np.matmul)),
+    "batch_matmul": Row(((2, 3, 7), (1, 5, 7)), lambda a, b: nn.batch_matmul(a, b, _sums(a)),
+                        _on_wide(lambda a, b: a @ b.transpose(0, 2, 1))),
+    "conv2d_nchw": Row((NCHW, OIHW), lambda x, w: nn.conv2d_nchw(x, w, 2, 1, 1, _sums(x)),
+                       _on_wide(lambda x, w: testing.conv2d_nchw_python(x, w, 2, 1))),
+    "conv2d_nhwc": Row(((1, 6, 5, 4), (3, 3, 4, 2)),
+                       lambda x, w: nn.conv2d_nhwc(x, w, 1, 0, 1, _sums(x)),
+                       _on_wide(lambda x, w: testing.conv2d_nhwc_python(x, w, 1, 0))),
+    "group_conv2d_nchw": Row((NCHW, (6, 2, 3, 3)),
+                             lambda x, w: nn.group_conv2d_nchw(x, w, 1, 1, 1, 2, _sums(x)),
+                             _on_wide(lambda x, w: testing.conv2d_nchw_python(x, w, 1, 1, 2))),
+    "conv2d_NCHWc": Row(((1, 2, 4, 4, 2), (2, 2, 3, 3, 2, 3)),
+                        lambda x, w: nn.conv2d_NCHWc(x, w, 1, 1, 1, _sums(x)),
+                        _on_wide(lambda x, w: _blocked(x, w))),
+    "depthwise_conv2d_nchw": Row((NCHW, (4, 2, 3, 3)),
+                                 lambda x, w: nn.depthwise_conv2d_nchw(x, w, 1, 1, 1, _sums(x)),
+                                 _on_wide(lambda x, w: testing.depthwise_conv2d_python_nchw(
+                                     x, w, 1, 1))),
+    "depthwise_conv2d_nhwc": Row(((1, 6, 5, 4), (3, 3, 4, 1)),
+                                 lambda x, w: nn.depthwise_conv2d_nhwc(x, w, 2, 1, 1, _sums(x)),
+                                 _on_wide(lambda x, w: testing.depthwise_conv2d_python_nhwc(
+                                     x, w, 2, 1))),
+    # pooling, normalisation
+    "max pool": Row((NCHW,), lambda x: nn.pool2d(x, 3, 2, 1, 1, "max"),
+                    lambda x: testing.pool2d_python(x, 3, 2, 1, 1, "max")),
+    "avg pool": Row((NCHW,), lambda x: nn.pool2d(x, 3, 2, 1, 1, "avg", count_include_pad=False),
+                    lambda x: testing.pool2d_python(
+                        x, 3, 2, 1, 1, "avg", count_include_pad=False), FLOATS),
+    "global max pool": Row((NCHW,), lambda x: nn.global_pool(x, "max"),
+                           lambda x: testing.adaptive_pool(x, (1, 1), "max")),
+    "adaptive avg pool": Row((NCHW,), lambda x: nn.adaptive_pool(x, (4, 2), "avg"),
+                             lambda x: testing.adaptive_pool(x, (4, 2), "avg"), FLOATS),
+    "softmax": Row(((3, 9),), nn.softmax, lambda x: testing.softmax_python(x, -1), FLOATS),
+    "log_softmax": Row(((3, 9),), nn.log_softmax, lambda x: testing.log_softmax_python(x, -1),
+                       FLOATS),
+    "batch_norm": Row(((2, 4, 3, 3), (4,), (4,), (4,), (4,)),
+                      lambda x, g, b, m, v: nn.batch_norm(x, g, b, m, v)[0],
+                      lambda x, g, b, m, v: testing.batch_norm(x, g, b, m, v)[0], FLOATS),
+    "scale_shift_nchw": Row(((2, 4, 3, 3), (4,), (4,)), nn.scale_shift_nchw,
+                            testing.scale_shift_nchw_python),
+    "scale_shift_nhwc": Row(((2, 3, 3, 4), (4,), (4,)), nn.scale_shift_nhwc,
+                            testing.scale_shift_nhwc_python),
+}  # fmt: skip
+
+
+def _blocked(x: Any, w: Any) -> Any:
+    data = testing.layout_transform_python(x, "NCHW2c", "NCHW")
+    kernel = w.transpose(0, 5, 1, 4, 2, 3).reshape(6, 4, 3, 3)
+    result = testing.conv2d_nchw_python(data, kernel, 1, 1)
+    return testing.layout_transform_python(result, "NCHW", "NCHW3c")
