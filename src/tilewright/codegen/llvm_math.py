@@ -1,9 +1,9 @@
-"""exp, log, tanh and erf of float32 scalars and vectors, as LLVM IR functions.
+"""Functions of floats: LLVM's intrinsics, the C library's, and polynomials for float32.
 
-In: a function and a number of lanes.  Out: the name of an inlined helper with its text in the
-module; the same operations for one lane and for many, so vectorising changes no bit.  Errors are
-below 1.1 ulp (exp, log), 1.5 (tanh) and 2.5 (erf); infinities, NaN and subnormals behave as in C.
-Read next: `llvm_value.py`.
+In: a call and its operands.  Out: its value.  exp, log, tanh and erf of float32 are inlined helpers
+in the module; the same operations for one lane and for many, so vectorising changes no bit.  Errors
+are below 1.1 ulp (exp, log), 1.5 (tanh) and 2.5 (erf); infinities, NaN and subnormals behave as in
+C.  Read next: `llvm.py`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ import re
 import struct
 from collections.abc import Sequence
 
-from tilewright.codegen.llvm_index import Module
+from tilewright.base.dtype import FLOAT32
+from tilewright.codegen.llvm_text import FunctionText, Module, float_literal, refusal, typed
+from tilewright.ir.expr import Expr
 
 POLYNOMIALS = ("exp", "log", "tanh", "erf")
 
@@ -34,6 +36,41 @@ _LOG_ERFC = (
     -0.00035371878766454756, -1.1270400285720825, -0.6382256746292114, -0.10303737223148346,
     0.02180531993508339, -0.002939607948064804, 0.00018557407020125538,
 )  # fmt: skip
+
+
+# Functions that LLVM lowers to instructions, or lane by lane to calls of the C library
+_INTRINSICS = {
+    "exp": "exp", "log": "log", "sqrt": "sqrt", "abs": "fabs", "floor": "floor", "ceil": "ceil",
+    "round": "rint", "pow": "pow", "sin": "sin", "cos": "cos",
+}  # fmt: skip
+_LIBRARY = ("tanh", "erf")
+
+
+def function(text: FunctionText, node: Expr, operands: Sequence[str]) -> str:
+    """The value of a call of a function in `ir.expr.FUNCTIONS`."""
+    name, dtype, lanes = node.attr, node.dtype, node.lanes
+    t, element = typed(dtype, lanes), typed(dtype, 1)
+    if dtype.compute is not dtype or not dtype.is_float:
+        raise refusal(node, f"{name} of {dtype} must happen in another type")
+    if name == "rsqrt":
+        one = float_literal(1.0, dtype)
+        if lanes > 1:
+            one = text.splat(one, element, lanes)
+        return text.pure(f"fdiv {t} {one}, {text.intrinsic('sqrt', t, operands)}")
+    if dtype is FLOAT32 and name in POLYNOMIALS:
+        full = helper(text.module, name, lanes)
+        return text.pure(f"call {t} @{full}({t} {operands[0]})")
+    if name in _INTRINSICS:
+        return text.intrinsic(_INTRINSICS[name], t, operands)
+    if name not in _LIBRARY:
+        raise refusal(node, f"the function {name!r} is unknown")
+    text.module.declare(name, element, element)
+    x = operands[0]
+    if lanes == 1:
+        return text.pure(f"call {element} @{name}({element} {x})")
+    parts = [text.pure(f"extractelement {t} {x}, i64 {k}") for k in range(lanes)]
+    values = [text.pure(f"call {element} @{name}({element} {v})") for v in parts]
+    return text.pack(values, element)
 
 
 def helper(module: Module, name: str, lanes: int) -> str:
