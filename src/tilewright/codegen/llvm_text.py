@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
+import numpy as np
+
 from tilewright.base.dtype import BOOL, DType
 from tilewright.base.errors import InternalError
 from tilewright.codegen.llvm_facts import Facts
@@ -58,12 +60,12 @@ _SHORT = {"half": "f16", "float": "f32", "double": "f64"}  # LLVM's; integers ar
 
 @cache
 def float_literal(value: float, dtype: DType) -> str:
-    """LLVM's exact spelling: the bits of the double, for float32 of the rounded one."""
-    if dtype == "float32":
-        try:
-            value = struct.unpack("f", struct.pack("f", value))[0]
-        except OverflowError:
-            value = float("inf") if value > 0 else float("-inf")
+    """LLVM's exact spelling: the bits; for float32 of the double that equals it."""
+    if dtype.bits == 16:
+        bits = int(np.array(dtype.nearest(value), dtype.storage).view(np.uint16))
+        return f"0xH{bits:04X}" if _is_float(dtype) else str(bits)
+    if dtype.bits == 32:
+        value = dtype.nearest(value)
     return f"0x{struct.pack('>d', value).hex().upper()}"
 
 
@@ -75,7 +77,12 @@ def literal(value: float, dtype: DType) -> str:
 
 
 def zero(dtype: DType) -> str:
-    return "0.0" if dtype.is_float else "0"
+    return "0.0" if _is_float(dtype) else "0"
+
+
+def _is_float(dtype: DType) -> bool:
+    """Whether it is a float to LLVM, which bfloat16 here is not."""
+    return dtype.spelling.llvm in _SHORT
 
 
 def zeros(dtype: DType, lanes: int) -> str:
