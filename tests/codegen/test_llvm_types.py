@@ -216,6 +216,18 @@ def test_indices_of_every_integer_type(index: str) -> None:
         assert (got == where).all()
 
 
+@pytest.mark.parametrize("width", [1, 8])
+def test_indices_of_unsigned_integers_wrap(width: int) -> None:
+    a, at, b = Buffer("a", "float32", 64), Buffer("at", "uint32", 8), Buffer("b", "float32", 8)
+    i = e.var("i")
+    own = lanes(i * width, width)
+    index = (load(at, own) + (2**32 - 3)) * (2**31 + 1)  # of odd numbers less 3
+    p = program(For(i, 8 // width, Store(b, own, load(a, index))), [a, at], [b])
+    where = np.arange(8, dtype=np.uint32) * 2 + 3
+    (got,) = run_on(TARGET, p, np.arange(64, dtype=np.float32), where)
+    assert (got == where - 3).all()
+
+
 # -- arithmetic ------------------------------------------------------------------------------------
 
 UNSIGNED = {
@@ -238,7 +250,7 @@ def test_unsigned_integers_wrap_divide_and_compare(width: int) -> None:
     at = lanes(i * width, width)
     made = [Buffer(op, "uint32", 64) for op in UNSIGNED]
     tests = [Buffer(op, "bool", 64) for op in TESTS]
-    by_seven, below = Buffer("by_seven", "uint32", 64), Buffer("below", "bool", 64)
+    by_seven, guarded = Buffer("by_seven", "uint32", 64), Buffer("guarded", "uint32", 64)
     left, right = load(a, at), load(b, at)
     seven = e.broadcast(e.const(7, "uint32"), width)
     stores = [
@@ -246,14 +258,32 @@ def test_unsigned_integers_wrap_divide_and_compare(width: int) -> None:
         for o in made
     ]
     stores += [Store(o, at, e.binary(o.name, left, right)) for o in tests]
-    stores += [Store(by_seven, at, left % seven), Store(below, at, left < seven)]
+    stores += [
+        Store(by_seven, at, left % seven),
+        Store(guarded, at, e.if_then_else(right > 0, left // right, seven)),
+    ]
     loop = For(i, 64 // width, seq(*stores))
-    p = program(loop, [a, b, d], [*made, *tests, by_seven, below])
+    p = program(loop, [a, b, d], [*made, *tests, by_seven, guarded])
     outputs = run_on(TARGET, p, x, y, divisor)
     for o, got in zip([*made, *tests], outputs, strict=False):
         rule = {**UNSIGNED, **TESTS}[o.name]
         assert (got == rule(x, divisor if "floor" in o.name else y)).all(), o.name
-    assert (outputs[-2] == x % 7).all() and (outputs[-1] == (x < 7)).all()
+    assert (outputs[-2] == x % 7).all()
+    assert (outputs[-1] == np.where(y > 0, x // divisor, 7)).all()
+
+
+def test_unsigned_division_happens_only_where_it_is_wanted() -> None:
+    """Without any load, which would be a reason of its own to branch."""
+    (b,) = buffers(8, "b", dtype="uint32")
+    i = e.var("i")
+    quotient = e.const(40, "uint32") // e.cast("uint32", i)
+    body = For(i, 8, Store(b, i, e.if_then_else(i > 0, quotient, e.const(9, "uint32"))))
+    text = text_of(body, [], [b])
+    assert text.index("br i1") < text.index("udiv")
+    assert run_on(TARGET, program(body, [], [b]))[0].tolist() == [
+        9,
+        *(40 // k for k in range(1, 8)),
+    ]
 
 
 @on_both
