@@ -122,15 +122,23 @@ class Memory:
         t = typed_in_memory(BOOL, lanes)
         return self.pure(f"icmp ne {t} {value}, {'zeroinitializer' if lanes > 1 else '0'}")
 
-    def read_contiguous(self, buffer: Buffer, index: Affine, lanes: int, otherwise: str) -> str:
-        """A vector of neighbours; `otherwise` in lanes that do not run."""
+    def read_contiguous(
+        self, buffer: Buffer, index: Affine, lanes: int, otherwise: str = ""
+    ) -> str:
+        """A vector of neighbours; `otherwise`, or anything, in lanes that do not run."""
         t, (pointer, align) = typed_in_memory(buffer.dtype, lanes), self.address(buffer, index)
-        if self.mask is None or self._in_own_array(buffer, index, lanes):
+        if self.mask is None:
             return self._load(buffer, t, pointer, align)
-        name = f"llvm.masked.load.{suffix(t)}.p0"
         flags = f"<{lanes} x i1>"
+        if self._in_own_array(buffer, index, lanes):
+            whole = self._load(buffer, t, pointer, align)
+            if not otherwise:
+                return whole
+            return self.pure(f"select {flags} {self.mask}, {t} {whole}, {t} {otherwise}")
+        name = f"llvm.masked.load.{suffix(t)}.p0"
         self.text.module.declare(name, t, "ptr", "i32", flags, t)
-        rhs = f"call {t} @{name}(ptr {pointer}, i32 {align}, {flags} {self.mask}, {t} {otherwise})"
+        other = otherwise or "zeroinitializer"
+        rhs = f"call {t} @{name}(ptr {pointer}, i32 {align}, {flags} {self.mask}, {t} {other})"
         return self.emit(rhs) if buffer in self.stored else self.pure(rhs)
 
     def _load(self, buffer: Buffer, t: str, pointer: str, align: int) -> str:
@@ -156,16 +164,16 @@ class Memory:
 
     def _read_vector(self, buffer: Buffer, index: Expr, lanes: int) -> str:
         first, step = self.index.vector(index)
-        element, none = element_in_memory(buffer.dtype), "zeroinitializer"
+        element = element_in_memory(buffer.dtype)
         if step == 1:
-            return self.read_contiguous(buffer, first, lanes, none)
+            return self.read_contiguous(buffer, first, lanes)
         t = typed_in_memory(buffer.dtype, lanes)
         if step == 0:
             return self.text.splat(self._read_scalar(buffer, first), element, lanes)
         if self.mask is not None:
             return self._gather_masked(buffer, self.index.lanes(index), t)
         if step == -1:
-            vector = self.read_contiguous(buffer, plus(first, (1 - lanes, ())), lanes, none)
+            vector = self.read_contiguous(buffer, plus(first, (1 - lanes, ())), lanes)
             order = lane_literal([str(lanes - 1 - k) for k in range(lanes)], "i32")
             return self.pure(f"shufflevector {t} {vector}, {t} poison, <{lanes} x i32> {order}")
         low, high = self.index.bounds(first)
@@ -177,7 +185,7 @@ class Memory:
 
     def _read_strided(self, buffer: Buffer, first: Affine, step: int, lanes: int) -> str:
         """Every step-th element of one wide vector that lies inside the buffer."""
-        wide = self.read_contiguous(buffer, first, lanes * step, "zeroinitializer")
+        wide = self.read_contiguous(buffer, first, lanes * step)
         t = typed_in_memory(buffer.dtype, lanes * step)
         order = lane_literal([str(step * k) for k in range(lanes)], "i32")
         return self.pure(f"shufflevector {t} {wide}, {t} poison, <{lanes} x i32> {order}")
