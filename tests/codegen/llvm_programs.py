@@ -8,8 +8,12 @@ import numpy as np
 import pytest
 
 from tilewright.codegen.llvm import generate
+from tilewright.driver.compilers import compile_source
 from tilewright.ir import expr as e
 from tilewright.ir.stmt import Buffer, For, Kernel, Program, Store, load
+from tilewright.runtime.device import device
+from tilewright.runtime.module import Module
+from tilewright.runtime.ndarray import array
 from tilewright.targets.target import Target
 
 binding = pytest.importorskip("llvmlite.binding")
@@ -66,14 +70,27 @@ def run(program: Program, *inputs: np.ndarray) -> list[np.ndarray]:
     arrays = []
     for spec in source.buffers:
         if spec.role == "input":
-            arrays.append(aligned(next(given_inputs).astype(spec.dtype)))
+            arrays.append(aligned(next(given_inputs).astype(spec.dtype.storage)))
         else:
-            arrays.append(aligned(np.zeros(spec.shape, spec.dtype)))
+            arrays.append(aligned(np.zeros(spec.shape, spec.dtype.storage)))
     for kernel in source.kernels:
         pointers = [arrays[i].ctypes.data for i in kernel.args]
         kind = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(pointers))
         kind(engine.get_function_address(kernel.name))(*pointers)
     return [a for a, s in zip(arrays, source.buffers, strict=True) if s.role == "output"]
+
+
+def run_on(target: Target, p: Program, *inputs: np.ndarray) -> list[np.ndarray]:
+    """The same by the package's own compiler and driver, for any target that this machine runs."""
+    module = Module(compile_source(generate(p, target), target), device("llvm"))
+    given_inputs = iter(inputs)
+    arrays = [
+        array(next(given_inputs) if s.role == "input" else np.zeros(s.shape, s.dtype.storage))
+        for s in module.parameters
+    ]
+    module(*arrays)
+    roles = [s.role for s in module.parameters]
+    return [a.numpy() for a, role in zip(arrays, roles, strict=True) if role == "output"]
 
 
 def program(body, inputs, outputs, workspaces=(), name="k") -> Program:

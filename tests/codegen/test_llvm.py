@@ -318,6 +318,17 @@ def test_guarded_reads_never_leave_the_buffer(width, form):
     assert np.allclose(out, np.concatenate([expected(data), np.full(n - size, 5)]))
 
 
+def test_guarded_vector_of_a_local_array_has_the_other_value_elsewhere():
+    """The array may be read whole; its elements are not what the excluded lanes take."""
+    (a,), (b,) = buffers(16, "a"), buffers(32, "b")
+    (own,) = buffers(16, "own", scope="local")
+    o, at = e.var("o"), lanes(0)
+    value = e.if_then_else(o * 16 + at < 21, load(own, at), -1.0)
+    copy = seq(Store(own, at, load(a, at)), Store(b, lanes(o * 16), value))
+    (got,) = run(program(For(o, 2, Allocate(own, copy)), [a], [b]), x := normal(16))
+    assert (got == np.where(np.arange(32) < 21, np.tile(x, 2), -1)).all()
+
+
 def test_conditions_that_ranges_decide_leave_no_code():
     (a,), (b,) = buffers(64, "a"), buffers(64, "b")
     i, j = e.var("i"), e.var("j")

@@ -186,7 +186,7 @@ _TYPES: dict[str, DType] = {
         _row("float16", "float", 16, Spelling("_Float16", "__half", "half", "half"),
              digits=11, compute="float32"),
         _row("bfloat16", "float", 16,
-             Spelling("unsigned short", "unsigned short", "ushort", "bfloat"),
+             Spelling("unsigned short", "unsigned short", "ushort", "i16"),
              digits=8, storage=ml_dtypes.bfloat16, compute="float32"),
         _row("float32", "float", 32, Spelling("float", "float", "float", "float", "f"), digits=24),
         _row("float64", "float", 64, Spelling("double", "double", "double", "double"), digits=53),

@@ -2,7 +2,7 @@
 
 In: a `Program` without threads.  Out: `Source`; each kernel is ``void NAME(ptr, ...)``, one pointer
 per argument.  The text names no triple, cpu or vector width: those are the compiler's target
-machine's.  Read next: `llvm_value.py`, `llvm_index.py`.
+machine's.  Read next: `llvm_text.py`, `llvm_value.py`.
 
 A register tile is a local buffer that "unrolled" loops index by constants only: LLVM's first pass
 (SROA) turns it into values.  Serial loops carry metadata that forbids LLVM to unroll or vectorise
@@ -18,10 +18,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright.base.artifact import KernelInfo, Source
-from tilewright.base.dtype import BOOL
-from tilewright.base.errors import InternalError, LegalityError
-from tilewright.codegen.llvm_index import ALIGNMENT, MEMORY, Affine, Module, constant, typed
-from tilewright.codegen.llvm_value import ValueEmitter, memory_suffix
+from tilewright.base.errors import LegalityError
+from tilewright.codegen.llvm_index import constant
+from tilewright.codegen.llvm_text import ALIGNMENT, FunctionText, Module, refusal
+from tilewright.codegen.llvm_value import Values
 from tilewright.codegen.signature import arguments_of, source_of
 from tilewright.ir.expr import Expr, broadcast, cast, walk
 from tilewright.ir.stmt import (
@@ -88,15 +88,14 @@ def _text(module: Module) -> str:
 
 
 def _kernel(module: Module, kernel: Kernel, name: str) -> None:
-    place = f"generate({kernel.name})"
     if kernel.threads:
-        raise InternalError(place, "a CPU kernel has no launch threads")
+        raise refusal(kernel.name, "a CPU kernel has no launch threads")
     stored = {s.buffer for s in statements(kernel.body) if isinstance(s, Store)}
-    emitter = _Function(module, stored, name)
+    function = _Function(module, stored, name)
     params = [f"{_pointer_type(p, stored)} %a{i}" for i, p in enumerate(kernel.params)]
-    emitter.pointers.update((p, f"%a{i}") for i, p in enumerate(kernel.params))
-    emitter.statement(kernel.body)
-    emitter.finish(f"define void @{name}({', '.join(params)}) nounwind")
+    function.memory.pointers.update((p, f"%a{i}") for i, p in enumerate(kernel.params))
+    function.statement(kernel.body)
+    function.finish(f"define void @{name}({', '.join(params)}) nounwind")
 
 
 def _pointer_type(buffer: Buffer, stored: set[Buffer]) -> str:
@@ -105,26 +104,34 @@ def _pointer_type(buffer: Buffer, stored: set[Buffer]) -> str:
     return f"ptr noalias nocapture {access}align {ALIGNMENT} dereferenceable({size})"
 
 
-class _Function(ValueEmitter):
+class _Function:
     """Statements of one function.  inside: in a parallel loop, where another one runs serially."""
 
     def __init__(
         self, module: Module, stored: set[Buffer], name: str, inside: bool = False
     ) -> None:
-        super().__init__(module, stored)
-        self.name, self.inside = name, inside
+        self.module, self.stored, self.name, self.inside = module, stored, name, inside
+        self.text = FunctionText(module)
+        self.values = Values(self.text, stored)
+        self.index, self.memory = self.values.index, self.values.memory
         self._stack = 0
-        self.arrays: dict[Buffer, str] = {}
 
     def finish(self, head: str) -> None:
-        lines = [f"{head} {{", "entry:", *self.allocas, *self.lines, "  ret void", "}", ""]
+        lines = [
+            f"{head} {{",
+            "entry:",
+            *self.text.allocas,
+            *self.text.lines,
+            "  ret void",
+            "}",
+            "",
+        ]
         self.module.functions.append("\n".join(lines))
 
     def statement(self, stmt: Stmt) -> None:
         rule = _STATEMENTS.get(type(stmt))
         if rule is None:
-            name = type(stmt).__name__
-            raise InternalError(f"generate({self.name})", f"{name} has no form on a CPU")
+            raise refusal(self.name, f"{type(stmt).__name__} has no form on a CPU")
         rule(self, stmt)
 
     # -- blocks ----------------------------------------------------------------------------------
@@ -134,9 +141,7 @@ class _Function(ValueEmitter):
 
     def _allocate(self, stmt: Allocate) -> None:
         buffer = stmt.buffer
-        name = self.arrays.get(buffer)
-        if name is None:
-            name = self.arrays[buffer] = f"%local{len(self.arrays)}"
+        if self.memory.allocate(buffer):
             self._stack += buffer.size * buffer.dtype.bytes
             if self._stack > STACK_BYTES:
                 raise LegalityError(
@@ -145,16 +150,13 @@ class _Function(ValueEmitter):
                     f"more than {STACK_BYTES}",
                     "Compute them at an inner loop, or use smaller tiles.",
                 )
-            array = f"[{buffer.size} x {MEMORY[buffer.dtype]}]"
-            self.allocas.append(f"  {name} = alloca {array}, align {ALIGNMENT}")
-        self.pointers[buffer] = name
         self.statement(stmt.body)
 
     def _if(self, stmt: If) -> None:
-        self._memo.clear()
-        scalar = self.facts.uniform(stmt.condition)
-        c = self.condition(stmt.condition if scalar is None else scalar)
-        self._memo.clear()
+        self.values.forget()
+        scalar = self.module.facts.uniform(stmt.condition)
+        c = self.values.condition(stmt.condition if scalar is None else scalar)
+        self.values.forget()
         if c in ("true", "false"):
             side = stmt.then if c == "true" else stmt.orelse
             if side is not None:
@@ -166,80 +168,76 @@ class _Function(ValueEmitter):
 
     def _if_lanes(self, stmt: If, mask: str) -> None:
         lanes = stmt.condition.lanes
-        with self.masked(mask, lanes):
+        with self.memory.masked(mask, lanes):
             self.statement(stmt.then)
         if stmt.orelse is not None:
-            with self.masked(self._negate(mask, lanes), lanes):
+            with self.memory.masked(self.text.negate(mask, lanes), lanes):
                 self.statement(stmt.orelse)
 
     def _if_branch(self, stmt: If, test: str) -> None:
-        yes, no, end = self.new_labels("then", "else", "endif")
+        yes, no, end = self.text.new_labels("then", "else", "endif")
         other = end if stmt.orelse is None else no
-        self.lines.append(f"  br i1 {test}, label %{yes}, label %{other}")
+        self.text.lines.append(f"  br i1 {test}, label %{yes}, label %{other}")
         for label, side in ((yes, stmt.then), (no, stmt.orelse)):
             if side is not None:
-                self.begin(label)
-                with self.scope():
+                self.text.begin(label)
+                with self.text.scope():
                     self.statement(side)
-                self.lines.append(f"  br label %{end}")
-        self.begin(end)
+                self.text.lines.append(f"  br label %{end}")
+        self.text.begin(end)
 
     # -- loops -----------------------------------------------------------------------------------
     def _for(self, stmt: For) -> None:
         if stmt.kind not in ("serial", "unrolled", "parallel"):
-            raise InternalError(
-                f"generate({self.name})", f"lowering left a {stmt.kind} loop over {stmt.var}"
-            )
+            raise refusal(self.name, f"lowering left a {stmt.kind} loop over {stmt.var}")
         if stmt.extent == 1 or stmt.kind == "unrolled":
             for k in range(stmt.extent):
-                self.bind(stmt.var, constant(k))
+                self.index.bind(stmt.var, constant(k))
                 self.statement(stmt.body)
         elif stmt.kind == "parallel" and not self.inside:
             self._parallel(stmt)
         elif stmt.extent > 0:
             self._loop(stmt, "0", str(stmt.extent))
-        self.bind(stmt.var, None)
+        self.index.bind(stmt.var, None)
 
     def _loop(self, stmt: For, begin: str, end: str) -> None:
         """The body runs at least once; the test is at its end."""
-        n = self.number()
+        text = self.text
+        n, variable = self.index.new_variable(0, stmt.extent - 1)
         head, after = f"loop{n}", f"done{n}"
-        self.ranges[n] = 0, stmt.extent - 1
-        self.bind(stmt.var, (0, ((n, 1),)))
-        before = self.label
-        self.lines.append(f"  br label %{head}")
-        self.begin(head)
-        phi = len(self.lines)
-        self.lines.append("")  # known once the body's last block is
-        with self.scope():
+        self.index.bind(stmt.var, variable)
+        before = text.label
+        text.lines.append(f"  br label %{head}")
+        text.begin(head)
+        phi = len(text.lines)
+        text.lines.append("")  # known once the body's last block is
+        with text.scope():
             self.statement(stmt.body)
-        self.lines[phi] = f"  %v{n} = phi i64 [ {begin}, %{before} ], [ %n{n}, %{self.label} ]"
-        self.lines += (
+        text.lines[phi] = f"  %v{n} = phi i64 [ {begin}, %{before} ], [ %n{n}, %{text.label} ]"
+        text.lines += (
             f"  %n{n} = add nuw nsw i64 %v{n}, 1",
             f"  %c{n} = icmp ult i64 %n{n}, {end}",
             f"  br i1 %c{n}, label %{head}, label %{after}, !llvm.loop !{self.module.loop()}",
         )
-        self.begin(after)
+        text.begin(after)
 
     def _parallel(self, stmt: For) -> None:
-        if self.mask is not None:
-            raise InternalError(
-                f"generate({self.name})", "a parallel loop depends on a vector condition"
-            )
+        if self.memory.mask is not None:
+            raise refusal(self.name, "a parallel loop depends on a vector condition")
         buffers, variables = self._captured(stmt)
-        n = self.number()
+        n = self.text.number()
         body, loop = f"{self.name}.body{n}", f"{self.name}.loop{n}"
         self._outline(stmt, buffers, variables, loop)
-        pointers = [self.pointers[b] for b in buffers]
-        words = [self.word(v) for v in map(self.affine, variables) if v[1]]
+        pointers = [self.memory.pointers[b] for b in buffers]
+        words = [self.index.word(v) for v in map(self.index.affine, variables) if v[1]]
         fields = [("ptr", p) for p in pointers] + [("i64", w) for w in words]
         layout = f"{{ {', '.join(t for t, _ in fields)} }}"
         env = f"%env{n}"
-        self.allocas.append(f"  {env} = alloca {layout}, align 16")
+        self.text.allocas.append(f"  {env} = alloca {layout}, align 16")
         unpack, arguments = [], []
         for i, (t, operand) in enumerate(fields):
-            place = self.emit(f"getelementptr inbounds {layout}, ptr {env}, i64 0, i32 {i}")
-            self.lines.append(f"  store {t} {operand}, ptr {place}")
+            place = self.text.emit(f"getelementptr inbounds {layout}, ptr {env}, i64 0, i32 {i}")
+            self.text.lines.append(f"  store {t} {operand}, ptr {place}")
             unpack.append(f"  %p{i} = getelementptr inbounds {layout}, ptr %env, i64 0, i32 {i}")
             unpack.append(f"  %x{i} = load {t}, ptr %p{i}")
             arguments.append(f"{t} %x{i}")
@@ -252,7 +250,7 @@ class _Function(ValueEmitter):
             ))
         )  # fmt: skip
         self.module.declare("tilewright_parallel", "void", "ptr", "ptr", "i64")
-        self.lines.append(
+        self.text.lines.append(
             f"  call void @tilewright_parallel(ptr @{body}, ptr {env}, i64 {stmt.extent})"
         )
 
@@ -262,21 +260,19 @@ class _Function(ValueEmitter):
         params = []
         for i, buffer in enumerate(buffers):
             params.append(f"{_pointer_type(buffer, self.stored)} %a{i}")
-            made.pointers[buffer] = f"%a{i}"
+            made.memory.pointers[buffer] = f"%a{i}"
         for v in variables:
-            value = self.affine(v)
+            value = self.index.affine(v)
             if value[1]:
-                k = made.number()
-                made.ranges[k] = self.bounds(value)
+                k, value = made.index.new_variable(*self.index.bounds(value))
                 params.append(f"i64 %v{k}")
-                value = 0, ((k, 1),)
-            made.bind(v, value)
-        made.lines.append("  %some = icmp slt i64 %begin, %end")
-        made.lines.append("  br i1 %some, label %run, label %none")
-        made.begin("run")
+            made.index.bind(v, value)
+        made.text.lines.append("  %some = icmp slt i64 %begin, %end")
+        made.text.lines.append("  br i1 %some, label %run, label %none")
+        made.text.begin("run")
         made._loop(stmt, "%begin", "%end")
-        made.lines.append("  br label %none")
-        made.begin("none")
+        made.text.lines.append("  br label %none")
+        made.text.begin("none")
         params += ["i64 %begin", "i64 %end"]
         made.finish(f"define internal void @{name}({', '.join(params)}) noinline nounwind")
 
@@ -298,59 +294,9 @@ class _Function(ValueEmitter):
 
     # -- stores ----------------------------------------------------------------------------------
     def _store(self, stmt: Store) -> None:
-        self._memo.clear()
-        buffer, index = stmt.buffer, stmt.index
-        lanes = index.lanes
-        value = broadcast(cast(buffer.dtype, stmt.value), lanes)
-        t = typed(buffer.dtype, lanes, MEMORY)
-        operand = self.value(value)
-        if buffer.dtype == "bool":
-            operand = self.pure(f"zext {typed(BOOL, lanes)} {operand} to {t}")
-        if lanes == 1:
-            self._store_scalar(buffer, self.affine(index), operand)
-        else:
-            self._store_vector(buffer, index, lanes, t, operand)
-
-    def _store_scalar(self, buffer: Buffer, index: Affine, operand: str) -> None:
-        if self.mask is not None:
-            raise InternalError(
-                f"generate({self.name})",
-                f"a scalar store to {buffer!r} depends on a vector condition",
-            )
-        pointer, align = self.address(buffer, index)
-        self.lines.append(f"  store {MEMORY[buffer.dtype]} {operand}, ptr {pointer}, align {align}")
-
-    def _store_vector(self, buffer: Buffer, index: Expr, lanes: int, t: str, operand: str) -> None:
-        first, step = self.vector_index(index)
-        if step == 1:
-            pointer, align = self.address(buffer, first)
-            if self.mask is None:
-                self.lines.append(f"  store {t} {operand}, ptr {pointer}, align {align}")
-                return
-            if self.holds(buffer, first, lanes):
-                old = self.emit(f"load {t}, ptr {pointer}, align {align}")
-                both = self.emit(f"select <{lanes} x i1> {self.mask}, {t} {operand}, {t} {old}")
-                self.lines.append(f"  store {t} {both}, ptr {pointer}, align {align}")
-                return
-            name = f"llvm.masked.store.v{lanes}{memory_suffix(buffer.dtype)}.p0"
-            self._store_masked(name, t, operand, "ptr", pointer, align)
-            return
-        if self.mask is not None:
-            name = f"llvm.masked.scatter.v{lanes}{memory_suffix(buffer.dtype)}.v{lanes}p0"
-            where = self.addresses(buffer, self.lane_indices(index))
-            self._store_masked(name, t, operand, f"<{lanes} x ptr>", where, buffer.dtype.bytes)
-            return
-        for k, i in enumerate(self.lane_indices(index)):
-            one = self.pure(f"extractelement {t} {operand}, i64 {k}")
-            self._store_scalar(buffer, i, one)
-
-    def _store_masked(
-        self, name: str, t: str, operand: str, address: str, where: str, align: int
-    ) -> None:
-        flags = f"<{self.mask_lanes} x i1>"
-        self.module.declare(name, "void", t, address, "i32", flags)
-        args = f"{t} {operand}, {address} {where}, i32 {align}, {flags} {self.mask}"
-        self.lines.append(f"  call void @{name}({args})")
+        self.values.forget()
+        value = broadcast(cast(stmt.buffer.dtype, stmt.value), stmt.index.lanes)
+        self.memory.write(stmt.buffer, stmt.index, self.values.value(value))
 
 
 _STATEMENTS: dict[type[Stmt], Callable[[_Function, Any], None]] = {

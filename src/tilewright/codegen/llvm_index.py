@@ -1,44 +1,24 @@
-"""Straight-line LLVM text with value numbering, and index arithmetic done while it is written.
+"""Index arithmetic done while the text is written: sums with constants kept apart.
 
-In: integer expressions and what is known of loop variables.  Out: SSA names, pointers, alignments;
-constant parts never become instructions, so an unrolled body addresses memory by constant offsets.
-Read next: `llvm_value.py`.
+In: integer expressions and what is known of loop variables.  Out: `Affine` sums, i64 operands,
+bounds; constant parts never become instructions, so an unrolled body addresses memory by constant
+offsets.  Read next: `llvm_memory.py`.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable
 
 from tilewright.base.dtype import DType
-from tilewright.base.errors import InternalError
-from tilewright.ir.expr import Expr, free_variables, rebuild
-from tilewright.ir.stmt import Buffer
-
-ALIGNMENT = 64  # bytes, of every buffer
-REGISTER = {"float32": "float", "float64": "double", "int32": "i32", "int64": "i64", "bool": "i1"}
-MEMORY = {**REGISTER, "bool": "i8"}
-SUFFIX = {"float32": "f32", "float64": "f64", "int32": "i32", "int64": "i64", "bool": "i1"}
+from tilewright.codegen.llvm_facts import EXACT_OPS, Linear
+from tilewright.codegen.llvm_text import FunctionText, refusal, typed
+from tilewright.ir.expr import Expr
 
 # constant + sum of (SSA value, coefficient); values are numbered in the order they are made, so the
 # outermost loops come first in every sum and the invariant part of it can be hoisted
 Affine = tuple[int, tuple[tuple[int, int], ...]]
-# constant, sum of (slot in `Facts.slots`, coefficient), step from one lane to the next
-Linear = tuple[int, tuple[tuple[int, int], ...], int]
 
 _UNSIGNED = {"floordiv": "udiv", "floormod": "urem"}
-_PURE_INT = frozenset(("var", "const", "add", "sub", "mul", "floordiv", "floormod", "min", "max"))
-
-
-def typed(dtype: DType, lanes: int, names: dict[str, str] = REGISTER) -> str:
-    return names[dtype] if lanes == 1 else f"<{lanes} x {names[dtype]}>"
-
-
-def suffix(dtype: DType, lanes: int) -> str:
-    return SUFFIX[dtype] if lanes == 1 else f"v{lanes}{SUFFIX[dtype]}"
 
 
 def constant(value: int) -> Affine:
@@ -59,165 +39,41 @@ def times(a: Affine, k: int) -> Affine:
     return (a[0] * k, tuple((n, c * k) for n, c in a[1])) if k else (0, ())
 
 
-class Facts:
-    """What is true of expressions wherever they are evaluated; kept per program.
+def floor_division(text: FunctionText, op: str, t: str, a: str, b: str, divisor: int = 0) -> str:
+    """The last instruction of a signed division that rounds down.  divisor: its value, or 0."""
+    r = text.pure(f"srem {t} {a}, {b}")
+    if divisor > 0:
+        bits = t.rstrip(">").rpartition("i")[2]
+        shift = str(int(bits) - 1) if "x" not in t else f"splat (i{bits} {int(bits) - 1})"
+        sign = text.pure(f"ashr {t} {r}, {shift}")  # -1 where the remainder is negative
+        if op == "floormod":
+            return f"add {t} {r}, {text.pure(f'and {t} {sign}, {b}')}"
+        return f"add {t} {text.pure(f'sdiv {t} {a}, {b}')}, {sign}"
+    condition = "i1" if "x" not in t else f"{t.rpartition(' ')[0]} i1>"
+    zero = "0" if "x" not in t else "zeroinitializer"
+    differ = text.pure(f"icmp slt {t} {text.pure(f'xor {t} {r}, {b}')}, {zero}")
+    uneven = text.pure(f"icmp ne {t} {r}, {zero}")
+    fix = text.pure(f"and {condition} {differ}, {uneven}")
+    if op == "floormod":
+        return f"add {t} {r}, {text.pure(f'select {condition} {fix}, {t} {b}, {t} {zero}')}"
+    q = text.pure(f"sdiv {t} {a}, {b}")
+    return f"add {t} {q}, {text.pure(f'sext {condition} {fix} to {t}')}"
 
-    Tables are keyed by identity, the fastest key; `_alive` keeps every key from being reused.
-    slots: the expressions that sums are made of, numbered in the order they were met
+
+class Indices:
+    """Integers of one function.
+
+    value:  the operand of what is no arithmetic of indices, such as a load
+    env:    slot -> the value of a variable, a constant in unrolled loops, or of what was
+            computed from variables and still holds
+    ranges: SSA value -> inclusive bounds
     """
 
-    def __init__(self) -> None:
-        self.slots: list[Expr] = []
-        self._alive: list[Expr] = []
-        self._slot: dict[int, int] = {}
-        self._linear: dict[int, Linear | None] = {}
-        self._uniform: dict[int, Expr | None] = {}
-        self._loads: dict[int, bool] = {}
-        self._risky: dict[int, bool] = {}
-        self._dependents: dict[int, list[int]] = {}
-
-    def slot(self, atom: Expr) -> int:
-        found = self._slot.get(id(atom))
-        if found is None:
-            found = self._slot[id(atom)] = len(self.slots)
-            self.slots.append(atom)
-            if atom.op != "var":
-                for v in free_variables(atom):
-                    self._dependents.setdefault(self.slot(v), []).append(found)
-        return found
-
-    def dependents(self, variable: int) -> list[int]:
-        """Slots of what is computed from the variable in this slot."""
-        return self._dependents.get(variable, [])
-
-    def linear(self, node: Expr) -> Linear | None:
-        """An integer expression as a sum; scalars always have one, vectors if lanes are a ramp."""
-        key = id(node)
-        if key in self._linear:
-            return self._linear[key]
-        self._alive.append(node)
-        found = self._linear[key] = self._find_linear(node)
-        return found
-
-    def uniform(self, node: Expr) -> Expr | None:
-        """The scalar that every lane of `node` holds, if its form shows that they are equal."""
-        if node.lanes == 1:
-            return node
-        key = id(node)
-        if key in self._uniform:
-            return self._uniform[key]
-        self._alive.append(node)
-        found = self._uniform[key] = self._find_uniform(node)
-        return found
-
-    def loads(self, node: Expr) -> bool:
-        found = self._loads.get(id(node))
-        if found is None:
-            self._alive.append(node)
-            found = self._loads[id(node)] = node.op == "load" or any(map(self.loads, node.args))
-        return found
-
-    def risky(self, node: Expr) -> bool:
-        """Whether evaluating `node` where its value is not wanted could fault."""
-        found = self._risky.get(id(node))
-        if found is None:
-            self._alive.append(node)
-            divides = node.op in ("floordiv", "floormod") and node.dtype.is_index
-            found = node.op == "load" or any(map(self.risky, node.args))
-            found = self._risky[id(node)] = found or (divides and not self._constant(node.args[1]))
-        return found
-
-    def is_index(self, node: Expr) -> bool:
-        """Whether 64-bit arithmetic gives its value; what comes from memory wraps at its width."""
-        if not node.dtype.is_index or self.loads(node):
-            return False
-        return node.op in _PURE_INT or (node.op == "cast" and node.args[0].dtype.is_index)
-
-    def _constant(self, node: Expr) -> bool:
-        scalar = self.uniform(node)
-        return scalar is not None and scalar.op == "const" and scalar.attr != 0
-
-    def _find_uniform(self, node: Expr) -> Expr | None:
-        if node.op == "broadcast":
-            return node.args[0]
-        if node.op == "ramp" or not node.args:
-            return None
-        args = tuple(s for a in node.args if (s := self.uniform(a)) is not None)
-        return rebuild(node, args) if len(args) == len(node.args) else None
-
-    def _find_linear(self, node: Expr) -> Linear | None:
-        op, args = node.op, node.args
-        if op == "const":
-            return int(node.attr), (), 0
-        if op == "broadcast":
-            return self.linear(args[0])
-        if op == "cast" and args[0].dtype.is_index:
-            return self.linear(args[0])
-        if op in ("add", "sub", "mul", "ramp"):
-            a, b = self.linear(args[0]), self.linear(args[1])
-            if a is None or b is None:
-                return None
-            if op == "ramp":
-                if not b[1]:
-                    return a[0], a[1], b[0]
-            elif op != "mul":
-                return _merge(a, b, 1 if op == "add" else -1)
-            elif not b[1] and not b[2]:
-                return _merge((0, (), 0), a, b[0])
-            elif not a[1] and not a[2]:
-                return _merge((0, (), 0), b, a[0])
-        return (0, ((self.slot(node), 1),), 0) if node.lanes == 1 else None
-
-
-def _merge(a: Linear, b: Linear, scale: int) -> Linear:
-    merged = dict(a[1])
-    for slot, k in b[1]:
-        merged[slot] = merged.get(slot, 0) + scale * k
-    terms = tuple((s, k) for s, k in merged.items() if k)
-    return a[0] + scale * b[0], terms, a[2] + scale * b[2]
-
-
-@dataclass
-class Module:
-    """What the functions of one text share: declarations, helper functions, loop metadata."""
-
-    facts: Facts = field(default_factory=Facts)
-    declarations: dict[str, str] = field(default_factory=dict)
-    functions: list[str] = field(default_factory=list)
-    helpers: dict[str, str] = field(default_factory=dict)
-    loops: int = 2  # metadata nodes 0 and 1 say what LLVM must not do with any loop
-
-    def declare(self, name: str, result: str, *args: str) -> str:
-        self.declarations[name] = f"declare {result} @{name}({', '.join(args)})"
-        return name
-
-    def loop(self) -> int:
-        self.loops += 1
-        return self.loops - 1
-
-
-class IndexEmitter:
-    """The text of one function, in a dominating order: what a scope made is forgotten behind it.
-
-    env:      slot -> the value of a variable, a constant in unrolled loops, or of what was
-              computed from variables and still holds
-    ranges:   SSA value -> inclusive bounds
-    pointers: buffer -> SSA name of its first element
-    """
-
-    def __init__(self, module: Module, stored: set[Buffer]) -> None:
-        self.module, self.facts, self.stored = module, module.facts, stored
-        self.lines: list[str] = []
-        self.allocas: list[str] = []
-        self.label = "entry"
+    def __init__(self, text: FunctionText, value: Callable[[Expr], str]) -> None:
+        self.text, self.facts, self.pure = text, text.module.facts, text.pure
+        self.value = value
         self.env: dict[int, Affine] = {}
         self.ranges: dict[int, tuple[int, int]] = {}
-        self.pointers: dict[Buffer, str] = {}
-        self._count = 0
-        self._known: dict[object, int] = {}
-        self._addresses: dict[tuple[Buffer, Affine], tuple[str, int]] = {}
-        self._memo: dict[int, str] = {}  # of the statement at hand, by identity of the expression
-        self._made: list[tuple[dict[Any, Any], object]] = []
 
     def bind(self, variable: Expr, value: Affine | None) -> None:
         """Give a variable its value, or end its scope."""
@@ -228,55 +84,13 @@ class IndexEmitter:
         if value is not None:
             self.env[slot] = value
 
-    # -- text ------------------------------------------------------------------------------------
-    def number(self) -> int:
-        self._count += 1
-        return self._count
+    def new_variable(self, low: int, high: int) -> tuple[int, Affine]:
+        """A number for an SSA value in low..high, and the sum that it is."""
+        n = self.text.number()
+        self.ranges[n] = low, high
+        return n, (0, ((n, 1),))
 
-    def emit(self, rhs: str) -> str:
-        """A new value that depends on when it is computed."""
-        n = self.number()
-        self.lines.append(f"  %v{n} = {rhs}")
-        return f"%v{n}"
-
-    def pure(self, rhs: str) -> str:
-        """The value of `rhs`, which depends on its operands only: computed once per scope."""
-        return f"%v{self._pure(rhs)}"
-
-    def _pure(self, rhs: str) -> int:
-        n = self._known.get(rhs)
-        if n is None:
-            n = self.number()
-            self.lines.append(f"  %v{n} = {rhs}")
-            self._remember(rhs, n)
-        return n
-
-    def _remember(self, key: object, n: int) -> None:
-        self._known[key] = n
-        self._made.append((self._known, key))
-
-    def memoise(self, node: Expr, value: str) -> None:
-        self._memo[id(node)] = value
-        self._made.append((self._memo, id(node)))
-
-    @contextmanager
-    def scope(self) -> Iterator[None]:
-        """What is computed inside does not reach, or is not valid, behind it."""
-        mark = len(self._made)
-        yield
-        for table, key in self._made[mark:]:
-            table.pop(key, None)
-        del self._made[mark:]
-
-    def new_labels(self, *stems: str) -> list[str]:
-        n = self.number()
-        return [f"{stem}{n}" for stem in stems]
-
-    def begin(self, label: str) -> None:
-        self.lines.append(f"{label}:")
-        self.label = label
-
-    # -- integers --------------------------------------------------------------------------------
+    # -- sums ------------------------------------------------------------------------------------
     def affine(self, node: Expr) -> Affine:
         """The value of a scalar integer expression."""
         linear = self.facts.linear(node)
@@ -304,7 +118,7 @@ class IndexEmitter:
         if node.op == "ramp":
             step = self.affine(node.args[1])
             return plus(self.lane(node.args[0], 0), step, k)
-        if node.op in _PURE_INT:
+        if node.op in EXACT_OPS and node.dtype.is_index:
             return self._integer(node.op, self.lane(node.args[0], k), self.lane(node.args[1], k))
         scalar = self.facts.uniform(node)
         if scalar is not None:
@@ -313,13 +127,23 @@ class IndexEmitter:
         t = typed(node.dtype, node.lanes)
         return self._widen(self.pure(f"extractelement {t} {vector}, i64 {k}"), node.dtype)
 
-    def value(self, node: Expr) -> str:
-        """The operand that holds `node` in its own type; see `llvm_value.py`."""
-        raise InternalError(str(node), "no emitter of values was given")
+    def lanes(self, node: Expr) -> list[Affine]:
+        return [self.lane(node, k) for k in range(node.lanes)]
+
+    def vector(self, node: Expr) -> tuple[Affine, int | None]:
+        """The value in lane 0, and the step between lanes where it is one constant."""
+        linear = self.facts.linear(node)
+        if linear is not None:
+            return self.evaluate(linear), linear[2]
+        first, second, *others = self.lanes(node)
+        step = second[0] - first[0]
+        numbered = enumerate([second, *others], 1)
+        same = all(a == (first[0] + step * k, first[1]) for k, a in numbered)
+        return first, step if same else None
 
     def atom(self, rhs: str, low: int, high: int) -> Affine:
         """The 64-bit value of `rhs`, known to be in low..high."""
-        n = self._pure(rhs)
+        n = self.text.pure_number(rhs)
         self.ranges[n] = low, high
         return 0, ((n, 1),)
 
@@ -341,31 +165,29 @@ class IndexEmitter:
     def narrow(self, a: Affine, dtype: DType) -> str:
         """`a` as an operand of the integer type `dtype`."""
         word = self.word(a)
-        if dtype == "int64" or not a[1]:
+        if dtype.bits == 64 or not a[1]:
             return word
-        return self.pure(f"trunc i64 {word} to i32")
+        return self.pure(f"trunc i64 {word} to {typed(dtype, 1)}")
 
     def _sum(self, terms: tuple[tuple[int, int], ...]) -> str:
-        n = self._known.get(terms)
+        n = self.text.known(terms)
         if n is not None:
             return f"%v{n}"
         name, k = terms[-1]
         last = f"%v{name}" if k == 1 else self.pure(f"mul nsw i64 %v{name}, {k}")
         if len(terms) == 1:
             return last
-        n = self._pure(f"add nsw i64 {self._sum(terms[:-1])}, {last}")
-        self._remember(terms, n)
+        n = self.text.pure_number(f"add nsw i64 {self._sum(terms[:-1])}, {last}")
+        self.text.know(terms, n)
         return f"%v{n}"
 
     def _widen(self, value: str, dtype: DType) -> Affine:
-        bits = 8 * dtype.bytes
-        low, high = -(1 << bits - 1), (1 << bits - 1) - 1
-        if dtype == "int32":
-            if not value.startswith("%"):
-                return constant(int(value))
-            return self.atom(f"sext i32 {value} to i64", low, high)
         if not value.startswith("%"):
             return constant(int(value))
+        low, high = int(dtype.least), int(dtype.greatest)
+        if dtype.bits < 64:
+            extend = "sext" if dtype.kind == "int" else "zext"
+            return self.atom(f"{extend} {typed(dtype, 1)} {value} to i64", low, high)
         n = int(value[2:])
         self.ranges.setdefault(n, (low, high))
         return 0, ((n, 1),)
@@ -374,12 +196,12 @@ class IndexEmitter:
         """A scalar integer that is no sum."""
         node = self.facts.slots[slot]
         if node.op == "var":
-            raise InternalError(f"generate, variable {node}", "it is used outside its loop")
-        if node.op in _PURE_INT:
+            raise refusal(f"variable {node}", "it is used outside its loop")
+        if node.op in EXACT_OPS and node.dtype.is_index:
             value = self._integer(node.op, self.affine(node.args[0]), self.affine(node.args[1]))
             if not self.facts.loads(node):
                 self.env[slot] = value
-                self._made.append((self.env, slot))
+                self.text.made.append((self.env, slot))
             return value
         operand = self.value(node)
         if node.op == "cast" and node.args[0].dtype == "bool" and operand.startswith("%"):
@@ -409,7 +231,7 @@ class IndexEmitter:
             return a if op == "min" else b
         pick = min if op == "min" else max
         (a0, a1), (b0, b1) = self.bounds(a), self.bounds(b)
-        name = self.module.declare(f"llvm.s{op}.i64", "i64", "i64", "i64")
+        name = self.text.module.declare(f"llvm.s{op}.i64", "i64", "i64", "i64")
         rhs = f"call i64 @{name}(i64 {self.word(a)}, i64 {self.word(b)})"
         return self.atom(rhs, pick(a0, b0), pick(a1, b1))
 
@@ -426,7 +248,7 @@ class IndexEmitter:
             return plus(exact, (q, ())) if op == "floordiv" else plus(rest, (-q * d, ()))
         x = self.word(rest)
         if low < 0:
-            rhs = self.floor_division(op, "i64", x, str(d), d)
+            rhs = floor_division(self.text, op, "i64", x, str(d), d)
         elif high < 2**32:  # in 32 bits: cheaper, and on 32-bit processors no call of a library
             x = self.pure(f"trunc i64 {x} to i32")
             rhs = f"zext i32 {self.pure(f'{_UNSIGNED[op]} i32 {x}, {d}')} to i64"
@@ -442,53 +264,6 @@ class IndexEmitter:
             rhs = f"{_UNSIGNED[op]} i64 {self.word(a)}, {self.word(b)}"
             return self.atom(rhs, 0, a1 if op == "floordiv" else max(b1 - 1, 0))
         most = max(abs(a0), abs(a1)) + 1 if op == "floordiv" else max(abs(b0), abs(b1))
-        return self.atom(self.floor_division(op, "i64", self.word(a), self.word(b)), -most, most)
-
-    def floor_division(self, op: str, t: str, a: str, b: str, divisor: int = 0) -> str:
-        """The last instruction of a division that rounds down.  divisor: its value, or 0."""
-        r = self.pure(f"srem {t} {a}, {b}")
-        if divisor > 0:
-            bits = t.rstrip(">").rpartition("i")[2]
-            shift = str(int(bits) - 1) if "x" not in t else f"splat (i{bits} {int(bits) - 1})"
-            sign = self.pure(f"ashr {t} {r}, {shift}")  # -1 where the remainder is negative
-            if op == "floormod":
-                return f"add {t} {r}, {self.pure(f'and {t} {sign}, {b}')}"
-            return f"add {t} {self.pure(f'sdiv {t} {a}, {b}')}, {sign}"
-        condition = "i1" if "x" not in t else f"{t.rpartition(' ')[0]} i1>"
-        zero = "0" if "x" not in t else "zeroinitializer"
-        differ = self.pure(f"icmp slt {t} {self.pure(f'xor {t} {r}, {b}')}, {zero}")
-        uneven = self.pure(f"icmp ne {t} {r}, {zero}")
-        fix = self.pure(f"and {condition} {differ}, {uneven}")
-        if op == "floormod":
-            return f"add {t} {r}, {self.pure(f'select {condition} {fix}, {t} {b}, {t} {zero}')}"
-        q = self.pure(f"sdiv {t} {a}, {b}")
-        return f"add {t} {q}, {self.pure(f'sext {condition} {fix} to {t}')}"
-
-    # -- addresses -------------------------------------------------------------------------------
-    def address(self, buffer: Buffer, index: Affine) -> tuple[str, int]:
-        """An element's pointer, and the bytes that it is known to be a multiple of."""
-        key = buffer, index
-        found = self._addresses.get(key)
-        if found is None:
-            steps = math.gcd(index[0], *(k for _, k in index[1])) * buffer.dtype.bytes
-            align = min(steps & -steps, ALIGNMENT) if steps else ALIGNMENT
-            found = self._addresses[key] = self._pointer(buffer, *index), align
-            self._made.append((self._addresses, key))
-        return found
-
-    def _pointer(self, buffer: Buffer, offset: int, terms: tuple[tuple[int, int], ...]) -> str:
-        base = self.pointers.get(buffer)
-        if base is None:
-            raise InternalError(
-                f"generate, buffer {buffer!r}", "it is neither a parameter nor allocated here"
-            )
-        element, inbounds = MEMORY[buffer.dtype], "inbounds "
-        if terms:
-            low, high = self.bounds((0, terms))
-            if low < 0 or high > buffer.size:  # the part without the constant may lie outside
-                inbounds = ""
-            total = self._sum(terms)
-            base = self.pure(f"getelementptr {inbounds}{element}, ptr {base}, i64 {total}")
-        if not offset:
-            return base
-        return self.pure(f"getelementptr {inbounds}{element}, ptr {base}, i64 {offset}")
+        return self.atom(
+            floor_division(self.text, op, "i64", self.word(a), self.word(b)), -most, most
+        )

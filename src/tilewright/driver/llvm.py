@@ -6,12 +6,14 @@ and SLP vectorisers are off: the generated code says what is a vector.  Read nex
 
 from __future__ import annotations
 
+import re
 import threading
 from functools import cache
 from typing import Any
 
 from tilewright.base.artifact import Artifact, Source
 from tilewright.base.errors import CompileError, TargetError
+from tilewright.codegen.llvm_half import in_integers, is_half_helper
 from tilewright.runtime.drivers.cpu import code_model, load_math_library
 from tilewright.targets.target import Target
 
@@ -19,6 +21,11 @@ from tilewright.targets.target import Target
 # long and its kernels run no faster (convolutions, products, pooling, softmax).
 _OPTIMISATION = 1
 _PROVIDED = ("tilewright_parallel",)
+_HALF_PROBE = """
+define float @widen(half %x) { %y = fpext half %x to float ret float %y }
+define half @narrow(float %x) { %y = fptrunc float %x to half ret half %y }
+"""
+_COMPILER_RT = re.compile(r"__(extendhfsf2|truncsfhf2|gnu_\w+_ieee|aeabi_\w+)")
 _lock = threading.Lock()  # target machines are shared between calls
 
 
@@ -68,6 +75,7 @@ def build(source: Source, target: Target) -> Artifact:
         except RuntimeError as error:
             reason = f"LLVM refused the text: {str(error).strip()}"
             raise CompileError(place, reason, CompileError.REPORT) from None
+        _link_half_helpers(module, about)
         if about["triple"] == llvm.get_process_triple():
             _check_externals(module, place)
         options = llvm.create_pipeline_tuning_options(speed_level=_OPTIMISATION)
@@ -90,6 +98,28 @@ def _check_externals(module: Any, place: str) -> None:
                 place, f"the text calls {name}, which neither the runtime nor libm provides",
                 "Use LLVM intrinsics, libm or tilewright_parallel.",
             )  # fmt: skip
+
+
+def _link_half_helpers(module: Any, about: dict[str, str]) -> None:
+    """Do the conversions of float16 in integers where the machine has no instructions for them."""
+    names = [f.name for f in module.functions if is_half_helper(f.name)]
+    if not names or _converts_half(about["triple"], about["cpu"], about["features"]):
+        return
+    other = _binding().parse_assembly(in_integers(names))
+    other.triple, other.data_layout = module.triple, module.data_layout
+    module.link_in(other)
+    for name in names:
+        module.get_function(name).linkage = "internal"
+
+
+@cache
+def _converts_half(triple: str, cpu: str, features: str) -> bool:
+    """Whether LLVM converts `half` without a function of compiler-rt: it is asked by compiling."""
+    llvm = _binding()
+    machine = _machine(triple, cpu, features)
+    module = llvm.parse_assembly(_HALF_PROBE)
+    module.triple, module.data_layout = triple, str(machine.target_data)
+    return not _COMPILER_RT.search(machine.emit_assembly(module))
 
 
 @cache
