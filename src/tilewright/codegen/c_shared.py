@@ -83,7 +83,8 @@ class _Planner:
         elif isinstance(stmt, Barrier):
             self.freed_to = self.freed_to if inside else 0
         elif not isinstance(stmt, Store):
-            raise InternalError("plan_shared", f"a {type(stmt).__name__} statement is unknown here")
+            kind = type(stmt).__name__
+            raise InternalError("shared memory", f"a {kind} statement has no place in the plan")
 
     def _enter(self, bodies: tuple[Stmt, ...], inside: bool) -> None:
         before = self.top

@@ -1,0 +1,195 @@
+"""Which operators were verified in which element type: one table per target.
+
+In: a target kind of this machine.  Every operator of `OPERATORS` is built in every type it takes,
+by its default schedule, by the template's own choice and by some drawn members of each sketch, and
+its result compared with the reference.  Out: a table, and an entry in
+`benchmarks/results/element_types.json`.
+
+    PYTHONPATH=src python benchmarks/element_types.py --target opencl
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import results_file
+
+from tilewright import te, topi
+from tilewright.base.dtype import TYPES, DType
+from tilewright.base.errors import TilewrightError
+from tilewright.driver.build import build_artifact
+from tilewright.runtime.device import Device, device
+from tilewright.runtime.trial import trial
+from tilewright.schedule.schedule import Schedule
+from tilewright.schedule.task import Task, task_of_dag
+from tilewright.search.rules.derive import with_rules
+from tilewright.te.dag import ComputeDAG
+from tilewright.te.evaluate import evaluate_with_tolerance, random_inputs
+from tilewright.te.tensor import Tensor
+
+DRAWN = 1000  # configurations looked at for sensible ones
+
+
+def tensor(name: str, dtype: DType, *shape: int, constant: bool = False) -> Tensor:
+    return te.placeholder(shape, dtype, name, constant=constant)
+
+
+def wide(dtype: DType) -> str:
+    """Narrow integers add up in a wider type; other sums are stored in the type of their data."""
+    return dtype.accumulator if dtype.is_int else dtype
+
+
+def elementwise(dtype: DType) -> list[Tensor]:
+    a, b = tensor("a", dtype, 3, 64), tensor("b", dtype, 3, 64)
+    return [a, b, topi.maximum(topi.add(a, topi.multiply(b, 3)), 2)]
+
+
+def choose(dtype: DType) -> list[Tensor]:
+    a, b = tensor("a", dtype, 100), tensor("b", dtype, 100)
+    return [a, b, te.compute((100,), lambda i: te.if_then_else(i % 3 < 1, a[i], b[i]), name="out")]
+
+
+def to_float32(dtype: DType) -> list[Tensor]:
+    a = tensor("a", dtype, 64, 8)
+    return [a, te.compute((64, 8), lambda i, j: a[i, j].astype("float32"), name="out")]
+
+
+def row_sum(dtype: DType) -> list[Tensor]:
+    a, k = tensor("a", dtype, 12, 100), te.reduce_axis((0, 100), "k")
+    return [a, te.compute((12,), lambda i: te.sum(a[i, k], axis=k), name="out")]
+
+
+def row_max(dtype: DType) -> list[Tensor]:
+    a, k = tensor("a", dtype, 12, 100), te.reduce_axis((0, 100), "k")
+    return [a, te.compute((12,), lambda i: te.max(a[i, k], axis=k), name="out")]
+
+
+def dense(dtype: DType) -> list[Tensor]:
+    a, b = tensor("a", dtype, 16, 48), tensor("b", dtype, 32, 48)
+    return [a, b, topi.nn.dense(a, b, out_dtype=wide(dtype))]
+
+
+def batch_matmul(dtype: DType) -> list[Tensor]:
+    a, b = tensor("a", dtype, 2, 16, 24), tensor("b", dtype, 2, 32, 24)
+    return [a, b, topi.nn.batch_matmul(a, b, out_dtype=wide(dtype))]
+
+
+def conv2d(dtype: DType) -> list[Tensor]:
+    a = tensor("data", dtype, 1, 8, 9, 9)
+    w = tensor("weight", dtype, 16, 8, 3, 3, constant=True)
+    return [a, w, topi.nn.relu(topi.nn.conv2d_nchw(a, w, 1, 1, 1, out_dtype=wide(dtype)))]
+
+
+def depthwise(dtype: DType) -> list[Tensor]:
+    a = tensor("data", dtype, 1, 16, 9, 9)
+    w = tensor("weight", dtype, 16, 1, 3, 3, constant=True)
+    return [a, w, topi.nn.depthwise_conv2d_nchw(a, w, 1, 1, 1, out_dtype=wide(dtype))]
+
+
+def max_pool(dtype: DType) -> list[Tensor]:
+    a = tensor("data", dtype, 1, 4, 10, 10)
+    return [a, topi.nn.pool2d(a, (3, 3), (2, 2), (1, 1), (1, 1, 1, 1), "max")]
+
+
+def avg_pool(dtype: DType) -> list[Tensor]:
+    a = tensor("data", dtype, 1, 4, 10, 10)
+    return [a, topi.nn.pool2d(a, (3, 3), (2, 2), (1, 1), (1, 1, 1, 1), "avg")]
+
+
+def softmax(dtype: DType) -> list[Tensor]:
+    a = tensor("a", dtype, 8, 40)
+    return [a, topi.nn.softmax(a)]
+
+
+def functions(dtype: DType) -> list[Tensor]:
+    a = tensor("a", dtype, 128)
+    return [a, te.compute((128,), lambda i: te.tanh(a[i]) * te.exp(a[i] * 0.125), name="out")]
+
+
+ANY, NUMBERS, FLOATS = (
+    [DType(t) for t in TYPES if test(DType(t))]
+    for test in (lambda t: True, lambda t: t.kind != "bool", lambda t: t.is_float)
+)
+OPERATORS: dict[str, tuple[Callable[[DType], list[Tensor]], list[DType]]] = {
+    "choose": (choose, ANY), "to float32": (to_float32, ANY),
+    "elementwise": (elementwise, NUMBERS), "sum": (row_sum, NUMBERS), "max": (row_max, NUMBERS),
+    "dense": (dense, NUMBERS), "batch_matmul": (batch_matmul, NUMBERS),
+    "conv2d": (conv2d, NUMBERS), "depthwise": (depthwise, NUMBERS),
+    "max_pool": (max_pool, NUMBERS), "avg_pool": (avg_pool, FLOATS), "softmax": (softmax, FLOATS),
+    "functions": (functions, FLOATS),
+}  # fmt: skip
+
+
+def schedules(task: Task, count: int) -> Iterator[tuple[str, Schedule]]:
+    """The default, each sketch's own choice and `count` of its sensible members."""
+    yield "default", task.default()
+    for sketch in task.sketches:
+        drawn = sketch.space.sample(DRAWN, np.random.default_rng(0))
+        chosen = [int(i) for i in drawn[sketch.legal(drawn)][:count]]
+        own = sketch.fallback()
+        for index in dict.fromkeys(chosen if own is None else [own, *chosen]):
+            yield f"{sketch.origin} {index}", sketch.close(index)
+
+
+def verify(name: str, dtype: DType, on: Device, count: int) -> tuple[int, list[str]]:
+    """How many schedules gave the right result, and what the others did."""
+    make, _ = OPERATORS[name]
+    try:
+        dag = ComputeDAG(make(dtype))
+        task = with_rules(task_of_dag(dag, on.target, name))
+        inputs = random_inputs(dag, 7)
+        expected, bound = evaluate_with_tolerance(dag, inputs)
+    except TilewrightError as error:
+        return 0, [f"{name} {dtype}: {error}"]
+    right, wrong = 0, []
+    for origin, schedule in schedules(task, count):
+        try:
+            artifact = build_artifact(schedule, on.target)
+            done = trial(artifact, on, inputs, expected, bound, number=1, race=False)
+            message = done.message if done.error else ""
+        except Exception as error:  # a pass or printer that fails is what this looks for
+            message = f"{type(error).__name__}: {error}"
+        right += not message
+        wrong += [f"{name} {dtype} {origin}: {message}"] if message else []
+    return right, wrong
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--target", default="llvm", help="llvm, opencl or cuda")
+    parser.add_argument("--drawn", type=int, default=2, help="members of each sketch")
+    parser.add_argument("--types", default=",".join(TYPES))
+    parser.add_argument("--operators", default=",".join(OPERATORS))
+    parser.add_argument("--folder", type=Path, default=None, help="where the result goes")
+    options = parser.parse_args()
+    on = device(options.target)
+    if not on.exist:
+        sys.exit(f"there is no {options.target} device here")
+    rows, failures = [], []
+    began = time.monotonic()
+    for dtype in map(DType, options.types.split(",")):
+        row: dict[str, str] = {"type": dtype}
+        for name in options.operators.split(","):
+            if dtype not in OPERATORS[name][1]:
+                row[name] = "-"
+                continue
+            right, wrong = verify(name, dtype, on, options.drawn)
+            row[name] = f"{right}" if not wrong else f"{right}/{right + len(wrong)}"
+            failures += wrong
+            for line in wrong[:2]:
+                print(f"  {line[:400]}", flush=True)
+        print(f"{dtype}: {time.monotonic() - began:.0f} s", flush=True)
+        rows.append(row)
+    print(f"right results per operator on {on.target}, out of all where some are not")
+    print(results_file.table(rows))
+    notes = {"target": str(on.target), "drawn": options.drawn, "failures": failures}
+    print(results_file.append("element_types", rows, on.name, folder=options.folder, **notes))
+
+
+if __name__ == "__main__":
+    main()
