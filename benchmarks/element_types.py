@@ -14,6 +14,7 @@ import argparse
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -45,7 +46,9 @@ def schedules(task: Task, count: int) -> Iterator[tuple[str, Schedule]]:
             yield f"{sketch.origin} {index}", sketch.close(index)
 
 
-def verify(name: str, dtype: DType, on: Device, count: int) -> tuple[int, list[str]]:
+def verify(
+    name: str, dtype: DType, on: Device, count: int, pool: ThreadPoolExecutor
+) -> tuple[int, list[str]]:
     """How many schedules gave the right result, and what the others did."""
     make, _ = OPERATORS[name]
     try:
@@ -55,11 +58,12 @@ def verify(name: str, dtype: DType, on: Device, count: int) -> tuple[int, list[s
         expected, bound = evaluate_with_tolerance(dag, inputs)
     except TilewrightError as error:
         return 0, [f"{name} {dtype}: {error}"]
+    chosen = list(schedules(task, count))
+    built = [pool.submit(build_artifact, schedule, on.target) for _, schedule in chosen]
     right, wrong = 0, []
-    for origin, schedule in schedules(task, count):
+    for (origin, _), artifact in zip(chosen, built, strict=True):
         try:
-            artifact = build_artifact(schedule, on.target)
-            done = trial(artifact, on, inputs, expected, bound, number=1, race=False)
+            done = trial(artifact.result(), on, inputs, expected, bound, number=1, race=False)
             message = done.message if done.error else ""
         except Exception as error:  # a pass or printer that fails is what this looks for
             message = f"{type(error).__name__}: {error}"
@@ -72,6 +76,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--target", default="llvm", help="llvm, opencl or cuda")
     parser.add_argument("--drawn", type=int, default=2, help="members of each sketch")
+    parser.add_argument("--threads", type=int, default=1, help="that compile; 16 for cuda")
     parser.add_argument("--types", default=",".join(TYPES))
     parser.add_argument("--operators", default=",".join(OPERATORS))
     parser.add_argument("--folder", type=Path, default=None, help="where the result goes")
@@ -81,13 +86,14 @@ def main() -> None:
         sys.exit(f"there is no {options.target} device here")
     rows, failures = [], []
     began = time.monotonic()
+    pool = ThreadPoolExecutor(options.threads)
     for dtype in map(DType, options.types.split(",")):
         row: dict[str, str] = {"type": dtype}
         for name in options.operators.split(","):
             if dtype not in OPERATORS[name][1]:
                 row[name] = "-"
                 continue
-            right, wrong = verify(name, dtype, on, options.drawn)
+            right, wrong = verify(name, dtype, on, options.drawn, pool)
             row[name] = f"{right}" if not wrong else f"{right}/{right + len(wrong)}"
             failures += wrong
             for line in wrong[:2]:

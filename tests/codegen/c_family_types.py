@@ -107,8 +107,8 @@ def casts(source: DType) -> Case:
         return seq(*(Store(o, t, E.cast(o.dtype, load(a, t))) for o in outputs))
 
     values = [0, 1, 2, 3, 100, 127, 7, 11]
-    if source.is_float:  # 1.0005 and a little: rounding twice would give 1
-        values += [-0.0, 0.25, -0.75, -99.5, 2.5, 3.4375, 1 + 2**-11 + 2**-40, -1.0]
+    if source.is_float:  # ties of bfloat16, and a little more than one of float16
+        values += [-0.0, 0.25, -0.75, -99.5, 1 + 2**-8, 1 + 3 * 2**-8, 1 + 2**-11 + 2**-40, -1.0]
     elif source.kind != "bool":
         rest = [int(source.least), int(source.greatest), 128, 255, 256, -1, -3, 65537]
         values += [v if source.holds(v) else 5 for v in rest]
