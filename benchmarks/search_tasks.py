@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tilewright import te, topi
+from tilewright.base.dtype import DType
 from tilewright.schedule.task import Task, task_of_dag
 from tilewright.search.rules.derive import ansor_rules, with_rules
 from tilewright.targets.target import Target
@@ -15,43 +16,62 @@ from tilewright.te.dag import ComputeDAG
 from tilewright.te.tensor import Tensor
 
 
+def sum_of(dtype: str) -> str:
+    """What sums of products are stored as: products of narrow integers need more room."""
+    kind = DType(dtype)
+    return kind.accumulator if kind.is_int else kind
+
+
 def conv2d_bias_relu(
-    channels: int, size: int, outputs: int, kernel: int, stride: int = 1
+    channels: int, size: int, outputs: int, kernel: int, stride: int = 1, dtype: str = "float32"
 ) -> list[Tensor]:
     """Batch 1, NCHW, padded to keep its size (before the stride)."""
-    data = te.placeholder((1, channels, size, size), name="data")
-    weight = te.placeholder((outputs, channels, kernel, kernel), name="kernel", constant=True)
-    bias = te.placeholder((1, outputs, 1, 1), name="bias", constant=True)
-    conv = topi.nn.conv2d_nchw(data, weight, stride, kernel // 2, 1)
+    shape = (outputs, channels, kernel, kernel)
+    data = te.placeholder((1, channels, size, size), dtype, "data")
+    weight = te.placeholder(shape, dtype, "kernel", constant=True)
+    conv = topi.nn.conv2d_nchw(data, weight, stride, kernel // 2, 1, out_dtype=sum_of(dtype))
+    bias = te.placeholder((1, outputs, 1, 1), conv.dtype, "bias", constant=True)
     return [data, weight, bias, topi.nn.relu(topi.add(conv, bias))]
 
 
-def depthwise_relu(channels: int, size: int) -> list[Tensor]:
-    data = te.placeholder((1, channels, size, size), name="data")
-    weight = te.placeholder((channels, 1, 3, 3), name="kernel", constant=True)
-    return [data, weight, topi.nn.relu(topi.nn.depthwise_conv2d_nchw(data, weight, 1, 1, 1))]
+def depthwise_relu(
+    channels: int, size: int, batch: int = 1, dtype: str = "float32"
+) -> list[Tensor]:
+    data = te.placeholder((batch, channels, size, size), dtype, "data")
+    weight = te.placeholder((channels, 1, 3, 3), dtype, "kernel", constant=True)
+    conv = topi.nn.depthwise_conv2d_nchw(data, weight, 1, 1, 1, out_dtype=sum_of(dtype))
+    return [data, weight, topi.nn.relu(conv)]
 
 
-def dense_bias(rows: int, inputs: int, outputs: int) -> list[Tensor]:
-    data = te.placeholder((rows, inputs), name="data")
-    weight = te.placeholder((outputs, inputs), name="weight", constant=True)
-    bias = te.placeholder((outputs,), name="bias", constant=True)
-    return [data, weight, bias, topi.add(topi.nn.dense(data, weight), bias)]
+def dense_bias(rows: int, inputs: int, outputs: int, dtype: str = "float32") -> list[Tensor]:
+    data = te.placeholder((rows, inputs), dtype, "data")
+    weight = te.placeholder((outputs, inputs), dtype, "weight", constant=True)
+    product = topi.nn.dense(data, weight, out_dtype=sum_of(dtype))
+    bias = te.placeholder((outputs,), product.dtype, "bias", constant=True)
+    return [data, weight, bias, topi.add(product, bias)]
 
 
-def batch_matmul(batch: int, rows: int, inner: int, columns: int) -> list[Tensor]:
-    left = te.placeholder((batch, rows, inner), name="left")
-    right = te.placeholder((batch, columns, inner), name="right")
-    return [left, right, topi.nn.batch_matmul(left, right)]
+def batch_matmul(
+    batch: int, rows: int, inner: int, columns: int, dtype: str = "float32"
+) -> list[Tensor]:
+    left = te.placeholder((batch, rows, inner), dtype, "left")
+    right = te.placeholder((batch, columns, inner), dtype, "right")
+    return [left, right, topi.nn.batch_matmul(left, right, out_dtype=sum_of(dtype))]
 
 
-def softmax(rows: int, columns: int) -> list[Tensor]:
-    data = te.placeholder((rows, columns), name="data")
+def softmax(rows: int, columns: int, dtype: str = "float32") -> list[Tensor]:
+    data = te.placeholder((rows, columns), dtype, "data")
     return [data, topi.nn.softmax(data)]
 
 
-def max_pool(channels: int, size: int) -> list[Tensor]:
-    data = te.placeholder((1, channels, size, size), name="data")
+def add_relu(*shape: int, dtype: str = "float32") -> list[Tensor]:
+    left = te.placeholder(shape, dtype, "left")
+    right = te.placeholder(shape, dtype, "right")
+    return [left, right, topi.nn.relu(topi.add(left, right))]
+
+
+def max_pool(channels: int, size: int, dtype: str = "float32") -> list[Tensor]:
+    data = te.placeholder((1, channels, size, size), dtype, "data")
     return [data, topi.nn.pool2d(data, (3, 3), (2, 2), (1, 1), (1, 1, 1, 1), "max")]
 
 

@@ -10,8 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.codegen.c_family_programs import CASES, Case, glob, program
+from tests.codegen import c_family_programs
+from tests.codegen.c_family_programs import Case, glob, program
+from tests.codegen.c_family_types import SHOWN, TYPED
 from tilewright.base.artifact import Source
+from tilewright.base.dtype import FLOAT32
 from tilewright.base.errors import InternalError
 from tilewright.codegen import generate
 from tilewright.codegen.c_dialect import Dialect, Names, float_literal
@@ -39,6 +42,8 @@ from tilewright.ir.stmt import (
 from tilewright.runtime import Module, array, device, empty
 from tilewright.targets.target import Target
 
+CASES = c_family_programs.CASES | TYPED
+TEXTS = [*c_family_programs.CASES, *SHOWN]
 GOLDEN = Path(__file__).parent / "golden"
 SUFFIXES = {"cuda": ".cu", "opencl": ".cl"}
 COMPILERS = {"cuda": nvrtc, "opencl": opencl}
@@ -50,7 +55,7 @@ def text_of(body: Stmt, *params: Buffer, threads: tuple[Thread, ...] = ()) -> st
 
 
 @pytest.mark.parametrize("kind", SUFFIXES)
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", TEXTS)
 def test_text(name: str, kind: str, update_golden: bool) -> None:
     text = generate(CASES[name].program, Target(kind)).text
     path = GOLDEN / f"{name}{SUFFIXES[kind]}"
@@ -59,10 +64,17 @@ def test_text(name: str, kind: str, update_golden: bool) -> None:
     assert text == path.read_text(), f"--update-golden accepts the new text of {path.name}"
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_nvrtc_accepts(name: str) -> None:
-    source = generate(CASES[name].program, SM90)
-    made = nvrtc.build(source, SM90)
+@pytest.mark.parametrize(
+    "name, arch",
+    [(name, "sm_90") for name in CASES]
+    + [(name, arch) for name in TYPED for arch in ("sm_61", "sm_75", "sm_80")],
+)
+def test_nvrtc_accepts(name: str, arch: str) -> None:
+    if arch not in nvrtc.supported_archs():
+        pytest.skip(f"NVRTC {nvrtc.version()} does not compile for {arch}")
+    target = Target(f"cuda -arch={arch}")
+    source = generate(CASES[name].program, target)
+    made = nvrtc.build(source, target)
     assert made.binary[:4] == b"\x7fELF"
     assert "warning" not in made.meta["log"], made.meta["log"]
     assert all(kernel["spill_bytes"] == 0 for kernel in made.resources.values())
@@ -83,8 +95,8 @@ def check(case: Case, source: Source, kind: str) -> None:
     specs = [b for b in source.buffers if b.role == "output"]
     outputs = [empty(b.shape, b.dtype, gpu) for b in specs]
     for b, out in zip(specs, outputs, strict=True):
-        poison = np.nan if b.dtype.startswith("float") else 1
-        out.copyfrom(np.full(b.shape, poison, b.dtype))
+        poison = np.nan if b.dtype.is_float else 1
+        out.copyfrom(np.full(b.shape, poison, b.dtype.storage))
     module(*(array(x, gpu) for x in case.inputs), *outputs)
     for out, want in zip(outputs, case.expected, strict=True):
         got = out.numpy()
@@ -249,7 +261,7 @@ def test_division_by_what_may_be_negative_takes_the_helper() -> None:
 @pytest.mark.parametrize("dialect", [CUDA, OPENCL], ids=["cuda", "opencl"])
 @given(value=st.floats(allow_nan=False, allow_infinity=False, width=32))
 def test_float_literals_read_back(dialect: Dialect, value: float) -> None:
-    text = float_literal(value, "float32", dialect)
+    text = float_literal(value, FLOAT32, dialect)
     assert np.float32(text.removesuffix("f")).tobytes() == np.float32(value).tobytes()
     assert "." in text or "e" in text
 
@@ -267,7 +279,13 @@ def test_names_are_unique_identifiers(wanted: list[str]) -> None:
 
 # -- refusals ------------------------------------------------------------------------------------
 
+
+class Foreign(Stmt):
+    """What no printer knows."""
+
+
 B = Buffer("b", "float32", 8, "local")
+HALVES = glob("halves", "float16", 8)
 X8 = Thread("threadIdx.x", I, 8)
 REFUSED: dict[str, tuple[Stmt, tuple[Thread, ...], str]] = {
     "vthread": (For(I, 2, Store(A, I, ZERO), "vthread"), (), "a vthread loop over i"),
@@ -287,6 +305,19 @@ REFUSED: dict[str, tuple[Stmt, tuple[Thread, ...], str]] = {
         If(E.ramp(I, 1, 4) < 4, Store(A, I, ZERO)), (X8,), "differs between lanes",
     ),
     "read": (Store(A, I, E.make("read", (I,), A, "float32")), (X8,), "a read expression"),
+    "narrow": (
+        Store(A, I, E.cast("float32", load(HALVES, I) + load(HALVES, I))), (X8,),
+        "computes in float16, which is a format of memory",
+    ),
+    "comparison": (
+        If(load(HALVES, I) < load(HALVES, I), Store(A, I, ZERO)), (X8,), "computes in float16",
+    ),
+    "type": (Store(A, I, load(HALVES, I)), (X8,), "a float16 is stored in a: float32[8] global"),
+    "function": (
+        Store(A, I, E.make("call", (load(A, I),), "gamma", "float32")), (X8,),
+        "there is no gamma of float32",
+    ),
+    "statement": (Foreign(), (X8,), "a Foreign statement"),
 }  # fmt: skip
 
 
@@ -294,7 +325,12 @@ REFUSED: dict[str, tuple[Stmt, tuple[Thread, ...], str]] = {
 def test_refusals(name: str) -> None:
     body, threads, reason = REFUSED[name]
     with pytest.raises(InternalError, match=re.escape(reason)):
-        text_of(body, A, threads=threads)
+        text_of(body, A, HALVES, threads=threads)
+
+
+def test_the_plan_of_shared_memory_refuses_an_unknown_statement() -> None:
+    with pytest.raises(InternalError, match="a Foreign statement"):
+        plan_shared(Allocate(shared("x"), Foreign()))
 
 
 def test_parameters_belong_to_the_program() -> None:

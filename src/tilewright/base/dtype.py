@@ -24,6 +24,8 @@ from tilewright.base.errors import ExpressionError
 class Spelling:
     """The names of a type: of a value in C, CUDA C, OpenCL C and LLVM.
 
+    Where a C has no such float without a header or an extension, the value is its bits.
+
     suffix: what follows a literal of it in the C family
     """
 
@@ -181,9 +183,9 @@ _TYPES: dict[str, DType] = {
              compute="int32"),
         _row("int16", "int", 16, Spelling("short", "short", "short", "i16"), compute="int32"),
         _row("int32", "int", 32, Spelling("int", "int", "int", "i32")),
-        _row("uint32", "uint", 32, Spelling("unsigned", "unsigned", "uint", "i32", "u")),
+        _row("uint32", "uint", 32, Spelling("unsigned int", "unsigned int", "uint", "i32", "u")),
         _row("int64", "int", 64, Spelling("long long", "long long", "long", "i64", "LL")),
-        _row("float16", "float", 16, Spelling("_Float16", "__half", "half", "half"),
+        _row("float16", "float", 16, Spelling("_Float16", "unsigned short", "ushort", "half"),
              digits=11, compute="float32"),
         _row("bfloat16", "float", 16,
              Spelling("unsigned short", "unsigned short", "ushort", "i16"),

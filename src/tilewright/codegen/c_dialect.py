@@ -6,7 +6,7 @@ In: tables from `cuda.py` and `opencl.py`.  Out: what the printer writes.  Read 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,29 +32,28 @@ _REFUSED = frozenset(_C_WORDS.split())
 
 
 # What CUDA C and OpenCL C spell alike.
-VALUE_TYPES = {"float32": "float", "float64": "double", "int32": "int", "bool": "bool"}
-SUFFIXES = {"float32": "f", "float64": "", "int32": "", "bool": ""}
-FLOAT_FUNCTIONS = {
+_FLOAT_FUNCTIONS = {
     "exp": "exp", "log": "log", "sqrt": "sqrt", "rsqrt": "rsqrt", "tanh": "tanh", "erf": "erf",
     "abs": "fabs", "floor": "floor", "ceil": "ceil", "round": "rint", "pow": "pow", "sin": "sin",
     "cos": "cos", "min": "fmin", "max": "fmax",
 }  # fmt: skip
-INT_FUNCTIONS = {(name, t): name for name in ("min", "max") for t in ("int32", "int64")}
-VECTORS = {
-    ("float32", 2): "float2", ("float32", 4): "float4", ("float64", 2): "double2",
-    ("int32", 2): "int2", ("int32", 4): "int4",
-}  # fmt: skip
+_INT_FUNCTIONS = ("min", "max")
 
 
 @dataclass(frozen=True)
 class Dialect:
     """How one member of the C family spells what the printer needs.
 
-    types, storage: dtype -> type of a value, and of an element in memory
-    suffixes:       dtype -> what follows a literal
-    specials:       (dtype, "inf" or "nan") -> constant
-    functions:      (name in ir FUNCTIONS or "min" or "max", dtype) -> function
-    vectors:        (dtype, lanes) -> type, for accesses of at most VECTOR_BYTES
+    Values of float16 and bfloat16 are their bits, in an unsigned integer: `conversions` lead to
+    float32 and back.
+
+    language:       the field of `DType.spelling` with its names of types
+    stored, suffixes: where an element in memory, or what follows a literal, is spelled otherwise
+    special:        (infinity or NaN, dtype) -> constant
+    float_function: format of the function of a float type: name, suffix of the type
+    conversions:    (from, to) -> text of the function called `conversion(from, to)`
+    vector:         (dtype, lanes) -> type of an access of 8 or 16 bytes
+    packs:          whether elements of 8 and 16 bits lie in vectors of 32-bit words
     spaces:         scope -> address space qualifier with a space behind it, or ""
     threads:        thread tag -> index
     head:           format of a kernel's head: name, params, threads, x, y, z
@@ -67,12 +66,14 @@ class Dialect:
     words:          what no identifier may be, besides the words of C, separated by spaces
     """
 
-    types: Mapping[str, str]
-    storage: Mapping[str, str]
+    language: str
+    stored: Mapping[str, str]
     suffixes: Mapping[str, str]
-    specials: Mapping[tuple[str, str], str]
-    functions: Mapping[tuple[str, str], str]
-    vectors: Mapping[tuple[str, int], str]
+    special: Callable[[float, DType], str]
+    float_function: str
+    conversions: Mapping[tuple[str, str], str]
+    vector: Callable[[DType, int], str]
+    packs: bool
     spaces: Mapping[str, str]
     threads: Mapping[str, str]
     head: str
@@ -87,24 +88,66 @@ class Dialect:
     preamble: Mapping[str, str]
     words: str
 
+    def type(self, dtype: DType) -> str:
+        """Of a value."""
+        return str(getattr(dtype.spelling, self.language))
+
+    def storage(self, dtype: DType) -> str:
+        """Of an element in memory."""
+        return self.stored.get(dtype) or self.type(dtype)
+
+    def suffix(self, dtype: DType) -> str:
+        return self.suffixes.get(dtype, dtype.spelling.suffix)
+
+    def function(self, name: str, dtype: DType) -> str | None:
+        """Of a name in ir's FUNCTIONS, or "min" or "max"; None where there is none."""
+        if not dtype.is_float:
+            return name if name in _INT_FUNCTIONS else None
+        found = _FLOAT_FUNCTIONS.get(name)
+        suffix = dtype.spelling.suffix
+        return found and self.float_function.format(name=found, suffix=suffix)
+
+
+def is_native(dtype: DType) -> bool:
+    """Whether C computes in this type; lowering has left only moves and casts of the others."""
+    return dtype.compute is dtype
+
+
+def held_as_bits(dtype: DType) -> bool:
+    """Whether a C value of this float type is its bits."""
+    return dtype.is_float and not is_native(dtype)
+
+
+def conversion(source: str, to: str) -> str:
+    """The function in `Dialect.conversions`; to "odd" is a float32 that is odd unless exact."""
+    return f"tw_{source}_to_{to}"
+
 
 def float_literal(value: float, dtype: DType, dialect: Dialect) -> str:
-    """A decimal literal that reads back as exactly the `dtype` nearest to `value`."""
+    """A decimal literal that reads back as exactly the `dtype` nearest to `value`, or its bits."""
+    if held_as_bits(dtype):
+        return f"0x{packed_bits([value], dtype):0{dtype.bits // 4}x}"
     with np.errstate(over="ignore"):
-        rounded = np.float32(value) if dtype == "float32" else np.float64(value)
+        rounded = dtype.storage.type(value)
     if not np.isfinite(rounded):
-        text = dialect.specials[dtype, "nan" if np.isnan(rounded) else "inf"]
+        text = dialect.special(abs(rounded), dtype)
         return f"-{text}" if rounded < 0 else text
     text = str(rounded)  # numpy prints the shortest digits that read back
-    return (text if "." in text or "e" in text else f"{text}.0") + dialect.suffixes[dtype]
+    return (text if "." in text or "e" in text else f"{text}.0") + dialect.suffix(dtype)
 
 
 def int_literal(value: int, dtype: DType, dialect: Dialect) -> str:
     """C reads the least integer as minus something too large, hence as a wider type."""
-    suffix = dialect.suffixes[dtype]
-    if value == -(2 ** (8 * dtype.bytes - 1)):
+    suffix = dialect.suffix(dtype)
+    if dtype.is_index and value == dtype.least:
         return f"({value + 1}{suffix} - 1)"
     return f"{value}{suffix}"
+
+
+def packed_bits(values: Sequence[float], dtype: DType) -> int:
+    """The elements side by side, the first in the lowest bits."""
+    with np.errstate(over="ignore"):
+        return int.from_bytes(np.array(values).astype(dtype.storage).tobytes(), "little")
 
 
 class Names:

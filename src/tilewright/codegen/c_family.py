@@ -9,10 +9,13 @@ that the compiler keeps them in registers.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
 
 from tilewright.base.artifact import KernelInfo, Source
+from tilewright.base.dtype import DType
 from tilewright.codegen.c_dialect import Dialect, Names
 from tilewright.codegen.c_shared import SharedPlan, plan_shared
 from tilewright.codegen.c_value import ValuePrinter
@@ -59,7 +62,7 @@ def generate(program: Program, target: Target, dialect: Dialect) -> Source:
     texts: list[str] = []
     infos: list[KernelInfo] = []
     helpers: dict[str, str] = {}
-    dtypes: set[str] = set()
+    dtypes: set[DType] = set()
     for kernel, name in names.items():
         arguments = arguments_of(kernel, program)
         shared = plan_shared(kernel.body)
@@ -172,21 +175,17 @@ class _KernelPrinter(ValuePrinter):
     def _statement(self, stmt: Stmt) -> None:
         if id(stmt) in self.shared.fenced:
             self._line(self.dialect.barrier)
-        if isinstance(stmt, Store):
-            self._store(stmt)
-        elif isinstance(stmt, Seq):
-            for s in stmt.body:
-                self._statement(s)
-        elif isinstance(stmt, For):
-            self._for(stmt)
-        elif isinstance(stmt, If):
-            self._if(stmt)
-        elif isinstance(stmt, Allocate):
-            self._allocate(stmt)
-        elif isinstance(stmt, Barrier):
-            self._line(self.dialect.barrier)
-        else:
+        printer = self._STATEMENTS.get(type(stmt))
+        if printer is None:
             raise self._broken(f"a {type(stmt).__name__} statement has no C text")
+        printer(self, stmt)
+
+    def _seq(self, stmt: Seq) -> None:
+        for s in stmt.body:
+            self._statement(s)
+
+    def _barrier(self, stmt: Barrier) -> None:
+        self._line(self.dialect.barrier)
 
     def _for(self, loop: For) -> None:
         if loop.kind not in ("serial", "unrolled"):
@@ -246,9 +245,9 @@ class _KernelPrinter(ValuePrinter):
         index, value = self._closed(stmt.index), self._closed(stmt.value)
         if value.lanes not in (1, lanes):
             raise self._broken(f"{value.lanes} lanes go to {lanes} elements of {buffer.name}")
-        width = next(
-            n for n in (4, 2, 1) if lanes % n == 0 and n * buffer.dtype.bytes <= VECTOR_BYTES
-        )
+        if value.dtype is not buffer.dtype:
+            raise self._broken(f"a {value.dtype} is stored in {buffer!r} without a cast")
+        width = 1 if lanes == 1 else math.gcd(lanes, VECTOR_BYTES // _widest(buffer, value))
         assignments: list[tuple[Expr, Expr]] = []
         for start in range(0, lanes, width):
             place = E.make("load", (lanes_of(index, start, width),), buffer, buffer.dtype, width)
@@ -373,6 +372,10 @@ class _KernelPrinter(ValuePrinter):
         self._line(f"const {kind} {node.attr} = {text};")
         return node
 
+    _STATEMENTS: ClassVar[dict[type[Stmt], Callable[[_KernelPrinter, Any], None]]] = {
+        Store: _store, Seq: _seq, For: _for, If: _if, Allocate: _allocate, Barrier: _barrier,
+    }  # fmt: skip
+
     # -- small things ------------------------------------------------------------------------------
     def _closed(self, node: Expr) -> Expr:
         """Loops and launch dimensions of one step are no variables in C."""
@@ -393,6 +396,13 @@ def _ranges(kernel: Kernel) -> dict[Expr, tuple[int, int]]:
         if isinstance(s, For):
             last[s.var] = max(s.extent - 1, last.get(s.var, 0))
     return {v: (0, n) for v, n in last.items()}
+
+
+def _widest(buffer: Buffer, value: Expr) -> int:
+    """Bytes of the widest element that a vector store writes or reads by vectors."""
+    reads = (n for n in E.walk(value) if n.op == "load" and n.lanes > 1)
+    shared = (n.dtype.bytes for n in reads if n.attr.scope != "local")
+    return max(buffer.dtype.bytes, *shared, 1)
 
 
 def _overlaps(buffer: Buffer, index: Expr, value: Expr) -> bool:

@@ -6,16 +6,28 @@ types it needs.  Read next: `c_dialect.py`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar
 
+from tilewright.base.dtype import BOOL, FLOAT32, FLOAT64, INT64, DType
 from tilewright.base.errors import InternalError
-from tilewright.codegen.c_dialect import Dialect, float_literal, int_literal
+from tilewright.codegen.c_dialect import (
+    Dialect,
+    conversion,
+    float_literal,
+    held_as_bits,
+    int_literal,
+    is_native,
+    packed_bits,
+)
 from tilewright.ir import expr as E
 from tilewright.ir.affine import Simplifier
 from tilewright.ir.expr import Expr
 from tilewright.ir.stmt import Buffer
 
 LANE_NAMES = "xyzw"
+WORD_BYTES = 4  # of the vectors that smaller elements are packed in
+ACCESS_BYTES = (8, 16)  # of a vector access
 INDEX_LIMIT = 2**31  # buffers of so many elements are indexed with 64 bits
 
 # How tightly a piece of text binds, loosest first.
@@ -28,6 +40,8 @@ _BINARY: dict[str, tuple[str, int]] = {
     "div": ("/", PRODUCT),
 }  # fmt: skip
 
+_LEAVES = ("var", "load", "cast")  # of an index, as far as its width matters
+
 # Floor division and modulo of integers of unknown sign.
 _HELPERS = {
     "floordiv": "return a / b - ((a % b != 0) & ((a % b < 0) != (b < 0)));",
@@ -39,8 +53,19 @@ def widened(index: Expr) -> Expr:
     """The index computed in 64 bits."""
     return E.transform(
         index,
-        lambda n: E.cast("int64", n) if n.op in ("var", "load") and n.dtype == "int32" else None,
+        lambda n: E.cast(INT64, n) if n.op in _LEAVES and n.dtype == "int32" else None,
     )
+
+
+def _through(source: DType, to: DType) -> DType | None:
+    """The type between the two of a cast that C cannot do at once."""
+    if held_as_bits(source) and to is not source.compute:
+        return source.compute
+    if held_as_bits(to) and source is not FLOAT64:
+        return None if source is to.compute else to.compute
+    if source.is_float and to.is_int and not to.is_index:
+        return INT64 if is_native(to) else to.compute  # C leaves open what lies out of range
+    return None
 
 
 class ValuePrinter:
@@ -60,7 +85,7 @@ class ValuePrinter:
         self.dialect, self.name = dialect, name
         self.buffers = dict(buffers)
         self.helpers: dict[str, str] = {}
-        self.dtypes: set[str] = set()
+        self.dtypes: set[DType] = set()
         self._variables: dict[Expr, str] = {}
         self._texts: dict[Expr, tuple[str, int]] = {}
         self._simplify = Simplifier(dict(ranges))
@@ -70,7 +95,7 @@ class ValuePrinter:
         """Whether a load is one vector access in C."""
         index = node.args[0]
         return (
-            (node.dtype, node.lanes) in self.dialect.vectors
+            node.lanes * node.dtype.bytes in ACCESS_BYTES
             and node.attr.scope != "local"
             and index.op == "ramp"
             and index.args[1].op == "const"
@@ -84,7 +109,7 @@ class ValuePrinter:
         if node.op in ("select", "if_then_else"):
             test, a, b = node.args
             return test.op == "broadcast" and self._is_vector(a) and self._is_vector(b)
-        return node.op in ("broadcast", "var") and (node.dtype, node.lanes) in self.dialect.vectors
+        return node.op in ("broadcast", "var") and node.lanes * node.dtype.bytes in ACCESS_BYTES
 
     def _access(self, node: Expr, const: bool) -> str:
         buffer = node.attr
@@ -96,23 +121,54 @@ class ValuePrinter:
 
     def _vector(self, node: Expr) -> tuple[str, int]:
         if node.op == "lanes":  # of `_store`
-            return self._literal(node, list(map(self._print, node.args))), ATOM
+            return self._literal(node, node.args), ATOM
         if not self._is_vector(node):
             raise self._broken(f"the vector {node} is stored nowhere")
         if node.op == "load":
             return self._access(node, const=True), UNARY
         if node.op == "broadcast":
-            return self._literal(node, [self._print(node.args[0])] * node.lanes), ATOM
+            return self._literal(node, node.args * node.lanes), ATOM
         test, a, b = node.args
         return self._choice(test.args[0], a, b), TERNARY
 
-    def _literal(self, node: Expr, lanes: list[str]) -> str:
+    def _literal(self, node: Expr, lanes: Sequence[Expr]) -> str:
         kind = self._vector_type(node)
-        return self.dialect.literal.format(type=kind, values=", ".join(lanes))
+        if self._packs(node.dtype):
+            step = WORD_BYTES // node.dtype.bytes
+            values = [self._word(lanes[i : i + step]) for i in range(0, len(lanes), step)]
+        else:
+            values = [self._print(lane) for lane in lanes]
+        return self.dialect.literal.format(type=kind, values=", ".join(values))
+
+    def _packs(self, dtype: DType) -> bool:
+        return self.dialect.packs and dtype.bytes < WORD_BYTES
+
+    def _word(self, lanes: Sequence[Expr]) -> str:
+        """Elements in the bits of one word, the first in the lowest."""
+        dtype = lanes[0].dtype
+        if all(lane.op == "const" for lane in lanes):
+            return f"0x{packed_bits([lane.attr for lane in lanes], dtype):08x}u"
+        texts = [self._print(lane, UNARY) for lane in lanes]
+        if dtype.kind == "int":
+            texts = [f"({text} & {2**dtype.bits - 1})" for text in texts]
+        shifted = [f"(unsigned int){text} << {dtype.bits * k}" for k, text in enumerate(texts) if k]
+        return " | ".join([texts[0], *shifted])
+
+    def _lane(self, node: Expr) -> tuple[str, int]:
+        """One element of a vector that was read into a C variable."""
+        (vector,), dtype, k = node.args, node.dtype, node.attr
+        if not self._packs(dtype):
+            name = LANE_NAMES[k] if vector.lanes <= len(LANE_NAMES) else f"s{k:x}"
+            return f"{self._print(vector)}.{name}", ATOM
+        word, place = divmod(k, WORD_BYTES // dtype.bytes)
+        text = f"{self._print(vector)}.{LANE_NAMES[word]}"
+        text = f"({text} >> {place * dtype.bits})" if place else text
+        text = f"({text} & 1u)" if dtype is BOOL else text
+        return f"({self._type(dtype)}){text}", UNARY
 
     def _vector_type(self, node: Expr) -> str:
         self.dtypes.add(node.dtype)
-        return self.dialect.vectors[node.dtype, node.lanes]
+        return self.dialect.vector(node.dtype, node.lanes)
 
     # -- expressions -------------------------------------------------------------------------------
     def _print(self, node: Expr, binding: int = TERNARY) -> str:
@@ -124,36 +180,63 @@ class ValuePrinter:
         return text if tightness >= binding else f"({text})"
 
     def _expression(self, node: Expr) -> tuple[str, int]:
-        op, args = node.op, node.args
-        if op == "var":
+        if node.op == "var":
             if node not in self._variables:
                 raise self._broken(f"{node.attr} is used outside the loop that binds it")
             return self._variables[node], ATOM
         if node.lanes > 1:
             return self._vector(node)
-        if op == "const":
-            return self._constant(node)
-        if op == "load":
-            index = self._print(self._index(node.attr, args[0]))
-            return f"{self._buffer(node.attr)}[{index}]", ATOM
-        if op in ("floordiv", "floormod"):
-            return self._floor(node)
-        if op in ("min", "max", "call"):
-            function = self.dialect.functions[node.attr if op == "call" else op, node.dtype]
-            return f"{function}({', '.join(map(self._print, args))})", ATOM
-        if op in _BINARY:
-            return self._binary(node)
-        if op in ("select", "if_then_else"):
-            return self._choice(*args), TERNARY
-        if op == "cast":
-            if node.dtype == "bool":
-                return f"{self._print(args[0], COMPARISON)} != 0", EQUALITY
-            return f"({self._type(node.dtype)}){self._print(args[0], UNARY)}", UNARY
-        if op == "not":
-            return f"!{self._print(args[0], UNARY)}", UNARY
-        if op == "lane":
-            return f"{self._print(args[0])}.{LANE_NAMES[node.attr]}", ATOM
-        raise self._broken(f"a {op} expression reached code generation: {node}")
+        scalar = self._SCALARS.get(node.op)
+        if scalar is None:
+            raise self._broken(f"a {node.op} expression reached code generation: {node}")
+        if node.op in E.BINARY or node.op == "call":
+            dtype = node.args[0].dtype
+            if not is_native(dtype):
+                raise self._broken(f"{node} computes in {dtype}, which is a format of memory")
+        return scalar(self, node)
+
+    def _load(self, node: Expr) -> tuple[str, int]:
+        index = self._print(self._index(node.attr, node.args[0]))
+        return f"{self._buffer(node.attr)}[{index}]", ATOM
+
+    def _call(self, node: Expr) -> tuple[str, int]:
+        name = node.attr if node.op == "call" else node.op
+        function = self.dialect.function(name, node.dtype)
+        if function is None:
+            raise self._broken(f"there is no {name} of {node.dtype}")
+        return f"{function}({', '.join(map(self._print, node.args))})", ATOM
+
+    def _conditional(self, node: Expr) -> tuple[str, int]:
+        return self._choice(*node.args), TERNARY
+
+    def _not(self, node: Expr) -> tuple[str, int]:
+        return f"!{self._print(node.args[0], UNARY)}", UNARY
+
+    def _cast(self, node: Expr) -> tuple[str, int]:
+        """Integers wrap around in C; what it has no cast for goes through another type."""
+        (value,), to = node.args, node.dtype
+        between = _through(value.dtype, to)
+        if between is not None:
+            return self._expression(E.make("cast", (E.cast(between, value),), None, to))
+        if to is BOOL:
+            return f"{self._print(value, COMPARISON)} != 0", EQUALITY
+        if held_as_bits(value.dtype):
+            return self._converted(value.dtype, to, self._print(value)), ATOM
+        if held_as_bits(to):
+            text = self._print(value)
+            if value.dtype is not FLOAT32:  # rounding to float32 first would round twice
+                text = self._converted(value.dtype, "odd", text)
+            return self._converted(FLOAT32, to, text), ATOM
+        return f"({self._type(to)}){self._print(value, UNARY)}", UNARY
+
+    def _converted(self, source: DType, to: str, text: str) -> str:
+        """A call of one of the dialect's conversions."""
+        name, kind = conversion(source, to), self._type(DType(to) if to != "odd" else FLOAT32)
+        body = self.dialect.conversions.get((source, to))
+        if body is None:
+            raise self._broken(f"there is no cast from {source} to {to}")
+        self.helpers[name] = f"{self.dialect.inline} {kind} {name}{body}"
+        return f"{name}({text})"
 
     def _constant(self, node: Expr) -> tuple[str, int]:
         if node.dtype.is_float:
@@ -187,8 +270,10 @@ class ValuePrinter:
         if dtype.is_float:
             whole = E.call("floor", E.binary("div", a, b))
             return self._expression(whole if division else E.binary("sub", a, b * whole))
-        low, high = self._simplify.interval(a)
         sign = "/" if division else "%"
+        if dtype.kind == "uint":
+            return f"{self._print(a, PRODUCT)} {sign} {self._print(b, UNARY)}", PRODUCT
+        low, high = self._simplify.interval(a)
         if low >= 0 and self._simplify.interval(b)[0] > 0:
             return f"{self._print(a, PRODUCT)} {sign} {self._print(b, UNARY)}", PRODUCT
         if b.op == "const" and b.attr > 0 and low > -(2**30) and high < 2**30 - b.attr:
@@ -204,6 +289,12 @@ class ValuePrinter:
         )
         return f"{name}({self._print(a)}, {self._print(b)})", ATOM
 
+    _SCALARS: ClassVar[dict[str, Callable[[ValuePrinter, Expr], tuple[str, int]]]] = {
+        "const": _constant, "load": _load, "lane": _lane, "cast": _cast, "not": _not,
+        "select": _conditional, "if_then_else": _conditional, "call": _call, "min": _call,
+        "max": _call, "floordiv": _floor, "floormod": _floor, **dict.fromkeys(_BINARY, _binary),
+    }  # fmt: skip
+
     # -- names and types ---------------------------------------------------------------------------
     def _index(self, buffer: Buffer, index: Expr) -> Expr:
         return widened(index) if buffer.size >= INDEX_LIMIT else index
@@ -213,13 +304,13 @@ class ValuePrinter:
             raise self._broken(f"{buffer.name} is neither a parameter nor allocated here")
         return self.buffers[buffer]
 
-    def _type(self, dtype: str) -> str:
+    def _type(self, dtype: DType) -> str:
         self.dtypes.add(dtype)
-        return self.dialect.types[dtype]
+        return self.dialect.type(dtype)
 
-    def _storage(self, dtype: str) -> str:
+    def _storage(self, dtype: DType) -> str:
         self.dtypes.add(dtype)
-        return self.dialect.storage[dtype]
+        return self.dialect.storage(dtype)
 
     def _broken(self, reason: str) -> InternalError:
         return InternalError(f"generate({self.name})", reason)

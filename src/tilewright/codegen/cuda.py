@@ -2,45 +2,85 @@
 
 In: a lowered `Program`.  Out: `Source`; shared memory is dynamic, each `KernelInfo` has its bytes.
 Read next: `c_family.py`.
+
+float16 and bfloat16 are converted by inline PTX, one element at a time: the assembler makes one
+instruction of the two conversions that fill or read a register.
 """
 
 from __future__ import annotations
 
+import math
+
 from tilewright.base.artifact import Source
+from tilewright.base.dtype import DType
 from tilewright.codegen import c_family
-from tilewright.codegen.c_dialect import (
-    FLOAT_FUNCTIONS,
-    INT_FUNCTIONS,
-    SUFFIXES,
-    VALUE_TYPES,
-    VECTORS,
-    Dialect,
-)
+from tilewright.codegen.c_dialect import Dialect
 from tilewright.ir.stmt import Program
 from tilewright.targets.target import Target
 
-_TYPES = {**VALUE_TYPES, "int64": "long long"}
 _WORDS = """
     threadIdx blockIdx blockDim gridDim warpSize clock clock64 dim3 atomicAdd surfaceReference
     textureReference cudaError
 """
+# Architectures before sm_80 round bfloat16 by hand: half an ulp, less a bit that makes ties even.
+_CONVERSIONS = {
+    ("float16", "float32"): """(unsigned short x) {
+  float y;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x));
+  return y;
+}
+""",
+    ("float32", "float16"): """(float x) {
+  unsigned short y;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y) : "f"(x));
+  return y;
+}
+""",
+    ("bfloat16", "float32"): """(unsigned short x) {
+  return __uint_as_float((unsigned int)x << 16);
+}
+""",
+    ("float32", "bfloat16"): """(float x) {
+#if __CUDA_ARCH__ >= 800
+  unsigned short y;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y) : "f"(x));
+  return y;
+#else
+  const unsigned int y = __float_as_uint(x);
+  return x != x ? 0x7fff : (unsigned short)((y + 0x7fffu + (y >> 16 & 1u)) >> 16);
+#endif
+}
+""",
+    ("float64", "odd"): """(double x) {
+  const float y = __double2float_rz(x);
+  return (double)y == x ? y : __uint_as_float(__float_as_uint(y) | 1u);
+}
+""",
+}
+
+
+def _special(value: float, dtype: DType) -> str:
+    if dtype.bits == 32:
+        return f"__int_as_float(0x{'7fc00000' if math.isnan(value) else '7f800000'})"
+    return f"__longlong_as_double(0x{'7ff8' if math.isnan(value) else '7ff0'}{0:012x}LL)"
+
+
+def _vector(dtype: DType, lanes: int) -> str:
+    """CUDA's vectors have at most four lanes: smaller elements share words."""
+    if dtype.bytes < 4:
+        return f"uint{lanes * dtype.bytes // 4}"
+    return f"{dtype.spelling.cuda.replace('unsigned ', 'u').replace(' ', '')}{lanes}"
+
 
 DIALECT = Dialect(
-    types=_TYPES,
-    storage=_TYPES,
-    suffixes={**SUFFIXES, "int64": "LL"},
-    specials={
-        ("float32", "inf"): "__int_as_float(0x7f800000)",
-        ("float32", "nan"): "__int_as_float(0x7fc00000)",
-        ("float64", "inf"): "__longlong_as_double(0x7ff0000000000000LL)",
-        ("float64", "nan"): "__longlong_as_double(0x7ff8000000000000LL)",
-    },
-    functions={
-        **{(name, "float32"): f"{c}f" for name, c in FLOAT_FUNCTIONS.items()},
-        **{(name, "float64"): c for name, c in FLOAT_FUNCTIONS.items()},
-        **INT_FUNCTIONS,
-    },
-    vectors={**VECTORS, ("int64", 2): "longlong2"},
+    language="cuda",
+    stored={},
+    suffixes={},
+    special=_special,
+    float_function="{name}{suffix}",
+    conversions=_CONVERSIONS,
+    vector=_vector,
+    packs=True,
     spaces={"global": "", "shared": ""},
     threads={f"{kind}Idx.{d}": f"{kind}Idx.{d}" for kind in ("block", "thread") for d in "xyz"},
     head='extern "C" __global__ void __launch_bounds__({threads}) {name}({params})',

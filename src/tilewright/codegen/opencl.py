@@ -6,20 +6,15 @@ Read next: `c_family.py`.
 
 from __future__ import annotations
 
+import math
+
 from tilewright.base.artifact import Source
+from tilewright.base.dtype import DType
 from tilewright.codegen import c_family
-from tilewright.codegen.c_dialect import (
-    FLOAT_FUNCTIONS,
-    INT_FUNCTIONS,
-    SUFFIXES,
-    VALUE_TYPES,
-    VECTORS,
-    Dialect,
-)
+from tilewright.codegen.c_dialect import Dialect
 from tilewright.ir.stmt import Program
 from tilewright.targets.target import Target
 
-_TYPES = {**VALUE_TYPES, "int64": "long"}
 _WORDS = """
     global local constant private generic kernel pipe event image1d image2d image3d sampler
     read_only write_only read_write barrier mem_fence get_local_id get_group_id get_global_id
@@ -28,21 +23,54 @@ _WORDS = """
     radians maxmag minmag powr pown rootn fract nan vec_step as_int as_float
 """
 
+# Every OpenCL converts a half in memory; chars may be read as anything.
+_CONVERSIONS = {
+    ("float16", "float32"): """(ushort x) {
+  const uchar2 y = as_uchar2(x);
+  return vload_half(0, (const __private half*)&y);
+}
+""",
+    ("float32", "float16"): """(float x) {
+  uchar2 y;
+  vstore_half_rte(x, 0, (__private half*)&y);
+  return as_ushort(y);
+}
+""",
+    ("bfloat16", "float32"): """(ushort x) {
+  return as_float((uint)x << 16);
+}
+""",
+    ("float32", "bfloat16"): """(float x) {
+  const uint y = as_uint(x);
+  return x != x ? (ushort)0x7fff : (ushort)((y + 0x7fffu + (y >> 16 & 1u)) >> 16);
+}
+""",
+    ("float64", "odd"): """(double x) {
+  const float y = convert_float_rtz(x);
+  return (double)y == x ? y : as_float(as_uint(y) | 1u);
+}
+""",
+}
+
+
+def _special(value: float, dtype: DType) -> str:
+    name = "NAN" if math.isnan(value) else "INFINITY"
+    return name if dtype.bits == 32 else f"({dtype.spelling.opencl}){name}"
+
+
+def _vector(dtype: DType, lanes: int) -> str:
+    return f"{DIALECT.storage(dtype)}{lanes}"
+
+
 DIALECT = Dialect(
-    types=_TYPES,
-    storage={**_TYPES, "bool": "uchar"},  # a bool has no size that the host knows
-    suffixes={**SUFFIXES, "int64": "L"},
-    specials={
-        ("float32", "inf"): "INFINITY",
-        ("float32", "nan"): "NAN",
-        ("float64", "inf"): "(double)INFINITY",
-        ("float64", "nan"): "(double)NAN",
-    },
-    functions={
-        **{(n, t): c for n, c in FLOAT_FUNCTIONS.items() for t in ("float32", "float64")},
-        **INT_FUNCTIONS,
-    },
-    vectors={**VECTORS, ("int64", 2): "long2"},
+    language="opencl",
+    stored={"bool": "uchar"},  # a bool has no size that the host knows
+    suffixes={"int64": "L"},
+    special=_special,
+    float_function="{name}",
+    conversions=_CONVERSIONS,
+    vector=_vector,
+    packs=False,
     spaces={"global": "__global ", "shared": "__local "},
     threads={
         f"{kind}Idx.{d}": f"get_{name}_id({i})"
