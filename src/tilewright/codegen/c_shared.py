@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from tilewright.ir.stmt import Allocate, Barrier, Buffer, For, If, Seq, Stmt, statements
+from tilewright.base.errors import InternalError
+from tilewright.ir.stmt import Allocate, Barrier, Buffer, For, If, Seq, Stmt, Store, statements
 
 ALIGNMENT = 16  # bytes: the widest access
 
@@ -79,8 +80,11 @@ class _Planner:
             self._enter((stmt.body,), inside)
         elif isinstance(stmt, If):
             self._enter((stmt.then,) if stmt.orelse is None else (stmt.then, stmt.orelse), inside)
-        elif isinstance(stmt, Barrier) and not inside:
-            self.freed_to = 0
+        elif isinstance(stmt, Barrier):
+            self.freed_to = self.freed_to if inside else 0
+        elif not isinstance(stmt, Store):
+            kind = type(stmt).__name__
+            raise InternalError("shared memory", f"a {kind} statement has no place in the plan")
 
     def _enter(self, bodies: tuple[Stmt, ...], inside: bool) -> None:
         before = self.top

@@ -36,6 +36,7 @@ from tilewright.ir.stmt import (
     Store,
     expressions,
     statements,
+    written_buffers,
 )
 from tilewright.targets.target import Target
 
@@ -91,7 +92,7 @@ def _kernel(module: Module, kernel: Kernel, name: str) -> None:
     place = f"generate({kernel.name})"
     if kernel.threads:
         raise InternalError(place, "a CPU kernel has no launch threads")
-    stored = {s.buffer for s in statements(kernel.body) if isinstance(s, Store)}
+    stored = written_buffers(kernel.body)
     emitter = _Function(module, stored, name)
     params = [f"{_pointer_type(p, stored)} %a{i}" for i, p in enumerate(kernel.params)]
     emitter.pointers.update((p, f"%a{i}") for i, p in enumerate(kernel.params))

@@ -27,6 +27,7 @@ from tilewright.ir.stmt import (
     For,
     If,
     Kernel,
+    Rules,
     Seq,
     Stmt,
     Store,
@@ -180,37 +181,35 @@ class _Writer:
     # -- statements
 
     def _statement(self, stmt: Stmt) -> None:
-        if isinstance(stmt, Seq):
-            for s in stmt.body:
-                self._statement(s)
-            return
         self.current = stmt
-        if isinstance(stmt, Store):
-            self._store(stmt)
-        elif isinstance(stmt, For):
-            self._for(stmt)
-        elif isinstance(stmt, If) and stmt.condition.lanes > 1:
+        _WRITES[type(stmt)](self, stmt)
+
+    def _seq(self, stmt: Seq) -> None:
+        for s in stmt.body:
+            self._statement(s)
+
+    def _if(self, stmt: If) -> None:
+        if stmt.condition.lanes > 1:
             self._masked(stmt)
-        elif isinstance(stmt, If):
-            self._begin(stmt.condition)
-            self._nest(f"if {self._text(stmt.condition)}:", stmt.then)
-            if stmt.orelse is not None:
-                self.current = stmt
-                self._nest("else:", stmt.orelse)
-        elif isinstance(stmt, Allocate):
-            if stmt.buffer not in self.shared:
-                fill = "None" if self.check else "0"
-                name, *stamps = self._declare(stmt.buffer)
-                self._line(f"{name} = [{fill}] * {stmt.buffer.size}")
-                for stamp in stamps:
-                    self._line(f"{stamp} = [0] * {stmt.buffer.size}")
-            self._statement(stmt.body)
-        elif isinstance(stmt, Barrier):
-            self._line(f"epoch = yield {self._number()}")
-            self._line("cur = epoch + tid; many = epoch + threads")
-        else:
-            kind = type(stmt).__name__
-            raise InterpreterError(self.kernel.name, f"{kind} is no statement of the lowered IR")
+            return
+        self._begin(stmt.condition)
+        self._nest(f"if {self._text(stmt.condition)}:", stmt.then)
+        if stmt.orelse is not None:
+            self.current = stmt
+            self._nest("else:", stmt.orelse)
+
+    def _allocate(self, stmt: Allocate) -> None:
+        if stmt.buffer not in self.shared:
+            fill = "None" if self.check else "0"
+            name, *stamps = self._declare(stmt.buffer)
+            self._line(f"{name} = [{fill}] * {stmt.buffer.size}")
+            for stamp in stamps:
+                self._line(f"{stamp} = [0] * {stmt.buffer.size}")
+        self._statement(stmt.body)
+
+    def _barrier(self, stmt: Barrier) -> None:
+        self._line(f"epoch = yield {self._number()}")
+        self._line("cur = epoch + tid; many = epoch + threads")
 
     def _masked(self, stmt: If) -> None:
         """Every lane whose condition holds runs `then`; the condition is of indices only."""
@@ -580,3 +579,16 @@ class _Writer:
         if self._trackers(buffer) == 0:
             return False
         return self.many_threads or (self.in_parallel and buffer in self.outer)
+
+
+_WRITES: Rules[Callable[..., None]] = Rules(
+    "fast interpreter",
+    {
+        Seq: _Writer._seq,
+        For: _Writer._for,
+        If: _Writer._if,
+        Store: _Writer._store,
+        Allocate: _Writer._allocate,
+        Barrier: _Writer._barrier,
+    },
+)

@@ -5,8 +5,10 @@ In: ir nodes.  Out: one-line expressions in the notation of the TVM tutorials, i
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tilewright.ir.expr import BINARY, Expr
-from tilewright.ir.stmt import Allocate, Barrier, For, If, Kernel, Seq, Stmt, Store
+from tilewright.ir.stmt import Allocate, Barrier, For, If, Kernel, Rules, Seq, Stmt, Store
 
 
 def _number(node: Expr) -> str:
@@ -53,24 +55,46 @@ def expression_text(node: Expr) -> str:
 
 
 def statement_text(stmt: Stmt, indent: int = 0) -> str:
-    pad = "  " * indent
-    if isinstance(stmt, For):
-        kind = "" if stmt.kind == "serial" else f"{stmt.kind} "
-        head = f"{pad}{kind}for {stmt.var.name} in {stmt.extent}:"
-        return f"{head}\n{statement_text(stmt.body, indent + 1)}"
-    if isinstance(stmt, Store):
-        return f"{pad}{stmt.buffer.name}[{stmt.index}] = {stmt.value}"
-    if isinstance(stmt, If):
-        text = f"{pad}if {stmt.condition}:\n{statement_text(stmt.then, indent + 1)}"
-        if stmt.orelse is not None:
-            text += f"\n{pad}else:\n{statement_text(stmt.orelse, indent + 1)}"
-        return text
-    if isinstance(stmt, Seq):
-        return "\n".join(statement_text(s, indent) for s in stmt.body) or f"{pad}pass"
-    if isinstance(stmt, Allocate):
-        return f"{pad}alloc {stmt.buffer!r}\n{statement_text(stmt.body, indent)}"
-    assert isinstance(stmt, Barrier)
-    return f"{pad}barrier"
+    return _TEXTS[type(stmt)](stmt, indent)
+
+
+def _for(stmt: For, indent: int) -> str:
+    kind = "" if stmt.kind == "serial" else f"{stmt.kind} "
+    head = f"{_pad(indent)}{kind}for {stmt.var.name} in {stmt.extent}:"
+    return f"{head}\n{statement_text(stmt.body, indent + 1)}"
+
+
+def _store(stmt: Store, indent: int) -> str:
+    return f"{_pad(indent)}{stmt.buffer.name}[{stmt.index}] = {stmt.value}"
+
+
+def _if(stmt: If, indent: int) -> str:
+    text = f"{_pad(indent)}if {stmt.condition}:\n{statement_text(stmt.then, indent + 1)}"
+    if stmt.orelse is not None:
+        text += f"\n{_pad(indent)}else:\n{statement_text(stmt.orelse, indent + 1)}"
+    return text
+
+
+def _seq(stmt: Seq, indent: int) -> str:
+    return "\n".join(statement_text(s, indent) for s in stmt.body) or f"{_pad(indent)}pass"
+
+
+def _allocate(stmt: Allocate, indent: int) -> str:
+    return f"{_pad(indent)}alloc {stmt.buffer!r}\n{statement_text(stmt.body, indent)}"
+
+
+def _barrier(stmt: Barrier, indent: int) -> str:
+    return f"{_pad(indent)}barrier"
+
+
+_TEXTS: Rules[Callable[..., str]] = Rules(
+    "printer",
+    {For: _for, Store: _store, If: _if, Seq: _seq, Allocate: _allocate, Barrier: _barrier},
+)
+
+
+def _pad(indent: int) -> str:
+    return "  " * indent
 
 
 def kernel_text(kernel: Kernel) -> str:
