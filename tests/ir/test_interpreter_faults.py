@@ -162,7 +162,7 @@ FAULTS = {
     ),
     "cast of a NaN": (
         kernel(For(V, N, Store(B, E.cast("int32", load(A, V) / 0.0), ZERO))),
-        r"k: b\[int32\(\(a\[i\]/0f\)\)\] = 0f: cannot convert float NaN",
+        r"k: b\[int32\(a\[i\]/0f\)\] = 0f: cannot convert float NaN",
     ),
     "lanes of a condition that is loaded": (
         masked(load(A, E.ramp(V * 4, 1, 4)) > 0.0, Store(B, E.ramp(V, 1, 4), E.broadcast(ZERO, 4))),

@@ -7,6 +7,12 @@ Constants fold at construction, and what `identities.py` lists; everything cleve
 NaN: `min` and `max` of floats give NaN if either operand is NaN, and so do the interpreter, the
 reference and CPU kernels.  On GPUs they are fmin and fmax, which give the operand that is not NaN:
 what reaches min or max as NaN may differ there.  Comparisons with NaN are false, except `ne`.
+A NaN stays one in every cast between floats, is True as a bool, and has no integer.
+Infinity: what rounds beyond the greatest number of its type, be it by a cast to float16 or
+bfloat16; where those are computed in float32 (see `base/dtype.py`), only once it is stored.
+Zeros: below half of its type's smallest number a value rounds to a zero of its sign.  `-x` is
+0 - x, so that -x of 0.0 is 0.0; `min` and `max` of two zeros may give either.
+These hold alike in all float types (`tests/ir/test_special_values.py`).
 """
 
 from __future__ import annotations

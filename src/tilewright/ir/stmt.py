@@ -165,7 +165,9 @@ class Program:
     workspaces: tuple[Buffer, ...] = ()
 
     def __str__(self) -> str:
-        return "\n".join(str(k) for k in self.kernels)
+        from tilewright.ir.printer import program_text
+
+        return program_text(self)
 
 
 def seq(*stmts: Stmt | None) -> Stmt:
