@@ -14,7 +14,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from tilewright import te
-from tilewright.ir.interpreter import run
+from tilewright.ir.fast_interpreter import run_fast
 from tilewright.ir.stmt import Program
 from tilewright.ir.verifier import verify
 from tilewright.te.dag import ComputeDAG
@@ -34,7 +34,7 @@ def assert_computes(program: Program, dag: ComputeDAG, seed: int = 0) -> None:
         given[b.name] if role == "input" else next(outputs)
         for b, role in zip(program.args, program.roles, strict=True)
     ]
-    run(program, arrays)
+    run_fast(program, arrays)
     written = [a for a, role in zip(arrays, program.roles, strict=True) if role == "output"]
     for tensor, actual, value, bound in zip(dag.outputs, written, expected, bounds, strict=True):
         good = agrees(actual.reshape(tensor.shape), value, bound)

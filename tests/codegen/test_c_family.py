@@ -317,7 +317,7 @@ REFUSED: dict[str, tuple[Stmt, tuple[Thread, ...], str]] = {
         Store(A, I, E.make("call", (load(A, I),), "gamma", "float32")), (X8,),
         "there is no gamma of float32",
     ),
-    "statement": (Foreign(), (X8,), "a Foreign statement"),
+    "statement": (Foreign(), (X8,), "Foreign is no statement"),
 }  # fmt: skip
 
 
@@ -329,7 +329,7 @@ def test_refusals(name: str) -> None:
 
 
 def test_the_plan_of_shared_memory_refuses_an_unknown_statement() -> None:
-    with pytest.raises(InternalError, match="a Foreign statement"):
+    with pytest.raises(InternalError, match="Foreign is no statement"):
         plan_shared(Allocate(shared("x"), Foreign()))
 
 

@@ -1,9 +1,11 @@
 """Small kernels over buffers a and b of eight elements, and how to run one."""
 
 import numpy as np
+import pytest
 
 from tilewright.ir import expr as E
-from tilewright.ir.interpreter import run
+from tilewright.ir.fast_interpreter import run_fast
+from tilewright.ir.interpreter import run as run_plain
 from tilewright.ir.stmt import (
     Allocate,
     Barrier,
@@ -23,6 +25,7 @@ N = 8
 A, B = Buffer("a", "float32", N), Buffer("b", "float32", N)
 V, J, T, U = E.var("i"), E.var("j"), E.var("t"), E.var("u")
 ROLES = ("input", "output")
+BOTH = pytest.mark.parametrize("run", [run_plain, run_fast])  # interpreters
 
 
 def kernel(body, threads=(), params=(A, B)):
@@ -33,7 +36,7 @@ def launch(body, blocks=1, threads=N):
     return kernel(body, (Thread("blockIdx.x", U, blocks), Thread("threadIdx.x", T, threads)))
 
 
-def execute(*kernels, check=True, workspaces=(), args=(A, B)):
+def execute(*kernels, check=True, workspaces=(), args=(A, B), run=run_fast):
     """Run on a = 0, 1, 2, ... and return b."""
     arrays = [np.arange(b.size).astype(b.dtype) for b in args[:-1]]
     arrays.append(np.zeros(args[-1].size, args[-1].dtype))

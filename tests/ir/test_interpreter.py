@@ -29,7 +29,8 @@ from tests.ir.programs import (
 from tests.ir.scalars import VARIABLES, build, calculate, conditions, floats, ints, small
 from tilewright.base.artifact import Packing
 from tilewright.ir import expr as E
-from tilewright.ir.interpreter import InterpreterError, run
+from tilewright.ir.fast_interpreter import run_fast
+from tilewright.ir.interpreter import InterpreterError
 from tilewright.ir.stmt import (
     Allocate,
     Barrier,
@@ -89,7 +90,7 @@ def test_expressions_have_the_values_of_python(recipe, rows):
         bounded = [int(v) if isinstance(v, int) else v for v in expected]
         if node.dtype == "int32" and max(map(abs, bounded)) >= 2**31:
             return
-        run(program, [*columns.values(), result])
+        run_fast(program, [*columns.values(), result])
     assert np.array_equal(result, np.array(expected, node.dtype), equal_nan=True)
 
 
@@ -105,11 +106,11 @@ def test_an_index_is_refused_exactly_when_it_is_outside(recipe, extents, size):
     result = np.zeros(size, np.int32)
     program = Program("p", (out,), ("output",), (Kernel("k", (out,), body),))
     if min(reached) >= 0 and max(reached) < size:
-        run(program, [result], check=False)
+        run_fast(program, [result], check=False)
         assert set(np.flatnonzero(result)) == reached
     else:
         with pytest.raises(InterpreterError, match=r"outside the \d elements of out"):
-            run(program, [result])
+            run_fast(program, [result])
 
 
 @pytest.mark.parametrize(
@@ -151,7 +152,7 @@ def test_minimum_and_maximum_propagate_nan(op, both):
     program = Program(
         "p", (a, b, c), ("input", "input", "output"), (kernel(body, params=(a, b, c)),)
     )
-    run(program, [x, y, out])
+    run_fast(program, [x, y, out])
     assert np.array_equal(out, both(x, y), equal_nan=True)
 
 
@@ -319,17 +320,17 @@ def matrices(n=16):
 
 def test_tiled_matrix_product():
     a, b, c = matrices()
-    run(tiled_matmul(), [a, b, c])
+    run_fast(tiled_matmul(), [a, b, c])
     assert np.allclose(c, a @ b, atol=1e-5)
     again = c.copy()
-    run(tiled_matmul(), [a, b, c], check=False)
+    run_fast(tiled_matmul(), [a, b, c], check=False)
     assert np.array_equal(again, c)
 
 
 @pytest.mark.parametrize("drop", [0, 1])
 def test_a_tiled_matrix_product_needs_both_barriers(drop):
     with pytest.raises(InterpreterError, match=r"mm: s[ab]\[\d+\]: (another thread|this element)"):
-        run(tiled_matmul(drop=(drop,)), matrices())
+        run_fast(tiled_matmul(drop=(drop,)), matrices())
 
 
 @pytest.mark.parametrize("kind", ["launched", "with barriers", "parallel"])
@@ -347,7 +348,7 @@ def test_nests_deeper_than_python_allows(kind):
     if kind == "parallel":
         whole, threads = For(T, 2, whole, "parallel"), ()
     result = np.zeros(2, np.int32)
-    run(Program("p", (out,), ("output",), (Kernel("k", (out,), whole, threads),)), [result])
+    run_fast(Program("p", (out,), ("output",), (Kernel("k", (out,), whole, threads),)), [result])
     # the counted loops add T + 1 and T + 2; the first of them, T + 1 and T + 3
     assert result.tolist() == [2 * 3 + 4, 2 * 5 + 6]
 
@@ -360,15 +361,15 @@ def test_a_constant_is_packed_on_the_way_in():
     program = Program("p", (packed, out), ROLES, (Kernel("k", (packed, out), body),))
     w = np.arange(12, dtype=np.float32).reshape(3, 4)
     results = [np.zeros(12, np.float32) for _ in range(2)]
-    run(program, [w, results[0]])
-    run(program, [packing.apply(w), results[1]])
+    run_fast(program, [w, results[0]])
+    run_fast(program, [packing.apply(w), results[1]])
     assert results[0].tolist() == w.reshape(3, 2, 2).transpose(1, 0, 2).ravel().tolist()
     assert np.array_equal(*results)
 
 
 def test_outputs_of_any_layout_are_written_in_place():
     out = np.zeros((4, 2), np.float32).T
-    run(Program("p", (A, B), ROLES, (kernel(copy()),)), [np.arange(8, dtype=np.float32), out])
+    run_fast(Program("p", (A, B), ROLES, (kernel(copy()),)), [np.arange(8, dtype=np.float32), out])
     assert out.tolist() == [[0, 1, 2, 3], [4, 5, 6, 7]]
 
 
@@ -382,6 +383,6 @@ def test_a_million_operations_take_seconds():
     a, b, c = matrices(48)
     program = tiled_matmul(48, 8)
     start = time.process_time()
-    run(program, [a, b, c])
+    run_fast(program, [a, b, c])
     assert time.process_time() - start < 2  # 110,592 multiply-adds, about 0.05 s alone
     assert np.allclose(c, a @ b, atol=1e-4)

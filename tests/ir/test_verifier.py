@@ -152,7 +152,7 @@ MALFORMED = {
     "barrier in a parallel loop": (
         program(For(V, 2, Barrier(), "parallel")), "a barrier in a parallel loop"
     ),
-    "statement": (program(Unknown()), "Unknown is no statement of the lowered IR"),
+    "statement": (program(Unknown()), "verifier: Unknown is no statement that this pass knows"),
 }  # fmt: skip
 
 

@@ -233,9 +233,9 @@ def test_lanes_of_a_gpu_are_those_of_the_narrow_type() -> None:
     stage.vectorize(lanes)
     stage.bind(i, "threadIdx.x")
     text = str(lower_schedule(s, Target("cuda")))
-    assert "c.acc[ramp(0, 1, 8)] + (x8(float32(a[" in text
-    assert "*float32(b[ramp(((k*16) + (j.outer*8)), 1, 8)])" in text
-    assert "c[ramp(((thread_x*16) + (j.outer*8)), 1, 8)] = float16(c.acc[ramp(0, 1, 8)])" in text
+    assert "c.acc[0 +: 8] += " in text
+    assert "*float32(b[k*16 + j.outer*8 +: 8])" in text
+    assert "c[thread_x*16 + j.outer*8 +: 8] = float16(c.acc[0 +: 8])" in text
 
 
 def test_a_parallel_loop_inside_the_reduction_is_refused() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from tilewright import te, topi
 from tilewright.codegen import generate
 from tilewright.ir import expr as E
-from tilewright.ir.interpreter import run
+from tilewright.ir.fast_interpreter import run_fast
 from tilewright.ir.stmt import (
     Buffer,
     For,
@@ -40,7 +40,7 @@ def outputs(body: Stmt) -> np.ndarray:
     kernel = Kernel("k", (A, B, OUT), For(V, 8, body))
     program = Program("k", (A, B, OUT), ("input", "input", "output"), (kernel,))
     out = np.full(8, -1, np.float32)
-    run(program, [np.arange(8, dtype=np.float32), np.arange(8, 16, dtype=np.float32), out])
+    run_fast(program, [np.arange(8, dtype=np.float32), np.arange(8, 16, dtype=np.float32), out])
     return out
 
 
@@ -115,7 +115,7 @@ def test_a_guarded_padded_fetch_has_no_branch_around_its_load() -> None:
     s = padded_copy()
     program = lower_schedule(s, Target("cuda"))
     result = np.full(16, np.nan, np.float32)
-    run(program, [np.arange(1, 11, dtype=np.float32), result])
+    run_fast(program, [np.arange(1, 11, dtype=np.float32), result])
     wanted = np.pad(np.arange(1, 11), 3)[::-1] * 2
     np.testing.assert_array_equal(result, wanted)
     lines = [line.strip() for line in generate(program, Target("cuda")).text.splitlines()]

@@ -11,7 +11,7 @@ from tilewright import te
 from tilewright.codegen import generate
 from tilewright.ir import expr as E
 from tilewright.ir.affine import Simplifier
-from tilewright.ir.interpreter import run
+from tilewright.ir.fast_interpreter import run_fast
 from tilewright.ir.stmt import For, If, Program, Stmt, Store, statements
 from tilewright.ir.verifier import verify
 from tilewright.lowering.overhang import fresh_loops, whole_tile
@@ -60,7 +60,7 @@ def interpreted(dag: ComputeDAG, schedule: Schedule, target: Target = TARGET) ->
     verify(program)
     inputs = random_inputs(dag, 3)
     out = np.full(dag.outputs[0].shape, np.nan, np.float32)
-    run(program, [*inputs, out])
+    run_fast(program, [*inputs, out])
     expected, tolerance = evaluate_with_tolerance(dag, inputs)
     assert (np.abs(out - expected[0]) <= tolerance[0]).all(), str(program)
     return program

@@ -25,7 +25,7 @@ from tilewright import te
 from tilewright.base.errors import ScheduleError
 from tilewright.driver.build import build
 from tilewright.foreign.ansor_steps import ansor_order, replay_ansor
-from tilewright.ir.interpreter import run
+from tilewright.ir.fast_interpreter import run_fast
 from tilewright.lowering.pipeline import lower_schedule
 from tilewright.runtime.device import device
 from tilewright.runtime.ndarray import array, empty
@@ -139,7 +139,7 @@ def test_a_record_for_gpus_means_the_computation(name: str) -> None:
         next(values) if role == "input" else np.full(b.shape, np.nan, b.dtype)
         for b, role in zip(program.args, program.roles, strict=True)
     ]
-    run(program, arrays)
+    run_fast(program, arrays)
     outputs = [a for a, role in zip(arrays, program.roles, strict=True) if role == "output"]
     assert_right(s.dag, outputs, inputs)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tilewright import te
-from tilewright.ir.interpreter import run
+from tilewright.ir.fast_interpreter import run_fast
 from tilewright.lowering.pipeline import lower_schedule
 from tilewright.schedule.schedule import Schedule, create_schedule
 from tilewright.schedule.space.decision import Assignment, var
@@ -48,7 +48,7 @@ def test_what_carries_a_guard_needs_no_more_than_the_guard_allows(threads: int) 
     assert bounds.region(node(tree, own)) == [1, 1]
     values = np.arange(128, dtype=np.float32).reshape(16, 8)
     result = np.full((16, 8), np.nan, np.float32)
-    run(lower_schedule(s, Target("cuda")), [values, result])
+    run_fast(lower_schedule(s, Target("cuda")), [values, result])
     np.testing.assert_array_equal(result, (values + 1) * 2 + 0.5)
 
 
@@ -82,7 +82,7 @@ def test_an_exact_split_leaves_the_guard_to_its_outer_loop(inner: int, outer: in
     assert guards == (set() if (40 // inner) % outer == 0 else {rest})
     program = lower_schedule(s, Target("cuda"))
     result = np.full(40, np.nan, np.float32)
-    run(program, [np.arange(40, dtype=np.float32), result])
+    run_fast(program, [np.arange(40, dtype=np.float32), result])
     np.testing.assert_array_equal(result, np.arange(40) * 3)
     assert ("ramp" in str(program)) == (inner == 4)  # a guard that names the lane forbids vectors
 
@@ -115,5 +115,5 @@ def test_a_reduction_keeps_the_guard_of_an_inner_loop_on_a_cpu() -> None:
     s[total].reorder(s[total].op.reduce_axis[0], *s[total].leaf_iter_vars[:-1])
     values = np.arange(24, dtype=np.float32).reshape(3, 4, 2)
     result = np.full((3, 4), np.nan, np.float32)
-    run(lower_schedule(s, Target("llvm")), [values, result])
+    run_fast(lower_schedule(s, Target("llvm")), [values, result])
     np.testing.assert_array_equal(result, (values + 1).sum(2) * 2)

@@ -19,7 +19,7 @@ from schedule.drawing import draw_schedule
 from tilewright.base.errors import LoweringError
 from tilewright.codegen import generate
 from tilewright.driver.compilers import compile_source
-from tilewright.ir.interpreter import run
+from tilewright.ir.fast_interpreter import run_fast
 from tilewright.ir.stmt import Allocate, For, If, Program, Seq, Stmt
 from tilewright.ir.verifier import verify
 from tilewright.lowering.pipeline import lower_schedule
@@ -71,7 +71,7 @@ def interpret(program: Program, inputs: list[np.ndarray]) -> list[np.ndarray]:
         next(values) if role == "input" else np.full(b.shape or (1,), np.nan, b.dtype)
         for b, role in zip(program.args, program.roles, strict=True)
     ]
-    run(program, arrays)
+    run_fast(program, arrays)
     return [a for a, role in zip(arrays, program.roles, strict=True) if role == "output"]
 
 

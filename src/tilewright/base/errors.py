@@ -6,7 +6,8 @@ Every refusal a user can cause is a subclass of `TilewrightError`; a broken inva
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 
 def absent(owner: str, name: str, elsewhere: Mapping[str, str]) -> AttributeError:
@@ -91,3 +92,13 @@ class SpaceError(TilewrightError):
 
 class InternalError(TilewrightError):
     """A broken invariant of Tilewright itself; please report it."""
+
+
+@contextmanager
+def part_of(work: str) -> Iterator[None]:
+    """Internal errors raised inside say that they happened during `work`."""
+    try:
+        yield
+    except InternalError as error:
+        place = f"{work}: {error.place}"
+        raise InternalError(place, error.reason, error.way_out) from error

@@ -7,6 +7,7 @@ Read next: `c_family.py` (the printer of both C dialects), `llvm.py`.
 from __future__ import annotations
 
 from tilewright.base.artifact import Source
+from tilewright.base.errors import part_of
 from tilewright.codegen import cuda, llvm, opencl
 from tilewright.ir.stmt import Program
 from tilewright.targets.target import Target
@@ -22,4 +23,5 @@ def generate(program: Program, target: Target) -> Source:
     Raises InternalError for what lowering must have removed, and for CPUs LegalityError when local
     buffers exceed the stack.
     """
-    return _PRINTERS[target.kind](program, target)
+    with part_of(f"generate({program.name}, {target.kind})"):
+        return _PRINTERS[target.kind](program, target)

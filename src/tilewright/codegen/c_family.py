@@ -36,6 +36,7 @@ from tilewright.ir.stmt import (
     Stmt,
     Store,
     statements,
+    written_buffers,
 )
 from tilewright.targets.target import Target
 
@@ -131,7 +132,7 @@ class _KernelPrinter(ValuePrinter):
     # -- the kernel --------------------------------------------------------------------------------
     def run(self, name: str) -> str:
         d, kernel = self.dialect, self.kernel
-        stored = {s.buffer for s in statements(kernel.body) if isinstance(s, Store)}
+        stored = written_buffers(kernel.body)
         params = ", ".join(
             f"{'' if p in stored else 'const '}{d.spaces['global']}{self._storage(p.dtype)}* "
             f"{d.restrict} {self.buffers[p]}"

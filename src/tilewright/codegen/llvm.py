@@ -36,6 +36,7 @@ from tilewright.ir.stmt import (
     Store,
     expressions,
     statements,
+    written_buffers,
 )
 from tilewright.targets.target import Target
 
@@ -90,7 +91,7 @@ def _text(module: Module) -> str:
 def _kernel(module: Module, kernel: Kernel, name: str) -> None:
     if kernel.threads:
         raise refusal(kernel.name, "a CPU kernel has no launch threads")
-    stored = {s.buffer for s in statements(kernel.body) if isinstance(s, Store)}
+    stored = written_buffers(kernel.body)
     function = _Function(module, stored, name)
     params = [f"{_pointer_type(p, stored)} %a{i}" for i, p in enumerate(kernel.params)]
     function.memory.pointers.update((p, f"%a{i}") for i, p in enumerate(kernel.params))

@@ -1,11 +1,18 @@
 """Scalar and vector expressions: one interned, slotted node class.
 
 In: Python operators and the builders below.  Out: `Expr` nodes for which equality is identity.
-Constants fold at construction; everything cleverer is in `affine.py`.  Read next: `stmt.py`.
+Constants fold at construction, and what `identities.py` lists; everything cleverer is in
+`affine.py`.  Read next: `stmt.py`.
 
 NaN: `min` and `max` of floats give NaN if either operand is NaN, and so do the interpreter, the
 reference and CPU kernels.  On GPUs they are fmin and fmax, which give the operand that is not NaN:
 what reaches min or max as NaN may differ there.  Comparisons with NaN are false, except `ne`.
+A NaN stays one in every cast between floats, is True as a bool, and has no integer.
+Infinity: what rounds beyond the greatest number of its type, be it by a cast to float16 or
+bfloat16; where those are computed in float32 (see `base/dtype.py`), only once it is stored.
+Zeros: below half of its type's smallest number a value rounds to a zero of its sign.  `-x` is
+0 - x, so that -x of 0.0 is 0.0; `min` and `max` of two zeros may give either.
+These hold alike in all float types (`tests/ir/test_special_values.py`).
 """
 
 from __future__ import annotations
@@ -19,6 +26,7 @@ from typing import Any, Union
 
 from tilewright.base.dtype import BOOL, FLOAT32, INT32, INT64, DType, join
 from tilewright.base.errors import ExpressionError
+from tilewright.ir.identities import folds
 
 Value = Union["Expr", int, float, bool]
 
@@ -304,7 +312,7 @@ def convert(value: Any, like: Expr | None = None) -> Expr:
 
 
 def binary(op: str, a: Value, b: Value) -> Expr:
-    """`a op b` with type promotion, constant folding and the identities that keep indices short."""
+    """`a op b` with type promotion and folding: of constants, and by the table of identities."""
     left = a if isinstance(a, Expr) else convert(a, b if isinstance(b, Expr) else None)
     right = b if isinstance(b, Expr) else convert(b, left)
     if left.lanes != right.lanes:
@@ -329,50 +337,31 @@ def binary(op: str, a: Value, b: Value) -> Expr:
 
 
 def _fold(op: str, a: Expr, b: Expr, dtype: DType) -> Expr | None:
-    a_const, b_const = a.op == "const", b.op == "const"
-    if a_const and b_const:
-        if op in ("div", "floordiv", "floormod") and b.attr == 0:
-            if op != "div":
-                raise ExpressionError(f"{a} {BINARY[op][0]} {b}", "division by zero")
-            return None
-        if a.dtype.is_float and op in ARITHMETIC:
-            return None  # rounding belongs to the device
-        exact = BINARY[op][1](a.attr, b.attr)
-        return const(dtype.wrapped(exact) if dtype.is_int and not dtype.is_index else exact, dtype)
-    if op in LOGIC:
-        for this, other in ((a, b), (b, a)):
-            if this.op == "const":
-                return other if this.attr == (op == "and") else this
-        return a if a is b else None
-    if op in ("min", "max") and a is b:
-        return a
-    if not dtype.is_index:
-        return None
-    if b_const:
-        n = b.attr
-        if n == 0 and op in ("add", "sub"):
-            return a
-        if n == 1 and op in ("mul", "floordiv"):
-            return a
-        if n == 0 and op == "mul":
-            return b
-        if n == 1 and op == "floormod":
-            return const(0, dtype)
-        if n == 0 and op in ("floordiv", "floormod"):
+    """What `a op b` is without a node of its own, or None."""
+    if b.op == "const":
+        if op in ("floordiv", "floormod") and b.attr == 0 and not dtype.is_float:
             raise ExpressionError(f"{a} {BINARY[op][0]} {b}", "division by zero")
-        if op in ("add", "sub") and a.op in ("add", "sub") and a.args[1].op == "const":
-            inner = a.args[1].attr if a.op == "add" else -a.args[1].attr
-            return binary("add", a.args[0], const(inner + (n if op == "add" else -n), dtype))
-        if op == "sub":
-            return make("add", (a, const(-n, dtype)), None, dtype, a.lanes) if n < 0 else None
-    if a_const:
-        if op == "add" or (op == "mul" and a.attr in (0, 1)):
-            return binary(op, b, a)
-        if op in ("floordiv", "floormod") and a.attr == 0:
-            return a
-    if op == "sub" and a is b:
-        return const(0, dtype)
-    return None
+        if a.op == "const":
+            return _fold_constants(op, a, b, dtype)
+    fold = _FOLDS[dtype.kind].get(op)
+    return fold(a, b) if fold is not None else None
+
+
+def _fold_constants(op: str, a: Expr, b: Expr, dtype: DType) -> Expr | None:
+    if dtype.is_float:
+        return None  # rounding belongs to the device
+    return _number(BINARY[op][1](a.attr, b.attr), dtype)
+
+
+def _number(value: int | bool, dtype: DType) -> Expr:
+    """The constant that exact arithmetic of that type gives."""
+    return const(dtype.wrapped(value) if dtype.is_int and not dtype.is_index else value, dtype)
+
+
+_FOLDS = folds({
+    "binary": lambda op, a, b: binary(op, a, b),
+    "number": lambda value, like: broadcast(_number(value, like.dtype), like.lanes),
+})  # fmt: skip
 
 
 def _same_lanes(a: Expr, b: Expr) -> tuple[Expr, Expr]:

@@ -1,38 +1,69 @@
-"""The definition of the lowered IR: run a `Program` on numpy arrays, in plain Python, checked.
+"""The definition of the lowered IR: evaluate a `Program` on numpy arrays, checked.
 
 In: a program and one array per argument; outputs are written in place.  Out: `InterpreterError` for
 the first out-of-bounds access, use of an unwritten element, race or divergence.
-Read next: `interpreter_source.py`, which makes the Python source of a kernel; `verifier.py`.
+It is written to be read; `fast_interpreter.py` does the same by generated Python, some hundred
+times as fast, and is tested against this module.  Read next: `verifier.py`.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tilewright.base.dtype import DType
-from tilewright.ir.interpreter_scalars import Failure, InterpreterError
-from tilewright.ir.interpreter_source import PythonKernel, python_kernel
-from tilewright.ir.stmt import BLOCK_TAGS, THREAD_TAGS, Buffer, Kernel, Program, Store, statements
+from tilewright.ir.expr import ARITHMETIC, COMPARE, LOGIC, Expr, walk
+from tilewright.ir.interpreter_memory import (
+    Array,
+    Cells,
+    InterpreterError,
+    Moment,
+    bind,
+    fault,
+    first_line,
+    write_back,
+)
+from tilewright.ir.interpreter_scalars import evaluated
+from tilewright.ir.stmt import (
+    BLOCK_TAGS,
+    THREAD_TAGS,
+    Allocate,
+    Barrier,
+    Buffer,
+    For,
+    If,
+    Kernel,
+    Program,
+    Rules,
+    Seq,
+    Stmt,
+    Store,
+    statements,
+    vector_loads,
+)
 
-Memory = dict[Buffer, list[Any]]
+__all__ = ["InterpreterError", "run"]
 
 
-def run(program: Program, arrays: Sequence[npt.NDArray[Any]], *, check: bool = True) -> None:
+def run(program: Program, arrays: Sequence[Array], *, check: bool = True) -> None:
     """Execute `program`; `arrays` correspond to `program.args`, outputs are written in place.
 
     A constant that the program wants packed may be given as users know it.
 
     Semantics.  Kernels run in order, the blocks of a kernel one after another, the threads of a
     block in turn from barrier to barrier.  All loops run in order whatever their kind.  A vector
-    statement reads all its lanes before it writes any.  float32 arithmetic rounds after every
-    operation; integers are exact, `//` and `%` floor; min and max propagate NaN (see `expr.py`).
-    if_then_else evaluates one side; `and`, `or` and select evaluate everything.
+    statement reads all its lanes before it writes any.  if_then_else evaluates one side; `and`,
+    `or` and select evaluate everything.
+
+    Arithmetic.  Floats round to their type after every operation; min and max propagate NaN (see
+    `expr.py`).  `//` and `%` floor.  int32 and int64 are exact, and must fit where they are stored;
+    the other integers wrap around.  Casts from floats to integers truncate, those to bool compare
+    with zero, those between int32 and int64 are exact, those to other integers wrap.
 
     check: raise InterpreterError for
     - an index outside its buffer; a vector access on a GPU that is not aligned (to its lanes, at
@@ -43,180 +74,261 @@ def run(program: Program, arrays: Sequence[npt.NDArray[Any]], *, check: bool = T
       with no barrier between; blocks, and iterations of a parallel loop, have none at all
     - a barrier that not all threads of the block reach together
     """
-    memory = _bind(program, arrays, check)
+    memory = bind(program, arrays, check, _scalars)
+    cells = {buffer: Cells(values) for buffer, values in memory.items()}
     with np.errstate(all="ignore"):
         for kernel in program.kernels:
-            _run_kernel(kernel, memory, check)
-    for buffer, role, array in zip(program.args, program.roles, arrays, strict=True):
-        if role == "output" or _is_stored(program, buffer):
-            _write_back(program, buffer, memory[buffer], array, check)
+            _launch(kernel, cells, check)
+    write_back(program, memory, arrays, check)
 
 
-def _bind(program: Program, arrays: Sequence[npt.NDArray[Any]], check: bool) -> Memory:
-    if len(arrays) != len(program.args):
-        raise InterpreterError(
-            program.name, f"{len(arrays)} arrays for {len(program.args)} arguments",
-            f"Give {', '.join(b.name for b in program.args)}, in this order.",
-        )  # fmt: skip
-    memory: Memory = {b: _unwritten(b) for b in program.workspaces}
-    for buffer, role, given in zip(program.args, program.roles, arrays, strict=True):
-        array = given
-        if buffer.packing is not None and given.shape == buffer.packing.shape:
-            array = buffer.packing.apply(given)
-        if array.size != buffer.size or array.dtype != np.dtype(buffer.dtype):
-            raise InterpreterError(
-                f"{program.name}({buffer.name})",
-                f"{array.dtype}[{array.size}] given for {buffer.dtype}[{buffer.size}]",
-            )
-        undefined = check and role == "output"
-        memory[buffer] = [None] * buffer.size if undefined else _values(array, buffer.dtype)
-    if not check:
-        for buffer in program.workspaces:
-            memory[buffer] = _values(np.zeros(buffer.size, buffer.dtype), buffer.dtype)
-    return memory
+def _scalars(flat: Array) -> list[Any]:
+    return flat.tolist() if flat.dtype.kind in "biu" else list(flat.astype(np.float64))
 
 
-def _unwritten(buffer: Buffer) -> list[Any]:
-    """No element is written, except those behind the tensor: tiles that overhang may read them."""
-    count = min(buffer.size, math.prod(buffer.shape)) if buffer.shape else buffer.size
-    return [None] * count + _values(np.zeros(buffer.size - count, buffer.dtype), buffer.dtype)
+# -- a kernel --------------------------------------------------------------------------------------
 
 
-def _values(array: npt.NDArray[Any], dtype: DType) -> list[Any]:
-    flat = np.ascontiguousarray(array).reshape(-1)
-    return list(flat) if dtype.is_float else flat.tolist()  # numpy scalars round, ints are exact
-
-
-def _is_stored(program: Program, buffer: Buffer) -> bool:
-    bodies = (s for kernel in program.kernels for s in statements(kernel.body))
-    return any(isinstance(s, Store) and s.buffer is buffer for s in bodies)
-
-
-def _write_back(
-    program: Program, buffer: Buffer, values: list[Any], array: npt.NDArray[Any], check: bool
-) -> None:
-    if check and None in values:
-        raise InterpreterError(
-            f"{program.name}: {buffer.name}[{values.index(None)}]", "no kernel writes this element"
-        )
-    try:
-        array[...] = np.array(values, dtype=buffer.dtype).reshape(array.shape)
-    except OverflowError as error:
-        raise InterpreterError(f"{program.name}: {buffer.name}", f"{error}") from None
-
-
-__all__ = ["InterpreterError", "run"]
-
-# -- one kernel ------------------------------------------------------------------------------------
-
-
-def _run_kernel(kernel: Kernel, memory: Memory, check: bool) -> None:
-    code = python_kernel(kernel, check)
-    lists: list[list[Any]] = []
-    for buffer in code.parameters:
-        if buffer not in memory:
-            place = f"{kernel.name}: {buffer.name}"
-            raise InterpreterError(place, "the program has no such buffer")
-        lists += [memory[buffer], *([0] * buffer.size for _ in range(code.trackers[buffer]))]
-    try:
-        if kernel.threads:
-            _run_grid(kernel, code, lists)
-        elif code.has_barrier:
-            _in_turn(kernel, [code.function(1, 1, 1, 0, 1, *lists)], 1, 1)
-        else:
-            code.function(1, 1, 1, 0, 1, *lists)
-    except Failure as failure:
-        raise _explain(kernel, code, failure) from None
-    except (ZeroDivisionError, OverflowError, TypeError, ValueError, MemoryError) as error:
-        statement = code.statement_at(error)
-        if statement is None:
-            raise
-        raise InterpreterError(f"{kernel.name}: {statement}", f"{error}") from error
-
-
-def _run_grid(kernel: Kernel, code: PythonKernel, lists: list[list[Any]]) -> None:
-    by_tag = {t.tag: t for t in kernel.threads}
-    order = [by_tag[tag] for tag in (*BLOCK_TAGS, *THREAD_TAGS) if tag in by_tag]
-    place = [order.index(t) for t in kernel.threads]  # of each parameter in (blocks, threads)
-    blocks = [range(by_tag[t].extent) for t in reversed(BLOCK_TAGS) if t in by_tag]
-    threads = [range(by_tag[t].extent) for t in reversed(THREAD_TAGS) if t in by_tag]
-    lanes = [lane[::-1] for lane in itertools.product(*threads)]  # x fastest
-    count = len(lanes)
-    epoch = 1
-    for at in itertools.product(*blocks):
-        start = epoch
-        shared: list[list[Any]] = []
-        for buffer in code.shared:
-            first: list[Any] = [None if code.check else _zero(buffer.dtype)] * buffer.size
-            shared += [first, *([0] * buffer.size for _ in range(code.trackers[buffer]))]
+def _launch(kernel: Kernel, cells: dict[Buffer, Cells], check: bool) -> None:
+    extents = {t.tag: range(t.extent) for t in kernel.threads}
+    variables = {t.tag: t.var for t in kernel.threads}
+    blocks, threads = (
+        [tag for tag in reversed(tags) if tag in extents] for tags in (BLOCK_TAGS, THREAD_TAGS)
+    )  # the last changes fastest: x
+    fork = object()
+    for block, at in enumerate(itertools.product(*(extents[tag] for tag in blocks))):
+        shared: dict[Buffer, Cells] = {}
         running = []
-        for tid, lane in enumerate(lanes):
-            position = (*at[::-1], *lane)
-            bound = [position[p] for p in place]
-            result = code.function(1, start, epoch, tid, count, *bound, *lists, *shared)
-            running.append(result)
-        if code.has_barrier:
-            epoch = _in_turn(kernel, running, epoch, count)
-        epoch += count + 1
+        for number, lane in enumerate(itertools.product(*(extents[tag] for tag in threads))):
+            place = zip((*blocks, *threads), (*at, *lane), strict=True)
+            bound = {variables[tag]: value for tag, value in place}
+            now = Moment(fork, block, 0, number)
+            running.append(_Thread(kernel, check, dict(cells), shared, now, bound))
+        _in_turn(kernel, running)
 
 
-def _in_turn(
-    kernel: Kernel, threads: Sequence[Generator[int, int, None]], epoch: int, count: int
-) -> int:
-    """Run `threads` from barrier to barrier until all end; returns the last epoch."""
-    waiting: list[int | None] = []
-    first = True
+def _in_turn(kernel: Kernel, threads: Sequence[_Thread]) -> None:
+    """Run threads from barrier to barrier until all end."""
+    courses = [thread.run(kernel.body) for thread in threads]
     while True:
-        waiting = [_advance(thread, None if first else epoch) for thread in threads]
-        first = False
-        reached = set(waiting)
-        if reached == {None}:
-            return epoch
-        if len(reached) > 1:
+        waiting = []
+        for thread, course in zip(threads, courses, strict=True):
+            try:
+                waiting.append(next(course, None))
+            except (ZeroDivisionError, OverflowError, ValueError) as error:
+                raise thread.error(f"{error}") from error
+        if len(set(waiting)) > 1:
+            barriers = [s for s in statements(kernel.body) if isinstance(s, Barrier)]
+            told = (
+                f"thread {waiting.index(stop)} "
+                + ("has ended" if stop is None else f"waits at barrier {barriers.index(stop) + 1}")
+                for stop in dict.fromkeys(waiting)
+            )
             raise InterpreterError(
-                kernel.name, _divergence(waiting),
+                kernel.name, f"barrier divergence: {', '.join(told)}",
                 "Move the barrier out of the condition, or give all threads the same trip counts.",
             )  # fmt: skip
-        epoch += count + 1
+        if waiting[0] is None:
+            return
+        for thread in threads:
+            thread.now = replace(thread.now, interval=thread.now.interval + 1)
 
 
-def _advance(thread: Generator[int, int, None], epoch: int | None) -> int | None:
-    try:
-        return next(thread) if epoch is None else thread.send(epoch)
-    except StopIteration:
-        return None
+Course = Generator[Barrier, None, None]  # of a thread through a statement, stopping at barriers
 
 
-def _divergence(waiting: Sequence[int | None]) -> str:
-    places = {site: waiting.index(site) for site in waiting}
-    told = [
-        f"thread {thread} " + ("has ended" if site is None else f"waits at barrier {site}")
-        for site, thread in places.items()
-    ]
-    return "barrier divergence: " + ", ".join(told)
+@dataclass
+class _Thread:
+    """One thread.  cells: the buffers it sees; shared: those of its block; at: its variables."""
+
+    kernel: Kernel
+    check: bool
+    cells: dict[Buffer, Cells]
+    shared: dict[Buffer, Cells]
+    now: Moment
+    at: dict[Expr, int]
+    forked: bool = False  # in a parallel loop
+    mask: Sequence[bool] | None = None  # the lanes that run
+    stmt: Stmt = field(default_factory=Barrier)  # under way
+    known: dict[tuple[Expr, int], Any] = field(default_factory=dict)  # of the current statement
+
+    # -- statements
+    def run(self, stmt: Stmt) -> Course:
+        self.stmt, self.known = stmt, {}
+        return _RUN[type(stmt)](self, stmt)
+
+    def seq(self, stmt: Seq) -> Course:
+        for s in stmt.body:
+            yield from self.run(s)
+
+    def loop(self, stmt: For) -> Course:
+        forks, fork = stmt.kind == "parallel" and not self.forked, object()
+        self.forked |= forks
+        for k in range(stmt.extent):
+            self.at[stmt.var] = k
+            if forks:
+                self.now = Moment(fork, k)
+            yield from self.run(stmt.body)
+        if forks:  # whatever comes next comes after all iterations
+            self.now, self.forked = Moment(object()), False
+        del self.at[stmt.var]
+
+    def branch(self, stmt: If) -> Course:
+        test = stmt.condition
+        if test.lanes == 1:
+            chosen = stmt.then if self.value(test) else stmt.orelse
+            if chosen is not None:
+                yield from self.run(chosen)
+            return
+        if any(n.op in ("load", "call") for n in walk(test)):
+            raise self.error("a condition of several lanes must depend on loop variables only")
+        outer, holds = self.mask, [self.value(test, k) for k in _lanes(test)]
+        for side, wanted in ((stmt.then, True), (stmt.orelse, False)):
+            if side is not None:
+                self.mask = [
+                    x == wanted and (outer is None or outer[k]) for k, x in enumerate(holds)
+                ]
+                yield from self.run(side)
+        self.mask = outer
+
+    def allocate(self, stmt: Allocate) -> Course:
+        buffer, zero = stmt.buffer, _rounded(stmt.buffer.dtype, 0)
+        fresh = Cells([None if self.check else zero] * buffer.size)
+        if buffer.scope == "shared" and self.kernel.threads:
+            fresh = self.shared.setdefault(buffer, fresh)
+        self.cells[buffer] = fresh
+        yield from self.run(stmt.body)
+        del self.cells[buffer]
+
+    def barrier(self, stmt: Barrier) -> Course:
+        yield stmt
+
+    def store(self, stmt: Store) -> Course:
+        buffer = stmt.buffer
+        if stmt.value.dtype != buffer.dtype:
+            raise self.error(f"a {stmt.value.dtype} is stored to {buffer!r}")
+        if self.mask is None:
+            self.aligned(buffer, stmt.index)
+            for node in vector_loads(stmt.value):
+                self.aligned(node.attr, node.args[0])
+        lanes = [k for k in _lanes(stmt.index) if self.mask is None or self.mask[k]]
+        places = [self.place(buffer, stmt.index, k) for k in lanes]
+        values = [self.value(stmt.value, k) for k in lanes]
+        for at, value in zip(places, values, strict=True):
+            self.write(buffer, at, value)
+        yield from ()
+
+    # -- memory
+    def place(self, buffer: Buffer, index: Expr, k: int) -> int:
+        at: int = self.value(index, k)
+        if buffer not in self.cells:
+            place = f"{self.kernel.name}: {buffer.name}"
+            raise InterpreterError(place, "the program has no such buffer")
+        if self.check and not 0 <= at < buffer.size:
+            self.refuse("bounds", buffer, at)
+        return at
+
+    def aligned(self, buffer: Buffer, index: Expr) -> None:
+        unit = math.gcd(index.lanes, 16 // buffer.dtype.bytes)
+        stride = index.args[1] if index.op == "ramp" else None
+        if self.check and self.kernel.threads and stride is not None and stride.attr == 1:
+            at = self.value(index.args[0])
+            self.refuse("aligned" if at % unit else "", buffer, at, unit)
+
+    def read(self, buffer: Buffer, at: int) -> Any:
+        cells = self.cells[buffer]
+        if self.check:
+            self.refuse(cells.fault_of_read(at, self.now), buffer, at)
+        return cells.values[at]
+
+    def write(self, buffer: Buffer, at: int, value: Any) -> None:
+        cells = self.cells[buffer]
+        if self.check:
+            fits = not buffer.dtype.is_index or buffer.dtype.holds(value)
+            self.refuse("" if fits else "overflow", buffer, at)
+            self.refuse(cells.fault_of_write(at, value, self.now), buffer, at)
+        cells.values[at] = value
+
+    def refuse(self, kind: str, buffer: Buffer, at: int, unit: int = 1) -> None:
+        if kind:
+            where = ", ".join(f"{v.attr}={x}" for v, x in self.at.items())
+            raise fault(kind, self.kernel, buffer, at, self.stmt, where, unit)
+
+    def error(self, reason: str) -> InterpreterError:
+        return InterpreterError(f"{self.kernel.name}: {first_line(self.stmt)}", reason)
+
+    # -- expressions
+    def value(self, node: Expr, k: int = 0) -> Any:
+        """Lane `k` of `node`; a scalar is the same for all lanes."""
+        key = node, k if node.lanes > 1 else 0
+        if key not in self.known:
+            self.known[key] = self.evaluate(node, k)
+        return self.known[key]
+
+    def evaluate(self, node: Expr, k: int) -> Any:
+        op = node.op
+        if op == "var":
+            if node not in self.at:
+                raise self.error(f"the variable {node} is used outside its loop")
+            return self.at[node]
+        if op == "const":
+            return np.float64(node.attr) if node.dtype.is_float else node.attr
+        if op == "load":
+            return self.read(node.attr, self.place(node.attr, node.args[0], k))
+        if op == "if_then_else":
+            return self.value(node.args[1 if self.value(node.args[0], k) else 2], k)
+        if op in ("read", "reduce"):
+            raise self.error(f"{node} has not been lowered")
+        args = [self.value(a, k) for a in node.args]
+        if op == "ramp":
+            return args[0] + k * args[1]
+        if op == "broadcast":
+            return args[0]
+        if op == "select":
+            return args[1] if args[0] else args[2]
+        if op == "not":
+            return not args[0]
+        if op in COMPARE or op in LOGIC:
+            return bool((COMPARE.get(op) or LOGIC[op])[1](*args))
+        if op == "cast":
+            return _cast(node.dtype, node.args[0].dtype, args[0])
+        if op == "call":
+            return _rounded(node.dtype, evaluated(node.attr, *args))
+        if op in ("min", "max"):
+            a, b = args
+            return a if (a < b if op == "min" else a > b) or a != a else b
+        return _rounded(node.dtype, ARITHMETIC[op][1](*args))
 
 
-def _zero(dtype: DType) -> Any:
-    return np.dtype(dtype).type(0) if dtype.is_float else 0
+_RUN: Rules[Callable[..., Course]] = Rules(
+    "interpreter",
+    {
+        Seq: _Thread.seq,
+        For: _Thread.loop,
+        If: _Thread.branch,
+        Allocate: _Thread.allocate,
+        Barrier: _Thread.barrier,
+        Store: _Thread.store,
+    },
+)
 
 
-def _explain(kernel: Kernel, code: PythonKernel, failure: Failure) -> InterpreterError:
-    site = code.sites[failure.site]
-    where = ", ".join(
-        f"{var.attr}={failure.variables[name]}"
-        for name, var in code.variables.items()
-        if name in failure.variables
-    )
-    reasons = {
-        "bounds": f"outside the {site.buffer.size} elements of {site.buffer!r}",
-        "aligned": f"this vector must start at a multiple of {site.unit} elements",
-        "unwritten": "this element was never written",
-        "load race": "another thread wrote this element and no barrier lies between",
-        "store race": "another thread read this element and no barrier lies between",
-        "store twice": "another thread wrote a different value and no barrier lies between",
-    }
-    statement = str(site.statement).splitlines()[0].strip()
-    return InterpreterError(
-        f"{kernel.name}: {site.buffer.name}[{failure.index}]",
-        f"{reasons[site.kind]} (in {statement}{' at ' + where if where else ''})",
-    )
+def _lanes(node: Expr) -> range:
+    return range(node.lanes)
+
+
+def _rounded(dtype: DType, exact: Any) -> Any:
+    """What an operation of type `dtype` gives."""
+    if dtype.is_float:
+        return np.float64(dtype.nearest(exact))
+    return exact if dtype.is_index else dtype.wrapped(exact)
+
+
+def _cast(dtype: DType, source: DType, value: Any) -> Any:
+    if dtype.is_float:
+        return _rounded(dtype, value)
+    if dtype == "bool":
+        return bool(value != 0)
+    whole = int(value)  # towards zero
+    exact = dtype.is_index and (source.is_index or source.is_float)
+    return whole if exact else dtype.wrapped(whole)

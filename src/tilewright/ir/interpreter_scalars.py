@@ -1,7 +1,6 @@
-"""What interpreted kernels call: the mathematical functions, and the failure of a check.
+"""The mathematical functions of the interpreters, and what the fast one's code calls.
 
-In: scalars of the generated code (numpy floats, Python ints).  Out: scalars of the node's type.
-Read next: `interpreter_source.py`.
+In: scalars (numpy floats, Python ints).  Out: the same.  Read next: `interpreter.py`.
 """
 
 from __future__ import annotations
@@ -12,13 +11,33 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.base.dtype import BOOL, DType
-from tilewright.base.dtype import TYPES as ALL_TYPES
-from tilewright.base.errors import TilewrightError
+from tilewright.base.dtype import TYPES, DType
+
+# name -> in double precision for what Python takes, and for the rest (infinities, edges)
+FUNCTIONS: dict[str, tuple[Callable[..., float], Callable[..., Any]]] = {
+    "exp": (math.exp, np.exp),
+    "log": (math.log, np.log),
+    "sqrt": (math.sqrt, np.sqrt),
+    "rsqrt": (lambda x: 1.0 / math.sqrt(x), lambda x: 1.0 / np.sqrt(x)),
+    "tanh": (math.tanh, np.tanh),
+    "erf": (math.erf, np.abs),  # math.erf takes everything
+    "abs": (abs, np.abs),
+    "floor": (np.floor, np.floor),  # numpy's keep the sign of zero
+    "ceil": (np.ceil, np.ceil),
+    "round": (np.rint, np.rint),  # halves to even
+    "pow": (math.pow, np.power),
+    "sin": (math.sin, np.sin),
+    "cos": (math.cos, np.cos),
+}
 
 
-class InterpreterError(TilewrightError):
-    """A program that does what no correct program does: where, and what."""
+def evaluated(name: str, *args: Any) -> Any:
+    """A function of FUNCTIONS in double precision."""
+    exact, fallback = FUNCTIONS[name]
+    try:
+        return exact(*map(float, args))
+    except (ValueError, OverflowError, ZeroDivisionError):
+        return fallback(*map(np.float64, args))
 
 
 class Failure(Exception):
@@ -33,9 +52,10 @@ def _fail(site: int, index: int, variables: dict[str, Any]) -> None:
     raise Failure(site, index, dict(variables))
 
 
-def _function(
-    exact: Callable[..., float], fallback: Callable[..., Any], kind: Any
-) -> Callable[..., Any]:
+def _function(name: str, dtype: DType) -> Callable[..., Any]:
+    exact, fallback = FUNCTIONS[name]
+    kind = dtype.storage.type
+
     def call(*args: Any) -> Any:
         try:
             return kind(exact(*args))
@@ -45,31 +65,9 @@ def _function(
     return call
 
 
-FUNCTIONS: dict[str, tuple[Callable[..., float], Callable[..., Any]]] = {
-    "exp": (math.exp, np.exp),
-    "log": (math.log, np.log),
-    "sqrt": (math.sqrt, np.sqrt),
-    "rsqrt": (lambda x: 1.0 / math.sqrt(x), lambda x: 1.0 / np.sqrt(x)),
-    "tanh": (math.tanh, np.tanh),
-    "erf": (math.erf, np.abs),  # math.erf takes everything
-    "abs": (abs, np.abs),
-    "floor": (math.floor, np.floor),
-    "ceil": (math.ceil, np.ceil),
-    "round": (round, np.rint),  # halves to even
-    "pow": (math.pow, np.power),
-    "sin": (math.sin, np.sin),
-    "cos": (math.cos, np.cos),
-}
-TYPES: dict[DType, Any] = {
-    t: t.storage.type if t.is_float else bool if t is BOOL else int for t in map(DType, ALL_TYPES)
-}
+FLOATS = [dtype for dtype in map(DType, TYPES) if dtype.is_float]
 NAMESPACE: dict[str, Any] = {
     "fail": _fail,
-    **{f"to_{t}": kind if t.is_float else t.wrapped for t, kind in TYPES.items()},
-    **{
-        f"{name}_{t}": _function(*pair, kind)
-        for name, pair in FUNCTIONS.items()
-        for t, kind in TYPES.items()
-        if t.is_float
-    },
+    **{f"to_{dtype}": dtype.storage.type for dtype in FLOATS},
+    **{f"{name}_{dtype}": _function(name, dtype) for name in FUNCTIONS for dtype in FLOATS},
 }

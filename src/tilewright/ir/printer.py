@@ -1,19 +1,37 @@
 """Text of expressions, statements and kernels, for people and golden tests.
 
-In: ir nodes.  Out: one-line expressions in the notation of the TVM tutorials, indented loop nests.
+In: ir nodes.  Out: one-line expressions in the notation of the TVM tutorials, and indented loop
+nests, whose expressions have only the parentheses they need.  `a[i +: 4]` are the four elements
+from i on, `x4(v)` is v in four lanes.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+
 from tilewright.ir.expr import BINARY, Expr
-from tilewright.ir.stmt import Allocate, Barrier, For, If, Kernel, Seq, Stmt, Store
+from tilewright.ir.stmt import (
+    Allocate,
+    Barrier,
+    Buffer,
+    For,
+    If,
+    Kernel,
+    Program,
+    Rules,
+    Seq,
+    Stmt,
+    Store,
+    load,
+)
 
 
 def _number(node: Expr) -> str:
     if node.dtype == "bool":
         return "(bool)1" if node.attr else "(bool)0"
-    if node.dtype in ("float32", "float64"):
-        return f"{node.attr:g}f" if node.dtype == "float32" else f"{node.attr:g}"
+    if node.dtype.is_float:
+        return f"{node.attr:g}{node.dtype.spelling.suffix}"
     return str(node.attr)
 
 
@@ -53,28 +71,108 @@ def expression_text(node: Expr) -> str:
 
 
 def statement_text(stmt: Stmt, indent: int = 0) -> str:
-    pad = "  " * indent
-    if isinstance(stmt, For):
-        kind = "" if stmt.kind == "serial" else f"{stmt.kind} "
-        head = f"{pad}{kind}for {stmt.var.name} in {stmt.extent}:"
-        return f"{head}\n{statement_text(stmt.body, indent + 1)}"
-    if isinstance(stmt, Store):
-        return f"{pad}{stmt.buffer.name}[{stmt.index}] = {stmt.value}"
-    if isinstance(stmt, If):
-        text = f"{pad}if {stmt.condition}:\n{statement_text(stmt.then, indent + 1)}"
-        if stmt.orelse is not None:
-            text += f"\n{pad}else:\n{statement_text(stmt.orelse, indent + 1)}"
-        return text
-    if isinstance(stmt, Seq):
-        return "\n".join(statement_text(s, indent) for s in stmt.body) or f"{pad}pass"
-    if isinstance(stmt, Allocate):
-        return f"{pad}alloc {stmt.buffer!r}\n{statement_text(stmt.body, indent)}"
-    assert isinstance(stmt, Barrier)
-    return f"{pad}barrier"
+    return _TEXTS[type(stmt)](stmt, indent)
+
+
+def _for(stmt: For, indent: int) -> str:
+    kind = "" if stmt.kind == "serial" else f"{stmt.kind} "
+    head = f"{_pad(indent)}{kind}for {stmt.var.name} in {stmt.extent}:"
+    return f"{head}\n{statement_text(stmt.body, indent + 1)}"
+
+
+def _store(stmt: Store, indent: int) -> str:
+    place, value = load(stmt.buffer, stmt.index), stmt.value
+    if value.op in ("add", "mul") and value.args[0] is place:  # x = x + y
+        return f"{_pad(indent)}{_text(place)} {BINARY[value.op][0]}= {_text(value.args[1])}"
+    return f"{_pad(indent)}{_text(place)} = {_text(value)}"
+
+
+def _if(stmt: If, indent: int) -> str:
+    text = f"{_pad(indent)}if {_text(stmt.condition)}:\n{statement_text(stmt.then, indent + 1)}"
+    if stmt.orelse is not None:
+        text += f"\n{_pad(indent)}else:\n{statement_text(stmt.orelse, indent + 1)}"
+    return text
+
+
+def _seq(stmt: Seq, indent: int) -> str:
+    return "\n".join(statement_text(s, indent) for s in stmt.body) or f"{_pad(indent)}pass"
+
+
+def _allocate(stmt: Allocate, indent: int) -> str:
+    head = f"{_pad(indent)}alloc {_declared(stmt.buffer)} {_size(stmt.buffer)}"
+    return f"{head}\n{statement_text(stmt.body, indent)}"
+
+
+def _barrier(stmt: Barrier, indent: int) -> str:
+    return f"{_pad(indent)}barrier"
+
+
+_TEXTS: Rules[Callable[..., str]] = Rules(
+    "printer",
+    {For: _for, Store: _store, If: _if, Seq: _seq, Allocate: _allocate, Barrier: _barrier},
+)
+
+
+def _pad(indent: int) -> str:
+    return "  " * indent
 
 
 def kernel_text(kernel: Kernel) -> str:
-    params = ", ".join(repr(p) for p in kernel.params)
-    launch = " ".join(f"{t.tag}={t.var.name}:{t.extent}" for t in kernel.threads)
-    head = f"kernel {kernel.name}({params})" + (f" launch {launch}" if launch else "")
-    return f"{head}\n{statement_text(kernel.body, 1)}"
+    lines = [f"kernel {kernel.name}({', '.join(map(_declared, kernel.params))})"]
+    if kernel.threads:
+        named = ", ".join(f"{t.var.name} = {t.tag}" for t in kernel.threads)
+        grid, block = _product(kernel.grid), _product(kernel.block)
+        lines.append(f"  launch {grid} blocks of {block} threads: {named}")
+    return "\n".join([*lines, statement_text(kernel.body, 1)])
+
+
+def program_text(program: Program) -> str:
+    spaces = [f"workspace {_declared(b)} {_size(b)}" for b in program.workspaces]
+    return "\n".join([*spaces, *map(kernel_text, program.kernels)])
+
+
+def _declared(buffer: Buffer) -> str:
+    whole = buffer.size == math.prod(buffer.shape) and buffer.shape
+    extents = ", ".join(map(str, buffer.shape)) if whole else str(buffer.size)
+    return f"{buffer.name}: {buffer.dtype}[{extents}]"
+
+
+def _size(buffer: Buffer) -> str:
+    return f"{buffer.scope}, {buffer.size * buffer.dtype.bytes} bytes"
+
+
+def _product(extents: tuple[int, ...]) -> str:
+    """4 x 2, without the ones at the end."""
+    count = max((k for k, n in enumerate(extents, 1) if n > 1), default=1)
+    return " x ".join(map(str, extents[:count]))
+
+
+# -- expressions of statements ---------------------------------------------------------------------
+
+_SUM, _PRODUCT, _ATOM = 5, 6, 8
+_BINDING = {"||": 1, "&&": 2, "==": 3, "!=": 3, "<": 4, "<=": 4, ">": 4, ">=": 4, "+": _SUM,
+            "-": _SUM, "*": _PRODUCT, "/": _PRODUCT, "//": _PRODUCT, "%": _PRODUCT}  # fmt: skip
+
+
+def _text(node: Expr, binding: int = 0) -> str:
+    """`node` where whatever binds less than `binding` needs parentheses."""
+    op = node.op
+    if op in BINARY and op not in ("min", "max"):
+        sign = BINARY[op][0]
+        own = _BINDING[sign]
+        a, b = _text(node.args[0], own), _text(node.args[1], own + 1)
+        text = f"{a}{sign}{b}" if sign in ("*", "/") else f"{a} {sign} {b}"
+        return f"({text})" if own < binding else text
+    if op == "not":
+        return f"!{_text(node.args[0], _ATOM)}"
+    if op in ("var", "const", "reduce", "read"):
+        return expression_text(node)
+    if op == "load" and node.args[0].op == "ramp" and node.args[0].args[1].attr == 1:
+        return f"{node.attr.name}[{_text(node.args[0].args[0])} +: {node.lanes}]"
+    inside = ", ".join(_text(a) for a in node.args)
+    if op == "load":
+        return f"{node.attr.name}[{inside}]"
+    if op == "ramp":
+        return f"ramp({inside}, {node.lanes})"
+    names = {"cast": node.dtype, "call": node.attr, "broadcast": f"x{node.lanes}"}
+    return f"{names.get(op, op)}({inside})"

@@ -2,16 +2,23 @@
 
 All extents are Python ints (shapes are static); every buffer access has one flat index.
 Statements are frozen; rewriting returns the same object when nothing changed.
+
+The statements are a closed set, `STATEMENTS`, which says where each class keeps its parts.  What
+walks over all parts alike reads that table; what treats classes differently has a table of `Rules`.
+Both refuse a class that they do not know.  To add a statement: its class, its line in `STATEMENTS`,
+a row in the tables that must treat it specially.
 Read next: `interpreter.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 from tilewright.base.artifact import Packing
 from tilewright.base.dtype import DType
+from tilewright.base.errors import InternalError
 from tilewright.ir.expr import Expr, binary, const, make, rebuild
 
 SCOPES = ("global", "shared", "local")
@@ -158,7 +165,9 @@ class Program:
     workspaces: tuple[Buffer, ...] = ()
 
     def __str__(self) -> str:
-        return "\n".join(str(k) for k in self.kernels)
+        from tilewright.ir.printer import program_text
+
+        return program_text(self)
 
 
 def seq(*stmts: Stmt | None) -> Stmt:
@@ -172,57 +181,124 @@ def seq(*stmts: Stmt | None) -> Stmt:
     return flat[0] if len(flat) == 1 else Seq(tuple(flat))
 
 
+# -- traversal -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Where a class of statements keeps its parts: names of its fields.
+
+    statements:  each holds a statement, None, or a tuple of statements
+    expressions: each holds an expression
+    written:     holds the buffer that it stores to
+    """
+
+    statements: tuple[str, ...] = ()
+    expressions: tuple[str, ...] = ()
+    written: str = ""
+
+
+Rule = TypeVar("Rule")
+
+
+class Rules(dict[type[Stmt], Rule]):
+    """What one pass does with each class of statements: `rules[type(stmt)](stmt, ...)`.
+
+    A class without a row takes `otherwise`, if it is one of `STATEMENTS`.  Any other is refused
+    with an InternalError that names the pass and the class.
+    """
+
+    def __init__(
+        self, name: str, rows: Mapping[type[Stmt], Rule], otherwise: Rule | None = None
+    ) -> None:
+        super().__init__(rows)
+        self.name, self.otherwise = name, otherwise
+
+    def __missing__(self, kind: type[Stmt]) -> Rule:
+        if self.otherwise is not None and kind in STATEMENTS:
+            return self.otherwise
+        raise InternalError(
+            self.name, f"{kind.__name__} is no statement that this pass knows",
+            "A new statement needs a line in STATEMENTS and a row in the rules of such passes.",
+        )  # fmt: skip
+
+
+STATEMENTS: Rules[Parts] = Rules(
+    "traversal",
+    {
+        For: Parts(statements=("body",)),
+        Store: Parts(expressions=("index", "value"), written="buffer"),
+        If: Parts(statements=("then", "orelse"), expressions=("condition",)),
+        Seq: Parts(statements=("body",)),
+        Allocate: Parts(statements=("body",)),
+        Barrier: Parts(),
+    },
+)
+
+
 def map_children(
-    stmt: Stmt, on_stmt: Callable[[Stmt], Stmt], on_expr: Callable[[Expr], Expr] = lambda e: e
+    stmt: Stmt, on_stmt: Callable[[Stmt], Stmt], on_expr: Callable[[Expr], Expr] | None = None
 ) -> Stmt:
-    """`stmt` with its direct children replaced; the same object if none changed."""
-    if isinstance(stmt, For):
-        body = on_stmt(stmt.body)
-        return stmt if body is stmt.body else replace(stmt, body=body)
-    if isinstance(stmt, Store):
-        index, value = on_expr(stmt.index), on_expr(stmt.value)
-        if index is stmt.index and value is stmt.value:
-            return stmt
-        return Store(stmt.buffer, index, value)
-    if isinstance(stmt, If):
-        condition, then = on_expr(stmt.condition), on_stmt(stmt.then)
-        orelse = on_stmt(stmt.orelse) if stmt.orelse is not None else None
-        if condition is stmt.condition and then is stmt.then and orelse is stmt.orelse:
-            return stmt
-        return If(condition, then, orelse)
-    if isinstance(stmt, Seq):
-        parts = tuple(on_stmt(s) for s in stmt.body)
-        if all(a is b for a, b in zip(parts, stmt.body, strict=True)):
-            return stmt
-        return seq(*parts)
-    if isinstance(stmt, Allocate):
-        body = on_stmt(stmt.body)
-        return stmt if body is stmt.body else Allocate(stmt.buffer, body)
-    return stmt
+    """`stmt` with its direct parts replaced; the same object if none changed."""
+    parts = STATEMENTS[type(stmt)]
+    changed: dict[str, Any] = {}
+    for name in parts.expressions if on_expr is not None else ():
+        node = getattr(stmt, name)
+        new_node = on_expr(node)  # type: ignore[misc]
+        if new_node is not node:
+            changed[name] = new_node
+    for name in parts.statements:
+        part = getattr(stmt, name)
+        if part is None:
+            continue
+        if not isinstance(part, tuple):
+            new = on_stmt(part)
+            if new is not part:
+                changed[name] = new
+            continue
+        several = tuple(map(on_stmt, part))
+        if any(a is not b for a, b in zip(several, part, strict=True)):
+            changed[name] = several
+    if not changed:
+        return stmt
+    return seq(*changed["body"]) if isinstance(stmt, Seq) else replace(stmt, **changed)  # type: ignore[type-var]
+
+
+def children(stmt: Stmt) -> list[Stmt]:
+    """The statements directly under `stmt`, in order."""
+    found: list[Stmt] = []
+    for name in STATEMENTS[type(stmt)].statements:
+        part = getattr(stmt, name)
+        if isinstance(part, tuple):
+            found += part
+        elif part is not None:
+            found.append(part)
+    return found
 
 
 def statements(stmt: Stmt) -> Iterator[Stmt]:
-    """`stmt` and everything under it, outer first."""
-    yield stmt
-    if isinstance(stmt, (For, Allocate)):
-        yield from statements(stmt.body)
-    elif isinstance(stmt, If):
-        yield from statements(stmt.then)
-        if stmt.orelse is not None:
-            yield from statements(stmt.orelse)
-    elif isinstance(stmt, Seq):
-        for s in stmt.body:
-            yield from statements(s)
+    """`stmt` and everything under it, outer first, in order."""
+    todo = [stmt]
+    while todo:
+        s = todo.pop()
+        yield s
+        todo += reversed(children(s))
 
 
 def expressions(stmt: Stmt) -> Iterator[Expr]:
     """The root expressions of every statement under `stmt`."""
     for s in statements(stmt):
-        if isinstance(s, Store):
-            yield s.index
-            yield s.value
-        elif isinstance(s, If):
-            yield s.condition
+        for name in STATEMENTS[type(s)].expressions:
+            yield getattr(s, name)
+
+
+def written_buffers(stmt: Stmt) -> set[Buffer]:
+    """What the statements under `stmt` store to."""
+    fields = ((s, STATEMENTS[type(s)].written) for s in statements(stmt))
+    return {getattr(s, name) for s, name in fields if name}
+
+
+# -- lanes of vectors ------------------------------------------------------------------------------
 
 
 def vector_loads(node: Expr) -> Iterator[Expr]:

@@ -6,7 +6,7 @@ It looks at structure only; `interpreter.py` finds what depends on values.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from tilewright.base.errors import InternalError
 from tilewright.ir.expr import Expr, walk
@@ -22,6 +22,7 @@ from tilewright.ir.stmt import (
     If,
     Kernel,
     Program,
+    Rules,
     Seq,
     Stmt,
     Store,
@@ -93,23 +94,15 @@ class _Checker:
 
     def _statement(self, stmt: Stmt) -> None:
         self.current = stmt
-        if isinstance(stmt, Seq):
-            for s in stmt.body:
-                self._statement(s)
-        elif isinstance(stmt, For):
-            self._for(stmt)
-        elif isinstance(stmt, If):
-            self._if(stmt)
-        elif isinstance(stmt, Store):
-            self._store(stmt)
-        elif isinstance(stmt, Allocate):
-            self._allocate(stmt)
-        elif isinstance(stmt, Barrier):
-            if self.divergent:
-                raise self._fail(f"a barrier {self.divergent}")
-        else:
-            kind = type(stmt).__name__
-            raise InternalError(self.kernel.name, f"{kind} is no statement of the lowered IR")
+        _CHECKS[type(stmt)](self, stmt)
+
+    def _seq(self, stmt: Seq) -> None:
+        for s in stmt.body:
+            self._statement(s)
+
+    def _barrier(self, stmt: Barrier) -> None:
+        if self.divergent:
+            raise self._fail(f"a barrier {self.divergent}")
 
     def _for(self, stmt: For) -> None:
         if stmt.kind not in LOOP_KINDS:
@@ -208,6 +201,19 @@ class _Checker:
             raise self._fail(f"the variable {var} is bound twice")
         self.bound.add(var)
         self.live.add(var)
+
+
+_CHECKS: Rules[Callable[..., None]] = Rules(
+    "verifier",
+    {
+        Seq: _Checker._seq,
+        For: _Checker._for,
+        If: _Checker._if,
+        Store: _Checker._store,
+        Allocate: _Checker._allocate,
+        Barrier: _Checker._barrier,
+    },
+)
 
 
 def _elementwise(node: Expr) -> Iterator[Expr]:

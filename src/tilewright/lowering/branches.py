@@ -83,7 +83,7 @@ def _visit(stmt: Stmt) -> Stmt:
         return stmt if value is stmt.value else Store(stmt.buffer, stmt.index, value)
     if isinstance(stmt, If) and stmt.orelse is None and isinstance(stmt.then, Store):
         return _guarded_store(stmt, stmt.then)
-    return map_children(stmt, _visit)
+    return map_children(stmt, _visit)  # choices in statements of other classes stay
 
 
 def _guarded_store(stmt: If, store: Store) -> Stmt:

@@ -7,8 +7,8 @@ pragma.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 from tilewright.ir import expr as E
 from tilewright.ir.affine import Simplifier
@@ -20,6 +20,7 @@ from tilewright.ir.stmt import (
     For,
     If,
     Kernel,
+    Rules,
     Seq,
     Stmt,
     Store,
@@ -67,23 +68,34 @@ class _Lanes:
         self._values: dict[Expr, Expr | None] = {}  # inlined stages share what they read twice
 
     def statement(self, stmt: Stmt) -> Stmt | None:
-        if isinstance(stmt, Store):
-            index = self.index(stmt.index, stmt.buffer)
-            value = self.value(stmt.value)
-            if index is None or value is None or index.lanes == 1:
-                return None
-            return Store(stmt.buffer, index, E.broadcast(value, self.lanes))
-        if isinstance(stmt, Seq):
-            parts = [self.statement(s) for s in stmt.body]
-            return None if any(p is None for p in parts) else seq(*parts)
-        if isinstance(stmt, For) and stmt.kind in ("serial", "unrolled"):
-            body = self.statement(stmt.body)
-            return None if body is None else replace(stmt, body=body)
-        if isinstance(stmt, If) and stmt.orelse is None:
-            inside = _Lanes(self.var, self.lanes, self.simplify.assuming(stmt.condition), self.gpu)
-            test, then = self.condition(stmt.condition), inside.statement(stmt.then)
-            return None if test is None or then is None else If(test, then)
-        return None
+        return _LANES[type(stmt)](self, stmt)
+
+    def _scalar(self, stmt: Stmt) -> None:
+        """A statement that has no form over lanes."""
+
+    def _store(self, stmt: Store) -> Stmt | None:
+        index = self.index(stmt.index, stmt.buffer)
+        value = self.value(stmt.value)
+        if index is None or value is None or index.lanes == 1:
+            return None
+        return Store(stmt.buffer, index, E.broadcast(value, self.lanes))
+
+    def _seq(self, stmt: Seq) -> Stmt | None:
+        parts = [self.statement(s) for s in stmt.body]
+        return None if any(p is None for p in parts) else seq(*parts)
+
+    def _for(self, stmt: For) -> Stmt | None:
+        if stmt.kind not in ("serial", "unrolled"):
+            return None
+        body = self.statement(stmt.body)
+        return None if body is None else replace(stmt, body=body)
+
+    def _if(self, stmt: If) -> Stmt | None:
+        if stmt.orelse is not None:
+            return None
+        inside = _Lanes(self.var, self.lanes, self.simplify.assuming(stmt.condition), self.gpu)
+        test, then = self.condition(stmt.condition), inside.statement(stmt.then)
+        return None if test is None or then is None else If(test, then)
 
     def condition(self, node: Expr) -> Expr | None:
         """A guard: itself, or on a CPU a mask with one bool per lane."""
@@ -131,6 +143,13 @@ class _Lanes:
         return E.rebuild(node, tuple(args))  # type: ignore[arg-type]
 
 
+_LANES: Rules[Callable[..., Stmt | None]] = Rules(
+    "vectorize",
+    {Store: _Lanes._store, Seq: _Lanes._seq, For: _Lanes._for, If: _Lanes._if},
+    otherwise=_Lanes._scalar,
+)
+
+
 def unroll(
     kernel: Kernel, limits: Mapping[Expr, int], max_body: int, register_bytes: int
 ) -> Kernel:
@@ -141,32 +160,53 @@ def unroll(
     limits: loop variable -> the pragma in force there
     """
 
-    def visit(stmt: Stmt) -> tuple[Stmt, int]:
-        """The statement and how many innermost statements it repeats when written out."""
-        if isinstance(stmt, For):
-            body, steps = visit(stmt.body)
-            total = steps * stmt.extent
-            kind = stmt.kind
-            if kind == "serial":
-                wanted = total <= limits.get(stmt.var, 0)
-                if wanted or (
-                    total <= max_body and _indexes_registers(body, stmt.var, register_bytes)
-                ):
-                    kind = "unrolled"
-            return replace(stmt, body=body, kind=kind), total
-        if isinstance(stmt, Seq):
-            done = [visit(s) for s in stmt.body]
-            return seq(*(s for s, _ in done)), sum(n for _, n in done)
-        if isinstance(stmt, If):
-            then, steps = visit(stmt.then)
-            orelse = visit(stmt.orelse) if stmt.orelse is not None else (None, 0)
-            return If(stmt.condition, then, orelse[0]), steps + orelse[1]
-        if isinstance(stmt, Allocate):
-            body, steps = visit(stmt.body)
-            return Allocate(stmt.buffer, body), steps
-        return stmt, 0 if isinstance(stmt, Barrier) else 1
+    return replace(kernel, body=_Unroll(limits, max_body, register_bytes).visit(kernel.body)[0])
 
-    return replace(kernel, body=visit(kernel.body)[0])
+
+@dataclass(frozen=True)
+class _Unroll:
+    """Its rules give the statement and how many innermost ones it repeats when written out."""
+
+    limits: Mapping[Expr, int]
+    max_body: int
+    register_bytes: int
+
+    def visit(self, stmt: Stmt) -> tuple[Stmt, int]:
+        return _UNROLL[type(stmt)](self, stmt)
+
+    def _for(self, stmt: For) -> tuple[Stmt, int]:
+        body, steps = self.visit(stmt.body)
+        total, kind = steps * stmt.extent, stmt.kind
+        if kind == "serial":
+            wanted = total <= self.limits.get(stmt.var, 0)
+            if wanted or (
+                total <= self.max_body and _indexes_registers(body, stmt.var, self.register_bytes)
+            ):
+                kind = "unrolled"
+        return replace(stmt, body=body, kind=kind), total
+
+    def _parts(self, stmt: Stmt) -> tuple[Stmt, int]:
+        counts = [0]
+
+        def part(s: Stmt) -> Stmt:
+            new, steps = self.visit(s)
+            counts.append(steps)
+            return new
+
+        return map_children(stmt, part), sum(counts)
+
+    def _step(self, stmt: Stmt) -> tuple[Stmt, int]:
+        return stmt, 1
+
+
+_UNROLL: Rules[Callable[..., tuple[Stmt, int]]] = Rules(
+    "unroll",
+    {
+        For: _Unroll._for,
+        Store: _Unroll._step,
+        **dict.fromkeys((Seq, If, Allocate, Barrier), _Unroll._parts),
+    },
+)
 
 
 def _indexes_registers(body: Stmt, var: Expr, register_bytes: int) -> bool:
@@ -191,23 +231,42 @@ def simplify_indices(kernel: Kernel) -> Kernel:
 
 
 def _simplified(s: Stmt, simplify: Simplifier) -> Stmt:
+    return _SIMPLIFIED[type(s)](s, simplify)
+
+
+def _simplified_parts(s: Stmt, simplify: Simplifier) -> Stmt:
     def on_expr(e: Expr) -> Expr:
-        def rule(n: Expr) -> Expr | None:
-            if n.op == "load" and n.args[0].lanes == 1:
-                return load(n.attr, simplify(n.args[0]))
-            if n.op == "ramp":
-                return E.ramp(simplify(n.args[0]), n.args[1], n.lanes)
-            return simplify(n) if n.dtype == "bool" and n.lanes == 1 else None
+        return simplify(e) if e.lanes == 1 and e.dtype.is_index else _expression(e, simplify)
 
-        return E.transform(e, rule)
+    return map_children(s, lambda part: _simplified(part, simplify), on_expr)
 
-    if isinstance(s, Store):
-        index = simplify(s.index) if s.index.lanes == 1 else on_expr(s.index)
-        return Store(s.buffer, index, on_expr(s.value))
-    if isinstance(s, If):
-        test = simplify(on_expr(s.condition))
-        orelse = _simplified(s.orelse, simplify) if s.orelse is not None else None
-        if test.op == "const":
-            return _simplified(s.then, simplify) if test.attr else (orelse or seq())
-        return If(test, _simplified(s.then, simplify.assuming(test)), orelse)
-    return map_children(s, lambda child: _simplified(child, simplify))
+
+def _simplified_store(s: Store, simplify: Simplifier) -> Stmt:
+    index = simplify(s.index) if s.index.lanes == 1 else _expression(s.index, simplify)
+    return Store(s.buffer, index, _expression(s.value, simplify))
+
+
+def _simplified_if(s: If, simplify: Simplifier) -> Stmt:
+    test = simplify(_expression(s.condition, simplify))
+    orelse = _simplified(s.orelse, simplify) if s.orelse is not None else None
+    if test.op == "const":
+        return _simplified(s.then, simplify) if test.attr else (orelse or seq())
+    return If(test, _simplified(s.then, simplify.assuming(test)), orelse)
+
+
+_SIMPLIFIED: Rules[Callable[..., Stmt]] = Rules(
+    "simplify", {Store: _simplified_store, If: _simplified_if}, otherwise=_simplified_parts
+)
+
+
+def _expression(e: Expr, simplify: Simplifier) -> Expr:
+    """`e` with its indices and conditions simplified."""
+
+    def rule(n: Expr) -> Expr | None:
+        if n.op == "load" and n.args[0].lanes == 1:
+            return load(n.attr, simplify(n.args[0]))
+        if n.op == "ramp":
+            return E.ramp(simplify(n.args[0]), n.args[1], n.lanes)
+        return simplify(n) if n.dtype == "bool" and n.lanes == 1 else None
+
+    return E.transform(e, rule)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tilewright.base.errors import LoweringError
+from tilewright.base.errors import LoweringError, part_of
 from tilewright.ir.stmt import Kernel, Program
 from tilewright.ir.verifier import verify, verify_kernel
 from tilewright.lowering.branches import flatten_choices, merge_guards
@@ -96,7 +96,8 @@ def lower_schedule(
         watch.see(0, "loops", kernel, time.perf_counter() - start)
         for number, (label, apply) in enumerate(PASSES, 1):
             start = time.perf_counter()
-            new = apply(kernel, nests, target)
+            with part_of(f"pass {label!r} on {kernel.name}"):
+                new = apply(kernel, nests, target)
             if new is not kernel:
                 watch.see(number, label, new, time.perf_counter() - start)
             kernel = new

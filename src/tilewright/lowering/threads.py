@@ -10,7 +10,9 @@ of barrier, for memory that only the lanes of one warp share.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr
@@ -21,14 +23,17 @@ from tilewright.ir.stmt import (
     For,
     If,
     Kernel,
+    Rules,
     Seq,
     Stmt,
     Store,
+    children,
     expressions,
     load,
     map_children,
     seq,
     statements,
+    written_buffers,
 )
 
 
@@ -60,35 +65,23 @@ class _VirtualThread:
 
     def _spread(self, stmt: Stmt, inside: bool) -> bool:
         """Find local buffers whose contents depend on the virtual thread; True if one was new."""
-        changed = False
-        if isinstance(stmt, If):
-            inside = inside or self._depends(stmt.condition)
-            parts = [stmt.then] + ([stmt.orelse] if stmt.orelse is not None else [])
-        elif isinstance(stmt, Seq):
-            parts = list(stmt.body)
-        elif isinstance(stmt, (For, Allocate)):
-            parts = [stmt.body]
-        else:
-            parts = []
-        for part in parts:
-            changed |= self._spread(part, inside)
-        if (
-            isinstance(stmt, Store)
-            and stmt.buffer in self.allocated
-            and stmt.buffer.scope == "local"
-        ):
-            new = stmt.buffer not in self.replicated
-            if new and (inside or self._depends(stmt.index) or self._depends(stmt.value)):
-                b = stmt.buffer
-                self.replicated[b] = Buffer(
-                    b.name,
-                    b.dtype,
-                    b.size * self.loop.extent,
-                    b.scope,
-                    (self.loop.extent, *b.shape),
-                )
-                changed = True
-        return changed
+        return _SPREAD[type(stmt)](self, stmt, inside)
+
+    def _spread_parts(self, stmt: Stmt, inside: bool) -> bool:
+        return any([self._spread(part, inside) for part in children(stmt)])
+
+    def _spread_if(self, stmt: If, inside: bool) -> bool:
+        return self._spread_parts(stmt, inside or self._depends(stmt.condition))
+
+    def _spread_store(self, stmt: Store, inside: bool) -> bool:
+        b, extent = stmt.buffer, self.loop.extent
+        if b not in self.allocated or b.scope != "local" or b in self.replicated:
+            return False
+        if not (inside or self._depends(stmt.index) or self._depends(stmt.value)):
+            return False
+        shape = (extent, *b.shape)
+        self.replicated[b] = Buffer(b.name, b.dtype, b.size * extent, b.scope, shape)
+        return True
 
     def _depends(self, node: Expr) -> bool:
         return any(
@@ -99,16 +92,20 @@ class _VirtualThread:
         return self._visit(self.loop.body)
 
     def _visit(self, stmt: Stmt) -> Stmt:
-        if isinstance(stmt, Seq):
-            return seq(*map(self._visit, stmt.body))
-        if isinstance(stmt, For):
-            return replace(stmt, body=self._visit(stmt.body))
-        if isinstance(stmt, Allocate):
-            return Allocate(self.replicated.get(stmt.buffer, stmt.buffer), self._visit(stmt.body))
-        if isinstance(stmt, If) and not self._depends(stmt.condition):
-            orelse = self._visit(stmt.orelse) if stmt.orelse is not None else None
-            return If(stmt.condition, self._visit(stmt.then), orelse)
-        if isinstance(stmt, Barrier) or not self._touches(stmt):
+        return _VISIT[type(stmt)](self, stmt)
+
+    def _visit_parts(self, stmt: Stmt) -> Stmt:
+        return map_children(stmt, self._visit)
+
+    def _visit_allocate(self, stmt: Allocate) -> Stmt:
+        return Allocate(self.replicated.get(stmt.buffer, stmt.buffer), self._visit(stmt.body))
+
+    def _visit_if(self, stmt: If) -> Stmt:
+        return self._visit_leaf(stmt) if self._depends(stmt.condition) else self._visit_parts(stmt)
+
+    def _visit_leaf(self, stmt: Stmt) -> Stmt:
+        """What is repeated for every virtual thread, if it differs between them."""
+        if not self._touches(stmt):
             return stmt
         fresh = E.var(str(self.var.attr))
         return For(fresh, self.loop.extent, self._copy(stmt, fresh), "unrolled")
@@ -116,7 +113,7 @@ class _VirtualThread:
     def _touches(self, stmt: Stmt) -> bool:
         if any(self._depends(e) for e in expressions(stmt)):
             return True
-        return any(isinstance(s, Store) and s.buffer in self.replicated for s in statements(stmt))
+        return any(b in self.replicated for b in written_buffers(stmt))
 
     def _copy(self, stmt: Stmt, v: Expr) -> Stmt:
         """`stmt` for virtual thread v, on v's copies of replicated buffers."""
@@ -136,6 +133,25 @@ class _VirtualThread:
             return map_children(s, on_stmt, on_expr)
 
         return on_stmt(stmt)
+
+
+_SPREAD: Rules[Callable[..., bool]] = Rules(
+    "virtual threads",
+    {
+        Store: _VirtualThread._spread_store,
+        If: _VirtualThread._spread_if,
+        **dict.fromkeys((For, Seq, Allocate, Barrier), _VirtualThread._spread_parts),
+    },
+)
+_VISIT: Rules[Callable[..., Stmt]] = Rules(
+    "virtual threads",
+    {
+        Store: _VirtualThread._visit_leaf,
+        If: _VirtualThread._visit_if,
+        Allocate: _VirtualThread._visit_allocate,
+        **dict.fromkeys((For, Seq, Barrier), _VirtualThread._visit_parts),
+    },
+)
 
 
 def insert_barriers(kernel: Kernel) -> Kernel:
@@ -169,32 +185,54 @@ class _Sync:
         return found[1]
 
     def _visit(self, stmt: Stmt, state: State) -> tuple[Stmt, State]:
-        if isinstance(stmt, Barrier):
-            return stmt, _CLEAN
-        if isinstance(stmt, Seq):
-            parts = []
-            for s in stmt.body:
-                new, state = self._visit(s, state)
-                parts.append(new)
-            return seq(*parts), state
-        if isinstance(stmt, Allocate):
-            body, state = self._visit(stmt.body, state)
-            return Allocate(stmt.buffer, body), state
+        return _SYNC[type(stmt)](self, stmt, state)
+
+    def _barrier(self, stmt: Barrier, state: State) -> tuple[Stmt, State]:
+        return stmt, _CLEAN
+
+    def _seq(self, stmt: Seq, state: State) -> tuple[Stmt, State]:
+        parts = []
+        for s in stmt.body:
+            new, state = self._visit(s, state)
+            parts.append(new)
+        return seq(*parts), state
+
+    def _allocate(self, stmt: Allocate, state: State) -> tuple[Stmt, State]:
+        body, state = self._visit(stmt.body, state)
+        return Allocate(stmt.buffer, body), state
+
+    def _for(self, stmt: For, state: State) -> tuple[Stmt, State]:
         writes, reads = self._of(stmt)
-        if isinstance(stmt, For) and writes and reads:
-            conflict = bool(reads & state[0] or writes & state[1])
-            start = _CLEAN if conflict else state
-            _, after = self._visit(stmt.body, start)  # what the next iteration meets
-            body, after = self._visit(stmt.body, after)
-            loop = replace(stmt, body=body)
-            early = conflict and not _starts_with_barrier(body)
-            return (seq(Barrier(), loop) if early else loop), (
-                start[0] | after[0],
-                start[1] | after[1],
-            )
+        if not (writes and reads):
+            return self._whole(stmt, state)
+        conflict = bool(reads & state[0] or writes & state[1])
+        start = _CLEAN if conflict else state
+        _, after = self._visit(stmt.body, start)  # what the next iteration meets
+        body, after = self._visit(stmt.body, after)
+        loop = replace(stmt, body=body)
+        early = conflict and not _starts_with_barrier(body)
+        union = start[0] | after[0], start[1] | after[1]
+        return (seq(Barrier(), loop) if early else loop), union
+
+    def _whole(self, stmt: Stmt, state: State) -> tuple[Stmt, State]:
+        """A statement that gets a barrier before it or none."""
+        writes, reads = self._of(stmt)
         if reads & state[0] or writes & state[1]:
             return seq(Barrier(), stmt), (writes, reads)
         return stmt, (state[0] | writes, state[1] | reads)
+
+
+_SYNC: Rules[Callable[..., tuple[Stmt, State]]] = Rules(
+    "barriers",
+    {
+        Barrier: _Sync._barrier,
+        Seq: _Sync._seq,
+        Allocate: _Sync._allocate,
+        For: _Sync._for,
+        If: _Sync._whole,
+        Store: _Sync._whole,
+    },
+)
 
 
 def _starts_with_barrier(stmt: Stmt) -> bool:
@@ -210,17 +248,20 @@ def _accesses(stmt: Stmt) -> State:
     writes: set[Buffer] = set()
     reads: set[Buffer] = set()
     for s in statements(stmt):
-        roots: tuple[Expr, ...] = ()
-        own = None
-        if isinstance(s, Store):
-            roots, own = (s.index, s.value), s.buffer
-            if s.buffer.scope == "shared":
-                writes.add(s.buffer)
-        elif isinstance(s, If):
-            roots = (s.condition,)
-        reads |= {
-            n.attr
-            for n in E.walk(*roots)
-            if n.op == "load" and n.attr.scope == "shared" and n.attr is not own
-        }
+        own, roots = _TOUCHES[type(s)](s)
+        if own is not None and own.scope == "shared":
+            writes.add(own)
+        loads = (n.attr for n in E.walk(*roots) if n.op == "load")
+        reads |= {b for b in loads if b.scope == "shared" and b is not own}
     return frozenset(writes), frozenset(reads)
+
+
+# what a statement itself stores to, and the expressions it evaluates
+_TOUCHES: Rules[Callable[[Any], tuple[Buffer | None, tuple[Expr, ...]]]] = Rules(
+    "barriers",
+    {
+        Store: lambda s: (s.buffer, (s.index, s.value)),
+        If: lambda s: (None, (s.condition,)),
+        **dict.fromkeys((For, Seq, Allocate, Barrier), lambda s: (None, ())),
+    },
+)

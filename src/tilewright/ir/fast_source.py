@@ -1,6 +1,6 @@
 """Python source for one kernel: a function (a generator where there are barriers) run per thread.
 
-In: a `Kernel`.  Out: a `PythonKernel`, whose parameters and bookkeeping `interpreter.py` supplies.
+In: a `Kernel`.  Out: a `PythonKernel`, whose parameters `fast_interpreter.py` supplies.
 Loop-invariant integer arithmetic is hoisted, index checks that the loop extents prove are left out.
 
 A buffer is a Python list (None: never written) of numpy floats, which round as their type does, or
@@ -18,8 +18,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from tilewright.base.dtype import DType
+from tilewright.base.errors import part_of
 from tilewright.ir.expr import ARITHMETIC, COMPARE, Expr, binary, logical_not, walk
-from tilewright.ir.interpreter_scalars import NAMESPACE, TYPES, InterpreterError
+from tilewright.ir.fast_ranges import Range, operation_range
+from tilewright.ir.interpreter_memory import InterpreterError, first_line
+from tilewright.ir.interpreter_scalars import NAMESPACE
 from tilewright.ir.stmt import (
     Allocate,
     Barrier,
@@ -27,6 +31,7 @@ from tilewright.ir.stmt import (
     For,
     If,
     Kernel,
+    Rules,
     Seq,
     Stmt,
     Store,
@@ -34,6 +39,7 @@ from tilewright.ir.stmt import (
     lane,
     statements,
     vector_loads,
+    written_buffers,
 )
 
 MAX_NESTED = 16  # Python allows 20 nested loops in one function
@@ -76,7 +82,7 @@ class PythonKernel:
         trace = error.__traceback__
         while trace is not None:
             if trace.tb_frame.f_code.co_filename == "<interpreter>":
-                found = str(self.lines[trace.tb_lineno]).splitlines()[0].strip()
+                found = first_line(self.lines[trace.tb_lineno])
             trace = trace.tb_next
         return found
 
@@ -88,7 +94,8 @@ def python_kernel(kernel: Kernel, check: bool = True) -> PythonKernel:
     """The Python form of `kernel`, made once."""
     versions = _CACHE.setdefault(kernel, {})
     if check not in versions:
-        versions[check] = _Writer(kernel, check).result()
+        with part_of("fast interpreter"):
+            versions[check] = _Writer(kernel, check).result()
     return versions[check]
 
 
@@ -114,7 +121,7 @@ class _Writer:
         self.constants: dict[str, Any] = {}
         self.count = 0
         self.depth_of: dict[Expr, int] = {}  # variable -> index in self.loops
-        self.ranges: dict[Expr, tuple[int, int]] = {}
+        self.ranges: dict[Expr, Range] = {}
         self.loops: list[_Block] = []
         self.hoisted: list[dict[Expr, str]] = []  # per loop
         self.known: list[dict[Expr, str]] = []  # of the current statement, per lazy branch
@@ -125,9 +132,9 @@ class _Writer:
         self.outer: frozenset[Buffer] = frozenset()  # what iterations of a parallel loop share
         self.memo_pure: dict[Expr, bool] = {}
         self.memo_depth: dict[Expr, int] = {}
-        self.memo_range: dict[Expr, tuple[int, int] | None] = {}
+        self.memo_range: dict[Expr, Range | None] = {}
         everything = list(statements(kernel.body))
-        self.stored = {s.buffer for s in everything if isinstance(s, Store)}
+        self.stored = written_buffers(kernel.body)
         self.loaded = {n.attr for n in walk(*expressions(kernel.body)) if n.op == "load"}
         self.has_barrier = any(isinstance(s, Barrier) for s in everything)
         self.has_parallel = any(isinstance(s, For) and s.kind == "parallel" for s in everything)
@@ -180,37 +187,36 @@ class _Writer:
     # -- statements
 
     def _statement(self, stmt: Stmt) -> None:
-        if isinstance(stmt, Seq):
-            for s in stmt.body:
-                self._statement(s)
-            return
         self.current = stmt
-        if isinstance(stmt, Store):
-            self._store(stmt)
-        elif isinstance(stmt, For):
-            self._for(stmt)
-        elif isinstance(stmt, If) and stmt.condition.lanes > 1:
+        _WRITES[type(stmt)](self, stmt)
+
+    def _seq(self, stmt: Seq) -> None:
+        for s in stmt.body:
+            self._statement(s)
+
+    def _if(self, stmt: If) -> None:
+        if stmt.condition.lanes > 1:
             self._masked(stmt)
-        elif isinstance(stmt, If):
-            self._begin(stmt.condition)
-            self._nest(f"if {self._text(stmt.condition)}:", stmt.then)
-            if stmt.orelse is not None:
-                self.current = stmt
-                self._nest("else:", stmt.orelse)
-        elif isinstance(stmt, Allocate):
-            if stmt.buffer not in self.shared:
-                fill = "None" if self.check else "0"
-                name, *stamps = self._declare(stmt.buffer)
-                self._line(f"{name} = [{fill}] * {stmt.buffer.size}")
-                for stamp in stamps:
-                    self._line(f"{stamp} = [0] * {stmt.buffer.size}")
-            self._statement(stmt.body)
-        elif isinstance(stmt, Barrier):
-            self._line(f"epoch = yield {self._number()}")
-            self._line("cur = epoch + tid; many = epoch + threads")
-        else:
-            kind = type(stmt).__name__
-            raise InterpreterError(self.kernel.name, f"{kind} is no statement of the lowered IR")
+            return
+        self._begin(stmt.condition)
+        self._nest(f"if {self._text(stmt.condition)}:", stmt.then)
+        if stmt.orelse is not None:
+            self.current = stmt
+            self._nest("else:", stmt.orelse)
+
+    def _allocate(self, stmt: Allocate) -> None:
+        if stmt.buffer not in self.shared:
+            kind = stmt.buffer.dtype
+            fill = "None" if self.check else f"to_{kind}(0)" if kind.is_float else "0"
+            name, *stamps = self._declare(stmt.buffer)
+            self._line(f"{name} = [{fill}] * {stmt.buffer.size}")
+            for stamp in stamps:
+                self._line(f"{stamp} = [0] * {stmt.buffer.size}")
+        self._statement(stmt.body)
+
+    def _barrier(self, stmt: Barrier) -> None:
+        self._line(f"epoch = yield {self._number()}")
+        self._line("cur = epoch + tid; many = epoch + threads")
 
     def _masked(self, stmt: If) -> None:
         """Every lane whose condition holds runs `then`; the condition is of indices only."""
@@ -280,12 +286,12 @@ class _Writer:
             self._aligned(node.attr, node.args[0])
         targets = [self._index(stmt.buffer, index) for index, _ in pairs]
         texts = [self._text(value) if lanes == 1 else self._atom(value) for _, value in pairs]
-        for at, text in zip(targets, texts, strict=True):
-            self._write(stmt.buffer, at, text)
+        for (_, value), at, text in zip(pairs, targets, texts, strict=True):
+            self._write(stmt.buffer, at, value, text)
 
     def _store_masked(self, stmt: Store, mask: Expr) -> None:
         """As without a mask, lane by lane: all values first, then all writes."""
-        chosen: list[tuple[Expr, str, str]] = []
+        chosen: list[tuple[Expr, Expr, str, str]] = []
         outer = self.block
         for k in range(stmt.index.lanes):
             test, index, value = (lane(e, k) for e in (mask, stmt.index, stmt.value))
@@ -296,17 +302,21 @@ class _Writer:
             self._line(f"{at} = {self._index(stmt.buffer, index)}")
             self._line(f"{text} = {self._text(value)}")
             self.block = outer
-            chosen.append((test, at, text))
-        for test, at, text in chosen:
+            chosen.append((test, value, at, text))
+        for test, value, at, text in chosen:
             self._begin(test)
             inner = _Block()
             self._add((f"if {self._text(test)}:", inner))
             self.block = inner
-            self._write(stmt.buffer, at, text)
+            self._write(stmt.buffer, at, value, text)
             self.block = outer
 
-    def _write(self, buffer: Buffer, at: str, text: str) -> None:
-        name = self._name(buffer)
+    def _write(self, buffer: Buffer, at: str, value: Expr, text: str) -> None:
+        name, kind = self._name(buffer), buffer.dtype
+        if self.check and kind.is_index and not self._fits(value, kind):
+            self._line(f"x = {text}")
+            text = "x"
+            self._guard(f"not {kind.least} <= x <= {kind.greatest}", "overflow", buffer, at)
         if not self._tracked(buffer):
             self._line(f"{name}[{at}] = {text}")
             return
@@ -386,8 +396,7 @@ class _Writer:
         if op in ARITHMETIC or op in COMPARE:
             a, b = (self._text(x) for x in node.args)
             text = f"({a} {(ARITHMETIC.get(op) or COMPARE[op])[0]} {b})"
-            wraps = node.dtype.is_int and not node.dtype.is_index
-            return f"to_{node.dtype}{text}" if wraps else text
+            return _wrapped(text, node.dtype) if op in ARITHMETIC else text
         if op in ("and", "or"):
             a, b = (self._text(x) for x in node.args)
             return f"({a} {op} {b})"
@@ -403,18 +412,19 @@ class _Writer:
         raise self._error(f"{node} has not been lowered")
 
     def _cast(self, node: Expr) -> str:
-        text = self._text(node.args[0])
-        if node.dtype.is_float:
-            return f"to_{node.dtype}({text})"
-        if node.dtype == "bool":
+        text, source, kind = self._text(node.args[0]), node.args[0].dtype, node.dtype
+        if kind.is_float:
+            return f"to_{kind}({text})" if source.is_float else f"to_{kind}(float({text}))"
+        if kind == "bool":
             return f"({text} != 0)"
-        text = text if node.args[0].dtype.is_int else f"int({text})"
-        return text if node.dtype.is_index else f"to_{node.dtype}({text})"
+        whole = text if source.is_int else f"int(float({text}))"
+        exact = kind.is_index and (source.is_index or source.is_float)
+        return whole if exact else _wrapped(whole, kind, always=True)
 
     def _constant(self, node: Expr) -> str:
         if not node.dtype.is_float:
             return str(node.attr) if node.attr >= 0 else f"({node.attr})"
-        number = TYPES[node.dtype](node.attr)
+        number = node.dtype.storage.type(node.attr)
         name = f"k_{node.dtype}_{len(self.constants)}"
         for known, value in self.constants.items():
             if type(value) is type(number) and repr(value) == repr(number):
@@ -488,46 +498,25 @@ class _Writer:
             known = self.memo_depth[node] = max((self._depth(a) for a in node.args), default=0)
         return known
 
-    def _range(self, node: Expr) -> tuple[int, int] | None:
-        if node not in self.memo_range:
-            self.memo_range[node] = self._find_range(node)
-        return self.memo_range[node]
+    def _fits(self, value: Expr, kind: DType) -> bool:
+        """Whether `value` is a known integer of that type: constants and what loops count."""
+        span = self._range(value)
+        return span is not None and kind.least <= span[0] and span[1] <= kind.greatest
 
-    def _find_range(self, node: Expr) -> tuple[int, int] | None:
-        if node.op == "const":
-            return int(node.attr), int(node.attr)
-        if node.op == "var":
-            return self.ranges.get(node)
-        sides = [self._range(a) for a in node.args]
-        if node.op in ("select", "if_then_else"):
-            sides = sides[1:]
-        first, last = (sides[0], sides[-1]) if sides else (None, None)
-        if first is None or last is None:
-            return None
-        (a, b), (c, d) = first, last
-        if node.op == "add":
-            return a + c, b + d
-        if node.op == "sub":
-            return a - d, b - c
-        if node.op == "mul":
-            products = (a * c, a * d, b * c, b * d)
-            return min(products), max(products)
-        if node.op == "floordiv" and c == d and c > 0:
-            return a // c, b // c
-        if node.op == "floormod" and c == d and c > 0:
-            return (a, b) if a >= 0 and b < c else (0, c - 1)
-        if node.op in ("min", "max"):
-            choose = min if node.op == "min" else max
-            return choose(a, c), choose(b, d)
-        if node.op in ("select", "if_then_else"):
-            return min(a, c), max(b, d)
-        return None
+    def _range(self, node: Expr) -> Range | None:
+        if node not in self.memo_range:
+            if node.op in ("var", "const"):
+                number = node.attr if node.op == "const" and node.dtype.is_int else None
+                span = self.ranges.get(node) if number is None else (number, number)
+            else:
+                span = operation_range(node, [self._range(a) for a in node.args])
+            self.memo_range[node] = span
+        return self.memo_range[node]
 
     # -- small things
 
     def _error(self, reason: str) -> InterpreterError:
-        place = str(self.current).splitlines()[0].strip()
-        return InterpreterError(f"{self.kernel.name}: {place}", reason)
+        return InterpreterError(f"{self.kernel.name}: {first_line(self.current)}", reason)
 
     def _number(self) -> int:
         self.count += 1
@@ -583,3 +572,26 @@ class _Writer:
         if self._trackers(buffer) == 0:
             return False
         return self.many_threads or (self.in_parallel and buffer in self.outer)
+
+
+def _wrapped(text: str, kind: DType, always: bool = False) -> str:
+    """The integer `text` in the range of `kind`, if that wraps around (or in any case)."""
+    if not kind.is_int or (kind.is_index and not always):
+        return text
+    mask = (1 << kind.bits) - 1
+    return (
+        f"(({text} - {kind.least} & {mask}) + {kind.least})" if kind.least else f"({text} & {mask})"
+    )
+
+
+_WRITES: Rules[Callable[..., None]] = Rules(
+    "fast interpreter",
+    {
+        Seq: _Writer._seq,
+        For: _Writer._for,
+        If: _Writer._if,
+        Store: _Writer._store,
+        Allocate: _Writer._allocate,
+        Barrier: _Writer._barrier,
+    },
+)
