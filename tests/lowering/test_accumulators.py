@@ -129,8 +129,8 @@ ORDERS = [(f, "llvm") for f in CPU] + [(f, "cuda") for f in GPU]
 
 
 @pytest.mark.parametrize("kind, acc", [
-    ("float16", None), ("float16", "float16"), ("float32", "float64"), ("int8", None),
-    ("uint8", "int64"),
+    ("float16", None), ("float16", "float16"), ("bfloat16", None), ("float32", "float64"),
+    ("int8", None), ("uint8", "int64"),
 ])  # fmt: skip
 @pytest.mark.parametrize("epilogue", [False, True])
 @pytest.mark.parametrize("order, target", ORDERS, ids=[f"{t}-{f.__name__}" for f, t in ORDERS])
@@ -143,12 +143,15 @@ def test_every_loop_order_gives_the_product(
     S.assert_computes(lower_schedule(s, Target(target)), dag)
 
 
+NARROW = (("float16", None), ("float16", "float16"), ("bfloat16", None), ("int8", None))
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10_000), st.booleans())
 def test_random_schedules_of_narrow_computations(seed: int, gpu: bool) -> None:
     rng = random.Random(seed)
     build = rng.choice((product, convolution))
-    dag = build(rng.choice(("float16", "int8")))
+    dag = build(*rng.choice(NARROW))
     s = draw_schedule(dag, rng, gpu=gpu)
     program = lowered(s, "cuda" if gpu else "llvm")
     if program is not None:
