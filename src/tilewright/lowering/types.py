@@ -7,7 +7,8 @@ meet these types only in loads, stores, constants, choices, and casts from and t
 A wide expression is one whose type is its own compute type.  A narrow load is cast as soon as it
 is computed with, and a result is cast back where it is stored.  Integers wrap around after each
 operation that may leave their range; floats keep what float32 has until they are stored or
-explicitly cast.  What merely moves data stays narrow, so vector copies remain what they were.
+explicitly cast.  A float64, or an integer of more than 24 bits, becomes a half by way of float32.
+What merely moves data stays narrow, so vector copies remain what they were.
 
 Operations of a matrix unit on narrow operands are no arithmetic of this kind: this pass would leave
 them alone.  Read next: `pipeline.py`.
