@@ -200,6 +200,18 @@ def test_choices_and_constants(dtype: DType, width: int, target: Target) -> None
     assert (got == np.where(chosen, x, np.array(5, dtype.storage))).all()
 
 
+@pytest.mark.parametrize("dtype", [t for t in TYPES if t.is_float])
+def test_constants_bit_for_bit(dtype: DType) -> None:
+    given = [0.0, -0.0, 1.0, -dtype.smallest, dtype.greatest, np.inf, -np.inf, np.nan, 1 / 3]
+    b, c = Buffer("b", dtype, len(given)), Buffer("c", dtype, 4 * len(given))
+    values = [e.const(v, dtype) for v in given]
+    single = [Store(b, e.const(k), v) for k, v in enumerate(values)]
+    wide = [Store(c, lanes(4 * k, 4), e.broadcast(v, 4)) for k, v in enumerate(values)]
+    got, vectors = run_on(TARGET, program(seq(*single, *wide), [], [b, c]))
+    expected = np.array(given, dtype.storage)
+    assert same(got, expected, np.True_) and same(vectors, expected.repeat(4), np.True_)
+
+
 @pytest.mark.parametrize("index", ["int8", "uint8", "int16", "uint32", "int64"])
 def test_indices_of_every_integer_type(index: str) -> None:
     a, at, b = Buffer("a", "float32", 256), Buffer("at", index, 16), Buffer("b", "float32", 16)
@@ -344,6 +356,14 @@ def test_refuses_arithmetic_in_types_of_memory(dtype: DType) -> None:
         text_of(Store(b, e.const(0), e.make("lt", (x, x), None, "bool")), [a], [b])
     with pytest.raises(InternalError, match="LLVM printer.*must happen in"):
         text_of(Store(a, e.const(0), e.make("call", (x,), "exp", dtype)), [a], [])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "uint32", "int8"])
+def test_refuses_ramps_of_what_is_no_index(dtype: str) -> None:
+    b = Buffer("b", dtype, 4)
+    ramp = e.make("ramp", (e.const(0, dtype), e.const(1, dtype)), None, dtype, 4)
+    with pytest.raises(InternalError, match="LLVM printer.*a ramp must be of indices"):
+        text_of(Store(b, lanes(0, 4), ramp), [], [b])
 
 
 def test_refuses_expressions_it_does_not_know() -> None:

@@ -12,11 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tilewright.base.dtype import FLOAT32, DType
-from tilewright.codegen.llvm_lanewise import Lanewise
+from tilewright.codegen.llvm_lanewise import Lanewise, letter
 from tilewright.codegen.llvm_text import FunctionText, Module, typed
 
 _PREFIX = "tilewright.convert."  # then source.target.vLANES
-_LETTERS = {"float16": "H", "bfloat16": "S", "float32": "F"}  # of `llvm_lanewise`
 
 
 def widen(text: FunctionText, x: str, source: DType, lanes: int) -> str:
@@ -57,10 +56,9 @@ def _types(function: str) -> tuple[str, str]:
 
 
 def _define(module: Module, name: str, body: str, linkage: str) -> str:
-    source, target = _types(name)
+    argument, result = (letter(DType(t).spelling.llvm) for t in _types(name))
     lanes = int(name.rpartition(".v")[2])
-    letters = _LETTERS[source], _LETTERS[target]
-    return Lanewise(module, lanes).define(name, *letters, body, linkage)
+    return Lanewise(module, lanes).define(name, argument, result, body, linkage)
 
 
 _BODIES = {

@@ -18,6 +18,11 @@ _ELEMENTS = {"F": "float", "I": "i32", "B": "i1", "H": "half", "S": "i16"}
 _CONVERSIONS = ("bitcast", "sitofp", "zext", "trunc", "fpext", "fptrunc")
 
 
+def letter(element: str) -> str:
+    """What bodies call an LLVM type."""
+    return next(k for k, name in _ELEMENTS.items() if name == element)
+
+
 class Lanewise:
     """Expands one body.
 

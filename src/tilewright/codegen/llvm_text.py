@@ -20,6 +20,7 @@ from tilewright.base.errors import InternalError
 from tilewright.codegen.llvm_facts import Facts
 
 ALIGNMENT = 64  # bytes, of every buffer
+_FLOATS = {"half": "f16", "float": "f32", "double": "f64"}  # LLVM's, in the names of intrinsics
 
 
 def refusal(what: object, reason: str) -> InternalError:
@@ -52,21 +53,22 @@ def typed_in_memory(dtype: DType, lanes: int) -> str:
 def suffix(t: str) -> str:
     """What the names of overloaded intrinsics call a type: v8f32 for <8 x float>."""
     lanes, _, element = t.strip("<>").rpartition(" x ")
-    return (f"v{lanes}" if lanes else "") + _SHORT.get(element, element)
+    return (f"v{lanes}" if lanes else "") + _FLOATS.get(element, element)
 
 
-_SHORT = {"half": "f16", "float": "f32", "double": "f64"}  # LLVM's; integers are called as they are
+def float_literal(value: float, dtype: DType) -> str:
+    """LLVM's exact spelling: the bits; for float32 of the double that equals it."""
+    return _float_literal(struct.pack(">d", value), dtype)
 
 
 @cache
-def float_literal(value: float, dtype: DType) -> str:
-    """LLVM's exact spelling: the bits; for float32 of the double that equals it."""
+def _float_literal(double: bytes, dtype: DType) -> str:
+    """By the bits: as numbers, 0.0 and -0.0 are the same key."""
+    (value,) = struct.unpack(">d", double)
     if dtype.bits == 16:
         bits = int(np.array(dtype.nearest(value), dtype.storage).view(np.uint16))
         return f"0xH{bits:04X}" if _is_float(dtype) else str(bits)
-    if dtype.bits == 32:
-        value = dtype.nearest(value)
-    return f"0x{struct.pack('>d', value).hex().upper()}"
+    return f"0x{struct.pack('>d', dtype.nearest(value)).hex().upper()}"
 
 
 def literal(value: float, dtype: DType) -> str:
@@ -82,7 +84,7 @@ def zero(dtype: DType) -> str:
 
 def _is_float(dtype: DType) -> bool:
     """Whether it is a float to LLVM, which bfloat16 here is not."""
-    return dtype.spelling.llvm in _SHORT
+    return dtype.spelling.llvm in _FLOATS
 
 
 def zeros(dtype: DType, lanes: int) -> str:

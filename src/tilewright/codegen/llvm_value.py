@@ -101,8 +101,8 @@ class Values:
 
     def _index_value(self, node: Expr) -> str:
         dtype, lanes = node.dtype, node.lanes
-        if not dtype.is_int:
-            raise refusal(node, "a ramp must be of integers")
+        if not dtype.is_index:
+            raise refusal(node, f"a ramp must be of indices, not of {dtype}")
         if lanes == 1:
             return self.index.narrow(self.index.affine(node), dtype)
         linear = self.facts.linear(node)
