@@ -215,6 +215,16 @@ def test_large_buffers_are_indexed_with_64_bits() -> None:
     assert "float4*>(whole + (long long)i * 4LL)" in text_of(copy, whole, A, threads=threads)
 
 
+def test_halves_that_registers_take_as_floats_are_read_at_once() -> None:
+    halves = glob("halves", "float16", 64)
+    held = Buffer("held", "float32", 8, "local")
+    lanes = E.cast("float32", load(halves, E.ramp(I * 8, 1, 8)))
+    text = text_of(Allocate(held, Store(held, E.ramp(E.const(0), 1, 8), lanes)), halves,
+                   threads=(Thread("threadIdx.x", I, 8),))  # fmt: skip
+    assert text.count("const uint4 v = ") == 1 and "uint2" not in text
+    assert "held[7] = tw_float16_to_float32((unsigned short)(v.w >> 16));" in text
+
+
 def test_stored_parameters_are_not_const() -> None:
     text = text_of(Store(A, E.const(0), load(A, E.const(0))), A, glob("b", "float32", 1))
     assert "(float* __restrict__ a, const float* __restrict__ b)" in text

@@ -400,10 +400,12 @@ def _ranges(kernel: Kernel) -> dict[Expr, tuple[int, int]]:
 
 
 def _widest(buffer: Buffer, value: Expr) -> int:
-    """Bytes of the widest element that a vector store writes or reads by vectors."""
+    """Bytes of the widest element that a vector store moves by vectors; registers have none."""
     reads = (n for n in E.walk(value) if n.op == "load" and n.lanes > 1)
-    shared = (n.dtype.bytes for n in reads if n.attr.scope != "local")
-    return max(buffer.dtype.bytes, *shared, 1)
+    moved = [n.dtype.bytes for n in reads if n.attr.scope != "local"]
+    if buffer.scope != "local":
+        moved.append(buffer.dtype.bytes)
+    return max(moved, default=buffer.dtype.bytes)
 
 
 def _overlaps(buffer: Buffer, index: Expr, value: Expr) -> bool:
