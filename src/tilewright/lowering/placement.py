@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from tilewright.ir import expr as E
 from tilewright.ir.affine import Simplifier
 from tilewright.ir.expr import Expr
-from tilewright.schedule.steps.loops import SplitRelation
+from tilewright.schedule.state import SplitRelation
 from tilewright.schedule.tree.loop_tree import Base, Bounds, LoopTree, Node, Quotient
 from tilewright.te.tensor import IterVar
 

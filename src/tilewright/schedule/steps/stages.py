@@ -1,20 +1,21 @@
 """Steps that make a stage: cache_read, cache_write, rfactor, pack.
 
-In: a schedule.  Out: one more stage in it, whose tensor the step returns; readers are redirected.
-Read next: `schedule.py` (the spelling users know), `tree.py` (what the stages mean together).
+In: a state.  Out: one more stage in it, whose tensor the step returns; readers are redirected.
+Read next: `table.py`, then `schedule.py` (the spelling users know).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from tilewright.base.errors import ScheduleError
 from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr
+from tilewright.schedule.state import FuseRelation, Size, StageState, renamed_body
+from tilewright.schedule.steps.names import Names
 from tilewright.schedule.steps.step import (
-    FuseRelation,
-    Size,
+    State,
     Step,
     check_scope,
     describe,
@@ -23,9 +24,6 @@ from tilewright.schedule.steps.step import (
     stage_of,
 )
 from tilewright.te.tensor import ComputeOp, IterVar, PlaceholderOp, Tensor, reduction_of
-
-if TYPE_CHECKING:
-    from tilewright.schedule.schedule import Schedule, Stage
 
 
 @dataclass(frozen=True)
@@ -40,7 +38,7 @@ class CacheRead(Step):
     readers: tuple[str, ...]
     verb: ClassVar[str] = "cache_read"
 
-    def apply(self, s: Schedule) -> Tensor:
+    def apply(self, s: State) -> Tensor:
         source = s.find(self.stage)
         place = f"cache_read({source.name}, {self.scope})"
         check_scope(place, self.scope)
@@ -64,6 +62,10 @@ class CacheRead(Step):
         cache.scope = self.scope
         return op.output_tensor
 
+    def python(self, names: Names) -> str:
+        readers = ", ".join(map(names.tensor, self.readers))
+        return f's.cache_read({names.tensor(self.stage)}, "{self.scope}", [{readers}])'
+
 
 @dataclass(frozen=True)
 class CacheWrite(Step):
@@ -77,15 +79,15 @@ class CacheWrite(Step):
     scope: str
     verb: ClassVar[str] = "cache_write"
 
-    def apply(self, s: Schedule) -> Tensor:
+    def apply(self, s: State) -> Tensor:
         stage = stage_of(self, s)
         place = f"cache_write({stage.name}, {self.scope})"
         check_scope(place, self.scope)
-        if stage.relations or stage.binds or stage.annotations or stage.attach_kind != "root":
+        if stage.is_scheduled or stage.attach_kind != "root":
             raise ScheduleError(
                 place, "the stage already has scheduled loops", "Call cache_write first."
             )
-        refuse_host(self, stage)
+        refuse_host(self, s, stage)
         old = stage.op
         assert isinstance(old, ComputeOp)
         spatial = copy_axes(old.shape, [f"{ax.name}.c" for ax in old.axis])
@@ -95,10 +97,13 @@ class CacheWrite(Step):
         op = ComputeOp(s.new_name(f"{stage.name}.{self.scope}"), spatial, body, old.tag, old.attrs)
         fresh = copy_axes(old.shape, [ax.name for ax in old.axis])
         copied = op.output_tensor[tuple(ax.var for ax in fresh)]
-        stage.set_op(ComputeOp(old.name, fresh, E.cast(old.dtype, copied)))
+        stage.restart(ComputeOp(old.name, fresh, E.cast(old.dtype, copied)))
         cache = s.insert_stage(op, before=stage)
         cache.scope = self.scope
         return op.output_tensor
+
+    def python(self, names: Names) -> str:
+        return f's.cache_write({names.tensor(self.stage)}, "{self.scope}")'
 
 
 def copy_axes(shape: tuple[int, ...], names: list[str]) -> tuple[IterVar, ...]:
@@ -110,17 +115,6 @@ def _redirect(body: Expr, old: Tensor, new: Tensor) -> Expr:
         return new[node.args] if node.op == "read" and node.attr is old else None
 
     return E.transform(body, rule)
-
-
-def renamed_body(op: ComputeOp, spatial: tuple[IterVar, ...]) -> Expr:
-    """The body of `op` over fresh spatial and reduction axes."""
-    mapping: dict[Expr, Any] = {a.var: b.var for a, b in zip(op.axis, spatial, strict=True)}
-    if op.combiner is None:
-        return E.substitute(op.body, mapping)
-    reduce = tuple(IterVar(ax.name, ax.extent, "reduce", begin=ax.begin) for ax in op.reduce_axis)
-    mapping |= {a.var: b.var for a, b in zip(op.reduce_axis, reduce, strict=True)}
-    value = E.substitute(op.reduced, mapping)
-    return E.cast(op.dtype, E.make("reduce", (value,), (op.combiner, reduce), value.dtype))
 
 
 @dataclass(frozen=True)
@@ -136,7 +130,7 @@ class RFactor(Step):
     factor_axis: int
     verb: ClassVar[str] = "rfactor"
 
-    def apply(self, s: Schedule) -> Tensor:
+    def apply(self, s: State) -> Tensor:
         stage = stage_of(self, s)
         place = f"rfactor({stage.name}.{self.axis})"
         op = stage.op
@@ -158,7 +152,7 @@ class RFactor(Step):
             raise ScheduleError(
                 place, "a spatial loop is already scheduled", "Call rfactor before tiling."
             )
-        refuse_host(self, stage)
+        refuse_host(self, s, stage)
         values, extents, guards = _leaf_values(stage)
         spatial = copy_axes(op.shape, [f"{ax.name}.rf" for ax in op.axis])
         kept = [ax for ax in stage.leaf_iter_vars if ax.kind == "reduce" and ax is not axis]
@@ -184,13 +178,17 @@ class RFactor(Step):
         index.insert(self.factor_axis, k.var)
         read = part.output_tensor[tuple(index)]
         combined = E.make("reduce", (read,), (op.combiner, (k,)), read.dtype)
-        stage.set_op(ComputeOp(op.name, fresh, E.cast(op.dtype, combined)))
+        stage.restart(ComputeOp(op.name, fresh, E.cast(op.dtype, combined)))
         s.insert_stage(part, before=stage)
         return part.output_tensor
 
+    def python(self, names: Names) -> str:
+        axis = names.axis(self.stage, self.axis)
+        return f"s.rfactor({names.tensor(self.stage)}, {axis}, {self.factor_axis})"
+
 
 def _leaf_values(
-    stage: Stage,
+    stage: StageState,
 ) -> tuple[dict[IterVar, Expr], dict[IterVar, int], list[Expr]]:
     """Root reduction axes as expressions of leaf variables, extents of all axes, guards of uneven
     splits."""
@@ -210,14 +208,7 @@ def _leaf_values(
                 extents[r.outer] = int(r.nparts)
             if extents[r.outer] * factor != n:
                 uneven.append(r.parent)
-    values: dict[IterVar, Expr] = {ax: ax.var for ax in stage.leaf_iter_vars}
-    for r in reversed(stage.relations):
-        if isinstance(r, FuseRelation):
-            if r.fused in values and r.inner in extents:
-                values[r.outer] = values[r.fused] // extents[r.inner]
-                values[r.inner] = values[r.fused] % extents[r.inner]
-        elif r.inner in extents:
-            values[r.parent] = values[r.outer] * extents[r.inner] + values[r.inner]
+    values = stage.axis_values({ax: ax.var for ax in stage.leaf_iter_vars}, extents)
     return values, extents, [values[ax] < extents[ax] for ax in uneven]
 
 
@@ -236,7 +227,7 @@ class Pack(Step):
     order: tuple[int, ...]
     verb: ClassVar[str] = "pack"
 
-    def apply(self, s: Schedule) -> Tensor:
+    def apply(self, s: State) -> Tensor:
         source = s.find(self.stage)
         place = f"pack({source.name}, blocks={self.blocks}, order={self.order})"
         if not isinstance(source.op, PlaceholderOp):
@@ -275,6 +266,9 @@ class Pack(Step):
             reader.set_body(_repack(reader.op.body, tensor, op.output_tensor, blocks, self.order))
         s.insert_stage(op, after=source)
         return op.output_tensor
+
+    def python(self, names: Names) -> str:
+        return f"s.pack({names.tensor(self.stage)}, {list(self.blocks)}, {list(self.order)})"
 
 
 def _repack(

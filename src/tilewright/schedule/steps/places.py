@@ -1,0 +1,167 @@
+"""Steps on where a stage is computed and where its buffer lives.
+
+In: a state.  Out: another place, scope or layout of a stage.  Read next: `stages.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tilewright.base.errors import ScheduleError
+from tilewright.schedule.state import Size, StageState
+from tilewright.schedule.steps.names import Names, value_text
+from tilewright.schedule.steps.step import (
+    State,
+    Step,
+    check_scope,
+    leaf,
+    refuse_host,
+    refuse_inlined,
+    stage_of,
+)
+from tilewright.te.tensor import ComputeOp
+
+
+@dataclass(frozen=True)
+class ComputeAt(Step):
+    """The stage is computed inside a loop of one of its readers, just what that iteration needs.
+
+    rewrite:  for p: P[p] = ..; for c: for d: C[..P..]
+              ->   for c: {for p in needed: P[p] = ..}; for d: C[..P..]
+    legal:    all readers of the stage are inside that loop; the stage is no output.
+    """
+
+    parent: str
+    axis: str
+    verb: ClassVar[str] = "compute_at"
+
+    def apply(self, s: State) -> None:
+        stage, parent = stage_of(self, s), stage_of(self, s, self.parent)
+        place = f"compute_at({stage.name}, {parent.name}.{self.axis})"
+        if stage.is_output:
+            raise ScheduleError(
+                place,
+                "an output must be complete when the kernel ends",
+                "Use cache_write and attach the cache.",
+            )
+        refuse_inlined(self, parent)
+        axis = leaf(self, parent, self.axis)
+        walker: StageState | None = parent
+        while walker is not None:
+            if walker is stage:
+                raise ScheduleError(place, f"{parent.name} is itself computed inside {stage.name}")
+            walker = walker.attach[0] if walker.attach else None
+        if not s.reaches(stage, parent):
+            raise ScheduleError(
+                place, f"{parent.name} does not use {stage.name}", "Attach to a reader."
+            )
+        stage.attach_to("scope", (parent, axis))
+
+    def python(self, names: Names) -> str:
+        host, axis = names.stage(self.parent), names.axis(self.parent, self.axis)
+        return f"{names.stage(self.stage)}.compute_at({host}, {axis})"
+
+
+@dataclass(frozen=True)
+class ComputeInline(Step):
+    """The stage's expression replaces every read of it.
+
+    rewrite:  P[p] = e(p); C[c] = f(P[g(c)])   ->   C[c] = f(e(g(c)))
+    legal:    not an output, not a reduction, without scheduled loops or stages computed in them.
+    """
+
+    verb: ClassVar[str] = "compute_inline"
+
+    def apply(self, s: State) -> None:
+        stage = stage_of(self, s)
+        place = f"compute_inline({stage.name})"
+        if stage.is_output:
+            raise ScheduleError(
+                place, "an output has to be stored", "Inline its producers instead."
+            )
+        assert isinstance(stage.op, ComputeOp)
+        if stage.op.combiner is not None:
+            raise ScheduleError(
+                place, "a reduction cannot be repeated at every reader", "Use compute_at."
+            )
+        if stage.is_scheduled:
+            raise ScheduleError(
+                place, "the stage already has scheduled loops", "Inline before splitting."
+            )
+        refuse_host(self, s, stage)
+        stage.attach_to("inline")
+
+
+@dataclass(frozen=True)
+class ComputeRoot(Step):
+    """The stage is computed on its own before its readers (undoes compute_at and compute_inline).
+
+    rewrite:  for c: {for p in needed: P[p]}; ..   ->   for p: P[p]; for c: ..
+    legal:    always.
+    """
+
+    verb: ClassVar[str] = "compute_root"
+
+    def apply(self, s: State) -> None:
+        stage = stage_of(self, s)
+        stage.attach_to("root")
+
+
+@dataclass(frozen=True)
+class SetScope(Step):
+    """Where the stage's buffer lives: "global", "shared" or "local".
+
+    rewrite:  alloc P global   ->   alloc P shared
+    legal:    a known scope; outputs stay global.
+    """
+
+    scope: str
+    verb: ClassVar[str] = "set_scope"
+
+    def apply(self, s: State) -> None:
+        stage = stage_of(self, s)
+        check_scope(f"set_scope({stage.name}, {self.scope})", self.scope)
+        if stage.is_output and self.scope != "global":
+            raise ScheduleError(f"set_scope({stage.name}, {self.scope})", "an output is global")
+        stage.scope = self.scope
+
+    def python(self, names: Names) -> str:
+        return f'{names.stage(self.stage)}.set_scope("{self.scope}")'
+
+
+@dataclass(frozen=True)
+class StorageAlign(Step):
+    """Pads rows: the stride of `axis` in the stage's buffer becomes k * factor + offset elements.
+
+    rewrite:  alloc P[n, m]   ->   alloc P[n, m padded]
+    legal:    factor at least 1, 0 <= offset < factor; the axis is a root axis, not the last.
+    """
+
+    axis: str
+    factor: Size
+    offset: Size
+    verb: ClassVar[str] = "storage_align"
+
+    def apply(self, s: State) -> None:
+        stage = stage_of(self, s)
+        place = f"storage_align({stage.name}.{self.axis}, {self.factor}, {self.offset})"
+        assert isinstance(stage.op, ComputeOp)
+        names = [ax.name for ax in stage.op.axis]
+        if self.axis not in names:
+            raise ScheduleError(
+                place, "not a root axis of the stage", f"Root axes: {' '.join(names)}."
+            )
+        known = isinstance(self.factor, int) and isinstance(self.offset, int)
+        if known and not 0 <= self.offset < self.factor:  # which implies factor >= 1
+            raise ScheduleError(place, "needs factor >= 1 and 0 <= offset < factor")
+        if stage.is_output:
+            raise ScheduleError(
+                place, "the layout of an output belongs to its user", "Align a cache stage."
+            )
+        stage.aligned[names.index(self.axis)] = (self.factor, self.offset)
+
+    def python(self, names: Names) -> str:
+        axis = names.axis(self.stage, self.axis)
+        sizes = f"{value_text(self.factor)}, {value_text(self.offset)}"
+        return f"{names.stage(self.stage)}.storage_align({axis}, {sizes})"
