@@ -95,6 +95,8 @@ def infix_text(node: Expr, strength: int = 0) -> str:
         sign = _INFIX.get(op) or (BINARY[op][0] if tight else f" {BINARY[op][0]} ")
         chained = own == _STRENGTH["eq"]  # a < b < c would mean something else
         left, right = infix_text(node.args[0], own + chained), infix_text(node.args[1], own + 1)
+        if op == "add" and node.args[1].op == "const" and right.startswith("-"):
+            sign, right = " - ", right[1:]
         return f"({left}{sign}{right})" if own < strength else left + sign + right
     if op == "not":
         return f"not {infix_text(node.args[0], 9)}"

@@ -342,9 +342,13 @@ class ConfigSpace(Config):
             )  # fmt: skip
         return moved
 
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
         lines = [f"  {i:2d} {knob.name}: {knob}" for i, knob in enumerate(self.space_map.values())]
         return "\n".join([f"ConfigSpace (len={self.range_length}, space_map=", *lines, ")"])
+
+    def __repr__(self) -> str:
+        knobs = ", ".join(f"{name}:{len(knob)}" for name, knob in self.space_map.items())
+        return f"ConfigSpace({self.range_length} configurations; {knobs or 'no knobs'})"
 
     def _add(self, knob: Knob) -> None:
         known = self.space_map.get(knob.name)
@@ -478,6 +482,8 @@ class FallbackConfigEntity(ConfigSpace):
 
     def __repr__(self) -> str:
         return f"{values_text(self.items())},,{self.code_hash},None"
+
+    __str__ = __repr__
 
 
 def _entity(knob: Knob, value: Any, place: str) -> Any:

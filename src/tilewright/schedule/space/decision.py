@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
-import sys
 from collections.abc import Callable, Iterator, Mapping
-from types import FrameType
 from typing import Any, Union
 from weakref import WeakValueDictionary
 
@@ -253,8 +251,8 @@ class Choice:
 
     Equal expressions are the same object.  `==` builds an expression; `same` compares.  `if x`,
     `range(x)` or `int(x)` ask the active tracer, which partitions the population by the answer.
-    Looked up in a set or a dict, a Choice is itself, except where a template that is being traced
-    does so: there it is its value, so that `x in {1, 2, 4}` means what it says.
+    So does looking it up in a set or a dict: `x in {1, 2, 4}` means what it says.  Where identity
+    is meant, key by `id(x)` or by `str(x)`.
     """
 
     __slots__ = ("__weakref__", "args", "op")
@@ -287,10 +285,7 @@ class Choice:
     __int__ = __index__
 
     def __hash__(self) -> int:
-        tracer = context.current("tracer")
-        if tracer is not None and _in_template(sys._getframe(1)):
-            return hash(_ask(self))
-        return object.__hash__(self)
+        return hash(_ask(self))
 
     # Operators.  Those in the last group have no vector form worth having: they ask for the value.
 
@@ -343,7 +338,7 @@ class Choice:
         return logical_not(self) if self.op in CONDITIONS else ~int(self)
 
     def __str__(self) -> str:
-        return _text(self, 0)
+        return choice_text(self, 0)
 
     __repr__ = __str__
 
@@ -382,16 +377,6 @@ _INFIX = {
 }  # fmt: skip
 
 _INTERNED: WeakValueDictionary[tuple[Any, ...], Choice] = WeakValueDictionary()
-_PACKAGE = __file__.rsplit("schedule", 1)[0]
-_TEMPLATES = (_PACKAGE + "topi", _PACKAGE + "autotvm")  # rooms that hold templates of our own
-
-
-def _in_template(frame: FrameType) -> bool:
-    """Whether `frame` runs a template: code outside the package, or in a room of templates."""
-    name = frame.f_code.co_filename
-    if frame.f_code.co_name == "__hash__":  # an object that holds a Choice, such as a step
-        return False
-    return not name.startswith(_PACKAGE) or name.startswith(_TEMPLATES)
 
 
 def _ask(expr: Choice) -> int:
@@ -548,18 +533,18 @@ def _walk(expr: Choice) -> Iterator[Choice]:
     return visit(expr)
 
 
-def _text(expr: Any, strength: int) -> str:
-    """`expr` in parentheses where it binds weaker than `strength`."""
+def choice_text(expr: Any, strength: int = 0) -> str:
+    """`expr` in parentheses where it binds weaker than `strength`: 0 for never, 9 for always."""
     if not isinstance(expr, Choice):
         return str(expr)
     op, args = expr.op, expr.args
     if op == "var":
         return str(args[0])
     if op == "not":
-        return f"~{_text(args[0], 9)}"
+        return f"~{choice_text(args[0], 9)}"
     if op not in _INFIX:
-        return f"{op}({', '.join(_text(a, 0) for a in args)})"
+        return f"{op}({', '.join(choice_text(a, 0) for a in args)})"
     sign, own = _INFIX[op]
     left = own + 1 if op in COMPARE else own  # a < b < c would chain
-    text = _text(args[0], left) + sign + _text(args[1], own + 1)
+    text = choice_text(args[0], left) + sign + choice_text(args[1], own + 1)
     return f"({text})" if own < strength else text

@@ -23,7 +23,16 @@ PRAGMAS = ("auto_unroll_max_step", "unroll_explicit")
 class Split(Step):
     """One loop becomes two; the inner one has `factor` iterations (or the outer one `nparts`).
 
-    rewrite:  for i in n: ..   ->   for i.outer in ceil(n/f): for i.inner in f: (if i < n) ..
+    rewrite:  s[B].split(i, factor=8)
+        B: float32[20] global, 20 elements, 80 bytes
+          for i in 20:
+            B[i] = A[i]*2.0
+        ->
+        B: float32[20] global, 20 elements, 80 bytes
+          for i.outer in 3:
+            for i.inner in 8:
+              if i.outer*8 + i.inner < 20:
+                B[i.outer*8 + i.inner] = A[i.outer*8 + i.inner]*2.0
     legal:    factor or nparts is at least 1; any size, dividing or not.  What was computed at the
               loop is then computed at the inner one.
     """
@@ -71,7 +80,17 @@ def _refuse_marked(place: str, stage: StageState, axis: IterVar) -> None:
 class Fuse(Step):
     """Adjacent loops become one.
 
-    rewrite:  for i in n: for j in m: ..   ->   for i.j.fused in n*m: ..
+    rewrite:  s[C].fuse(i, j)
+        C: float32[4, 6] global, 24 elements, 96 bytes
+          for i in 4:
+            for j in 6:
+              for r in 8:
+                C[i, j] += A[i, r]*B[r, j]
+        ->
+        C: float32[4, 6] global, 24 elements, 96 bytes
+          for i.j.fused in 24:
+            for r in 8:
+              C[i.j.fused//6, i.j.fused%6] += A[i.j.fused//6, r]*B[r, i.j.fused%6]
     legal:    the axes are neighbours in loop order, of one kind (all spatial or all reduction), and
               nothing is computed at any but the innermost; that is then computed at the new loop.
     """
@@ -120,7 +139,18 @@ class Fuse(Step):
 class Reorder(Step):
     """The named loops take, among their own places, the given order.
 
-    rewrite:  for i: for j: ..   ->   for j: for i: ..
+    rewrite:  s[C].reorder(r, i)
+        C: float32[4, 6] global, 24 elements, 96 bytes
+          for i in 4:
+            for j in 6:
+              for r in 8:
+                C[i, j] += A[i, r]*B[r, j]
+        ->
+        C: float32[4, 6] global, 24 elements, 96 bytes
+          for r in 8:
+            for j in 6:
+              for i in 4:
+                C[i, j] += A[i, r]*B[r, j]
     legal:    the axes are loops of the stage, each named once.
     """
 
@@ -144,7 +174,14 @@ class Reorder(Step):
 class Bind(Step):
     """A loop becomes a block or thread index ("vthread": a virtual thread).
 
-    rewrite:  for i in n: ..   ->   i = threadIdx.x (n of them): ..
+    rewrite:  s[B].bind(i, "threadIdx.x")
+        B: float32[20] global, 20 elements, 80 bytes
+          for i in 20:
+            B[i] = A[i]*2.0
+        ->
+        B: float32[20] global, 20 elements, 80 bytes
+          threadIdx.x for i in 20:
+            B[i] = A[i]*2.0
     legal:    each hardware index once per stage; reduction loops only on threadIdx.
     """
 
@@ -182,7 +219,16 @@ class Bind(Step):
 class Annotate(Step):
     """vectorize, unroll or parallel on one loop.
 
-    rewrite:  for i in n: ..   ->   vectorized | unrolled | parallel for i in n: ..
+    rewrite:  s[B].vectorize(i_inner)
+        B: float32[20] global, 20 elements, 80 bytes
+          for i.outer in 5:
+            for i.inner in 4:
+              B[i.outer*4 + i.inner] = A[i.outer*4 + i.inner]*2.0
+        ->
+        B: float32[20] global, 20 elements, 80 bytes
+          for i.outer in 5:
+            vectorized for i.inner in 4:
+              B[i.outer*4 + i.inner] = A[i.outer*4 + i.inner]*2.0
     legal:    vectorize and parallel need a spatial loop; a loop takes one annotation.
     """
 
@@ -213,9 +259,21 @@ class Annotate(Step):
 
 @dataclass(frozen=True)
 class Pragma(Step):
-    """A hint on all inside a loop: auto_unroll_max_step (operations), unroll_explicit (0 or 1).
+    """A hint on all inside a loop.
 
-    rewrite:  loops inside whose total steps stay within the limit become unrolled.
+    auto_unroll_max_step: loops inside are unrolled while their steps together stay within it
+    unroll_explicit:      0 or 1; accepted for schedules of TVM
+
+    rewrite:  s[C].pragma(i, "auto_unroll_max_step", 16)
+        C: float32[4] global, 4 elements, 16 bytes
+          for i in 4:
+            for k in 10:
+              C[i] += A[i, k]
+        ->
+        C: float32[4] global, 4 elements, 16 bytes
+          for i in 4:  # auto_unroll_max_step 16
+            for k in 10:
+              C[i] += A[i, k]
     legal:    a known hint with a non-negative value.
     """
 

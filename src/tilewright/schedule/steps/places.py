@@ -27,8 +27,24 @@ from tilewright.te.tensor import ComputeOp
 class ComputeAt(Step):
     """The stage is computed inside a loop of one of its readers, just what that iteration needs.
 
-    rewrite:  for p: P[p] = ..; for c: for d: C[..P..]
-              ->   for c: {for p in needed: P[p] = ..}; for d: C[..P..]
+    rewrite:  s[B].compute_at(s[C], i)
+        B: float32[6, 4] global, 24 elements, 96 bytes
+          for i in 6:
+            for j in 4:
+              B[i, j] = A[i, j]*2.0
+        C: float32[6, 4] global, 24 elements, 96 bytes
+          for i in 6:
+            for j in 4:
+              C[i, j] = B[i, j] + 1.0
+        ->
+        C: float32[6, 4] global, 24 elements, 96 bytes
+          for i in 6:
+            B: float32[1, 4] local, 4 elements, 16 bytes, at C.i
+              for B.i in 1:
+                for j in 4:
+                  B[i, j] = A[i, j]*2.0
+            for j in 4:
+              C[i, j] = B[i, j] + 1.0
     legal:    all readers of the stage are inside that loop; the stage is no output.
     """
 
@@ -67,7 +83,21 @@ class ComputeAt(Step):
 class ComputeInline(Step):
     """The stage's expression replaces every read of it.
 
-    rewrite:  P[p] = e(p); C[c] = f(P[g(c)])   ->   C[c] = f(e(g(c)))
+    rewrite:  s[B].compute_inline()
+        B: float32[6, 4] global, 24 elements, 96 bytes
+          for i in 6:
+            for j in 4:
+              B[i, j] = A[i, j]*2.0
+        C: float32[6, 4] global, 24 elements, 96 bytes
+          for i in 6:
+            for j in 4:
+              C[i, j] = B[i, j] + 1.0
+        ->
+        B: inlined into C
+        C: float32[6, 4] global, 24 elements, 96 bytes
+          for i in 6:
+            for j in 4:
+              C[i, j] = A[i, j]*2.0 + 1.0
     legal:    not an output, not a reduction, without scheduled loops or stages computed in them.
     """
 
@@ -97,7 +127,24 @@ class ComputeInline(Step):
 class ComputeRoot(Step):
     """The stage is computed on its own before its readers (undoes compute_at and compute_inline).
 
-    rewrite:  for c: {for p in needed: P[p]}; ..   ->   for p: P[p]; for c: ..
+    rewrite:  s[B].compute_root()
+        C: float32[6, 4] global, 24 elements, 96 bytes
+          for i in 6:
+            B: float32[1, 4] local, 4 elements, 16 bytes, at C.i
+              for B.i in 1:
+                for j in 4:
+                  B[i, j] = A[i, j]*2.0
+            for j in 4:
+              C[i, j] = B[i, j] + 1.0
+        ->
+        B: float32[6, 4] global, 24 elements, 96 bytes
+          for i in 6:
+            for j in 4:
+              B[i, j] = A[i, j]*2.0
+        C: float32[6, 4] global, 24 elements, 96 bytes
+          for i in 6:
+            for j in 4:
+              C[i, j] = B[i, j] + 1.0
     legal:    always.
     """
 
@@ -112,7 +159,24 @@ class ComputeRoot(Step):
 class SetScope(Step):
     """Where the stage's buffer lives: "global", "shared" or "local".
 
-    rewrite:  alloc P global   ->   alloc P shared
+    rewrite:  s[B].set_scope("shared")
+        C: float32[6, 4] global, 24 elements, 96 bytes
+          for i in 6:
+            B: float32[1, 4] local, 4 elements, 16 bytes, at C.i
+              for B.i in 1:
+                for j in 4:
+                  B[i, j] = A[i, j]*2.0
+            for j in 4:
+              C[i, j] = B[i, j] + 1.0
+        ->
+        C: float32[6, 4] global, 24 elements, 96 bytes
+          for i in 6:
+            B: float32[1, 4] shared, 4 elements, 16 bytes, at C.i
+              for B.i in 1:
+                for j in 4:
+                  B[i, j] = A[i, j]*2.0
+            for j in 4:
+              C[i, j] = B[i, j] + 1.0
     legal:    a known scope; outputs stay global.
     """
 
@@ -134,7 +198,24 @@ class SetScope(Step):
 class StorageAlign(Step):
     """Pads rows: the stride of `axis` in the stage's buffer becomes k * factor + offset elements.
 
-    rewrite:  alloc P[n, m]   ->   alloc P[n, m padded]
+    rewrite:  s[B].storage_align(B_i, 8, 1)
+        B: float32[6, 4] global, 24 elements, 96 bytes
+          for i in 6:
+            for j in 4:
+              B[i, j] = A[i, j]*2.0
+        C: float32[6, 4] global, 24 elements, 96 bytes
+          for i in 6:
+            for j in 4:
+              C[i, j] = B[i, j] + 1.0
+        ->
+        B: float32[6, 4] global, 54 elements, 216 bytes, stride of i 9 (8n + 1)
+          for i in 6:
+            for j in 4:
+              B[i, j] = A[i, j]*2.0
+        C: float32[6, 4] global, 24 elements, 96 bytes
+          for i in 6:
+            for j in 4:
+              C[i, j] = B[i, j] + 1.0
     legal:    factor at least 1, 0 <= offset < factor; the axis is a root axis, not the last.
     """
 

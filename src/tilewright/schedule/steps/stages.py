@@ -30,7 +30,20 @@ from tilewright.te.tensor import ComputeOp, IterVar, PlaceholderOp, Tensor, redu
 class CacheRead(Step):
     """A copy of a tensor in `scope` that the named readers use.
 
-    rewrite:  C[c] = f(A[g(c)])   ->   A.scope[a] = A[a]; C[c] = f(A.scope[g(c)])
+    rewrite:  s.cache_read(A, "global", [C])
+        C: float32[4] global, 4 elements, 16 bytes
+          for i in 4:
+            for k in 10:
+              C[i] += A[i, k]
+        ->
+        A.global: float32[4, 10] global, 40 elements, 160 bytes
+          for ax0 in 4:
+            for ax1 in 10:
+              A.global[ax0, ax1] = A[ax0, ax1]
+        C: float32[4] global, 4 elements, 16 bytes
+          for i in 4:
+            for k in 10:
+              C[i] += A.global[i, k]
     legal:    every reader does read the tensor.
     """
 
@@ -71,8 +84,21 @@ class CacheRead(Step):
 class CacheWrite(Step):
     """The computation moves to a new stage in `scope`; the tensor itself becomes a copy of it.
 
-    rewrite:  C[c] = e(c)   ->   C.scope[c] = e(c); C[c] = C.scope[c]
-              The new stage has the type of partial results, where that is a wider one.
+    The new stage has the type of partial results, where that is a wider one.
+
+    rewrite:  s.cache_write(C, "global")
+        C: float32[4] global, 4 elements, 16 bytes
+          for i in 4:
+            for k in 10:
+              C[i] += A[i, k]
+        ->
+        C.global: float32[4] global, 4 elements, 16 bytes
+          for i.c in 4:
+            for k in 10:
+              C.global[i.c] += A[i.c, k]
+        C: float32[4] global, 4 elements, 16 bytes
+          for i in 4:
+            C[i] = C.global[i]
     legal:    the stage has no scheduled loops yet, and no stage is computed in one.
     """
 
@@ -121,7 +147,22 @@ def _redirect(body: Expr, old: Tensor, new: Tensor) -> Expr:
 class RFactor(Step):
     """A reduction loop becomes a spatial axis of a new partial stage, which this one combines.
 
-    rewrite:  C[c] += e(c, k)   ->   C.rf[ki, c] += e(c, ko, ki); C[c] += C.rf[ki, c]
+    rewrite:  s.rfactor(C, k_inner)
+        C: float32[4] global, 4 elements, 16 bytes
+          for i in 4:
+            for k.outer in 5:
+              for k.inner in 2:
+                C[i] += A[i, k.outer*2 + k.inner]
+        ->
+        C.rf: float32[2, 4] global, 8 elements, 32 bytes
+          for k.inner in 2:
+            for i.rf in 4:
+              for k.outer in 5:
+                C.rf[k.inner, i.rf] += A[i.rf, k.outer*2 + k.inner]
+        C: float32[4] global, 4 elements, 16 bytes
+          for i in 4:
+            for k.inner.v in 2:
+              C[i] += C.rf[k.inner.v, i]
     legal:    the axis is a reduction loop whose split factors are known; no spatial loop is
               scheduled yet, and no stage is computed in a loop.
     """
@@ -218,8 +259,21 @@ class Pack(Step):
 
     blocks: per dimension the block size (1: not split); order: of the outer dimensions 0..n-1 and
     the blocks n..2n-1 (of the dimensions that are split).
-    rewrite:  C[c] = f(W[o, i])
-              ->   W.packed[o//8, i, o%8] = W[o, i]; C[c] = f(W.packed[o//8, i, o%8])
+    rewrite:  s.pack(A, [4, 1], [0, 1, 2])
+        C: float32[8] global, 8 elements, 32 bytes
+          for i in 8:
+            for k in 10:
+              C[i] += A[i, k]
+        ->
+        A.packed: float32[2, 10, 4] global, 80 elements, 320 bytes
+          for o0 in 2:
+            for o1 in 10:
+              for b0 in 4:
+                A.packed[o0, o1, b0] = A[o0*4 + b0, o1]
+        C: float32[8] global, 8 elements, 32 bytes
+          for i in 8:
+            for k in 10:
+              C[i] += A.packed[i//4, k, i%4]
     legal:    an input; every outer dimension and every block larger than 1 is in the order once.
     """
 

@@ -13,7 +13,7 @@ from tilewright.ir import expr as E
 from tilewright.ir.affine import Simplifier
 from tilewright.ir.expr import Expr
 from tilewright.ir.printer import infix_text
-from tilewright.schedule.space.decision import Choice, Value, ceil_div
+from tilewright.schedule.space.decision import Choice, Value, ceil_div, choice_text, same
 from tilewright.schedule.state import FuseRelation, ScheduleState, StageState
 from tilewright.schedule.tree.access import simplified_indices
 from tilewright.schedule.tree.bounds import Bounds
@@ -164,7 +164,7 @@ class _Writer:
             for ax in st.leaf_iter_vars:
                 tag = st.binds.get(ax)
                 loops[ax] = self.loops[ax] if ax in inside or tag is None else E.var(tag)
-                if self.extent[ax] == 1:
+                if same(self.extent[ax], 1):
                     loops[ax] = E.const(0)
             inner = {r.inner: _sized(self.extent[r.inner]) for r in st.relations}
             values |= st.axis_values(loops, inner)
@@ -245,7 +245,4 @@ def _sized(size: Value | None) -> int | Expr:
     """An extent as an operand of index arithmetic."""
     if size is None:
         return _UNKNOWN
-    if isinstance(size, Choice):
-        text = str(size)
-        return E.var(text if text.isidentifier() else f"({text})")
-    return int(size)
+    return E.var(choice_text(size, 9)) if isinstance(size, Choice) else int(size)
