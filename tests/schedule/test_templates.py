@@ -15,7 +15,8 @@ if {first}:
     mine = anchor_template("mine", kinds=["llvm"], tags=["dense"])(mine)
 a, b = te.placeholder((64, 32)), te.placeholder((48, 32), name="B")
 k = te.reduce_axis((0, 32), "k")
-c = te.compute((64, 48), lambda i, j: te.sum(a[i, k] * b[j, k], axis=k), tag="dense")
+attrs = {{"workload": ("dense", None, None)}}
+c = te.compute((64, 48), lambda i, j: te.sum(a[i, k] * b[j, k], axis=k), tag="dense", attrs=attrs)
 dag = te.ComputeDAG([a, b, c])
 if not {first}:
     task_of_dag(dag, "llvm")
