@@ -11,6 +11,7 @@ import operator
 import random
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from hypothesis import strategies as st
 import tilewright
 from schedule.computations import draw_computation, matmul
 from schedule.drawing import draw_schedule
-from schedule.step_cases import chain, doubled, padded, row_sums
+from schedule.step_cases import chain, doubled, nest, padded, row_sums
 from tilewright.schedule.schedule import Schedule, create_schedule
 from tilewright.schedule.space.decision import Assignment, var
 from tilewright.schedule.task import task_of_dag
@@ -117,7 +118,7 @@ def test_a_printed_schedule_run_as_python_is_the_computation(seed: int, gpu: boo
     inputs = random_inputs(dag, seed)
     names = [op.name for op in dag.placeholders]
     try:
-        nest = Nest(text, dict(zip(names, inputs, strict=True)))
+        ran = Nest(text, dict(zip(names, inputs, strict=True)))
     except TooLong:
         return
     except SyntaxError as error:
@@ -127,7 +128,7 @@ def test_a_printed_schedule_run_as_python_is_the_computation(seed: int, gpu: boo
     unique = dag.unique_names()
     for tensor, reference, bound in zip(dag.outputs, expected, tolerance, strict=True):
         found = np.full(tensor.shape, np.nan)
-        for at, value in nest.tensors[unique[tensor.op]].items():
+        for at, value in ran.tensors[unique[tensor.op]].items():
             found[at] = value
         assert (np.abs(found - reference) <= bound).all(), text
 
@@ -205,6 +206,23 @@ C: float32[16, 12] global, 192 elements, 768 bytes
 A.shared[i.outer*8 + i.inner.outer*2 + i.inner.inner, r]*B[r, j]
           C[i.outer*8 + i.inner.outer*2 + i.inner.inner, j] = \
 C.local[i.outer*8 + i.inner.outer*2 + i.inner.inner, j]"""  # fmt: skip
+
+
+def test_the_nest_in_the_design_page() -> None:
+    s = create_schedule([matmul(16, 12, 8)[-1].op])
+    c = s.outputs[0]
+    shared = s[s.cache_read(s.find("A").tensor, "shared", [c.tensor])]
+    i, j = c.op.axis
+    (r,) = c.op.reduce_axis
+    outer, inner = c.split(i, nparts=6)
+    c.reorder(j, outer, inner, r)
+    c.bind(j, "blockIdx.x")
+    c.bind(outer, "threadIdx.x")
+    c.pragma(r, "auto_unroll_max_step", 16)
+    shared.compute_at(c, j)
+    shared.storage_align(shared.op.axis[0], 4, 1)
+    page = (Path(__file__).parents[2] / "docs" / "design.md").read_text()
+    assert f"```\n{nest(s)}\n```" in page
 
 
 def test_a_schedule_that_is_not_finished_says_what_is_missing() -> None:

@@ -1,7 +1,7 @@
 """`ConfigSpace`: the product of a template's knobs; its members by index, by value, as arrays.
 
 In: `define_split`, `define_knob`, ... called by a template.  Out: `get(index)` for one candidate,
-`decode(indices)` for a population, `symbolic()` for a trace.  Read next: `space_policies.py`.
+`decode(indices)` for a population, `symbolic()` for a trace.  Read next: `sketch.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Polymorphic numbers: integers, int64 vectors over a population, and integers still open.
 
 In: ints, numpy vectors, `Choice` expressions.  Out: the same, from one set of operators; `evaluate`
-turns a Choice into a number under an `Assignment`.  Read next: `trace.py`, then `space.py`.
+turns a Choice into a number under an `Assignment`.  Read next: `trace.py`, `entities.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One choice for one knob: the tiling, order, annotation or option that a template applies.
 
 In: concrete values, or `Choice` expressions while a template is traced.  Out: calls of the public
-schedule primitives.  Read next: `space_policies.py` (which entities a knob offers), `space.py`.
+schedule primitives.  Read next: `policies.py` (which entities a knob offers), `config_space.py`.
 """
 
 from __future__ import annotations

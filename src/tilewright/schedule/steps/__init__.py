@@ -3,6 +3,7 @@
 In: names of stages and axes, numbers.  Out: a changed `ScheduleState`.  A step names stages and
 axes by their unique names, so a list of steps replays on an equal DAG, prints as runnable Python
 (`python.py`), and is what records store (`table.py`).  Numbers may be `Choice`s.
+The `rewrite:` in a step's docstring is executed by tests/schedule/test_steps.py.
 Read next: `step.py`, `loops.py` (loops of a stage), `places.py` (where a stage is computed),
 `stages.py` (new stages).
 """
