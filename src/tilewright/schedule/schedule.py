@@ -12,8 +12,8 @@ from typing import Any
 
 from tilewright.base.errors import ScheduleError, absent
 from tilewright.schedule import steps as S
-from tilewright.schedule.space.decision import Choice
-from tilewright.schedule.state import ScheduleState, Size, StageState
+from tilewright.schedule.space.decision import Choice, Size
+from tilewright.schedule.state import ScheduleState, StageState
 from tilewright.schedule.steps.python import python_text
 from tilewright.schedule.steps.step import Step
 from tilewright.schedule.tree.loop_tree import LoopTree

@@ -15,11 +15,9 @@ from typing import Any, Generic, TypeVar
 from tilewright.base.errors import ScheduleError
 from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr
-from tilewright.schedule.space.decision import Choice
+from tilewright.schedule.space.decision import Size
 from tilewright.te.dag import ComputeDAG, fresh_name
 from tilewright.te.tensor import ComputeOp, IterVar, Operation, PlaceholderOp, Tensor
-
-Size = int | Choice
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,7 +23,7 @@ from tilewright.schedule.space.config import (
     no_knob,
     values_text,
 )
-from tilewright.schedule.space.decision import Assignment, Number, Value, evaluate
+from tilewright.schedule.space.decision import Assignment, Number, Size, evaluate
 from tilewright.schedule.space.entities import (
     AnnotateEntity,
     Entity,
@@ -222,7 +222,7 @@ class ConfigSpace(Config):
         assignment, config = self.decode(indices), self.symbolic()
         for predicate in self._filters:
 
-            def build(predicate: Callable[[Any], Any] = predicate) -> Value:
+            def build(predicate: Callable[[Any], Any] = predicate) -> Size:
                 return predicate(config)  # type: ignore[no-any-return]
 
             for part in trace(build, assignment, len(indices), max_parts=len(indices)):

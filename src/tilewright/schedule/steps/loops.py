@@ -10,9 +10,10 @@ from typing import ClassVar
 
 from tilewright.base.errors import ScheduleError
 from tilewright.ir.stmt import TAGS
-from tilewright.schedule.state import Size, StageState
-from tilewright.schedule.steps.names import Names, value_text
-from tilewright.schedule.steps.step import State, Step, describe, leaf, refuse_inlined, stage_of
+from tilewright.schedule.space.decision import Size
+from tilewright.schedule.state import StageState
+from tilewright.schedule.steps.names import PythonNames, value_text
+from tilewright.schedule.steps.step import AnyState, Step, describe, leaf, refuse_inlined, stage_of
 from tilewright.te.tensor import IterVar
 
 ANNOTATIONS = ("vectorize", "unroll", "parallel")
@@ -42,7 +43,7 @@ class Split(Step):
     nparts: Size | None
     verb: ClassVar[str] = "split"
 
-    def apply(self, s: State) -> tuple[IterVar, IterVar]:
+    def apply(self, s: AnyState) -> tuple[IterVar, IterVar]:
         stage = stage_of(self, s)
         refuse_inlined(self, stage)
         asked = f"factor={self.factor}" if self.nparts is None else f"nparts={self.nparts}"
@@ -63,7 +64,7 @@ class Split(Step):
             child.attach_to("scope", (stage, inner))
         return outer, inner
 
-    def python(self, names: Names) -> str:
+    def python(self, names: PythonNames) -> str:
         which, size = ("factor", self.factor) if self.nparts is None else ("nparts", self.nparts)
         axis = names.axis(self.stage, self.axis)
         return f"{names.stage(self.stage)}.split({axis}, {which}={value_text(size)})"
@@ -98,7 +99,7 @@ class Fuse(Step):
     axes: tuple[str, ...]
     verb: ClassVar[str] = "fuse"
 
-    def apply(self, s: State) -> IterVar:
+    def apply(self, s: AnyState) -> IterVar:
         stage = stage_of(self, s)
         refuse_inlined(self, stage)
         place = f"fuse({', '.join(f'{stage.name}.{a}' for a in self.axes)})"
@@ -131,7 +132,7 @@ class Fuse(Step):
             child.attach_to("scope", (stage, fused))
         return fused
 
-    def python(self, names: Names) -> str:
+    def python(self, names: PythonNames) -> str:
         return f"{names.stage(self.stage)}.fuse({names.axes(self.stage, self.axes)})"
 
 
@@ -157,7 +158,7 @@ class Reorder(Step):
     axes: tuple[str, ...]
     verb: ClassVar[str] = "reorder"
 
-    def apply(self, s: State) -> None:
+    def apply(self, s: AnyState) -> None:
         stage = stage_of(self, s)
         refuse_inlined(self, stage)
         axes = [leaf(self, stage, a) for a in self.axes]
@@ -166,7 +167,7 @@ class Reorder(Step):
             raise ScheduleError(place, "an axis is named twice", f"{describe(stage)}.")
         stage.arrange(axes)
 
-    def python(self, names: Names) -> str:
+    def python(self, names: PythonNames) -> str:
         return f"{names.stage(self.stage)}.reorder({names.axes(self.stage, self.axes)})"
 
 
@@ -189,7 +190,7 @@ class Bind(Step):
     tag: str
     verb: ClassVar[str] = "bind"
 
-    def apply(self, s: State) -> None:
+    def apply(self, s: AnyState) -> None:
         stage = stage_of(self, s)
         refuse_inlined(self, stage)
         place = f"bind({stage.name}.{self.axis}, {self.tag})"
@@ -210,7 +211,7 @@ class Bind(Step):
             )
         stage.binds[axis] = self.tag
 
-    def python(self, names: Names) -> str:
+    def python(self, names: PythonNames) -> str:
         axis = names.axis(self.stage, self.axis)
         return f'{names.stage(self.stage)}.bind({axis}, te.thread_axis("{self.tag}"))'
 
@@ -236,7 +237,7 @@ class Annotate(Step):
     how: str
     verb: ClassVar[str] = "annotate"
 
-    def apply(self, s: State) -> None:
+    def apply(self, s: AnyState) -> None:
         stage = stage_of(self, s)
         refuse_inlined(self, stage)
         place = f"{self.how}({stage.name}.{self.axis})"
@@ -253,7 +254,7 @@ class Annotate(Step):
             raise ScheduleError(place, f"{axis.name} is already {stage.mark(axis)}")
         stage.annotations[axis] = self.how
 
-    def python(self, names: Names) -> str:
+    def python(self, names: PythonNames) -> str:
         return f"{names.stage(self.stage)}.{self.how}({names.axis(self.stage, self.axis)})"
 
 
@@ -282,7 +283,7 @@ class Pragma(Step):
     value: Size
     verb: ClassVar[str] = "pragma"
 
-    def apply(self, s: State) -> None:
+    def apply(self, s: AnyState) -> None:
         stage = stage_of(self, s)
         refuse_inlined(self, stage)
         place = f"pragma({stage.name}.{self.axis}, {self.key}, {self.value})"
@@ -292,6 +293,6 @@ class Pragma(Step):
             raise ScheduleError(place, "the value must not be negative")
         stage.pragmas[self.key] = (leaf(self, stage, self.axis), self.value)
 
-    def python(self, names: Names) -> str:
+    def python(self, names: PythonNames) -> str:
         axis, value = names.axis(self.stage, self.axis), value_text(self.value)
         return f'{names.stage(self.stage)}.pragma({axis}, "{self.key}", {value})'

@@ -25,7 +25,7 @@ def identifier(name: str) -> str:
     return clean if not clean[0].isdigit() else f"t_{clean}"
 
 
-class Names:
+class PythonNames:
     """Variables of the stages and axes of a state.
 
     lines: filled by whoever asks for an axis that has no variable yet

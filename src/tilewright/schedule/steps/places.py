@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tilewright.base.errors import ScheduleError
-from tilewright.schedule.state import Size, StageState
-from tilewright.schedule.steps.names import Names, value_text
+from tilewright.schedule.space.decision import Size
+from tilewright.schedule.state import StageState
+from tilewright.schedule.steps.names import PythonNames, value_text
 from tilewright.schedule.steps.step import (
-    State,
+    AnyState,
     Step,
     check_scope,
     leaf,
@@ -52,7 +53,7 @@ class ComputeAt(Step):
     axis: str
     verb: ClassVar[str] = "compute_at"
 
-    def apply(self, s: State) -> None:
+    def apply(self, s: AnyState) -> None:
         stage, parent = stage_of(self, s), stage_of(self, s, self.parent)
         place = f"compute_at({stage.name}, {parent.name}.{self.axis})"
         if stage.is_output:
@@ -74,7 +75,7 @@ class ComputeAt(Step):
             )
         stage.attach_to("scope", (parent, axis))
 
-    def python(self, names: Names) -> str:
+    def python(self, names: PythonNames) -> str:
         host, axis = names.stage(self.parent), names.axis(self.parent, self.axis)
         return f"{names.stage(self.stage)}.compute_at({host}, {axis})"
 
@@ -103,7 +104,7 @@ class ComputeInline(Step):
 
     verb: ClassVar[str] = "compute_inline"
 
-    def apply(self, s: State) -> None:
+    def apply(self, s: AnyState) -> None:
         stage = stage_of(self, s)
         place = f"compute_inline({stage.name})"
         if stage.is_output:
@@ -150,7 +151,7 @@ class ComputeRoot(Step):
 
     verb: ClassVar[str] = "compute_root"
 
-    def apply(self, s: State) -> None:
+    def apply(self, s: AnyState) -> None:
         stage = stage_of(self, s)
         stage.attach_to("root")
 
@@ -183,14 +184,14 @@ class SetScope(Step):
     scope: str
     verb: ClassVar[str] = "set_scope"
 
-    def apply(self, s: State) -> None:
+    def apply(self, s: AnyState) -> None:
         stage = stage_of(self, s)
         check_scope(f"set_scope({stage.name}, {self.scope})", self.scope)
         if stage.is_output and self.scope != "global":
             raise ScheduleError(f"set_scope({stage.name}, {self.scope})", "an output is global")
         stage.scope = self.scope
 
-    def python(self, names: Names) -> str:
+    def python(self, names: PythonNames) -> str:
         return f'{names.stage(self.stage)}.set_scope("{self.scope}")'
 
 
@@ -216,7 +217,7 @@ class StorageAlign(Step):
           for i in 6:
             for j in 4:
               C[i, j] = B[i, j] + 1.0
-    legal:    factor at least 1, 0 <= offset < factor; the axis is a root axis, not the last.
+    legal:    factor at least 1, 0 <= offset < factor; the axis is a root axis of no output.
     """
 
     axis: str
@@ -224,7 +225,7 @@ class StorageAlign(Step):
     offset: Size
     verb: ClassVar[str] = "storage_align"
 
-    def apply(self, s: State) -> None:
+    def apply(self, s: AnyState) -> None:
         stage = stage_of(self, s)
         place = f"storage_align({stage.name}.{self.axis}, {self.factor}, {self.offset})"
         assert isinstance(stage.op, ComputeOp)
@@ -242,7 +243,7 @@ class StorageAlign(Step):
             )
         stage.aligned[names.index(self.axis)] = (self.factor, self.offset)
 
-    def python(self, names: Names) -> str:
+    def python(self, names: PythonNames) -> str:
         axis = names.axis(self.stage, self.axis)
         sizes = f"{value_text(self.factor)}, {value_text(self.offset)}"
         return f"{names.stage(self.stage)}.storage_align({axis}, {sizes})"

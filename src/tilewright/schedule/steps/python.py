@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tilewright.schedule.steps.names import Names
-from tilewright.schedule.steps.step import State, Step
+from tilewright.schedule.steps.names import PythonNames
+from tilewright.schedule.steps.step import AnyState, Step
 
 
-def python_text(state: State, steps: Iterable[Step]) -> str:
+def python_text(state: AnyState, steps: Iterable[Step]) -> str:
     """Python that repeats the steps, which are applied to `state` on the way.
 
     It expects `s` (from te.create_schedule) and one variable per tensor of the computation, named
     as in `ComputeDAG.unique_names`.
     """
-    names = Names(state)
+    names = PythonNames(state)
     for step in steps:
         call = step.python(names)
         names.lines.append(names.assigned(step.stage, call, step.apply(state)))

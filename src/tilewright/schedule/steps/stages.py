@@ -12,10 +12,11 @@ from typing import Any, ClassVar
 from tilewright.base.errors import ScheduleError
 from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr
-from tilewright.schedule.state import FuseRelation, Size, StageState, renamed_body
-from tilewright.schedule.steps.names import Names
+from tilewright.schedule.space.decision import Size
+from tilewright.schedule.state import FuseRelation, StageState, renamed_body
+from tilewright.schedule.steps.names import PythonNames
 from tilewright.schedule.steps.step import (
-    State,
+    AnyState,
     Step,
     check_scope,
     describe,
@@ -51,7 +52,7 @@ class CacheRead(Step):
     readers: tuple[str, ...]
     verb: ClassVar[str] = "cache_read"
 
-    def apply(self, s: State) -> Tensor:
+    def apply(self, s: AnyState) -> Tensor:
         source = s.find(self.stage)
         place = f"cache_read({source.name}, {self.scope})"
         check_scope(place, self.scope)
@@ -75,7 +76,7 @@ class CacheRead(Step):
         cache.scope = self.scope
         return op.output_tensor
 
-    def python(self, names: Names) -> str:
+    def python(self, names: PythonNames) -> str:
         readers = ", ".join(map(names.tensor, self.readers))
         return f's.cache_read({names.tensor(self.stage)}, "{self.scope}", [{readers}])'
 
@@ -105,7 +106,7 @@ class CacheWrite(Step):
     scope: str
     verb: ClassVar[str] = "cache_write"
 
-    def apply(self, s: State) -> Tensor:
+    def apply(self, s: AnyState) -> Tensor:
         stage = stage_of(self, s)
         place = f"cache_write({stage.name}, {self.scope})"
         check_scope(place, self.scope)
@@ -128,7 +129,7 @@ class CacheWrite(Step):
         cache.scope = self.scope
         return op.output_tensor
 
-    def python(self, names: Names) -> str:
+    def python(self, names: PythonNames) -> str:
         return f's.cache_write({names.tensor(self.stage)}, "{self.scope}")'
 
 
@@ -171,7 +172,7 @@ class RFactor(Step):
     factor_axis: int
     verb: ClassVar[str] = "rfactor"
 
-    def apply(self, s: State) -> Tensor:
+    def apply(self, s: AnyState) -> Tensor:
         stage = stage_of(self, s)
         place = f"rfactor({stage.name}.{self.axis})"
         op = stage.op
@@ -223,7 +224,7 @@ class RFactor(Step):
         s.insert_stage(part, before=stage)
         return part.output_tensor
 
-    def python(self, names: Names) -> str:
+    def python(self, names: PythonNames) -> str:
         axis = names.axis(self.stage, self.axis)
         return f"s.rfactor({names.tensor(self.stage)}, {axis}, {self.factor_axis})"
 
@@ -281,7 +282,7 @@ class Pack(Step):
     order: tuple[int, ...]
     verb: ClassVar[str] = "pack"
 
-    def apply(self, s: State) -> Tensor:
+    def apply(self, s: AnyState) -> Tensor:
         source = s.find(self.stage)
         place = f"pack({source.name}, blocks={self.blocks}, order={self.order})"
         if not isinstance(source.op, PlaceholderOp):
@@ -321,7 +322,7 @@ class Pack(Step):
         s.insert_stage(op, after=source)
         return op.output_tensor
 
-    def python(self, names: Names) -> str:
+    def python(self, names: PythonNames) -> str:
         return f"s.pack({names.tensor(self.stage)}, {list(self.blocks)}, {list(self.order)})"
 
 

@@ -13,10 +13,10 @@ from tilewright.base.errors import ScheduleError
 from tilewright.ir.stmt import SCOPES
 from tilewright.schedule.space.decision import Choice, from_json, to_json, variables
 from tilewright.schedule.state import ScheduleState, StageState
-from tilewright.schedule.steps.names import Names
+from tilewright.schedule.steps.names import PythonNames
 from tilewright.te.tensor import IterVar, PlaceholderOp
 
-State = ScheduleState[StageState]
+AnyState = ScheduleState[StageState]
 
 
 @dataclass(frozen=True)
@@ -29,14 +29,14 @@ class Step:
     stage: str
     verb: ClassVar[str] = ""
 
-    def apply(self, s: State) -> Any:
+    def apply(self, s: AnyState) -> Any:
         """Check legality, change the state, return what users get.
 
         Raises ScheduleError, the state then being as it was.
         """
         raise ScheduleError(self.verb, "an abstract step cannot be applied")
 
-    def python(self, names: Names) -> str:
+    def python(self, names: PythonNames) -> str:
         """The call that makes this step, printed before it is applied."""
         return f"{names.stage(self.stage)}.{self.verb}()"
 
@@ -82,7 +82,7 @@ def leaf(step: Step, stage: StageState, name: str) -> IterVar:
     raise ScheduleError(f"{step.verb}({stage.name}.{name})", f"{name} {why}", f"{describe(stage)}.")
 
 
-def stage_of(step: Step, s: State, name: str = "") -> StageState:
+def stage_of(step: Step, s: AnyState, name: str = "") -> StageState:
     """The computed stage that `step` names, or the one called `name`."""
     stage = s.find(name or step.stage)
     if isinstance(stage.op, PlaceholderOp):
@@ -102,7 +102,7 @@ def refuse_inlined(step: Step, stage: StageState) -> None:
         )  # fmt: skip
 
 
-def refuse_host(step: Step, s: State, stage: StageState) -> None:
+def refuse_host(step: Step, s: AnyState, stage: StageState) -> None:
     """Refuse a step that replaces the loops of `stage` while another stage is computed in one."""
     for child in s.attached(stage):
         assert child.attach is not None

@@ -13,7 +13,7 @@ from tilewright.ir import expr as E
 from tilewright.ir.affine import Simplifier
 from tilewright.ir.expr import Expr
 from tilewright.ir.printer import infix_text
-from tilewright.schedule.space.decision import Choice, Value, ceil_div, choice_text, same
+from tilewright.schedule.space.decision import Choice, Size, ceil_div, choice_text, same
 from tilewright.schedule.state import FuseRelation, ScheduleState, StageState
 from tilewright.schedule.tree.access import simplified_indices
 from tilewright.schedule.tree.bounds import Bounds
@@ -57,7 +57,7 @@ class _Writer:
         self.schedule, self.tree, self.bounds = schedule, tree, bounds
         self.bodies = inlined_bodies(schedule)
         self.loops: dict[IterVar, Expr] = {}
-        self.extent: dict[IterVar, Value | None] = {}
+        self.extent: dict[IterVar, Size | None] = {}
         for stage in reversed(schedule.stages):  # hosts before what is computed inside them
             around = {self.loops[ax].attr for _, ax in _around(stage)}
             for ax in stage.leaf_iter_vars:
@@ -222,10 +222,10 @@ def _around(stage: StageState) -> list[tuple[StageState, IterVar]]:
     return result
 
 
-def _open_extents(stage: StageState) -> dict[IterVar, Value | None]:
+def _open_extents(stage: StageState) -> dict[IterVar, Size | None]:
     """Extents as far as the splits of the stage alone tell them; None where they do not."""
     known = stage.attach is None
-    extent: dict[IterVar, Value | None] = {
+    extent: dict[IterVar, Size | None] = {
         ax: ax.size if known or ax.kind == "reduce" else None
         for ax in (*stage.op.axis, *stage.op.reduce_axis)
     }
@@ -241,7 +241,7 @@ def _open_extents(stage: StageState) -> dict[IterVar, Value | None]:
     return extent
 
 
-def _sized(size: Value | None) -> int | Expr:
+def _sized(size: Size | None) -> int | Expr:
     """An extent as an operand of index arithmetic."""
     if size is None:
         return _UNKNOWN
