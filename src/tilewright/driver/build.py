@@ -51,7 +51,7 @@ def lower(
     simple_mode: TVM's; it changes nothing, what is printed is always simple
     """
     found = target if target is not None else context.current("target")
-    chosen = Target(found or ("cuda" if schedule.has_threads else "llvm"))
+    chosen = Target(found or ("cuda" if schedule.binds_threads else "llvm"))
     return lower_schedule(schedule, chosen, kernel_name(name), args)
 
 

@@ -240,7 +240,7 @@ class ScheduleState(ABC, Generic[S]):
         return [st for st in self.stages if st.is_output]
 
     @property
-    def has_threads(self) -> bool:
+    def binds_threads(self) -> bool:
         """Whether a loop is bound to blocks or threads, so that only GPUs can run it."""
         return any(tag != "vthread" for st in self.stages for tag in st.binds.values())
 
