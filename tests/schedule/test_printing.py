@@ -44,9 +44,15 @@ class TooLong(Exception):
 
 
 class Nest:
-    """Runs a printed schedule.  A tensor is a dict from indices; what nobody wrote is NaN."""
+    """Runs a printed schedule.  A tensor is a dict from indices; what nobody wrote is NaN.
 
-    def __init__(self, text: str, inputs: dict[str, np.ndarray]) -> None:
+    What is stored must lie in the tensor, and fit the buffer whose shape is printed.
+    """
+
+    def __init__(self, s: Schedule, inputs: dict[str, np.ndarray]) -> None:
+        text = str(s)
+        self.shapes = {stage.name: stage.op.shape for stage in s.stages}
+        self.rooms: dict[str, int] = {}
         self.tensors: dict[str, dict[tuple[int, ...], Any]] = {
             name: {at: value.item() for at, value in np.ndenumerate(array)}
             for name, array in inputs.items()
@@ -70,8 +76,10 @@ class Nest:
         names = re.compile(r"(?<![\w.])[A-Za-z_][\w.]*")
         if re.match(r"\S+: (\w+\[.*\] (input|constant)$|inlined)", line):
             return ""
-        if header := re.match(r"(\S+): \w+\[", line):
-            return f"{pad}if stage({header[1]!r}):"
+        if header := re.match(r"(\S+): \w+\[(.*?)\]", line):
+            name = header[1]
+            self.rooms[name] = math.prod(map(int, filter(None, header[2].split(", "))))
+            return f"{pad}if stage({name!r}):"
         line = line.partition("  #")[0]
         if loop := re.match(r"(?:\S+ )?for (\S+) in (\d+):", line):
             one = loop[2] == "1"  # Python nests 20 loops, and nothing names the variable of one
@@ -91,8 +99,10 @@ class Nest:
         self.steps += 1
         if self.steps > MAX_STATEMENTS:
             raise TooLong
+        assert all(0 <= i < n for i, n in zip(at, self.shapes[name], strict=True)), (name, at)
         tensor = self.tensors[name]
         tensor[at] = COMBINE[sign](tensor[at], value) if sign != "=" and at in tensor else value
+        assert len(tensor) <= self.rooms[name], f"{name} holds more than its buffer"
 
 
 class _Reader:
@@ -107,18 +117,19 @@ def _choose(condition: bool, yes: Any, no: Any) -> Any:
     return yes if condition else no
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10**9), st.booleans())
 def test_a_printed_schedule_run_as_python_is_the_computation(seed: int, gpu: bool) -> None:
     rng = random.Random(seed)
     dag = ComputeDAG(draw_computation(rng)[1])
-    text = str(draw_schedule(dag, rng, gpu=gpu))
+    schedule = draw_schedule(dag, rng, gpu=gpu)
+    text = str(schedule)
     if re.search(r"\bthreadIdx\.\w(?! for)|\bblockIdx\.\w(?! for)", text):
         return  # a lane outside the loop that is bound to it
     inputs = random_inputs(dag, seed)
     names = [op.name for op in dag.placeholders]
     try:
-        ran = Nest(text, dict(zip(names, inputs, strict=True)))
+        ran = Nest(schedule, dict(zip(names, inputs, strict=True)))
     except TooLong:
         return
     except SyntaxError as error:
