@@ -17,7 +17,6 @@ from collections.abc import Callable
 import numpy as np
 from resnet18_layers import LAYERS, Layer, dag_of
 
-import tilewright.topi.templates  # noqa: F401  (registers the templates)
 from tilewright.driver.build import build
 from tilewright.runtime.drivers.cpu import set_num_threads
 from tilewright.runtime.ndarray import array, empty

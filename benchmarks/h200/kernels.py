@@ -29,7 +29,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from resnet18_layers import LAYERS, Layer, dag_of
 from results_file import append, table
 
-import tilewright.topi.templates  # noqa: F401  (registers the templates)
 from tilewright.base.errors import TilewrightError
 from tilewright.driver.build import build_payload, payload_of
 from tilewright.runtime.device import device

@@ -118,3 +118,10 @@ def test_records_cannot_be_changed():
     record: Record = make_record(TASK, Result())
     with pytest.raises(AttributeError):
         record.seed = 4  # type: ignore[misc]
+
+
+def test_repr_says_what_was_measured_in_one_line():
+    good = make_record(TASK, Result(costs=(2e-3, 1e-3, 3e-3)), origin="rules:fuse", trial=4)
+    bad = make_record(TASK, Result(error="compile", message="a\nlong text"))
+    assert repr(good) == "Record(conv2d for llvm: 2 ms, rules:fuse, trial 4)"
+    assert repr(bad) == "Record(conv2d for llvm: failed (compile), default, trial 0)"

@@ -28,7 +28,6 @@ from tilewright.schedule.space.decision import (
     maximum,
     minimum,
     same,
-    select,
     to_json,
     var,
     variables,
@@ -61,14 +60,12 @@ def grow(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
             LEAVES
             | st.tuples(st.sampled_from(sorted(NUMERIC)), inner, inner)
             | st.tuples(st.just("where"), condition, inner, inner)
-            | st.tuples(st.just("select"), st.sampled_from(NAMES))
             | condition
         )
     )
 
 
 TREES = grow(grow(grow(LEAVES)))
-TABLE = tuple(range(5, 25, 2))
 
 
 def build(tree: Any, env: dict[str, Any]) -> Any:
@@ -78,8 +75,6 @@ def build(tree: Any, env: dict[str, Any]) -> Any:
     if isinstance(tree, int):
         return tree
     op, *args = tree
-    if op == "select":
-        return select(env[args[0]], TABLE)
     values = [build(arg, env) for arg in args]
     if op in DIVIDES:
         return NUMERIC[op](values[0], maximum(values[1], 1))
@@ -119,7 +114,7 @@ def test_text_json_and_pickle_keep_the_expression(tree: Any) -> None:
     assert same(pickle.loads(pickle.dumps(expr)), expr)
     names = {n: var(n) for n in NAMES}
     functions = {
-        "ceil_div": ceil_div, "min": minimum, "max": maximum, "where": where, "select": select,
+        "ceil_div": ceil_div, "min": minimum, "max": maximum, "where": where,
     }  # fmt: skip
     assert same(eval(str(expr), functions, names), expr)  # the text is Python
 
@@ -152,7 +147,6 @@ def test_folds_to_its_operand(folded: Callable[[Choice], Any]) -> None:
         (lambda x: 0 // x, 0), (lambda x: 0 % x, 0), (lambda x: x == x, True),
         (lambda x: x < x, False),
         (lambda x: logical_and(x > 1, False), False), (lambda x: logical_or(x > 1, True), True),
-        (lambda x: select(x, (7, 7)), 7),
     ],
 )  # fmt: skip
 def test_folds_to_a_constant(folded: Callable[[Choice], Any], value: Any) -> None:
@@ -166,7 +160,6 @@ def test_readable_text() -> None:
     assert str(a - (b - 1)) == "tile_f.2 - (tile_f.3 - 1)"
     assert str(ceil_div(512, a * b)) == "ceil_div(512, tile_f.2*tile_f.3)"
     assert str((a > 1) & (b <= 4)) == "(tile_f.2 > 1) & (tile_f.3 <= 4)"
-    assert repr(select(a, (0, 512))) == "select(tile_f.2, (0, 512))"
     assert str(-a) == "0 - tile_f.2"
 
 
@@ -177,8 +170,7 @@ def test_vectors_ints_and_numpy_scalars() -> None:
     assert minimum(v, 4).tolist() == [1, 4, 4] and maximum(4, v).tolist() == [4, 5, 9]
     assert where(v > 4, v, 0).tolist() == [0, 5, 9]
     assert gcd(v, 3).tolist() == [1, 1, 3]  # type: ignore[union-attr]
-    assert select(np.array([1, 0]), (8, 9)).tolist() == [9, 8]
-    assert (ceil_div(7, 2), minimum(1, 2), gcd(12, 18), select(1, [4, 6])) == (4, 1, 6, 6)
+    assert (ceil_div(7, 2), minimum(1, 2), gcd(12, 18)) == (4, 1, 6)
     assert np.int64(2) * var("a") is 2 * var("a")
     assert np.prod([var("a"), var("b")]) is var("a") * var("b")
     assert evaluate(abs(var("a") - 5), {"a": 2}) == 3

@@ -11,7 +11,7 @@ from tilewright import te
 from tilewright.base.errors import LegalityError, LoweringError, ScheduleError
 from tilewright.lowering.pipeline import lower_schedule
 from tilewright.schedule.schedule import Schedule, create_schedule
-from tilewright.schedule.steps.loops import step_from_json
+from tilewright.schedule.steps import step_from_json
 from tilewright.schedule.tree import legality
 from tilewright.schedule.tree.loop_tree import LoopTree
 from tilewright.targets.target import Target

@@ -112,7 +112,7 @@ def test_steps_replay_from_json_to_the_same_program(seed: int, gpu: bool) -> Non
 @given(SEEDS, st.booleans())
 def test_python_text_rebuilds_the_schedule(seed: int, gpu: bool) -> None:
     from tilewright import te
-    from tilewright.schedule.show import identifier
+    from tilewright.schedule.steps.names import identifier
 
     dag, schedule = drawn(seed, gpu)
     fresh = Schedule(dag)

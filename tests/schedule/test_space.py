@@ -87,7 +87,7 @@ def test_indices_of_the_tutorial_both_ways(line: str) -> None:
 
 def test_printed_space() -> None:
     assert (
-        repr(conv_space())
+        str(conv_space())
         == """\
 ConfigSpace (len=10454400, space_map=
    0 tile_f: Split(policy=factors, product=512, num_outputs=4) len=220
@@ -99,6 +99,10 @@ ConfigSpace (len=10454400, space_map=
    6 auto_unroll_max_step: OtherOption([0, 512, 1500]) len=3
    7 unroll_explicit: OtherOption([0, 1]) len=2
 )"""
+    )
+    assert repr(conv_space()) == (
+        "ConfigSpace(10454400 configurations; tile_f:220, tile_y:4, tile_x:4, tile_rc:55, "
+        "tile_ry:3, tile_rx:3, auto_unroll_max_step:3, unroll_explicit:2)"
     )
 
 

@@ -11,8 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import tilewright
 from tilewright.base import context
 from tilewright.base.errors import ScheduleError, SpaceError
+from tilewright.schedule.space import trace as trace_module
 from tilewright.schedule.space.decision import Assignment, Choice, evaluate, var
 from tilewright.schedule.space.trace import Part, Refused, Tracer, trace
 
@@ -210,6 +212,13 @@ def test_traces_nest() -> None:
     assert [p.value for p in parts] == [[7, 8, 1], [7, 8, 2]]
 
 
-def test_a_choice_is_itself_in_a_dict_outside_a_trace() -> None:
-    table = {A: "a", B: "b"}
-    assert table[A] == "a" and table[B] == "b" and C not in table
+def test_a_choice_in_a_set_or_dict_is_its_value_whoever_looks() -> None:
+    with pytest.raises(SpaceError, match="value of a: the search has not decided it here"):
+        {A: "a"}  # noqa: B018
+    values = population([(1, 1, 1), (2, 1, 1)])
+    looks = "def look(choice): return {1: 'one', 2: 'two'}[choice]"
+    for file in ("template.py", tilewright.__file__, trace_module.__file__):  # whose frame it is
+        scope: dict[str, Any] = {}
+        exec(compile(looks, file, "exec"), scope)
+        parts = trace(lambda look=scope["look"]: look(A), values, 2)  # type: ignore[misc]
+        assert [p.value for p in parts] == ["one", "two"]

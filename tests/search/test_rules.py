@@ -19,8 +19,8 @@ from tilewright.ir.verifier import verify
 from tilewright.lowering.pipeline import lower_schedule
 from tilewright.runtime.device import device
 from tilewright.schedule.schedule import Schedule, Stage
-from tilewright.schedule.show import identifier
 from tilewright.schedule.sketch import Sketch
+from tilewright.schedule.steps.names import identifier
 from tilewright.search.rules.derive import (
     MAX_SKETCHES,
     ansor_rules,

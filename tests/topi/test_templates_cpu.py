@@ -11,7 +11,6 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-import tilewright.topi.templates  # noqa: F401  (registers the templates)
 from tilewright import te, topi
 from tilewright.driver.build import build
 from tilewright.lowering.pipeline import lower_schedule

@@ -10,7 +10,6 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-import tilewright.topi.templates  # noqa: F401  (registers them)
 from tilewright import te, topi
 from tilewright.base.errors import TargetError
 from tilewright.driver.build import build_artifact, generate_source

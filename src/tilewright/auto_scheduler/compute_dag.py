@@ -12,7 +12,7 @@ from typing import Any
 from tilewright.auto_scheduler.workload_registry import workload_key_to_tensors
 from tilewright.base.errors import SpaceError
 from tilewright.schedule.schedule import Schedule
-from tilewright.schedule.show import identifier
+from tilewright.schedule.steps.names import identifier
 from tilewright.te.dag import ComputeDAG as Computation
 from tilewright.te.tensor import Tensor
 

@@ -10,7 +10,6 @@ import json
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import tilewright.topi.templates  # noqa: F401 - registers the templates that compete with rules
 from tilewright.auto_scheduler.compute_dag import ComputeDAG
 from tilewright.auto_scheduler.hardware import HardwareParams
 from tilewright.auto_scheduler.measure import TuningOptions

@@ -1,7 +1,8 @@
 """AutoTVM's names over the one machinery: templates, tasks, tuners, callbacks, records.
 
-In: what the AutoTVM tutorials type after `from tilewright import autotvm`.  It translates and holds
-no logic.  Read next: `schedule/template.py`, `autotvm/tuners.py`, `measure/database.py`.
+In: what the AutoTVM tutorials type after `from tilewright import autotvm`.  What is AutoTVM's alone
+lives here (`tuners.py`, `dispatch.py`); no room below knows its names.
+Read next: `tuners.py`, `schedule/template.py`, `measure/database.py`.
 """
 
 from typing import Any

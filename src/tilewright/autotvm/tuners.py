@@ -1,7 +1,7 @@
 """AutoTVM's tuners, thin over the one loop: `XGBTuner(task).tune(n_trial, measure_option)`.
 
 In: a task, a builder and a runner.  Out: the best configuration, a log line per trial on the
-logger "autotvm" (level DEBUG), and the callbacks users know.  Read next: `loop.py`.
+logger "autotvm" (level DEBUG), and the callbacks users know.  Read next: `search/loop.py`.
 """
 
 from __future__ import annotations

@@ -19,8 +19,9 @@ import numpy.typing as npt
 from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr
 from tilewright.schedule.space.decision import Number
-from tilewright.schedule.steps.loops import FuseRelation, SplitRelation
-from tilewright.schedule.tree.loop_tree import Base, Bounds, LoopTree, Node, Quotient
+from tilewright.schedule.state import FuseRelation, SplitRelation
+from tilewright.schedule.tree.loop_tree import Base, Bounds, Node, Quotient
+from tilewright.schedule.tree.structure import Structure
 from tilewright.te.tensor import IterVar, Tensor
 
 Array = npt.NDArray[Any]
@@ -59,7 +60,7 @@ class Anatomy:
     splits: relation that makes an axis out of others (split), or takes it from one (fuse)
     """
 
-    def __init__(self, tree: LoopTree) -> None:
+    def __init__(self, tree: Structure) -> None:
         self.relation: dict[IterVar, SplitRelation | FuseRelation] = {}
         self.reads: dict[Node, list[Touch]] = {}
         self.write: dict[Node, Touch] = {}
@@ -80,7 +81,7 @@ class Anatomy:
             self.write[node] = self._touch(tree, node, node.stage.tensor, index, write=True)
 
     def _touch(
-        self, tree: LoopTree, node: Node, tensor: Tensor, index: tuple[Expr, ...], *, write: bool
+        self, tree: Structure, node: Node, tensor: Tensor, index: tuple[Expr, ...], *, write: bool
     ) -> Touch:
         producer = node if write else tree.of_stage.get(tree.schedule[tensor])
         used = {v for v in E.free_variables(*index) if v in self.axis_of}
@@ -88,10 +89,10 @@ class Anatomy:
         return Touch(node, tensor, producer, tuple(index), write, axes)
 
 
-_known: weakref.WeakKeyDictionary[LoopTree, Anatomy] = weakref.WeakKeyDictionary()
+_known: weakref.WeakKeyDictionary[Structure, Anatomy] = weakref.WeakKeyDictionary()
 
 
-def anatomy(tree: LoopTree) -> Anatomy:
+def anatomy(tree: Structure) -> Anatomy:
     found = _known.get(tree)
     if found is None:
         found = _known[tree] = Anatomy(tree)

@@ -30,7 +30,7 @@ from tilewright.cost.access import (
 from tilewright.ir import expr as E
 from tilewright.ir.expr import ARITHMETIC, COMPARE, LOGIC, Expr
 from tilewright.schedule.space.decision import ceil_div, evaluate, maximum, minimum, where
-from tilewright.schedule.steps.loops import FuseRelation, SplitRelation
+from tilewright.schedule.state import FuseRelation, SplitRelation
 from tilewright.schedule.tree.loop_tree import Bounds, Node
 from tilewright.targets.target import Target
 from tilewright.te.tensor import IterVar

@@ -44,11 +44,14 @@ def lower(
     name: str = "main",
     simple_mode: bool = False,
 ) -> Program:
-    """The loops of a schedule; `print(lower(s, [A, B, C]))` shows them.  Default target: llvm.
+    """The loops of a schedule; `print(lower(s, [A, B, C]))` shows them.
 
+    target: default: that of the innermost `with target:`, else cuda for a schedule that binds loops
+            to blocks or threads, else llvm
     simple_mode: TVM's; it changes nothing, what is printed is always simple
     """
-    chosen = Target(target) if target is not None else Target(context.current("target") or "llvm")
+    found = target if target is not None else context.current("target")
+    chosen = Target(found or ("cuda" if schedule.binds_threads else "llvm"))
     return lower_schedule(schedule, chosen, kernel_name(name), args)
 
 

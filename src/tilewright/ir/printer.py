@@ -70,6 +70,40 @@ def expression_text(node: Expr) -> str:
     return f"x{node.lanes}({parts[0]})"  # broadcast
 
 
+# Operators from the weakest to the strongest, as in Python.
+_STRENGTH = {
+    "or": 1, "and": 2, "eq": 4, "ne": 4, "lt": 4, "le": 4, "gt": 4, "ge": 4, "add": 5, "sub": 5,
+    "mul": 6, "div": 6, "floordiv": 6, "floormod": 6,
+}  # fmt: skip
+_INFIX = {"or": " or ", "and": " and ", "floordiv": "//", "floormod": "%"}
+
+
+def infix_text(node: Expr, strength: int = 0) -> str:
+    """As people write it, ``i.outer*8 + i.inner < 20``: parentheses only where they are needed.
+
+    strength: of the operator around it
+    """
+    op = node.op
+    if op in ("var", "const"):
+        plain = op == "var" or node.dtype == "bool" or not node.dtype.is_float
+        return str(node.attr) if plain else repr(float(node.attr))
+    if op in ("read", "load"):
+        return f"{node.attr.name}[{', '.join(map(infix_text, node.args))}]"
+    if op in _STRENGTH:
+        own = _STRENGTH[op]
+        tight = own == _STRENGTH["mul"]
+        sign = _INFIX.get(op) or (BINARY[op][0] if tight else f" {BINARY[op][0]} ")
+        chained = own == _STRENGTH["eq"]  # a < b < c would mean something else
+        left, right = infix_text(node.args[0], own + chained), infix_text(node.args[1], own + 1)
+        if op == "add" and node.args[1].op == "const" and right.startswith("-"):
+            sign, right = " - ", right[1:]
+        return f"({left}{sign}{right})" if own < strength else left + sign + right
+    if op == "not":
+        return f"not {infix_text(node.args[0], 9)}"
+    named = {"cast": str(node.dtype), "call": str(node.attr)}
+    return f"{named.get(op, op)}({', '.join(map(infix_text, node.args))})"
+
+
 def statement_text(stmt: Stmt, indent: int = 0) -> str:
     return _TEXTS[type(stmt)](stmt, indent)
 

@@ -20,7 +20,7 @@ from tilewright.lowering.accesses import Accesses
 from tilewright.lowering.guards import SPATIAL, Guards
 from tilewright.lowering.placement import Placement
 from tilewright.lowering.storage import Storage
-from tilewright.schedule.steps.loops import SplitRelation
+from tilewright.schedule.state import SplitRelation
 from tilewright.schedule.tree.loop_tree import Node
 from tilewright.te.tensor import IterVar, Tensor
 

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from tilewright.ir import expr as E
 from tilewright.ir.affine import Simplifier
 from tilewright.ir.expr import Expr
-from tilewright.schedule.steps.loops import SplitRelation
-from tilewright.schedule.tree.loop_tree import Base, Bounds, LoopTree, Node, Quotient
+from tilewright.schedule.tree.loop_tree import Bounds, LoopTree, Node
 from tilewright.te.tensor import IterVar
 
 
@@ -90,35 +89,11 @@ def place(tree: LoopTree, bounds: Bounds, root: Node) -> Placement:
     simplify = Simplifier(ranges)
     values: dict[IterVar, Expr] = {}
     for node in nodes:
-        values |= _axis_values(node, bounds, leaf)
+        inner = {r.inner: int(bounds.extent[r.inner]) for r in node.stage.relations}
+        values |= node.stage.axis_values({ax: leaf[ax] for ax in node.stage.leaf_iter_vars}, inner)
     region_base = {
-        node: tuple(simplify(_base(b, values)) for b in bounds.base[node]) for node in nodes
+        node: tuple(simplify(b.expression(values)) for b in bounds.base[node]) for node in nodes
     }
     return Placement(
         tree, bounds, root, nodes, launch, thread_var, leaf, values, region_base, simplify
     )
-
-
-def _axis_values(node: Node, bounds: Bounds, leaf: Mapping[IterVar, Expr]) -> dict[IterVar, Expr]:
-    """Every axis of the node as an expression of its leaves, from the leaves up."""
-    values = {ax: leaf[ax] for ax in node.stage.leaf_iter_vars}
-    for r in reversed(node.stage.relations):
-        if isinstance(r, SplitRelation):
-            values[r.parent] = values[r.outer] * int(bounds.factor[r]) + values[r.inner]
-        else:
-            inner = int(bounds.extent[r.inner])
-            values[r.outer] = values[r.fused] // inner
-            values[r.inner] = values[r.fused] % inner
-    return values
-
-
-def _base(base: Base, values: Mapping[IterVar, Expr]) -> Expr:
-    result = E.const(int(base.constant))
-    for atom, c in base.terms.items():
-        if isinstance(atom, Quotient):
-            inner, k = _base(atom.base, values), int(atom.k)
-            value = inner // k if atom.kind == "div" else inner % k
-        else:
-            value = values[atom]
-        result = result + value * int(c)
-    return result

@@ -117,6 +117,16 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="record", 
     def seconds(self) -> float:
         return self.result.seconds
 
+    def __repr__(self) -> str:
+        outcome = (
+            f"{self.seconds * 1e3:.4g} ms" if self.result.ok else f"failed ({self.result.error})"
+        )
+        where = f" on {self.device}" if self.device else ""
+        return (
+            f"Record({self.task.name} for {self.task.target}: {outcome}{where}, "
+            f"{self.origin}, trial {self.trial})"
+        )
+
     @property
     def candidate(self) -> Candidate:
         """The same for two measurements of one candidate of a task."""

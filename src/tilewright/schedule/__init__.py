@@ -1,4 +1,7 @@
 """Schedules, the loop tree behind them, spaces of decisions, templates and tasks.
 
-Read in this order: steps, schedule, tree, legality, decision, space, trace, sketch, template, task.
+In order, each importing only what comes before it (import-linter checks that):
+`space/` (numbers still open), `state.py` (the loops of all stages at one moment), `steps/` (who
+changes them), `tree/` (what they mean), `schedule.py` (the spelling users know), `sketch.py`,
+`template.py`, `default.py`, `task.py`.
 """

@@ -16,7 +16,7 @@ from tilewright.schedule.default import default_schedule
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.space.config_space import ConfigSpace
-from tilewright.schedule.steps.loops import Step
+from tilewright.schedule.steps import Step
 from tilewright.schedule.template import anchor_sketches, find_anchor, sketch_of_function
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import wraps
+from importlib import import_module
 from math import prod
 from typing import Any
 
@@ -76,6 +77,16 @@ class RegisteredAnchor:
 _FUNCTIONS: dict[str, FunctionTemplate] = {}
 _ANCHORS: dict[str, RegisteredAnchor] = {}
 
+# Importing it registers the anchor templates of this package.  Named, because its room is a later
+# one; loaded by whoever looks a template up or registers one, so that it always comes first.
+_BUILT_IN = "tilewright.topi.templates"
+
+
+def _anchors() -> dict[str, RegisteredAnchor]:
+    """All anchor templates by name: the built-in ones, then those of users as registered."""
+    import_module(_BUILT_IN)
+    return _ANCHORS
+
 
 def template(name: str) -> Callable[[FunctionTemplate], FunctionTemplate]:
     """Register a function template; inside it, `autotvm.get_config()` gives the configuration."""
@@ -118,7 +129,9 @@ def anchor_template(
     """
 
     def register(function: AnchorTemplate) -> AnchorTemplate:
-        _ANCHORS[name] = RegisteredAnchor(name, tuple(kinds), tuple(tags), function, fallback)
+        own = function.__module__.startswith(_BUILT_IN)
+        known = _ANCHORS if own else _anchors()
+        known[name] = RegisteredAnchor(name, tuple(kinds), tuple(tags), function, fallback)
         return function
 
     return register
@@ -217,7 +230,7 @@ def anchor_templates(dag: ComputeDAG, target: Target) -> list[RegisteredAnchor]:
     anchor = find_anchor(dag)
     if anchor is None or epilogue(dag, anchor) is None:
         return []
-    return [t for t in _ANCHORS.values() if target.kind in t.kinds and anchor.tag in t.tags]
+    return [t for t in _anchors().values() if target.kind in t.kinds and anchor.tag in t.tags]
 
 
 def anchored_schedule(dag: ComputeDAG, target: Target) -> Anchored:

@@ -1,4 +1,4 @@
-"""Searching: features, machine model, cost model, proposers, the tuning loop, AutoTVM's tuners.
+"""Searching: features, machine model, cost model, proposers, rules, the tuning loop.
 
 In: `Task`s and something that measures.  Out: records, the best schedules.
 Read next: `loop.py`, then `proposers.py` and `features.py`.

@@ -164,11 +164,8 @@ def _op_text(op: Operation) -> str:
     axes = ", ".join(ax.name for ax in op.axis)
     if op.combiner is None:
         return f"{op.name}({axes}) = {op.body}"
-    sign = {"sum": "+=", "prod": "*=", "max": "max=", "min": "min="}.get(
-        op.combiner.name, f"{op.combiner.name}="
-    )
     narrowed = "" if op.dtype is op.accumulator else f", as {op.dtype}"
-    return f"{op.name}({axes}) {sign} {op.reduced}{narrowed}"
+    return f"{op.name}({axes}) {op.combiner.sign} {op.reduced}{narrowed}"
 
 
 def _key_text(op: Operation) -> str:

@@ -132,6 +132,11 @@ class Combiner:
     def combine(self, a: Expr, b: Expr) -> Expr:
         return E.substitute(self.result, {self.lhs: a, self.rhs: b})
 
+    @property
+    def sign(self) -> str:
+        """How a reduction is written: ``C[i] += ..``, ``C[i] max= ..``."""
+        return {"sum": "+=", "prod": "*="}.get(self.name, f"{self.name}=")
+
 
 class Tensor:
     """The value of an operation: `shape` (ints) and `dtype`.  `t[i, j]` reads an element."""

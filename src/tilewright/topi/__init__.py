@@ -74,5 +74,3 @@ __all__ = [
     "sigmoid", "sin", "split", "sqrt", "squeeze", "stack", "strided_slice", "subtract", "sum",
     "tanh", "testing", "transpose", "where",
 ]  # fmt: skip
-
-import tilewright.topi.templates  # noqa: E402, F401 - registers them for default_schedule

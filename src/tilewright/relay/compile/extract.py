@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import tilewright.topi.templates  # noqa: F401 - registers the templates that tasks have
 from tilewright.base import context
 from tilewright.base.errors import ModelError
 from tilewright.driver.build import resolve_target

@@ -1,4 +1,4 @@
 """What a schedule leaves open: decisions, the spaces they form, the tracer that meets them.
 
-Read next: `decision.py`, `config_space.py`, `trace.py`.
+In order: `decision.py`, `trace.py`, `entities.py`, `policies.py`, `config.py`, `config_space.py`.
 """

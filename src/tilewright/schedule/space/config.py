@@ -1,7 +1,7 @@
 """What a template sees as `cfg`: one concrete configuration, or all of a space at once.
 
 In: entities by knob name.  Out: `cfg[name]`, and `define_*` calls that hand out axes.
-Read next: `space.py`, whose `ConfigSpace` collects those calls.
+Read next: `config_space.py`, whose `ConfigSpace` collects those calls.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`ConfigSpace`: the product of a template's knobs; its members by index, by value, as arrays.
 
 In: `define_split`, `define_knob`, ... called by a template.  Out: `get(index)` for one candidate,
-`decode(indices)` for a population, `symbolic()` for a trace.  Read next: `space_policies.py`.
+`decode(indices)` for a population, `symbolic()` for a trace.  Read next: `sketch.py`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tilewright.schedule.space.config import (
     no_knob,
     values_text,
 )
-from tilewright.schedule.space.decision import Assignment, Number, Value, evaluate
+from tilewright.schedule.space.decision import Assignment, Number, Size, evaluate
 from tilewright.schedule.space.entities import (
     AnnotateEntity,
     Entity,
@@ -222,7 +222,7 @@ class ConfigSpace(Config):
         assignment, config = self.decode(indices), self.symbolic()
         for predicate in self._filters:
 
-            def build(predicate: Callable[[Any], Any] = predicate) -> Value:
+            def build(predicate: Callable[[Any], Any] = predicate) -> Size:
                 return predicate(config)  # type: ignore[no-any-return]
 
             for part in trace(build, assignment, len(indices), max_parts=len(indices)):
@@ -342,9 +342,13 @@ class ConfigSpace(Config):
             )  # fmt: skip
         return moved
 
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
         lines = [f"  {i:2d} {knob.name}: {knob}" for i, knob in enumerate(self.space_map.values())]
         return "\n".join([f"ConfigSpace (len={self.range_length}, space_map=", *lines, ")"])
+
+    def __repr__(self) -> str:
+        knobs = ", ".join(f"{name}:{len(knob)}" for name, knob in self.space_map.items())
+        return f"ConfigSpace({self.range_length} configurations; {knobs or 'no knobs'})"
 
     def _add(self, knob: Knob) -> None:
         known = self.space_map.get(knob.name)
@@ -478,6 +482,8 @@ class FallbackConfigEntity(ConfigSpace):
 
     def __repr__(self) -> str:
         return f"{values_text(self.items())},,{self.code_hash},None"
+
+    __str__ = __repr__
 
 
 def _entity(knob: Knob, value: Any, place: str) -> Any:

@@ -1,16 +1,14 @@
 """Polymorphic numbers: integers, int64 vectors over a population, and integers still open.
 
 In: ints, numpy vectors, `Choice` expressions.  Out: the same, from one set of operators; `evaluate`
-turns a Choice into a number under an `Assignment`.  Read next: `trace.py`, then `space.py`.
+turns a Choice into a number under an `Assignment`.  Read next: `trace.py`, `entities.py`.
 """
 
 from __future__ import annotations
 
 import math
 import operator
-import sys
 from collections.abc import Callable, Iterator, Mapping
-from types import FrameType
 from typing import Any, Union
 from weakref import WeakValueDictionary
 
@@ -22,7 +20,7 @@ from tilewright.base.errors import SpaceError
 
 Vector = npt.NDArray[Any]  # int64, or bool where a comparison made it: one entry per candidate
 Number = int | Vector
-Value = Union[int, "Choice"]
+Size = Union[int, "Choice"]  # a number that may still be open
 
 
 # Functions of two ints, of vectors, or of Choices.  Ints stay Python ints.
@@ -93,16 +91,6 @@ def gcd(a: Number, b: Number) -> Number:
     return math.gcd(a, b)
 
 
-def select(position: Any, values: tuple[int, ...] | list[int]) -> Any:
-    """values[position]: turns the position of a knob into its integer value."""
-    table = tuple(operator.index(v) for v in values)
-    if isinstance(position, Choice):
-        return table[0] if len(set(table)) == 1 else _intern("select", (position, table))
-    if isinstance(position, np.ndarray):
-        return np.asarray(table, dtype=np.int64)[position]
-    return table[position]
-
-
 def var(name: str) -> Choice:
     """The decision called `name`; the same name is the same object."""
     return _intern("var", (name,))
@@ -115,14 +103,14 @@ def same(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
-def variables(expr: Value) -> tuple[str, ...]:
+def variables(expr: Size) -> tuple[str, ...]:
     """Names of the decisions in `expr`, in order of first appearance."""
     if not isinstance(expr, Choice):
         return ()
     return tuple(dict.fromkeys(node.args[0] for node in _walk(expr) if node.op == "var"))
 
 
-def evaluate(expr: Value, assignment: Mapping[str, Number]) -> Number:
+def evaluate(expr: Size, assignment: Mapping[str, Number]) -> Number:
     """The number `expr` stands for: an int where every decision used is an int, else a vector.
 
     Values are kept in an `Assignment`, so common subexpressions cost once per population.  Divisors
@@ -135,18 +123,16 @@ def evaluate(expr: Value, assignment: Mapping[str, Number]) -> Number:
     return _evaluate(expr, assignment, {})
 
 
-def to_json(expr: Value) -> Any:
+def to_json(expr: Size) -> Any:
     """Nested lists of the form [op, arg, ...]; ints stay ints."""
     if not isinstance(expr, Choice):
         return int(expr)
     if expr.op == "var":
         return ["var", expr.args[0]]
-    if expr.op == "select":
-        return ["select", to_json(expr.args[0]), list(expr.args[1])]
     return [expr.op, *(to_json(arg) for arg in expr.args)]
 
 
-def from_json(data: Any) -> Value:
+def from_json(data: Any) -> Size:
     """Inverse of `to_json`; raises SpaceError for anything else."""
     if isinstance(data, int):
         return int(data)
@@ -158,8 +144,6 @@ def from_json(data: Any) -> Value:
         raise SpaceError(place, f"{op} takes {_ARITY[op]} arguments and got {len(args)}")
     if op == "var":
         return var(args[0])
-    if op == "select":
-        return select(from_json(args[0]), args[1])  # type: ignore[no-any-return]
     return _BUILD[op](*(from_json(arg) for arg in args))  # type: ignore[no-any-return]
 
 
@@ -248,13 +232,12 @@ class Choice:
     eq ne lt le ...  a, b                        conditions
     and or / not     conditions
     where            condition, a, b             both sides are evaluated
-    select           position, tuple of ints     one of constants
     ================ =========================== ==============================================
 
     Equal expressions are the same object.  `==` builds an expression; `same` compares.  `if x`,
     `range(x)` or `int(x)` ask the active tracer, which partitions the population by the answer.
-    Looked up in a set or a dict, a Choice is itself, except where a template that is being traced
-    does so: there it is its value, so that `x in {1, 2, 4}` means what it says.
+    So does looking it up in a set or a dict: `x in {1, 2, 4}` means what it says.  Where identity
+    is meant, key by `id(x)` or by `str(x)`.
     """
 
     __slots__ = ("__weakref__", "args", "op")
@@ -287,10 +270,7 @@ class Choice:
     __int__ = __index__
 
     def __hash__(self) -> int:
-        tracer = context.current("tracer")
-        if tracer is not None and _in_template(sys._getframe(1)):
-            return hash(_ask(self))
-        return object.__hash__(self)
+        return hash(_ask(self))
 
     # Operators.  Those in the last group have no vector form worth having: they ask for the value.
 
@@ -343,12 +323,12 @@ class Choice:
         return logical_not(self) if self.op in CONDITIONS else ~int(self)
 
     def __str__(self) -> str:
-        return _text(self, 0)
+        return choice_text(self, 0)
 
     __repr__ = __str__
 
 
-# What each operator does to numbers; `where` and `select` come from above.
+# What each operator does to numbers; `where` comes from above.
 _EVALUATE: dict[str, Callable[..., Any]] = {
     "add": operator.add,
     "sub": operator.sub,
@@ -370,7 +350,7 @@ _EVALUATE: dict[str, Callable[..., Any]] = {
     "where": where,
 }
 _BUILD = _EVALUATE  # the same functions build nodes when an operand is a Choice
-_ARITY = {**dict.fromkeys(_EVALUATE, 2), "not": 1, "where": 3, "var": 1, "select": 2}
+_ARITY = {**dict.fromkeys(_EVALUATE, 2), "not": 1, "where": 3, "var": 1}
 COMPARE = ("eq", "ne", "lt", "le", "gt", "ge")
 CONDITIONS = frozenset((*COMPARE, "and", "or", "not"))
 
@@ -382,16 +362,6 @@ _INFIX = {
 }  # fmt: skip
 
 _INTERNED: WeakValueDictionary[tuple[Any, ...], Choice] = WeakValueDictionary()
-_PACKAGE = __file__.rsplit("schedule", 1)[0]
-_TEMPLATES = (_PACKAGE + "topi", _PACKAGE + "autotvm")  # rooms that hold templates of our own
-
-
-def _in_template(frame: FrameType) -> bool:
-    """Whether `frame` runs a template: code outside the package, or in a room of templates."""
-    name = frame.f_code.co_filename
-    if frame.f_code.co_name == "__hash__":  # an object that holds a Choice, such as a step
-        return False
-    return not name.startswith(_PACKAGE) or name.startswith(_TEMPLATES)
 
 
 def _ask(expr: Choice) -> int:
@@ -427,7 +397,7 @@ def _binary(op: str, a: Any, b: Any) -> Any:
     return NotImplemented
 
 
-def _node(op: str, a: Any, b: Any) -> Value:
+def _node(op: str, a: Any, b: Any) -> Size:
     """The folded expression `a op b`."""
     if op not in ("and", "or"):
         a, b = _integer(a), _integer(b)
@@ -445,7 +415,7 @@ def _node(op: str, a: Any, b: Any) -> Value:
     return _intern(op, (a, b))
 
 
-def _where(condition: Choice, a: Any, b: Any) -> Value:
+def _where(condition: Choice, a: Any, b: Any) -> Size:
     chosen = _condition(condition)
     if not isinstance(chosen, Choice):
         return _integer(a if chosen else b)
@@ -481,14 +451,14 @@ _OF_EQUALS: dict[str, Callable[[Any], Any]] = {
 }  # fmt: skip
 
 
-def _integer(x: Any) -> Value:
+def _integer(x: Any) -> Size:
     """`x` as an operand of arithmetic: a condition counts 1 where it holds."""
     if isinstance(x, Choice):
         return _intern("where", (x, 1, 0)) if x.op in CONDITIONS else x
     return operator.index(x) if not isinstance(x, (bool, np.bool_)) else int(x)
 
 
-def _condition(x: Any) -> Value:
+def _condition(x: Any) -> Size:
     """`x` as an operand of logic: a number holds where it is not zero."""
     if not isinstance(x, Choice):
         return bool(x)
@@ -513,7 +483,6 @@ def _evaluate(
     if known is not None:
         return known[1]
     op, args = expr.op, expr.args
-    value: Number
     if op == "var":
         try:
             return assignment[args[0]]
@@ -522,12 +491,9 @@ def _evaluate(
                 f"evaluate({args[0]})", "the assignment lacks this decision",
                 f"It has {', '.join(assignment) or 'none'}.",
             ) from None  # fmt: skip
-    if op == "select":
-        value = select(_evaluate(args[0], assignment, cache), args[1])
-    else:
-        value = _EVALUATE[op](
-            *(_evaluate(a, assignment, cache) if isinstance(a, Choice) else a for a in args)
-        )
+    value: Number = _EVALUATE[op](
+        *(_evaluate(a, assignment, cache) if isinstance(a, Choice) else a for a in args)
+    )
     cache[id(expr)] = expr, value
     return value
 
@@ -548,18 +514,18 @@ def _walk(expr: Choice) -> Iterator[Choice]:
     return visit(expr)
 
 
-def _text(expr: Any, strength: int) -> str:
-    """`expr` in parentheses where it binds weaker than `strength`."""
+def choice_text(expr: Any, strength: int = 0) -> str:
+    """`expr` in parentheses where it binds weaker than `strength`: 0 for never, 9 for always."""
     if not isinstance(expr, Choice):
         return str(expr)
     op, args = expr.op, expr.args
     if op == "var":
         return str(args[0])
     if op == "not":
-        return f"~{_text(args[0], 9)}"
+        return f"~{choice_text(args[0], 9)}"
     if op not in _INFIX:
-        return f"{op}({', '.join(_text(a, 0) for a in args)})"
+        return f"{op}({', '.join(choice_text(a, 0) for a in args)})"
     sign, own = _INFIX[op]
     left = own + 1 if op in COMPARE else own  # a < b < c would chain
-    text = _text(args[0], left) + sign + _text(args[1], own + 1)
+    text = choice_text(args[0], left) + sign + choice_text(args[1], own + 1)
     return f"({text})" if own < strength else text

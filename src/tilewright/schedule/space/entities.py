@@ -1,7 +1,7 @@
 """One choice for one knob: the tiling, order, annotation or option that a template applies.
 
 In: concrete values, or `Choice` expressions while a template is traced.  Out: calls of the public
-schedule primitives.  Read next: `space_policies.py` (which entities a knob offers), `space.py`.
+schedule primitives.  Read next: `policies.py` (which entities a knob offers), `config_space.py`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from tilewright.base.errors import SpaceError
 from tilewright.ir.stmt import TAGS
-from tilewright.schedule.space.decision import Value
+from tilewright.schedule.space.decision import Size
 from tilewright.schedule.space.trace import Refused
 from tilewright.te.tensor import thread_axis
 
@@ -52,11 +52,11 @@ class SplitEntity(Entity):
     __slots__ = ("size",)
     kind = "sp"
 
-    def __init__(self, size: Iterable[Value]) -> None:
+    def __init__(self, size: Iterable[Size]) -> None:
         self.size = list(size)
 
     @property
-    def value(self) -> list[Value]:
+    def value(self) -> list[Size]:
         return self.size
 
     def apply(self, sch: Any, op: Any, axis: Any) -> list[Any]:

@@ -1,7 +1,7 @@
 """The knobs of a search space: which entities a policy offers, and in which order.
 
 In: an axis or its length, a policy and its options.  Out: a `Knob`: entities by position, and the
-columns of integers its decisions take.  Read next: `space.py`, the product of knobs.
+columns of integers its decisions take.  Read next: `config_space.py`, the product of knobs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Running a template once for a whole population: ask for a value, partition, run again.
 
 In: a function that may read `Choice`s as Python values, and an `Assignment`.  Out: one `Part` per
-distinct trail of answers, with the rows it holds for.  Read next: `space.py`, where Choices start.
+distinct trail of answers, with the rows it holds for.
+Read next: `policies.py`, where Choices start.
 """
 
 from __future__ import annotations

@@ -1,20 +1,22 @@
 """Steps that make a stage: cache_read, cache_write, rfactor, pack.
 
-In: a schedule.  Out: one more stage in it, whose tensor the step returns; readers are redirected.
-Read next: `schedule.py` (the spelling users know), `tree.py` (what the stages mean together).
+In: a state.  Out: one more stage in it, whose tensor the step returns; readers are redirected.
+Read next: `table.py`, then `schedule.py` (the spelling users know).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from tilewright.base.errors import ScheduleError
 from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr
+from tilewright.schedule.space.decision import Size
+from tilewright.schedule.state import FuseRelation, StageState, renamed_body
+from tilewright.schedule.steps.names import PythonNames
 from tilewright.schedule.steps.step import (
-    FuseRelation,
-    Size,
+    AnyState,
     Step,
     check_scope,
     describe,
@@ -24,15 +26,25 @@ from tilewright.schedule.steps.step import (
 )
 from tilewright.te.tensor import ComputeOp, IterVar, PlaceholderOp, Tensor, reduction_of
 
-if TYPE_CHECKING:
-    from tilewright.schedule.schedule import Schedule, Stage
-
 
 @dataclass(frozen=True)
 class CacheRead(Step):
     """A copy of a tensor in `scope` that the named readers use.
 
-    rewrite:  C[c] = f(A[g(c)])   ->   A.scope[a] = A[a]; C[c] = f(A.scope[g(c)])
+    rewrite:  s.cache_read(A, "global", [C])
+        C: float32[4] global, 4 elements, 16 bytes
+          for i in 4:
+            for k in 10:
+              C[i] += A[i, k]
+        ->
+        A.global: float32[4, 10] global, 40 elements, 160 bytes
+          for ax0 in 4:
+            for ax1 in 10:
+              A.global[ax0, ax1] = A[ax0, ax1]
+        C: float32[4] global, 4 elements, 16 bytes
+          for i in 4:
+            for k in 10:
+              C[i] += A.global[i, k]
     legal:    every reader does read the tensor.
     """
 
@@ -40,7 +52,7 @@ class CacheRead(Step):
     readers: tuple[str, ...]
     verb: ClassVar[str] = "cache_read"
 
-    def apply(self, s: Schedule) -> Tensor:
+    def apply(self, s: AnyState) -> Tensor:
         source = s.find(self.stage)
         place = f"cache_read({source.name}, {self.scope})"
         check_scope(place, self.scope)
@@ -64,28 +76,45 @@ class CacheRead(Step):
         cache.scope = self.scope
         return op.output_tensor
 
+    def python(self, names: PythonNames) -> str:
+        readers = ", ".join(map(names.tensor, self.readers))
+        return f's.cache_read({names.tensor(self.stage)}, "{self.scope}", [{readers}])'
+
 
 @dataclass(frozen=True)
 class CacheWrite(Step):
     """The computation moves to a new stage in `scope`; the tensor itself becomes a copy of it.
 
-    rewrite:  C[c] = e(c)   ->   C.scope[c] = e(c); C[c] = C.scope[c]
-              The new stage has the type of partial results, where that is a wider one.
+    The new stage has the type of partial results, where that is a wider one.
+
+    rewrite:  s.cache_write(C, "global")
+        C: float32[4] global, 4 elements, 16 bytes
+          for i in 4:
+            for k in 10:
+              C[i] += A[i, k]
+        ->
+        C.global: float32[4] global, 4 elements, 16 bytes
+          for i.c in 4:
+            for k in 10:
+              C.global[i.c] += A[i.c, k]
+        C: float32[4] global, 4 elements, 16 bytes
+          for i in 4:
+            C[i] = C.global[i]
     legal:    the stage has no scheduled loops yet, and no stage is computed in one.
     """
 
     scope: str
     verb: ClassVar[str] = "cache_write"
 
-    def apply(self, s: Schedule) -> Tensor:
+    def apply(self, s: AnyState) -> Tensor:
         stage = stage_of(self, s)
         place = f"cache_write({stage.name}, {self.scope})"
         check_scope(place, self.scope)
-        if stage.relations or stage.binds or stage.annotations or stage.attach_kind != "root":
+        if stage.is_scheduled or stage.attach_kind != "root":
             raise ScheduleError(
                 place, "the stage already has scheduled loops", "Call cache_write first."
             )
-        refuse_host(self, stage)
+        refuse_host(self, s, stage)
         old = stage.op
         assert isinstance(old, ComputeOp)
         spatial = copy_axes(old.shape, [f"{ax.name}.c" for ax in old.axis])
@@ -95,10 +124,13 @@ class CacheWrite(Step):
         op = ComputeOp(s.new_name(f"{stage.name}.{self.scope}"), spatial, body, old.tag, old.attrs)
         fresh = copy_axes(old.shape, [ax.name for ax in old.axis])
         copied = op.output_tensor[tuple(ax.var for ax in fresh)]
-        stage.set_op(ComputeOp(old.name, fresh, E.cast(old.dtype, copied)))
+        stage.restart(ComputeOp(old.name, fresh, E.cast(old.dtype, copied)))
         cache = s.insert_stage(op, before=stage)
         cache.scope = self.scope
         return op.output_tensor
+
+    def python(self, names: PythonNames) -> str:
+        return f's.cache_write({names.tensor(self.stage)}, "{self.scope}")'
 
 
 def copy_axes(shape: tuple[int, ...], names: list[str]) -> tuple[IterVar, ...]:
@@ -112,22 +144,26 @@ def _redirect(body: Expr, old: Tensor, new: Tensor) -> Expr:
     return E.transform(body, rule)
 
 
-def renamed_body(op: ComputeOp, spatial: tuple[IterVar, ...]) -> Expr:
-    """The body of `op` over fresh spatial and reduction axes."""
-    mapping: dict[Expr, Any] = {a.var: b.var for a, b in zip(op.axis, spatial, strict=True)}
-    if op.combiner is None:
-        return E.substitute(op.body, mapping)
-    reduce = tuple(IterVar(ax.name, ax.extent, "reduce", begin=ax.begin) for ax in op.reduce_axis)
-    mapping |= {a.var: b.var for a, b in zip(op.reduce_axis, reduce, strict=True)}
-    value = E.substitute(op.reduced, mapping)
-    return E.cast(op.dtype, E.make("reduce", (value,), (op.combiner, reduce), value.dtype))
-
-
 @dataclass(frozen=True)
 class RFactor(Step):
     """A reduction loop becomes a spatial axis of a new partial stage, which this one combines.
 
-    rewrite:  C[c] += e(c, k)   ->   C.rf[ki, c] += e(c, ko, ki); C[c] += C.rf[ki, c]
+    rewrite:  s.rfactor(C, k_inner)
+        C: float32[4] global, 4 elements, 16 bytes
+          for i in 4:
+            for k.outer in 5:
+              for k.inner in 2:
+                C[i] += A[i, k.outer*2 + k.inner]
+        ->
+        C.rf: float32[2, 4] global, 8 elements, 32 bytes
+          for k.inner in 2:
+            for i.rf in 4:
+              for k.outer in 5:
+                C.rf[k.inner, i.rf] += A[i.rf, k.outer*2 + k.inner]
+        C: float32[4] global, 4 elements, 16 bytes
+          for i in 4:
+            for k.inner.v in 2:
+              C[i] += C.rf[k.inner.v, i]
     legal:    the axis is a reduction loop whose split factors are known; no spatial loop is
               scheduled yet, and no stage is computed in a loop.
     """
@@ -136,7 +172,7 @@ class RFactor(Step):
     factor_axis: int
     verb: ClassVar[str] = "rfactor"
 
-    def apply(self, s: Schedule) -> Tensor:
+    def apply(self, s: AnyState) -> Tensor:
         stage = stage_of(self, s)
         place = f"rfactor({stage.name}.{self.axis})"
         op = stage.op
@@ -158,7 +194,7 @@ class RFactor(Step):
             raise ScheduleError(
                 place, "a spatial loop is already scheduled", "Call rfactor before tiling."
             )
-        refuse_host(self, stage)
+        refuse_host(self, s, stage)
         values, extents, guards = _leaf_values(stage)
         spatial = copy_axes(op.shape, [f"{ax.name}.rf" for ax in op.axis])
         kept = [ax for ax in stage.leaf_iter_vars if ax.kind == "reduce" and ax is not axis]
@@ -184,13 +220,17 @@ class RFactor(Step):
         index.insert(self.factor_axis, k.var)
         read = part.output_tensor[tuple(index)]
         combined = E.make("reduce", (read,), (op.combiner, (k,)), read.dtype)
-        stage.set_op(ComputeOp(op.name, fresh, E.cast(op.dtype, combined)))
+        stage.restart(ComputeOp(op.name, fresh, E.cast(op.dtype, combined)))
         s.insert_stage(part, before=stage)
         return part.output_tensor
 
+    def python(self, names: PythonNames) -> str:
+        axis = names.axis(self.stage, self.axis)
+        return f"s.rfactor({names.tensor(self.stage)}, {axis}, {self.factor_axis})"
+
 
 def _leaf_values(
-    stage: Stage,
+    stage: StageState,
 ) -> tuple[dict[IterVar, Expr], dict[IterVar, int], list[Expr]]:
     """Root reduction axes as expressions of leaf variables, extents of all axes, guards of uneven
     splits."""
@@ -210,14 +250,7 @@ def _leaf_values(
                 extents[r.outer] = int(r.nparts)
             if extents[r.outer] * factor != n:
                 uneven.append(r.parent)
-    values: dict[IterVar, Expr] = {ax: ax.var for ax in stage.leaf_iter_vars}
-    for r in reversed(stage.relations):
-        if isinstance(r, FuseRelation):
-            if r.fused in values and r.inner in extents:
-                values[r.outer] = values[r.fused] // extents[r.inner]
-                values[r.inner] = values[r.fused] % extents[r.inner]
-        elif r.inner in extents:
-            values[r.parent] = values[r.outer] * extents[r.inner] + values[r.inner]
+    values = stage.axis_values({ax: ax.var for ax in stage.leaf_iter_vars}, extents)
     return values, extents, [values[ax] < extents[ax] for ax in uneven]
 
 
@@ -227,8 +260,21 @@ class Pack(Step):
 
     blocks: per dimension the block size (1: not split); order: of the outer dimensions 0..n-1 and
     the blocks n..2n-1 (of the dimensions that are split).
-    rewrite:  C[c] = f(W[o, i])
-              ->   W.packed[o//8, i, o%8] = W[o, i]; C[c] = f(W.packed[o//8, i, o%8])
+    rewrite:  s.pack(A, [4, 1], [0, 1, 2])
+        C: float32[8] global, 8 elements, 32 bytes
+          for i in 8:
+            for k in 10:
+              C[i] += A[i, k]
+        ->
+        A.packed: float32[2, 10, 4] global, 80 elements, 320 bytes
+          for o0 in 2:
+            for o1 in 10:
+              for b0 in 4:
+                A.packed[o0, o1, b0] = A[o0*4 + b0, o1]
+        C: float32[8] global, 8 elements, 32 bytes
+          for i in 8:
+            for k in 10:
+              C[i] += A.packed[i//4, k, i%4]
     legal:    an input; every outer dimension and every block larger than 1 is in the order once.
     """
 
@@ -236,7 +282,7 @@ class Pack(Step):
     order: tuple[int, ...]
     verb: ClassVar[str] = "pack"
 
-    def apply(self, s: Schedule) -> Tensor:
+    def apply(self, s: AnyState) -> Tensor:
         source = s.find(self.stage)
         place = f"pack({source.name}, blocks={self.blocks}, order={self.order})"
         if not isinstance(source.op, PlaceholderOp):
@@ -275,6 +321,9 @@ class Pack(Step):
             reader.set_body(_repack(reader.op.body, tensor, op.output_tensor, blocks, self.order))
         s.insert_stage(op, after=source)
         return op.output_tensor
+
+    def python(self, names: PythonNames) -> str:
+        return f"s.pack({names.tensor(self.stage)}, {list(self.blocks)}, {list(self.order)})"
 
 
 def _repack(

@@ -1,57 +1,49 @@
-"""What all steps of the schedule language share: the frozen base class, relations, lookups, JSON.
+"""What all steps of the schedule language share: the frozen base class, lookups, JSON of fields.
 
-In: a schedule and the names a step holds.  Out: its stages and axes, or a ScheduleError that says
-which there are.  Read next: `steps.py` (loops), `stage_steps.py` (new stages).
+In: a `ScheduleState` and the names a step holds.  Out: its stages and axes, or a ScheduleError that
+says which there are.  Read next: `names.py`, `loops.py`, `places.py`, `stages.py`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from tilewright.base.errors import ScheduleError
 from tilewright.ir.stmt import SCOPES
-from tilewright.schedule.space.decision import Choice, from_json, to_json
+from tilewright.schedule.space.decision import Choice, from_json, to_json, variables
+from tilewright.schedule.state import ScheduleState, StageState
+from tilewright.schedule.steps.names import PythonNames
 from tilewright.te.tensor import IterVar, PlaceholderOp
 
-if TYPE_CHECKING:
-    from tilewright.schedule.schedule import Schedule, Stage
-
-Size = int | Choice
-
-
-@dataclass(frozen=True, eq=False)
-class SplitRelation:
-    """parent = outer * factor + inner; with `nparts` the factor is ceil_div(parent, nparts)."""
-
-    parent: IterVar
-    outer: IterVar
-    inner: IterVar
-    factor: Size | None
-    nparts: Size | None
-
-
-@dataclass(frozen=True, eq=False)
-class FuseRelation:
-    """fused = outer * extent(inner) + inner."""
-
-    outer: IterVar
-    inner: IterVar
-    fused: IterVar
+AnyState = ScheduleState[StageState]
 
 
 @dataclass(frozen=True)
 class Step:
-    """One schedule primitive.
+    """One schedule primitive: what it does to a state, and how it is spelled.
 
-    `apply` checks legality, changes the schedule, returns what users get.
+    Its fields are its JSON: strings, sizes (int or `Choice`), None, and tuples of those.
     """
 
     stage: str
     verb: ClassVar[str] = ""
 
-    def apply(self, s: Schedule) -> Any:
+    def apply(self, s: AnyState) -> Any:
+        """Check legality, change the state, return what users get.
+
+        Raises ScheduleError, the state then being as it was.
+        """
         raise ScheduleError(self.verb, "an abstract step cannot be applied")
+
+    def python(self, names: PythonNames) -> str:
+        """The call that makes this step, printed before it is applied."""
+        return f"{names.stage(self.stage)}.{self.verb}()"
+
+    def decisions(self) -> tuple[str, ...]:
+        """Names of the decisions that are still open in its sizes."""
+        values = [v for f in fields(self) for v in _listed(getattr(self, f.name))]
+        return tuple(name for v in values for name in variables(v))
 
     def to_json(self) -> list[Any]:
         return [self.verb, *(plain(getattr(self, f.name)) for f in fields(self))]
@@ -64,6 +56,10 @@ def plain(value: Any) -> Any:
     return [plain(v) for v in value] if isinstance(value, tuple) else value
 
 
+def _listed(value: Any) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
 def unplain(value: Any) -> Any:
     """The inverse of `plain`."""
     if isinstance(value, dict):
@@ -71,12 +67,12 @@ def unplain(value: Any) -> Any:
     return tuple(unplain(v) for v in value) if isinstance(value, list) else value
 
 
-def describe(stage: Stage) -> str:
+def describe(stage: StageState) -> str:
     """The loops of a stage, for error messages."""
     return f"{stage.name} has axes {' '.join(map(repr, stage.leaf_iter_vars))}"
 
 
-def leaf(step: Step, stage: Stage, name: str) -> IterVar:
+def leaf(step: Step, stage: StageState, name: str) -> IterVar:
     """The loop `name` of a stage.  Raises ScheduleError saying which loops there are."""
     for ax in stage.leaf_iter_vars:
         if ax.name == name:
@@ -86,7 +82,7 @@ def leaf(step: Step, stage: Stage, name: str) -> IterVar:
     raise ScheduleError(f"{step.verb}({stage.name}.{name})", f"{name} {why}", f"{describe(stage)}.")
 
 
-def stage_of(step: Step, s: Schedule, name: str = "") -> Stage:
+def stage_of(step: Step, s: AnyState, name: str = "") -> StageState:
     """The computed stage that `step` names, or the one called `name`."""
     stage = s.find(name or step.stage)
     if isinstance(stage.op, PlaceholderOp):
@@ -98,7 +94,7 @@ def stage_of(step: Step, s: Schedule, name: str = "") -> Stage:
     return stage
 
 
-def refuse_inlined(step: Step, stage: Stage) -> None:
+def refuse_inlined(step: Step, stage: StageState) -> None:
     if stage.attach_kind == "inline":
         raise ScheduleError(
             f"{step.verb}({stage.name})", "the stage was inlined and has no loops",
@@ -106,15 +102,15 @@ def refuse_inlined(step: Step, stage: Stage) -> None:
         )  # fmt: skip
 
 
-def refuse_host(step: Step, stage: Stage) -> None:
+def refuse_host(step: Step, s: AnyState, stage: StageState) -> None:
     """Refuse a step that replaces the loops of `stage` while another stage is computed in one."""
-    for child in stage.schedule.stages:
-        if child.attach is not None and child.attach[0] is stage:
-            raise ScheduleError(
-                f"{step.verb}({stage.name})",
-                f"{child.name} is computed at {child.attach[1].name}, which goes away",
-                f"Call compute_root on {child.name} first.",
-            )
+    for child in s.attached(stage):
+        assert child.attach is not None
+        raise ScheduleError(
+            f"{step.verb}({stage.name})",
+            f"{child.name} is computed at {child.attach[1].name}, which goes away",
+            f"Call compute_root on {child.name} first.",
+        )
 
 
 def check_scope(place: str, scope: str) -> None:

@@ -1,5 +1,6 @@
-"""The loop tree of a schedule: structure once, every number for one candidate or thousands.
+"""The loop tree of a schedule: structure once, every number for one candidate or thousands, text.
 
-In: a `Schedule`.  Out: regions, extents, masks.  Read next: `loop_tree.py`, `bounds.py`,
-`legality.py`.
+In: a `ScheduleState`.  Out: regions, extents, masks, printed loop nests.
+In order: `access.py`, `structure.py`, `bounds.py`, `text.py`, `loop_tree.py`,
+`accumulators.py`, `legality.py`.
 """

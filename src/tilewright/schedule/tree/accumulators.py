@@ -9,14 +9,10 @@ another kind of accumulator and would be counted here.  Read next: `lowering/red
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tilewright.schedule.space.decision import Number, where
+from tilewright.schedule.tree.bounds import Bounds
+from tilewright.schedule.tree.structure import Node
 from tilewright.te.tensor import IterVar
-
-if TYPE_CHECKING:
-    from tilewright.schedule.tree.bounds import Bounds
-    from tilewright.schedule.tree.loop_tree import Node
 
 
 def first_reduction(node: Node) -> int:

@@ -1,6 +1,6 @@
 """Bound inference: extents, regions and guards of every stage, on ints and on arrays alike.
 
-In: a `LoopTree` and an assignment of its decisions.  Out: `Bounds`, polymorphic numbers.  Branches
+In: a `Structure` and an assignment of its decisions.  Out: `Bounds`, polymorphic numbers.  Branches
 depend on structure only; `where`, `minimum` and the gcd rule do what would be a branch on a number.
 Read next: `legality.py` (masks over Bounds), `lowering/nest.py` (Bounds of ints to loops).
 """
@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from tilewright.ir import expr as E
+from tilewright.ir.expr import Expr
 from tilewright.schedule.space.decision import (
     Number,
     ceil_div,
@@ -24,12 +26,10 @@ from tilewright.schedule.space.decision import (
     minimum,
     where,
 )
-from tilewright.schedule.steps.step import FuseRelation, SplitRelation
+from tilewright.schedule.state import FuseRelation, SplitRelation
 from tilewright.schedule.tree.access import Access, DivMod
+from tilewright.schedule.tree.structure import Node, Structure
 from tilewright.te.tensor import IterVar
-
-if TYPE_CHECKING:
-    from tilewright.schedule.tree.loop_tree import LoopTree, Node
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +62,18 @@ class Base:
                 terms[atom] = total
         return Base(terms, self.constant + other.constant * scale)
 
+    def expression(self, values: Mapping[IterVar, Expr]) -> Expr:
+        """The base of one candidate over the values of axes."""
+        total = E.const(int(self.constant))
+        for atom, c in self.terms.items():
+            if isinstance(atom, Quotient):
+                inner, k = atom.base.expression(values), int(atom.k)
+                value = inner // k if atom.kind == "div" else inner % k
+            else:
+                value = values[atom]
+            total = total + value * int(c)
+        return total
+
     def masked(self, keep: Number) -> Base:
         """The base times a 0/1 number."""
         if isinstance(keep, int):
@@ -86,7 +98,7 @@ class Bounds:
     outside: per node and dimension (below, above): whether the region may leave the tensor's shape
     """
 
-    def __init__(self, tree: LoopTree, assignment: Mapping[str, Number]) -> None:
+    def __init__(self, tree: Structure, assignment: Mapping[str, Number]) -> None:
         self.tree, self.assignment = tree, assignment
         self.extent: dict[IterVar, Number] = {}
         self.reach: dict[IterVar, Number] = {}
@@ -100,6 +112,11 @@ class Bounds:
         self._strides: dict[Node, list[Number]] = {}
         for node in reversed(tree.nodes):
             self._infer(node)
+
+    def __repr__(self) -> str:
+        stages = ", ".join(node.name for node in self.tree.nodes)
+        rows = max((np.size(value) for value in self.extent.values()), default=1)
+        return f"Bounds(of {stages}; {rows} candidate{'s' * (rows != 1)})"
 
     # -- per node --------------------------------------------------------------------------------
     def _infer(self, node: Node) -> None:

@@ -1,315 +1,42 @@
-"""The loop tree: stages, loops, attachment and reads of a schedule, analysed once.
+"""The loop tree: the structure of a schedule with its numbers and its text.
 
-In: a `Schedule`, its decisions open or closed.  Out: `LoopTree`, pure structure; `LoopTree.bounds`
-gives its numbers under an assignment, so one tree serves a whole population.
-Read next: `bounds.py` (the numbers), then `legality.py` (masks over them).
+In: a schedule, its decisions open or closed.  Out: `LoopTree`; `LoopTree.bounds` gives its numbers
+under an assignment, so one tree serves a whole population.
+Read next: `structure.py`, `bounds.py`, `text.py`; `legality.py` (masks over bounds).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
 
-from tilewright.base.errors import ScheduleError
-from tilewright.ir import expr as E
-from tilewright.ir.affine import Simplifier
-from tilewright.ir.expr import Expr
-from tilewright.schedule.schedule import Schedule, Stage
+from tilewright.base.errors import SpaceError
 from tilewright.schedule.space.decision import Number
-from tilewright.schedule.steps.loops import FuseRelation, SplitRelation
-from tilewright.schedule.tree.access import Access, affine_access, simplified_indices
 from tilewright.schedule.tree.bounds import Base as Base
 from tilewright.schedule.tree.bounds import Bounds as Bounds
 from tilewright.schedule.tree.bounds import Quotient as Quotient
-from tilewright.te.tensor import ComputeOp, IterVar, PlaceholderOp, Tensor
-
-SCOPE_RANK = {"global": 0, "shared": 1, "local": 2}  # above `tag_rank`: one per such lane
-
-
-def tag_rank(tag: str) -> int:
-    """0 for blocks, 1 for threads and virtual threads."""
-    return 0 if tag.startswith("blockIdx") else 1
+from tilewright.schedule.tree.structure import SCOPE_RANK as SCOPE_RANK
+from tilewright.schedule.tree.structure import Node as Node
+from tilewright.schedule.tree.structure import Read as Read
+from tilewright.schedule.tree.structure import Structure
+from tilewright.schedule.tree.structure import tag_rank as tag_rank
+from tilewright.schedule.tree.text import nest_text
 
 
-@dataclass(frozen=True, eq=False)
-class Read:
-    """`reader` reads the tensor of `producer`; an index is None where it is not affine."""
-
-    reader: Node
-    indices: tuple[Access | None, ...]
-
-
-@dataclass(eq=False)
-class Node:
-    """A stage that is stored (not inlined), with its expression after inlining."""
-
-    stage: Stage
-    body: Expr
-    scope: str = "global"
-    parent: Node | None = None
-    attach_axis: IterVar | None = None
-    children: list[Node] = field(default_factory=list)
-    reads: list[Read] = field(default_factory=list)  # by its readers
-    points: frozenset[IterVar] = frozenset()
-    carried: frozenset[IterVar] = frozenset()  # axes around it whose guards its statements repeat
-
-    @property
-    def op(self) -> ComputeOp:
-        assert isinstance(self.stage.op, ComputeOp)
-        return self.stage.op
-
-    @property
-    def name(self) -> str:
-        return self.stage.name
-
-    @property
-    def root(self) -> Node:
-        return self if self.parent is None else self.parent.root
-
-    def __repr__(self) -> str:
-        return f"node({self.name})"
-
-
-class LoopTree:
+class LoopTree(Structure):
     """The structure of a schedule, analysed once for many calls of `bounds`."""
 
-    def __init__(self, schedule: Schedule) -> None:
-        self.schedule = schedule
-        bodies = _inlined_bodies(schedule)
-        self.nodes: list[Node] = [Node(st, bodies[st]) for st in schedule.stages if st in bodies]
-        self.of_stage = {node.stage: node for node in self.nodes}
-        self.stage_of_axis = {ax: n for n in self.nodes for ax in n.stage.all_iter_vars}
-        self.relation_under: dict[IterVar, SplitRelation | FuseRelation] = {}
-        self.leaves_under: dict[IterVar, frozenset[IterVar]] = {}
-        for node in self.nodes:
-            self._index_axes(node.stage)
-        self._attach()
-        self._collect_reads()
-        self.tag_of: dict[IterVar, str] = {
-            ax: t for n in self.nodes for ax, t in n.stage.binds.items()
-        }
-        for node in self.nodes:
-            node.scope = self._scope(node)
-            self._check_binds(node)
-        for node in self.nodes:
-            node.points = self._points(node)
-        for node in reversed(self.nodes):
-            node.carried = self._carried(node)
-        for node in self.nodes:
-            self._check_attachment(node)
-
-    @property
-    def roots(self) -> list[Node]:
-        """Nodes computed on their own at run time, in order: each is one kernel."""
-        return [n for n in self.nodes if n.parent is None and n not in self.prepacked]
-
-    @cached_property
-    def prepacked(self) -> dict[Node, Tensor]:
-        """Packed constants -> the constant: packed before the program runs, without a kernel."""
-        found: dict[Node, Tensor] = {}
-        for node in self.nodes:
-            if node.op.tag == "pack" and node.op.input_tensors[0].op.constant:
-                found[node] = node.op.input_tensors[0]
-        return found
-
-    def subtree(self, root: Node) -> list[Node]:
-        """`root` and everything computed inside it, producers first."""
-        return [n for n in self.nodes if n.root is root]
-
-    def path(self, node: Node) -> list[tuple[Node, IterVar]]:
-        """The loops around `node`'s attach point, innermost first."""
-        result: list[tuple[Node, IterVar]] = []
-        while node.parent is not None:
-            leaves = node.parent.stage.leaf_iter_vars
-            assert node.attach_axis is not None
-            upto = leaves[: leaves.index(node.attach_axis) + 1]
-            result += [(node.parent, ax) for ax in reversed(upto)]
-            node = node.parent
-        return result
-
-    def _index_axes(self, stage: Stage) -> None:
-        for r in stage.relations:
-            if isinstance(r, SplitRelation):
-                self.relation_under[r.parent] = r
-            else:
-                self.relation_under[r.outer] = self.relation_under[r.inner] = r
-
-        def under(axis: IterVar) -> frozenset[IterVar]:
-            done = self.leaves_under.get(axis)
-            if done is None:
-                r = self.relation_under.get(axis)
-                if r is None:
-                    done = frozenset((axis,))
-                elif isinstance(r, SplitRelation):
-                    done = under(r.outer) | under(r.inner)
-                else:
-                    done = under(r.fused)
-                self.leaves_under[axis] = done
-            return done
-
-        for ax in stage.all_iter_vars:
-            under(ax)
-
-    def _attach(self) -> None:
-        for node in self.nodes:
-            if node.stage.attach_kind != "scope":
-                continue
-            assert node.stage.attach is not None
-            parent, axis = node.stage.attach
-            if axis not in parent.leaf_iter_vars:
-                raise ScheduleError(
-                    f"compute_at({node.name}, {parent.name}.{axis.name})",
-                    f"{axis.name} is no loop of {parent.name}",
-                )
-            node.parent, node.attach_axis = self.of_stage[parent], axis
-            node.parent.children.append(node)
-
-    def _collect_reads(self) -> None:
-        for reader in self.nodes:
-            axes = {ax.var: ax for ax in (*reader.op.axis, *reader.op.reduce_axis)}
-            simple = Simplifier({v: (0, ax.size - 1) for v, ax in axes.items()})
-            reader.body = simplified_indices(reader.body, simple)
-            for e in dict.fromkeys(n for n in E.walk(reader.body) if n.op == "read"):
-                producer = self.of_stage.get(self.schedule[e.attr])
-                if producer is not None:
-                    indices = tuple(affine_access(simple.linear(i), axes, simple) for i in e.args)
-                    producer.reads.append(Read(reader, indices))
-
-    def _scope(self, node: Node) -> str:
-        """The stage's own scope, or the one its attach point implies."""
-        if node.parent is None:
-            if node.stage.scope in ("shared", "local"):
-                raise ScheduleError(
-                    f"stage {node.name}",
-                    f"a {node.stage.scope} buffer ends with its kernel, "
-                    "but the stage is computed on its own",
-                    "Attach it with compute_at, or use scope global.",
-                )  # fmt: skip
-            return "global"
-        if node.stage.scope in ("shared", "local"):
-            return node.stage.scope
-        tags = [self.tag_of.get(ax, "") for _, ax in self.path(node)]
-        if node.stage.scope == "global" and any(tags):
-            raise ScheduleError(
-                f"stage {node.name}",
-                "a global buffer inside blocks or threads would be written by all of them",
-                "Use scope shared or local.",
-            )  # fmt: skip
-        if any(t.startswith("threadIdx") or t == "vthread" for t in tags):
-            return "local"
-        return "shared" if any(tags) else "local"  # on a CPU: scratch of the loop's own
-
-    def _reducing(self, node: Node) -> dict[str, IterVar]:
-        """Thread indices that share the reduction of `node`, with its loops."""
-        return {tag: ax for ax, tag in node.stage.binds.items() if ax.kind == "reduce"}
-
-    def _check_binds(self, node: Node) -> None:
-        """Lanes that do not share the node's buffer must not share the work of filling it, and
-        those that share a reduction must reduce the same element."""
-        reducing = self._reducing(node)
-        for _, ax in self.path(node):
-            if self.tag_of.get(ax) in reducing:
-                tag = self.tag_of[ax]
-                raise ScheduleError(
-                    f"bind({node.name}.{reducing[tag].name}, {tag})",
-                    f"{node.name} is computed at or inside {ax.name}, which is {tag} too: each of "
-                    "the threads would reduce another element",
-                    "Bind the reduction to another index, or attach the stage further out.",
-                )  # fmt: skip
-        for ax, tag in node.stage.binds.items():
-            if tag == "vthread" or ax.kind == "reduce":
-                continue
-            if SCOPE_RANK[node.scope] > tag_rank(tag):
-                kind = tag.partition("Idx")[0]
-                other = ", or use scope shared" if kind == "thread" else ""
-                raise ScheduleError(
-                    f"bind({node.name}.{ax.name}, {tag})",
-                    f"the buffer is {node.scope}: each {kind} would fill a part of its own copy",
-                    f"Leave the loop unbound{other}.",
-                )  # fmt: skip
-
-    def _points(self, node: Node) -> frozenset[IterVar]:
-        """Loop axes with one known value while `node` is computed: those around it, and thread
-        indices of its kernel, except those that share its reduction."""
-        rank = SCOPE_RANK[node.scope]
-        inside = {ax for _, ax in self.path(node)}
-        shared = {"vthread", *self._reducing(node)}
-        inside |= {
-            ax for ax, t in self.tag_of.items() if t not in shared and self._same_kernel(ax, node)
-        }
-        return frozenset(
-            ax for ax in inside if ax not in self.tag_of or rank > tag_rank(self.tag_of[ax])
-        )
-
-    def _carried(self, node: Node) -> frozenset[IterVar]:
-        """Split axes of the stages around `node` that are points there, so that an overhanging
-        iteration need not compute it: nothing outside their guards reads it."""
-        result: set[IterVar] = set()
-        owner = node.parent
-        while owner is not None:
-            for r in owner.stage.relations:
-                if isinstance(r, SplitRelation) and self.leaves_under[r.parent] <= node.points:
-                    readers = [read.reader for read in node.reads]
-                    if all(reader is owner or r.parent in reader.carried for reader in readers):
-                        result.add(r.parent)
-            owner = owner.parent
-        return frozenset(result)
-
-    def _same_kernel(self, axis: IterVar, node: Node) -> bool:
-        owner = self.stage_of_axis[axis]
-        return owner is not node and owner.root is node.root and node.parent is not None
-
-    def _check_attachment(self, node: Node) -> None:
-        if node.parent is None:
-            return
-        place = f"compute_at({node.name}, {node.parent.name}.{node.attach_axis.name})"  # type: ignore[union-attr]
-        here = (node.parent, node.attach_axis)
-        for read in node.reads:
-            around = [(read.reader, ax) for ax in reversed(read.reader.stage.leaf_iter_vars)]
-            if here not in around + self.path(read.reader):
-                raise ScheduleError(
-                    place, f"{read.reader.name} reads {node.name} outside that loop",
-                    "Attach the reader inside it, or attach at an outer loop.",
-                )  # fmt: skip
-
-    def storage_order(self, node: Node) -> list[int]:
-        """Dimensions of the node's buffer, outermost first.
-
-        A local buffer keeps its vectorized dimension innermost, whatever the tensor's own order, so
-        that registers are whole vectors.
-        """
-        order = list(range(len(node.op.axis)))
-        if node.parent is not None and node.scope == "local":
-            for ax, how in node.stage.annotations.items():
-                if how == "vectorize":
-                    inner = [d for d in order if ax in self.leaves_under[node.op.axis[d]]]
-                    order = [d for d in order if d not in inner] + inner
-        return order
-
-    # -- numbers -----------------------------------------------------------------------------------
     def bounds(self, assignment: Mapping[str, Number] | None = None) -> Bounds:
         """All numbers under `assignment` (decision name -> int or int64 vector)."""
         return Bounds(self, assignment if assignment is not None else {})
 
+    def __str__(self) -> str:
+        """The loop nests, with all numbers where no decision is open; see `text.py`."""
+        try:
+            bounds = self.bounds()
+        except SpaceError:  # a decision is open
+            bounds = None
+        return nest_text(self.schedule, self, bounds)
 
-def _inlined_bodies(schedule: Schedule) -> dict[Stage, Expr]:
-    """Bodies of stored stages, with reads of inlined stages replaced by their expressions."""
-    inlined: dict[Tensor, tuple[ComputeOp, Expr]] = {}
-    bodies: dict[Stage, Expr] = {}
-
-    def rule(node: Expr) -> Expr | None:
-        if node.op != "read" or node.attr not in inlined:
-            return None
-        op, body = inlined[node.attr]
-        return E.substitute(body, {ax.var: i for ax, i in zip(op.axis, node.args, strict=True)})
-
-    for stage in schedule.stages:
-        if isinstance(stage.op, PlaceholderOp):
-            continue
-        body = E.transform(stage.op.body, rule) if inlined else stage.op.body
-        if stage.attach_kind == "inline":
-            inlined[stage.tensor] = (stage.op, body)
-        else:
-            bodies[stage] = body
-    return bodies
+    def __repr__(self) -> str:
+        kernels = ", ".join(node.name for node in self.roots)
+        return f"LoopTree(kernels: {kernels}; {len(self.nodes)} stored stages)"

@@ -15,7 +15,7 @@ from math import prod
 from typing import Any
 
 from tilewright.schedule.schedule import Stage
-from tilewright.schedule.space.decision import Value, where
+from tilewright.schedule.space.decision import Size, where
 from tilewright.schedule.space.policies import factors
 from tilewright.search.rules.analysis import OUTER_ONLY_ATTR, attribute, compute_op
 from tilewright.search.rules.state import Hardware, State
@@ -142,7 +142,7 @@ def spread(state: State, stage: Stage, levels: list[list[IterVar]]) -> IterVar:
     return levels[1][-1]
 
 
-def vectorize_by(state: State, stage: Stage, axis: IterVar, extent: Value) -> None:
+def vectorize_by(state: State, stage: Stage, axis: IterVar, extent: Size) -> None:
     """Run `axis` in vectors of the widest power of two that divides its extent."""
     most = state.target.limits.vector_bytes // compute_op(stage).dtype.bytes
     lanes = dividing(extent, most)
@@ -150,9 +150,9 @@ def vectorize_by(state: State, stage: Stage, axis: IterVar, extent: Value) -> No
     stage.vectorize(lane)
 
 
-def dividing(extent: Value, most: int) -> Value:
+def dividing(extent: Size, most: int) -> Size:
     """The largest power of two up to `most` that divides `extent`."""
-    lanes: Value = 1
+    lanes: Size = 1
     n = 2
     while n <= most:
         lanes = where(extent % n == 0, n, lanes)

@@ -20,7 +20,7 @@ from tilewright.ir import expr as E
 from tilewright.ir.affine import Simplifier
 from tilewright.ir.expr import Expr
 from tilewright.schedule.schedule import Schedule, Stage
-from tilewright.schedule.space.decision import Value, ceil_div, minimum, where
+from tilewright.schedule.space.decision import Size, ceil_div, minimum, where
 from tilewright.schedule.template import Anchored
 from tilewright.te.tensor import ComputeOp, IterVar, PlaceholderOp, Tensor
 from tilewright.topi.templates.gpu_epilogue import inline_around
@@ -337,7 +337,7 @@ class Tiling:
         stage.bind(fused, "threadIdx.x")
         return fused
 
-    def share_out(self, stage: Stage, threads: Value) -> tuple[IterVar, IterVar]:
+    def share_out(self, stage: Stage, threads: Size) -> tuple[IterVar, IterVar]:
         """The elements of a block dealt to its threads in turn; (innermost block loop, thread)."""
         bound, left = self._blocks(stage)
         fused = stage.fuse(*(left[d] for d in sorted(left)))
@@ -347,7 +347,7 @@ class Tiling:
 
 
 def reduce_in_slices(
-    cfg: Any, s: Schedule, local: Tensor, factors: Operands, roles: Roles, threads: Value
+    cfg: Any, s: Schedule, local: Tensor, factors: Operands, roles: Roles, threads: Size
 ) -> None:
     """A thread's reduction: slices of both factors come to shared memory, then to registers."""
     stage = s[local]
@@ -367,7 +367,7 @@ def reduce_in_slices(
             copy_weight(cfg, s[shared], s[own], factors, threads)
 
 
-def copy_data(cfg: Any, shared: Stage, factors: Operands, threads: Value) -> None:
+def copy_data(cfg: Any, shared: Stage, factors: Operands, threads: Size) -> None:
     """Rows are padded: along the columns, so that they may start at vectors; along the channels to
     an odd length, so that columns lie in different banks.
     """
@@ -376,7 +376,7 @@ def copy_data(cfg: Any, shared: Stage, factors: Operands, threads: Value) -> Non
     fetch(shared, threads, 1)
 
 
-def copy_weight(cfg: Any, shared: Stage, own: Stage, factors: Operands, threads: Value) -> None:
+def copy_weight(cfg: Any, shared: Stage, own: Stage, factors: Operands, threads: Size) -> None:
     """In vectors, to shared memory and from there to registers, where channels are innermost."""
     if factors.vector == 1:
         if factors.channel_dim < len(shared.op.axis) - 1:
@@ -389,16 +389,16 @@ def copy_weight(cfg: Any, shared: Stage, own: Stage, factors: Operands, threads:
     own.vectorize(lane)
 
 
-def widest(extent: Value, most: int) -> Value:
+def widest(extent: Size, most: int) -> Size:
     """The widest vector of up to `most` elements that `extent` consists of."""
-    lanes: Value = 1
+    lanes: Size = 1
     for n in (2, 4):
         if n <= most:
             lanes = where(extent % n == 0, n, lanes)
     return lanes
 
 
-def fetch(stage: Stage, threads: Value, vector: Value) -> None:
+def fetch(stage: Stage, threads: Size, vector: Size) -> None:
     """Copy a slice with all threads of the block, `vector` elements at a time."""
     fused = stage.fuse(*stage.op.axis)
     if not isinstance(vector, int) or vector > 1:

@@ -1,0 +1,266 @@
+"""What a schedule is at one moment: its stages in order, and the loops of each.
+
+In: a ComputeDAG.  Out: `ScheduleState` and `StageState`, which steps change by a few named
+operations and which everything else only reads.  What is legal is known to the steps alone.
+Read next: `steps/` (who changes it), `tree/` (what it means).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from tilewright.base.errors import ScheduleError
+from tilewright.ir import expr as E
+from tilewright.ir.expr import Expr
+from tilewright.schedule.space.decision import Size
+from tilewright.te.dag import ComputeDAG, fresh_name
+from tilewright.te.tensor import ComputeOp, IterVar, Operation, PlaceholderOp, Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class SplitRelation:
+    """parent = outer * factor + inner; with `nparts` the factor is ceil_div(parent, nparts)."""
+
+    parent: IterVar
+    outer: IterVar
+    inner: IterVar
+    factor: Size | None
+    nparts: Size | None
+
+
+@dataclass(frozen=True, eq=False)
+class FuseRelation:
+    """fused = outer * extent(inner) + inner."""
+
+    outer: IterVar
+    inner: IterVar
+    fused: IterVar
+
+
+class StageState:
+    """The loops of one operation and where they run.
+
+    op:             what is computed; its axes are the roots of all others
+    scope:          of the buffer; "" where the place of the stage decides
+    attach_kind:    "root", "inline" or "scope"; attach: the stage and loop it is computed at, None
+                    unless attach_kind is "scope"
+    all_iter_vars:  every axis there ever was, roots first; their names differ
+    leaf_iter_vars: those that are loops, outermost first
+    relations:      splits and fusions in the order made.  Every axis that is no root was made by
+                    one relation, every axis that is no loop was consumed by one
+    binds, annotations: loop -> thread tag, or "vectorize", "unroll", "parallel"; none has both
+    pragmas:        key -> the loop it begins at (or an axis that was split since) and its value
+    aligned:        dimension of the buffer -> (factor, offset) of its stride
+    """
+
+    def __init__(self, name: str, op: Operation, tensor: Tensor, is_output: bool) -> None:
+        self.name, self.tensor, self.is_output = name, tensor, is_output
+        self.scope = "global" if is_output or isinstance(op, PlaceholderOp) else ""
+        self.attach_kind = "root"
+        self.attach: tuple[StageState, IterVar] | None = None
+        self.restart(op)
+
+    # -- operations of steps -----------------------------------------------------------------------
+    def restart(self, op: Operation) -> None:
+        """Compute `op` instead; loops start afresh, place and tensor stay."""
+        self.op = op
+        self.all_iter_vars: list[IterVar] = []
+        self.leaf_iter_vars: list[IterVar] = []
+        self.relations: list[SplitRelation | FuseRelation] = []
+        self.binds: dict[IterVar, str] = {}
+        self.annotations: dict[IterVar, str] = {}
+        self.pragmas: dict[str, tuple[IterVar, Size]] = {}
+        self.aligned: dict[int, tuple[Size, Size]] = {}
+        names: set[str] = set()
+        for ax in (*op.axis, *op.reduce_axis):
+            if ax.name in names:  # axes are named in steps: a repeated name gets a suffix
+                ax.var.attr = fresh_name(ax.name, names)
+            names.add(ax.name)
+            self.leaf_iter_vars.append(ax)
+            self.all_iter_vars.append(ax)
+
+    def set_body(self, body: Expr) -> None:
+        """Replace the expression; axes and loops stay."""
+        assert isinstance(self.op, ComputeOp)
+        self.op = ComputeOp(self.op.name, self.op.axis, body, self.op.tag, self.op.attrs)
+
+    def add_split(
+        self, parent: IterVar, factor: Size | None, nparts: Size | None
+    ) -> tuple[IterVar, IterVar]:
+        """Two loops, (outer, inner), in the place of `parent`."""
+        outer = self._new_axis(f"{parent.name}.outer", parent.kind)
+        inner = self._new_axis(f"{parent.name}.inner", parent.kind)
+        self.relations.append(SplitRelation(parent, outer, inner, factor, nparts))
+        self._replace([parent], [outer, inner])
+        return outer, inner
+
+    def add_fusion(self, outer: IterVar, inner: IterVar) -> IterVar:
+        """One loop in the place of two neighbours."""
+        fused = self._new_axis(f"{outer.name}.{inner.name}.fused", inner.kind)
+        self.relations.append(FuseRelation(outer, inner, fused))
+        self._replace([outer, inner], [fused])
+        return fused
+
+    def arrange(self, axes: Sequence[IterVar]) -> None:
+        """The loops `axes` take, among their own places, the given order."""
+        places = sorted(self.leaf_iter_vars.index(ax) for ax in axes)
+        for where, ax in zip(places, axes, strict=True):
+            self.leaf_iter_vars[where] = ax
+
+    def attach_to(self, kind: str, at: tuple[StageState, IterVar] | None = None) -> None:
+        """Compute the stage at its "root", "inline", or (kind "scope") inside a loop `at`."""
+        self.attach_kind, self.attach = kind, at
+
+    def _new_axis(self, name: str, kind: str) -> IterVar:
+        axis = IterVar(fresh_name(name, {ax.name for ax in self.all_iter_vars}), None, kind)
+        self.all_iter_vars.append(axis)
+        return axis
+
+    def _replace(self, old: Sequence[IterVar], new: Sequence[IterVar]) -> None:
+        at = self.leaf_iter_vars.index(old[0])
+        self.leaf_iter_vars[at : at + len(old)] = new
+
+    # -- questions ---------------------------------------------------------------------------------
+    def mark(self, axis: IterVar) -> str | None:
+        """The thread tag or annotation of a loop."""
+        return self.binds.get(axis) or self.annotations.get(axis)
+
+    @property
+    def is_scheduled(self) -> bool:
+        """Whether a step has changed how its loops look or run (their order apart)."""
+        return bool(self.relations or self.binds or self.annotations)
+
+    def axis_values(
+        self, loops: Mapping[IterVar, Expr], extent: Mapping[IterVar, Any]
+    ) -> dict[IterVar, Expr]:
+        """Every axis as an expression of the values of the loops.
+
+        extent: of axes that are the inner one of a relation, int or Expr
+        """
+        values = dict(loops)
+        for r in reversed(self.relations):
+            n = extent[r.inner]
+            if isinstance(r, SplitRelation):
+                values[r.parent] = values[r.outer] * n + values[r.inner]
+            else:
+                values[r.outer], values[r.inner] = values[r.fused] // n, values[r.fused] % n
+        return values
+
+
+S = TypeVar("S", bound=StageState, covariant=True)
+
+
+class ScheduleState(ABC, Generic[S]):
+    """The stages of a DAG in order, producers first.  Their names differ, and so do their tensors;
+    every tensor that a stage reads has a stage before it."""
+
+    def __init__(self, dag: ComputeDAG) -> None:
+        self.dag = dag
+        self.stages: list[S] = []
+        self._by_name: dict[str, S] = {}
+        self._by_tensor: dict[Tensor, S] = {}
+        self._by_op: dict[Operation, S] = {}
+        outputs = set(dag.outputs)
+        for op, name in dag.unique_names().items():
+            own = _private(op)  # schedules rename axes: operations of the user stay as they are
+            stage = self._new_stage(name, own, op.output_tensor, op.output_tensor in outputs)
+            self._insert(stage, op, len(self.stages))
+
+    @abstractmethod
+    def _new_stage(self, name: str, op: Operation, tensor: Tensor, is_output: bool) -> S:
+        """A stage for `op`, which gives `tensor`; it is not in the schedule yet."""
+
+    def _insert(self, stage: Any, op: Operation, at: int) -> None:
+        self.stages.insert(at, stage)
+        self._by_name[stage.name] = self._by_tensor[op.output_tensor] = self._by_op[op] = stage
+
+    # -- operations of steps -----------------------------------------------------------------------
+    def insert_stage(
+        self, op: ComputeOp, *, after: StageState | None = None, before: StageState | None = None
+    ) -> S:
+        """A stage for `op`, next to another one."""
+        anchor = after or before
+        assert anchor is not None
+        names = [stage.name for stage in self.stages]
+        stage = self._new_stage(op.name, op, op.output_tensor, False)
+        self._insert(stage, op, names.index(anchor.name) + (1 if after is not None else 0))
+        return stage
+
+    # -- questions ---------------------------------------------------------------------------------
+    def __getitem__(self, key: Tensor | Operation | StageState) -> S:
+        if isinstance(key, StageState):
+            return self.find(key.name)
+        stage = self._by_tensor.get(key) if isinstance(key, Tensor) else self._by_op.get(key)
+        if stage is None:
+            raise ScheduleError(
+                f"schedule[{key}]", "no stage of this schedule computes it",
+                f"Stages: {', '.join(st.name for st in self.stages)}.",
+            )  # fmt: skip
+        return stage
+
+    def find(self, name: str) -> S:
+        stage = self._by_name.get(name)
+        if stage is None:
+            raise ScheduleError(
+                f"stage {name!r}", "no such stage", f"Stages: {', '.join(self._by_name)}."
+            )
+        return stage
+
+    def readers(self, tensor: Tensor) -> list[S]:
+        """Stages whose own body reads `tensor` (inlined readers count as themselves)."""
+        return [st for st in self.stages if tensor in st.op.input_tensors]
+
+    def attached(self, stage: StageState, axis: IterVar | None = None) -> list[S]:
+        """The stages that are computed in loops of `stage`, or at its loop `axis`."""
+        return [
+            st for st in self.stages
+            if st.attach is not None and st.attach[0] is stage and axis in (None, st.attach[1])
+        ]  # fmt: skip
+
+    def reaches(self, producer: StageState, consumer: StageState) -> bool:
+        """Whether `consumer` depends on `producer`."""
+        seen: set[StageState] = set()
+        todo = [consumer]
+        while todo:
+            st = todo.pop()
+            for t in st.op.input_tensors:
+                source = self._by_tensor[t]
+                if source is producer:
+                    return True
+                if source not in seen:
+                    seen.add(source)
+                    todo.append(source)
+        return False
+
+    @property
+    def outputs(self) -> list[S]:
+        return [st for st in self.stages if st.is_output]
+
+    @property
+    def binds_threads(self) -> bool:
+        """Whether a loop is bound to blocks or threads, so that only GPUs can run it."""
+        return any(tag != "vthread" for st in self.stages for tag in st.binds.values())
+
+    def new_name(self, name: str) -> str:
+        return fresh_name(name, self._by_name)
+
+
+def _private(op: Operation) -> Operation:
+    if isinstance(op, PlaceholderOp):
+        return op
+    axes = tuple(IterVar(ax.name, ax.extent) for ax in op.axis)
+    return ComputeOp(op.name, axes, renamed_body(op, axes), op.tag, op.attrs)
+
+
+def renamed_body(op: ComputeOp, spatial: tuple[IterVar, ...]) -> Expr:
+    """The body of `op` over fresh spatial and reduction axes."""
+    mapping: dict[Expr, Any] = {a.var: b.var for a, b in zip(op.axis, spatial, strict=True)}
+    if op.combiner is None:
+        return E.substitute(op.body, mapping)
+    reduce = tuple(IterVar(ax.name, ax.extent, "reduce", begin=ax.begin) for ax in op.reduce_axis)
+    mapping |= {a.var: b.var for a, b in zip(op.reduce_axis, reduce, strict=True)}
+    value = E.substitute(op.reduced, mapping)
+    return E.cast(op.dtype, E.make("reduce", (value,), (op.combiner, reduce), value.dtype))

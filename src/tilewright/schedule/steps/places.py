@@ -1,0 +1,249 @@
+"""Steps on where a stage is computed and where its buffer lives.
+
+In: a state.  Out: another place, scope or layout of a stage.  Read next: `stages.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tilewright.base.errors import ScheduleError
+from tilewright.schedule.space.decision import Size
+from tilewright.schedule.state import StageState
+from tilewright.schedule.steps.names import PythonNames, value_text
+from tilewright.schedule.steps.step import (
+    AnyState,
+    Step,
+    check_scope,
+    leaf,
+    refuse_host,
+    refuse_inlined,
+    stage_of,
+)
+from tilewright.te.tensor import ComputeOp
+
+
+@dataclass(frozen=True)
+class ComputeAt(Step):
+    """The stage is computed inside a loop of one of its readers, just what that iteration needs.
+
+    rewrite:  s[B].compute_at(s[C], i)
+        B: float32[6, 4] global, 24 elements, 96 bytes
+          for i in 6:
+            for j in 4:
+              B[i, j] = A[i, j]*2.0
+        C: float32[6, 4] global, 24 elements, 96 bytes
+          for i in 6:
+            for j in 4:
+              C[i, j] = B[i, j] + 1.0
+        ->
+        C: float32[6, 4] global, 24 elements, 96 bytes
+          for i in 6:
+            B: float32[1, 4] local, 4 elements, 16 bytes, at C.i
+              for B.i in 1:
+                for j in 4:
+                  B[i, j] = A[i, j]*2.0
+            for j in 4:
+              C[i, j] = B[i, j] + 1.0
+    legal:    all readers of the stage are inside that loop; the stage is no output.
+    """
+
+    parent: str
+    axis: str
+    verb: ClassVar[str] = "compute_at"
+
+    def apply(self, s: AnyState) -> None:
+        stage, parent = stage_of(self, s), stage_of(self, s, self.parent)
+        place = f"compute_at({stage.name}, {parent.name}.{self.axis})"
+        if stage.is_output:
+            raise ScheduleError(
+                place,
+                "an output must be complete when the kernel ends",
+                "Use cache_write and attach the cache.",
+            )
+        refuse_inlined(self, parent)
+        axis = leaf(self, parent, self.axis)
+        walker: StageState | None = parent
+        while walker is not None:
+            if walker is stage:
+                raise ScheduleError(place, f"{parent.name} is itself computed inside {stage.name}")
+            walker = walker.attach[0] if walker.attach else None
+        if not s.reaches(stage, parent):
+            raise ScheduleError(
+                place, f"{parent.name} does not use {stage.name}", "Attach to a reader."
+            )
+        stage.attach_to("scope", (parent, axis))
+
+    def python(self, names: PythonNames) -> str:
+        host, axis = names.stage(self.parent), names.axis(self.parent, self.axis)
+        return f"{names.stage(self.stage)}.compute_at({host}, {axis})"
+
+
+@dataclass(frozen=True)
+class ComputeInline(Step):
+    """The stage's expression replaces every read of it.
+
+    rewrite:  s[B].compute_inline()
+        B: float32[6, 4] global, 24 elements, 96 bytes
+          for i in 6:
+            for j in 4:
+              B[i, j] = A[i, j]*2.0
+        C: float32[6, 4] global, 24 elements, 96 bytes
+          for i in 6:
+            for j in 4:
+              C[i, j] = B[i, j] + 1.0
+        ->
+        B: inlined into C
+        C: float32[6, 4] global, 24 elements, 96 bytes
+          for i in 6:
+            for j in 4:
+              C[i, j] = A[i, j]*2.0 + 1.0
+    legal:    not an output, not a reduction, without scheduled loops or stages computed in them.
+    """
+
+    verb: ClassVar[str] = "compute_inline"
+
+    def apply(self, s: AnyState) -> None:
+        stage = stage_of(self, s)
+        place = f"compute_inline({stage.name})"
+        if stage.is_output:
+            raise ScheduleError(
+                place, "an output has to be stored", "Inline its producers instead."
+            )
+        assert isinstance(stage.op, ComputeOp)
+        if stage.op.combiner is not None:
+            raise ScheduleError(
+                place, "a reduction cannot be repeated at every reader", "Use compute_at."
+            )
+        if stage.is_scheduled:
+            raise ScheduleError(
+                place, "the stage already has scheduled loops", "Inline before splitting."
+            )
+        refuse_host(self, s, stage)
+        stage.attach_to("inline")
+
+
+@dataclass(frozen=True)
+class ComputeRoot(Step):
+    """The stage is computed on its own before its readers (undoes compute_at and compute_inline).
+
+    rewrite:  s[B].compute_root()
+        C: float32[6, 4] global, 24 elements, 96 bytes
+          for i in 6:
+            B: float32[1, 4] local, 4 elements, 16 bytes, at C.i
+              for B.i in 1:
+                for j in 4:
+                  B[i, j] = A[i, j]*2.0
+            for j in 4:
+              C[i, j] = B[i, j] + 1.0
+        ->
+        B: float32[6, 4] global, 24 elements, 96 bytes
+          for i in 6:
+            for j in 4:
+              B[i, j] = A[i, j]*2.0
+        C: float32[6, 4] global, 24 elements, 96 bytes
+          for i in 6:
+            for j in 4:
+              C[i, j] = B[i, j] + 1.0
+    legal:    always.
+    """
+
+    verb: ClassVar[str] = "compute_root"
+
+    def apply(self, s: AnyState) -> None:
+        stage = stage_of(self, s)
+        stage.attach_to("root")
+
+
+@dataclass(frozen=True)
+class SetScope(Step):
+    """Where the stage's buffer lives: "global", "shared" or "local".
+
+    rewrite:  s[B].set_scope("shared")
+        C: float32[6, 4] global, 24 elements, 96 bytes
+          for i in 6:
+            B: float32[1, 4] local, 4 elements, 16 bytes, at C.i
+              for B.i in 1:
+                for j in 4:
+                  B[i, j] = A[i, j]*2.0
+            for j in 4:
+              C[i, j] = B[i, j] + 1.0
+        ->
+        C: float32[6, 4] global, 24 elements, 96 bytes
+          for i in 6:
+            B: float32[1, 4] shared, 4 elements, 16 bytes, at C.i
+              for B.i in 1:
+                for j in 4:
+                  B[i, j] = A[i, j]*2.0
+            for j in 4:
+              C[i, j] = B[i, j] + 1.0
+    legal:    a known scope; outputs stay global.
+    """
+
+    scope: str
+    verb: ClassVar[str] = "set_scope"
+
+    def apply(self, s: AnyState) -> None:
+        stage = stage_of(self, s)
+        check_scope(f"set_scope({stage.name}, {self.scope})", self.scope)
+        if stage.is_output and self.scope != "global":
+            raise ScheduleError(f"set_scope({stage.name}, {self.scope})", "an output is global")
+        stage.scope = self.scope
+
+    def python(self, names: PythonNames) -> str:
+        return f'{names.stage(self.stage)}.set_scope("{self.scope}")'
+
+
+@dataclass(frozen=True)
+class StorageAlign(Step):
+    """Pads rows: the stride of `axis` in the stage's buffer becomes k * factor + offset elements.
+
+    rewrite:  s[B].storage_align(B_i, 8, 1)
+        B: float32[6, 4] global, 24 elements, 96 bytes
+          for i in 6:
+            for j in 4:
+              B[i, j] = A[i, j]*2.0
+        C: float32[6, 4] global, 24 elements, 96 bytes
+          for i in 6:
+            for j in 4:
+              C[i, j] = B[i, j] + 1.0
+        ->
+        B: float32[6, 4] global, 54 elements, 216 bytes, stride of i 9 (8n + 1)
+          for i in 6:
+            for j in 4:
+              B[i, j] = A[i, j]*2.0
+        C: float32[6, 4] global, 24 elements, 96 bytes
+          for i in 6:
+            for j in 4:
+              C[i, j] = B[i, j] + 1.0
+    legal:    factor at least 1, 0 <= offset < factor; the axis is a root axis of no output.
+    """
+
+    axis: str
+    factor: Size
+    offset: Size
+    verb: ClassVar[str] = "storage_align"
+
+    def apply(self, s: AnyState) -> None:
+        stage = stage_of(self, s)
+        place = f"storage_align({stage.name}.{self.axis}, {self.factor}, {self.offset})"
+        assert isinstance(stage.op, ComputeOp)
+        names = [ax.name for ax in stage.op.axis]
+        if self.axis not in names:
+            raise ScheduleError(
+                place, "not a root axis of the stage", f"Root axes: {' '.join(names)}."
+            )
+        known = isinstance(self.factor, int) and isinstance(self.offset, int)
+        if known and not 0 <= self.offset < self.factor:  # which implies factor >= 1
+            raise ScheduleError(place, "needs factor >= 1 and 0 <= offset < factor")
+        if stage.is_output:
+            raise ScheduleError(
+                place, "the layout of an output belongs to its user", "Align a cache stage."
+            )
+        stage.aligned[names.index(self.axis)] = (self.factor, self.offset)
+
+    def python(self, names: PythonNames) -> str:
+        axis = names.axis(self.stage, self.axis)
+        sizes = f"{value_text(self.factor)}, {value_text(self.offset)}"
+        return f"{names.stage(self.stage)}.storage_align({axis}, {sizes})"

@@ -1,0 +1,60 @@
+"""All steps by their verbs: the table behind the JSON of a schedule.
+
+In: a step's verb and fields as lists.  Out: the step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from tilewright.base.errors import ScheduleError
+from tilewright.schedule.space.decision import Choice
+from tilewright.schedule.steps.loops import Annotate, Bind, Fuse, Pragma, Reorder, Split
+from tilewright.schedule.steps.places import (
+    ComputeAt,
+    ComputeInline,
+    ComputeRoot,
+    SetScope,
+    StorageAlign,
+)
+from tilewright.schedule.steps.stages import CacheRead, CacheWrite, Pack, RFactor
+from tilewright.schedule.steps.step import Step, unplain
+
+STEPS: dict[str, type[Step]] = {
+    cls.verb: cls
+    for cls in (
+        Split, Fuse, Reorder, Bind, Annotate, Pragma, ComputeAt, ComputeInline, ComputeRoot,
+        SetScope, CacheRead, CacheWrite, RFactor, StorageAlign, Pack,
+    )
+}  # fmt: skip
+
+
+def step_from_json(data: list[Any]) -> Step:
+    """The step behind `Step.to_json`; anything else is a ScheduleError."""
+    verb = data[0] if isinstance(data, list) and data else None
+    cls = STEPS.get(verb) if isinstance(verb, str) else None
+    if cls is None or len(data) - 1 != len(fields(cls)):
+        raise ScheduleError(
+            "step_from_json", f"not a step: {data!r}", f"Verbs: {', '.join(STEPS)}."
+        )
+    values = list(map(unplain, data[1:]))
+    for field, value in zip(fields(cls), values, strict=True):
+        if not _holds(str(field.type), value):
+            raise ScheduleError(
+                f"step_from_json({data!r})", f"{field.name} must be {field.type}, not {value!r}"
+            )
+    return cls(*values)
+
+
+_FIELD_TYPES: dict[str, tuple[type, ...]] = {
+    "str": (str,), "int": (int,), "Size": (int, Choice), "Size | None": (int, Choice, type(None)),
+}  # fmt: skip
+
+
+def _holds(annotation: str, value: Any) -> bool:
+    """Whether a field of a step may be `value`."""
+    item = annotation.removeprefix("tuple[").removesuffix(", ...]")
+    if item != annotation:
+        return isinstance(value, tuple) and all(_holds(item, v) for v in value)
+    return isinstance(value, _FIELD_TYPES[annotation])

@@ -1,0 +1,161 @@
+"""What each step does to a loop nest: cases for golden text and for the steps' own docstrings.
+
+A case is text: a computation, calls that prepare its schedule, and the call that makes the step.
+In calls, `s` is the schedule, a tensor has the name of its stage, and an axis its own name (of the
+last stage that has it) or that of stage and axis: `C_i`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from schedule.computations import matmul
+from tilewright import te
+from tilewright.schedule import steps as S
+from tilewright.schedule.schedule import Schedule, create_schedule
+from tilewright.schedule.steps.names import identifier
+from tilewright.te.tensor import Tensor
+
+
+def doubled(n: int) -> list[Tensor]:
+    a = te.placeholder((n,), name="A")
+    return [a, te.compute((n,), lambda i: a[i] * 2.0, name="B")]
+
+
+def chain(n: int, m: int) -> list[Tensor]:
+    a = te.placeholder((n, m), name="A")
+    b = te.compute((n, m), lambda i, j: a[i, j] * 2.0, name="B")
+    return [a, te.compute((n, m), lambda i, j: b[i, j] + 1.0, name="C")]
+
+
+def row_sums(n: int, m: int) -> list[Tensor]:
+    a = te.placeholder((n, m), name="A")
+    k = te.reduce_axis((0, m), "k")
+    return [a, te.compute((n,), lambda i: te.sum(a[i, k], axis=k), name="C")]
+
+
+def half_sums(n: int, m: int) -> list[Tensor]:
+    a = te.placeholder((n, m), "float16", name="A")
+    k = te.reduce_axis((0, m), "k")
+    return [a, te.compute((n,), lambda i: te.sum(a[i, k], axis=k), name="C")]
+
+
+def padded(n: int) -> list[Tensor]:
+    a = te.placeholder((n,), name="A")
+    p = te.compute(
+        (n + 2,), lambda i: te.if_then_else(te.all(i >= 1, i < n + 1), a[i - 1], 0.0), name="P"
+    )
+    k = te.reduce_axis((0, 3), "k")
+    return [a, te.compute((n,), lambda x: te.max(p[x + k], axis=k), name="C")]
+
+
+COMPUTATIONS: dict[str, Callable[..., list[Tensor]]] = {
+    f.__name__: f for f in (doubled, chain, row_sums, half_sums, padded, matmul)
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """step: the call that is tried; computation, before: how its schedule comes about."""
+
+    computation: str
+    step: str
+    before: tuple[str, ...] = ()
+
+
+CASES: dict[type[S.Step], list[Case]] = {
+    S.Split: [
+        Case("doubled(20)", "s[B].split(i, factor=8)"),
+        Case("doubled(20)", "s[B].split(i, factor=5)"),
+        Case("doubled(20)", "s[B].split(i, nparts=3)"),
+        Case("doubled(20)", "s[B].split(i_inner, factor=3)", ("s[B].split(i, factor=8)",)),
+        Case("row_sums(4, 10)", "s[C].split(k, factor=4)"),
+        Case("chain(6, 4)", "s[C].split(i, factor=4)", ("s[B].compute_at(s[C], i)",)),
+    ],
+    S.Fuse: [
+        Case("matmul(4, 6, 8)", "s[C].fuse(i, j)"),
+        Case("chain(6, 4)", "s[C].fuse(i, j)", ("s[B].compute_at(s[C], C_j)",)),
+        Case("matmul(4, 6, 8)", "s[C].fuse(i, j, r)"),
+    ],
+    S.Reorder: [
+        Case("matmul(4, 6, 8)", "s[C].reorder(r, i)"),
+        Case("matmul(4, 6, 8)", "s[C].reorder(j, j)"),
+    ],
+    S.Bind: [
+        Case("doubled(20)", 's[B].bind(i, "threadIdx.x")'),
+        Case("doubled(20)", 's[B].bind(i_outer, "vthread")', ("s[B].split(i, factor=8)",)),
+        Case("row_sums(4, 10)", 's[C].bind(k, "threadIdx.x")'),
+        Case("row_sums(4, 10)", 's[C].bind(k, "blockIdx.x")'),
+    ],
+    S.Annotate: [
+        Case("doubled(20)", "s[B].vectorize(i_inner)", ("s[B].split(i, factor=4)",)),
+        Case("doubled(20)", "s[B].parallel(i)"),
+        Case("row_sums(4, 10)", "s[C].unroll(k)"),
+    ],
+    S.Pragma: [
+        Case("row_sums(4, 10)", 's[C].pragma(i, "auto_unroll_max_step", 16)'),
+        Case("row_sums(4, 10)", 's[C].pragma(k, "unroll_explicit", 0)'),
+    ],
+    S.ComputeAt: [
+        Case("chain(6, 4)", "s[B].compute_at(s[C], i)"),
+        Case("chain(6, 4)", "s[B].compute_at(s[C], C_j_outer)", ("s[C].split(C_j, factor=3)",)),
+        Case("padded(10)", "s[P].compute_at(s[C], x_outer)", ("s[C].split(x, factor=4)",)),
+    ],
+    S.ComputeInline: [
+        Case("chain(6, 4)", "s[B].compute_inline()"),
+        Case("padded(10)", "s[P].compute_inline()"),
+    ],
+    S.ComputeRoot: [
+        Case("chain(6, 4)", "s[B].compute_root()", ("s[B].compute_at(s[C], i)",)),
+        Case("chain(6, 4)", "s[B].compute_root()", ("s[B].compute_inline()",)),
+    ],
+    S.SetScope: [
+        Case("chain(6, 4)", 's[B].set_scope("shared")', ("s[B].compute_at(s[C], i)",)),
+        Case("chain(6, 4)", 's[C].set_scope("local")'),
+    ],
+    S.StorageAlign: [
+        Case("chain(6, 4)", "s[B].storage_align(B_i, 8, 1)"),
+    ],
+    S.CacheRead: [
+        Case("row_sums(4, 10)", 's.cache_read(A, "global", [C])'),
+        Case("matmul(4, 6, 8)", 's.cache_read(A, "shared", [C])'),
+    ],
+    S.CacheWrite: [
+        Case("row_sums(4, 10)", 's.cache_write(C, "global")'),
+        Case("half_sums(4, 10)", 's.cache_write(C, "global")'),
+        Case("row_sums(4, 10)", 's.cache_write(C, "local")'),
+    ],
+    S.RFactor: [
+        Case("row_sums(4, 10)", "s.rfactor(C, k_inner)", ("s[C].split(k, factor=2)",)),
+        Case("row_sums(4, 10)", "s.rfactor(C, k_inner, 1)", ("s[C].split(k, factor=4)",)),
+        Case("row_sums(4, 10)", "s.rfactor(C, k)"),
+    ],
+    S.Pack: [
+        Case("row_sums(8, 10)", "s.pack(A, [4, 1], [0, 1, 2])"),
+        Case("row_sums(6, 10)", "s.pack(A, [4, 1], [1, 0, 2])"),
+    ],
+}
+
+
+def prepared(case: Case) -> Schedule:
+    """The schedule before the step."""
+    s = create_schedule([eval(case.computation, dict(COMPUTATIONS))[-1].op])
+    for call in case.before:
+        run(s, call)
+    return s
+
+
+def run(s: Schedule, call: str) -> None:
+    names: dict[str, Any] = {"s": s}
+    for stage in s.stages:
+        names[identifier(stage.name)] = stage.tensor
+        for ax in stage.all_iter_vars:
+            names[identifier(ax.name)] = names[identifier(f"{stage.name}_{ax.name}")] = ax
+    eval(call, names)
+
+
+def nest(s: Schedule) -> str:
+    """What the schedule prints, less its inputs."""
+    return "\n".join(line for line in str(s).splitlines() if not line.endswith(" input"))

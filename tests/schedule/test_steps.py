@@ -1,0 +1,87 @@
+"""Every step: the rewrite in its docstring is what it does; its golden loop nests; its spelling."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import textwrap
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from schedule.step_cases import CASES, Case, nest, prepared, run
+from tilewright import te
+from tilewright.base.errors import ScheduleError
+from tilewright.schedule import steps as S
+from tilewright.schedule.schedule import Schedule
+from tilewright.schedule.steps.names import identifier
+
+GOLDEN = Path(__file__).parent / "golden"
+BLOCK = re.compile(r"^rewrite:  (?P<call>.*)\n(?P<text>(?:    .*\n)*)(?=\w+:)", re.MULTILINE)
+
+
+def test_every_step_has_cases() -> None:
+    assert set(CASES) == set(S.STEPS.values())
+
+
+def rewrite(case: Case) -> str:
+    s = prepared(case)
+    before = nest(s)
+    run(s, case.step)
+    return f"{before}\n->\n{nest(s)}"
+
+
+def shown(case: Case) -> str:
+    """The block of a docstring."""
+    return f"rewrite:  {case.step}\n" + textwrap.indent(rewrite(case), "    ") + "\n"
+
+
+@pytest.mark.parametrize("step", CASES, ids=lambda cls: cls.__name__)
+def test_the_rewrite_in_the_docstring_is_what_the_step_does(
+    step: type[S.Step], update_golden: bool
+) -> None:
+    found = BLOCK.search(inspect.getdoc(step) or "")
+    assert found, "a step says what it does in a block `rewrite:`, and when in `legal:`"
+    case = next(c for c in CASES[step] if c.step == found["call"])
+    if update_golden:
+        file = Path(inspect.getfile(step))
+        old, new = (textwrap.indent(t, "    ") for t in (found[0], shown(case)))
+        file.write_text(file.read_text().replace(old, new))
+    else:
+        assert found[0] == shown(case)
+
+
+@pytest.mark.parametrize("step", CASES, ids=lambda cls: cls.__name__)
+def test_loop_nests_before_and_after(step: type[S.Step], update_golden: bool) -> None:
+    parts = []
+    for case in CASES[step]:
+        parts.append("\n".join(f"# {line}" for line in (case.computation, *case.before, case.step)))
+        try:
+            parts.append(rewrite(case))
+        except ScheduleError as error:
+            parts.append(f"refused: {error}")
+    text = "\n\n".join(parts) + "\n"
+    path = GOLDEN / f"{step.verb}.txt"
+    if update_golden:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    assert text == path.read_text(), f"--update-golden accepts the new text of {path.name}"
+
+
+@pytest.mark.parametrize(
+    "case", [c for cases in CASES.values() for c in cases], ids=lambda c: f"{c.step}"
+)
+def test_what_a_step_prints_and_stores_makes_it_again(case: Case) -> None:
+    s = prepared(case)
+    try:
+        run(s, case.step)
+    except ScheduleError:
+        return
+    step = s.steps[-1]
+    assert S.step_from_json(step.to_json()) == step
+    assert len(step.to_json()) == 1 + len(fields(step))
+    again = Schedule(s.dag)
+    names = {identifier(name): op.output_tensor for op, name in s.dag.unique_names().items()}
+    exec(s.to_python(), {"te": te}, {"s": again, **names})
+    assert again.steps == s.steps and str(again) == str(s)
