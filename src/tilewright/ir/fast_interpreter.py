@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.base.dtype import DType
+from tilewright.ir.fast_scalars import Failure
 from tilewright.ir.fast_source import PythonKernel, python_kernel
 from tilewright.ir.interpreter_memory import (
     Array,
@@ -23,7 +24,6 @@ from tilewright.ir.interpreter_memory import (
     fault,
     write_back,
 )
-from tilewright.ir.interpreter_scalars import Failure
 from tilewright.ir.stmt import BLOCK_TAGS, THREAD_TAGS, Kernel, Program
 
 

@@ -22,8 +22,8 @@ from tilewright.base.dtype import DType
 from tilewright.base.errors import part_of
 from tilewright.ir.expr import ARITHMETIC, COMPARE, Expr, binary, logical_not, walk
 from tilewright.ir.fast_ranges import Range, operation_range
+from tilewright.ir.fast_scalars import NAMESPACE
 from tilewright.ir.interpreter_memory import InterpreterError, first_line
-from tilewright.ir.interpreter_scalars import NAMESPACE
 from tilewright.ir.stmt import (
     Allocate,
     Barrier,

@@ -16,8 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.base.dtype import DType
-from tilewright.ir.expr import ARITHMETIC, COMPARE, LOGIC, Expr, walk
+from tilewright.ir.expr import Expr, walk
 from tilewright.ir.interpreter_memory import (
     Array,
     Cells,
@@ -28,7 +27,7 @@ from tilewright.ir.interpreter_memory import (
     first_line,
     write_back,
 )
-from tilewright.ir.interpreter_scalars import evaluated
+from tilewright.ir.interpreter_scalars import operation, rounded
 from tilewright.ir.stmt import (
     BLOCK_TAGS,
     THREAD_TAGS,
@@ -192,7 +191,7 @@ class _Thread:
         self.mask = outer
 
     def allocate(self, stmt: Allocate) -> Course:
-        buffer, zero = stmt.buffer, _rounded(stmt.buffer.dtype, 0)
+        buffer, zero = stmt.buffer, rounded(stmt.buffer.dtype, 0)
         fresh = Cells([None if self.check else zero] * buffer.size)
         if buffer.scope == "shared" and self.kernel.threads:
             fresh = self.shared.setdefault(buffer, fresh)
@@ -284,20 +283,7 @@ class _Thread:
             return args[0] + k * args[1]
         if op == "broadcast":
             return args[0]
-        if op == "select":
-            return args[1] if args[0] else args[2]
-        if op == "not":
-            return not args[0]
-        if op in COMPARE or op in LOGIC:
-            return bool((COMPARE.get(op) or LOGIC[op])[1](*args))
-        if op == "cast":
-            return _cast(node.dtype, node.args[0].dtype, args[0])
-        if op == "call":
-            return _rounded(node.dtype, evaluated(node.attr, *args))
-        if op in ("min", "max"):
-            a, b = args
-            return a if (a < b if op == "min" else a > b) or a != a else b
-        return _rounded(node.dtype, ARITHMETIC[op][1](*args))
+        return operation(node, args)
 
 
 _RUN: Rules[Callable[..., Course]] = Rules(
@@ -315,20 +301,3 @@ _RUN: Rules[Callable[..., Course]] = Rules(
 
 def _lanes(node: Expr) -> range:
     return range(node.lanes)
-
-
-def _rounded(dtype: DType, exact: Any) -> Any:
-    """What an operation of type `dtype` gives."""
-    if dtype.is_float:
-        return np.float64(dtype.nearest(exact))
-    return exact if dtype.is_index else dtype.wrapped(exact)
-
-
-def _cast(dtype: DType, source: DType, value: Any) -> Any:
-    if dtype.is_float:
-        return _rounded(dtype, value)
-    if dtype == "bool":
-        return bool(value != 0)
-    whole = int(value)  # towards zero
-    exact = dtype.is_index and (source.is_index or source.is_float)
-    return whole if exact else dtype.wrapped(whole)

@@ -1,17 +1,19 @@
-"""The mathematical functions of the interpreters, and what the fast one's code calls.
+"""What one operation on scalars means, in every element type.
 
-In: scalars (numpy floats, Python ints).  Out: the same.  Read next: `interpreter.py`.
+In: numbers (floats in double precision, which holds all other float types; Python ints and bools).
+Out: the same, rounded or wrapped to the type.  Read next: `interpreter.py`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from tilewright.base.dtype import TYPES, DType
+from tilewright.base.dtype import DType
+from tilewright.ir.expr import ARITHMETIC, COMPARE, LOGIC, Expr
 
 # name -> in double precision for what Python takes, and for the rest (infinities, edges)
 FUNCTIONS: dict[str, tuple[Callable[..., float], Callable[..., Any]]] = {
@@ -20,7 +22,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., float], Callable[..., Any]]] = {
     "sqrt": (math.sqrt, np.sqrt),
     "rsqrt": (lambda x: 1.0 / math.sqrt(x), lambda x: 1.0 / np.sqrt(x)),
     "tanh": (math.tanh, np.tanh),
-    "erf": (math.erf, np.abs),  # math.erf takes everything
+    "erf": (math.erf, math.erf),
     "abs": (abs, np.abs),
     "floor": (np.floor, np.floor),  # numpy's keep the sign of zero
     "ceil": (np.ceil, np.ceil),
@@ -40,34 +42,41 @@ def evaluated(name: str, *args: Any) -> Any:
         return fallback(*map(np.float64, args))
 
 
-class Failure(Exception):
-    """Raised by generated code: the site, the index, the values of the variables."""
-
-    def __init__(self, site: int, index: int, variables: dict[str, Any]) -> None:
-        super().__init__(site, index)
-        self.site, self.index, self.variables = site, index, variables
-
-
-def _fail(site: int, index: int, variables: dict[str, Any]) -> None:
-    raise Failure(site, index, dict(variables))
+def rounded(dtype: DType, exact: Any) -> Any:
+    """What an operation of type `dtype` gives whose exact (or double precision) result is known."""
+    if dtype.is_float:
+        return np.float64(dtype.nearest(exact))
+    return exact if dtype.is_index else dtype.wrapped(exact)
 
 
-def _function(name: str, dtype: DType) -> Callable[..., Any]:
-    exact, fallback = FUNCTIONS[name]
-    kind = dtype.storage.type
-
-    def call(*args: Any) -> Any:
-        try:
-            return kind(exact(*args))
-        except (ValueError, OverflowError, ZeroDivisionError):
-            return kind(fallback(*map(np.float64, args)))
-
-    return call
+def converted(dtype: DType, source: DType, value: Any) -> Any:
+    """A cast.  Raises ValueError or OverflowError for an integer of NaN or infinity."""
+    if dtype.is_float:
+        return rounded(dtype, value)
+    if dtype == "bool":
+        return bool(value != 0)
+    whole = int(value)  # towards zero
+    exact = dtype.is_index and (source.is_index or source.is_float)
+    return whole if exact else dtype.wrapped(whole)
 
 
-FLOATS = [dtype for dtype in map(DType, TYPES) if dtype.is_float]
-NAMESPACE: dict[str, Any] = {
-    "fail": _fail,
-    **{f"to_{dtype}": dtype.storage.type for dtype in FLOATS},
-    **{f"{name}_{dtype}": _function(name, dtype) for name in FUNCTIONS for dtype in FLOATS},
-}
+def operation(node: Expr, args: Sequence[Any]) -> Any:
+    """The value of `node`, which evaluates all its arguments, from theirs.
+
+    Raises ZeroDivisionError for integers, and as `converted` does.
+    """
+    op = node.op
+    if op == "select":
+        return args[1] if args[0] else args[2]
+    if op == "not":
+        return not args[0]
+    if op in COMPARE or op in LOGIC:
+        return bool((COMPARE.get(op) or LOGIC[op])[1](*args))
+    if op == "cast":
+        return converted(node.dtype, node.args[0].dtype, args[0])
+    if op == "call":
+        return rounded(node.dtype, evaluated(node.attr, *args))
+    if op in ("min", "max"):
+        a, b = args
+        return a if (a < b if op == "min" else a > b) or a != a else b
+    return rounded(node.dtype, ARITHMETIC[op][1](*args))

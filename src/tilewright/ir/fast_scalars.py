@@ -1,0 +1,38 @@
+"""What interpreted kernels of the fast interpreter call.
+
+In: scalars as generated code has them: numpy's of the type itself, which round as it does, and
+Python ints.  Out: the same, or the failure of a check.  Read next: `fast_source.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tilewright.base.dtype import TYPES, DType
+from tilewright.ir.interpreter_scalars import FUNCTIONS, evaluated
+
+
+class Failure(Exception):
+    """Raised by generated code: the site, the index, the values of the variables."""
+
+    def __init__(self, site: int, index: int, variables: dict[str, Any]) -> None:
+        super().__init__(site, index)
+        self.site, self.index, self.variables = site, index, variables
+
+
+def _fail(site: int, index: int, variables: dict[str, Any]) -> None:
+    raise Failure(site, index, dict(variables))
+
+
+def _function(name: str, dtype: DType) -> Callable[..., Any]:
+    kind = dtype.storage.type
+    return lambda *args: kind(evaluated(name, *args))
+
+
+FLOATS = [dtype for dtype in map(DType, TYPES) if dtype.is_float]
+NAMESPACE: dict[str, Any] = {
+    "fail": _fail,
+    **{f"to_{dtype}": dtype.storage.type for dtype in FLOATS},
+    **{f"{name}_{dtype}": _function(name, dtype) for name in FUNCTIONS for dtype in FLOATS},
+}
