@@ -40,7 +40,6 @@ from tilewright.lowering.loops import simplify_indices
 from tilewright.lowering.overhang import fresh_loops
 from tilewright.lowering.pipeline import PASSES, lower_schedule
 from tilewright.lowering.threads import insert_barriers
-from tilewright.lowering.types import legalize_types
 from tilewright.schedule.schedule import Schedule, create_schedule
 from tilewright.targets.target import Target
 
@@ -109,8 +108,6 @@ def test_every_pass_refuses_a_foreign_statement(
     number: int, kind: str, place: Callable[[Stmt], Stmt], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     label, apply = PASSES[number]
-    if label == "types":  # which the pipeline runs only where a type is narrow
-        apply = lambda kernel, *_: legalize_types(kernel)  # noqa: E731
     if label in ONLY_ON_GPUS and kind != "cuda":
         return
 

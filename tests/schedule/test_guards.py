@@ -84,7 +84,7 @@ def test_an_exact_split_leaves_the_guard_to_its_outer_loop(inner: int, outer: in
     result = np.full(40, np.nan, np.float32)
     run_fast(program, [np.arange(40, dtype=np.float32), result])
     np.testing.assert_array_equal(result, np.arange(40) * 3)
-    assert ("ramp" in str(program)) == (inner == 4)  # a guard that names the lane forbids vectors
+    assert (" +: 4]" in str(program)) == (inner == 4)  # a guard that names the lane forbids vectors
 
 
 def test_guards_of_a_population_are_those_of_its_members() -> None:

@@ -258,7 +258,9 @@ def test_a_thread_index_stands_for_a_loop_that_is_not_around() -> None:
 def test_lower_shows_threads_without_a_target() -> None:
     s = gpu_schedule()
     assert str(tilewright.lower(s)) == str(tilewright.lower(s, target="cuda"))
-    assert "launch blockIdx.x=block_x:12 threadIdx.x=thread_x:4" in str(tilewright.lower(s))
+    assert "launch 12 blocks of 4 threads: block_x = blockIdx.x, thread_x = threadIdx.x" in str(
+        tilewright.lower(s)
+    )
     plain = create_schedule([doubled(8)[-1].op])
     assert str(tilewright.lower(plain)) == str(tilewright.lower(plain, target="llvm"))
     with Target("opencl"):
