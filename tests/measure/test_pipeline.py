@@ -14,6 +14,7 @@ from tilewright.measure.jobs import Built, Job, RunResult
 from tilewright.measure.pipeline import Pipeline
 from tilewright.measure.record import TaskId
 from tilewright.measure.replay import NullBuilder, ReplayRunner
+from tilewright.targets.spec import DeviceSpec
 
 TASK = TaskId("t", [], "dddd", "llvm")
 AHEAD = 6  # a proposal knows all results but those of the last few
@@ -181,8 +182,8 @@ class Machine:
             n_parallel = 1
             submit = staticmethod(machine.run)
 
-            def exclusive(self, target):
-                return exclusive
+            def describe(self, target):
+                return DeviceSpec(target.kind, shares_host=exclusive)
 
             def close(self):
                 pass

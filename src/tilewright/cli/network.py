@@ -53,7 +53,7 @@ def real_target(target: Target) -> Target:
     from tilewright.measure.local import LocalRunner
 
     with LocalRunner() as runner:
-        return runner.resolve(target)
+        return target.on(runner.describe(target))
 
 
 def tune(

@@ -1,7 +1,8 @@
 """`WorkerPool`: worker processes that may crash, hang or run out of memory without harm.
 
 In: importable functions with arguments that can be pickled, each with a deadline.  Out: futures.
-Workers are fresh interpreters that never import the user's script, so a script needs no main guard.
+Workers are fresh interpreters that never import the user's script, so a script needs no main guard;
+of the user's modules they import those that registered a device kind here (`targets/kind.py`).
 Read next: `worker.py` (the other side), `local.py`.
 """
 
@@ -28,6 +29,7 @@ from typing import IO, Any
 
 from tilewright.base.errors import InternalError
 from tilewright.measure.worker import HEADER, Raised, Start
+from tilewright.targets.kind import origins
 
 _BOOT_SECONDS = 60.0
 _BOOT = (
@@ -224,7 +226,9 @@ class _Worker:
         self._selector = selectors.DefaultSelector()
         self._deadline = time.monotonic() + _BOOT_SECONDS
         self._lock = threading.Lock()
-        self._send(pickle.dumps(Start(options.memory_bytes, options.warm)), self._deadline)
+        self._send(
+            pickle.dumps(Start(options.memory_bytes, options.warm, origins())), self._deadline
+        )
 
     @property
     def alive(self) -> bool:
