@@ -28,13 +28,13 @@ from tilewright.te.tensor import ComputeOp, Tensor
 
 
 def resolve_target(target: str | Target | None) -> Target:
-    """`target`, or that of the innermost `with target:`."""
+    """`target`, or that of the innermost `with target:`; for this machine, see `Target.native`."""
     found = target if target is not None else context.current("target")
     if found is None:
         raise TargetError(
             "build", "no target was given", "Pass target= or use `with Target('llvm'):`."
         )
-    return Target(found)
+    return Target(found).native()
 
 
 def lower(

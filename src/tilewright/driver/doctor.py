@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tilewright.base import environment
 from tilewright.base.artifact import Artifact, BufferSpec, KernelInfo, Source
 from tilewright.base.dtype import FLOAT32
 from tilewright.base.errors import TilewrightError
@@ -104,13 +105,13 @@ def _tried(dev: Device, artifact: Artifact | None, what: str) -> Finding:
 def _cache() -> Finding:
     what, directory = "kernel cache", default_cache().directory
     if directory is None:
-        return Finding(what, True, "off (by TILEWRIGHT_CACHE, or without a home directory)")
+        return Finding(what, True, f"off (by {environment.CACHE}, or without a home directory)")
     try:
         directory.mkdir(parents=True, exist_ok=True)
         writable = os.access(directory, os.W_OK)
     except OSError:
         writable = False
-    way_out = "Kernels are compiled anew each time: name a folder of yours in TILEWRIGHT_CACHE."
+    way_out = f"Kernels are compiled anew each time: name a folder of yours in {environment.CACHE}."
     return Finding(what, writable, str(directory) + ("" if writable else ", not writable"), way_out)
 
 

@@ -9,13 +9,13 @@ and checks it with `ir/verifier.py`.  TILEWRIGHT_DUMP=dir writes the same texts 
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tilewright.base import environment
 from tilewright.base.errors import LoweringError, part_of
 from tilewright.ir.stmt import Kernel, Program
 from tilewright.ir.verifier import verify, verify_kernel
@@ -58,8 +58,7 @@ class _Watch:
 
     @staticmethod
     def from_environment() -> _Watch:
-        level = int(os.environ.get("TILEWRIGHT_DEBUG", "0") or 0)
-        return _Watch(level >= 5, os.environ.get("TILEWRIGHT_DUMP", ""))
+        return _Watch(environment.debug_level() >= 5, environment.dump_directory())
 
     def see(self, number: int, label: str, kernel: Kernel, seconds: float) -> None:
         if self.debug:

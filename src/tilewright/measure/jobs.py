@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from tilewright.base.artifact import Artifact
 from tilewright.measure.record import ErrorKind, TaskId
@@ -91,6 +91,7 @@ class RunResult:
     same_as: int | None = None
 
 
+@runtime_checkable
 class Builder(Protocol):
     """Turns payloads into artefacts.  A candidate's failure is a result, never an exception."""
 
@@ -105,6 +106,7 @@ class Builder(Protocol):
         """Give up what is under way."""
 
 
+@runtime_checkable
 class Runner(Protocol):
     """Runs artefacts on devices.  A candidate's failure is a result, never an exception."""
 

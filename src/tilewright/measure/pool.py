@@ -27,6 +27,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import IO, Any
 
+from tilewright.base import environment
 from tilewright.base.errors import InternalError
 from tilewright.measure.worker import HEADER, Raised, Start
 from tilewright.targets.kind import origins
@@ -210,11 +211,10 @@ class _Worker:
         self.calls = 0
         self._ready = False
         self._errors = _appended_file()
-        debug = os.environ.get("TILEWRIGHT_DEBUG", "0") != "0"
         self._process = subprocess.Popen(
             [sys.executable, "-c", _BOOT, json.dumps([p for p in sys.path if isinstance(p, str)])],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=None if debug else self._errors,
+            stderr=None if environment.debug_level() else self._errors,
             env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
             start_new_session=True,  # Ctrl-C reaches the parent only
             bufsize=0,

@@ -107,7 +107,7 @@ def local_target(target: Target) -> tuple[Target, Device | None]:
     machine (`-mtriple`) or another architecture.
     """
     dev = device(target)
-    if target.device is not None and (not dev.exist or dev.spec != target.device):
+    if target.fingerprint and (not dev.exist or dev.spec != target.device):
         return target, None
     if not dev.exist or target.option("mtriple"):
         return target.native(), None

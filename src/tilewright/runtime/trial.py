@@ -113,7 +113,9 @@ def trial(
     except _Wrong as wrong:
         return result(error="wrong", message=str(wrong))
     except TilewrightError as error:
-        return result(error="run", message=str(error), fatal=getattr(error, "fatal", False))
+        return result(
+            error="run", message=str(error), fatal=isinstance(error, DeviceError) and error.fatal
+        )
 
 
 def _race(plan: Plan, best_seconds: float, cache_flush_bytes: int) -> float | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from tilewright.base.errors import SpaceError
 from tilewright.schedule.default import default_schedule
@@ -22,6 +22,7 @@ from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 
 
+@runtime_checkable
 class ScheduleSource(Protocol):
     """Where closed schedules come from: a database, a table, nothing."""
 

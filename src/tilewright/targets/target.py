@@ -13,14 +13,15 @@ from typing import Any
 
 from tilewright.base import context
 from tilewright.base.errors import TargetError
-from tilewright.targets.kind import DeviceKind, LimitValue, kind, resolve
+from tilewright.targets.kind import DeviceKind, kind, resolve
 from tilewright.targets.limits import Limits
 from tilewright.targets.spec import DeviceSpec
 
 __all__ = ["Limits", "Target", "create", "cuda"]
 
 _OTHER_OPTIONS = ("arch", "mcpu", "mattr", "mtriple", "num-cores", "device", "libs", "model")
-_LIMIT_NAMES = {f.name for f in fields(Limits) if f.type == "int"}  # annotations are text
+_FIELDS = fields(Limits)
+_LIMIT_NAMES = {f.name for f in _FIELDS if f.type == "int"}  # annotations are text
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Target:
     ``-num-cores=N``, and any integer field of `Limits` with dashes, for example
     ``-max-threads-per-block=512``.  TVM's `host` changes nothing: the host is this process.
 
-    device: what real device the limits are of; None: portable ones of the kind
+    device: what real device the limits are of, perhaps known in part; None: portable ones
     """
 
     kind: str
@@ -96,9 +97,8 @@ class Target:
 
     def on(self, device: DeviceSpec) -> Target:
         """This target on that device: its architecture, limits and compiler options, except what
-        the target's own options say.
+        the target's own options and `with_limits` say.
 
-        Limits changed by `with_limits` are as the device has them again.
         Raises TargetError for a device of another kind.
         """
         if device.kind != self.kind:
@@ -106,11 +106,14 @@ class Target:
                 f"{self!r}.on({device.name})", f"the device is of kind {device.kind}",
                 f"Use Target({device.kind!r}).",
             )  # fmt: skip
-        options = dict(self.options)
-        if device.arch:
-            options.setdefault("arch", device.arch)
-        limits = _limits(self.device_kind, options, device.reported)
-        return _made(self.kind, tuple(sorted(options.items())), limits, device)
+        old = dict(self.options)
+        new = {"arch": device.arch, **old} if device.arch else old
+        reported = self.device.reported if self.device is not None else {}
+        base = _limits(self.device_kind, old, reported)
+        pairs = ((f.name, getattr(self.limits, f.name), getattr(base, f.name)) for f in _FIELDS)
+        changed: dict[str, Any] = {name: own for name, own, known in pairs if own != known}
+        limits = replace(_limits(self.device_kind, new, device.reported), **changed)
+        return _made(self.kind, tuple(sorted(new.items())), limits, device)
 
     def native(self) -> Target:
         """With what this machine has, as far as it can be told without opening a device.
@@ -121,12 +124,8 @@ class Target:
         ask = self.device_kind.host_limits
         if ask is None or self.device is not None or self.option("mtriple"):
             return self
-        portable = _limits(self.device_kind, dict(self.options), {})
-        if self.limits != portable:  # by with_limits
-            return self
-        found: dict[str, LimitValue] = resolve(ask)()
-        limits = _limits(self.device_kind, dict(self.options), found)
-        return _made(self.kind, self.options, limits, None)
+        here = self.on(DeviceSpec(self.kind, limits=tuple(resolve(ask)().items())))
+        return self if here.limits == self.limits else here
 
     def with_limits(self, **limits: Any) -> Target:
         """The same target with some limits replaced."""

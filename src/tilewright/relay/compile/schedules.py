@@ -49,10 +49,10 @@ def sources_of(schedules: Any) -> list[ScheduleSource]:
     A path is read as a log.  Raises RecordError for a missing file, ModelError for anything else.
     """
     if schedules is None:
-        return [s for s in context.every("dispatch") if hasattr(s, "lookup")]
+        return [s for s in context.every("dispatch") if isinstance(s, ScheduleSource)]
     if isinstance(schedules, (str, os.PathLike)):
         return [Database.load(Path(schedules))]
-    if hasattr(schedules, "lookup"):
+    if isinstance(schedules, ScheduleSource):
         return [schedules]
     if isinstance(schedules, (list, tuple)):
         return [source for s in schedules for source in sources_of(s)]

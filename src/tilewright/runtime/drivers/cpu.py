@@ -15,23 +15,25 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.base import environment
 from tilewright.base.artifact import Artifact
 from tilewright.base.errors import DeviceError, TargetError
 from tilewright.runtime.drivers import Kernel, Launch, Memory, cpu_host, cpu_pool
 from tilewright.targets.spec import DeviceSpec
 
 ALIGNMENT = 64
-_THREADS = "TILEWRIGHT_NUM_THREADS"
 _COMMON_ARITY = 8
 _MATH = {"linux": "libm.so.6", "darwin": "libm.dylib"}
 
 
 def default_threads() -> int:
     """TILEWRIGHT_NUM_THREADS, or else the number of cores this process may run on."""
-    text = os.environ.get(_THREADS, "")
+    text = environment.num_threads()
     if text and (not text.isdigit() or int(text) < 1):
         raise DeviceError(
-            f"{_THREADS}={text}", "it must be a positive integer", f"Try {_THREADS}=1, or unset it."
+            f"{environment.NUM_THREADS}={text}",
+            "it must be a positive integer",
+            f"Try {environment.NUM_THREADS}=1, or unset it.",
         )
     threads = int(text) if text else cpu_host.cores()
     return min(threads, cpu_pool.MAX_THREADS)
