@@ -6,6 +6,7 @@ import time
 from concurrent.futures import Future
 
 import pytest
+from msgspec import structs
 
 from tilewright.base.artifact import Artifact, Source
 from tilewright.base.errors import DeviceError, DeviceLost, InternalError
@@ -75,6 +76,22 @@ def test_a_log_can_stand_in_for_the_device(tmp_path):
         assert outcome(search(second)) == outcome(records)
         second.submit(job(123456))
         assert "no record of this candidate" in second.next().result.message
+
+
+def test_every_record_says_on_which_device_it_was_measured():
+    class Known(ReplayRunner):
+        def describe(self, target):
+            return DeviceSpec(target.kind, fingerprint="this cpu")
+
+    elsewhere = structs.replace(TASK, fingerprint="that cpu")
+    with Pipeline(NullBuilder(), Known(cost)) as pipeline:
+        pipeline.submit(job(1))
+        pipeline.submit(job(2, 1, elsewhere))  # where it ran counts
+        assert {pipeline.next().task.fingerprint for _ in range(2)} == {"this cpu"}
+        final = pipeline.final([job(1, 2)])
+        assert final[0].task.fingerprint == "this cpu"
+        assert pipeline.best_seconds(structs.replace(TASK, fingerprint="this cpu").key)
+        assert pipeline.database.best(elsewhere) is None
 
 
 def test_records_tell_everything(tmp_path):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tilewright.base.artifact import Artifact, BufferSpec, KernelInfo, Source
-from tilewright.base.dtype import TYPES, DType, read_npy
+from tilewright.base.dtype import TYPES, DType
 from tilewright.driver import compile_source
 from tilewright.driver.cache import Cache
 from tilewright.measure.reference import ReferenceStore, load
@@ -87,5 +87,3 @@ def test_modules_and_references_are_saved_with_their_types(dtype: str, tmp_path:
         read = load(store.put("t", [x], [x.astype(np.float64)], [0.0]))
     assert read.inputs[0].dtype == x.dtype
     assert read.inputs[0].tobytes() == x.tobytes()
-    np.save(tmp_path / "x.npy", x)
-    assert read_npy(tmp_path / "x.npy").dtype == x.dtype

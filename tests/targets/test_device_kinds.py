@@ -161,7 +161,7 @@ def test_words_of_a_kind_are_its_own() -> None:
     assert "other" not in {k.name for k in kinds()}
 
 
-def test_a_reference_to_nothing_says_so(tmp_path: Path) -> None:
+def test_a_provider_that_is_not_there_says_so(tmp_path: Path) -> None:
     path = tmp_path / "kind_in_a_file.py"
     path.write_text(
         "from tilewright.targets.kind import DeviceKind, register\n"

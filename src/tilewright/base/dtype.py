@@ -221,12 +221,6 @@ def join(a: DType, b: DType, place: str = "") -> DType:
     return found if found is not None else _refuse(a, b, place)
 
 
-def read_npy(file: Any) -> np.ndarray[Any, np.dtype[Any]]:
-    """The array that `np.save` wrote, of any of our types: numpy forgets the name of bfloat16."""
-    found: np.ndarray[Any, np.dtype[Any]] = np.load(file, allow_pickle=False)
-    return found.view(ml_dtypes.bfloat16) if found.dtype == np.dtype("V2") else found
-
-
 def json_name(value: Any) -> str:
     """msgspec's `enc_hook`: an element type is written as its name."""
     if isinstance(value, DType):

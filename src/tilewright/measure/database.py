@@ -102,7 +102,7 @@ class Database:
         self.skipped: Counter[str] = Counter()
         self.on_error = on_error
         self._tasks: dict[Key, _Task] = {}
-        self._devices: dict[Key, list[_Task]] = {}  # of a key without a device
+        self._anywhere: dict[Key, list[_Task]] = {}  # of a key without a device
         self._dags: dict[str, msgspec.Raw] = {}
         self._lock = threading.RLock()
         self._file: int | None = None
@@ -331,7 +331,7 @@ class Database:
         entry = self._tasks.get(key)
         if entry is None:
             entry = self._tasks[key] = _Task()
-            self._devices.setdefault(Key(key.dag, key.target), []).append(entry)
+            self._anywhere.setdefault(Key(key.dag, key.target), []).append(entry)
         entry.records.append(record)
         result = record.result
         if result.final or result.error == "wrong":
@@ -341,8 +341,8 @@ class Database:
 
     def _by_preference(self, key: Key) -> Iterator[list[_Task]]:
         """What there is of a task: that of its own device before that of an unknown one."""
-        if not key.device:
-            yield self._devices.get(key, [])
+        if not key.fingerprint:
+            yield self._anywhere.get(key, [])
             return
         for known in (key, Key(key.dag, key.target)):
             entry = self._tasks.get(known)

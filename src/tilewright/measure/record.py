@@ -27,12 +27,12 @@ Candidate = tuple[str, bytes, bytes]  # origin, decisions, steps
 class Key(NamedTuple):
     """What records are found by: hash of the computation, target, fingerprint of the device.
 
-    device: "" in a question: of any device; in a record: of a device that is not known
+    fingerprint: "" in a question: of any device; in a record: of a device that is not known
     """
 
     dag: str
     target: str
-    device: str = ""
+    fingerprint: str = ""
 
 
 class TaskId(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):

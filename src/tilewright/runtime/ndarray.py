@@ -20,8 +20,6 @@ from tilewright.runtime.device import Device, cpu
 from tilewright.runtime.drivers import Memory
 from tilewright.targets.kind import kinds
 
-BFLOAT16 = DType("bfloat16")  # numpy neither exports nor imports it
-
 
 def array(
     source: Any, device: Device | None = None, dtype: str | np.dtype | None = None
@@ -200,7 +198,7 @@ class NDArray:
     def __dlpack__(self, **options: Any) -> Any:
         """A DLPack capsule over the same memory; options as the array API standard says."""
         here = self.__dlpack_device__()
-        if self.device.kind == "cpu" and self.dtype != BFLOAT16:
+        if self.device.kind == "cpu" and self.dtype != "bfloat16":  # numpy does not export it
             options.pop("stream", None)
             return self._view().__dlpack__(**options)
         if options.get("dl_device") not in (None, here):

@@ -22,7 +22,7 @@ from tilewright.targets.limits import Limits
 
 LimitValue = int | float | tuple[int, int, int]
 Options = Mapping[str, str]  # of a target, as its text gives them
-Reference = Callable[..., Any] | str  # a function or module, or its name: "module:attribute"
+Provider = Callable[..., Any] | str  # a function or object, or its name: "module:attribute"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,9 +60,9 @@ class DeviceKind:
 
     name: str
     limits: Callable[[Options, Mapping[str, LimitValue]], Limits]
-    printer: Reference
-    compiler: Reference
-    driver: Reference
+    printer: Provider
+    compiler: Provider
+    driver: Provider
     sanity: str = ""
     device: str = ""
     aliases: tuple[str, ...] = ()
@@ -72,7 +72,7 @@ class DeviceKind:
     templates: tuple[str, ...] = ()
     types: tuple[str, ...] = TYPES
     warm_up: tuple[str, ...] = ()
-    host_limits: Reference | None = None
+    host_limits: Provider | None = None
     has_threads: bool = False
     shares_host: bool = False
     vectors_are_aligned: bool = False
@@ -84,17 +84,17 @@ class DeviceKind:
         object.__setattr__(self, "templates", self.templates or (self.name,))
 
 
-def resolve(reference: Reference) -> Any:
-    """What a reference names.  Raises TargetError where there is nothing of that name."""
-    if not isinstance(reference, str):
-        return reference
-    module, _, attribute = reference.partition(":")
+def resolve(provider: Provider) -> Any:
+    """What a provider names.  Raises TargetError where there is nothing of that name."""
+    if not isinstance(provider, str):
+        return provider
+    module, _, attribute = provider.partition(":")
     try:
         found = import_module(module)
         return getattr(found, attribute) if attribute else found
     except (ImportError, AttributeError) as error:
         raise TargetError(
-            reference, f"it cannot be imported ({error})", "A reference is module:attribute."
+            provider, f"it cannot be imported ({error})", "Name it as module:attribute."
         ) from None
 
 

@@ -51,7 +51,8 @@ def fingerprint() -> str:
     flags = (_field("flags") or _field("Features")).split()
     used = sorted(f for f in flags if f.startswith(_INSTRUCTIONS))
     digest = hashlib.sha256(" ".join(used).encode()).hexdigest()[:8]
-    return f"{model_name()} / {platform.machine()} / {digest}"
+    make = ".".join(filter(None, map(_field, ("cpu family", "model", "CPU part"))))
+    return " / ".join(filter(None, (model_name(), platform.machine(), make, digest)))
 
 
 def _vector_bytes() -> int:

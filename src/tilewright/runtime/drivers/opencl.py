@@ -18,7 +18,7 @@ import numpy as np
 
 from tilewright.base.artifact import Artifact
 from tilewright.base.errors import CompileError, DeviceError, TargetError
-from tilewright.runtime.drivers import Kernel, Launch, Memory, opencl_icd
+from tilewright.runtime.drivers import Kernel, Launch, Memory, cpu_host, opencl_icd
 from tilewright.targets.kind import LimitValue
 from tilewright.targets.spec import DeviceSpec
 
@@ -165,10 +165,11 @@ class OpenclDriver:
     def describe(self) -> DeviceSpec:
         cl, d = _cl(), self.device
         parts = (d.vendor.strip(), self.name, f"{d.max_compute_units} units")
-        fingerprint = " / ".join((*parts, f"{d.global_mem_size >> 30} GiB"))
-        lacks = () if "cl_khr_fp64" in d.extensions.split() else ("float64",)
         on_cpu = bool(d.type & cl.device_type.CPU)
+        what = cpu_host.fingerprint() if on_cpu else f"{d.global_mem_size >> 30} GiB"
+        lacks = () if "cl_khr_fp64" in d.extensions.split() else ("float64",)
         limits = tuple(self._limits().items())
+        fingerprint = " / ".join((*parts, what))
         return DeviceSpec(
             "opencl", self.name, fingerprint, "", limits, lacks=lacks, shares_host=on_cpu
         )
