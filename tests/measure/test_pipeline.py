@@ -11,10 +11,12 @@ from msgspec import structs
 from tilewright.base.artifact import Artifact, Source
 from tilewright.base.errors import DeviceError, DeviceLost, InternalError
 from tilewright.measure.database import Database
-from tilewright.measure.jobs import Built, Job, RunResult
+from tilewright.measure.jobs import Builder, Built, Job, Runner, RunResult
+from tilewright.measure.local import LocalBuilder, LocalRunner
 from tilewright.measure.pipeline import Pipeline
 from tilewright.measure.record import TaskId
 from tilewright.measure.replay import NullBuilder, ReplayRunner
+from tilewright.search.jobs import Measurer
 from tilewright.targets.spec import DeviceSpec
 
 TASK = TaskId("t", [], "dddd", "llvm")
@@ -500,3 +502,13 @@ def test_a_full_disk_does_not_stop_the_search(tmp_path, monkeypatch):
 
 def _no_space(fd, data):
     raise OSError(28, "No space left on device")
+
+
+def test_what_measures_has_all_that_the_loop_uses():
+    for builder in (LocalBuilder(), NullBuilder()):
+        assert isinstance(builder, Builder)
+    for runner in (LocalRunner(), ReplayRunner(cost)):
+        assert isinstance(runner, Runner)
+    asked = {name for name in vars(Measurer) if not name.startswith("_")}
+    assert asked == {"database", "repeats", "submit", "next", "final", "describe"}
+    assert asked <= set(dir(Pipeline(NullBuilder(), ReplayRunner(cost))))
