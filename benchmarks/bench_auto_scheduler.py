@@ -72,7 +72,7 @@ def resolved(target: str) -> Any:
     from tilewright.targets.target import Target
 
     with LocalRunner() as runner:
-        return runner.resolve(Target(target))
+        return Target(target).on(runner.describe(Target(target)))
 
 
 def logs(target: str, trials: int, folder: Path, only: list[str]) -> None:

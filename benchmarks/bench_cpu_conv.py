@@ -139,7 +139,7 @@ def main() -> None:
     parser.add_argument("--verbose", action="store_true", help="print the best configuration")
     chosen = parser.parse_args()
     set_num_threads(chosen.threads)
-    target = Target(f"llvm -num-cores={chosen.threads}")
+    target = Target(f"llvm -num-cores={chosen.threads}").native()
     names = ["default", "random", "onnxruntime", "torch"]
     print(f"{chosen.threads} threads, ms (GFLOP/s); / ort: how many times onnxruntime's time")
     print(

@@ -143,7 +143,8 @@ def main() -> None:
         database = Database(Path(scratch) / "trials.jsonl")
         runner = LocalRunner(timeout=10, number=4, repeat=3, min_repeat_ms=20)
         with Pipeline(LocalBuilder(), runner, database) as pipeline:
-            target = runner.resolve(Target(options.target))
+            asked = Target(options.target)
+            target = asked.on(runner.describe(asked))
             for name in names:
                 if time.monotonic() - began > options.limit:
                     skipped.append(name)

@@ -22,6 +22,7 @@ from tilewright.measure.record import Result, make_record
 from tilewright.measure.replay import ReplayRunner
 from tilewright.search.jobs import task_id
 from tilewright.target import Target
+from tilewright.targets.spec import DeviceSpec
 
 
 def test_distilling(
@@ -311,8 +312,8 @@ def test_printing_for_another_kind_of_device(task: auto_scheduler.SearchTask, lo
 
 def test_an_architecture_that_is_not_the_devices(options: Any) -> None:
     class Other(ReplayRunner):
-        def resolve(self, target: Target) -> Target:
-            return Target("cuda -arch=sm_80")
+        def describe(self, target: Target) -> DeviceSpec:
+            return DeviceSpec("cuda", arch="sm_80")
 
     task = auto_scheduler.SearchTask(func=product, args=(4, 4, 4), target="cuda")
     with pytest.raises(TargetError, match="Use Target\\('cuda -arch=sm_80'\\)"):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 
 import pytest
 
 from tilewright.base.errors import TargetError
+from tilewright.targets.spec import DeviceSpec
 from tilewright.targets.target import Target
 
 REFUSED = {
@@ -58,3 +60,55 @@ def test_the_innermost_target_is_current() -> None:
 def test_a_host_is_accepted_as_tvm_has_it() -> None:
     assert Target("cuda", host="llvm") == Target("cuda")
     assert Target(Target("cuda"), host=Target("llvm")) == Target("cuda")
+
+
+def test_a_target_by_itself_does_not_ask_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two machines read the same target from the same text."""
+
+    def asked(*_: object) -> None:
+        raise AssertionError("it looked at the machine")
+
+    monkeypatch.setattr("os.sched_getaffinity", asked)
+    monkeypatch.setattr("builtins.open", asked)
+    limits = Target("llvm").limits
+    assert (limits.cores, limits.vector_bytes) == (4, 16)
+
+
+def test_architectures_are_of_the_kinds_that_have_them() -> None:
+    assert Target("cuda").arch == "sm_90" and Target("cuda -arch=sm_80").arch == "sm_80"
+    assert Target("opencl").arch == Target("llvm").arch == ""
+
+
+SPEC = DeviceSpec(
+    "cuda", "Some GPU", "some gpu / 8 cores", "sm_86", (("cores", 8), ("l2_bytes", 1 << 20)),
+    lacks=("float64",),
+)  # fmt: skip
+
+
+def test_a_device_completes_what_the_target_leaves_open() -> None:
+    found = Target("cuda").on(SPEC)
+    assert str(found) == "cuda -arch=sm_86" and found.arch == "sm_86"
+    assert (found.limits.cores, found.limits.l2_bytes) == (8, 1 << 20)
+    assert (
+        found.limits.shared_bytes_per_block
+        == Target("cuda -arch=sm_86").limits.shared_bytes_per_block
+    )
+    assert found.fingerprint == "some gpu / 8 cores" and found.on(SPEC) == found
+    assert pickle.loads(pickle.dumps(found)) == found
+
+    named = Target("cuda -arch=sm_80 -cores=5").with_limits(l2_bytes=77).on(SPEC)
+    assert (named.arch, named.limits.cores, named.limits.l2_bytes) == ("sm_80", 5, 77)
+    with pytest.raises(TargetError, match="the device is of kind cuda"):
+        Target("llvm").on(SPEC)
+
+
+def test_this_machine_completes_what_runs_on_it() -> None:
+    here = Target("llvm").native()
+    assert here.limits.cores == len(os.sched_getaffinity(0)) and str(here) == "llvm"
+    assert here.limits.peak_flops == 3.5e9 * here.limits.vector_bytes * here.limits.cores
+    assert here.native() is here and not here.fingerprint
+    assert Target("llvm -num-cores=3").native().limits.cores == 3
+    assert Target("llvm").with_limits(max_stack_bytes=5).native().limits.max_stack_bytes == 5
+    far = Target("llvm -mtriple=aarch64-linux-gnu")
+    assert far.native() is far and far.limits.vector_bytes == 16
+    assert Target("cuda").native() == Target("cuda")

@@ -63,7 +63,7 @@ def test_each_fault_costs_only_its_candidate(on_device, kind):
         ReferenceStore() as store,
         Pipeline(builder, runner) as pipeline,
     ):
-        target = runner.resolve(on_device.target)
+        target = on_device.target.on(runner.describe(on_device.target))
         task = TaskId("twice", [], "d" * 32, str(target))
         a = np.linspace(-3, 3, SIZE, dtype=np.float32)
         reference = store.put("twice", [a], [2.0 * a.astype(np.float64)], [1e-6])

@@ -6,6 +6,7 @@ from tilewright.base.errors import DeviceError, TilewrightError
 from tilewright.driver import doctor
 from tilewright.driver.doctor import diagnose
 from tilewright.runtime import cpu, cuda, opencl
+from tilewright.targets.kind import kind
 from tilewright.targets.target import Target
 
 
@@ -48,7 +49,7 @@ def test_a_device_that_cannot_be_compiled_for_is_a_finding(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(doctor, "device", lambda kind, index: Fake(index))
-    _, artifact = doctor._compiler("llvm")
+    _, artifact = doctor._compiler(kind("llvm"))
     findings = doctor._devices("cuda", artifact)
     assert [f.what for f in findings] == ["device fake(0)", "device fake(1)"]
     for finding in findings:

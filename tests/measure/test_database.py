@@ -6,10 +6,11 @@ import sys
 import time
 
 import pytest
+from msgspec.structs import replace
 
 from tilewright.base.errors import RecordError
 from tilewright.measure import Database, Result, TaskId, pick_best
-from tilewright.measure.record import encode, make_record
+from tilewright.measure.record import Key, encode, make_record
 
 A = TaskId("conv2d", [1], "aaaa", "llvm")
 B = TaskId("dense", [2], "bbbb", "llvm")
@@ -307,3 +308,46 @@ def test_the_best_of_a_foreign_log_are_refused(tmp_path):
     with pytest.raises(RecordError, match="no line can be read.*records import"):
         pick_best(foreign, best)
     assert not best.exists()
+
+
+# -- devices ---------------------------------------------------------------------------------------
+
+
+HERE, THERE = (replace(A, fingerprint=f) for f in ("this cpu", "that cpu"))
+
+
+def test_two_devices_of_one_target_do_not_share_a_best(tmp_path):
+    database = Database()
+    database.append(ok(1.0, THERE))
+    assert database.best(HERE) is None and database.query(HERE) == []
+    database.append(ok(2.0, HERE))
+    assert (database.best(HERE).seconds, database.best(THERE).seconds) == (2.0, 1.0)
+    assert database.best(A).seconds == 1.0  # who names no device, asks for any
+    assert database.best(Key("aaaa", "llvm", "this cpu")).seconds == 2.0
+    assert len(database.query(A)) == 2 and len(database.query(HERE)) == 1
+    assert database.tasks() == [THERE, HERE]
+    small = database.distill()
+    assert {r.task.fingerprint: r.seconds for r in small} == {"this cpu": 2.0, "that cpu": 1.0}
+
+
+def test_records_without_a_device_count_for_any_until_it_has_its_own(tmp_path):
+    """As logs have them that are older than fingerprints."""
+    path = tmp_path / "old.jsonl"
+    old = encode(ok(1.0))
+    assert b"fingerprint" not in old  # such a line is as it was before
+    path.write_bytes(old + encode(ok(3.0, THERE)))
+    database = Database.load(path)
+    assert database.best(HERE).seconds == 1.0
+    assert [r.seconds for r in database.query(HERE)] == [1.0]
+    database.append(ok(2.0, HERE))
+    assert database.best(HERE).seconds == 2.0  # the older one never beats it
+    assert [r.seconds for r in database.query(HERE)] == [1.0, 2.0]
+    assert database.best(A).seconds == 1.0
+    assert database.best(THERE).seconds == 3.0
+
+
+def test_a_wrong_result_elsewhere_does_not_refute_ours():
+    database = Database()
+    database.append(ok(1.0, HERE, decisions={"t": 1}))
+    database.append(bad("wrong", "nan", THERE, decisions={"t": 1}))
+    assert database.best(HERE).seconds == 1.0

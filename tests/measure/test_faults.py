@@ -143,7 +143,7 @@ def faulty_builder():
 
 
 def test_the_machine_is_named(runner):
-    assert runner.device_name(Target("llvm")) and runner.exclusive(Target("llvm"))
+    assert runner.describe(Target("llvm")).name and runner.describe(Target("llvm")).shares_host
 
 
 def test_a_missing_device_is_one_error_and_no_records(builder):
@@ -223,7 +223,7 @@ def test_a_local_build_function_is_refused():
 
 
 def test_a_target_is_completed_by_the_device(runner):
-    found = runner.resolve(Target("llvm"))
+    found = Target("llvm").on(runner.describe(Target("llvm")))
     assert found.limits.cores >= 1 and str(found) == "llvm"
-    chosen = runner.resolve(Target("llvm -num-cores=7 -l2-bytes=4096"))
+    chosen = Target("llvm -num-cores=7 -l2-bytes=4096").on(found.device)
     assert (chosen.limits.cores, chosen.limits.l2_bytes) == (7, 4096)

@@ -90,7 +90,7 @@ def test_an_ansor_line_becomes_a_record_that_is_not_verified() -> None:
     (record,) = database
     dag = ComputeDAG(matmul(32, 48, 24))
     assert (record.task.name, record.task.args) == ("matmul", [32, 48, 24])
-    assert record.key == (dag.hash, "llvm") and database.dag(dag.hash) == dag.to_json()
+    assert record.key == (dag.hash, "llvm", "") and database.dag(dag.hash) == dag.to_json()
     assert (record.origin, record.result.costs) == ("import:ansor-v0.6", (0.002, 0.0021))
     assert (record.timestamp, record.device) == (1714270206.0, CPU)
     assert not record.result.verified and record.versions["log"] == "v0.6"
@@ -173,7 +173,7 @@ def test_an_autotvm_line_is_the_same_configuration(index: int) -> None:
     space = task.config_space
     assert space.index_of(record.decisions) == index
     assert record.steps == task.sketches[0].close(index).to_json()
-    assert record.key == (task.key, "cuda -arch=sm_70")
+    assert record.key == (task.key, "cuda -arch=sm_70", "")
     assert (record.origin, record.result.costs) == ("import:autotvm-0.2", (0.0016,))
     assert record.versions["tvm"] == "0.8.0" and not record.result.verified
     assert database.best(record.key) is None

@@ -6,14 +6,18 @@ import time
 from concurrent.futures import Future
 
 import pytest
+from msgspec import structs
 
 from tilewright.base.artifact import Artifact, Source
 from tilewright.base.errors import DeviceError, DeviceLost, InternalError
 from tilewright.measure.database import Database
-from tilewright.measure.jobs import Built, Job, RunResult
+from tilewright.measure.jobs import Builder, Built, Job, Runner, RunResult
+from tilewright.measure.local import LocalBuilder, LocalRunner
 from tilewright.measure.pipeline import Pipeline
 from tilewright.measure.record import TaskId
 from tilewright.measure.replay import NullBuilder, ReplayRunner
+from tilewright.search.jobs import Measurer
+from tilewright.targets.spec import DeviceSpec
 
 TASK = TaskId("t", [], "dddd", "llvm")
 AHEAD = 6  # a proposal knows all results but those of the last few
@@ -74,6 +78,22 @@ def test_a_log_can_stand_in_for_the_device(tmp_path):
         assert outcome(search(second)) == outcome(records)
         second.submit(job(123456))
         assert "no record of this candidate" in second.next().result.message
+
+
+def test_every_record_says_on_which_device_it_was_measured():
+    class Known(ReplayRunner):
+        def describe(self, target):
+            return DeviceSpec(target.kind, fingerprint="this cpu")
+
+    elsewhere = structs.replace(TASK, fingerprint="that cpu")
+    with Pipeline(NullBuilder(), Known(cost)) as pipeline:
+        pipeline.submit(job(1))
+        pipeline.submit(job(2, 1, elsewhere))  # where it ran counts
+        assert {pipeline.next().task.fingerprint for _ in range(2)} == {"this cpu"}
+        final = pipeline.final([job(1, 2)])
+        assert final[0].task.fingerprint == "this cpu"
+        assert pipeline.best_seconds(structs.replace(TASK, fingerprint="this cpu").key)
+        assert pipeline.database.best(elsewhere) is None
 
 
 def test_records_tell_everything(tmp_path):
@@ -181,8 +201,8 @@ class Machine:
             n_parallel = 1
             submit = staticmethod(machine.run)
 
-            def exclusive(self, target):
-                return exclusive
+            def describe(self, target):
+                return DeviceSpec(target.kind, shares_host=exclusive)
 
             def close(self):
                 pass
@@ -482,3 +502,13 @@ def test_a_full_disk_does_not_stop_the_search(tmp_path, monkeypatch):
 
 def _no_space(fd, data):
     raise OSError(28, "No space left on device")
+
+
+def test_what_measures_has_all_that_the_loop_uses():
+    for builder in (LocalBuilder(), NullBuilder()):
+        assert isinstance(builder, Builder)
+    for runner in (LocalRunner(), ReplayRunner(cost)):
+        assert isinstance(runner, Runner)
+    asked = {name for name in vars(Measurer) if not name.startswith("_")}
+    assert asked == {"database", "repeats", "submit", "next", "final", "describe"}
+    assert asked <= set(dir(Pipeline(NullBuilder(), ReplayRunner(cost))))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import zipfile
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from msgspec import structs
 
 from relay.cases import CASES, function, random_inputs
 from relay.drawing import networks
@@ -21,6 +23,7 @@ from tilewright.relay.run.graph_executor import GraphModule
 from tilewright.runtime import Device, cuda, opencl
 from tilewright.schedule.default import default_schedule
 from tilewright.schedule.schedule import Schedule
+from tilewright.targets import kind as kind_registry
 from tilewright.targets.target import Target
 from tilewright.transform import PassContext
 
@@ -277,9 +280,22 @@ def test_a_log_for_another_target_is_mentioned(fused_records):
     assert lib.report.notes == ("the log holds records for llvm, none for llvm -num-cores=1",)
 
 
+def test_records_of_another_device_are_not_used_and_mentioned(fused_records):
+    mod, params = residual()
+    other = Database()
+    for record in fused_records:
+        task = structs.replace(record.task, fingerprint="another processor")
+        other.append(structs.replace(record, task=task))
+    lib = relay.build(mod, "llvm", params, other, verify=False)
+    assert lib.report.sources.keys() == {"default"}
+    noted = "the log holds records of another processor, none of this device"
+    assert lib.report.notes == (noted,)
+
+
 def test_many_kernels_are_compiled_in_worker_processes(monkeypatch, library):
     mod, params = residual()
-    monkeypatch.setitem(build_module._PER_WORKER, "llvm", 6)
+    eager = replace(kind_registry.kind("llvm"), kernels_per_process=6)
+    monkeypatch.setitem(kind_registry._KINDS, "llvm", eager)
     monkeypatch.setattr(build_module.os, "sched_getaffinity", lambda _: {0, 1})
     lib = relay.build(mod, "llvm", params, verify=False)
     assert [k.source for k in lib.kernels] == [k.source for k in library.kernels]

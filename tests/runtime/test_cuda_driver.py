@@ -77,6 +77,9 @@ class Simulation:
     def cuDeviceGetName(self, size: int, device: int) -> tuple:
         return OK, b"Simulated\0\0\0"
 
+    def cuDeviceTotalMem(self, device: int) -> tuple:
+        return OK, 3 << 30
+
     def cuDeviceGetAttribute(self, code: str, device: int) -> tuple:
         return OK, {"COMPUTE_CAPABILITY_MAJOR": 9, "COMPUTE_CAPABILITY_MINOR": 0}.get(code, 1024)
 

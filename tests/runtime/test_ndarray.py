@@ -3,16 +3,25 @@ import gc
 import numpy as np
 import pytest
 
+from tilewright.base.dtype import TYPES, DType
 from tilewright.base.errors import DeviceError
 from tilewright.runtime import Device, array, cpu, dlpack, empty, from_dlpack
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "bool"])
+@pytest.mark.parametrize("dtype", TYPES)
 def test_round_trip(device: Device, dtype: str) -> None:
     x = (np.arange(24).reshape(2, 3, 4) % 5).astype(dtype)
     a = array(x, device)
     assert (a.shape, a.dtype, a.device, a.nbytes) == ((2, 3, 4), dtype, device, x.nbytes)
     np.testing.assert_array_equal(a.numpy(), x)
+    assert a.numpy().dtype == x.dtype == DType(dtype).storage
+
+
+def test_arrays_are_made_of_the_type_that_is_asked_for(device: Device) -> None:
+    a = array([1, 2.5, 3], device, dtype="bfloat16")
+    assert a.dtype == "bfloat16" and a.numpy().tolist() == [1, 2.5, 3]
+    assert array(a, dtype="float32").dtype == "float32"
+    assert array(a, device).dtype == "bfloat16"
 
 
 def test_strided_scalar_and_empty_sources(device: Device) -> None:
@@ -39,6 +48,8 @@ def test_cpu_memory_is_aligned() -> None:
 def test_refused_arrays() -> None:
     with pytest.raises(DeviceError, match=r"dtype 'uint64' .*astype"):
         array(np.zeros(3, np.uint64))
+    with pytest.raises(DeviceError, match=r"array\(dtype='half'\)"):
+        array([1.0], dtype="half")
     with pytest.raises(DeviceError, match="negative"):
         empty((2, -1))
     with pytest.raises(DeviceError, match=r"float64\[3\] but the target is float32\[3\]"):
@@ -76,6 +87,33 @@ def test_dlpack_with_torch(device: Device) -> None:
     t += 1
     np.testing.assert_array_equal(a.numpy(), [[1, 2, 3], [4, 5, 6]])
     np.testing.assert_array_equal(from_dlpack(t * 2).numpy(), [[2, 4, 6], [8, 10, 12]])
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_dlpack_keeps_every_type_in_both_directions(dtype: str) -> None:
+    """bfloat16 by our own capsules, since numpy has none."""
+    x = (np.arange(64) % 2).astype(DType(dtype).storage)
+    a = array(x)
+    taken = from_dlpack(a)
+    assert taken.dtype == dtype and taken.memory.pointer == a.memory.pointer
+    del a
+    gc.collect()
+    np.testing.assert_array_equal(taken.numpy(), x)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "int8", "uint8", "int16"])
+def test_dlpack_with_torch_in_narrow_types(dtype: str) -> None:
+    torch = pytest.importorskip("torch")
+    a = array(np.arange(64), dtype=dtype)
+    t = torch.from_dlpack(a)
+    assert t.dtype == getattr(torch, dtype)
+    t += 1
+    np.testing.assert_array_equal(a.numpy().astype(np.int32), np.arange(1, 65))
+    back = from_dlpack(t * 2)
+    assert back.dtype == dtype
+    np.testing.assert_array_equal(back.numpy().astype(np.int32), 2 * np.arange(1, 65))
+    odd = t[1::2]  # strided: copied
+    assert from_dlpack(odd).numpy().tolist() == list(range(2, 65, 2))
 
 
 class Exporter:

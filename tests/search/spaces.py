@@ -18,6 +18,7 @@ from tilewright.measure.record import Record, Result, make_record
 from tilewright.schedule.schedule import Schedule, create_schedule
 from tilewright.schedule.task import Task, create
 from tilewright.schedule.template import get_config, template
+from tilewright.search.jobs import Measurer
 from tilewright.search.propose.proposers import Candidate
 from tilewright.targets.target import Target
 from tilewright.te.tensor import Tensor
@@ -105,8 +106,10 @@ def answer(task: Task) -> Callable[[Job], RunResult]:
     return result
 
 
-class Instant:
+class Instant(Measurer):
     """A measurer that answers at once.  failing: trial -> the kind of failure it has."""
+
+    database = None
 
     def __init__(
         self, tasks: list[Task], failing: Callable[[int], str | None] = lambda trial: None,

@@ -96,7 +96,7 @@ def test_early_stopping_counts_trials_since_the_best():
     seconds = [r.seconds for r in measurer.records]
     assert report.tasks[0].stopped
     last = int(np.argmin(seconds))
-    ahead = Options(batch=4).sizes(gpu=True)[1]
+    ahead = Options(batch=4).sizes(shares_host=False)[1]
     assert 24 <= len(seconds) - last - 1 <= 24 + ahead  # those on their way are still taken
 
 
@@ -222,6 +222,8 @@ def test_a_task_that_stopped_improving_is_left():
 class Finishing(Instant):
     """Notes what is timed at the end; `asked`: a list of decisions per task."""
 
+    repeats = True
+
     def final(self, jobs):
         self.asked = [*getattr(self, "asked", []), [j.decisions for j in jobs]]
         return []
@@ -269,6 +271,8 @@ def test_the_best_is_one_that_was_timed_again():
     task = cpu_task()
 
     class Tiring(Instant):
+        repeats = True
+
         def __init__(self, tasks, database):
             super().__init__(tasks)
             self.database, self.asked = database, []

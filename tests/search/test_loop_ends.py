@@ -13,6 +13,7 @@ from tilewright.schedule.task import Task
 from tilewright.search import loop, portfolio
 from tilewright.search.loop import tune
 from tilewright.search.report import MAX_FRUITLESS, Options
+from tilewright.targets.spec import DeviceSpec
 
 BATCH = 4
 FEW = portfolio.MIN_BATCHES * BATCH
@@ -173,8 +174,8 @@ def test_a_device_that_stays_away_ends_the_search_with_all_results_in_the_log(tm
         n_parallel = 1
         runs = 0
 
-        def exclusive(self, target):
-            return True
+        def describe(self, target):
+            return DeviceSpec(target.kind, shares_host=True)
 
         def submit(self, job):
             self.runs += 1
@@ -209,6 +210,8 @@ def test_leaders_wait_for_the_device_too():
     task = cpu_task()
 
     class Finishing(Instant):
+        repeats = True
+
         lost = True
 
         def final(self, jobs):

@@ -10,10 +10,12 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from tilewright.auto_scheduler.measure import MeasureInput
 from tilewright.auto_scheduler.records import best_pair, hashes_of
 from tilewright.autotvm import dispatch
 from tilewright.base.errors import RecordError
 from tilewright.measure.database import Database
+from tilewright.runtime.device import local_target
 from tilewright.targets.target import Target
 
 
@@ -46,8 +48,10 @@ class ApplyHistoryBest(dispatch.ApplyHistoryBest):
         if not isinstance(workload, str):
             return super().query(target, workload)
         hashes = hashes_of(self.database, workload)
+        chosen = Target(target)
+        device = local_target(chosen)[0].device
         try:
-            return best_pair(self.database, "", hashes, str(Target(target)), "")[0].state
+            return best_pair(self.database, "", hashes, str(chosen), "", device)[0].state
         except RecordError:
             return None
 
@@ -64,7 +68,7 @@ def _database(records: Any) -> Database:
     found = Database()
     for pair in records:
         given = pair[0] if isinstance(pair, tuple) else pair
-        if not hasattr(given, "record"):
+        if not isinstance(given, MeasureInput):
             raise RecordError(
                 f"ApplyHistoryBest({given!r})", "neither a log nor a record",
                 "Give the path of a log.",

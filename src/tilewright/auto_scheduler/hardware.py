@@ -53,7 +53,7 @@ class HardwareParams:
     def completed(self, target: Target) -> HardwareParams:
         """The same with every number, missing ones from the target."""
         limits, known = target.limits, Hardware.of(target)
-        gpu = target.is_gpu
+        gpu = target.has_threads
         defaults = {
             "num_cores": known.num_cores,
             "vector_unit_bytes": limits.vector_bytes,
@@ -76,7 +76,7 @@ class HardwareParams:
     def limited(self, target: Target) -> Target:
         """`target` with the limits given here; its name, which records are found by, stays."""
         wanted = {"vector_bytes": self.vector_unit_bytes}
-        if target.is_gpu:
+        if target.has_threads:
             wanted["max_threads_per_block"] = self.max_threads_per_block
             wanted["shared_bytes_per_block"] = self.max_shared_memory_per_block
             local = self.max_local_memory_per_block or 0

@@ -18,6 +18,7 @@ from tilewright.auto_scheduler.workload_registry import knows
 from tilewright.autotvm.tuners import ERROR_NUMBERS
 from tilewright.base.errors import DeviceError, RecordError, SpaceError, TilewrightError
 from tilewright.measure import local
+from tilewright.measure.jobs import Builder, Runner
 from tilewright.measure.local import BuildFunction
 from tilewright.measure.record import Record
 from tilewright.schedule.schedule import Schedule
@@ -127,11 +128,12 @@ class TuningOptions:
                 "TuningOptions(num_measure_trials=0)", "nothing would be measured",
                 "Give a number of trials (1000 is a good one for a task), or seconds=.",
             )  # fmt: skip
-        for role in ("builder", "runner"):
-            value = getattr(self, role)
-            if value != "local" and not hasattr(value, "submit"):
+        for role, value, protocol in (
+            ("builder", self.builder, Builder), ("runner", self.runner, Runner),
+        ):  # fmt: skip
+            if value != "local" and not isinstance(value, protocol):
                 hint = f'Use auto_scheduler.Local{role.capitalize()}() or "local".'
-                if hasattr(value, "runner"):
+                if isinstance(value, LocalRPCMeasureContext):
                     hint = "Pass its .runner."
                 raise SpaceError(f"TuningOptions({role}={value!r})", f"not a {role}", hint)
         given = self.measure_callbacks

@@ -17,7 +17,8 @@ from tilewright.auto_scheduler.measure import MeasureInput, MeasureResult
 from tilewright.auto_scheduler.workload_registry import knows, normal
 from tilewright.base.errors import RecordError, SpaceError
 from tilewright.measure.database import Database, pick_best
-from tilewright.measure.record import Record, TaskId
+from tilewright.measure.record import Key, Record, TaskId
+from tilewright.targets.spec import DeviceSpec
 from tilewright.targets.target import Target
 
 Path = str | os.PathLike[str]
@@ -112,15 +113,28 @@ def load_best_record(
 
 
 def best_pair(
-    database: Database, filename: Path, hashes: set[str] | None, target: str | None, what: str
+    database: Database,
+    filename: Path,
+    hashes: set[str] | None,
+    target: str | None,
+    what: str,
+    device: DeviceSpec | None = None,
 ) -> Pair:
-    """The best record of the computations `hashes` on `target` (None: all)."""
+    """The best record of the computations `hashes` on `target` and `device` (None: all)."""
     fitting = [
         t for t in database.tasks()
         if (hashes is None or t.dag in hashes) and (target is None or t.target == target)
     ]  # fmt: skip
-    bests = [best for t in fitting if (best := database.best(t)) is not None]
-    best = min(bests, key=lambda r: r.seconds, default=None)
+    fingerprint = "" if device is None else device.fingerprint
+    keys = {Key(t.dag, t.target, fingerprint) for t in fitting}
+    bests = [best for key in keys if (best := database.best(key)) is not None]
+    best = min(bests, key=lambda r: (r.seconds, r.key), default=None)
+    if best is None and any(database.best(t) for t in fitting):
+        devices = ", ".join(sorted({t.fingerprint for t in fitting}))
+        raise RecordError(
+            f"log {os.fspath(filename)!r}", f"its records of {what} are of {devices}",
+            "Tune on this device.",
+        )  # fmt: skip
     if best is None:
         raise nothing_valid(database, filename, fitting, target, what)
     return MeasureInput(best, dag_of(database, best.task.dag)), MeasureResult.of(best)

@@ -26,6 +26,7 @@ from tilewright.driver.build import resolve_target
 from tilewright.foreign.tvm_logs import arguments_of
 from tilewright.lowering.pipeline import lower_schedule
 from tilewright.measure.database import Database
+from tilewright.runtime.device import local_target
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.task import task_of_dag
 from tilewright.search.jobs import task_id
@@ -141,7 +142,8 @@ class SearchTask:
     def _best(self, log_file: Path) -> Schedule:
         database, key = Database.load(log_file), {self.compute_dag.hash}
         what = f"workload key {self.workload_key}"
-        return best_pair(database, log_file, key, str(self.target), what)[0].state
+        device = local_target(self.target)[0].device
+        return best_pair(database, log_file, key, str(self.target), what, device)[0].state
 
     def __repr__(self) -> str:
         return f"SearchTask({self.workload_key}, target={self.target})"

@@ -22,6 +22,7 @@ from tilewright.auto_scheduler.measure import (
 )
 from tilewright.auto_scheduler.records import Log, Path, RecordToFile, check_history
 from tilewright.base.errors import TargetError
+from tilewright.measure.jobs import Builder, Runner
 from tilewright.measure.pipeline import Pipeline
 from tilewright.schedule.task import Task
 from tilewright.search.jobs import task_id
@@ -76,7 +77,7 @@ def run(
         if on_event is not None:
             on_event(event)
 
-    batch = min(BATCH[tasks[0].target.is_gpu], options.num_measures_per_round)
+    batch = min(BATCH[tasks[0].target.device_kind.shares_host], options.num_measures_per_round)
     if loop.trials is not None:
         batch = min(batch, max(1, loop.trials // len(tasks)))
     with _measuring(options) as (builder, runner), Pipeline(builder, runner, log) as pipeline:
@@ -94,7 +95,7 @@ def run(
 
 
 @contextmanager
-def _measuring(options: TuningOptions) -> Iterator[tuple[Any, Any]]:
+def _measuring(options: TuningOptions) -> Iterator[tuple[Builder, Runner]]:
     """Builder and runner; those made here are closed."""
     builder, runner = options.builder, options.runner
     with ExitStack() as own:
@@ -105,15 +106,13 @@ def _measuring(options: TuningOptions) -> Iterator[tuple[Any, Any]]:
         yield builder, runner
 
 
-def _check_arch(runner: Any, target: Target) -> None:
+def _check_arch(runner: Runner, target: Target) -> None:
     """Kernels for another architecture would fail one by one."""
-    if target.kind != "cuda" or target.option("arch") or not hasattr(runner, "resolve"):
-        return
-    arch = runner.resolve(target).arch
-    if arch != target.arch:
+    arch = runner.describe(target).arch
+    if arch and arch != target.arch and not target.option("arch"):
         raise TargetError(
             f"target {target}", f"the device is {arch}, but code is for {target.arch}",
-            f"Use Target('cuda -arch={arch}').",
+            f"Use Target('{target.kind} -arch={arch}').",
         )  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from tilewright.autotvm import callback, record, task, tuner
 from tilewright.autotvm.dispatch import ApplyHistoryBest, apply_history_best
 from tilewright.autotvm.tuners import MeasureInput, MeasureResult
 from tilewright.base.errors import SpaceError, absent
+from tilewright.measure.jobs import Builder, Runner
 from tilewright.measure.local import LocalBuilder, LocalRunner
 from tilewright.schedule.space.config_space import ConfigEntity, ConfigSpace, FallbackConfigEntity
 from tilewright.schedule.template import get_config, template
@@ -46,7 +47,7 @@ def measure_option(builder: Any, runner: Any) -> dict[str, Any]:
         "runner": LocalRunner() if runner == "local" else runner,
     }
     for role, value in chosen.items():
-        if not hasattr(value, "submit"):
+        if not isinstance(value, Builder if role == "builder" else Runner):
             raise SpaceError(
                 f"measure_option({role}={value!r})", f"not a {role}",
                 'Use autotvm.LocalBuilder() and autotvm.LocalRunner(), or "local".',

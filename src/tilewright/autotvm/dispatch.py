@@ -8,6 +8,8 @@ from typing import Any
 
 from tilewright.base import context
 from tilewright.measure.database import Database
+from tilewright.measure.record import Key
+from tilewright.runtime.device import local_target
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.space.config_space import ConfigEntity
 from tilewright.schedule.task import create
@@ -28,6 +30,8 @@ class ApplyHistoryBest:
         origin = f"template:{name}"  # a sketch of another origin has other knobs
         fitting = self.database.query(name=name, target=str(chosen), origin=origin, ok=True)
         keys = {r.key for r in fitting if list(r.task.args) == plain(list(args))}
+        here = local_target(chosen)[0].fingerprint
+        keys = {Key(k.dag, k.target, here) for k in keys}
         bests = [best for key in keys if (best := self.database.best(key, origin)) is not None]
         if not bests:
             return None

@@ -304,7 +304,7 @@ class XGBTuner(Tuner):
                 raise SpaceError(
                     f"XGBTuner({option}={value!r})", "no such choice", f"Use one of {known}."
                 )
-        self.batch = min(BATCH[task.target.is_gpu], max(1, plan_size // 4))
+        self.batch = min(BATCH[task.target.device_kind.shares_host], max(1, plan_size // 4))
         self.diversity_filter_ratio = diversity_filter_ratio
         super().__init__(task, seed=seed)
 

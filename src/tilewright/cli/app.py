@@ -20,7 +20,8 @@ import click
 
 from tilewright.base.errors import TilewrightError
 from tilewright.cli.import_logs import import_logs
-from tilewright.targets.target import KINDS, Target
+from tilewright.targets.kind import kinds
+from tilewright.targets.target import Target
 
 MODEL_HELP = "MODEL is resnet-18, resnet-18-v1, mobilenet, another network's name, or FILE.onnx."
 DEFAULT_MINUTES = 5.0
@@ -75,7 +76,7 @@ def _check_log(ctx: click.Context, param: click.Parameter, value: Path | None) -
 
 _target = click.option(
     "--target", type=_TargetType(), default="llvm", show_default=True,
-    help=f"{', '.join(KINDS)}, perhaps with options: 'cuda -arch=sm_90'.",
+    help=f"{', '.join(k.name for k in kinds())}, perhaps with options: 'cuda -arch=sm_90'.",
 )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tilewright.cli.progress import Progress, TaskRow
     from tilewright.cli.tables import BenchReport
     from tilewright.measure.database import Database
+    from tilewright.measure.local import LocalRunner
     from tilewright.schedule.task import Task
 
 TRIAL_SECONDS = 10.0  # for one candidate, all its runs together
@@ -50,10 +51,14 @@ def in_type(mod: Any, params: dict[str, Any], dtype: str) -> Any:
 
 def real_target(target: Target) -> Target:
     """`target` with what the device reports.  Raises TargetError or DeviceError without one."""
+    with _runner() as runner:
+        return target.on(runner.describe(target))
+
+
+def _runner() -> LocalRunner:
     from tilewright.measure.local import LocalRunner
 
-    with LocalRunner() as runner:
-        return runner.resolve(target)
+    return LocalRunner(timeout=TRIAL_SECONDS, number=4, repeat=3, min_repeat_ms=MIN_REPEAT_MS)
 
 
 def tune(
@@ -77,7 +82,7 @@ def tune(
     Calls `progress.start(rows)` once, `progress.record(index, record)` for each result, and
     `progress.again()` for each leader that is timed again.
     """
-    from tilewright.measure.local import LocalBuilder, LocalRunner
+    from tilewright.measure.local import LocalBuilder
     from tilewright.measure.pipeline import Pipeline
     from tilewright.relay.compile.extract import fused_tasks
     from tilewright.search.loop import tune as search
@@ -111,10 +116,9 @@ def tune(
             progress.redraw()
 
     options = Options(trials=trials, seconds=seconds, tuner=tuner, seed=seed)
-    local = LocalRunner(timeout=TRIAL_SECONDS, number=4, repeat=3, min_repeat_ms=MIN_REPEAT_MS)
     with (
         LocalBuilder() as builder,
-        local as runner,
+        _runner() as runner,
         Pipeline(builder, runner, database, on_error=lambda e: progress.note(str(e))) as pipeline,
     ):
         report = search(tasks, pipeline, database, options, on_event=on_event)

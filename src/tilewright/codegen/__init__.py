@@ -1,5 +1,7 @@
 """Kernels as text: LLVM IR for CPUs, CUDA C and OpenCL C for GPUs.  No device, driver or compiler.
 
+Which printer a kind of device has is part of its registration (`targets/`).
+
 In: a lowered `Program` and a `Target`.  Out: `Source` for `driver.compile_source`.
 Read next: `c_family.py` (the printer of both C dialects), `llvm.py`.
 """
@@ -8,13 +10,11 @@ from __future__ import annotations
 
 from tilewright.base.artifact import Source
 from tilewright.base.errors import part_of
-from tilewright.codegen import cuda, llvm, opencl
 from tilewright.ir.stmt import Program
+from tilewright.targets.kind import resolve
 from tilewright.targets.target import Target
 
 __all__ = ["generate"]
-
-_PRINTERS = {"llvm": llvm.generate, "cuda": cuda.generate, "opencl": opencl.generate}
 
 
 def generate(program: Program, target: Target) -> Source:
@@ -24,4 +24,5 @@ def generate(program: Program, target: Target) -> Source:
     buffers exceed the stack.
     """
     with part_of(f"generate({program.name}, {target.kind})"):
-        return _PRINTERS[target.kind](program, target)
+        made: Source = resolve(target.device_kind.printer)(program, target)
+        return made

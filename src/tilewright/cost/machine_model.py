@@ -80,7 +80,7 @@ def analyse(
 ) -> tuple[list[GpuKernel] | list[CpuKernel], list[Times]]:
     """Facts and times of every kernel."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        if target.is_gpu:
+        if target.has_threads:
             gpu = gpu_kernels(tree, bounds, target, rows)
             return gpu, [gpu_times(k, target.limits) for k in gpu]
         cpu = cpu_kernels(tree, bounds, target, rows)

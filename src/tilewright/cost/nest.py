@@ -106,7 +106,7 @@ class Nest:
                 continue
             if how != "vectorize":
                 steps = steps * extent
-            elif self.target.is_gpu:
+            elif self.target.has_threads:
                 course = self._course(Loop(node, ax, extent, tag, how, True, still))
                 self.apart = greatest((*course.divisions.values(), *course.tests))
                 steps = steps * where(self.apart > 0, extent, 1)

@@ -17,24 +17,24 @@ from tilewright.codegen import generate
 from tilewright.driver.compilers import compile_source
 from tilewright.ir.stmt import Program
 from tilewright.lowering.pipeline import lower_schedule
-from tilewright.runtime.device import device
+from tilewright.runtime.device import device, local_target
 from tilewright.runtime.module import Module
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree import legality
 from tilewright.schedule.tree.loop_tree import LoopTree
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
-from tilewright.te.tensor import Tensor
+from tilewright.te.tensor import ComputeOp, Tensor
 
 
 def resolve_target(target: str | Target | None) -> Target:
-    """`target`, or that of the innermost `with target:`."""
+    """`target`, or that of the innermost `with target:`; for this machine, see `Target.native`."""
     found = target if target is not None else context.current("target")
     if found is None:
         raise TargetError(
             "build", "no target was given", "Pass target= or use `with Target('llvm'):`."
         )
-    return Target(found)
+    return Target(found).native()
 
 
 def lower(
@@ -51,19 +51,40 @@ def lower(
     simple_mode: TVM's; it changes nothing, what is printed is always simple
     """
     found = target if target is not None else context.current("target")
-    chosen = Target(found or ("cuda" if schedule.binds_threads else "llvm"))
+    chosen = Target(found or ("cuda" if schedule.binds_threads else "llvm")).native()
     return lower_schedule(schedule, chosen, kernel_name(name), args)
 
 
 def generate_source(
     schedule: Schedule, target: Target, name: str = "main", args: Sequence[Tensor] | None = None
 ) -> Source:
-    """Legality, lowering and text.  Raises LegalityError when a limit of the target is broken."""
+    """Legality, lowering and text.
+
+    Raises LegalityError when a limit of the target is broken, TargetError when it lacks a type.
+    """
+    check_types(schedule.dag, target)
     tree = LoopTree(schedule)
     bounds = tree.bounds()
     legality.check(tree, bounds, target, name)
     program = lower_schedule(schedule, target, kernel_name(name), args, tree, bounds)
     return generate(program, target)
+
+
+def check_types(dag: ComputeDAG, target: Target) -> None:
+    """Raises TargetError where the kind, or this device of it, cannot compute an element type."""
+    lacks = target.device.lacks if target.device is not None else ()
+    for op in dag.ops:
+        tensor = op.output(0)
+        types = {tensor.dtype, op.accumulator} if isinstance(op, ComputeOp) else {tensor.dtype}
+        for dtype in types:
+            known = dtype in target.device_kind.types
+            if known and dtype not in lacks:
+                continue
+            who = f"this device ({target.device.name})" if target.device and known else "its code"
+            raise TargetError(
+                f"build {tensor.name} for {target}", f"{who} does not compute {dtype}",
+                "Cast to float32, or build for another target.",
+            )  # fmt: skip
 
 
 def build_artifact(
@@ -79,8 +100,8 @@ def build(
     name: str = "main",
 ) -> Module:
     """A callable module on device 0 of the target; its arguments are `args` in order."""
-    chosen = resolve_target(target)
-    return Module(build_artifact(schedule, chosen, name, args), device(chosen.kind))
+    chosen, _ = local_target(resolve_target(target))
+    return Module(build_artifact(schedule, chosen, name, args), device(chosen))
 
 
 def payload_of(schedule: Schedule, name: str = "main") -> dict[str, Any]:

@@ -15,11 +15,11 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from tilewright.base import environment
 from tilewright.base.artifact import Artifact, Source
 from tilewright.base.errors import DeviceError
 from tilewright.runtime import artifact_file
 
-_VARIABLE = "TILEWRIGHT_CACHE"
 _FORMAT = 1  # raise it when the meaning of an entry changes
 _MAX_BYTES = 2 << 30
 _LOOKS = "00"  # keys that begin so make `put` look at the size: one in 256, in whatever process
@@ -27,7 +27,7 @@ _LOOKS = "00"  # keys that begin so make `put` look at the size: one in 256, in 
 
 def default_cache() -> Cache:
     """The cache in TILEWRIGHT_CACHE ("off": none), or else in the platform's cache directory."""
-    value = os.environ.get(_VARIABLE, "")
+    value = environment.cache()
     if value.lower() in ("off", "0", "no"):
         return Cache(None)
     try:

@@ -13,13 +13,13 @@ from typing import Protocol
 
 from tilewright.base.artifact import Artifact, Source
 from tilewright.base.errors import CompileError
-from tilewright.driver import llvm, nvrtc, opencl
 from tilewright.driver.cache import Cache, default_cache
+from tilewright.targets.kind import resolve
 from tilewright.targets.target import Target
 
 
 class Compiler(Protocol):
-    """What `llvm.py`, `nvrtc.py` and `opencl.py` provide."""
+    """What `llvm.py`, `nvrtc.py` and `opencl.py` provide; `DeviceKind.compiler` names it."""
 
     def identity(self, target: Target) -> dict[str, str]:
         """Everything besides the text that the binary depends on.  Raises TargetError."""
@@ -27,8 +27,14 @@ class Compiler(Protocol):
     def build(self, source: Source, target: Target) -> Artifact:
         """Raises CompileError with the compiler's log, TargetError when it is not installed."""
 
+    def about(self) -> str:
+        """What else people should know of it, as `doctor` prints it; ""."""
 
-COMPILERS: dict[str, Compiler] = {"llvm": llvm, "cuda": nvrtc, "opencl": opencl}
+
+def compiler(target: Target) -> Compiler:
+    """The compiler of a target's kind."""
+    found: Compiler = resolve(target.device_kind.compiler)
+    return found
 
 
 def compile_source(source: Source, target: Target | str, cache: Cache | None = None) -> Artifact:
@@ -44,14 +50,14 @@ def compile_source(source: Source, target: Target | str, cache: Cache | None = N
             "Generate it again for this target.",
         )
     cache = cache or default_cache()
-    compiler = COMPILERS[target.kind]
-    identity = compiler.identity(target)
+    chosen = compiler(target)
+    identity = chosen.identity(target)
     key = cache.key(source, identity)
     found = cache.get(key)
     if found is not None:
         return replace(found, meta={**found.meta, "cached": True})
     began = time.perf_counter()
-    made = compiler.build(source, target)
+    made = chosen.build(source, target)
     seconds = time.perf_counter() - began
     meta = {**made.meta, **identity, "compile_seconds": seconds, "cached": False}
     made = replace(made, meta=meta)

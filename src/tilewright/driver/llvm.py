@@ -43,22 +43,41 @@ def _binding() -> Any:
 
 
 def identity(target: Target) -> dict[str, str]:
-    """Compiler version, triple, cpu and features.  `-mcpu=native` (the default) asks the host."""
+    """Compiler version, triple, cpu and features.
+
+    `-mcpu=native` (the default) is the device's processor; this machine's where none is known.
+    """
     llvm = _binding()
-    host = llvm.get_process_triple()
-    triple = target.option("mtriple") or host
+    native = _native(target)
+    triple = target.option("mtriple") or native["mtriple"]
     cpu, features = target.option("mcpu", "native"), ""
     if cpu == "native":
-        if triple.split("-")[0] != host.split("-")[0]:
+        if triple.split("-")[0] != native["mtriple"].split("-")[0]:
             cpu = "generic"
         else:
-            cpu, features = llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+            cpu, features = native["mcpu"], native["mattr"]
     features = ",".join(part for part in (features, target.option("mattr")) if part)
     version = ".".join(map(str, llvm.llvm_version_info))
     return {
         "compiler": f"LLVM {version} -O{_OPTIMISATION}", "triple": triple, "cpu": cpu,
         "features": features,
     }  # fmt: skip
+
+
+def about() -> str:
+    return ""
+
+
+def _native(target: Target) -> dict[str, str]:
+    """What the device says of its processor, or this process of its own."""
+    if target.device is not None and target.device.code:
+        return dict(target.device.code)
+    llvm = _binding()
+    return {
+        "mtriple": llvm.get_process_triple(),
+        "mcpu": llvm.get_host_cpu_name(),
+        "mattr": llvm.get_host_cpu_features().flatten(),
+    }
 
 
 def build(source: Source, target: Target) -> Artifact:

@@ -60,6 +60,11 @@ def identity(target: Target) -> dict[str, str]:
     }  # fmt: skip
 
 
+def about() -> str:
+    archs = supported_archs()
+    return f"{archs[0]} to {archs[-1]}"
+
+
 def build(source: Source, target: Target) -> Artifact:
     nvrtc = _binding()
     place = f"compile {source.entry_name} for {target}"

@@ -21,6 +21,10 @@ def identity(target: Target) -> dict[str, str]:
     return {"compiler": "OpenCL", "device": device.identity if device else "none"}
 
 
+def about() -> str:
+    return ""
+
+
 def build(source: Source, target: Target) -> Artifact:
     device = _device(target)
     if device is None:

@@ -265,7 +265,7 @@ def _narrowed(s: Schedule, target: Target) -> Schedule:
     marked = [
         (st, ax) for st in s.stages for ax, how in st.annotations.items() if how == "vectorize"
     ]
-    if not target.is_gpu or not marked:
+    if not target.has_threads or not marked:
         return s
     extent = LoopTree(s).bounds().extent
     wide = {

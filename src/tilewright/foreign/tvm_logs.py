@@ -25,7 +25,7 @@ from tilewright.schedule.space.config_space import ConfigEntity
 from tilewright.schedule.task import Task, create
 from tilewright.schedule.tree.legality import REASONS, judge
 from tilewright.schedule.tree.loop_tree import LoopTree
-from tilewright.targets.target import KINDS, Target
+from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.tensor import Tensor, placeholder
 
@@ -37,7 +37,7 @@ ERRORS = (
     "a wrong answer", "a build timeout", "a run timeout", "an unknown error", "the fleet",
 )  # fmt: skip
 # Options of an old target that say what is compiled for; others are limits, which `Target` knows.
-_KEPT = {"cuda": ("arch",), "llvm": ("mcpu", "mattr", "num-cores"), "opencl": ("device",)}
+_KEPT = {"llvm": ("mcpu", "mattr", "num-cores"), "cuda": ("arch",), "opencl": ("device",)}
 
 Function = Callable[..., Sequence[Tensor]]
 
@@ -173,7 +173,7 @@ class _Importer:
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
             raise _refuse(f"a damaged {label} line") from None
         tree = LoopTree(found.schedule)
-        broken = judge(tree, tree.bounds(), Target(found.task.target)).reasons()
+        broken = judge(tree, tree.bounds(), Target(found.task.target).native()).reasons()
         if broken:
             raise _refuse(f"not legal on {found.task.target}: {REASONS[broken[0]]}")
         return found
@@ -280,8 +280,8 @@ class _Importer:
     def _target(self, text: str) -> Target:
         words = text.split()
         kind = words[0] if words else ""
-        if kind not in KINDS:
-            raise _refuse(f"target kind {kind!r}, known are {', '.join(KINDS)}")
+        if kind not in _KEPT:
+            raise _refuse(f"target kind {kind!r}, known are {', '.join(_KEPT)}")
         if self.target is not None:
             if self.target.kind != kind:
                 raise _refuse(f"of target kind {kind}, not {self.target.kind}")

@@ -9,13 +9,13 @@ and checks it with `ir/verifier.py`.  TILEWRIGHT_DUMP=dir writes the same texts 
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tilewright.base import environment
 from tilewright.base.errors import LoweringError, part_of
 from tilewright.ir.stmt import Kernel, Program
 from tilewright.ir.verifier import verify, verify_kernel
@@ -34,11 +34,11 @@ Pass = Callable[[Kernel, Nests, Target], Kernel]
 
 PASSES: tuple[tuple[str, Pass], ...] = (
     ("virtual threads", lambda k, n, t: inject_virtual_threads(k)),
-    ("vectorize", lambda k, n, t: vectorize(k, t.is_gpu)),
+    ("vectorize", lambda k, n, t: vectorize(k, t.device_kind.vectors_are_aligned)),
     ("barriers", lambda k, n, t: insert_barriers(k)),
     ("simplify", lambda k, n, t: simplify_indices(k)),
-    ("choices", lambda k, n, t: flatten_choices(k) if t.is_gpu else k),
-    ("guards", lambda k, n, t: merge_guards(k) if t.is_gpu else k),
+    ("choices", lambda k, n, t: flatten_choices(k) if t.has_threads else k),
+    ("guards", lambda k, n, t: merge_guards(k) if t.has_threads else k),
     ("types", lambda k, n, t: legalize_types(k) if n.narrow else k),
     (
         "unroll",
@@ -58,8 +58,7 @@ class _Watch:
 
     @staticmethod
     def from_environment() -> _Watch:
-        level = int(os.environ.get("TILEWRIGHT_DEBUG", "0") or 0)
-        return _Watch(level >= 5, os.environ.get("TILEWRIGHT_DUMP", ""))
+        return _Watch(environment.debug_level() >= 5, environment.dump_directory())
 
     def see(self, number: int, label: str, kernel: Kernel, seconds: float) -> None:
         if self.debug:
@@ -90,7 +89,8 @@ def lower_schedule(
     start = time.perf_counter()
     tree = tree if tree is not None else LoopTree(schedule)
     _check_target(tree, target)
-    nests = build_nests(tree, bounds if bounds is not None else tree.bounds(), name, target.is_gpu)
+    bounds = bounds if bounds is not None else tree.bounds()
+    nests = build_nests(tree, bounds, name, target.has_threads)
     kernels = []
     for kernel in nests.kernels:
         watch.see(0, "loops", kernel, time.perf_counter() - start)
@@ -120,14 +120,14 @@ def _check_target(tree: LoopTree, target: Target) -> None:
     """Loops that the kind of target does not have."""
     for node in tree.nodes:
         for axis, tag in node.stage.binds.items():
-            if not target.is_gpu and tag != "vthread":
+            if not target.has_threads and tag != "vthread":
                 raise LoweringError(
                     f"bind({node.name}.{axis.name}, {tag})",
                     f"{target.kind} kernels have no blocks and threads",
                     "Use parallel and vectorize, or build for cuda or opencl.",
                 )
         for axis, how in node.stage.annotations.items():
-            if target.is_gpu and how == "parallel":
+            if target.has_threads and how == "parallel":
                 raise LoweringError(
                     f"parallel({node.name}.{axis.name})",
                     f"{target.kind} kernels have no parallel loops",

@@ -6,9 +6,9 @@ Read next: `local.py`, which calls these in workers.
 
 from __future__ import annotations
 
+import contextlib
 import time
 import traceback
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
@@ -26,6 +26,8 @@ from tilewright.base.errors import (
 from tilewright.measure import reference
 from tilewright.measure.jobs import Built, RunJob, RunResult
 from tilewright.measure.record import ErrorKind
+from tilewright.targets.kind import kind
+from tilewright.targets.spec import DeviceSpec
 from tilewright.targets.target import Target
 
 # What the exceptions of a build say about the candidate; other exceptions are "compile".
@@ -103,46 +105,31 @@ def run(
     )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class DeviceInfo:
-    """shares_cpu: it computes on the cores of this machine.  arch, limits: as `Device` says."""
-
-    name: str
-    shares_cpu: bool
-    arch: str
-    limits: dict[str, Any]
-
-
-def open_device(kind: str, index: int) -> DeviceInfo:
-    """What a device reports.  Raises what `Device.why_not` says."""
+def describe(name: str, index: int) -> DeviceSpec:
+    """What a device is.  Raises what `Device.why_not` says."""
     from tilewright.runtime.device import device
 
-    on = device(kind, index)
+    on = device(name, index)
     reason = on.why_not()
     if reason is not None:
         raise reason
-    shares_cpu = on.kind == "cpu" or _is_cpu_device(on.driver)
-    return DeviceInfo(on.name, shares_cpu, on.arch, dict(on.limits))
+    return on.spec
 
 
-def warm_build(kind: str) -> None:
-    """Import what a build for targets of `kind` needs."""
-    if kind == "llvm":
-        import_module("llvmlite.binding")
-    import_module("tilewright.driver")
+def warm_build(name: str) -> None:
+    """Import what a build for targets of a kind needs; `build` tells what is missing."""
+    for module in kind(name).warm_up:
+        with contextlib.suppress(ImportError):
+            import_module(module)
+    import_module("tilewright.driver.build")
 
 
-def warm_device(kind: str, index: int) -> None:
+def warm_device(name: str, index: int) -> None:
     """Open the device, so that the first trial does not pay for it; `run` tells what failed."""
     from tilewright.runtime.device import device
 
     import_module("tilewright.runtime.trial")
-    device(kind, index).why_not()
-
-
-def _is_cpu_device(driver: Any) -> bool:
-    kind = getattr(getattr(driver, "device", None), "type", 0)
-    return bool(kind & 2)  # CL_DEVICE_TYPE_CPU
+    device(name, index).why_not()
 
 
 def _made_up(artifact: Artifact) -> reference.ReferenceArrays:
@@ -150,5 +137,5 @@ def _made_up(artifact: Artifact) -> reference.ReferenceArrays:
     import numpy as np
 
     specs = [b for b in artifact.source.buffers if b.role == "input"]
-    ones = tuple(np.ones(b.logical_shape, b.dtype) for b in specs)
+    ones = tuple(np.ones(b.logical_shape, b.dtype.storage) for b in specs)
     return reference.ReferenceArrays(ones, (), ())

@@ -102,6 +102,7 @@ class Database:
         self.skipped: Counter[str] = Counter()
         self.on_error = on_error
         self._tasks: dict[Key, _Task] = {}
+        self._anywhere: dict[Key, list[_Task]] = {}  # of a key without a device
         self._dags: dict[str, msgspec.Raw] = {}
         self._lock = threading.RLock()
         self._file: int | None = None
@@ -158,8 +159,15 @@ class Database:
             self.runs.append(line)
             self._write([encoded])
 
-    def best(self, task: TaskId | Key, origin: str | None = None) -> Record | None:
+    def best(
+        self, task: TaskId | Key | tuple[str, str], origin: str | None = None
+    ) -> Record | None:
         """The fastest verified record of a task, or None.
+
+        Where the task names a device, the records of that device count; where there are none, those
+        of a device that is not known, as logs have that are older than fingerprints.  They never
+        beat the device's own, and those of other devices do not count.  Where the task names no
+        device, all count.
 
         A candidate that was wrong once is out for good; one with a `final` timing counts with its
         last one, and not at all if that failed.
@@ -167,22 +175,22 @@ class Database:
 
         origin: of the records that take part; default: all
         """
-        entry = self._tasks.get(task.key if isinstance(task, TaskId) else task)
-        if entry is None:
-            return None
         with self._lock:
-            if origin is not None:
-                return _best([r for r in entry.records if r.origin == origin])
-            if entry.stale:
-                entry.best, entry.stale = _best(entry.records), False
-        return entry.best
+            for entries in self._by_preference(_key(task)):
+                bests = [best for e in entries if (best := _best_of(e, origin)) is not None]
+                if bests:
+                    return min(bests, key=lambda r: r.seconds)
+        return None
 
     def lookup(self, dag: ComputeDAG, target: Target) -> Schedule | None:
-        """The schedule of the best record of exactly this computation and target, or None."""
+        """The schedule of the best record of exactly this computation and target, or None.
+
+        Where the target is that of a real device (`Target.on`), its device counts, see `best`.
+        """
         from tilewright.schedule.schedule import Schedule
         from tilewright.te.dag import ComputeDAG
 
-        record = self.best((dag.hash, str(target)))
+        record = self.best(Key(dag.hash, str(target), target.fingerprint))
         if record is None:
             return None
         try:
@@ -194,23 +202,29 @@ class Database:
             return Schedule.replay(ComputeDAG.from_json(stored), record.steps)
 
     def tasks(self) -> list[TaskId]:
-        """Every task with records, in the order of their first ones."""
+        """Every task with records, once per device, in the order of their first ones."""
         return [entry.records[0].task for entry in list(self._tasks.values())]
 
     def query(
         self,
-        task: TaskId | Key | None = None,
+        task: TaskId | Key | tuple[str, str] | None = None,
         *,
         name: str | None = None,
         target: str | None = None,
         origin: str | None = None,
         ok: bool | None = None,
     ) -> list[Record]:
-        """The records that fit everything given, oldest first."""
+        """The records that fit everything given, oldest first.
+
+        task: where it names a device, records of that device, and of one that is not known
+        """
         found: Iterable[Record] = self.records
         if task is not None:
-            entry = self._tasks.get(task.key if isinstance(task, TaskId) else task)
-            found = entry.records if entry else ()
+            with self._lock:
+                entries = [e for es in self._by_preference(_key(task)) for e in es]
+            found = [r for e in entries for r in e.records]
+            if len(entries) > 1:
+                found = sorted(found, key=lambda r: r.timestamp)
         return [
             r
             for r in list(found)
@@ -241,12 +255,13 @@ class Database:
         return sorted(rows, key=lambda f: (-f.count, ERROR_KINDS.index(f.kind), f.reason))
 
     def distill(self) -> Database:
-        """A database in memory with the best record of each task and its computation."""
+        """The best record of each task on each device, with its computation, in memory."""
         small = Database()
-        for task in self.tasks():
-            best = self.best(task)
+        with self._lock:
+            bests = [_best_of(entry, None) for entry in self._tasks.values()]
+        for best in bests:
             if best is not None:
-                small.append(best, self.dag(task.dag))
+                small.append(best, self.dag(best.task.dag))
         return small
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -312,13 +327,27 @@ class Database:
 
     def _add(self, record: Record) -> None:
         self.records.append(record)
-        entry = self._tasks.setdefault(record.key, _Task())
+        key = record.key
+        entry = self._tasks.get(key)
+        if entry is None:
+            entry = self._tasks[key] = _Task()
+            self._anywhere.setdefault(Key(key.dag, key.target), []).append(entry)
         entry.records.append(record)
         result = record.result
         if result.final or result.error == "wrong":
             entry.stale = True  # it may refute the best
         elif _eligible(record) and (entry.best is None or record.seconds < entry.best.seconds):
             entry.stale = True
+
+    def _by_preference(self, key: Key) -> Iterator[list[_Task]]:
+        """What there is of a task: that of its own device before that of an unknown one."""
+        if not key.fingerprint:
+            yield self._anywhere.get(key, [])
+            return
+        for known in (key, Key(key.dag, key.target)):
+            entry = self._tasks.get(known)
+            if entry is not None:
+                yield [entry]
 
     def _open(self, path: Path) -> int:
         try:
@@ -408,6 +437,18 @@ def pick_best(source: str | os.PathLike[str], target: str | os.PathLike[str]) ->
     small = both.distill()
     small.save(target)
     return len(small)
+
+
+def _key(task: TaskId | Key | tuple[str, str]) -> Key:
+    return task.key if isinstance(task, TaskId) else Key(*task)
+
+
+def _best_of(entry: _Task, origin: str | None) -> Record | None:
+    if origin is not None:
+        return _best([r for r in entry.records if r.origin == origin])
+    if entry.stale:
+        entry.best, entry.stale = _best(entry.records), False
+    return entry.best
 
 
 def _best(records: list[Record]) -> Record | None:

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from tilewright.base.artifact import Artifact
 from tilewright.measure.record import ErrorKind, TaskId
 from tilewright.measure.reference import Reference
+from tilewright.targets.spec import DeviceSpec
 from tilewright.targets.target import Target
 
 
@@ -90,6 +91,7 @@ class RunResult:
     same_as: int | None = None
 
 
+@runtime_checkable
 class Builder(Protocol):
     """Turns payloads into artefacts.  A candidate's failure is a result, never an exception."""
 
@@ -97,11 +99,14 @@ class Builder(Protocol):
     def n_parallel(self) -> int:
         """How many builds make sense in flight."""
 
-    def submit(self, job: Job) -> Future[Built]: ...
+    def submit(self, job: Job) -> Future[Built]:
+        """Begin to build.  The future raises what keeps every candidate from being built."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Give up what is under way."""
 
 
+@runtime_checkable
 class Runner(Protocol):
     """Runs artefacts on devices.  A candidate's failure is a result, never an exception."""
 
@@ -109,12 +114,17 @@ class Runner(Protocol):
     def n_parallel(self) -> int:
         """How many devices there are."""
 
-    def exclusive(self, target: Target) -> bool:
-        """True when a kernel under the clock must not share the machine with builds."""
+    def describe(self, target: Target) -> DeviceSpec:
+        """The device that runs `target`.  Raises TargetError or DeviceError where there is none.
 
-    def submit(self, run: RunJob) -> Future[RunResult]: ...
+        Where it `shares_host`, a kernel under the clock must not share the machine with builds.
+        """
+
+    def submit(self, run: RunJob) -> Future[RunResult]:
+        """Begin to try one candidate."""
 
     def probe(self, target: Target) -> None:
         """After a `fatal` result.  Raises DeviceError or TargetError when the device is gone."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Give up what is under way."""

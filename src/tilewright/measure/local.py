@@ -24,13 +24,14 @@ from tilewright.measure.pool import (
     WorkerPool,
     WorkerTimeout,
 )
+from tilewright.targets.kind import kind as device_kind
+from tilewright.targets.spec import DeviceSpec
 from tilewright.targets.target import Target
 
 T = TypeVar("T")
 BuildFunction = Callable[[Any, Target], Any] | str
 _OPEN_SECONDS = 60.0
 _FLUSH_BYTES = 64 << 20  # larger than the caches of most CPUs
-_WARMTH = {"cuda": 1, "opencl": 1, "llvm": 0}  # a spare would start while the CPU is timed
 
 
 class LocalBuilder:
@@ -81,7 +82,7 @@ class LocalBuilder:
 
     def _pool(self, kind: str) -> WorkerPool:
         if kind not in self._pools:
-            memory = None if kind == "opencl" else self._memory_bytes  # drivers reserve addresses
+            memory = self._memory_bytes if "build" in device_kind(kind).bounded else None
             options = Options(partial(calls.warm_build, kind), memory)
             self._pools[kind] = WorkerPool(self.n_parallel, options)
         return self._pools[kind]
@@ -123,23 +124,13 @@ class LocalRunner:
         self._options = (index, number, repeat, min_repeat_ms, flush_bytes, cooldown_interval)
         self._deadline = timeout + cooldown_interval
         self._pools: dict[str, WorkerPool] = {}
-        self._devices: dict[str, calls.DeviceInfo] = {}
+        self._devices: dict[str, DeviceSpec] = {}
 
-    def device_name(self, target: Target) -> str:
+    def describe(self, target: Target) -> DeviceSpec:
         """The device that runs `target`.  Raises TargetError or DeviceError when there is none."""
-        return self._device(target.kind).name
-
-    def resolve(self, target: Target) -> Target:
-        """`target` with the architecture and limits of the real device where it names none."""
-        info = self._device(target.kind)
-        if target.kind == "cuda" and not target.option("arch"):
-            target = Target(f"{target} -arch={info.arch}")
-        given = {name.replace("-", "_") for name, _ in target.options}
-        given |= {"cores"} if "num_cores" in given else set()
-        return target.with_limits(**{k: v for k, v in info.limits.items() if k not in given})
-
-    def exclusive(self, target: Target) -> bool:
-        return self._device(target.kind).shares_cpu
+        if target.kind not in self._devices:
+            self._devices[target.kind] = self._open(target.kind)
+        return self._devices[target.kind]
 
     def submit(self, run: RunJob) -> Future[RunResult]:
         """Try one candidate.
@@ -188,29 +179,25 @@ class LocalRunner:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _device(self, kind: str) -> calls.DeviceInfo:
-        if kind not in self._devices:
-            self._devices[kind] = self._open(kind)
-        return self._devices[kind]
-
-    def _open(self, kind: str) -> calls.DeviceInfo:
-        call = self._pool(kind).submit(calls.open_device, kind, self.index, timeout=_OPEN_SECONDS)
+    def _open(self, kind: str) -> DeviceSpec:
+        call = self._pool(kind).submit(calls.describe, kind, self.index, timeout=_OPEN_SECONDS)
         try:
-            info: calls.DeviceInfo = call.result()
+            spec: DeviceSpec = call.result()
         except (WorkerFailure, WorkerMissing) as failure:
             raise DeviceError(
                 f"device {kind} {self.index}", f"it cannot be opened: {failure}",
                 "Run `tilewright doctor`.",
             ) from None  # fmt: skip
-        return info
+        return spec
 
     def _pool(self, kind: str) -> WorkerPool:
         if kind not in self._pools:
-            memory = _machine_bytes() if kind == "llvm" else None
+            known = device_kind(kind)
+            memory = _machine_bytes() if "run" in known.bounded else None
+            spares = 0 if known.shares_host else 1  # one would start while the CPU is timed
             options = Options(
-                partial(calls.warm_device, kind, self.index), memory,
-                max_calls=2000, spares=_WARMTH[kind],
-            )  # fmt: skip
+                partial(calls.warm_device, kind, self.index), memory, max_calls=2000, spares=spares
+            )
             self._pools[kind] = WorkerPool(self.n_parallel, options)
         return self._pools[kind]
 

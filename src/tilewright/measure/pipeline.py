@@ -18,6 +18,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
+import msgspec
+
 from tilewright.base.errors import (
     DeviceError,
     DeviceLost,
@@ -29,6 +31,7 @@ from tilewright.measure.database import Database
 from tilewright.measure.flow import Flow, Incumbent, Slot, joined, median
 from tilewright.measure.jobs import Builder, Built, Job, RunJob, Runner, RunResult
 from tilewright.measure.record import Key, Record
+from tilewright.targets.spec import DeviceSpec
 from tilewright.targets.target import Target
 
 T = TypeVar("T")
@@ -48,6 +51,8 @@ class Pipeline:
     drift:         a slice in which the incumbent's time changes by more than this share is repeated
     on_error:      told when the log cannot be written; default: a Python warning
     """
+
+    repeats = True
 
     def __init__(
         self,
@@ -74,9 +79,14 @@ class Pipeline:
         """How many jobs have been submitted whose records have not been taken."""
         return len(self._flow.order)
 
+    def describe(self, target: Target) -> DeviceSpec:
+        """The device that measures for `target`."""
+        return self.runner.describe(target)
+
     def submit(self, job: Job) -> None:
         """Add a job.  Raises TargetError or DeviceError when its device cannot be used."""
-        exclusive = self.runner.exclusive(job.full_target)
+        device = self.describe(job.full_target)
+        job, exclusive = _identified(job, device), device.shares_host
         with self._changed:
             self._flow.add(job, exclusive)
             self._start_builds()
@@ -120,7 +130,8 @@ class Pipeline:
         if len(self):
             raise InternalError("Pipeline.final", f"{len(self)} jobs are on their way")
         with self._changed:
-            slots = [Slot(i, job, True) for i, job in enumerate(jobs)]
+            known = [_identified(job, self.describe(job.full_target)) for job in jobs]
+            slots = [Slot(i, job, True) for i, job in enumerate(known)]
             for slot, future in [(s, self.builder.submit(s.job)) for s in slots]:
                 slot.built = future.result()
             for turn in range(rounds):
@@ -308,6 +319,13 @@ class Pipeline:
     def _raise_error(self) -> None:
         if self._error is not None:
             raise self._error
+
+
+def _identified(job: Job, device: DeviceSpec) -> Job:
+    """The job as one on that device: its record says so."""
+    if job.task.fingerprint == device.fingerprint:
+        return job
+    return replace(job, task=msgspec.structs.replace(job.task, fingerprint=device.fingerprint))
 
 
 def _warn(error: RecordError) -> None:

@@ -1,7 +1,8 @@
 """`WorkerPool`: worker processes that may crash, hang or run out of memory without harm.
 
 In: importable functions with arguments that can be pickled, each with a deadline.  Out: futures.
-Workers are fresh interpreters that never import the user's script, so a script needs no main guard.
+Workers are fresh interpreters that never import the user's script, so a script needs no main guard;
+of the user's modules they import those that registered a device kind here (`targets/kind.py`).
 Read next: `worker.py` (the other side), `local.py`.
 """
 
@@ -26,8 +27,10 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import IO, Any
 
+from tilewright.base import environment
 from tilewright.base.errors import InternalError
 from tilewright.measure.worker import HEADER, Raised, Start
+from tilewright.targets.kind import origins
 
 _BOOT_SECONDS = 60.0
 _BOOT = (
@@ -208,11 +211,10 @@ class _Worker:
         self.calls = 0
         self._ready = False
         self._errors = _appended_file()
-        debug = os.environ.get("TILEWRIGHT_DEBUG", "0") != "0"
         self._process = subprocess.Popen(
             [sys.executable, "-c", _BOOT, json.dumps([p for p in sys.path if isinstance(p, str)])],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=None if debug else self._errors,
+            stderr=None if environment.debug_level() else self._errors,
             env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
             start_new_session=True,  # Ctrl-C reaches the parent only
             bufsize=0,
@@ -224,7 +226,9 @@ class _Worker:
         self._selector = selectors.DefaultSelector()
         self._deadline = time.monotonic() + _BOOT_SECONDS
         self._lock = threading.Lock()
-        self._send(pickle.dumps(Start(options.memory_bytes, options.warm)), self._deadline)
+        self._send(
+            pickle.dumps(Start(options.memory_bytes, options.warm, origins())), self._deadline
+        )
 
     @property
     def alive(self) -> bool:

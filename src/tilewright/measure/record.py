@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import metadata
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import msgspec
 
@@ -21,26 +21,42 @@ from tilewright.base.errors import RecordError
 VERSION = 1
 ErrorKind = Literal["instantiate", "compile", "verify", "run", "wrong", "timeout"]
 ERROR_KINDS: tuple[ErrorKind, ...] = get_args(ErrorKind)
-Key = tuple[str, str]  # hash of the computation, target
 Candidate = tuple[str, bytes, bytes]  # origin, decisions, steps
 
 
-class TaskId(msgspec.Struct, frozen=True, gc=False):
-    """Which computation was measured, for which target.
+class Key(NamedTuple):
+    """What records are found by: hash of the computation, target, fingerprint of the device.
 
-    name, args: the template or operator and its arguments, as users know it; labels only
-    dag:        `ComputeDAG.hash`, which covers shapes, types and which inputs are constant
-    target:     `str(Target)`
+    fingerprint: "" in a question: of any device; in a record: of a device that is not known
+    """
+
+    dag: str
+    target: str
+    fingerprint: str = ""
+
+
+class TaskId(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """Which computation was measured, for which target, on what.
+
+    name, args:  the template or operator and its arguments, as users know it; labels only
+    dag:         `ComputeDAG.hash`, which covers shapes, types and which inputs are constant
+    target:      `str(Target)`
+    fingerprint: `DeviceSpec.fingerprint` of the device; "" in logs that are older than it
     """
 
     name: str
     args: list[Any]
     dag: str
     target: str
+    fingerprint: str = ""
 
     @property
     def key(self) -> Key:
-        return self.dag, self.target
+        return Key(self.dag, self.target, self.fingerprint)
+
+    @property
+    def of_any_device(self) -> Key:
+        return Key(self.dag, self.target)
 
 
 class Result(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):

@@ -13,6 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from tilewright.measure.database import Database
 from tilewright.measure.jobs import Built, Job, RunJob, RunResult
 from tilewright.measure.record import Candidate, Key, Record, candidate_of
+from tilewright.targets.spec import DeviceSpec
 from tilewright.targets.target import Target
 
 Delay = Callable[[Job], float]
@@ -55,8 +56,9 @@ class ReplayRunner:
         self._result = _from_log(source) if isinstance(source, Database) else source
         self._threads = ThreadPoolExecutor(n_parallel)
 
-    def exclusive(self, target: Target) -> bool:
-        return False
+    def describe(self, target: Target) -> DeviceSpec:
+        """Nothing is known of the device: results are those of any."""
+        return DeviceSpec(target.kind)
 
     def submit(self, run: RunJob) -> Future[RunResult]:
         return self._threads.submit(self._run, run.job)
@@ -74,10 +76,13 @@ class ReplayRunner:
 
 
 def _from_log(database: Database) -> Callable[[Job], RunResult]:
-    known: dict[tuple[Key, Candidate], Record] = {(r.key, r.candidate): r for r in database}
+    known: dict[tuple[Key, Candidate], Record] = {
+        (r.task.of_any_device, r.candidate): r for r in database
+    }
 
     def result(job: Job) -> RunResult:
-        record = known.get((job.task.key, candidate_of(job.origin, job.decisions, job.steps)))
+        candidate = candidate_of(job.origin, job.decisions, job.steps)
+        record = known.get((job.task.of_any_device, candidate))
         if record is None:
             return RunResult(error="run", message="the log has no record of this candidate")
         r = record.result

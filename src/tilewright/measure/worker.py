@@ -19,16 +19,21 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from tilewright.base.errors import TilewrightError
+from tilewright.targets.kind import Origin
 
 HEADER = struct.Struct("<Q")
 
 
 @dataclass(frozen=True)
 class Start:
-    """memory_bytes: address space that this process may use, or None.  warm: called at once."""
+    """memory_bytes: address space that this process may use, or None.  warm: called at once.
+
+    origins: the modules with device kinds that the parent has registered; nothing else is imported
+    """
 
     memory_bytes: int | None
     warm: Callable[[], object] | None
+    origins: tuple[Origin, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -51,6 +56,8 @@ def main() -> None:
     os.dup2(2, 1)
     start = _read(source)
     _confine(start)
+    for origin in start.origins:
+        origin.load()
     if start.warm is not None:
         start.warm()
     calls: queue.SimpleQueue[bytes] = queue.SimpleQueue()

@@ -1,4 +1,4 @@
-"""Running compiled kernels: devices, arrays, modules, timing, trials.  Imports only `base`.
+"""Running compiled kernels: devices, arrays, modules, timing, trials.
 
 In: `Artifact`s made by `driver`.  Out: results and seconds.  Read next: `module.py`.
 """

@@ -10,11 +10,10 @@ from dataclasses import dataclass
 
 from tilewright.base.errors import DeviceError, TilewrightError
 from tilewright.runtime import drivers
-from tilewright.runtime.drivers import Driver, LimitValue
+from tilewright.runtime.drivers import Driver
+from tilewright.targets.kind import DeviceKind, LimitValue, kinds
+from tilewright.targets.spec import DeviceSpec
 from tilewright.targets.target import Target
-
-_KINDS = {"cpu": "cpu", "llvm": "cpu", "cuda": "cuda", "opencl": "opencl", "cl": "opencl"}
-_TARGETS = {"cpu": "llvm", "cuda": "cuda", "opencl": "opencl"}
 
 
 def device(kind: str | Target, index: int = 0) -> Device:
@@ -23,12 +22,10 @@ def device(kind: str | Target, index: int = 0) -> Device:
     Opens nothing: whether it exists is asked with `.exist` or `.why_not()`.
     """
     name = kind.kind if isinstance(kind, Target) else kind.partition(" ")[0]
-    if name not in _KINDS:
-        known = ", ".join(_KINDS)
-        raise DeviceError(f"device({kind!r})", f"unknown kind {name!r}", f"Use one of {known}.")
+    found = _kind_of(name, f"device({kind!r})")
     if index < 0:
         raise DeviceError(f"device({kind!r}, {index})", "the index must be at least 0", "Try 0.")
-    return Device(_KINDS[name], index)
+    return Device(found.device, index)
 
 
 def cpu(index: int = 0) -> Device:
@@ -45,10 +42,18 @@ def opencl(index: int = 0) -> Device:
 
 @dataclass(frozen=True)
 class Device:
-    """kind: "cpu", "cuda" or "opencl".  Equal when kind and index are; it holds no handle."""
+    """kind: "cpu", "cuda", "opencl", ...: the word for devices of a kind of targets.
+
+    Equal when kind and index are; it holds no handle.
+    """
 
     kind: str
     index: int = 0
+
+    @property
+    def device_kind(self) -> DeviceKind:
+        """The kind of targets that run here: of a CPU, `llvm`."""
+        return _kind_of(self.kind, str(self))
 
     @property
     def exist(self) -> bool:
@@ -56,12 +61,12 @@ class Device:
 
     def why_not(self) -> TilewrightError | None:
         """None when the device can be used; otherwise an error with the reason and a way out."""
-        return drivers.why_not(self.kind, self.index)
+        return drivers.why_not(self.device_kind.name, self.index)
 
     @property
     def driver(self) -> Driver:
         """The open driver.  Raises what `why_not` returns."""
-        return drivers.driver(self.kind, self.index)
+        return drivers.driver(self.device_kind.name, self.index)
 
     @property
     def name(self) -> str:
@@ -74,15 +79,18 @@ class Device:
 
     @property
     def limits(self) -> dict[str, LimitValue]:
-        """What the device reports, named as the fields of `base.target.Limits`."""
-        return self.driver.limits()
+        """What the device reports, named as the fields of `targets.limits.Limits`."""
+        return dict(self.spec.limits)
+
+    @property
+    def spec(self) -> DeviceSpec:
+        """What the device is, as data."""
+        return self.driver.describe()
 
     @property
     def target(self) -> Target:
-        """The target of this device, with the limits it reports."""
-        kind = _TARGETS[self.kind]
-        text = f"{kind} -arch={self.arch}" if self.arch else kind
-        return Target(text).with_limits(**self.limits)
+        """The target of this device, with what it reports."""
+        return Target(self.device_kind.name).on(self.spec)
 
     def sync(self) -> None:
         """Wait until everything enqueued is done; raises DeviceError for what failed on the way."""
@@ -90,3 +98,28 @@ class Device:
 
     def __str__(self) -> str:
         return f"{self.kind}({self.index})"
+
+
+def local_target(target: Target) -> tuple[Target, Device | None]:
+    """The target on device 0 of its kind here, and that device.
+
+    The target of this machine without a device, and None, where there is none, or it is for another
+    machine (`-mtriple`) or another architecture.
+    """
+    dev = device(target)
+    if target.fingerprint and (not dev.exist or dev.spec != target.device):
+        return target, None
+    if not dev.exist or target.option("mtriple"):
+        return target.native(), None
+    if dev.arch and target.option("arch", dev.arch) != dev.arch:
+        return target, None
+    return target.on(dev.spec), dev
+
+
+def _kind_of(word: str, place: str) -> DeviceKind:
+    """The kind of which `word` is the name, or that of its devices.  Raises DeviceError."""
+    for known in kinds():
+        if word in (known.name, known.device, *known.aliases):
+            return known
+    words = ", ".join(dict.fromkeys(w for k in kinds() for w in (k.device, k.name, *k.aliases)))
+    raise DeviceError(place, f"unknown kind {word!r}", f"Use one of {words}.")

@@ -1,4 +1,4 @@
-"""DLPack capsules by ctypes, for memory that numpy cannot hold (CUDA).
+"""DLPack capsules by ctypes, for what numpy does not exchange: other devices, bfloat16.
 
 In: an address, shape and dtype, or a capsule made by somebody else.  Out: a capsule, or a `View`.
 The layout is DLPack's unversioned `DLManagedTensor`.  Read next: `ndarray.py`.
@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
+from tilewright.base.dtype import TYPES, DType
 from tilewright.base.errors import DeviceError
 
-CODES = {"cpu": 1, "cuda": 2}
 HOST_CODES = (1, 3)  # CPU, and CUDA's page-locked host memory
 
-_TYPES = {
-    "float32": (2, 32), "float64": (2, 64), "int32": (0, 32), "int64": (0, 64), "bool": (6, 8),
-}  # fmt: skip
-_NAMES = {code: name for name, code in _TYPES.items()} | {(1, 8): "uint8", (2, 16): "float16"}
+_KINDS = {"int": 0, "uint": 1, "float": 2, "bool": 6}
+_BFLOAT = 4
+_TYPES = {t: (_BFLOAT if t == "bfloat16" else _KINDS[t.kind], t.bits) for t in map(DType, TYPES)}
+_NAMES = {code: name for name, code in _TYPES.items()}
 
 
 class _Tensor(ctypes.Structure):
@@ -78,7 +79,7 @@ def export_capsule(
     pointer: int, shape: tuple[int, ...], dtype: str, device: tuple[int, int], owner: object
 ) -> Any:
     """A capsule over row-major memory at `pointer`; `owner` lives until the consumer is done."""
-    code, bits = _TYPES[dtype]
+    code, bits = _TYPES[DType(dtype)]
     dims = (ctypes.c_int64 * len(shape))(*shape)
     tensor = _Tensor(pointer, *device, len(shape), code, bits, 1, dims, None, 0)
     managed = _Managed(tensor, None, _deleter)
@@ -88,25 +89,22 @@ def export_capsule(
 
 
 class View:
-    """A consumed DLPack tensor: pointer, shape, dtype; gives the memory back when it dies."""
+    """A consumed DLPack tensor; it gives the memory back when it dies.  strides: in elements"""
 
     def __init__(self, managed: Any) -> None:
         self._managed = managed
         tensor = managed.contents.tensor
+        self.device = int(tensor.device_type), int(tensor.device_id)
         self.pointer = int(tensor.data or 0) + int(tensor.byte_offset)
         self.shape = tuple(tensor.shape[i] for i in range(tensor.ndim))
         key = (tensor.code, tensor.bits)
         known = tensor.lanes == 1 and key in _NAMES
         self.dtype = _NAMES[key] if known else f"code {key[0]}, {key[1]} bits, {tensor.lanes} lanes"
-        self.contiguous = not tensor.strides or self._is_dense(tensor)
-
-    def _is_dense(self, tensor: Any) -> bool:
-        expected = 1
-        for i in reversed(range(tensor.ndim)):
-            if self.shape[i] != 1 and tensor.strides[i] != expected:
-                return False
-            expected *= self.shape[i]
-        return True
+        dense = [prod(self.shape[i + 1 :]) for i in range(tensor.ndim)]
+        self.strides = [tensor.strides[i] for i in range(tensor.ndim)] if tensor.strides else dense
+        self.contiguous = all(
+            n == 1 or s == d for n, s, d in zip(self.shape, self.strides, dense, strict=True)
+        )
 
     def __del__(self) -> None:
         if self._managed.contents.deleter:

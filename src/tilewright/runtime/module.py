@@ -49,7 +49,7 @@ class Module:
         self.device = device or cpu()
         source = artifact.source
         wanted = source.target.partition(" ")[0]
-        if self.device.kind != {"llvm": "cpu"}.get(wanted, wanted):
+        if self.device.device_kind.name != wanted:
             raise DeviceError(
                 f"Module({source.entry_name})",
                 f"it was compiled for {wanted}, not for {self.device}",
@@ -68,8 +68,8 @@ class Module:
 
     @property
     def imported_modules(self) -> tuple[Module, ...]:
-        """The modules holding device code: this one on a GPU, none on a CPU."""
-        return () if self.device.kind == "cpu" else (self,)
+        """The modules holding device code: this one, but for code of the host's own processor."""
+        return () if self.device.device_kind.shares_host else (self,)
 
     def get_source(self) -> str:
         """The generated text: LLVM IR, CUDA C or OpenCL C."""

@@ -6,6 +6,7 @@ of `Module`.  Read next: `dlpack.py`, `module.py`.
 
 from __future__ import annotations
 
+import ctypes
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -17,14 +18,25 @@ from tilewright.base.errors import DeviceError, ExpressionError
 from tilewright.runtime import dlpack
 from tilewright.runtime.device import Device, cpu
 from tilewright.runtime.drivers import Memory
+from tilewright.targets.kind import kinds
 
 
-def array(source: Any, device: Device | None = None) -> NDArray:
-    """A copy of `source` (numpy array, NDArray, nested list, number) on `device`, or the CPU."""
+def array(
+    source: Any, device: Device | None = None, dtype: str | np.dtype | None = None
+) -> NDArray:
+    """A copy of `source` (numpy array, NDArray, nested list, number) on `device`, or the CPU.
+
+    dtype: converted to it, as numpy does; default: that of `source`
+    """
     device = device or cpu()
+    wanted = None if dtype is None else _checked(dtype, f"array(dtype={dtype!r})")
     if isinstance(source, NDArray):
-        return source.copyto(device)
+        if wanted in (None, source.dtype):
+            return source.copyto(device)
+        source = source.numpy()
     value = np.asarray(source)
+    if wanted is not None:
+        value = value.astype(wanted.storage)
     made = empty(value.shape, _checked(value.dtype, "array"), device)
     return made.copyfrom(value)
 
@@ -47,15 +59,16 @@ def from_dlpack(tensor: Any) -> NDArray:
 
     No copy, except where the memory is strided or (on the CPU) not aligned to 64 bytes.
     """
-    kind_code, index = tensor.__dlpack_device__()
-    if kind_code in dlpack.HOST_CODES:
-        return _from_host(np.from_dlpack(tensor))
-    if kind_code != dlpack.CODES["cuda"]:
+    code, index = tensor.__dlpack_device__()
+    if code in dlpack.HOST_CODES:
+        return _from_host(tensor)
+    kind = next((k for k in kinds() if k.dlpack == code), None)
+    if kind is None:
         raise DeviceError(
-            "from_dlpack", f"DLPack device type {int(kind_code)} is not supported",
+            "from_dlpack", f"DLPack device type {int(code)} is not supported",
             "Move the tensor to the CPU or to CUDA first.",
         )  # fmt: skip
-    device = Device("cuda", int(index))
+    device = Device(kind.device, int(index))
     driver = device.driver
     # 1 is the legacy default stream, which Tilewright's own streams wait for.
     view = dlpack.import_capsule(tensor.__dlpack__(stream=1))
@@ -65,22 +78,33 @@ def from_dlpack(tensor: Any) -> NDArray:
             "from_dlpack", f"the tensor is strided (shape {view.shape})",
             "Make it contiguous first, for example with .contiguous().",
         )  # fmt: skip
-    from tilewright.runtime.drivers.cuda import CudaDriver
-
-    assert isinstance(driver, CudaDriver)
     nbytes = math.prod(view.shape) * dtype.bytes
     return NDArray(view.shape, dtype, device, driver.borrow(view.pointer, nbytes, view))
 
 
-def _from_host(value: np.ndarray) -> NDArray:
-    from tilewright.runtime.drivers.cpu import ALIGNMENT, CpuMemory
+def _from_host(tensor: Any) -> NDArray:
+    from tilewright.runtime.drivers.cpu import ALIGNMENT
 
+    value = tensor if isinstance(tensor, np.ndarray) else _host_view(tensor)
     dtype = _checked(value.dtype, "from_dlpack")
     usable = value.flags.c_contiguous and value.flags.writeable
     if not usable or value.ctypes.data % ALIGNMENT or not value.size:
         return array(value)
-    view = value.reshape(-1).view(np.uint8)
-    return NDArray(value.shape, dtype, cpu(), CpuMemory(view, value))
+    memory = cpu().driver.borrow(value.ctypes.data, value.nbytes, value)
+    return NDArray(value.shape, dtype, cpu(), memory)
+
+
+def _host_view(tensor: Any) -> np.ndarray:
+    """A tensor as a numpy array over its memory; numpy's own reader does not know bfloat16."""
+    view = dlpack.import_capsule(tensor.__dlpack__())
+    dtype = _checked(view.dtype, "from_dlpack")
+    if 0 in view.shape:
+        return np.empty(view.shape, dtype.storage)
+    last = sum((n - 1) * s for n, s in zip(view.shape, view.strides, strict=True))
+    raw: Any = (ctypes.c_uint8 * ((last + 1) * dtype.bytes)).from_address(view.pointer)
+    raw.owner = view  # lives as long as what refers to the memory
+    strides = [s * dtype.bytes for s in view.strides]
+    return np.ndarray(view.shape, dtype.storage, raw, strides=strides)
 
 
 def _checked(dtype: str | np.dtype | type, place: str) -> DType:
@@ -116,7 +140,7 @@ class NDArray:
 
     def numpy(self) -> np.ndarray:
         """A copy of the contents.  Waits for the device."""
-        out = np.empty(self.shape, self.dtype)
+        out = np.empty(self.shape, self.dtype.storage)
         if out.size:
             self.device.driver.read(self.memory, out.reshape(-1).view(np.uint8))
         return out
@@ -160,20 +184,21 @@ class NDArray:
         from tilewright.runtime.drivers.cpu import CpuMemory
 
         assert isinstance(self.memory, CpuMemory)
-        return self.memory.view[: self.nbytes].view(self.dtype).reshape(self.shape)
+        return self.memory.view[: self.nbytes].view(self.dtype.storage).reshape(self.shape)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        if self.device.kind not in dlpack.CODES:
+        code = self.device.device_kind.dlpack
+        if code is None:
             raise DeviceError(
                 f"NDArray on {self.device}", "DLPack consumers cannot use its memory",
                 "Copy it with .numpy() first.",
             )  # fmt: skip
-        return dlpack.CODES[self.device.kind], self.device.index
+        return code, self.device.index
 
     def __dlpack__(self, **options: Any) -> Any:
         """A DLPack capsule over the same memory; options as the array API standard says."""
         here = self.__dlpack_device__()
-        if self.device.kind == "cpu":
+        if self.device.kind == "cpu" and self.dtype != "bfloat16":  # numpy does not export it
             options.pop("stream", None)
             return self._view().__dlpack__(**options)
         if options.get("dl_device") not in (None, here):

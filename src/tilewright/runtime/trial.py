@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tilewright.base.artifact import Artifact, BufferSpec
+from tilewright.base.dtype import DType
 from tilewright.base.errors import DeviceError, InternalError, TilewrightError
 from tilewright.runtime.device import Device
 from tilewright.runtime.drivers import Launch, Memory, Plan
@@ -112,7 +113,9 @@ def trial(
     except _Wrong as wrong:
         return result(error="wrong", message=str(wrong))
     except TilewrightError as error:
-        return result(error="run", message=str(error), fatal=getattr(error, "fatal", False))
+        return result(
+            error="run", message=str(error), fatal=isinstance(error, DeviceError) and error.fatal
+        )
 
 
 def _race(plan: Plan, best_seconds: float, cache_flush_bytes: int) -> float | None:
@@ -146,7 +149,7 @@ class _Buffer:
             self.driver.write(self.memory, value.reshape(-1).view(np.uint8))
 
     def read(self) -> np.ndarray:
-        out = np.empty(self.spec.shape, self.spec.dtype)
+        out = np.empty(self.spec.shape, self.spec.dtype.storage)
         if out.size:
             self.driver.read(self.memory, out.reshape(-1).view(np.uint8))
         return out
@@ -221,15 +224,18 @@ def _buffers(
             continue
         buffers.append(_Buffer(spec, device))  # first: what is too large fails here, at once
         if value is None:
-            value = np.full(spec.shape, _poison(spec.dtype), spec.dtype)
+            value = np.full(spec.shape, _poison(spec.dtype), spec.dtype.storage)
         buffers[-1].write(np.ascontiguousarray(value))
     return buffers
 
 
-def _poison(dtype: str) -> float | int | bool:
-    if dtype == "bool":
+def _poison(dtype: DType) -> float | int | bool:
+    """What a kernel is unlikely to leave: NaN, or next to the end of the range that is far off."""
+    if dtype.is_float:
+        return float("nan")
+    if dtype.kind == "bool":
         return True
-    return float("nan") if dtype.startswith("float") else int(np.iinfo(dtype).min) + 1
+    return int(dtype.least) + 1 if dtype.least < 0 else int(dtype.greatest) - 1
 
 
 def _load(artifact: Artifact, device: Device, buffers: list[_Buffer]) -> Plan:
@@ -281,12 +287,12 @@ def _check_output(
         bad = got != want
     else:
         with np.errstate(invalid="ignore", over="ignore"):
-            distance = np.abs(got.astype(np.float64) - want)
+            distance = np.abs(got.astype(np.float64) - want.astype(np.float64))
             same = (got == want) | (np.isnan(got) & np.isnan(want))  # infinities, wanted NaN
             bad = ~((distance <= slack) | same)
     if not bad.any():
         return
-    unwritten = int(np.isnan(got[bad]).sum()) if spec.dtype.startswith("float") else 0
+    unwritten = int(np.isnan(got[bad]).sum()) if spec.dtype.is_float else 0
     bad_at = np.argwhere(bad)
     rank = np.flatnonzero(bad)
     worst = int(rank[_worst(got[bad], want[bad])])

@@ -33,7 +33,7 @@ def default_schedule(dag: ComputeDAG, target: Target) -> Schedule:
 def generic_schedule(dag: ComputeDAG, target: Target) -> Schedule:
     """`default_schedule` without templates."""
     s = Schedule(dag)
-    inline_cheap_stages(s, keep=() if target.is_gpu else padded_inputs(s))
+    inline_cheap_stages(s, keep=() if target.has_threads else padded_inputs(s))
     schedule_roots(s, target)
     return s
 
@@ -43,7 +43,7 @@ def schedule_roots(s: Schedule, target: Target, done: Collection[Stage] = ()) ->
     for stage in reversed(list(s.stages)):
         if not isinstance(stage.op, ComputeOp) or stage.attach_kind != "root" or stage in done:
             continue
-        if target.is_gpu:
+        if target.has_threads:
             _gpu(s, stage, target)
         elif not _prepacked(stage.op):
             cpu_stage(s, stage, target)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from tilewright.base.errors import SpaceError
 from tilewright.schedule.default import default_schedule
@@ -22,6 +22,7 @@ from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 
 
+@runtime_checkable
 class ScheduleSource(Protocol):
     """Where closed schedules come from: a database, a table, nothing."""
 
@@ -89,7 +90,7 @@ class Task:
 
 def create(name: str, args: Sequence[Any], target: str | Target) -> Task:
     """The task of a function template, as `autotvm.task.create("name", args=, target=)`."""
-    chosen = Target(target)
+    chosen = Target(target).native()
     sketch = sketch_of_function(name, tuple(args), chosen)
     return Task(name, tuple(args), sketch.dag, chosen, [sketch])
 
@@ -98,7 +99,7 @@ def task_of_dag(
     dag: ComputeDAG, target: str | Target, name: str = "", args: Sequence[Any] = (), weight: int = 1
 ) -> Task:
     """A task with every anchor template that fits the DAG."""
-    chosen = Target(target)
+    chosen = Target(target).native()
     anchor = find_anchor(dag)
     label = name or (anchor.tag or anchor.name if anchor is not None else dag.outputs[0].name)
     return Task(label, tuple(args), dag, chosen, anchor_sketches(dag, chosen), weight)

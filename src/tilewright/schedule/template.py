@@ -230,7 +230,8 @@ def anchor_templates(dag: ComputeDAG, target: Target) -> list[RegisteredAnchor]:
     anchor = find_anchor(dag)
     if anchor is None or epilogue(dag, anchor) is None:
         return []
-    return [t for t in _anchors().values() if target.kind in t.kinds and anchor.tag in t.tags]
+    fits = set(target.device_kind.templates)
+    return [t for t in _anchors().values() if fits.intersection(t.kinds) and anchor.tag in t.tags]
 
 
 def anchored_schedule(dag: ComputeDAG, target: Target) -> Anchored:

@@ -6,7 +6,7 @@ from, and each task's expected outputs, worked out once.  Read next: `loop.py`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, Protocol
@@ -23,15 +23,40 @@ from tilewright.measure.reference import Reference, ReferenceStore
 from tilewright.schedule.task import Task
 from tilewright.search.imported import REPLAY, Replays
 from tilewright.search.propose.proposers import Candidate, Outcome
+from tilewright.targets.spec import DeviceSpec
+from tilewright.targets.target import Target
 from tilewright.te.evaluate import evaluate_with_tolerance, random_inputs
 
 
 class Measurer(Protocol):
-    """What measures: `measure.pipeline.Pipeline`, or something simpler.  Records come in order."""
+    """What measures: `measure.pipeline.Pipeline`, or something simpler.  Records come in order.
 
-    def submit(self, job: Job) -> None: ...
+    A class that inherits from this one need define `submit` and `next` only.
 
-    def next(self) -> Record: ...
+    repeats: whether `final` times candidates again
+    """
+
+    repeats: bool = False
+
+    @property
+    def database(self) -> Database | None:
+        """Where its records go."""
+        return None
+
+    def submit(self, job: Job) -> None:
+        """Add a job.  Raises TargetError or DeviceError when its device cannot be used."""
+
+    def next(self) -> Record:
+        """The record of the oldest job that is left; waits for it.  Raises DeviceLost."""
+        raise NotImplementedError
+
+    def final(self, jobs: Iterable[Job]) -> list[Record]:
+        """Time these again, in turn; their records are marked `final`."""
+        return []
+
+    def describe(self, target: Target) -> DeviceSpec:
+        """The device that measures for `target`: nothing is known of it."""
+        return DeviceSpec(target.kind)
 
 
 class References:
@@ -66,9 +91,10 @@ class References:
         return self._store.put(task.key, inputs, expected, tolerance)
 
 
-def task_id(task: Task) -> TaskId:
-    """How records name the task."""
-    return TaskId(task.name, plain(list(task.args)), task.key, str(task.target))
+def task_id(task: Task, device: DeviceSpec | None = None) -> TaskId:
+    """How records name the task.  device: that they are of; default: the target's, if it has one"""
+    fingerprint = task.target.fingerprint if device is None else device.fingerprint
+    return TaskId(task.name, plain(list(task.args)), task.key, str(task.target), fingerprint)
 
 
 def plain(value: Any) -> Any:
@@ -103,12 +129,12 @@ def make_job(
 
 
 def refused_record(
-    task: Task, candidate: Candidate, error: TilewrightError, seed: int, trial: int
+    identity: TaskId, candidate: Candidate, error: TilewrightError, seed: int, trial: int
 ) -> Record:
     """The record of a candidate that could not even be closed."""
     kind = BUILD_ERRORS.get(type(error), "instantiate")
     return make_record(
-        task_id(task), Result(error=kind, message=str(error)), origin=candidate.sketch.origin,
+        identity, Result(error=kind, message=str(error)), origin=candidate.sketch.origin,
         decisions=decisions_of(candidate), seed=seed, trial=trial,
     )  # fmt: skip
 
@@ -125,16 +151,19 @@ def candidate_of(task: Task, origin: str, decisions: Mapping[str, Any]) -> Candi
 
 
 def history(
-    task: Task, database: Database, replays: Replays | None = None
+    task: Task,
+    database: Database,
+    replays: Replays | None = None,
+    identity: TaskId | None = None,
 ) -> list[tuple[Outcome, Record]]:
-    """What the database knows of the task on its target, in the order of proposals.
+    """What the database knows of the task on its target and device, in the order of proposals.
 
     The last measurement of a candidate counts.
     """
     replays = replays or Replays(task, database)
     found: dict[Candidate, tuple[Outcome, Record]] = {}
-    records = database.query((task.key, str(task.target)))  # as they finished, whatever came first
-    for record in sorted(records, key=lambda r: r.trial):
+    records = database.query(identity or task_id(task))  # as they finished, whatever came first
+    for record in sorted(records, key=lambda r: (r.task.fingerprint != "", r.trial)):
         candidate = candidate_of(task, record.origin, record.decisions)
         if record.origin.startswith(REPLAY):
             with suppress(TilewrightError):  # of a computation with other names, for example

@@ -107,17 +107,17 @@ class _Loop:
         if not tasks:
             raise SpaceError("tune", "there is no task", "Extract tasks from a network first.")
         self.tasks, self.measurer, self.options = list(tasks), measurer, options
-        self.database: Database | None = (
-            database if database is not None else getattr(measurer, "database", None)
-        )
+        self.database: Database | None = database if database is not None else measurer.database
         self.on_event, self.clock = on_event, clock
-        batch, ahead = options.sizes(tasks[0].target.is_gpu)
-        can_final = hasattr(measurer, "final") and options.leaders > 1
+        device = measurer.describe(tasks[0].target)
+        self.identities = [task_id(t, measurer.describe(t.target)) for t in tasks]
+        batch, ahead = options.sizes(tasks[0].target.device_kind.shares_host)
+        can_final = measurer.repeats and options.leaders > 1
         self.portfolio = Portfolio(options, batch, ahead, can_final)
         self.owns_model = model is None
         self.model = CostModel(ModelOptions(seed=options.seed)) if model is None else model
         self.references = References() if verify else None
-        self.quiet = _exclusive(measurer, tasks[0])
+        self.quiet = device.shares_host  # nothing may run beside a kernel that is timed
         self.flights: deque[_Flight] = deque()
         self.next_fit = batch
         self.fit_at: int | None = None
@@ -153,7 +153,7 @@ class _Loop:
         for at, task in enumerate(self.tasks):
             database = Database() if self.database is None else self.database
             replays = Replays(task, database)
-            known = history(task, database, replays)
+            known = history(task, database, replays, self.identities[at])
             seed = self.options.seed + 7919 * len(known)  # a resumed run draws anew
             proposer = (
                 proposers[at] if proposers is not None
@@ -168,9 +168,11 @@ class _Loop:
             first = list(dict.fromkeys([*([] if known else untuned), *imported]))
             proposer.visit(first)
             report_of, dag = TaskReport(task, len(known)), task.dag.to_json()
-            state = TaskState(at, report_of, proposer, task_id(task), dag, untuned, first)
+            state = TaskState(at, report_of, proposer, self.identities[at], dag, untuned, first)
+            own = any(record.task.fingerprint for _, record in known)
             for outcome, record in known:
-                state.note_best(outcome.candidate, record, self.options.leaders)
+                if record.task.fingerprint or not own:  # else of a device that is not known
+                    state.note_best(outcome.candidate, record, self.options.leaders)
             state.report.exhausted = not task.sketches and not first
             state.guess = task.flop / max(task.target.limits.peak_flops, 1.0) * 10
             self.portfolio.states.append(state)
@@ -215,7 +217,7 @@ class _Loop:
                 task, candidate, reference, self.options.seed, trial, state.identity, state.dag
             )
         except TilewrightError as error:
-            record = refused_record(task, candidate, error, self.options.seed, trial)
+            record = refused_record(state.identity, candidate, error, self.options.seed, trial)
             if self.database is not None:
                 self.database.append(record, state.dag)
         else:
@@ -303,8 +305,7 @@ class _Loop:
         What runs untuned takes part: a record that beats it by luck would make the network slower.
         The next pass is for those that are best now only because they were not timed again.
         """
-        final = getattr(self.measurer, "final", None)
-        if final is None or self.options.leaders < 2:
+        if not self.measurer.repeats or self.options.leaders < 2:
             return
         chosen_of = [(s, s.finalists) for s in self.portfolio.states if len(s.finalists) > 1]
         if chosen_of and self._time_left() > 0:
@@ -314,7 +315,7 @@ class _Loop:
                 if len(chosen) < 2 or self._time_left() <= 0:
                     break
                 jobs = [self._leader_job(state, c) for c in chosen]
-                for record in self._patiently(state, partial(final, jobs)):
+                for record in self._patiently(state, partial(self.measurer.final, jobs)):
                     self._tell("final", state, record=record)
                 chosen = self._rivals(state)
             if self.database is not None:
@@ -326,7 +327,8 @@ class _Loop:
         if self.database is None or best is None or best.result.final:
             return []
         known = [
-            (outcome, record) for outcome, record in history(state.report.task, self.database)
+            (outcome, record)
+            for outcome, record in history(state.report.task, self.database, None, state.identity)
             if record.result.ok and record.result.verified and record.result.same_as is None
         ]  # fmt: skip
         known.sort(key=lambda x: x[1].seconds)
@@ -391,11 +393,3 @@ def _imported_text(first: int, unusable: Counter[str]) -> str:
 def _leaders_text(chosen: list[list[Candidate]]) -> str:
     of = "" if len(chosen) == 1 else f" of {len(chosen)} tasks"
     return f"Timing the leaders again, in turn: {sum(map(len, chosen))} candidates{of}."
-
-
-def _exclusive(measurer: Measurer, task: Task) -> bool:
-    """True when nothing may run beside a kernel that is timed: the device is this machine's CPU."""
-    runner = getattr(measurer, "runner", None)
-    if runner is None or not hasattr(runner, "exclusive"):
-        return False
-    return bool(runner.exclusive(task.target))

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from tilewright.measure.record import Record
 from tilewright.schedule.task import Task
 
-BATCH = {False: 8, True: 16}  # proposals at once, for CPU and GPU targets
-AHEAD = {False: 2, True: 5}  # batches on their way: compilers must not wait for the device
+# By whether kernels run on the processor that builds:
+BATCH = {True: 8, False: 16}  # proposals at once
+AHEAD = {True: 2, False: 5}  # batches on their way: a device of its own must not wait for compilers
 MAX_FRUITLESS = 4  # batches without one success before a task is given up
 NEGLIGIBLE = 1e-5  # of all tasks' time: a thousand more trials would save one percent at most
 
@@ -46,10 +47,10 @@ class Options:
     fruitless: int = MAX_FRUITLESS
     lost_seconds: float = 60.0
 
-    def sizes(self, gpu: bool) -> tuple[int, int]:
+    def sizes(self, shares_host: bool) -> tuple[int, int]:
         """Batch and look-ahead."""
-        batch = self.batch or BATCH[gpu]
-        return batch, max(self.ahead or AHEAD[gpu] * batch, batch)
+        batch = self.batch or BATCH[shares_host]
+        return batch, max(self.ahead or AHEAD[shares_host] * batch, batch)
 
 
 @dataclass(frozen=True)

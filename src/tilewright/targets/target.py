@@ -1,162 +1,44 @@
 """`Target`: what code is generated for, with the limits that legality masks and models need.
 
-In: TVM-style strings such as ``"cuda -arch=sm_90"`` or ``"llvm -mcpu=native -num-cores=2"``.
-Out: a frozen, hashable value.  It opens no device; `runtime.Device` measures real ones.
+In: TVM-style strings such as ``"cuda -arch=sm_90"`` or ``"llvm -mcpu=native -num-cores=2"``, and
+the `DeviceSpec` of a real device.  Out: a frozen, hashable value.  It opens no device and does not
+ask this machine: see `Target.on` and `Target.native`.  Read next: `kind.py`, `spec.py`.
 """
 
 from __future__ import annotations
 
-import os
 import shlex
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 from tilewright.base import context
 from tilewright.base.errors import TargetError
+from tilewright.targets.kind import DeviceKind, kind, resolve
+from tilewright.targets.limits import Limits
+from tilewright.targets.spec import DeviceSpec
 
+__all__ = ["Limits", "Target", "create", "cuda"]
 
-@dataclass(frozen=True)
-class Limits:
-    """Hardware limits and rates.  Rates are per second; 0 means "does not apply"."""
-
-    max_threads_per_block: int = 0
-    max_block: tuple[int, int, int] = (0, 0, 0)  # x, y, z
-    max_grid: tuple[int, int, int] = (0, 0, 0)
-    shared_bytes_per_block: int = 0
-    shared_bytes_per_core: int = 0
-    registers_per_block: int = 0
-    registers_per_thread: int = 0
-    warp_size: int = 1
-    max_threads_per_core: int = 0
-    max_blocks_per_core: int = 0
-    cores: int = 1  # multiprocessors of a GPU, cores of a CPU
-    vector_bytes: int = 16
-    vector_registers: int = 16
-    l1_bytes: int = 32 << 10
-    l2_bytes: int = 1 << 20
-    peak_flops: float = 0.0  # fp32
-    memory_bandwidth: float = 0.0
-    l2_bandwidth: float = 0.0
-    launch_seconds: float = 0.0
-    max_unrolled_body: int = 4096  # innermost operations of straight-line code: bounds compile time
-    max_stack_bytes: int = 64 << 10  # local buffers of one CPU thread
-
-    @property
-    def register_bytes(self) -> int:
-        """What the registers of a thread hold: the largest local buffer that is no memory."""
-        return max(self.registers_per_thread * 4, self.vector_registers * self.vector_bytes)
-
-
-_SM90 = Limits(
-    max_threads_per_block=1024,
-    max_block=(1024, 1024, 64),
-    max_grid=(2**31 - 1, 65535, 65535),
-    shared_bytes_per_block=232448,
-    shared_bytes_per_core=233472,
-    registers_per_block=65536,
-    registers_per_thread=255,
-    warp_size=32,
-    max_threads_per_core=2048,
-    max_blocks_per_core=32,
-    cores=132,
-    vector_bytes=16,
-    l1_bytes=256 << 10,
-    l2_bytes=60 << 20,
-    peak_flops=65.2e12,
-    memory_bandwidth=4.3e12,
-    l2_bandwidth=9.1e12,
-    launch_seconds=0.55e-6,
-)
-
-# Arch -> limits.  Source: the CUDA programming guide's table of compute capabilities and, for
-# rates, the vendor's data sheets (sm_90: measured on an H200).
-_CUDA_ARCHS = {
-    "sm_61": replace(
-        _SM90, shared_bytes_per_block=49152, shared_bytes_per_core=98304, cores=28,
-        l2_bytes=2816 << 10, peak_flops=11.3e12, memory_bandwidth=484e9, l2_bandwidth=1.2e12,
-        launch_seconds=2e-6,
-    ),
-    "sm_70": replace(
-        _SM90, shared_bytes_per_block=98304, shared_bytes_per_core=98304, cores=80,
-        l2_bytes=6 << 20, peak_flops=15.7e12, memory_bandwidth=900e9, l2_bandwidth=2.5e12,
-    ),
-    "sm_75": replace(
-        _SM90, shared_bytes_per_block=65536, shared_bytes_per_core=65536, cores=40,
-        max_threads_per_core=1024, max_blocks_per_core=16, l2_bytes=4 << 20,
-        peak_flops=8.1e12, memory_bandwidth=320e9, l2_bandwidth=1.3e12,
-    ),
-    "sm_80": replace(
-        _SM90, shared_bytes_per_block=166912, shared_bytes_per_core=167936, cores=108,
-        l2_bytes=40 << 20, peak_flops=19.5e12, memory_bandwidth=1555e9, l2_bandwidth=4.5e12,
-    ),
-    "sm_86": replace(
-        _SM90, shared_bytes_per_block=101376, shared_bytes_per_core=102400, cores=46,
-        max_threads_per_core=1536, max_blocks_per_core=16, l2_bytes=4 << 20,
-        peak_flops=20.3e12, memory_bandwidth=448e9, l2_bandwidth=2e12,
-    ),
-    "sm_89": replace(
-        _SM90, shared_bytes_per_block=101376, shared_bytes_per_core=102400, cores=128,
-        max_threads_per_core=1536, max_blocks_per_core=24, l2_bytes=72 << 20,
-        peak_flops=82e12, memory_bandwidth=1008e9, l2_bandwidth=5e12,
-    ),
-    "sm_90": _SM90,
-}  # fmt: skip
-
-# The portable floor of OpenCL GPUs: what NVIDIA's and Mali-class drivers both grant.
-_OPENCL = Limits(
-    max_threads_per_block=256,
-    max_block=(256, 256, 64),
-    max_grid=(2**31 - 1, 65535, 65535),
-    shared_bytes_per_block=32768,
-    shared_bytes_per_core=32768,
-    registers_per_block=65536,
-    registers_per_thread=128,
-    warp_size=32,
-    max_threads_per_core=1024,
-    max_blocks_per_core=16,
-    cores=2,
-    peak_flops=100e9,
-    memory_bandwidth=20e9,
-    l2_bandwidth=100e9,
-    launch_seconds=5e-6,
-)
-
-KINDS = ("llvm", "cuda", "opencl")
 _OTHER_OPTIONS = ("arch", "mcpu", "mattr", "mtriple", "num-cores", "device", "libs", "model")
-_LIMIT_NAMES = {f.name for f in fields(Limits) if f.type == "int"}  # annotations are text
-
-
-def _cpu_limits(cores: int, vector_bytes: int) -> Limits:
-    per_core = 3.5e9 * (vector_bytes // 4) * 2 * 2  # two FMA pipes at a typical clock
-    return Limits(
-        cores=cores, vector_bytes=vector_bytes, vector_registers=32 if vector_bytes >= 64 else 16,
-        peak_flops=per_core * cores, memory_bandwidth=20e9, l2_bandwidth=100e9 * cores,
-        launch_seconds=1e-6,
-    )  # fmt: skip
-
-
-def _host_vector_bytes() -> int:
-    try:
-        with open("/proc/cpuinfo", encoding="ascii", errors="replace") as f:
-            text = f.read()
-    except OSError:
-        return 16
-    if "avx512f" in text:
-        return 64
-    return 32 if "avx2" in text else 16
+_FIELDS = fields(Limits)
+_LIMIT_NAMES = {f.name for f in _FIELDS if f.type == "int"}  # annotations are text
 
 
 @dataclass(frozen=True)
 class Target:
-    """`Target("cuda -arch=sm_90")`: kind ("llvm", "cuda", "opencl"), its options, its limits.
+    """`Target("cuda -arch=sm_90")`: a kind ("llvm", "cuda", ...), its options, its limits.
 
     Options: ``-arch=sm_XX`` (cuda), ``-mcpu=NAME -mattr=+a,+b -mtriple=T`` (llvm),
     ``-num-cores=N``, and any integer field of `Limits` with dashes, for example
     ``-max-threads-per-block=512``.  TVM's `host` changes nothing: the host is this process.
+
+    device: what real device the limits are of, perhaps known in part; None: portable ones
     """
 
     kind: str
     options: tuple[tuple[str, str], ...]
     limits: Limits
+    device: DeviceSpec | None
 
     def __new__(cls, text: str | Target, host: str | Target | None = None) -> Target:
         return text if isinstance(text, Target) else super().__new__(cls)
@@ -165,76 +47,89 @@ class Target:
         if text is self:
             return
         assert isinstance(text, str)
+        place = f"Target({text!r})"
         try:
             words = shlex.split(text)
         except ValueError as error:
-            raise TargetError(f"Target({text!r})", f"{error}", "Close the quotation.") from None
-        if not words or words[0] not in KINDS:
-            raise TargetError(
-                f"Target({text!r})", f"unknown kind {words[0] if words else ''!r}",
-                f"Use one of {', '.join(KINDS)}, for example Target('cuda -arch=sm_90').",
-            )  # fmt: skip
+            raise TargetError(place, f"{error}", "Close the quotation.") from None
+        known = kind(words[0] if words else "", place)
         options = {}
         for word in words[1:]:
             name, eq, value = word.lstrip("-").partition("=")
             if not word.startswith("-") or not eq:
-                raise TargetError(
-                    f"Target({text!r})", f"cannot read {word!r}", "Write options as -name=value."
-                )
+                raise TargetError(place, f"cannot read {word!r}", "Write options as -name=value.")
             options[name] = value
-        object.__setattr__(self, "kind", words[0])
-        object.__setattr__(self, "options", tuple(sorted(options.items())))
-        object.__setattr__(self, "limits", self._limits(text, options))
+        _check_options(place, options, known)
+        self._set(known.name, tuple(sorted(options.items())), _limits(known, options, {}), None)
 
-    def _limits(self, text: str, options: dict[str, str]) -> Limits:
-        if self.kind == "cuda":
-            arch = options.get("arch", "sm_90")
-            known = max(
-                (a for a in _CUDA_ARCHS if _number(a) <= _number(arch)), key=_number, default=""
-            )
-            if not known:
-                raise TargetError(
-                    f"Target({text!r})", f"arch {arch!r} is not supported",
-                    f"Use one of {', '.join(_CUDA_ARCHS)}.",
-                )  # fmt: skip
-            limits = _CUDA_ARCHS[known]
-        elif self.kind == "opencl":
-            limits = _OPENCL
-        else:
-            cores = _positive(text, options, "num-cores") or len(os.sched_getaffinity(0))
-            vector_bytes = _positive(text, options, "vector-bytes") or _host_vector_bytes()
-            limits = _cpu_limits(cores, vector_bytes)
-        changes: dict[str, int] = {}
-        for name in options:
-            if name.replace("-", "_") in _LIMIT_NAMES:
-                changes[name.replace("-", "_")] = _positive(text, options, name)
-            elif name not in _OTHER_OPTIONS:
-                known = " ".join(f"-{option}" for option in _OTHER_OPTIONS)
-                raise TargetError(
-                    f"Target({text!r})", f"unknown option -{name}",
-                    f"Known: {known} and the integers of Limits, such as -max-threads-per-block.",
-                )  # fmt: skip
-        return replace(limits, **changes)  # type: ignore[arg-type]
+    def _set(
+        self,
+        kind: str,
+        options: tuple[tuple[str, str], ...],
+        limits: Limits,
+        device: DeviceSpec | None,
+    ) -> None:
+        for f, value in zip(fields(self), (kind, options, limits, device), strict=True):
+            object.__setattr__(self, f.name, value)
 
     def option(self, name: str, default: str = "") -> str:
         return dict(self.options).get(name, default)
 
     @property
-    def is_gpu(self) -> bool:
-        return self.kind != "llvm"
+    def device_kind(self) -> DeviceKind:
+        return kind(self.kind)
+
+    @property
+    def has_threads(self) -> bool:
+        """Kernels are grids of blocks of threads, as on GPUs; see `DeviceKind`."""
+        return self.device_kind.has_threads
 
     @property
     def arch(self) -> str:
-        """The cuda architecture, `sm_90` where none was named."""
-        return self.option("arch", "sm_90")
+        """The architecture: as the target names it, as the device has it, as the kind assumes."""
+        own = self.device.arch if self.device is not None else ""
+        return self.option("arch") or own or self.device_kind.default_arch
 
-    def with_limits(self, **limits: int | float | tuple[int, ...]) -> Target:
-        """The same target with some limits replaced, for example by what a real device reports."""
-        new = object.__new__(Target)
-        for name, value in (("kind", self.kind), ("options", self.options)):
-            object.__setattr__(new, name, value)
-        object.__setattr__(new, "limits", replace(self.limits, **limits))  # type: ignore[arg-type]
-        return new
+    @property
+    def fingerprint(self) -> str:
+        """Of the device whose limits these are; "" for portable ones."""
+        return self.device.fingerprint if self.device is not None else ""
+
+    def on(self, device: DeviceSpec) -> Target:
+        """This target on that device: its architecture, limits and compiler options, except what
+        the target's own options and `with_limits` say.
+
+        Raises TargetError for a device of another kind.
+        """
+        if device.kind != self.kind:
+            raise TargetError(
+                f"{self!r}.on({device.name})", f"the device is of kind {device.kind}",
+                f"Use Target({device.kind!r}).",
+            )  # fmt: skip
+        old = dict(self.options)
+        new = {"arch": device.arch, **old} if device.arch else old
+        reported = self.device.reported if self.device is not None else {}
+        base = _limits(self.device_kind, old, reported)
+        pairs = ((f.name, getattr(self.limits, f.name), getattr(base, f.name)) for f in _FIELDS)
+        changed: dict[str, Any] = {name: own for name, own, known in pairs if own != known}
+        limits = replace(_limits(self.device_kind, new, device.reported), **changed)
+        return _made(self.kind, tuple(sorted(new.items())), limits, device)
+
+    def native(self) -> Target:
+        """With what this machine has, as far as it can be told without opening a device.
+
+        Cores and vectors of a CPU, for example, so that schedules written here fit here.  The same
+        target where it is for another machine, or its device is known.
+        """
+        ask = self.device_kind.host_limits
+        if ask is None or self.device is not None or self.option("mtriple"):
+            return self
+        here = self.on(DeviceSpec(self.kind, limits=tuple(resolve(ask)().items())))
+        return self if here.limits == self.limits else here
+
+    def with_limits(self, **limits: Any) -> Target:
+        """The same target with some limits replaced."""
+        return _made(self.kind, self.options, replace(self.limits, **limits), self.device)
 
     def __str__(self) -> str:
         return " ".join([self.kind, *(f"-{k}={v}" for k, v in self.options)])
@@ -243,7 +138,7 @@ class Target:
         return f"Target({str(self)!r})"
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _restore, (str(self), self.limits)
+        return _made, (self.kind, self.options, self.limits, self.device)
 
     def __enter__(self) -> Target:
         context.push("target", self)
@@ -258,29 +153,6 @@ class Target:
         return context.current("target")  # type: ignore[no-any-return]
 
 
-def _positive(text: str, options: dict[str, str], name: str) -> int:
-    """The option as a whole number from 1; 0 where it was not given."""
-    value = options.get(name)
-    if value is None:
-        return 0
-    if not (value.isascii() and value.isdigit() and int(value) > 0):
-        raise TargetError(
-            f"Target({text!r})", f"-{name} must be a whole number from 1, not {value!r}",
-            f"For example -{name}=16.",
-        )  # fmt: skip
-    return int(value)
-
-
-def _number(arch: str) -> int:
-    digits = "".join(c for c in arch if c.isdigit())
-    return int(digits) if digits else 0
-
-
-def _restore(text: str, limits: Limits) -> Target:
-    target = Target(text)
-    return target.with_limits(**{f.name: getattr(limits, f.name) for f in fields(Limits)})
-
-
 def create(text: str | Target) -> Target:
     """The spelling TVM users know: `target.create("cuda")`."""
     return Target(text)
@@ -288,3 +160,38 @@ def create(text: str | Target) -> Target:
 
 def cuda(arch: str = "") -> Target:
     return Target(f"cuda -arch={arch}" if arch else "cuda")
+
+
+def _made(
+    kind: str, options: tuple[tuple[str, str], ...], limits: Limits, device: DeviceSpec | None
+) -> Target:
+    new = object.__new__(Target)
+    new._set(kind, options, limits, device)
+    return new
+
+
+def _limits(known: DeviceKind, options: dict[str, str], device: Any) -> Limits:
+    """Of the kind; then what a device reports; then what the options say."""
+    chosen: dict[str, Any] = dict(device)
+    if "num-cores" in options:
+        chosen["cores"] = int(options["num-cores"])
+    for name, value in options.items():
+        if name.replace("-", "_") in _LIMIT_NAMES:
+            chosen[name.replace("-", "_")] = int(value)
+    return replace(known.limits(options, device), **chosen)
+
+
+def _check_options(place: str, options: dict[str, str], known: DeviceKind) -> None:
+    for name, value in options.items():
+        if name == "num-cores" or name.replace("-", "_") in _LIMIT_NAMES:
+            if not (value.isascii() and value.isdigit() and int(value) > 0):
+                raise TargetError(
+                    place, f"-{name} must be a whole number from 1, not {value!r}",
+                    f"For example -{name}=16.",
+                )  # fmt: skip
+        elif name not in (*_OTHER_OPTIONS, *known.options):
+            listed = " ".join(f"-{option}" for option in _OTHER_OPTIONS)
+            raise TargetError(
+                place, f"unknown option -{name}",
+                f"Known: {listed} and the integers of Limits, such as -max-threads-per-block.",
+            )  # fmt: skip

@@ -38,15 +38,13 @@ from tilewright.relay.graph.expr import (
 )
 from tilewright.relay.graph.traversal import post_order
 from tilewright.relay.run.library import Launch, Library, Operand, Plan, TensorSpec, load
-from tilewright.runtime.device import Device, device
+from tilewright.runtime.device import Device, local_target
 from tilewright.runtime.trial import trial
 from tilewright.targets.target import Target
 from tilewright.te.evaluate import evaluate_with_tolerance, random_inputs
 
 __all__ = ["build", "load"]
 
-# Workers take about a second to start: so many kernels each must have to compile for that to pay.
-_PER_WORKER = {"llvm": 24, "cuda": 4, "opencl": 4}
 _COMPILE_SECONDS = 120.0
 _TIMED_RUNS = 5  # of a kernel whose time no record tells
 _NAME_LENGTH = 48
@@ -76,10 +74,11 @@ def build(
     """
     began = time.perf_counter()
     asked = resolve_target(target)
-    chosen, dev = _complete(asked)
+    chosen, dev = local_target(asked)
     main = prepare(mod, params)["main"]
     groups = fused_groups(main)
-    chooser = Chooser(sources_of(schedules), (str(chosen), str(asked)))
+    names = (str(chosen), str(asked))
+    chooser = Chooser(sources_of(schedules), names, chosen.fingerprint)
     notes = [note] if (note := chooser.note()) else []
     if verify and dev is None:
         notes.append(f"no kernel was run, for want of a device of kind {chosen.kind}")
@@ -93,21 +92,6 @@ def build(
     )  # fmt: skip
     plan = net.plan(str(chosen), tuple(params or ()))
     return Library(plan, net.artifacts, net.constants, report)
-
-
-def _complete(target: Target) -> tuple[Target, Device | None]:
-    """The target with what its device reports, and the device; None where there is none."""
-    dev = device(target.kind)
-    if not dev.exist:
-        return target, None
-    if target.kind == "cuda" and not target.option("arch"):
-        target = Target(f"{target} -arch={dev.arch}")
-    elif dev.arch and target.arch != dev.arch:
-        return target, None  # compiled for another device than this machine's
-    given = {name.replace("-", "_") for name, _ in target.options}
-    given |= {"cores"} if "num_cores" in given else set()
-    limits = {k: v for k, v in dev.limits.items() if k not in given}
-    return target.with_limits(**limits), None if target.option("mtriple") else dev
 
 
 # -- kernels ---------------------------------------------------------------------------------------
@@ -209,7 +193,8 @@ class _Compiler:
 
     def __init__(self, target: Target, kernels: int) -> None:
         self.target = target
-        workers = min(len(os.sched_getaffinity(0)), kernels // _PER_WORKER[target.kind])
+        wanted = kernels // target.device_kind.kernels_per_process
+        workers = min(len(os.sched_getaffinity(0)), wanted)
         self._pool = None
         if workers > 1:
             self._pool = WorkerPool(workers, Options(partial(warm_build, target.kind)))

@@ -16,7 +16,7 @@ from typing import Any
 from tilewright.base import context
 from tilewright.base.errors import ModelError, TilewrightError
 from tilewright.measure.database import Database
-from tilewright.measure.record import Record
+from tilewright.measure.record import Key, Record
 from tilewright.schedule.default import default_schedule
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.task import ScheduleSource
@@ -49,10 +49,10 @@ def sources_of(schedules: Any) -> list[ScheduleSource]:
     A path is read as a log.  Raises RecordError for a missing file, ModelError for anything else.
     """
     if schedules is None:
-        return [s for s in context.every("dispatch") if hasattr(s, "lookup")]
+        return [s for s in context.every("dispatch") if isinstance(s, ScheduleSource)]
     if isinstance(schedules, (str, os.PathLike)):
         return [Database.load(Path(schedules))]
-    if hasattr(schedules, "lookup"):
+    if isinstance(schedules, ScheduleSource):
         return [schedules]
     if isinstance(schedules, (list, tuple)):
         return [source for s in schedules for source in sources_of(s)]
@@ -65,11 +65,14 @@ def sources_of(schedules: Any) -> list[ScheduleSource]:
 class Chooser:
     """Choices for kernels of one target.
 
-    names: the spellings of the target that records may carry
+    names:       the spellings of the target that records may carry
+    fingerprint: of the device it is built for; "" where that is not known
     """
 
-    def __init__(self, sources: Sequence[ScheduleSource], names: Sequence[str]) -> None:
-        self.sources = sources
+    def __init__(
+        self, sources: Sequence[ScheduleSource], names: Sequence[str], fingerprint: str = ""
+    ) -> None:
+        self.sources, self.fingerprint = sources, fingerprint
         self.names = tuple(dict.fromkeys(names))
         self._databases = [d for d in map(_database, sources) if d is not None]
         self._by_anchor: dict[str, list[tuple[bool, Record]]] | None = None
@@ -87,17 +90,24 @@ class Chooser:
 
     def note(self) -> str:
         """Why the sources can have had nothing for this target; "" where they may have."""
-        held = sorted({t.target for d in self._databases for t in d.tasks()})
-        if not held or any(name in held for name in self.names):
+        tasks = [t for d in self._databases for t in d.tasks()]
+        held = sorted({t.target for t in tasks})
+        if held and not any(name in held for name in self.names):
+            return f"the log holds records for {', '.join(held)}, none for {self.names[0]}"
+        devices = sorted({t.fingerprint for t in tasks if t.target in self.names})
+        if not devices or not self.fingerprint or {"", self.fingerprint} & set(devices):
             return ""
-        return f"the log holds records for {', '.join(held)}, none for {self.names[0]}"
+        return f"the log holds records of {', '.join(devices)}, none of this device"
+
+    def _key(self, dag: str, target: str) -> Key:
+        return Key(dag, target, self.fingerprint)
 
     def _exact(self, source: ScheduleSource, dag: ComputeDAG, target: Target) -> Choice | None:
         database = _database(source)
         if database is None:
             found = source.lookup(dag, target)
             return None if found is None else Choice(found, RECORD)
-        records = [database.best((dag.hash, name)) for name in self.names]
+        records = [database.best(self._key(dag.hash, name)) for name in self.names]
         best = min((r for r in records if r is not None), key=lambda r: r.seconds, default=None)
         if best is None:
             return None
@@ -131,13 +141,14 @@ class Chooser:
         if self._by_anchor is None:
             self._by_anchor = {}
             for database in self._databases:
-                for task in database.tasks():
-                    best = database.best(task) if task.target in self.names else None
+                keys = {self._key(t.dag, t.target) for t in database.tasks()}
+                for key in sorted(keys):
+                    best = database.best(key) if key.target in self.names else None
                     dag = best and _dag_of(database, best)
                     anchor = find_anchor(dag) if dag else None
                     if best is not None and anchor is not None:
-                        key, constant = _anchor_key(anchor)
-                        self._by_anchor.setdefault(key, []).append((constant, best))
+                        structure, constant = _anchor_key(anchor)
+                        self._by_anchor.setdefault(structure, []).append((constant, best))
         return self._by_anchor
 
 

@@ -109,7 +109,7 @@ def onnxruntime_benchmark(
 
     Arrays stay on the device.  OpenCL devices are no concern of onnxruntime: it uses the CPU.
     """
-    engine, chosen = "onnxruntime", Target(target)
+    engine, chosen = "onnxruntime", Target(target).native()
     module = mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
     on_cuda = chosen.kind == "cuda"
     provider = "CUDAExecutionProvider" if on_cuda else "CPUExecutionProvider"
@@ -142,7 +142,7 @@ def torch_benchmark(
         return PeerTime("PyTorch", None, 'not installed: pip install "tilewright[torch]"')
     from tilewright.relay.peers import pytorch
 
-    chosen = Target(target)
+    chosen = Target(target).native()
     module = mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
     if chosen.kind == "cuda" and not torch.cuda.is_available():
         return PeerTime("PyTorch", None, "this PyTorch has no CUDA")

@@ -1,22 +1,21 @@
 """What every device driver does, and the one place that opens them.
 
-In: a device kind and index.  Out: a `Driver`: memory, copies, loaded kernels, and plans that run
-and time a sequence of launches.  Read next: `cpu.py`, then `cuda.py` and `opencl.py`.
+In: a kind of target and an index.  Out: a `Driver`: memory, copies, loaded kernels, and plans that
+run and time a sequence of launches.  Read next: `cpu.py`, then `cuda.py` and `opencl.py`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
 from typing import Any, Protocol
 
 import numpy as np
 
 from tilewright.base.artifact import Artifact, KernelInfo
 from tilewright.base.errors import TilewrightError
-
-LimitValue = int | tuple[int, int, int]
+from tilewright.targets.kind import kind, resolve
+from tilewright.targets.spec import DeviceSpec
 
 
 class Memory(Protocol):
@@ -61,14 +60,21 @@ class Plan(Protocol):
 
 
 class Driver(Protocol):
-    """One device.  Methods raise `DeviceError`, with `fatal` true when the process is lost."""
+    """One device.  Methods raise `DeviceError`, with `fatal` true when the process is lost.
+
+    name, arch: as `DeviceSpec` has them
+    describe:   what the device is
+    borrow:     memory at an address that somebody else gave, which lives as long as `owner`
+    plan:       capture: prepare for many runs, at some cost
+    """
 
     name: str
     arch: str
 
-    def limits(self) -> dict[str, LimitValue]: ...
+    def describe(self) -> DeviceSpec: ...
     def sync(self) -> None: ...
     def allocate(self, nbytes: int) -> Memory: ...
+    def borrow(self, pointer: int, nbytes: int, owner: object) -> Memory: ...
     def write(self, memory: Memory, data: np.ndarray, offset: int = 0) -> None: ...
     def read(self, memory: Memory, out: np.ndarray, offset: int = 0) -> None: ...
     def copy(self, source: Memory, target: Memory, nbytes: int) -> None: ...
@@ -76,18 +82,20 @@ class Driver(Protocol):
     def plan(self, launches: tuple[Launch, ...], capture: bool = False) -> Plan: ...
 
 
-def why_not(kind: str, index: int) -> TilewrightError | None:
+def why_not(name: str, index: int) -> TilewrightError | None:
     """None when the device can be used; otherwise the reason and the way out."""
     try:
-        driver(kind, index)
+        driver(name, index)
     except TilewrightError as error:
         return error
     return None
 
 
 @cache
-def driver(kind: str, index: int) -> Driver:
-    """The driver of one device, opened once a process.  Raises TargetError or DeviceError."""
-    module = import_module(f"{__name__}.{kind}")  # not at the top: each needs its own library
-    opened: Driver = module.open_device(index)
+def driver(name: str, index: int) -> Driver:
+    """The driver of one device, opened once a process; name: of the kind of target.
+
+    Raises TargetError or DeviceError.
+    """
+    opened: Driver = resolve(kind(name).driver)(index)  # only now: each needs its own library
     return opened

@@ -1,7 +1,7 @@
 """The CPU: object files loaded by LLVM's MCJIT, aligned memory, replay without Python in the loop.
 
 In: artefacts whose binary is an object file.  Out: kernels as addresses, plans as one native call.
-Read next: `cpu_pool.py` (the thread pool's code), `../module.py`.
+Read next: `cpu_host.py` (what it is), `cpu_pool.py` (the thread pool's code), `../module.py`.
 """
 
 from __future__ import annotations
@@ -15,24 +15,27 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.base import environment
 from tilewright.base.artifact import Artifact
 from tilewright.base.errors import DeviceError, TargetError
-from tilewright.runtime.drivers import Kernel, Launch, LimitValue, Memory, cpu_pool
+from tilewright.runtime.drivers import Kernel, Launch, Memory, cpu_host, cpu_pool
+from tilewright.targets.spec import DeviceSpec
 
 ALIGNMENT = 64
-_THREADS = "TILEWRIGHT_NUM_THREADS"
 _COMMON_ARITY = 8
 _MATH = {"linux": "libm.so.6", "darwin": "libm.dylib"}
 
 
 def default_threads() -> int:
     """TILEWRIGHT_NUM_THREADS, or else the number of cores this process may run on."""
-    text = os.environ.get(_THREADS, "")
+    text = environment.num_threads()
     if text and (not text.isdigit() or int(text) < 1):
         raise DeviceError(
-            f"{_THREADS}={text}", "it must be a positive integer", f"Try {_THREADS}=1, or unset it."
+            f"{environment.NUM_THREADS}={text}",
+            "it must be a positive integer",
+            f"Try {environment.NUM_THREADS}=1, or unset it.",
         )
-    threads = int(text) if text else _cores()
+    threads = int(text) if text else cpu_host.cores()
     return min(threads, cpu_pool.MAX_THREADS)
 
 
@@ -45,7 +48,7 @@ def set_num_threads(threads: int, spin: int = cpu_pool.SPIN) -> None:
     if not 1 <= threads <= cpu_pool.MAX_THREADS:
         raise DeviceError(
             f"set_num_threads({threads})", f"it must be in 1..{cpu_pool.MAX_THREADS}",
-            f"Try set_num_threads({_cores()}).",
+            f"Try set_num_threads({cpu_host.cores()}).",
         )  # fmt: skip
     _native().limit(threads)
     _native().spin(spin)
@@ -65,12 +68,6 @@ def code_model(machine: str) -> str:
     not promise to put them that near; elsewhere MCJIT reserves one block for them.
     """
     return "large" if machine in ("x86_64", "amd64", "AMD64") else "small"
-
-
-def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 @cache
@@ -200,17 +197,22 @@ class CpuDriver:
     """All cores that this process may use, as one device."""
 
     def __init__(self) -> None:
-        self.name = _cpu_name()
+        self.name = cpu_host.model_name()
         self.arch = ""
 
-    def limits(self) -> dict[str, LimitValue]:
-        found: dict[str, LimitValue] = {"cores": min(default_threads(), _cores())}
-        for level, kind, size in _caches():
-            if level == 1 and kind != "Instruction":
-                found["l1_bytes"] = size
-            if level == 2:
-                found["l2_bytes"] = size
-        return found
+    def describe(self) -> DeviceSpec:
+        llvm = _llvm()
+        limits = cpu_host.limits() | cpu_host.cache_sizes()
+        limits["cores"] = min(default_threads(), cpu_host.cores())
+        code = {
+            "mtriple": llvm.get_process_triple(),
+            "mcpu": llvm.get_host_cpu_name(),
+            "mattr": llvm.get_host_cpu_features().flatten(),
+        }
+        return DeviceSpec(
+            "llvm", self.name, cpu_host.fingerprint(), "", tuple(limits.items()),
+            tuple(code.items()), shares_host=True,
+        )  # fmt: skip
 
     def sync(self) -> None:
         """Nothing to wait for: launches on the CPU return when they are done."""
@@ -222,6 +224,16 @@ class CpuDriver:
             raise DeviceError(
                 f"cpu(0).allocate({nbytes})", str(error), "Free arrays, or use smaller shapes."
             ) from None
+
+    def borrow(self, pointer: int, nbytes: int, owner: object) -> CpuMemory:
+        """Raises DeviceError for memory that is not aligned as kernels expect it."""
+        if pointer % ALIGNMENT:
+            raise DeviceError(
+                f"cpu(0).borrow({pointer:#x})", f"it is not aligned to {ALIGNMENT} bytes",
+                "Copy it with array(x).",
+            )  # fmt: skip
+        raw = memoryview((ctypes.c_uint8 * nbytes).from_address(pointer))
+        return CpuMemory(np.frombuffer(raw, np.uint8), owner)
 
     def write(self, memory: Memory, data: np.ndarray, offset: int = 0) -> None:
         assert isinstance(memory, CpuMemory)
@@ -265,35 +277,3 @@ class CpuDriver:
 
     def plan(self, launches: tuple[Launch, ...], capture: bool = False) -> CpuPlan:
         return CpuPlan(launches)
-
-
-def _cpu_name() -> str:
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as f:
-            for line in f:
-                if line.startswith("model name"):
-                    return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
-
-
-def _caches() -> list[tuple[int, str, int]]:
-    """(level, type, bytes) of each cache of the first core, as Linux tells them."""
-    found = []
-    for i in range(8):
-        folder = f"/sys/devices/system/cpu/cpu0/cache/index{i}"
-        try:
-            level, kind, size = (
-                _first_line(f"{folder}/{name}") for name in ("level", "type", "size")
-            )
-        except OSError:
-            break
-        scale = {"K": 1 << 10, "M": 1 << 20}.get(size[-1:], 1)
-        found.append((int(level), kind, int(size.rstrip("KM")) * scale))
-    return found
-
-
-def _first_line(path: str) -> str:
-    with open(path, encoding="ascii") as f:
-        return f.readline().strip()

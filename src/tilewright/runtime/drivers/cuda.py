@@ -19,7 +19,9 @@ import numpy as np
 
 from tilewright.base.artifact import Artifact
 from tilewright.base.errors import DeviceError, TargetError
-from tilewright.runtime.drivers import Kernel, Launch, LimitValue, Memory
+from tilewright.runtime.drivers import Kernel, Launch, Memory
+from tilewright.targets.kind import LimitValue
+from tilewright.targets.spec import DeviceSpec
 
 _GRAPH_LAUNCHES = 64  # kernels in a timing graph: the 1.5 us between two replays hardly count
 _COLD_IN_FLIGHT = 64
@@ -226,7 +228,14 @@ class CudaDriver:
         self._events: list[Any] = []  # free events
         self._scratch: CudaMemory | None = None
 
-    def limits(self) -> dict[str, LimitValue]:
+    def describe(self) -> DeviceSpec:
+        self.enter()
+        total = int(self._ask("memory", _cu().cuDeviceTotalMem(self._device)))
+        limits = self._limits()
+        fingerprint = f"{self.name} / {self.arch} / {limits['cores']} cores / {total >> 30} GiB"
+        return DeviceSpec("cuda", self.name, fingerprint, self.arch, tuple(limits.items()))
+
+    def _limits(self) -> dict[str, LimitValue]:
         found: dict[str, LimitValue] = {
             name: self._attribute(attribute) for name, attribute in _LIMITS.items()
         }

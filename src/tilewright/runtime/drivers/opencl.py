@@ -18,7 +18,9 @@ import numpy as np
 
 from tilewright.base.artifact import Artifact
 from tilewright.base.errors import CompileError, DeviceError, TargetError
-from tilewright.runtime.drivers import Kernel, Launch, LimitValue, Memory, opencl_icd
+from tilewright.runtime.drivers import Kernel, Launch, Memory, cpu_host, opencl_icd
+from tilewright.targets.kind import LimitValue
+from tilewright.targets.spec import DeviceSpec
 
 _IN_FLIGHT = 256  # launches enqueued before waiting: queues of thousands exhaust host memory
 _INVALID_COMMAND_QUEUE = -36
@@ -160,7 +162,19 @@ class OpenclDriver:
         d = self.device
         return f"{d.platform.name.strip()} / {self.name} / {d.driver_version.strip()}"
 
-    def limits(self) -> dict[str, LimitValue]:
+    def describe(self) -> DeviceSpec:
+        cl, d = _cl(), self.device
+        parts = (d.vendor.strip(), self.name, f"{d.max_compute_units} units")
+        on_cpu = bool(d.type & cl.device_type.CPU)
+        what = cpu_host.fingerprint() if on_cpu else f"{d.global_mem_size >> 30} GiB"
+        lacks = () if "cl_khr_fp64" in d.extensions.split() else ("float64",)
+        limits = tuple(self._limits().items())
+        fingerprint = " / ".join((*parts, what))
+        return DeviceSpec(
+            "opencl", self.name, fingerprint, "", limits, lacks=lacks, shares_host=on_cpu
+        )
+
+    def _limits(self) -> dict[str, LimitValue]:
         d = self.device
         x, y, z = (*d.max_work_item_sizes, 1, 1)[:3]
         found: dict[str, LimitValue] = {
@@ -189,6 +203,12 @@ class OpenclDriver:
         cl = _cl()
         with self.errors(f"allocate({nbytes})"):
             return OpenclMemory(cl.Buffer(self.context, cl.mem_flags.READ_WRITE, nbytes), nbytes)
+
+    def borrow(self, pointer: int, nbytes: int, owner: object) -> OpenclMemory:
+        """Raises DeviceError: memory of OpenCL has no addresses."""
+        raise DeviceError(
+            f"{self.place}.borrow", "memory of OpenCL has no addresses", "Copy it with array(x)."
+        )
 
     def write(self, memory: Memory, data: np.ndarray, offset: int = 0) -> None:
         with self.errors("write"):

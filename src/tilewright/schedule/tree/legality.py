@@ -81,7 +81,7 @@ def judge(tree: LoopTree, bounds: Bounds, target: Target) -> Verdict:
     limits = target.limits
     for root in tree.roots:
         nodes = tree.subtree(root)
-        if not target.is_gpu:
+        if not target.has_threads:
             stack: Number = 0
             for node in nodes:
                 if node.parent is not None:

@@ -22,7 +22,7 @@ def annotate(state: State) -> None:
         if not is_compute(stage) or stage.attach_kind == "inline":
             continue
         if stage.name not in state.tiled and stage.scope != "shared":
-            if state.target.is_gpu:
+            if state.target.has_threads:
                 _untiled_gpu(state, stage)
             else:
                 _untiled_cpu(state, stage)
@@ -91,6 +91,6 @@ def _unroll(state: State, stage: Stage) -> None:
     """Reductions: a limit on the steps written out, for everything computed inside them too."""
     if compute_op(stage).combiner is None or not stage.leaf_iter_vars:
         return
-    limits = GPU_UNROLL if state.target.is_gpu else CPU_UNROLL
+    limits = GPU_UNROLL if state.target.has_threads else CPU_UNROLL
     limit = state.choose(stage, "unroll", limits)
     stage.pragma(stage.leaf_iter_vars[0], "auto_unroll_max_step", limit)

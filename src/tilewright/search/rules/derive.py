@@ -44,12 +44,12 @@ def ansor_rules(target: Target) -> tuple[SketchRule, ...]:
     """Ansor's rules for the target, in their order."""
     if is_mali(target):
         return MALI_RULES
-    return GPU_RULES if target.is_gpu else CPU_RULES
+    return GPU_RULES if target.has_threads else CPU_RULES
 
 
 def rules_for(target: Target) -> tuple[SketchRule, ...]:
     """Ansor's rules for the target, and ours in front of them."""
-    own = OWN_GPU_RULES if target.is_gpu and not is_mali(target) else ()
+    own = OWN_GPU_RULES if target.has_threads and not is_mali(target) else ()
     return (*own, *ansor_rules(target))
 
 
@@ -164,7 +164,7 @@ def _sketch(
             f"sketch {derivation}", "it has more members than can be counted",
             "Split the computation into several tasks.",
         )  # fmt: skip
-    if target.is_gpu:
+    if target.has_threads:
         _limit_blocks(space, hardware)
     return Sketch(_origin(derivation, taken), dag, space, build, target)
 

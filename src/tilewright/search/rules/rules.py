@@ -96,7 +96,7 @@ def inlined(state: State, stage: Stage) -> bool:
     op = compute_op(stage)
     if op.combiner is not None or attribute(op, UNROLLED_ATTR) or stage.name in state.tiled:
         return False
-    return state.target.is_gpu or strictly_inlineable(op)
+    return state.target.has_threads or strictly_inlineable(op)
 
 
 def free_consumer(state: State, stage: Stage) -> Stage | None:
@@ -133,17 +133,17 @@ class MultiLevelTilingWithFusion(SketchRule):
             return Verdict.PASS
         if free_consumer(state, stage) is None:
             return Verdict.PASS
-        alone = state.target.is_gpu or stage.name in state.caches
+        alone = state.target.has_threads or stage.name in state.caches
         return Verdict.ONLY if alone else Verdict.APPLY
 
     def variants(self, state: State, stage: Stage) -> int:
-        return 1 if state.target.is_gpu else 2
+        return 1 if state.target.has_threads else 2
 
     def apply(self, state: State, stage: Stage, variant: int) -> str | None:
         before = state.before(stage)
         consumer = free_consumer(state, stage)
         assert consumer is not None
-        level = 3 if state.target.is_gpu else variant + 1
+        level = 3 if state.target.has_threads else variant + 1
         sizes = spatial_sizes(state, stage)
         at = follow(state, consumer, sizes, level)
         state.threads[stage.name] = state.threads[consumer.name]
@@ -165,7 +165,7 @@ class AddCacheWrite(SketchRule):
             return Verdict.PASS
         if free_consumer(state, stage) is not None:
             return Verdict.PASS
-        return Verdict.ONLY if state.target.is_gpu else Verdict.APPLY
+        return Verdict.ONLY if state.target.has_threads else Verdict.APPLY
 
     def apply(self, state: State, stage: Stage, variant: int) -> str | None:
         cache = state.schedule[state.schedule.cache_write(stage.tensor, "local")]
@@ -376,7 +376,7 @@ class SimplifyComputeWithConstTensor(SketchRule):
 def spread_points(state: State, stage: Stage, outer: list[IterVar], inner: list[IterVar]) -> None:
     """Independent points over the device: outer loops to tasks of a CPU; both to threads of a GPU,
     where `inner` follows `outer` in loop order."""
-    if not state.target.is_gpu:
+    if not state.target.has_threads:
         if outer:
             stage.parallel(stage.fuse(*outer))
         return
@@ -400,7 +400,7 @@ class ReduceInConsumer(SketchRule):
     def meets(self, state: State, stage: Stage) -> Verdict:
         if not is_reduction(stage):
             return Verdict.PASS
-        if not state.target.is_gpu or needs_tiling(compute_op(stage)):
+        if not state.target.has_threads or needs_tiling(compute_op(stage)):
             return Verdict.PASS
         consumer = free_consumer(state, stage)
         inside = consumer is not None and bool(consumer.op.axis)

@@ -45,7 +45,7 @@ class Hardware:
     @staticmethod
     def of(target: Target) -> Hardware:
         limits = target.limits
-        if not target.is_gpu:
+        if not target.has_threads:
             return Hardware(limits.cores)
         if is_mali(target):
             return Hardware(-1, limits.max_threads_per_block, 1, 1)
@@ -100,7 +100,7 @@ class State:
     @property
     def vectors(self) -> bool:
         """Whether loops run in vectors because a schedule says so."""
-        return not self.target.is_gpu or is_mali(self.target)
+        return not self.target.has_threads or is_mali(self.target)
 
     # -- decisions ---------------------------------------------------------------------------------
     @property

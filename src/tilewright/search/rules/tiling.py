@@ -26,7 +26,7 @@ Sizes = list[list[Any]]  # per axis, the sizes of its levels, outermost first
 
 
 def structure(state: State) -> str:
-    return GPU_STRUCTURE if state.target.is_gpu else CPU_STRUCTURE
+    return GPU_STRUCTURE if state.target.has_threads else CPU_STRUCTURE
 
 
 def spatial_sizes(state: State, stage: Stage) -> Sizes:
@@ -35,9 +35,9 @@ def spatial_sizes(state: State, stage: Stage) -> Sizes:
     parts = structure(state).count("S")
     outer_only = attribute(op, OUTER_ONLY_ATTR)
     most = {}
-    if state.target.is_gpu:  # what no block of all axes could exceed; derive.py bounds the product
+    if state.target.has_threads:  # what no block could exceed; derive.py bounds the product
         most = {1: hardware.max_vthread_extent, 2: hardware.max_threads_per_block}
-    uneven = _uneven_axis(op, hardware) if state.target.is_gpu else None
+    uneven = _uneven_axis(op, hardware) if state.target.has_threads else None
     return [
         state.tiles(
             stage, ax, parts, {**most, parts - 1: 1} if ax.name in outer_only else most,
@@ -129,7 +129,7 @@ def spread(state: State, stage: Stage, levels: list[list[IterVar]]) -> IterVar:
 
     GPU: levels are blocks, virtual threads and threads.  CPU: the first one or two are tasks.
     """
-    if state.target.is_gpu:
+    if state.target.has_threads:
         bound = [stage.fuse(*level) for level in levels[:3]]
         for axis, tag in zip(bound, ("blockIdx.x", "vthread", "threadIdx.x"), strict=False):
             stage.bind(axis, tag)

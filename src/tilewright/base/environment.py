@@ -1,0 +1,35 @@
+"""The environment variables of Tilewright, all of them, each read here and nowhere else.
+
+Out: their values, read anew at each call.  `docs/environment.md` says what they mean; a test keeps
+it complete.
+"""
+
+from __future__ import annotations
+
+import os
+
+CACHE = "TILEWRIGHT_CACHE"
+DEBUG = "TILEWRIGHT_DEBUG"
+DUMP = "TILEWRIGHT_DUMP"
+NUM_THREADS = "TILEWRIGHT_NUM_THREADS"
+
+
+def cache() -> str:
+    """Where compiled kernels are kept; "" is the platform's cache directory."""
+    return os.environ.get(CACHE, "")
+
+
+def debug_level() -> int:
+    """0 where it is not set, or no number."""
+    text = os.environ.get(DEBUG, "")
+    return int(text) if text.isdigit() else 0
+
+
+def dump_directory() -> str:
+    """Where kernels are written after each pass; "": nowhere."""
+    return os.environ.get(DUMP, "")
+
+
+def num_threads() -> str:
+    """Threads of CPU kernels, as given; "": one per core."""
+    return os.environ.get(NUM_THREADS, "")

@@ -1,0 +1,108 @@
+"""The kind `cuda`: NVIDIA's GPUs, by CUDA C, NVRTC and the driver API.  Read next: `kind.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tilewright.base.errors import TargetError
+from tilewright.targets.kind import DeviceKind, LimitValue, Options
+from tilewright.targets.limits import Limits
+
+ARCH = "sm_90"  # where a target names none and no device is there to ask
+
+_SM90 = Limits(
+    max_threads_per_block=1024,
+    max_block=(1024, 1024, 64),
+    max_grid=(2**31 - 1, 65535, 65535),
+    shared_bytes_per_block=232448,
+    shared_bytes_per_core=233472,
+    registers_per_block=65536,
+    registers_per_thread=255,
+    warp_size=32,
+    max_threads_per_core=2048,
+    max_blocks_per_core=32,
+    cores=132,
+    vector_bytes=16,
+    l1_bytes=256 << 10,
+    l2_bytes=60 << 20,
+    peak_flops=65.2e12,
+    memory_bandwidth=4.3e12,
+    l2_bandwidth=9.1e12,
+    launch_seconds=0.55e-6,
+)
+
+# Arch -> limits.  Source: the CUDA programming guide's table of compute capabilities and, for
+# rates, the vendor's data sheets (sm_90: measured on an H200).
+_ARCHS = {
+    "sm_61": replace(
+        _SM90, shared_bytes_per_block=49152, shared_bytes_per_core=98304, cores=28,
+        l2_bytes=2816 << 10, peak_flops=11.3e12, memory_bandwidth=484e9, l2_bandwidth=1.2e12,
+        launch_seconds=2e-6,
+    ),
+    "sm_70": replace(
+        _SM90, shared_bytes_per_block=98304, shared_bytes_per_core=98304, cores=80,
+        l2_bytes=6 << 20, peak_flops=15.7e12, memory_bandwidth=900e9, l2_bandwidth=2.5e12,
+    ),
+    "sm_75": replace(
+        _SM90, shared_bytes_per_block=65536, shared_bytes_per_core=65536, cores=40,
+        max_threads_per_core=1024, max_blocks_per_core=16, l2_bytes=4 << 20,
+        peak_flops=8.1e12, memory_bandwidth=320e9, l2_bandwidth=1.3e12,
+    ),
+    "sm_80": replace(
+        _SM90, shared_bytes_per_block=166912, shared_bytes_per_core=167936, cores=108,
+        l2_bytes=40 << 20, peak_flops=19.5e12, memory_bandwidth=1555e9, l2_bandwidth=4.5e12,
+    ),
+    "sm_86": replace(
+        _SM90, shared_bytes_per_block=101376, shared_bytes_per_core=102400, cores=46,
+        max_threads_per_core=1536, max_blocks_per_core=16, l2_bytes=4 << 20,
+        peak_flops=20.3e12, memory_bandwidth=448e9, l2_bandwidth=2e12,
+    ),
+    "sm_89": replace(
+        _SM90, shared_bytes_per_block=101376, shared_bytes_per_core=102400, cores=128,
+        max_threads_per_core=1536, max_blocks_per_core=24, l2_bytes=72 << 20,
+        peak_flops=82e12, memory_bandwidth=1008e9, l2_bandwidth=5e12,
+    ),
+    "sm_90": _SM90,
+}  # fmt: skip
+
+_TWICE = """
+extern "C" __global__ void __launch_bounds__(64)
+twice(const float* __restrict__ a, float* __restrict__ b) {
+  int i = blockIdx.x * 64 + threadIdx.x;
+  b[i] = a[i] + a[i];
+}"""
+
+
+def limits(options: Options, device: Mapping[str, LimitValue]) -> Limits:
+    """Those of the architecture, or of the newest known one before it."""
+    arch = options.get("arch", ARCH)
+    older = [known for known in _ARCHS if _number(known) <= _number(arch)]
+    if not older:
+        text = f"cuda -arch={arch}"
+        raise TargetError(
+            f"Target({text!r})", f"arch {arch!r} is not supported",
+            f"Use one of {', '.join(_ARCHS)}.",
+        )  # fmt: skip
+    return _ARCHS[max(older, key=_number)]
+
+
+def _number(arch: str) -> int:
+    digits = "".join(c for c in arch if c.isdigit())
+    return int(digits) if digits else 0
+
+
+KIND = DeviceKind(
+    name="cuda",
+    limits=limits,
+    printer="tilewright.codegen.cuda:generate",
+    compiler="tilewright.driver.nvrtc",
+    driver="tilewright.runtime.drivers.cuda:open_device",
+    sanity=_TWICE,
+    options=("arch",),
+    default_arch=ARCH,
+    dlpack=2,
+    has_threads=True,
+    vectors_are_aligned=True,
+    bounded=("build",),
+)

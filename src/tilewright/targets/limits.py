@@ -1,0 +1,41 @@
+"""`Limits`: the numbers of a device that legality masks, templates and models need.
+
+Each kind has portable ones (`llvm.py`, `cuda.py`, `opencl.py`); a real device reports its own.
+Read next: `kind.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Hardware limits and rates.  Rates are per second; 0 means "does not apply"."""
+
+    max_threads_per_block: int = 0
+    max_block: tuple[int, int, int] = (0, 0, 0)  # x, y, z
+    max_grid: tuple[int, int, int] = (0, 0, 0)
+    shared_bytes_per_block: int = 0
+    shared_bytes_per_core: int = 0
+    registers_per_block: int = 0
+    registers_per_thread: int = 0
+    warp_size: int = 1
+    max_threads_per_core: int = 0
+    max_blocks_per_core: int = 0
+    cores: int = 1  # multiprocessors of a GPU, cores of a CPU
+    vector_bytes: int = 16
+    vector_registers: int = 16
+    l1_bytes: int = 32 << 10
+    l2_bytes: int = 1 << 20
+    peak_flops: float = 0.0  # fp32
+    memory_bandwidth: float = 0.0
+    l2_bandwidth: float = 0.0
+    launch_seconds: float = 0.0
+    max_unrolled_body: int = 4096  # innermost operations of straight-line code: bounds compile time
+    max_stack_bytes: int = 64 << 10  # local buffers of one CPU thread
+
+    @property
+    def register_bytes(self) -> int:
+        """What the registers of a thread hold: the largest local buffer that is no memory."""
+        return max(self.registers_per_thread * 4, self.vector_registers * self.vector_bytes)

@@ -1,0 +1,66 @@
+"""The kind `llvm`: CPUs, by LLVM IR with explicit vectors.  Read next: `kind.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tilewright.targets.kind import DeviceKind, LimitValue, Options
+from tilewright.targets.limits import Limits
+
+# Where neither the target nor a device says more: what each 64-bit processor has.
+PORTABLE_CORES = 4
+PORTABLE_VECTOR_BYTES = 16
+
+_TWICE = """
+define void @twice(ptr noalias %a, ptr noalias %b) {
+entry:
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %next, %loop ]
+  %from = getelementptr float, ptr %a, i64 %i
+  %to = getelementptr float, ptr %b, i64 %i
+  %x = load float, ptr %from
+  %y = fadd float %x, %x
+  store float %y, ptr %to
+  %next = add i64 %i, 1
+  %more = icmp slt i64 %next, 256
+  br i1 %more, label %loop, label %done
+done:
+  ret void
+}"""
+
+
+def limits(options: Options, device: Mapping[str, LimitValue]) -> Limits:
+    """Rates by the number of cores and the width of vectors, at a typical clock."""
+    cores = int(options.get("num-cores") or _of(device, "cores"))
+    vector_bytes = int(options.get("vector-bytes") or _of(device, "vector_bytes"))
+    per_core = 3.5e9 * (vector_bytes // 4) * 2 * 2  # two FMA pipes at a typical clock
+    return Limits(
+        cores=cores, vector_bytes=vector_bytes, vector_registers=32 if vector_bytes >= 64 else 16,
+        peak_flops=per_core * cores, memory_bandwidth=20e9, l2_bandwidth=100e9 * cores,
+        launch_seconds=1e-6,
+    )  # fmt: skip
+
+
+def _of(device: Mapping[str, LimitValue], name: str) -> int:
+    portable = {"cores": PORTABLE_CORES, "vector_bytes": PORTABLE_VECTOR_BYTES}
+    value = device.get(name, portable[name])
+    assert isinstance(value, int)
+    return value
+
+
+KIND = DeviceKind(
+    name="llvm",
+    limits=limits,
+    printer="tilewright.codegen.llvm:generate",
+    compiler="tilewright.driver.llvm",
+    driver="tilewright.runtime.drivers.cpu:open_device",
+    sanity=_TWICE,
+    device="cpu",
+    options=("mcpu", "mattr", "mtriple", "num-cores"),
+    dlpack=1,
+    warm_up=("llvmlite.binding",),
+    host_limits="tilewright.runtime.drivers.cpu_host:limits",
+    shares_host=True,
+    kernels_per_process=24,
+)

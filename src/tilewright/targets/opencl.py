@@ -1,0 +1,54 @@
+"""The kind `opencl`: GPUs (and CPUs) of all makers, by OpenCL C.  Read next: `kind.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tilewright.targets.kind import DeviceKind, LimitValue, Options
+from tilewright.targets.limits import Limits
+
+# The portable floor of OpenCL GPUs: what NVIDIA's and Mali-class drivers both grant.
+_OPENCL = Limits(
+    max_threads_per_block=256,
+    max_block=(256, 256, 64),
+    max_grid=(2**31 - 1, 65535, 65535),
+    shared_bytes_per_block=32768,
+    shared_bytes_per_core=32768,
+    registers_per_block=65536,
+    registers_per_thread=128,
+    warp_size=32,
+    max_threads_per_core=1024,
+    max_blocks_per_core=16,
+    cores=2,
+    peak_flops=100e9,
+    memory_bandwidth=20e9,
+    l2_bandwidth=100e9,
+    launch_seconds=5e-6,
+)
+
+_TWICE = """
+__kernel __attribute__((reqd_work_group_size(64, 1, 1)))
+void twice(__global const float* restrict a, __global float* restrict b) {
+  int i = get_global_id(0);
+  b[i] = a[i] + a[i];
+}"""
+
+
+def limits(options: Options, device: Mapping[str, LimitValue]) -> Limits:
+    """The portable floor; devices report what they have beyond it."""
+    return _OPENCL
+
+
+KIND = DeviceKind(
+    name="opencl",
+    limits=limits,
+    printer="tilewright.codegen.opencl:generate",
+    compiler="tilewright.driver.opencl",
+    driver="tilewright.runtime.drivers.opencl:open_device",
+    sanity=_TWICE,
+    aliases=("cl",),
+    options=("device",),
+    has_threads=True,
+    vectors_are_aligned=True,
+    bounded=(),
+)
