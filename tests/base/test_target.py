@@ -6,6 +6,7 @@ import pickle
 
 import pytest
 
+from tilewright.base.dtype import DType
 from tilewright.base.errors import TargetError
 from tilewright.targets.target import Target
 
@@ -58,3 +59,15 @@ def test_the_innermost_target_is_current() -> None:
 def test_a_host_is_accepted_as_tvm_has_it() -> None:
     assert Target("cuda", host="llvm") == Target("cuda")
     assert Target(Target("cuda"), host=Target("llvm")) == Target("cuda")
+
+
+def test_rates_are_of_an_element_type() -> None:
+    hopper, turing = Target("cuda").limits, Target("cuda -arch=sm_75").limits
+    assert hopper.rate(DType("float64")) == hopper.rate(DType("float32")) / 2
+    assert turing.rate(DType("float64")) == turing.rate(DType("float32")) / 32
+    assert hopper.rate(DType("float16")) == 2 * hopper.rate(DType("float32")), "in half2"
+    assert hopper.rate(DType("int8")) == hopper.rate(DType("int32")), "of its compute type"
+    assert hopper.rate(DType("bfloat16")) == hopper.rate(DType("float32"))
+    cpu = Target("llvm -vector-bytes=32").limits
+    assert cpu.rate(DType("float64")) == cpu.rate(DType("float32")) / 2
+    assert {hopper, turing, cpu}, "limits hash"

@@ -11,6 +11,7 @@ import shlex
 from dataclasses import dataclass, fields, replace
 
 from tilewright.base import context
+from tilewright.base.dtype import FLOAT32, FLOAT64, INT32, INT64, DType
 from tilewright.base.errors import TargetError
 
 
@@ -33,7 +34,7 @@ class Limits:
     vector_registers: int = 16
     l1_bytes: int = 32 << 10
     l2_bytes: int = 1 << 20
-    peak_flops: float = 0.0  # fp32
+    rates: tuple[tuple[DType, float], ...] = ()  # operations of arithmetic; a multiply-add is two
     memory_bandwidth: float = 0.0
     l2_bandwidth: float = 0.0
     launch_seconds: float = 0.0
@@ -44,6 +45,22 @@ class Limits:
     def register_bytes(self) -> int:
         """What the registers of a thread hold: the largest local buffer that is no memory."""
         return max(self.registers_per_thread * 4, self.vector_registers * self.vector_bytes)
+
+    def rate(self, dtype: DType) -> float:
+        """Peak operations of arithmetic in `dtype` per second.
+
+        A type without a rate has that of its compute type, and then that of float32; 1.0 where not
+        even that is known.
+        """
+        known = dict(self.rates)
+        found = (known[t] for t in (dtype, dtype.compute, FLOAT32) if t in known)
+        return next(found, 1.0)
+
+
+def _rates(float32: float, **per_float32: float) -> tuple[tuple[DType, float], ...]:
+    """`Limits.rates` from that of float32 and, for other types, multiples of it."""
+    others = ((DType(name), float32 * share) for name, share in per_float32.items())
+    return (FLOAT32, float32), *others
 
 
 _SM90 = Limits(
@@ -61,42 +78,49 @@ _SM90 = Limits(
     vector_bytes=16,
     l1_bytes=256 << 10,
     l2_bytes=60 << 20,
-    peak_flops=65.2e12,
+    rates=_rates(65.2e12, float64=1 / 2, float16=2, int32=1 / 2),
     memory_bandwidth=4.3e12,
     l2_bandwidth=9.1e12,
     launch_seconds=0.55e-6,
 )
 
-# Arch -> limits.  Source: the CUDA programming guide's table of compute capabilities and, for
-# rates, the vendor's data sheets (sm_90: measured on an H200).
+# Arch -> limits.  Sources: the CUDA programming guide's table of compute capabilities; for the rate
+# of float32 and of memory, the vendor's data sheets (sm_90: measured on an H200); for other types,
+# the guide's table of arithmetic throughput (float16: two at once, in a half2).
 _CUDA_ARCHS = {
     "sm_61": replace(
         _SM90, shared_bytes_per_block=49152, shared_bytes_per_core=98304, cores=28,
-        l2_bytes=2816 << 10, peak_flops=11.3e12, memory_bandwidth=484e9, l2_bandwidth=1.2e12,
+        l2_bytes=2816 << 10, rates=_rates(11.3e12, float64=1 / 32, float16=1 / 64, int32=1 / 4),
+        memory_bandwidth=484e9, l2_bandwidth=1.2e12,
         launch_seconds=2e-6,
     ),
     "sm_70": replace(
         _SM90, shared_bytes_per_block=98304, shared_bytes_per_core=98304, cores=80,
-        l2_bytes=6 << 20, peak_flops=15.7e12, memory_bandwidth=900e9, l2_bandwidth=2.5e12,
+        l2_bytes=6 << 20, rates=_rates(15.7e12, float64=1 / 2, float16=2, int32=1),
+        memory_bandwidth=900e9, l2_bandwidth=2.5e12,
     ),
     "sm_75": replace(
         _SM90, shared_bytes_per_block=65536, shared_bytes_per_core=65536, cores=40,
         max_threads_per_core=1024, max_blocks_per_core=16, l2_bytes=4 << 20,
-        peak_flops=8.1e12, memory_bandwidth=320e9, l2_bandwidth=1.3e12,
+        rates=_rates(8.1e12, float64=1 / 32, float16=2, int32=1),
+        memory_bandwidth=320e9, l2_bandwidth=1.3e12,
     ),
     "sm_80": replace(
         _SM90, shared_bytes_per_block=166912, shared_bytes_per_core=167936, cores=108,
-        l2_bytes=40 << 20, peak_flops=19.5e12, memory_bandwidth=1555e9, l2_bandwidth=4.5e12,
+        l2_bytes=40 << 20, rates=_rates(19.5e12, float64=1 / 2, float16=4, int32=1),
+        memory_bandwidth=1555e9, l2_bandwidth=4.5e12,
     ),
     "sm_86": replace(
         _SM90, shared_bytes_per_block=101376, shared_bytes_per_core=102400, cores=46,
         max_threads_per_core=1536, max_blocks_per_core=16, l2_bytes=4 << 20,
-        peak_flops=20.3e12, memory_bandwidth=448e9, l2_bandwidth=2e12,
+        rates=_rates(20.3e12, float64=1 / 64, float16=1, int32=1 / 2),
+        memory_bandwidth=448e9, l2_bandwidth=2e12,
     ),
     "sm_89": replace(
         _SM90, shared_bytes_per_block=101376, shared_bytes_per_core=102400, cores=128,
         max_threads_per_core=1536, max_blocks_per_core=24, l2_bytes=72 << 20,
-        peak_flops=82e12, memory_bandwidth=1008e9, l2_bandwidth=5e12,
+        rates=_rates(82e12, float64=1 / 64, float16=1, int32=1 / 2),
+        memory_bandwidth=1008e9, l2_bandwidth=5e12,
     ),
     "sm_90": _SM90,
 }  # fmt: skip
@@ -114,7 +138,7 @@ _OPENCL = Limits(
     max_threads_per_core=1024,
     max_blocks_per_core=16,
     cores=2,
-    peak_flops=100e9,
+    rates=_rates(100e9, float64=1 / 16, float16=1, int32=1),
     memory_bandwidth=20e9,
     l2_bandwidth=100e9,
     launch_seconds=5e-6,
@@ -126,10 +150,11 @@ _LIMIT_NAMES = {f.name for f in fields(Limits) if f.type == "int"}  # annotation
 
 
 def _cpu_limits(cores: int, vector_bytes: int) -> Limits:
-    per_core = 3.5e9 * (vector_bytes // 4) * 2 * 2  # two FMA pipes at a typical clock
+    per_byte = 3.5e9 * cores * vector_bytes * 2 * 2  # two FMA pipes at a typical clock
+    rates = tuple((t, per_byte / t.bytes) for t in (FLOAT32, FLOAT64, INT32, INT64))
     return Limits(
         cores=cores, vector_bytes=vector_bytes, vector_registers=32 if vector_bytes >= 64 else 16,
-        peak_flops=per_core * cores, memory_bandwidth=20e9, l2_bandwidth=100e9 * cores,
+        rates=rates, memory_bandwidth=20e9, l2_bandwidth=100e9 * cores,
         launch_seconds=1e-6,
     )  # fmt: skip
 
