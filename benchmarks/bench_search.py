@@ -39,11 +39,11 @@ def best_of(repeats: int, work: Callable[[], Any]) -> float:
     return min(times)
 
 
-def trained(sketch: Sketch, legal: np.ndarray, target: Any) -> CostModel:
+def trained(sketch: Sketch, legal: np.ndarray) -> CostModel:
     """A model of the usual size, trained on made-up times."""
     model = CostModel()
     for group in sketch.groups(legal[:TREES_SEEN]):
-        rows, machine = features_and_seconds(group, target)
+        rows, machine = features_and_seconds(group)
         noise = np.random.default_rng(1).standard_normal(len(machine)) * 0.3
         model.add("bench", rows, machine, machine * np.exp(noise + rows[:, 9] * 0.1))
     model.fit()
@@ -53,16 +53,15 @@ def trained(sketch: Sketch, legal: np.ndarray, target: Any) -> CostModel:
 def measure(population: int, repeats: int) -> list[dict[str, Any]]:
     task = create("tests/conv2d_no_batching", seed003.FLAGSHIP, "cuda")
     (sketch,) = task.sketches
-    target = task.target
     every = sketch.space.sample(population, np.random.default_rng(0))
     mask = sketch.legal(every)
     legal = every[mask]
-    model = trained(sketch, legal, target)
+    model = trained(sketch, legal)
 
     def described(indices: np.ndarray, score: bool) -> Callable[[], None]:
         def work() -> None:
             for group in sketch.groups(indices):
-                rows, machine = features_and_seconds(group, target)
+                rows, machine = features_and_seconds(group)
                 if score:
                     model.predict(rows, machine)
 
@@ -70,7 +69,7 @@ def measure(population: int, repeats: int) -> list[dict[str, Any]]:
 
     def modelled() -> None:
         for group in sketch.groups(every):
-            predict_seconds(group, target)
+            predict_seconds(group)
 
     def searched() -> None:
         """What one batch costs: judge fresh candidates, describe the sensible, score, choose."""

@@ -30,15 +30,15 @@ from resnet18_layers import LAYERS, Layer, dag_of
 from results_file import append, table
 
 from tilewright.base.errors import TilewrightError
+from tilewright.cost.machine_model import predict_seconds
 from tilewright.driver.build import build_payload, payload_of
 from tilewright.runtime.device import device
 from tilewright.runtime.trial import trial
 from tilewright.schedule.sketch import Sketch
-from tilewright.schedule.template import anchor_sketches, anchored_schedule
+from tilewright.schedule.template import anchor_sketches
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.evaluate import evaluate_with_tolerance, random_inputs
-from tilewright.topi.templates import gpu_conv2d, gpu_model
 
 COMPILE_SECONDS = 30.0
 TRIAL_SECONDS = 20.0
@@ -63,46 +63,35 @@ class Candidate:
     compile_seconds: float = 0.0
 
 
-def model_seconds(sketch: Sketch, indices: Any, target: Target) -> Any:
-    """Seconds by the machine model of the search room, infinite where a mask refuses; or None."""
-    try:
-        from tilewright.cost.machine_model import predict_seconds
-    except ImportError:  # its package needs what a bare machine may lack
-        return None
+def model_seconds(sketch: Sketch, indices: Any) -> Any:
+    """Seconds by the machine model, infinite where a mask refuses."""
     seconds = np.full(len(indices), np.inf)
     for group in sketch.groups(indices):
         good = group.verdict.sensible(len(group.rows))
-        seconds[group.rows] = np.where(good, predict_seconds(group, target), np.inf)
+        seconds[group.rows] = np.where(good, predict_seconds(group), np.inf)
     return seconds
 
 
 def candidates_of(
     number: int, dag: ComputeDAG, target: Target, count: int, seed: int
 ) -> list[Candidate]:
-    """The best by each model, the rest drawn from the best twentieth, and the fallback."""
+    """The best by the model, the rest drawn from the best twentieth, and what runs untuned."""
     found = []
     for sketch in anchor_sketches(dag, target):
         rng = np.random.default_rng(seed)
         drawn = sketch.space.sample(DRAWN, rng)
         drawn = drawn[sketch.legal(drawn)]
-        at = anchored_schedule(dag, target)
-        roles, op = gpu_conv2d.roles_of(at), at.anchor.op
-        by = {"template": gpu_model.estimate(sketch.space, drawn, op, roles, target)}
-        other = model_seconds(sketch, drawn, target)
-        if other is not None:
-            by["search"] = other
-        chosen: dict[int, None] = {}
-        for seconds in by.values():
-            order = np.argsort(seconds, kind="stable")
-            chosen |= dict.fromkeys(order[: count // 3].tolist())
-        both = np.argsort(sum(np.log(np.minimum(s, 1.0)) for s in by.values()), kind="stable")
-        pool = both[: max(count, len(both) // 20)]
-        for row in rng.permutation(pool):
+        seconds = model_seconds(sketch, drawn)
+        order = np.argsort(seconds, kind="stable")
+        chosen = dict.fromkeys(order[: count // 2].tolist())
+        for row in rng.permutation(order[: max(count, len(order) // 20)]):
             if len(chosen) >= count:
                 break
             chosen[int(row)] = None
-        rows = [(int(drawn[r]), {k: float(v[r]) for k, v in by.items()}) for r in chosen]
-        rows.append((gpu_conv2d.fallback(sketch.space, at), {}))
+        rows = [(int(drawn[r]), {"model": float(seconds[r])}) for r in chosen]
+        untuned = sketch.fallback()
+        if untuned is not None:
+            rows.append((untuned, {}))
         for index, predicted in rows:
             payload = payload_of(sketch.close(index), f"conv{number}_{index}")
             config = str(sketch.space.get(index)).rpartition(",,")[0]

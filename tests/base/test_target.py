@@ -7,6 +7,7 @@ import pickle
 
 import pytest
 
+from tilewright.base.dtype import FLOAT32, DType
 from tilewright.base.errors import TargetError
 from tilewright.targets.spec import DeviceSpec
 from tilewright.targets.target import Target
@@ -105,10 +106,22 @@ def test_a_device_completes_what_the_target_leaves_open() -> None:
 def test_this_machine_completes_what_runs_on_it() -> None:
     here = Target("llvm").native()
     assert here.limits.cores == len(os.sched_getaffinity(0)) and str(here) == "llvm"
-    assert here.limits.peak_flops == 3.5e9 * here.limits.vector_bytes * here.limits.cores
+    assert here.limits.rate(FLOAT32) == 3.5e9 * here.limits.vector_bytes * here.limits.cores
     assert here.native() is here and not here.fingerprint
     assert Target("llvm -num-cores=3").native().limits.cores == 3
     assert Target("llvm").with_limits(max_stack_bytes=5).native().limits.max_stack_bytes == 5
     far = Target("llvm -mtriple=aarch64-linux-gnu")
     assert far.native() is far and far.limits.vector_bytes == 16
     assert Target("cuda").native() == Target("cuda")
+
+
+def test_rates_are_of_an_element_type() -> None:
+    hopper, turing = Target("cuda").limits, Target("cuda -arch=sm_75").limits
+    assert hopper.rate(DType("float64")) == hopper.rate(DType("float32")) / 2
+    assert turing.rate(DType("float64")) == turing.rate(DType("float32")) / 32
+    assert hopper.rate(DType("float16")) == 2 * hopper.rate(DType("float32")), "in half2"
+    assert hopper.rate(DType("int8")) == hopper.rate(DType("int32")), "of its compute type"
+    assert hopper.rate(DType("bfloat16")) == hopper.rate(DType("float32"))
+    cpu = Target("llvm -vector-bytes=32").limits
+    assert cpu.rate(DType("float64")) == cpu.rate(DType("float32")) / 2
+    assert {hopper, turing, cpu}, "limits hash"

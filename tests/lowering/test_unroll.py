@@ -10,6 +10,7 @@ from tilewright.ir.stmt import For, statements
 from tilewright.lowering.pipeline import lower_schedule
 from tilewright.schedule.schedule import create_schedule
 from tilewright.schedule.tree.loop_tree import LoopTree
+from tilewright.schedule.tree.resources import Resources
 from tilewright.targets.target import Target
 
 
@@ -27,6 +28,7 @@ def test_only_loops_of_a_tile_that_fits_the_registers(columns: int, registers: b
     loops = [x for x in statements(kernel.body) if isinstance(x, For) and x.extent == columns]
     assert {loop.kind for loop in loops} == {"unrolled" if registers else "serial"}
     tree = LoopTree(s)
-    nests = [Nest(node, tree.bounds(), target) for node in tree.nodes]
+    kernels = Resources(tree.bounds(), target).kernels
+    nests = [Nest(node, kernel) for kernel in kernels for node in kernel.nodes]
     told = {bool(lp.unrolled) for n in nests for lp in n.own if lp.extent == columns}
     assert told == {registers}, "the facts of the search say what lowering does"

@@ -33,6 +33,7 @@ from tilewright.schedule.schedule import Schedule, create_schedule
 from tilewright.schedule.steps.loops import Annotate
 from tilewright.schedule.tree.legality import judge
 from tilewright.schedule.tree.loop_tree import LoopTree
+from tilewright.schedule.tree.resources import Resources
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.evaluate import evaluate_with_tolerance, random_inputs
@@ -99,7 +100,7 @@ def replayed(tensors: list[Tensor], steps: Steps, target: Target) -> Schedule:
     dag = ComputeDAG(tensors)
     s = replay_ansor(dag, json.loads(json.dumps(steps)), target)
     tree = LoopTree(s)
-    assert judge(tree, tree.bounds(), target).reasons() == []
+    assert judge(Resources(tree.bounds(), target)).reasons() == []
     again = Schedule.replay(ComputeDAG.from_json(dag.to_json()), s.to_json())
     assert str(lower_schedule(again, target)) == str(lower_schedule(s, target))
     return s
@@ -212,7 +213,7 @@ def test_the_schedule_that_the_tutorial_prints_runs() -> None:
     assert len(seed001_schedule(text).steps) == 57  # a line each, less six that name axes
     s = seed001_schedule("\n".join([text, *LOST]))
     tree = LoopTree(s)
-    assert judge(tree, tree.bounds(), GPU).reasons() == []
+    assert judge(Resources(tree.bounds(), GPU)).reasons() == []
     lower_schedule(s, GPU)
 
 

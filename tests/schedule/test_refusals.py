@@ -14,6 +14,7 @@ from tilewright.schedule.schedule import Schedule, create_schedule
 from tilewright.schedule.steps import step_from_json
 from tilewright.schedule.tree import legality
 from tilewright.schedule.tree.loop_tree import LoopTree
+from tilewright.schedule.tree.resources import Resources
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.tensor import ComputeOp, Tensor
@@ -364,7 +365,7 @@ def test_limits_of_blocks_and_grids(extents: dict[str, int], reason: str) -> Non
     s[c].bind(s[c].op.axis[0], tag)
     tree = LoopTree(s)
     with pytest.raises(LegalityError, match=reason):
-        legality.check(tree, tree.bounds(), Target("cuda"), "C")
+        legality.check(Resources(tree.bounds(), Target("cuda")), "C")
 
 
 def test_limit_of_shared_memory() -> None:
@@ -375,7 +376,7 @@ def test_limit_of_shared_memory() -> None:
     s[copy].compute_at(s[c], s[c].op.axis[0])
     tree = LoopTree(s)
     with pytest.raises(LegalityError, match=r"more shared memory.*shared_bytes=1048576"):
-        legality.check(tree, tree.bounds(), Target("cuda"), "C")
+        legality.check(Resources(tree.bounds(), Target("cuda")), "C")
 
 
 def test_too_many_registers_is_discouraged_not_refused() -> None:
@@ -386,7 +387,7 @@ def test_too_many_registers_is_discouraged_not_refused() -> None:
     s[local].compute_at(s[c], s[c].op.axis[0])
     tree = LoopTree(s)
     small = Target("cuda -registers-per-thread=64")
-    verdict = legality.judge(tree, tree.bounds(), small)
+    verdict = legality.judge(Resources(tree.bounds(), small))
     assert verdict.reasons() == []
     assert bool(verdict.discouraged["registers"])
     assert not verdict.sensible(1)[0]
@@ -400,7 +401,7 @@ def test_vector_wider_than_an_access() -> None:
     s[c].vectorize(inner)
     s[c].bind(outer, "threadIdx.x")
     tree = LoopTree(s)
-    assert legality.judge(tree, tree.bounds(), Target("cuda")).reasons() == ["vector"]
+    assert legality.judge(Resources(tree.bounds(), Target("cuda"))).reasons() == ["vector"]
 
 
 def test_scratch_larger_than_the_stack() -> None:
@@ -412,7 +413,7 @@ def test_scratch_larger_than_the_stack() -> None:
     copy = s.cache_read(e.tensor, "local", [s.find("total").tensor])
     s[copy].compute_at(s.find("total"), s.find("total").op.axis[0])
     tree = LoopTree(s)
-    assert legality.judge(tree, tree.bounds(), Target("llvm")).reasons() == ["stack"]
+    assert legality.judge(Resources(tree.bounds(), Target("llvm"))).reasons() == ["stack"]
 
 
 def test_straight_line_code_that_takes_long_to_compile() -> None:
@@ -421,7 +422,7 @@ def test_straight_line_code_that_takes_long_to_compile() -> None:
     for axis in (*s[c].op.axis, *s[c].op.reduce_axis):
         s[c].unroll(axis)
     tree = LoopTree(s)
-    assert legality.judge(tree, tree.bounds(), Target("llvm")).reasons() == ["unrolled_body"]
+    assert legality.judge(Resources(tree.bounds(), Target("llvm"))).reasons() == ["unrolled_body"]
 
 
 def test_loops_that_a_target_does_not_have() -> None:

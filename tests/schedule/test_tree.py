@@ -25,6 +25,7 @@ from tilewright.schedule.steps.loops import Split
 from tilewright.schedule.task import Task, create
 from tilewright.schedule.tree.legality import judge
 from tilewright.schedule.tree.loop_tree import Bounds, LoopTree
+from tilewright.schedule.tree.resources import Resources
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 
@@ -106,7 +107,7 @@ def test_arrays_equal_ints_on_the_tutorial_template(policy: str) -> None:
     for k, index in enumerate(indices):
         single = LoopTree(sketch.close(int(index)))
         assert_row_equals(group.bounds, k, single.bounds())
-        alone = judge(single, single.bounds(), sketch.target)
+        alone = judge(Resources(single.bounds(), sketch.target))
         refused = {name for name, mask in group.verdict.refused.items() if row(mask, k)}
         assert refused == {name for name, mask in alone.refused.items() if mask}
 

@@ -5,12 +5,14 @@ import pytest
 
 from search.spaces import CPU, cpu_task, flagship
 from tilewright import te
-from tilewright.cost.access import Lanes, anatomy
+from tilewright.cost.access import Lanes
 from tilewright.cost.features import FEATURES, describe, features_and_seconds
 from tilewright.cost.gpu_facts import gpu_kernels
 from tilewright.schedule.default import default_schedule
 from tilewright.schedule.schedule import create_schedule
 from tilewright.schedule.tree.loop_tree import LoopTree
+from tilewright.schedule.tree.resources import Resources
+from tilewright.schedule.tree.touch import anatomy
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 
@@ -29,10 +31,10 @@ def test_one_candidate_has_the_features_of_its_row(make):
     sketch, indices = population(task, 2048)
     assert len(indices) > 20
     for group in sketch.groups(indices):
-        rows, seconds = features_and_seconds(group, task.target)
+        rows, seconds = features_and_seconds(group)
         for k in range(0, len(group.rows), max(1, len(group.rows) // 6)):
             tree = LoopTree(sketch.close(int(indices[group.rows[k]])))
-            row, alone = describe(tree, tree.bounds(), task.target, 1)
+            row, alone = describe(Resources(tree.bounds(), task.target), 1)
             np.testing.assert_allclose(row[0], rows[k], rtol=1e-5, atol=1e-5)
             np.testing.assert_allclose(alone[0], seconds[k], rtol=1e-9)
 
@@ -43,7 +45,7 @@ def test_features_are_finite_for_illegal_candidates_too(make):
     sketch = task.sketches[0]
     indices = sketch.space.sample(2000, np.random.default_rng(3))
     for group in sketch.groups(indices):
-        rows, seconds = features_and_seconds(group, task.target)
+        rows, seconds = features_and_seconds(group)
         assert rows.shape == (len(group.rows), len(FEATURES)) and rows.dtype == np.float32
         assert np.isfinite(rows).all() and np.isfinite(seconds).all() and (seconds > 0).all()
 
@@ -53,8 +55,8 @@ def test_a_row_depends_on_its_candidate_alone():
     sketch, indices = population(task, 600)
     (group,) = sketch.groups(indices)
     (mirror,) = sketch.groups(indices[::-1])
-    rows, seconds = features_and_seconds(group, task.target)
-    back, again = features_and_seconds(mirror, task.target)
+    rows, seconds = features_and_seconds(group)
+    back, again = features_and_seconds(mirror)
     np.testing.assert_array_equal(rows, back[::-1])
     np.testing.assert_array_equal(seconds, again[::-1])
 
@@ -63,7 +65,7 @@ def test_names_are_distinct_and_columns_differ_between_candidates():
     task = flagship()
     sketch, indices = population(task, 4096)
     (group,) = sketch.groups(indices)
-    rows, _ = features_and_seconds(group, task.target)
+    rows, _ = features_and_seconds(group)
     assert len(set(FEATURES)) == len(FEATURES)
     moving = {n for n, column in zip(FEATURES, rows.T, strict=True) if np.ptp(column) > 0}
     wanted = {
@@ -103,7 +105,7 @@ def computations():
 def test_every_default_schedule_has_features(target):
     for outputs in computations():
         tree = LoopTree(default_schedule(ComputeDAG(outputs), target))
-        rows, seconds = describe(tree, tree.bounds(), target, 1)
+        rows, seconds = describe(Resources(tree.bounds(), target), 1)
         assert np.isfinite(rows).all() and 1e-9 < seconds[0] < 1
 
 
@@ -121,12 +123,12 @@ def test_sectors_of_a_strided_load(stride, sectors):
     tree = strided_copy(stride or 1)
     bounds = tree.bounds()
     (node,) = tree.nodes
-    lanes = Lanes(bounds, bounds.launch(node), 1)
+    lanes = Lanes(bounds, bounds.launch(node), 1, 32)
     read = anatomy(tree).reads[node][0]
     if stride == 0:  # only one lane runs: the others are not counted
         bounds = (tree := strided_copy(1, threads=1)).bounds()
         (node,) = tree.nodes
-        lanes, read = Lanes(bounds, bounds.launch(node), 1), anatomy(tree).reads[node][0]
+        lanes, read = Lanes(bounds, bounds.launch(node), 1, 32), anatomy(tree).reads[node][0]
     assert np.max(lanes.sectors(read)) == sectors
 
 
@@ -135,7 +137,7 @@ def test_bank_conflicts_of_a_strided_access(stride, passes):
     tree = strided_copy(stride)
     bounds = tree.bounds()
     (node,) = tree.nodes
-    lanes = Lanes(bounds, bounds.launch(node), 1)
+    lanes = Lanes(bounds, bounds.launch(node), 1, 32)
     assert np.max(lanes.wavefronts(anatomy(tree).reads[node][0], 1)) == passes
 
 
@@ -145,7 +147,7 @@ def test_lanes_that_read_one_word_are_a_broadcast():
     s = create_schedule([b.op])
     s[b].bind(s[b].op.axis[0], "threadIdx.x")
     tree = LoopTree(s)
-    lanes = Lanes(tree.bounds(), {"threadIdx.x": 64}, 1)
+    lanes = Lanes(tree.bounds(), {"threadIdx.x": 64}, 1, 32)
     read = anatomy(tree).reads[tree.nodes[0]][0]
     assert lanes.sectors(read) == 1 and lanes.wavefronts(read, 1) == 1
 
@@ -165,7 +167,7 @@ def copied(width, whole, vector=1):
     shared.vectorize(lane)
     shared.bind(thread, "threadIdx.x")
     tree = LoopTree(s)
-    row, _ = describe(tree, tree.bounds(), GPU, 1)
+    row, _ = describe(Resources(tree.bounds(), GPU), 1)
     return dict(zip(FEATURES, row[0], strict=True))
 
 
@@ -197,7 +199,7 @@ def summed(threads_share, stride):
     shared.compute_at(s[b], block)
     s[b].unroll(s[b].op.reduce_axis[0])
     tree = LoopTree(s)
-    (kernel,) = gpu_kernels(tree, tree.bounds(), GPU, 1)
+    (kernel,) = gpu_kernels(Resources(tree.bounds(), GPU), 1)
     return kernel
 
 

@@ -26,7 +26,7 @@ from tilewright.runtime.drivers import Kernel as LoadedKernel
 from tilewright.runtime.drivers import Launch
 from tilewright.runtime.drivers.cpu import CpuMemory
 from tilewright.targets.kind import DeviceKind, LimitValue, Options, register
-from tilewright.targets.limits import Limits
+from tilewright.targets.limits import Limits, rates
 from tilewright.targets.spec import DeviceSpec
 from tilewright.targets.target import Target
 
@@ -220,7 +220,9 @@ def open_device(index: int) -> Driver:
 
 
 def limits(options: Options, device: Mapping[str, LimitValue]) -> Limits:
-    return Limits(cores=1, vector_bytes=16, peak_flops=2e9, memory_bandwidth=5e9, l2_bandwidth=1e10)
+    return Limits(
+        cores=1, vector_bytes=16, rates=rates(2e9), memory_bandwidth=5e9, l2_bandwidth=1e10
+    )  # fmt: skip
 
 
 KIND = register(

@@ -20,6 +20,7 @@ from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.template import anchor_sketches, fallback_schedule
 from tilewright.schedule.tree.legality import judge
 from tilewright.schedule.tree.loop_tree import LoopTree
+from tilewright.schedule.tree.resources import Resources
 from tilewright.targets.target import Target
 from tilewright.te import ComputeDAG, Tensor
 from tilewright.te.evaluate import evaluate_with_tolerance, random_inputs
@@ -173,7 +174,7 @@ def test_untuned_is_right_and_from_a_template(case: str) -> None:
     schedule = fallback_schedule(dag, TARGET)
     assert schedule is not None
     tree = LoopTree(schedule)
-    verdict = judge(tree, tree.bounds(), TARGET)
+    verdict = judge(Resources(tree.bounds(), TARGET))
     assert verdict.legal(1).all()
     check(dag, schedule, case)
 
@@ -186,7 +187,7 @@ def test_narrow_vectors(case: str) -> None:
     schedule = fallback_schedule(dag, target)
     assert schedule is not None
     tree = LoopTree(schedule)
-    assert tree.bounds() and judge(tree, tree.bounds(), target).sensible(1).all()
+    assert tree.bounds() and judge(Resources(tree.bounds(), target)).sensible(1).all()
     check(dag, schedule, case)
 
 

@@ -1,110 +1,33 @@
 """Where memory is touched: addresses of reads and writes at chosen iterations, for a population.
 
-In: a `LoopTree` and its `Bounds`.  Out: `Touch`es of every stage, and their flat addresses as
-float arrays, one row per candidate, optionally one column per lane of a warp.
+In: `Touch`es of a loop tree and its `Bounds`.  Out: their flat addresses as float arrays, one row
+per candidate, optionally one column per lane of a warp.
 Read next: `nest.py` (loops around the touches), `gpu_facts.py`, `cpu_facts.py`.
 """
 
 from __future__ import annotations
 
 import math
-import weakref
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr
 from tilewright.schedule.space.decision import Number
-from tilewright.schedule.state import FuseRelation, SplitRelation
+from tilewright.schedule.state import SplitRelation
 from tilewright.schedule.tree.loop_tree import Base, Bounds, Node, Quotient
-from tilewright.schedule.tree.structure import Structure
-from tilewright.te.tensor import IterVar, Tensor
+from tilewright.schedule.tree.touch import Touch, anatomy, strides
+from tilewright.te.tensor import IterVar
 
 Array = npt.NDArray[Any]
-WARP = 32
+# The same on all GPUs of the last fifteen years, whatever they say of themselves.
 SECTOR_BYTES = 32
 BANK_BYTES = 4
-
-
-@dataclass(frozen=True, eq=False)
-class Touch:
-    """`node` reads `tensor` (or writes its own result) at `index`, over its root axes.
-
-    producer: the stage that stores the tensor; None for an input
-    axes:     root axes of the node that the index depends on
-    """
-
-    node: Node
-    tensor: Tensor
-    producer: Node | None
-    index: tuple[Expr, ...]
-    write: bool
-    axes: frozenset[IterVar]
-
-    @property
-    def scope(self) -> str:
-        return self.producer.scope if self.producer is not None else "global"
-
-    @property
-    def bytes(self) -> int:
-        return self.tensor.dtype.bytes
-
-
-class Anatomy:
-    """What a loop tree says about memory, whatever its numbers.  `anatomy(tree)` makes one a tree.
-
-    splits: relation that makes an axis out of others (split), or takes it from one (fuse)
-    """
-
-    def __init__(self, tree: Structure) -> None:
-        self.relation: dict[IterVar, SplitRelation | FuseRelation] = {}
-        self.reads: dict[Node, list[Touch]] = {}
-        self.write: dict[Node, Touch] = {}
-        self.axis_of: dict[Expr, IterVar] = {}
-        for node in tree.nodes:
-            for r in node.stage.relations:
-                if isinstance(r, SplitRelation):
-                    self.relation[r.parent] = r
-                else:
-                    self.relation[r.outer] = self.relation[r.inner] = r
-            self.axis_of |= {ax.var: ax for ax in (*node.op.axis, *node.op.reduce_axis)}
-        for node in tree.nodes:
-            self.reads[node] = [
-                self._touch(tree, node, e.attr, e.args, write=False)
-                for e in dict.fromkeys(n for n in E.walk(node.body) if n.op == "read")
-            ]
-            index = tuple(ax.var for ax in node.op.axis)
-            self.write[node] = self._touch(tree, node, node.stage.tensor, index, write=True)
-
-    def _touch(
-        self, tree: Structure, node: Node, tensor: Tensor, index: tuple[Expr, ...], *, write: bool
-    ) -> Touch:
-        producer = node if write else tree.of_stage.get(tree.schedule[tensor])
-        used = {v for v in E.free_variables(*index) if v in self.axis_of}
-        axes = frozenset(self.axis_of[v] for v in used)
-        return Touch(node, tensor, producer, tuple(index), write, axes)
-
-
-_known: weakref.WeakKeyDictionary[Structure, Anatomy] = weakref.WeakKeyDictionary()
-
-
-def anatomy(tree: Structure) -> Anatomy:
-    found = _known.get(tree)
-    if found is None:
-        found = _known[tree] = Anatomy(tree)
-    return found
-
-
-def whole_work(node: Node) -> int:
-    """Iterations of the node's computation, each element once."""
-    work = 1
-    for ax in (*node.op.axis, *node.op.reduce_axis):
-        work *= int(ax.extent or 1)
-    return work
+BANKS = 32
+WIDEST_BYTES = 16  # of one access of a lane
 
 
 # -- iterations ------------------------------------------------------------------------------------
@@ -242,66 +165,25 @@ _INDEX_RULES: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def strides(bounds: Bounds, touch: Touch) -> list[Number]:
-    """Strides of the buffer that is touched, in elements."""
-    if touch.producer is not None:
-        return bounds.strides(touch.producer)
-    result: list[Number] = []
-    step = 1
-    for size in reversed(touch.tensor.shape):
-        result.append(step)
-        step *= size
-    return result[::-1]
-
-
-def shape(bounds: Bounds, touch: Touch) -> list[Number]:
-    """Extents of the buffer that is touched."""
-    return bounds.region(touch.producer) if touch.producer is not None else list(touch.tensor.shape)
-
-
-def moves(bounds: Bounds, touch: Touch) -> frozenset[IterVar]:
-    """Leaf axes whose steps change the address, as far as the structure tells."""
-    leaves: set[IterVar] = set()
-    for atom in atoms(bounds, touch):
-        leaves |= bounds.tree.leaves_under[atom]
-    if touch.producer is not None and touch.producer.parent is not None:
-        leaves -= touch.producer.points
-    return frozenset(leaves)
-
-
-def atoms(bounds: Bounds, touch: Touch) -> set[IterVar]:
-    """Axes that the address is computed from: root axes of the node, parts of axes around it."""
-    found: set[IterVar] = set(touch.axes)
-    for axis in touch.axes:
-        if axis.kind == "spatial" and touch.node.parent is not None:
-            _collect(bounds.base[touch.node][touch.node.op.axis.index(axis)], found)
-    return found
-
-
-def _collect(base: Base, into: set[IterVar]) -> None:
-    for atom in base.terms:
-        if isinstance(atom, Quotient):
-            _collect(atom.base, into)
-        else:
-            into.add(atom)
-
-
 # -- lanes of one warp -----------------------------------------------------------------------------
 
-_LANE = np.arange(WARP, dtype=np.int8)
-_NO_BANK = np.arange(2 * WARP, 3 * WARP, dtype=np.int32)  # repeated words: a group of their own
-_ONES = np.ones(WARP - 1, np.float32)
+
+@cache
+def _numbers(warp: int) -> tuple[Array, Array, Array]:
+    """Of each lane its number, a group of banks that no other lane is in, and (less one) a 1."""
+    apart = np.arange(BANKS, BANKS + warp, dtype=np.int32)
+    return np.arange(warp, dtype=np.int16), apart, np.ones(warp - 1, np.float32)
 
 
 class Lanes:
     """The first warp of a block of a kernel: which lanes run, and what they address.
 
-    launch: extent of each thread tag
+    launch: extent of each thread tag; warp: threads of a warp
     """
 
-    def __init__(self, bounds: Bounds, launch: Mapping[str, Number], rows: int) -> None:
-        self.bounds, self.rows = bounds, rows
-        lane = np.arange(WARP, dtype=np.float32)[None, :]
+    def __init__(self, bounds: Bounds, launch: Mapping[str, Number], rows: int, warp: int) -> None:
+        self.bounds, self.rows, self.warp = bounds, rows, warp
+        lane = np.arange(warp, dtype=np.float32)[None, :]
         self.value: dict[str, Any] = {}
         for tag in ("threadIdx.x", "threadIdx.y", "threadIdx.z"):
             extent = column(launch.get(tag, 1))
@@ -314,14 +196,14 @@ class Lanes:
         self._addresses: dict[Touch, Any] = {}
 
     def address(self, touch: Touch) -> Any:
-        """Flat positions of all lanes, in elements: [n or 1, 32 or 1], or one number."""
+        """Flat positions of all lanes, in elements: [n or 1, warp or 1], or one number."""
         found = self._addresses.get(touch)
         if found is None:
             found = self._addresses[touch] = self._point.address(touch)
         return found
 
     def active(self, node: Node) -> Array:
-        """bool [n or 1, 32]: lanes inside the node's own thread extents."""
+        """bool [n or 1, warp]: lanes inside the node's own thread extents."""
         mask: Array = self.running
         for ax, tag in node.stage.binds.items():
             if tag in self.value and not _nothing(self.value[tag]):
@@ -329,7 +211,7 @@ class Lanes:
         return mask
 
     def words(self, touch: Touch, word_bytes: int, rows: Array | None = None) -> Array | None:
-        """Sorted numbers of the words of `word_bytes` that the lanes address, float32 [n, 32].
+        """Sorted numbers of the words of `word_bytes` that the lanes address, float32 [n, warp].
 
         Idle lanes repeat lane 0.  None where all lanes address one word.
         rows: indices of the candidates that matter; None for all
@@ -339,7 +221,7 @@ class Lanes:
             return None
         address = np.where(self.active(touch.node), address, address[:, :1])
         if address.shape[0] != self.rows:
-            address = np.broadcast_to(address, (self.rows, WARP))
+            address = np.broadcast_to(address, (self.rows, self.warp))
         if rows is not None:
             address = address[rows]
         if word_bytes != touch.bytes:
@@ -347,35 +229,39 @@ class Lanes:
         return np.sort(address, axis=1)
 
     def alignment(self, touch: Touch) -> Any:
-        """The greatest of 4, 2, 1 elements that divides the addresses of all lanes."""
+        """The most elements of one access that divide the addresses of all lanes: 1, 2, 4, ..."""
+        most = max(1, WIDEST_BYTES // touch.bytes)
         address = self.address(touch)
         if not isinstance(address, np.ndarray):
-            return math.gcd(int(address), 4)
+            return math.gcd(int(address), most)
         bits = np.bitwise_or.reduce(address.astype(np.int32), axis=1)
-        return np.where(bits & 3 == 0, 4, np.where(bits & 1 == 0, 2, 1))
+        return np.gcd(bits, most)
 
     def sectors(self, touch: Touch) -> Any:
-        """Memory sectors of one request of the warp: 1 (all lanes alike) to 32."""
+        """Memory sectors of one request of the warp: 1 (all lanes alike) to one per lane."""
         words = self.words(touch, SECTOR_BYTES)
         if words is None:
             return 1.0
-        return 1.0 + ((words[:, 1:] != words[:, :-1]).astype(np.float32) @ _ONES).astype(np.float64)
+        *_, ones = _numbers(self.warp)
+        return 1.0 + ((words[:, 1:] != words[:, :-1]).astype(np.float32) @ ones).astype(np.float64)
 
     def wavefronts(self, touch: Touch, width: int, rows: Array | None = None) -> Any:
         """Passes of shared memory that one request takes, for accesses of `width` elements.
 
-        Each pass serves one word of `width` banks from each group of banks, so the greatest number
-        of distinct words in a group counts.
+        Each pass serves one word as wide as the access from each group of banks, so the greatest
+        number of distinct words in a group counts.
         """
-        words = self.words(touch, max(BANK_BYTES, touch.bytes) * width, rows)
+        size = max(BANK_BYTES, touch.bytes * width)
+        words = self.words(touch, size, rows)
         if words is None:
             return 1.0
         new = np.ones(words.shape, bool)
         np.not_equal(words[:, 1:], words[:, :-1], out=new[:, 1:])
-        groups = max(1, WARP // width)  # a power of two, as accesses are
-        group = np.where(new, words.astype(np.int32) & (groups - 1), _NO_BANK)
+        lane, apart, _ = _numbers(self.warp)
+        groups = max(1, BANKS * BANK_BYTES // size)  # a power of two, as accesses are
+        group = np.where(new, words.astype(np.int32) & (groups - 1), apart)
         group.sort(axis=1)
-        first = np.zeros(group.shape, np.int8)  # lane where the run of equal groups began
-        np.multiply(group[:, 1:] != group[:, :-1], _LANE[1:], out=first[:, 1:])
+        first = np.zeros(group.shape, lane.dtype)  # lane where the run of equal groups began
+        np.multiply(group[:, 1:] != group[:, :-1], lane[1:], out=first[:, 1:])
         np.maximum.accumulate(first, axis=1, out=first)
-        return 1.0 + (_LANE - first).max(axis=1).astype(np.float64)
+        return 1.0 + (lane - first).max(axis=1).astype(np.float64)

@@ -1,6 +1,6 @@
 """What a CPU kernel will do, counted from the loop tree: vectors, loads, footprints, cores.
 
-In: a `LoopTree`, its `Bounds`, a target.  Out: a `CpuKernel` per kernel with its stages, each field
+In: `Resources`.  Out: a `CpuKernel` per kernel with its stages, each field
 one number per candidate.  Read next: `machine_model.py` (seconds), `features.py` (columns).
 """
 
@@ -9,13 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tilewright.cost.access import Touch, vector, whole_work
-from tilewright.cost.gpu_facts import tensor_bytes
+from tilewright.base.dtype import DType
+from tilewright.cost.access import vector
+from tilewright.cost.gpu_facts import arithmetic_of, tensor_bytes
 from tilewright.cost.nest import Loop, Nest, footprints, mix
 from tilewright.ir import expr as E
 from tilewright.schedule.space.decision import ceil_div, maximum, minimum, where
-from tilewright.schedule.tree.loop_tree import Bounds, LoopTree, Node
-from tilewright.targets.target import Target
+from tilewright.schedule.tree.loop_tree import Node
+from tilewright.schedule.tree.resources import KernelResources, Resources
+from tilewright.schedule.tree.touch import Touch, whole_work
+from tilewright.targets.target import Limits
 from tilewright.te.tensor import Tensor
 
 LINE_BYTES = 64
@@ -60,8 +63,10 @@ class CpuStage:
 
 @dataclass
 class CpuKernel:
-    """anchor: the busiest stage; stack: bytes of scratch arrays; unique: of all tensors used."""
+    """anchor: the busiest stage; dtype: the type it computes in; stack: bytes of scratch arrays;
+    unique: of all tensors used."""
 
+    dtype: DType
     stages: list[CpuStage]
     anchor: CpuStage
     stack: Any
@@ -75,33 +80,31 @@ class CpuKernel:
         return sum(issued) * INSTRUCTION_BYTES
 
 
-def cpu_kernels(tree: LoopTree, bounds: Bounds, target: Target, rows: int) -> list[CpuKernel]:
+def cpu_kernels(resources: Resources) -> list[CpuKernel]:
     """Facts of every kernel of the schedule, in order."""
-    return [_kernel(tree, bounds, target, root) for root in tree.roots]
+    return [_kernel(kernel) for kernel in resources.kernels]
 
 
-def _kernel(tree: LoopTree, bounds: Bounds, target: Target, root: Node) -> CpuKernel:
-    nodes = tree.subtree(root)
-    nests = {node: Nest(node, bounds, target) for node in nodes}
-    stages = {node: _stage(nest, target) for node, nest in nests.items()}
-    stack: Any = 0
+def _kernel(kernel: KernelResources) -> CpuKernel:
+    limits = kernel.target.limits
+    nests = {node: Nest(node, kernel) for node in kernel.nodes}
+    stages = {node: _stage(nest, limits) for node, nest in nests.items()}
     tensors: set[Tensor] = set()
-    for node, nest in nests.items():
-        if node.parent is not None:
-            stack = stack + vector(bounds.elements(node)) * node.op.dtype.bytes
+    for nest in nests.values():
         tensors |= {t.tensor for t in (*nest.reads, nest.write) if t.scope == "global"}
+    anchor = max(kernel.nodes, key=whole_work)
     return CpuKernel(
-        list(stages.values()), stages[max(nodes, key=whole_work)], stack,
+        arithmetic_of(anchor), list(stages.values()), stages[anchor], vector(kernel.stack_bytes),
         float(sum(tensor_bytes(t) for t in tensors)), sum(s.flops for s in stages.values()),
     )  # fmt: skip
 
 
-def _stage(nest: Nest, target: Target) -> CpuStage:
+def _stage(nest: Nest, limits: Limits) -> CpuStage:
     node, ops = nest.node, mix(nest.node)
-    lanes = max(1, target.limits.vector_bytes // node.op.dtype.bytes)
+    lanes = max(1, limits.vector_bytes // arithmetic_of(node).bytes)
     scalar = nest.vector is None or _scalarised(nest)
     width = 1 if scalar or nest.vector is None else nest.vector.extent
-    vectors = ceil_div(width, lanes)  # instructions for one vectorised loop
+    vectors = ceil_div(width, lanes)  # arithmetic instructions for one vectorised loop
     runs = nest.executions
     steps = nest.trips / width * runs
     spatial, chain = nest.tile("spatial"), nest.tile("reduce")
@@ -118,12 +121,18 @@ def _stage(nest: Nest, target: Target) -> CpuStage:
         stage.accumulators = spatial * vectors
     good: Any = 0
     for touch in nest.reads:
-        good = good + _read(stage, nest, touch, scalar, width, vectors, runs)
+        each = _vectors(touch, width, limits)
+        good = good + _read(stage, nest, touch, scalar, width, each, runs)
     stage.contiguous = good / max(1, len(nest.reads))
-    _write(stage, nest, scalar, width, vectors, runs)
+    _write(stage, nest, scalar, width, _vectors(nest.write, width, limits), runs)
     _parallel(stage, nest)
-    _caches(stage, nest, target)
+    _caches(stage, nest, limits)
     return stage
+
+
+def _vectors(touch: Touch, width: Any, limits: Limits) -> Any:
+    """Instructions that load or store `width` neighbours."""
+    return ceil_div(width * touch.bytes, limits.vector_bytes)
 
 
 def _scalarised(nest: Nest) -> bool:
@@ -141,7 +150,18 @@ def _scalarised(nest: Nest) -> bool:
 def _read(
     stage: CpuStage, nest: Nest, touch: Touch, scalar: bool, width: Any, vectors: Any, runs: Any
 ) -> Any:
-    """Adds the loads of one read; returns whether they are whole vectors or broadcasts."""
+    """Adds the loads of one read, and what converts them; returns whether they are whole vectors or
+    broadcasts."""
+    before = stage.loads
+    good = _load(stage, nest, touch, scalar, width, vectors, runs)
+    if touch.tensor.dtype.compute is not touch.tensor.dtype:
+        stage.arithmetic = stage.arithmetic + (stage.loads - before)
+    return good
+
+
+def _load(
+    stage: CpuStage, nest: Nest, touch: Touch, scalar: bool, width: Any, vectors: Any, runs: Any
+) -> Any:
     in_registers = touch.scope == "local" and stage.is_reduction
     moved = nest.vector is not None and nest.vector.axis in nest.moves[touch]
     if scalar or not moved:
@@ -190,11 +210,11 @@ def _parallel(stage: CpuStage, nest: Nest) -> None:
         outside = outside * lp.extent
 
 
-def _caches(stage: CpuStage, nest: Nest, target: Target) -> None:
+def _caches(stage: CpuStage, nest: Nest, limits: Limits) -> None:
     """Bytes moved: all data of the outermost loop whose data fit a cache, each time it runs."""
     touches = [t for t in (*nest.reads, nest.write) if t.scope != "local" or t.producer is not None]
     loops = nest.loops
-    l1, l2 = target.limits.l1_bytes, target.limits.l2_bytes
+    l1, l2 = limits.l1_bytes, limits.l2_bytes
     found: list[Any] = [0, 0]
     open_: list[Any] = [True, True]
     parts = [footprints(nest, t, loops, LINE_BYTES) for t in touches]

@@ -1,6 +1,6 @@
 """Features of candidates for the cost model: dimensionless, so that one model serves all tasks.
 
-In: a `Group` of candidates (or one schedule's tree and bounds).  Out: float32 [n, len(FEATURES)],
+In: a `Group` of candidates (or one schedule's resources).  Out: float32 [n, len(FEATURES)],
 and the machine model's seconds, which come from the same facts.  Read next: `cost_model.py`.
 """
 
@@ -16,32 +16,32 @@ from tilewright.cost.cpu_facts import CpuKernel
 from tilewright.cost.gpu_facts import GpuKernel
 from tilewright.cost.machine_model import Times, analyse, residency, whole
 from tilewright.schedule.sketch import Group
-from tilewright.schedule.tree.loop_tree import Bounds, LoopTree
-from tilewright.targets.target import Limits, Target
+from tilewright.schedule.tree.resources import Resources
+from tilewright.targets.target import Limits
 
 Matrix = npt.NDArray[np.float32]
 Vector = npt.NDArray[np.float64]
 
 
-def features(group: Group, target: Target) -> Matrix:
+def features(group: Group) -> Matrix:
     """float32 [n, len(FEATURES)], a row per candidate of the group."""
-    return features_and_seconds(group, target)[0]
+    return features_and_seconds(group)[0]
 
 
-def features_and_seconds(group: Group, target: Target) -> tuple[Matrix, Vector]:
+def features_and_seconds(group: Group) -> tuple[Matrix, Vector]:
     """`features` and `machine_model.predict_seconds` for the price of one."""
-    return describe(group.tree, group.bounds, target, len(group.rows))
+    return describe(group.resources, len(group.rows))
 
 
-def describe(tree: LoopTree, bounds: Bounds, target: Target, rows: int) -> tuple[Matrix, Vector]:
+def describe(resources: Resources, rows: int) -> tuple[Matrix, Vector]:
     """The same for any population of one structure; for ints, `rows` is 1."""
-    kernels, times = analyse(tree, bounds, target, rows)
+    kernels, times = analyse(resources, rows)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        return _matrix(kernels, times, target, rows), whole(times, rows)
+        return _matrix(kernels, times, resources.target.limits, rows), whole(times, rows)
 
 
 def _matrix(
-    kernels: list[GpuKernel] | list[CpuKernel], times: list[Times], target: Target, rows: int
+    kernels: list[GpuKernel] | list[CpuKernel], times: list[Times], limits: Limits, rows: int
 ) -> Matrix:
     """Columns of the kernel with the most work; how it relates to the others is a column too."""
     main = max(range(len(kernels)), key=lambda i: kernels[i].work)
@@ -55,11 +55,11 @@ def _matrix(
         "log_work": log2(kernel.work),
         "kernels": float(len(kernels)),
         "main_share": time.total / total,
-        "log_seconds_over_peak": log2(total * target.limits.peak_flops / max(kernel.work, 1)),
+        "log_seconds_over_peak": log2(total * limits.rate(kernel.dtype) / max(kernel.work, 1)),
     }
     for part in ("compute", "shared", "cache", "memory", "latency"):
         values[f"time_{part}"] = getattr(time, part) / time.total
-    values |= {name: column(kernel, time, target.limits) for name, column in table.items()}
+    values |= {name: column(kernel, time, limits) for name, column in table.items()}
     for name, value in values.items():
         out[_POSITION[name]] = value
     np.nan_to_num(out, copy=False, nan=0.0, posinf=64.0, neginf=-64.0)

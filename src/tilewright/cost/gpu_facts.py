@@ -1,7 +1,7 @@
 """What a GPU kernel will do, counted from the loop tree: threads, instructions, bytes, conflicts.
 
-In: a `LoopTree`, its `Bounds`, a target.  Out: a `GpuKernel` per kernel, each field one number per
-candidate.  Nothing is lowered.  Read next: `machine_model.py` (seconds), `features.py` (columns).
+In: `Resources`.  Out: a `GpuKernel` per kernel, each field one number per candidate.  Nothing is
+lowered.  Read next: `machine_model.py` (seconds), `features.py` (columns).
 """
 
 from __future__ import annotations
@@ -11,22 +11,14 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.base.dtype import FLOAT32, DType
 from tilewright.codegen.c_family import COPIES_IN_FLIGHT
-from tilewright.cost.access import (
-    SECTOR_BYTES,
-    WARP,
-    Lanes,
-    Touch,
-    anatomy,
-    floor_mod,
-    vector,
-    whole_work,
-)
+from tilewright.cost.access import SECTOR_BYTES, WIDEST_BYTES, Lanes, floor_mod, vector
 from tilewright.cost.nest import Nest, footprint, mix
 from tilewright.schedule.space.decision import ceil_div, maximum, minimum, where
-from tilewright.schedule.tree.legality import BASE_REGISTERS
-from tilewright.schedule.tree.loop_tree import Bounds, LoopTree, Node
-from tilewright.targets.target import Target
+from tilewright.schedule.tree.loop_tree import Node
+from tilewright.schedule.tree.resources import KernelResources, Resources
+from tilewright.schedule.tree.touch import Touch, anatomy, whole_work
 from tilewright.te.tensor import Tensor
 
 # Instructions.
@@ -35,7 +27,6 @@ DIVIDE_COST = 7  # of a division by a constant with its remainder
 TEST_COST = 3  # of a condition around a read
 INTEGER = 2  # issue slots of one that works out an index: GPUs have half as many integer units
 INSTRUCTION_BYTES = 16
-VECTOR_BYTES = 16  # of the widest load
 HELD = 64  # loads whose results the registers of a thread hold
 COMPILER_UNROLL = 4  # that compilers write out of any loop, as long as these are no more than
 SMALL_BODY = 64  # instructions
@@ -70,6 +61,7 @@ class Memory:
 class GpuKernel:
     """Counts are per thread unless a name or a comment says otherwise.
 
+    dtype:   the type that the busiest stage computes in
     work:    useful arithmetic of the whole kernel; executed: with repeats and overhang
     divisions: of fused indices, for one element of each copy into shared memory
     code:    bytes of instructions
@@ -84,6 +76,7 @@ class GpuKernel:
     """
 
     node: Node
+    dtype: DType
     threads: Any
     warps: Any
     blocks: Any
@@ -118,35 +111,40 @@ class GpuKernel:
         self.shared_load, self.shared_store = Memory(), Memory()
 
 
-def gpu_kernels(tree: LoopTree, bounds: Bounds, target: Target, rows: int) -> list[GpuKernel]:
+def gpu_kernels(resources: Resources, rows: int) -> list[GpuKernel]:
     """Facts of every kernel of the schedule, in order."""
-    return [_Counter(tree, bounds, target, rows, root).run() for root in tree.roots]
+    return [_Counter(kernel, rows).run() for kernel in resources.kernels]
 
 
 class _Counter:
-    def __init__(
-        self, tree: LoopTree, bounds: Bounds, target: Target, rows: int, root: Node
-    ) -> None:
-        self.bounds, self.target, self.rows = bounds, target, rows
-        self.nodes = tree.subtree(root)
-        self.launch = bounds.launch(root)
-        self.lanes = Lanes(bounds, self.launch, rows)
-        self.nests = {node: Nest(node, bounds, target) for node in self.nodes}
+    def __init__(self, kernel: KernelResources, rows: int) -> None:
+        self.kernel, self.bounds, self.rows = kernel, kernel.bounds, rows
+        self.limits, self.nodes = kernel.target.limits, kernel.nodes
+        self.warp = self.limits.warp_size
+        self.lanes = Lanes(self.bounds, kernel.launch, rows, self.warp)
+        self.nests = {node: Nest(node, kernel) for node in self.nodes}
         self.anchor = max(self.nodes, key=whole_work)
-        self.anatomy = anatomy(tree)
+        self.anatomy = anatomy(self.bounds.tree)
         self._sectors_of: dict[Touch, Any] = {}
 
     def run(self) -> GpuKernel:
-        x, y, z = (vector(self.launch.get(f"threadIdx.{d}", 1)) for d in "xyz")
+        x, y, z = (vector(self.kernel.launch.get(f"threadIdx.{d}", 1)) for d in "xyz")
         threads = x * y * z
         blocks: Any = 1
         for d in "xyz":
-            blocks = blocks * vector(self.launch.get(f"blockIdx.{d}", 1))
+            blocks = blocks * vector(self.kernel.launch.get(f"blockIdx.{d}", 1))
         k = GpuKernel(
-            node=self.anchor, threads=threads, warps=ceil_div(threads, WARP), blocks=blocks,
-            block_dims=(x, y, z), vthreads=self._vthreads(), registers=self._registers(),
-            shared_bytes=self._shared(), work=sum(mix(n).flops * whole_work(n) for n in self.nodes),
-        )  # fmt: skip
+            node=self.anchor,
+            dtype=arithmetic_of(self.anchor),
+            threads=threads,
+            warps=ceil_div(threads, self.warp),
+            blocks=blocks,
+            block_dims=(x, y, z),
+            vthreads=self._vthreads(),
+            registers=vector(self.kernel.registers),
+            shared_bytes=vector(self.kernel.shared_bytes),
+            work=sum(mix(n).flops * whole_work(n) for n in self.nodes),
+        )
         for node in self.nodes:
             self._count(k, node)
         self._anchor(k)
@@ -163,20 +161,9 @@ class _Counter:
                     total = total * vector(self.bounds.extent[ax])
         return total
 
-    def _registers(self) -> Any:
-        words: Any = BASE_REGISTERS
-        for node in self.nodes:
-            if node.scope == "local":
-                size = vector(self.bounds.elements(node)) * vector(self.bounds.replicas(node))
-                words = words + size * max(1, node.op.dtype.bytes // 4)
-        return words
-
-    def _shared(self) -> Any:
-        total: Any = 0
-        for node in self.nodes:
-            if node.scope == "shared":
-                total = total + vector(self.bounds.elements(node)) * node.op.dtype.bytes
-        return total
+    def _slots(self, node: Node) -> float:
+        """Issue slots of one arithmetic instruction of the node's type, float32 being 1."""
+        return max(1.0, self.limits.rate(FLOAT32) / self.limits.rate(arithmetic_of(node)))
 
     def _tensors(self) -> set[Tensor]:
         """Tensors in global memory that the kernel reads or writes."""
@@ -188,7 +175,7 @@ class _Counter:
         nest, ops = self.nests[node], mix(node)
         own = nest.product(lp for lp in nest.own if lp.tag.startswith("threadIdx"))
         mine = own if node.scope == "shared" else k.threads
-        warps = minimum(ceil_div(mine, WARP), k.warps)
+        warps = minimum(ceil_div(mine, self.warp), k.warps)
         runs = nest.executions
         trips = nest.trips * runs
         k.executed = k.executed + trips * ops.flops * mine * k.blocks
@@ -199,11 +186,13 @@ class _Counter:
         index = trips / width * (DIVIDE_COST * divisions + TEST_COST * tests)
         if node.scope == "shared":
             k.divisions = k.divisions + divisions
-        issued = trips * (ops.fma + ops.other) + runs * nest.rolled * LOOP_COST
+        issued = trips * (ops.fma + ops.other) * self._slots(node) + runs * nest.rolled * LOOP_COST
         far = near = 0
         for touch in (*nest.reads, nest.write):
             count = self._access(k, nest, touch, runs, warps, width)
             issued = issued + count
+            if touch.tensor.dtype.compute is not touch.tensor.dtype:
+                issued = issued + count * width  # each element is converted
             if touch is not nest.write and touch.scope != "local":
                 far = far + count * (touch.scope == "global")
                 near = near + count * (touch.scope == "shared")
@@ -263,11 +252,13 @@ class _Counter:
         size = touch.bytes
         if touch.scope == "global":
             memory = k.global_load if load else k.global_store
-            ideal = maximum(minimum(k.threads, WARP) * size * width / SECTOR_BYTES, 1.0)
+            ideal = maximum(minimum(k.threads, self.warp) * size * width / SECTOR_BYTES, 1.0)
             memory.add(requests, self._sectors(touch), ideal)
             return
         memory = k.shared_load if load else k.shared_store
-        memory.add(requests, self._wavefronts(touch, width), maximum(width * size / 16, 1.0))
+        memory.add(
+            requests, self._wavefronts(touch, width), maximum(width * size / WIDEST_BYTES, 1.0)
+        )
 
     def _sectors(self, touch: Touch) -> Any:
         if touch not in self._sectors_of:
@@ -290,7 +281,7 @@ class _Counter:
         if touch.write:
             return moved * k.blocks
         inside = [lp for lp in nest.loops if not lp.tag.startswith("blockIdx")]
-        room = self.target.limits.l1_bytes - k.shared_bytes
+        room = self.limits.l1_bytes - k.shared_bytes
         once = footprint(nest, touch, inside, SECTOR_BYTES)
         kept = where(once <= room / 2, minimum(moved, once), moved)
         return kept * k.blocks
@@ -300,11 +291,17 @@ class _Counter:
         if nest.vector is None:
             return 1
         lanes = nest.vector.extent
-        size = nest.node.op.dtype.bytes
-        good: Any = ((lanes * size == 8) | (lanes * size == 16)) & (nest.apart == 0)
+        good: Any = nest.apart == 0
         for touch in (*nest.reads, nest.write):
-            if touch.scope != "local" and nest.vector.axis in nest.moves[touch]:
-                good = good & (nest.stride(touch, nest.vector.axis) == 1)
+            if nest.vector.axis not in nest.moves[touch]:
+                continue
+            size = lanes * touch.bytes
+            fits = (size == WIDEST_BYTES) | (size == WIDEST_BYTES // 2)
+            if touch.scope == "local":  # registers, which no access has to cover at once
+                fits = fits | (size == 2 * WIDEST_BYTES) | (size == 4 * WIDEST_BYTES)
+            else:
+                fits = fits & (nest.stride(touch, nest.vector.axis) == 1)
+            good = good & fits
         return where(good, lanes, 1)
 
     def _together(self, nest: Nest, touch: Touch) -> Any:
@@ -322,8 +319,8 @@ class _Counter:
             rest.append(where(joins, 0, step))
             run = where(joins, run * lp.extent, run)
         result: Any = 1
-        for width in (2, 4):
-            if touch.bytes * width > VECTOR_BYTES:
+        for width in (2, 4, 8, 16):
+            if touch.bytes * width > WIDEST_BYTES:
                 break
             fits = (floor_mod(run, width) == 0) & (least >= width)
             for step in rest:
@@ -365,6 +362,11 @@ class _Counter:
         k.phases = sum(places.values()) if places else 0
         k.copy_trips = trips
         k.copy_lanes = minimum(lanes / maximum(total, 1), 1.0) if places else 1
+
+
+def arithmetic_of(node: Node) -> DType:
+    """The type that the stage's arithmetic is done in."""
+    return node.op.accumulator.compute
 
 
 def tensor_bytes(tensor: Tensor) -> int:

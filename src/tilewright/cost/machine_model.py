@@ -1,7 +1,8 @@
 """Seconds of a schedule in closed form: what a device of known rates would need, per candidate.
 
 In: the facts of `gpu_facts.py` or `cpu_facts.py`, and `Limits`.  Out: seconds, and the parts they
-come from.  It ranks candidates before anything was measured; `cost_model.py` learns the rest.
+come from.  Templates choose by it what runs untuned, and a search ranks by it what was not measured
+yet; `cost_model.py` learns the rest.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tilewright.base.dtype import FLOAT32
 from tilewright.cost.cpu_facts import CpuKernel, cpu_kernels
 from tilewright.cost.gpu_facts import INSTRUCTION_BYTES, GpuKernel, gpu_kernels
 from tilewright.schedule.sketch import Group
 from tilewright.schedule.space.decision import ceil_div, maximum, minimum
-from tilewright.schedule.tree.loop_tree import Bounds, LoopTree
-from tilewright.targets.target import Limits, Target
+from tilewright.schedule.tree.resources import Resources
+from tilewright.targets.target import Limits
 
 Vector = npt.NDArray[np.float64]
 
@@ -30,7 +32,7 @@ BEGIN = 2000  # of a kernel, until its first block computes
 START = 1000  # of a block: its launch, first instructions, last stores
 ISSUE = 4  # warp instructions per cycle
 ALONE = 2  # cycles per instruction of a warp that has no other to fill its gaps
-LANES = 128  # multiply-adds per cycle
+LANES = 128  # multiply-adds per cycle, of float32
 CODE_CACHE = 128 << 10  # bytes of instructions that a core holds
 CODE_BYTES = 4  # per cycle, of instructions that do not fit there
 SPILL = 2 * GLOBAL_LATENCY  # a load that goes out to local memory and back
@@ -64,27 +66,28 @@ class Times:
     resident: Any
 
 
-def predict_seconds(group: Group, target: Target) -> Vector:
+def predict_seconds(group: Group) -> Vector:
     """Seconds of each candidate of the group, float64 [n].  Meant for legal ones."""
-    return seconds(group.tree, group.bounds, target, len(group.rows))
+    return seconds(group.resources, len(group.rows))
 
 
-def seconds(tree: LoopTree, bounds: Bounds, target: Target, rows: int) -> Vector:
+def seconds(resources: Resources, rows: int) -> Vector:
     """The same for any population of one structure; for ints, `rows` is 1."""
-    _, times = analyse(tree, bounds, target, rows)
+    _, times = analyse(resources, rows)
     return whole(times, rows)
 
 
 def analyse(
-    tree: LoopTree, bounds: Bounds, target: Target, rows: int
+    resources: Resources, rows: int
 ) -> tuple[list[GpuKernel] | list[CpuKernel], list[Times]]:
     """Facts and times of every kernel."""
+    limits = resources.target.limits
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        if target.has_threads:
-            gpu = gpu_kernels(tree, bounds, target, rows)
-            return gpu, [gpu_times(k, target.limits) for k in gpu]
-        cpu = cpu_kernels(tree, bounds, target, rows)
-        return cpu, [cpu_times(k, target.limits) for k in cpu]
+        if resources.target.has_threads:
+            gpu = gpu_kernels(resources, rows)
+            return gpu, [gpu_times(k, limits) for k in gpu]
+        cpu = cpu_kernels(resources)
+        return cpu, [cpu_times(k, limits) for k in cpu]
 
 
 def whole(times: list[Times], rows: int) -> Vector:
@@ -108,7 +111,7 @@ def residency(k: GpuKernel, limits: Limits) -> Any:
 
 def gpu_times(k: GpuKernel, limits: Limits) -> Times:
     """A block is a chain of phases (load, barrier, compute); others on its core fill the gaps."""
-    cycle = 2 * LANES * limits.cores / limits.peak_flops
+    cycle = 2 * LANES * limits.cores / limits.rate(FLOAT32)
     resident = residency(k, limits)
     busiest = ceil_div(k.blocks, limits.cores)  # blocks of the busiest core
     together = minimum(resident, busiest)
@@ -153,8 +156,8 @@ def soft_max(a: Any, b: Any) -> Any:
 
 def cpu_times(k: CpuKernel, limits: Limits) -> Times:
     """Per stage: ports of the core, the chain of accumulators, bytes from L2 and from memory."""
-    lanes = limits.vector_bytes // 4
-    cycle = 2 * CPU_FMA_PORTS * lanes * limits.cores / limits.peak_flops
+    lanes = limits.vector_bytes // FLOAT32.bytes
+    cycle = 2 * CPU_FMA_PORTS * lanes * limits.cores / limits.rate(FLOAT32)
     total: Any = 0
     compute: Any = 0
     latency: Any = 0

@@ -1,7 +1,7 @@
 """Loops around and inside each stage, with their lengths, and how often everything runs.
 
-In: a `LoopTree` and its `Bounds`.  Out: `Nest` per stage: loops from the outside in, which of them
-code generation writes out, how many loads are left after it, and what indices cost.
+In: the resources of a kernel.  Out: `Nest` per stage: loops from the outside in, how many loads are
+left after those that the resources say are written out, and what indices cost.
 Read next: `gpu_facts.py`.
 """
 
@@ -14,25 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.cost.access import (
-    Anatomy,
-    Point,
-    Steps,
-    Touch,
-    anatomy,
-    atoms,
-    floor_div,
-    floor_mod,
-    moves,
-    shape,
-    vector,
-)
+from tilewright.cost.access import Point, Steps, floor_div, floor_mod, vector
 from tilewright.ir import expr as E
 from tilewright.ir.expr import ARITHMETIC, COMPARE, LOGIC, Expr
-from tilewright.schedule.space.decision import ceil_div, evaluate, maximum, minimum, where
+from tilewright.schedule.space.decision import ceil_div, maximum, minimum, where
 from tilewright.schedule.state import FuseRelation, SplitRelation
-from tilewright.schedule.tree.loop_tree import Bounds, Node
-from tilewright.targets.target import Target
+from tilewright.schedule.tree.loop_tree import Node
+from tilewright.schedule.tree.resources import KernelResources
+from tilewright.schedule.tree.touch import Anatomy, Touch, anatomy, atoms, moves, shape
 from tilewright.te.tensor import IterVar
 
 CALL_COST = 16  # instructions of exp and its like
@@ -67,13 +56,13 @@ class Nest:
             or their fused index has to be taken apart one by one; else 0
     """
 
-    def __init__(self, node: Node, bounds: Bounds, target: Target) -> None:
-        self.node, self.bounds, self.target = node, bounds, target
-        self.anatomy: Anatomy = anatomy(bounds.tree)
+    def __init__(self, node: Node, kernel: KernelResources) -> None:
+        self.node, self.kernel, self.bounds = node, kernel, kernel.bounds
+        self.anatomy: Anatomy = anatomy(self.bounds.tree)
         self.reads = self.anatomy.reads[node]
         self.write = self.anatomy.write[node]
-        self.moves = {t: moves(bounds, t) for t in (*self.reads, self.write)}
-        tree = bounds.tree
+        self.moves = {t: moves(self.bounds, t) for t in (*self.reads, self.write)}
+        tree, bounds = self.bounds.tree, self.bounds
         path = [
             Loop(owner, ax, vector(bounds.extent[ax]), tree.tag_of.get(ax, ""),
                  owner.stage.annotations.get(ax, ""), False, False)
@@ -89,34 +78,23 @@ class Nest:
         self.vector = next((lp for lp in self.own if lp.how == "vectorize"), None)
 
     def _own_loops(self) -> list[Loop]:
-        node, bounds = self.node, self.bounds
-        registers = _register_axes(self)
-        pragma = vector(_pragma(bounds, node))
-        children = [c for c in bounds.tree.nodes if c.parent is node]
-        result: list[Loop] = []
-        steps: Any = _stores(node, bounds) * vector(bounds.replicas(node))
-        still: Any = True
-        for ax in reversed(node.stage.leaf_iter_vars):
-            extent = vector(bounds.extent[ax])
-            tag, how = bounds.tree.tag_of.get(ax, ""), node.stage.annotations.get(ax, "")
-            inside: Any = sum(_statements(c, bounds) for c in children if c.attach_axis is ax)
-            steps = steps + inside
-            if tag and tag != "vthread":
-                result.append(Loop(node, ax, extent, tag, how, True, still))
-                continue
-            if how != "vectorize":
-                steps = steps * extent
-            elif self.target.has_threads:
-                course = self._course(Loop(node, ax, extent, tag, how, True, still))
+        node, extents = self.node, self.bounds.extent
+        annotations, leaves = node.stage.annotations, node.stage.leaf_iter_vars
+        lanes: Any = 1
+        for ax in leaves if self.kernel.target.has_threads else ():
+            if annotations.get(ax) == "vectorize":
+                loop = Loop(node, ax, vector(extents[ax]), "", "vectorize", True, True)
+                course = self._course(loop)
                 self.apart = greatest((*course.divisions.values(), *course.tests))
-                steps = steps * where(self.apart > 0, extent, 1)
-            written: Any = (extent == 1) | (steps <= pragma)
-            if how in ("unroll", "vectorize") or tag == "vthread":
-                written = True
-            elif ax in registers:
-                small = steps <= self.target.limits.max_unrolled_body
-                written = written | (small & registers[ax])
-            still = still & written
+                lanes = where(self.apart > 0, extents[ax], 1)
+        written = self.kernel.written_out(node, lanes)
+        result: list[Loop] = []
+        still: Any = True
+        for ax in reversed(leaves):
+            tag = self.bounds.tree.tag_of.get(ax, "")
+            if not tag or tag == "vthread":
+                still = still & written[ax]
+            extent, how = vector(extents[ax]), annotations.get(ax, "")
             result.append(Loop(node, ax, extent, tag, how, True, still))
         return result[::-1]
 
@@ -300,57 +278,6 @@ def _guards(nest: Nest) -> list[list[IterVar]]:
     conditions = [n.args[0] for n in E.walk(body) if n.op in ("select", "if_then_else")]
     tests = dict.fromkeys(n for n in E.walk(*conditions) if n.op in COMPARE)
     return [[axis_of[v] for v in E.free_variables(n) if v in axis_of] for n in tests]
-
-
-def _register_axes(nest: Nest) -> dict[IterVar, Any]:
-    """Loops that index local buffers small enough for registers and so are written out: axis ->
-    whether they do (or a mask)."""
-    found: dict[IterVar, Any] = {}
-    for touch in (*nest.reads, nest.write):
-        if touch.producer is None or touch.scope != "local":
-            continue
-        copies = vector(nest.bounds.replicas(touch.producer))
-        size = vector(nest.bounds.elements(touch.producer)) * copies * touch.bytes
-        small = size <= nest.target.limits.register_bytes
-        for ax in nest.moves[touch]:
-            found[ax] = found[ax] | small if ax in found else small
-    return found
-
-
-def _statements(node: Node, bounds: Bounds) -> Any:
-    """Innermost statements of a stage and all that is computed inside it."""
-    steps: Any = _stores(node, bounds)
-    children = [c for c in bounds.tree.nodes if c.parent is node]
-    for ax in reversed(node.stage.leaf_iter_vars):
-        for child in children:
-            if child.attach_axis is ax:
-                steps = steps + _statements(child, bounds)
-        tag = node.stage.binds.get(ax, "")
-        if (tag and tag != "vthread") or node.stage.annotations.get(ax) == "vectorize":
-            continue
-        steps = steps * vector(bounds.extent[ax])
-    return steps
-
-
-def _stores(node: Node, bounds: Bounds) -> Any:
-    """Statements of one iteration: a copy that may be one of nothing, or of a padding's zero, reads
-    first and then writes under its guard."""
-    if node.scope != "shared" or not any(n.op == "if_then_else" for n in E.walk(node.body)):
-        return 1
-    total: Any = 1
-    for ax in node.stage.leaf_iter_vars:
-        total = total * vector(bounds.extent[ax])
-    return where(total > vector(bounds.elements(node)), 2, 1)
-
-
-def _pragma(bounds: Bounds, node: Node | None) -> Any:
-    """auto_unroll_max_step in force for the loops of a stage."""
-    while node is not None:
-        entry = node.stage.pragmas.get("auto_unroll_max_step")
-        if entry is not None:
-            return evaluate(entry[1], bounds.assignment)
-        node = node.parent
-    return 0
 
 
 def footprints(nest: Nest, touch: Touch, loops: list[Loop], granule: int) -> list[Any]:

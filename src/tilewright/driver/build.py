@@ -22,6 +22,7 @@ from tilewright.runtime.module import Module
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree import legality
 from tilewright.schedule.tree.loop_tree import LoopTree
+from tilewright.schedule.tree.resources import Resources
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.tensor import ComputeOp, Tensor
@@ -65,7 +66,7 @@ def generate_source(
     check_types(schedule.dag, target)
     tree = LoopTree(schedule)
     bounds = tree.bounds()
-    legality.check(tree, bounds, target, name)
+    legality.check(Resources(bounds, target), name)
     program = lower_schedule(schedule, target, kernel_name(name), args, tree, bounds)
     return generate(program, target)
 

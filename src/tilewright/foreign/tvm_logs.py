@@ -25,6 +25,7 @@ from tilewright.schedule.space.config_space import ConfigEntity
 from tilewright.schedule.task import Task, create
 from tilewright.schedule.tree.legality import REASONS, judge
 from tilewright.schedule.tree.loop_tree import LoopTree
+from tilewright.schedule.tree.resources import Resources
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.tensor import Tensor, placeholder
@@ -172,8 +173,9 @@ class _Importer:
             found = read(data)
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
             raise _refuse(f"a damaged {label} line") from None
-        tree = LoopTree(found.schedule)
-        broken = judge(tree, tree.bounds(), Target(found.task.target).native()).reasons()
+        bounds = LoopTree(found.schedule).bounds()
+        target = Target(found.task.target).native()
+        broken = judge(Resources(bounds, target)).reasons()
         if broken:
             raise _refuse(f"not legal on {found.task.target}: {REASONS[broken[0]]}")
         return found

@@ -15,8 +15,8 @@ from tilewright.ir.stmt import Allocate, For, If, Stmt, seq
 from tilewright.lowering.accesses import Accesses
 from tilewright.lowering.guards import Guards
 from tilewright.lowering.placement import Placement
-from tilewright.schedule.space.decision import evaluate
 from tilewright.schedule.tree.loop_tree import Node
+from tilewright.schedule.tree.resources import pragma_in_force
 from tilewright.te.tensor import IterVar
 
 _KIND = {"vectorize": "vectorized", "unroll": "unrolled", "parallel": "parallel"}
@@ -51,26 +51,11 @@ class Emission:
             return body
         var = self.place.leaf[axis] if var is None else var
         kind = _KIND.get(node.stage.annotations.get(axis, ""), "serial")
-        limit = self._pragma(node, axis)
+        limit = int(pragma_in_force(node, axis, self.place.bounds.assignment))
         if limit:
             self.unroll_limit[var] = limit
         kind = "vthread" if axis in node.stage.binds else kind
         return For(var, self.place.extent(axis), body, kind)
-
-    def _pragma(self, node: Node | None, axis: IterVar | None) -> int:
-        """auto_unroll_max_step in force at a loop: the nearest enclosing pragma."""
-        while node is not None:
-            entry = node.stage.pragmas.get("auto_unroll_max_step")
-            if entry is not None:
-                leaves = node.stage.leaf_iter_vars
-                if (
-                    axis is None
-                    or entry[0] not in leaves
-                    or leaves.index(entry[0]) <= leaves.index(axis)
-                ):
-                    return int(evaluate(entry[1], self.place.bounds.assignment))
-            axis, node = node.attach_axis, node.parent
-        return 0
 
     def nest(
         self,

@@ -21,6 +21,7 @@ from tilewright.schedule.space.decision import Assignment
 from tilewright.schedule.space.trace import REFUSALS, Part, Tracer, Trail
 from tilewright.schedule.tree.legality import Verdict, judge
 from tilewright.schedule.tree.loop_tree import Bounds, LoopTree
+from tilewright.schedule.tree.resources import Resources
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 
@@ -35,14 +36,19 @@ class Group:
     trail: Trail
     rows: Indices
     tree: LoopTree
-    bounds: Bounds
+    resources: Resources
     verdict: Verdict
 
-    def bounds_of(self, mask: npt.NDArray[np.bool_]) -> Bounds:
-        """Bounds of the candidates of the mask alone."""
+    @property
+    def bounds(self) -> Bounds:
+        return self.resources.bounds
+
+    def resources_of(self, mask: npt.NDArray[np.bool_]) -> Resources:
+        """Resources of the candidates of the mask alone."""
         assignment = self.bounds.assignment
         assert isinstance(assignment, Assignment)
-        return self.tree.bounds(assignment.take(np.flatnonzero(mask)))
+        own = self.tree.bounds(assignment.take(np.flatnonzero(mask)))
+        return Resources(own, self.resources.target)
 
 
 class Sketch:
@@ -77,7 +83,7 @@ class Sketch:
             chosen = self._fallback()
             index = chosen if isinstance(chosen, int) else self.space.index_of(chosen)
             tree = LoopTree(self.close(index))
-            return None if judge(tree, tree.bounds(), self.target).reasons() else index
+            return None if judge(Resources(tree.bounds(), self.target)).reasons() else index
         except REFUSALS:
             return None
 
@@ -95,14 +101,8 @@ class Sketch:
 
     def _group(self, part: Part[LoopTree], assignment: Assignment, start: int) -> Group:
         assert part.value is not None
-        bounds = part.value.bounds(assignment)
-        return Group(
-            part.trail,
-            part.rows + start,
-            part.value,
-            bounds,
-            judge(part.value, bounds, self.target),
-        )
+        resources = Resources(part.value.bounds(assignment), self.target)
+        return Group(part.trail, part.rows + start, part.value, resources, judge(resources))
 
     def legal(self, indices: Indices, *, sensible: bool = True) -> npt.NDArray[np.bool_]:
         """Mask of the candidates that can run (and, if `sensible`, are not surely bad)."""
@@ -130,8 +130,8 @@ class Sketch:
     def explain(self, index: int) -> list[str]:
         """Why configuration `index` is refused; empty when it is legal."""
         try:
-            tree = LoopTree(self.close(index))
-            return judge(tree, tree.bounds(), self.target).reasons()
+            bounds = LoopTree(self.close(index)).bounds()
+            return judge(Resources(bounds, self.target)).reasons()
         except TilewrightError as error:
             return [str(error)]
 

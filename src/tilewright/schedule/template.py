@@ -58,13 +58,13 @@ class Anchored:
 
 
 AnchorTemplate = Callable[[Any, Anchored], None]
-Fallback = Callable[[ConfigSpace, Anchored], Mapping[str, Any] | int]
+Fallback = Callable[[Sketch, Anchored], Mapping[str, Any] | int]
 
 
 @dataclass(frozen=True)
 class RegisteredAnchor:
     """fallback: the configuration (values, or an index) to use where nothing was tuned, if there is
-    one; it gets the space of the DAG at hand and an unscheduled `Anchored`.
+    one; it gets the sketch of the DAG at hand and an unscheduled `Anchored`.
     """
 
     name: str
@@ -269,9 +269,10 @@ def sketch_of_anchor(registered: RegisteredAnchor, dag: ComputeDAG, target: Targ
 
     def fallback() -> Any:
         assert registered.fallback is not None
-        return registered.fallback(space, anchored_schedule(dag, target))
+        return registered.fallback(sketch, anchored_schedule(dag, target))
 
     space = ConfigSpace()
     build(space)
     origin = f"template:{registered.name}"
-    return Sketch(origin, dag, space, build, target, fallback if registered.fallback else None)
+    sketch = Sketch(origin, dag, space, build, target, fallback if registered.fallback else None)
+    return sketch

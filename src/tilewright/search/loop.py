@@ -174,7 +174,8 @@ class _Loop:
                 if record.task.fingerprint or not own:  # else of a device that is not known
                     state.note_best(outcome.candidate, record, self.options.leaders)
             state.report.exhausted = not task.sketches and not first
-            state.guess = task.flop / max(task.target.limits.peak_flops, 1.0) * 10
+            rate = task.target.limits.rate(task.dag.outputs[0].dtype)
+            state.guess = task.flop / rate * 10
             self.portfolio.states.append(state)
             report.tasks.append(state.report)
             self._tell("start", state)

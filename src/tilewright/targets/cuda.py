@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tilewright.base.errors import TargetError
 from tilewright.targets.kind import DeviceKind, LimitValue, Options
-from tilewright.targets.limits import Limits
+from tilewright.targets.limits import Limits, rates
 
 ARCH = "sm_90"  # where a target names none and no device is there to ask
 
@@ -26,42 +26,50 @@ _SM90 = Limits(
     vector_bytes=16,
     l1_bytes=256 << 10,
     l2_bytes=60 << 20,
-    peak_flops=65.2e12,
+    rates=rates(65.2e12, float64=1 / 2, float16=2, int32=1 / 2),
     memory_bandwidth=4.3e12,
     l2_bandwidth=9.1e12,
     launch_seconds=0.55e-6,
 )
 
-# Arch -> limits.  Source: the CUDA programming guide's table of compute capabilities and, for
-# rates, the vendor's data sheets (sm_90: measured on an H200).
+# Arch -> limits.  Sources: the CUDA programming guide's table of compute capabilities; for the rate
+# of float32 and of memory, the vendor's data sheets (sm_90: measured on an H200); for other types,
+# the guide's table of arithmetic throughput (float16: two at once, in a half2).
 _ARCHS = {
     "sm_61": replace(
         _SM90, shared_bytes_per_block=49152, shared_bytes_per_core=98304, cores=28,
-        l2_bytes=2816 << 10, peak_flops=11.3e12, memory_bandwidth=484e9, l2_bandwidth=1.2e12,
+        l2_bytes=2816 << 10,
+        rates=rates(11.3e12, float64=1 / 32, float16=1 / 64, int32=1 / 4),
+        memory_bandwidth=484e9, l2_bandwidth=1.2e12,
         launch_seconds=2e-6,
     ),
     "sm_70": replace(
         _SM90, shared_bytes_per_block=98304, shared_bytes_per_core=98304, cores=80,
-        l2_bytes=6 << 20, peak_flops=15.7e12, memory_bandwidth=900e9, l2_bandwidth=2.5e12,
+        l2_bytes=6 << 20, rates=rates(15.7e12, float64=1 / 2, float16=2, int32=1),
+        memory_bandwidth=900e9, l2_bandwidth=2.5e12,
     ),
     "sm_75": replace(
         _SM90, shared_bytes_per_block=65536, shared_bytes_per_core=65536, cores=40,
         max_threads_per_core=1024, max_blocks_per_core=16, l2_bytes=4 << 20,
-        peak_flops=8.1e12, memory_bandwidth=320e9, l2_bandwidth=1.3e12,
+        rates=rates(8.1e12, float64=1 / 32, float16=2, int32=1),
+        memory_bandwidth=320e9, l2_bandwidth=1.3e12,
     ),
     "sm_80": replace(
         _SM90, shared_bytes_per_block=166912, shared_bytes_per_core=167936, cores=108,
-        l2_bytes=40 << 20, peak_flops=19.5e12, memory_bandwidth=1555e9, l2_bandwidth=4.5e12,
+        l2_bytes=40 << 20, rates=rates(19.5e12, float64=1 / 2, float16=4, int32=1),
+        memory_bandwidth=1555e9, l2_bandwidth=4.5e12,
     ),
     "sm_86": replace(
         _SM90, shared_bytes_per_block=101376, shared_bytes_per_core=102400, cores=46,
         max_threads_per_core=1536, max_blocks_per_core=16, l2_bytes=4 << 20,
-        peak_flops=20.3e12, memory_bandwidth=448e9, l2_bandwidth=2e12,
+        rates=rates(20.3e12, float64=1 / 64, float16=1, int32=1 / 2),
+        memory_bandwidth=448e9, l2_bandwidth=2e12,
     ),
     "sm_89": replace(
         _SM90, shared_bytes_per_block=101376, shared_bytes_per_core=102400, cores=128,
         max_threads_per_core=1536, max_blocks_per_core=24, l2_bytes=72 << 20,
-        peak_flops=82e12, memory_bandwidth=1008e9, l2_bandwidth=5e12,
+        rates=rates(82e12, float64=1 / 64, float16=1, int32=1 / 2),
+        memory_bandwidth=1008e9, l2_bandwidth=5e12,
     ),
     "sm_90": _SM90,
 }  # fmt: skip

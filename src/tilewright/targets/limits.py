@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tilewright.base.dtype import FLOAT32, DType
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -28,7 +30,7 @@ class Limits:
     vector_registers: int = 16
     l1_bytes: int = 32 << 10
     l2_bytes: int = 1 << 20
-    peak_flops: float = 0.0  # fp32
+    rates: tuple[tuple[DType, float], ...] = ()  # operations of arithmetic; a multiply-add is two
     memory_bandwidth: float = 0.0
     l2_bandwidth: float = 0.0
     launch_seconds: float = 0.0
@@ -39,3 +41,19 @@ class Limits:
     def register_bytes(self) -> int:
         """What the registers of a thread hold: the largest local buffer that is no memory."""
         return max(self.registers_per_thread * 4, self.vector_registers * self.vector_bytes)
+
+    def rate(self, dtype: DType) -> float:
+        """Peak operations of arithmetic in `dtype` per second.
+
+        A type without a rate has that of its compute type, and then that of float32; 1.0 where not
+        even that is known.
+        """
+        known = dict(self.rates)
+        found = (known[t] for t in (dtype, dtype.compute, FLOAT32) if t in known)
+        return next(found, 1.0)
+
+
+def rates(float32: float, **per_float32: float) -> tuple[tuple[DType, float], ...]:
+    """`Limits.rates` from that of float32 and, for other types, multiples of it."""
+    others = ((DType(name), float32 * share) for name, share in per_float32.items())
+    return (FLOAT32, float32), *others

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tilewright.base.dtype import FLOAT32, FLOAT64, INT32, INT64
 from tilewright.targets.kind import DeviceKind, LimitValue, Options
 from tilewright.targets.limits import Limits
 
@@ -34,10 +35,11 @@ def limits(options: Options, device: Mapping[str, LimitValue]) -> Limits:
     """Rates by the number of cores and the width of vectors, at a typical clock."""
     cores = int(options.get("num-cores") or _of(device, "cores"))
     vector_bytes = int(options.get("vector-bytes") or _of(device, "vector_bytes"))
-    per_core = 3.5e9 * (vector_bytes // 4) * 2 * 2  # two FMA pipes at a typical clock
+    per_byte = 3.5e9 * cores * vector_bytes * 2 * 2  # two FMA pipes at a typical clock
+    rates = tuple((t, per_byte / t.bytes) for t in (FLOAT32, FLOAT64, INT32, INT64))
     return Limits(
         cores=cores, vector_bytes=vector_bytes, vector_registers=32 if vector_bytes >= 64 else 16,
-        peak_flops=per_core * cores, memory_bandwidth=20e9, l2_bandwidth=100e9 * cores,
+        rates=rates, memory_bandwidth=20e9, l2_bandwidth=100e9 * cores,
         launch_seconds=1e-6,
     )  # fmt: skip
 

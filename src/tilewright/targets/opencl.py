@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tilewright.targets.kind import DeviceKind, LimitValue, Options
-from tilewright.targets.limits import Limits
+from tilewright.targets.limits import Limits, rates
 
 # The portable floor of OpenCL GPUs: what NVIDIA's and Mali-class drivers both grant.
 _OPENCL = Limits(
@@ -20,7 +20,7 @@ _OPENCL = Limits(
     max_threads_per_core=1024,
     max_blocks_per_core=16,
     cores=2,
-    peak_flops=100e9,
+    rates=rates(100e9, float64=1 / 16, float16=1, int32=1),
     memory_bandwidth=20e9,
     l2_bandwidth=100e9,
     launch_seconds=5e-6,

@@ -2,7 +2,7 @@
 
 In: a `Structure` and an assignment of its decisions.  Out: `Bounds`, polymorphic numbers.  Branches
 depend on structure only; `where`, `minimum` and the gcd rule do what would be a branch on a number.
-Read next: `legality.py` (masks over Bounds), `lowering/nest.py` (Bounds of ints to loops).
+Read next: `resources.py` (what they ask of a device), `lowering/nest.py` (ints to loops).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 In: a schedule, its decisions open or closed.  Out: `LoopTree`; `LoopTree.bounds` gives its numbers
 under an assignment, so one tree serves a whole population.
-Read next: `structure.py`, `bounds.py`, `text.py`; `legality.py` (masks over bounds).
+Read next: `structure.py`, `bounds.py`, `text.py`; `resources.py` (what bounds ask of a device).
 """
 
 from __future__ import annotations

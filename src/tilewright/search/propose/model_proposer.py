@@ -18,7 +18,6 @@ from tilewright.schedule.space.config_space import ConfigSpace
 from tilewright.schedule.task import Task
 from tilewright.search.propose.cost_model import CostModel
 from tilewright.search.propose.proposers import Candidate, Indices, Outcome, Pooled, breed
-from tilewright.targets.target import Target
 
 FIRST, DRAWN = 8192, 4096  # guesses per sketch for the first batch, and for each later refill
 KEPT = 4096  # best of a sketch by the machine model, whose features are kept
@@ -75,18 +74,16 @@ class Population:
         self.machine = self.machine[mask]
 
 
-def evaluate(sketch: Sketch, indices: Indices, target: Target) -> tuple[Matrix, Vector]:
+def evaluate(sketch: Sketch, indices: Indices) -> tuple[Matrix, Vector]:
     """Features and machine seconds of any candidates, row by row; refused ones get an hour."""
     rows = np.zeros((len(indices), len(FEATURES)), np.float32)
     seconds = np.full(len(indices), 3600.0)
     for group in sketch.groups(indices):
-        rows[group.rows], seconds[group.rows] = features_and_seconds(group, target)
+        rows[group.rows], seconds[group.rows] = features_and_seconds(group)
     return rows, seconds
 
 
-def evaluate_sensible(
-    sketch: Sketch, indices: Indices, target: Target
-) -> tuple[Indices, Matrix, Vector]:
+def evaluate_sensible(sketch: Sketch, indices: Indices) -> tuple[Indices, Matrix, Vector]:
     """Those worth measuring, with features and machine seconds."""
     valid = sketch.space.valid_mask(indices)
     found: list[tuple[Indices, Matrix, Vector]] = []
@@ -96,9 +93,9 @@ def evaluate_sensible(
             continue
         own = indices[group.rows[mask]]
         if len(mask) > NARROW and len(own) < len(mask):
-            rows, seconds = describe(group.tree, group.bounds_of(mask), target, len(own))
+            rows, seconds = describe(group.resources_of(mask), len(own))
         else:
-            rows, seconds = (each[mask] for each in features_and_seconds(group, target))
+            rows, seconds = (each[mask] for each in features_and_seconds(group))
         found.append((own, rows, seconds))
     if not found:
         return np.empty(0, np.int64), np.empty((0, len(FEATURES)), np.float32), np.empty(0)
@@ -147,7 +144,7 @@ class ModelProposer(Pooled):
         unknown = [k for k, found in enumerate(known) if found is None]
         if unknown:
             asked = np.array([indices[k] for k in unknown], np.int64)
-            rows[unknown], machine[unknown] = evaluate(sketch, asked, self.target)
+            rows[unknown], machine[unknown] = evaluate(sketch, asked)
         for k, found in enumerate(known):
             if found is not None:
                 rows[k], machine[k] = found
@@ -159,7 +156,7 @@ class ModelProposer(Pooled):
         for sketch in dict.fromkeys(c.sketch for c in candidates):
             mine = [k for k, c in enumerate(candidates) if c.sketch is sketch]
             indices = np.array([candidates[k].index for k in mine], np.int64)
-            rows, machine = evaluate(sketch, indices, self.target)
+            rows, machine = evaluate(sketch, indices)
             result[mine] = np.exp(self.model.predict(rows, machine))
         return result
 
@@ -213,7 +210,7 @@ class ModelProposer(Pooled):
         population, pool, room = self.population[at], self.pools[at], self.plan.kept
         indices = np.unique(indices)
         indices = indices[pool.fresh(indices) & ~np.isin(indices, population.indices)]
-        indices, features, machine = evaluate_sensible(pool.sketch, indices, self.target)
+        indices, features, machine = evaluate_sensible(pool.sketch, indices)
         light = features[:, _CODE] <= np.log2(MAX_CODE)
         if light.any() or len(population):  # else there is nothing better
             indices, features, machine = indices[light], features[light], machine[light]

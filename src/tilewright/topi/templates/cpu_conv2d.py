@@ -8,21 +8,19 @@ weights that are no constants, and for wide images.  Read next: `cpu_tile.py`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
 from math import ceil, prod
 from typing import Any
 
 from tilewright.base.errors import ScheduleError
+from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.template import Anchored, anchor_template
 from tilewright.te.tensor import ComputeOp
 from tilewright.topi.templates.cpu_tile import (
     UNROLL,
     Operands,
     Tile,
-    Work,
-    cycles,
+    accumulator_of,
     finish,
     lanes_for,
     operands,
@@ -32,6 +30,7 @@ from tilewright.topi.templates.cpu_tile import (
     store_at,
     tile_sizes,
 )
+from tilewright.topi.templates.untuned import fastest
 
 COLUMNS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 20, 24, 28)
 ROWS = (1, 2, 3, 4, 5, 6, 7, 8)
@@ -102,7 +101,7 @@ def tile_orders(ops: Operands) -> tuple[str, ...]:
 
 def channel_lanes(at: Anchored, conv: Conv) -> int:
     """Lanes over the channels of one group."""
-    lanes = lanes_for(conv.group_out, at.anchor.dtype, at.target)
+    lanes = lanes_for(conv.group_out, accumulator_of(at), at.target)
     while conv.group_out < conv.channels and conv.group_out % lanes:
         lanes //= 2
     if lanes < 2:
@@ -168,41 +167,15 @@ def _schedule(cfg: Any, at: Anchored, ops: Operands, conv: Conv, lanes: int, lan
         tiled, (block, ry, rx, rest_c) if window else (block, rest_c, ry, rx), cfg["unroll"].val
     )
     if bar and ops.stored is not None:
-        store_at(ops.stored, tiled, lanes_for(ops.stored.op.shape[-1], at.anchor.dtype, at.target))
+        store_at(ops.stored, tiled, lanes_for(ops.stored.op.shape[-1], ops.data.dtype, at.target))
     finish(at, tiled)
 
 
-def _choose(
-    space: Any, conv: Conv, works: Sequence[tuple[dict[str, int], Work]], at: Anchored
-) -> dict[str, Any]:
-    sizes = min(works, key=lambda item: cycles(item[1], at.target))[0]
-    return {
-        **sizes,
-        "block_c": 1,
-        "reduction": loop_orders(conv)[0],
-        "order": space.space_map["order"][0].val,
-        "unroll": 0,
-    }
-
-
-def fallback_channels(space: Any, at: Anchored) -> dict[str, Any]:
+def fallback(sketch: Sketch, _: Anchored) -> int:
     """The tile that the model likes best; everything else as usual."""
-    conv = conv_of(at)
-    lanes = channel_lanes(at, conv)
-    works = []
-    for v, y, x in product(*(space.space_map[f"tile_{k}"] for k in "fyx")):
-        v, y, x = v.val, y.val, x.val
-        tiles = (
-            conv.out[0]
-            * ceil(conv.channels / (v * lanes))
-            * ceil(conv.rows / y)
-            * ceil(conv.columns / x)
-        )
-        # channels apart: one element at a time, and short rows fetch their cache lines repeatedly
-        store = 1.5 if conv.weight == "HWIO" else 1.5 * lanes * (1 + 8 / x)
-        work = Work(v * y * x, v, y * x, conv.steps, tiles, store, conv.steps * v * lanes * 4)
-        works.append(({"tile_f": v, "tile_y": y, "tile_x": x}, work))
-    return _choose(space, conv, works, at)
+    space = sketch.space
+    usual = {name: space.space_map[name][0].val for name in ("reduction", "order")}
+    return fastest(sketch, {"block_c": 1, "unroll": 0, **usual})
 
 
 # -- lanes over columns ----------------------------------------------------------------------------
@@ -211,7 +184,7 @@ def fallback_channels(space: Any, at: Anchored) -> dict[str, Any]:
 def schedule_columns(cfg: Any, at: Anchored) -> None:
     conv = conv_of(at)
     ops = operands(at)
-    full = lanes_for(conv.columns, at.anchor.dtype, at.target)
+    full = lanes_for(conv.columns, accumulator_of(at), at.target)
     if full < 2:
         raise ScheduleError(
             f"conv2d template for {at.anchor.name}",
@@ -234,40 +207,21 @@ def schedule_columns(cfg: Any, at: Anchored) -> None:
     _schedule(cfg, at, ops, conv, cfg["lanes"].val, conv.column)
 
 
-def fallback_columns(space: Any, at: Anchored) -> dict[str, Any]:
-    """As for lanes over channels; half vectors cost half where the processor has no full ones."""
-    conv = conv_of(at)
-    works = []
-    for lanes, f, y, v in product(
-        *(space.space_map[k] for k in ("lanes", "tile_f", "tile_y", "tile_x"))
-    ):
-        lanes, f, y, v = lanes.val, f.val, y.val, v.val
-        tiles = (
-            conv.out[0]
-            * ceil(conv.channels / f)
-            * ceil(conv.rows / y)
-            * ceil(conv.columns / (v * lanes))
-        )
-        work = Work(f * y * v, y * v, f, conv.steps, tiles, 2, conv.steps * f * 4)
-        works.append(({"lanes": lanes, "tile_f": f, "tile_y": y, "tile_x": v}, work))
-    return _choose(space, conv, works, at)
-
-
 anchor_template(
     "conv2d_nchw.llvm",
     kinds=("llvm",),
     tags=("conv2d_nchw", "group_conv2d_nchw"),
-    fallback=fallback_channels,
+    fallback=fallback,
 )(schedule_channels)
 anchor_template(
     "conv2d_nhwc.llvm",
     kinds=("llvm",),
     tags=("conv2d_nhwc", "group_conv2d_nhwc"),
-    fallback=fallback_channels,
+    fallback=fallback,
 )(schedule_channels)
 anchor_template(
     "conv2d_nchw_columns.llvm",
     kinds=("llvm",),
     tags=("conv2d_nchw", "group_conv2d_nchw"),
-    fallback=fallback_columns,
+    fallback=fallback,
 )(schedule_columns)

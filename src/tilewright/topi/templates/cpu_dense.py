@@ -9,11 +9,11 @@ Read next: `cpu_tile.py`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import product
 from math import ceil, prod
 from typing import Any
 
 from tilewright.schedule.default import MIN_PARALLEL_WORK
+from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.template import Anchored, anchor_template
 from tilewright.te.tensor import ComputeOp, PlaceholderOp
 from tilewright.topi.templates.cpu_tile import (
@@ -21,8 +21,7 @@ from tilewright.topi.templates.cpu_tile import (
     Operands,
     Tile,
     Tiled,
-    Work,
-    cycles,
+    accumulator_of,
     finish,
     lanes_for,
     operands,
@@ -31,6 +30,7 @@ from tilewright.topi.templates.cpu_tile import (
     register_tile,
     tile_sizes,
 )
+from tilewright.topi.templates.untuned import fastest
 
 ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 12, 14)
 VECTORS = (1, 2, 3, 4, 6, 8)
@@ -63,7 +63,7 @@ def product_of(at: Anchored) -> Product:
 def schedule_dense(cfg: Any, at: Anchored) -> None:
     p = product_of(at)
     ops = operands(at)
-    lanes = lanes_for(p.columns, at.anchor.dtype, at.target)
+    lanes = lanes_for(p.columns, accumulator_of(at), at.target)
     packed = _stored_plainly(at, ops) and (ops.constant or (p.transposed and p.rows >= PACK_ROWS))
     if lanes < 2 or (p.transposed and not packed):
         _schedule_dot(cfg, at, p)
@@ -102,7 +102,7 @@ def _schedule_dot(cfg: Any, at: Anchored, p: Product) -> None:
     ->    for k.o: vector P[i, j] += a[i, k.o] * b[j, k.o]; for lane: C[i, j] += P[i, j, lane]
     """
     s = at.schedule
-    lanes = lanes_for(p.inner, at.anchor.dtype, at.target)
+    lanes = lanes_for(p.inner, accumulator_of(at), at.target)
     cfg.define_knob("tile_i", tile_sizes(p.rows, (1, 2, 3, 4)))
     cfg.define_knob("tile_j", tile_sizes(p.columns, (1, 2, 3, 4, 5, 6, 8)))
     cfg.define_knob("order", ("ij", "ji"))
@@ -138,24 +138,10 @@ def _schedule_dot(cfg: Any, at: Anchored, p: Product) -> None:
     finish(at, Tiled(out, local, task, task))
 
 
-def fallback_dense(space: Any, at: Anchored) -> dict[str, Any]:
+def fallback_dense(sketch: Sketch, _: Anchored) -> int:
     """The tile that the model likes best."""
-    p = product_of(at)
-    dot = "block_k" not in space
-    lanes = lanes_for(p.inner if dot else p.columns, at.anchor.dtype, at.target)
-    best: tuple[float, dict[str, int]] = (float("inf"), {})
-    for i, j in product(space.space_map["tile_i"], space.space_map["tile_j"]):
-        i, j = i.val, j.val
-        columns = j if dot else j * lanes
-        tiles = p.batch * ceil(p.rows / i) * ceil(p.columns / columns)
-        steps = ceil(p.inner / lanes) if dot else p.inner
-        streams, singles, store = (i + j, 0, 2.0 * lanes) if dot else (j, i, 2.0)
-        cost = cycles(
-            Work(i * j, streams, singles, steps, tiles, store, steps * columns * 4), at.target
-        )
-        best = min(best, (cost, {"tile_i": i, "tile_j": j}), key=lambda item: item[0])
-    rest = {"order": "ij", "unroll": 0}
-    return {**best[1], **rest} if dot else {**best[1], **rest, "block_k": 1}
+    block = {"block_k": 1} if "block_k" in sketch.space else {}
+    return fastest(sketch, {"order": "ij", "unroll": 0, **block})
 
 
 anchor_template(

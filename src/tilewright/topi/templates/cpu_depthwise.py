@@ -6,18 +6,17 @@ channel's window is read once per tile.  Read next: `cpu_tile.py`, `cpu_conv2d.p
 
 from __future__ import annotations
 
-from itertools import product
-from math import ceil, prod
+from math import ceil
 from typing import Any
 
 from tilewright.base.errors import ScheduleError
+from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.template import Anchored, anchor_template
 from tilewright.te.tensor import ComputeOp
 from tilewright.topi.templates.cpu_tile import (
     UNROLL,
     Tile,
-    Work,
-    cycles,
+    accumulator_of,
     finish,
     lanes_for,
     operands,
@@ -26,6 +25,7 @@ from tilewright.topi.templates.cpu_tile import (
     store_at,
     tile_sizes,
 )
+from tilewright.topi.templates.untuned import fastest
 
 SIZES = (1, 2, 3, 4, 6, 7, 8)
 PLACES = {"nchw": {"f": 1, "y": 2, "x": 3}, "nhwc": {"f": 3, "y": 1, "x": 2}}
@@ -38,7 +38,7 @@ def _places(at: Anchored) -> dict[str, int]:
 
 
 def _lanes(at: Anchored) -> int:
-    lanes = lanes_for(at.anchor.shape[3], at.anchor.dtype, at.target)
+    lanes = lanes_for(at.anchor.shape[3], accumulator_of(at), at.target)
     if lanes < 2:
         raise ScheduleError(
             f"depthwise template for {at.anchor.name}",
@@ -68,27 +68,13 @@ def schedule_depthwise(cfg: Any, at: Anchored) -> None:
     tiled = register_tile(at, Tile(3, lanes, tile, outer, 1 + len(loops) if bar else len(outer)))
     reduction_loops(tiled, tiled.local.op.reduce_axis, cfg["unroll"].val)
     if bar and ops.stored is not None:
-        store_at(ops.stored, tiled, lanes_for(ops.stored.op.shape[-1], at.anchor.dtype, at.target))
+        store_at(ops.stored, tiled, lanes_for(ops.stored.op.shape[-1], ops.data.dtype, at.target))
     finish(at, tiled)
 
 
-def fallback_depthwise(space: Any, at: Anchored) -> dict[str, Any]:
+def fallback_depthwise(sketch: Sketch, _: Anchored) -> int:
     """The tile that the model likes best."""
-    op = at.anchor.op
-    assert isinstance(op, ComputeOp)
-    steps = prod(ax.size for ax in op.reduce_axis)
-    names = ("lanes", "tile_f", "tile_y", "tile_x")
-    best: tuple[float, dict[str, int]] = (float("inf"), {})
-    places = _places(at)
-    for chosen in product(*(space.space_map[k] for k in names)):
-        value = {k: e.val for k, e in zip(names, chosen, strict=True)}
-        per_tile = {d: value[f"tile_{k}"] for k, d in places.items()}
-        vectors = prod(per_tile.values())
-        per_tile[3] *= value["lanes"]
-        tiles = op.shape[0] * prod(ceil(op.shape[d] / n) for d, n in per_tile.items())
-        cost = cycles(Work(vectors, vectors, value["tile_f"], steps, tiles, 2, 0), at.target)
-        best = min(best, (cost, value), key=lambda item: item[0])
-    return {**best[1], "order": "fyx", "unroll": 0}
+    return fastest(sketch, {"order": "fyx", "unroll": 0})
 
 
 anchor_template(

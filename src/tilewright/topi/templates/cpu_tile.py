@@ -1,7 +1,7 @@
-"""What the CPU templates share: operands made ready, one tile of the output in registers, a model.
+"""What the CPU templates share: operands made ready, one tile of the output in registers.
 
 In: an `Anchored` schedule and sizes (ints or decisions).  Out: stages tiled, vectorised, spread
-over the cores; for untuned operators the sizes that a model of the processor likes best.
+over the cores.
 Read next: `cpu_conv2d.py`.
 """
 
@@ -173,6 +173,13 @@ def finish(at: Anchored, tiled: Tiled) -> None:
 # -- sizes -----------------------------------------------------------------------------------------
 
 
+def accumulator_of(at: Anchored) -> DType:
+    """The type whose vectors the accumulators fill."""
+    op = at.anchor.op
+    assert isinstance(op, ComputeOp)
+    return op.accumulator
+
+
 def lanes_for(extent: int, dtype: DType, target: Target) -> int:
     """The lanes of a full vector, fewer where the extent is shorter."""
     lanes = target.limits.vector_bytes // dtype.bytes
@@ -190,39 +197,3 @@ def tile_sizes(extent: int, candidates: Iterable[int]) -> list[int]:
 def powers(extent: int, most: int) -> list[int]:
     """Powers of two that divide `extent`, up to `most`."""
     return [b for b in (1, 2, 4, 8, 16, 32, 64, 128) if b <= most and extent % b == 0]
-
-
-@dataclass(frozen=True)
-class Work:
-    """What the model needs to know of one tiling.
-
-    vectors:   accumulators of a tile
-    streams:   vectors loaded per step of the reduction; broadcasts: single elements
-    steps:     of the reduction; tiles: of the output
-    store:     instructions to write one accumulator back
-    bytes_per_tile: of weights that a tile streams
-    """
-
-    vectors: int
-    streams: int
-    broadcasts: int
-    steps: int
-    tiles: int
-    store: float
-    bytes_per_tile: int
-
-
-LATENCY = 8  # accumulators that keep two pipelines of latency four busy
-
-
-def cycles(work: Work, target: Target) -> float:
-    """Estimated cycles of the busiest core; infinite where accumulators exceed the registers."""
-    limits = target.limits
-    if work.vectors + work.streams + 1 > limits.vector_registers:
-        return float("inf")
-    loads = (work.streams + work.broadcasts) / 4  # beside the arithmetic, where some stall
-    step = max(work.vectors, LATENCY) + loads + 1
-    if work.bytes_per_tile > limits.l2_bytes // 2:
-        step = max(step, 5.0 * work.streams)
-    share = ceil(work.tiles / limits.cores)
-    return share * (work.steps * step + work.vectors * work.store + 20)

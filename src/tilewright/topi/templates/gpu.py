@@ -11,19 +11,22 @@ Read next: `gpu_conv2d.py`, `gpu_dense.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
+from tilewright.base.dtype import DType
 from tilewright.ir import expr as E
-from tilewright.ir.affine import Simplifier
-from tilewright.ir.expr import Expr
 from tilewright.schedule.schedule import Schedule, Stage
+from tilewright.schedule.sketch import Sketch
+from tilewright.schedule.space.config_space import ConfigSpace
 from tilewright.schedule.space.decision import Size, ceil_div, minimum, where
 from tilewright.schedule.template import Anchored
+from tilewright.targets.target import Target
 from tilewright.te.tensor import ComputeOp, IterVar, PlaceholderOp, Tensor
 from tilewright.topi.templates.gpu_epilogue import inline_around
+from tilewright.topi.templates.untuned import fastest
 
 KINDS = ("cuda", "opencl")
 SUM_THREADS = 128  # threads of a block that only adds partial results
@@ -32,6 +35,7 @@ LANES = (1, 2, 4, 8, 16)  # threads that share a reduction
 STEPS = (1, 2, 4, 8, 16, 32)  # of a thread's reduction per slice in shared memory
 UNROLLS = (0, 512, 1500)
 WASTE = 1.34  # share of iterations that uneven tiles may add
+RESULTS, SHARE = 32, 16  # untuned: results of a thread, reduction steps for one of them
 MAX_CHANNEL_TILE, MAX_PIXEL_TILE = 256, 64  # of a block, along one axis
 
 
@@ -61,14 +65,15 @@ class Operands:
 
     channel_dim: dimension of `weight` that follows the channel axis
     along_columns: whether neighbouring elements of `data` are neighbouring columns
-    vector: elements of `weight` that one access reads, 1 where channels are not innermost
+    vectors: elements of `weight` that one access may read, descending: (1,) where channels are not
+        innermost
     """
 
     data: Tensor
     weight: Tensor
     channel_dim: int
     along_columns: bool
-    vector: int = 1
+    vectors: tuple[int, ...] = (1,)
 
 
 def operands(op: ComputeOp, roles: Roles) -> Operands:
@@ -83,6 +88,13 @@ def operands(op: ComputeOp, roles: Roles) -> Operands:
 
 
 # -- knobs -----------------------------------------------------------------------------------------
+
+
+def vector_widths(dtype: DType, target: Target) -> tuple[int, ...]:
+    """Elements of one access, descending: of the widest, of half of it, a single one.  GPUs have no
+    narrower vectors worth having."""
+    full = target.limits.vector_bytes // dtype.bytes
+    return tuple(dict.fromkeys(max(n, 1) for n in (full, full // 2, 1)))
 
 
 def wasted(extent: int, tile: int) -> float:
@@ -122,30 +134,7 @@ def pixel_tiles(extent: int, most_each: int) -> list[list[int]]:
     return tiles
 
 
-def footprint(op: ComputeOp, roles: Roles, tiles: Mapping[str, Any]) -> Any:
-    """Elements of one channel of the data that an output tile of tile_y x tile_x reads."""
-    size: Any = 1
-    for read in (n for n in E.walk(op.body) if n.op == "read"):
-        if op.axis[roles.columns].var not in E.free_variables(*read.args):
-            continue
-        for name, position in (("tile_x", roles.columns), ("tile_y", roles.rows)):
-            if position is not None:
-                size = size * _reach(read.args, op, op.axis[position], tiles[name])
-    return size
-
-
-def _reach(args: Sequence[Expr], op: ComputeOp, axis: IterVar, tile: Any) -> Any:
-    """Extent of the index that follows `axis` over `tile` of its points and the whole window."""
-    index = next(i for i in args if axis.var in E.free_variables(i))
-    form = Simplifier({}).linear(index)
-    extent: Any = 1
-    for ax in (axis, *op.reduce_axis):
-        count = tile if ax is axis else ax.size
-        extent = extent + abs(form.terms.get(ax.var, 0)) * (count - 1)
-    return extent
-
-
-def define_knobs(cfg: Any, op: ComputeOp, roles: Roles) -> None:
+def define_knobs(cfg: Any, op: ComputeOp, roles: Roles, target: Target) -> None:
     """Open the tile sizes of an anchor and the ways to split its reduction."""
     extents = [ax.size for ax in op.axis]
     depth = op.reduce_axis[roles.depth].size
@@ -162,13 +151,47 @@ def define_knobs(cfg: Any, op: ComputeOp, roles: Roles) -> None:
     cfg.define_knob("split_k", divisors_of(depth, SPLITS, 4))
     cfg.define_knob("threads_k", divisors_of(depth, LANES, 4))
     cfg.define_knob("step_k", [n for n in STEPS if n <= depth])
-    cfg.define_knob("align_data", [1, 4 if operands(op, roles).along_columns else 2])
+    factors = operands(op, roles)
+    vector, *_ = vector_widths(factors.data.dtype, target)
+    cfg.define_knob("align_data", [1, vector if factors.along_columns else 2])
     cfg.define_knob("auto_unroll_max_step", list(UNROLLS))
 
 
 def divisors_of(extent: int, sizes: Iterable[int], least: int) -> list[int]:
     """1, and those of `sizes` that divide `extent` into at least `least` steps."""
     return [n for n in sizes if n == 1 or (extent % n == 0 and extent // n >= least)]
+
+
+# -- untuned ---------------------------------------------------------------------------------------
+
+
+def fastest_contraction(sketch: Sketch, op: ComputeOp) -> int:
+    """The fastest by the machine model, with the reduction split as far as the device asks for."""
+    splits = reduction_splits(sketch.space, op, sketch.target)
+    return fastest(sketch, *({"split_k": k, "threads_k": lanes} for k, lanes in splits))
+
+
+def reduction_splits(space: ConfigSpace, op: ComputeOp, target: Target) -> list[tuple[int, int]]:
+    """One or two pairs (split_k, threads_k) of the space: so many shares of each reduction that the
+    threads of a quarter-full device have `RESULTS` results each, or less of them, each share with
+    `SHARE` steps to do.  A device that is full without shares may still like shorter sums."""
+    limits = target.limits
+    results, steps = (prod(ax.size for ax in axes) for axes in (op.axis, op.reduce_axis))
+    threads = limits.cores * limits.max_threads_per_core // 4
+    shares = max(min(threads * RESULTS // results, steps // SHARE), 1)
+    if shares == 1:
+        return list(dict.fromkeys([(1, 1), _split(space, 4, 1)]))
+    least = 1 << shares.bit_length() - 1
+    return list(
+        dict.fromkeys(_split(space, n, n if n <= LANES[-1] else 4) for n in (least, 2 * least))
+    )
+
+
+def _split(space: ConfigSpace, shares: int, lanes: int) -> tuple[int, int]:
+    """About so many shares, of which `lanes` are threads of a block and the rest blocks."""
+    blocks, threads = ([e.val for e in space.space_map[k]] for k in ("split_k", "threads_k"))
+    lanes = max(n for n in threads if n <= lanes)
+    return max(n for n in blocks if n == 1 or n * lanes <= shares), lanes
 
 
 # -- the schedule ----------------------------------------------------------------------------------
@@ -178,9 +201,9 @@ def schedule_contraction(cfg: Any, a: Anchored, roles: Roles) -> None:
     """Tile the anchor, split its reduction, and compute what follows where its results are."""
     s, anchor = a.schedule, a.anchor
     op = op_of(s, anchor)
-    define_knobs(cfg, op, roles)
+    define_knobs(cfg, op, roles, a.target)
     last = inline_around(a)
-    factors = packed(s, operands(op_of(s, anchor), roles))
+    factors = packed(s, operands(op_of(s, anchor), roles), a.target)
     tiling = Tiling(cfg, roles, len(op.axis))
 
     partial = board = anchor
@@ -194,7 +217,7 @@ def schedule_contraction(cfg: Any, a: Anchored, roles: Roles) -> None:
     root = last
     if blocks > 1:
         root = partial
-        add_partials(s, accumulator(s, anchor, last), last)
+        add_partials(s, accumulator(s, anchor, last), last, a.target)
     threads = tiling.threads * lanes
     if lanes > 1:
         accumulated = accumulator(s, partial, root)
@@ -236,7 +259,7 @@ def accumulator(s: Schedule, reduction: Tensor, reader: Tensor) -> Tensor:
     return reduction
 
 
-def packed(s: Schedule, factors: Operands) -> Operands:
+def packed(s: Schedule, factors: Operands, target: Target) -> Operands:
     """The factors with channels innermost in the weights, if that costs nothing at run time."""
     op, channels = s[factors.weight].op, s[factors.weight].op.shape[factors.channel_dim]
     inner = len(op.shape) - 1
@@ -246,15 +269,18 @@ def packed(s: Schedule, factors: Operands) -> Operands:
             return factors
         order = [d for d in range(len(op.shape)) if d != factors.channel_dim]
         weight = s.pack(weight, [1] * len(op.shape), [*order, factors.channel_dim])
-    vector = next(n for n in (4, 2, 1) if channels % n == 0)
-    return replace(factors, weight=weight, channel_dim=inner, vector=vector)
+    widths = vector_widths(weight.dtype, target)
+    vectors = tuple(n for n in widths if channels % n == 0)
+    return replace(factors, weight=weight, channel_dim=inner, vectors=vectors)
 
 
-def add_partials(s: Schedule, accumulated: Tensor, last: Tensor) -> None:
+def add_partials(s: Schedule, accumulated: Tensor, last: Tensor, target: Target) -> None:
     """The second kernel: the sum over blocks and the epilogue, thread by thread in memory order."""
     stage, adder = s[last], s[accumulated]
     *outer, inner = stage.op.axis
-    rest, lane = stage.split(inner, factor=next(n for n in (4, 2, 1) if inner.size % n == 0))
+    widest_type = max((accumulated.dtype, last.dtype), key=lambda t: t.bytes)
+    lanes = next(n for n in vector_widths(widest_type, target) if inner.size % n == 0)
+    rest, lane = stage.split(inner, factor=lanes)
     block, thread = stage.split(stage.fuse(*outer, rest), factor=SUM_THREADS)
     stage.bind(block, "blockIdx.x")
     stage.bind(thread, "threadIdx.x")
@@ -378,23 +404,22 @@ def copy_data(cfg: Any, shared: Stage, factors: Operands, threads: Size) -> None
 
 def copy_weight(cfg: Any, shared: Stage, own: Stage, factors: Operands, threads: Size) -> None:
     """In vectors, to shared memory and from there to registers, where channels are innermost."""
-    if factors.vector == 1:
+    if factors.vectors == (1,):
         if factors.channel_dim < len(shared.op.axis) - 1:
             shared.storage_align(shared.op.axis[factors.channel_dim], 2, 1)
         fetch(shared, threads, 1)
         return
     tile = cfg["tile_f"].size
-    fetch(shared, threads, widest(prod(tile[1:]), factors.vector))
-    _, lane = own.split(own.op.axis[-1], factor=widest(tile[3], factors.vector))
+    fetch(shared, threads, widest(prod(tile[1:]), factors.vectors))
+    _, lane = own.split(own.op.axis[-1], factor=widest(tile[3], factors.vectors))
     own.vectorize(lane)
 
 
-def widest(extent: Size, most: int) -> Size:
-    """The widest vector of up to `most` elements that `extent` consists of."""
+def widest(extent: Size, vectors: Sequence[int]) -> Size:
+    """The widest of the vectors, given in descending order, that `extent` consists of."""
     lanes: Size = 1
-    for n in (2, 4):
-        if n <= most:
-            lanes = where(extent % n == 0, n, lanes)
+    for n in reversed(vectors):
+        lanes = where(extent % n == 0, n, lanes)
     return lanes
 
 

@@ -8,10 +8,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.template import Anchored, anchor_template
 from tilewright.te.tensor import ComputeOp
-from tilewright.topi.templates.gpu import KINDS, Roles, op_of, schedule_contraction
-from tilewright.topi.templates.gpu_model import best_contraction
+from tilewright.topi.templates.gpu import (
+    KINDS,
+    Roles,
+    fastest_contraction,
+    op_of,
+    schedule_contraction,
+)
 
 
 def roles_of(a: Anchored) -> Roles:
@@ -34,8 +40,8 @@ def schedule_conv2d(cfg: Any, a: Anchored) -> None:
     schedule_contraction(cfg, a, roles_of(a))
 
 
-def fallback(space: Any, a: Anchored) -> int:
-    return best_contraction(space, op_of(a.schedule, a.anchor), roles_of(a), a.target)
+def fallback(sketch: Sketch, a: Anchored) -> int:
+    return fastest_contraction(sketch, op_of(a.schedule, a.anchor))
 
 
 for _layout in ("nchw", "nhwc"):

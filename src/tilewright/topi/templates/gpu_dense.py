@@ -8,18 +8,20 @@ from __future__ import annotations
 
 from typing import Any
 
+from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.template import Anchored, anchor_template
 from tilewright.te.tensor import ComputeOp
 from tilewright.topi.templates.gpu import (
     KINDS,
     Roles,
     accumulator,
+    fastest_contraction,
     op_of,
     schedule_contraction,
     tile_sizes,
 )
 from tilewright.topi.templates.gpu_epilogue import inline_around
-from tilewright.topi.templates.gpu_model import best_contraction
+from tilewright.topi.templates.untuned import fastest
 
 TAGS = ("dense", "matmul", "batch_matmul")
 LANES = (8, 16, 32, 64, 128, 256)
@@ -67,13 +69,11 @@ def schedule_vector(cfg: Any, a: Anchored, op: ComputeOp) -> None:
     s[adder].bind(lane, "threadIdx.x")
 
 
-def fallback(space: Any, a: Anchored) -> dict[str, Any] | int:
+def fallback(sketch: Sketch, a: Anchored) -> int:
     op = op_of(a.schedule, a.anchor)
     if not is_vector(op):
-        return best_contraction(space, op, roles_of(op), a.target)
-    lanes = max(knob.val for knob in space.space_map["lanes"] if knob.val <= 64)
-    rows = max(e.size[1] for e in space.space_map["tile_j"] if e.size[1] * lanes <= 128)
-    return {"tile_j": [-1, rows], "lanes": lanes, "auto_unroll_max_step": 16}
+        return fastest_contraction(sketch, op)
+    return fastest(sketch, {"auto_unroll_max_step": 16})
 
 
 anchor_template("dense.gpu", kinds=KINDS, tags=TAGS, fallback=fallback)(schedule_dense)

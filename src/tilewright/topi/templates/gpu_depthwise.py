@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-import numpy as np
-
 from tilewright.schedule.schedule import Schedule, Stage
-from tilewright.schedule.space.decision import ceil_div
+from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.template import Anchored, anchor_template
+from tilewright.targets.target import Target
 from tilewright.te.tensor import ComputeOp, IterVar, Tensor
 from tilewright.topi.templates.gpu import (
     KINDS,
@@ -22,12 +21,13 @@ from tilewright.topi.templates.gpu import (
     Roles,
     accumulator,
     fetch,
-    footprint,
     op_of,
     operands,
     pixel_tiles,
+    vector_widths,
 )
 from tilewright.topi.templates.gpu_epilogue import inline_around
+from tilewright.topi.templates.untuned import fastest
 
 NCHW = Roles(channel=1, rows=2, columns=3, depth=0)
 NHWC = Roles(channel=3, rows=1, columns=2, depth=0)
@@ -59,9 +59,10 @@ def dims(roles: Roles) -> list[Dim]:
     return sorted(found, key=lambda d: d.position)
 
 
-def define_knobs(cfg: Any, op: ComputeOp, roles: Roles) -> None:
+def define_knobs(cfg: Any, op: ComputeOp, roles: Roles, target: Target) -> None:
     channels, rows, columns = (op.axis[d].size for d in (roles.channel, *_image(roles)))
-    each = (1, 2, 4) if roles.channel == len(op.axis) - 1 else (1,)
+    last = roles.channel == len(op.axis) - 1
+    each = sorted(vector_widths(op.output_tensor.dtype, target)) if last else [1]
     cfg.define_split(
         "tile_c", channels, policy="candidate",
         candidate=[
@@ -82,7 +83,7 @@ def _image(roles: Roles) -> tuple[int, int]:
 
 def schedule_depthwise(cfg: Any, a: Anchored, roles: Roles) -> None:
     op = op_of(a.schedule, a.anchor)
-    define_knobs(cfg, op, roles)
+    define_knobs(cfg, op, roles, a.target)
     last = inline_around(a)
     s = a.schedule
     factors = operands(op_of(s, a.anchor), roles)
@@ -123,30 +124,13 @@ def read_inputs(
             s[own].vectorize(s[own].op.axis[3])
 
 
-def fallback(space: Any, a: Anchored, roles: Roles) -> int:
-    """The cheapest of a fixed sample by instructions, their latency and the spread of addresses."""
-    op, limits = op_of(a.schedule, a.anchor), a.target.limits
-    indices = space.sample(4096, np.random.default_rng(0))
-    at = space.decode(indices)
-    names = [d.knob for d in dims(roles)]
-    threads = prod(at[f"{n}.1"] for n in names)
-    each = prod(at[f"{n}.2"] for n in names)
-    blocks = prod(at[f"{n}.0"] for n in names) * op.axis[0].size
-    window = prod(ax.size for ax in op.reduce_axis)
-    inputs = at["tile_c.2"] * footprint(op, roles, {n: at[f"{n}.2"] for n in ("tile_y", "tile_x")})
-    neighbours = at[f"{names[-1]}.1"] * at[f"{names[-1]}.2"]  # elements side by side in memory
-    loads = inputs * np.maximum(limits.warp_size / neighbours, 1.0)
-    warps = ceil_div(threads, limits.warp_size) * ceil_div(blocks, limits.cores)
-    hidden = np.minimum(warps, 32) / 32
-    cost = warps * (each * window + 8.0 * loads + 40) / hidden + 4.0 * at["shared_data"] * warps
-    cost = np.where(threads <= limits.max_threads_per_block, cost, np.inf)
-    cost = np.where(each + inputs + window > 96, np.inf, cost)
-    return int(indices[np.argmin(cost)])
+def fallback(sketch: Sketch, _: Anchored) -> int:
+    return fastest(sketch, {"auto_unroll_max_step": UNROLLS[1]})
 
 
 @anchor_template(
     "depthwise_conv2d_nchw.gpu", kinds=KINDS, tags=["depthwise_conv2d_nchw"],
-    fallback=lambda space, a: fallback(space, a, NCHW),
+    fallback=fallback,
 )  # fmt: skip
 def depthwise_nchw(cfg: Any, a: Anchored) -> None:
     schedule_depthwise(cfg, a, NCHW)
@@ -154,7 +138,7 @@ def depthwise_nchw(cfg: Any, a: Anchored) -> None:
 
 @anchor_template(
     "depthwise_conv2d_nhwc.gpu", kinds=KINDS, tags=["depthwise_conv2d_nhwc"],
-    fallback=lambda space, a: fallback(space, a, NHWC),
+    fallback=fallback,
 )  # fmt: skip
 def depthwise_nhwc(cfg: Any, a: Anchored) -> None:
     schedule_depthwise(cfg, a, NHWC)

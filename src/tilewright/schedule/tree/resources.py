@@ -1,0 +1,328 @@
+"""What kernels take of their device, inferred once: threads, memory, registers, written-out loops.
+
+In: `Bounds` (ints or vectors) and a `Target`.  Out: `Resources`, one `KernelResources` per kernel;
+masks, facts, features and models read it, and lowering takes `pragma_in_force` from here.
+Read next: `legality.py` (masks), `cost/nest.py` (facts).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from tilewright.base.dtype import DType
+from tilewright.ir import expr as E
+from tilewright.schedule.space.decision import (
+    Number,
+    ceil_div,
+    evaluate,
+    logical_and,
+    logical_or,
+    where,
+)
+from tilewright.schedule.tree.accumulators import (
+    accumulator_axes,
+    accumulator_elements,
+    first_reduction,
+    has_accumulator,
+    reduces_across_threads,
+)
+from tilewright.schedule.tree.loop_tree import Bounds, Node
+from tilewright.schedule.tree.touch import anatomy, moves
+from tilewright.targets.target import Target
+from tilewright.te.tensor import IterVar
+
+BASE_REGISTERS = 24  # of a thread beside its arrays: addresses, loop counters, operands in flight
+REGISTER_BYTES = 4  # of a GPU
+SHARED_ALIGNMENT = 16  # bytes: shared buffers begin at places that the widest access may have
+
+
+def pragma_in_force(node: Node, axis: IterVar, assignment: Mapping[str, Number]) -> Number:
+    """auto_unroll_max_step at the loop `axis` of `node`: of the nearest pragma on it or on a loop
+    around it, 0 without one.  A pragma on a loop that was split since holds for the whole stage."""
+    entry = node.stage.pragmas.get("auto_unroll_max_step")
+    leaves = node.stage.leaf_iter_vars
+    if entry is not None and (
+        entry[0] not in leaves or leaves.index(entry[0]) <= leaves.index(axis)
+    ):
+        return evaluate(entry[1], assignment)
+    if node.parent is None or node.attach_axis is None:
+        return 0
+    return pragma_in_force(node.parent, node.attach_axis, assignment)
+
+
+@dataclass(frozen=True, eq=False)
+class Text:
+    """How the loops of one stage appear in the text of its kernel.
+
+    steps:   innermost statements that the stage, with all computed inside it, runs; `within`: those
+             of each loop that stays one unless it is written out (a leaf axis without thread or
+             vector), as the rules of unrolling count them
+    asked:   leaf axis -> whether somebody asked to write the loop out, by an annotation or a pragma
+    written: innermost statements in the text when that is done
+    """
+
+    steps: Number
+    within: dict[IterVar, Number]
+    asked: dict[IterVar, Any]
+    written: Number
+
+
+class Resources:
+    """Of all kernels of a schedule, under one assignment: compute it once and pass it."""
+
+    def __init__(self, bounds: Bounds, target: Target) -> None:
+        self.bounds, self.target = bounds, target
+        self.kernels = [KernelResources(bounds, target, root) for root in bounds.tree.roots]
+
+
+class KernelResources:
+    """Of one kernel: a root stage and everything computed inside it (`nodes`, producers first)."""
+
+    def __init__(self, bounds: Bounds, target: Target, root: Node) -> None:
+        self.bounds, self.target, self.root = bounds, target, root
+        self.nodes = bounds.tree.subtree(root)
+        self._texts: dict[Node, Text] = {}
+        self._elements: dict[Node, Number] = {}
+
+    # -- threads and memory ------------------------------------------------------------------------
+    @cached_property
+    def launch(self) -> dict[str, Number]:
+        """Extent of each block and thread tag."""
+        return self.bounds.launch(self.root)
+
+    @cached_property
+    def threads(self) -> Number:
+        """Of a block."""
+        x, y, z = (self.launch.get(f"threadIdx.{d}", 1) for d in "xyz")
+        return x * y * z
+
+    @cached_property
+    def shared_bytes(self) -> Number:
+        """Of a block: shared buffers, and the boards on which threads add up a shared reduction."""
+        total: Number = 0
+        for node in self.nodes:
+            if node.scope == "shared":
+                total = total + _aligned(self.bounds.elements(node) * node.op.dtype.bytes)
+            if reduces_across_threads(node):
+                total = total + _aligned(self.threads * node.op.accumulator.bytes)
+        return total
+
+    @cached_property
+    def local_words(self) -> Number:
+        """Registers of a thread that its local values fill, one or more for each."""
+        total: Number = 0
+        for node in self.nodes:
+            values = self._accumulators(node)
+            if node.scope == "local":
+                values = [*values, (self.copies_of(node), node.op.dtype)]
+            for count, dtype in values:
+                total = total + count * ceil_div(dtype.bytes, REGISTER_BYTES)
+        return total
+
+    @property
+    def registers(self) -> Number:
+        """Of a thread, as far as can be told before a compiler has seen it."""
+        return self.local_words + BASE_REGISTERS
+
+    @cached_property
+    def stack_bytes(self) -> Number:
+        """Scratch arrays of a thread of a CPU."""
+        total: Number = 0
+        for node in self.nodes:
+            if node.parent is not None:
+                total = total + self.copies_of(node) * node.op.dtype.bytes
+            for count, dtype in self._accumulators(node):
+                total = total + count * dtype.bytes
+        return total
+
+    def copies_of(self, node: Node) -> Number:
+        """Elements of the node's buffer, in all its copies for virtual threads."""
+        if node not in self._elements:
+            self._elements[node] = self.bounds.elements(node) * self.bounds.replicas(node)
+        return self._elements[node]
+
+    def _accumulators(self, node: Node) -> list[tuple[Number, DType]]:
+        """What each thread keeps of a reduction beside the buffer of its stage."""
+        if reduces_across_threads(node):
+            return [(1, node.op.accumulator)]
+        if has_accumulator(node):
+            return [(accumulator_elements(node, self.bounds), node.op.accumulator)]
+        return []
+
+    @cached_property
+    def vector_registers(self) -> Number:
+        """Vector registers of the busiest register tile of a CPU; 0 without one."""
+        most: Number = 0
+        for node in self.nodes:
+            if node.op.combiner is not None and node.scope == "local":
+                own = self._vectors(node)
+                most = where(own > most, own, most)
+        return most
+
+    def _vectors(self, node: Node) -> Number:
+        """Vector registers in the innermost nest of a local reduction: an accumulator per element
+        of the loops inside the reduction, the vectors these loops read again, and one operand in
+        flight."""
+        bounds, tree = self.bounds, self.bounds.tree
+        leaves = node.stage.leaf_iter_vars
+        first = first_reduction(node)
+        inner = [ax for ax in leaves[first:] if ax.kind == "spatial"]
+        lanes = [ax for ax in inner if node.stage.annotations.get(ax) == "vectorize"]
+        width: Number = node.op.accumulator.compute.bytes
+        for ax in lanes:
+            width = width * bounds.extent[ax]
+        unit: Number = ceil_div(width, self.target.limits.vector_bytes)
+        loops = [ax for ax in inner if ax not in lanes]
+
+        def vectors(roots: set[IterVar]) -> Number:
+            count = unit
+            for ax in loops:
+                if any(ax in tree.leaves_under[r] for r in roots):
+                    count = count * bounds.extent[ax]
+            return count
+
+        total = vectors(set(node.op.axis)) + 1
+        for touch in anatomy(tree).reads[node]:
+            roots = {ax for ax in touch.axes if ax.kind == "spatial"}
+            if any(ax in tree.leaves_under[r] for r in roots for ax in lanes):
+                total = total + vectors(roots)
+        return total
+
+    @property
+    def vectors(self) -> list[tuple[Node, Number]]:
+        """Stages with vectorized loops, and the lanes of these."""
+        return [
+            (node, self.bounds.extent[ax])
+            for node in self.nodes
+            for ax, how in node.stage.annotations.items()
+            if how == "vectorize"
+        ]
+
+    # -- the text ----------------------------------------------------------------------------------
+    @cached_property
+    def body(self) -> Number:
+        """Innermost statements in the text, once the unrolling that somebody asked for is done."""
+        return self.text(self.root).written
+
+    def text(self, node: Node) -> Text:
+        if node not in self._texts:
+            self._texts[node] = self._text(node, 1)
+        return self._texts[node]
+
+    def written_out(self, node: Node, lanes: Number = 1) -> dict[IterVar, Any]:
+        """Leaf axis -> whether the text repeats the loop: it was asked for, or the loop indexes a
+        register tile (`register_axes`) and is no longer than the target's longest body.
+
+        lanes: statements that the stage's vectorized loop becomes, more than one where it is no
+               vector after all
+        """
+        text = self.text(node) if isinstance(lanes, int) and lanes == 1 else self._text(node, lanes)
+        found = dict(text.asked)
+        for ax, steps in text.within.items():
+            if ax in self.register_axes and node.stage.annotations.get(ax) != "parallel":
+                small = steps <= self.target.limits.max_unrolled_body
+                found[ax] = logical_or(found[ax], logical_and(small, self.register_axes[ax]))
+        return found
+
+    @cached_property
+    def register_axes(self) -> dict[IterVar, Any]:
+        """Leaf axes that index local buffers small enough for registers -> whether they do.  Such a
+        buffer lives in registers only where all its indices are constants."""
+        found: dict[IterVar, Any] = {}
+        known = anatomy(self.bounds.tree)
+        room = self.target.limits.register_bytes
+        for node in self.nodes:
+            for touch in (*known.reads[node], known.write[node]):
+                if touch.producer is None or touch.scope != "local":
+                    continue
+                small = self.copies_of(touch.producer) * touch.bytes <= room
+                for ax in moves(self.bounds, touch):
+                    found[ax] = logical_or(found[ax], small) if ax in found else small
+            held = accumulator_elements(node, self.bounds) * node.op.accumulator.bytes
+            for ax in accumulator_axes(node):
+                found[ax] = logical_or(found.get(ax, False), held <= room)
+        return found
+
+    def _text(self, node: Node, lanes: Number) -> Text:
+        extents, stage = self.bounds.extent, node.stage
+        leaves = stage.leaf_iter_vars
+        copies = self.bounds.replicas(node)  # virtual threads sink to the innermost statements
+        for ax, tag in stage.binds.items():
+            if tag == "vthread":
+                copies = copies * extents[ax]
+        first = -1  # the loop in front of which a reduction starts its results
+        if node.op.combiner is not None:
+            first = first_reduction(node)
+        start: Number = copies * 2 if has_accumulator(node) else copies
+        if reduces_across_threads(node):
+            start = self._board_stores(node)
+        start_written = start
+        steps = written = copies * self._stores(node)
+        within: dict[IterVar, Number] = {}
+        asked: dict[IterVar, Any] = {}
+        for k in reversed(range(len(leaves))):
+            ax = leaves[k]
+            for child in node.children:
+                if child.attach_axis is ax:
+                    inside = self.text(child)
+                    steps, written = steps + inside.steps, written + inside.written
+            tag, how = stage.binds.get(ax, ""), stage.annotations.get(ax, "")
+            if tag == "vthread":
+                asked[ax] = True
+            elif how == "vectorize" and not tag:
+                steps, written, asked[ax] = steps * lanes, written * lanes, True
+                start, start_written = start * lanes, start_written * lanes
+            elif not tag:
+                extent = extents[ax]
+                steps = steps * extent
+                within[ax] = steps
+                asked[ax] = self._asked(node, ax, how, steps)
+                written = written * where(asked[ax], extent, 1)
+                if k > first and ax.kind == "spatial":
+                    start = start * extent
+                    start_written = start_written * where(asked[ax], extent, 1)
+            if k == first:
+                steps, written = steps + start, written + start_written
+        return Text(steps, within, asked, written)
+
+    def _asked(self, node: Node, ax: IterVar, how: str, steps: Number) -> Any:
+        if how == "unroll":
+            return True
+        alone = self.bounds.extent[ax] == 1
+        limit = pragma_in_force(node, ax, self.bounds.assignment)
+        if how == "parallel" or (isinstance(limit, int) and limit == 0):
+            return alone
+        return logical_or(alone, steps <= limit)
+
+    def _stores(self, node: Node) -> Number:
+        """Statements of one iteration: a copy that may be one of nothing, or of a padding's zero,
+        reads first and then writes under its guard."""
+        if node.scope != "shared" or not any(n.op == "if_then_else" for n in E.walk(node.body)):
+            return 1
+        total: Number = 1
+        for ax in node.stage.leaf_iter_vars:
+            total = total * self.bounds.extent[ax]
+        twice: Number = where(total > self.bounds.elements(node), 2, 1)
+        return twice
+
+    def _board_stores(self, node: Node) -> Number:
+        """Statements around a thread's share of a reduction: it starts, goes to the board, which is
+        halved until one sum is left; that is stored."""
+        width: Number = 1
+        for ax, tag in node.stage.binds.items():
+            if ax.kind == "reduce":
+                width = width * self.launch[tag]
+        count: Number = 3
+        halved: Number = 1
+        for _ in range(self.target.limits.max_threads_per_block.bit_length()):
+            count = count + where(halved < width, 1, 0)
+            halved = halved * 2
+        return count
+
+
+def _aligned(size: Number) -> Number:
+    pieces: Number = ceil_div(size, SHARED_ALIGNMENT)
+    return pieces * SHARED_ALIGNMENT

@@ -1,0 +1,107 @@
+"""Templates of every target in half precision and with small integers.
+
+Each gives legal members, and interpreted members equal the reference within its bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import tilewright.topi.templates  # noqa: F401  (registers them)
+from tilewright import te, topi
+from tilewright.base.dtype import DType
+from tilewright.ir.interpreter import run
+from tilewright.ir.stmt import Program
+from tilewright.lowering.pipeline import lower_schedule
+from tilewright.schedule.task import task_of_dag
+from tilewright.schedule.template import fallback_schedule
+from tilewright.targets.target import Target
+from tilewright.te.dag import ComputeDAG
+from tilewright.te.evaluate import agrees, evaluate_with_tolerance, random_inputs
+from tilewright.te.tensor import Tensor
+from tilewright.topi.templates.gpu import vector_widths
+
+TARGETS = tuple(map(Target, ("cuda", "opencl", "llvm -num-cores=2 -vector-bytes=32")))
+
+
+def placeholders(dtype: str, *shapes: tuple[int, ...]) -> list[Tensor]:
+    return [te.placeholder(s, dtype, name=f"p{k}", constant=k == 1) for k, s in enumerate(shapes)]
+
+
+def conv_nchw(dtype: str) -> Tensor:
+    return topi.nn.conv2d_nchw(*placeholders(dtype, (1, 4, 6, 6), (16, 4, 3, 3)), 1, 1)
+
+
+def conv_nhwc(dtype: str) -> Tensor:
+    a, w = placeholders(dtype, (1, 6, 6, 4), (3, 3, 4, 16))
+    return topi.nn.conv2d(a, w, 1, 1, data_layout="NHWC")
+
+
+def dense(dtype: str) -> Tensor:
+    return topi.nn.dense(*placeholders(dtype, (4, 16), (16, 16)))
+
+
+def row(dtype: str) -> Tensor:
+    return topi.nn.dense(*placeholders(dtype, (1, 64), (16, 64)))
+
+
+def depthwise_nchw(dtype: str) -> Tensor:
+    return topi.nn.depthwise_conv2d_nchw(*placeholders(dtype, (1, 8, 6, 8), (8, 1, 3, 3)), 1, 1)
+
+
+def depthwise_nhwc(dtype: str) -> Tensor:
+    return topi.nn.depthwise_conv2d_nhwc(*placeholders(dtype, (1, 6, 6, 8), (3, 3, 8, 1)), 1, 1)
+
+
+def interpreted(program: Program, inputs: list[np.ndarray]) -> np.ndarray:
+    *_, out = program.args
+    result = np.zeros(out.shape, out.dtype.storage)
+    run(program, [*inputs, result])
+    return result
+
+
+COMPUTATIONS: tuple[Callable[[str], Tensor], ...] = (
+    conv_nchw, conv_nhwc, dense, row, depthwise_nchw, depthwise_nhwc,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=str)
+@pytest.mark.parametrize("dtype", ["float16", "int8"])
+@pytest.mark.parametrize("make", COMPUTATIONS, ids=lambda f: f.__name__)
+def test_members_give_the_reference(
+    make: Callable[[str], Tensor], dtype: str, target: Target
+) -> None:
+    dag = ComputeDAG([make(dtype)])
+    inputs = random_inputs(dag, 0)
+    sketches = task_of_dag(dag, target).sketches
+    assert sketches, "a template fits"
+    (expected,), (bound,) = evaluate_with_tolerance(dag, inputs)
+    for sketch in sketches:
+        drawn = sketch.space.sample(200, np.random.default_rng(0))
+        legal = [int(i) for i in drawn[sketch.legal(drawn)]]
+        untuned = sketch.fallback()
+        assert legal and untuned is not None
+        for index in (untuned, legal[0]):
+            program = lower_schedule(sketch.close(index), target)
+            out = interpreted(program, inputs)
+            assert agrees(out, expected, bound).all(), (sketch.origin, sketch.space.get(index))
+
+
+def test_untuned_schedules_of_halves_read_weights_in_vectors_of_sixteen_bytes() -> None:
+    dag = ComputeDAG([topi.nn.conv2d_nchw(
+        *placeholders("float16", (1, 64, 28, 28), (64, 64, 3, 3)), 1, 1)])  # fmt: skip
+    s = fallback_schedule(dag, Target("cuda"))
+    assert s is not None
+    text = str(lower_schedule(s, Target("cuda")))
+    assert ", 1, 8)" in text, "ramps of eight halves"
+
+
+@pytest.mark.parametrize(
+    ("dtype", "widths"),
+    [("float32", (4, 2, 1)), ("float16", (8, 4, 1)), ("int8", (16, 8, 1)), ("float64", (2, 1))],
+)
+def test_accesses_of_sixteen_and_eight_bytes(dtype: str, widths: tuple[int, ...]) -> None:
+    assert vector_widths(DType(dtype), Target("cuda")) == widths
