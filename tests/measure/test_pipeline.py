@@ -510,5 +510,16 @@ def test_what_measures_has_all_that_the_loop_uses():
     for runner in (LocalRunner(), ReplayRunner(cost)):
         assert isinstance(runner, Runner)
     asked = {name for name in vars(Measurer) if not name.startswith("_")}
-    assert asked == {"database", "repeats", "submit", "next", "final", "describe"}
+    assert asked == {"database", "repeats", "submit", "next", "forget", "final", "describe"}
     assert asked <= set(dir(Pipeline(NullBuilder(), ReplayRunner(cost))))
+
+
+def test_jobs_that_are_forgotten_leave_the_pipeline_as_new():
+    with Pipeline(NullBuilder(2, lambda job: 0.02), ReplayRunner(cost)) as pipeline:
+        for n in range(6):
+            pipeline.submit(job(n, n))
+        pipeline.forget()
+        assert len(pipeline) == 0
+        records = list(pipeline.measure(job(n, n) for n in range(6, 10)))
+        assert [r.trial for r in records] == [6, 7, 8, 9]
+        pipeline.final([job(11, 11)])

@@ -8,7 +8,7 @@ from tilewright.measure.database import Database
 from tilewright.measure.jobs import RunResult
 from tilewright.measure.pipeline import Pipeline
 from tilewright.measure.record import Result, make_record
-from tilewright.measure.replay import NullBuilder
+from tilewright.measure.replay import NullBuilder, ReplayRunner
 from tilewright.schedule.task import Task
 from tilewright.search import loop, portfolio
 from tilewright.search.loop import tune
@@ -223,3 +223,22 @@ def test_leaders_wait_for_the_device_too():
 
     report, events = run([task], Finishing([task]), trials=12, leaders=2)
     assert report.trials == 12 and [e.kind for e in events][-3:] == ["paused", "resumed", "final"]
+
+
+def test_a_search_that_ends_in_time_leaves_nothing_to_the_next():
+    """What is on its way when the time is over is not taken for a result of the next search."""
+    now = [0.0]
+
+    def clock():
+        now[0] += 0.2
+        return now[0]
+
+    of_job = ReplayRunner(lambda job: RunResult(costs=(1e-3,), verified=True))
+    with Pipeline(NullBuilder(), of_job) as pipeline:
+        budget = Options(seconds=6.0, leaders=0, batch=BATCH, ahead=4 * BATCH)
+        first = tune([cpu_task()], pipeline, options=budget, verify=False, clock=clock)
+        assert first.trials > 0 and len(pipeline) == 0
+        report = tune(
+            [cpu_task()], pipeline, options=Options(trials=8, leaders=0, seed=5), verify=False
+        )
+        assert report.trials == 8 and len(pipeline) == 0

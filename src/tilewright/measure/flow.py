@@ -77,6 +77,7 @@ class Flow:
         self._waiting: deque[Slot] = deque()
         self._ready: list[Slot] = []
         self._number = 0
+        self._forgotten = 0  # slots below this number are no longer waited for
         self._results: dict[Program, RunResult] = {}
         self._twins: dict[Program, list[Slot]] = {}  # of a program under trial: who waits for it
 
@@ -106,6 +107,8 @@ class Flow:
 
     def built(self, slot: Slot, built: Built) -> None:
         self.building -= 1
+        if slot.number < self._forgotten:
+            return
         slot.built = built
         if built.error is not None:
             self.finish(slot)
@@ -124,7 +127,7 @@ class Flow:
 
     def tried(self, slot: Slot, result: RunResult) -> None:
         slot.result = result
-        if result.fatal:
+        if result.fatal and slot.number >= self._forgotten:
             self.doubtful.append(slot)
         else:
             self.finish(slot)
@@ -155,7 +158,8 @@ class Flow:
                 self._shares(twin)
 
     def forget(self) -> None:
-        """Drop every slot that is left."""
+        """Drop every slot that is left; trials under way are recorded when they end."""
+        self._forgotten = self._number
         for left in (self.order, self._waiting, self._ready, self._twins, self.doubtful):
             left.clear()
 

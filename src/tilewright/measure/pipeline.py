@@ -153,6 +153,11 @@ class Pipeline:
         record = self.database.best(key)
         return None if record is None else record.seconds
 
+    def forget(self) -> None:
+        """Drop the jobs that are left; those under trial are recorded when they end."""
+        with self._changed:
+            self._flow.forget()
+
     def close(self) -> None:
         """Forget the jobs that are left.  Builder and runner stay open; they are the caller's."""
         with self._changed:

@@ -50,6 +50,9 @@ class Measurer(Protocol):
         """The record of the oldest job that is left; waits for it.  Raises DeviceLost."""
         raise NotImplementedError
 
+    def forget(self) -> None:
+        """Drop the jobs whose records were not taken; a search ended before they came."""
+
     def final(self, jobs: Iterable[Job]) -> list[Record]:
         """Time these again, in turn; their records are marked `final`."""
         return []

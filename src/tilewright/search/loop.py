@@ -346,6 +346,8 @@ class _Loop:
         )  # fmt: skip
 
     def _close(self) -> None:
+        if self.flights:
+            self.measurer.forget()
         if self.references is not None:
             self.references.close()
         if self.owns_model:
