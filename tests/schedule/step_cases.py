@@ -121,6 +121,8 @@ CASES: dict[type[S.Step], list[Case]] = {
     S.CacheRead: [
         Case("row_sums(4, 10)", 's.cache_read(A, "global", [C])'),
         Case("matmul(4, 6, 8)", 's.cache_read(A, "shared", [C])'),
+        Case("half_sums(4, 10)", 's.cache_read(A, "global", [C], dtype="float32")'),
+        Case("half_sums(4, 10)", 's.cache_read(A, "global", [C], dtype="int8")'),
     ],
     S.CacheWrite: [
         Case("row_sums(4, 10)", 's.cache_write(C, "global")'),

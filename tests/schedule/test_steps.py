@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import textwrap
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from pathlib import Path
 
 import pytest
@@ -80,7 +80,8 @@ def test_what_a_step_prints_and_stores_makes_it_again(case: Case) -> None:
         return
     step = s.steps[-1]
     assert S.step_from_json(step.to_json()) == step
-    assert len(step.to_json()) == 1 + len(fields(step))
+    required = sum(f.default is MISSING for f in fields(step))
+    assert 1 + required <= len(step.to_json()) <= 1 + len(fields(step))
     again = Schedule(s.dag)
     names = {identifier(name): op.output_tensor for op, name in s.dag.unique_names().items()}
     exec(s.to_python(), {"te": te}, {"s": again, **names})

@@ -90,12 +90,17 @@ def test_members_give_the_reference(
             assert agrees(out, expected, bound).all(), (sketch.origin, sketch.space.get(index))
 
 
-def test_weights_of_halves_come_in_vectors_of_sixteen_bytes() -> None:
+def test_staged_halves_are_float32_and_fill_vectors_of_sixteen_bytes() -> None:
+    """Each is converted once, when it is copied, and not wherever it is multiplied."""
     a, w = placeholders("float16", (1, 16, 8, 8), (64, 16, 3, 3))
     (sketch,) = task_of_dag(ComputeDAG([topi.nn.conv2d_nchw(a, w, 1, 1)]), CUDA).sketches
     drawn = sketch.space.sample(300, np.random.default_rng(0))
     members = (sketch.close(int(i)) for i in drawn[sketch.legal(drawn)])
-    assert any("+: 8]" in str(lower_schedule(s, CUDA)) for s in members)
+    texts = [str(lower_schedule(s, CUDA)) for s in members]
+    assert any("+: 4] = float32(" in text for text in texts)
+    for text in texts:
+        copies = [line for line in text.splitlines() if ".shared" in line and "float16[" in line]
+        assert not copies, "no buffer of halves in shared memory"
 
 
 @pytest.mark.parametrize(

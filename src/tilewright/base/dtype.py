@@ -108,6 +108,12 @@ class DType(str):
         return _TYPES[self._compute]
 
     @property
+    def staged(self) -> DType:
+        """What copies in shared memory and registers should hold where elements are computed with
+        many times: floats in the type of their arithmetic, so that each is converted once."""
+        return self.compute if self.is_float else self
+
+    @property
     def accumulator(self) -> DType:
         return _TYPES[self._accumulator]
 

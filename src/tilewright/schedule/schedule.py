@@ -147,11 +147,18 @@ class Schedule(ScheduleState[Stage]):
         return result
 
     def cache_read(
-        self, tensor: Tensor, scope: str, readers: Iterable[Tensor | Operation] | Tensor
+        self,
+        tensor: Tensor,
+        scope: str,
+        readers: Iterable[Tensor | Operation] | Tensor,
+        dtype: str = "",
     ) -> Tensor:
-        """A copy of `tensor` in `scope` for the given readers; see `steps.CacheRead`."""
+        """A copy of `tensor` in `scope` for the given readers, in a wider `dtype` if one is given;
+        see `steps.CacheRead`."""
         items = [readers] if isinstance(readers, Tensor) else list(readers)
-        return self.do(S.CacheRead(self[tensor].name, scope, tuple(self[r].name for r in items)))  # type: ignore[no-any-return]
+        names = tuple(self[r].name for r in items)
+        kind = "" if dtype == tensor.dtype else str(dtype)
+        return self.do(S.CacheRead(self[tensor].name, scope, names, kind))  # type: ignore[no-any-return]
 
     def cache_write(self, tensor: Tensor | Sequence[Tensor], scope: str) -> Any:
         """Move the computation into a stage in `scope`; see `steps.CacheWrite`.

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from tilewright.base.dtype import DType, join
 from tilewright.base.errors import ScheduleError
 from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr
@@ -45,11 +46,13 @@ class CacheRead(Step):
           for i in 4:
             for k in 10:
               C[i] += A.global[i, k]
-    legal:    every reader does read the tensor.
+    legal:    every reader does read the tensor; `dtype`, the type of the copy ("": as it is), holds
+              all that the tensor's type holds.
     """
 
     scope: str
     readers: tuple[str, ...]
+    dtype: str = ""
     verb: ClassVar[str] = "cache_read"
 
     def apply(self, s: AnyState) -> Tensor:
@@ -65,10 +68,15 @@ class CacheRead(Step):
                 raise ScheduleError(
                     place, f"{reader.name} does not read {source.name}", "Name its readers only."
                 )
+        kind = DType(self.dtype or tensor.dtype, place)
+        if kind is not tensor.dtype and join(kind, tensor.dtype, place) is not kind:
+            raise ScheduleError(
+                place, f"{kind} does not hold what {tensor.dtype} does",
+                f"Use a wider type, for example {str(tensor.dtype.compute)!r}.",
+            )  # fmt: skip
         axes = copy_axes(source.op.shape, [f"ax{k}" for k in range(len(source.op.shape))])
-        op = ComputeOp(
-            s.new_name(f"{source.name}.{self.scope}"), axes, tensor[tuple(ax.var for ax in axes)]
-        )
+        copied = E.cast(kind, tensor[tuple(ax.var for ax in axes)])
+        op = ComputeOp(s.new_name(f"{source.name}.{self.scope}"), axes, copied)
         for reader in readers:
             assert isinstance(reader.op, ComputeOp)
             reader.set_body(_redirect(reader.op.body, tensor, op.output_tensor))
@@ -78,7 +86,8 @@ class CacheRead(Step):
 
     def python(self, names: PythonNames) -> str:
         readers = ", ".join(map(names.tensor, self.readers))
-        return f's.cache_read({names.tensor(self.stage)}, "{self.scope}", [{readers}])'
+        kind = f', dtype="{self.dtype}"' if self.dtype else ""
+        return f's.cache_read({names.tensor(self.stage)}, "{self.scope}", [{readers}]{kind})'
 
 
 @dataclass(frozen=True)
@@ -138,8 +147,16 @@ def copy_axes(shape: tuple[int, ...], names: list[str]) -> tuple[IterVar, ...]:
 
 
 def _redirect(body: Expr, old: Tensor, new: Tensor) -> Expr:
+    """`body` reading `new` in place of `old`, without conversions there and back."""
+
     def rule(node: Expr) -> Expr | None:
-        return new[node.args] if node.op == "read" and node.attr is old else None
+        if node.op == "read" and node.attr is old:
+            return E.cast(old.dtype, new[node.args])
+        inner = node.args[0] if node.op == "cast" else node
+        if inner is not node and inner.op == "cast" and node.dtype is new.dtype:
+            source = inner.args[0]
+            return source if source.op == "read" and source.attr is new else None
+        return None
 
     return E.transform(body, rule)
 

@@ -46,7 +46,11 @@ class Step:
         return tuple(name for v in values for name in variables(v))
 
     def to_json(self) -> list[Any]:
-        return [self.verb, *(plain(getattr(self, f.name)) for f in fields(self))]
+        """Fields at the end that have their defaults are left out."""
+        values = [(getattr(self, f.name), f.default) for f in fields(self)]
+        while values and values[-1][0] == values[-1][1]:
+            values.pop()
+        return [self.verb, *(plain(value) for value, _ in values)]
 
 
 def plain(value: Any) -> Any:

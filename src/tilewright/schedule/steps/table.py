@@ -5,7 +5,7 @@ In: a step's verb and fields as lists.  Out: the step.
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from typing import Any
 
 from tilewright.base.errors import ScheduleError
@@ -34,17 +34,22 @@ def step_from_json(data: list[Any]) -> Step:
     """The step behind `Step.to_json`; anything else is a ScheduleError."""
     verb = data[0] if isinstance(data, list) and data else None
     cls = STEPS.get(verb) if isinstance(verb, str) else None
-    if cls is None or len(data) - 1 != len(fields(cls)):
+    if cls is None or not _required(cls) <= len(data) - 1 <= len(fields(cls)):
         raise ScheduleError(
             "step_from_json", f"not a step: {data!r}", f"Verbs: {', '.join(STEPS)}."
         )
     values = list(map(unplain, data[1:]))
-    for field, value in zip(fields(cls), values, strict=True):
+    for field, value in zip(fields(cls), values, strict=False):
         if not _holds(str(field.type), value):
             raise ScheduleError(
                 f"step_from_json({data!r})", f"{field.name} must be {field.type}, not {value!r}"
             )
     return cls(*values)
+
+
+def _required(cls: type[Step]) -> int:
+    """How many fields a step of this class must have; those with defaults come last."""
+    return sum(field.default is MISSING for field in fields(cls))
 
 
 _FIELD_TYPES: dict[str, tuple[type, ...]] = {

@@ -191,7 +191,8 @@ class AddCacheRead(SketchRule):
         for consumer in consumers(s, stage):
             if consumer.name not in state.slices or stage not in producers(s, consumer):
                 continue
-            shared = s[s.cache_read(stage.tensor, "shared", [consumer.tensor])]
+            kind = stage.tensor.dtype.staged
+            shared = s[s.cache_read(stage.tensor, "shared", [consumer.tensor], kind)]
             fetch(state, shared, state.threads[consumer.name])
             shared.compute_at(consumer, state.slices[consumer.name])
         return stage.name

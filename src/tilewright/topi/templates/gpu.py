@@ -152,7 +152,7 @@ def define_knobs(cfg: Any, op: ComputeOp, roles: Roles, target: Target) -> None:
     cfg.define_knob("threads_k", divisors_of(depth, LANES, 4))
     cfg.define_knob("step_k", [n for n in STEPS if n <= depth])
     factors = operands(op, roles)
-    vector, *_ = vector_widths(factors.data.dtype, target)
+    vector, *_ = vector_widths(factors.data.dtype.staged, target)
     cfg.define_knob("align_data", [1, vector if factors.along_columns else 2])
     cfg.define_knob("auto_unroll_max_step", list(UNROLLS))
 
@@ -269,7 +269,7 @@ def packed(s: Schedule, factors: Operands, target: Target) -> Operands:
             return factors
         order = [d for d in range(len(op.shape)) if d != factors.channel_dim]
         weight = s.pack(weight, [1] * len(op.shape), [*order, factors.channel_dim])
-    widths = vector_widths(weight.dtype, target)
+    widths = vector_widths(weight.dtype.staged, target)
     vectors = tuple(n for n in widths if channels % n == 0)
     return replace(factors, weight=weight, channel_dim=inner, vectors=vectors)
 
@@ -383,7 +383,7 @@ def reduce_in_slices(
     loops = [step, *window]
     stage.reorder(slices, *loops, *op_of(s, local).axis)
     for tensor, loop in {factors.data: loops[:2][-1], factors.weight: loops[-1]}.items():
-        shared = s.cache_read(tensor, "shared", [local])
+        shared = s.cache_read(tensor, "shared", [local], tensor.dtype.staged)
         own = s.cache_read(shared, "local", [local])
         s[shared].compute_at(stage, slices)
         s[own].compute_at(stage, loop)
