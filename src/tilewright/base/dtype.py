@@ -40,6 +40,8 @@ class DType(str):
     """One element type, of the table below.
 
     kind:        "bool", "int" (signed), "uint" or "float"
+    is_int:      signed or unsigned, not bool
+    is_index:    an integer that indices are made of: its arithmetic counts as exact, it never wraps
     bits:        of one element in memory; a bool takes a byte
     digits:      bits of a float's significand, the hidden one included; 0 for others
     eps:         the gap between 1 and the next greater float; 0 for what is exact
@@ -59,8 +61,12 @@ class DType(str):
     least: float | int
     greatest: float | int
     storage: np.dtype[Any]
-    _compute: str
-    _accumulator: str
+    compute: DType
+    accumulator: DType
+    _links: tuple[str, str]  # the names of these two
+    is_float: bool
+    is_int: bool
+    is_index: bool
     spelling: Spelling
 
     def __new__(cls, name: Any, place: str = "") -> DType:
@@ -90,32 +96,10 @@ class DType(str):
         return self.bits // 8
 
     @property
-    def is_float(self) -> bool:
-        return self.kind == "float"
-
-    @property
-    def is_int(self) -> bool:
-        """A signed or unsigned integer; not bool."""
-        return self.kind in ("int", "uint")
-
-    @property
-    def is_index(self) -> bool:
-        """An integer that indices are made of: its arithmetic counts as exact, it never wraps."""
-        return self.kind == "int" and self.bits >= 32
-
-    @property
-    def compute(self) -> DType:
-        return _TYPES[self._compute]
-
-    @property
     def staged(self) -> DType:
         """What copies in shared memory and registers should hold where elements are computed with
         many times: floats in the type of their arithmetic, so that each is converted once."""
         return self.compute if self.is_float else self
-
-    @property
-    def accumulator(self) -> DType:
-        return _TYPES[self._accumulator]
 
     @property
     def identity_of_max(self) -> float | int | bool:
@@ -174,8 +158,9 @@ def _row(
         new.eps, new.smallest = 0.0, 1
         new.greatest = 1 if kind == "bool" else 2 ** (bits - (kind == "int")) - 1
         new.least = -(2 ** (bits - 1)) if kind == "int" else 0
-    new._compute = compute or name
-    new._accumulator = accumulator or new._compute
+    new.is_float, new.is_int = kind == "float", kind in ("int", "uint")
+    new.is_index = kind == "int" and bits >= 32
+    new._links = compute or name, accumulator or compute or name
     return new
 
 
@@ -200,6 +185,8 @@ _TYPES: dict[str, DType] = {
         _row("float64", "float", 64, Spelling("double", "double", "double", "double"), digits=53),
     )
 }  # fmt: skip
+for _type in _TYPES.values():
+    _type.compute, _type.accumulator = (_TYPES[name] for name in _type._links)
 TYPES = tuple(_TYPES)
 BOOL, INT32, INT64, FLOAT32, FLOAT64 = map(DType, ("bool", "int32", "int64", "float32", "float64"))
 

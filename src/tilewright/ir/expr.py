@@ -253,9 +253,12 @@ def const(value: float, dtype: str | None = None) -> Expr:
     folding and comparing constants gives what a device computes.  Raises ExpressionError for a
     finite number beyond the range of its dtype.
     """
-    place = f"const({value!r})" if dtype is None else f"const({value!r}, {str(dtype)!r})"
+    if type(value) is int and (dtype is None or dtype is INT32):  # most of them are of indices
+        known = _INDICES.get(value)
+        if known is not None:
+            return known
     if dtype is not None:
-        kind = DType(dtype, place)
+        kind = dtype if type(dtype) is DType else DType(dtype, f"const({value!r}, {dtype!r})")
     elif isinstance(value, bool):
         kind = BOOL
     elif isinstance(value, int) or hasattr(value, "__index__"):
@@ -265,20 +268,23 @@ def const(value: float, dtype: str | None = None) -> Expr:
     if kind.is_float:
         number = kind.nearest(value)
         if math.isinf(number) and math.isfinite(value):
-            raise _overflow(place, kind)
+            raise _overflow(value, kind)
         return make("const", (), number, kind)
     if kind is BOOL:
         return make("const", (), bool(value), kind)
-    if not kind.holds(int(value)):
-        raise _overflow(place, kind)
+    if not kind.least <= int(value) <= kind.greatest:
+        raise _overflow(value, kind)
     return make("const", (), int(value), kind)
 
 
-def _overflow(place: str, kind: DType) -> ExpressionError:
+def _overflow(value: float, kind: DType) -> ExpressionError:
     return ExpressionError(
-        place, f"{kind} holds {kind.least:g} to {kind.greatest:g}",
+        f"const({value!r}, {str(kind)!r})", f"{kind} holds {kind.least:g} to {kind.greatest:g}",
         "Use a wider type, for example by .astype on the operands.",
     )  # fmt: skip
+
+
+_INDICES = {n: make("const", (), n, INT32) for n in range(-64, 2049)}
 
 
 def _literal(number: float, like: DType) -> DType | None:

@@ -114,11 +114,11 @@ def read_inputs(
     """Inputs come to registers, through shared memory where several threads use them."""
     data = factors.data
     if int(cfg["shared_data"].val):
-        data = s.cache_read(data, "shared", [local], data.dtype.staged)
+        data = s.cache_read(data, "shared", [local])
         fetch(s[data], loops.threads, 1)
         s[data].compute_at(stage, loops.block)
     for tensor in (data, factors.weight):
-        own = s.cache_read(tensor, "local", [local], tensor.dtype.staged)
+        own = s.cache_read(tensor, "local", [local])
         s[own].compute_at(stage, loops.thread)
         if loops.channels_last:
             s[own].vectorize(s[own].op.axis[3])
