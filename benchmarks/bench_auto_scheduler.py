@@ -138,7 +138,7 @@ def judge(target: str, population: int) -> None:
         rng = np.random.default_rng(0)
         model = CostModel()
         sample = sketch.space.sample(512, rng)
-        rows_, machine = evaluate(sketch, sample, task.target)
+        rows_, machine = evaluate(sketch, sample)
         model.add("bench", rows_, machine, machine * np.exp(rng.standard_normal(512) * 0.3))
         model.fit()
         drawn = sketch.space.sample(population, rng)
@@ -147,7 +147,7 @@ def judge(target: str, population: int) -> None:
             began = time.perf_counter()
             legal = drawn[sketch.legal(drawn)]
             masked = time.perf_counter()
-            model.predict(*evaluate(sketch, legal, task.target))
+            model.predict(*evaluate(sketch, legal))
             ended = time.perf_counter()
             best = [min(best[0], masked - began), min(best[1], (ended - masked) / len(legal))]
         # what a search pays per candidate: a mask for all that are drawn, a score for legal ones

@@ -17,6 +17,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 # Libraries that a user may not have, or that take long to import.
 LAZY = {"llvmlite", "cuda", "pyopencl", "onnx", "onnxruntime", "torch", "xgboost", "rich"}
+LONGEST = 600  # lines of a file
 FACADES = {"contrib"}  # names of TVM that only point to rooms
 
 
@@ -53,6 +54,12 @@ def test_every_module_opens_by_saying_what_it_is():
         if path.stat().st_size and not ast.get_docstring(ast.parse(path.read_text()))
     ]  # fmt: skip
     assert silent == []
+
+
+@pytest.mark.parametrize("folder", ["src", "tests", "benchmarks", "examples", "docs"])
+def test_no_file_is_too_long_to_find_ones_way(folder):
+    counts = {p: len(p.read_text().splitlines()) for p in (ROOT / folder).rglob("*.py")}
+    assert {str(p.relative_to(ROOT)): n for p, n in counts.items() if n > LONGEST} == {}
 
 
 def test_the_commands_of_the_readme_name_real_extras():

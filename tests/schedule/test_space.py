@@ -29,7 +29,7 @@ from tilewright.schedule.space.config_space import (
     VirtualAxis,
 )
 from tilewright.schedule.space.decision import Choice, evaluate
-from tilewright.schedule.space.policies import axis_length, factors
+from tilewright.schedule.space.policies import axis_length
 from tilewright.schedule.space.trace import Refused, trace
 
 RNG = np.random.default_rng(0)
@@ -597,7 +597,3 @@ def test_a_space_beyond_64_bits_has_no_arrays_but_configurations() -> None:
         space.sample(1, RNG)
     with pytest.raises(SpaceError, match="do not fit 64-bit"):
         space.decode(0)
-
-
-def test_divisors() -> None:
-    assert factors(1) == [1] and factors(36) == [1, 2, 3, 4, 6, 9, 12, 18, 36]

@@ -1,7 +1,7 @@
 """Tensor expressions, as in the TVM tutorials: `te.placeholder`, `te.compute`, `te.sum`, ...
 
 In: shapes and Python functions.  Out: tensors, and the `ComputeDAG` they form.
-Read next: `tensor.py`, `dag.py`, `evaluate.py`; schedules are in the room `schedule`.
+Read next: `tensor.py`, `reductions.py`, `dag.py`, `evaluate.py`.
 """
 
 from typing import Any
@@ -20,6 +20,7 @@ from tilewright.ir.expr import (
     var,
 )
 from tilewright.te.dag import ComputeDAG
+from tilewright.te.reductions import comm_reducer, max, min, prod, sum
 from tilewright.te.tensor import (
     Combiner,
     ComputeOp,
@@ -28,25 +29,20 @@ from tilewright.te.tensor import (
     Tensor,
     abs,
     ceil,
-    comm_reducer,
     compute,
     cos,
     erf,
     exp,
     floor,
     log,
-    max,
-    min,
     placeholder,
     power,
-    prod,
     reduce_axis,
     round,
     rsqrt,
     sigmoid,
     sin,
     sqrt,
-    sum,
     tanh,
     thread_axis,
 )

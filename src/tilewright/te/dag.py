@@ -18,6 +18,7 @@ from tilewright.base.dtype import DType
 from tilewright.base.errors import ExpressionError
 from tilewright.ir import expr as E
 from tilewright.ir.expr import ARITHMETIC, COMPARE, LOGIC, Expr
+from tilewright.te.reductions import builtin_combiner
 from tilewright.te.tensor import (
     Combiner,
     ComputeOp,
@@ -25,7 +26,6 @@ from tilewright.te.tensor import (
     Operation,
     PlaceholderOp,
     Tensor,
-    builtin_combiner,
 )
 
 

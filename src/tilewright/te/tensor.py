@@ -6,16 +6,13 @@ Read next: `dag.py` (order, flops, text, hash) and `evaluate.py` (the float64 re
 
 from __future__ import annotations
 
-import builtins
 import inspect
-import math
 import operator
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
-from tilewright.base.dtype import BOOL, FLOAT32, INT32, DType, join
+from tilewright.base.dtype import BOOL, FLOAT32, DType
 from tilewright.base.errors import ExpressionError, InternalError
 from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr, Value, walk
@@ -427,68 +424,6 @@ def _axis_names(fcompute: Callable[..., Any], count: int, place: str) -> list[st
     return names
 
 
-@cache
-def builtin_combiner(name: str, dtype: DType) -> Combiner:
-    """sum, prod, max or min for `dtype`."""
-    lhs, rhs = E.var("lhs", dtype), E.var("rhs", dtype)
-    table = {
-        "sum": ("add", 0),
-        "prod": ("mul", 1),
-        "max": ("max", dtype.identity_of_max),
-        "min": ("min", dtype.identity_of_min),
-    }
-    op, identity = table[name]
-    return Combiner(name, lhs, rhs, E.make(op, (lhs, rhs), None, dtype), E.const(identity, dtype))
-
-
-def reduction(combiner: Combiner, value: Expr, axis: Any, where: Expr | None = None) -> Expr:
-    """The `reduce` node: `value` over `axis` (one or several), where the condition holds."""
-    axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
-    for ax in axes:
-        if not isinstance(ax, IterVar) or ax.kind != "reduce":
-            raise ExpressionError(
-                f"{combiner.name}(axis={ax})",
-                "not a reduction axis",
-                "Make it with te.reduce_axis.",
-            )
-    if not axes:
-        raise ExpressionError(f"{combiner.name}(axis=[])", "no axis to reduce over")
-    if len(set(axes)) != len(axes):
-        raise ExpressionError(f"{combiner.name}(axis={list(axes)})", "an axis is listed twice")
-    if where is not None:
-        value = E.if_then_else(where, value, combiner.identity)
-    return E.make("reduce", (value,), (combiner, axes), value.dtype)
-
-
-def _accumulated(name: str) -> Callable[..., Expr]:
-    def reduce(
-        expr: Value, axis: Any, where: Expr | None = None, acc_dtype: str | None = None
-    ) -> Expr:
-        value, place = E.convert(expr), f"te.{name}"
-        kind = value.dtype.accumulator if acc_dtype is None else DType(acc_dtype, place)
-        own = INT32 if value.dtype is BOOL else value.dtype
-        if join(kind, own, place) is not kind:
-            raise ExpressionError(
-                f"{place}(acc_dtype={str(kind)!r})",
-                f"an accumulator of {kind} is narrower than the {value.dtype} it adds up",
-                f"Use acc_dtype={str(own.accumulator)!r}, or cast the values first.",
-            )
-        node = reduction(builtin_combiner(name, kind), widened(kind, value), axis, where)
-        if name == "sum":
-            _check_range(node, value, place)
-        # Integers keep the accumulator's type: nothing narrower holds their sum.
-        return E.cast(own, node) if own.is_float else node
-
-    reduce.__name__ = name
-    reduce.__doc__ = f"""The {name} of `expr` over the reduction axes `axis`, where `where` holds.
-
-    acc_dtype: the type of partial results.  Left out: float32 for float16 and bfloat16 (the result
-    has the type of `expr` again), int32 for narrower integers (so has the result), else the type of
-    `expr`.
-    """
-    return reduce
-
-
 def widened(dtype: DType, value: Expr) -> Expr:
     """`value` computed in `dtype`: what its arithmetic reads is cast, so that no product of narrow
     numbers is rounded, or wraps around, before it is added up."""
@@ -501,77 +436,6 @@ def widened(dtype: DType, value: Expr) -> Expr:
         choose = E.select if value.op == "select" else E.if_then_else
         return choose(test, *(widened(dtype, a) for a in sides))
     return E.cast(dtype, value)
-
-
-def _check_range(node: Expr, value: Expr, place: str) -> None:
-    """Refuse a sum of narrow integers that its accumulator cannot hold at this shape."""
-    kind = node.dtype
-    if not kind.is_int or value.dtype.bits >= kind.bits:
-        return
-    low, high = _range_of(node.args[0])
-    count = math.prod(ax.size for ax in node.attr[1])
-    if count * low < kind.least or count * high > kind.greatest:
-        raise ExpressionError(
-            place, f"{count} terms of {low} to {high} may exceed what {kind} holds",
-            'Use acc_dtype="int64" (out_dtype="int64" of an operator in topi).',
-        )  # fmt: skip
-
-
-def _range_of(node: Expr) -> tuple[float, float]:
-    """The least and greatest value by the types of what is read."""
-    if node.op == "const":
-        return node.attr, node.attr
-    if node.op == "cast" and node.args[0].dtype.bits < node.dtype.bits:
-        return _range_of(node.args[0])
-    if node.op in ("add", "sub", "mul"):
-        (a, b), (c, d) = map(_range_of, node.args)
-        if node.op == "add":
-            return a + c, b + d
-        if node.op == "sub":
-            return a - d, b - c
-        corners = (a * c, a * d, b * c, b * d)
-        return builtins.min(corners), builtins.max(corners)
-    if node.op in ("select", "if_then_else"):
-        (a, b), (c, d) = map(_range_of, node.args[1:])
-        return builtins.min(a, c), builtins.max(b, d)
-    return node.dtype.least, node.dtype.greatest
-
-
-def _selected(name: str) -> Callable[..., Expr]:
-    def reduce(expr: Value, axis: Any, where: Expr | None = None) -> Expr:
-        value = E.convert(expr)
-        if value.dtype is BOOL:
-            value = E.cast(INT32, value)
-        return reduction(builtin_combiner(name, value.dtype), value, axis, where)
-
-    reduce.__name__ = name
-    reduce.__doc__ = f"The {name} of `expr` over the reduction axes `axis`, where `where` holds."
-    return reduce
-
-
-sum = _accumulated("sum")
-prod = _accumulated("prod")
-max = _selected("max")
-min = _selected("min")
-
-
-def comm_reducer(
-    fcombine: Callable[[Expr, Expr], Any], fidentity: Callable[[str], Any], name: str = "reduce"
-) -> Callable[..., Expr]:
-    """A reducer of your own: `fcombine(x, y)` must be associative and commutative."""
-
-    def reduce(expr: Value, axis: Any, where: Expr | None = None) -> Expr:
-        value = E.convert(expr)
-        lhs, rhs = E.var("lhs", value.dtype), E.var("rhs", value.dtype)
-        result = E.convert(fcombine(lhs, rhs), value)
-        identity = E.cast(value.dtype, E.convert(fidentity(value.dtype)))
-        if result.dtype != value.dtype:
-            raise ExpressionError(
-                f"comm_reducer({name!r})", f"fcombine turns {value.dtype} into {result.dtype}"
-            )
-        return reduction(Combiner(name, lhs, rhs, result, identity), value, axis, where)
-
-    return reduce
 
 
 def _float_function(name: str) -> Callable[[Value], Expr]:
