@@ -21,7 +21,7 @@ from tilewright.runtime.device import Device, device
 
 ROOT = Path(__file__).parents[2]
 REPORT = ROOT / "benchmarks" / "results" / "device_suite_cuda.json"
-COVERED = ("ir", "schedule", "lowering", "codegen", "runtime", "driver")
+COVERED = ("base", "targets", "ir", "schedule", "lowering", "codegen", "runtime", "driver")
 _outcomes: Counter[str] = Counter()
 
 
