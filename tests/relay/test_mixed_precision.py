@@ -3,12 +3,14 @@
 import numpy as np
 import pytest
 
-from relay.small import residual
+from relay.small import image, residual
 from tilewright import relay, transform
 from tilewright.base.errors import ModelError
 from tilewright.cli.network import in_type
 from tilewright.relay.graph.evaluate import largest_deviation, rounding_tolerance
 from tilewright.relay.graph.traversal import op_name, post_order
+from tilewright.relay.run.graph_executor import GraphModule
+from tilewright.runtime.device import device
 
 
 def types(mod):
@@ -88,3 +90,37 @@ def test_a_network_agrees_with_float64_within_what_rounding_explains(dtype):
     error = largest_deviation(out, want)
     assert error <= tolerance < 1000 * np.float64(relay.TensorType((1,), dtype).dtype.eps)
     assert error > tolerance / 200  # the bound is about this network, not about nothing
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("kind", ["llvm", "cuda", "opencl"])
+def test_a_network_runs_in_half_precision_and_from_a_file(kind, dtype, tmp_path):
+    dev = device(kind)
+    if not dev.exist:
+        pytest.skip(f"no {kind} device")
+    mod, params = residual()
+    (name,) = [p.name_hint for p in mod["main"].params if p.name_hint not in params]
+    x = image()
+    want = relay.evaluate(mod, {**params, name: x}, "float64")
+    tolerance = rounding_tolerance(mod, {**params, name: x}, dtype)
+    library = relay.build(in_type(mod, params, dtype), kind)
+    assert all(k.verified for k in library.report.kernels)
+    library.save(tmp_path / "net")
+    for made in (library, relay.load(tmp_path / "net")):  # weights are halves in the file, too
+        module = GraphModule(made["default"](dev))
+        module.run(**{name: x})
+        assert largest_deviation(module.get_output(0).numpy(), want) <= tolerance
+    assert {str(c.dtype) for c in library.constants} >= {dtype}
+
+
+def test_parameters_bound_at_build_time_are_converted_there():
+    """TVM's spelling: the pass sees no weights, build gets them as float32."""
+    mod, params = residual()
+    (name,) = [p.name_hint for p in mod["main"].params if p.name_hint not in params]
+    half = relay.transform.ToMixedPrecision("float16")(mod)
+    library = relay.build(half, "llvm", params)
+    module = GraphModule(library["default"](device("cpu")))
+    module.run(**{name: image()})
+    want = relay.evaluate(mod, {**params, name: image()}, "float64")
+    error = largest_deviation(module.get_output(0).numpy(), want)
+    assert error <= rounding_tolerance(mod, {**params, name: image()}, "float16")

@@ -170,6 +170,7 @@ def _rules() -> dict[str, Rule]:
             lambda t, a, r: t[0].reshape(r.shape),
         ),
         **dict.fromkeys(("copy", "nn.dropout"), lambda t, a, r: t[0]),
+        "cast": lambda t, a, r: t[0].to(getattr(torch, str(a.dtype))),
         "clip": lambda t, a, r: torch.clamp(t[0], a.a_min, a.a_max),
         "transpose": lambda t, a, r: t[0].permute(*a.axes),
         "concatenate": lambda t, a, r: torch.cat(t[0], a.axis),
