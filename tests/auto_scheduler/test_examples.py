@@ -27,6 +27,7 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureF
     return run
 
 
+@pytest.mark.slow
 def test_a_convolution_layer(run) -> None:
     out = run(
         "tune_conv2d_layer_auto_scheduler.py", "--trials", "4", "--more", "2",
@@ -38,6 +39,7 @@ def test_a_convolution_layer(run) -> None:
     assert len(trials) == len(set(trials)) == 6
 
 
+@pytest.mark.slow
 def test_a_network(run) -> None:
     out = run(
         "tune_network_auto_scheduler.py", "--trials", "22", "--image", "32", "--min-repeat-ms", "1",

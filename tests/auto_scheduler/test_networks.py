@@ -28,6 +28,7 @@ def small_network() -> Any:
     return relay.Function([data], x)
 
 
+@pytest.mark.slow
 def test_a_network_is_tuned_timed_and_built(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

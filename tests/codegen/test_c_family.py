@@ -80,6 +80,7 @@ def test_nvrtc_accepts(name: str, arch: str) -> None:
     assert all(kernel["spill_bytes"] == 0 for kernel in made.resources.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SUFFIXES)
 @pytest.mark.parametrize("name", CASES)
 def test_results(name: str, kind: str) -> None:

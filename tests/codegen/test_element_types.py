@@ -46,6 +46,7 @@ def schedules(dag: ComputeDAG, target: Target) -> Iterator[Schedule]:
             yield sketch.close(int(good[0]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name, dtype", CASES + FULL)
 def test_results(name: str, dtype: str) -> None:
     on = device("opencl")
@@ -60,6 +61,7 @@ def test_results(name: str, dtype: str) -> None:
         assert not done.error, f"{done.message}\n{artifact.source.text}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name, dtype", [c for c in CASES if c[1] in ("float16", "bfloat16")])
 def test_nvrtc_accepts(name: str, dtype: str) -> None:
     target = Target("cuda -arch=sm_90")
@@ -75,15 +77,17 @@ def shared_bytes(dtype: str, index: int, target: Target) -> tuple[int, str]:
     return sum(k.shared_bytes for k in source.kernels), source.text
 
 
-def test_tiles_stay_narrow_in_shared_memory() -> None:
-    """Halves take half the bytes, and meet float32 where they are multiplied."""
+def test_narrow_integers_stay_narrow_in_shared_memory_and_halves_become_float32() -> None:
+    """A half is converted once, when its tile is copied, and not at every use."""
     target = Target("cuda -arch=sm_90")
     sketch = task_of_dag(dag_of("dense", "float32"), target, "case").sketches[0]
     index = int(next(i for i in range(len(sketch.space)) if sketch.legal(np.array([i]))))
     whole, _ = shared_bytes("float32", index, target)
     half, text = shared_bytes("float16", index, target)
-    assert 0 < half <= whole // 2 + 16  # two tiles, each at a multiple of 16 bytes
-    assert "unsigned short* const" in text and "tw_float16_to_float32(" in text
+    assert half == whole > 0 and "tw_float16_to_float32(" in text
+    assert "unsigned short* const" not in text
+    byte, text = shared_bytes("int8", index, target)
+    assert 0 < byte <= whole // 4 + 32  # two tiles, each at a multiple of 16 bytes
 
 
 def test_16_bytes_of_halves_are_one_access() -> None:

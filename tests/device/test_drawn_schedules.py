@@ -11,6 +11,7 @@ from tilewright.te.evaluate import random_inputs
 PER_TEST = 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", range(15))
 def test_drawn_schedules(on_device: Device, kind: str, batch: int) -> None:
     for seed in range(batch * PER_TEST, (batch + 1) * PER_TEST):

@@ -3,6 +3,7 @@
 import time
 
 import numpy as np
+import pytest
 
 from tilewright.base.artifact import BufferSpec, KernelInfo, Source
 from tilewright.measure import (
@@ -56,6 +57,7 @@ def source(kind: str, fault: str) -> Source:
     return Source(kind, text, "twice", tuple(specs), (info,))
 
 
+@pytest.mark.slow
 def test_each_fault_costs_only_its_candidate(on_device, kind):
     with (
         LocalBuilder(build_func="tilewright.measure.calls:build_source", n_parallel=1) as builder,

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tilewright.measure import Database
 from tilewright.runtime.device import Device
 
@@ -26,6 +28,7 @@ def run_script(name: str, folder: Path, *options: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_a_convolution(on_device: Device, kind: str, tmp_path: Path) -> None:
     out = run_script(
         "tune_conv2d_cuda.py", tmp_path, "--target", kind, "--trials", "4", "--number", "3"
@@ -40,6 +43,7 @@ def test_a_convolution(on_device: Device, kind: str, tmp_path: Path) -> None:
     assert counts.records == 4 and counts.ok >= 1 and counts.tasks == 1
 
 
+@pytest.mark.slow
 def test_a_convolution_without_a_template(on_device: Device, kind: str, tmp_path: Path) -> None:
     out = run_script(
         "tune_conv2d_layer_auto_scheduler.py", tmp_path,
@@ -53,6 +57,7 @@ def test_a_convolution_without_a_template(on_device: Device, kind: str, tmp_path
     assert len(trials) == len(set(trials)) == 6
 
 
+@pytest.mark.slow
 def test_a_network_without_templates(on_device: Device, kind: str, tmp_path: Path) -> None:
     out = run_script(
         "tune_network_auto_scheduler.py", tmp_path,
@@ -64,6 +69,7 @@ def test_a_network_without_templates(on_device: Device, kind: str, tmp_path: Pat
     assert (tmp_path / f"mobilenet-NHWC-B1-{kind}.json").exists()
 
 
+@pytest.mark.slow
 def test_a_network(on_device: Device, kind: str, tmp_path: Path) -> None:
     out = run_script(
         "tune_network.py", tmp_path,

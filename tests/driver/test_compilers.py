@@ -92,6 +92,7 @@ def test_llvm_refusals() -> None:
         compile_source(source("llvm", DAXPY), "cuda", OFF)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 def test_cubin_without_gpu_or_driver(arch: str) -> None:
     made = compile_source(source("cuda", CUDA, 64), f"cuda -arch={arch}", OFF)

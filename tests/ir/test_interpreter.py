@@ -62,6 +62,7 @@ def test_indices_may_be_loaded(drawn):
     S.assert_computes(naive.program(dag, "serial"), dag)
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(
     st.one_of(ints, conditions, floats),
@@ -94,6 +95,7 @@ def test_expressions_have_the_values_of_python(recipe, rows):
     assert np.array_equal(result, np.array(expected, node.dtype), equal_nan=True)
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(ints, st.tuples(*[st.integers(1, 4)] * 3), st.integers(1, 8))
 def test_an_index_is_refused_exactly_when_it_is_outside(recipe, extents, size):

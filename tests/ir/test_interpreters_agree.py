@@ -78,6 +78,7 @@ def test_results_are_the_same(drawn: Any, style: str, seed: int) -> None:
     assert len(assert_agree(program, arguments(drawn[0], program, seed))) == len(program.args)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["llvm", "cuda"])
 def test_lowered_schedules_are_the_same(kind: str) -> None:
     """With and without their barriers, where several threads exchange what they computed."""
@@ -162,6 +163,7 @@ def test_barriers_order_the_same_accesses(drop: tuple[int, ...]) -> None:
     assert (len(found) == 2) == bool(drop)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_every_element_type_computes_what_its_definition_says(data: st.DataObject) -> None:

@@ -147,6 +147,7 @@ def test_every_loop_order_gives_the_product(
 NARROW = (("float16", None), ("float16", "float16"), ("bfloat16", None), ("int8", None))
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10_000), st.booleans())
 def test_random_schedules_of_narrow_computations(seed: int, gpu: bool) -> None:

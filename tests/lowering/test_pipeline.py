@@ -24,6 +24,7 @@ def vectorized() -> Schedule:
     return s
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gpu", [False, True])
 def test_every_pass_keeps_kernels_well_formed(
     gpu: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

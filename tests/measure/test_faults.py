@@ -48,6 +48,7 @@ def runner():
         yield runner
 
 
+@pytest.mark.slow
 def test_each_fault_costs_only_its_candidate(store, builder, runner, tmp_path):
     reference = K.reference(store)
     kinds = [k for fault in FAULTS for k in (fault, "good")]
@@ -119,6 +120,7 @@ def test_a_job_without_reference_is_timed_and_not_verified(builder, runner):
     assert result.costs and not result.verified
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("do", "error", "words"),
     [
@@ -153,6 +155,7 @@ def test_a_missing_device_is_one_error_and_no_records(builder):
         assert len(pipeline) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("state", "words"),
     [("dead", "a worker process does not start: .* exit code 7"), ("gone", "fell off the bus")],
@@ -180,6 +183,7 @@ def test_a_lost_device_costs_no_candidate(state, words, store, builder, tmp_path
     assert all(r.result.verified and r.result.same_as is None for r in after)
 
 
+@pytest.mark.slow
 def test_a_crash_with_the_device_still_there_is_the_candidates_own(store, builder, runner):
     reference = K.reference(store)
     with Pipeline(builder, runner) as pipeline:

@@ -64,6 +64,7 @@ def test_a_crash_tells_signal_and_last_words(pool):
     assert e.value.first  # nothing ran in this process before
 
 
+@pytest.mark.slow
 def test_a_deadline_is_kept_whatever_the_worker_does(pool):
     for function in (M.sleeps, M.spins_in_native_code, M.stops_itself):
         queued = pool.submit(M.echo, 1, timeout=20)
@@ -186,6 +187,7 @@ def test_a_script_needs_no_main_guard(tmp_path):
     assert script.returncode == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("busy", ["sleeps", "spins_in_native_code"])
 def test_no_worker_outlives_a_killed_parent(tmp_path, busy):
     script = run_script(

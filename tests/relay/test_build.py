@@ -49,6 +49,7 @@ def library() -> relay.Library:
 # -- what it computes ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dev", DEVICES, ids=str)
 def test_a_residual_network_on_every_device(dev):
     mod, params = residual()
@@ -58,6 +59,7 @@ def test_a_residual_network_on_every_device(dev):
     assert all(k.verified and k.source == "default" for k in lib.report.kernels)
 
 
+@pytest.mark.slow
 def test_resnet_18_of_small_images():
     mod, params = relay.testing.resnet.get_workload(image_shape=(3, 32, 32), num_classes=10)
     lib = relay.build(mod, "llvm", params, verify=False)
@@ -130,6 +132,7 @@ def test_weights_without_values_are_inputs():
     assert not lib.constants and len(lib.plan.inputs) == len(params) + 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", [0, 1, 2, 3])
 def test_opt_level(level, library):
     mod, params = residual()

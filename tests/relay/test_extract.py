@@ -91,6 +91,7 @@ WEIGHTS = {
 COUNTS = {"resnet-18": 24, "resnet-50": 29, "mobilenet": 22, "squeezenet-1.1": 23}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 @pytest.mark.parametrize("name", WEIGHTS)
 def test_the_partition_is_that_of_the_tutorials(name, layout):

@@ -94,6 +94,7 @@ def test_v1_parameters_have_the_names_of_a_torchvision_state_dict():
 SMALL = {"image_shape": (3, 64, 64), "num_classes": 10}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["resnet-18", "resnet-50-v1", "mobilenet", "squeezenet-1.1"])
 def test_passes_keep_what_a_network_computes(name):
     mod, params = relay.testing.get_network(name, **SMALL)
@@ -108,6 +109,7 @@ def test_passes_keep_what_a_network_computes(name):
     assert [p.name_hint for p in fused["main"].params] == ["data"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["resnet-18", "resnet-152-v1", "mobilenet", "squeezenet-1.0"])
 def test_activations_stay_near_one(name):
     size = 64 if name.startswith("squeezenet") else 32
@@ -123,6 +125,7 @@ def test_activations_stay_near_one(name):
     assert max(sizes) < 20
 
 
+@pytest.mark.slow
 def test_layouts_are_the_same_network():
     """NHWC weights are the transposed NCHW ones, so the results agree."""
     for name, size in (("resnet-18", 32), ("mobilenet", 32), ("squeezenet-1.0", 64)):
@@ -184,6 +187,7 @@ def test_workload_of_a_network_of_ones_own():
     assert {n: v.shape for n, v in params.items()} == {"w": (4, 3, 3, 3), "b": (4,)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["resnet-18", "resnet-18-v1", "squeezenet-1.1"])
 def test_onnxruntime_computes_the_exported_network(name):
     mod, params = relay.testing.get_network(name, **SMALL)
@@ -267,6 +271,7 @@ BUILT = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", BUILT)
 def test_networks_compute_what_numpy_does(kind):
     case = BUILT[kind]
@@ -282,6 +287,7 @@ def test_networks_compute_what_numpy_does(kind):
     np.testing.assert_allclose(module.get_output(0).numpy(), wanted, atol=1e-5, rtol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["cuda -arch=sm_90", "opencl"])
 @pytest.mark.parametrize("name", ["squeezenet-1.1", "resnet-50"])
 def test_every_kernel_of_a_network_is_legal_on_gpus(name, target):

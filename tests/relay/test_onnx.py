@@ -157,6 +157,7 @@ def test_the_light_resnet_50_in_the_onnx_wheel():
     assert "batch_norm" not in str(fused)
 
 
+@pytest.mark.slow
 def test_small_resnet_50_from_a_file(tmp_path):
     mod, params = relay.testing.get_network("resnet-50-v1", image_shape=(3, 32, 32), num_classes=4)
     path = tmp_path / "net.onnx"

@@ -145,6 +145,7 @@ def test_a_record_for_gpus_means_the_computation(name: str) -> None:
     assert_right(s.dag, outputs, inputs)
 
 
+@pytest.mark.slow
 @pytest.mark.opencl
 @pytest.mark.parametrize("name", GPU_CASES)
 def test_a_record_for_gpus_becomes_a_right_kernel(name: str) -> None:

@@ -135,6 +135,7 @@ def _draw_threads(stage: Stage, rng: random.Random) -> None:
         stage.bind(spatial.pop(rng.randrange(len(spatial))), tags.pop())
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.integers(0, 10**9))
 def test_shared_reductions_anywhere_equal_the_reference(seed: int) -> None:

@@ -91,6 +91,7 @@ def build(tree: Any, env: dict[str, Any]) -> Any:
 ROWS = st.lists(st.tuples(*[st.integers(1, 9)] * len(NAMES)), min_size=1, max_size=6)
 
 
+@pytest.mark.slow
 @given(TREES, ROWS)
 def test_folded_expression_equals_python_on_each_row(tree: Any, rows: Any) -> None:
     expr = build(tree, {n: var(n) for n in NAMES})

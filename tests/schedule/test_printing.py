@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -117,6 +118,7 @@ def _choose(condition: bool, yes: Any, no: Any) -> Any:
     return yes if condition else no
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10**9), st.booleans())
 def test_a_printed_schedule_run_as_python_is_the_computation(seed: int, gpu: bool) -> None:

@@ -165,6 +165,7 @@ def scratch_bytes(program: Program) -> int:
     return sum(b.size * b.dtype.bytes for b in {s.buffer for s in made})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", TYPES)
 def test_random_gpu_schedules(dtype: str) -> None:
     loops_seen = plain_seen = boards = 0
@@ -188,6 +189,7 @@ def test_random_gpu_schedules(dtype: str) -> None:
     assert plain_seen > 10 and loops_seen > 10 and boards > 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", TYPES)
 def test_random_cpu_schedules(dtype: str) -> None:
     seen = 0
@@ -200,6 +202,7 @@ def test_random_cpu_schedules(dtype: str) -> None:
     assert seen > 30
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gpu", [True, False])
 def test_the_text_that_was_asked_for(gpu: bool) -> None:
     target, seen = ASKED["cuda" if gpu else "llvm"], 0

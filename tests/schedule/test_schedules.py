@@ -84,6 +84,7 @@ def assert_right(
         assert not wrong.any(), f"{int(wrong.sum())} of {wrong.size} elements are wrong\n{program}"
 
 
+@pytest.mark.slow
 @settings(max_examples=120, deadline=None)
 @given(SEEDS, st.booleans())
 # Reads of overhanging iterations, rarely drawn: regions must cover `reach`, not only `extent`.
@@ -135,6 +136,7 @@ def run_on(kind: str | Target, program: Program, inputs: list[np.ndarray]) -> li
     return [a.numpy() for a, role in zip(arrays, program.roles, strict=True) if role == "output"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["llvm", "opencl"])
 @settings(max_examples=25, deadline=None)
 @given(seed=SEEDS)

@@ -176,6 +176,7 @@ def touched(kernel: Kernel) -> dict[Buffer, tuple[set[int], set[int]]]:
     return found
 
 
+@pytest.mark.slow
 def test_regions_are_exact_on_perfect_tiles() -> None:
     """Every stage of the tutorial's template: each element of each buffer is written and read."""
     sketch = create("tests/conv2d_no_batching", (1, 4, 4, 8, 6, 3, 3, 1, 1), "cuda").sketches[0]

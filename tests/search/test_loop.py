@@ -31,6 +31,7 @@ def order(records):
     return [(r.task.dag, r.trial, str(r.decisions)) for r in records]
 
 
+@pytest.mark.slow
 def test_the_sequence_does_not_depend_on_delays():
     task = flagship()
     seen = []
@@ -53,6 +54,7 @@ def test_the_sequence_does_not_depend_on_delays():
     assert order(measurer.records) != seen[0] and other.trials == 56
 
 
+@pytest.mark.slow
 def test_many_tasks_give_one_sequence_too():
     tasks = [conv(64, 14), cpu_like(conv(128, 14)), conv(256, 7)]
     runs = [order(run(tasks, trials=72, batch=8, seed=1)[1].records) for _ in range(2)]

@@ -70,6 +70,7 @@ def test_an_exhausted_space_is_no_convergence():
     assert report.tasks[0].exhausted and not report.converged
 
 
+@pytest.mark.slow
 def test_what_still_improves_goes_on():
     task = cpu_task()
     measurer = flat(task)

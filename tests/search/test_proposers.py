@@ -125,6 +125,7 @@ def test_the_grid_ascends_and_keeps_to_its_range():
     assert len(rest) == task.sketches[0].legal(np.arange(5000, 6000)).sum()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1])
 def test_the_model_gets_within_ten_percent_where_chance_does_not(seed):
     task = flagship()

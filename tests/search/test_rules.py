@@ -76,6 +76,7 @@ def test_as_many_sketches_as_ansor_derives(name: str, column: int, text: str) ->
     assert len({s.origin for s in sketches}) == len(sketches)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", [CPU, CUDA, MALI], ids=str)
 @pytest.mark.parametrize("name", COUNTED)
 def test_legal_configurations_of_real_shapes_become_text(name: str, target: Target) -> None:
@@ -86,12 +87,14 @@ def test_legal_configurations_of_real_shapes_become_text(name: str, target: Targ
         assert generate(program, target).text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", [CPU, CUDA, MALI], ids=str)
 @pytest.mark.parametrize("name", SMALL)
 def test_interpreted_sketches_equal_the_reference(name: str, target: Target) -> None:
     check(SMALL[name], target, lambda program, inputs: interpret(program, inputs), wanted=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", [CPU, OPENCL, MALI], ids=str)
 @pytest.mark.parametrize("name", SMALL)
 def test_compiled_sketches_equal_the_reference(name: str, target: Target) -> None:
@@ -115,6 +118,7 @@ def check(declare: Declare, target: Target, run, wanted: int) -> None:
             assert_right(dag, program, run(program, inputs), inputs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", [CPU, CUDA, MALI], ids=str)
 @pytest.mark.parametrize("name", SMALL)
 def test_printed_python_rebuilds_every_sketch(name: str, target: Target) -> None:
@@ -138,6 +142,7 @@ def test_tiles_divide_axes_unless_no_block_of_a_warp_is_left() -> None:
     assert splits(2, 1031) == {"C.local:i.c": True, "C.local:j.c": False, "C.local:r": True}
 
 
+@pytest.mark.slow
 def test_long_chains_of_contractions_are_cut_off() -> None:
     """Each stage alone has three sketches."""
     tensors = matmul(8, 8, 8)

@@ -92,6 +92,7 @@ def test_it_is_tuned_in_worker_processes_and_built_from_its_log(tmp_path: Path) 
     check_product(build(schedule, args, "ctext"))
 
 
+@pytest.mark.slow
 def test_rules_and_cpu_templates_tune_it(tmp_path: Path) -> None:
     """Any computation, by the loop that serves every kind; records tell the device."""
     dag = create("tests/targets/product", (N,), "ctext").dag
@@ -106,6 +107,7 @@ def test_rules_and_cpu_templates_tune_it(tmp_path: Path) -> None:
     assert {r.task.fingerprint for r in database} == {"c-machine"}
 
 
+@pytest.mark.slow
 def test_a_network_runs_on_it() -> None:
     mod, params = residual()
     library = relay.build(mod, "ctext", params)

@@ -30,6 +30,7 @@ def test_interpreted(dtype):
             raise AssertionError(f"{name} in {dtype}") from error
 
 
+@pytest.mark.slow
 @by_type
 def test_compiled(dtype):
     for name, dag, schedule in rows_of(dtype):

@@ -152,6 +152,7 @@ CASES = {
 REFUSED = {"nchw few outputs": "conv2d_nchw.llvm"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_random_configurations_are_right(case: str) -> None:
     dag = CASES[case]()

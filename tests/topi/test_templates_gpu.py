@@ -112,6 +112,7 @@ def resnet_layer(number: int) -> ComputeDAG:
     return ComputeDAG([bias_relu(conv((1, ci, size, size), co, kernel, stride, kernel // 2))])
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not opencl().exist, reason="no OpenCL device here")
 @pytest.mark.parametrize("name", COMPUTATIONS)
 def test_random_legal_configurations_give_the_reference(name: str) -> None:
@@ -138,6 +139,7 @@ def test_masks_on_arrays_judge_as_single_candidates(name: str) -> None:
     assert legal.tolist() == [not sketch.explain(int(i)) for i in drawn]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(LAYERS)))
 def test_resnet_layers_have_bounded_spaces_and_a_fallback(number: int) -> None:
     dag = resnet_layer(number)
