@@ -124,3 +124,25 @@ def test_parameters_bound_at_build_time_are_converted_there():
     want = relay.evaluate(mod, {**params, name: image()}, "float64")
     error = largest_deviation(module.get_output(0).numpy(), want)
     assert error <= rounding_tolerance(mod, {**params, name: image()}, "float16")
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_half_precision_goes_through_onnx_and_back(dtype, tmp_path):
+    mod, params = residual()
+    half = in_type(mod, params, dtype)
+    (tmp_path / "net.onnx").write_bytes(relay.to_onnx(half).SerializeToString())
+    again, weights = relay.frontend.from_onnx(tmp_path / "net.onnx")
+    assert {str(w.dtype) for w in weights.values()} == {dtype}
+    (name,) = [p.name_hint for p in again["main"].params if p.name_hint not in weights]
+    out = relay.evaluate(again, {**weights, name: image()})
+    assert np.array_equal(out, relay.evaluate(half, {half["main"].params[0].name_hint: image()}))
+
+
+def test_products_of_narrow_integers_accumulate_in_int32():
+    data, weight = (relay.var(n, shape=(2, 8), dtype="int8") for n in ("data", "weight"))
+    product = relay.nn.dense(data, weight)
+    assert product.dtype == "int32"
+    x = np.full((2, 8), 127, np.int8)
+    assert (relay.evaluate(product, {"data": x, "weight": x}) == 8 * 127 * 127).all()
+    with pytest.raises(ModelError, match="int16"):
+        relay.op.call("nn.dense", data, weight, out_dtype="int16")

@@ -42,11 +42,11 @@ def in_type(mod: Any, params: dict[str, Any], dtype: str) -> Any:
 
     Batch norms are folded before anything is rounded.  Raises ModelError.
     """
-    from tilewright.relay.passes import PASSES, fuse, optimize
+    from tilewright.relay.passes import PASSES, fold_constants, fuse, optimize
     from tilewright.relay.passes.mixed_precision import to_mixed_precision
 
     folded = optimize(mod, params, [p for p in PASSES if p is not fuse])
-    return to_mixed_precision(folded, dtype)
+    return fold_constants(to_mixed_precision(folded, dtype))
 
 
 def real_target(target: Target) -> Target:

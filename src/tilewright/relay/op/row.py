@@ -125,7 +125,8 @@ class Site:
             return dtype if dtype.is_float else dtype.accumulator
         wanted = check_dtype(asked, self.place)
         self.require(
-            wanted.kind == dtype.accumulator.kind and wanted.bits >= dtype.bits,
+            wanted.kind == dtype.accumulator.kind
+            and wanted.bits >= (dtype if dtype.is_float else dtype.accumulator).bits,
             f"out_dtype={str(wanted)!r} does not hold sums of {dtype}",
             f"Use {str(dtype.accumulator)!r}.",
         )
