@@ -200,6 +200,9 @@ f16, f32, i8, i16, i32 = map(to, ("float16", "float32", "int8", "int16", "int32"
     (i16(BYTE), i16(i32(BYTE))),
     (f16(BYTE), f16(f32(i32(BYTE)))),
     (i8(HALF), i8(i32(f32(HALF)))),
+    # a choice among loads is converted behind it, so that a guarded load needs no branch
+    (f32(E.if_then_else(I > 2, HALF, 0)), f32(E.if_then_else(I > 2, HALF, 0))),
+    (E.select(I > 2, HALF, 0) * HALF, f16(f32(E.select(I > 2, HALF, 0)) * f32(HALF))),
 ], ids=str)  # fmt: skip
 def test_the_form_of_a_stored_value(value: Expr, stored: Expr) -> None:
     assert in_loop(value.dtype, value, I) is stored

@@ -8,7 +8,8 @@ A wide expression is one whose type is its own compute type.  A narrow load is c
 is computed with, and a result is cast back where it is stored.  Integers wrap around after each
 operation that may leave their range; floats keep what float32 has until they are stored or
 explicitly cast.  A float64, or an integer of more than 24 bits, becomes a half by way of float32.
-What merely moves data stays narrow, so vector copies remain what they were.
+What merely moves data stays narrow, so vector copies remain what they were, and a choice among
+loads is converted once, behind the choice: a conversion in a branch would keep the branch.
 
 Operations of a matrix unit on narrow operands are no arithmetic of this kind: this pass would leave
 them alone.  Read next: `pipeline.py`.
@@ -34,6 +35,8 @@ def legalize_types(kernel: Kernel) -> Kernel:
               C[i] = max(A[i] + B[i], 0)      (int8)
               ->   C[i] = int8(max(int32(int8(int32(A[i]) + int32(B[i]))), 0))
               C[i] = A[i] if 0 < i else 0
+              ->   the same
+              C[i] = float32(A[i] if 0 < i else 0)
               ->   the same
     """
     if not any(map(is_narrow, {n.dtype for n in E.walk(*expressions(kernel.body))})):
@@ -95,11 +98,12 @@ class _Wide:
     def unrounded(self, node: Expr) -> Expr:
         """`node` in its compute type, as good as `value` for what is cast to its own type anyway,
         or an integer to a narrower one."""
+        if is_narrow(node.dtype) and (moved := _moved(node, self)) is not None:
+            return E.cast(node.dtype.compute, moved)
         if node.op in ("const", "var"):
             return E.cast(node.dtype.compute, node)
         if node.op == "load":
-            index = self.value(node.args[0])
-            return E.cast(node.dtype.compute, load(node.attr, index))
+            return load(node.attr, self.value(node.args[0]))
         if node.op == "cast":
             (source,) = node.args
             inner = self.unrounded if _is_modular(source.dtype, node.dtype) else self.value

@@ -1,0 +1,24 @@
+"""Drills: the system is broken on purpose, again and again, and must hold.
+
+`test_drills.py` runs a few seconds of each in CI; the command runs all of it and prints a table:
+
+    PYTHONPATH=src:tests python -m drills [NAME...] [--seed 0] [--folder benchmarks/results]
+
+A drill is a module of this package with a `DRILL`.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from importlib import import_module
+
+from drills.drill import Drill
+
+_OTHERS = ("__main__", "drill")
+
+
+def drills() -> list[Drill]:
+    """All of them, by name."""
+    names = sorted(module.name for module in pkgutil.iter_modules(__path__))
+    modules = [n for n in names if n not in _OTHERS and not n.startswith(("test_", "_"))]
+    return [import_module(f"{__name__}.{name}").DRILL for name in modules]
