@@ -1,6 +1,6 @@
 """Run drills at full length; print what happened, and keep it with --folder.
 
-    PYTHONPATH=src:tests:benchmarks python -m drills [NAME...] [--tries N] [--seed 0]
+PYTHONPATH=src:tests:benchmarks python -m drills [NAME...] [--tries N] [--seed 0]
 """
 
 from __future__ import annotations

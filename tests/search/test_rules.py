@@ -28,7 +28,7 @@ from tilewright.search.rules.derive import (
     rule_sketches,
     rules_for,
 )
-from tilewright.search.rules.rules import SketchRule, SkipStage, Verdict
+from tilewright.search.rules.rules import Condition, SketchRule, SkipStage
 from tilewright.search.rules.state import Hardware, State
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
@@ -156,9 +156,9 @@ def test_long_chains_of_contractions_are_cut_off() -> None:
     trials = []
 
     class Counted(SkipStage):
-        def meets(self, state: State, stage: Stage) -> Verdict:
+        def meets(self, state: State, stage: Stage) -> Condition:
             trials.append(stage.name)
-            return Verdict.PASS
+            return Condition.PASS
 
     found = derive(ComputeDAG(tensors), CPU, (Counted(), *rules_for(CPU)), Hardware.of(CPU))
     assert len(found) == MAX_SKETCHES and len(trials) < 2000
@@ -169,8 +169,8 @@ class SplitRows(SketchRule):
 
     name = "rows"
 
-    def meets(self, state: State, stage: Stage) -> Verdict:
-        return Verdict.ONLY if stage.name == "C" else Verdict.PASS
+    def meets(self, state: State, stage: Stage) -> Condition:
+        return Condition.ONLY if stage.name == "C" else Condition.PASS
 
     def variants(self, state: State, stage: Stage) -> int:
         return 2
@@ -197,8 +197,8 @@ def test_a_rule_of_the_user_comes_first(target: Target) -> None:
 
 def test_a_rule_that_applies_leaves_the_others_their_turn() -> None:
     class Also(SplitRows):
-        def meets(self, state: State, stage: Stage) -> Verdict:
-            return Verdict.APPLY if stage.name == "C" else Verdict.PASS
+        def meets(self, state: State, stage: Stage) -> Condition:
+            return Condition.APPLY if stage.name == "C" else Condition.PASS
 
     dag = ComputeDAG(SMALL["matmul"]())
     plain = [s.origin for s in rule_sketches(dag, CPU)]

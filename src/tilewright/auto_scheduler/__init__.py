@@ -21,14 +21,14 @@ from tilewright.auto_scheduler.measure import (
     PythonBasedMeasureCallback,
     TuningOptions,
 )
-from tilewright.auto_scheduler.records import (
+from tilewright.auto_scheduler.pairs import (
     RecordReader,
-    RecordToFile,
     distill_record_file,
     load_best_record,
     load_records,
     save_records,
 )
+from tilewright.auto_scheduler.records import RecordToFile
 from tilewright.auto_scheduler.relay_integration import extract_tasks
 from tilewright.auto_scheduler.search_policy import (
     EmptyPolicy,

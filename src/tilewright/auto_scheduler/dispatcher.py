@@ -10,8 +10,8 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from tilewright.auto_scheduler.measure import MeasureInput
-from tilewright.auto_scheduler.records import best_pair, hashes_of
+from tilewright.auto_scheduler.measure import MeasureInput, replayed
+from tilewright.auto_scheduler.records import best_record, dag_of, hashes_of
 from tilewright.autotvm import dispatch
 from tilewright.base.errors import RecordError
 from tilewright.measure.database import Database
@@ -51,7 +51,8 @@ class ApplyHistoryBest(dispatch.ApplyHistoryBest):
         chosen = Target(target)
         device = local_target(chosen)[0].device
         try:
-            return best_pair(self.database, "", hashes, str(chosen), "", device)[0].state
+            best = best_record(self.database, "", hashes, str(chosen), "", device)
+            return replayed(best, dag_of(self.database, best.task.dag))
         except RecordError:
             return None
 

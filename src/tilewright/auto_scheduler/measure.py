@@ -6,15 +6,14 @@ Read next: `measure/local.py`, `records.py`.
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tilewright.auto_scheduler.computation import Computation
 from tilewright.auto_scheduler.compute_dag import ComputeDAG
-from tilewright.auto_scheduler.workload_registry import knows
 from tilewright.autotvm.tuners import ERROR_NUMBERS
 from tilewright.base.errors import DeviceError, RecordError, SpaceError, TilewrightError
 from tilewright.measure import local
@@ -22,9 +21,6 @@ from tilewright.measure.jobs import Builder, Runner
 from tilewright.measure.local import BuildFunction
 from tilewright.measure.record import Record
 from tilewright.schedule.schedule import Schedule
-
-if TYPE_CHECKING:
-    from tilewright.auto_scheduler.search_task import SearchTask
 
 
 class LocalBuilder(local.LocalBuilder):
@@ -163,41 +159,45 @@ def _whole(options: TuningOptions, name: str, least: int) -> None:
         raise SpaceError(f"TuningOptions({name}={value!r})", f"not a whole number from {least}")
 
 
+def replayed(record: Record, dag: ComputeDAG | None) -> Schedule:
+    """The measured schedule.  Raises RecordError where it cannot be made again."""
+    if dag is None:
+        raise no_computation(record)
+    try:
+        return Schedule.replay(dag, record.steps)
+    except TilewrightError as error:
+        raise RecordError(
+            f"record of {record.task.name}", f"its steps do not apply here ({error})",
+            "Tune the task again.",
+        ) from None  # fmt: skip
+
+
+def no_computation(record: Record) -> RecordError:
+    return RecordError(
+        f"record of {record.task.name}", "the log does not tell its computation for a known target",
+        "Use a log that was not edited.",
+    )  # fmt: skip
+
+
 @dataclass(frozen=True)
 class MeasureInput:
-    """What a record is of.  dag: None where the log does not tell the computation"""
+    """What a record is of.  dag, search_task: None where the log does not tell the computation"""
 
     record: Record
     dag: ComputeDAG | None
+    search_task: Computation | None = None
 
     @cached_property
     def state(self) -> Schedule:
         """The measured schedule.  Raises RecordError where it cannot be made again."""
-        dag = self._dag()
-        try:
-            return Schedule.replay(dag, self.record.steps)
-        except TilewrightError as error:
-            raise RecordError(
-                f"record of {self.record.task.name}", f"its steps do not apply here ({error})",
-                "Tune the task again.",
-            ) from None  # fmt: skip
+        return replayed(self.record, self.dag)
 
-    @cached_property
-    def task(self) -> SearchTask:
-        from tilewright.auto_scheduler.search_task import SearchTask
-
-        named = json.dumps([self.record.task.name, *self.record.task.args])
-        key = named if knows(named) else None  # else it is only a label
-        dag, target = self._dag(), self.record.task.target
-        return SearchTask(compute_dag=dag, workload_key=key, target=target)
-
-    def _dag(self) -> ComputeDAG:
-        if self.dag is None:
-            raise RecordError(
-                f"record of {self.record.task.name}", "the log does not hold its computation",
-                "Use a log that was not edited.",
-            )  # fmt: skip
-        return self.dag
+    @property
+    def task(self) -> Computation:
+        """The `SearchTask`.  Raises RecordError where the log does not tell it."""
+        if self.search_task is None:
+            raise no_computation(self.record)
+        return self.search_task
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """`python -m tilewright.auto_scheduler.measure_record --mode distill -i LOG [-o BEST]`.
 
 In: a log.  Out: a log with the best record of each task.  The names of TVM's module are here, too.
-Read next: `records.py`.
+Read next: `pairs.py`.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from tilewright.auto_scheduler.records import (
+from tilewright.auto_scheduler.pairs import (
     RecordReader,
-    RecordToFile,
     distill_record_file,
     load_best_record,
     load_records,
     save_records,
 )
+from tilewright.auto_scheduler.records import RecordToFile
 from tilewright.base.errors import TilewrightError
 
 __all__ = [

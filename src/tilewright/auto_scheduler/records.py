@@ -1,28 +1,27 @@
-"""Logs by the auto-scheduler's names; the lines are this project's, see `measure/record.py`.
+"""What logs tell of workloads, and how they are written; the lines are this project's.
 
-In: the path of a log.  Out: (MeasureInput, MeasureResult) pairs, the best of a workload.
-Read next: `measure/database.py`, `measure_record.py` (the command).
+In: the path of a log.  Out: the best record of a workload, or why there is none.  Read next:
+`measure/database.py`, `pairs.py` (the names users type).
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO, Any
 
 from tilewright.auto_scheduler.compute_dag import ComputeDAG
 from tilewright.auto_scheduler.measure import MeasureInput, MeasureResult
 from tilewright.auto_scheduler.workload_registry import knows, normal
-from tilewright.base.errors import RecordError, SpaceError
-from tilewright.measure.database import Database, pick_best
+from tilewright.base.errors import RecordError
+from tilewright.measure.database import Database
 from tilewright.measure.record import Key, Record, TaskId
 from tilewright.targets.spec import DeviceSpec
 from tilewright.targets.target import Target
 
 Path = str | os.PathLike[str]
-Pair = tuple[MeasureInput, MeasureResult]
 
 
 class RecordToFile:
@@ -45,81 +44,14 @@ class RecordToFile:
             self.database.append(given.record, given.dag.to_json() if given.dag else None)
 
 
-class RecordReader:
-    """The trials of a log: iterate, or `read_lines`."""
-
-    def __init__(self, filename: Path) -> None:
-        self.filename = os.fspath(filename)
-
-    def __iter__(self) -> Iterator[Pair]:
-        database = Database.load(self.filename)
-        dags: dict[str, ComputeDAG | None] = {}
-        for record in database:
-            key = record.task.dag
-            if key not in dags:
-                dags[key] = dag_of(database, key)
-            yield MeasureInput(record, dags[key]), MeasureResult.of(record)
-
-    def read_lines(
-        self, max_lines: int | None = None, skip_lines: int = 0
-    ) -> tuple[list[MeasureInput], list[MeasureResult]]:
-        """Inputs and results of `max_lines` trials (default: all) after the first `skip_lines`."""
-        end = None if max_lines is None or max_lines < 0 else skip_lines + max_lines
-        pairs = list(self)[skip_lines:end]
-        return [given for given, _ in pairs], [result for _, result in pairs]
-
-
-def load_records(filename: Path) -> list[Pair]:
-    """All trials of a log, oldest first."""
-    return list(RecordReader(filename))
-
-
-def save_records(
-    filename: Path, inputs: Iterable[MeasureInput], results: Iterable[MeasureResult]
-) -> None:
-    """Append trials to a log.  Raises RecordError unless there is one result for each input."""
-    inputs, results = list(inputs), list(results)
-    if len(inputs) != len(results):
-        raise RecordError(
-            f"save_records({os.fspath(filename)!r})",
-            f"{len(inputs)} inputs and {len(results)} results",
-            "Pass pairs as load_records gives them.",
-        )  # fmt: skip
-    with Database(filename) as database:
-        for given in inputs:
-            database.append(given.record, given.dag.to_json() if given.dag else None)
-
-
-def load_best_record(
-    filename: Path,
-    workload_key: str | None = None,
-    target: str | Target | None = None,
-    include_compatible: bool = False,
-) -> Pair:
-    """The fastest verified trial of a workload on a target; None: of any.
-
-    Raises RecordError where there is none, telling what the log holds instead.
-    """
-    if include_compatible:
-        raise SpaceError(
-            "load_best_record(include_compatible=True)", "schedules fit one shape only",
-            "Leave it out; relay.build re-instantiates templates on similar kernels.",
-        )  # fmt: skip
-    database = Database.load(filename)
-    wanted = None if target is None else str(Target(target))
-    hashes = None if workload_key is None else hashes_of(database, workload_key)
-    what = "any workload" if workload_key is None else f"workload key {workload_key}"
-    return best_pair(database, filename, hashes, wanted, what)
-
-
-def best_pair(
+def best_record(
     database: Database,
     filename: Path,
     hashes: set[str] | None,
     target: str | None,
     what: str,
     device: DeviceSpec | None = None,
-) -> Pair:
+) -> Record:
     """The best record of the computations `hashes` on `target` and `device` (None: all)."""
     fitting = [
         t for t in database.tasks()
@@ -137,7 +69,7 @@ def best_pair(
         )  # fmt: skip
     if best is None:
         raise nothing_valid(database, filename, fitting, target, what)
-    return MeasureInput(best, dag_of(database, best.task.dag)), MeasureResult.of(best)
+    return best
 
 
 def nothing_valid(
@@ -212,14 +144,6 @@ def dag_of(database: Database, key: str) -> ComputeDAG | None:
         return ComputeDAG(ComputeDAG.from_json(data))
     except (LookupError, TypeError, ValueError):
         return None
-
-
-def distill_record_file(in_file: Path, out_file: Path) -> int:
-    """Write the best record of each task to `out_file`; returns how many there are.
-
-    What `out_file` holds already takes part.  Raises RecordError for a log that is none of ours.
-    """
-    return pick_best(in_file, out_file)
 
 
 def make_folder(filename: Path) -> None:

@@ -10,10 +10,10 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from tilewright.auto_scheduler.computation import Computation
 from tilewright.auto_scheduler.cost_model import RandomModel, XGBModel
 from tilewright.auto_scheduler.measure import TuningOptions, checked_options
 from tilewright.auto_scheduler.records import Path
-from tilewright.auto_scheduler.search_task import SearchTask
 from tilewright.auto_scheduler.tuning import TrialPrinter, known_of, run, tell_unknown
 from tilewright.base.errors import SpaceError
 from tilewright.measure.database import Database
@@ -23,7 +23,7 @@ from tilewright.schedule.task import Task
 from tilewright.search.loop import make_proposer
 from tilewright.search.report import Options, Report
 from tilewright.search.rules.derive import default_sketch, rule_sketches, rules_for, with_rules
-from tilewright.search.rules.rules import SketchRule, Verdict
+from tilewright.search.rules.rules import Condition, SketchRule
 from tilewright.search.rules.state import State
 
 # Ansor's parameters.  The search sizes itself; they are accepted so that scripts run.
@@ -79,11 +79,11 @@ class SketchPolicy:
     """
 
     def __init__(
-        self, task: SearchTask, program_cost_model: XGBModel | RandomModel | None = None,
+        self, task: Computation, program_cost_model: XGBModel | RandomModel | None = None,
         params: Mapping[str, Any] | None = None, seed: int | None = None, verbose: int = 1,
         init_search_callbacks: Sequence[Any] | None = None, *, templates: bool = True,
     ) -> None:  # fmt: skip
-        if not isinstance(task, SearchTask):
+        if not isinstance(task, Computation):
             raise SpaceError(f"SketchPolicy({task!r})", "not a SearchTask", "Make one first.")
         model = XGBModel(seed=seed) if program_cost_model is None else program_cost_model
         if not isinstance(model, (XGBModel, RandomModel)):
@@ -156,7 +156,7 @@ class EmptyPolicy(SketchPolicy):
     """Searches nothing: the untuned schedule alone is measured."""
 
     def __init__(
-        self, task: SearchTask, init_search_callbacks: Sequence[Any] | None = None
+        self, task: Computation, init_search_callbacks: Sequence[Any] | None = None
     ) -> None:
         super().__init__(task, RandomModel(), init_search_callbacks=init_search_callbacks)
 
@@ -173,14 +173,14 @@ class _CustomRule(SketchRule):
         self.given, self.policy = given, policy
         self.name = re.sub(r"[^\w-]", "_", given.rule_name)  # type: ignore[misc]
 
-    def meets(self, state: State, stage: Stage) -> Verdict:
+    def meets(self, state: State, stage: Stage) -> Condition:
         answer = self.given.meet_condition_func(self.policy, state, _number(state, stage))
         if answer not in range(3):
             raise SpaceError(
                 f"rule {self.name}: meet_condition_func", f"it returned {answer!r}",
                 "Return PASS, APPLY or APPLY_AND_SKIP_REST.",
             )  # fmt: skip
-        return (Verdict.PASS, Verdict.APPLY, Verdict.ONLY)[int(answer)]
+        return (Condition.PASS, Condition.APPLY, Condition.ONLY)[int(answer)]
 
     def apply(self, state: State, stage: Stage, variant: int) -> str | None:
         answer = self.given.apply_func(self.policy, state, _number(state, stage))

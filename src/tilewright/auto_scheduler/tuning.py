@@ -71,9 +71,10 @@ def run(
 
     def tell(event: Event) -> None:
         if event.kind == "trial" and event.record is not None:
-            given = MeasureInput(event.record, dags[event.task])
+            policy = policies[event.task]
+            given = MeasureInput(event.record, dags[event.task], policy.search_task)
             for callback in told:
-                callback(policies[event.task], [given], [MeasureResult.of(event.record)])
+                callback(policy, [given], [MeasureResult.of(event.record)])
         if on_event is not None:
             on_event(event)
 

@@ -26,8 +26,8 @@ from tilewright.search.rules.rules import (
     GPU_RULES,
     MALI_RULES,
     OWN_GPU_RULES,
+    Condition,
     SketchRule,
-    Verdict,
 )
 from tilewright.search.rules.state import Application, Derivation, Hardware, State, is_mali
 from tilewright.search.rules.tiling import GPU_STRUCTURE
@@ -135,10 +135,10 @@ def _ways(rules: Sequence[SketchRule], state: State, stage: Stage) -> list[tuple
     """The rules that apply to a stage, in each of their variants."""
     ways: list[tuple[SketchRule, int]] = []
     for rule in rules:
-        verdict = rule.meets(state, stage)
-        if verdict is not Verdict.PASS:
+        condition = rule.meets(state, stage)
+        if condition is not Condition.PASS:
             ways += [(rule, variant) for variant in range(rule.variants(state, stage))]
-        if verdict is Verdict.ONLY:
+        if condition is Condition.ONLY:
             break
     return ways
 

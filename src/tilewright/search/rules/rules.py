@@ -35,7 +35,7 @@ PARTIAL = (4, 16, 64)  # partial results of a split reduction; each is a structu
 WORK_PER_CORE = 16  # output points per core below which a tiled reduction may be split
 
 
-class Verdict(Enum):
+class Condition(Enum):
     """What a rule thinks of a stage.  APPLY: later rules are tried as well; ONLY: they are not."""
 
     PASS = 0
@@ -49,7 +49,7 @@ class SketchRule(ABC):
     name: ClassVar[str] = ""
 
     @abstractmethod
-    def meets(self, state: State, stage: Stage) -> Verdict:
+    def meets(self, state: State, stage: Stage) -> Condition:
         """Whether the rule applies to the stage; it must not change the state."""
 
     def variants(self, state: State, stage: Stage) -> int:
@@ -61,15 +61,15 @@ class SketchRule(ABC):
         """Change the schedule; returns the next stage, None at the end."""
 
 
-def _only(condition: bool) -> Verdict:
-    return Verdict.ONLY if condition else Verdict.PASS
+def _only(condition: bool) -> Condition:
+    return Condition.ONLY if condition else Condition.PASS
 
 
 class SkipStage(SketchRule):
     """condition: any stage.  effect: none; on to the stage before."""
 
-    def meets(self, state: State, stage: Stage) -> Verdict:
-        return Verdict.ONLY
+    def meets(self, state: State, stage: Stage) -> Condition:
+        return Condition.ONLY
 
     def apply(self, state: State, stage: Stage, variant: int) -> str | None:
         return state.before(stage)
@@ -81,7 +81,7 @@ class AlwaysInline(SketchRule):
 
     name = "inline"
 
-    def meets(self, state: State, stage: Stage) -> Verdict:
+    def meets(self, state: State, stage: Stage) -> Condition:
         return _only(inlined(state, stage))
 
     def apply(self, state: State, stage: Stage, variant: int) -> str | None:
@@ -111,7 +111,7 @@ class MultiLevelTiling(SketchRule):
 
     name = "tile"
 
-    def meets(self, state: State, stage: Stage) -> Verdict:
+    def meets(self, state: State, stage: Stage) -> Condition:
         return _only(is_compute(stage) and needs_tiling(compute_op(stage)))
 
     def apply(self, state: State, stage: Stage, variant: int) -> str | None:
@@ -128,13 +128,13 @@ class MultiLevelTilingWithFusion(SketchRule):
 
     name = "fuse"
 
-    def meets(self, state: State, stage: Stage) -> Verdict:
+    def meets(self, state: State, stage: Stage) -> Condition:
         if not is_compute(stage) or not needs_tiling(compute_op(stage)):
-            return Verdict.PASS
+            return Condition.PASS
         if free_consumer(state, stage) is None:
-            return Verdict.PASS
+            return Condition.PASS
         alone = state.target.has_threads or stage.name in state.caches
-        return Verdict.ONLY if alone else Verdict.APPLY
+        return Condition.ONLY if alone else Condition.APPLY
 
     def variants(self, state: State, stage: Stage) -> int:
         return 1 if state.target.has_threads else 2
@@ -160,12 +160,12 @@ class AddCacheWrite(SketchRule):
 
     name = "cache_write"
 
-    def meets(self, state: State, stage: Stage) -> Verdict:
+    def meets(self, state: State, stage: Stage) -> Condition:
         if not is_compute(stage) or not needs_tiling(compute_op(stage)):
-            return Verdict.PASS
+            return Condition.PASS
         if free_consumer(state, stage) is not None:
-            return Verdict.PASS
-        return Verdict.ONLY if state.target.has_threads else Verdict.APPLY
+            return Condition.PASS
+        return Condition.ONLY if state.target.has_threads else Condition.APPLY
 
     def apply(self, state: State, stage: Stage, variant: int) -> str | None:
         cache = state.schedule[state.schedule.cache_write(stage.tensor, "local")]
@@ -180,10 +180,10 @@ class AddCacheRead(SketchRule):
 
     name = "cache_read"
 
-    def meets(self, state: State, stage: Stage) -> Verdict:
+    def meets(self, state: State, stage: Stage) -> Condition:
         found = consumers(state.schedule, stage)
         if not found or found[0].name not in state.slices or found[0].name in state.crossed:
-            return Verdict.PASS
+            return Condition.PASS
         return _only(stage in producers(state.schedule, found[0]))
 
     def apply(self, state: State, stage: Stage, variant: int) -> str | None:
@@ -223,16 +223,16 @@ class AddRfactor(SketchRule):
 
     name = "rfactor"
 
-    def meets(self, state: State, stage: Stage) -> Verdict:
+    def meets(self, state: State, stage: Stage) -> Condition:
         if not is_reduction(stage) or stage.name in state.caches:
-            return Verdict.PASS
+            return Condition.PASS
         points, steps = lengths(stage)
         cores = state.hardware.num_cores
         if needs_tiling(compute_op(stage)):
             split = points <= steps and points <= cores * WORK_PER_CORE
         else:
             split = steps > cores
-        return Verdict.APPLY if split and partials(steps) else Verdict.PASS
+        return Condition.APPLY if split and partials(steps) else Condition.PASS
 
     def variants(self, state: State, stage: Stage) -> int:
         return 2
@@ -268,15 +268,15 @@ class CrossThreadReduction(SketchRule):
 
     name = "cross_thread"
 
-    def meets(self, state: State, stage: Stage) -> Verdict:
+    def meets(self, state: State, stage: Stage) -> Condition:
         if not is_reduction(stage) or stage.name in state.caches:
-            return Verdict.PASS
+            return Condition.PASS
         points, steps = lengths(stage)
         if needs_tiling(compute_op(stage)):
             share = points <= state.hardware.max_threads_per_block and points < steps
         else:
             share = steps > state.hardware.warp_size
-        return Verdict.APPLY if share else Verdict.PASS
+        return Condition.APPLY if share else Condition.PASS
 
     def apply(self, state: State, stage: Stage, variant: int) -> str | None:
         before, op = state.before(stage), compute_op(stage)
@@ -332,9 +332,9 @@ class SpecialComputeLocationGPU(SketchRule):
 
     name = "inside_unrolled"
 
-    def meets(self, state: State, stage: Stage) -> Verdict:
+    def meets(self, state: State, stage: Stage) -> Condition:
         if not inlined(state, stage) or not stage.op.input_tensors:
-            return Verdict.PASS
+            return Condition.PASS
         found = consumers(state.schedule, stage)
         return _only(len(found) == 1 and bool(attribute(compute_op(found[0]), UNROLLED_ATTR)))
 
@@ -356,7 +356,7 @@ class SimplifyComputeWithConstTensor(SketchRule):
 
     name = "unroll_constants"
 
-    def meets(self, state: State, stage: Stage) -> Verdict:
+    def meets(self, state: State, stage: Stage) -> Condition:
         return _only(is_compute(stage) and bool(attribute(compute_op(stage), UNROLLED_ATTR)))
 
     def apply(self, state: State, stage: Stage, variant: int) -> str | None:
@@ -398,14 +398,14 @@ class ReduceInConsumer(SketchRule):
 
     name = "reduce_in_consumer"
 
-    def meets(self, state: State, stage: Stage) -> Verdict:
+    def meets(self, state: State, stage: Stage) -> Condition:
         if not is_reduction(stage):
-            return Verdict.PASS
+            return Condition.PASS
         if not state.target.has_threads or needs_tiling(compute_op(stage)):
-            return Verdict.PASS
+            return Condition.PASS
         consumer = free_consumer(state, stage)
         inside = consumer is not None and bool(consumer.op.axis)
-        return Verdict.APPLY if inside else Verdict.PASS
+        return Condition.APPLY if inside else Condition.PASS
 
     def apply(self, state: State, stage: Stage, variant: int) -> str | None:
         before = state.before(stage)

@@ -1,0 +1,87 @@
+"""One computation for one target, as the auto-scheduler names it: what a policy searches.
+
+In: a workload function with its arguments, a computation or a workload key, and a target.  Out: its
+DAG, its key, the device's limits and the task of the search.  Read next: `search_policy.py`,
+`schedule/task.py`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tilewright.auto_scheduler.compute_dag import ComputeDAG
+from tilewright.auto_scheduler.hardware import HardwareParams
+from tilewright.auto_scheduler.workload_registry import (
+    declared,
+    make_workload_key,
+    normal,
+    workload_key_to_tensors,
+)
+from tilewright.base.errors import SpaceError
+from tilewright.driver.build import resolve_target
+from tilewright.foreign.tvm_logs import arguments_of
+from tilewright.schedule.task import task_of_dag
+from tilewright.targets.target import Target
+from tilewright.te.tensor import Tensor
+
+
+class Computation:
+    """`SearchTask` without what can be done with it; its docstring tells the arguments."""
+
+    def __init__(
+        self, func: Callable[..., Sequence[Tensor]] | str | None = None,
+        args: Sequence[Any] | None = None, compute_dag: Any = None,
+        workload_key: str | None = None, target: str | Target | None = None,
+        target_host: Any = None, hardware_params: HardwareParams | None = None,
+        layout_rewrite_option: Any = None, task_inputs: Any = None,
+        task_inputs_overwrite: bool = False, task_inputs_save_to_file: bool = False,
+        desc: str = "",
+    ) -> None:  # fmt: skip
+        if task_inputs is not None:
+            raise SpaceError(
+                "SearchTask(task_inputs=)", "inputs are drawn at random", "Leave it out."
+            )
+        if func is None and compute_dag is None and workload_key is None:
+            raise SpaceError(
+                "SearchTask", "there is no computation",
+                "Give func= and args=, or compute_dag=, or workload_key=.",
+            )  # fmt: skip
+        given = HardwareParams() if hardware_params is None else hardware_params
+        if not isinstance(given, HardwareParams):
+            raise SpaceError(
+                f"SearchTask(hardware_params={given!r})", "not HardwareParams",
+                "Use HardwareParams(num_cores=4, vector_unit_bytes=32), or leave it out.",
+            )  # fmt: skip
+        asked = resolve_target(target)
+        self.target = given.limited(asked)
+        self.hardware_params = given.completed(asked)
+        self.hardware = given.hardware(asked)  # what sketch rules are told
+        self.compute_dag, self.workload_key = _computation(func, args, compute_dag, workload_key)
+        name, *rest = json.loads(self.workload_key)
+        hashed = self.workload_key == self.compute_dag.workload_key()
+        label, values = ("", ()) if hashed else (name, arguments_of(rest))
+        self.desc = desc or label
+        self.weight = 1
+        self.network: Any = None  # set by `extract_tasks`
+        self.task = task_of_dag(self.compute_dag, self.target, label, values)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.workload_key}, target={self.target})"
+
+
+def _computation(
+    func: Any, args: Any, compute_dag: Any, workload_key: str | None
+) -> tuple[ComputeDAG, str]:
+    """The computation and its key."""
+    if func is not None:
+        if not callable(func) and not isinstance(func, str):
+            raise SpaceError(f"SearchTask(func={func!r})", "not a function", "Give a function.")
+        tensors = declared(func, args if args is not None else ())
+        return ComputeDAG(tensors), make_workload_key(func, args or ())
+    if compute_dag is None:
+        assert workload_key is not None
+        return ComputeDAG(workload_key_to_tensors(workload_key)), normal(workload_key)
+    dag = compute_dag if isinstance(compute_dag, ComputeDAG) else ComputeDAG(compute_dag)
+    return dag, dag.workload_key() if workload_key is None else normal(workload_key)

@@ -1,0 +1,115 @@
+"""Logs by the auto-scheduler's names: what was measured, and what came of it.
+
+In: the path of a log.  Out: (MeasureInput, MeasureResult) pairs.  Read next: `records.py`,
+`measure/record.py`, `measure_record.py` (the command).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+
+from tilewright.auto_scheduler.compute_dag import ComputeDAG
+from tilewright.auto_scheduler.measure import MeasureInput, MeasureResult
+from tilewright.auto_scheduler.records import (
+    Path,
+    best_record,
+    dag_of,
+    hashes_of,
+    key_of,
+)
+from tilewright.auto_scheduler.search_task import SearchTask
+from tilewright.auto_scheduler.workload_registry import knows
+from tilewright.base.errors import RecordError, SpaceError, TilewrightError
+from tilewright.measure.database import Database, pick_best
+from tilewright.measure.record import Key, Record
+from tilewright.targets.target import Target
+
+Pair = tuple[MeasureInput, MeasureResult]
+
+
+class RecordReader:
+    """The trials of a log: iterate, or `read_lines`."""
+
+    def __init__(self, filename: Path) -> None:
+        self.filename = os.fspath(filename)
+
+    def __iter__(self) -> Iterator[Pair]:
+        database = Database.load(self.filename)
+        told: dict[Key, tuple[ComputeDAG | None, SearchTask | None]] = {}
+        for record in database:
+            if record.key not in told:
+                told[record.key] = _computed(database, record)
+            yield MeasureInput(record, *told[record.key]), MeasureResult.of(record)
+
+    def read_lines(
+        self, max_lines: int | None = None, skip_lines: int = 0
+    ) -> tuple[list[MeasureInput], list[MeasureResult]]:
+        """Inputs and results of `max_lines` trials (default: all) after the first `skip_lines`."""
+        end = None if max_lines is None or max_lines < 0 else skip_lines + max_lines
+        pairs = list(self)[skip_lines:end]
+        return [given for given, _ in pairs], [result for _, result in pairs]
+
+
+def load_records(filename: Path) -> list[Pair]:
+    """All trials of a log, oldest first."""
+    return list(RecordReader(filename))
+
+
+def save_records(
+    filename: Path, inputs: Iterable[MeasureInput], results: Iterable[MeasureResult]
+) -> None:
+    """Append trials to a log.  Raises RecordError unless there is one result for each input."""
+    inputs, results = list(inputs), list(results)
+    if len(inputs) != len(results):
+        raise RecordError(
+            f"save_records({os.fspath(filename)!r})",
+            f"{len(inputs)} inputs and {len(results)} results",
+            "Pass pairs as load_records gives them.",
+        )  # fmt: skip
+    with Database(filename) as database:
+        for given in inputs:
+            database.append(given.record, given.dag.to_json() if given.dag else None)
+
+
+def load_best_record(
+    filename: Path,
+    workload_key: str | None = None,
+    target: str | Target | None = None,
+    include_compatible: bool = False,
+) -> Pair:
+    """The fastest verified trial of a workload on a target; None: of any.
+
+    Raises RecordError where there is none, telling what the log holds instead.
+    """
+    if include_compatible:
+        raise SpaceError(
+            "load_best_record(include_compatible=True)", "schedules fit one shape only",
+            "Leave it out; relay.build re-instantiates templates on similar kernels.",
+        )  # fmt: skip
+    database = Database.load(filename)
+    wanted = None if target is None else str(Target(target))
+    hashes = None if workload_key is None else hashes_of(database, workload_key)
+    what = "any workload" if workload_key is None else f"workload key {workload_key}"
+    best = best_record(database, filename, hashes, wanted, what)
+    return MeasureInput(best, *_computed(database, best)), MeasureResult.of(best)
+
+
+def _computed(database: Database, record: Record) -> tuple[ComputeDAG | None, SearchTask | None]:
+    """What a record computes, where the log tells it."""
+    dag, key = dag_of(database, record.task.dag), key_of(record.task)
+    if dag is None:
+        return None, None
+    named = key if knows(key) else None  # else it is only a label
+    try:
+        return dag, SearchTask(compute_dag=dag, workload_key=named, target=record.task.target)
+    except TilewrightError:  # such as a target that this version does not know
+        return dag, None
+
+
+def distill_record_file(in_file: Path, out_file: Path) -> int:
+    """Write the best record of each task to `out_file`; returns how many there are.
+
+    What `out_file` holds already takes part.  Raises RecordError for a log that is none of ours.
+    """
+    return pick_best(in_file, out_file)
