@@ -19,7 +19,7 @@ from tilewright.measure.local import LocalBuilder, LocalRunner
 from tilewright.measure.pipeline import Pipeline
 from tilewright.relay.compile.build import build
 from tilewright.relay.compile.extract import fused_tasks
-from tilewright.relay.peers.network import onnxruntime_benchmark, torch_benchmark
+from tilewright.relay.peers.engines import onnxruntime_benchmark, torch_benchmark
 from tilewright.relay.run.graph_executor import GraphModule
 from tilewright.relay.testing import create_workload
 from tilewright.runtime.device import cpu

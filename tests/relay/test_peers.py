@@ -11,17 +11,18 @@ from relay.cases import CASES, function, random_inputs
 from relay.small import image, residual, wanted
 from tilewright import relay
 from tilewright.base.errors import ModelError
-from tilewright.relay.peers import network
+from tilewright.relay.exchange import networks
+from tilewright.relay.peers import engines
 
 ONE_THREAD = "llvm -num-cores=1"
 
 
 def test_networks_by_name_and_from_files(tmp_path):
-    mod, params = network.load("mobilenet")
+    mod, params = networks.load("mobilenet")
     assert mod["main"].ret_type == relay.TensorType((1, 1000)) and params
     path = tmp_path / "net.onnx"
     path.write_bytes(relay.to_onnx(*residual()).SerializeToString())
-    mod, params = network.load(path)
+    mod, params = networks.load(path)
     data = image()
     np.testing.assert_allclose(
         wanted(mod, params, data), wanted(*residual(), data), rtol=1e-9, atol=1e-12
@@ -38,7 +39,7 @@ def test_networks_by_name_and_from_files(tmp_path):
 )
 def test_networks_that_are_not_there(name, parts):
     with pytest.raises(ModelError) as caught:
-        network.load(name)
+        networks.load(name)
     assert all(part in str(caught.value) for part in parts)
 
 
@@ -47,25 +48,25 @@ def test_a_truncated_file(tmp_path):
     data = relay.to_onnx(*residual()).SerializeToString()
     path.write_bytes(data[: len(data) // 2])
     with pytest.raises(ModelError, match="truncated"):
-        network.load(path)
+        networks.load(path)
 
 
 def test_the_reference_is_onnxruntime_or_numpy(monkeypatch):
     mod, params = residual()
-    inputs = network.sample_inputs(mod, params, seed=3)
+    inputs = networks.sample_inputs(mod, params, seed=3)
     assert list(inputs) == ["data"]
-    first = network.reference(mod, params, inputs)
+    first = engines.reference(mod, params, inputs)
     assert first.engine.startswith("onnxruntime")
     without(monkeypatch, "onnxruntime")
-    second = network.reference(mod, params, inputs)
+    second = engines.reference(mod, params, inputs)
     assert second.engine == "numpy float64" and second.outputs[0].dtype == np.float64
     np.testing.assert_allclose(first.outputs[0], second.outputs[0], rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("measure", [network.onnxruntime_benchmark, network.torch_benchmark])
+@pytest.mark.parametrize("measure", [engines.onnxruntime_benchmark, engines.torch_benchmark])
 def test_peers_are_timed(measure):
     peer = measure(*residual(), ONE_THREAD, number=1, repeat=2)
-    if measure is network.torch_benchmark and "not installed" in peer.note:
+    if measure is engines.torch_benchmark and "not installed" in peer.note:
         pytest.skip(peer.note)
     assert peer.result is not None and peer.result.min > 0, peer.note
     assert len(peer.result.results) == 2 and "1 threads" in peer.note
@@ -73,7 +74,7 @@ def test_peers_are_timed(measure):
 
 @pytest.mark.parametrize(
     ("measure", "package"),
-    [(network.onnxruntime_benchmark, "onnxruntime"), (network.torch_benchmark, "torch")],
+    [(engines.onnxruntime_benchmark, "onnxruntime"), (engines.torch_benchmark, "torch")],
 )
 def test_peers_that_are_not_installed(measure, package, monkeypatch):
     without(monkeypatch, package)
@@ -84,7 +85,7 @@ def test_peers_that_are_not_installed(measure, package, monkeypatch):
 def test_a_peer_that_lacks_an_operator():
     pytest.importorskip("torch")
     f = relay.Function([x := relay.var("x", shape=(4,))], relay.floor(x))
-    peer = network.torch_benchmark(f, {}, ONE_THREAD)
+    peer = engines.torch_benchmark(f, {}, ONE_THREAD)
     assert peer.result is None and "no rule for floor" in peer.note
 
 

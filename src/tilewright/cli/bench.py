@@ -33,13 +33,9 @@ def bench_network(
     with it.  Raises ModelError where the network cannot be built for the target.
     """
     from tilewright.relay.compile.build import build
+    from tilewright.relay.exchange.networks import sample_inputs
     from tilewright.relay.graph.evaluate import largest_deviation, rounding_tolerance
-    from tilewright.relay.peers.network import (
-        onnxruntime_benchmark,
-        reference,
-        sample_inputs,
-        torch_benchmark,
-    )
+    from tilewright.relay.peers.engines import onnxruntime_benchmark, reference, torch_benchmark
     from tilewright.relay.run.graph_executor import GraphModule
     from tilewright.runtime.device import device
 

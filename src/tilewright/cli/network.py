@@ -25,14 +25,14 @@ MIN_REPEAT_MS = 20.0  # of each timed repeat of a candidate that may set a recor
 
 def check_model(model: str) -> None:
     """Raises ModelError for a name that is no network and a file that is not there."""
-    from tilewright.relay.peers.network import check
+    from tilewright.relay.exchange.networks import check
 
     check(model)
 
 
 def load_model(model: str) -> tuple[Any, dict[str, Any]]:
     """The network as `(mod, params)`.  Raises ModelError."""
-    from tilewright.relay.peers.network import load
+    from tilewright.relay.exchange.networks import load
 
     return load(model)
 

@@ -1,8 +1,7 @@
-"""Networks from the command line: load one, know what it must compute, time it in other engines.
+"""Networks in other engines: what they compute, and how long they take.
 
-In: the name of a test network or the path of an .onnx file.  Out: `(mod, params)`, reference
-outputs, `PeerTime`s.  Peers run the exported, unoptimised graph, so all compute the same.
-Read next: `pytorch.py`, `export_onnx.py`.
+In: a network with its weights.  Out: reference outputs, `PeerTime`s.  Peers run the exported,
+unoptimised graph, so all compute the same.  Read next: `pytorch.py`, `exchange/onnx_export.py`.
 """
 
 from __future__ import annotations
@@ -11,17 +10,16 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tilewright.base.errors import ModelError, TilewrightError
+from tilewright.base.errors import TilewrightError
+from tilewright.relay.exchange.networks import sample_inputs
 from tilewright.relay.exchange.onnx_export import to_onnx
-from tilewright.relay.exchange.onnx_import import from_onnx
 from tilewright.relay.graph.evaluate import evaluate
 from tilewright.relay.graph.expr import Array, Function, IRModule
-from tilewright.relay.testing import NETWORKS, get_network, unknown_network
+from tilewright.relay.peers import pytorch
 from tilewright.runtime.timing import BenchmarkResult
 from tilewright.targets.target import Target
 
@@ -43,41 +41,6 @@ class PeerTime:
     engine: str
     result: BenchmarkResult | None
     note: str = ""
-
-
-def check(name_or_path: str | os.PathLike[str]) -> None:
-    """Raises ModelError for a name that is no network and a file that is not there."""
-    text = os.fspath(name_or_path)
-    if text in NETWORKS or Path(text).is_file():
-        return
-    if text.endswith(".onnx") or os.sep in text:
-        raise ModelError(
-            f"network {text!r}", "there is no such file", "Give the path of an .onnx file."
-        )
-    raise unknown_network(text)
-
-
-def load(name_or_path: str | os.PathLike[str]) -> tuple[IRModule, dict[str, Array]]:
-    """The network called so, or in the .onnx file there, with its weights.
-
-    Raises ModelError for an unknown name and for a file that is missing or damaged.
-    """
-    text = os.fspath(name_or_path)
-    check(text)
-    return get_network(text) if text in NETWORKS else from_onnx(text)
-
-
-def sample_inputs(
-    mod: IRModule, params: Mapping[str, Any] | None = None, seed: int = 0
-) -> dict[str, Array]:
-    """Random values for the inputs that `params` leaves open: standard normal, integers 0 and 1."""
-    rng = np.random.default_rng(seed)
-    made = {}
-    for p in mod["main"].params:
-        if p.name_hint not in (params or {}):
-            draw = rng.standard_normal if p.dtype.is_float else lambda s: rng.integers(0, 2, s)
-            made[p.name_hint] = np.asarray(draw(p.shape)).astype(p.dtype)
-    return made
 
 
 def reference(
@@ -140,8 +103,6 @@ def torch_benchmark(
         import torch
     except ImportError:
         return PeerTime("PyTorch", None, 'not installed: pip install "tilewright[torch]"')
-    from tilewright.relay.peers import pytorch
-
     chosen = Target(target).native()
     module = mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
     if chosen.kind == "cuda" and not torch.cuda.is_available():

@@ -1,0 +1,54 @@
+"""Networks by name or path, and inputs to try them with.
+
+In: the name of a test network or the path of an .onnx file.  Out: `(mod, params)`, random inputs.
+Read next: `onnx_import.py`, `../testing/`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tilewright.base.errors import ModelError
+from tilewright.relay.exchange.onnx_import import from_onnx
+from tilewright.relay.graph.expr import Array, IRModule
+from tilewright.relay.testing import NETWORKS, get_network, unknown_network
+
+
+def check(name_or_path: str | os.PathLike[str]) -> None:
+    """Raises ModelError for a name that is no network and a file that is not there."""
+    text = os.fspath(name_or_path)
+    if text in NETWORKS or Path(text).is_file():
+        return
+    if text.endswith(".onnx") or os.sep in text:
+        raise ModelError(
+            f"network {text!r}", "there is no such file", "Give the path of an .onnx file."
+        )
+    raise unknown_network(text)
+
+
+def load(name_or_path: str | os.PathLike[str]) -> tuple[IRModule, dict[str, Array]]:
+    """The network called so, or in the .onnx file there, with its weights.
+
+    Raises ModelError for an unknown name and for a file that is missing or damaged.
+    """
+    text = os.fspath(name_or_path)
+    check(text)
+    return get_network(text) if text in NETWORKS else from_onnx(text)
+
+
+def sample_inputs(
+    mod: IRModule, params: Mapping[str, Any] | None = None, seed: int = 0
+) -> dict[str, Array]:
+    """Random values for the inputs that `params` leaves open: standard normal, integers 0 and 1."""
+    rng = np.random.default_rng(seed)
+    made = {}
+    for p in mod["main"].params:
+        if p.name_hint not in (params or {}):
+            draw = rng.standard_normal if p.dtype.is_float else lambda s: rng.integers(0, 2, s)
+            made[p.name_hint] = np.asarray(draw(p.shape)).astype(p.dtype)
+    return made
