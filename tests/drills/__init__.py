@@ -2,7 +2,7 @@
 
 `test_drills.py` runs a few seconds of each in CI; the command runs all of it and prints a table:
 
-    PYTHONPATH=src:tests python -m drills [NAME...] [--seed 0] [--folder benchmarks/results]
+    PYTHONPATH=src:tests:benchmarks python -m drills [NAME...] [--seed 0] [--keep]
 
 A drill is a module of this package with a `DRILL`.
 """
@@ -14,7 +14,7 @@ from importlib import import_module
 
 from drills.drill import Drill
 
-_OTHERS = ("__main__", "drill")
+_OTHERS = ("__main__", "drill", "page")
 
 
 def drills() -> list[Drill]:

@@ -1,4 +1,6 @@
-"""Run drills at full length; print what happened, and keep it with --folder.
+"""Run drills at full length and print what happened.
+
+--keep also writes it to `benchmarks/results/drills.json` and into `docs/reliability.md`.
 
 PYTHONPATH=src:tests:benchmarks python -m drills [NAME...] [--tries N] [--seed 0]
 """
@@ -8,12 +10,11 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 from results_file import append, table
 
-from drills import drills
+from drills import drills, page
 
 
 def main() -> int:
@@ -24,7 +25,7 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(known)}; or all")
     parser.add_argument("--tries", type=int, help="of each drill, instead of its full number")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--folder", type=Path, help="also append to drills.json there")
+    parser.add_argument("--keep", action="store_true", help="write the results down, too")
     options = parser.parse_args()
     if strangers := [name for name in options.names if name not in known]:
         parser.error(f"no drill {strangers[0]!r}; there are {', '.join(known)}")
@@ -45,8 +46,9 @@ def main() -> int:
         )
         print(table(rows[-1:]), flush=True)
     print(table(rows))
-    if options.folder:
-        append("drills", rows, folder=options.folder, seed=options.seed)
+    if options.keep:
+        append("drills", rows, seed=options.seed)
+        page.write()
     return 0 if all(row["held"] == "yes" for row in rows) else 1
 
 
