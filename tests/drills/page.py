@@ -25,7 +25,8 @@ def lines(results: Path = RESULTS) -> list[str]:
     """The table, one row per drill in the order of names."""
     head = ["| drill | tries | what happened | held | run |", "| --- | --- | --- | --- | --- |"]
     last: dict[str, str] = {}
-    for entry in json.loads((results / "drills.json").read_text()):
+    kept = results / "drills.json"
+    for entry in json.loads(kept.read_text()) if kept.exists() else ():
         for row in entry["rows"]:
             last[row["drill"]] = _line(entry, row)
     return [*head, *(last[name] for name in sorted(last))]
