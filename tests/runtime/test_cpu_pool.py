@@ -3,6 +3,8 @@
 import contextlib
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 import warnings
@@ -10,12 +12,14 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from llvmlite import binding
 
 from tilewright.base.artifact import Artifact, BufferSpec, KernelInfo, Source
 from tilewright.base.errors import DeviceError
 from tilewright.driver.cache import Cache
 from tilewright.driver.compilers import compile_source
 from tilewright.runtime import Module, array, cpu
+from tilewright.runtime.drivers import cpu_calls, cpu_pool
 from tilewright.runtime.drivers.cpu import default_threads, set_num_threads
 
 OUTER, INNER = 37, 11
@@ -70,7 +74,7 @@ def artifact() -> Artifact:
     return compile_source(source, "llvm", Cache(None))
 
 
-@pytest.fixture(params=[(1, 20000), (2, 20000), (2, 0), (7, 100)], ids=str)
+@pytest.fixture(params=[(1, 500_000), (2, 500_000), (2, 0), (7, 10_000)], ids=str)
 def threads(request: pytest.FixtureRequest) -> Iterator[int]:
     set_num_threads(*request.param)
     yield request.param[0]
@@ -123,6 +127,134 @@ def test_a_forked_child_gets_its_own_workers(artifact: Artifact) -> None:
         os.waitpid(child, 0)
     set_num_threads(default_threads())
     assert status == 0
+
+
+# Loops whose first iteration waits for something, run by a child that is killed when it takes long.
+# `stuck` waits until `flags[0]` is set, after it has set `flags[1]`; `uneven` waits for iteration
+# 40 of 64; all others add 1 to `flags[2]`.
+WAITING = """
+declare void @tilewright_parallel(ptr, ptr, i64)
+define internal void @stuck_body(ptr %flags, i64 %begin, i64 %end) {
+entry:
+  %here = getelementptr i64, ptr %flags, i64 1
+  store atomic i64 1, ptr %here seq_cst, align 8
+  br label %wait
+wait:
+  %go = load atomic i64, ptr %flags seq_cst, align 8
+  %stay = icmp eq i64 %go, 0
+  br i1 %stay, label %wait, label %done
+done:
+  ret void
+}
+define internal void @uneven_body(ptr %flags, i64 %begin, i64 %end) {
+entry:
+  %count = getelementptr i64, ptr %flags, i64 2
+  br label %check
+check:
+  %i = phi i64 [ %begin, %entry ], [ %next, %add ]
+  %more = icmp slt i64 %i, %end
+  br i1 %more, label %which, label %done
+which:
+  %first = icmp eq i64 %i, 0
+  br i1 %first, label %wait, label %look
+wait:
+  %go = load atomic i64, ptr %flags seq_cst, align 8
+  %stay = icmp eq i64 %go, 0
+  br i1 %stay, label %wait, label %add
+look:
+  %awaited = icmp eq i64 %i, AWAITED
+  br i1 %awaited, label %set, label %add
+set:
+  store atomic i64 1, ptr %flags seq_cst, align 8
+  br label %add
+add:
+  %old = atomicrmw add ptr %count, i64 1 monotonic
+  %next = add i64 %i, 1
+  br label %check
+done:
+  ret void
+}
+define void @stuck(ptr %flags) {
+  call void @tilewright_parallel(ptr @stuck_body, ptr %flags, i64 2)
+  ret void
+}
+define void @uneven(ptr %flags) {
+  call void @tilewright_parallel(ptr @uneven_body, ptr %flags, i64 64)
+  ret void
+}
+"""
+
+
+def child(script: str) -> subprocess.CompletedProcess[str]:
+    """Run `script` in a child that has `kernel(name)` of WAITING and `flags`, for at most 30 s."""
+    head = f"""
+import ctypes, threading
+import numpy as np
+from tilewright.runtime.drivers import cpu, cpu_pool
+flags = np.zeros(3, np.int64)
+def kernel(name):
+    address = engine.get_function_address(name)
+    return lambda: ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address)(flags.ctypes.data)
+def prepare(threads, awaited):
+    global engine
+    cpu.set_num_threads(threads)
+    engine = cpu._engine({WAITING!r}.replace("AWAITED", str(awaited)))
+"""
+    return subprocess.run(
+        [sys.executable, "-c", head + script], capture_output=True, text=True, timeout=30
+    )
+
+
+def test_a_loop_ends_while_every_worker_is_held_up_elsewhere() -> None:
+    """As on a machine where they have no core: nobody waits for a thread that has not begun."""
+    done = child("""
+prepare(2, 1)
+held = threading.Thread(target=kernel("stuck"))
+held.start()
+while not flags[1]: pass
+other = flags
+flags = np.array([1, 0, 0])
+kernel("uneven")()
+assert flags[2] == 64
+other[0] = 1
+held.join()
+""")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_who_is_done_takes_what_others_have_not_begun() -> None:
+    """Iteration 20 of 64 is in the half of the thread that waits for it."""
+    done = child("""
+prepare(2, 20)
+kernel("uneven")()
+assert flags[2] == 64
+""")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_sleeping_needs_no_futex() -> None:
+    done = child("""
+cpu_pool._FUTEX_CALL.clear()
+prepare(2, 20)
+cpu.set_num_threads(2, spin_ns=0)
+for _ in range(200):
+    flags[:] = 0
+    kernel("uneven")()
+    assert flags[2] == 64
+""")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64", "arm64", "riscv64", "s390x"])
+@pytest.mark.parametrize("platform", ["linux", "darwin", "win32"])
+def test_every_machine_gets_a_pool_that_llvm_takes(
+    machine: str, platform: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "platform", platform)
+    text = cpu_pool.pool_ir(machine) + cpu_calls.replay_ir()
+    binding.parse_assembly(text).verify()
+    threads = machine != "s390x" and platform != "win32"
+    assert ("@pthread_create" in text) == cpu_pool.supports_threads(machine) == threads
 
 
 def test_math_library_is_resolved() -> None:

@@ -1,7 +1,7 @@
 """The CPU: object files loaded by LLVM's MCJIT, aligned memory, replay without Python in the loop.
 
 In: artefacts whose binary is an object file.  Out: kernels as addresses, plans as one native call.
-Read next: `cpu_host.py` (what it is), `cpu_pool.py` (the thread pool's code), `../module.py`.
+Read next: `cpu_host.py` (what it is), `cpu_pool.py` (the thread pool), `cpu_calls.py` (the replay).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from tilewright.base import environment
 from tilewright.base.artifact import Artifact
 from tilewright.base.errors import DeviceError, TargetError
-from tilewright.runtime.drivers import Kernel, Launch, Memory, cpu_host, cpu_pool
+from tilewright.runtime.drivers import Kernel, Launch, Memory, cpu_calls, cpu_host, cpu_pool
 from tilewright.targets.spec import DeviceSpec
 
 ALIGNMENT = 64
@@ -39,11 +39,11 @@ def default_threads() -> int:
     return min(threads, cpu_pool.MAX_THREADS)
 
 
-def set_num_threads(threads: int, spin: int = cpu_pool.SPIN) -> None:
+def set_num_threads(threads: int, spin_ns: int = cpu_pool.SPIN_NS) -> None:
     """Use `threads` threads in the parallel loops of this process from now on.
 
-    spin: pauses that an idle worker polls for work before it sleeps; a sleeping one takes some 50
-    us to wake
+    spin_ns: that an idle worker polls for work before it sleeps, less on a busy machine; a sleeping
+    one takes some 50 us to wake
     """
     if not 1 <= threads <= cpu_pool.MAX_THREADS:
         raise DeviceError(
@@ -51,7 +51,7 @@ def set_num_threads(threads: int, spin: int = cpu_pool.SPIN) -> None:
             f"Try set_num_threads({cpu_host.cores()}).",
         )  # fmt: skip
     _native().limit(threads)
-    _native().spin(spin)
+    _native().spin(spin_ns)
 
 
 def open_device(index: int) -> CpuDriver:
@@ -109,8 +109,8 @@ class _Native:
 
     def __init__(self) -> None:
         llvm = _llvm()
-        parts = [cpu_pool.pool_ir(platform.machine()), cpu_pool.replay_ir()]
-        parts += [cpu_pool.thunk_ir(n) for n in range(1, _COMMON_ARITY + 1)]
+        parts = [cpu_pool.pool_ir(platform.machine()), cpu_calls.replay_ir()]
+        parts += [cpu_calls.thunk_ir(n) for n in range(1, _COMMON_ARITY + 1)]
         engine = _engine("\n".join(parts))
         address = engine.get_function_address
         llvm.add_symbol("tilewright_parallel", address("tilewright_parallel"))
@@ -118,11 +118,12 @@ class _Native:
             ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64
         )(address("tilewright_replay"))
         self.limit = ctypes.CFUNCTYPE(None, ctypes.c_int32)(address("tilewright_pool_limit"))
-        self.spin = ctypes.CFUNCTYPE(None, ctypes.c_int32)(address("tilewright_pool_spin"))
+        self.spin = ctypes.CFUNCTYPE(None, ctypes.c_int64)(address("tilewright_pool_spin"))
         self.reset = ctypes.CFUNCTYPE(None)(address("tilewright_pool_reset"))
         self._thunks = {n: address(f"tilewright_call_{n}") for n in range(1, _COMMON_ARITY + 1)}
         engine.detach()  # workers run in this code until the process ends: never free it
         self._engines: list[Any] = []
+        self.reset()
         self.limit(default_threads())
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self.reset)
@@ -130,7 +131,7 @@ class _Native:
     def thunk(self, arity: int) -> int:
         """The address of the code that calls a kernel of `arity` arguments."""
         if arity not in self._thunks:
-            engine = _engine(cpu_pool.thunk_ir(arity))
+            engine = _engine(cpu_calls.thunk_ir(arity))
             self._engines.append(engine)
             self._thunks[arity] = engine.get_function_address(f"tilewright_call_{arity}")
         return int(self._thunks[arity])
