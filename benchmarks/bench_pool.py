@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import results_file
@@ -30,7 +31,6 @@ from tilewright.relay.run.graph_executor import GraphModule
 from tilewright.relay.testing import create_workload, get_network
 from tilewright.runtime.device import cpu
 
-ENGINES = ("before", "now", "onnxruntime")
 # How a network is called: for how many seconds in a turn, with which pause between two calls.
 CALLS = {"small": (0.1, 0.0), "small, paused": (0.1, 2e-4), "resnet-18": (0.4, 0.0)}
 BUSY = "while True: pass"
@@ -107,11 +107,7 @@ class Engine:
         self.process.stdin.flush()
         return self.answer()
 
-    def __enter__(self) -> Engine:
-        self.answer()
-        return self
-
-    def __exit__(self, *error: object) -> None:
+    def close(self) -> None:
         self.process.kill()
         self.process.communicate()
 
@@ -123,7 +119,7 @@ def busy_processes(number: int, stack: ExitStack) -> None:
         stack.callback(process.kill)
 
 
-def measure(engines: dict[str, Engine], busy: int, turns: int) -> list[dict[str, object]]:
+def measure(engines: dict[str, Engine], busy: int, turns: int) -> list[dict[str, Any]]:
     """A row for each network and engine, beside `busy` busy processes."""
     found: dict[tuple[str, str], list[float]] = {}
     with ExitStack() as stack:
@@ -134,7 +130,7 @@ def measure(engines: dict[str, Engine], busy: int, turns: int) -> list[dict[str,
                 for name, engine in engines.items():
                     found.setdefault((network, name), []).extend(engine.calls(network))
                     time.sleep(0.02)  # threads that wait by spinning have gone to sleep
-    rows: list[dict[str, object]] = []
+    rows: list[dict[str, Any]] = []
     for (network, name), times in found.items():
         times.sort()
         rows.append({
@@ -145,13 +141,21 @@ def measure(engines: dict[str, Engine], busy: int, turns: int) -> list[dict[str,
     return rows
 
 
-def add_slowdowns(rows: list[dict[str, object]]) -> None:
-    """Of median and mean, against the same engine and network beside the fewest processes."""
-    idle: dict[object, dict[str, object]] = {}
+def add_slowdowns(rows: list[dict[str, Any]]) -> None:
+    """Of median and mean, against the same engine and network beside the fewest processes.
+
+    of_onnxruntime: the slowdown of the mean over that of onnxruntime
+    """
+    idle: dict[tuple[str, str], dict[str, Any]] = {}
+    peer: dict[tuple[str, int], float] = {}
     for row in rows:
         first = idle.setdefault((row["network"], row["engine"]), row)
         for what in ("median", "mean"):
-            row[f"{what}_slowdown"] = row[f"{what}_us"] / first[f"{what}_us"]  # type: ignore
+            row[f"{what}_slowdown"] = row[f"{what}_us"] / first[f"{what}_us"]
+        if row["engine"] == "onnxruntime":
+            peer[row["network"], row["busy"]] = row["mean_slowdown"]
+    for row in rows:
+        row["of_onnxruntime"] = row["mean_slowdown"] / peer[row["network"], row["busy"]]
 
 
 def main() -> None:
@@ -171,10 +175,13 @@ def main() -> None:
     sources = {"now": here / "src", "onnxruntime": here / "src"}
     if options.before:
         sources = {"before": options.before.resolve() / "src", **sources}
-    rows: list[dict[str, object]] = []
+    rows: list[dict[str, Any]] = []
     with ExitStack() as stack:
-        made = {name: Engine(name, options.threads, path) for name, path in sources.items()}
-        engines = {name: stack.enter_context(engine) for name, engine in made.items()}
+        engines = {name: Engine(name, options.threads, path) for name, path in sources.items()}
+        for engine in engines.values():
+            stack.callback(engine.close)
+        for engine in engines.values():
+            engine.answer()  # it is ready
         for busy in map(int, options.busy.split(",")):
             rows += measure(engines, busy, options.turns)
     add_slowdowns(rows)

@@ -64,6 +64,6 @@ DRILL = Drill(
     run=run,
     never=("wrong", "wrong, forked", "hung", "died"),
     always=("once, by several threads", "once, by several threads, forked"),
-    short=12_000,
-    long=2_000_000,
+    short=8_000,
+    long=100_000,
 )
