@@ -11,6 +11,7 @@ import faulthandler
 import json
 import os
 import random
+import re
 import sys
 import threading
 from collections import Counter
@@ -103,6 +104,32 @@ done:
 """
 
 
+# Sleeps for a microsecond in one of 32 calls.
+STRETCH = """
+@drawn = internal global i32 1
+declare i32 @usleep(i32)
+define internal void @stretch() nounwind noinline {
+  %old = atomicrmw add ptr @drawn, i32 1640531527 monotonic
+  %high = lshr i32 %old, 27
+  %sleeps = icmp eq i32 %high, 0
+  br i1 %sleeps, label %nap, label %done
+nap:
+  %r = call i32 @usleep(i32 1)
+  br label %done
+done:
+  ret void
+}
+"""
+
+
+def stretched(pool: str) -> str:
+    """The pool with a possible sleep after each atomic instruction, where threads then change."""
+    wide = re.sub(
+        r"(?m)^  .*\b(?:atomic|atomicrmw|cmpxchg) .*$", r"\g<0>\n  call void @stretch()", pool
+    )
+    return wide + STRETCH
+
+
 def run_loops(run: Callable[..., None], rng: random.Random, loops: int) -> Counter[str]:
     """Make `loops` loops, some of them back to back, and look at the counts after those."""
     found = Counter[str]()
@@ -126,6 +153,9 @@ def main() -> None:
     faulthandler.dump_traceback_later(setting["seconds"], exit=True)
     if not setting["futex"]:
         cpu_pool._FUTEX_CALL.clear()
+    if setting["stretch"]:
+        plain = cpu_pool.pool_ir
+        cpu_pool.pool_ir = lambda machine: stretched(plain(machine))
     cpu.set_num_threads(setting["threads"], setting["spin_ns"])
     engine = cpu._engine(TEXT)
     run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(
@@ -140,6 +170,7 @@ def main() -> None:
     if setting["fork"]:
         call(0)  # now there are workers, which the forked process does not have
         found.clear()
+        faulthandler.cancel_dump_traceback_later()  # its thread would be missing as well
         if forked := os.fork():
             _, status = os.waitpid(forked, 0)
             sys.exit(int(status != 0))

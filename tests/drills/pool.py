@@ -1,9 +1,9 @@
 """Parallel loops of random sizes on pools of random sizes, beside busy processes.
 
 More threads than cores, workers that sleep at once or never, several callers at a time, loops in
-loops, threads that sleep inside of chunks, both ways to sleep, after `fork`; a child process for
-each setting, with a deadline.  A loop is right when each of its iterations ran once, and had ended
-when the loop had.
+loops, threads that sleep inside of chunks and between the pool's own steps, both ways to sleep,
+after `fork`; a child process for each setting, with a deadline.  A loop is right when each of its
+iterations ran once, and had ended when the loop had.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ def run(tries: int, seed: int) -> Counts:
             "spin_ns": rng.choice([0, 20_000, 500_000]),
             "futex": number % 4 != 3,
             "fork": number % 3 == 2,
+            "stretch": number % 2 == 1,
             "seconds": _SECONDS,
         }
         counts += _child(setting, busy=rng.choice([0, 0, 2]))
