@@ -130,7 +130,9 @@ def stretched(pool: str) -> str:
     return wide + STRETCH
 
 
-def run_loops(run: Callable[..., None], rng: random.Random, loops: int) -> Counter[str]:
+def run_loops(
+    run: Callable[..., None], rng: random.Random, loops: int, setting: dict[str, int]
+) -> Counter[str]:
     """Make `loops` loops, some of them back to back, and look at the counts after those."""
     found = Counter[str]()
     counts, threads = np.zeros(SIZE, np.int32), np.zeros(SIZE, np.int64)
@@ -139,6 +141,8 @@ def run_loops(run: Callable[..., None], rng: random.Random, loops: int) -> Count
         inner = rng.choice([1, 1, rng.randint(1, max(SIZE // max(n, 1), 1))])
         naps = rng.choice([0, 3, 15, -1]) if n * inner < 100 else -1
         times = min(rng.choice([1, 50 if naps < 0 else 5]), loops - found.total())
+        if rng.random() < 0.02:
+            cpu.set_num_threads(rng.randint(1, setting["threads"]), setting["spin_ns"])
         counts[:] = 0
         env = np.array([counts.ctypes.data, threads.ctypes.data, inner, naps, 0])
         run(env.ctypes.data, n, times)
@@ -165,7 +169,7 @@ def main() -> None:
 
     def call(number: int) -> None:
         loops = (setting["loops"] + number) // callers
-        found.append(run_loops(run, random.Random(setting["seed"] + number), loops))
+        found.append(run_loops(run, random.Random(setting["seed"] + number), loops, setting))
 
     if setting["fork"]:
         call(0)  # now there are workers, which the forked process does not have
