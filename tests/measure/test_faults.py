@@ -23,7 +23,7 @@ FAULTS = {
     "trap": ("run", "killed by SIG"),
     "endless": ("timeout", "the trial took more than 1 s"),
     "wrong": ("wrong", "output b is wrong in"),
-    "unwritten": ("wrong", "1 are NaN: perhaps never written"),
+    "unwritten": ("wrong", "1 of them never written"),
     "overrun": ("wrong", "past the end of output b"),
     "memory": ("run", "allocate"),
     "refused": ("compile", "LLVM refused the text"),

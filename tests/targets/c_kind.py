@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -22,8 +22,8 @@ from tilewright.base.errors import CompileError, DeviceError, InternalError, Tar
 from tilewright.codegen.signature import arguments_of, source_of
 from tilewright.ir.expr import BINARY, Expr
 from tilewright.ir.stmt import Allocate, Buffer, For, If, Kernel, Program, Seq, Stmt, Store, lane
+from tilewright.runtime.drivers import Fenced, Launch
 from tilewright.runtime.drivers import Kernel as LoadedKernel
-from tilewright.runtime.drivers import Launch
 from tilewright.runtime.drivers.cpu import CpuMemory
 from tilewright.targets.kind import DeviceKind, LimitValue, Options, register
 from tilewright.targets.limits import Limits, rates
@@ -167,6 +167,9 @@ class Plan:
         for launch in self.launches:
             launch.kernel.handle(*(ctypes.c_void_p(m.pointer) for m in launch.buffers))
 
+    def run_apart(self, written: Sequence[CpuMemory], seconds: float) -> bool:
+        return False
+
     def seconds(self, number: int, flush_bytes: int = 0) -> float:
         began = time.perf_counter()
         for _ in range(number):
@@ -188,6 +191,9 @@ class Driver:
 
     def allocate(self, nbytes: int) -> CpuMemory:
         return CpuMemory.empty(nbytes)
+
+    def fenced(self, nbytes: int) -> Fenced:
+        return CpuMemory.fenced(nbytes)
 
     def borrow(self, pointer: int, nbytes: int, owner: object) -> CpuMemory:
         raise DeviceError("ctext.borrow", "memory cannot be shared", "Copy it.")

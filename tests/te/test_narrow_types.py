@@ -111,9 +111,9 @@ def test_bound_is_a_small_part_of_the_largest_value(drawn, dtype):
 
 @narrow
 def test_an_operation_is_half_a_unit_of_the_type(dtype):
-    x, y = np.array([1.5, 3.0, 100.0, 0.5]), np.array([1.0, 1.125, 7.0, 0.25])
-    value, bound = bound_of(elementwise(lambda a, b: a * b, dtype, dtype), x, y)
     eps = DType(dtype).eps
+    x, y = np.array([1.5, 3.0, 100.0, 0.5]) * (1 + 4 * eps), np.array([1 + eps, 1.125, 7.0, 0.25])
+    value, bound = bound_of(elementwise(lambda a, b: a * b, dtype, dtype), x, y)
     assert (bound >= eps / 2 * value).all() and (bound <= 0.51 * eps * value + 1e-7).all()
 
 
@@ -150,9 +150,9 @@ def test_casts_that_lose_something_inside_a_sum_count():
     y = te.placeholder((3, 8), "int32", name="y")
     a = te.compute((3,), lambda i: te.sum(x[i, k].astype("float16").astype("float32"), axis=k))
     b = te.compute((3,), lambda i: te.sum(y[i, k].astype("int8"), axis=k))
-    ones, many = np.full((3, 8), 1.0), np.full((3, 8), 200)
+    ones, many = np.full((3, 8), 1.0001), np.full((3, 8), 200)
     value, bound = bound_of(te.ComputeDAG([x, a]), ones)
-    assert (value == 8).all() and (bound >= 8 * 2.0**-11).all()
+    assert (value > 8).all() and (bound >= 8 * 2.0**-11).all()
     value, bound = bound_of(te.ComputeDAG([y, b]), many)
     assert (value == 8 * -56).all() and not bound.any()
 

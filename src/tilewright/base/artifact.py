@@ -36,7 +36,8 @@ class Packing:
         outer = [-(-d // b) for d, b in zip(self.shape, self.blocks, strict=True)]
         rest = [(0, o * b - d) for o, b, d in zip(outer, self.blocks, self.shape, strict=True)]
         split = [x for pair in zip(outer, self.blocks, strict=True) for x in pair]
-        blocked = np.pad(array.reshape(self.shape), rest).reshape(split)
+        whole = array.reshape(self.shape)
+        blocked = (np.pad(whole, rest) if any(more for _, more in rest) else whole).reshape(split)
         axes = [2 * k if k < n else 2 * (k - n) + 1 for k in self.order]
         axes += [2 * d + 1 for d in range(n) if n + d not in self.order]  # blocks of one element
         packed = blocked.transpose(axes)

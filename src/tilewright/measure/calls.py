@@ -93,8 +93,8 @@ def run(
     result = trial(
         run_job.artifact, on, data.inputs,
         data.expected if verify else None, data.tolerance if verify else None,
-        run_job.best_seconds, number=number, repeat=repeat, min_repeat_ms=min_repeat_ms,
-        race=run_job.race, cache_flush_bytes=flush_bytes,
+        run_job.best_seconds, also=data.also if verify else (), number=number, repeat=repeat,
+        min_repeat_ms=min_repeat_ms, race=run_job.race, cache_flush_bytes=flush_bytes,
     )  # fmt: skip
     time.sleep(cooldown)
     kinds: dict[str, ErrorKind] = {"run": "run", "wrong": "wrong"}

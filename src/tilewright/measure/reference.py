@@ -1,4 +1,4 @@
-"""`Reference`: a task's inputs, expected outputs and tolerances, in files that workers read once.
+"""`Reference`: what the kernels of a task are verified with, in files that workers read once.
 
 In: arrays.  Out: a small value with a path, which crosses processes.  The files live as long as
 their `ReferenceStore`.  Read next: `local.py`.
@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tilewright.base.case import Case
 from tilewright.base.dtype import DType
 from tilewright.base.errors import DeviceError
 
@@ -35,24 +36,24 @@ class Reference:
     """Where the arrays of one task lie; equal for equal tasks of one store.
 
     inputs, outputs: how many there are
+    also: how many further cases there are
     """
 
     directory: str
     inputs: int
     outputs: int
+    also: int = 0
 
 
 @dataclass(frozen=True)
-class ReferenceArrays:
-    """inputs, then per output what is expected and how far from it is still right."""
+class ReferenceArrays(Case):
+    """The case that is timed, and others: see `runtime.trial`."""
 
-    inputs: tuple[Array, ...]
-    expected: tuple[Array, ...]
-    tolerance: tuple[Array, ...]
+    also: tuple[Case, ...] = ()
 
     @property
     def nbytes(self) -> int:
-        return sum(a.nbytes for a in (*self.inputs, *self.expected, *self.tolerance))
+        return super().nbytes + sum(case.nbytes for case in self.also)
 
 
 class ReferenceStore:
@@ -77,25 +78,25 @@ class ReferenceStore:
         inputs: Sequence[Array],
         expected: Sequence[Array],
         tolerance: Sequence[Array | float],
+        also: Sequence[Case] = (),
     ) -> Reference:
         """Store the arrays of task `name` (such as its DAG's hash).
 
         expected, tolerance: one per output buffer; a tolerance broadcasts to its output.
+        also: further cases of the same task.
         Raises DeviceError when the temporary directory is full.
         """
-        groups = {"input": inputs, "expected": expected, "tolerance": tolerance}
         try:
             folder = Path(tempfile.mkdtemp(dir=self._directory))
-            for kind, arrays in groups.items():
-                for i, array in enumerate(arrays):
-                    np.save(folder / f"{kind}{i}.npy", np.asarray(array, order="C"))
+            for number, case in enumerate((Case.of(inputs, expected, tolerance), *also)):
+                _write(folder, number, case)
         except OSError as error:
             raise DeviceError(
                 f"reference of {name}",
                 f"{self._directory} cannot be written ({error.strerror or error})",
                 "Free some space there, or set TMPDIR to a larger directory.",
             ) from None  # fmt: skip
-        self._known[name] = Reference(str(folder), len(inputs), len(expected))
+        self._known[name] = Reference(str(folder), len(inputs), len(expected), len(also))
         return self._known[name]
 
     def close(self) -> None:
@@ -120,17 +121,28 @@ def load(reference: Reference) -> ReferenceArrays:
     return found
 
 
+def _write(folder: Path, number: int, case: Case) -> None:
+    groups = {"input": case.inputs, "expected": case.expected, "tolerance": case.tolerance}
+    for kind, arrays in groups.items():
+        for i, array in enumerate(arrays):
+            np.save(folder / f"{number}-{kind}{i}.npy", np.asarray(array, order="C"))
+
+
 def _read(reference: Reference) -> ReferenceArrays:
     folder = Path(reference.directory)
 
-    def arrays(kind: str, count: int) -> tuple[Array, ...]:
-        return tuple(_load(folder / f"{kind}{i}.npy") for i in range(count))
+    def arrays(number: int, kind: str, count: int) -> tuple[Array, ...]:
+        return tuple(_load(folder / f"{number}-{kind}{i}.npy") for i in range(count))
 
-    return ReferenceArrays(
-        arrays("input", reference.inputs),
-        arrays("expected", reference.outputs),
-        arrays("tolerance", reference.outputs),
-    )
+    def case(number: int) -> Case:
+        return Case(
+            arrays(number, "input", reference.inputs),
+            arrays(number, "expected", reference.outputs),
+            arrays(number, "tolerance", reference.outputs),
+        )
+
+    first, *also = (case(number) for number in range(1 + reference.also))
+    return ReferenceArrays(first.inputs, first.expected, first.tolerance, tuple(also))
 
 
 def _load(path: Path) -> Array:

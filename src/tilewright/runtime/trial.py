@@ -2,7 +2,7 @@
 
 In: an artefact, a device, inputs, what must come out, the best time so far.  Out: `TrialResult`.
 A kernel may still crash or hang the process: the `measure` room runs trials in processes it can
-kill.  Read next: `timing.py`, `module.py`.
+kill.  Read next: `guarded.py` (what surrounds the buffers), `timing.py`, `module.py`.
 """
 
 from __future__ import annotations
@@ -14,15 +14,18 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tilewright.base.artifact import Artifact, BufferSpec
-from tilewright.base.dtype import DType
+from tilewright.base.case import Case
 from tilewright.base.errors import DeviceError, InternalError, TilewrightError
 from tilewright.runtime.device import Device
-from tilewright.runtime.drivers import Launch, Memory, Plan
+from tilewright.runtime.drivers import Launch, Plan
+from tilewright.runtime.guarded import BorrowedBuffer, Filling, GuardedBuffer
 from tilewright.runtime.ndarray import NDArray
 from tilewright.runtime.timing import measure
 
-GUARD_BYTES = 4096  # behind each buffer; a multiple of every alignment in use
-_GUARD = 0xA5
+_CHEAP_SECONDS = 2e-3  # a run that takes longer is not repeated for the sake of verification
+_SHORT_SECONDS = 1e-2  # of this thread, waiting included: whether loops are worth running apart
+_APART_SECONDS, _APART_BYTES = 2e-3, 1 << 20  # how long they may take; what they write
+_ROUNDS, _ROUND_PASSES, _ROUNDS_SECONDS = 4, 4, 1e-3
 _RACE_PASSES = 5
 _RACE_FACTOR = 1.5  # slower than this times the best: the five passes are the measurement
 _CLOSE_FACTOR = 0.99  # not clearly faster: a few milliseconds are the measurement
@@ -48,18 +51,32 @@ class TrialResult:
     stages: dict[str, float] = field(default_factory=dict)  # seconds of load, verify, time
 
 
+Inputs = Sequence[np.ndarray | NDArray]
+_Buffer = GuardedBuffer | BorrowedBuffer
+
+
 class _Wrong(Exception):
     """The results are not what they must be; the message says where and by how much."""
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """One `Case`, with inputs as the kernels read them."""
+
+    inputs: Inputs
+    expected: Sequence[np.ndarray]
+    tolerance: Sequence[np.ndarray | float]
 
 
 def trial(
     artifact: Artifact,
     device: Device,
-    inputs: Sequence[np.ndarray | NDArray],
+    inputs: Inputs,
     expected: Sequence[np.ndarray] | None = None,
     tolerance: Sequence[np.ndarray | float] | None = None,
     best_seconds: float | None = None,
     *,
+    also: Sequence[Case] = (),
     number: int = 10,
     repeat: int = 1,
     min_repeat_ms: float = 0,
@@ -68,14 +85,20 @@ def trial(
 ) -> TrialResult:
     """Measure one candidate; never raises for what the candidate does, only for a wrong call.
 
+    Verification: the kernels run on every case in the same memory, which is poisoned before each
+    run (`guarded.Filling`); short ones run again on the first case, with parallel loops apart where
+    the device can, and must give the same bit for bit, as must the last case after the timed runs.
+
     inputs:    one per input buffer, in its logical shape; an NDArray on `device` is used where it
                lies, without a guard; what kernels read packed is packed here, on the host
     expected:  one per output buffer, or None to skip verification
     tolerance: largest |out - expected| per element, broadcast to the output; None: exact
+    also:      what is verified before, and not timed; see `te.cases`.  Inputs are then arrays
     """
     specs = artifact.source.buffers
-    _check_call(specs, inputs, expected, tolerance, device)
-    inputs = _packed(specs, inputs)
+    for one in also if expected is not None else ():
+        _check_call(specs, one.inputs, one.expected, one.tolerance, device)
+    _check_call(specs, inputs, expected, tolerance, device, lone=not also)
     began = time.perf_counter()
     stages: dict[str, float] = {}
 
@@ -92,12 +115,14 @@ def trial(
         buffers = _buffers(specs, inputs, device)
         plan = _load(artifact, device, buffers)
         mark = lap("load", began)
-        plan.run()
-        device.sync()
-        if expected is not None:
-            _check_guards(buffers)
-            _check_outputs(buffers, expected, tolerance)
-            _check_inputs(buffers, inputs)
+        wanted, found = None, []
+        if expected is None:
+            _run(plan, device, buffers, Filling.NAN, _packed(specs, inputs))
+        else:
+            slacks = tolerance or [0.0] * len(expected)
+            wanted = _Wanted(_packed(specs, inputs), expected, slacks)
+            cases = [_Wanted(_packed(specs, c.inputs), c.expected, c.tolerance) for c in also]
+            found = _verify(plan, device, buffers, [*cases, wanted])
         mark = lap("verify", mark)
         if race and best_seconds is not None:
             cost = _race(plan, best_seconds, cache_flush_bytes)
@@ -105,9 +130,9 @@ def trial(
                 lap("time", mark)
                 return result(costs=(cost,), raced=True)
         timed = measure(plan, number, repeat, min_repeat_ms, cache_flush_bytes=cache_flush_bytes)
-        if expected is not None:  # a race, or state left behind, may show only after many runs
+        if wanted is not None:  # a race, or state left behind, may show only after many runs
             _check_guards(buffers)
-            _check_outputs(buffers, expected, tolerance)
+            _check_same(buffers, found, wanted)
         lap("time", mark)
         return result(costs=timed.results)
     except _Wrong as wrong:
@@ -132,45 +157,15 @@ def _race(plan: Plan, best_seconds: float, cache_flush_bytes: int) -> float | No
     return cost if cost > _CLOSE_FACTOR * best_seconds else None
 
 
-class _Buffer:
-    """A buffer of the artefact: borrowed, or with guard bytes behind it."""
-
-    def __init__(self, spec: BufferSpec, device: Device, borrowed: NDArray | None = None) -> None:
-        self.spec, self.driver, self.guarded = spec, device.driver, borrowed is None
-        if borrowed is not None:
-            self.memory: Memory = borrowed.memory
-            return
-        self.nbytes = spec.size * spec.dtype.bytes
-        self.memory = self.driver.allocate(self.nbytes + GUARD_BYTES)
-        self.driver.write(self.memory, np.full(GUARD_BYTES, _GUARD, np.uint8), self.nbytes)
-
-    def write(self, value: np.ndarray) -> None:
-        if value.size:
-            self.driver.write(self.memory, value.reshape(-1).view(np.uint8))
-
-    def read(self) -> np.ndarray:
-        out = np.empty(self.spec.shape, self.spec.dtype.storage)
-        if out.size:
-            self.driver.read(self.memory, out.reshape(-1).view(np.uint8))
-        return out
-
-    def damage(self) -> int | None:
-        """The distance of the first guard byte that changed, or None."""
-        if not self.guarded:
-            return None
-        guard = np.empty(GUARD_BYTES, np.uint8)
-        self.driver.read(self.memory, guard, self.nbytes)
-        changed = np.flatnonzero(guard != _GUARD)
-        return int(changed[0]) if changed.size else None
-
-
 def _check_call(
     specs: tuple[BufferSpec, ...],
-    inputs: Sequence[np.ndarray | NDArray],
+    inputs: Inputs,
     expected: Sequence[np.ndarray] | None,
     tolerance: Sequence[np.ndarray | float] | None,
     device: Device,
+    lone: bool = False,
 ) -> None:
+    """lone: nothing else is verified, so inputs may be the caller's arrays on the device."""
     wanted = [s for s in specs if s.role == "input"]
     outputs = [s for s in specs if s.role == "output"]
     for what, given, needed in (
@@ -189,6 +184,8 @@ def _check_call(
                 f"{list(spec.logical_shape)}",
                 "Give inputs of the artefact's own shapes.",
             )
+        if isinstance(value, NDArray) and not lone:
+            raise InternalError("trial", f"input {spec.name} is borrowed: only of a lone case")
         if isinstance(value, NDArray) and value.device != device:
             raise DeviceError(
                 f"trial: input {spec.name}", f"it lives on {value.device}, not on {device}",
@@ -196,9 +193,7 @@ def _check_call(
             )  # fmt: skip
 
 
-def _packed(
-    specs: tuple[BufferSpec, ...], inputs: Sequence[np.ndarray | NDArray]
-) -> list[np.ndarray | NDArray]:
+def _packed(specs: tuple[BufferSpec, ...], inputs: Inputs) -> list[np.ndarray | NDArray]:
     """The inputs as the kernels read them."""
     wanted = [s for s in specs if s.role == "input"]
     made: list[np.ndarray | NDArray] = []
@@ -211,31 +206,17 @@ def _packed(
     return made
 
 
-def _buffers(
-    specs: tuple[BufferSpec, ...], inputs: Sequence[np.ndarray | NDArray], device: Device
-) -> list[_Buffer]:
-    """Inputs as given; outputs and workspaces poisoned, so that what is not written shows."""
+def _buffers(specs: tuple[BufferSpec, ...], inputs: Inputs, device: Device) -> list[_Buffer]:
+    """Memory for all of them; what is too large fails here."""
     given = iter(inputs)
-    buffers = []
-    for spec in specs:
+    buffers: list[_Buffer] = []
+    for number, spec in enumerate(specs):
         value = next(given) if spec.role == "input" else None
-        if isinstance(value, NDArray):
-            buffers.append(_Buffer(spec, device, value))
-            continue
-        buffers.append(_Buffer(spec, device))  # first: what is too large fails here, at once
-        if value is None:
-            value = np.full(spec.shape, _poison(spec.dtype), spec.dtype.storage)
-        buffers[-1].write(np.ascontiguousarray(value))
+        if isinstance(value, NDArray) and spec.packing is None:
+            buffers.append(BorrowedBuffer(spec, value))
+        else:
+            buffers.append(GuardedBuffer(spec, device, number))
     return buffers
-
-
-def _poison(dtype: DType) -> float | int | bool:
-    """What a kernel is unlikely to leave: NaN, or next to the end of the range that is far off."""
-    if dtype.is_float:
-        return float("nan")
-    if dtype.kind == "bool":
-        return True
-    return int(dtype.least) + 1 if dtype.least < 0 else int(dtype.greatest) - 1
 
 
 def _load(artifact: Artifact, device: Device, buffers: list[_Buffer]) -> Plan:
@@ -244,45 +225,135 @@ def _load(artifact: Artifact, device: Device, buffers: list[_Buffer]) -> Plan:
     return device.driver.plan(launches)
 
 
-def _check_outputs(
-    buffers: list[_Buffer],
-    expected: Sequence[np.ndarray],
-    tolerance: Sequence[np.ndarray | float] | None,
-) -> None:
+def _verify(
+    plan: Plan, device: Device, buffers: list[_Buffer], cases: Sequence[_Wanted]
+) -> list[np.ndarray]:
+    """The outputs of the last case.  Raises _Wrong."""
+    first = cases[0]
+    spent = _run(plan, device, buffers, Filling.EXTREMES, first.inputs)
+    found = _check_outputs(buffers, first)
+    _check_inputs(buffers, first.inputs)
+    _repeat(plan, device, buffers, found, first, spent)
+    for case in cases[1:] or cases:
+        _run(plan, device, buffers, Filling.NAN, case.inputs)
+        found = _check_outputs(buffers, case)
+    return found
+
+
+@dataclass(frozen=True)
+class _Spent:
+    """Of one run: wall seconds, and those of this thread, which other processes do not lengthen."""
+
+    wall: float
+    thread: float
+
+
+def _repeat(
+    plan: Plan, device: Device, buffers: list[_Buffer], found: list[np.ndarray], case: _Wanted,
+    spent: _Spent,
+) -> None:  # fmt: skip
+    """Run again after the run that has `found` the outputs, if it was short.  Raises _Wrong.
+
+    Threads that race may never meet in runs as short as these, when some of them still sleep: loops
+    run apart where the device can, else several times back to back.
+    """
+    cheap = spent.wall < _CHEAP_SECONDS
+    written = [b.memory for b in buffers if b.spec.role != "input"]
+    short = spent.thread < _SHORT_SECONDS and sum(m.nbytes for m in written) < _APART_BYTES
+    if not (cheap or short):
+        return
+    _fill(buffers, Filling.EXCHANGED, case.inputs)
+    rounds = 0
+    if not (short and plan.run_apart(written, _APART_SECONDS)):
+        if not cheap:
+            return
+        _fill(buffers, Filling.EXCHANGED, case.inputs)
+        plan.run()
+        rounds = min(_ROUNDS, int(_ROUNDS_SECONDS / (_ROUND_PASSES * max(spent.wall, 1e-9))))
+    device.sync()
+    _check_guards(buffers)
+    _check_same(buffers, found, case)
+    for _ in range(rounds):
+        plan.seconds(_ROUND_PASSES)
+        _check_same(buffers, found, case)
+
+
+def _run(
+    plan: Plan, device: Device, buffers: list[_Buffer], filling: Filling, inputs: Inputs
+) -> _Spent:
+    """Once, in memory filled anew.  Raises _Wrong for what was written outside."""
+    _fill(buffers, filling, inputs)
+    wall, own = time.perf_counter(), time.thread_time()
+    plan.run()
+    device.sync()
+    spent = _Spent(time.perf_counter() - wall, time.thread_time() - own)
+    _check_guards(buffers)
+    return spent
+
+
+def _fill(buffers: list[_Buffer], filling: Filling, inputs: Inputs) -> None:
+    given = iter(inputs)
+    for buffer in buffers:
+        value = next(given) if buffer.spec.role == "input" else None
+        buffer.fill(filling, None if isinstance(value, NDArray) else value)
+
+
+def _check_guards(buffers: list[_Buffer]) -> None:
+    for buffer in buffers:
+        damage = buffer.damage()
+        if damage:
+            raise _Wrong(f"the kernel {damage}")
+
+
+def _check_outputs(buffers: list[_Buffer], case: _Wanted) -> list[np.ndarray]:
+    """What the kernels wrote.  Raises _Wrong."""
     outputs = [b for b in buffers if b.spec.role == "output"]
-    slacks = tolerance or [0.0] * len(expected)
-    for buffer, want, slack in zip(outputs, expected, slacks, strict=True):
-        _check_output(buffer.spec, buffer.read(), np.asarray(want), slack)
+    found = [b.read() for b in outputs]
+    for buffer, got, want, slack in zip(outputs, found, case.expected, case.tolerance, strict=True):
+        _check_output(buffer, got, np.asarray(want), slack)
+    return found
 
 
-def _check_inputs(buffers: list[_Buffer], inputs: Sequence[np.ndarray | NDArray]) -> None:
+def _check_same(buffers: list[_Buffer], found: Sequence[np.ndarray], case: _Wanted) -> None:
+    """Whether the outputs are still what one run has `found`."""
+    outputs = [b for b in buffers if b.spec.role == "output"]
+    for k, (buffer, before) in enumerate(zip(outputs, found, strict=True)):
+        got = buffer.read()
+        differs = _bytes(got) != _bytes(before)
+        if not differs.any():
+            continue
+        spec = buffer.spec
+        _check_output(buffer, got, np.asarray(case.expected[k]), case.tolerance[k])
+        at = np.unravel_index(int(np.flatnonzero(differs)[0]) // spec.dtype.bytes, got.shape)
+        index = tuple(map(int, at))
+        raise _Wrong(
+            f"output {spec.name} differs from one run to the next: at {list(index)} first "
+            f"{before[index]!s}, then {got[index]!s}; threads race, or something is read that was "
+            "never written"
+        )
+
+
+def _check_inputs(buffers: list[_Buffer], inputs: Inputs) -> None:
     given = iter(inputs)
     for buffer in buffers:
         if buffer.spec.role != "input":
             continue
         value = next(given)
-        same = isinstance(value, NDArray) or np.array_equal(
-            buffer.read().reshape(-1).view(np.uint8),
-            np.ascontiguousarray(value).reshape(-1).view(np.uint8),
-        )
-        if not same:
+        if not isinstance(value, NDArray) and not np.array_equal(
+            _bytes(buffer.read()), _bytes(np.ascontiguousarray(value))
+        ):
             raise _Wrong(f"the kernel wrote into its input {buffer.spec.name}")
 
 
-def _check_guards(buffers: list[_Buffer]) -> None:
-    for buffer in buffers:
-        at = buffer.damage()
-        if at is not None:
-            spec = buffer.spec
-            raise _Wrong(
-                f"the kernel wrote {at} bytes past the end of {spec.role} {spec.name} "
-                f"({spec.dtype}{list(spec.shape)})"
-            )
+def _bytes(array: np.ndarray) -> np.ndarray:
+    return array.reshape(-1).view(np.uint8)
 
 
 def _check_output(
-    spec: BufferSpec, got: np.ndarray, want: np.ndarray, slack: np.ndarray | float
+    buffer: _Buffer, got: np.ndarray, want: np.ndarray, slack: np.ndarray | float
 ) -> None:
+    if np.ndim(slack) == 0 and np.array_equal(got, want):
+        return
     if got.dtype == bool:
         bad = got != want
     else:
@@ -292,15 +363,15 @@ def _check_output(
             bad = ~((distance <= slack) | same)
     if not bad.any():
         return
-    unwritten = int(np.isnan(got[bad]).sum()) if spec.dtype.is_float else 0
+    unwritten = int(buffer.unwritten(got)[bad].sum())
     bad_at = np.argwhere(bad)
     rank = np.flatnonzero(bad)
     worst = int(rank[_worst(got[bad], want[bad])])
     index = tuple(int(i) for i in np.unravel_index(worst, got.shape)) if got.shape else ()
     limit = np.broadcast_to(np.asarray(slack), got.shape)[index]
     raise _Wrong(
-        f"output {spec.name} is wrong in {len(bad_at)} of {got.size} elements"
-        f"{f' ({unwritten} are NaN: perhaps never written)' if unwritten else ''}; first at "
+        f"output {buffer.spec.name} is wrong in {len(bad_at)} of {got.size} elements"
+        f"{f' ({unwritten} of them never written)' if unwritten else ''}; first at "
         f"{bad_at[0].tolist()}, worst at {list(index)}: {got[index]!s} instead of {want[index]!s}, "
         f"tolerance {float(limit):.3g}"
     )

@@ -25,7 +25,7 @@ from tilewright.search.imported import REPLAY, Replays
 from tilewright.search.propose.proposers import Candidate, Outcome
 from tilewright.targets.spec import DeviceSpec
 from tilewright.targets.target import Target
-from tilewright.te.evaluate import evaluate_with_tolerance, random_inputs
+from tilewright.te.cases import cases
 
 
 class Measurer(Protocol):
@@ -63,7 +63,7 @@ class Measurer(Protocol):
 
 
 class References:
-    """Inputs, expected outputs and tolerances of tasks, each computed once, in a thread.
+    """What the candidates of each task are verified with, computed once, in a thread.
 
     seed: of the random inputs
     """
@@ -89,9 +89,8 @@ class References:
         self._store.close()
 
     def _compute(self, task: Task) -> Reference:
-        inputs = random_inputs(task.dag, self.seed)
-        expected, tolerance = evaluate_with_tolerance(task.dag, inputs)
-        return self._store.put(task.key, inputs, expected, tolerance)
+        timed, *also = cases(task.dag, self.seed)
+        return self._store.put(task.key, timed.inputs, timed.expected, timed.tolerance, also)
 
 
 def task_id(task: Task, device: DeviceSpec | None = None) -> TaskId:

@@ -18,11 +18,14 @@ from tilewright.base.errors import ExpressionError
 from tilewright.ir.expr import Expr, walk
 from tilewright.te.contraction import Affine, Contraction, affine, contraction
 from tilewright.te.dag import ComputeDAG
-from tilewright.te.numeric import apply, constant_value
+from tilewright.te.numeric import apply, constant, constant_value
 from tilewright.te.rounding import (
     Approx,
     Array,
     cast_value,
+    exactly,
+    fits,
+    grid_of,
     is_narrow,
     no_nan,
     overflowing,
@@ -36,6 +39,7 @@ BLOCK = 1 << 18  # points evaluated at once: 2 MB per temporary array
 DRAW_LIMIT = 8  # integer inputs are below this
 
 Inputs = Mapping[Any, Any] | Sequence[Any]
+Draw = Callable[[Tensor, np.random.Generator], Array | None]
 
 
 def evaluate(dag: ComputeDAG, inputs: Inputs) -> list[Array]:
@@ -58,6 +62,9 @@ def tolerance(dag: ComputeDAG, inputs: Inputs) -> list[Array]:
     each of its operations, spread over the levels of a balanced tree (supposing that no order of
     combining has much larger partial results than this one).
 
+    Nothing where sums, products and casts need no rounding in whatever order they are done: numbers
+    that are multiples of one power of two and stay small; see `rounding.Approx` and `cases.py`.
+
     Operations on float16 and bfloat16 may keep the digits of float32 or round after each of them:
     the bound admits both.  A stage beyond the greatest number of such a type is infinite; within
     the bound of that threshold it may be either.
@@ -72,13 +79,18 @@ def tolerance(dag: ComputeDAG, inputs: Inputs) -> list[Array]:
 
 def evaluate_with_tolerance(dag: ComputeDAG, inputs: Inputs) -> tuple[list[Array], list[Array]]:
     """`evaluate` and `tolerance` in one walk."""
-    values, bounds = [], []
+    results = approximations(dag, inputs)
+    return [r.value for r in results], [np.asarray(r.error) for r in results]
+
+
+def approximations(dag: ComputeDAG, inputs: Inputs) -> list[Approx]:
+    """`evaluate` and `tolerance`, and of what numbers the outputs are multiples."""
+    results = []
     for tensor, result in zip(dag.outputs, _outputs(dag, inputs, track=True), strict=True):
         error = np.zeros(tensor.shape) if result.error is None else result.error
         unknown = np.isnan(result.value) if tensor.dtype.is_float else np.False_
-        values.append(result.value)
-        bounds.append(np.where(unknown, np.inf, error))
-    return values, bounds
+        results.append(result._replace(error=np.where(unknown, np.inf, error)))
+    return results
 
 
 def agrees(actual: Array, reference: Array, bound: Array) -> Array:
@@ -88,8 +100,10 @@ def agrees(actual: Array, reference: Array, bound: Array) -> Array:
     return np.asarray(close | (actual == reference) | np.isinf(bound))
 
 
-def random_inputs(dag: ComputeDAG, seed: int) -> list[Array]:
+def random_inputs(dag: ComputeDAG, seed: int, draw: Draw | None = None) -> list[Array]:
     """One array per input, in the order of `dag.args`, the same for the same seed.
+
+    draw: other numbers for an input that is no index, or None for those described here
 
     Floats are standard normal, about one in a hundred 100 times larger (float16: 10 times), and
     not negative where the DAG takes their root or logarithm.  int32 and int64, whose arithmetic
@@ -104,7 +118,7 @@ def random_inputs(dag: ComputeDAG, seed: int) -> list[Array]:
     limit = min(indices.values(), default=DRAW_LIMIT)
     while True:
         rng = np.random.default_rng(seed)
-        arrays = [_draw(t, rng, indices.get(t), kinds.get(t, "")) for t in tensors]
+        arrays = [_draw(t, rng, indices.get(t), kinds.get(t, ""), draw) for t in tensors]
         if not indices or limit == 1:
             return arrays
         try:
@@ -115,9 +129,14 @@ def random_inputs(dag: ComputeDAG, seed: int) -> list[Array]:
             indices = {t: min(n, limit) for t, n in indices.items()}
 
 
-def _draw(tensor: Tensor, rng: np.random.Generator, limit: int | None, kind: str) -> Array:
+def _draw(
+    tensor: Tensor, rng: np.random.Generator, limit: int | None, kind: str, draw: Draw | None
+) -> Array:
     """limit: of an index; kind: "positive", "divisor" or ""."""
     dtype = tensor.dtype
+    own = draw(tensor, rng) if draw is not None and limit is None else None
+    if own is not None:
+        return np.asarray(np.abs(own) if kind else own)
     if dtype.is_float:
         large = 100.0 if dtype.greatest > 1e9 else 10.0  # so that sums of float16 stay finite
         values = rng.standard_normal(tensor.shape)
@@ -183,7 +202,7 @@ def _input_tensors(dag: ComputeDAG) -> list[Tensor]:
     return [t for t in dag.args if isinstance(t.op, PlaceholderOp)]
 
 
-def _bind(dag: ComputeDAG, inputs: Inputs) -> dict[Operation, Approx]:
+def _bind(dag: ComputeDAG, inputs: Inputs, track: bool) -> dict[Operation, Approx]:
     tensors = _input_tensors(dag)
     if isinstance(inputs, Mapping):
         given = {getattr(key, "name", key): value for key, value in inputs.items()}
@@ -205,13 +224,13 @@ def _bind(dag: ComputeDAG, inputs: Inputs) -> dict[Operation, Approx]:
                 f"evaluate({tensor.name})", f"an array of shape {list(value.shape)}",
                 f"The placeholder has shape {list(tensor.shape)}.",
             )  # fmt: skip
-        held = value.astype(tensor.dtype.storage)
-        bound[tensor.op] = Approx(cast_value(held, tensor.dtype))
+        held = cast_value(value.astype(tensor.dtype.storage), tensor.dtype)
+        bound[tensor.op] = Approx(held, grid=grid_of(held) if track else 0.0)
     return bound
 
 
 def _outputs(dag: ComputeDAG, inputs: Inputs, track: bool) -> list[Approx]:
-    values = _bind(dag, inputs)
+    values = _bind(dag, inputs, track)
     with np.errstate(all="ignore"):
         for op in dag.compute_ops:
             product = contraction(op)
@@ -221,7 +240,9 @@ def _outputs(dag: ComputeDAG, inputs: Inputs, track: bool) -> list[Approx]:
                 result = _Stage(op, values, track).run()
             if op.reduction is not None and op.reduction is not op.body:
                 result = apply(op.body, [result], track)
-            values[op] = stored(result, op.dtype)
+            result = stored(result, op.dtype)
+            rounded = result.error is not None and bool(result.error.any())
+            values[op] = result if rounded else result._replace(error=None)
     return [values[t.op] for t in dag.outputs]
 
 
@@ -231,16 +252,19 @@ def _contract(
     operands = [values[w.tensor.op] for w in product.windows]
     kind = op.accumulator
     value = cast_value(product.run([o.value for o in operands]), kind)
+    rounded = any(o.error is not None for o in operands)
     if not (track and kind.is_float):
-        inexact = track and any(o.error is not None for o in operands)
-        return Approx(value, np.full(op.shape, np.inf) if inexact else None)
+        return Approx(value, np.full(op.shape, np.inf) if track and rounded else None)
     sizes = [np.abs(o.value) for o in operands]
     total = largest = abs(product.run(sizes))
-    if any(o.error is not None for o in operands):
+    if rounded:
         pairs = zip(sizes, operands, strict=True)
         largest = abs(product.run([s if o.error is None else s + o.error for s, o in pairs]))
     error = (largest - total) + _sum_rounding(largest, kind, product.terms)
-    return Approx(value, _overflow_of_sum(value, largest, no_nan(error), kind))
+    error = _overflow_of_sum(value, largest, no_nan(error), kind)
+    grid = math.prod(o.grid for o in operands) * grid_of(np.asarray(float(product.scale)))
+    exact = None if rounded else fits(total, grid, kind)
+    return Approx(value, exactly(error, exact), grid)
 
 
 def _sum_rounding(magnitude: Array, dtype: DType, terms: int) -> Array:
@@ -293,12 +317,14 @@ class _Stage:
     def run(self) -> Approx:
         value = np.empty(self.op.shape, _numpy_type(self.op.accumulator))
         errors: Array | None = None
+        grid = math.inf
         for place, result in self._blocks():
             value[place] = result.value
+            grid = min(grid, result.grid)
             if result.error is not None:
                 errors = np.zeros(self.op.shape) if errors is None else errors
                 errors[place] = result.error
-        return Approx(value, errors)
+        return Approx(value, errors, grid)
 
     def _blocks(self) -> Iterator[tuple[tuple[slice, ...], Approx]]:
         tile = list(self.extents)
@@ -345,7 +371,7 @@ class _Stage:
         if known is not None:
             return known
         if node.op == "const":
-            result = Approx(constant_value(node))
+            result = constant(node)
         elif node.op == "if_then_else":
             result = self._choose(node, scope)
         elif node.op == "read":
@@ -402,7 +428,8 @@ class _Stage:
         found = source.map(lambda array: array[tuple(indices)])
         if unsure is None:
             return found
-        return Approx(found.value, unsure if found.error is None else found.error + unsure)
+        unsure = unsure if found.error is None else found.error + unsure
+        return found._replace(error=unsure)
 
     def _slices(self, node: Expr) -> tuple[tuple[slice | int, ...], list[int]] | None:
         """The read of the block as basic slices, and the axis that each slice follows; or None.
@@ -464,7 +491,9 @@ def _reduce(
         return _reduce_generally(combiner, parts, spatial, terms, track)
     ufuncs = _KEPT[result.op]
     total: list[Array | None] = []
+    grid = math.inf
     for part in parts:
+        grid = min(grid, part.grid)
         kept = _keep(result.op, part, track and result.dtype.is_float)
         axes = tuple(range(spatial, part.value.ndim))
         new = [
@@ -481,7 +510,7 @@ def _reduce(
     assert value is not None
     value = wrapped(value, result.dtype)
     if result.op in ("max", "min"):
-        return Approx(value, total[1])
+        return Approx(value, total[1], grid)
     magnitude, last = total[1], total[2]
     if not (track and result.dtype.is_float):  # an integer that a rounded float decides
         return Approx(value, None if last is None else np.where(last > 0, np.inf, 0.0))
@@ -491,9 +520,13 @@ def _reduce(
         error = carried + _sum_rounding(magnitude + carried, result.dtype, terms)
     else:
         largest = magnitude if last is None else last
-        error = (largest - magnitude) + rounding(largest, result.dtype, terms)
+        carried = largest - magnitude
+        error = carried + rounding(largest, result.dtype, terms)
         magnitude = np.abs(value)
-    return Approx(value, _overflow_of_sum(value, magnitude, no_nan(error), result.dtype))
+        grid = 1.0 if grid >= 1.0 else 0.0  # whole numbers: no partial product has more digits
+    exact = fits(magnitude, grid, result.dtype)
+    error = _overflow_of_sum(value, magnitude, no_nan(error), result.dtype)
+    return Approx(value, exactly(error, exact if exact is None else exact & (carried == 0)), grid)
 
 
 def _keep(op: str, part: Approx, sizes: bool) -> tuple[Array | None, ...]:
@@ -531,6 +564,7 @@ def _reduce_generally(
     for part in parts:
         shape = (*part.value.shape[:spatial], -1)
         rest = part.map(lambda array, to=shape: array.reshape(to))  # type: ignore[misc]
+        rest = rest._replace(grid=0.0)  # in another order partial results may need rounding
         while (count := rest.value.shape[-1]) > 1:
             half = count // 2
             joined = combine(piece(rest, slice(0, half)), piece(rest, slice(half, 2 * half)))

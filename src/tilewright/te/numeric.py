@@ -15,10 +15,14 @@ import numpy as np
 from tilewright.base.dtype import DType
 from tilewright.ir.expr import Expr
 from tilewright.te.rounding import (
+    LARGE_GRID,
     Approx,
     Array,
     around,
     cast_value,
+    exactly,
+    fits,
+    grid_of,
     if_rounded,
     is_narrow,
     keeps_all,
@@ -99,6 +103,10 @@ def apply(node: Expr, args: Sequence[Approx], track: bool, scale: float = 1.0) -
     if not node.dtype.is_float:
         error = _unspecified(node, values[0], errors[0], error) if name == "cast" else error
         return around(Approx(value, error), node.dtype)
+    grid = _grid(name, node, args)
+    exact = fits(np.abs(value), grid, node.dtype)
+    if exact is not None and error is not None:
+        exact = exact & (error == 0)
     own = _own_rounding(name, node, value, values)
     if own is not None:
         own = own * scale
@@ -107,7 +115,28 @@ def apply(node: Expr, args: Sequence[Approx], track: bool, scale: float = 1.0) -
             error = overflowing(value, error, node.dtype.greatest)
     if is_narrow(node.dtype) and name not in _COMMUTES and error is not None:
         error = error + narrowing(np.abs(value) + error, node.dtype) * scale
-    return Approx(value, error if error is None else no_nan(error))
+    error = exactly(error, exact)
+    return Approx(value, error if error is None else no_nan(error), grid)
+
+
+def _grid(name: str, node: Expr, args: Sequence[Approx]) -> float:
+    """Of the result of an operation on floats; see `Approx`."""
+    grids = [
+        a.grid if operand.dtype.is_float else 1.0
+        for a, operand in zip(args, node.args, strict=True)
+    ]
+    if name == "mul":
+        return min(grids[0] * grids[1], LARGE_GRID)
+    if name in ("select", "if_then_else"):
+        return min(grids[1:])
+    if name in ("floor", "ceil", "round"):
+        return 1.0
+    return min(grids) if name in ("add", "sub", "min", "max", "abs", "cast") else 0.0
+
+
+def constant(node: Expr) -> Approx:
+    value = constant_value(node)
+    return Approx(value, grid=grid_of(value))
 
 
 def _unspecified(

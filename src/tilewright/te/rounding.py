@@ -22,6 +22,7 @@ import numpy.typing as npt
 from tilewright.base.dtype import DType
 
 Array = npt.NDArray[Any]
+LARGE_GRID = 2.0**200  # of zeros: finite, so that nothing times it is NaN
 
 
 class Approx(NamedTuple):
@@ -29,14 +30,45 @@ class Approx(NamedTuple):
 
     error: None where a kernel's value is exact; for a bool 1.0 where it may come out either way;
     infinite where nothing is promised (overflow, a NaN, an index that rounding may change).
+    grid: of floats, a power of two of which every value is a multiple; 0 where none is known.
+    Sums and products of such values need no rounding as long as they stay small: `fits`
     """
 
     value: Array
     error: Array | None = None
+    grid: float = 0.0
 
     def map(self, move: Callable[[Array], Array]) -> Approx:
         """Both arrays through `move`, which picks or rearranges elements."""
-        return Approx(move(self.value), None if self.error is None else move(self.error))
+        error = None if self.error is None else move(self.error)
+        return Approx(move(self.value), error, self.grid)
+
+
+def grid_of(value: Array) -> float:
+    """The greatest power of two of which all finite numbers are multiples; of zeros a large one."""
+    numbers = np.asarray(value)
+    if numbers.dtype.kind != "f":
+        return 1.0
+    fraction, exponent = np.frexp(numbers[np.isfinite(numbers) & (numbers != 0)])
+    whole = (fraction * 2.0**53).astype(np.int64)
+    if not whole.size:
+        return LARGE_GRID
+    lowest = np.frexp((whole & -whole).astype(np.float64))[1] - 1  # which bit of 53 is the last
+    return float(np.ldexp(1.0, int((lowest + exponent - 53).min())))
+
+
+def fits(magnitude: Array, grid: float, dtype: DType) -> Array | None:
+    """Where every multiple of `grid` up to `magnitude` is a number of the type; None: nowhere."""
+    if grid < _flushed(dtype):
+        return None
+    return np.asarray(magnitude <= min(dtype.greatest, grid * 2.0**dtype.digits))
+
+
+def exactly(error: Array | None, exact: Array | None) -> Array | None:
+    """`error`, nothing where `exact`."""
+    if error is None or exact is None:
+        return error
+    return None if exact.all() else np.where(exact, 0.0, error)
 
 
 def is_narrow(dtype: DType) -> bool:
@@ -92,15 +124,15 @@ def if_rounded(operand: Approx, dtype: DType) -> Array | None:
 def stored(result: Approx, dtype: DType) -> Approx:
     """`result` as an element of a stage, which has its own type."""
     if not is_narrow(dtype):
-        return Approx(cast_value(result.value, dtype), result.error)
+        return result._replace(value=cast_value(result.value, dtype))
     limit = infinite_from(dtype)
     beyond = np.isfinite(result.value) & (np.abs(result.value) >= limit)
     value = np.where(beyond, np.copysign(np.inf, result.value), result.value)
     if result.error is None:
-        return Approx(value)
+        return result._replace(value=value)
     surely = beyond & (np.abs(result.value) - result.error >= limit)
     error = np.where(beyond, np.inf, overflowing(result.value, result.error, limit))
-    return Approx(value, np.where(surely, 0.0, error))
+    return Approx(value, np.where(surely, 0.0, error), result.grid)
 
 
 def wrapped(value: Array, dtype: DType) -> Array:

@@ -20,6 +20,7 @@ from tilewright.base.errors import ModelError, TargetError, TilewrightError
 from tilewright.driver.build import build_artifact, build_payload, payload_of, resolve_target
 from tilewright.measure.calls import warm_build
 from tilewright.measure.pool import Options, WorkerFailure, WorkerPool
+from tilewright.measure.verify import verify
 from tilewright.relay.compile.extract import FusedGroup, fused_groups, prepare
 from tilewright.relay.compile.memory import Lifetime, MemoryPlan, lifetimes, plan_memory
 from tilewright.relay.compile.report import BuildReport, KernelReport
@@ -39,9 +40,7 @@ from tilewright.relay.graph.expr import (
 from tilewright.relay.graph.traversal import post_order
 from tilewright.relay.run.library import Launch, Library, Operand, Plan, TensorSpec, load
 from tilewright.runtime.device import Device, local_target
-from tilewright.runtime.trial import trial
 from tilewright.targets.target import Target
-from tilewright.te.evaluate import evaluate_with_tolerance, random_inputs
 
 __all__ = ["build", "load"]
 
@@ -173,11 +172,7 @@ def _compiled(job: Future[Artifact]) -> Artifact:
 
 def _verify(group: FusedGroup, artifact: Artifact, dev: Device) -> float:
     """Seconds of one call.  Raises _Refused when the results differ by more than rounding."""
-    inputs = random_inputs(group.dag, 0)
-    expected, tolerance = evaluate_with_tolerance(group.dag, inputs)
-    result = trial(
-        artifact, dev, inputs, expected, tolerance, number=1, repeat=_TIMED_RUNS, race=False
-    )
+    result = verify(group.dag, artifact, dev, repeat=_TIMED_RUNS)
     if result.fatal:
         raise ModelError(
             f"relay.build: kernel {artifact.source.entry_name}",

@@ -6,6 +6,7 @@ run and time a sequence of launches.  Read next: `cpu.py`, then `cuda.py` and `o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol
@@ -17,6 +18,8 @@ from tilewright.base.errors import TilewrightError
 from tilewright.targets.kind import kind, resolve
 from tilewright.targets.spec import DeviceSpec
 
+ZONE_BYTES = 64 << 10  # on both sides of fenced memory where no page beyond it can be closed
+
 
 class Memory(Protocol):
     """A block of device memory; it is freed when nothing refers to it any more.
@@ -26,6 +29,18 @@ class Memory(Protocol):
 
     nbytes: int
     pointer: int
+
+
+@dataclass(frozen=True, eq=False)
+class Fenced:
+    """`inner`, in the middle of `whole`, which has `zone` bytes before it and at least that behind.
+
+    zone: a multiple of every alignment in use
+    """
+
+    whole: Memory
+    inner: Memory
+    zone: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +66,13 @@ class Plan(Protocol):
     def run(self) -> None:
         """Enqueue the sequence once.  Errors may show only at the next `sync`."""
 
+    def run_apart(self, written: Sequence[Memory], seconds: float) -> bool:
+        """Run once so that iterations of a parallel loop see nothing of each other's writes.
+
+        written: all memory that is written.  Returns False where the device cannot do this, or not
+        in `seconds` of one core; what is in memory then means nothing.
+        """
+
     def seconds(self, number: int, flush_bytes: int = 0) -> float:
         """Mean seconds of one pass on the device over `number` passes back to back.
 
@@ -64,6 +86,8 @@ class Driver(Protocol):
 
     name, arch: as `DeviceSpec` has them
     describe:   what the device is
+    fenced:     memory between zones that belong to it; beyond them lies, where the device can have
+                that, what nobody may touch
     borrow:     memory at an address that somebody else gave, which lives as long as `owner`
     plan:       capture: prepare for many runs, at some cost
     """
@@ -74,6 +98,7 @@ class Driver(Protocol):
     def describe(self) -> DeviceSpec: ...
     def sync(self) -> None: ...
     def allocate(self, nbytes: int) -> Memory: ...
+    def fenced(self, nbytes: int) -> Fenced: ...
     def borrow(self, pointer: int, nbytes: int, owner: object) -> Memory: ...
     def write(self, memory: Memory, data: np.ndarray, offset: int = 0) -> None: ...
     def read(self, memory: Memory, out: np.ndarray, offset: int = 0) -> None: ...

@@ -7,9 +7,11 @@ Read next: `cpu_host.py` (what it is), `cpu_pool.py` (the thread pool), `cpu_cal
 from __future__ import annotations
 
 import ctypes
+import mmap
 import os
 import platform
 import sys
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -18,10 +20,23 @@ import numpy as np
 from tilewright.base import environment
 from tilewright.base.artifact import Artifact
 from tilewright.base.errors import DeviceError, TargetError
-from tilewright.runtime.drivers import Kernel, Launch, Memory, cpu_calls, cpu_host, cpu_pool
+from tilewright.runtime.drivers import (
+    Fenced,
+    Kernel,
+    Launch,
+    Memory,
+    cpu_apart,
+    cpu_calls,
+    cpu_host,
+    cpu_pool,
+)
 from tilewright.targets.spec import DeviceSpec
 
 ALIGNMENT = 64
+_ZONE = 16 << 10
+_FENCE = 4 << 20  # bytes that cannot be touched, beyond the zones; address space only
+_NO_ACCESS = 0
+_HUGE = 4 << 20  # numpy asks for large pages from this size on: what is timed should have the same
 _COMMON_ARITY = 8
 _MATH = {"linux": "libm.so.6", "darwin": "libm.dylib"}
 
@@ -109,11 +124,13 @@ class _Native:
 
     def __init__(self) -> None:
         llvm = _llvm()
-        parts = [cpu_pool.pool_ir(platform.machine()), cpu_calls.replay_ir()]
+        parts = [cpu_pool.pool_ir(platform.machine()), cpu_apart.DISPATCH_IR]
+        parts += [cpu_calls.replay_ir()]
         parts += [cpu_calls.thunk_ir(n) for n in range(1, _COMMON_ARITY + 1)]
         engine = _engine("\n".join(parts))
         address = engine.get_function_address
-        llvm.add_symbol("tilewright_parallel", address("tilewright_parallel"))
+        llvm.add_symbol("tilewright_parallel", address("tilewright_dispatch"))
+        self.instead = int(engine.get_global_value_address("tilewright_instead"))
         self.replay = ctypes.CFUNCTYPE(
             ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64
         )(address("tilewright_replay"))
@@ -156,6 +173,32 @@ class CpuMemory:
         start = -raw.ctypes.data % ALIGNMENT
         return cls(raw[start : start + nbytes], raw)
 
+    @classmethod
+    def fenced(cls, nbytes: int) -> Fenced:
+        """See `Driver.fenced`: whatever touches the pages beyond the zones dies at once."""
+        used = -(-(nbytes + 2 * _ZONE) // mmap.PAGESIZE) * mmap.PAGESIZE
+        raw = mmap.mmap(-1, used + 2 * _FENCE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        if nbytes >= _HUGE and hasattr(mmap, "MADV_HUGEPAGE"):
+            raw.madvise(mmap.MADV_HUGEPAGE)
+        view = np.frombuffer(raw, np.uint8)
+        for start in (0, _FENCE + used):
+            _protect(view.ctypes.data + start, _FENCE)
+        inside = view[_FENCE : _FENCE + used]
+        return Fenced(cls(inside, view), cls(inside[_ZONE : _ZONE + nbytes], view), _ZONE)
+
+
+@cache
+def _mprotect() -> Any:
+    function = ctypes.CDLL(None, use_errno=True).mprotect
+    function.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    return function
+
+
+def _protect(address: int, nbytes: int) -> None:
+    """Let nobody read or write these pages."""
+    if _mprotect()(address, nbytes, _NO_ACCESS):
+        raise DeviceError("cpu(0).fenced", f"mprotect failed ({os.strerror(ctypes.get_errno())})")
+
 
 class CpuPlan:
     """Launches as a table in memory, walked by `tilewright_replay`."""
@@ -176,6 +219,10 @@ class CpuPlan:
 
     def run(self) -> None:
         self._replay(self._pointer, self._count, 1)
+
+    def run_apart(self, written: Sequence[Memory], seconds: float) -> bool:
+        views = [m.view for m in written if isinstance(m, CpuMemory)]
+        return cpu_apart.run_apart(_native().instead, self.run, views, seconds)
 
     def seconds(self, number: int, flush_bytes: int = 0) -> float:
         if not flush_bytes:
@@ -224,6 +271,14 @@ class CpuDriver:
         except MemoryError as error:
             raise DeviceError(
                 f"cpu(0).allocate({nbytes})", str(error), "Free arrays, or use smaller shapes."
+            ) from None
+
+    def fenced(self, nbytes: int) -> Fenced:
+        try:
+            return CpuMemory.fenced(nbytes)
+        except (OSError, OverflowError) as error:
+            raise DeviceError(
+                f"cpu(0).fenced({nbytes})", str(error), "Free arrays, or use smaller shapes."
             ) from None
 
     def borrow(self, pointer: int, nbytes: int, owner: object) -> CpuMemory:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import weakref
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -19,7 +20,7 @@ import numpy as np
 
 from tilewright.base.artifact import Artifact
 from tilewright.base.errors import DeviceError, TargetError
-from tilewright.runtime.drivers import Kernel, Launch, Memory
+from tilewright.runtime.drivers import ZONE_BYTES, Fenced, Kernel, Launch, Memory
 from tilewright.targets.kind import LimitValue
 from tilewright.targets.spec import DeviceSpec
 
@@ -136,6 +137,9 @@ class CudaPlan:
     def run(self) -> None:
         self._driver.enter()
         self._pass()
+
+    def run_apart(self, written: Sequence[Memory], seconds: float) -> bool:
+        return False
 
     def seconds(self, number: int, flush_bytes: int = 0) -> float:
         self._driver.enter()
@@ -258,6 +262,10 @@ class CudaDriver:
         memory = CudaMemory(pointer, nbytes, None)
         _on_death(memory, self, "cuMemFree", pointer)
         return memory
+
+    def fenced(self, nbytes: int) -> Fenced:
+        whole = self.allocate(nbytes + 2 * ZONE_BYTES)
+        return Fenced(whole, CudaMemory(whole.pointer + ZONE_BYTES, nbytes, whole), ZONE_BYTES)
 
     def borrow(self, pointer: int, nbytes: int, owner: object) -> CudaMemory:
         """Memory that somebody else allocated and that lives as long as `owner`."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
@@ -18,7 +18,15 @@ import numpy as np
 
 from tilewright.base.artifact import Artifact
 from tilewright.base.errors import CompileError, DeviceError, TargetError
-from tilewright.runtime.drivers import Kernel, Launch, Memory, cpu_host, opencl_icd
+from tilewright.runtime.drivers import (
+    ZONE_BYTES,
+    Fenced,
+    Kernel,
+    Launch,
+    Memory,
+    cpu_host,
+    opencl_icd,
+)
 from tilewright.targets.kind import LimitValue
 from tilewright.targets.spec import DeviceSpec
 
@@ -99,6 +107,9 @@ class OpenclPlan:
         self._enqueue()
         with self._driver.errors("flush"):
             self._driver.queue.flush()
+
+    def run_apart(self, written: Sequence[Memory], seconds: float) -> bool:
+        return False
 
     def seconds(self, number: int, flush_bytes: int = 0) -> float:
         passes = 1 if flush_bytes else max(1, _IN_FLIGHT // max(len(self._calls), 1))
@@ -203,6 +214,12 @@ class OpenclDriver:
         cl = _cl()
         with self.errors(f"allocate({nbytes})"):
             return OpenclMemory(cl.Buffer(self.context, cl.mem_flags.READ_WRITE, nbytes), nbytes)
+
+    def fenced(self, nbytes: int) -> Fenced:
+        whole = self.allocate(nbytes + 2 * ZONE_BYTES)
+        with self.errors(f"fenced({nbytes})"):
+            inner = whole.buffer.get_sub_region(ZONE_BYTES, nbytes)
+        return Fenced(whole, OpenclMemory(inner, nbytes), ZONE_BYTES)
 
     def borrow(self, pointer: int, nbytes: int, owner: object) -> OpenclMemory:
         """Raises DeviceError: memory of OpenCL has no addresses."""

@@ -1,0 +1,150 @@
+"""`GuardedBuffer`: a buffer of an artefact between two zones of known content.
+
+In: a `BufferSpec`, a device.  Out: memory to run kernels on, and in words what was written outside.
+What lies around a buffer, and in one that a kernel has yet to write, would show in any result.
+Read next: `trial.py`.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from functools import lru_cache
+
+import numpy as np
+
+from tilewright.base.artifact import BufferSpec
+from tilewright.base.dtype import DType
+from tilewright.runtime.device import Device
+from tilewright.runtime.drivers import Memory
+from tilewright.runtime.ndarray import NDArray
+
+
+class Filling(Enum):
+    """What is in memory that nobody may touch: three kinds, as each hides something.
+
+    The least and the greatest numbers in turn: a minimum drops the ones, a maximum the others, and
+    to none of them is much added.  The same with signs exchanged, of floats smaller ones, which are
+    changed by what is added to them.  NaN, which minimum and maximum drop on a GPU, but not on a
+    CPU; of integers the first again.
+    """
+
+    EXTREMES = 0
+    EXCHANGED = 1
+    NAN = 2
+
+
+_MARKS = 31  # so many fillings of one kind differ, so that a copy of one zone in another shows
+
+
+def garbage(dtype: DType, count: int, filling: Filling, mark: int) -> np.ndarray:
+    """`count` elements that no right result is made of; another `mark` gives other ones."""
+    mark %= _MARKS
+    if dtype.is_float and filling is Filling.NAN:
+        bits = np.array([np.nan], dtype.storage).view(f"u{dtype.bytes}") | mark
+        return np.full(count, bits.view(dtype.storage)[0], dtype.storage)
+    if dtype.kind == "bool":
+        pair: tuple[float, float] = (True, False)
+    elif dtype.is_float:
+        large = dtype.greatest if filling is Filling.EXTREMES else 2.0 ** min(10, dtype.digits - 4)
+        size = large * (1 - mark / 64)
+        pair = (size, -0.75 * size)  # the sum of neighbours is not zero
+    else:
+        pair = (dtype.greatest - 1 - mark, dtype.least + 1 + mark)
+    made = np.empty(count, dtype.storage)
+    first = int(filling is Filling.EXCHANGED)
+    made[first::2], made[1 - first :: 2] = pair
+    return made
+
+
+@lru_cache(maxsize=128)
+def _zone(dtype: DType, nbytes: int, filling: Filling, mark: int) -> np.ndarray:
+    """The bytes of a zone, the same array each time."""
+    return garbage(dtype, -(-nbytes // dtype.bytes), filling, mark).view(np.uint8)[:nbytes]
+
+
+class GuardedBuffer:
+    """Memory for one buffer, poisoned where nothing else is written.
+
+    number: which of the artefact's buffers; no two have the same content around them
+    """
+
+    def __init__(self, spec: BufferSpec, device: Device, number: int) -> None:
+        self.spec, self._driver, self._mark = spec, device.driver, 3 * number
+        self._nbytes = max(spec.size * spec.dtype.bytes, 1)
+        self._fenced = self._driver.fenced(self._nbytes)
+        self._filling = Filling.NAN
+
+    @property
+    def memory(self) -> Memory:
+        return self._fenced.inner
+
+    def fill(self, filling: Filling, value: np.ndarray | None = None) -> None:
+        """`value` in the buffer (None: garbage), garbage around it."""
+        self._filling = filling
+        for start, zone in self._zones():
+            self._driver.write(self._fenced.whole, zone, start)
+        if value is None:
+            value = garbage(self.spec.dtype, self.spec.size, filling, self._mark + 1)
+        if value.size:
+            self._driver.write(self.memory, _bytes(value))
+
+    def read(self) -> np.ndarray:
+        out = np.empty(self.spec.shape, self.spec.dtype.storage)
+        if out.size:
+            self._driver.read(self.memory, out.reshape(-1).view(np.uint8))
+        return out
+
+    def unwritten(self, found: np.ndarray) -> np.ndarray:
+        """Which elements of what was read are the garbage that `fill` left, perhaps by chance."""
+        before = garbage(self.spec.dtype, found.size, self._filling, self._mark + 1)
+        step = self.spec.dtype.bytes
+        same = (_bytes(before) == _bytes(found)).reshape(-1, step).all(axis=1)
+        return np.asarray(same.reshape(found.shape))
+
+    def damage(self) -> str:
+        """What was written next to the buffer, or ""."""
+        spec, step = self.spec, self.spec.dtype.bytes
+        for start, zone in self._zones():
+            found = np.empty_like(zone)
+            self._driver.read(self._fenced.whole, found, start)
+            if np.array_equal(found, zone):
+                continue
+            changed = np.flatnonzero(found != zone)
+            if start:
+                where = f"{changed[0] // step * step} bytes past the end of"
+            else:
+                where = f"{(zone.size - changed[-1] + step - 1) // step * step} bytes before"
+            return f"wrote {where} {spec.role} {spec.name} ({spec.dtype}{list(spec.shape)})"
+        return ""
+
+    def _zones(self) -> list[tuple[int, np.ndarray]]:
+        """Where both begin in the whole, and what is in them."""
+        front, behind = self._fenced.zone, self._fenced.zone + self._nbytes
+        sizes = ((0, front), (behind, self._fenced.whole.nbytes - behind))
+        return [
+            (start, _zone(self.spec.dtype, size, self._filling, self._mark + 2 * k))
+            for k, (start, size) in enumerate(sizes)
+        ]
+
+
+class BorrowedBuffer:
+    """An array of the caller, used where it lies: nothing is known of what is around it."""
+
+    def __init__(self, spec: BufferSpec, array: NDArray) -> None:
+        self.spec, self.memory, self._array = spec, array.memory, array
+
+    def fill(self, filling: Filling, value: np.ndarray | None = None) -> None:
+        """It has its content."""
+
+    def read(self) -> np.ndarray:
+        return self._array.numpy()
+
+    def unwritten(self, found: np.ndarray) -> np.ndarray:
+        return np.zeros(found.shape, bool)
+
+    def damage(self) -> str:
+        return ""
+
+
+def _bytes(array: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)

@@ -1,0 +1,106 @@
+"""`cases`: what a kernel of a DAG is verified with, twice: random inputs and small whole numbers.
+
+In: a DAG.  Out: two `Case`s.  Random numbers reach every branch, but the bound of a long sum is
+wider than one of its terms.  Whole numbers that stay small leave nothing to round, in whatever
+order they are added: there the bound is zero, and one missing term shows.  Which outputs are exact
+is not a matter of their operators; the bound of the reference says so (`rounding.Approx.grid`).
+Read next: `evaluate.py`.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tilewright.base.case import Case
+from tilewright.te.dag import ComputeDAG
+from tilewright.te.evaluate import (
+    Draw,
+    approximations,
+    random_inputs,
+)
+from tilewright.te.rounding import Approx, Array
+from tilewright.te.tensor import Tensor
+
+# (largest number, halvings): tried in this order until most of the outputs tell.  Fractions are for
+# what saturates (a relu6, a sigmoid), smaller numbers for what is added up in few digits.
+_SCALES = ((8, 0), (8, 3), (8, 5), (2, 0), (1, 0))
+_ENOUGH = 0.8
+_SAMPLE = 1 << 16  # elements of an output that are looked at
+_DEVIATIONS = 3.0  # sums lie so far above zero that few end in a relu
+
+
+def cases(dag: ComputeDAG, seed: int = 0) -> tuple[Case, Case]:
+    """Random inputs, then whole numbers; the same for the same seed.
+
+    Raises ExpressionError for a computation that reads out of bounds.
+    """
+    inputs = random_inputs(dag, seed)
+    return _case(dag, inputs, approximations(dag, inputs)), whole_numbers(dag, seed)
+
+
+def whole_numbers(dag: ComputeDAG, seed: int = 0) -> Case:
+    """The case in which as much as possible is exact and tells what it was computed from."""
+    tried: list[tuple[float, Case]] = []
+    for largest, halvings in _SCALES:
+        inputs = random_inputs(dag, seed + 1, _drawing(dag, largest, 0.5**halvings))
+        results = approximations(dag, inputs)
+        tried.append((min(map(_telling, results)), _case(dag, inputs, results)))
+        if tried[-1][0] >= _ENOUGH:
+            break
+    return max(tried, key=lambda one: one[0])[1]
+
+
+def _case(dag: ComputeDAG, inputs: list[Array], results: list[Approx]) -> Case:
+    """What is exact is kept in the type of its output."""
+    expected, slacks = [], []
+    for tensor, result in zip(dag.outputs, results, strict=True):
+        slack = np.zeros(()) if result.error is None else result.error
+        exact = result.value.astype(tensor.dtype.storage)
+        expected.append(result.value if slack.any() else exact)
+        slacks.append(slack)
+    return Case.of(inputs, expected, slacks)
+
+
+def _drawing(dag: ComputeDAG, largest: int, unit: float) -> Draw:
+    """Numbers from 1 to `largest` of either sign, in units: none is zero, and odd and even ones
+    alternate in every dimension, so that neighbours differ.
+
+    About as many are positive as keep the longest sum of products positive.
+    """
+    terms = max((math.prod(ax.size for ax in op.reduce_axis) for op in dag.compute_ops), default=1)
+    lean = min(0.75, math.sqrt(_DEVIATIONS) / terms**0.25)
+
+    def draw(tensor: Tensor, rng: np.random.Generator) -> Array | None:
+        dtype = tensor.dtype
+        if not (dtype.is_float or dtype.is_index):
+            return None
+        size = rng.integers(1, max(largest // 2, 1), tensor.shape, endpoint=True)
+        if largest > 1:
+            size = 2 * size - _parity(tensor.shape)
+        sign = np.where(rng.random(tensor.shape) < (1 - lean) / 2, -1, 1)
+        return np.asarray(size * sign * (unit if dtype.is_float else 1)).astype(dtype.storage)
+
+    return draw
+
+
+def _parity(shape: tuple[int, ...]) -> Array:
+    total = np.zeros((), np.int64)
+    for axis, size in enumerate(shape):
+        total = total + np.arange(size).reshape([-1 if k == axis else 1 for k in range(len(shape))])
+    return np.asarray(total % 2)
+
+
+def _telling(result: Approx) -> float:
+    """The share of elements that are exact, if they can be, and not all the same."""
+    value = result.value.reshape(-1)
+    step = -(-value.size // _SAMPLE)
+    sample = value[::step]
+    exact = np.ones(sample.shape, bool)
+    if result.error is not None and result.grid > 0:  # 0: inexact by nature, such as exp
+        exact = result.error.reshape(-1)[::step] == 0
+    values, counts = np.unique(sample, return_counts=True)
+    if counts.max(initial=0) > 1:
+        exact &= sample != values[np.argmax(counts)]
+    return float(exact.mean())

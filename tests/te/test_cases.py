@@ -1,0 +1,103 @@
+"""Whole numbers leave nothing to round: the bound is zero, and honestly so."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import strategies as S
+from te.retype import retyped
+from tilewright import te
+from tilewright.base.dtype import DType
+from tilewright.te.cases import cases, whole_numbers
+from tilewright.te.evaluate import evaluate, evaluate_with_tolerance
+from tilewright.te.rounding import LARGE_GRID, grid_of
+
+FLOATS = ("float16", "bfloat16", "float32", "float64")
+
+
+def in_order(terms: np.ndarray, dtype: str, order: np.ndarray) -> np.ndarray:
+    """The sum over the last axis, rounded to `dtype` after every addition."""
+    total = np.zeros(terms.shape[:-1], DType(dtype).storage)
+    for k in order:
+        total = (total + terms[..., k].astype(total.dtype)).astype(total.dtype)
+    return total.astype(np.float64)
+
+
+@pytest.mark.parametrize("k", [576, 4608, 25088])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("epilogue", ["", "bias_relu"])
+def test_one_missing_term_of_a_long_sum_shows(k: int, dtype: str, epilogue: str) -> None:
+    dag = S.matmul(4, 5, k, dtype=dtype, epilogue=epilogue)
+    case = whole_numbers(dag)
+    (expected,), (slack,) = case.expected, case.tolerance
+    assert slack == 0 and np.count_nonzero(expected) > 0.9 * expected.size
+    a, b, *bias = (x.astype(np.float64) for x in case.inputs)
+    terms = a[:, None, :] * b.T[None, :, :]
+    assert (np.abs(terms) >= 1).all()
+    rest = terms.sum(axis=2, keepdims=True) - terms + (bias[0][None, :, None] if bias else 0.0)
+    without = np.maximum(rest, 0.0) if epilogue else rest
+    assert (without != expected[:, :, None]).mean() > 0.95  # a relu may hide a negative sum
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.sampled_from(FLOATS), st.integers(1, 300), st.integers(0, 5))
+def test_where_the_bound_is_zero_every_order_gives_the_same(dtype: str, k: int, seed: int) -> None:
+    x, r = te.placeholder((3, k), dtype, name="x"), te.reduce_axis((0, k), "r")
+    dag = te.ComputeDAG([x, te.compute((3,), lambda i: te.sum(x[i, r] * x[i, r], axis=r))])
+    case = whole_numbers(dag, seed)
+    value, bound = (v[0] for v in evaluate_with_tolerance(dag, case.inputs))
+    terms = case.inputs[0].astype(np.float64) ** 2
+    accumulator = DType(dtype).accumulator
+    for order in (np.arange(k), np.arange(k)[::-1], np.random.default_rng(seed).permutation(k)):
+        total = in_order(terms, accumulator, order).astype(DType(dtype).storage)
+        exact = bound == 0
+        assert (total.astype(np.float64)[exact] == value[exact]).all()
+    assert DType(dtype).bits < 32 or (bound == 0).all()
+
+
+@settings(max_examples=60, deadline=None)
+@given(S.dags(1500), st.sampled_from(FLOATS), st.integers(0, 3))
+def test_expected_is_the_reference(drawn: S.Drawn, dtype: str, seed: int) -> None:
+    dag = retyped(drawn[0], dtype)
+    for case in cases(dag, seed):
+        for tensor, want, slack, value in zip(
+            dag.outputs, case.expected, case.tolerance, evaluate(dag, case.inputs), strict=True
+        ):
+            assert np.array_equal(want.astype(np.float64), value, equal_nan=True)
+            assert slack.any() or want.dtype == tensor.dtype.storage
+
+
+@pytest.mark.parametrize("shape", [(64,), (7, 9), (3, 4, 5)])
+def test_no_input_is_zero_and_neighbours_differ(shape: tuple[int, ...]) -> None:
+    x = te.placeholder(shape, name="x")
+    (values,) = whole_numbers(te.ComputeDAG([x, te.compute(shape, lambda *i: x(*i) + 1.0)])).inputs
+    assert (values != 0).all() and (values == np.rint(values)).all()
+    for axis in range(len(shape)):
+        assert (np.diff(values, axis=axis) != 0).all()
+
+
+def test_what_saturates_gets_fractions() -> None:
+    x, y, r = te.placeholder((16, 96)), te.placeholder((96, 16), name="y"), te.reduce_axis((0, 96))
+    total = te.compute((16, 16), lambda i, j: te.sum(x[i, r] * y[r, j], axis=r))
+    out = te.compute((16, 16), lambda i, j: te.minimum(te.maximum(total[i, j], 0.0), 6.0))
+    case = whole_numbers(te.ComputeDAG([x, y, out]))
+    assert case.tolerance[0] == 0
+    assert ((case.expected[0] > 0) & (case.expected[0] < 6)).mean() > 0.8
+
+
+def test_behind_what_is_inexact_the_bound_stays() -> None:
+    dag = S.softmax(3, 20)
+    case = whole_numbers(dag)
+    assert 0 < case.tolerance[0].max() < 1e-4
+
+
+@pytest.mark.parametrize(
+    "values, grid",
+    [([0.75, 2.0], 0.25), ([8.0, 24.0], 8.0), ([0.0, 0.0], LARGE_GRID), ([3.0, np.inf], 1.0),
+     ([0.1], 2.0**-55), ([], LARGE_GRID), ([-5e-324], 5e-324)],
+)  # fmt: skip
+def test_grids(values: list[float], grid: float) -> None:
+    assert grid_of(np.array(values)) == grid
