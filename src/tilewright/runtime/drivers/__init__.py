@@ -12,10 +12,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tilewright.base.artifact import Artifact, KernelInfo
+from tilewright.base.artifact import Artifact, BufferSpec, KernelInfo
 from tilewright.base.errors import TilewrightError
 from tilewright.targets.kind import kind, resolve
 from tilewright.targets.spec import DeviceSpec
+
+ALIGNMENT = 64  # bytes: of what drivers allocate, and of what kernels may be given
 
 
 class Memory(Protocol):
@@ -30,11 +32,15 @@ class Memory(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Kernel:
-    """A kernel loaded on a device.  `handle` is the driver's; `owner` keeps the code loaded."""
+    """A kernel loaded on a device.  `handle` is the driver's; `owner` keeps the code loaded.
+
+    buffers: what it takes, one for each of `info.args` (`Source.arguments`)
+    """
 
     info: KernelInfo
     handle: Any
     owner: Any
+    buffers: tuple[BufferSpec, ...]
 
 
 @dataclass(frozen=True, eq=False)

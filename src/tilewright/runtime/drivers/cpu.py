@@ -18,10 +18,9 @@ import numpy as np
 from tilewright.base import environment
 from tilewright.base.artifact import Artifact
 from tilewright.base.errors import DeviceError, TargetError
-from tilewright.runtime.drivers import Kernel, Launch, Memory, cpu_host, cpu_pool
+from tilewright.runtime.drivers import ALIGNMENT, Kernel, Launch, Memory, cpu_host, cpu_pool
 from tilewright.targets.spec import DeviceSpec
 
-ALIGNMENT = 64
 _COMMON_ARITY = 8
 _MATH = {"linux": "libm.so.6", "darwin": "libm.dylib"}
 
@@ -272,7 +271,7 @@ class CpuDriver:
                     place, f"its object file defines no kernel {info.name}",
                     "Compile it again with driver.compile_source.",
                 )  # fmt: skip
-            kernels.append(Kernel(info, address, engine))
+            kernels.append(Kernel(info, address, engine, artifact.source.arguments(info)))
         return tuple(kernels)
 
     def plan(self, launches: tuple[Launch, ...], capture: bool = False) -> CpuPlan:

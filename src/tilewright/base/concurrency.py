@@ -1,0 +1,64 @@
+"""What threads and forks need: locks that survive `fork`, and things made once a process.
+
+A fork copies one thread and every lock, so a lock that another thread held is never released in the
+child.  Locks made here are free again there.  What is not whole between two lines of Python (a
+library in the middle of a call, a module half imported) is left to finish first: `finish_first`.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import cache, wraps
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_LOCKS: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def lock() -> Any:
+    """A reentrant lock that is free in a forked child, whoever held it."""
+    made = threading.RLock()
+    _LOCKS.add(made)
+    return made
+
+
+def once(function: Callable[P, T]) -> Callable[P, T]:
+    """`functools.cache` for what must be made once however many threads ask at the same time."""
+    making, made = lock(), cache(function)
+
+    @wraps(function)
+    def ask(*args: P.args, **kwargs: P.kwargs) -> T:
+        with making:
+            return made(*args, **kwargs)  # type: ignore[arg-type]
+
+    return ask
+
+
+def finish_first(guard: AbstractContextManager[Any]) -> None:
+    """From now on a fork waits for `guard`, and child and parent go on without it.
+
+    guard: a reentrant lock that is held whenever what it guards is not whole
+    """
+
+    def leave() -> None:
+        guard.__exit__(None, None, None)
+
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(before=guard.__enter__, after_in_parent=leave, after_in_child=leave)
+
+
+def _free_locks() -> None:
+    for held in _LOCKS:
+        held._at_fork_reinit()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_free_locks)
+importing: AbstractContextManager[Any] = threading.RLock()  # held by imports that a build begins
+finish_first(importing)
