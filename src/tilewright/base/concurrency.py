@@ -12,8 +12,8 @@ import threading
 import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from functools import cache, wraps
-from typing import Any, ParamSpec, TypeVar
+from functools import cache, update_wrapper
+from typing import Any, Generic, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -28,16 +28,26 @@ def lock() -> Any:
     return made
 
 
-def once(function: Callable[P, T]) -> Callable[P, T]:
+class once(Generic[P, T]):
     """`functools.cache` for what must be made once however many threads ask at the same time."""
-    making, made = lock(), cache(function)
 
-    @wraps(function)
-    def ask(*args: P.args, **kwargs: P.kwargs) -> T:
-        with making:
-            return made(*args, **kwargs)  # type: ignore[arg-type]
+    def __init__(self, function: Callable[P, T]) -> None:
+        update_wrapper(self, function)
+        self._making, self._made = lock(), cache(function)
 
-    return ask
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
+        with self._making:
+            return self._made(*args, **kwargs)  # type: ignore[arg-type]
+
+    def forget(self) -> None:
+        """Make everything anew when it is next asked for."""
+        self._made.cache_clear()
+
+
+def in_forked_child(action: Callable[[], object]) -> None:
+    """From now on do this first thing in every forked child."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=action)
 
 
 def finish_first(guard: AbstractContextManager[Any]) -> None:
@@ -58,7 +68,6 @@ def _free_locks() -> None:
         held._at_fork_reinit()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_free_locks)
+in_forked_child(_free_locks)
 importing: AbstractContextManager[Any] = threading.RLock()  # held by imports that a build begins
 finish_first(importing)

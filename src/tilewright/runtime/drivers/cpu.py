@@ -7,9 +7,7 @@ Read next: `cpu_host.py` (what it is), `cpu_pool.py` (the thread pool's code), `
 from __future__ import annotations
 
 import ctypes
-import os
 import platform
-import sys
 from functools import cache
 from typing import Any
 
@@ -17,12 +15,21 @@ import numpy as np
 
 from tilewright.base import environment
 from tilewright.base.artifact import Artifact
-from tilewright.base.errors import DeviceError, TargetError
-from tilewright.runtime.drivers import ALIGNMENT, Kernel, Launch, Memory, cpu_host, cpu_pool
+from tilewright.base.concurrency import in_forked_child, once
+from tilewright.base.errors import DeviceError
+from tilewright.runtime.drivers import (
+    ALIGNMENT,
+    Kernel,
+    Launch,
+    Memory,
+    cpu_features,
+    cpu_host,
+    cpu_pool,
+)
+from tilewright.runtime.drivers.cpu_llvm import llvm_library
 from tilewright.targets.spec import DeviceSpec
 
 _COMMON_ARITY = 8
-_MATH = {"linux": "libm.so.6", "darwin": "libm.dylib"}
 
 
 def default_threads() -> int:
@@ -56,7 +63,7 @@ def set_num_threads(threads: int, spin: int = cpu_pool.SPIN) -> None:
 def open_device(index: int) -> CpuDriver:
     if index:
         raise DeviceError(f"cpu({index})", "all cores are one device", "Use cpu(0).")
-    _llvm()
+    llvm_library()
     return CpuDriver()
 
 
@@ -69,31 +76,9 @@ def code_model(machine: str) -> str:
     return "large" if machine in ("x86_64", "amd64", "AMD64") else "small"
 
 
-@cache
-def _llvm() -> Any:
-    try:
-        from llvmlite import binding
-    except ImportError as error:
-        raise TargetError(
-            "cpu(0)", f"llvmlite is not installed ({error})", "Try pip install llvmlite."
-        ) from None
-    binding.initialize_native_target()
-    binding.initialize_native_asmprinter()
-    load_math_library(binding)
-    return binding
-
-
-@cache
-def load_math_library(binding: Any) -> None:
-    """Make expf and its like known to LLVM, whether or not this Python was linked with libm."""
-    libm = _MATH.get(sys.platform, "")
-    if libm:
-        binding.load_library_permanently(libm)
-
-
 def _engine(text: str) -> Any:
     """An MCJIT engine holding the code of `text`, ready to be asked for addresses."""
-    llvm = _llvm()
+    llvm = llvm_library()
     module = llvm.parse_assembly(text)
     machine = llvm.Target.from_default_triple().create_target_machine(
         opt=2, reloc="pic", codemodel=code_model(platform.machine()), jit=True
@@ -107,7 +92,7 @@ class _Native:
     """The process's own native code: the pool, the replay loop, the call thunks."""
 
     def __init__(self) -> None:
-        llvm = _llvm()
+        llvm = llvm_library()
         parts = [cpu_pool.pool_ir(platform.machine()), cpu_pool.replay_ir()]
         parts += [cpu_pool.thunk_ir(n) for n in range(1, _COMMON_ARITY + 1)]
         engine = _engine("\n".join(parts))
@@ -123,8 +108,7 @@ class _Native:
         engine.detach()  # workers run in this code until the process ends: never free it
         self._engines: list[Any] = []
         self.limit(default_threads())
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self.reset)
+        in_forked_child(self.reset)
 
     def thunk(self, arity: int) -> int:
         """The address of the code that calls a kernel of `arity` arguments."""
@@ -135,7 +119,7 @@ class _Native:
         return int(self._thunks[arity])
 
 
-@cache
+@once
 def _native() -> _Native:
     return _Native()
 
@@ -200,7 +184,7 @@ class CpuDriver:
         self.arch = ""
 
     def describe(self) -> DeviceSpec:
-        llvm = _llvm()
+        llvm = llvm_library()
         limits = cpu_host.limits() | cpu_host.cache_sizes()
         limits["cores"] = min(default_threads(), cpu_host.cores())
         code = {
@@ -252,12 +236,17 @@ class CpuDriver:
             raise DeviceError(
                 place, "the artefact holds no object file", "Compile it with driver.compile_source."
             )
-        llvm = _llvm()
+        llvm = llvm_library()
         triple = artifact.meta.get("triple", "")
         if triple and triple.split("-")[0] != llvm.get_process_triple().split("-")[0]:
             raise DeviceError(
                 place, f"it was compiled for {triple}, this machine is {llvm.get_process_triple()}",
                 "Compile it with -mtriple of this machine, or without -mtriple.",
+            )  # fmt: skip
+        if lacks := cpu_features.missing(artifact.meta):
+            raise DeviceError(
+                place, f"it was compiled for a processor with {', '.join(lacks)}, which this one "
+                f"({self.name}) lacks", "Compile it on this machine, or with -mcpu of an older one."
             )  # fmt: skip
         _native()  # defines tilewright_parallel
         engine = _engine("")
