@@ -154,6 +154,6 @@ DRILL = Drill(
     run=run,
     never=("wrong", "crashed", "hung", "the parent died"),
     always=("worked",),
-    short=12,
+    short=8,
     long=500,
 )

@@ -134,6 +134,6 @@ DRILL = Drill(
     run=run,
     never=("wrong", "hung", "crashed"),
     always=("right", "refused"),
-    short=800,
+    short=320,
     long=80_000,
 )

@@ -89,7 +89,8 @@ class GraphModule:
     def run(self, **inputs: Any) -> None:
         """Set `inputs` and run.  On a GPU this enqueues; reading an output waits for it."""
         with self._own:
-            self.set_input(**inputs)
+            for name, value in inputs.items():
+                self._set(name, value)
             if self._sequence is not None:
                 self._sequence.run()
 

@@ -6,6 +6,7 @@ In: threads.  Out: one of them at a time, or a DeviceError.  Read next: `graph_e
 from __future__ import annotations
 
 import threading
+from threading import get_ident
 
 from tilewright.base.concurrency import lock
 from tilewright.base.errors import DeviceError
@@ -23,30 +24,36 @@ class Ownership:
         self._place, self._way_out = place, way_out
         self._turn = lock()
         self._owner: threading.Thread | None = None
+        self._ident = 0  # of the owner; quicker to compare
 
     def __enter__(self) -> None:
-        me = threading.current_thread()
-        self._refuse(me)
+        if self._ident != get_ident():
+            self._refuse()
         self._turn.acquire()
-        try:
-            self._refuse(me)  # somebody may have taken it meanwhile
-        except DeviceError:
-            self._turn.release()
-            raise
-        self._owner = me
+        if self._ident != get_ident():
+            self._claim()
 
     def __exit__(self, *_: object) -> None:
         self._turn.release()
 
     def take(self) -> None:
         self._turn.acquire()
-        self._owner = threading.current_thread()
+        self._owner, self._ident = threading.current_thread(), get_ident()
 
     def leave(self) -> None:
         self._turn.release()
 
-    def _refuse(self, me: threading.Thread) -> None:
-        owner = self._owner
+    def _claim(self) -> None:
+        """Own it, unless somebody has taken it meanwhile.  The turn is this thread's."""
+        try:
+            self._refuse()
+        except DeviceError:
+            self._turn.release()
+            raise
+        self._owner, self._ident = threading.current_thread(), get_ident()
+
+    def _refuse(self) -> None:
+        owner, me = self._owner, threading.current_thread()
         if owner is None or owner is me or not owner.is_alive():
             return
         raise DeviceError(
