@@ -1,7 +1,7 @@
 """Processes that fork at random moments while threads of theirs build and call modules.
 
-Each child then builds, calls modules of its parent and of its own, runs a network, and asks for
-OpenCL, which it must get an error from: that library does not survive a fork.
+Each child then builds, calls modules of its parent and of its own, runs networks, and asks for
+OpenCL and CUDA, which must refuse: those libraries do not survive a fork.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from drills.drill import Counts, Drill
 from drills.threads import call, infer, module, network
 from tilewright.base.errors import DeviceError
 from tilewright.relay.run.graph_executor import GraphModule
-from tilewright.runtime import Module, array, cpu, opencl
+from tilewright.runtime import Module, array, cpu, cuda, opencl
 from tilewright.runtime.drivers.cpu import set_num_threads
 
 BUSY_THREADS = 3
@@ -46,7 +46,7 @@ class Parent:
         for thread in self.threads:
             thread.start()  # the first build, too, is forked into
         self.on_cpu, self.library = module(cpu(), 3), network()
-        self.on_opencl = module(opencl(), 3) if opencl().exist else None
+        self.elsewhere = [module(dev, 3) for dev in (opencl(), cuda()) if dev.exist]
         self.net = GraphModule(self.library["default"](cpu()))
 
     def be_busy(self, k: int) -> None:
@@ -66,17 +66,18 @@ class Parent:
             lambda: call(self.on_cpu, 3, rng),
             lambda: infer(own, rng),
             lambda: infer(self.net, rng),
-            lambda: self.on_opencl is None or refuses(self.on_opencl, rng),
+            lambda: all(refuses(called, rng) for called in self.elsewhere),
         ]
         rng.shuffle(jobs)
         return all(job() for job in jobs)
 
 
 def refuses(called: Module, rng: random.Random) -> bool:
+    dev = called.device
     tries: list[Callable[[], object]] = [
         lambda: call(called, 3, rng),
-        lambda: module(opencl(), 3),
-        lambda: array(np.zeros(4), opencl()),
+        lambda: module(dev, 3),
+        lambda: array(np.zeros(4), dev),
     ]
     for attempt in tries:
         try:
@@ -86,7 +87,7 @@ def refuses(called: Module, rng: random.Random) -> bool:
                 return False
         else:
             return False
-    return "fork" in str(opencl().why_not())
+    return "fork" in str(dev.why_not())
 
 
 def work(tries: int, seed: int) -> Counts:
@@ -154,6 +155,6 @@ DRILL = Drill(
     run=run,
     never=("wrong", "crashed", "hung", "the parent died"),
     always=("worked",),
-    short=8,
+    short=6,
     long=500,
 )

@@ -22,7 +22,7 @@ from drills.drill import Counts, Drill
 from tilewright import relay, te
 from tilewright.base.errors import DeviceError
 from tilewright.relay.run.graph_executor import GraphModule
-from tilewright.runtime import Device, Module, array, cpu, empty, opencl
+from tilewright.runtime import Device, Module, array, cpu, cuda, empty, opencl
 from tilewright.runtime.drivers.cpu import set_num_threads
 
 THREADS = 8
@@ -72,7 +72,7 @@ def infer(net: GraphModule, rng: random.Random) -> bool:
 
 def work(tries: int, seed: int) -> Counts:
     set_num_threads(2)
-    devices = [d for d in (cpu(), opencl()) if d.exist]
+    devices = [d for d in (cpu(), opencl(), cuda()) if d.exist]
     shared = [module(dev, 3) for dev in devices]
     library = network()
     turns, stranger = (GraphModule(library["default"](cpu())) for _ in range(2))
