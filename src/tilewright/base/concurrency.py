@@ -53,14 +53,21 @@ def in_forked_child(action: Callable[[], object]) -> None:
 def finish_first(guard: AbstractContextManager[Any]) -> None:
     """From now on a fork waits for `guard`, and child and parent go on without it.
 
-    guard: a reentrant lock that is held whenever what it guards is not whole
+    guard: a reentrant lock that is held whenever what it guards is not whole.  Who holds it may
+    wait for guards that were named later, not for earlier ones
     """
+    _GUARDS.append(guard)
 
-    def leave() -> None:
-        guard.__exit__(None, None, None)
 
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(before=guard.__enter__, after_in_parent=leave, after_in_child=leave)
+def _enter_guards() -> None:
+    for guard in tuple(_GUARDS):
+        guard.__enter__()
+        _ENTERED.append(guard)
+
+
+def _leave_guards() -> None:
+    while _ENTERED:
+        _ENTERED.pop().__exit__(None, None, None)
 
 
 def _free_locks() -> None:
@@ -68,6 +75,12 @@ def _free_locks() -> None:
         held._at_fork_reinit()
 
 
+_GUARDS: list[AbstractContextManager[Any]] = []
+_ENTERED: list[AbstractContextManager[Any]] = []  # by the thread that forks, which has them all
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_enter_guards, after_in_parent=_leave_guards, after_in_child=_leave_guards
+    )
 in_forked_child(_free_locks)
 importing: AbstractContextManager[Any] = threading.RLock()  # held by imports that a build begins
 finish_first(importing)

@@ -364,7 +364,10 @@ class CudaDriver:
     def record(self) -> Any:
         """An event recorded now; `elapsed` takes it back."""
         cu = _cu()
-        event = self._events.pop() if self._events else self._ask("event", cu.cuEventCreate(0))
+        try:
+            event = self._events.pop()
+        except IndexError:
+            event = self._ask("event", cu.cuEventCreate(0))
         self._ask("event", cu.cuEventRecord(event, self.stream))
         return event
 
