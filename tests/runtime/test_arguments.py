@@ -122,6 +122,12 @@ def test_a_sequence_checks_what_its_kernels_are_given(device: Device, elementwis
             LaunchSequence(device, [(kernel, [a, b, wrong])])
 
 
+def test_a_kernel_of_another_kind_of_device(gpu: Device, elementwise: Build) -> None:
+    kernel = Module(elementwise(gpu, [ADD]), gpu).kernels[0]
+    with pytest.raises(DeviceError, match=rf"it is a kernel for {gpu.kind}, not for cpu\(0\)"):
+        LaunchSequence(cpu(), [(kernel, [of(k, cpu()) for k in range(3)])])
+
+
 def test_an_array_needs_memory_of_its_size(device: Device) -> None:
     memory = empty(10, "float32", device).memory
     with pytest.raises(DeviceError, match="it takes 44 bytes, the memory has 40"):

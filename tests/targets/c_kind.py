@@ -208,8 +208,7 @@ class Driver:
             library = ctypes.CDLL(file.name)
         source = artifact.source
         return tuple(
-            LoadedKernel(k, getattr(library, k.name), library, source.arguments(k))
-            for k in source.kernels
+            LoadedKernel(k, getattr(library, k.name), library, source) for k in source.kernels
         )
 
     def plan(self, launches: tuple[Launch, ...], capture: bool = False) -> Plan:

@@ -59,9 +59,14 @@ class LaunchSequence:
 
 def _check(device: Device, kernel: Kernel, arrays: tuple[NDArray, ...]) -> None:
     place = f"LaunchSequence: {kernel.info.name}"
+    kind = kernel.source.target.partition(" ")[0]
+    if kind != device.device_kind.name:
+        raise DeviceError(
+            place, f"it is a kernel for {kind}, not for {device}", "Load its module there first."
+        )
     if len(arrays) != len(kernel.info.args):
         raise DeviceError(
             place, f"{len(arrays)} arrays were given, the kernel takes {len(kernel.info.args)}",
             "Give one array for each entry of KernelInfo.args, workspaces included.",
         )  # fmt: skip
-    arguments.check(place, kernel.buffers, arrays, device, packed=True)
+    arguments.check(place, kernel.source.arguments(kernel.info), arrays, device, packed=True)

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tilewright.base.artifact import Artifact, BufferSpec, KernelInfo
+from tilewright.base.artifact import Artifact, KernelInfo, Source
 from tilewright.base.concurrency import in_forked_child, once
 from tilewright.base.errors import DeviceError, TilewrightError
 from tilewright.targets.kind import kind, resolve
@@ -32,15 +32,12 @@ class Memory(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Kernel:
-    """A kernel loaded on a device.  `handle` is the driver's; `owner` keeps the code loaded.
-
-    buffers: what it takes, one for each of `info.args` (`Source.arguments`)
-    """
+    """A loaded kernel of `source`.  `handle` is the driver's; `owner` keeps the code loaded."""
 
     info: KernelInfo
     handle: Any
     owner: Any
-    buffers: tuple[BufferSpec, ...]
+    source: Source
 
 
 @dataclass(frozen=True, eq=False)

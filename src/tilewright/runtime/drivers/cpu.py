@@ -260,7 +260,7 @@ class CpuDriver:
                     place, f"its object file defines no kernel {info.name}",
                     "Compile it again with driver.compile_source.",
                 )  # fmt: skip
-            kernels.append(Kernel(info, address, engine, artifact.source.arguments(info)))
+            kernels.append(Kernel(info, address, engine, artifact.source))
         return tuple(kernels)
 
     def plan(self, launches: tuple[Launch, ...], capture: bool = False) -> CpuPlan:

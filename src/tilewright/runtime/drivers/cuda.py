@@ -319,7 +319,7 @@ class CudaDriver:
                     f"{place}: {info.shared_bytes} bytes of shared memory for {info.name}",
                     cu.cuFuncSetAttribute(function, attribute, info.shared_bytes),
                 )
-            kernels.append(Kernel(info, function, owner, artifact.source.arguments(info)))
+            kernels.append(Kernel(info, function, owner, artifact.source))
         return tuple(kernels)
 
     def plan(self, launches: tuple[Launch, ...], capture: bool = False) -> CudaPlan:

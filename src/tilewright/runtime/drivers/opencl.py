@@ -266,9 +266,7 @@ class OpenclDriver:
         program = self._from_binary(artifact)
         if program is None:
             program = self.build(source.text, f"load({source.entry_name})")
-        return tuple(
-            Kernel(info, program, program, source.arguments(info)) for info in source.kernels
-        )
+        return tuple(Kernel(info, program, program, source) for info in source.kernels)
 
     def plan(self, launches: tuple[Launch, ...], capture: bool = False) -> OpenclPlan:
         return OpenclPlan(self, launches)
