@@ -151,7 +151,7 @@ SECTIONS: dict[str, list[Row]] = {
         different("relay.build", "gives a Library; its report says where each schedule came from"),
         *works("relay.testing.", "resnet.get_workload mobilenet.get_workload create_workload"),
         *works("relay.testing.", "squeezenet.get_workload vgg.get_workload"),
-        *works("contrib.graph_executor.", "GraphModule"),
+        different("contrib.graph_executor.GraphModule", "of one thread, or `with module:` in turn"),
         *works(
             "contrib.graph_executor.GraphModule.",
             "set_input run get_output get_input get_num_inputs get_num_outputs benchmark",

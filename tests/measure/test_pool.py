@@ -210,3 +210,28 @@ def test_no_worker_outlives_a_killed_parent(tmp_path, busy):
     while alive(pid) and time.monotonic() < end:
         time.sleep(0.02)
     assert not alive(pid)
+
+
+def test_a_forked_child_neither_uses_nor_ends_the_workers(tmp_path):
+    script = run_script(
+        tmp_path,
+        """
+        import os, sys
+        from tests.measure import misbehave as M
+        from tilewright.measure.pool import WorkerPool
+        pool = WorkerPool(1)
+        print(pool.submit(M.pid, timeout=20).result(), flush=True)
+        if not os.fork():
+            try:
+                pool.submit(M.pid, timeout=20)
+            except Exception as error:
+                print(error, flush=True)
+            sys.exit()  # with everything that runs at exit
+        os.wait()
+        print(pool.submit(M.pid, timeout=20).result(), flush=True)
+        """,
+    )
+    out, _ = script.communicate(timeout=60)
+    before, refusal, after = out.splitlines()
+    assert "belong to the process that this one was forked from" in refusal
+    assert before == after and script.returncode == 0

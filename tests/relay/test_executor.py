@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor, wait
+
 import numpy as np
 import pytest
 
@@ -57,6 +60,64 @@ def test_several_inputs_and_outputs():
     module.run(x=x * 0)
     np.testing.assert_array_equal(kept.numpy(), x - 1)
     np.testing.assert_array_equal(module.get_output(1).numpy(), -y)
+
+
+def test_a_big_endian_array_is_converted():
+    module = total()
+    x = np.arange(6, dtype=">f4").reshape(2, 3)
+    module.run(x=x, y=x[::-1])
+    np.testing.assert_array_equal(module.get_output(0).numpy(), x + 2 * x[::-1])
+
+
+def test_weights_of_another_byte_order(tmp_path):
+    x = relay.var("x", shape=(2, 3))
+    weights = np.arange(12, dtype=">f4").reshape(4, 3)
+    want = np.ones((2, 3), "float32") @ weights.T.astype("float32")
+    path = str(tmp_path / "net")
+    relay.build(relay.Function([x], relay.nn.dense(x, relay.const(weights))), "llvm").save(path)
+    module = GraphModule(relay.load(path)["default"](cpu()))
+    module.run(x=np.ones((2, 3), "float32"))
+    np.testing.assert_array_equal(module.get_output(0).numpy(), want)
+
+
+def test_a_network_belongs_to_the_thread_that_uses_it():
+    module = total()
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(module.run).result()
+        for refused in (
+            module.run, lambda: module.get_output(0), lambda: module.set_input("x", 0),
+            lambda: module.get_input("x"), lambda: module.benchmark(cpu()), module.profile,
+        ):  # fmt: skip
+            with pytest.raises(DeviceError, match=r"belongs to thread .*GraphModule\(lib\["):
+                refused()
+        with module:  # takes it over, and the other thread is refused from then on
+            module.run()
+        with pytest.raises(DeviceError, match="belongs to thread MainThread"):
+            pool.submit(module.run).result()
+    made = total()
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(made.run).result()
+    made.run()  # that thread has ended
+
+
+def test_threads_take_turns():
+    module, inside = total(), threading.Event()
+    x = np.ones((2, 3), "float32")
+
+    def other():
+        inside.wait(10)
+        with module:
+            module.run(x=5 * x)
+
+    with ThreadPoolExecutor(1) as pool:
+        with module:
+            module.set_input("x", x)
+            waiting = pool.submit(other)
+            inside.set()
+            assert not wait([waiting], 0.05).done
+            module.run()
+            np.testing.assert_array_equal(module.get_output(0).numpy(), x)
+        waiting.result(10)
 
 
 def test_inputs_start_as_zeros():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pytest
 
 from tilewright.base.artifact import Artifact, BufferSpec, KernelInfo, Packing, Source
@@ -55,7 +56,9 @@ def compile_steps(
     steps = [Step(*fields) for fields in given]
     names = {"i": "input", "o": "output", "w": "workspace"}
     specs = tuple(BufferSpec(f"b{n}", "float32", (SIZE,), names[r]) for n, r in enumerate(roles))
-    specs = (specs[0], replace(specs[1], packing=packing), *specs[2:])
+    if packing is not None:
+        shape = packing.apply(np.empty(packing.shape)).shape
+        specs = (specs[0], replace(specs[1], shape=shape, packing=packing), *specs[2:])
     everything = tuple(range(len(specs)))
     grid, block = ((1, 1, 1), (1, 1, 1))
     if device.kind != "cpu":

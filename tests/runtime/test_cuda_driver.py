@@ -8,6 +8,7 @@ import ctypes
 import gc
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -16,6 +17,7 @@ import pytest
 from tilewright.base.artifact import Artifact, BufferSpec, KernelInfo, Source
 from tilewright.base.errors import DeviceError
 from tilewright.runtime import Device, LaunchSequence, Module, array, drivers, from_dlpack
+from tilewright.runtime.dlpack import export_capsule
 from tilewright.runtime.drivers import cuda
 from tilewright.runtime.trial import trial
 
@@ -90,9 +92,10 @@ class Simulation:
         return OK, b"simulated"
 
     def cuMemAlloc(self, nbytes: int) -> tuple:
-        block = np.zeros(nbytes, np.uint8)
-        self.memory[block.ctypes.data] = block
-        return OK, block.ctypes.data
+        block = np.zeros(nbytes + 256, np.uint8)
+        pointer = block.ctypes.data + -block.ctypes.data % 256  # as CUDA aligns it
+        self.memory[pointer] = block
+        return OK, pointer
 
     def cuMemFree(self, pointer: int) -> tuple:
         del self.memory[pointer]
@@ -189,6 +192,47 @@ def artifact(steps: list[tuple], roles: str = "iio", shared: int = 0) -> Artifac
 
 X, Y = np.random.default_rng(0).normal(size=(2, SIZE)).astype(np.float32)
 GPU = Device("cuda")
+
+
+@pytest.mark.parametrize(
+    ("built_for", "runs"),
+    [("sm_90", True), ("sm_90a", True), ("sm_80", False), ("sm_100", False), ("sm_91", False)],
+)
+def test_a_cubin_for_another_architecture(
+    simulation: Simulation, built_for: str, runs: bool
+) -> None:
+    made = replace(artifact([ADD]), meta={"arch": built_for})
+    if runs:
+        assert Module(made, GPU).kernels
+        return
+    with pytest.raises(DeviceError, match=rf"compiled for {built_for}, this device .* is sm_90"):
+        Module(made, GPU)
+    assert "cuModuleLoadData" not in simulation.log
+
+
+def test_a_cubin_of_the_same_generation() -> None:
+    assert cuda._runs("sm_80", "sm_86") and cuda._runs("sm_100f", "sm_100")
+    assert not cuda._runs("sm_86", "sm_80") and not cuda._runs("sm_90a", "sm_100")
+
+
+def test_memory_that_is_not_aligned_is_copied(simulation: Simulation) -> None:
+    block = array(X, GPU)
+
+    class Shifted:
+        """X without its first element, where it lies."""
+
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return 2, 0
+
+        def __dlpack__(self, stream: int) -> object:
+            at = block.memory.pointer + 4
+            return export_capsule(at, (SIZE - 1,), "float32", (2, 0), block)
+
+    taken = from_dlpack(Shifted())
+    np.testing.assert_array_equal(taken.numpy(), X[1:])
+    assert taken.memory.pointer != block.memory.pointer + 4
+    with pytest.raises(DeviceError, match="not aligned to 64 bytes"):
+        from_dlpack(Shifted(), copy=False)
 
 
 def test_module_call_and_release(simulation: Simulation) -> None:

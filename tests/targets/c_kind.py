@@ -212,8 +212,10 @@ class Driver:
             file.write(artifact.binary)
             file.flush()
             library = ctypes.CDLL(file.name)
-        kernels = artifact.source.kernels
-        return tuple(LoadedKernel(k, getattr(library, k.name), library) for k in kernels)
+        source = artifact.source
+        return tuple(
+            LoadedKernel(k, getattr(library, k.name), library, source) for k in source.kernels
+        )
 
     def plan(self, launches: tuple[Launch, ...], capture: bool = False) -> Plan:
         return Plan(launches)

@@ -101,6 +101,10 @@ class Source:
     buffers: tuple[BufferSpec, ...]
     kernels: tuple[KernelInfo, ...]
 
+    def arguments(self, kernel: KernelInfo) -> tuple[BufferSpec, ...]:
+        """The buffers that a kernel takes, in the order of its parameters."""
+        return tuple(self.buffers[i] for i in kernel.args)
+
     def digest(self) -> str:
         """Equal for equal programs, across processes."""
         return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()

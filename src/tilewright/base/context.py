@@ -1,34 +1,41 @@
 """The only process-wide state: the stacks behind `with target:`, configurations and pass options.
 
-Only entry points (`build`, `relay.build`, the tutorial facades) and templates may read it.
+Each thread (and each asyncio task) has its own, which begin empty.  Only entry points (`build`,
+`relay.build`, the tutorial facades) and templates may read it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
-_STACKS: dict[str, list[Any]] = {}
+_STACKS: dict[str, ContextVar[tuple[Any, ...]]] = {
+    kind: ContextVar(kind, default=())
+    for kind in ("target", "config", "dispatch", "pass", "tracer")
+}  # fmt: skip
 
 
 def current(kind: str, default: Any = None) -> Any:
-    """The innermost value of `kind` ("target", "config", "dispatch", "pass"), or `default`."""
-    stack = _STACKS.get(kind)
+    """The innermost value of `kind`, one of the names above, or `default`."""
+    stack = _STACKS[kind].get()
     return stack[-1] if stack else default
 
 
 def every(kind: str) -> tuple[Any, ...]:
     """All values entered for `kind`, innermost first."""
-    return tuple(reversed(_STACKS.get(kind, ())))
+    return _STACKS[kind].get()[::-1]
 
 
 def push(kind: str, value: Any) -> None:
-    _STACKS.setdefault(kind, []).append(value)
+    _STACKS[kind].set((*_STACKS[kind].get(), value))
 
 
 def pop(kind: str) -> Any:
-    return _STACKS[kind].pop()
+    *rest, last = _STACKS[kind].get()
+    _STACKS[kind].set(tuple(rest))
+    return last
 
 
 @contextmanager

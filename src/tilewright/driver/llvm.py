@@ -7,14 +7,16 @@ and SLP vectorisers are off: the generated code says what is a vector.  Read nex
 from __future__ import annotations
 
 import re
-import threading
 from functools import cache
 from typing import Any
 
 from tilewright.base.artifact import Artifact, Source
+from tilewright.base.concurrency import importing, lock, once
 from tilewright.base.errors import CompileError, TargetError
 from tilewright.codegen.llvm_half import in_integers, is_half_helper
-from tilewright.runtime.drivers.cpu import code_model, load_math_library
+from tilewright.runtime.drivers import cpu_features
+from tilewright.runtime.drivers.cpu import code_model
+from tilewright.runtime.drivers.cpu_llvm import prepare_library
 from tilewright.targets.target import Target
 
 # Loops, vectors and registers are decided before LLVM sees them: level 3 takes 1.2 to 2.4 times as
@@ -26,19 +28,21 @@ define float @widen(half %x) { %y = fpext half %x to float ret float %y }
 define half @narrow(float %x) { %y = fptrunc float %x to half ret half %y }
 """
 _COMPILER_RT = re.compile(r"__(extendhfsf2|truncsfhf2|gnu_\w+_ieee|aeabi_\w+)")
-_lock = threading.Lock()  # target machines are shared between calls
+_lock = lock()  # target machines are shared between calls
 
 
-@cache
+@once
 def _binding() -> Any:
     try:
-        from llvmlite import binding
+        with importing:
+            from llvmlite import binding
     except ImportError as error:
         raise TargetError(
             "compile for llvm", f"llvmlite is not installed ({error})", "Try pip install llvmlite."
         ) from None
     binding.initialize_all_targets()
     binding.initialize_all_asmprinters()
+    prepare_library(binding)
     return binding
 
 
@@ -84,6 +88,7 @@ def build(source: Source, target: Target) -> Artifact:
     llvm = _binding()
     about = identity(target)
     place = f"compile {source.entry_name} for {target}"
+    needs = cpu_features.required(about["triple"], about["cpu"], about["features"])
     with _lock:
         machine = _machine(about["triple"], about["cpu"], about["features"])
         try:
@@ -101,13 +106,13 @@ def build(source: Source, target: Target) -> Artifact:
         options.loop_vectorization = options.slp_vectorization = False
         builder = llvm.create_pass_builder(machine, options)
         builder.getModulePassManager().run(module, builder)
-        return Artifact(source, machine.emit_object(module))
+        meta = {} if needs is None else {"needs": [*needs]}
+        return Artifact(source, machine.emit_object(module), meta=meta)
 
 
 def _check_externals(module: Any, place: str) -> None:
     """Loading code that calls an unknown function would abort the process."""
     llvm = _binding()
-    load_math_library(llvm)
     for function in module.functions:
         name = function.name
         if not function.is_declaration or name.startswith("llvm.") or name in _PROVIDED:

@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import reduce
 from typing import Any, Union
 
+from tilewright.base.concurrency import lock
 from tilewright.base.dtype import BOOL, FLOAT32, INT32, INT64, DType, join
 from tilewright.base.errors import ExpressionError
 from tilewright.ir.identities import folds
@@ -218,6 +219,7 @@ class Expr:
 
 
 _INTERNED: weakref.WeakValueDictionary[tuple[Any, ...], Expr] = weakref.WeakValueDictionary()
+_interning = lock()
 
 
 def make(
@@ -230,8 +232,9 @@ def make(
     key = (op, tuple(map(id, args)), tag if op != "const" else (type(attr), tag), kind, lanes)
     node = _INTERNED.get(key)
     if node is None:
-        node = _new(op, args, attr, kind, lanes)
-        _INTERNED[key] = node
+        made = _new(op, args, attr, kind, lanes)
+        with _interning:  # another thread may just have made it
+            node = _INTERNED.setdefault(key, made)
     return node
 
 

@@ -12,7 +12,6 @@ import gc
 import os
 import re
 import tempfile
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
+from tilewright.base.concurrency import lock
 from tilewright.base.dtype import json_name
 from tilewright.base.errors import RecordError, TilewrightError
 from tilewright.measure.record import (
@@ -104,7 +104,7 @@ class Database:
         self._tasks: dict[Key, _Task] = {}
         self._anywhere: dict[Key, list[_Task]] = {}  # of a key without a device
         self._dags: dict[str, msgspec.Raw] = {}
-        self._lock = threading.RLock()
+        self._lock = lock()
         self._file: int | None = None
         self._unwritten: list[bytes] = []
         self._failing = False

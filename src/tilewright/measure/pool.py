@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 from tilewright.base import environment
-from tilewright.base.errors import InternalError
+from tilewright.base.errors import DeviceError, InternalError
 from tilewright.measure.worker import HEADER, Raised, Start
 from tilewright.targets.kind import origins
 
@@ -102,7 +102,10 @@ class WorkerPool:
         self._stock = _Stock(options or Options())
         self._threads: list[threading.Thread] = []
         self._lock = threading.Lock()
-        self._finalizer = weakref.finalize(self, _shut, self._calls, self._stock, workers)
+        self._owner = os.getpid()
+        self._finalizer = weakref.finalize(
+            self, _shut, self._calls, self._stock, workers, self._owner
+        )
 
     def submit(self, function: Callable[..., Any], *args: Any, timeout: float) -> Future[Any]:
         """Call `function(*args)` in a worker.
@@ -116,6 +119,11 @@ class WorkerPool:
             raise InternalError(
                 f"WorkerPool.submit({function!r})", "workers cannot import the main script",
                 "Move the function into a module.",
+            )  # fmt: skip
+        if os.getpid() != self._owner:
+            raise DeviceError(
+                "WorkerPool.submit", "its workers belong to the process that this one was forked "
+                "from", "Make a builder, runner or pool of your own after the fork.",
             )  # fmt: skip
         future: Future[Any] = Future()
         if not self._finalizer.alive:
@@ -377,7 +385,9 @@ def _usable(worker: _Worker, stock: _Stock) -> bool:
     return fresh and worker.alive
 
 
-def _shut(calls: queue.SimpleQueue[_Call | None], stock: _Stock, workers: int) -> None:
+def _shut(calls: queue.SimpleQueue[_Call | None], stock: _Stock, workers: int, owner: int) -> None:
+    if os.getpid() != owner:  # a forked child ends, or forgets its parent's pool
+        return
     with contextlib.suppress(queue.Empty):
         while True:
             call = calls.get_nowait()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from tilewright.base.errors import DeviceError, TilewrightError
 from tilewright.runtime import drivers
 from tilewright.runtime.drivers import Driver
-from tilewright.targets.kind import DeviceKind, LimitValue, kinds
+from tilewright.targets.kind import DeviceKind, LimitValue, kinds, resolve
 from tilewright.targets.spec import DeviceSpec
 from tilewright.targets.target import Target
 
@@ -104,7 +104,7 @@ def local_target(target: Target) -> tuple[Target, Device | None]:
     """The target on device 0 of its kind here, and that device.
 
     The target of this machine without a device, and None, where there is none, or it is for another
-    machine (`-mtriple`) or another architecture.
+    machine (`-mtriple`, or instructions that this one lacks) or another architecture.
     """
     dev = device(target)
     if target.fingerprint and (not dev.exist or dev.spec != target.device):
@@ -112,6 +112,9 @@ def local_target(target: Target) -> tuple[Target, Device | None]:
     if not dev.exist or target.option("mtriple"):
         return target.native(), None
     if dev.arch and target.option("arch", dev.arch) != dev.arch:
+        return target, None
+    ask = dev.device_kind.host_lacks
+    if ask is not None and resolve(ask)(dict(target.options)):
         return target, None
     return target.on(dev.spec), dev
 

@@ -7,12 +7,12 @@ Read next: `sequence.py` for whole networks, `trial.py` for verified timing.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from tilewright.base.artifact import Artifact, BufferSpec
+from tilewright.base.artifact import Artifact
 from tilewright.base.errors import DeviceError
-from tilewright.runtime import artifact_file
+from tilewright.runtime import arguments, artifact_file
 from tilewright.runtime.device import Device, cpu, device
 from tilewright.runtime.drivers import Launch, Plan
 from tilewright.runtime.ndarray import NDArray, array, empty
@@ -20,6 +20,8 @@ from tilewright.runtime.sequence import KernelCall
 from tilewright.runtime.timing import BenchmarkResult, measure
 
 TimeEvaluator = Callable[..., BenchmarkResult]
+
+_KEPT = 16  # calls that stay ready, and so at most the sets of workspaces that an idle module has
 
 
 def load_module(path: str | Path, on: Device | None = None) -> Module:
@@ -35,13 +37,28 @@ def load_module(path: str | Path, on: Device | None = None) -> Module:
     return Module(artifact, on or device(artifact.source.target))
 
 
+@dataclass(frozen=True, eq=False)
+class _Ready:
+    """A call ready to run: checked arguments, workspaces that no other call has, launches.
+
+    key:       the identities of `arrays`, which stay alive so that none of them comes back
+    held:      what kernels read of the arrays: of packed constants another array
+    """
+
+    key: tuple[int, ...]
+    arrays: tuple[NDArray, ...]
+    held: tuple[NDArray, ...]
+    workspaces: tuple[NDArray, ...]
+    plan: Plan
+
+
 class Module:
     """Callable on the inputs and outputs of its source, in their order and their logical shapes.
 
     A constant that kernels read packed (`BufferSpec.packing`) is packed on the host at each call;
-    `time_evaluator` and `LaunchSequence` pack it once.
-    Workspaces are allocated once and belong to the module, so two calls of one module must not
-    overlap on different streams.  Raises DeviceError naming the argument that does not fit.
+    `time_evaluator` and `LaunchSequence` pack it once.  Threads may call one module at the same
+    time: each call has workspaces of its own, which later calls take over.  Raises DeviceError
+    naming the argument that does not fit, or that shares memory with an output.
     """
 
     def __init__(self, artifact: Artifact, device: Device | None = None) -> None:
@@ -57,10 +74,9 @@ class Module:
             )  # fmt: skip
         self.kernels = self.device.driver.load(artifact)
         self.parameters = tuple(b for b in source.buffers if b.role != "workspace")
-        self.workspaces = tuple(
-            empty(b.shape, b.dtype, self.device) for b in source.buffers if b.role == "workspace"
-        )
-        self._bound: tuple[tuple[int, ...], Plan, tuple[NDArray, ...]] | None = None
+        self._spaces = tuple(b for b in source.buffers if b.role == "workspace")
+        self._has_packing = any(spec.packing for spec in self.parameters)
+        self._idle: list[_Ready] = []  # appended to and popped from, which threads may do at once
 
     @property
     def entry_name(self) -> str:
@@ -77,15 +93,18 @@ class Module:
 
     def __call__(self, *arrays: NDArray) -> None:
         """Run.  On a GPU this enqueues; reading an output waits for it."""
-        self._plan(arrays).run()
+        ready = self._take(arrays)
+        ready.plan.run()
+        self._give(ready)
 
     def launches(self, *arrays: NDArray) -> list[KernelCall]:
         """The launches of one call as (kernel, arrays) pairs, for a `LaunchSequence`.
 
-        Packed constants are packed now: later changes of their contents are not seen.
+        Packed constants are packed now: later changes of their contents are not seen.  The launches
+        have workspaces of their own.
         """
         self._check(arrays)
-        return self._launches(self._packed(arrays))
+        return self._launches(self._packed(arrays), self._workspaces())
 
     def time_evaluator(
         self,
@@ -118,15 +137,17 @@ class Module:
             )  # fmt: skip
 
         def evaluate(*arrays: NDArray) -> BenchmarkResult:
-            plan = self._plan(arrays)
-            plan.run()
+            ready = self._take(arrays)
+            ready.plan.run()
             self.device.sync()
-            return measure(
-                plan, number, repeat, min_repeat_ms,
+            timed = measure(
+                ready.plan, number, repeat, min_repeat_ms,
                 limit_zero_time_iterations=limit_zero_time_iterations,
                 cooldown_interval_ms=cooldown_interval_ms,
                 repeats_to_cooldown=repeats_to_cooldown, cache_flush_bytes=cache_flush_bytes,
             )  # fmt: skip
+            self._give(ready)
+            return timed
 
         return evaluate
 
@@ -136,31 +157,44 @@ class Module:
 
     export_library = save
 
-    def _plan(self, arrays: tuple[NDArray, ...]) -> Plan:
-        """The plan for these arrays, kept for the next call; packed constants are packed anew."""
+    def _take(self, arrays: tuple[NDArray, ...]) -> _Ready:
+        """A call on `arrays` that nobody else runs: the one that ended last, bound anew if it had
+        other arrays."""
+        key = tuple(map(id, arrays))
+        try:
+            ready = self._idle.pop()
+        except IndexError:
+            return self._bind(key, arrays, None)
+        if ready.key != key:
+            return self._bind(key, arrays, ready.workspaces)
+        if self._has_packing:
+            self._repack(arrays, ready.held)
+        return ready
+
+    def _give(self, ready: _Ready) -> None:
+        if len(self._idle) < _KEPT:
+            self._idle.append(ready)
+
+    def _bind(
+        self, key: tuple[int, ...], arrays: tuple[NDArray, ...], spaces: tuple[NDArray, ...] | None
+    ) -> _Ready:
         self._check(arrays)
-        key = tuple(id(a) for a in arrays)
-        if self._bound is not None and self._bound[0] == key:
-            if self._has_packing:
-                self._repack(arrays, self._bound[2])
-            return self._bound[1]
         held = self._packed(arrays)
-        plan = self.device.driver.plan(
-            tuple(
-                Launch(kernel, tuple(a.memory for a in buffers))
-                for kernel, buffers in self._launches(held)
-            )
+        workspaces = self._workspaces() if spaces is None else spaces
+        launches = tuple(
+            Launch(kernel, tuple(a.memory for a in buffers))
+            for kernel, buffers in self._launches(held, workspaces)
         )
-        self._bound = key, plan, (*held, *arrays)  # alive, so that no id comes back
-        return plan
+        return _Ready(key, arrays, held, workspaces, self.device.driver.plan(launches))
 
-    def _launches(self, arrays: tuple[NDArray, ...]) -> list[KernelCall]:
-        buffers = (*arrays, *self.workspaces)
+    def _workspaces(self) -> tuple[NDArray, ...]:
+        return tuple(empty(b.shape, b.dtype, self.device) for b in self._spaces)
+
+    def _launches(
+        self, arrays: tuple[NDArray, ...], workspaces: tuple[NDArray, ...]
+    ) -> list[KernelCall]:
+        buffers = (*arrays, *workspaces)
         return [(kernel, [buffers[i] for i in kernel.info.args]) for kernel in self.kernels]
-
-    @property
-    def _has_packing(self) -> bool:
-        return any(spec.packing for spec in self.parameters)
 
     def _packed(self, arrays: tuple[NDArray, ...]) -> tuple[NDArray, ...]:
         """The arrays that the kernels read: a new one for each packed constant."""
@@ -174,7 +208,7 @@ class Module:
             if spec.packing:
                 target.copyfrom(spec.packing.apply(value.numpy()))
 
-    def _check(self, arrays: tuple[Any, ...]) -> None:
+    def _check(self, arrays: tuple[NDArray, ...]) -> None:
         if len(arrays) != len(self.parameters):
             names = ", ".join(p.name for p in self.parameters)
             raise DeviceError(
@@ -182,25 +216,10 @@ class Module:
                 f"it takes {len(self.parameters)} arrays, not {len(arrays)}",
                 f"Pass {names}.",
             )  # fmt: skip
-        for index, (spec, value) in enumerate(zip(self.parameters, arrays, strict=True)):
-            reason = _misfit(spec, value, self.device)
-            if reason:
-                raise DeviceError(f"{self.entry_name}(): argument {index} ({spec.name})", *reason)
+        place = f"{self.entry_name}()"
+        arguments.check(place, self.parameters, arrays, self.device, packed=False)
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{p.name}: {p.dtype}{list(p.logical_shape)}" for p in self.parameters)
         names = " ".join(k.info.name for k in self.kernels)
         return f"Module {self.entry_name}({inputs}) on {self.device}; kernels: {names}"
-
-
-def _misfit(spec: BufferSpec, value: Any, device: Device) -> tuple[str, str] | None:
-    """Why `value` cannot be passed for `spec`, with a way out; None when it can."""
-    if not isinstance(value, NDArray):
-        return f"it is a {type(value).__name__}, not an NDArray", f"Try array(x, {device})."
-    if value.device != device:
-        return f"it lives on {value.device}, not on {device}", f"Try .copyto({device})."
-    if value.dtype != spec.dtype:
-        return f"its dtype is {value.dtype}, not {spec.dtype}", "Convert it first."
-    if value.shape != spec.logical_shape:
-        return f"its shape is {value.shape}, not {spec.logical_shape}", "Reshape it first."
-    return None

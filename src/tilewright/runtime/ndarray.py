@@ -17,7 +17,7 @@ from tilewright.base.dtype import DType
 from tilewright.base.errors import DeviceError, ExpressionError
 from tilewright.runtime import dlpack
 from tilewright.runtime.device import Device, cpu
-from tilewright.runtime.drivers import Memory
+from tilewright.runtime.drivers import ALIGNMENT, Memory
 from tilewright.targets.kind import kinds
 
 
@@ -26,6 +26,7 @@ def array(
 ) -> NDArray:
     """A copy of `source` (numpy array, NDArray, nested list, number) on `device`, or the CPU.
 
+    Of a numpy array it has the values, whatever its byte order and strides.
     dtype: converted to it, as numpy does; default: that of `source`
     """
     device = device or cpu()
@@ -54,14 +55,16 @@ def empty(
     return NDArray(dims, kind, device, memory)
 
 
-def from_dlpack(tensor: Any) -> NDArray:
+def from_dlpack(tensor: Any, copy: bool | None = None) -> NDArray:
     """An array over the memory of a DLPack tensor on the CPU or a CUDA device.
 
-    No copy, except where the memory is strided or (on the CPU) not aligned to 64 bytes.
+    copy: None: only where the memory cannot be used, which is where it is not aligned to 64 bytes,
+          and on the CPU also where it is strided, read-only or of another byte order; then writing
+          to the one array does not change the other.  False: DeviceError instead.  True: always
     """
     code, index = tensor.__dlpack_device__()
     if code in dlpack.HOST_CODES:
-        return _from_host(tensor)
+        return _from_host(tensor, copy)
     kind = next((k for k in kinds() if k.dlpack == code), None)
     if kind is None:
         raise DeviceError(
@@ -79,19 +82,40 @@ def from_dlpack(tensor: Any) -> NDArray:
             "Make it contiguous first, for example with .contiguous().",
         )  # fmt: skip
     nbytes = math.prod(view.shape) * dtype.bytes
-    return NDArray(view.shape, dtype, device, driver.borrow(view.pointer, nbytes, view))
+    made = NDArray(view.shape, dtype, device, driver.borrow(view.pointer, nbytes, view))
+    reason = f"it is not aligned to {ALIGNMENT} bytes" if view.pointer % ALIGNMENT else ""
+    if not _needs_copy(reason, copy):
+        return made
+    copied = made.copyto(device)
+    device.sync()  # `view` may die now
+    return copied
 
 
-def _from_host(tensor: Any) -> NDArray:
-    from tilewright.runtime.drivers.cpu import ALIGNMENT
-
+def _from_host(tensor: Any, copy: bool | None) -> NDArray:
     value = tensor if isinstance(tensor, np.ndarray) else _host_view(tensor)
     dtype = _checked(value.dtype, "from_dlpack")
-    usable = value.flags.c_contiguous and value.flags.writeable
-    if not usable or value.ctypes.data % ALIGNMENT or not value.size:
+    flaws = {
+        "it is strided": not value.flags.c_contiguous,
+        "it is read-only": not value.flags.writeable,
+        "its byte order is not this machine's": not value.dtype.isnative,
+        f"it is not aligned to {ALIGNMENT} bytes": value.ctypes.data % ALIGNMENT,
+    }
+    if _needs_copy(next((what for what, found in flaws.items() if found), ""), copy):
         return array(value)
+    if not value.size:
+        return empty(value.shape, dtype)
     memory = cpu().driver.borrow(value.ctypes.data, value.nbytes, value)
     return NDArray(value.shape, dtype, cpu(), memory)
+
+
+def _needs_copy(reason: str, copy: bool | None) -> bool:
+    """Raises DeviceError where a copy is needed, for `reason`, and none may be made."""
+    if reason and copy is False:
+        raise DeviceError(
+            "from_dlpack(copy=False)", f"the tensor's memory cannot be used: {reason}",
+            "Leave out copy=False, or take the memory from empty(...) and share that.",
+        )  # fmt: skip
+    return bool(reason) or copy is True
 
 
 def _host_view(tensor: Any) -> np.ndarray:
@@ -124,6 +148,12 @@ class NDArray:
     def __init__(
         self, shape: tuple[int, ...], dtype: DType, device: Device, memory: Memory
     ) -> None:
+        if math.prod(shape) * dtype.bytes > memory.nbytes:
+            raise DeviceError(
+                f"NDArray({dtype}{list(shape)})",
+                f"it takes {math.prod(shape) * dtype.bytes} bytes, the memory has {memory.nbytes}",
+                "Give it memory of its size, or use empty(...).",
+            )  # fmt: skip
         self.shape, self.dtype, self.device, self.memory = shape, dtype, device, memory
 
     @property
@@ -146,15 +176,18 @@ class NDArray:
         return out
 
     def copyfrom(self, source: np.ndarray | NDArray) -> NDArray:
-        """Overwrite the contents with `source`, of the same shape and dtype.  Returns self."""
+        """Overwrite the contents with `source`, of the same shape and dtype.  Returns self.
+
+        The byte order and strides of a numpy array do not matter.
+        """
         if isinstance(source, NDArray):
             source.copyto(self)
             return self
         value = np.asarray(source)
         self._check_like(value.shape, value.dtype.name, "copyfrom")
         if value.size:
-            flat = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
-            self.device.driver.write(self.memory, flat)
+            native = np.ascontiguousarray(value, self.dtype.storage)
+            self.device.driver.write(self.memory, native.reshape(-1).view(np.uint8))
         return self
 
     def copyto(self, target: NDArray | Device) -> NDArray:

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from tilewright.base.concurrency import lock
 from tilewright.base.errors import DeviceError
+from tilewright.runtime import arguments
 from tilewright.runtime.device import Device
 from tilewright.runtime.drivers import Kernel, Launch
 from tilewright.runtime.ndarray import NDArray
@@ -23,7 +25,9 @@ class LaunchSequence:
 
     calls: (kernel, its arrays) pairs; `Module.launches(*arrays)` gives those of one module, so a
     network is ``LaunchSequence(device, [*first.launches(x, w, h), *second.launches(h, y)])``.
-    The arrays and kernels are kept alive.  Raises DeviceError when an array lives elsewhere.
+    The arrays and kernels are kept alive.  Threads that run one sequence take turns.  Raises
+    DeviceError for an array that its kernel cannot take: another shape, element type or device, or
+    memory that an output of the same launch has.
     """
 
     def __init__(self, device: Device, calls: Iterable[KernelCall]) -> None:
@@ -33,18 +37,21 @@ class LaunchSequence:
             _check(device, kernel, arrays)
         launches = tuple(Launch(k, tuple(a.memory for a in arrays)) for k, arrays in self.calls)
         self._plan = device.driver.plan(launches, capture=True)
+        self._turn = lock()
 
     def run(self) -> None:
         """Enqueue all launches.  `device.sync()` or reading an array waits for them."""
-        self._plan.run()
+        with self._turn:
+            self._plan.run()
 
     def time(
         self, number: int = 10, repeat: int = 1, min_repeat_ms: float = 0, **options: Any
     ) -> BenchmarkResult:
         """Seconds of one pass over the whole sequence; options as for `Module.time_evaluator`."""
-        self._plan.run()
-        self.device.sync()
-        return measure(self._plan, number, repeat, min_repeat_ms, **options)
+        with self._turn:
+            self._plan.run()
+            self.device.sync()
+            return measure(self._plan, number, repeat, min_repeat_ms, **options)
 
     def __len__(self) -> int:
         return len(self.calls)
@@ -52,14 +59,14 @@ class LaunchSequence:
 
 def _check(device: Device, kernel: Kernel, arrays: tuple[NDArray, ...]) -> None:
     place = f"LaunchSequence: {kernel.info.name}"
+    kind = kernel.source.target.partition(" ")[0]
+    if kind != device.device_kind.name:
+        raise DeviceError(
+            place, f"it is a kernel for {kind}, not for {device}", "Load its module there first."
+        )
     if len(arrays) != len(kernel.info.args):
         raise DeviceError(
             place, f"{len(arrays)} arrays were given, the kernel takes {len(kernel.info.args)}",
             "Give one array for each entry of KernelInfo.args, workspaces included.",
         )  # fmt: skip
-    for index, a in enumerate(arrays):
-        if a.device != device:
-            raise DeviceError(
-                place, f"argument {index} lives on {a.device}, not on {device}",
-                f"Copy it there with .copyto({device}).",
-            )  # fmt: skip
+    arguments.check(place, kernel.source.arguments(kernel.info), arrays, device, packed=True)

@@ -16,6 +16,7 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
+from tilewright.base.concurrency import importing
 from tilewright.base.dtype import TYPES
 from tilewright.base.errors import TargetError
 from tilewright.targets.limits import Limits
@@ -47,6 +48,8 @@ class DeviceKind:
     types:        the element types that its code can store and compute
     warm_up:      modules that a build imports, so that workers do so before the first
     host_limits:  a function () -> limits that this very machine has, for `Target.native`
+    host_lacks:   a function (options) -> what of a target's options this very machine lacks, so
+                  that code for it can be built here but not run
 
     has_threads:  kernels are grids of blocks of threads, which share memory within a block; loops
                   are bound to them.  Otherwise kernels are functions with parallel loops
@@ -73,6 +76,7 @@ class DeviceKind:
     types: tuple[str, ...] = TYPES
     warm_up: tuple[str, ...] = ()
     host_limits: Provider | None = None
+    host_lacks: Provider | None = None
     has_threads: bool = False
     shares_host: bool = False
     vectors_are_aligned: bool = False
@@ -90,7 +94,8 @@ def resolve(provider: Provider) -> Any:
         return provider
     module, _, attribute = provider.partition(":")
     try:
-        found = import_module(module)
+        with importing:
+            found = import_module(module)
         return getattr(found, attribute) if attribute else found
     except (ImportError, AttributeError) as error:
         raise TargetError(

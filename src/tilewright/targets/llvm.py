@@ -63,6 +63,7 @@ KIND = DeviceKind(
     dlpack=1,
     warm_up=("llvmlite.binding",),
     host_limits="tilewright.runtime.drivers.cpu_host:limits",
+    host_lacks="tilewright.runtime.drivers.cpu_features:lacks",
     shares_host=True,
     kernels_per_process=24,
 )

@@ -219,12 +219,12 @@ class Var(Expr):
 
 
 class Constant(Expr):
-    """A value known at build time.  `data` is never written to."""
+    """A value known at build time, in this machine's byte order.  `data` is never written to."""
 
     __slots__ = ("data",)
 
     def __init__(self, data: Array) -> None:
-        self.data = data
+        self.data = data.astype(data.dtype.newbyteorder("="), copy=False)
         self._type = TensorType(
             tuple(map(int, data.shape)), check_dtype(data.dtype.name, "relay.const")
         )

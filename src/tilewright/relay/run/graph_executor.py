@@ -12,15 +12,21 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.base.artifact import BufferSpec
 from tilewright.base.dtype import DType
 from tilewright.base.errors import DeviceError
 from tilewright.relay.run.library import Library, LoadedLibrary, Operand, TensorSpec
+from tilewright.relay.run.ownership import Ownership
 from tilewright.runtime.device import Device
 from tilewright.runtime.ndarray import NDArray, empty
 from tilewright.runtime.sequence import KernelCall, LaunchSequence
 from tilewright.runtime.timing import BenchmarkResult
 
 _MAX_NUMBER = 1 << 20
+_ONE_EACH = (
+    'Give each thread its own GraphModule(lib["default"](dev)), which share code and weights, or '
+    "write `with module:` around set_input, run and get_output."
+)
 
 
 @dataclass(frozen=True)
@@ -32,7 +38,13 @@ class KernelTime:
 
 
 class GraphModule:
-    """A network ready to run.  Two modules of one library share code and weights, nothing else."""
+    """A network ready to run.  Two modules of one library share code and weights, nothing else.
+
+    Inputs and outputs are its state, so it belongs to the thread that uses it first, until that
+    thread ends.  Threads that share one write `with module:` around what belongs together, from
+    `set_input` to reading the outputs, and then take turns.  Otherwise another thread's call raises
+    DeviceError.
+    """
 
     def __init__(self, module: LoadedLibrary) -> None:
         if not isinstance(module, LoadedLibrary):
@@ -44,6 +56,7 @@ class GraphModule:
             )  # fmt: skip
         self.module, self.device = module, module.device
         plan = module.library.plan
+        self._own = Ownership("GraphModule", _ONE_EACH)
         self._inputs = plan.inputs
         self._index = {spec.name: k for k, spec in enumerate(plan.inputs)}
         self._input_arrays = [empty(s.shape, s.dtype, self.device) for s in plan.inputs]
@@ -53,7 +66,7 @@ class GraphModule:
             empty((max(n, 1),), "bool", self.device) for n in plan.slot_bytes
         ]  # bytes: the kernels say what is in them
         self._outputs = [
-            NDArray(spec.shape, DType(spec.dtype), self.device, self._array(where).memory)
+            NDArray(spec.shape, DType(spec.dtype), self.device, self._held(where).memory)
             for spec, where in plan.outputs
         ]
         self._calls = self._kernel_calls()
@@ -67,27 +80,39 @@ class GraphModule:
         params: further inputs by name.  Raises DeviceError for an unknown input and for a value of
         another shape or element type.
         """
-        if key is not None:
-            self._set(key, value)
-        for name, item in params.items():
-            self._set(name, item)
+        with self._own:
+            if key is not None:
+                self._set(key, value)
+            for name, item in params.items():
+                self._set(name, item)
 
     def run(self, **inputs: Any) -> None:
         """Set `inputs` and run.  On a GPU this enqueues; reading an output waits for it."""
-        self.set_input(**inputs)
-        if self._sequence is not None:
-            self._sequence.run()
+        with self._own:
+            for name, value in inputs.items():
+                self._set(name, value)
+            if self._sequence is not None:
+                self._sequence.run()
 
     def get_output(self, index: int, out: NDArray | None = None) -> NDArray:
         """Output `index`: the buffer that the next run overwrites, or its copy in `out`."""
         self._check_index("get_output", index, len(self._outputs), "outputs")
-        found = self._outputs[index]
-        return found if out is None else found.copyto(out)
+        with self._own:
+            found = self._outputs[index]
+            return found if out is None else found.copyto(out)
 
     def get_input(self, key: str | int, out: NDArray | None = None) -> NDArray:
         """The buffer of an input, or its copy in `out`."""
-        found = self._input_arrays[self._position("get_input", key)]
-        return found if out is None else found.copyto(out)
+        with self._own:
+            found = self._input_arrays[self._position("get_input", key)]
+            return found if out is None else found.copyto(out)
+
+    def __enter__(self) -> GraphModule:
+        self._own.take()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._own.leave()
 
     def get_num_inputs(self) -> int:
         return len(self._inputs)
@@ -132,20 +157,20 @@ class GraphModule:
             )
         if func_name != "run":
             raise DeviceError(place, "only run can be timed", 'Leave out func_name, or use "run".')
-        self.set_input(**inputs)
-        if end_to_end:
-            return self._end_to_end(repeat, number, min_repeat_ms or 0)
-        if self._sequence is None:
-            raise DeviceError(
-                place,
-                "the network has no kernel to time",
-                "It only hands its inputs on; time one that computes.",
-            )
-        return self._sequence.time(
-            number, repeat, min_repeat_ms or 0,
-            limit_zero_time_iterations=limit_zero_time_iterations,
-            cooldown_interval_ms=cooldown_interval_ms, repeats_to_cooldown=repeats_to_cooldown,
-        )  # fmt: skip
+        with self._own:
+            self.set_input(**inputs)
+            if end_to_end:
+                return self._end_to_end(repeat, number, min_repeat_ms or 0)
+            if self._sequence is None:
+                raise DeviceError(
+                    place, "the network has no kernel to time",
+                    "It only hands its inputs on; time one that computes.",
+                )  # fmt: skip
+            return self._sequence.time(
+                number, repeat, min_repeat_ms or 0,
+                limit_zero_time_iterations=limit_zero_time_iterations,
+                cooldown_interval_ms=cooldown_interval_ms, repeats_to_cooldown=repeats_to_cooldown,
+            )  # fmt: skip
 
     def profile(self, number: int = 5) -> list[KernelTime]:
         """Each launch timed alone, `number` times back to back, in order.
@@ -154,13 +179,14 @@ class GraphModule:
         """
         plan = self.module.library.plan
         found, at = [], 0
-        for launch in plan.launches:
-            kernels = self.module.kernels[launch.kernel]
-            calls = self._calls[at : at + len(kernels)]
-            at += len(kernels)
-            name = self.module.library.kernels[launch.kernel].source.entry_name
-            timed = LaunchSequence(self.device, calls).time(number)
-            found.append(KernelTime(name, timed.median))
+        with self._own:
+            for launch in plan.launches:
+                kernels = self.module.kernels[launch.kernel]
+                calls = self._calls[at : at + len(kernels)]
+                at += len(kernels)
+                name = self.module.library.kernels[launch.kernel].source.entry_name
+                timed = LaunchSequence(self.device, calls).time(number)
+                found.append(KernelTime(name, timed.median))
         return found
 
     def _end_to_end(self, repeat: int, number: int, min_repeat_ms: float) -> BenchmarkResult:
@@ -193,16 +219,29 @@ class GraphModule:
 
     # -- inside ------------------------------------------------------------------------------------
 
-    def _array(self, where: Operand) -> NDArray:
+    def _held(self, where: Operand) -> NDArray:
         held = {
             "input": self._input_arrays, "constant": self.module.constants, "slot": self._slots
         }[where.kind]  # fmt: skip
         return held[where.index]
 
+    def _array(self, where: Operand, spec: BufferSpec) -> NDArray:
+        """An operand as its kernel sees it: a slot has bytes, a view another shape."""
+        held = self._held(where)
+        wanted = spec.size * spec.dtype.bytes
+        if where.kind != "slot" and held.nbytes != wanted:
+            raise DeviceError(
+                "GraphModule", f"{where.kind} {where.index} has {held.nbytes} bytes, the kernel "
+                f"that reads it takes {wanted}", "Build and save the library again.",
+            )  # fmt: skip
+        return NDArray(spec.shape, spec.dtype, self.device, held.memory)
+
     def _kernel_calls(self) -> list[KernelCall]:
         calls: list[KernelCall] = []
-        for launch in self.module.library.plan.launches:
-            buffers = [self._array(o) for o in launch.operands]
+        library = self.module.library
+        for launch in library.plan.launches:
+            specs = library.kernels[launch.kernel].source.buffers
+            buffers = [self._array(o, s) for o, s in zip(launch.operands, specs, strict=True)]
             calls += [
                 (kernel, [buffers[i] for i in kernel.info.args])
                 for kernel in self.module.kernels[launch.kernel]
@@ -260,6 +299,8 @@ def _host_array(value: Any, spec: TensorSpec, place: str) -> np.ndarray:
     if hasattr(value, "dtype") and not isinstance(value, np.ndarray) and hasattr(value, "numpy"):
         value = value.numpy()  # a tensor of another library
     try:
+        if isinstance(value, np.ndarray):
+            return value.astype(value.dtype.newbyteorder("="), copy=False)
         return np.asarray(value, None if hasattr(value, "dtype") else spec.dtype)
     except (TypeError, ValueError) as error:
         raise DeviceError(

@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 
 from tilewright.base.artifact import Artifact
+from tilewright.base.concurrency import lock
 from tilewright.base.dtype import DType, json_name
 from tilewright.base.errors import DeviceError, ModelError, TilewrightError
 from tilewright.relay.compile.report import BuildReport
@@ -28,6 +29,7 @@ from tilewright.runtime.ndarray import NDArray, array
 
 _FORMAT = "tilewright network 1"
 _HEADER = "network.json"
+_loading = lock()
 
 
 @dataclass(frozen=True)
@@ -127,9 +129,10 @@ class Library:
                 f'lib["default"]({dev})', f"the network was built for {self.target}",
                 f"Use {wanted}, or build it for another target.",
             )  # fmt: skip
-        if dev not in self._loaded:
-            self._loaded[dev] = LoadedLibrary(self, dev)
-        return self._loaded[dev]
+        with _loading:
+            if dev not in self._loaded:
+                self._loaded[dev] = LoadedLibrary(self, dev)
+            return self._loaded[dev]
 
     def get_source(self) -> str:
         """The generated text of all kernels."""

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, Protocol
 
 import numpy as np
 
-from tilewright.base.artifact import Artifact, KernelInfo
-from tilewright.base.errors import TilewrightError
+from tilewright.base.artifact import Artifact, KernelInfo, Source
+from tilewright.base.concurrency import in_forked_child, once
+from tilewright.base.errors import DeviceError, TilewrightError
 from tilewright.targets.kind import kind, resolve
 from tilewright.targets.spec import DeviceSpec
 
 ZONE_BYTES = 64 << 10  # on both sides of fenced memory where no page beyond it can be closed
+ALIGNMENT = 64  # bytes: of what drivers allocate, and of what kernels may be given
 
 
 class Memory(Protocol):
@@ -45,11 +46,12 @@ class Fenced:
 
 @dataclass(frozen=True, eq=False)
 class Kernel:
-    """A kernel loaded on a device.  `handle` is the driver's; `owner` keeps the code loaded."""
+    """A loaded kernel of `source`.  `handle` is the driver's; `owner` keeps the code loaded."""
 
     info: KernelInfo
     handle: Any
     owner: Any
+    source: Source
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +118,7 @@ def why_not(name: str, index: int) -> TilewrightError | None:
     return None
 
 
-@cache
+@once
 def driver(name: str, index: int) -> Driver:
     """The driver of one device, opened once a process; name: of the kind of target.
 
@@ -124,3 +126,33 @@ def driver(name: str, index: int) -> Driver:
     """
     opened: Driver = resolve(kind(name).driver)(index)  # only now: each needs its own library
     return opened
+
+
+in_forked_child(driver.forget)  # where a device cannot be opened again, the error says so
+
+
+class ForkGuard:
+    """Refuses a device library in children of the process that loaded it: its threads and its
+    connection to the device are not theirs, and calls would fail or wait for ever.
+
+    place: of the error
+    """
+
+    def __init__(self, place: str) -> None:
+        self.place, self.broken = place, False
+
+    def watch(self) -> None:
+        """The library is loaded."""
+        in_forked_child(self._break)
+
+    def check(self) -> None:
+        if self.broken:
+            error = DeviceError(
+                self.place, "it was in use when this process was forked, and does not survive that",
+                "Start processes with multiprocessing's spawn, or fork before the first use.",
+            )  # fmt: skip
+            error.fatal = True
+            raise error
+
+    def _break(self) -> None:
+        self.broken = True

@@ -10,7 +10,6 @@ import ctypes
 import mmap
 import os
 import platform
-import sys
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -19,26 +18,28 @@ import numpy as np
 
 from tilewright.base import environment
 from tilewright.base.artifact import Artifact
-from tilewright.base.errors import DeviceError, TargetError
+from tilewright.base.concurrency import in_forked_child, once
+from tilewright.base.errors import DeviceError
 from tilewright.runtime.drivers import (
+    ALIGNMENT,
     Fenced,
     Kernel,
     Launch,
     Memory,
     cpu_apart,
     cpu_calls,
+    cpu_features,
     cpu_host,
     cpu_pool,
 )
+from tilewright.runtime.drivers.cpu_llvm import llvm_library
 from tilewright.targets.spec import DeviceSpec
 
-ALIGNMENT = 64
 _ZONE = 16 << 10
 _FENCE = 4 << 20  # bytes that cannot be touched, beyond the zones; address space only
 _NO_ACCESS = 0
 _HUGE = 4 << 20  # numpy asks for large pages from this size on: what is timed should have the same
 _COMMON_ARITY = 8
-_MATH = {"linux": "libm.so.6", "darwin": "libm.dylib"}
 
 
 def default_threads() -> int:
@@ -72,7 +73,7 @@ def set_num_threads(threads: int, spin_ns: int = cpu_pool.SPIN_NS) -> None:
 def open_device(index: int) -> CpuDriver:
     if index:
         raise DeviceError(f"cpu({index})", "all cores are one device", "Use cpu(0).")
-    _llvm()
+    llvm_library()
     return CpuDriver()
 
 
@@ -85,31 +86,9 @@ def code_model(machine: str) -> str:
     return "large" if machine in ("x86_64", "amd64", "AMD64") else "small"
 
 
-@cache
-def _llvm() -> Any:
-    try:
-        from llvmlite import binding
-    except ImportError as error:
-        raise TargetError(
-            "cpu(0)", f"llvmlite is not installed ({error})", "Try pip install llvmlite."
-        ) from None
-    binding.initialize_native_target()
-    binding.initialize_native_asmprinter()
-    load_math_library(binding)
-    return binding
-
-
-@cache
-def load_math_library(binding: Any) -> None:
-    """Make expf and its like known to LLVM, whether or not this Python was linked with libm."""
-    libm = _MATH.get(sys.platform, "")
-    if libm:
-        binding.load_library_permanently(libm)
-
-
 def _engine(text: str) -> Any:
     """An MCJIT engine holding the code of `text`, ready to be asked for addresses."""
-    llvm = _llvm()
+    llvm = llvm_library()
     module = llvm.parse_assembly(text)
     machine = llvm.Target.from_default_triple().create_target_machine(
         opt=2, reloc="pic", codemodel=code_model(platform.machine()), jit=True
@@ -123,7 +102,7 @@ class _Native:
     """The process's own native code: the pool, the replay loop, the call thunks."""
 
     def __init__(self) -> None:
-        llvm = _llvm()
+        llvm = llvm_library()
         parts = [cpu_pool.pool_ir(platform.machine()), cpu_apart.DISPATCH_IR]
         parts += [cpu_calls.replay_ir()]
         parts += [cpu_calls.thunk_ir(n) for n in range(1, _COMMON_ARITY + 1)]
@@ -142,8 +121,7 @@ class _Native:
         self._engines: list[Any] = []
         self.reset()
         self.limit(default_threads())
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self.reset)
+        in_forked_child(self.reset)
 
     def thunk(self, arity: int) -> int:
         """The address of the code that calls a kernel of `arity` arguments."""
@@ -154,7 +132,7 @@ class _Native:
         return int(self._thunks[arity])
 
 
-@cache
+@once
 def _native() -> _Native:
     return _Native()
 
@@ -249,7 +227,7 @@ class CpuDriver:
         self.arch = ""
 
     def describe(self) -> DeviceSpec:
-        llvm = _llvm()
+        llvm = llvm_library()
         limits = cpu_host.limits() | cpu_host.cache_sizes()
         limits["cores"] = min(default_threads(), cpu_host.cores())
         code = {
@@ -309,12 +287,17 @@ class CpuDriver:
             raise DeviceError(
                 place, "the artefact holds no object file", "Compile it with driver.compile_source."
             )
-        llvm = _llvm()
+        llvm = llvm_library()
         triple = artifact.meta.get("triple", "")
         if triple and triple.split("-")[0] != llvm.get_process_triple().split("-")[0]:
             raise DeviceError(
                 place, f"it was compiled for {triple}, this machine is {llvm.get_process_triple()}",
                 "Compile it with -mtriple of this machine, or without -mtriple.",
+            )  # fmt: skip
+        if lacks := cpu_features.missing(artifact.meta):
+            raise DeviceError(
+                place, f"it was compiled for a processor with {', '.join(lacks)}, which this one "
+                f"({self.name}) lacks", "Compile it on this machine, or with -mcpu of an older one."
             )  # fmt: skip
         _native()  # defines tilewright_parallel
         engine = _engine("")
@@ -328,7 +311,7 @@ class CpuDriver:
                     place, f"its object file defines no kernel {info.name}",
                     "Compile it again with driver.compile_source.",
                 )  # fmt: skip
-            kernels.append(Kernel(info, address, engine))
+            kernels.append(Kernel(info, address, engine, artifact.source))
         return tuple(kernels)
 
     def plan(self, launches: tuple[Launch, ...], capture: bool = False) -> CpuPlan:

@@ -13,14 +13,14 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections.abc import Sequence
-from functools import cache
 from typing import Any
 
 import numpy as np
 
 from tilewright.base.artifact import Artifact
+from tilewright.base.concurrency import importing, lock, once
 from tilewright.base.errors import DeviceError, TargetError
-from tilewright.runtime.drivers import ZONE_BYTES, Fenced, Kernel, Launch, Memory
+from tilewright.runtime.drivers import ZONE_BYTES, Fenced, ForkGuard, Kernel, Launch, Memory
 from tilewright.targets.kind import LimitValue
 from tilewright.targets.spec import DeviceSpec
 
@@ -63,11 +63,20 @@ _LIMITS = {
 }
 
 
-@cache
+_fork = ForkGuard("CUDA")
+
+
 def _cu() -> Any:
-    """The driver API, initialised.  Raises TargetError."""
+    """The driver API, initialised.  Raises TargetError, and DeviceError in a forked child."""
+    _fork.check()
+    return _load()
+
+
+@once
+def _load() -> Any:
     try:
-        from cuda.bindings import driver
+        with importing:
+            from cuda.bindings import driver
     except ImportError as error:
         raise TargetError(
             "cuda(0)", f"cuda-bindings is not installed ({error})",
@@ -86,6 +95,7 @@ def _cu() -> Any:
             "cuda(0)", f"the NVIDIA driver failed to start ({status.name})",
             _WAYS_OUT.get(status.name, "Check that nvidia-smi works."),
         )  # fmt: skip
+    _fork.watch()
     return driver
 
 
@@ -229,6 +239,7 @@ class CudaDriver:
         self._capture_stream = self._ask(
             "stream", cu.cuStreamCreate(int(flags.CU_STREAM_NON_BLOCKING))
         )
+        self._capturing = lock()
         self._events: list[Any] = []  # free events
         self._scratch: CudaMemory | None = None
 
@@ -296,6 +307,12 @@ class CudaDriver:
                 f"{self.place}.{place}", "the artefact holds no cubin",
                 "Compile it with driver.compile_source.",
             )  # fmt: skip
+        built_for = str(artifact.meta.get("arch", self.arch))
+        if not _runs(built_for, self.arch):
+            raise DeviceError(
+                f"{self.place}.{place}", f"it was compiled for {built_for}, this device "
+                f"({self.name}) is {self.arch}", "Compile it for this device (Device.target).",
+            )  # fmt: skip
         self.enter()
         module = self._ask(place, cu.cuModuleLoadData(artifact.binary))
         owner = _Loaded()
@@ -310,7 +327,7 @@ class CudaDriver:
                     f"{place}: {info.shared_bytes} bytes of shared memory for {info.name}",
                     cu.cuFuncSetAttribute(function, attribute, info.shared_bytes),
                 )
-            kernels.append(Kernel(info, function, owner))
+            kernels.append(Kernel(info, function, owner, artifact.source))
         return tuple(kernels)
 
     def plan(self, launches: tuple[Launch, ...], capture: bool = False) -> CudaPlan:
@@ -319,19 +336,8 @@ class CudaDriver:
     def capture(self, calls: list[_Call], passes: int) -> Any:
         """An executable graph of `passes` times the calls, each after the one before it."""
         cu = _cu()
-        mode = cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
-        stream = self._capture_stream
-        self._ask("capture", cu.cuStreamBeginCapture(stream, mode))
-        try:
-            for _ in range(passes):
-                for call in calls:
-                    call.enqueue(stream)
-        except DeviceError:
-            _, graph = cu.cuStreamEndCapture(stream)
-            if graph:
-                cu.cuGraphDestroy(graph)
-            raise
-        graph = self._ask("capture", cu.cuStreamEndCapture(stream))
+        with self._capturing:  # there is one stream for it
+            graph = self._captured(calls, passes)
         try:
             executable = self._ask("instantiate graph", cu.cuGraphInstantiate(graph, 0))
         finally:
@@ -343,6 +349,21 @@ class CudaDriver:
             raise
         return executable
 
+    def _captured(self, calls: list[_Call], passes: int) -> Any:
+        cu, stream = _cu(), self._capture_stream
+        mode = cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+        self._ask("capture", cu.cuStreamBeginCapture(stream, mode))
+        try:
+            for _ in range(passes):
+                for call in calls:
+                    call.enqueue(stream)
+        except DeviceError:
+            _, graph = cu.cuStreamEndCapture(stream)
+            if graph:
+                cu.cuGraphDestroy(graph)
+            raise
+        return self._ask("capture", cu.cuStreamEndCapture(stream))
+
     def launch_graph(self, graph: Any) -> None:
         (status,) = _cu().cuGraphLaunch(graph, self.stream)
         if status:
@@ -351,7 +372,10 @@ class CudaDriver:
     def record(self) -> Any:
         """An event recorded now; `elapsed` takes it back."""
         cu = _cu()
-        event = self._events.pop() if self._events else self._ask("event", cu.cuEventCreate(0))
+        try:
+            event = self._events.pop()
+        except IndexError:
+            event = self._ask("event", cu.cuEventCreate(0))
         self._ask("event", cu.cuEventRecord(event, self.stream))
         return event
 
@@ -377,6 +401,15 @@ class CudaDriver:
         return int(self._ask(name.lower(), cu.cuDeviceGetAttribute(code, self._device)))
 
 
+def _runs(built_for: str, arch: str) -> bool:
+    """Whether a device of `arch` runs a cubin: of its own architecture, or of the same generation
+    (the number but for its last digit) and older; one with a suffix only where it was made for."""
+    ours, theirs = arch.removeprefix("sm_"), built_for.removeprefix("sm_")
+    if not theirs.isdigit():
+        return ours == theirs.rstrip("af")
+    return ours[:-1] == theirs[:-1] and int(ours) >= int(theirs)
+
+
 class _Loaded:
     """Keeps a module loaded."""
 
@@ -389,6 +422,8 @@ def _on_death(owner: object, driver: CudaDriver, function: str, handle: Any) -> 
 
 def _release(cu: Any, context: Any, stream: Any, function: str, handle: Any) -> None:
     """Wait for the stream, then release.  In a poisoned context this fails, which harms nobody."""
+    if _fork.broken:  # it is the parent's
+        return
     cu.cuCtxSetCurrent(context)
     cu.cuStreamSynchronize(stream)
     getattr(cu, function)(handle)

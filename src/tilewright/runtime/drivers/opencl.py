@@ -11,16 +11,17 @@ import time
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
 from typing import Any
 
 import numpy as np
 
 from tilewright.base.artifact import Artifact
+from tilewright.base.concurrency import importing, once
 from tilewright.base.errors import CompileError, DeviceError, TargetError
 from tilewright.runtime.drivers import (
     ZONE_BYTES,
     Fenced,
+    ForkGuard,
     Kernel,
     Launch,
     Memory,
@@ -34,17 +35,28 @@ _IN_FLIGHT = 256  # launches enqueued before waiting: queues of thousands exhaus
 _INVALID_COMMAND_QUEUE = -36
 
 
-@cache
+_fork = ForkGuard("OpenCL")
+
+
 def _cl() -> Any:
+    """pyopencl.  Raises TargetError where it is missing, DeviceError in a forked child."""
+    _fork.check()
+    return _load()
+
+
+@once
+def _load() -> Any:
     os.environ.setdefault("PYOPENCL_NO_CACHE", "1")  # the kernel cache is the driver room's
     opencl_icd.register()
     try:
-        import pyopencl
+        with importing:
+            import pyopencl
     except ImportError as error:
         raise TargetError(
             "opencl(0)", f"pyopencl is not installed ({error})",
             "Try pip install 'tilewright[opencl]'.",
         ) from None  # fmt: skip
+    _fork.watch()
     return pyopencl
 
 
@@ -169,14 +181,18 @@ class OpenclDriver:
 
     @property
     def identity(self) -> str:
-        """Whose binaries fit: name, driver and version of the device."""
+        """Whose binaries fit: name, driver and version of the device, a CPU's instructions."""
         d = self.device
-        return f"{d.platform.name.strip()} / {self.name} / {d.driver_version.strip()}"
+        parts = [d.platform.name.strip(), self.name, d.driver_version.strip()]
+        return " / ".join([*parts, cpu_host.fingerprint()] if self._on_cpu else parts)
+
+    @property
+    def _on_cpu(self) -> bool:
+        return bool(self.device.type & _cl().device_type.CPU)
 
     def describe(self) -> DeviceSpec:
-        cl, d = _cl(), self.device
+        d, on_cpu = self.device, self._on_cpu
         parts = (d.vendor.strip(), self.name, f"{d.max_compute_units} units")
-        on_cpu = bool(d.type & cl.device_type.CPU)
         what = cpu_host.fingerprint() if on_cpu else f"{d.global_mem_size >> 30} GiB"
         lacks = () if "cl_khr_fp64" in d.extensions.split() else ("float64",)
         limits = tuple(self._limits().items())
@@ -261,7 +277,7 @@ class OpenclDriver:
         program = self._from_binary(artifact)
         if program is None:
             program = self.build(source.text, f"load({source.entry_name})")
-        return tuple(Kernel(info, program, program) for info in source.kernels)
+        return tuple(Kernel(info, program, program, source) for info in source.kernels)
 
     def plan(self, launches: tuple[Launch, ...], capture: bool = False) -> OpenclPlan:
         return OpenclPlan(self, launches)
@@ -281,9 +297,10 @@ class OpenclDriver:
     @contextmanager
     def errors(self, what: str) -> Iterator[None]:
         """Turn pyopencl's errors into DeviceError."""
+        cl = _cl()
         try:
             yield
-        except _cl().Error as error:
+        except cl.Error as error:
             raise self.error(what, error) from None
 
     def error(self, what: str, error: Any) -> DeviceError:

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilewright.base import context
+from tilewright.base.concurrency import lock
 from tilewright.base.errors import SpaceError
 
 Vector = npt.NDArray[Any]  # int64, or bool where a comparison made it: one entry per candidate
@@ -362,6 +363,7 @@ _INFIX = {
 }  # fmt: skip
 
 _INTERNED: WeakValueDictionary[tuple[Any, ...], Choice] = WeakValueDictionary()
+_interning = lock()
 
 
 def _ask(expr: Choice) -> int:
@@ -380,9 +382,10 @@ def _intern(op: str, args: tuple[Any, ...]) -> Choice:
     key = (op, *(("", id(a)) if isinstance(a, Choice) else a for a in args))
     node = _INTERNED.get(key)
     if node is None:
-        node = object.__new__(Choice)
-        node.op, node.args = op, args
-        _INTERNED[key] = node
+        made = object.__new__(Choice)
+        made.op, made.args = op, args
+        with _interning:  # another thread may just have made it
+            node = _INTERNED.setdefault(key, made)
     return node
 
 

@@ -1,0 +1,86 @@
+"""What threads and forks need: locks that survive `fork`, and things made once a process.
+
+A fork copies one thread and every lock, so a lock that another thread held is never released in the
+child.  Locks made here are free again there.  What is not whole between two lines of Python (a
+library in the middle of a call, a module half imported) is left to finish first: `finish_first`.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import cache, update_wrapper
+from typing import Any, Generic, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_LOCKS: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def lock() -> Any:
+    """A reentrant lock that is free in a forked child, whoever held it."""
+    made = threading.RLock()
+    _LOCKS.add(made)
+    return made
+
+
+class once(Generic[P, T]):
+    """`functools.cache` for what must be made once however many threads ask at the same time."""
+
+    def __init__(self, function: Callable[P, T]) -> None:
+        update_wrapper(self, function)
+        self._making, self._made = lock(), cache(function)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
+        with self._making:
+            return self._made(*args, **kwargs)  # type: ignore[arg-type]
+
+    def forget(self) -> None:
+        """Make everything anew when it is next asked for."""
+        self._made.cache_clear()
+
+
+def in_forked_child(action: Callable[[], object]) -> None:
+    """From now on do this first thing in every forked child."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=action)
+
+
+def finish_first(guard: AbstractContextManager[Any]) -> None:
+    """From now on a fork waits for `guard`, and child and parent go on without it.
+
+    guard: a reentrant lock that is held whenever what it guards is not whole.  Who holds it may
+    wait for guards that were named later, not for earlier ones
+    """
+    _GUARDS.append(guard)
+
+
+def _enter_guards() -> None:
+    for guard in tuple(_GUARDS):
+        guard.__enter__()
+        _ENTERED.append(guard)
+
+
+def _leave_guards() -> None:
+    while _ENTERED:
+        _ENTERED.pop().__exit__(None, None, None)
+
+
+def _free_locks() -> None:
+    for held in _LOCKS:
+        held._at_fork_reinit()
+
+
+_GUARDS: list[AbstractContextManager[Any]] = []
+_ENTERED: list[AbstractContextManager[Any]] = []  # by the thread that forks, which has them all
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_enter_guards, after_in_parent=_leave_guards, after_in_child=_leave_guards
+    )
+in_forked_child(_free_locks)
+importing: AbstractContextManager[Any] = threading.RLock()  # held by imports that a build begins
+finish_first(importing)
