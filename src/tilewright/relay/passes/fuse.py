@@ -39,6 +39,11 @@ from tilewright.relay.passes.dead_code import is_view
 
 JOINS = (Pattern.ELEMENTWISE, Pattern.BROADCAST)
 
+# Operators of one kernel.  They become one expression, and what walks expressions may go as deep as
+# they are, some fifteen calls for each operator.  The longest groups of networks in use have about
+# ten; at the cut one value goes through memory, little beside the arithmetic of so many operators.
+LONGEST = 32
+
 
 @dataclass(eq=False)
 class Group:
@@ -63,6 +68,7 @@ def fuse(mod: IRModule) -> IRModule:
     s = add(conv, x); f(s), conv(s)        s ends the group of conv: it is read twice
     s = add(conv, x); s * sigmoid(s)       one group: all that reads s meets again
     exp -> transpose -> add                one group without an anchor
+    more than LONGEST operators            several groups
     softmax                                a group of its own
     """
     return each_function(mod, lambda f: with_body(f, _fused(f.body)))
@@ -126,13 +132,16 @@ def _following(
     found: dict[Expr, None] = {}
     waiting: list[tuple[Expr, Expr]] = [(r, group.result) for r in readers[group.result]]
     while waiting:
+        if len(group.steps) + len(found) > LONGEST:
+            return []
         node, arg = waiting.pop()
         if node in group_of or not _may_follow(node, arg, group, len(readers[group.result]) == 1):
             return []
         if node not in found and node is not end:
             waiting += [(r, node) for r in readers[node]]
         found[node] = None
-    return [n for n in found if isinstance(n, Call)]
+    fits = len(group.steps) + len(found) <= LONGEST
+    return [n for n in found if fits and isinstance(n, Call)]
 
 
 def _may_follow(node: Expr, arg: Expr, group: Group, alone: bool) -> bool:
