@@ -22,6 +22,7 @@ from tilewright.relay.graph.expr import (
     TupleType,
     Type,
     check_dtype,
+    oversize,
 )
 
 
@@ -200,7 +201,12 @@ class Op:
                 types.append(arg.checked_type)
             except ModelError as e:
                 raise ModelError(f"{self.name}({name}={arg})", e.reason, e.way_out) from None
-        return self.type_rule(Site(self, types, attrs))
+        site = Site(self, types, attrs)
+        result = self.type_rule(site)
+        for field in result.fields if isinstance(result, TupleType) else (result,):
+            if isinstance(field, TensorType) and (reason := oversize(field.shape, field.dtype)):
+                raise site.refuse(f"its result is too large: {reason}", "Use smaller extents.")
+        return result
 
     def __repr__(self) -> str:
         return f"Op({self.name})"

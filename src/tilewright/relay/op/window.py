@@ -16,6 +16,7 @@ from tilewright.relay.graph.expr import Array, Attrs
 from tilewright.relay.op.row import Site
 
 LAYOUTS = ("NCHW", "NHWC")
+FURTHEST = 256  # that padding may go beyond the extent: windows far out meet no element
 
 
 def to_order(x: Array, source: str, wanted: str) -> Array:
@@ -45,6 +46,11 @@ def image_size(site: Site, height: int, width: int, kernel: Sequence[int]) -> tu
         (height, width), (top, left), (bottom, right), kernel, a.strides, a.dilation, strict=True
     ):
         reach = (k - 1) * d + 1
+        site.require(
+            max(before, after) <= extent + FURTHEST,
+            f"padding {a.padding} is much more than the extent {extent}",
+            "Use relay.nn.pad if it is meant.",
+        )
         site.require(
             extent + before + after >= reach,
             f"a window of {reach} does not fit the padded extent {extent + before + after}",
