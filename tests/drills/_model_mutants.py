@@ -38,8 +38,7 @@ OTHER_OPERATORS = ("Loop", "If", "Scan", "Gather", "Slice", "Tile", "Range", "Re
 
 @cache
 def originals() -> tuple[bytes, ...]:
-    """What is changed: models that PyTorch and Caffe2 wrote, small networks, one of each operator.
-    """
+    """What is changed: models that PyTorch and Caffe2 wrote, small ones, one of each operator."""
     wheel = Path(onnx.__file__).parent / "backend" / "test" / "data"
     files = [p for p in wheel.rglob("*.onnx") if p.stat().st_size < 100_000]
     found = {p: onnx.load(p) for p in sorted(files)}

@@ -9,7 +9,7 @@ Ranges of attributes are the business of each operator's type rule.  Read next: 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -83,13 +83,18 @@ def schema_of(op: str, opset: int) -> Schema | None:
         return None
     single = defs.OpSchema.FormalParameterOption.Single
     return Schema(
-        types={name: int(a.type.value) for name, a in found.attributes.items()},
+        types={name: _number(a.type) for name, a in found.attributes.items()},
         required=tuple(name for name, a in found.attributes.items() if a.required),
         inputs=(found.min_input, found.max_input),
         outputs=(found.min_output, found.max_output),
         needed=tuple(i.option == single for i in found.inputs),
         accepts=tuple(frozenset(_element(t) for t in i.types) for i in found.inputs),
     )
+
+
+def _number(kind: Any) -> int:
+    """A type of attribute as AttributeProto numbers it."""
+    return int(kind.value)
 
 
 def _element(text: str) -> str:
@@ -191,7 +196,7 @@ def element_type(number: int) -> str:
     if number not in TensorProto.DataType.values():
         return f"number {number}"
     if number in (TensorProto.UNDEFINED, TensorProto.STRING):
-        return TensorProto.DataType.Name(number).lower()
+        return str(TensorProto.DataType.Name(number)).lower()
     return str(np.dtype(helper.tensor_dtype_to_np_dtype(number)))
 
 
@@ -252,9 +257,7 @@ def _external_bytes(entries: Mapping[str, str], folder: Path, place: str) -> byt
             "Put it beside the model.",
         )  # fmt: skip
     if size < 0:
-        raise ModelError(
-            place, f"there is no file {shown(location)!r}", "Put it beside the model."
-        )
+        raise ModelError(place, f"there is no file {shown(location)!r}", "Put it beside the model.")
     length = size - offset if length < 0 else length
     if offset < 0 or offset + length > size:
         raise ModelError(
@@ -269,15 +272,21 @@ def _external_bytes(entries: Mapping[str, str], folder: Path, place: str) -> byt
 # -- shape arithmetic ------------------------------------------------------------------------------
 
 # Operators that import computes on known integers, by how many elements come out of it.
-_EACH = (
-    "Abs Add And BitShift Cast CastLike Ceil Clip Div Equal Floor Greater GreaterOrEqual Identity "
-    "Less LessOrEqual Max Min Mod Mul Neg Not Or Pow Relu Sign Sub Sum Where Xor"
-).split()
-_SOME = (
-    "ArgMax ArgMin Concat CumSum Flatten NonZero ReduceMax ReduceMin ReduceProd ReduceSum Reshape "
-    "Shape Size Slice Split Squeeze Transpose Unsqueeze"
-).split()
-_GROWING = {
+_EACH = frozenset(
+    {
+        "Abs", "Add", "And", "BitShift", "Cast", "CastLike", "Ceil", "Clip", "Div", "Equal",
+        "Floor", "Greater", "GreaterOrEqual", "Identity", "Less", "LessOrEqual", "Max", "Min",
+        "Mod", "Mul", "Neg", "Not", "Or", "Pow", "Relu", "Sign", "Sub", "Sum", "Where", "Xor",
+    }
+)  # fmt: skip
+_SOME = frozenset(
+    {
+        "ArgMax", "ArgMin", "Concat", "CumSum", "Flatten", "NonZero", "ReduceMax", "ReduceMin",
+        "ReduceProd", "ReduceSum", "Reshape", "Shape", "Size", "Slice", "Split", "Squeeze",
+        "Transpose", "Unsqueeze",
+    }
+)  # fmt: skip
+_GROWING: dict[str, Callable[[Sequence[Array]], int]] = {
     "ConstantOfShape": lambda a: math.prod(map(int, a[0].reshape(-1))),
     "Expand": lambda a: a[0].size * math.prod(map(int, a[1].reshape(-1))),
     "Gather": lambda a: a[0].size * a[1].size,
@@ -295,5 +304,5 @@ def computed_bytes(op: str, arrays: Sequence[Array]) -> int:
     if op in _GROWING:
         return 8 * abs(_GROWING[op](arrays))
     if op in _EACH:
-        return 8 * math.prod(np.broadcast_shapes(*(a.shape for a in arrays)))
+        return 8 * math.prod(map(int, np.broadcast_shapes(*(a.shape for a in arrays))))
     return 8 * max(sum(a.size for a in arrays) * max(a.ndim for a in arrays), 1)

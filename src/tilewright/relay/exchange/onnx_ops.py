@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from tilewright.base.errors import ModelError
-from tilewright.relay.exchange.onnx_checks import element_type
 from tilewright.relay import nn, tensor
+from tilewright.relay.exchange.onnx_checks import element_type
 from tilewright.relay.graph.expr import Array, Expr, const
 from tilewright.relay.op import ROWS, call
 
@@ -70,6 +70,12 @@ class Node:
         if isinstance(value, float):
             return float(str(np.float32(value)))  # ONNX stores 1e-5 as the nearest float32
         return value
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        """The attribute `name`, 0 or 1."""
+        value = self.attr(name, int(default))
+        self.require(value in (0, 1), f"{name}={value} is neither 0 nor 1", "Use 0 or 1.")
+        return bool(value)
 
     def ints(self, name: str, index: int | None = None) -> list[int] | None:
         """Integers from the attribute `name`, in newer versions from input `index`."""
@@ -141,9 +147,9 @@ def _conv(n: Node) -> Expr:
 
 def _batch_norm(n: Node) -> Expr:
     n.require(
-        not n.attr("training_mode", 0), "it is in training mode", "Export the model for inference."
+        not n.flag("training_mode"), "it is in training mode", "Export the model for inference."
     )
-    n.require(n.attr("spatial", 1) == 1, "spatial=0 is not supported", "Export it with spatial=1.")
+    n.require(n.flag("spatial", True), "spatial=0 is not supported", "Export it with spatial=1.")
     n.require(
         len(n.outputs) == 1 or n.opset < 14, "its statistics are read", "Export for inference."
     )
@@ -155,16 +161,16 @@ def _max_pool(n: Node) -> Expr:
         len(n.outputs) == 1, "its second result, the indices, is read", "Leave the indices out."
     )
     n.require(
-        n.attr("storage_order", 0) == 0, "storage_order=1 is not supported", "Use storage_order=0."
+        not n.flag("storage_order"), "storage_order=1 is not supported", "Use storage_order=0."
     )
     kernel = n.ints("kernel_shape") or []
-    ceil = bool(n.attr("ceil_mode", 0))
+    ceil = n.flag("ceil_mode")
     return nn.max_pool2d(n[0], tuple(kernel), ceil_mode=ceil, **_window(n, kernel, n[0]))
 
 
 def _average_pool(n: Node) -> Expr:
     kernel = n.ints("kernel_shape") or []
-    ceil, include = bool(n.attr("ceil_mode", 0)), bool(n.attr("count_include_pad", 0))
+    ceil, include = n.flag("ceil_mode"), n.flag("count_include_pad")
     return nn.avg_pool2d(
         n[0], tuple(kernel), ceil_mode=ceil, count_include_pad=include, **_window(n, kernel, n[0])
     )  # fmt: skip
@@ -172,8 +178,8 @@ def _average_pool(n: Node) -> Expr:
 
 def _gemm(n: Node) -> Expr:
     a, b = n[0], n[1]
-    left = tensor.transpose(a) if n.attr("transA", 0) else a
-    right = b if n.attr("transB", 0) else tensor.transpose(b)
+    left = tensor.transpose(a) if n.flag("transA") else a
+    right = b if n.flag("transB") else tensor.transpose(b)
     alpha, beta = float(n.attr("alpha", 1.0)), float(n.attr("beta", 1.0))
     made: Expr = nn.dense(left, right)
     made = made if alpha == 1 else made * alpha
@@ -221,7 +227,7 @@ def _reshape(n: Node) -> Expr:
     shape = n.ints("shape", 1)
     n.require(shape is not None, "no shape is given", "Give it as a constant of the model.")
     n.require(
-        not n.attr("allowzero", 0) or 0 not in (shape or ()),
+        not n.flag("allowzero") or 0 not in (shape or ()),
         "the shape has no elements",
         "Use extents of at least 1.",
     )
@@ -297,8 +303,8 @@ def _unsqueeze(n: Node) -> Expr:
 
 def _reduce(function: Callable[..., Expr]) -> Converter:
     def convert(n: Node) -> Expr:
-        axes, keepdims = n.ints("axes", 1), bool(n.attr("keepdims", 1))
-        if not axes and n.attr("noop_with_empty_axes", 0):
+        axes, keepdims = n.ints("axes", 1), n.flag("keepdims", True)
+        if not axes and n.flag("noop_with_empty_axes"):
             return n[0]
         return function(n[0], axis=axes or None, keepdims=keepdims)
 
@@ -321,7 +327,7 @@ def _fold(function: Callable[..., Expr]) -> Converter:
 
 def _binary(function: Callable[..., Expr]) -> Converter:
     def convert(n: Node) -> Expr:
-        old = n.attr("broadcast", 0) and n.attr("axis") is not None
+        old = n.flag("broadcast") and n.attr("axis") is not None
         n.require(
             not old,
             "it broadcasts by axis, as before opset 7",
@@ -381,7 +387,7 @@ def _expand(n: Node) -> Expr:
     data, shape = n[0].shape, _shape_input(n, 1)
     rank = max(len(data), len(shape))
     given = zip((1,) * (rank - len(data)) + data, (1,) * (rank - len(shape)) + shape, strict=True)
-    return tensor.broadcast_to(n[0], tuple(b if a == 1 else a for a, b in given))
+    return tensor.broadcast_to(n[0], tuple(a if b == 1 else b for a, b in given))
 
 
 def _unary(row_name: str) -> Converter:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.base.dtype import DType
-from tilewright.relay.graph.expr import Array, Attrs
+from tilewright.relay.graph.expr import MAX_EXTENT, Array, Attrs
 from tilewright.relay.op.row import Site
 
 LAYOUTS = ("NCHW", "NHWC")
@@ -36,6 +36,11 @@ def image_size(site: Site, height: int, width: int, kernel: Sequence[int]) -> tu
         min((*a.strides, *a.dilation, *kernel)) >= 1,
         "strides, dilation and kernel sizes start at 1",
         "Use 1 or more.",
+    )
+    site.require(
+        max(*a.strides, *a.dilation) <= MAX_EXTENT,
+        f"strides {a.strides} or dilation {a.dilation} are beyond {MAX_EXTENT}",
+        "A stride of the whole extent gives one window.",
     )
     site.require(
         min(a.padding) >= 0, f"padding {a.padding} is negative", "Slice the input instead."

@@ -1,7 +1,7 @@
 """How much work one use of an operator is, before anything of it is computed.
 
-In: a node.  Out: bytes and scalar operations, to within a small factor.  What has a budget asks: import and
-constant folding.  Read next: `passes/constants.py`, `relay/exchange/limits.py`.
+In: a node.  Out: bytes and scalar operations, to within a small factor.  What has a budget asks:
+import and constant folding.  Read next: `passes/constants.py`, `relay/exchange/limits.py`.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def work(node: Expr) -> int:
 
 
 def _conv2d(node: Call) -> int:
-    weight = node.args[1].shape
-    return 2 * math.prod(weight) // weight[node.attrs.kernel_layout.index("O")]
+    weight, a = node.args[1].shape, node.attrs
+    return 2 * math.prod(weight) // weight[str(a.kernel_layout).index("O")]
 
 
 def _pool(node: Call) -> int:

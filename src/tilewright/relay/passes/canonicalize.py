@@ -16,7 +16,6 @@ from tilewright.relay.graph.traversal import each_function, op_name, rewrite, un
 from tilewright.relay.op import call
 from tilewright.relay.passes.simplify import along
 
-
 # Tensors that one kernel concatenates: each takes an argument, of which a kernel has some hundreds
 # at most, and a choice inside the choice of the one before.
 WIDEST = 32
@@ -76,9 +75,7 @@ def _concatenate(node: Call) -> Expr:
     fields, axis = parts.fields, node.attrs.axis
     while len(fields) > 1:
         cuts = range(0, len(fields), WIDEST)
-        fields = tuple(
-            call("concatenate", Tuple(fields[k : k + WIDEST]), axis=axis) for k in cuts
-        )
+        fields = tuple(call("concatenate", Tuple(fields[k : k + WIDEST]), axis=axis) for k in cuts)
     return fields[0]
 
 

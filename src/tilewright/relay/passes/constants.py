@@ -16,7 +16,6 @@ from tilewright.relay.graph.traversal import each_function, rewrite, unpacked, w
 from tilewright.relay.op.work import nbytes, work
 from tilewright.relay.passes.canonicalize import canonicalize
 
-
 # Of one call: about a second of work, unless it only goes through what is there already, and no
 # array much larger than those are.  A value that costs more is computed when the network runs.
 MOST_WORK, MOST_BYTES, MOST_GROWTH = 10**8, 1 << 26, 4
