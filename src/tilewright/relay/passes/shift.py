@@ -68,8 +68,9 @@ def _join(node: Call, inner: Call) -> Expr:
         return node
     with np.errstate(over="ignore", under="ignore"):
         joined = np.asarray(JOIN[name](inner_c, outer_c), inner_c.dtype)
-    if name == "multiply" and inner.dtype.is_float and not is_normal(joined):
-        return node  # one by one the factors may keep what their product loses
+    factors = np.broadcast_to((inner_c != 0) & (outer_c != 0), joined.shape)
+    if name == "multiply" and inner.dtype.is_float and not is_normal(joined[factors]):
+        return node  # one by one they may keep what their product loses
     return call(name, inner.args[0], Constant(joined))
 
 
