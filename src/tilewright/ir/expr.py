@@ -130,7 +130,7 @@ class Expr:
         return binary("floormod", other, self)
 
     def __neg__(self) -> Expr:
-        return binary("sub", const(-0.0 if self.dtype.is_float else 0, self.dtype), self)
+        return binary("sub", const(0, self.dtype), self)
 
     def __pow__(self, other: Value) -> Expr:
         return call("pow", self, other)
