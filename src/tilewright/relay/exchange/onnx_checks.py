@@ -57,7 +57,8 @@ class Schema:
     required: attributes
     inputs, outputs: least and greatest number of them
     needed:   which inputs may not be left out
-    accepts:  element types of each input; the last row is that of all further ones
+    accepts:  element types of each input, in this version or the newest; the last row is that of
+              all further ones
     """
 
     types: Mapping[str, int]
@@ -88,7 +89,16 @@ def schema_of(op: str, opset: int) -> Schema | None:
         inputs=(found.min_input, found.max_input),
         outputs=(found.min_output, found.max_output),
         needed=tuple(i.option == single for i in found.inputs),
-        accepts=tuple(frozenset(_element(t) for t in i.types) for i in found.inputs),
+        accepts=_accepted(found.inputs, defs.get_schema(op).inputs),
+    )
+
+
+def _accepted(own: Sequence[Any], newest: Sequence[Any]) -> tuple[frozenset[str], ...]:
+    """Newer versions only add element types, and networks in bfloat16 are written in older ones."""
+    later = [*newest[: len(own)], *own[len(newest) :]]
+    return tuple(
+        frozenset(_element(t) for t in (*a.types, *b.types))
+        for a, b in zip(own, later, strict=True)
     )
 
 
