@@ -10,6 +10,7 @@ from tilewright.relay import nn
 from tilewright.relay.graph.printer import structural_key
 from tilewright.relay.graph.traversal import op_name, post_order
 from tilewright.relay.passes import fuse
+from tilewright.relay.passes.fuse import LONGEST
 
 
 def groups(body) -> list[str]:
@@ -152,3 +153,20 @@ def test_every_operator_is_in_exactly_one_group(mod):
             inside += 1
             assert relay.op.get(op_name(node)).view
     assert inside == sum(1 for n in post_order(plain.body) if op_name(n))
+
+
+def test_a_kernel_has_no_more_operators_than_its_expression_can_bear():
+    body = tensor("x", 4)
+    for _ in range(2 * LONGEST + 1):
+        body = relay.tanh(body)
+    found = [g.count("tanh") for g in groups(body)]
+    assert found == [LONGEST, LONGEST, 1]
+
+
+def test_a_value_is_not_written_out_again_and_again():
+    """What doubles with every step ends its group at LARGEST, long before LONGEST."""
+    body = tensor("x", 4)
+    for _ in range(12):
+        body = body * relay.sigmoid(body)
+    sizes = [g.count("sigmoid") for g in groups(body)]
+    assert sum(sizes) == 12 and max(sizes) == 7  # 2 * (2**7 - 1) operators

@@ -1,5 +1,7 @@
 """The memory planner: values alive together never share; the plan is close to what is needed."""
 
+import time
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -75,3 +77,17 @@ def test_a_network_needs_a_fraction_of_its_values():
     plan = plan_memory(list(lifetimes(main).values()))
     assert plan.planned_bytes <= 1.25 * plan.peak_bytes
     assert plan.planned_bytes * 2 < plan.unshared_bytes
+
+
+@given(values())
+def test_the_most_bytes_alive_at_once(found):
+    steps = range(20)
+    alive = [sum(v.nbytes for v in found if v.first <= t <= v.last) for t in steps]
+    assert plan_memory(found).peak_bytes == max(alive)
+
+
+def test_a_long_network_is_planned_at_once():
+    chain = [Lifetime(f"v{k}", 100 + k % 7, k, k + 1) for k in range(20_000)]
+    began = time.process_time()
+    assert len(plan_memory(chain).slot_bytes) < 10
+    assert time.process_time() - began < 3

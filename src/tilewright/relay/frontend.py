@@ -6,9 +6,10 @@ In: model files.  Out: `(mod, params)`.  Read next: `onnx.py`.
 from typing import Any
 
 from tilewright.base.errors import absent
+from tilewright.relay.exchange.limits import Limits
 from tilewright.relay.exchange.onnx_import import from_onnx
 
-__all__ = ["from_onnx"]
+__all__ = ["Limits", "from_onnx"]
 
 _ELSEWHERE = {
     f"from_{name}": "Export the model to ONNX and use relay.frontend.from_onnx."

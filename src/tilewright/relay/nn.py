@@ -241,7 +241,7 @@ def _window(
     """The attributes of a pooling window; ceil mode becomes padding behind the image."""
     kernel, step = pair(size, "pool_size", place), pair(strides, "strides", place)
     spread, around = pair(dilation, "dilation", place), list(sides(padding, place))
-    if ceil and len(data.shape) == 4 and {"H", "W"} <= set(layout):
+    if ceil and len(data.shape) == 4 and {"H", "W"} <= set(layout) and min(step) >= 1:
         for k, letter in enumerate("HW"):
             extent = data.shape[layout.index(letter)] + around[k]
             reach = (kernel[k] - 1) * spread[k] + 1

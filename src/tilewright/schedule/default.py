@@ -270,9 +270,15 @@ def _inlined(s: Schedule, stage: Stage) -> Expr:
 
 
 def _used_outside_reads(node: Expr, variables: set[Expr]) -> bool:
-    if node.op == "read":
-        return False
-    return node in variables or any(_used_outside_reads(a, variables) for a in node.args)
+    waiting, seen = [node], {node}
+    while waiting:
+        here = waiting.pop()
+        if here in variables:
+            return True
+        new = [a for a in here.args if a not in seen] if here.op != "read" else []
+        seen.update(new)  # inlined stages are read several times, each by its readers
+        waiting += new
+    return False
 
 
 def _cpu_reduction(s: Schedule, stage: Stage, acc: Stage, target: Target) -> None:

@@ -144,17 +144,18 @@ def fresh_name(name: str, taken: Container[str]) -> str:
 
 def _topological(roots: Sequence[Operation]) -> list[Operation]:
     order: dict[Operation, None] = {}
-
-    def visit(op: Operation) -> None:
-        if op in order:
-            return
-        for t in op.input_tensors:
-            visit(t.op)
-        order[op] = None
-
     # an explicit argument order decides between independent inputs only after data dependence does
-    for op in sorted(roots, key=lambda o: isinstance(o, PlaceholderOp)):
-        visit(op)
+    listed = sorted(roots, key=lambda o: isinstance(o, PlaceholderOp))
+    waiting = [(op, False) for op in reversed(listed)]
+    while waiting:
+        op, entered = waiting.pop()
+        if op in order:
+            continue
+        if entered:
+            order[op] = None
+            continue
+        waiting.append((op, True))
+        waiting += [(t.op, False) for t in reversed(op.input_tensors)]
     return list(order)
 
 

@@ -42,6 +42,11 @@ def _rounding(function: Callable[[Expr], Expr]) -> Callable[[Expr], Expr]:
     return lambda v: function(v) if v.dtype.is_float else v
 
 
+def _negated(v: Expr) -> Expr:
+    """Also of zeros; `-v` is 0 - v as in TVM, which has no negative zero."""
+    return E.const(-0.0, v.dtype) - v if v.dtype.is_float else -v
+
+
 exp = _named("exp", te.exp, "e to the power x (integers become float32)")
 log = _named("log", te.log, "Natural logarithm")
 sqrt = _named("sqrt", te.sqrt, "Square root")
@@ -52,7 +57,7 @@ erf = _named("erf", te.erf, "Gauss error function")
 sin = _named("sin", te.sin, "Sine")
 cos = _named("cos", te.cos, "Cosine")
 abs = _named("abs", te.abs, "Absolute value")
-negative = _named("negative", lambda v: -v, "-x")
+negative = _named("negative", _negated, "-x")
 floor = _named("floor", _rounding(te.floor), "Largest whole number not above x")
 ceil = _named("ceil", _rounding(te.ceil), "Smallest whole number not below x")
 round = _named("round", _rounding(te.round), "Nearest whole number")

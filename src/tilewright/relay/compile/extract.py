@@ -17,6 +17,7 @@ from tilewright.base.errors import ModelError
 from tilewright.driver.build import resolve_target
 from tilewright.relay.compile.lower import compute_dag
 from tilewright.relay.graph.expr import Call, Constant, Expr, Function, IRModule, TensorType, Var
+from tilewright.relay.graph.printer import structural_key
 from tilewright.relay.graph.traversal import is_constant, op_name, post_order
 from tilewright.relay.op import TABLE, Op, Pattern
 from tilewright.relay.op import get as get_op
@@ -64,9 +65,12 @@ def prepare(
 def fused_groups(main: Function) -> list[FusedGroup]:
     """The distinct groups of a prepared function, in the order in which they first run."""
     found: dict[str, tuple[ComputeDAG, list[Call]]] = {}
+    known: dict[tuple[str, tuple[bool, ...]], ComputeDAG] = {}
     for node in post_order(main.body):
         if isinstance(node, Call) and isinstance(node.op, Function):
-            dag = compute_dag(node.op, [is_constant(a) for a in node.args])
+            constant = tuple(is_constant(a) for a in node.args)
+            key = structural_key(node.op), constant
+            dag = known.get(key) or known.setdefault(key, compute_dag(node.op, constant))
             found.setdefault(dag.hash, (dag, []))[1].append(node)
     return [
         FusedGroup(*_label(calls[0].op, dag), dag, tuple(calls)) for dag, calls in found.values()

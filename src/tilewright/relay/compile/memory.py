@@ -10,8 +10,10 @@ at the same time.
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from tilewright.relay.graph.expr import (
     Call,
@@ -66,25 +68,39 @@ class MemoryPlan:
 
 def plan_memory(values: Sequence[Lifetime]) -> MemoryPlan:
     """Slots for `values` such that values alive at the same step never share one."""
-    slots: list[list[Lifetime]] = []
+    slots: list[list[Lifetime]] = []  # what each holds, in order of time
     sizes: list[int] = []
     slot_of: dict[str, int] = {}
     for value in sorted(values, key=lambda v: (-v.nbytes, v.first, v.name)):
-        free = [k for k, held in enumerate(slots) if not any(_overlap(value, h) for h in held)]
+        free = [k for k, held in enumerate(slots) if _is_free(held, value)]
         if not free:
             slots.append([])
             sizes.append(value.nbytes)
             free = [len(slots) - 1]
         best = min(free, key=lambda k: (sizes[k], k))
-        slots[best].append(value)
+        insort(slots[best], value, key=_first)
         slot_of[value.name] = best
-    steps = {v.first for v in values}
-    peak = max((sum(v.nbytes for v in values if v.first <= t <= v.last) for t in steps), default=0)
-    return MemoryPlan(slot_of, tuple(sizes), sum(v.nbytes for v in values), peak)
+    return MemoryPlan(slot_of, tuple(sizes), sum(v.nbytes for v in values), _peak(values))
 
 
-def _overlap(a: Lifetime, b: Lifetime) -> bool:
-    return a.first <= b.last and b.first <= a.last
+def _is_free(held: Sequence[Lifetime], value: Lifetime) -> bool:
+    """held: values of one slot, none of which meet."""
+    following = bisect_left(held, value.first, key=_first)
+    before, after = held[max(following - 1, 0) : following], held[following : following + 1]
+    return all(v.last < value.first for v in before) and all(value.last < v.first for v in after)
+
+
+def _first(value: Lifetime) -> int:
+    return value.first
+
+
+def _peak(values: Sequence[Lifetime]) -> int:
+    """Bytes at the step with most."""
+    change: dict[int, int] = {}
+    for v in values:
+        change[v.first] = change.get(v.first, 0) + v.nbytes
+        change[v.last + 1] = change.get(v.last + 1, 0) - v.nbytes
+    return max(accumulate(change[step] for step in sorted(change)), default=0)
 
 
 def lifetimes(function: Function) -> dict[Expr, Lifetime]:

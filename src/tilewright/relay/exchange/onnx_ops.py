@@ -15,11 +15,9 @@ import numpy as np
 
 from tilewright.base.errors import ModelError
 from tilewright.relay import nn, tensor
+from tilewright.relay.exchange.onnx_checks import element_type
 from tilewright.relay.graph.expr import Array, Expr, const
 from tilewright.relay.op import ROWS, call
-
-# Attributes that only matter to training or to other versions of the format.
-IGNORED = frozenset({"momentum", "consumed_inputs", "seed", "is_test"})
 
 
 @dataclass
@@ -28,6 +26,7 @@ class Node:
 
     names: of its inputs, None where one is left out
     expr_of: the graph value of a name, for a reader; static_of: its array, if known at import
+    room: asks for bytes of a constant that is about to be made
     used: attributes that were read
     """
 
@@ -39,6 +38,7 @@ class Node:
     expr_of: Callable[[str, str], Expr]
     static_of: Callable[[str], Array | None]
     outputs: list[str]
+    room: Callable[[int], None]
     used: set[str] = field(default_factory=set)
 
     def has(self, index: int) -> bool:
@@ -69,7 +69,13 @@ class Node:
         value = self.attrs.get(name, default)
         if isinstance(value, float):
             return float(str(np.float32(value)))  # ONNX stores 1e-5 as the nearest float32
-        return value.decode() if isinstance(value, bytes) else value
+        return value
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        """The attribute `name`, 0 or 1."""
+        value = self.attr(name, int(default))
+        self.require(value in (0, 1), f"{name}={value} is neither 0 nor 1", "Use 0 or 1.")
+        return bool(value)
 
     def ints(self, name: str, index: int | None = None) -> list[int] | None:
         """Integers from the attribute `name`, in newer versions from input `index`."""
@@ -77,6 +83,13 @@ class Node:
         if given is None and index is not None and (array := self.static(index, name)) is not None:
             given = array.reshape(-1)
         return None if given is None else [int(v) for v in given]
+
+    def axis(self, axis: int, rank: int) -> int:
+        """`axis` counted from the front."""
+        self.require(
+            -rank <= axis < rank, f"axis {axis} is out of range", f"Use {-rank} to {rank - 1}."
+        )
+        return axis % rank
 
     def refuse(self, reason: str, way_out: str = "") -> ModelError:
         return ModelError(self.place, reason, way_out)
@@ -100,12 +113,19 @@ def _window(n: Node, kernel: Sequence[int], data: Expr) -> dict[str, Any]:
         f"its data has shape {data.shape}", "Only two-dimensional images are supported.",
     )  # fmt: skip
     n.require(
+        len(strides) == 2 and len(dilation) == 2 and len(pads) == 4,
+        f"strides {strides}, dilations {dilation} and pads {pads} are not those of an image",
+        "Two, two and four numbers are needed.",
+    )
+    n.require(
         auto in ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"),
         f"auto_pad={auto} is not known",
         "Use NOTSET, VALID, SAME_UPPER or SAME_LOWER.",
     )
-    if auto.startswith("SAME"):
+    if auto != "NOTSET":
         pads = [0, 0, 0, 0]
+    if auto.startswith("SAME"):
+        n.require(min(strides) >= 1, f"strides {strides} start at 1", "Use 1 or more.")
         for k in range(2):
             extent, reach = data.shape[2 + k], (kernel[k] - 1) * dilation[k] + 1
             total = max((-(-extent // strides[k]) - 1) * strides[k] + reach - extent, 0)
@@ -117,15 +137,19 @@ def _window(n: Node, kernel: Sequence[int], data: Expr) -> dict[str, Any]:
 def _conv(n: Node) -> Expr:
     data, weight = n[0], n[1]
     kernel = n.ints("kernel_shape") or list(weight.shape[2:])
+    n.require(
+        tuple(kernel) == weight.shape[2:],
+        f"kernel_shape {kernel} is not that of the weight, {weight.shape[2:]}", "Leave it out.",
+    )  # fmt: skip
     made: Expr = nn.conv2d(data, weight, groups=n.attr("group", 1), **_window(n, kernel, data))
     return nn.bias_add(made, n[2]) if n.has(2) else made
 
 
 def _batch_norm(n: Node) -> Expr:
     n.require(
-        not n.attr("training_mode", 0), "it is in training mode", "Export the model for inference."
+        not n.flag("training_mode"), "it is in training mode", "Export the model for inference."
     )
-    n.require(n.attr("spatial", 1) == 1, "spatial=0 is not supported", "Export it with spatial=1.")
+    n.require(n.flag("spatial", True), "spatial=0 is not supported", "Export it with spatial=1.")
     n.require(
         len(n.outputs) == 1 or n.opset < 14, "its statistics are read", "Export for inference."
     )
@@ -137,16 +161,16 @@ def _max_pool(n: Node) -> Expr:
         len(n.outputs) == 1, "its second result, the indices, is read", "Leave the indices out."
     )
     n.require(
-        n.attr("storage_order", 0) == 0, "storage_order=1 is not supported", "Use storage_order=0."
+        not n.flag("storage_order"), "storage_order=1 is not supported", "Use storage_order=0."
     )
     kernel = n.ints("kernel_shape") or []
-    ceil = bool(n.attr("ceil_mode", 0))
+    ceil = n.flag("ceil_mode")
     return nn.max_pool2d(n[0], tuple(kernel), ceil_mode=ceil, **_window(n, kernel, n[0]))
 
 
 def _average_pool(n: Node) -> Expr:
     kernel = n.ints("kernel_shape") or []
-    ceil, include = bool(n.attr("ceil_mode", 0)), bool(n.attr("count_include_pad", 0))
+    ceil, include = n.flag("ceil_mode"), n.flag("count_include_pad")
     return nn.avg_pool2d(
         n[0], tuple(kernel), ceil_mode=ceil, count_include_pad=include, **_window(n, kernel, n[0])
     )  # fmt: skip
@@ -154,14 +178,16 @@ def _average_pool(n: Node) -> Expr:
 
 def _gemm(n: Node) -> Expr:
     a, b = n[0], n[1]
-    left = tensor.transpose(a) if n.attr("transA", 0) else a
-    right = b if n.attr("transB", 0) else tensor.transpose(b)
+    left = tensor.transpose(a) if n.flag("transA") else a
+    right = b if n.flag("transB") else tensor.transpose(b)
     alpha, beta = float(n.attr("alpha", 1.0)), float(n.attr("beta", 1.0))
     made: Expr = nn.dense(left, right)
     made = made if alpha == 1 else made * alpha
     if not n.has(2) or beta == 0:
         return made
-    return tensor.add(made, n[2] if beta == 1 else n[2] * beta)
+    total = tensor.add(made, n[2] if beta == 1 else n[2] * beta)
+    n.require(total.shape == made.shape, f"C has shape {n[2].shape}", f"{made.shape} takes it in.")
+    return total
 
 
 def _matmul(n: Node) -> Expr:
@@ -191,9 +217,9 @@ def _batched_matmul(n: Node, a: Expr, b: Expr) -> Expr:
 
 def _flatten(n: Node) -> Expr:
     data, axis = n[0], n.attr("axis", 1)
-    if axis == 1:
+    at = axis if axis == len(data.shape) else n.axis(axis, len(data.shape))
+    if at == 1:
         return nn.batch_flatten(data)
-    at = axis % len(data.shape) if axis < 0 else axis
     return tensor.reshape(data, (math.prod(data.shape[:at]), math.prod(data.shape[at:])))
 
 
@@ -201,7 +227,7 @@ def _reshape(n: Node) -> Expr:
     shape = n.ints("shape", 1)
     n.require(shape is not None, "no shape is given", "Give it as a constant of the model.")
     n.require(
-        not n.attr("allowzero", 0) or 0 not in (shape or ()),
+        not n.flag("allowzero") or 0 not in (shape or ()),
         "the shape has no elements",
         "Use extents of at least 1.",
     )
@@ -212,7 +238,7 @@ def _softmax(function: Callable[..., Expr]) -> Converter:
     def convert(n: Node) -> Expr:
         data = n[0]
         axis = n.attr("axis", -1 if n.opset >= 13 else 1)
-        at = axis % len(data.shape) if axis < 0 else axis
+        at = n.axis(axis, len(data.shape))
         if n.opset >= 13 or at == len(data.shape) - 1:
             return function(data, axis)
         # older versions normalise over everything from `axis` on
@@ -225,7 +251,8 @@ def _softmax(function: Callable[..., Expr]) -> Converter:
 def _number(n: Node, name: str, index: int, default: float) -> float:
     given = n.attr(name)
     if given is None and (array := n.static(index, name)) is not None:
-        given = array.reshape(-1)[0]
+        n.require(array.size == 1, f"{name} has {array.size} elements", "One number is needed.")
+        given = array.item()
     return default if given is None else float(given)
 
 
@@ -246,7 +273,9 @@ def _pad(n: Node) -> Expr:
     data, mode = n[0], n.attr("mode", "constant")
     n.require(mode == "constant", f"mode={mode} is not supported", "Only constant padding is.")
     pads = n.ints("pads", 1) or []
-    axes = [a % len(data.shape) for a in n.ints("axes", 3) or range(len(data.shape))]
+    rank = len(data.shape)
+    axes = [n.axis(a, rank) for a in n.ints("axes", 3) or range(rank)]
+    n.require(len(set(axes)) == len(axes), "an axis is named twice", "Name each axis once.")
     n.require(
         len(pads) == 2 * len(axes),
         f"pads {pads} does not fit the shape {data.shape}",
@@ -265,15 +294,17 @@ def _squeeze(n: Node) -> Expr:
 def _unsqueeze(n: Node) -> Expr:
     data, axes = n[0], n.ints("axes", 1) or []
     rank = len(data.shape) + len(axes)
-    for axis in sorted(a % rank for a in axes):
+    places = sorted(n.axis(a, rank) for a in axes)
+    n.require(len(set(places)) == len(places), "an axis is named twice", "Name each axis once.")
+    for axis in places:
         data = tensor.expand_dims(data, axis)
     return data
 
 
 def _reduce(function: Callable[..., Expr]) -> Converter:
     def convert(n: Node) -> Expr:
-        axes, keepdims = n.ints("axes", 1), bool(n.attr("keepdims", 1))
-        if not axes and n.attr("noop_with_empty_axes", 0):
+        axes, keepdims = n.ints("axes", 1), n.flag("keepdims", True)
+        if not axes and n.flag("noop_with_empty_axes"):
             return n[0]
         return function(n[0], axis=axes or None, keepdims=keepdims)
 
@@ -296,7 +327,7 @@ def _fold(function: Callable[..., Expr]) -> Converter:
 
 def _binary(function: Callable[..., Expr]) -> Converter:
     def convert(n: Node) -> Expr:
-        old = n.attr("broadcast", 0) and n.attr("axis") is not None
+        old = n.flag("broadcast") and n.attr("axis") is not None
         n.require(
             not old,
             "it broadcasts by axis, as before opset 7",
@@ -308,10 +339,8 @@ def _binary(function: Callable[..., Expr]) -> Converter:
 
 
 def _constant(n: Node) -> Array:
-    from onnx import numpy_helper
-
     if (value := n.attr("value")) is not None:
-        return np.array(numpy_helper.to_array(value))
+        return np.asarray(value)
     types = {
         "value_float": "float32",
         "value_floats": "float32",
@@ -325,20 +354,27 @@ def _constant(n: Node) -> Array:
 
 
 def _constant_of_shape(n: Node) -> Array:
-    from onnx import numpy_helper
+    shape, value = _shape_input(n, 0), n.attr("value", np.zeros(1, "float32"))
+    n.require(value.size == 1, f"its value has {value.size} elements", "One is needed.")
+    n.room(math.prod(shape) * value.itemsize)
+    return np.full(shape, value.reshape(()), value.dtype)
 
-    shape = n.static(0, "its shape")
-    n.require(shape is not None, "no shape is given", "Give it as a constant of the model.")
-    given = n.attr("value")
-    value = np.zeros(1, "float32") if given is None else numpy_helper.to_array(given)
-    return np.full([int(s) for s in np.asarray(shape)], value.reshape(-1)[0], value.dtype)
+
+def _shape_input(n: Node, index: int) -> tuple[int, ...]:
+    """Extents from a constant input."""
+    array = n.static(index, "its shape")
+    if array is None:
+        raise n.refuse("no shape is given", "Give it as a constant of the model.")
+    shape = tuple(int(extent) for extent in array.reshape(-1))
+    n.require(min(shape, default=0) >= 0, f"its shape is {shape}", "Use extents of at least 0.")
+    return shape
 
 
 def _cast(n: Node) -> Expr:
-    from onnx import helper
-
     n.attr("saturate")
-    return tensor.cast(n[0], str(np.dtype(helper.tensor_dtype_to_np_dtype(n.attr("to")))))
+    to = n.attr("to")
+    n.require(n.opset >= 6, "its type is text, as before opset 6", "Convert to a newer opset.")
+    return tensor.cast(n[0], element_type(to))
 
 
 def _shape(n: Node) -> Array:
@@ -348,10 +384,10 @@ def _shape(n: Node) -> Array:
 
 
 def _expand(n: Node) -> Expr:
-    shape = n.static(1, "its shape")
-    n.require(shape is not None, "no shape is given", "Give it as a constant of the model.")
-    wanted = np.broadcast_shapes(n[0].shape, tuple(int(s) for s in np.asarray(shape)))
-    return tensor.broadcast_to(n[0], wanted)
+    data, shape = n[0].shape, _shape_input(n, 1)
+    rank = max(len(data), len(shape))
+    given = zip((1,) * (rank - len(data)) + data, (1,) * (rank - len(shape)) + shape, strict=True)
+    return tensor.broadcast_to(n[0], tuple(a if b == 1 else b for a, b in given))
 
 
 def _unary(row_name: str) -> Converter:

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
+# Of one tensor: numpy has no more axes, loops count in 32 bits, and a terabyte is an error.
+MAX_RANK, MAX_EXTENT, MAX_BYTES = 32, 2**31 - 1, 2**40
+
 
 def as_array(value: Any) -> Array:
     """`value` as a numpy array: numbers, lists, arrays, anything with `.numpy()`."""
@@ -409,7 +412,20 @@ def static_shape(shape: Any, place: str) -> tuple[int, ...]:
                 f"shape {items} has the extent {extent!r}",
                 "Every extent is an int of at least 1.",
             )
-    return tuple(int(e) for e in items)
+    found = tuple(int(e) for e in items)
+    if reason := oversize(found, FLOAT32):
+        raise ModelError(place, f"the shape is too large: {reason}", "Use smaller extents.")
+    return found
+
+
+def oversize(shape: tuple[int, ...], dtype: DType) -> str:
+    """What is beyond the limits of a tensor; empty if nothing."""
+    if len(shape) > MAX_RANK:
+        return f"{len(shape)} dimensions, at most {MAX_RANK} are possible"
+    if max(shape, default=0) > MAX_EXTENT:
+        return f"an extent of {max(shape)}, loops count to {MAX_EXTENT}"
+    nbytes = math.prod(shape) * dtype.bytes
+    return f"{nbytes} bytes, of {MAX_BYTES} at most" if nbytes > MAX_BYTES else ""
 
 
 def const(value: Any, dtype: str | None = None) -> Constant:

@@ -139,6 +139,7 @@ PARAMETRIC = (
     Op(
         "nn.leaky_relu", ("data",), Pattern.ELEMENTWISE, _same_float, _leaky_numpy, _leaky_te,
         "data where positive, alpha * data elsewhere.", {"alpha": 0.01}, ("LeakyRelu",),
+        reads=3,
     ),
     Op(
         "nn.dropout", ("data",), Pattern.ELEMENTWISE, _same_float,

@@ -22,6 +22,7 @@ from tilewright.relay.graph.expr import (
     TupleType,
     Type,
     check_dtype,
+    oversize,
 )
 
 
@@ -162,6 +163,7 @@ class Op:
     compute:   its value on te tensors (a one-element constant arrives as a Python number)
     onnx:      ONNX operators that mean this one; the first is what export writes
     view:      the result is the argument's memory under another shape: no kernel is needed
+    reads:     how often its expression has the same argument
     """
 
     name: str
@@ -174,6 +176,7 @@ class Op:
     attrs: Mapping[str, Any] = field(default_factory=dict)
     onnx: tuple[str, ...] = ()
     view: bool = False
+    reads: int = 1
 
     def infer(self, args: tuple[Expr, ...], attrs: Attrs) -> Type:
         """The type of a call; ModelError when the arguments or attributes do not fit."""
@@ -200,7 +203,12 @@ class Op:
                 types.append(arg.checked_type)
             except ModelError as e:
                 raise ModelError(f"{self.name}({name}={arg})", e.reason, e.way_out) from None
-        return self.type_rule(Site(self, types, attrs))
+        site = Site(self, types, attrs)
+        result = self.type_rule(site)
+        for made in result.fields if isinstance(result, TupleType) else (result,):
+            if isinstance(made, TensorType) and (reason := oversize(made.shape, made.dtype)):
+                raise site.refuse(f"its result is too large: {reason}", "Use smaller extents.")
+        return result
 
     def __repr__(self) -> str:
         return f"Op({self.name})"

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from tilewright.base.dtype import DType
-from tilewright.relay.graph.expr import Array, Attrs
+from tilewright.relay.graph.expr import MAX_EXTENT, Array, Attrs
 from tilewright.relay.op.row import Site
 
 LAYOUTS = ("NCHW", "NHWC")
+FURTHEST = 256  # that padding may go beyond the extent: windows far out meet no element
 
 
 def to_order(x: Array, source: str, wanted: str) -> Array:
@@ -37,6 +38,11 @@ def image_size(site: Site, height: int, width: int, kernel: Sequence[int]) -> tu
         "Use 1 or more.",
     )
     site.require(
+        max(*a.strides, *a.dilation) <= MAX_EXTENT,
+        f"strides {a.strides} or dilation {a.dilation} are beyond {MAX_EXTENT}",
+        "A stride of the whole extent gives one window.",
+    )
+    site.require(
         min(a.padding) >= 0, f"padding {a.padding} is negative", "Slice the input instead."
     )
     top, left, bottom, right = a.padding
@@ -45,6 +51,11 @@ def image_size(site: Site, height: int, width: int, kernel: Sequence[int]) -> tu
         (height, width), (top, left), (bottom, right), kernel, a.strides, a.dilation, strict=True
     ):
         reach = (k - 1) * d + 1
+        site.require(
+            max(before, after) <= extent + FURTHEST,
+            f"padding {a.padding} is much more than the extent {extent}",
+            "Use relay.nn.pad if it is meant.",
+        )
         site.require(
             extent + before + after >= reach,
             f"a window of {reach} does not fit the padded extent {extent + before + after}",

@@ -10,10 +10,15 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tilewright.relay.graph.expr import Call, Constant, Expr, IRModule
+from tilewright.base.dtype import DType
+from tilewright.relay.graph.expr import Array, Call, Constant, Expr, IRModule, Tuple
 from tilewright.relay.graph.traversal import each_function, op_name, rewrite, unpacked, with_body
 from tilewright.relay.op import call
 from tilewright.relay.passes.simplify import along
+
+# Tensors that one kernel concatenates: each takes an argument, of which a kernel has some hundreds
+# at most, and a choice inside the choice of the one before.
+WIDEST = 32
 
 
 def canonicalize(mod: IRModule) -> IRModule:
@@ -21,9 +26,10 @@ def canonicalize(mod: IRModule) -> IRModule:
 
     bias_add(x, b)       ->  x + b, b along its axis and of full rank
     x - c                ->  x + (-c)
-    x / c                ->  x * (1 / c), for floating-point constants without a zero
+    x / c                ->  x * (1 / c), where 1 / c is as exact as any other number
     c + x, c * x         ->  x + c, x * c
     c of a lower rank    ->  c of full rank, unless it is a single number
+    concatenate(many)    ->  concatenate(concatenate(some), concatenate(some), ...)
     (a, b, ...).k        ->  the k-th value
     """
     return each_function(mod, lambda f: with_body(f, rewrite(f.body, _visit)))
@@ -48,9 +54,29 @@ def _subtract(node: Call) -> Expr:
 
 def _divide(node: Call) -> Expr:
     x, c = node.args
-    if isinstance(c, Constant) and c.dtype.is_float and np.all(c.data != 0):
-        return _full_rank(call("multiply", x, Constant(np.asarray(1 / c.data, c.data.dtype))))
+    if isinstance(c, Constant) and c.dtype.is_float:
+        with np.errstate(divide="ignore", over="ignore", under="ignore"):
+            inverse = np.asarray(1 / c.data, c.data.dtype)
+        if is_normal(inverse):
+            return _full_rank(call("multiply", x, Constant(inverse)))
     return _full_rank(node)
+
+
+def is_normal(numbers: Array) -> bool:
+    """Whether no number is zero, infinite, NaN, or so small that digits are missing."""
+    kind = DType(numbers.dtype)
+    return bool(np.all(np.isfinite(numbers) & (np.abs(numbers) >= kind.smallest / kind.eps)))
+
+
+def _concatenate(node: Call) -> Expr:
+    parts = node.args[0]
+    if not isinstance(parts, Tuple) or len(parts.fields) <= WIDEST:
+        return node
+    fields, axis = parts.fields, node.attrs.axis
+    while len(fields) > 1:
+        cuts = range(0, len(fields), WIDEST)
+        fields = tuple(call("concatenate", Tuple(fields[k : k + WIDEST]), axis=axis) for k in cuts)
+    return fields[0]
 
 
 def _commutative(node: Call) -> Expr:
@@ -75,6 +101,7 @@ def _full_rank(node: Call) -> Call:
 RULES: dict[str, Callable[[Call], Expr]] = {
     "nn.bias_add": _bias_add,
     "subtract": _subtract,
+    "concatenate": _concatenate,
     "divide": _divide,
     "add": _commutative,
     "multiply": _commutative,

@@ -13,7 +13,12 @@ import numpy as np
 from tilewright.relay.graph.evaluate import evaluate_call
 from tilewright.relay.graph.expr import Call, Constant, Expr, IRModule, TensorType, Tuple
 from tilewright.relay.graph.traversal import each_function, rewrite, unpacked, with_body
+from tilewright.relay.op.work import nbytes, work
 from tilewright.relay.passes.canonicalize import canonicalize
+
+# Of one call: about a second of work, unless it only goes through what is there already, and no
+# array much larger than those are.  A value that costs more is computed when the network runs.
+MOST_WORK, MOST_BYTES, MOST_GROWTH = 10**8, 1 << 26, 4
 
 
 def fold_constants(mod: IRModule) -> IRModule:
@@ -35,7 +40,13 @@ def _visit(old: Expr, node: Expr) -> Expr:
             arrays.append(tuple(f.data for f in arg.fields if isinstance(f, Constant)))
         else:
             return node
-    return _as_expr(node, arrays)
+    return _as_expr(node, arrays) if _is_cheap(node) else node
+
+
+def _is_cheap(node: Call) -> bool:
+    given = sum(nbytes(a.checked_type) for a in node.args)
+    made = nbytes(node.checked_type)
+    return made <= max(MOST_BYTES, MOST_GROWTH * given) and work(node) <= max(MOST_WORK, given)
 
 
 def _as_expr(node: Call, arrays: list[Any]) -> Expr:

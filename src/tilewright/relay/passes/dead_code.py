@@ -25,8 +25,8 @@ from tilewright.relay.op import TABLE, call
 def eliminate_dead_code(mod: IRModule) -> IRModule:
     """Drop what does not change its input.
 
-    copy(x), x + 0, x * 1, cast to x's own type, padding by nothing, a transposition that keeps the
-    order, a concatenation of one, a reshape to x's own shape  ->  x
+    copy(x), x + 0 (a zero of x keeps its sign), x * 1, cast to x's own type, padding by nothing, a
+    transposition that keeps the order, a concatenation of one, a reshape to x's own shape  ->  x
     view(view(x))                                       ->  reshape(x)
     relu(relu(x))                                       ->  relu(x)
     (a, b, ...).k                                       ->  the k-th value

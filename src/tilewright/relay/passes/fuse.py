@@ -39,20 +39,42 @@ from tilewright.relay.passes.dead_code import is_view
 
 JOINS = (Pattern.ELEMENTWISE, Pattern.BROADCAST)
 
+# Operators of one kernel.  They become one expression, and what walks expressions goes as deep as
+# they are: up to 25 calls for each operator, of the thousand that Python allows.  The longest
+# groups of networks in use have about ten; at the cut one value goes through memory, which is
+# little beside the arithmetic of so many operators.
+LONGEST = 24
+# Operators in the text of that expression, where each value is written out for each of its readers:
+# it may double with every operator.
+LARGEST = 256
+
 
 @dataclass(eq=False)
 class Group:
     """Steps that become one kernel, in order; the last one is the result.
 
     anchor: the greatest pattern among them
+    sizes:  of each step, how many operators its expression has when it is written out
     """
 
     steps: list[Call]
     anchor: Pattern
+    sizes: dict[Expr, int]
 
     @property
     def result(self) -> Call:
         return self.steps[-1]
+
+    def with_steps(self, more: Sequence[Call]) -> Group | None:
+        """The group with `more` behind its result; None where that is too much for one kernel."""
+        sizes = dict(self.sizes)
+        for step in more:
+            op = TABLE[op_name(step)]
+            sizes[step] = 1 + op.reads * sum(sizes.get(a, 0) for a in step.args)
+        if len(self.steps) + len(more) > LONGEST or sizes[more[-1]] > LARGEST:
+            return None
+        anchor = max(self.anchor, *(TABLE[op_name(n)].pattern for n in more))
+        return Group([*self.steps, *more], anchor, sizes)
 
 
 def fuse(mod: IRModule) -> IRModule:
@@ -63,6 +85,7 @@ def fuse(mod: IRModule) -> IRModule:
     s = add(conv, x); f(s), conv(s)        s ends the group of conv: it is read twice
     s = add(conv, x); s * sigmoid(s)       one group: all that reads s meets again
     exp -> transpose -> add                one group without an anchor
+    more than LONGEST operators            several groups; also where the text would be too large
     softmax                                a group of its own
     """
     return each_function(mod, lambda f: with_body(f, _fused(f.body)))
@@ -84,12 +107,13 @@ def partition(body: Expr, join: bool = True) -> list[Group]:
     for seed in sorted(steps, key=lambda n: TABLE[op_name(n)].pattern < Pattern.REDUCTION):
         if seed in group_of:
             continue
-        group = Group([seed], TABLE[op_name(seed)].pattern)
-        group_of[seed] = group
+        group = Group([seed], TABLE[op_name(seed)].pattern, {seed: 1})
         while join and (more := _following(group, readers, meets, group_of)):
-            group.steps += sorted(more, key=position.__getitem__)
-            group.anchor = max(group.anchor, *(TABLE[op_name(n)].pattern for n in more))
-            group_of |= dict.fromkeys(more, group)
+            longer = group.with_steps(sorted(more, key=position.__getitem__))
+            if longer is None:
+                break
+            group = longer
+        group_of |= dict.fromkeys(group.steps, group)
     return sorted(dict.fromkeys(group_of.values()), key=lambda g: position[g.result])
 
 
@@ -126,6 +150,8 @@ def _following(
     found: dict[Expr, None] = {}
     waiting: list[tuple[Expr, Expr]] = [(r, group.result) for r in readers[group.result]]
     while waiting:
+        if len(group.steps) + len(found) > LONGEST:
+            break
         node, arg = waiting.pop()
         if node in group_of or not _may_follow(node, arg, group, len(readers[group.result]) == 1):
             return []

@@ -20,6 +20,7 @@ from tilewright.relay.graph.traversal import (
     with_body,
 )
 from tilewright.relay.op import call
+from tilewright.relay.passes.canonicalize import is_normal
 from tilewright.relay.passes.weights import (
     CONTRACTIONS,
     channel_axis,
@@ -65,7 +66,11 @@ def _join(node: Call, inner: Call) -> Expr:
     outer_c, inner_c = constant_operand(node), constant_operand(inner)
     if op_name(inner) != name or outer_c is None or inner_c is None:
         return node
-    joined = np.asarray(JOIN[name](inner_c, outer_c), inner_c.dtype)
+    with np.errstate(over="ignore", under="ignore"):
+        joined = np.asarray(JOIN[name](inner_c, outer_c), inner_c.dtype)
+    factors = np.broadcast_to((inner_c != 0) & (outer_c != 0), joined.shape)
+    if name == "multiply" and inner.dtype.is_float and not is_normal(joined[factors]):
+        return node  # one by one they may keep what their product loses
     return call(name, inner.args[0], Constant(joined))
 
 

@@ -1,0 +1,61 @@
+"""What an imported model may cost, checked before any of it is allocated or computed.
+
+In: a function.  Out: nothing, or a ModelError with the limit that is passed and how to raise it.
+Read next: `onnx_import.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilewright.base.errors import ModelError
+from tilewright.relay.graph.expr import Expr
+from tilewright.relay.graph.traversal import op_name, post_order
+from tilewright.relay.op.work import moved, nbytes, work
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of one model.
+
+    The defaults let networks pass at batches of some tens of images.  A build verifies each kernel
+    on arrays of its sizes, in float64, so it may need eight times `step`.
+
+    nodes:      operators of the file
+    constants:  bytes of arrays that the file does not hold but has import make
+    step:       bytes that one operator reads and writes
+    total:      bytes of all inputs, weights and intermediate values, each counted once
+    operations: scalar operations of one run
+    """
+
+    nodes: int = 50_000
+    constants: int = 1 << 31
+    step: int = 1 << 30
+    total: int = 1 << 36
+    operations: int = 10**12
+
+    def check(self, what: str, found: int, place: str = "from_onnx") -> None:
+        """what: a field.  Raises ModelError if `found` is beyond it."""
+        most = getattr(self, what)
+        if found > most:
+            raise ModelError(
+                place, f"{found} {_MEANING[what]}, the limit is {most}",
+                f"If that is meant, pass limits=relay.frontend.Limits({what}={found}).",
+            )  # fmt: skip
+
+    def check_graph(self, body: Expr) -> None:
+        """Raises ModelError for a graph with too large values or too much work."""
+        nodes = post_order(body)
+        for node in nodes:
+            self.check("step", moved(node), f"from_onnx: {op_name(node)}")
+        self.check("total", sum(nbytes(n.checked_type) for n in nodes))
+        self.check("operations", sum(map(work, nodes)))
+
+
+_MEANING = {
+    "nodes": "nodes",
+    "constants": "bytes of computed constants",
+    "step": "bytes that one operator reads and writes",
+    "total": "bytes of values",
+    "operations": "operations in one run",
+}

@@ -1,0 +1,318 @@
+"""What a node and a tensor of an ONNX file must be before anything is made of them.
+
+In: protobuf messages of strangers.  Out: attributes as Python values, tensors as arrays, or a
+ModelError.  The schemas are onnx's own: which attributes an operator has in a version, of what
+type, which of them it cannot do without, how many inputs and outputs of which element types.
+Ranges of attributes are the business of each operator's type rule.  Read next: `onnx_ops.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tilewright.base.errors import ModelError
+from tilewright.relay.graph.expr import Array
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, NodeProto, TensorProto
+
+DAMAGED = "The model is damaged; export it again."
+# Attributes that only matter to training or to other versions of the format.
+IGNORED = frozenset({"momentum", "consumed_inputs", "seed", "is_test"})
+_LONGEST_NAME = 80
+
+
+def shown(name: str) -> str:
+    """A name of the file as messages may show it: one short line without control characters."""
+    short = name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}..."
+    return short if short.isprintable() else ascii(short)
+
+
+def check_text(graph: GraphProto) -> None:
+    """Raises ModelError for a name that is not UTF-8: protobuf hands those out as bytes."""
+    named = (*graph.input, *graph.output, *graph.initializer, *graph.node)
+    names = [n.name for n in named]
+    for node in graph.node:
+        names += [node.op_type, node.domain, *node.input, *node.output]
+        names += [name for a in node.attribute for name in (a.name, a.ref_attr_name)]
+    if damaged := [name for name in names if isinstance(name, bytes)]:
+        raise ModelError("from_onnx", f"the name {damaged[0][:40]!r} is not text", DAMAGED)
+
+
+# -- nodes -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Schema:
+    """One operator in one version.
+
+    types:    of each attribute, as numbers of AttributeProto
+    required: attributes
+    inputs, outputs: least and greatest number of them
+    needed:   which inputs may not be left out
+    accepts:  element types of each input, in this version or the newest; the last row is that of
+              all further ones
+    """
+
+    types: Mapping[str, int]
+    required: tuple[str, ...]
+    inputs: tuple[int, int]
+    outputs: tuple[int, int]
+    needed: tuple[bool, ...]
+    accepts: tuple[frozenset[str], ...]
+
+
+@cache
+def schema_of(op: str, opset: int) -> Schema | None:
+    """None where that version has no such operator."""
+    from onnx import defs
+
+    if not defs.has(op) or opset < 1:
+        return None
+    try:
+        found = defs.get_schema(op, opset)
+    except defs.SchemaError:
+        return None
+    if found.deprecated:
+        return None
+    single = defs.OpSchema.FormalParameterOption.Single
+    return Schema(
+        types={name: _number(a.type) for name, a in found.attributes.items()},
+        required=tuple(name for name, a in found.attributes.items() if a.required),
+        inputs=(found.min_input, found.max_input),
+        outputs=(found.min_output, found.max_output),
+        needed=tuple(i.option == single for i in found.inputs),
+        accepts=_accepted(found.inputs, defs.get_schema(op).inputs),
+    )
+
+
+def _accepted(own: Sequence[Any], newest: Sequence[Any]) -> tuple[frozenset[str], ...]:
+    """Newer versions only add element types, and networks in bfloat16 are written in older ones."""
+    later = [*newest[: len(own)], *own[len(newest) :]]
+    return tuple(
+        frozenset(_element(t) for t in (*a.types, *b.types))
+        for a, b in zip(own, later, strict=True)
+    )
+
+
+def _number(kind: Any) -> int:
+    """A type of attribute as AttributeProto numbers it."""
+    return int(kind.value)
+
+
+def _element(text: str) -> str:
+    """`tensor(float)` as numpy calls it."""
+    name = text.removeprefix("tensor(").removesuffix(")")
+    return {"float": "float32", "double": "float64"}.get(name, name)
+
+
+def check_node(node: NodeProto, opset: int, place: str) -> Schema:
+    """Raises ModelError unless `node` has the inputs and outputs of its operator."""
+    found = schema_of(node.op_type, opset)
+    if found is None:
+        raise ModelError(
+            place, f"opset {opset} has no operator {shown(node.op_type)}",
+            "Convert the model to another opset.",
+        )  # fmt: skip
+    for what, names, (least, most) in (
+        ("inputs", node.input, found.inputs), ("outputs", node.output, found.outputs),
+    ):  # fmt: skip
+        if not least <= len(names) <= most:
+            wanted = f"{least}" if least == most else f"{least} to {most}"
+            raise ModelError(place, f"it has {len(names)} {what}, not {wanted}", DAMAGED)
+    for k, (name, needed) in enumerate(zip(node.input, found.needed, strict=False)):
+        if needed and not name:
+            raise ModelError(place, f"input {k} is missing", DAMAGED)
+    return found
+
+
+def check_types(schema: Schema, dtypes: Sequence[str | None], place: str) -> None:
+    """dtypes: element type of each input, None for one that is left out."""
+    for k, dtype in enumerate(dtypes):
+        accepted = schema.accepts[min(k, len(schema.accepts) - 1)]
+        if dtype is not None and dtype not in accepted:
+            raise ModelError(
+                place, f"input {k} has elements of {dtype}",
+                f"ONNX allows {', '.join(sorted(accepted))}.",
+            )  # fmt: skip
+
+
+def attributes_of(node: NodeProto, schema: Schema, place: str) -> dict[str, Any]:
+    """The attributes by name: numbers, text, arrays, lists of them.
+
+    Raises ModelError for one that is repeated, unknown to the operator, missing, or of another
+    type than the operator's.
+    """
+    from onnx import AttributeProto
+
+    found: dict[str, Any] = {}
+    for a in node.attribute:
+        name, wanted = shown(a.name), schema.types.get(a.name)
+        if a.name in found:
+            raise ModelError(place, f"attribute {name} is given twice", DAMAGED)
+        if a.ref_attr_name:
+            raise ModelError(place, f"attribute {name} is one of a function", DAMAGED)
+        if wanted is None and a.name not in IGNORED:
+            raise ModelError(
+                place, f"its attribute {name} has no meaning here",
+                "Remove it, or convert the model to a newer opset.",
+            )  # fmt: skip
+        if wanted is None:
+            continue
+        if a.type != wanted:
+            kinds = AttributeProto.AttributeType
+            is_known = a.type in kinds.values()
+            raise ModelError(
+                place,
+                f"attribute {name} is {kinds.Name(a.type) if is_known else a.type}, "
+                f"not {kinds.Name(wanted)}",
+                DAMAGED,
+            )
+        found[a.name] = _value(a, f"{place}: attribute {name}")
+    if missing := [name for name in schema.required if name not in found]:
+        raise ModelError(place, f"attribute {missing[0]} is missing", DAMAGED)
+    return found
+
+
+def _value(a: Any, place: str) -> Any:
+    from onnx import AttributeProto
+
+    if a.type == AttributeProto.STRING:
+        try:
+            return a.s.decode()
+        except UnicodeDecodeError:
+            raise ModelError(place, "it is not text", DAMAGED) from None
+    if a.type == AttributeProto.TENSOR:
+        return array_of(a.t, place)
+    plain = {
+        AttributeProto.INT: "i", AttributeProto.FLOAT: "f", AttributeProto.INTS: "ints",
+        AttributeProto.FLOATS: "floats",
+    }  # fmt: skip
+    held = getattr(a, plain[a.type]) if a.type in plain else a
+    return list(held) if a.type in (AttributeProto.INTS, AttributeProto.FLOATS) else held
+
+
+def element_type(number: int) -> str:
+    """The element type that ONNX numbers so, by its name in numpy or in ONNX."""
+    from onnx import TensorProto, helper
+
+    if number not in TensorProto.DataType.values():
+        return f"number {number}"
+    if number in (TensorProto.UNDEFINED, TensorProto.STRING):
+        return str(TensorProto.DataType.Name(number)).lower()
+    return str(np.dtype(helper.tensor_dtype_to_np_dtype(number)))
+
+
+# -- tensors ---------------------------------------------------------------------------------------
+
+
+def array_of(tensor: TensorProto, place: str) -> Array:
+    """The array that `tensor` holds.
+
+    Raises ModelError where its data does not fill its shape, or is in a file that `read_external`
+    has not read.
+    """
+    from onnx import TensorProto, numpy_helper
+
+    if tensor.data_location == TensorProto.EXTERNAL:
+        raise ModelError(
+            place, "its data is in another file",
+            "Give the path of the model, with its files beside it.",
+        )  # fmt: skip
+    try:
+        return np.array(numpy_helper.to_array(tensor))
+    except Exception as e:
+        raise ModelError(
+            place, f"its data does not fit its shape ({shown(str(e))})",
+            "The file may be damaged; export it again.",
+        ) from None  # fmt: skip
+
+
+def read_external(tensors: Sequence[TensorProto], folder: Path, place: str) -> None:
+    """Give `tensors` the data that they keep in files of `folder`.
+
+    Raises ModelError for a file that is not there, too short, or outside the folder.
+    """
+    from onnx import TensorProto
+
+    for tensor in tensors:
+        if tensor.data_location != TensorProto.EXTERNAL:
+            continue
+        where = f"{place}: external weight {shown(tensor.name)!r}"
+        entries = {e.key: e.value for e in tensor.external_data}
+        tensor.raw_data = _external_bytes(entries, folder, where)
+        tensor.data_location = TensorProto.DEFAULT
+        del tensor.external_data[:]
+
+
+def _external_bytes(entries: Mapping[str, str], folder: Path, place: str) -> bytes:
+    location = entries.get("location", "")
+    try:
+        path = (folder / location).resolve()
+        offset, length = int(entries.get("offset") or 0), int(entries.get("length") or -1)
+        inside = path.is_relative_to(folder.resolve())
+        size = path.stat().st_size if inside and path.is_file() else -1
+    except (ValueError, OSError) as e:
+        raise ModelError(place, f"its file cannot be found ({shown(str(e))})", DAMAGED) from None
+    if not inside:
+        raise ModelError(
+            place, f"its file {shown(location)!r} is outside the folder of the model",
+            "Put it beside the model.",
+        )  # fmt: skip
+    if size < 0:
+        raise ModelError(place, f"there is no file {shown(location)!r}", "Put it beside the model.")
+    length = size - offset if length < 0 else length
+    if offset < 0 or offset + length > size:
+        raise ModelError(
+            place, f"{shown(location)!r} ends after {size} bytes, before the weight does",
+            "It may be truncated; copy it again.",
+        )  # fmt: skip
+    with path.open("rb") as file:
+        file.seek(offset)
+        return file.read(length)
+
+
+# -- shape arithmetic ------------------------------------------------------------------------------
+
+# Operators that import computes on known integers, by how many elements come out of it.
+_EACH = frozenset(
+    {
+        "Abs", "Add", "And", "BitShift", "Cast", "CastLike", "Ceil", "Clip", "Div", "Equal",
+        "Floor", "Greater", "GreaterOrEqual", "Identity", "Less", "LessOrEqual", "Max", "Min",
+        "Mod", "Mul", "Neg", "Not", "Or", "Pow", "Relu", "Sign", "Sub", "Sum", "Where", "Xor",
+    }
+)  # fmt: skip
+_SOME = frozenset(
+    {
+        "ArgMax", "ArgMin", "Concat", "CumSum", "Flatten", "NonZero", "ReduceMax", "ReduceMin",
+        "ReduceProd", "ReduceSum", "Reshape", "Shape", "Size", "Slice", "Split", "Squeeze",
+        "Transpose", "Unsqueeze",
+    }
+)  # fmt: skip
+_GROWING: dict[str, Callable[[Sequence[Array]], int]] = {
+    "ConstantOfShape": lambda a: math.prod(map(int, a[0].reshape(-1))),
+    "Expand": lambda a: a[0].size * math.prod(map(int, a[1].reshape(-1))),
+    "Gather": lambda a: a[0].size * a[1].size,
+    "Range": lambda a: abs((int(a[1]) - int(a[0])) // (int(a[2]) or 1)) + 1,
+    "Tile": lambda a: a[0].size * math.prod(map(int, a[1].reshape(-1))),
+}
+
+
+def is_shape_arithmetic(op: str) -> bool:
+    return op in _EACH or op in _SOME or op in _GROWING
+
+
+def computed_bytes(op: str, arrays: Sequence[Array]) -> int:
+    """A bound of what `op` makes of integers; raises an exception of Python for wrong operands."""
+    if op in _GROWING:
+        return 8 * abs(_GROWING[op](arrays))
+    if op in _EACH:
+        return 8 * math.prod(map(int, np.broadcast_shapes(*(a.shape for a in arrays))))
+    return 8 * max(sum(a.size for a in arrays) * max(a.ndim for a in arrays), 1)

@@ -1,0 +1,56 @@
+"""How much work one use of an operator is, before anything of it is computed.
+
+In: a node.  Out: bytes and scalar operations, to within a small factor.  What has a budget asks:
+import and constant folding.  Read next: `passes/constants.py`, `relay/exchange/limits.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from tilewright.relay.graph.expr import Call, Expr, TupleType, Type
+from tilewright.relay.graph.traversal import op_name
+
+
+def elements(kind: Type) -> int:
+    """Elements of a tensor, or of all in a tuple."""
+    return sum(map(elements, kind.fields)) if isinstance(kind, TupleType) else kind.size
+
+
+def nbytes(kind: Type) -> int:
+    return sum(map(nbytes, kind.fields)) if isinstance(kind, TupleType) else kind.nbytes
+
+
+def moved(node: Expr) -> int:
+    """Bytes that `node` reads and writes."""
+    if not isinstance(node, Call):
+        return 0
+    return nbytes(node.checked_type) + sum(nbytes(a.checked_type) for a in node.args)
+
+
+def work(node: Expr) -> int:
+    """Operations that `node` does itself; nothing for what only names values."""
+    if not isinstance(node, Call):
+        return 0
+    touched = max([elements(node.checked_type), *(elements(a.checked_type) for a in node.args)])
+    inner = _INNER.get(op_name(node))
+    return touched if inner is None else max(touched, elements(node.checked_type) * inner(node))
+
+
+def _conv2d(node: Call) -> int:
+    weight, a = node.args[1].shape, node.attrs
+    return 2 * math.prod(weight) // weight[str(a.kernel_layout).index("O")]
+
+
+def _pool(node: Call) -> int:
+    return math.prod(node.attrs.pool_size)
+
+
+_INNER: dict[str, Callable[[Call], int]] = {  # operations for each element of the result
+    "nn.conv2d": _conv2d,
+    "nn.dense": lambda n: 2 * n.args[0].shape[1],
+    "nn.batch_matmul": lambda n: 2 * n.args[0].shape[1 if n.attrs.transpose_a else 2],
+    "nn.max_pool2d": _pool,
+    "nn.avg_pool2d": _pool,
+}
