@@ -135,6 +135,26 @@ class Combiner:
         return {"sum": "+=", "prod": "*="}.get(self.name, f"{self.name}=")
 
 
+class AxisCopy(IterVar):
+    """A copy of an axis for one stage, equal to the axis that was declared and to nothing else.
+
+    Schedules need it where one axis is reduced by two computations, and where two axes of one
+    computation have one name: loops of a schedule are distinct objects with distinct names.
+    """
+
+    __slots__ = ("declared",)
+
+    def __init__(self, axis: IterVar, name: str) -> None:
+        super().__init__(name, axis.extent, axis.kind, begin=axis.begin)
+        self.declared: IterVar = axis.declared if isinstance(axis, AxisCopy) else axis
+
+    def __eq__(self, other: object) -> bool:
+        return other is self or other is self.declared
+
+    def __hash__(self) -> int:
+        return hash(self.declared)
+
+
 class Tensor:
     """The value of an operation: `shape` (ints) and `dtype`.  `t[i, j]` reads an element."""
 
