@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.base.artifact import Artifact, BufferSpec
+from tilewright.base.doors import door
 from tilewright.base.errors import DeviceError
 from tilewright.runtime import artifact_file
 from tilewright.runtime.device import Device, cpu, device
@@ -87,6 +88,7 @@ class Module:
         self._check(arrays)
         return self._launches(self._packed(arrays))
 
+    @door(DeviceError)
     def time_evaluator(
         self,
         func_name: str,
@@ -130,9 +132,16 @@ class Module:
 
         return evaluate
 
+    @door(DeviceError)
     def save(self, path: str | Path) -> None:
         """Write the artefact for `load_module`."""
-        Path(path).write_bytes(artifact_file.to_bytes(self.artifact))
+        try:
+            Path(path).write_bytes(artifact_file.to_bytes(self.artifact))
+        except OSError as error:
+            raise DeviceError(
+                f"save({str(path)!r})", f"it cannot be written ({error.strerror})",
+                "Name a file in a folder that exists and that you may write to.",
+            ) from None  # fmt: skip
 
     export_library = save
 

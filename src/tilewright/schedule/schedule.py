@@ -10,6 +10,8 @@ import operator
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from tilewright.base.doors import door
+from tilewright.base.dtype import DType
 from tilewright.base.errors import ScheduleError, absent
 from tilewright.schedule import steps as S
 from tilewright.schedule.space.decision import Choice, Size
@@ -119,6 +121,7 @@ class Stage(StageState):
     def parallel(self, axis: IterVar) -> None:
         self._do(S.Annotate(self.name, self._axis("parallel", axis), "parallel"))
 
+    @door(ScheduleError)
     def pragma(self, axis: IterVar, key: str, value: Size = 1) -> None:
         """auto_unroll_max_step or unroll_explicit for all inside `axis`; see `steps.Pragma`."""
         self._do(S.Pragma(self.name, self._axis("pragma", axis), key, _size(value)))
@@ -134,6 +137,7 @@ class Stage(StageState):
     def compute_root(self) -> None:
         self._do(S.ComputeRoot(self.name))
 
+    @door(ScheduleError)
     def set_scope(self, scope: str) -> None:
         self._do(S.SetScope(self.name, scope))
 
@@ -177,20 +181,24 @@ class Schedule(ScheduleState[Stage]):
         self.steps.append(step)
         return result
 
+    @door(ScheduleError)
     def cache_read(
         self,
         tensor: Tensor,
         scope: str,
-        readers: Iterable[Tensor | Operation] | Tensor,
+        readers: Iterable[Tensor | Operation] | Tensor | Operation,
         dtype: str = "",
     ) -> Tensor:
         """A copy of `tensor` in `scope` for the given readers, in a wider `dtype` if one is given;
         see `steps.CacheRead`."""
-        items = [readers] if isinstance(readers, Tensor) else list(readers)
+        items = [readers] if isinstance(readers, (Tensor, Operation)) else list(readers)
         names = tuple(self[r].name for r in items)
-        kind = "" if dtype == tensor.dtype else str(dtype)
+        plain = isinstance(dtype, str) and not dtype
+        wanted = tensor.dtype if plain else DType(dtype, f"cache_read({tensor.name})")
+        kind = "" if wanted is tensor.dtype else str(wanted)
         return self.do(S.CacheRead(self[tensor].name, scope, names, kind))  # type: ignore[no-any-return]
 
+    @door(ScheduleError)
     def cache_write(self, tensor: Tensor | Sequence[Tensor], scope: str) -> Any:
         """Move the computation into a stage in `scope`; see `steps.CacheWrite`.
 
@@ -200,12 +208,14 @@ class Schedule(ScheduleState[Stage]):
             return [self.cache_write(t, scope) for t in tensor]
         return self.do(S.CacheWrite(self[tensor].name, scope))
 
+    @door(ScheduleError)
     def rfactor(self, tensor: Tensor, axis: IterVar, factor_axis: int = 0) -> Tensor:
         """Partial results over a reduction loop; see `steps.RFactor`."""
         stage = self[tensor]
-        step = S.RFactor(stage.name, stage._axis("rfactor", axis), _size(factor_axis))
+        step = S.RFactor(stage.name, stage._axis("rfactor", axis), factor_axis)
         return self.do(step)  # type: ignore[no-any-return]
 
+    @door(ScheduleError)
     def pack(self, tensor: Tensor, blocks: Sequence[Size], order: Sequence[int]) -> Tensor:
         """Store an input in a blocked, permuted layout; see `steps.Pack`."""
         return self.do(S.Pack(self[tensor].name, tuple(_size(b) for b in blocks), tuple(order)))  # type: ignore[no-any-return]
@@ -240,12 +250,12 @@ class Schedule(ScheduleState[Stage]):
         return python_text(Schedule(self.dag), self.steps)
 
 
+@door(ScheduleError, "te.create_schedule")
 def create_schedule(
     ops: Operation | Tensor | Sequence[Operation | Tensor] | ComputeDAG,
 ) -> Schedule:
     """A schedule of everything behind the given outputs, as `te.create_schedule([C.op])`."""
     if isinstance(ops, ComputeDAG):
         return Schedule(ops)
-    items: Sequence[Any] = ops if isinstance(ops, Sequence) else [ops]
-    tensors = [x if isinstance(x, Tensor) else x.output_tensor for x in items]
-    return Schedule(ComputeDAG(tensors))
+    items = ops if isinstance(ops, Sequence) else [ops]
+    return Schedule(ComputeDAG([x if isinstance(x, Tensor) else x.output_tensor for x in items]))
