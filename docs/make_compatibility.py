@@ -101,7 +101,7 @@ SECTIONS: dict[str, list[Row]] = {
         different("cfg.get_rand_index", "ends when everything is excluded, and says so"),
         different("cfg.sample_ints", "an optional generator makes it repeatable"),
         different("cfg.random_walk", "an optional generator makes it repeatable"),
-        different("cfg.multi_filter", "tested when a configuration is asked for, not for all"),
+        different("cfg.multi_filter", "tested when a configuration, or len(space), is asked for"),
         *works("cfg['tile'].", "apply size"),
         *works("cfg['knob'].", "val"),
         *works("config.", "get_flatten_feature get_other_option to_json_dict from_json_dict"),

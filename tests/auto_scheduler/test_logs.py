@@ -79,7 +79,8 @@ def test_a_file_that_cannot_be_written_is_told_at_once(tmp_path: Path) -> None:
         with pytest.raises(RecordError, match="it cannot be written .*Name a file in a folder"):
             write(tmp_path / "file" / "log")
     with pytest.raises(RecordError, match="2 inputs and 0 results"):
-        auto_scheduler.save_records(tmp_path / "log", [1, 2], [])  # type: ignore[list-item]
+        pair = auto_scheduler.MeasureInput(None, None)  # type: ignore[arg-type]
+        auto_scheduler.save_records(tmp_path / "log", [pair, pair], [])
     assert not (tmp_path / "log").exists()
 
 
@@ -194,7 +195,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
         of(func=functools.partial(product, 4, 4, 4), args=()), "no workload is registered"
     ),
     "no key": (of(workload_key="nobody"), "not a JSON list that starts with a name or a hash"),
-    "args": (of(func=product, args=4), "not a list of arguments"),
+    "args": (of(func=product, args=4), "args is a int, not a list"),
     "args of a key": (
         lambda task: auto_scheduler.make_workload_key(product, 4),
         "make_workload_key(args=4): not a list of arguments",
@@ -215,7 +216,10 @@ REFUSED: dict[str, tuple[Any, str]] = {
     ),
     "special inputs": (of(func=product, args=(4, 4, 4), task_inputs=["a"]), "drawn at random"),
     "no budget": (lambda task: auto_scheduler.TuningOptions(), "nothing would be measured"),
-    "half a trial": (lambda task: auto_scheduler.TuningOptions(2.5), "not a whole number from 0"),
+    "half a trial": (
+        lambda task: auto_scheduler.TuningOptions(2.5),
+        "num_measure_trials is a float, not an integer",
+    ),
     "the context itself": (
         lambda task: auto_scheduler.TuningOptions(
             2, runner=auto_scheduler.LocalRPCMeasureContext()
@@ -259,16 +263,17 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "no list of tasks": (
         lambda task: auto_scheduler.TaskScheduler(task), "not a list of SearchTasks"
     ),
-    "other tasks": (lambda task: auto_scheduler.TaskScheduler([1]), "Pass what extract_tasks"),
+    "other tasks": (lambda task: auto_scheduler.TaskScheduler([1]), "extract_tasks make them"),
     "no network": (
-        lambda task: auto_scheduler.extract_tasks(None, {}, "llvm"), "not a network. Pass mod["
+        lambda task: auto_scheduler.extract_tasks(None, {}, "llvm"),
+        "mod is None, not a module or a relay.Function",
     ),
     "scheduler callback": (
         lambda task: auto_scheduler.TaskScheduler([task], callbacks=[print]),
         "it has no pre_tune and post_tune",
     ),
     "weights in words": (
-        lambda task: auto_scheduler.TaskScheduler([task], ["1"]), "not 1 numbers from 0"
+        lambda task: auto_scheduler.TaskScheduler([task], ["1"]), "not a list of numbers"
     ),
     "weights": (lambda task: auto_scheduler.TaskScheduler([task], [1, 2]), "not 1 numbers from 0"),
     "strategy": (lambda task: auto_scheduler.TaskScheduler([task], strategy="x"), "round-robin"),

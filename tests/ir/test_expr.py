@@ -180,7 +180,7 @@ def test_refusals(name):
 
 
 def test_iterating_an_expression_is_refused():
-    with pytest.raises(TypeError, match="cannot be iterated"):
+    with pytest.raises(ExpressionError, match="cannot be iterated"):
         list(V)
 
 

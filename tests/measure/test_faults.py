@@ -8,7 +8,7 @@ import pytest
 
 from tests.measure import kernels as K
 from tests.measure import misbehave as M
-from tilewright.base.errors import DeviceLost, InternalError, TargetError
+from tilewright.base.errors import DeviceError, DeviceLost, TargetError
 from tilewright.measure.database import Database
 from tilewright.measure.jobs import Job, RunJob
 from tilewright.measure.local import LocalBuilder, LocalRunner
@@ -222,7 +222,7 @@ def test_options_are_checked(make, words):
 
 
 def test_a_local_build_function_is_refused():
-    with pytest.raises(InternalError, match="build processes cannot import it"):
+    with pytest.raises(DeviceError, match="build processes cannot import it"):
         LocalBuilder(build_func=lambda payload, target: None)
 
 

@@ -13,7 +13,7 @@ from tilewright.ir.stmt import BLOCK_TAGS, THREAD_TAGS
 from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.schedule.tree.loop_tree import LoopTree
 from tilewright.te.dag import ComputeDAG
-from tilewright.te.tensor import ComputeOp, IterVar, PlaceholderOp
+from tilewright.te.tensor import AxisCopy, ComputeOp, IterVar, PlaceholderOp
 
 
 def draw_schedule(dag: ComputeDAG, rng: random.Random, *, gpu: bool) -> Schedule:
@@ -29,6 +29,11 @@ def draw_schedule(dag: ComputeDAG, rng: random.Random, *, gpu: bool) -> Schedule
             stage.set_scope("global")
         _draw_loops(stage, rng, gpu)
     return s
+
+
+def _declared(axis: IterVar) -> IterVar:
+    """The axis that a user holds: stages may have copies of those that share a name or a sum."""
+    return axis.declared if isinstance(axis, AxisCopy) else axis
 
 
 def _compute_stages(s: Schedule) -> list[Stage]:
@@ -50,7 +55,7 @@ def _draw_dataflow(s: Schedule, rng: random.Random, gpu: bool) -> None:
         if stage.attach_kind == "inline":
             continue
         if stage.op.combiner is not None and rng.random() < 0.25:
-            axis = rng.choice(stage.op.reduce_axis)
+            axis = _declared(rng.choice(stage.op.reduce_axis))
             if rng.random() < 0.6:
                 axis = rng.choice(stage.split(axis, factor=rng.randint(1, 3)))
             s.rfactor(stage.tensor, axis, rng.randint(0, len(stage.op.axis)))
@@ -102,13 +107,14 @@ def check_readers(s: Schedule) -> None:
 def _draw_loops(stage: Stage, rng: random.Random, gpu: bool) -> None:
     op = stage.op
     for axis in (*op.axis, *op.reduce_axis):
+        axis = _declared(axis)
         for _ in range(rng.choice([0, 0, 1, 1, 2])):
             if rng.random() < 0.7:
                 axis = rng.choice(stage.split(axis, factor=rng.randint(1, 5)))
             else:
                 axis = rng.choice(stage.split(axis, nparts=rng.randint(1, 5)))
     if rng.random() < 0.7:
-        order = list(stage.leaf_iter_vars)
+        order = [_declared(ax) for ax in stage.leaf_iter_vars]
         rng.shuffle(order)
         if rng.random() < 0.6:
             order.sort(key=lambda ax: ax.kind == "reduce")

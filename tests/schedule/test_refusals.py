@@ -238,7 +238,7 @@ REFUSALS: dict[Callable[[Schedule, Tensor, Tensor, Tensor], None], str] = {
     split_both: "give either factor or nparts",
     split_nothing: "give either factor or nparts",
     split_twice: "i was split or fused and is no loop any more",
-    split_foreign: "foreign is no axis of C",
+    split_foreign: "foreign:4 is of no stage here, not of C",
     split_bound: "i is already blockIdx.x. Split and fuse before annotating",
     split_input: "an input has no loops to schedule. Schedule its cache_read stage",
     fuse_attach_axis: "A.local is computed at i. Fuse before compute_at",

@@ -506,12 +506,12 @@ def filtered() -> ConfigSpace:
 def test_multi_filter() -> None:
     space = filtered()
     valid = [i for i in range(100) if i % 10 < i // 10 and i % 10 not in (0, 3)]
-    assert len(valid) == 30
-    assert len(space) == space.range_length == 100
+    assert (len(valid), len(space), space.range_length) == (30, 30, 100)
+    with pytest.raises(SpaceError, match="multi_filter leaves this configuration out"):
+        space.get(0)
     assert np.flatnonzero(space.valid_mask(np.arange(100))).tolist() == valid
     assert [i for i in range(100) if space.is_index_valid(i)] == valid
-    assert not space.is_index_valid(100)
-    assert space.subrange_length(0, 100) == 30
+    assert not space.is_index_valid(100) and space.subrange_length(0, 100) == 30
     assert sorted(space.sample(100, RNG).tolist()) == valid
     assert space.get_next_index(valid[3]) == valid[4]
     assert space.get_next_index(-1, n=2) == valid[1]

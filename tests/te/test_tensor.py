@@ -129,7 +129,7 @@ REFUSALS = {
     "empty range": (lambda: te.reduce_axis((3, 3), "k"), r"the range \[3, 3\) is empty"),
     "thread tag": (lambda: te.thread_axis("threadIdx.w"), "unknown tag. Use one of blockIdx.x"),
     "axis count": (lambda: te.compute((4, 6), lambda i: A[i, 0]), "takes 1 axes for 2 dimensions"),
-    "no function": (lambda: te.compute((4,), 3), "3 is no function. Give a function of the axes"),
+    "no function": (lambda: te.compute((4,), 3), "fcompute is a int, not a function"),
     "inner reduction": (
         lambda: te.compute((4,), lambda i: te.sum(A[i, K], axis=K) + 1.0),
         "a reduction inside a larger expression",

@@ -9,6 +9,7 @@ from tilewright import te, topi
 from tilewright.base.errors import ExpressionError
 from tilewright.te import ComputeDAG
 from tilewright.topi import testing
+from tilewright.topi.nn.pooling import _length, _longest, _uniform
 
 small = settings(max_examples=25, deadline=None)
 
@@ -307,3 +308,13 @@ def test_bias_add(new_bench, axis):
     bench.check(topi.nn.bias_add(data, bias, axis), bench[data] + bench[bias].reshape(shape))
     with pytest.raises(ExpressionError, match=r"bias must have shape \[4\], got \[3\]"):
         topi.nn.bias_add(data, bias, 2)
+
+
+def test_lengths_of_adaptive_windows_are_known_without_looking_at_each():
+    for extent in range(1, 20):
+        for size in range(1, 30):
+            lengths = [_length(o, size, extent) for o in range(size)]
+            assert _longest(size, extent) == max(lengths)
+            assert _uniform(size, extent) == (len(set(lengths)) == 1)
+    pooled = topi.nn.adaptive_pool(te.placeholder((1, 1, 4, 4)), 1 << 30, "max")
+    assert pooled.shape == (1, 1, 1 << 30, 1 << 30)

@@ -276,7 +276,7 @@ def test_squeeze_and_expand_dims(new_bench):
         topi.squeeze(x, 1)
     with pytest.raises(ExpressionError, match="axis 9 is out of range"):
         topi.expand_dims(x, 9)
-    with pytest.raises(ExpressionError, match="number of new axes is negative"):
+    with pytest.raises(ExpressionError, match="that many axes cannot be new"):
         topi.expand_dims(x, 0, -1)
 
 
@@ -369,7 +369,7 @@ REFUSED = {
     "reshape rest": (lambda: topi.reshape(X, (5, -1)), "12 elements are not a multiple of 5"),
     "reshape twice": (lambda: topi.reshape(X, (-1, -1)), "one of them may be -1"),
     "reshape zero": (lambda: topi.reshape(X, (0, 12)), "at least 1"),
-    "reshape word": (lambda: topi.reshape(X, ("a", 12)), "an extent is not an int"),
+    "reshape word": (lambda: topi.reshape(X, ("a", 12)), "newshape is a tuple of str and int, not"),
     "flatten": (lambda: topi.flatten(te.placeholder(())), "no batch axis"),
     "concatenate": (
         lambda: topi.concatenate([X, te.placeholder((3, 5))], 1), "shapes differ outside axis 1",

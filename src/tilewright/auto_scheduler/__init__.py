@@ -49,7 +49,8 @@ from tilewright.auto_scheduler.workload_registry import (
     register_workload_tensors,
     workload_key_to_tensors,
 )
-from tilewright.base.errors import absent
+from tilewright.base.doors import open_doors
+from tilewright.base.errors import RecordError, SpaceError, absent
 
 __all__ = [
     "ApplyHistoryBest", "ComputeDAG", "EmptyPolicy", "HardwareParams", "LocalBuilder",
@@ -61,6 +62,21 @@ __all__ = [
     "make_workload_key", "register_workload", "register_workload_tensors", "save_records",
     "workload_key_to_tensors",
 ]  # fmt: skip
+
+open_doors(
+    globals(),
+    (
+        "ComputeDAG", "LocalBuilder", "LocalRunner", "SearchTask", "TaskScheduler", "TuningOptions",
+        "XGBModel", "extract_tasks", "workload_key_to_tensors",
+    ), SpaceError,
+)  # fmt: skip
+open_doors(
+    globals(),
+    (
+        "ApplyHistoryBest", "LogEstimatedLatency", "PreloadMeasuredStates", "RecordReader",
+        "RecordToFile", "distill_record_file", "load_best_record", "load_records", "save_records",
+    ), RecordError,
+)  # fmt: skip
 
 # Names of TVM whose time has not come, or never will: what to use instead.
 _ELSEWHERE = {

@@ -23,7 +23,7 @@ from tilewright.base.errors import SpaceError
 from tilewright.driver.build import resolve_target
 from tilewright.foreign.tvm_logs import arguments_of
 from tilewright.schedule.task import task_of_dag
-from tilewright.targets.target import Target
+from tilewright.targets.target import TargetLike
 from tilewright.te.tensor import Tensor
 
 
@@ -33,7 +33,7 @@ class Computation:
     def __init__(
         self, func: Callable[..., Sequence[Tensor]] | str | None = None,
         args: Sequence[Any] | None = None, compute_dag: Any = None,
-        workload_key: str | None = None, target: str | Target | None = None,
+        workload_key: str | None = None, target: TargetLike | None = None,
         target_host: Any = None, hardware_params: HardwareParams | None = None,
         layout_rewrite_option: Any = None, task_inputs: Any = None,
         task_inputs_overwrite: bool = False, task_inputs_save_to_file: bool = False,

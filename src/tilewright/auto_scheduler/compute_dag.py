@@ -14,6 +14,7 @@ from tilewright.base.errors import SpaceError
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.steps.names import identifier
 from tilewright.te.dag import ComputeDAG as Computation
+from tilewright.te.dag import op_flops
 from tilewright.te.tensor import Tensor
 
 
@@ -26,6 +27,12 @@ class ComputeDAG(Computation):
 
     def __init__(self, compute: Sequence[Tensor] | str | Schedule | Computation) -> None:
         super().__init__(_tensors(compute))
+
+    @property
+    def flop_ct(self) -> float:
+        """Operations as the auto-scheduler counts them: those on operands of the kind that a stage
+        gives, so that the predicates of a padded float tensor do not count."""
+        return float(sum(op_flops(op, op.dtype.kind) for op in self.compute_ops))
 
     @property
     def tensors(self) -> list[Tensor]:

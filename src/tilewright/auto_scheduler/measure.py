@@ -15,7 +15,7 @@ from typing import Any
 from tilewright.auto_scheduler.computation import Computation
 from tilewright.auto_scheduler.compute_dag import ComputeDAG
 from tilewright.autotvm.tuners import ERROR_NUMBERS
-from tilewright.base.errors import DeviceError, RecordError, SpaceError, TilewrightError
+from tilewright.base.errors import RecordError, SpaceError, TilewrightError
 from tilewright.measure import local
 from tilewright.measure.jobs import Builder, Runner
 from tilewright.measure.local import BuildFunction
@@ -33,15 +33,7 @@ class LocalBuilder(local.LocalBuilder):
         self, timeout: float = 15, n_parallel: int | None = None,
         build_func: BuildFunction = "default",
     ) -> None:  # fmt: skip
-        if build_func == "ndk":
-            raise DeviceError(
-                'LocalBuilder(build_func="ndk")', "other machines are not there yet",
-                "Leave it out, and work on the device's host.",
-            )  # fmt: skip
-        if build_func == "default":
-            super().__init__(timeout, n_parallel)
-        else:
-            super().__init__(timeout, n_parallel, build_func=build_func)
+        super().__init__(timeout, n_parallel, build_func=build_func)
 
 
 class LocalRunner(local.LocalRunner):
@@ -109,7 +101,7 @@ class TuningOptions:
     verbose: int = 1
     builder: Any = "local"
     runner: Any = "local"
-    measure_callbacks: Sequence[Any] | None = None
+    measure_callbacks: Any = None
     seconds: float | None = None
 
     def __post_init__(self) -> None:
@@ -127,7 +119,9 @@ class TuningOptions:
         for role, value, protocol in (
             ("builder", self.builder, Builder), ("runner", self.runner, Runner),
         ):  # fmt: skip
-            if value != "local" and not isinstance(value, protocol):
+            if not isinstance(value, protocol) and not (
+                isinstance(value, str) and value == "local"
+            ):
                 hint = f'Use auto_scheduler.Local{role.capitalize()}() or "local".'
                 if isinstance(value, LocalRPCMeasureContext):
                     hint = "Pass its .runner."

@@ -23,7 +23,7 @@ from tilewright.auto_scheduler.workload_registry import knows
 from tilewright.base.errors import RecordError, SpaceError, TilewrightError
 from tilewright.measure.database import Database, pick_best
 from tilewright.measure.record import Key, Record
-from tilewright.targets.target import Target
+from tilewright.targets.target import Target, TargetLike
 
 Pair = tuple[MeasureInput, MeasureResult]
 
@@ -75,7 +75,7 @@ def save_records(
 def load_best_record(
     filename: Path,
     workload_key: str | None = None,
-    target: str | Target | None = None,
+    target: TargetLike | None = None,
     include_compatible: bool = False,
 ) -> Pair:
     """The fastest verified trial of a workload on a target; None: of any.

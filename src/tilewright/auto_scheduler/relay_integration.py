@@ -23,7 +23,7 @@ from tilewright.relay.compile.extract import fused_tasks
 from tilewright.relay.graph.expr import Function, IRModule
 from tilewright.relay.run.graph_executor import GraphModule
 from tilewright.runtime.device import device
-from tilewright.targets.target import Target
+from tilewright.targets.target import Target, TargetLike
 from tilewright.transform import PassContext
 
 REPEATS = 10  # of the whole network
@@ -51,7 +51,7 @@ class Network:
 
 def extract_tasks(
     mod: IRModule | Function, params: Mapping[str, Any] | None = None,
-    target: str | Target | None = None, target_host: Any = None,
+    target: TargetLike | None = None, target_host: Any = None,
     hardware_params: HardwareParams | None = None, include_simple_tasks: bool = False,
     dump_workload_to_dag_log: Path | None = None, opt_level: int = 3,
     other_targets: Any = None,

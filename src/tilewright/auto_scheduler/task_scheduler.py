@@ -90,15 +90,8 @@ class TaskScheduler:
         objective_func: Any = None, strategy: str = "gradient",
         load_model_file: Path | None = None, load_log_file: Path | None = None,
         alpha: float = 0.2, beta: float = 2, gamma: float = 0.5, backward_window_size: int = 3,
-        callbacks: Sequence[TaskSchedulerCallback] | None = None,
+        callbacks: Sequence[Any] | None = None,
     ) -> None:  # fmt: skip
-        if not isinstance(tasks, (list, tuple)) or not all(
-            isinstance(task, SearchTask) for task in tasks
-        ):
-            raise SpaceError(
-                f"TaskScheduler(tasks={tasks!r})", "not a list of SearchTasks",
-                "Pass what extract_tasks returns.",
-            )  # fmt: skip
         self.tasks = list(tasks)
         if not self.tasks:
             raise SpaceError("TaskScheduler(tasks=[])", "there is no task", "Extract some first.")

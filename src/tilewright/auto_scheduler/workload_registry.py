@@ -13,6 +13,7 @@ from typing import Any, overload
 
 import numpy as np
 
+from tilewright.base.doors import check_arguments
 from tilewright.base.errors import SpaceError
 from tilewright.foreign.tvm_logs import arguments_of
 from tilewright.search.jobs import plain
@@ -41,7 +42,7 @@ def register_workload(
     Usable as `@register_workload`, `@register_workload("name")` and `register_workload("name", f)`.
     override: replace another function of that name, which is an error otherwise
     """
-    if callable(func_name):
+    if callable(func_name) and hasattr(func_name, "__name__"):
         f, func_name = func_name, func_name.__name__
     if not isinstance(func_name, str) or not (f is None or callable(f)):
         raise SpaceError(
@@ -49,6 +50,10 @@ def register_workload(
             "not a function, with or without a name",
             "Use @register_workload, or register_workload(name, function).",
         )  # fmt: skip
+    if not isinstance(override, bool):
+        raise SpaceError(
+            f"register_workload(override={override!r})", "not True or False", "Leave it out."
+        )
     name: str = func_name
 
     def register(function: Function) -> Function:
@@ -120,6 +125,7 @@ def declared(func: Function | str, args: Sequence[Any]) -> list[Tensor]:
     function = _FUNCTIONS.get(func) if isinstance(func, str) else func
     if function is None:
         raise _unknown(f"workload {name!r}", "no workload is registered by that name")
+    check_arguments(function, args, f"workload {name!r}", SpaceError)
     made = function(*args)
     if isinstance(made, (list, tuple)) and made and all(isinstance(t, Tensor) for t in made):
         return list(made)

@@ -10,6 +10,7 @@ from typing import Any
 from tilewright.autotvm import callback, record, task, tuner
 from tilewright.autotvm.dispatch import ApplyHistoryBest, apply_history_best
 from tilewright.autotvm.tuners import MeasureInput, MeasureResult
+from tilewright.base.doors import open_doors
 from tilewright.base.errors import SpaceError, absent
 from tilewright.measure.jobs import Builder, Runner
 from tilewright.measure.local import LocalBuilder, LocalRunner
@@ -40,11 +41,16 @@ _ELSEWHERE = {
 }
 
 
+open_doors(
+    globals(), ("ApplyHistoryBest", "LocalBuilder", "LocalRunner", "apply_history_best"), SpaceError
+)  # fmt: skip
+
+
 def measure_option(builder: Any, runner: Any) -> dict[str, Any]:
     """How candidates are built and run; "local" stands for the defaults of either."""
     chosen = {
-        "builder": LocalBuilder() if builder == "local" else builder,
-        "runner": LocalRunner() if runner == "local" else runner,
+        "builder": LocalBuilder() if _is_local(builder) else builder,
+        "runner": LocalRunner() if _is_local(runner) else runner,
     }
     for role, value in chosen.items():
         if not isinstance(value, Builder if role == "builder" else Runner):
@@ -53,6 +59,10 @@ def measure_option(builder: Any, runner: Any) -> dict[str, Any]:
                 'Use autotvm.LocalBuilder() and autotvm.LocalRunner(), or "local".',
             )  # fmt: skip
     return chosen
+
+
+def _is_local(value: Any) -> bool:
+    return isinstance(value, str) and value == "local"
 
 
 def __getattr__(name: str) -> Any:

@@ -2,37 +2,73 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import IO, Any
+
+import msgspec
 
 from tilewright.autotvm.tuners import MeasureInput, MeasureResult, format_si
+from tilewright.base.doors import door
+from tilewright.base.dtype import json_name
 from tilewright.base.errors import SpaceError, absent
 from tilewright.measure.database import Database
+from tilewright.measure.record import DagLine, Record, encode
 
 Callback = Callable[[Any, Sequence[MeasureInput], Sequence[MeasureResult]], None]
 
 
-def log_to_file(file_out: str | os.PathLike[str], protocol: str = "json") -> Callback:
-    """Append every trial, failures included, as one line of JSON to `file_out`."""
+@door(SpaceError)
+def log_to_file(file_out: str | os.PathLike[str] | IO[Any], protocol: str = "json") -> Callback:
+    """Append every trial, failures included, as one line of JSON to `file_out`.
+
+    file_out: a path, or a file that is open for writing
+    """
     if protocol != "json":
         raise SpaceError(
             f"log_to_file(protocol={protocol!r})", "only JSON lines are written", 'Use "json".'
         )
-    database = Database(file_out)
+    append = (
+        Database(file_out).append
+        if isinstance(file_out, (str, os.PathLike))
+        else _appends_to(file_out)
+    )
 
     def callback(
         tuner: Any, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]
     ) -> None:
         for given, result in zip(inputs, results, strict=True):
             if result.record is not None:
-                database.append(result.record, given.task.dag.to_json())
+                append(result.record, given.task.dag.to_json())
 
     return callback
 
 
+def _appends_to(file: IO[Any]) -> Callable[[Record, Any], None]:
+    """`Database.append` for an open file, of text or bytes."""
+    if isinstance(file, io.IOBase) and not file.writable():
+        raise SpaceError(
+            f"log_to_file({file!r})", "the file is not open for writing", 'Open it with "a".'
+        )
+    known: set[str] = set()
+
+    def append(record: Record, dag: Any) -> None:
+        lines = [encode(record)]
+        if record.task.dag not in known:
+            known.add(record.task.dag)
+            raw = msgspec.Raw(msgspec.json.encode(dag, enc_hook=json_name))
+            lines.insert(0, encode(DagLine(hash=record.task.dag, dag=raw)))
+        for line in lines:
+            file.write(line.decode() if isinstance(file, io.TextIOBase) else line)
+        file.flush()
+
+    return append
+
+
+@door(SpaceError)
 def progress_bar(total: int, prefix: str = "", si_prefix: str = "G") -> Callback:
     """A line that is rewritten after each trial:
     `[Task  1/12]  Current/Best:  541.83/3570.66 GFLOPS | Progress: (960/2000) | 1001.31 s Done.`

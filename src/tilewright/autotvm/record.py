@@ -6,7 +6,8 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from tilewright.base.errors import absent
+from tilewright.base.doors import open_doors
+from tilewright.base.errors import SpaceError, absent
 from tilewright.measure.database import Database, pick_best
 from tilewright.measure.record import Record
 
@@ -26,6 +27,9 @@ def load_from_file(filename: str | os.PathLike[str]) -> Iterator[Record]:
     `tuner.load_history` takes them.
     """
     return iter(Database.load(filename))
+
+
+open_doors(globals(), __all__, SpaceError)
 
 
 def __getattr__(name: str) -> Any:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tilewright.base.errors import absent
+from tilewright.base.doors import open_doors
+from tilewright.base.errors import SpaceError, absent
 from tilewright.schedule.space.config_space import ConfigEntity, ConfigSpace, FallbackConfigEntity
 from tilewright.schedule.task import Task, create
 from tilewright.schedule.template import get_config, template
+from tilewright.targets.target import TargetLike
 
 __all__ = [
     "ConfigEntity", "ConfigSpace", "FallbackConfigEntity", "Task", "create", "extract_from_program",
@@ -24,7 +27,11 @@ _ELSEWHERE = {
 
 
 def extract_from_program(
-    mod: Any, params: Any = None, target: Any = None, target_host: Any = None, ops: Any = None
+    mod: Any,
+    params: Mapping[str, Any] | None = None,
+    target: TargetLike | None = None,
+    target_host: Any = None,
+    ops: str | Iterable[Any] | None = None,
 ) -> list[Task]:
     """The distinct anchors (convolutions, dense, ...) of a network as tasks; `ops` keeps only some.
 
@@ -33,6 +40,9 @@ def extract_from_program(
     from tilewright.relay.compile.extract import extract_from_program as extract
 
     return extract(mod, params=params, target=target, ops=ops)
+
+
+open_doors(globals(), ("create", "extract_from_program"), SpaceError)
 
 
 def __getattr__(name: str) -> Any:

@@ -95,6 +95,9 @@ def format_si(value: float, prefix: str) -> float:
     return value / SI_PREFIXES[prefix]
 
 
+_MOST_WIDER = 1000  # candidates to choose from, per candidate of a plan
+
+
 class Tuner:
     """Searches the space of `task`.  Subclasses choose how candidates are proposed.
 
@@ -107,6 +110,8 @@ class Tuner:
     batch = 0  # proposals at once; 0: by the device
 
     def __init__(self, task: Task, *, seed: int = 0) -> None:
+        if seed < 0:
+            raise SpaceError(f"{type(self).__name__}(seed={seed})", "it is negative", "Use seed=0.")
         self.task, self.seed = task, seed
         self.reset()
 
@@ -305,6 +310,11 @@ class XGBTuner(Tuner):
                     f"XGBTuner({option}={value!r})", "no such choice", f"Use one of {known}."
                 )
         self.batch = min(BATCH[task.target.device_kind.shares_host], max(1, plan_size // 4))
+        if diversity_filter_ratio is not None and not 1 <= diversity_filter_ratio <= _MOST_WIDER:
+            raise SpaceError(
+                f"XGBTuner(diversity_filter_ratio={diversity_filter_ratio})",
+                f"not from 1 to {_MOST_WIDER}", "Leave it out, or use 2.",
+            )  # fmt: skip
         self.diversity_filter_ratio = diversity_filter_ratio
         super().__init__(task, seed=seed)
 
@@ -369,7 +379,7 @@ def _checked_range(task: Task, given: tuple[int, int] | None) -> tuple[int, int]
     if given is None:
         return None
     first, last = given
-    size = len(task.config_space)
+    size = task.config_space.range_length
     if not 0 <= first <= last < size:
         raise SpaceError(f"range_idx={given}", f"not within [0, {size - 1}]", "Both ends count.")
     return given

@@ -77,7 +77,7 @@ class DType(str):
         if not isinstance(name, str):
             try:
                 name = np.dtype(name).name
-            except TypeError:
+            except (TypeError, ValueError):
                 name = repr(name)
         found = _TYPES.get(name)
         if found is not None:

@@ -12,7 +12,8 @@ from typing import Any
 
 from tilewright.base import context
 from tilewright.base.artifact import Artifact, Source
-from tilewright.base.errors import TargetError
+from tilewright.base.doors import door
+from tilewright.base.errors import ScheduleError, TargetError
 from tilewright.codegen import generate
 from tilewright.driver.compilers import compile_source
 from tilewright.ir.stmt import Program
@@ -23,12 +24,12 @@ from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree import legality
 from tilewright.schedule.tree.loop_tree import LoopTree
 from tilewright.schedule.tree.resources import Resources
-from tilewright.targets.target import Target
+from tilewright.targets.target import Target, TargetLike
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.tensor import ComputeOp, Tensor
 
 
-def resolve_target(target: str | Target | None) -> Target:
+def resolve_target(target: TargetLike | None) -> Target:
     """`target`, or that of the innermost `with target:`; for this machine, see `Target.native`."""
     found = target if target is not None else context.current("target")
     if found is None:
@@ -38,10 +39,11 @@ def resolve_target(target: str | Target | None) -> Target:
     return Target(found).native()
 
 
+@door(ScheduleError)
 def lower(
     schedule: Schedule,
     args: Sequence[Tensor] | None = None,
-    target: str | Target | None = None,
+    target: TargetLike | None = None,
     name: str = "main",
     simple_mode: bool = False,
 ) -> Program:
@@ -52,7 +54,9 @@ def lower(
     simple_mode: TVM's; it changes nothing, what is printed is always simple
     """
     found = target if target is not None else context.current("target")
-    chosen = Target(found or ("cuda" if schedule.binds_threads else "llvm")).native()
+    if found is None:
+        found = "cuda" if schedule.binds_threads else "llvm"
+    chosen = Target(found).native()
     return lower_schedule(schedule, chosen, kernel_name(name), args)
 
 
@@ -94,10 +98,11 @@ def build_artifact(
     return compile_source(generate_source(schedule, target, name, args), target)
 
 
+@door(ScheduleError)
 def build(
     schedule: Schedule,
     args: Sequence[Tensor] | None = None,
-    target: str | Target | None = None,
+    target: TargetLike | None = None,
     name: str = "main",
 ) -> Module:
     """A callable module on device 0 of the target; its arguments are `args` in order."""

@@ -184,7 +184,9 @@ class Expr:
     __index__ = __int__
 
     def __iter__(self) -> Iterator[Expr]:
-        raise TypeError(f"an expression cannot be iterated: {self}")
+        raise ExpressionError(
+            str(self), "an expression cannot be iterated", "List several in Python: [a, b]."
+        )
 
     # -- the names TVM users know ------------------------------------------------------------------
     @property
@@ -260,11 +262,16 @@ def const(value: float, dtype: str | None = None) -> Expr:
         known = _INDICES.get(value)
         if known is not None:
             return known
+    value = _plain(value)
+    if not isinstance(value, (bool, int, float)):
+        raise ExpressionError(
+            f"const({value!r})", f"a {type(value).__name__} is not a number", "Give a number."
+        )
     if dtype is not None:
         kind = dtype if type(dtype) is DType else DType(dtype, f"const({value!r}, {dtype!r})")
     elif isinstance(value, bool):
         kind = BOOL
-    elif isinstance(value, int) or hasattr(value, "__index__"):
+    elif isinstance(value, int):
         kind = INT32 if INT32.holds(int(value)) else INT64
     else:
         kind = FLOAT32
@@ -278,6 +285,11 @@ def const(value: float, dtype: str | None = None) -> Expr:
     if not kind.least <= int(value) <= kind.greatest:
         raise _overflow(value, kind)
     return make("const", (), int(value), kind)
+
+
+def _plain(value: Any) -> Any:
+    """A number of numpy as one of Python; anything else as it is."""
+    return value.item() if hasattr(value, "item") and getattr(value, "size", 0) == 1 else value
 
 
 def _overflow(value: float, kind: DType) -> ExpressionError:
@@ -311,8 +323,8 @@ def convert(value: Any, like: Expr | None = None) -> Expr:
         return value
     if hasattr(value, "as_expr"):  # te.IterVar, zero-dimensional te.Tensor
         return value.as_expr()  # type: ignore[no-any-return]
-    if isinstance(value, (bool, int, float)) or hasattr(value, "dtype"):
-        number = value.item() if hasattr(value, "item") else value
+    number = _plain(value)
+    if isinstance(number, (bool, int, float)):
         return const(number, None if like is None else _literal(number, like.dtype))
     raise ExpressionError(
         f"convert({value!r})", f"a {type(value).__name__} is not an expression",

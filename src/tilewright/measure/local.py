@@ -11,9 +11,10 @@ from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
 from typing import Any, TypeVar
 
-from tilewright.base.errors import DeviceError, InternalError
+from tilewright.base.errors import DeviceError
 from tilewright.measure import calls
 from tilewright.measure.jobs import Built, Job, RunJob, RunResult
 from tilewright.measure.pool import (
@@ -39,7 +40,7 @@ class LocalBuilder:
 
     timeout:      seconds for one build; a build that takes longer is a "timeout"
     build_func:   a function (payload, target) -> Artifact of an importable module, or its name as
-                  "module:function"; default: lower, print and compile `driver.build.payload_of`'s
+                  "module:function"; "default": lower, print and compile `driver.build.payload_of`'s
     memory_bytes: address space of a build process; default: the memory of this machine
     """
 
@@ -47,7 +48,7 @@ class LocalBuilder:
         self,
         timeout: float = 10.0,
         n_parallel: int | None = None,
-        build_func: BuildFunction = "tilewright.driver.build:build_payload",
+        build_func: BuildFunction = "default",
         memory_bytes: int | None = None,
     ) -> None:
         _check(timeout > 0, f"LocalBuilder(timeout={timeout})", "it must be positive", "Try 10.")
@@ -248,14 +249,34 @@ def _then(inner: Future[Any], convert: Callable[[Future[Any]], T]) -> Future[T]:
 
 
 def _name(function: BuildFunction) -> str:
+    """The function as build processes import it: "module:function"."""
+    if function == "default":
+        return "tilewright.driver.build:build_payload"
+    place = f"LocalBuilder(build_func={function!r})"
+    if function == "ndk":
+        raise DeviceError(
+            place,
+            "other machines are not there yet",
+            "Leave it out, and work on the device's host.",
+        )
     if isinstance(function, str):
-        return function
-    if function.__module__ == "__main__" or "." in function.__qualname__:
-        raise InternalError(
-            f"build_func={function!r}", "build processes cannot import it",
-            "Define it at the top of a module, not in the main script.",
+        module, _, name = function.partition(":")
+        try:
+            found = getattr(import_module(module), name, None) if module and name else None
+        except ImportError:
+            found = None
+        _check(
+            callable(found), place, "there is no such function",
+            'Use "default", a function of a module, or its name as "module:function".',
         )  # fmt: skip
-    return f"{function.__module__}:{function.__qualname__}"
+        return function
+    home, name = getattr(function, "__module__", ""), getattr(function, "__qualname__", "")
+    _check(
+        bool(home and name) and home != "__main__" and "." not in name, place,
+        "build processes cannot import it",
+        "Define it at the top of a module, not in the main script.",
+    )  # fmt: skip
+    return f"{home}:{name}"
 
 
 def _machine_bytes() -> int:

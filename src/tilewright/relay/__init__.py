@@ -6,9 +6,10 @@ Read next: `expr.py`, `op/__init__.py` (the operator table), `passes/__init__.py
 `compile/build.py`, `exchange/onnx_import.py`.
 """
 
-from typing import Any
+from typing import Any as _Any  # relay.Any is a name of TVM
 
-from tilewright.base.errors import absent
+from tilewright.base.doors import open_doors
+from tilewright.base.errors import ModelError, absent
 from tilewright.relay import analysis, frontend, nn, op, testing, transform
 from tilewright.relay.compile.build import build
 from tilewright.relay.exchange.onnx_export import to_onnx
@@ -40,8 +41,11 @@ __all__ = [
     "var", *_operators,
 ]  # fmt: skip
 
+open_doors(globals(), __all__, ModelError)
+
 # Names of TVM that are not there: what to use instead.
 _ELSEWHERE = {
+    "Any": "Shapes are static: give every extent as an int.",
     "backend": "Use relay.build; its report names the schedule of each kernel.",
     "create_executor": "Use relay.build and contrib.graph_executor, or relay.evaluate.",
     "quantize": "Only float32 and float64 are computed; leave quantisation out.",
@@ -49,5 +53,5 @@ _ELSEWHERE = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> _Any:
     raise absent("relay", name, _ELSEWHERE)

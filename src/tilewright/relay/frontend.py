@@ -5,11 +5,13 @@ In: model files.  Out: `(mod, params)`.  Read next: `onnx.py`.
 
 from typing import Any
 
-from tilewright.base.errors import absent
+from tilewright.base.doors import open_doors
+from tilewright.base.errors import ModelError, absent
 from tilewright.relay.exchange.limits import Limits
 from tilewright.relay.exchange.onnx_import import from_onnx
 
 __all__ = ["Limits", "from_onnx"]
+open_doors(globals(), ["from_onnx"], ModelError)
 
 _ELSEWHERE = {
     f"from_{name}": "Export the model to ONNX and use relay.frontend.from_onnx."

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tilewright.base.doors import is_integer, open_doors
 from tilewright.base.errors import ModelError
 from tilewright.relay.graph.expr import Call, Expr, TensorType, Var
 from tilewright.relay.op import call
@@ -18,7 +19,7 @@ from tilewright.relay.op import call
 def pair(value: Any, what: str, place: str) -> tuple[int, int]:
     """`value` as (height, width); an int serves both."""
     items = tuple(value) if isinstance(value, (tuple, list)) else (value, value)
-    if len(items) != 2 or not all(hasattr(v, "__index__") for v in items):
+    if len(items) != 2 or not all(is_integer(v) for v in items):
         raise ModelError(
             place, f"{what}={value!r} is neither an int nor a pair of ints",
             f"Write {what}=1 or {what}=(1, 1).",
@@ -29,7 +30,7 @@ def pair(value: Any, what: str, place: str) -> tuple[int, int]:
 def sides(padding: Any, place: str) -> tuple[int, int, int, int]:
     """(top, left, bottom, right) from an int, (height, width) or all four."""
     items = tuple(padding) if isinstance(padding, (tuple, list)) else (padding,)
-    if len(items) not in (1, 2, 4) or not all(hasattr(v, "__index__") for v in items):
+    if len(items) not in (1, 2, 4) or not all(is_integer(v) for v in items):
         raise ModelError(
             place, f"padding={padding!r} is not understood",
             "Use an int, (height, width) or (top, left, bottom, right).",
@@ -180,7 +181,9 @@ def batch_flatten(data: Expr) -> Call:
     return call("nn.batch_flatten", data)
 
 
-def pad(data: Expr, pad_width: Any, pad_value: float = 0.0, pad_mode: str = "constant") -> Call:
+def pad(
+    data: Expr, pad_width: Sequence[Any], pad_value: float = 0.0, pad_mode: str = "constant"
+) -> Call:
     """`data` with `pad_value` around it; pad_width: one (before, after) per axis."""
     if pad_mode != "constant":
         raise ModelError(
@@ -270,3 +273,11 @@ def adaptive_avg_pool2d(data: Expr, output_size: Any = (1, 1), layout: str = "NC
         output_size=pair(output_size, "output_size", "nn.adaptive_avg_pool2d"),
         layout=layout,
     )
+
+
+__all__ = [
+    "adaptive_avg_pool2d", "avg_pool2d", "batch_flatten", "batch_matmul", "batch_norm", "bias_add",
+    "conv2d", "dense", "dropout", "global_avg_pool2d", "global_max_pool2d", "leaky_relu",
+    "log_softmax", "max_pool2d", "pad", "relu", "softmax",
+]  # fmt: skip
+open_doors(globals(), __all__, ModelError)

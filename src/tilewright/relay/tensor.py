@@ -13,8 +13,18 @@ from typing import Any
 import numpy as np
 
 from tilewright.base.errors import ModelError
-from tilewright.relay.graph.expr import Call, Constant, Expr, Tuple, const, static_shape
+from tilewright.relay.graph.expr import (
+    Call,
+    Constant,
+    Expr,
+    Tuple,
+    check_dtype,
+    const,
+    static_shape,
+)
 from tilewright.relay.op import call, get, same_dtype
+
+Axes = int | Sequence[int] | None
 
 
 def _unary(name: str) -> Callable[[Expr], Call]:
@@ -55,10 +65,10 @@ def clip(a: Expr, a_min: float, a_max: float) -> Call:
 
 def cast(data: Expr, dtype: str) -> Call:
     """`data` converted to `dtype`."""
-    return call("cast", data, dtype=dtype)
+    return call("cast", data, dtype=str(check_dtype(dtype, "relay.cast")))
 
 
-def reshape(data: Expr, newshape: Any) -> Call:
+def reshape(data: Expr, newshape: int | Sequence[int]) -> Call:
     """`data` under another shape, row-major.
 
     newshape: extents; 0 keeps the input's extent at that place, one -1 takes what is left.
@@ -99,7 +109,7 @@ def transpose(data: Expr, axes: Sequence[int] | None = None) -> Call:
     return call("transpose", data, axes=tuple(int(a) + (rank if a < 0 else 0) for a in order))
 
 
-def squeeze(data: Expr, axis: Any = None) -> Call:
+def squeeze(data: Expr, axis: Axes = None) -> Call:
     """`data` without the axes of extent 1 named by `axis`, or without all of them."""
     return call("squeeze", data, axis=_axes(axis))
 
@@ -109,7 +119,7 @@ def expand_dims(data: Expr, axis: int, num_newaxis: int = 1) -> Call:
     return call("expand_dims", data, axis=int(axis), num_newaxis=int(num_newaxis))
 
 
-def concatenate(data: Any, axis: int = 0) -> Call:
+def concatenate(data: Expr | Sequence[Expr], axis: int = 0) -> Call:
     """Tensors one behind the other along `axis`; data: a list of values, or a Tuple."""
     return call("concatenate", data if isinstance(data, Expr) else Tuple(data), axis=int(axis))
 
@@ -127,7 +137,7 @@ def _axes(axis: Any) -> tuple[int, ...] | None:
 
 def _reduction(name: str) -> Callable[..., Call]:
     def operator(
-        data: Expr, axis: Any = None, keepdims: bool = False, exclude: bool = False
+        data: Expr, axis: Axes = None, keepdims: bool = False, exclude: bool = False
     ) -> Call:
         return call(name, data, axis=_axes(axis), keepdims=bool(keepdims), exclude=bool(exclude))
 
@@ -143,7 +153,12 @@ sum, mean, max, min, prod = map(_reduction, ("sum", "mean", "max", "min", "prod"
 
 def full(fill_value: float, shape: Any, dtype: str = "float32") -> Constant:
     """A constant tensor of one value."""
-    return const(np.full(static_shape(shape, "full"), fill_value, dtype))
+    kind = check_dtype(dtype, "relay.full")
+    dims = static_shape(shape, "relay.full")
+    try:
+        return const(np.full(dims, fill_value, kind.storage))
+    except (MemoryError, ValueError) as error:
+        raise ModelError(f"full({dims})", f"it has no room ({error})", "Use less.") from None
 
 
 def zeros(shape: Any, dtype: str = "float32") -> Constant:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tilewright.base.doors import door
 from tilewright.base.errors import DeviceError, TilewrightError
 from tilewright.runtime import drivers
 from tilewright.runtime.drivers import Driver
@@ -16,6 +17,7 @@ from tilewright.targets.spec import DeviceSpec
 from tilewright.targets.target import Target
 
 
+@door(DeviceError)
 def device(kind: str | Target, index: int = 0) -> Device:
     """The device of a kind ("cpu", "cuda", "opencl"; a target or its kind will do) and index.
 
@@ -28,14 +30,17 @@ def device(kind: str | Target, index: int = 0) -> Device:
     return Device(found.device, index)
 
 
+@door(DeviceError)
 def cpu(index: int = 0) -> Device:
     return device("cpu", index)
 
 
+@door(DeviceError)
 def cuda(index: int = 0) -> Device:
     return device("cuda", index)
 
 
+@door(DeviceError)
 def opencl(index: int = 0) -> Device:
     return device("opencl", index)
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tilewright.base.artifact import Artifact
+from tilewright.base.doors import door
 from tilewright.base.errors import DeviceError
 from tilewright.runtime import arguments, artifact_file
 from tilewright.runtime.device import Device, cpu, device
@@ -106,6 +107,7 @@ class Module:
         self._check(arrays)
         return self._launches(self._packed(arrays), self._workspaces())
 
+    @door(DeviceError)
     def time_evaluator(
         self,
         func_name: str,
@@ -151,9 +153,16 @@ class Module:
 
         return evaluate
 
+    @door(DeviceError)
     def save(self, path: str | Path) -> None:
         """Write the artefact for `load_module`."""
-        Path(path).write_bytes(artifact_file.to_bytes(self.artifact))
+        try:
+            Path(path).write_bytes(artifact_file.to_bytes(self.artifact))
+        except OSError as error:
+            raise DeviceError(
+                f"save({str(path)!r})", f"it cannot be written ({error.strerror})",
+                "Name a file in a folder that exists and that you may write to.",
+            ) from None  # fmt: skip
 
     export_library = save
 

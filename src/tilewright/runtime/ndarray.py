@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.base.doors import door
 from tilewright.base.dtype import DType
 from tilewright.base.errors import DeviceError, ExpressionError
 from tilewright.runtime import dlpack
@@ -20,7 +21,10 @@ from tilewright.runtime.device import Device, cpu
 from tilewright.runtime.drivers import ALIGNMENT, Memory
 from tilewright.targets.kind import kinds
 
+_MOST_ELEMENTS = 1 << 45  # of eight bytes: all that addresses of 48 bits reach
 
+
+@door(DeviceError, "nd.array")
 def array(
     source: Any, device: Device | None = None, dtype: str | np.dtype | None = None
 ) -> NDArray:
@@ -35,21 +39,26 @@ def array(
         if wanted in (None, source.dtype):
             return source.copyto(device)
         source = source.numpy()
-    value = np.asarray(source)
+    value = _as_array(source, "nd.array")
     if wanted is not None:
         value = value.astype(wanted.storage)
     made = empty(value.shape, _checked(value.dtype, "array"), device)
     return made.copyfrom(value)
 
 
+@door(DeviceError, "nd.empty")
 def empty(
     shape: Sequence[int] | int, dtype: str | np.dtype = "float32", device: Device | None = None
 ) -> NDArray:
     """An array with unspecified contents.  Memory is 64-byte aligned on the CPU."""
     device = device or cpu()
-    dims = (shape,) if isinstance(shape, int) else tuple(int(d) for d in shape)
+    dims = (shape,) if isinstance(shape, int) else tuple(shape)
     if any(d < 0 for d in dims):
         raise DeviceError(f"empty({dims})", "a dimension is negative", "Use at least 0.")
+    if math.prod(dims) > _MOST_ELEMENTS:
+        raise DeviceError(f"empty({dims})", "no memory is that large", "Use smaller dimensions.")
+    if math.prod(dims) > _MOST_ELEMENTS:
+        raise DeviceError(f"empty({dims})", "no memory is that large", "Use smaller dimensions.")
     kind = _checked(dtype, f"empty({dims})")
     memory = device.driver.allocate(max(math.prod(dims) * kind.bytes, 1))
     return NDArray(dims, kind, device, memory)
@@ -62,6 +71,10 @@ def from_dlpack(tensor: Any, copy: bool | None = None) -> NDArray:
           and on the CPU also where it is strided, read-only or of another byte order; then writing
           to the one array does not change the other.  False: DeviceError instead.  True: always
     """
+    if not hasattr(tensor, "__dlpack_device__") or not hasattr(tensor, "__dlpack__"):
+        raise DeviceError(
+            f"from_dlpack({type(tensor).__name__})", "it has no __dlpack__", "Use nd.array(x)."
+        )
     code, index = tensor.__dlpack_device__()
     if code in dlpack.HOST_CODES:
         return _from_host(tensor, copy)
@@ -131,6 +144,16 @@ def _host_view(tensor: Any) -> np.ndarray:
     return np.ndarray(view.shape, dtype.storage, raw, strides=strides)
 
 
+def _as_array(source: Any, place: str) -> np.ndarray:
+    try:
+        return np.asarray(source)
+    except ValueError as error:  # lists of several lengths
+        raise DeviceError(
+            f"{place}({type(source).__name__})", f"it is no array ({error})",
+            "Give numbers, or lists of one length.",
+        ) from None  # fmt: skip
+
+
 def _checked(dtype: str | np.dtype | type, place: str) -> DType:
     try:
         return DType(dtype)
@@ -183,13 +206,14 @@ class NDArray:
         if isinstance(source, NDArray):
             source.copyto(self)
             return self
-        value = np.asarray(source)
+        value = _as_array(source, "copyfrom")
         self._check_like(value.shape, value.dtype.name, "copyfrom")
         if value.size:
             native = np.ascontiguousarray(value, self.dtype.storage)
             self.device.driver.write(self.memory, native.reshape(-1).view(np.uint8))
         return self
 
+    @door(DeviceError)
     def copyto(self, target: NDArray | Device) -> NDArray:
         """Copy the contents into `target`, or into a new array on that device; returns it."""
         if isinstance(target, Device):

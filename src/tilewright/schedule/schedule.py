@@ -10,6 +10,8 @@ import operator
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from tilewright.base.doors import door
+from tilewright.base.dtype import DType
 from tilewright.base.errors import ScheduleError, absent
 from tilewright.schedule import steps as S
 from tilewright.schedule.space.decision import Choice, Size
@@ -19,7 +21,7 @@ from tilewright.schedule.steps.step import Step
 from tilewright.schedule.tree.loop_tree import LoopTree
 from tilewright.schedule.tree.text import loops_text, nest_text, place_text
 from tilewright.te.dag import ComputeDAG
-from tilewright.te.tensor import IterVar, Operation, Tensor
+from tilewright.te.tensor import IterVar, Operation, PlaceholderOp, Tensor
 
 # Primitives of TVM that are not there: what to use instead.
 _ELSEWHERE_STAGE = {
@@ -53,11 +55,35 @@ class Stage(StageState):
     def _do(self, step: Step) -> Any:
         return self.schedule.do(step)
 
+    def _axis(self, verb: str, axis: IterVar) -> str:
+        """What steps call an axis of this stage.  Raises ScheduleError for any other."""
+        if not isinstance(axis, IterVar):
+            raise ScheduleError(
+                f"{verb}({self.name}, {axis!r})", f"a {type(axis).__name__} is no axis",
+                f"{S.describe(self)}; s[..].op.axis, split and fuse give them.",
+            )  # fmt: skip
+        if isinstance(self.op, PlaceholderOp):
+            return axis.name  # which no step accepts
+        for own in self.all_iter_vars:
+            if own == axis:
+                return own.name
+        owners = [st.name for st in self.schedule.stages if axis in st.all_iter_vars]
+        belongs = f"is an axis of {' and '.join(owners)}" if owners else "is of no stage here"
+        raise ScheduleError(
+            f"{verb}({self.name}, {axis.name})", f"{axis!r} {belongs}, not of {self.name}",
+            f"{S.describe(self)}; take them from s[..] of this schedule: cache_write and rfactor "
+            "make new ones.",
+        )  # fmt: skip
+
+    def _axes(self, verb: str, axes: Iterable[IterVar]) -> tuple[str, ...]:
+        return tuple(self._axis(verb, ax) for ax in axes)
+
     def split(
         self, parent: IterVar, factor: Size | None = None, nparts: Size | None = None
     ) -> tuple[IterVar, IterVar]:
         """(outer, inner) of `parent`; see `steps.Split`."""
-        return self._do(S.Split(self.name, parent.name, _size(factor), _size(nparts)))  # type: ignore[no-any-return]
+        axis = self._axis("split", parent)
+        return self._do(S.Split(self.name, axis, _size(factor), _size(nparts)))  # type: ignore[no-any-return]
 
     def tile(
         self, x: IterVar, y: IterVar, x_factor: Size, y_factor: Size
@@ -70,33 +96,40 @@ class Stage(StageState):
 
     def fuse(self, *axes: IterVar) -> IterVar:
         """One axis for several neighbours; see `steps.Fuse`."""
-        return self._do(S.Fuse(self.name, tuple(ax.name for ax in axes)))  # type: ignore[no-any-return]
+        return self._do(S.Fuse(self.name, self._axes("fuse", axes)))  # type: ignore[no-any-return]
 
     def reorder(self, *axes: IterVar) -> None:
         """New order of the given loops; see `steps.Reorder`."""
-        self._do(S.Reorder(self.name, tuple(ax.name for ax in axes)))
+        self._do(S.Reorder(self.name, self._axes("reorder", axes)))
 
     def bind(self, axis: IterVar, thread: IterVar | str) -> None:
         """Run a loop on blocks or threads; see `steps.Bind`."""
-        tag = thread if isinstance(thread, str) else thread.thread_tag
-        self._do(S.Bind(self.name, axis.name, tag))
+        tag = thread.thread_tag if isinstance(thread, IterVar) else thread
+        if not isinstance(tag, str) or not tag:
+            raise ScheduleError(
+                f"bind({self.name}, {thread!r})", "it names no thread index",
+                'Give te.thread_axis("threadIdx.x"), or "threadIdx.x".',
+            )  # fmt: skip
+        self._do(S.Bind(self.name, self._axis("bind", axis), tag))
 
     def vectorize(self, axis: IterVar) -> None:
-        self._do(S.Annotate(self.name, axis.name, "vectorize"))
+        self._do(S.Annotate(self.name, self._axis("vectorize", axis), "vectorize"))
 
     def unroll(self, axis: IterVar) -> None:
-        self._do(S.Annotate(self.name, axis.name, "unroll"))
+        self._do(S.Annotate(self.name, self._axis("unroll", axis), "unroll"))
 
     def parallel(self, axis: IterVar) -> None:
-        self._do(S.Annotate(self.name, axis.name, "parallel"))
+        self._do(S.Annotate(self.name, self._axis("parallel", axis), "parallel"))
 
+    @door(ScheduleError)
     def pragma(self, axis: IterVar, key: str, value: Size = 1) -> None:
         """auto_unroll_max_step or unroll_explicit for all inside `axis`; see `steps.Pragma`."""
-        self._do(S.Pragma(self.name, axis.name, key, _size(value)))
+        self._do(S.Pragma(self.name, self._axis("pragma", axis), key, _size(value)))
 
     def compute_at(self, parent: Stage, axis: IterVar) -> None:
         """Compute inside a loop of a reader; see `steps.ComputeAt`."""
-        self._do(S.ComputeAt(self.name, parent.name, axis.name))
+        host = self.schedule[parent]
+        self._do(S.ComputeAt(self.name, host.name, host._axis("compute_at", axis)))
 
     def compute_inline(self) -> None:
         self._do(S.ComputeInline(self.name))
@@ -104,12 +137,14 @@ class Stage(StageState):
     def compute_root(self) -> None:
         self._do(S.ComputeRoot(self.name))
 
+    @door(ScheduleError)
     def set_scope(self, scope: str) -> None:
         self._do(S.SetScope(self.name, scope))
 
     def storage_align(self, axis: IterVar, factor: Size, offset: Size) -> None:
         """Pad the stride of `axis`; see `steps.StorageAlign`."""
-        self._do(S.StorageAlign(self.name, axis.name, _size(factor), _size(offset)))
+        sizes = _size(factor), _size(offset)
+        self._do(S.StorageAlign(self.name, self._axis("storage_align", axis), *sizes))
 
     def __repr__(self) -> str:
         return f"Stage({self.name}: {place_text(self)}, loops {loops_text(self)})"
@@ -146,20 +181,24 @@ class Schedule(ScheduleState[Stage]):
         self.steps.append(step)
         return result
 
+    @door(ScheduleError)
     def cache_read(
         self,
         tensor: Tensor,
         scope: str,
-        readers: Iterable[Tensor | Operation] | Tensor,
+        readers: Iterable[Tensor | Operation] | Tensor | Operation,
         dtype: str = "",
     ) -> Tensor:
         """A copy of `tensor` in `scope` for the given readers, in a wider `dtype` if one is given;
         see `steps.CacheRead`."""
-        items = [readers] if isinstance(readers, Tensor) else list(readers)
+        items = [readers] if isinstance(readers, (Tensor, Operation)) else list(readers)
         names = tuple(self[r].name for r in items)
-        kind = "" if dtype == tensor.dtype else str(dtype)
+        plain = isinstance(dtype, str) and not dtype
+        wanted = tensor.dtype if plain else DType(dtype, f"cache_read({tensor.name})")
+        kind = "" if wanted is tensor.dtype else str(wanted)
         return self.do(S.CacheRead(self[tensor].name, scope, names, kind))  # type: ignore[no-any-return]
 
+    @door(ScheduleError)
     def cache_write(self, tensor: Tensor | Sequence[Tensor], scope: str) -> Any:
         """Move the computation into a stage in `scope`; see `steps.CacheWrite`.
 
@@ -169,10 +208,14 @@ class Schedule(ScheduleState[Stage]):
             return [self.cache_write(t, scope) for t in tensor]
         return self.do(S.CacheWrite(self[tensor].name, scope))
 
+    @door(ScheduleError)
     def rfactor(self, tensor: Tensor, axis: IterVar, factor_axis: int = 0) -> Tensor:
         """Partial results over a reduction loop; see `steps.RFactor`."""
-        return self.do(S.RFactor(self[tensor].name, axis.name, int(factor_axis)))  # type: ignore[no-any-return]
+        stage = self[tensor]
+        step = S.RFactor(stage.name, stage._axis("rfactor", axis), factor_axis)
+        return self.do(step)  # type: ignore[no-any-return]
 
+    @door(ScheduleError)
     def pack(self, tensor: Tensor, blocks: Sequence[Size], order: Sequence[int]) -> Tensor:
         """Store an input in a blocked, permuted layout; see `steps.Pack`."""
         return self.do(S.Pack(self[tensor].name, tuple(_size(b) for b in blocks), tuple(order)))  # type: ignore[no-any-return]
@@ -207,12 +250,12 @@ class Schedule(ScheduleState[Stage]):
         return python_text(Schedule(self.dag), self.steps)
 
 
+@door(ScheduleError, "te.create_schedule")
 def create_schedule(
     ops: Operation | Tensor | Sequence[Operation | Tensor] | ComputeDAG,
 ) -> Schedule:
     """A schedule of everything behind the given outputs, as `te.create_schedule([C.op])`."""
     if isinstance(ops, ComputeDAG):
         return Schedule(ops)
-    items: Sequence[Any] = ops if isinstance(ops, Sequence) else [ops]
-    tensors = [x if isinstance(x, Tensor) else x.output_tensor for x in items]
-    return Schedule(ComputeDAG(tensors))
+    items = ops if isinstance(ops, Sequence) else [ops]
+    return Schedule(ComputeDAG([x if isinstance(x, Tensor) else x.output_tensor for x in items]))

@@ -136,4 +136,4 @@ class Sketch:
             return [str(error)]
 
     def __repr__(self) -> str:
-        return f"Sketch({self.origin}, {len(self.space)} configurations)"
+        return f"Sketch({self.origin}, {self.space.range_length} configurations)"

@@ -8,6 +8,7 @@ Read next: `steps/` (who changes it), `tree/` (what it means).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -17,7 +18,14 @@ from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr
 from tilewright.schedule.space.decision import Size
 from tilewright.te.dag import ComputeDAG, fresh_name
-from tilewright.te.tensor import ComputeOp, IterVar, Operation, PlaceholderOp, Tensor
+from tilewright.te.tensor import (
+    AxisCopy,
+    ComputeOp,
+    IterVar,
+    Operation,
+    PlaceholderOp,
+    Tensor,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,21 +74,14 @@ class StageState:
     # -- operations of steps -----------------------------------------------------------------------
     def restart(self, op: Operation) -> None:
         """Compute `op` instead; loops start afresh, place and tensor stay."""
-        self.op = op
-        self.all_iter_vars: list[IterVar] = []
-        self.leaf_iter_vars: list[IterVar] = []
+        self.op = op = _with_copies(op, _namesakes(op))
+        self.all_iter_vars: list[IterVar] = [*op.axis, *op.reduce_axis]
+        self.leaf_iter_vars: list[IterVar] = list(self.all_iter_vars)
         self.relations: list[SplitRelation | FuseRelation] = []
         self.binds: dict[IterVar, str] = {}
         self.annotations: dict[IterVar, str] = {}
         self.pragmas: dict[str, tuple[IterVar, Size]] = {}
         self.aligned: dict[int, tuple[Size, Size]] = {}
-        names: set[str] = set()
-        for ax in (*op.axis, *op.reduce_axis):
-            if ax.name in names:  # axes are named in steps: a repeated name gets a suffix
-                ax.var.attr = fresh_name(ax.name, names)
-            names.add(ax.name)
-            self.leaf_iter_vars.append(ax)
-            self.all_iter_vars.append(ax)
 
     def set_body(self, body: Expr) -> None:
         """Replace the expression; axes and loops stay."""
@@ -164,8 +165,10 @@ class ScheduleState(ABC, Generic[S]):
         self._by_tensor: dict[Tensor, S] = {}
         self._by_op: dict[Operation, S] = {}
         outputs = set(dag.outputs)
+        uses = Counter(ax for op in dag.ops for ax in (*op.axis, *op.reduce_axis))
+        shared = {ax: ax.name for ax, count in uses.items() if count > 1}
         for op, name in dag.unique_names().items():
-            own = _private(op)  # schedules rename axes: operations of the user stay as they are
+            own = _with_copies(op, shared)
             stage = self._new_stage(name, own, op.output_tensor, op.output_tensor in outputs)
             self._insert(stage, op, len(self.stages))
 
@@ -191,9 +194,13 @@ class ScheduleState(ABC, Generic[S]):
 
     # -- questions ---------------------------------------------------------------------------------
     def __getitem__(self, key: Tensor | Operation | StageState) -> S:
+        stage: S | None = None
         if isinstance(key, StageState):
-            return self.find(key.name)
-        stage = self._by_tensor.get(key) if isinstance(key, Tensor) else self._by_op.get(key)
+            stage = next((st for st in self.stages if st is key), None)
+        elif isinstance(key, Tensor):
+            stage = self._by_tensor.get(key)
+        elif isinstance(key, Operation):
+            stage = self._by_op.get(key)
         if stage is None:
             raise ScheduleError(
                 f"schedule[{key}]", "no stage of this schedule computes it",
@@ -248,19 +255,36 @@ class ScheduleState(ABC, Generic[S]):
         return fresh_name(name, self._by_name)
 
 
-def _private(op: Operation) -> Operation:
-    if isinstance(op, PlaceholderOp):
+def _namesakes(op: Operation) -> dict[IterVar, str]:
+    """A new name for each axis whose name an axis before it has."""
+    taken: set[str] = set()
+    renamed: dict[IterVar, str] = {}
+    for ax in (*op.axis, *op.reduce_axis):
+        name = fresh_name(ax.name, taken)
+        taken.add(name)
+        if name != ax.name:
+            renamed[ax] = name
+    return renamed
+
+
+def _with_copies(op: Operation, names: Mapping[IterVar, str]) -> Operation:
+    """`op` over copies of those of its axes that `names` names."""
+    if isinstance(op, PlaceholderOp) or names.keys().isdisjoint((*op.axis, *op.reduce_axis)):
         return op
-    axes = tuple(IterVar(ax.name, ax.extent) for ax in op.axis)
-    return ComputeOp(op.name, axes, renamed_body(op, axes), op.tag, op.attrs)
+
+    def own(axes: tuple[IterVar, ...]) -> tuple[IterVar, ...]:
+        return tuple(AxisCopy(ax, names[ax]) if ax in names else ax for ax in axes)
+
+    axes = own(op.axis)
+    body = renamed_body(op, axes, own(op.reduce_axis))
+    return ComputeOp(op.name, axes, body, op.tag, op.attrs)
 
 
-def renamed_body(op: ComputeOp, spatial: tuple[IterVar, ...]) -> Expr:
-    """The body of `op` over fresh spatial and reduction axes."""
+def renamed_body(op: ComputeOp, spatial: tuple[IterVar, ...], reduce: tuple[IterVar, ...]) -> Expr:
+    """The body of `op` over other axes."""
     mapping: dict[Expr, Any] = {a.var: b.var for a, b in zip(op.axis, spatial, strict=True)}
     if op.combiner is None:
         return E.substitute(op.body, mapping)
-    reduce = tuple(IterVar(ax.name, ax.extent, "reduce", begin=ax.begin) for ax in op.reduce_axis)
     mapping |= {a.var: b.var for a, b in zip(op.reduce_axis, reduce, strict=True)}
     value = E.substitute(op.reduced, mapping)
     return E.cast(op.dtype, E.make("reduce", (value,), (op.combiner, reduce), value.dtype))

@@ -18,7 +18,7 @@ from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.space.config_space import ConfigSpace
 from tilewright.schedule.steps import Step
 from tilewright.schedule.template import anchor_sketches, find_anchor, sketch_of_function
-from tilewright.targets.target import Target
+from tilewright.targets.target import Target, TargetLike
 from tilewright.te.dag import ComputeDAG
 
 
@@ -88,7 +88,7 @@ class Task:
         return f"Task(name={self.name}, args={self.args}, target={self.target})"
 
 
-def create(name: str, args: Sequence[Any], target: str | Target) -> Task:
+def create(name: str, args: Sequence[Any], target: TargetLike) -> Task:
     """The task of a function template, as `autotvm.task.create("name", args=, target=)`."""
     chosen = Target(target).native()
     sketch = sketch_of_function(name, tuple(args), chosen)
@@ -96,7 +96,7 @@ def create(name: str, args: Sequence[Any], target: str | Target) -> Task:
 
 
 def task_of_dag(
-    dag: ComputeDAG, target: str | Target, name: str = "", args: Sequence[Any] = (), weight: int = 1
+    dag: ComputeDAG, target: TargetLike, name: str = "", args: Sequence[Any] = (), weight: int = 1
 ) -> Task:
     """A task with every anchor template that fits the DAG."""
     chosen = Target(target).native()

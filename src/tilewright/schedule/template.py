@@ -17,6 +17,7 @@ from math import prod
 from typing import Any
 
 from tilewright.base import context
+from tilewright.base.doors import check_arguments
 from tilewright.base.errors import ScheduleError, SpaceError
 from tilewright.ir import expr as E
 from tilewright.schedule.schedule import Schedule, Stage
@@ -158,6 +159,7 @@ def get_config() -> Any:
 def sketch_of_function(name: str, args: tuple[Any, ...], target: Target) -> Sketch:
     """Run the function template once to collect its space."""
     function = function_template(name)
+    check_arguments(function, args, f"template {name!r}", SpaceError)
     space = ConfigSpace()
     with context.scope("config", space), context.scope("target", target):
         schedule, tensors = _checked(name, function(*args))

@@ -8,8 +8,10 @@ ask this machine: see `Target.on` and `Target.native`.  Read next: `kind.py`, `s
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from numbers import Integral
+from typing import Any, Union
 
 from tilewright.base import context
 from tilewright.base.errors import TargetError
@@ -17,17 +19,24 @@ from tilewright.targets.kind import DeviceKind, kind, resolve
 from tilewright.targets.limits import Limits
 from tilewright.targets.spec import DeviceSpec
 
-__all__ = ["Limits", "Target", "create", "cuda"]
+__all__ = ["Limits", "Target", "TargetLike", "create", "cuda"]
+
+TargetLike = Union[str, "Target", Mapping[Any, Any]]
 
 _OTHER_OPTIONS = ("arch", "mcpu", "mattr", "mtriple", "num-cores", "device", "libs", "model")
 _FIELDS = fields(Limits)
 _LIMIT_NAMES = {f.name for f in _FIELDS if f.type == "int"}  # annotations are text
 
 
+_DERIVED = ("kind", "host", "keys", "tag")  # what a target of TVM, as a dict, holds besides options
+
+
 @dataclass(frozen=True)
 class Target:
     """`Target("cuda -arch=sm_90")`: a kind ("llvm", "cuda", ...), its options, its limits.
 
+    TVM's other spellings are read, too: ``{"kind": "llvm", "num-cores": 4}``, and the target of one
+    device, ``{"cpu": "llvm"}``.
     Options: ``-arch=sm_XX`` (cuda), ``-mcpu=NAME -mattr=+a,+b -mtriple=T`` (llvm),
     ``-num-cores=N``, and any integer field of `Limits` with dashes, for example
     ``-max-threads-per-block=512``.  TVM's `host` changes nothing: the host is this process.
@@ -40,14 +49,21 @@ class Target:
     limits: Limits
     device: DeviceSpec | None
 
-    def __new__(cls, text: str | Target, host: str | Target | None = None) -> Target:
-        return text if isinstance(text, Target) else super().__new__(cls)
+    def __new__(cls, text: TargetLike, host: Any = None) -> Target:
+        given = _only(text)
+        return given if isinstance(given, Target) else super().__new__(cls)
 
-    def __init__(self, text: str | Target, host: str | Target | None = None) -> None:
-        if text is self:
+    def __init__(self, text: TargetLike, host: Any = None) -> None:
+        text = _only(text)
+        if isinstance(text, Target):  # which `__new__` gave
             return
-        assert isinstance(text, str)
         place = f"Target({text!r})"
+        if isinstance(text, Mapping):
+            text = _spelled(text, place)
+        if not isinstance(text, str):
+            raise TargetError(
+                place, f"a {type(text).__name__} is no target", 'Give a string such as "llvm".'
+            )
         try:
             words = shlex.split(text)
         except ValueError as error:
@@ -129,6 +145,16 @@ class Target:
 
     def with_limits(self, **limits: Any) -> Target:
         """The same target with some limits replaced."""
+        for name, value in limits.items():
+            if name not in (f.name for f in _FIELDS):
+                raise TargetError(
+                    f"with_limits({name}=)", "there is no such limit",
+                    f"There are {', '.join(sorted(_LIMIT_NAMES))}.",
+                )  # fmt: skip
+            if name in _LIMIT_NAMES and not isinstance(value, (int, Integral)):
+                raise TargetError(
+                    f"with_limits({name}={value!r})", "it is no whole number", "Give an int."
+                )
         return _made(self.kind, self.options, replace(self.limits, **limits), self.device)
 
     def __str__(self) -> str:
@@ -153,7 +179,7 @@ class Target:
         return context.current("target")  # type: ignore[no-any-return]
 
 
-def create(text: str | Target) -> Target:
+def create(text: TargetLike) -> Target:
     """The spelling TVM users know: `target.create("cuda")`."""
     return Target(text)
 
@@ -168,6 +194,40 @@ def _made(
     new = object.__new__(Target)
     new._set(kind, options, limits, device)
     return new
+
+
+def _only(given: Any) -> Any:
+    """The target in `{"cpu": "llvm"}`, targets by their devices; anything else as it is."""
+    if not isinstance(given, Mapping) or "kind" in given:
+        return given
+    if len(given) != 1:
+        raise TargetError(
+            f"Target({given!r})", f"{len(given)} targets, where one is needed",
+            'Give {"kind": "llvm", ...}, or the target of one device: {"cpu": "llvm"}.',
+        )  # fmt: skip
+    ((dev, text),) = given.items()
+    target, word = Target(text), str(getattr(dev, "kind", dev))
+    known = target.device_kind
+    if word not in (known.name, known.device, *known.aliases):
+        raise TargetError(
+            f"Target({given!r})", f"{target} is no target for {word!r}", f"Use {known.device!r}."
+        )
+    return target
+
+
+def _spelled(given: Mapping[Any, Any], place: str) -> str:
+    """The text of a target that is given as TVM's dict of a kind and options."""
+    words = [str(given["kind"])]
+    for name, value in given.items():
+        if name in _DERIVED:
+            continue
+        items = value if isinstance(value, (list, tuple)) else [value]
+        if not all(isinstance(v, (str, int, Integral)) for v in items):
+            raise TargetError(
+                place, f"{name} cannot be {value!r}", "Give a string, a number or a list of them."
+            )
+        words.append(f"-{name}={','.join(str(v) for v in items)}")
+    return shlex.join(words)
 
 
 def _limits(known: DeviceKind, options: dict[str, str], device: Any) -> Limits:

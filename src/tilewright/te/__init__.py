@@ -6,7 +6,8 @@ Read next: `tensor.py`, `reductions.py`, `dag.py`, `evaluate.py`.
 
 from typing import Any
 
-from tilewright.base.errors import absent
+from tilewright.base.doors import open_doors
+from tilewright.base.errors import ExpressionError, absent
 from tilewright.ir.expr import (
     Expr,
     all_of,
@@ -49,6 +50,10 @@ from tilewright.te.tensor import (
 
 all = all_of
 any = any_of
+open_doors(
+    globals(), ("placeholder", "compute", "thread_axis", "reduce_axis", "var", "comm_reducer"),
+    ExpressionError,
+)  # fmt: skip
 
 __all__ = [
     "Combiner", "ComputeDAG", "ComputeOp", "Expr", "IterVar", "PlaceholderOp", "Tensor", "abs",

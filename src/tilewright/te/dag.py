@@ -74,8 +74,8 @@ class ComputeDAG:
 
     @property
     def flop_ct(self) -> float:
-        """Floating-point operations as TVM counts them (padding predicates included)."""
-        return float(sum(_op_flops(op) for op in self.compute_ops))
+        """Operations as AutoTVM counts them: also those of padding predicates."""
+        return float(sum(op_flops(op) for op in self.compute_ops))
 
     def consumers(self, op: Operation) -> tuple[ComputeOp, ...]:
         return tuple(c for c in self.compute_ops if any(t.op is op for t in c.input_tensors))
@@ -179,23 +179,28 @@ def _key_text(op: Operation) -> str:
     return f"{head} = Op({called.partition('(')[0]})"
 
 
-def expression_flops(node: Expr) -> int:
-    """Arithmetic, comparisons, logic; a choice costs its dearer side; index arithmetic is free."""
+def expression_flops(node: Expr, kind: str = "") -> int:
+    """Arithmetic, comparisons, logic; a choice costs its dearer side; index arithmetic is free.
+
+    kind: count only what has an operand of that kind ("float", "int", ...); default: everything
+    """
     if node.op in ("read", "load", "var", "const"):
         return 0
-    parts = [expression_flops(a) for a in node.args]
+    parts = [expression_flops(a, kind) for a in node.args]
     if node.op in ("select", "if_then_else"):
         return parts[0] + max(parts[1], parts[2])
-    own = 1 if node.op in ARITHMETIC or node.op in COMPARE or node.op in LOGIC else 0
-    return own + sum(parts)
+    counts = not kind or any(a.dtype.kind == kind for a in node.args)
+    own = counts and (node.op in ARITHMETIC or node.op in COMPARE or node.op in LOGIC)
+    return int(own) + sum(parts)
 
 
-def _op_flops(op: ComputeOp) -> int:
+def op_flops(op: ComputeOp, kind: str = "") -> int:
+    """What all elements of a stage cost; kind: see `expression_flops`."""
     points = math.prod(op.shape)
     if op.combiner is None:
-        return points * expression_flops(op.body)
+        return points * expression_flops(op.body, kind)
     reduced = math.prod(ax.size for ax in op.reduce_axis)
-    each = expression_flops(op.reduced) + expression_flops(op.combiner.result)
+    each = expression_flops(op.reduced, kind) + expression_flops(op.combiner.result, kind)
     return points * reduced * each
 
 

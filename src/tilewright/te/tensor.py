@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -135,6 +135,26 @@ class Combiner:
         return {"sum": "+=", "prod": "*="}.get(self.name, f"{self.name}=")
 
 
+class AxisCopy(IterVar):
+    """A copy of an axis for one stage, equal to the axis that was declared and to nothing else.
+
+    Schedules need it where one axis is reduced by two computations, and where two axes of one
+    computation have one name: loops of a schedule are distinct objects with distinct names.
+    """
+
+    __slots__ = ("declared",)
+
+    def __init__(self, axis: IterVar, name: str) -> None:
+        super().__init__(name, axis.extent, axis.kind, begin=axis.begin)
+        self.declared: IterVar = axis.declared if isinstance(axis, AxisCopy) else axis
+
+    def __eq__(self, other: object) -> bool:
+        return other is self or other is self.declared
+
+    def __hash__(self) -> int:
+        return hash(self.declared)
+
+
 class Tensor:
     """The value of an operation: `shape` (ints) and `dtype`.  `t[i, j]` reads an element."""
 
@@ -179,6 +199,12 @@ class Tensor:
 
     def __call__(self, *indices: Any) -> Expr:
         return self[indices]
+
+    def __iter__(self) -> Iterator[Expr]:
+        raise ExpressionError(
+            f"iteration over {self.name}", "a tensor has no elements before it is computed",
+            f"Index it, {self.name}[i], with an axis of te.compute; list tensors: [a, b].",
+        )  # fmt: skip
 
     def as_expr(self) -> Expr:
         """The element of a zero-dimensional tensor."""
@@ -311,13 +337,17 @@ def _extent(value: Any, place: str, what: str) -> int:
 
 
 def placeholder(
-    shape: Sequence[int],
+    shape: Any,
     dtype: str = "float32",
     name: str = "placeholder",
     *,
     constant: bool = False,
 ) -> Tensor:
-    """An input tensor.  constant: the value is known at build time, so packing it costs nothing."""
+    """An input tensor.
+
+    shape: ints, or one for a vector; constant: the value is known at build time, so packing it
+    costs nothing
+    """
     place = f"placeholder({name!r})"
     return PlaceholderOp(name, _shape(shape, place), DType(dtype, place), constant).output_tensor
 
@@ -355,7 +385,7 @@ def thread_axis(dom: Any = None, tag: str = "", name: str = "") -> IterVar:
 
 
 def compute(
-    shape: Sequence[int],
+    shape: Any,
     fcompute: Callable[..., Any],
     name: str = "compute",
     tag: str = "",
@@ -363,14 +393,11 @@ def compute(
 ) -> Tensor:
     """The tensor whose element at (i, j, ...) is `fcompute(i, j, ...)`.
 
-    Axis names are the parameter names of `fcompute` (i0, i1, ... for `*args`).
+    shape: ints, or one for a vector.  Axis names are the parameter names of `fcompute` (i0, i1,
+    ... for `*args`).
     """
     place = f"compute({name!r})"
     dims = _shape(shape, place)
-    if not callable(fcompute):
-        raise ExpressionError(
-            place, f"{fcompute!r} is no function", "Give a function of the axes: lambda i, j: ..."
-        )
     axis = tuple(
         IterVar(n, d) for n, d in zip(_axis_names(fcompute, len(dims), place), dims, strict=True)
     )
@@ -410,7 +437,14 @@ def _element(value: Any, place: str) -> Expr:
 
 def _axis_names(fcompute: Callable[..., Any], count: int, place: str) -> list[str]:
     names: list[str] = []
-    for p in inspect.signature(fcompute).parameters.values():
+    try:
+        parameters = inspect.signature(fcompute).parameters.values()
+    except (TypeError, ValueError):  # what is no function, or is written in C
+        raise ExpressionError(
+            place, f"{fcompute!r} is no Python function",
+            "Give a function of the axes: lambda i, j: ...",
+        ) from None  # fmt: skip
+    for p in parameters:
         if p.kind is p.VAR_POSITIONAL:
             while len(names) < count:
                 names.append(f"i{len(names)}")

@@ -4,6 +4,8 @@ In: `te` tensors.  Out: `te` tensors, one stage or a few each.  Importing this r
 `te.Tensor` its arithmetic (`conv + bias`).  Read next: `stage.py`, `nn/`.
 """
 
+from tilewright.base.doors import open_doors
+from tilewright.base.errors import ExpressionError
 from tilewright.topi import nn, operators, testing
 from tilewright.topi.broadcast import (
     add,
@@ -74,3 +76,5 @@ __all__ = [
     "sigmoid", "sin", "split", "sqrt", "squeeze", "stack", "strided_slice", "subtract", "sum",
     "tanh", "testing", "transpose", "where",
 ]  # fmt: skip
+
+open_doors(globals(), __all__, ExpressionError)

@@ -12,6 +12,7 @@ from functools import reduce
 from typing import Any
 
 from tilewright import te
+from tilewright.base import doors
 from tilewright.base.dtype import DType, join
 from tilewright.base.errors import ExpressionError
 from tilewright.ir.expr import Expr
@@ -161,7 +162,7 @@ def is_integer(value: Any) -> bool:
     """Python and numpy integers and constant expressions; a bool is not a size."""
     if isinstance(value, Expr):
         return value.op == "const" and value.dtype in ("int32", "int64")
-    return hasattr(value, "__index__") and not isinstance(value, bool)
+    return doors.is_integer(value)
 
 
 def normal_axis(axis: Any, ndim: int, place: str) -> int:

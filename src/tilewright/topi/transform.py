@@ -157,7 +157,7 @@ def expand_dims(a: Tensor, axis: int, num_newaxis: int = 1) -> Tensor:
     """`a` with `num_newaxis` axes of extent 1 before `axis`; -1 adds them behind the last."""
     place = call_text("expand_dims", a=a, axis=axis, num_newaxis=num_newaxis)
     check_tensors(place, a=a)
-    require(num_newaxis >= 0, place, "the number of new axes is negative", "Use num_newaxis=1.")
+    require(0 <= num_newaxis <= 32, place, "that many axes cannot be new", "Use num_newaxis=1.")
     first = normal_axis(axis, a.ndim + 1, place)
     shape = [*a.shape[:first], *[1] * num_newaxis, *a.shape[first:]]
     return stage(

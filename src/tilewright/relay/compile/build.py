@@ -40,7 +40,7 @@ from tilewright.relay.graph.expr import (
 from tilewright.relay.graph.traversal import post_order
 from tilewright.relay.run.library import Launch, Library, Operand, Plan, TensorSpec, load
 from tilewright.runtime.device import Device, local_target
-from tilewright.targets.target import Target
+from tilewright.targets.target import Target, TargetLike
 
 __all__ = ["build", "load"]
 
@@ -51,7 +51,7 @@ _NAME_LENGTH = 48
 
 def build(
     mod: IRModule | Function,
-    target: str | Target | None = None,
+    target: TargetLike | None = None,
     params: Mapping[str, Any] | None = None,
     schedules: Any = None,
     target_host: Any = None,

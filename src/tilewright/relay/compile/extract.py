@@ -24,7 +24,7 @@ from tilewright.relay.op import get as get_op
 from tilewright.relay.passes import fuse, optimize, passes_of, separate
 from tilewright.relay.passes.weights import CONTRACTIONS
 from tilewright.schedule.task import Task, task_of_dag
-from tilewright.targets.target import Target
+from tilewright.targets.target import TargetLike
 from tilewright.te.dag import ComputeDAG
 
 DEFAULT_OPT_LEVEL = 3
@@ -80,7 +80,7 @@ def fused_groups(main: Function) -> list[FusedGroup]:
 def fused_tasks(
     mod: IRModule | Function,
     params: Mapping[str, Any] | None = None,
-    target: str | Target | None = None,
+    target: TargetLike | None = None,
     include_simple: bool = False,
     opt_level: int | None = None,
 ) -> list[Task]:
@@ -101,7 +101,7 @@ def fused_tasks(
 def extract_from_program(
     mod: IRModule | Function,
     params: Mapping[str, Any] | None = None,
-    target: str | Target | None = None,
+    target: TargetLike | None = None,
     ops: Iterable[Op | str] | None = None,
 ) -> list[Task]:
     """The distinct contractions of the network by themselves, in network order.

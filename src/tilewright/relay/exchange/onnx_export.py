@@ -48,6 +48,8 @@ def to_onnx(
         raise ModelError(
             "to_onnx", "the package onnx is not installed", "pip install onnx"
         ) from None
+    if not name:
+        raise ModelError("to_onnx(name='')", "a graph needs a name", 'Use name="main".')
     function = mod["main"] if isinstance(mod, IRModule) else mod
     writer = _Writer(dict(params or {}), function)
     outputs = writer.run()

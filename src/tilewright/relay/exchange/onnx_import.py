@@ -80,6 +80,11 @@ def _load(model: Any) -> ModelProto:
         proto, place = model, "from_onnx"
     elif isinstance(model, bytes):
         proto, place = _parse(model, "from_onnx(bytes)"), "from_onnx(bytes)"
+    elif not isinstance(model, (str, os.PathLike)):
+        raise ModelError(
+            f"from_onnx({type(model).__name__})", "it is no ONNX model",
+            "Give the path of an .onnx file, its bytes, or a ModelProto.",
+        )  # fmt: skip
     else:
         path = Path(model)
         place = f"from_onnx({str(path)!r})"

@@ -27,6 +27,7 @@ from tilewright.relay.graph.expr import (
     Type,
     Var,
     as_array,
+    check_dtype,
 )
 from tilewright.relay.graph.traversal import children, free_vars, post_order
 
@@ -50,6 +51,8 @@ def evaluate(
     change:  what each value is replaced by as soon as it is known
     Raises ModelError for a missing input or one of the wrong shape.
     """
+    if dtype is not None:
+        dtype = str(check_dtype(dtype, "relay.evaluate"))
     root = graph["main"] if isinstance(graph, IRModule) else graph
     body = root.body if isinstance(root, Function) else root
     variables = root.params if isinstance(root, Function) else free_vars(body)

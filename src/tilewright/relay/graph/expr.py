@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.base.doors import door, is_integer
 from tilewright.base.dtype import FLOAT32, DType
 from tilewright.base.errors import ExpressionError, ModelError
 
@@ -29,7 +30,13 @@ MAX_RANK, MAX_EXTENT, MAX_BYTES = 32, 2**31 - 1, 2**40
 
 def as_array(value: Any) -> Array:
     """`value` as a numpy array: numbers, lists, arrays, anything with `.numpy()`."""
-    return np.asarray(value.numpy() if hasattr(value, "numpy") else value)
+    try:
+        return np.asarray(value.numpy() if hasattr(value, "numpy") else value)
+    except ValueError as error:
+        raise ModelError(
+            f"array of a {type(value).__name__}", f"it is none ({error})",
+            "Give numbers, or lists of one length.",
+        ) from None  # fmt: skip
 
 
 def check_dtype(dtype: object, place: str) -> DType:
@@ -48,6 +55,8 @@ class TensorType:
     dtype: DType = FLOAT32
 
     def __post_init__(self) -> None:
+        if type(self.shape) is not tuple or any(type(n) is not int for n in self.shape):
+            object.__setattr__(self, "shape", static_shape(self.shape, "relay.TensorType"))
         if not isinstance(self.dtype, DType):  # a name, as users give it
             object.__setattr__(self, "dtype", check_dtype(self.dtype, "relay.TensorType"))
 
@@ -161,10 +170,14 @@ class Expr:
 
     def __iter__(self) -> Iterator[Expr]:
         if not isinstance(self._type, TupleType):
-            raise TypeError(
-                f"{type(self).__name__} of type {self._type} is one tensor, not a tuple"
-            )
+            raise ModelError(
+                f"iteration over a {type(self).__name__} of type {self._type}",
+                "it is one tensor, not a tuple", "List several in Python: [a, b].",
+            )  # fmt: skip
         return (TupleGetItem(self, i) for i in range(len(self._type.fields)))
+
+    def __contains__(self, value: object) -> bool:
+        return any(value is part for part in self)
 
     # arithmetic spells the operators add, subtract, multiply, divide, negative
     def __add__(self, other: Any) -> Expr:
@@ -226,7 +239,8 @@ class Constant(Expr):
 
     __slots__ = ("data",)
 
-    def __init__(self, data: Array) -> None:
+    @door(ModelError)
+    def __init__(self, data: np.ndarray) -> None:
         self.data = data.astype(data.dtype.newbyteorder("="), copy=False)
         self._type = TensorType(
             tuple(map(int, data.shape)), check_dtype(data.dtype.name, "relay.const")
@@ -239,9 +253,15 @@ class Call(Expr):
     __slots__ = ("args", "attrs", "op")
 
     def __init__(
-        self, op: Op | Function, args: Sequence[Expr], attrs: Mapping[str, Any] | None = None
+        self, op: Op | Function, args: Sequence[Any], attrs: Mapping[str, Any] | None = None
     ) -> None:
-        self.op, self.args = op, tuple(args)
+        if not hasattr(op, "infer"):
+            raise ModelError(
+                f"relay.Call({op!r})", "it is no operator",
+                "Use the functions of relay and relay.nn, or a relay.Function.",
+            )  # fmt: skip
+        self.op = op
+        self.args: tuple[Expr, ...] = tuple(args)
         self.attrs = attrs if isinstance(attrs, Attrs) else Attrs(attrs or {})
         self._type = op.infer(self.args, self.attrs)
 
@@ -251,6 +271,7 @@ class Tuple(Expr):
 
     __slots__ = ("fields",)
 
+    @door(ModelError)
     def __init__(self, fields: Sequence[Expr]) -> None:
         self.fields = tuple(fields)
         self._type = TupleType(tuple(f.checked_type for f in self.fields))
@@ -261,6 +282,7 @@ class TupleGetItem(Expr):
 
     __slots__ = ("index", "tuple_value")
 
+    @door(ModelError)
     def __init__(self, tuple_value: Expr, index: int) -> None:
         held = tuple_value.checked_type
         if not isinstance(held, TupleType):
@@ -268,7 +290,9 @@ class TupleGetItem(Expr):
                 f"[{index}]", f"a value of type {held} is not a tuple", "Use it without an index."
             )
         if not -len(held.fields) <= index < len(held.fields):
-            raise IndexError(f"[{index}]: the tuple has {len(held.fields)} values")
+            raise ModelError(
+                f"[{index}]", f"the tuple has {len(held.fields)} values", "Count from 0."
+            )
         self.tuple_value, self.index = tuple_value, index % len(held.fields)
         self._type = held.fields[self.index]
 
@@ -283,6 +307,7 @@ class Function(Expr):
 
     __slots__ = ("attrs", "body", "params")
 
+    @door(ModelError)
     def __init__(
         self,
         params: Sequence[Var],
@@ -338,6 +363,10 @@ class Function(Expr):
                 f"Give {', '.join(p.name_hint for p in self.params)}.",
             )  # fmt: skip
         for arg, p in zip(args, self.params, strict=True):
+            if not isinstance(arg, Expr):
+                raise ModelError(
+                    place, f"a {type(arg).__name__} is not a graph value", "Use relay.const."
+                )
             if arg.checked_type != p.checked_type:
                 raise ModelError(
                     place,
@@ -350,10 +379,12 @@ class Function(Expr):
 class IRModule:
     """Functions by name; a network is the one called "main"."""
 
+    @door(ModelError)
     def __init__(self, functions: Mapping[str, Function] | None = None) -> None:
         self.functions: dict[str, Function] = dict(functions or {})
 
     @staticmethod
+    @door(ModelError)
     def from_expr(expr: Expr) -> IRModule:
         """A module whose main is `expr`, a function or an expression over variables."""
         from tilewright.relay.graph.traversal import free_vars
@@ -361,6 +392,7 @@ class IRModule:
         main = expr if isinstance(expr, Function) else Function(free_vars(expr), expr)
         return IRModule({"main": main})
 
+    @door(ModelError)
     def __getitem__(self, name: str) -> Function:
         if name in self.functions:
             return self.functions[name]
@@ -406,7 +438,7 @@ def static_shape(shape: Any, place: str) -> tuple[int, ...]:
     """`shape` as a tuple of ints of at least 1."""
     items = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
     for extent in items:
-        if not hasattr(extent, "__index__") or isinstance(extent, bool) or int(extent) < 1:
+        if not is_integer(extent) or int(extent) < 1:
             raise ModelError(
                 place,
                 f"shape {items} has the extent {extent!r}",
@@ -435,9 +467,9 @@ def const(value: Any, dtype: str | None = None) -> Constant:
     data = as_array(value)
     if dtype is None and not hasattr(value, "dtype"):
         dtype = {"f": "float32", "i": "int32", "b": "bool"}.get(data.dtype.kind)
-    if dtype is not None and data.dtype != dtype:
+    if dtype is not None and data.dtype != (kind := check_dtype(dtype, "relay.const")):
         with np.errstate(over="ignore"):
-            data = _converted(data, check_dtype(dtype, "relay.const"))
+            data = _converted(data, kind)
     return Constant(np.ascontiguousarray(data).reshape(data.shape))
 
 

@@ -39,7 +39,7 @@ def _flatten_type(site: Site) -> Type:
 def _expand_type(site: Site) -> Type:
     data, a = site.tensor(0), site.attrs
     at = site.axis(a.axis, len(data.shape) + 1)
-    site.require(a.num_newaxis >= 0, "the number of new axes is negative", "Use num_newaxis=1.")
+    site.require(0 <= a.num_newaxis <= 32, "that many axes cannot be new", "Use num_newaxis=1.")
     return TensorType((*data.shape[:at], *(1,) * a.num_newaxis, *data.shape[at:]), data.dtype)
 
 

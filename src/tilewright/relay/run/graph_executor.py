@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.base.artifact import BufferSpec
+from tilewright.base.doors import door, is_integer
 from tilewright.base.dtype import DType
 from tilewright.base.errors import DeviceError
 from tilewright.relay.run.library import Library, LoadedLibrary, Operand, TensorSpec
@@ -120,6 +121,7 @@ class GraphModule:
     def get_num_outputs(self) -> int:
         return len(self._outputs)
 
+    @door(DeviceError)
     def get_input_index(self, name: str) -> int:
         """The position of an input, -1 where there is none of that name."""
         return self._index.get(name, -1)
@@ -282,7 +284,7 @@ class GraphModule:
         return "the network has no such input", f"Its inputs: {listed}."
 
     def _check_index(self, what: str, index: Any, count: int, kind: str) -> None:
-        if isinstance(index, bool) or not hasattr(index, "__index__") or not 0 <= index < count:
+        if not is_integer(index) or not 0 <= index < count:
             raise DeviceError(
                 f"{what}({index!r})", f"the network has {count} {kind}",
                 f"Use 0 to {count - 1}." if count else "",

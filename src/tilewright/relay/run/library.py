@@ -18,6 +18,7 @@ import numpy as np
 
 from tilewright.base.artifact import Artifact
 from tilewright.base.concurrency import lock
+from tilewright.base.doors import door
 from tilewright.base.dtype import DType, json_name
 from tilewright.base.errors import DeviceError, ModelError, TilewrightError
 from tilewright.relay.compile.report import BuildReport
@@ -108,6 +109,7 @@ class Library:
     def target(self) -> str:
         return self.plan.target
 
+    @door(ModelError)
     def __getitem__(self, name: str) -> Callable[[Device], LoadedLibrary]:
         """`lib["default"](dev)`: the network on a device."""
         if name == "default":
@@ -138,6 +140,7 @@ class Library:
         """The generated text of all kernels."""
         return "\n".join(k.source.text for k in self.kernels)
 
+    @door(ModelError)
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write one file with everything; `load` reads it.  Raises ModelError."""
         types = tuple(DType(c.dtype) for c in self.constants)

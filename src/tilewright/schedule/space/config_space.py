@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tilewright.base.doors import door
 from tilewright.base.errors import SpaceError
 from tilewright.schedule.space.config import (
     Config,
@@ -51,6 +52,7 @@ __all__ = [
 
 Indices = npt.NDArray[np.int64]
 _MAX_INDEX = 2**63 - 1
+_MOST_COUNTED = 1 << 26  # members that `len` looks at, some tens of seconds
 _TRIES = 64  # candidates looked at, per candidate wanted, before a filter counts as too strict
 
 
@@ -65,33 +67,40 @@ class ConfigSpace(Config):
         super().__init__()
         self.space_map: dict[str, Knob] = {}
         self._filters: list[Callable[[Any], Any]] = []
+        self._counted: tuple[tuple[int, int], int] | None = None  # for these sizes: the valid ones
 
     # What the template calls.
 
+    @door(SpaceError)
     def define_split(self, name: str, axis: Any, policy: str = "factors", **options: Any) -> Any:
         knob = SplitSpace(name, axis, policy, **options)
         self._add(knob)
         return handles(name, knob.num_output)
 
+    @door(SpaceError)
     def define_knob(self, name: str, candidate: Iterable[Any]) -> None:
         self._add(OtherOptionSpace(name, candidate))
 
+    @door(SpaceError)
     def define_reorder(self, name: str, axes: Sequence[Any], policy: str, **options: Any) -> Any:
         self._add(ReorderSpace(name, axes, policy, **options))
         return handles(name, len(axes))
 
+    @door(SpaceError)
     def define_annotate(self, name: str, axes: Sequence[Any], policy: str, **options: Any) -> Any:
         self._add(AnnotateSpace(name, axes, policy, **options))
         return handles(name, len(axes))
 
+    @door(SpaceError)
     def multi_filter(self, filter: Callable[[Any], Any]) -> None:
         """Keep the configurations for which `filter(cfg)` holds.
 
-        It is traced over the candidates that are looked at; the space is never listed, so `len`
-        stays the product of the knobs.
+        It is traced over the candidates that are looked at.  `len` counts those that are left, once
+        and by looking at each; `range_length` stays the product of the knobs.
         """
         self._filters.append(filter)
 
+    @door(SpaceError)
     def add_flop(self, flop: float) -> None:
         self.flop += flop
 
@@ -116,7 +125,19 @@ class ConfigSpace(Config):
         return math.prod(self.dims)
 
     def __len__(self) -> int:
-        return self.range_length
+        """How many configurations there are.  Raises SpaceError for more than can be counted."""
+        if not self._filters:
+            return self.check_countable()
+        known = self._counted
+        if known is None or known[0] != (self.range_length, len(self._filters)):
+            if self.range_length > _MOST_COUNTED:
+                raise SpaceError(
+                    "len(space)", f"a filter would have to look at {self.range_length} members",
+                    "range_length is their number before multi_filter.",
+                )  # fmt: skip
+            valid = self.subrange_length(0, self.range_length)
+            known = self._counted = (self.range_length, len(self._filters)), valid
+        return known[1]
 
     def point2knob(self, point: int) -> list[int]:
         """Index -> position of each knob."""
@@ -138,14 +159,19 @@ class ConfigSpace(Config):
             )
         return sum(p * stride for p, stride in zip(positions, self._strides(), strict=True))
 
+    @door(SpaceError)
     def get(self, index: int) -> ConfigEntity:
         """The configuration at `index`."""
-        positions = self.point2knob(int(index))
+        positions = self.point2knob(index)
         knobs = self.space_map.items()
-        return ConfigEntity(
-            int(index), {n: k[p] for (n, k), p in zip(knobs, positions, strict=True)}
-        )
+        if self._filters and not self.is_index_valid(index):
+            raise SpaceError(
+                f"get({index})", "multi_filter leaves this configuration out",
+                "sample_ints(n) and get_next_index(i) give those that are left.",
+            )  # fmt: skip
+        return ConfigEntity(index, {n: k[p] for (n, k), p in zip(knobs, positions, strict=True)})
 
+    @door(SpaceError)
     def index_of(self, config: ConfigEntity | Mapping[str, Any]) -> int:
         """The index of a configuration given by values, such as {"tile_f": [-1, 1, 64, 1], ...}.
 
@@ -276,6 +302,7 @@ class ConfigSpace(Config):
 
     # The same for one index at a time, as TVM's tuners call it.
 
+    @door(SpaceError)
     def is_index_valid(self, index: int) -> bool:
         """Whether `index` is in range and passes every filter."""
         return 0 <= index < self.range_length and bool(self.valid_mask(np.array([index]))[0])

@@ -26,11 +26,11 @@ from tilewright.schedule.steps.places import (
     StorageAlign,
 )
 from tilewright.schedule.steps.stages import CacheRead, CacheWrite, Pack, RFactor
-from tilewright.schedule.steps.step import Step
+from tilewright.schedule.steps.step import Step, describe
 from tilewright.schedule.steps.table import STEPS, step_from_json
 
 __all__ = [
     "ANNOTATIONS", "PRAGMAS", "STEPS", "Annotate", "Bind", "CacheRead", "CacheWrite", "ComputeAt",
     "ComputeInline", "ComputeRoot", "Fuse", "Pack", "Pragma", "RFactor", "Reorder", "SetScope",
-    "Split", "Step", "StorageAlign", "step_from_json",
+    "Split", "Step", "StorageAlign", "describe", "step_from_json",
 ]  # fmt: skip

@@ -127,13 +127,12 @@ class CacheWrite(Step):
         old = stage.op
         assert isinstance(old, ComputeOp)
         spatial = copy_axes(old.shape, [f"{ax.name}.c" for ax in old.axis])
-        body = renamed_body(old, spatial)
+        body = renamed_body(old, spatial, old.reduce_axis)
         node = reduction_of(body)
         body = body if node is None else node  # partial results keep their own type
         op = ComputeOp(s.new_name(f"{stage.name}.{self.scope}"), spatial, body, old.tag, old.attrs)
-        fresh = copy_axes(old.shape, [ax.name for ax in old.axis])
-        copied = op.output_tensor[tuple(ax.var for ax in fresh)]
-        stage.restart(ComputeOp(old.name, fresh, E.cast(old.dtype, copied)))
+        copied = op.output_tensor[tuple(ax.var for ax in old.axis)]
+        stage.restart(ComputeOp(old.name, old.axis, E.cast(old.dtype, copied)))
         cache = s.insert_stage(op, before=stage)
         cache.scope = self.scope
         return op.output_tensor
@@ -216,7 +215,9 @@ class RFactor(Step):
         spatial = copy_axes(op.shape, [f"{ax.name}.rf" for ax in op.axis])
         kept = [ax for ax in stage.leaf_iter_vars if ax.kind == "reduce" and ax is not axis]
         partial = IterVar(axis.name, extents[axis])
-        reduce = tuple(IterVar(ax.name, extents[ax], "reduce") for ax in kept)
+        reduce = tuple(
+            ax if ax in op.reduce_axis else IterVar(ax.name, extents[ax], "reduce") for ax in kept
+        )
         mapping: dict[Expr, Any] = {a.var: b.var for a, b in zip(op.axis, spatial, strict=True)}
         leaves = {ax.var: r.var for ax, r in zip(kept, reduce, strict=True)} | {
             axis.var: partial.var
@@ -231,13 +232,12 @@ class RFactor(Step):
         if reduce:
             value = E.make("reduce", (value,), (op.combiner, reduce), value.dtype)
         part = ComputeOp(s.new_name(f"{stage.name}.rf"), axes, value, op.tag, op.attrs)
-        fresh = copy_axes(op.shape, [ax.name for ax in op.axis])
         k = IterVar(f"{axis.name}.v", extents[axis], "reduce")
-        index = [ax.var for ax in fresh]
+        index = [ax.var for ax in op.axis]
         index.insert(self.factor_axis, k.var)
         read = part.output_tensor[tuple(index)]
         combined = E.make("reduce", (read,), (op.combiner, (k,)), read.dtype)
-        stage.restart(ComputeOp(op.name, fresh, E.cast(op.dtype, combined)))
+        stage.restart(ComputeOp(op.name, op.axis, E.cast(op.dtype, combined)))
         s.insert_stage(part, before=stage)
         return part.output_tensor
 

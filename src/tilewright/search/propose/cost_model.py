@@ -110,7 +110,10 @@ class CostModel:
 
         booster = xgboost.Booster()
         try:
-            booster.load_model(bytearray(Path(path).read_bytes()))
+            data = Path(path).read_bytes()
+            if not data:  # of which xgboost would end the process
+                raise ValueError("empty")
+            booster.load_model(bytearray(data))
             fits = booster.num_features() == len(FEATURES)
         except (OSError, ValueError, xgboost.core.XGBoostError) as error:
             why = error.strerror if isinstance(error, OSError) else "these are no trees"

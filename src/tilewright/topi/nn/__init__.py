@@ -4,6 +4,8 @@ In: `te` tensors.  Out: `te` tensors whose stages carry TVM's names and tags.
 Read next: `conv2d.py`, `window.py`.
 """
 
+from tilewright.base.doors import open_doors
+from tilewright.base.errors import ExpressionError
 from tilewright.topi.nn.conv2d import (
     conv2d,
     conv2d_nchw,
@@ -35,3 +37,5 @@ __all__ = [
     "global_pool", "group_conv2d_nchw", "group_conv2d_nhwc", "leaky_relu", "log_softmax", "matmul",
     "pad", "pool2d", "relu", "scale_shift_nchw", "scale_shift_nhwc", "softmax", "upsampling",
 ]  # fmt: skip
+
+open_doors(globals(), __all__, ExpressionError)

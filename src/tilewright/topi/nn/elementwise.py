@@ -20,7 +20,9 @@ from tilewright.topi.stage import (
 
 def relu(x: Tensor, name: str = "compute", axes: str = "i") -> Tensor:
     """max(x, 0).  The stage is called as in TVM, where relu of a network is `T_relu(ax0, ...)`."""
-    check_tensors(call_text("relu", x=x), x=x)
+    place = call_text("relu", x=x, axes=axes)
+    check_tensors(place, x=x)
+    require(axes.isidentifier(), place, "axes begins no name", 'Use axes="i".')
     return elementwise(x, lambda v: te.maximum(v, te.const(0, v.dtype)), name, axes)
 
 

@@ -7,6 +7,7 @@ float32.  Read next: `window.py`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -116,10 +117,7 @@ def adaptive_pool(data: Tensor, output_size: Any, pool_type: str, layout: str = 
     shape = list(data.shape)
     for axis, size in zip(axes, wanted, strict=True):
         shape[axis] = size
-    longest = [
-        max(_length(o, size, data.shape[axis]) for o in range(size))
-        for axis, size in zip(axes, wanted, strict=True)
-    ]
+    longest = [_longest(size, data.shape[axis]) for axis, size in zip(axes, wanted, strict=True)]
     taps = [te.reduce_axis((0, n), f"rv{k}") for k, n in enumerate(longest)]
     key = workload("adaptive_pool", data, wanted, pool_type, layout)
 
@@ -133,8 +131,8 @@ def adaptive_pool(data: Tensor, output_size: Any, pool_type: str, layout: str = 
         """The guard for windows shorter than the longest."""
         tests = [
             rv < _length(i[axis], size, data.shape[axis])
-            for axis, size, rv, n in zip(axes, wanted, taps, longest, strict=True)
-            if not _uniform(size, data.shape[axis], n)
+            for axis, size, rv in zip(axes, wanted, taps, strict=True)
+            if not _uniform(size, data.shape[axis])
         ]
         return te.all(*tests) if tests else None
 
@@ -148,7 +146,7 @@ def adaptive_pool(data: Tensor, output_size: Any, pool_type: str, layout: str = 
         count: Any = 1
         for axis, size, n in zip(axes, wanted, longest, strict=True):
             extent = data.shape[axis]
-            count = count * (n if _uniform(size, extent, n) else _length(i[axis], size, extent))
+            count = count * (n if _uniform(size, extent) else _length(i[axis], size, extent))
         return (total[i] / _as_float(count, total.dtype)).astype(data.dtype)
 
     return stage(shape, mean, "adaptive_pool_avg", "elemwise")
@@ -240,5 +238,13 @@ def _length(o: Any, size: int, extent: int) -> Any:
     return _end(o, size, extent) - _start(o, size, extent)
 
 
-def _uniform(size: int, extent: int, longest: int) -> bool:
-    return all(_length(o, size, extent) == longest for o in range(size))
+def _longest(size: int, extent: int) -> int:
+    """The greatest length: of a window that begins just before an element, where one does."""
+    common = math.gcd(extent, size)
+    elements, windows = extent // common, size // common
+    return elements if windows == 1 else -(-(elements - 1) // windows) + 1
+
+
+def _uniform(size: int, extent: int) -> bool:
+    """Whether all windows have one length: the first has the least."""
+    return bool(_longest(size, extent) == _length(0, size, extent))

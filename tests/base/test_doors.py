@@ -1,0 +1,179 @@
+"""Arguments of wrong kinds are refused at the doors; what scripts of TVM pass rightly is taken."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright
+from tilewright import auto_scheduler, autotvm, nd, relay, te, topi
+from tilewright.base.doors import check_arguments, door
+from tilewright.base.errors import ExpressionError, SpaceError, TilewrightError
+from tilewright.measure import Database
+
+X = relay.var("x", shape=(2, 3))
+A = te.placeholder((4,), name="A")
+NETWORK = relay.IRModule.from_expr(relay.nn.relu(X))
+
+REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
+    "scalar": (lambda: relay.exp(te.var("n")), "exp"),
+    "scalar variable": (lambda: relay.exp(relay.var("n")), "its shape is not known"),
+    "padding": (
+        lambda: relay.nn.pad(X, ((0, 0), (1, 1)), pad_value=X), "pad_value is a relay.Var, not a",
+    ),
+    "array on a target": (lambda: nd.array([1.0], "llvm"), "device is a str, not a device"),
+    "no module": (lambda: relay.build(None, target="llvm"), "mod is None, not a module"),
+    "no schedule": (lambda: tilewright.build(A, target="llvm"), "not a schedule. te.create_sch"),
+    "number as target": (lambda: tilewright.Target(3), "a int is no target"),
+    "target without a kind": (lambda: tilewright.Target({"cpu": "cuda"}), "no target for 'cpu'"),
+    "two targets": (lambda: tilewright.Target({"cpu": "llvm", "cuda": "cuda"}), "2 targets"),
+    "options of a target": (lambda: tilewright.Target({"kind": "llvm", "mcpu": A}), "mcpu cannot"),
+    "limits": (lambda: tilewright.Target("llvm").with_limits(size=3), "there is no such limit"),
+    "shape": (lambda: nd.empty("23"), "shape is a str, not a list of integers or an integer"),
+    "huge": (lambda: nd.empty(1 << 60), "no memory is that large"),
+    "type": (lambda: te.placeholder((2,), dtype=A), "is not supported"),
+    "tensors": (lambda: topi.concatenate([A, 3]), "a_tuple is a list of Tensor and int, not a"),
+    "list of a tensor": (lambda: list(A), "iteration over A: a tensor has no elements before"),
+    "in a tensor": (lambda: 3 in A, "iteration over A"),
+    "shape of a tensor": (lambda: topi.broadcast_to(A, A), "shape is a te.Tensor, not a list of"),
+    "list of a value": (lambda: list(X), "it is one tensor, not a tuple"),
+    "in a value": (lambda: X in X, "it is one tensor, not a tuple"),
+    "empty model": (lambda: auto_scheduler.XGBModel(model_file="/dev/null"), "these are no trees"),
+    "ndk": (lambda: autotvm.LocalBuilder(build_func="ndk"), "other machines are not there yet"),
+    "builder": (lambda: autotvm.LocalBuilder(build_func="nobody"), "there is no such function"),
+    "builder of nothing": (
+        lambda: autotvm.LocalBuilder(build_func="tilewright.te:nobody"), "there is no such func",
+    ),
+    "log": (lambda: autotvm.callback.log_to_file(3), "file_out is a int, not a string or a path"),
+    "new axes": (lambda: relay.expand_dims(X, 0, 1 << 70), "that many axes cannot be new"),
+    "seed": (lambda: autotvm.tuner.RandomTuner(None), "task is None, not a task"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_wrong_argument_is_refused_with_place_reason_and_way_out(name: str) -> None:
+    call, words = REFUSED[name]
+    with pytest.raises(TilewrightError) as caught:
+        call()
+    assert words in str(caught.value)
+    assert caught.value.place and caught.value.reason
+
+
+def test_any_is_no_name_of_relay() -> None:
+    with pytest.raises(AttributeError, match="relay.Any does not exist here. Shapes are static"):
+        relay.Any()
+
+
+ACCEPTED: dict[str, Callable[[], Any]] = {
+    "list as a shape": lambda: relay.TensorType([2, 3]) == relay.TensorType((2, 3)),
+    "numpy shape": lambda: nd.empty(np.int64(3)).shape == (3,),
+    "numpy shapes": lambda: nd.empty((np.int64(3), 2)).shape == (3, 2),
+    "numpy extent": lambda: te.placeholder((np.int32(3),)).shape == (3,),
+    "numpy axis": lambda: relay.expand_dims(X, np.int64(0)).shape == (1, 2, 3),
+    "numpy number": lambda: relay.clip(X, np.float32(0), np.float64(6)).attrs.a_max == 6.0,
+    "dict": lambda: (
+        tilewright.Target({"kind": "llvm", "num-cores": 4, "keys": ["cpu"]})
+        == tilewright.Target("llvm -num-cores=4")
+    ),
+    "list of options": lambda: (
+        tilewright.Target({"kind": "llvm", "mattr": ["+avx2", "+fma"]}).option("mattr")
+        == "+avx2,+fma"
+    ),
+    "target by device": lambda: tilewright.Target({"cpu": "llvm"}) == tilewright.Target("llvm"),
+    "target by device object": lambda: (
+        tilewright.Target({tilewright.cpu(): "llvm"}) == tilewright.Target("llvm")
+    ),
+    "build": lambda: relay.build(NETWORK, target={"cpu": "llvm"}, verify=False),
+    "named": lambda: autotvm.LocalBuilder(build_func="default"),
+    "function": lambda: autotvm.LocalBuilder(build_func="tilewright.driver.build:build_payload"),
+    "vector": lambda: te.compute(4, lambda i: A[i]).shape == (4,),
+}
+
+
+@pytest.mark.parametrize("name", ACCEPTED)
+def test_what_tvm_takes_is_taken(name: str) -> None:
+    assert ACCEPTED[name]()
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_a_log_may_be_an_open_file(binary: bool, tmp_path: Path) -> None:
+    from drills._doors import task
+
+    log = tmp_path / "log.json"
+    with open(log, "ab" if binary else "a") as file:
+        autotvm.tuner.GridSearchTuner(task()).tune(
+            2, autotvm.measure_option(autotvm.LocalBuilder(), autotvm.LocalRunner(number=1)),
+            callbacks=[autotvm.callback.log_to_file(file)],
+        )  # fmt: skip
+    assert len(Database.load(log).records) == 2
+    assert autotvm.apply_history_best(str(log)).lookup(task().dag, task().target) is not None
+
+
+@door(SpaceError, "call")
+def call(
+    n: int, x: float = 1.0, names: Sequence[str] = (), *rest: int, flag: bool = False,
+    pick: int | str | None = None, table: Mapping[str, Any] | None = None,
+    each: Iterable[int] = (), act: Callable[..., Any] | None = None, dtype: str = "float32",
+    pair: tuple[int, str] = (0, ""),
+) -> tuple[Any, ...]:  # fmt: skip
+    """Of every kind one."""
+    return n, x, names, rest, flag, pick
+
+
+def test_numbers_of_numpy_become_those_of_python() -> None:
+    given = call(np.int64(3), np.float32(0.5), ["a"], np.int8(1), flag=np.bool_(True))
+    assert given == (3, 0.5, ["a"], (1,), True, None)
+    assert [type(v) for v in given[:2]] == [int, float] and call.__doc__ == "Of every kind one."
+
+
+WRONG: dict[str, tuple[Callable[[], Any], str]] = {
+    "int": (lambda: call(2.5), r"call\(n=2.5\): n is a float, not an integer"),
+    "array": (lambda: call(np.zeros(1, int)), "n is a ndarray, not an integer"),
+    "float": (lambda: call(1, "x"), "x is a str, not a number"),
+    "list": (lambda: call(1, 1, "ab"), "names is a str, not a list of strings"),
+    "item": (lambda: call(1, 1, ["a", 2]), "names is a list of str and int, not a list of strings"),
+    "rest": (lambda: call(1, 1, [], 1, None), "argument 5 is None, not an integer"),
+    "keyword": (lambda: call(1, flag="no"), "flag is a str, not True or False"),
+    "union": (lambda: call(1, pick=2.5), "pick is a float, not an integer or a string or None"),
+    "table": (lambda: call(1, table=[1]), "table is a list of int, not a Mapping or None"),
+    "iterable": (lambda: call(1, each=3), "each is a int, not a list of integers"),
+    "function": (lambda: call(1, act=3), "act is a int, not a function or None"),
+    "pair": (
+        lambda: call(1, pair=(1, 2)),
+        "pair is a tuple of int, not a tuple of an integer and a string",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_door_says_what_is_given_and_what_is_wanted(name: str) -> None:
+    act, words = WRONG[name]
+    with pytest.raises(SpaceError, match=words):
+        act()
+
+
+def test_what_can_be_read_once_is_not_read_at_the_door() -> None:
+    numbers = iter([1, 2])
+    call(1, each=numbers)
+    assert list(numbers) == [1, 2]
+
+
+def test_a_wrong_number_of_arguments_is_pythons_error() -> None:
+    with pytest.raises(TypeError, match="missing 1 required"):
+        call()
+    with pytest.raises(TypeError, match="unexpected keyword"):
+        call(1, nobody=2)
+    with pytest.raises(ExpressionError, match=r"missing a required .* declared with \(a, b\)"):
+        check_arguments(lambda a, b: None, (1,), "f", ExpressionError)
+
+
+def test_files_of_bytes_and_of_text_are_taken() -> None:
+    for file in (io.StringIO(), io.BytesIO()):
+        assert autotvm.callback.log_to_file(file)
+    with Path(__file__).open() as file, pytest.raises(SpaceError, match="not open for writing"):
+        autotvm.callback.log_to_file(file)
