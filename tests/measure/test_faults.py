@@ -98,8 +98,11 @@ def test_a_wrong_result_is_believed_only_in_a_fresh_process(store, builder, runn
     good, wrong = (RunJob(K.job("good", reference), b.artifact) for b in built)
     assert runner.submit(good).result().error is None
     result = runner.submit(wrong).result()
-    assert (result.error, result.first) == ("wrong", True)
-    assert runner.submit(good).result().first is False  # the condemned one's process goes on
+    assert (result.error, result.first, result.cause) == ("wrong", False, "unclear")
+    runner.probe(Target("llvm"))
+    assert runner.submit(replace(good, control=True)).result().error is None
+    result = runner.submit(wrong).result()  # only what is known to be good ran here before
+    assert (result.error, result.first, result.cause) == ("wrong", True, "candidate")
 
 
 def test_a_slow_candidate_is_raced_out(store, builder, runner):
