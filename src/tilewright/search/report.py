@@ -30,7 +30,7 @@ class Options:
     negligible:  the run ends when the next trial is predicted to save less than this share of what
                  all tasks take, whichever task it goes to; 0: never
     fruitless:   a task is given up after so many batches without one success; 0: never
-    lost_seconds: how long to wait for a device that is lost in mid-search
+    lost_seconds: how long to wait for a device, space or memory that is lost in mid-search
     """
 
     trials: int | None = None
@@ -57,8 +57,8 @@ class Options:
 class Event:
     """kind: "start" (of a task), "trial", "fit" (of the model), "exhausted", "stopped",
     "fruitless", "final"; with a message for the user: "imported" (what is tried first),
-    "paused" and "resumed" (the device was lost), "converged" (nothing is left to gain), "leaders"
-    (they are timed again: a "final" for each, which is no trial)
+    "paused" and "resumed" (the device was lost, or space or memory), "converged" (nothing is left
+    to gain), "leaders" (they are timed again: a "final" for each, which is no trial)
 
     task: its position in the list given; record: of a trial; best: seconds of the task's best
     trial: results consumed so far in all; elapsed: seconds since the start
