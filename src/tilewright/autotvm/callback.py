@@ -3,34 +3,30 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright.autotvm.tuners import MeasureInput, MeasureResult, format_si
-from tilewright.base.errors import SpaceError, absent
+from tilewright.base.errors import RecordError, SpaceError, absent
+from tilewright.base.terminal import say
 from tilewright.measure.database import Database
 
 Callback = Callable[[Any, Sequence[MeasureInput], Sequence[MeasureResult]], None]
 
 
 def log_to_file(file_out: str | os.PathLike[str], protocol: str = "json") -> Callback:
-    """Append every trial, failures included, as one line of JSON to `file_out`."""
+    """Append every trial, failures included, as one line of JSON to `file_out`.
+
+    What cannot be written does not stop a search; `Tuner.tune` ends with the RecordError that says
+    where it was saved.
+    """
     if protocol != "json":
         raise SpaceError(
             f"log_to_file(protocol={protocol!r})", "only JSON lines are written", 'Use "json".'
         )
-    database = Database(file_out)
-
-    def callback(
-        tuner: Any, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]
-    ) -> None:
-        for given, result in zip(inputs, results, strict=True):
-            if result.record is not None:
-                database.append(result.record, given.task.dag.to_json())
-
-    return callback
+    return _FileLog(Database(file_out, on_error=_warn))
 
 
 def progress_bar(total: int, prefix: str = "", si_prefix: str = "G") -> Callback:
@@ -39,6 +35,25 @@ def progress_bar(total: int, prefix: str = "", si_prefix: str = "G") -> Callback
     """
     format_si(0.0, si_prefix)
     return _ProgressBar(total, prefix, si_prefix)
+
+
+class _FileLog:
+    """flush: what could not be written is saved elsewhere, or RecordError says what is lost"""
+
+    def __init__(self, database: Database) -> None:
+        self.flush = database.flush
+        self._append = database.append
+
+    def __call__(
+        self, tuner: Any, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]
+    ) -> None:
+        for given, result in zip(inputs, results, strict=True):
+            if result.record is not None:
+                self._append(result.record, given.task.dag.to_json())
+
+
+def _warn(error: RecordError) -> None:
+    warnings.warn(str(error), RuntimeWarning, stacklevel=2)
 
 
 class _ProgressBar:
@@ -67,11 +82,11 @@ class _ProgressBar:
 
     def _write(self, end: str) -> None:
         now, best = (format_si(flops, self.si_prefix) for flops in (self.current, self.best))
-        sys.stdout.write(
+        say(
             f"\r{self.prefix} Current/Best: {now:7.2f}/{best:7.2f} {self.si_prefix}FLOPS | "
-            f"Progress: ({self.done}/{self.total}) | {time.time() - self.start:.2f} s{end}"
+            f"Progress: ({self.done}/{self.total}) | {time.time() - self.start:.2f} s",
+            end=end,
         )
-        sys.stdout.flush()
 
 
 _ELSEWHERE = {

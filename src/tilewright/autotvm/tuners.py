@@ -187,8 +187,22 @@ class Tuner:
         measure_option: `autotvm.measure_option(builder=, runner=)`
         early_stopping: stop after so many trials without a better one
         callbacks: called with (tuner, inputs, results) after each trial, in the order of proposals;
-        `finish()` of those that have it is called at the end, which may come before `n_trial`
+        `finish()` of those that have it is called at the end, which may come before `n_trial`, and
+        `flush()` however it ends
+
+        Raises SearchError where every trial failed, RecordError where a log could not be written.
         """
+        try:
+            return self._tune(n_trial, measure_option, early_stopping, callbacks, si_prefix)
+        finally:
+            for callback in callbacks:
+                if hasattr(callback, "flush"):
+                    callback.flush()
+
+    def _tune(
+        self, n_trial: int, measure_option: Mapping[str, Any], early_stopping: int | None,
+        callbacks: Sequence[Callback], si_prefix: str,
+    ) -> Report:  # fmt: skip
         format_si(0, si_prefix)
         self.n_trial, self.early_stopping, self.ttl = n_trial, early_stopping, 0
         self._callbacks, self._prefix = list(callbacks), si_prefix
@@ -213,6 +227,7 @@ class Tuner:
                 callback.finish()
         if self.best_config is None and self._failures:
             self._explain_failures()
+        report.check()
         return report
 
     # -- parts -------------------------------------------------------------------------------------

@@ -94,6 +94,10 @@ class SpaceError(TilewrightError):
     """A search space or a configuration that is not well formed."""
 
 
+class SearchError(TilewrightError):
+    """A search none of whose trials succeeded."""
+
+
 class InternalError(TilewrightError):
     """A broken invariant of Tilewright itself; please report it."""
 

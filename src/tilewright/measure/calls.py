@@ -101,9 +101,7 @@ def run(
     on = device(run_job.artifact.source.target, index)
     gone = on.why_not()
     if gone is not None:  # it was there when the search began
-        return RunResult(
-            error="run", message=str(gone), cause="unclear", fatal=True, first=first
-        )
+        return RunResult(error="run", message=str(gone), cause="unclear", fatal=True, first=first)
     stored = run_job.job.reference
     try:
         data = reference.load(stored) if stored else _made_up(run_job.artifact)
@@ -140,8 +138,7 @@ def describe(name: str, index: int) -> DeviceSpec:
 
 
 def probe_build(name: str) -> None:
-    """Build a small kernel for targets of a kind, past the cache.  Raises what keeps it from that.
-    """
+    """Build a small kernel for targets of a kind, past the cache.  Raises what is in the way."""
     from tilewright.driver.cache import Cache
     from tilewright.driver.compilers import compile_source
     from tilewright.driver.doctor import small_source

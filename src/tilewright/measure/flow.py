@@ -4,10 +4,10 @@ In: jobs, and what became of their builds and trials.  Out: which slot to build 
 finished records, in the order in which they are known.  It has no thread, no clock and no device,
 so every order of events can be tested.  Read next: `pipeline.py`, which drives it in two ways.
 
-A slot is waiting -> building -> ready -> trying -> finished.  Where a build or a trial fails and the
-machine may be the cause, the slot is doubtful: nothing else starts until a control has worked, which
-is something known to be good in the same place.  Then the slot goes back to where it failed, and is
-blamed when it fails there again, and a control works again.
+A slot is waiting -> building -> ready -> trying -> finished.  Where a build or a trial fails and
+the machine may be the cause, the slot is doubtful: nothing else starts until a control has worked,
+which is something known to be good in the same place.  Then the slot goes back to where it failed,
+and is blamed when it fails there again, and a control works again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`RunFolder`: a temporary folder that belongs to one run, and is removed with it or by the next one.
+"""`RunFolder`: a temporary folder that belongs to one run; it goes with that or with the next one.
 
 In: nothing.  Out: a path.  Whose folder it is tells a lock on it, not the number of a process: runs
 in different containers may share the folder of temporary files, but not their numbers, and the

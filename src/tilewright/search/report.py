@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from tilewright.base.errors import SearchError
 from tilewright.measure.record import Record
 from tilewright.schedule.task import Task
 
@@ -115,3 +116,15 @@ class Report:
     @property
     def trials(self) -> int:
         return sum(t.trials for t in self.tasks)
+
+    def check(self) -> None:
+        """Raises SearchError where every trial of the run failed, and nothing is known from before:
+        that is hardly the fault of all candidates."""
+        tried = [t for t in self.tasks if t.trials]
+        if not tried or any(t.best or t.failed < t.trials for t in self.tasks):
+            return
+        raise SearchError(
+            f"search of {len(self.tasks)} task{'s' * (len(self.tasks) > 1)}",
+            f"none of {self.trials} trials succeeded; the last failed with {tried[-1].failure}",
+            "Where the reason does not tell what is wrong, `tilewright doctor` may.",
+        )
