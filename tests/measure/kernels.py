@@ -48,6 +48,23 @@ KERNELS = {
     "endless": _HEAD + "\n  br label %l\nl:\n  store volatile i32 0, ptr %b\n  br label %l\n}",
     "refused": _HEAD + "\n  ret i32 %a\n}",
     "memory": _LOOP.format(body="%y = fadd float %x, %x", count=SIZE),
+    "abort": _HEAD + "\n  call void @abort()\n  ret void\n}\ndeclare void @abort()",
+    # a frame larger than any stack, written from end to end
+    "stack": _HEAD
+    + """
+  %big = alloca [2000000000 x i8]
+  call void @llvm.memset.p0.i64(ptr %big, i8 1, i64 2000000000, i1 true)
+  ret void
+}
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)""",
+    "output": _HEAD
+    + """
+  br label %l
+l:
+  %n = call i64 @write(i32 1, ptr %a, i64 1024)
+  br label %l
+}
+declare i64 @write(i32, ptr, i64)""",
 }
 
 

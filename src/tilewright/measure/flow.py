@@ -45,6 +45,7 @@ class Slot:
 
     program:  known when it is built
     failures: that may have been its own, before the one that `built` or `result` tells
+    excused:  failures in a row with which it had nothing to do
     again:    it is tried once more
     """
 
@@ -55,6 +56,7 @@ class Slot:
     program: Program | None = field(default=None, compare=False)
     result: RunResult = field(default_factory=RunResult, compare=False)
     failures: int = field(default=0, compare=False)
+    excused: int = field(default=0, compare=False)
     again: bool = field(default=False, compare=False)
     record: Record | None = field(default=None, compare=False)
 
@@ -170,6 +172,7 @@ class Flow:
         doubtful, self.doubtful = self.doubtful, []
         for slot in reversed(doubtful):  # those that are built again keep their order
             cause = cause_of(slot.failure)
+            slot.excused = slot.excused + 1 if cause == "machine" else 0
             if cause != "machine" and (slot.result.fatal or not trouble):
                 slot.failures += 1
             if blamed(cause, slot.failures):

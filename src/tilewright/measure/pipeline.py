@@ -289,7 +289,7 @@ class Pipeline:
     def _time_again(self, incumbent: Incumbent | None) -> float | None:
         if incumbent is None:
             return None
-        run = RunJob(incumbent.job, incumbent.artifact, None, verify=False, race=False)
+        run = RunJob(incumbent.job, incumbent.artifact, verify=False, race=False, control=True)
         costs = self.runner.submit(run).result().costs
         return min(costs) if costs else None
 
@@ -307,12 +307,15 @@ class Pipeline:
         slot = self._flow.doubtful[0]
         self._control(slot.job, slot.failure)
         gone, self._gone = self._gone, False
-        outside = [s for s in self._flow.doubtful if cause_of(s.failure) == "machine"]
+        again = [
+            (s.job, s.failure) for s in self._flow.doubtful
+            if s.excused and cause_of(s.failure) == "machine"
+        ]  # fmt: skip
         self._flow.settle(gone)
         self._start_builds()
         self._start_trials()
-        if outside and not gone:  # else it was told
-            raise _unavailable(slot.job, outside[0].failure, "the machine is at fault")
+        if again and not gone:  # else it was told
+            raise _unavailable(*again[0], "the machine is at fault")
 
     def _believed(
         self, job: Job, outcome: Outcome, again: Callable[[], Future[Outcome]]
