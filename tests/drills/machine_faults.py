@@ -148,5 +148,5 @@ DRILL = Drill(
     never=("candidate blamed", "not all measured", "search stopped", "leftovers kept"),
     always=("full disk: all measured",),
     short=2,
-    long=100,
+    long=50,
 )
