@@ -249,6 +249,8 @@ class Tuner:
             self.model.fit()
 
     def _on_event(self, event: Event) -> None:
+        if event.kind in ("paused", "resumed"):
+            logger.warning("%s", event.message)
         if event.kind != "trial" or event.record is None:
             return
         record = event.record
@@ -283,10 +285,13 @@ class Tuner:
             )
 
     def _explain_failures(self) -> None:
-        with tempfile.NamedTemporaryFile(
-            "w", prefix="tilewright_tuning_errors_", suffix=".log", delete=False
-        ) as f:
-            f.write("\n\n".join(self._failures))
+        try:
+            with tempfile.NamedTemporaryFile(
+                "w", prefix="tilewright_tuning_errors_", suffix=".log", delete=False
+            ) as f:
+                f.write("\n\n".join(self._failures))
+        except OSError:  # the last one is in the error that follows
+            return
         logger.warning(
             "No trial of %s succeeded. All %d error messages are in %s",
             self.task, len(self._failures), f.name,

@@ -6,6 +6,7 @@ error that is told in one line, 2 for a wrong option, 130 after Ctrl-C.  Read ne
 
 from __future__ import annotations
 
+import errno
 import os
 import shlex
 import signal
@@ -26,6 +27,7 @@ from tilewright.targets.target import Target
 
 MODEL_HELP = "MODEL is resnet-18, resnet-18-v1, mobilenet, another network's name, or FILE.onnx."
 DEFAULT_MINUTES = 5.0
+_OUTPUT_LOST = (errno.EPIPE, errno.ENOSPC, errno.EIO, errno.EBADF)
 
 
 def main(args: Sequence[str] | None = None) -> None:
@@ -43,25 +45,24 @@ def main(args: Sequence[str] | None = None) -> None:
         say(f"error: {error}", stream=sys.stderr)
         _end_output()
         sys.exit(1)
-    except OSError as error:
-        if not _end_output():
+    except OSError as error:  # rooms wrap those of files in a TilewrightError
+        if error.errno not in _OUTPUT_LOST:
             raise
-        if not isinstance(error, BrokenPipeError):  # | head
+        if error.errno != errno.EPIPE:  # | head
             say(f"error: standard output: {error.strerror}", stream=sys.stderr)
+        _end_output()
         sys.exit(1)
     _end_output()
 
 
-def _end_output() -> bool:
-    """Whether standard output is full or closed; then Python shall not try it again at exit."""
+def _end_output() -> None:
+    """Where standard output is full or closed, Python shall not try it again at exit."""
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
     except (OSError, ValueError):
         with suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return True
-    return False
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
