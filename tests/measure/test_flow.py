@@ -126,6 +126,14 @@ def test_a_candidate_is_blamed_after_controls_that_worked(
         assert errors in ({"run"}, {None})
 
 
+def test_a_build_that_failed_once_is_not_held_against_the_trial():
+    once = {k: ["unclear"] for k in range(8)}
+    slots, _, _, _ = play(lambda n: 0, builds=once, trials=once)
+    assert [s.record.result.error for s in slots] == [
+        "compile" if x == "d" else None for x in PROGRAMS
+    ]
+
+
 @given(order_of_events, st.integers(0, 7))
 @settings(max_examples=20, deadline=None)
 def test_what_is_certain_needs_no_control(order, victim):

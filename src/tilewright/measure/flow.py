@@ -144,6 +144,7 @@ class Flow:
         if built.error is not None:
             self._failed(slot)
             return
+        slot.failures = slot.excused = 0  # of the build
         slot.program = _program(slot)
         heapq.heappush(self._ready, slot)
 
