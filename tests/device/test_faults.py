@@ -91,4 +91,4 @@ def test_each_fault_costs_only_its_candidate(on_device, kind):
         else:
             assert result.error in ERRORS[fault] and not result.costs, (fault, result.message)
             assert result.message
-    assert spent < LIMIT + 2.0 * len(ERRORS) + 5.0
+    assert spent < 2 * (LIMIT + 2.0 * len(ERRORS)) + 5.0  # each is tried twice

@@ -77,7 +77,7 @@ def test_each_fault_costs_only_its_candidate(store, builder, runner, tmp_path):
         error, words = FAULTS[kind]
         assert (record.result.error, record.result.costs) == (error, ()), record.result.message
         assert words in record.result.message
-    assert spent < 60  # nothing hung; how well deadlines are kept is measured in test_pool.py
+    assert spent < 120  # nothing hung; how well deadlines are kept is measured in test_pool.py
     log = Database.load(tmp_path / "log.jsonl")
     assert log.counts().failed == len(FAULTS) and log.skipped == {}
     assert {(f.kind, f.count) for f in log.failures()} >= {("timeout", 1), ("compile", 1)}
