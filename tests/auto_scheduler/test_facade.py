@@ -14,7 +14,7 @@ import pytest
 import tilewright
 from auto_scheduler.workloads import CPU, conv2d_layer, product
 from tilewright import auto_scheduler, nd, te, topi
-from tilewright.base.errors import RecordError, SpaceError
+from tilewright.base.errors import RecordError, SearchError, SpaceError
 from tilewright.codegen import generate
 from tilewright.lowering.pipeline import lower_schedule
 from tilewright.measure.database import Database
@@ -328,7 +328,8 @@ def test_every_failure_is_summed_up(
         8, builder=NullBuilder(), runner=runner,
         measure_callbacks=[auto_scheduler.RecordToFile(log)],
     )  # fmt: skip
-    task.tune(options)
+    with pytest.raises(SearchError, match="none of 8 trials succeeded.*wrong: element 3 is wrong"):
+        task.tune(options)
     out = capsys.readouterr().out
     assert "No trial succeeded (8 trials, 8 failed" in out
     assert "8 x wrong: element # is wrong" in out

@@ -350,6 +350,17 @@ def test_a_closed_pipe_is_quiet(tmp_path):
     assert "Traceback" not in done.stderr
 
 
+def test_what_was_asked_for_and_cannot_be_written_is_an_error(tmp_path):
+    some_log(tmp_path / "log.jsonl")
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    command = f"{sys.executable} -m tilewright records log.jsonl > /dev/full"
+    done = subprocess.run(
+        command, shell=True, env=env, cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert done.stderr == "error: standard output: No space left on device\n"
+
+
 def test_leaders_that_were_timed_again_are_one_trial(run):
     task, database = cpu_task(8, 8, 8), Database()
     for final in (False, True):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from typing import Any
 
 import numpy as np
 
 from tilewright.base.artifact import Artifact, BufferSpec, KernelInfo, Source
+from tilewright.base.errors import CompileError
 from tilewright.measure.calls import build_source
 from tilewright.measure.jobs import Job
 from tilewright.measure.record import TaskId
@@ -48,6 +50,23 @@ KERNELS = {
     "endless": _HEAD + "\n  br label %l\nl:\n  store volatile i32 0, ptr %b\n  br label %l\n}",
     "refused": _HEAD + "\n  ret i32 %a\n}",
     "memory": _LOOP.format(body="%y = fadd float %x, %x", count=SIZE),
+    "abort": _HEAD + "\n  call void @abort()\n  ret void\n}\ndeclare void @abort()",
+    # a frame larger than any stack, written from end to end
+    "stack": _HEAD
+    + """
+  %big = alloca [2000000000 x i8]
+  call void @llvm.memset.p0.i64(ptr %big, i8 1, i64 2000000000, i1 true)
+  ret void
+}
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)""",
+    "output": _HEAD
+    + """
+  br label %l
+l:
+  %n = call i64 @write(i32 1, ptr %a, i64 1024)
+  br label %l
+}
+declare i64 @write(i32, ptr, i64)""",
 }
 
 
@@ -75,8 +94,16 @@ def job(kind: str, stored: Reference | None, trial: int = 0) -> Job:
 
 
 def build_as_told(payload: dict[str, Any], target: Target) -> Artifact:
-    """`payload["do"]` says what befalls the build process."""
-    do = payload["do"]
+    """`payload["do"]` says what befalls the build process; "once" is a file: that it is over."""
+    do, once = payload["do"], payload.get("once")
+    if once is not None and os.path.exists(once):
+        do = "build"
+    elif once is not None:
+        open(once, "w").close()
+    if do == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if do == "no space":
+        raise CompileError("compile", "ptxas failed") from OSError(28, "No space left on device")
     if do == "sleep":
         time.sleep(60)
     if do == "exit":

@@ -117,3 +117,9 @@ def warm():
 
 def is_warm():
     return _warm
+
+
+def shouts():
+    """Endless output, as a kernel that prints may make."""
+    while True:
+        os.write(2, b"x" * 65536)

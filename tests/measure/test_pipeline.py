@@ -194,18 +194,18 @@ class Machine:
             n_parallel = 2
             submit = staticmethod(machine.build)
 
+            def probe(self, target):
+                pass
+
             def close(self):
                 pass
 
-        class Runner:
+        class Runner(Builder):
             n_parallel = 1
             submit = staticmethod(machine.run)
 
             def describe(self, target):
                 return DeviceSpec(target.kind, shares_host=exclusive)
-
-            def close(self):
-                pass
 
         return Pipeline(Builder(), Runner(), **options)
 
@@ -382,10 +382,10 @@ def test_what_was_tried_when_the_device_went_is_tried_again(exclusive, times, er
 
 @pytest.mark.parametrize("exclusive", [True, False])
 def test_a_fault_that_leaves_the_device_alone_is_recorded(exclusive):
-    machine = Losing("b", 1, back=False)
+    machine = Losing("b", 2, back=False)
     with machine.pipeline(exclusive) as pipeline:
         assert outcomes(pipeline, [("a", 1.0), ("b", 0.9)]) == ([None, "run"], 0)
-        assert machine.probes == 1
+        assert machine.probes == 2  # after each failure, the second one as well
 
 
 def test_leaders_are_not_refuted_by_a_lost_device():

@@ -1,6 +1,8 @@
 """Worker processes: results, deadlines, crashes, orphans, and scripts without a main guard."""
 
+import errno
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -12,7 +14,15 @@ import pytest
 
 from tests.measure import misbehave as M
 from tilewright.base.errors import InternalError, ScheduleError
-from tilewright.measure.pool import Options, WorkerCrash, WorkerPool, WorkerRaised, WorkerTimeout
+from tilewright.measure import pool as P
+from tilewright.measure.pool import (
+    Options,
+    WorkerCrash,
+    WorkerMissing,
+    WorkerPool,
+    WorkerRaised,
+    WorkerTimeout,
+)
 
 
 @pytest.fixture(scope="module")
@@ -55,13 +65,13 @@ def test_a_crash_tells_signal_and_last_words(pool):
     queued = [pool.submit(M.crashes, timeout=20), pool.submit(M.echo, 7, timeout=20)]
     with pytest.raises(WorkerCrash, match="(?s)killed by SIGABRT; it said:.*LLVM ERROR: no") as e:
         queued[0].result(30)
-    assert not e.value.first
+    assert not e.value.killed
     assert queued[1].result(30) == 7
     with pytest.raises(WorkerCrash, match="ended with exit code 3"):
         call(pool, M.exits, 3)
     with pytest.raises(WorkerCrash, match="SIGKILL") as e:
         call(pool, M.killed)
-    assert e.value.first  # nothing ran in this process before
+    assert e.value.killed  # programs do not send that to themselves
 
 
 @pytest.mark.slow
@@ -73,6 +83,51 @@ def test_a_deadline_is_kept_whatever_the_worker_does(pool):
         with pytest.raises(WorkerTimeout, match=r"no result within 0.3 s"):
             call(pool, function, timeout=0.3)
         assert 0.3 <= time.monotonic() - began < 1.3, function
+
+
+def test_endless_output_is_cut_and_fills_nothing(pool, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(WorkerTimeout):
+        call(pool, M.shouts, timeout=0.5)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 << 10  # KiB
+    assert call(pool, M.echo, 1) == 1 and not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("error", [errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENOSPC])
+def test_no_process_to_be_had_is_one_error_and_the_pool_goes_on(error, monkeypatch):
+    def refused(*_, **__):
+        raise OSError(error, os.strerror(error))
+
+    with WorkerPool(1) as pool:
+        with monkeypatch.context() as patch:
+            patch.setattr(subprocess, "Popen", refused)
+            with pytest.raises(WorkerMissing, match=f"does not start: {os.strerror(error)}"):
+                call(pool, M.echo, 1)
+        assert call(pool, M.echo, 1) == 1
+
+
+@pytest.mark.parametrize(
+    ("share", "given"),
+    [
+        (1.0, 2.0),  # it has a core of its own: the deadline is the clock's
+        (0.25, 8.0),  # it gets a quarter of one, and so much more time
+        (0.01, 2.0),  # it waits for something else
+        (0.15, 8.0),  # no more than four times the deadline
+    ],
+)
+def test_who_shares_a_core_has_more_time(share, given, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(P.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(P, "_processor_seconds", lambda pid: share * now[0])
+    deadline = P._Deadline(2.0, 1)
+    while deadline.left() > 0:
+        now[0] += min(deadline.left(), 0.01)
+    assert now[0] == pytest.approx(given, abs=0.9)
+
+
+def test_the_time_that_a_process_computes_is_known():
+    assert P._processor_seconds(os.getpid()) > 0 and P._processor_seconds(None) == 0
 
 
 def test_a_death_between_two_calls_costs_nothing(pool):

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from tilewright.base.dtype import TYPES, DType
-from tilewright.base.errors import DeviceError
+from tilewright.base.errors import Unavailable
 from tilewright.measure import reference as R
 
 
@@ -68,27 +69,70 @@ def test_the_files_go_with_the_store(tmp_path):
     assert os.listdir(tmp_path) == []
 
 
-def test_what_a_killed_process_left_is_swept(tmp_path):
-    process = subprocess.Popen(["true"])
-    process.wait()
-    dead = tmp_path / f"tilewright-reference-{process.pid}-abc"
-    mine = tmp_path / f"tilewright-reference-{os.getpid()}-abc"
-    for folder in (dead, mine):
-        folder.mkdir()
-        (folder / "input0.npy").write_bytes(b"x")
-    with R.ReferenceStore():
-        assert not dead.exists() and mine.exists()
+HOLDS = """
+import sys, tempfile
+tempfile.tempdir = sys.argv[1]
+from tilewright.measure.reference import ReferenceStore
+import numpy as np
+store = ReferenceStore()
+print(store.put("task", [np.zeros(2)], [], []).directory, flush=True)
+sys.stdin.read()
+"""
 
 
-def test_a_full_temporary_directory_is_a_clear_error(monkeypatch):
-    def full(*_):
+def holder(folder):
+    """A process that keeps a reference in `folder` until it is killed, and where that lies."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDS, str(folder)], stdin=-1, stdout=-1, text=True
+    )
+    return process, Path(process.stdout.readline().strip())
+
+
+def test_what_a_killed_process_left_is_swept_and_what_others_use_is_not(tmp_path, monkeypatch):
+    (killed, left), (other, used) = holder(tmp_path), holder(tmp_path)
+    try:
+        killed.kill()
+        killed.wait()
+        assert left.exists() and used.exists()
+
+        def not_seen_here(pid, signal):  # two containers share files, not process ids
+            raise ProcessLookupError
+
+        monkeypatch.setattr(os, "kill", not_seen_here)
+        with R.ReferenceStore():
+            assert not left.parent.exists() and (used / "input0.npy").exists()
+    finally:
+        monkeypatch.undo()
+        for process in (killed, other):
+            process.kill()
+            process.communicate()
+
+
+def test_a_fork_does_not_remove_its_parents_files(tmp_path):
+    with R.ReferenceStore() as store:
+        folder = Path(store.put("task", [np.zeros(2)], [], []).directory)
+        child = os.fork()
+        if child == 0:
+            store.close()
+            os._exit(0)
+        os.waitpid(child, 0)
+        assert (folder / "input0.npy").exists()
+
+
+def test_a_full_temporary_directory_is_a_clear_error(monkeypatch, tmp_path):
+    def full(*_, **__):
         raise OSError(28, "No space left on device")
 
     with R.ReferenceStore() as store:
-        monkeypatch.setattr(np, "save", full)
-        with pytest.raises(DeviceError, match="No space left on device.*set TMPDIR"):
-            store.put("task", [np.zeros(2)], [], [])
+        with monkeypatch.context() as patch:
+            patch.setattr(np, "save", full)
+            with pytest.raises(Unavailable, match="No space left on device.*set TMPDIR"):
+                store.put("task", [np.zeros(2)], [], [])
         assert store.get("task") is None
+        assert list(tmp_path.rglob("*")) == [store._folder.path]  # no space is kept
+    monkeypatch.setattr(tempfile, "mkdtemp", full)
+    with pytest.raises(Unavailable, match="No space left on device.*set TMPDIR"):
+        R.ReferenceStore()
 
 
 def test_the_store_lies_in_the_temporary_directory(tmp_path):

@@ -3,11 +3,12 @@
 import pytest
 
 from search.spaces import Instant, cpu_task
-from tilewright.base.errors import DeviceError, DeviceLost
+from tilewright.base.errors import DeviceError, DeviceLost, Unavailable
 from tilewright.measure.database import Database
 from tilewright.measure.jobs import RunResult
 from tilewright.measure.pipeline import Pipeline
 from tilewright.measure.record import Result, make_record
+from tilewright.measure.reference import ReferenceStore
 from tilewright.measure.replay import NullBuilder, ReplayRunner
 from tilewright.schedule.task import Task
 from tilewright.search import loop, portfolio
@@ -151,7 +152,7 @@ class Losing(Instant):
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch):
-    monkeypatch.setattr(loop, "PROBE_SECONDS", 0.005)
+    monkeypatch.setattr(loop, "FIRST_PAUSE", 0.005)
 
 
 def test_a_device_that_comes_back_costs_nothing():
@@ -162,7 +163,7 @@ def test_a_device_that_comes_back_costs_nothing():
     assert report.tasks[0].best.decisions == undisturbed.tasks[0].best.decisions
     (paused,), (resumed,) = said(events, "paused"), said(events, "resumed")
     assert paused.startswith("device of llvm: lost in mid-search (no such device). Reboot. ")
-    assert "waits for it, 60 s at most" in paused and "is back" in resumed
+    assert "waits, 60 s at most" in paused and "is back" in resumed
     kinds = [e.kind for e in events if e.kind in ("trial", "paused", "resumed")]
     assert kinds[4:8] == ["trial", "paused", "resumed", "trial"]
 
@@ -193,7 +194,7 @@ def test_a_device_that_stays_away_ends_the_search_with_all_results_in_the_log(tm
             run([task], pipeline, database, trials=50, lost_seconds=0.02)
     builder.close()
     text = str(raised.value)
-    assert "(cuda(0): no such device), and not back after 0.02 s. Reboot." in text
+    assert "(cuda(0): no such device), and still so after 0.02 s. Reboot." in text
     assert f"Everything measured is in {path}" in text
     log = Database.load(path)
     assert len(log) == 8 and log.counts().failed == 0
@@ -243,3 +244,38 @@ def test_a_search_that_ends_in_time_leaves_nothing_to_the_next():
             [cpu_task()], pipeline, options=Options(trials=8, leaders=0, seed=5), verify=False
         )
         assert report.trials == 8 and len(pipeline) == 0
+
+
+# -- no space --------------------------------------------------------------------------------------
+
+
+def full_for(times, monkeypatch):
+    """The folder of temporary files is full for the first `times` references."""
+    put, asked = ReferenceStore.put, []
+
+    def full(store, *args):
+        asked.append(args[0])
+        if len(asked) <= times:
+            raise Unavailable("reference of x", "/tmp cannot be written (No space)", "Free some.")
+        return put(store, *args)
+
+    monkeypatch.setattr(ReferenceStore, "put", full)
+
+
+def test_a_full_temporary_folder_costs_no_candidate(monkeypatch):
+    full_for(3, monkeypatch)
+    task, events = cpu_task(), []
+    options = Options(trials=8, leaders=0, batch=BATCH)
+    report = tune([task], Instant([task]), Database(), options, on_event=events.append)
+    assert (report.tasks[0].trials, report.tasks[0].failed) == (8, 0)
+    assert [e.kind for e in events if e.message] == ["paused", "resumed"]
+
+
+def test_a_temporary_folder_that_stays_full_ends_the_search(monkeypatch, tmp_path):
+    full_for(10**9, monkeypatch)
+    task = cpu_task()
+    options = Options(trials=8, leaders=0, batch=BATCH, lost_seconds=0.02)
+    with Database(tmp_path / "log.jsonl") as database:
+        with pytest.raises(DeviceError, match="No space.*still so after 0.02 s. Free some. Every"):
+            tune([task], Instant([task]), database, options)
+        assert len(database) == 0  # nothing is remembered against a candidate

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO, Any
 
@@ -179,10 +179,23 @@ class Log(Database):
 
     def append(self, record: Record, dag: object = None) -> None:
         super().append(record, dag)
-        for file in self.files:
-            file.append(record, dag)
+        self._each(lambda file: file.append(record, dag))
 
     def note_run(self, **options: object) -> None:
         super().note_run(**options)
+        self._each(lambda file: file.note_run(**options))
+
+    def flush_files(self) -> None:
+        """What could not be written is saved elsewhere.  Raises RecordError, which says where."""
+        self._each(lambda file: file.flush())
+
+    def _each(self, act: Callable[[Database], None]) -> None:
+        """A file that cannot be written keeps nothing from the others."""
+        failed: RecordError | None = None
         for file in self.files:
-            file.note_run(**options)
+            try:
+                act(file)
+            except RecordError as error:
+                failed = error
+        if failed is not None:
+            raise failed

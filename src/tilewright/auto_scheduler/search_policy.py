@@ -149,6 +149,7 @@ class SketchPolicy:
         report = run([task], options, loop, log, self.cost_model.model, [self], printer)
         if printer is not None:
             printer.finish(report, log)
+        report.check()
         return report
 
 

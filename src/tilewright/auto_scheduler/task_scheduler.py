@@ -18,6 +18,7 @@ from tilewright.auto_scheduler.search_policy import SketchPolicy
 from tilewright.auto_scheduler.search_task import SearchTask
 from tilewright.auto_scheduler.tuning import known_of, print_failures, run, tell_unknown
 from tilewright.base.errors import SpaceError, TilewrightError
+from tilewright.base.terminal import say
 from tilewright.foreign.tvm_logs import is_imported
 from tilewright.schedule.task import Task
 from tilewright.search.jobs import task_id
@@ -41,7 +42,7 @@ class PrintTableInfo(TaskSchedulerCallback):
 
     def pre_tune(self, task_scheduler: TaskScheduler, task_id: int) -> None:
         if task_scheduler.verbose:
-            print(task_scheduler.table(task_id), flush=True)
+            say(task_scheduler.table(task_id))
 
 
 class LogEstimatedLatency(TaskSchedulerCallback):
@@ -169,6 +170,7 @@ class TaskScheduler:
         )  # fmt: skip
         report = run(tasks, tune_option, options, log, model.model, policies, self._on_event)
         self._finish(report, log, tune_option)
+        report.check()
         return report
 
     def estimated_latency(self) -> float | None:
@@ -227,7 +229,7 @@ class TaskScheduler:
         """Rounds are counted in results; the first result of one begins it."""
         k = event.task
         if event.message and self.verbose:
-            print(event.message, flush=True)
+            say(event.message)
         if event.kind == "trial" and (event.trial - 1) % self._round == 0:
             self._call("pre_tune", k)
         if event.best is not None:
@@ -252,7 +254,7 @@ class TaskScheduler:
         if report.trials % self._round:
             self._call("post_tune", self._last)
         if option.verbose:
-            print(self.table())
+            say(self.table())
             self._tell_failures(report, log)
         if all(t.network is not None and t.network is self.tasks[0].network for t in self.tasks):
             self._measure_network(log)
@@ -261,7 +263,7 @@ class TaskScheduler:
         without = [k for k, task in enumerate(report.tasks) if task.best is None]
         if without:
             ids = ", ".join(map(str, without))
-            print(f"No valid schedule was found for tasks {ids}; they keep their defaults.")
+            say(f"No valid schedule was found for tasks {ids}; they keep their defaults.")
             print_failures(log)
 
     def _measure_network(self, log: Log) -> None:
@@ -270,12 +272,12 @@ class TaskScheduler:
             self.measured_latency = self.tasks[0].network.seconds(log)
         except TilewrightError as error:
             if self.verbose:
-                print(f"The network as a whole was not timed: {error}")
+                say(f"The network as a whole was not timed: {error}")
             return
         total = self.estimated_latency()
         estimate = "" if total is None else f" (estimated: {total * 1e3:.3f} ms)"
         if self.verbose:
-            print(f"Measured end-to-end latency: {self.measured_latency * 1e3:.3f} ms{estimate}")
+            say(f"Measured end-to-end latency: {self.measured_latency * 1e3:.3f} ms{estimate}")
 
 
 def _trials(log: Log, task: Task) -> int:

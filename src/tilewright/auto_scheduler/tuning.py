@@ -22,6 +22,7 @@ from tilewright.auto_scheduler.measure import (
 )
 from tilewright.auto_scheduler.records import Log, Path, RecordToFile, check_history
 from tilewright.base.errors import TargetError
+from tilewright.base.terminal import say
 from tilewright.measure.jobs import Builder, Runner
 from tilewright.measure.pipeline import Pipeline
 from tilewright.schedule.task import Task
@@ -48,7 +49,7 @@ def tell_unknown(log: Log, histories: Sequence[Path], tasks: Sequence[Task]) -> 
     if histories and not any(log.query(task_id(task)) for task in tasks):
         names = ", ".join(os.fspath(path) for path in histories)
         what = "this task" if len(tasks) == 1 else "these tasks"
-        print(f"No trial of {what} is in {names}: the search starts from nothing.")
+        say(f"No trial of {what} is in {names}: the search starts from nothing.")
 
 
 def run(
@@ -90,6 +91,7 @@ def run(
         finally:
             model.finish_fit()
             model.close()
+            log.flush_files()
     if report.interrupted:
         raise KeyboardInterrupt
     return report
@@ -125,16 +127,16 @@ class TrialPrinter:
 
     def __call__(self, event: Event) -> None:
         if event.message:
-            print(event.message, flush=True)
+            say(event.message)
         if event.kind == "start" and event.best is not None:
-            print(f"Resuming: the best of earlier runs takes {event.best * 1e3:.4f} ms")
+            say(f"Resuming: the best of earlier runs takes {event.best * 1e3:.4f} ms")
         if event.kind != "trial" or event.record is None:
             return
         self.number += 1
         best = self._gflops(event.best) if event.best else 0.0
         now = self._gflops(event.record.seconds) if event.record.result.ok else 0.0
         result = MeasureResult.of(event.record)
-        print(f"No: {self.number}\tGFLOPS: {now:.2f} / {best:.2f}\tresults: {result}", flush=True)
+        say(f"No: {self.number}\tGFLOPS: {now:.2f} / {best:.2f}\tresults: {result}")
 
     def finish(self, report: Report, log: Log) -> None:
         (found,) = report.tasks
@@ -142,12 +144,12 @@ class TrialPrinter:
         spent = f"{found.trials} trials{failed}, {report.seconds:.0f} s"
         if found.best is not None:
             seconds = found.best.seconds
-            print(
+            say(
                 f"Best: {seconds * 1e3:.4f} ms, {self._gflops(seconds):.2f} GFLOPS, "
                 f"by {found.best.origin} ({spent})"
             )
             return
-        print(f"No trial succeeded ({spent}).")
+        say(f"No trial succeeded ({spent}).")
         print_failures(log)
 
     def _gflops(self, seconds: float) -> float:
@@ -157,4 +159,4 @@ class TrialPrinter:
 def print_failures(log: Log, most: int = 5) -> None:
     """Why trials failed, most frequent reasons first."""
     for failure in log.failures()[:most]:
-        print(f"  {failure.count} x {failure.kind}: {failure.reason}")
+        say(f"  {failure.count} x {failure.kind}: {failure.reason}")

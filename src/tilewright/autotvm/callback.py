@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import io
 import os
-import sys
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from typing import IO, Any
 
@@ -14,7 +14,8 @@ import msgspec
 from tilewright.autotvm.tuners import MeasureInput, MeasureResult, format_si
 from tilewright.base.doors import door
 from tilewright.base.dtype import json_name
-from tilewright.base.errors import SpaceError, absent
+from tilewright.base.errors import RecordError, SpaceError, absent
+from tilewright.base.terminal import say
 from tilewright.measure.database import Database
 from tilewright.measure.record import DagLine, Record, encode
 
@@ -26,46 +27,17 @@ def log_to_file(file_out: str | os.PathLike[str] | IO[Any], protocol: str = "jso
     """Append every trial, failures included, as one line of JSON to `file_out`.
 
     file_out: a path, or a file that is open for writing
+
+    What cannot be written does not stop a search; `Tuner.tune` ends with the RecordError that says
+    where it was saved, or what is lost.
     """
     if protocol != "json":
         raise SpaceError(
             f"log_to_file(protocol={protocol!r})", "only JSON lines are written", 'Use "json".'
         )
-    append = (
-        Database(file_out).append
-        if isinstance(file_out, (str, os.PathLike))
-        else _appends_to(file_out)
-    )
-
-    def callback(
-        tuner: Any, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]
-    ) -> None:
-        for given, result in zip(inputs, results, strict=True):
-            if result.record is not None:
-                append(result.record, given.task.dag.to_json())
-
-    return callback
-
-
-def _appends_to(file: IO[Any]) -> Callable[[Record, Any], None]:
-    """`Database.append` for an open file, of text or bytes."""
-    if isinstance(file, io.IOBase) and not file.writable():
-        raise SpaceError(
-            f"log_to_file({file!r})", "the file is not open for writing", 'Open it with "a".'
-        )
-    known: set[str] = set()
-
-    def append(record: Record, dag: Any) -> None:
-        lines = [encode(record)]
-        if record.task.dag not in known:
-            known.add(record.task.dag)
-            raw = msgspec.Raw(msgspec.json.encode(dag, enc_hook=json_name))
-            lines.insert(0, encode(DagLine(hash=record.task.dag, dag=raw)))
-        for line in lines:
-            file.write(line.decode() if isinstance(file, io.TextIOBase) else line)
-        file.flush()
-
-    return append
+    if isinstance(file_out, (str, os.PathLike)):
+        return _FileLog(Database(file_out, on_error=_warn))
+    return _FileLog(_OpenFile(file_out))
 
 
 @door(SpaceError)
@@ -75,6 +47,59 @@ def progress_bar(total: int, prefix: str = "", si_prefix: str = "G") -> Callback
     """
     format_si(0.0, si_prefix)
     return _ProgressBar(total, prefix, si_prefix)
+
+
+class _FileLog:
+    """flush: what could not be written is saved elsewhere, or RecordError says what is lost"""
+
+    def __init__(self, log: Database | _OpenFile) -> None:
+        self.flush = log.flush
+        self._append = log.append
+
+    def __call__(
+        self, tuner: Any, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]
+    ) -> None:
+        for given, result in zip(inputs, results, strict=True):
+            if result.record is not None:
+                self._append(result.record, given.task.dag.to_json())
+
+
+class _OpenFile:
+    """What `_FileLog` needs of a `Database`, for an open file of text or bytes."""
+
+    def __init__(self, file: IO[Any]) -> None:
+        if isinstance(file, io.IOBase) and not file.writable():
+            raise SpaceError(
+                f"log_to_file({file!r})", "the file is not open for writing", 'Open it with "a".'
+            )
+        self._file, self._known = file, set[str]()
+        self._lost, self._error = 0, ""
+
+    def append(self, record: Record, dag: Any) -> None:
+        lines = [encode(record)]
+        if record.task.dag not in self._known:
+            self._known.add(record.task.dag)
+            raw = msgspec.Raw(msgspec.json.encode(dag, enc_hook=json_name))
+            lines.insert(0, encode(DagLine(hash=record.task.dag, dag=raw)))
+        try:
+            for line in lines:
+                self._file.write(line.decode() if isinstance(self._file, io.TextIOBase) else line)
+            self._file.flush()
+        except (OSError, ValueError) as error:  # full, or closed meanwhile
+            self._lost, self._error = self._lost + 1, str(error)
+
+    def flush(self) -> None:
+        """Raises RecordError where trials could not be written."""
+        if self._lost:
+            raise RecordError(
+                f"log_to_file({self._file!r})",
+                f"{self._lost} trials could not be written ({self._error})",
+                "Give the path of the file: what cannot be written is then saved elsewhere.",
+            )  # fmt: skip
+
+
+def _warn(error: RecordError) -> None:
+    warnings.warn(str(error), RuntimeWarning, stacklevel=2)
 
 
 class _ProgressBar:
@@ -103,11 +128,11 @@ class _ProgressBar:
 
     def _write(self, end: str) -> None:
         now, best = (format_si(flops, self.si_prefix) for flops in (self.current, self.best))
-        sys.stdout.write(
+        say(
             f"\r{self.prefix} Current/Best: {now:7.2f}/{best:7.2f} {self.si_prefix}FLOPS | "
-            f"Progress: ({self.done}/{self.total}) | {time.time() - self.start:.2f} s{end}"
+            f"Progress: ({self.done}/{self.total}) | {time.time() - self.start:.2f} s",
+            end=end,
         )
-        sys.stdout.flush()
 
 
 _ELSEWHERE = {

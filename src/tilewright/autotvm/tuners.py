@@ -192,8 +192,22 @@ class Tuner:
         measure_option: `autotvm.measure_option(builder=, runner=)`
         early_stopping: stop after so many trials without a better one
         callbacks: called with (tuner, inputs, results) after each trial, in the order of proposals;
-        `finish()` of those that have it is called at the end, which may come before `n_trial`
+        `finish()` of those that have it is called at the end, which may come before `n_trial`, and
+        `flush()` however it ends
+
+        Raises SearchError where every trial failed, RecordError where a log could not be written.
         """
+        try:
+            return self._tune(n_trial, measure_option, early_stopping, callbacks, si_prefix)
+        finally:
+            for callback in callbacks:
+                if hasattr(callback, "flush"):
+                    callback.flush()
+
+    def _tune(
+        self, n_trial: int, measure_option: Mapping[str, Any], early_stopping: int | None,
+        callbacks: Sequence[Callback], si_prefix: str,
+    ) -> Report:  # fmt: skip
         format_si(0, si_prefix)
         self.n_trial, self.early_stopping, self.ttl = n_trial, early_stopping, 0
         self._callbacks, self._prefix = list(callbacks), si_prefix
@@ -218,6 +232,7 @@ class Tuner:
                 callback.finish()
         if self.best_config is None and self._failures:
             self._explain_failures()
+        report.check()
         return report
 
     # -- parts -------------------------------------------------------------------------------------
@@ -239,6 +254,8 @@ class Tuner:
             self.model.fit()
 
     def _on_event(self, event: Event) -> None:
+        if event.kind in ("paused", "resumed"):
+            logger.warning("%s", event.message)
         if event.kind != "trial" or event.record is None:
             return
         record = event.record
@@ -273,10 +290,13 @@ class Tuner:
             )
 
     def _explain_failures(self) -> None:
-        with tempfile.NamedTemporaryFile(
-            "w", prefix="tilewright_tuning_errors_", suffix=".log", delete=False
-        ) as f:
-            f.write("\n\n".join(self._failures))
+        try:
+            with tempfile.NamedTemporaryFile(
+                "w", prefix="tilewright_tuning_errors_", suffix=".log", delete=False
+            ) as f:
+                f.write("\n\n".join(self._failures))
+        except OSError:  # the last one is in the error that follows
+            return
         logger.warning(
             "No trial of %s succeeded. All %d error messages are in %s",
             self.task, len(self._failures), f.name,

@@ -69,11 +69,15 @@ class DeviceError(TilewrightError):
     fatal = False
 
 
-class DeviceLost(DeviceError):
-    """A device that worked before cannot be opened any more, not even by a new process.
+class Unavailable(DeviceError):
+    """What measuring needs is missing: space, memory, processes, a device.
 
-    It may come back: what raised this may be called again.
+    No candidate is to blame, and it may come back: what raised this may be called again.
     """
+
+
+class DeviceLost(Unavailable):
+    """A device that worked before cannot be opened any more, not even by a new process."""
 
     fatal = True
 
@@ -88,6 +92,10 @@ class ModelError(TilewrightError):
 
 class SpaceError(TilewrightError):
     """A search space or a configuration that is not well formed."""
+
+
+class SearchError(TilewrightError):
+    """A search none of whose trials succeeded."""
 
 
 class InternalError(TilewrightError):

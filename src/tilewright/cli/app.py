@@ -6,25 +6,28 @@ error that is told in one line, 2 for a wrong option, 130 after Ctrl-C.  Read ne
 
 from __future__ import annotations
 
+import errno
 import os
 import shlex
 import signal
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import click
 
 from tilewright.base.errors import TilewrightError
+from tilewright.base.terminal import say
 from tilewright.cli.import_logs import import_logs
 from tilewright.targets.kind import kinds
 from tilewright.targets.target import Target
 
 MODEL_HELP = "MODEL is resnet-18, resnet-18-v1, mobilenet, another network's name, or FILE.onnx."
 DEFAULT_MINUTES = 5.0
+_OUTPUT_LOST = (errno.EPIPE, errno.ENOSPC, errno.EIO, errno.EBADF)
 
 
 def main(args: Sequence[str] | None = None) -> None:
@@ -37,11 +40,29 @@ def main(args: Sequence[str] | None = None) -> None:
     except (click.Abort, KeyboardInterrupt):
         sys.exit(130)
     except TilewrightError as error:
-        click.echo(f"error: {error}", err=True)
+        if isinstance(error.__context__, TilewrightError):  # closing the log failed after it
+            say(f"error: {error.__context__}", stream=sys.stderr)
+        say(f"error: {error}", stream=sys.stderr)
+        _end_output()
         sys.exit(1)
-    except BrokenPipeError:  # | head
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:  # rooms wrap those of files in a TilewrightError
+        if error.errno not in _OUTPUT_LOST:
+            raise
+        if error.errno != errno.EPIPE:  # | head
+            say(f"error: standard output: {error.strerror}", stream=sys.stderr)
+        _end_output()
         sys.exit(1)
+    _end_output()
+
+
+def _end_output() -> None:
+    """Where standard output is full or closed, Python shall not try it again at exit."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except (OSError, ValueError):
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -151,7 +172,7 @@ def tune(
             raise
     following = ["tilewright", "bench", model, "--target", str(target), "--log", str(path)]
     following += ["--dtype", dtype] if dtype != "float32" else []
-    click.echo(f"Done.  Next: {shlex.join(following)}")
+    say(f"Done.  Next: {shlex.join(following)}")
 
 
 @cli.command(epilog=MODEL_HELP)
@@ -249,7 +270,7 @@ def doctor() -> None:
 
 
 def _warn(error: TilewrightError) -> None:
-    click.echo(f"warning: {error}", err=True)
+    say(f"warning: {error}", stream=sys.stderr)
 
 
 def default_log(model: str, target: Target, dtype: str = "float32") -> Path:

@@ -79,6 +79,7 @@ def tune(
     dtype:     of contractions and what follows them
     tuner:     "auto-scheduler" tunes every kernel, by rules; others those that have a template
     templates: whether templates compete with rules
+    Raises SearchError where every trial failed.
     Calls `progress.start(rows)` once, `progress.record(index, record)` for each result, and
     `progress.again()` for each leader that is timed again.
     """
@@ -132,6 +133,7 @@ def tune(
             )
     if report.interrupted:
         raise KeyboardInterrupt
+    report.check()
     if all(t.exhausted for t in report.tasks):
         progress.note("Every sensible candidate of every task has been measured.")
 

@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
+from tilewright.base.terminal import say
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -71,8 +73,7 @@ class Progress:
 
     def __exit__(self, *_: object) -> None:
         if self._live is not None:
-            self._live.update(self.table(), refresh=True)
-            self._live.stop()
+            self._on_display(lambda live: (live.update(self.table(), refresh=True), live.stop()))
             self._live = None
         elif self.rows:
             self._say(self.line())
@@ -111,14 +112,14 @@ class Progress:
             return
         self._drawn = now
         if self._live is not None:
-            self._live.update(self.table(), refresh=True)
+            self._on_display(lambda live: live.update(self.table(), refresh=True))
         else:
             self._say(self.line())
 
     def note(self, text: str) -> None:
         """A line that stays, above the table."""
         if self._live is not None:
-            self._live.console.print(text, highlight=False, markup=False)
+            self._on_display(lambda live: live.console.print(text, highlight=False, markup=False))
         else:
             self._say(text)
 
@@ -183,8 +184,14 @@ class Progress:
         return "-" if left is None else duration(left)
 
     def _say(self, text: str) -> None:
-        self._stream.write(text + "\n")
-        self._stream.flush()
+        say(text, stream=self._stream)
+
+    def _on_display(self, draw: Callable[[Any], object]) -> None:
+        """A terminal that is gone ends the display, not the search."""
+        try:
+            draw(self._live)
+        except (OSError, ValueError):
+            self._live = None
 
     def _start_live(self) -> Any:
         from rich.console import Console

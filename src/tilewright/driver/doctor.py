@@ -18,7 +18,7 @@ from tilewright.base.errors import TilewrightError
 from tilewright.driver.cache import Cache, default_cache
 from tilewright.driver.compilers import compile_source, compiler
 from tilewright.runtime.device import Device, device
-from tilewright.runtime.trial import trial
+from tilewright.runtime.trial import TrialResult, trial
 from tilewright.targets.kind import DeviceKind, kinds
 from tilewright.targets.target import Target
 
@@ -53,7 +53,7 @@ def diagnose() -> list[Finding]:
 def _compiler(kind: DeviceKind) -> tuple[Finding, Artifact | None]:
     what, target = f"compile for {kind.name}", Target(kind.name)
     try:
-        artifact = compile_source(_source(kind), target, Cache(None))
+        artifact = compile_source(small_source(kind), target, Cache(None))
     except TilewrightError as error:
         return Finding(what, False, error.reason, error.way_out), None
     about = " ".join(
@@ -95,8 +95,7 @@ def _tried(dev: Device, artifact: Artifact | None, what: str) -> Finding:
         return Finding(what, False, about + ", not tried", "Install its compiler (see above).")
     if dev.arch:  # compile for this very device
         artifact = compile_source(artifact.source, dev.target, Cache(None))
-    x = np.arange(_SIZE, dtype=np.float32)
-    result = trial(artifact, dev, [x], [x + x])
+    result = run_small(artifact, dev)
     if result.error:
         return Finding(what, False, f"{about}; a small kernel failed: {result.message}", _REPORT)
     return Finding(what, True, f"{about}; a small kernel is right, {result.costs[0] * 1e6:.1f} us")
@@ -115,7 +114,14 @@ def _cache() -> Finding:
     return Finding(what, writable, str(directory) + ("" if writable else ", not writable"), way_out)
 
 
-def _source(kind: DeviceKind) -> Source:
+def run_small(artifact: Artifact, dev: Device) -> TrialResult:
+    """Run what was compiled of `small_source`."""
+    x = np.arange(_SIZE, dtype=np.float32)
+    return trial(artifact, dev, [x], [x + x])
+
+
+def small_source(kind: DeviceKind) -> Source:
+    """The kernel `sanity` of a kind that has one."""
     roles = (("a", "input"), ("b", "output"))
     specs = tuple(BufferSpec(name, FLOAT32, (_SIZE,), role) for name, role in roles)
     grid, block = (1, 1, 1), (1, 1, 1)

@@ -15,6 +15,7 @@ from typing import Any
 from tilewright.base.artifact import Artifact
 from tilewright.base.errors import (
     CompileError,
+    DeviceError,
     ExpressionError,
     LegalityError,
     LoweringError,
@@ -24,7 +25,7 @@ from tilewright.base.errors import (
     TilewrightError,
 )
 from tilewright.measure import reference
-from tilewright.measure.jobs import Built, RunJob, RunResult
+from tilewright.measure.jobs import Built, Cause, RunJob, RunResult
 from tilewright.measure.record import ErrorKind
 from tilewright.targets.kind import kind
 from tilewright.targets.spec import DeviceSpec
@@ -40,7 +41,7 @@ BUILD_ERRORS: dict[type[TilewrightError], ErrorKind] = {
     CompileError: "compile",
 }
 
-_trials = 0  # of this process
+_trials = 0  # of this process, without controls
 
 
 def build_source(payload: dict[str, Any], target: Target) -> Artifact:
@@ -54,6 +55,7 @@ def build(function: str, payload: dict[str, Any], target: Target) -> Built:
     """Build one candidate.  function: "module:name" of a function (payload, target) -> Artifact."""
     began = time.perf_counter()
     artifact, error, message = None, None, ""
+    cause: Cause = "candidate"
     try:
         module, _, name = function.partition(":")
         artifact = getattr(import_module(module), name)(payload, target)
@@ -61,10 +63,22 @@ def build(function: str, payload: dict[str, Any], target: Target) -> Built:
         raise  # no fault of the candidate: a library is missing
     except TilewrightError as refused:
         error, message = BUILD_ERRORS.get(type(refused), "compile"), str(refused)
+        cause = _cause(refused)
     except Exception as raised:
         error, message = "compile", "".join(traceback.format_exception(raised))
         message = f"{type(raised).__name__}: {raised}\n\n{message}"
-    return Built(artifact, error, message, time.perf_counter() - began)
+        cause = _cause(raised)
+    return Built(artifact, error, message, time.perf_counter() - began, cause)
+
+
+def _cause(error: BaseException | None) -> Cause:
+    """Unclear where memory, files or processes had a part in it, even where the error is another's
+    word for that."""
+    while error is not None:
+        if isinstance(error, (OSError, MemoryError)):
+            return "unclear"
+        error = error.__cause__ or error.__context__
+    return "candidate"
 
 
 def run(
@@ -81,14 +95,19 @@ def run(
     from tilewright.runtime.trial import trial
 
     global _trials
-    _trials += 1
+    _trials += not run_job.control
+    first = _trials <= 1
     assert run_job.artifact is not None
     on = device(run_job.artifact.source.target, index)
     gone = on.why_not()
     if gone is not None:  # it was there when the search began
-        return RunResult(error="run", message=str(gone), fatal=True, first=_trials == 1)
+        return RunResult(error="run", message=str(gone), cause="unclear", fatal=True, first=first)
     stored = run_job.job.reference
-    data = reference.load(stored) if stored else _made_up(run_job.artifact)
+    try:
+        data = reference.load(stored) if stored else _made_up(run_job.artifact)
+    except (OSError, ValueError, MemoryError) as error:  # gone, cut short, too large
+        message = f"the inputs cannot be read ({type(error).__name__}: {error})"
+        return RunResult(error="run", message=message, cause="machine", first=first)
     verify = run_job.verify and stored is not None
     result = trial(
         run_job.artifact, on, data.inputs,
@@ -98,10 +117,12 @@ def run(
     )  # fmt: skip
     time.sleep(cooldown)
     kinds: dict[str, ErrorKind] = {"run": "run", "wrong": "wrong"}
+    own = result.error is None or (result.error == "wrong" and first)
     return RunResult(
         costs=result.costs, raced=result.raced, verified=verify and result.error is None,
         error=kinds[result.error] if result.error else None, message=result.message,
-        seconds=result.seconds, device=on.name, fatal=result.fatal, first=_trials == 1,
+        seconds=result.seconds, device=on.name, fatal=result.fatal, first=first,
+        cause="candidate" if own else "unclear",
     )  # fmt: skip
 
 
@@ -114,6 +135,32 @@ def describe(name: str, index: int) -> DeviceSpec:
     if reason is not None:
         raise reason
     return on.spec
+
+
+def probe_build(name: str) -> None:
+    """Build a small kernel for targets of a kind, past the cache.  Raises what is in the way."""
+    from tilewright.driver.cache import Cache
+    from tilewright.driver.compilers import compile_source
+    from tilewright.driver.doctor import small_source
+
+    known = kind(name)
+    if known.sanity:
+        compile_source(small_source(known), Target(name), Cache(None))
+
+
+def probe_device(name: str, index: int) -> None:
+    """Run a small kernel.  Raises DeviceError or TargetError where it is not right."""
+    from tilewright.driver.compilers import compile_source
+    from tilewright.driver.doctor import run_small, small_source
+    from tilewright.runtime.device import device
+
+    describe(name, index)
+    known, on = kind(name), device(name, index)
+    if not known.sanity:
+        return
+    result = run_small(compile_source(small_source(known), on.target), on)
+    if result.error:
+        raise DeviceError(f"device {on}", f"a small kernel fails ({result.message})")
 
 
 def warm_build(name: str) -> None:

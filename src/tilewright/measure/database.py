@@ -39,6 +39,7 @@ from tilewright.measure.record import (
     own_versions,
     why_not,
 )
+from tilewright.measure.rescue import not_written, save_elsewhere
 
 if TYPE_CHECKING:
     from tilewright.schedule.schedule import Schedule
@@ -108,6 +109,8 @@ class Database:
         self._file: int | None = None
         self._unwritten: list[bytes] = []
         self._failing = False
+        self._reason = ""  # why the last write failed
+        self._rescued: Path | None = None  # what `flush` could not write
         self._torn = False  # the file ends inside a line
         self._fsync_seconds, self._synced = fsync_seconds, time.monotonic()
         if self.path is not None:
@@ -283,13 +286,24 @@ class Database:
             raise _unwritable(path, error) from None
 
     def flush(self) -> None:
-        """Write what could not be written before, and wait for the disk.  Raises RecordError."""
+        """Write what could not be written before, and wait for the disk.
+
+        Where that cannot be, what is missing is saved elsewhere.  Raises RecordError, whether or
+        not there is an `on_error`: it says where.
+        """
         with self._lock:
             if self._file is None:
                 return
-            self._failing = False
+            self._failing = True  # all is said here
             self._write([])
             self._sync()
+            earlier, self._rescued = self._rescued, None
+            if self._unwritten and self.path is not None:
+                self._rescued = save_elsewhere(self.path, self._unwritten)
+            if earlier is not None and (self._rescued is not None or not self._unwritten):
+                earlier.unlink(missing_ok=True)
+            if self._unwritten and self.path is not None:
+                raise not_written(self.path, self._reason, self._unwritten, self._rescued)
 
     def close(self) -> None:
         """`flush`, then let go of the file; further records stay in memory."""
@@ -413,12 +427,13 @@ class Database:
 
     def _complain(self, cause: OSError) -> None:
         """Report the first failure of a series."""
+        self._reason = cause.strerror or str(cause)
         if self._failing:
             return
         self._failing = True
         error = RecordError(
             f"log {self.path}",
-            f"{cause.strerror}; {len(self._unwritten)} lines are in memory only",
+            f"{self._reason}; {len(self._unwritten)} lines are in memory only",
             "Free some space: they are written with the next record.",
         )
         if self.on_error is None:

@@ -4,8 +4,10 @@ In: jobs, and what became of their builds and trials.  Out: which slot to build 
 finished records, in the order in which they are known.  It has no thread, no clock and no device,
 so every order of events can be tested.  Read next: `pipeline.py`, which drives it in two ways.
 
-A slot is waiting -> building -> ready -> trying -> finished; a failed build finishes at once, and a
-trial under which the device may have been lost is doubtful until someone has looked for the device.
+A slot is waiting -> building -> ready -> trying -> finished.  Where a build or a trial fails and
+the machine may be the cause, the slot is doubtful: nothing else starts until a control has worked,
+which is something known to be good in the same place.  Then the slot goes back to where it failed,
+and is blamed when it fails there again, and a control works again.
 """
 
 from __future__ import annotations
@@ -14,21 +16,37 @@ import heapq
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Any
 
 from tilewright.base.artifact import Artifact
-from tilewright.measure.jobs import Built, Job, RunJob, RunResult
+from tilewright.measure.jobs import Built, Cause, Job, RunJob, RunResult
 from tilewright.measure.record import Key, Record, Result, make_record, own_versions
 from tilewright.measure.reference import Reference
 
 Program = tuple[Key, Reference | None, str]  # task, what it is compared with, digest of its source
+
+# How many failures of a kind it takes until the candidate is blamed.  One killed from outside may
+# have taken all memory; who fails without having taken part is never to blame.
+_FAILURES: dict[Cause, float] = {"candidate": 1, "unclear": 2, "killed": 4, "machine": inf}
+
+
+def blamed(cause: Cause, failures: int) -> bool:
+    """Whether a candidate is to blame that failed so often, though a control worked each time.
+
+    cause: of the last failure
+    """
+    return failures >= _FAILURES[cause]
 
 
 @dataclass(order=True)
 class Slot:
     """A job on its way; ordered by proposal.
 
-    program: known when it is built; again: the device was lost under it, so it is tried once more
+    program:  known when it is built
+    failures: that may have been its own, before the one that `built` or `result` tells
+    excused:  failures in a row with which it had nothing to do
+    again:    it is tried once more
     """
 
     number: int
@@ -37,12 +55,19 @@ class Slot:
     built: Built = field(default_factory=Built, compare=False)
     program: Program | None = field(default=None, compare=False)
     result: RunResult = field(default_factory=RunResult, compare=False)
+    failures: int = field(default=0, compare=False)
+    excused: int = field(default=0, compare=False)
     again: bool = field(default=False, compare=False)
     record: Record | None = field(default=None, compare=False)
 
     @property
     def key(self) -> Key:
         return self.job.task.key
+
+    @property
+    def failure(self) -> Built | RunResult:
+        """What tells of its failure: the build, or else the trial."""
+        return self.built if self.built.error is not None else self.result
 
     def run_job(
         self, best_seconds: float | None, *, verify: bool = True, race: bool = True
@@ -64,7 +89,7 @@ class Flow:
     """recorded: told each record and the DAG of its job, as soon as it is known.
 
     order:     slots whose records have not been taken, oldest first
-    doubtful:  slots that were tried, and perhaps innocent: the device may be gone
+    doubtful:  slots that failed and may be innocent; while there are any, nothing starts
     incumbents: per task
     """
 
@@ -74,6 +99,7 @@ class Flow:
         self.doubtful: list[Slot] = []
         self.incumbents: dict[Key, Incumbent] = {}
         self.building = 0
+        self._alone = False  # a second build of a slot is under way, which shares with no other
         self._waiting: deque[Slot] = deque()
         self._ready: list[Slot] = []
         self._number = 0
@@ -99,27 +125,33 @@ class Flow:
         return slot
 
     def to_build(self) -> Slot | None:
-        """The slot to build next, from now on under construction."""
-        if not self._waiting:
+        """The slot to build next, from now on under construction.  A second build is alone."""
+        if not self._waiting or self.doubtful or self._alone:
             return None
+        second = self._waiting[0].failures > 0
+        if second and self.building:
+            return None
+        self._alone = second
         self.building += 1
         return self._waiting.popleft()
 
     def built(self, slot: Slot, built: Built) -> None:
         self.building -= 1
+        self._alone = False
         if slot.number < self._forgotten:
             return
         slot.built = built
         if built.error is not None:
-            self.finish(slot)
+            self._failed(slot)
             return
+        slot.failures = slot.excused = 0  # of the build
         slot.program = _program(slot)
         heapq.heappush(self._ready, slot)
 
     def to_try(self) -> Slot | None:
         """The slot to try next.  Those whose program was tried, or is being tried, need no trial of
         their own and get that result."""
-        while self._ready:
+        while self._ready and not self.doubtful:
             slot = heapq.heappop(self._ready)
             if not self._shares(slot):
                 return slot
@@ -127,24 +159,37 @@ class Flow:
 
     def tried(self, slot: Slot, result: RunResult) -> None:
         slot.result = result
-        if result.fatal and slot.number >= self._forgotten:
-            self.doubtful.append(slot)
-        else:
+        if result.error is None:
             self.finish(slot)
+        else:
+            self._failed(slot)
 
-    def settle(self, device_was_gone: bool) -> None:
-        """Someone has looked for the device, and it is there.
+    def settle(self, trouble: bool) -> None:
+        """A control has worked: doubtful slots are blamed, or get another chance.
 
-        Where it had been gone, doubtful slots are tried once more; else they failed by themselves.
-        One that loses the device twice is not tried a third time.
+        trouble: controls had failed before, so that failures of that time count for nothing; but
+        who loses the device again and again is to blame for it
         """
         doubtful, self.doubtful = self.doubtful, []
-        for slot in doubtful:
-            if device_was_gone and not slot.again:
+        for slot in reversed(doubtful):  # those that are built again keep their order
+            cause = cause_of(slot.failure)
+            slot.excused = slot.excused + 1 if cause == "machine" else 0
+            if cause != "machine" and (slot.result.fatal or not trouble):
+                slot.failures += 1
+            if blamed(cause, slot.failures):
+                self.finish(slot)
+            elif slot.built.error is not None:
+                slot.built = Built()
+                self._waiting.appendleft(slot)
+            else:
                 slot.again = True
                 heapq.heappush(self._ready, slot)
-            else:
-                self.finish(slot)
+
+    def _failed(self, slot: Slot) -> None:
+        if blamed(cause_of(slot.failure), 1):
+            self.finish(slot)
+        elif slot.number >= self._forgotten:
+            self.doubtful.append(slot)
 
     def finish(self, slot: Slot, final: bool = False) -> None:
         """Make the record; whoever waits for the result of the same program gets it, too."""
@@ -211,6 +256,13 @@ def _record(slot: Slot, final: bool) -> Record:
         device=tried.device, seed=job.seed, trial=job.trial,
         versions=own_versions() | ({"compiler": str(compiler)} if compiler else {}),
     )  # fmt: skip
+
+
+def cause_of(failure: Built | RunResult) -> Cause:
+    """What may have caused a failure; the loss of the device is unclear, whatever a runner says."""
+    if isinstance(failure, RunResult) and failure.fatal and failure.cause == "candidate":
+        return "unclear"
+    return failure.cause
 
 
 def joined(first: RunResult, second: RunResult) -> RunResult:

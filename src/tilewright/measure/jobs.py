@@ -9,13 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from tilewright.base.artifact import Artifact
 from tilewright.measure.record import ErrorKind, TaskId
 from tilewright.measure.reference import Reference
 from tilewright.targets.spec import DeviceSpec
 from tilewright.targets.target import Target
+
+# What may have caused a failure, by what is known where it happened:
+# candidate: itself, for certain.  machine: not the candidate, for certain.
+# unclear:   a crash, a deadline, no memory: either.  killed: by a signal from outside: hardly it
+Cause = Literal["candidate", "unclear", "killed", "machine"]
 
 
 @dataclass(frozen=True)
@@ -46,12 +51,17 @@ class Job:
 
 @dataclass(frozen=True)
 class Built:
-    """artifact, or else `error` and `message`.  seconds: wall time of the build."""
+    """artifact, or else `error` and `message`.
+
+    seconds: wall time of the build
+    cause:   of the error
+    """
 
     artifact: Artifact | None = None
     error: ErrorKind | None = None
     message: str = ""
     seconds: float = 0.0
+    cause: Cause = "candidate"
 
 
 @dataclass(frozen=True)
@@ -61,6 +71,7 @@ class RunJob:
     best_seconds: the time to beat, for the race
     verify:       compare with the reference
     race:         stop early when it is clearly slower than the best
+    control:      it is known to be good; what it shows is whether the device still works
     """
 
     job: Job
@@ -68,14 +79,16 @@ class RunJob:
     best_seconds: float | None = None
     verify: bool = True
     race: bool = True
+    control: bool = False
 
 
 @dataclass(frozen=True)
 class RunResult:
     """costs: seconds of one run, an entry per repeat; empty where `error` is set.
 
-    fatal: the worker process died, or the device was lost to it; the device should be probed
-    first: it was the first trial of its worker process
+    cause: of the error
+    fatal: the worker process died, or the device was lost to it
+    first: it was the first trial of its worker process, controls apart
     same_as: see `record.Result`
     """
 
@@ -86,6 +99,7 @@ class RunResult:
     message: str = ""
     seconds: float = 0.0
     device: str = ""
+    cause: Cause = "candidate"
     fatal: bool = False
     first: bool = False
     same_as: int | None = None
@@ -101,6 +115,12 @@ class Builder(Protocol):
 
     def submit(self, job: Job) -> Future[Built]:
         """Begin to build.  The future raises what keeps every candidate from being built."""
+
+    def probe(self, target: Target) -> None:
+        """After a failure that may not be the candidate's: build what is known to be good.
+
+        Raises DeviceError or TargetError where that fails, too.
+        """
 
     def close(self) -> None:
         """Give up what is under way."""
@@ -124,7 +144,10 @@ class Runner(Protocol):
         """Begin to try one candidate."""
 
     def probe(self, target: Target) -> None:
-        """After a `fatal` result.  Raises DeviceError or TargetError when the device is gone."""
+        """After a failure that may not be the candidate's: run what is known to be good.
+
+        Raises DeviceError or TargetError where that fails, too, or the device is gone.
+        """
 
     def close(self) -> None:
         """Give up what is under way."""

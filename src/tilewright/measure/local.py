@@ -1,7 +1,8 @@
 """`LocalBuilder` and `LocalRunner`: build and try candidates in worker processes of this machine.
 
 In: `Job`s and `RunJob`s.  Out: futures of `Built` and `RunResult`, in which every fault of a
-candidate (crash, endless loop, wrong result) is told.  Read next: `calls.py`, run by the workers.
+candidate (crash, endless loop, wrong result) is told, and what may have caused it.
+Read next: `calls.py`, run by the workers; `flow.py`, where it is decided who is to blame.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any, TypeVar
 
 from tilewright.base.errors import DeviceError
 from tilewright.measure import calls
-from tilewright.measure.jobs import Built, Job, RunJob, RunResult
+from tilewright.measure.jobs import Built, Cause, Job, RunJob, RunResult
 from tilewright.measure.pool import (
     Options,
     WorkerCrash,
@@ -69,6 +70,12 @@ class LocalBuilder:
             calls.build, self._function, dict(job.payload), target, timeout=self.timeout
         )
         return _then(inner, partial(_built, timeout=self.timeout))
+
+    def probe(self, target: Target) -> None:
+        """Build a small kernel.  Raises DeviceError where that fails, too."""
+        kind = target.kind
+        call = self._pool(kind).submit(calls.probe_build, kind, timeout=self.timeout)
+        _answer(call, f"builds for {kind}", "a small kernel cannot be built")
 
     def close(self) -> None:
         for pool in self._pools.values():
@@ -136,38 +143,23 @@ class LocalRunner:
     def submit(self, run: RunJob) -> Future[RunResult]:
         """Try one candidate.
 
-        A crash, a wrong result or a lost device is believed only in a fresh process: elsewhere it
-        may be the late effect of another candidate, so the trial is repeated in one.
+        What fails in a process that tried others before may be their late effect: it is unclear.
         """
         pool = self._pool(run.job.full_target.kind)
         slim = Job(run.job.task, {}, run.job.reference)  # the rest need not travel
         run = replace(run, job=slim, race=run.race and self.race)
-        outer: Future[RunResult] = Future()
-
-        def attempt(retry: bool) -> None:
-            inner = pool.submit(calls.run, run, *self._options, timeout=self._deadline)
-            inner.add_done_callback(partial(finish, retry))
-
-        def finish(retry: bool, inner: Future[RunResult]) -> None:
-            try:
-                result, doubtful = _tried(inner, self.timeout)
-            except BaseException as error:
-                outer.set_exception(error)
-                return
-            if result.fatal or doubtful:
-                pool.replace_workers()
-            if doubtful and retry:
-                attempt(retry=False)
-            else:
-                outer.set_result(result)
-
-        attempt(retry=True)
-        return outer
+        inner = pool.submit(calls.run, run, *self._options, timeout=self._deadline)
+        return _then(inner, partial(_tried, timeout=self.timeout))
 
     def probe(self, target: Target) -> None:
-        """Open the device in a new process.  Raises DeviceError or TargetError when it is gone."""
-        self._pool(target.kind).replace_workers(spares=True)  # a spare may be as lost as the others
-        self._open(target.kind)
+        """Run a small kernel in a new process, which the next trial gets, too.
+
+        Raises DeviceError or TargetError when the device is gone.
+        """
+        kind, pool = target.kind, self._pool(target.kind)
+        pool.replace_workers(spares=True)  # a spare may be as lost as the others
+        call = pool.submit(calls.probe_device, kind, self.index, timeout=_OPEN_SECONDS)
+        _answer(call, f"device {kind} {self.index}", "it cannot be opened")
 
     def close(self) -> None:
         for pool in self._pools.values():
@@ -182,13 +174,7 @@ class LocalRunner:
 
     def _open(self, kind: str) -> DeviceSpec:
         call = self._pool(kind).submit(calls.describe, kind, self.index, timeout=_OPEN_SECONDS)
-        try:
-            spec: DeviceSpec = call.result()
-        except (WorkerFailure, WorkerMissing) as failure:
-            raise DeviceError(
-                f"device {kind} {self.index}", f"it cannot be opened: {failure}",
-                "Run `tilewright doctor`.",
-            ) from None  # fmt: skip
+        spec: DeviceSpec = _answer(call, f"device {kind} {self.index}", "it cannot be opened")
         return spec
 
     def _pool(self, kind: str) -> WorkerPool:
@@ -203,31 +189,43 @@ class LocalRunner:
         return self._pools[kind]
 
 
+def _answer(call: Future[Any], place: str, reason: str) -> Any:
+    """What a call gives.  Raises DeviceError where the worker fails, and what the call raises."""
+    try:
+        return call.result()
+    except (WorkerFailure, WorkerMissing) as failure:
+        raise DeviceError(place, f"{reason}: {failure}", "Run `tilewright doctor`.") from None
+
+
 def _built(inner: Future[Any], timeout: float) -> Built:
     try:
         built: Built = inner.result()
         return built
     except WorkerTimeout:
-        return Built(None, "timeout", f"the build took more than {timeout:g} s", timeout)
+        message = f"the build took more than {timeout:g} s"
+        return Built(None, "timeout", message, timeout, "unclear")
+    except WorkerMissing as failure:
+        return Built(None, "compile", str(failure), cause="machine")
     except WorkerFailure as failure:
-        return Built(None, "compile", f"the build failed: {failure}")
+        return Built(None, "compile", f"the build failed: {failure}", cause=_cause(failure))
 
 
-def _tried(inner: Future[Any], timeout: float) -> tuple[RunResult, bool]:
-    """The result, and whether an earlier candidate of the same process may be to blame for it."""
+def _tried(inner: Future[Any], timeout: float) -> RunResult:
     try:
         result: RunResult = inner.result()
+        return result
     except WorkerTimeout:
         message = f"the trial took more than {timeout:g} s"
-        return RunResult(error="timeout", message=message, seconds=timeout), False
+        return RunResult(error="timeout", message=message, seconds=timeout, cause="unclear")
     except WorkerMissing as failure:
-        return RunResult(error="run", message=str(failure), fatal=True), False
+        return RunResult(error="run", message=str(failure), cause="machine", fatal=True)
     except WorkerFailure as failure:
         crashed = isinstance(failure, WorkerCrash)
-        result = RunResult(error="run", message=str(failure), fatal=crashed)
-        return result, crashed and not failure.first
-    grave = result.fatal or result.error == "wrong"
-    return result, grave and not result.first
+        return RunResult(error="run", message=str(failure), cause=_cause(failure), fatal=crashed)
+
+
+def _cause(failure: WorkerFailure) -> Cause:
+    return "killed" if isinstance(failure, WorkerCrash) and failure.killed else "unclear"
 
 
 def _then(inner: Future[Any], convert: Callable[[Future[Any]], T]) -> Future[T]:

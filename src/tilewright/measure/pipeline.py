@@ -26,15 +26,17 @@ from tilewright.base.errors import (
     InternalError,
     RecordError,
     TargetError,
+    Unavailable,
 )
 from tilewright.measure.database import Database
-from tilewright.measure.flow import Flow, Incumbent, Slot, joined, median
+from tilewright.measure.flow import Flow, Incumbent, Slot, blamed, cause_of, joined, median
 from tilewright.measure.jobs import Builder, Built, Job, RunJob, Runner, RunResult
 from tilewright.measure.record import Key, Record
 from tilewright.targets.spec import DeviceSpec
 from tilewright.targets.target import Target
 
 T = TypeVar("T")
+Outcome = TypeVar("Outcome", Built, RunResult)
 SLICE_SECONDS = 1.0
 DRIFT = 0.05  # the incumbent's time may change by this much within a slice
 
@@ -95,7 +97,7 @@ class Pipeline:
         """The record of the oldest job that is left; waits for it.
 
         Raises what keeps every candidate from being measured, a missing library for example; and
-        DeviceLost, after which it may be called again: no candidate is to blame, none is recorded.
+        Unavailable, after which it may be called again: no candidate is to blame, none is recorded.
         """
         with self._changed:
             if not self._flow.order:
@@ -103,7 +105,7 @@ class Pipeline:
             slot = self._flow.order[0]
             while slot.record is None:
                 self._raise_error()
-                if self._flow.doubtful and not self._running:
+                if self._flow.doubtful:
                     self._settle()
                 elif slot.exclusive:
                     self._slice()
@@ -125,7 +127,7 @@ class Pipeline:
         """Time the leaders again, in turn, verified and without a race; `rounds` times each.
 
         Their records are marked `final` and replace earlier costs.  Call it when no job is left.
-        Raises DeviceLost, see `next`.
+        Raises Unavailable, see `next`.
         """
         if len(self):
             raise InternalError("Pipeline.final", f"{len(self)} jobs are on their way")
@@ -133,13 +135,14 @@ class Pipeline:
             known = [_identified(job, self.describe(job.full_target)) for job in jobs]
             slots = [Slot(i, job, True) for i, job in enumerate(known)]
             for slot, future in [(s, self.builder.submit(s.job)) for s in slots]:
-                slot.built = future.result()
+                again = partial(self.builder.submit, slot.job)
+                slot.built = self._believed(slot.job, future.result(), again)
             for turn in range(rounds):
                 for slot in slots:
                     if slot.built.error is None and slot.result.error is None:
-                        timed = self._try(slot, None, verify=turn == 0)
-                        if timed.fatal:
-                            self._probe(slot.job.full_target)
+                        run = slot.run_job(None, verify=turn == 0, race=False)
+                        trial = partial(self.runner.submit, run)
+                        timed = self._believed(slot.job, trial().result(), trial)
                         slot.result = joined(slot.result, timed)
             for slot in slots:
                 self._flow.finish(slot, final=True)
@@ -190,7 +193,7 @@ class Pipeline:
     def _start_trials(self) -> None:
         while self._running < self.runner.n_parallel:
             oldest = self._flow.next_ready
-            if oldest is None or oldest.exclusive or self._flow.doubtful:
+            if oldest is None or oldest.exclusive:
                 return
             slot = self._flow.to_try()
             if slot is None:
@@ -236,7 +239,7 @@ class Pipeline:
     def _build_slice(self) -> None:
         """Wait until everything is built, or a slice is over and something is ready."""
         end = time.monotonic() + self.slice_seconds
-        while self._flow.builds_left and self._error is None:
+        while self._flow.builds_left and not self._flow.doubtful and self._error is None:
             left, ready = end - time.monotonic(), self._flow.next_ready is not None
             if left <= 0 and ready:
                 return
@@ -260,7 +263,7 @@ class Pipeline:
             limits = [best[slot.key]] if slot.key in best else []
             limits += [known * slower] if known is not None else []
             result = self._try(slot, min(limits, default=None))
-            if result.fatal:
+            if result.error is not None and not blamed(cause_of(result), 1):
                 self._flow.tried(slot, result)
                 break
             slot.result = result
@@ -277,7 +280,7 @@ class Pipeline:
         for slot in batch:
             if slot.result.error is None and not slot.result.raced:
                 again = self._try(slot, None, verify=False)
-                if again.fatal:
+                if again.error is not None and cause_of(again) != "candidate":
                     return
                 spent = slot.result.seconds + again.seconds
                 better = slot.result if again.error is not None else again  # one figure is enough
@@ -286,7 +289,7 @@ class Pipeline:
     def _time_again(self, incumbent: Incumbent | None) -> float | None:
         if incumbent is None:
             return None
-        run = RunJob(incumbent.job, incumbent.artifact, None, verify=False, race=False)
+        run = RunJob(incumbent.job, incumbent.artifact, verify=False, race=False, control=True)
         costs = self.runner.submit(run).result().costs
         return min(costs) if costs else None
 
@@ -294,23 +297,72 @@ class Pipeline:
         run = slot.run_job(best_seconds, verify=verify, race=best_seconds is not None)
         return self.runner.submit(run).result()
 
-    # A device that may be lost: no trial starts until `next` has looked for it.
+    # Failures that may not be the candidate's: nothing starts until a control has worked.
 
     def _settle(self) -> None:
-        self._probe(self._flow.doubtful[0].job.full_target)
+        """Let everything under way end, try a control, and let the flow decide by it."""
+        while self._flow.building or self._running:
+            self._changed.wait()
+            self._raise_error()
+        slot = self._flow.doubtful[0]
+        self._control(slot.job, slot.failure)
         gone, self._gone = self._gone, False
+        again = [
+            (s.job, s.failure) for s in self._flow.doubtful
+            if s.excused and cause_of(s.failure) == "machine"
+        ]  # fmt: skip
         self._flow.settle(gone)
+        self._start_builds()
         self._start_trials()
+        if again and not gone:  # else it was told
+            raise _unavailable(*again[0], "the machine is at fault")
 
-    def _probe(self, target: Target) -> None:
+    def _believed(
+        self, job: Job, outcome: Outcome, again: Callable[[], Future[Outcome]]
+    ) -> Outcome:
+        """A success, or a failure for which the candidate is to blame: it is tried until then."""
+        failures = 0
+        while outcome.error is not None and not blamed(cause_of(outcome), failures + 1):
+            self._control(job, outcome)
+            if cause_of(outcome) == "machine":
+                raise _unavailable(job, outcome, "the machine is at fault")
+            failures += 1
+            outcome = again().result()
+        if outcome.error is not None and failures:
+            self._control(job, outcome)
+        return outcome
+
+    def _control(self, job: Job, failure: Built | RunResult) -> None:
+        """Do what a job failed at with what is known to be good.  Raises Unavailable where that
+        fails, too."""
+        target, building = job.full_target, isinstance(failure, Built)
         try:
-            self.runner.probe(target)
+            if building:
+                self.builder.probe(target)
+            else:
+                self.runner.probe(target)
         except (DeviceError, TargetError) as error:
             self._gone = True
+            reason = f"{error.place}: {error.reason}"
+            way_out = error.way_out or "Run `tilewright doctor`."
+            if building:
+                raise Unavailable(f"builds for {target}", reason, way_out) from None
             raise DeviceLost(
-                f"device of {target}", f"lost in mid-search ({error.place}: {error.reason})",
-                error.way_out or "Run `tilewright doctor`.",
-            ) from None  # fmt: skip
+                f"device of {target}", f"lost in mid-search ({reason})", way_out
+            ) from None
+        incumbent = self._flow.incumbents.get(job.task.key)
+        if not building and incumbent is not None:
+            self._run_control(incumbent)
+
+    def _run_control(self, incumbent: Incumbent) -> None:
+        """The best so far of the same task needs as much memory, and the same inputs."""
+        run = RunJob(incumbent.job, incumbent.artifact, race=False, control=True)
+        result = self.runner.submit(run).result()
+        if result.error == "wrong":  # it was right by luck
+            del self._flow.incumbents[incumbent.job.task.key]
+        elif result.error is not None:
+            self._gone = True
+            raise _unavailable(incumbent.job, result, "what is known to be good fails, too")
 
     # Records
 
@@ -324,6 +376,14 @@ class Pipeline:
     def _raise_error(self) -> None:
         if self._error is not None:
             raise self._error
+
+
+def _unavailable(job: Job, failure: Built | RunResult, what: str) -> Unavailable:
+    where = "builds" if isinstance(failure, Built) else "trials"
+    return Unavailable(
+        f"{where} for {job.full_target}", f"{what} ({failure.message.strip()})",
+        "Look for space, memory and other processes.",
+    )  # fmt: skip
 
 
 def _identified(job: Job, device: DeviceSpec) -> Job:

@@ -9,7 +9,6 @@ Read next: `worker.py` (the other side), `local.py`.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import pickle
@@ -18,14 +17,13 @@ import selectors
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import Any
 
 from tilewright.base import environment
 from tilewright.base.errors import DeviceError, InternalError
@@ -38,15 +36,13 @@ _BOOT = (
     "from tilewright.measure.worker import main; main()"
 )
 _STDERR_TAIL = 4000
+_PATIENCE = 4.0  # times the deadline, for a process that computes but gets too little of a core
+_ASLEEP = 0.1  # of the time: a process that computes less waits for something else than a core
+_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
 
 
 class WorkerFailure(Exception):
-    """A call that did not give a result; the message tells what became of it.
-
-    first: it was the first call of its worker, so no earlier one can be to blame
-    """
-
-    first = False
+    """A call that did not give a result; the message tells what became of it."""
 
 
 class WorkerTimeout(WorkerFailure):
@@ -54,7 +50,14 @@ class WorkerTimeout(WorkerFailure):
 
 
 class WorkerCrash(WorkerFailure):
-    """The worker died: a segmentation fault, an abort, killed for memory."""
+    """The worker died: a segmentation fault, an abort, killed for memory.
+
+    killed: by a signal that programs do not send themselves
+    """
+
+    def __init__(self, message: str, killed: bool = False) -> None:
+        super().__init__(message)
+        self.killed = killed
 
 
 class WorkerRaised(WorkerFailure):
@@ -110,10 +113,10 @@ class WorkerPool:
     def submit(self, function: Callable[..., Any], *args: Any, timeout: float) -> Future[Any]:
         """Call `function(*args)` in a worker.
 
-        The future raises `WorkerFailure`, or the `TilewrightError` that the function raised; that
-        of a closed pool is cancelled.
+        The future raises `WorkerFailure`, or the `TilewrightError` that the function raised, or
+        WorkerMissing; that of a closed pool is cancelled.
 
-        timeout: seconds from the moment that a worker which is ready gets the call
+        timeout: seconds from the moment that a worker which is ready gets the call, see `_Deadline`
         """
         if getattr(function, "__module__", None) == "__main__":
             raise InternalError(
@@ -136,8 +139,13 @@ class WorkerPool:
                 thread = threading.Thread(
                     target=_serve, args=(self._calls, self._stock), daemon=True
                 )
-                self._threads.append(thread)
-                thread.start()
+                try:
+                    thread.start()
+                except RuntimeError:  # no more threads: those that run will do
+                    if not self._threads:
+                        raise _no_worker("no thread can be started for it") from None
+                else:
+                    self._threads.append(thread)
         return future
 
     def replace_workers(self, *, spares: bool = False) -> None:
@@ -177,8 +185,10 @@ class _Stock:
             spares = [w for w in self._spares if w.alive]
             worker = spares.pop(0) if spares else self._new()
             worker.generation = self.generation
-            missing = self.options.spares - len(spares)
-            self._spares = spares + [self._new() for _ in range(missing)]
+            with contextlib.suppress(WorkerMissing):  # a spare can wait
+                while len(spares) < self.options.spares:
+                    spares.append(self._new())
+            self._spares = spares
             self._living = {w for w in self._living if w.alive}
         return worker
 
@@ -206,23 +216,30 @@ class _Stock:
     def _new(self) -> _Worker:
         if self.closed:
             raise WorkerCrash("the pool is closed")
-        worker = _Worker(self.options)
+        try:
+            worker = _Worker(self.options)
+        except OSError as error:  # no memory, no process, no file descriptor left
+            raise _no_worker(error.strerror or str(error)) from None
         self._living.add(worker)
         return worker
 
 
 class _Worker:
-    """One process and the pipes to it."""
+    """One process and the pipes to it.
+
+    Of what it writes to its standard error the end is kept, in memory: no disk can be full for it,
+    and none is filled.
+    """
 
     def __init__(self, options: Options) -> None:
         self.generation = 0
         self.calls = 0
         self._ready = False
-        self._errors = _appended_file()
+        self._said = b""
         self._process = subprocess.Popen(
             [sys.executable, "-c", _BOOT, json.dumps([p for p in sys.path if isinstance(p, str)])],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=None if environment.debug_level() else self._errors,
+            stderr=None if environment.debug_level() else subprocess.PIPE,
             env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
             start_new_session=True,  # Ctrl-C reaches the parent only
             bufsize=0,
@@ -232,11 +249,15 @@ class _Worker:
         os.set_blocking(self._out, False)
         os.set_blocking(self._in, False)
         self._selector = selectors.DefaultSelector()
-        self._deadline = time.monotonic() + _BOOT_SECONDS
+        self._errors = self._process.stderr
+        if self._errors is not None:
+            os.set_blocking(self._errors.fileno(), False)
+            self._selector.register(self._errors, selectors.EVENT_READ)
+        self._deadline = _Deadline(_BOOT_SECONDS)
         self._lock = threading.Lock()
-        self._send(
-            pickle.dumps(Start(options.memory_bytes, options.warm, origins())), self._deadline
-        )
+        start = pickle.dumps(Start(options.memory_bytes, options.warm, origins()))
+        with contextlib.suppress(WorkerFailure, TimeoutError):  # `wait_ready` tells
+            self._send(start, self._deadline)
 
     @property
     def alive(self) -> bool:
@@ -248,18 +269,17 @@ class _Worker:
         try:
             self._receive(self._deadline)
         except WorkerFailure as error:
-            raise WorkerMissing(
-                "worker", f"a worker process does not start: {error}",
-                "Run `tilewright doctor`, which says what is missing.",
-            ) from None  # fmt: skip
+            raise _no_worker(str(error)) from None
+        except TimeoutError:
+            raise _no_worker(f"it is not ready after {_BOOT_SECONDS:g} s{self._words()}") from None
         self._ready = True
 
     def call(self, function: Callable[..., Any], args: tuple[Any, ...], timeout: float) -> Any:
         body = pickle.dumps((function, args), protocol=pickle.HIGHEST_PROTOCOL)
         self.calls += 1
-        if os.fstat(self._errors.fileno()).st_size:
-            self._errors.truncate(0)
-        deadline = time.monotonic() + timeout
+        self._listen()
+        self._said = b""
+        deadline = _Deadline(timeout, self._process.pid)
         try:
             self._send(body, deadline)
             answer = self._receive(deadline)
@@ -277,13 +297,13 @@ class _Worker:
                 self._process.wait()
 
     def close_pipes(self) -> None:
-        assert self._process.stdin and self._process.stdout
         for pipe in (self._process.stdin, self._process.stdout, self._errors):
             with contextlib.suppress(OSError):
-                pipe.close()
+                if pipe is not None:
+                    pipe.close()
         self._selector.close()
 
-    def _send(self, body: bytes, deadline: float) -> None:
+    def _send(self, body: bytes, deadline: _Deadline) -> None:
         data = memoryview(HEADER.pack(len(body)) + body)
         while data:
             try:
@@ -293,11 +313,11 @@ class _Worker:
             except (BrokenPipeError, OSError):
                 raise self._crash() from None
 
-    def _receive(self, deadline: float) -> Any:
+    def _receive(self, deadline: _Deadline) -> Any:
         (size,) = HEADER.unpack(self._exactly(HEADER.size, deadline))
         return pickle.loads(self._exactly(size, deadline))
 
-    def _exactly(self, size: int, deadline: float) -> bytes:
+    def _exactly(self, size: int, deadline: _Deadline) -> bytes:
         parts = bytearray()
         while len(parts) < size:
             try:
@@ -312,29 +332,71 @@ class _Worker:
             parts += part
         return bytes(parts)
 
-    def _wait(self, fd: int, event: int, deadline: float) -> None:
-        left = deadline - time.monotonic()
-        if left <= 0:
-            raise TimeoutError
+    def _wait(self, fd: int, event: int, deadline: _Deadline) -> None:
+        """Until the pipe is ready.  Raises TimeoutError when the deadline has passed."""
         self._selector.register(fd, event)
         try:
-            if not self._selector.select(left):
-                raise TimeoutError
+            while (left := deadline.left()) > 0:
+                ready = {key.fd for key, _ in self._selector.select(left)}
+                if ready - {fd}:
+                    self._listen()
+                if fd in ready:
+                    return
+            raise TimeoutError
         finally:
             self._selector.unregister(fd)
 
-    def _crash(self) -> WorkerCrash:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(1.0)
-        self.kill()
-        return WorkerCrash(f"the process {_ending(self._process.returncode)}{self._said()}")
+    def _listen(self) -> None:
+        """Take what the process has written to its standard error; keep the end of it."""
+        if self._errors is None or self._errors.closed:
+            return
+        for _ in range(16):  # enough for a pipe that is full; more comes later
+            try:
+                part = os.read(self._errors.fileno(), 1 << 16)
+            except OSError:
+                return
+            if not part:
+                self._selector.unregister(self._errors)
+                self._errors.close()
+                return
+            self._said = (self._said + part)[-_STDERR_TAIL:]
 
-    def _said(self) -> str:
+    def _crash(self) -> WorkerCrash:
+        code: int | None = None
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            code = self._process.wait(1.0)
+        self.kill()
+        killed = code is not None and -code in _FROM_OUTSIDE
+        return WorkerCrash(f"the process {_ending(code)}{self._words()}", killed)
+
+    def _words(self) -> str:
         """What the process wrote to its standard error during the call."""
-        size = self._errors.seek(0, os.SEEK_END)
-        self._errors.seek(max(size - _STDERR_TAIL, 0))
-        text = self._errors.read().decode(errors="replace").strip()
+        self._listen()
+        text = self._said.decode(errors="replace").strip()
         return f"; it said:\n{text}" if text else ""
+
+
+class _Deadline:
+    """`seconds` of the clock.  A process that computes but has to share its core with others may
+    have so many seconds of its own time, in at most `_PATIENCE` times as many of the clock.
+
+    pid: of that process, where it shall be asked
+    """
+
+    def __init__(self, seconds: float, pid: int | None = None) -> None:
+        self._seconds, self._pid = seconds, pid
+        self._began, self._used = time.monotonic(), _processor_seconds(pid)
+
+    def left(self) -> float:
+        """Seconds of the clock until it has passed, or should be looked at again."""
+        spent = time.monotonic() - self._began
+        if spent < self._seconds:
+            return self._seconds - spent
+        used = _processor_seconds(self._pid) - self._used
+        starved = _ASLEEP * spent < used < 0.9 * self._seconds
+        if not starved or spent >= _PATIENCE * self._seconds:
+            return 0.0
+        return min(max(self._seconds - used, 0.01), _PATIENCE * self._seconds - spent)
 
 
 def _serve(calls: queue.SimpleQueue[_Call | None], stock: _Stock) -> None:
@@ -348,8 +410,6 @@ def _serve(calls: queue.SimpleQueue[_Call | None], stock: _Stock) -> None:
             result = worker.call(call.function, call.args, call.timeout)
         except BaseException as error:
             failure = error
-            if isinstance(failure, WorkerFailure) and worker is not None:
-                failure.first = worker.calls == 1
             if worker is not None and not worker.alive:
                 stock.retire(worker)
                 worker = None
@@ -368,13 +428,14 @@ def _fit(worker: _Worker | None, stock: _Stock) -> _Worker:
         if worker is not None and not _usable(worker, stock):
             stock.retire(worker)
             worker = None
-        worker = worker or stock.take()
         try:
+            worker = worker or stock.take()
             worker.wait_ready()
             return worker
         except WorkerMissing:
-            stock.retire(worker)
-            worker = None
+            if worker is not None:
+                stock.retire(worker)
+                worker = None
             if attempt == 2:
                 raise
     raise AssertionError
@@ -398,12 +459,21 @@ def _shut(calls: queue.SimpleQueue[_Call | None], stock: _Stock, workers: int, o
     stock.close()
 
 
-def _appended_file() -> IO[bytes]:
-    """A nameless file for standard error; appending, so that it may be emptied at any time."""
-    file = tempfile.TemporaryFile("w+b", buffering=0)  # noqa: SIM115 - the worker keeps it open
-    flags = fcntl.fcntl(file, fcntl.F_GETFL)
-    fcntl.fcntl(file, fcntl.F_SETFL, flags | os.O_APPEND)
-    return file
+def _no_worker(reason: str) -> WorkerMissing:
+    return WorkerMissing(
+        "worker", f"a worker process does not start: {reason}",
+        "Run `tilewright doctor`, which says what is missing.",
+    )  # fmt: skip
+
+
+def _processor_seconds(pid: int | None) -> float:
+    """What a process has computed, all its threads together; 0 where nobody tells."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as f:
+            fields = f.read().rpartition(b")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError):
+        return 0.0
 
 
 def _ending(code: int | None) -> str:

@@ -6,12 +6,8 @@ their `ReferenceStore`.  Read next: `local.py`.
 
 from __future__ import annotations
 
-import contextlib
-import os
-import re
 import shutil
 import tempfile
-import weakref
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,10 +19,10 @@ import numpy.typing as npt
 
 from tilewright.base.case import Case
 from tilewright.base.dtype import DType
-from tilewright.base.errors import DeviceError
+from tilewright.base.errors import Unavailable
+from tilewright.measure.run_folder import RunFolder
 
 Array = npt.NDArray[Any]
-_PREFIX = "tilewright-reference-"
 _CACHE_BYTES = 1 << 30
 BFLOAT16 = DType("bfloat16")
 
@@ -57,17 +53,15 @@ class ReferenceArrays(Case):
 
 
 class ReferenceStore:
-    """A temporary directory with the references of all tasks of a run.
-
-    Deleted by `close`, with the object, or at exit; what a killed process left is deleted by the
-    next store on this machine.
-    """
+    """The references of all tasks of a run, in a `RunFolder`, which goes with the store."""
 
     def __init__(self) -> None:
-        _sweep(Path(tempfile.gettempdir()))
-        self._directory = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
+        try:
+            self._folder = RunFolder()
+        except OSError as error:
+            raise _full("references", tempfile.gettempdir(), error) from None
+        self._directory = self._folder.path
         self._known: dict[str, Reference] = {}
-        self._finalizer = weakref.finalize(self, shutil.rmtree, self._directory, True)
 
     def get(self, name: str) -> Reference | None:
         return self._known.get(name)
@@ -84,23 +78,22 @@ class ReferenceStore:
 
         expected, tolerance: one per output buffer; a tolerance broadcasts to its output.
         also: further cases of the same task.
-        Raises DeviceError when the temporary directory is full.
+        Raises Unavailable when the temporary directory is full; what was written of it is removed.
         """
+        folder = None
         try:
             folder = Path(tempfile.mkdtemp(dir=self._directory))
             for number, case in enumerate((Case.of(inputs, expected, tolerance), *also)):
                 _write(folder, number, case)
         except OSError as error:
-            raise DeviceError(
-                f"reference of {name}",
-                f"{self._directory} cannot be written ({error.strerror or error})",
-                "Free some space there, or set TMPDIR to a larger directory.",
-            ) from None  # fmt: skip
+            if folder is not None:
+                shutil.rmtree(folder, ignore_errors=True)
+            raise _full(f"reference of {name}", str(self._directory), error) from None
         self._known[name] = Reference(str(folder), len(inputs), len(expected), len(also))
         return self._known[name]
 
     def close(self) -> None:
-        self._finalizer()
+        self._folder.close()
 
     def __enter__(self) -> ReferenceStore:
         return self
@@ -151,20 +144,8 @@ def _load(path: Path) -> Array:
     return array.view(BFLOAT16.storage) if array.dtype.kind == "V" else array
 
 
-def _sweep(parent: Path) -> None:
-    """Delete the directories of processes that are no more."""
-    for folder in parent.glob(f"{_PREFIX}*"):
-        match = re.match(rf"{_PREFIX}(\d+)-", folder.name)
-        if match and not _runs(int(match[1])):
-            with contextlib.suppress(OSError):
-                shutil.rmtree(folder)
-
-
-def _runs(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True
+def _full(place: str, directory: str, error: OSError) -> Unavailable:
+    return Unavailable(
+        place, f"{directory} cannot be written ({error.strerror or error})",
+        "Free some space there, or set TMPDIR to a larger directory.",
+    )  # fmt: skip

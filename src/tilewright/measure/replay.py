@@ -29,6 +29,9 @@ class NullBuilder:
     def submit(self, job: Job) -> Future[Built]:
         return self._threads.submit(self._build, job)
 
+    def probe(self, target: Target) -> None:
+        """There is nothing to fail."""
+
     def close(self) -> None:
         self._threads.shutdown(cancel_futures=True)
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tilewright.base.errors import SpaceError, TilewrightError
+from tilewright.base.errors import SpaceError, TilewrightError, Unavailable
 from tilewright.driver.build import payload_of
 from tilewright.measure.calls import BUILD_ERRORS
 from tilewright.measure.database import Database
@@ -47,7 +47,7 @@ class Measurer(Protocol):
         """Add a job.  Raises TargetError or DeviceError when its device cannot be used."""
 
     def next(self) -> Record:
-        """The record of the oldest job that is left; waits for it.  Raises DeviceLost."""
+        """The record of the oldest job that is left; waits for it.  Raises Unavailable."""
         raise NotImplementedError
 
     def forget(self) -> None:
@@ -80,17 +80,29 @@ class References:
             self._futures[task.key] = self._worker.submit(self._compute, task)
 
     def get(self, task: Task) -> Reference:
-        """Waits for it.  Raises ExpressionError for a computation that reads out of bounds."""
+        """Waits for it.  Raises ExpressionError for a computation that reads out of bounds, and
+        Unavailable while there is no space for it: then it may be asked for again.
+        """
         self.prefetch(task)
-        return self._futures[task.key].result()
+        try:
+            return self._futures[task.key].result()
+        except Unavailable:
+            del self._futures[task.key]
+            raise
 
     def close(self) -> None:
         self._worker.shutdown(cancel_futures=True)
         self._store.close()
 
     def _compute(self, task: Task) -> Reference:
-        timed, *also = cases(task.dag, self.seed)
-        return self._store.put(task.key, timed.inputs, timed.expected, timed.tolerance, also)
+        try:
+            timed, *also = cases(task.dag, self.seed)
+            return self._store.put(task.key, timed.inputs, timed.expected, timed.tolerance, also)
+        except MemoryError as error:
+            raise Unavailable(
+                f"reference of {task.name}", f"there is no memory for it ({error})",
+                "Close other programs, or give the process more memory.",
+            ) from None  # fmt: skip
 
 
 def task_id(task: Task, device: DeviceSpec | None = None) -> TaskId:

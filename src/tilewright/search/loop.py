@@ -11,14 +11,22 @@ from __future__ import annotations
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from tilewright.base.errors import DeviceError, DeviceLost, SpaceError, TilewrightError
+from tilewright.base.errors import (
+    DeviceError,
+    RecordError,
+    SpaceError,
+    TilewrightError,
+    Unavailable,
+)
 from tilewright.measure.database import Database
 from tilewright.measure.jobs import Job
 from tilewright.measure.record import Record
+from tilewright.measure.reference import Reference
 from tilewright.schedule.task import Task
 from tilewright.search.imported import Replays, first_candidates, imports
 from tilewright.search.jobs import (
@@ -44,7 +52,7 @@ from tilewright.search.report import Event, Options, Report, TaskReport
 
 T = TypeVar("T")
 FINAL_PASSES = 3  # over the leaders of a task, at most
-PROBE_SECONDS = 5.0  # between looks for a lost device
+FIRST_PAUSE, LAST_PAUSE = 0.25, 5.0  # seconds between attempts; each pause is twice the last one
 
 
 def make_proposer(tuner: str, task: Task, seed: int, model: CostModel) -> Proposer:
@@ -70,6 +78,7 @@ def tune(
     model: CostModel | None = None,
     verify: bool = True,
     clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
 ) -> Report:
     """Tune `tasks` within the budget; records go to the measurer's database.
 
@@ -79,7 +88,9 @@ def tune(
     Raises TargetError or DeviceError when nothing can be measured, or nothing more; what was is in
     the database.  Ctrl-C ends it with what is known so far, `Report.interrupted` set.
     """
-    loop = _Loop(tasks, measurer, database, options or Options(), on_event, model, verify, clock)
+    loop = _Loop(
+        tasks, measurer, database, options or Options(), on_event, model, verify, clock, sleep
+    )
     return loop.run(proposers)
 
 
@@ -96,7 +107,7 @@ class _Loop:
     def __init__(
         self, tasks: Sequence[Task], measurer: Measurer, database: Database | None,
         options: Options, on_event: Callable[[Event], None] | None, model: CostModel | None,
-        verify: bool, clock: Callable[[], float],
+        verify: bool, clock: Callable[[], float], sleep: Callable[[float], None],
     ) -> None:  # fmt: skip
         if options.order not in ("gain", "turns"):
             raise SpaceError(f"tune(order={options.order!r})", "no such order", "Use gain, turns.")
@@ -108,7 +119,7 @@ class _Loop:
             raise SpaceError("tune", "there is no task", "Extract tasks from a network first.")
         self.tasks, self.measurer, self.options = list(tasks), measurer, options
         self.database: Database | None = database if database is not None else measurer.database
-        self.on_event, self.clock = on_event, clock
+        self.on_event, self.clock, self.sleep = on_event, clock, sleep
         device = measurer.describe(tasks[0].target)
         self.identities = [task_id(t, measurer.describe(t.target)) for t in tasks]
         batch, ahead = options.sizes(tasks[0].target.device_kind.shares_host)
@@ -213,14 +224,17 @@ class _Loop:
         task, trial = state.report.task, state.report.known + state.submitted
         record = None
         try:
-            reference = self.references.get(task) if self.references is not None else None
+            reference = self._reference(state)
             job = make_job(
                 task, candidate, reference, self.options.seed, trial, state.identity, state.dag
             )
+        except DeviceError:
+            raise  # no fault of the candidate's
         except TilewrightError as error:
             record = refused_record(state.identity, candidate, error, self.options.seed, trial)
             if self.database is not None:
-                self.database.append(record, state.dag)
+                with suppress(RecordError):  # it is in memory; who closes the log tells the rest
+                    self.database.append(record, state.dag)
         else:
             self.measurer.submit(job)
         self.flights.append(_Flight(state, candidate, record))
@@ -245,30 +259,37 @@ class _Loop:
             state.report.fruitless = True
             self._tell("fruitless", state)
 
+    def _reference(self, state: TaskState) -> Reference | None:
+        if self.references is None:
+            return None
+        return self._patiently(state, partial(self.references.get, state.report.task))
+
     def _patiently(self, state: TaskState, call: Callable[[], T]) -> T:
-        """`call()`; while the device is lost, again and again for `lost_seconds`."""
+        """`call()`; while something is missing for it, again and again for `lost_seconds`."""
         since: float | None = None
+        pause = FIRST_PAUSE
         while True:
             try:
                 result = call()
-            except DeviceLost as lost:
+            except Unavailable as lost:
                 if since is None:
                     since = self.clock()
-                    wait = f"The search waits for it, {self.options.lost_seconds:g} s at most."
+                    wait = f"The search waits, {self.options.lost_seconds:g} s at most."
                     self._tell("paused", state, message=f"{lost} {wait}")
                 left = self.options.lost_seconds - (self.clock() - since)
                 if left <= 0:
                     raise self._lost(lost) from None
-                time.sleep(min(PROBE_SECONDS, left))
+                self.sleep(min(pause, left))
+                pause = min(2 * pause, LAST_PAUSE)
             else:
                 if since is not None:
-                    self._tell("resumed", state, message="The device is back; the search goes on.")
+                    self._tell("resumed", state, message="All is back; the search goes on.")
                 return result
 
-    def _lost(self, error: DeviceLost) -> DeviceError:
+    def _lost(self, error: Unavailable) -> DeviceError:
         path = None if self.database is None else self.database.path
         return DeviceError(
-            error.place, f"{error.reason}, and not back after {self.options.lost_seconds:g} s",
+            error.place, f"{error.reason}, and still so after {self.options.lost_seconds:g} s",
             f"{error.way_out} " + (
                 f"Everything measured is in {path}: the same search started again goes on."
                 if path is not None else "Start again when it is back."
@@ -338,11 +359,9 @@ class _Loop:
         return [outcome.candidate for outcome, _ in chosen]
 
     def _leader_job(self, state: TaskState, candidate: Candidate) -> Job:
-        task = state.report.task
-        reference = self.references.get(task) if self.references is not None else None
         return make_job(
-            task, candidate, reference, self.options.seed, state.report.known + state.submitted,
-            state.identity, state.dag,
+            state.report.task, candidate, self._reference(state), self.options.seed,
+            state.report.known + state.submitted, state.identity, state.dag,
         )  # fmt: skip
 
     def _close(self) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from tilewright.base.errors import SearchError
 from tilewright.measure.record import Record
 from tilewright.schedule.task import Task
 
@@ -30,7 +31,7 @@ class Options:
     negligible:  the run ends when the next trial is predicted to save less than this share of what
                  all tasks take, whichever task it goes to; 0: never
     fruitless:   a task is given up after so many batches without one success; 0: never
-    lost_seconds: how long to wait for a device that is lost in mid-search
+    lost_seconds: how long to wait for a device, space or memory that is lost in mid-search
     """
 
     trials: int | None = None
@@ -57,8 +58,8 @@ class Options:
 class Event:
     """kind: "start" (of a task), "trial", "fit" (of the model), "exhausted", "stopped",
     "fruitless", "final"; with a message for the user: "imported" (what is tried first),
-    "paused" and "resumed" (the device was lost), "converged" (nothing is left to gain), "leaders"
-    (they are timed again: a "final" for each, which is no trial)
+    "paused" and "resumed" (the device was lost, or space or memory), "converged" (nothing is left
+    to gain), "leaders" (they are timed again: a "final" for each, which is no trial)
 
     task: its position in the list given; record: of a trial; best: seconds of the task's best
     trial: results consumed so far in all; elapsed: seconds since the start
@@ -115,3 +116,15 @@ class Report:
     @property
     def trials(self) -> int:
         return sum(t.trials for t in self.tasks)
+
+    def check(self) -> None:
+        """Raises SearchError where every trial of the run failed, and nothing is known from before:
+        that is hardly the fault of all candidates."""
+        tried = [t for t in self.tasks if t.trials]
+        if not tried or any(t.best or t.failed < t.trials for t in self.tasks):
+            return
+        raise SearchError(
+            f"search of {len(self.tasks)} task{'s' * (len(self.tasks) > 1)}",
+            f"none of {self.trials} trials succeeded; the last failed with {tried[-1].failure}",
+            "Where the reason does not tell what is wrong, `tilewright doctor` may.",
+        )
