@@ -11,17 +11,28 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import metadata
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 import msgspec
+from msgspec import Meta
 
 from tilewright.base.dtype import json_name
 from tilewright.base.errors import RecordError
+from tilewright.base.text import printable
+from tilewright.measure.lines import LINE_BYTES, NOT_JSON, TOO_DEEP, decoded, refusal, short
 
 VERSION = 1
+_MESSAGE = 10_000  # characters that are kept of both ends of a message without end
 ErrorKind = Literal["instantiate", "compile", "verify", "run", "wrong", "timeout"]
 ERROR_KINDS: tuple[ErrorKind, ...] = get_args(ErrorKind)
 Candidate = tuple[str, bytes, bytes]  # origin, decisions, steps
+
+# What a number of a log may be; checked where lines are read.  A kernel takes some time, and less
+# than a month; times are before the year 5138.
+Cost = Annotated[float, Meta(gt=0, lt=3e6)]
+Seconds = Annotated[float, Meta(ge=0, lt=1e11)]
+Number = Annotated[int, Meta(ge=0, le=2**53)]
+Seed = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 
 
 class Key(NamedTuple):
@@ -70,15 +81,15 @@ class Result(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     same_as:        another trial of the run, whose program is the same: these are its figures
     """
 
-    costs: tuple[float, ...] = ()
+    costs: tuple[Cost, ...] = ()
     error: ErrorKind | None = None
     message: str = ""
-    build_s: float = 0.0
-    run_s: float = 0.0
+    build_s: Seconds = 0.0
+    run_s: Seconds = 0.0
     raced: bool = False
     verified: bool = False
     final: bool = False
-    same_as: int | None = None
+    same_as: Number | None = None
 
     @property
     def ok(self) -> bool:
@@ -110,20 +121,25 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="record", 
     steps_json: msgspec.Raw = msgspec.field(name="steps")
     result: Result
     device: str = ""
-    seed: int = 0
-    trial: int = 0
-    timestamp: float = 0.0
+    seed: Seed = 0
+    trial: Number = 0
+    timestamp: Seconds = 0.0
     versions: dict[str, str] = {}
 
     @property
     def decisions(self) -> dict[str, Any]:
-        """Name -> value, for example {"tile_f": [4, 1, 16, 2]}."""
-        return msgspec.json.decode(self.decisions_json, type=dict[str, Any])
+        """Name -> value, for example {"tile_f": [4, 1, 16, 2]}.
+
+        Raises RecordError where the line of the log has something else.
+        """
+        found: dict[str, Any] = decoded(self.decisions_json, "decisions", dict[str, Any])
+        return found
 
     @property
     def steps(self) -> list[Any]:
-        """The closed schedule, as `Schedule.to_json()` gives it."""
-        return msgspec.json.decode(self.steps_json, type=list[Any])
+        """The closed schedule, as `Schedule.to_json()` gives it.  Raises RecordError likewise."""
+        found: list[Any] = decoded(self.steps_json, "steps", list[Any])
+        return found
 
     @property
     def key(self) -> Key:
@@ -138,7 +154,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="record", 
             f"{self.seconds * 1e3:.4g} ms" if self.result.ok else f"failed ({self.result.error})"
         )
         where = f" on {self.device}" if self.device else ""
-        return (
+        return printable(
             f"Record({self.task.name} for {self.task.target}: {outcome}{where}, "
             f"{self.origin}, trial {self.trial})"
         )
@@ -162,16 +178,48 @@ class RunLine(msgspec.Struct, frozen=True, kw_only=True, tag="run", tag_field="k
 
     v: Literal[1] = 1
     options: dict[str, Any]
-    timestamp: float = 0.0
+    timestamp: Seconds = 0.0
+    versions: dict[str, str] = {}
+
+
+class Glance(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="record", tag_field="kind"):
+    """A record with its task as text: what a log's loader looks at, line after line."""
+
+    v: Literal[1] = 1
+    task: msgspec.Raw
+    origin: str = "default"
+    decisions: msgspec.Raw
+    steps: msgspec.Raw
+    result: Result
+    device: str = ""
+    seed: Seed = 0
+    trial: Number = 0
+    timestamp: Seconds = 0.0
     versions: dict[str, str] = {}
 
 
 Line = Record | DagLine | RunLine
+Glimpse = Glance | DagLine | RunLine
 
 
 def encode(line: Line) -> bytes:
-    """One line of JSON, with its newline.  Raises RecordError for a value that is not JSON."""
-    return bytes(_raw(line)) + b"\n"
+    """One line of JSON, with its newline.
+
+    Of a message that would make the line longer than readers take, the middle is left out.
+    Raises RecordError for a value that is not JSON, and for a line that is too long without it.
+    """
+    text = bytes(_raw(line))
+    if len(text) > LINE_BYTES and isinstance(line, Record):
+        message = line.result.message
+        message = f"{message[:_MESSAGE]}\n[...]\n{message[-_MESSAGE:]}"
+        result = msgspec.structs.replace(line.result, message=message)
+        text = bytes(_raw(msgspec.structs.replace(line, result=result)))
+    if len(text) > LINE_BYTES:
+        raise RecordError(
+            "record", f"its line has {len(text)} bytes, and a log's have {LINE_BYTES} at most",
+            "Leave out what is not needed to build it again.",
+        )  # fmt: skip
+    return text + b"\n"
 
 
 def make_record(
@@ -206,33 +254,67 @@ def candidate_of(origin: str, decisions: Mapping[str, Any], steps: Sequence[Any]
 
 def decode(line: bytes | str) -> Line:
     """The inverse of `encode`.  Raises RecordError saying what is wrong with the line."""
-    try:
-        found: Line = _decoder.decode(line)
-    except (msgspec.MsgspecError, UnicodeError) as error:
-        raise RecordError("decode", why_not(line, error), "Leave the line out.") from None
+    line = line.encode(errors="replace") if isinstance(line, str) else line
+    found, reason = read(line)
+    if found is None:
+        raise RecordError("decode", reason, "Leave the line out.")
     return found
 
 
-def decoder() -> msgspec.json.Decoder[Line]:
-    """The decoder behind `decode`, for loops that must be fast."""
-    return _decoder
+def read(line: bytes) -> tuple[Line | None, str]:
+    """(what the line holds, ""), or (None, why it is not a line of a log)."""
+    reason = refusal(line)
+    if reason is not None:
+        return None, reason
+    try:
+        return _decoder.decode(line), ""
+    except UNREADABLE as error:
+        return None, why_not(line, error)
 
 
-def why_not(line: bytes | str, error: Exception) -> str:
+UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)  # what a decoder raises
+
+
+def glance() -> msgspec.json.Decoder[Glimpse]:
+    """A decoder for loops that must be fast.  It raises `UNREADABLE`."""
+    return _glance
+
+
+def why_not(line: bytes, error: Exception) -> str:
     """The reason why `line` is not a line of a log, short and the same for similar lines."""
+    reason = refusal(line)
+    if reason is not None:
+        return reason
     try:
         data = msgspec.json.decode(line)
-    except (msgspec.MsgspecError, UnicodeError):
-        return "not JSON, or cut off"
+    except msgspec.ValidationError as out_of_range:
+        return short(f"not a record ({str(out_of_range).partition(' - at')[0]})")
+    except (msgspec.MsgspecError, ValueError):
+        return NOT_JSON
+    except RecursionError:
+        return TOO_DEEP
     if not isinstance(data, dict):
         return "not a JSON object"
-    if "config" in data and "input" in data:
-        return "a line of TVM's AutoTVM log"
-    if "i" in data and "r" in data:
-        return "a line of TVM's auto-scheduler log"
+    other = kind_of(data)
+    if other is not None:
+        return f"a line of {other}"
     if data.get("v", VERSION) != VERSION:
-        return f"schema version {data['v']!r}, this is version {VERSION}"
-    return f"not a record ({str(error).rstrip('.')})"
+        return short(f"schema version {data['v']!r}, this is version {VERSION}")
+    return short(f"not a record ({str(error).rstrip('.')})")
+
+
+def kind_of(line: Any) -> str | None:
+    """Whose log a decoded line is of, if it is another program's."""
+    if not isinstance(line, dict):
+        return None
+    if "input" in line and ("config" in line or "result" in line):
+        return AUTOTVM
+    if "i" in line and "r" in line:
+        return AUTOTVM if not isinstance(line.get("v"), str) else ANSOR
+    return None
+
+
+AUTOTVM, ANSOR = "TVM's AutoTVM log", "TVM's auto-scheduler log"
 
 
 @cache
@@ -262,3 +344,4 @@ def _plain(value: Any) -> Any:
 
 _encoder = msgspec.json.Encoder(enc_hook=_plain)
 _decoder: msgspec.json.Decoder[Line] = msgspec.json.Decoder(Line)
+_glance: msgspec.json.Decoder[Glimpse] = msgspec.json.Decoder(Glimpse)

@@ -1,0 +1,185 @@
+"""How long a long log takes to load, how much memory, and how proposers bear many trials.
+
+    PYTHONPATH=src:benchmarks python benchmarks/bench_log.py [--records 1000000] [--trials 100000]
+        [--folder FOLDER] [--keep]
+
+The log has records of rules for a convolution on a CPU, under 100 hashes, with other figures each.
+Every figure is of a fresh process: the first load of a log, a later one, the best of every task, all
+records of one task.  Proposers are told made-up figures, so their trials cost nothing else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from results_file import append, table
+from search_tasks import conv2d_bias_relu
+
+from tilewright.measure.database import Database
+from tilewright.measure.record import Result, TaskId, encode, make_record
+from tilewright.schedule.task import Task, task_of_dag
+from tilewright.search.jobs import make_job
+from tilewright.search.loop import make_proposer
+from tilewright.search.propose.cost_model import CostModel
+from tilewright.search.propose.proposers import Outcome, RandomProposer
+from tilewright.search.rules.derive import with_rules
+from tilewright.targets.target import Target
+from tilewright.te.dag import ComputeDAG
+
+TASKS = 100
+LOADS = ("first load", "later load", "best of every task", "records of one task")
+TUNERS = ("xgb", "ga", "random", "grid")
+
+
+def convolution() -> Task:
+    dag = ComputeDAG(conv2d_bias_relu(64, 56, 64, 3))
+    return with_rules(task_of_dag(dag, Target("llvm"), "conv2d"), templates=False)
+
+
+def lines(records: int) -> Iterator[bytes]:
+    """A log of so many records, a thousandth of them wrong, some final, some failed."""
+    task = convolution()
+    jobs = [
+        make_job(task, candidate, None, 0, n)
+        for n, candidate in enumerate(RandomProposer(task).suggest(300))
+    ]
+    rng = np.random.default_rng(0)
+    for n in range(records):
+        job, seconds = jobs[n % len(jobs)], float(rng.lognormal(-7, 1))
+        result = Result(costs=(seconds,) * 3, verified=True, build_s=0.3, run_s=0.2)
+        if n % 10 == 9:
+            kind = "wrong" if n % 1000 == 999 else "compile"
+            result = Result(error=kind, message="it did not " * 20, build_s=0.3)
+        elif n % 2000 == 0:
+            result = msgspec.structs.replace(result, final=True)
+        identity = TaskId("conv2d", [n % TASKS], f"{n % TASKS:032x}", "llvm", "cpu of a benchmark")
+        decisions = {**job.decisions, "number": n // TASKS}
+        yield encode(
+            make_record(
+                identity, result, origin=job.origin, decisions=decisions, steps=job.steps,
+                device="cpu", trial=n // TASKS, timestamp=1.7e9 + n,
+            )
+        )  # fmt: skip
+
+
+def load(what: str, path: str) -> dict[str, Any]:
+    """One line of the table, in this process."""
+    base = _peak()
+    began = time.perf_counter()
+    database = Database.load(path)
+    loaded = time.perf_counter()
+    if what == "best of every task":
+        found = [database.best(task) for task in database.tasks()]
+        assert all(found) and len(found) == TASKS
+    elif what == "records of one task":
+        assert len(database.query(database.tasks()[0])) >= len(database) // TASKS
+    done = time.perf_counter()
+    seconds = done - (began if "load" in what else loaded)
+    return {
+        "what": what, "records": len(database), "seconds": seconds,
+        "peak MB": _peak(), "of it libraries MB": base,
+    }  # fmt: skip
+
+
+def propose(tuner: str, trials: int) -> list[dict[str, Any]]:
+    """Trials per second of CPU time around 1,000, 10,000 and 100,000, and bytes that stay."""
+    task, model = convolution(), CostModel()
+    proposer = make_proposer(tuner, task, 0, model)
+    rng, batch, rows = np.random.default_rng(0), 64, []
+    done, marks = 0, [n for n in (1_000, 10_000, 100_000) if n <= trials] or [trials]
+    at_begin = 0.0
+    fit_at = batch
+    for mark in marks:
+        window = min(mark // 2, 2_000)
+        while done < mark - window:
+            done, fit_at = _batch(proposer, model, rng, batch, done, fit_at, tuner)
+        if not at_begin:
+            at_begin, begun = _resident(), done
+        began, first = time.process_time(), done
+        while done < mark:
+            done, fit_at = _batch(proposer, model, rng, batch, done, fit_at, tuner)
+        spent = time.process_time() - began
+        grown = max(_resident() - at_begin, 0) / (done - begun)
+        rows.append(
+            {
+                "tuner": tuner, "trials": done, "trials per CPU second": (done - first) / spent,
+                "KB per trial": grown / 1e3,
+            }
+        )  # fmt: skip
+    return rows
+
+
+def _batch(
+    proposer: Any, model: CostModel, rng: Any, batch: int, done: int, fit_at: int, tuner: str
+) -> tuple[int, int]:
+    chosen = proposer.suggest(batch)
+    assert chosen, "the space is exhausted"
+    figures = rng.lognormal(-7, 1, len(chosen))
+    proposer.update([Outcome(c, float(s)) for c, s in zip(chosen, figures, strict=True)])
+    done += len(chosen)
+    if tuner == "xgb" and done >= fit_at:
+        model.fit()
+        fit_at = done + max(batch, len(model) // 8)
+    return done, fit_at
+
+
+def _peak() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+
+
+def _resident() -> float:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * float(resource.getpagesize())
+
+
+def _fresh(*arguments: str) -> Any:
+    """What this script prints with these arguments in a process of its own."""
+    command = [sys.executable, __file__, *arguments]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--records", type=int, default=1_000_000)
+    parser.add_argument("--trials", type=int, default=100_000)
+    parser.add_argument("--tuners", nargs="*", default=["xgb", "random"], choices=TUNERS)
+    parser.add_argument("--folder", type=Path, help="where the log is written; default: temporary")
+    parser.add_argument("--keep", action="store_true", help="append the results to results/log.json")
+    parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one:
+        what, argument = options.one
+        found = propose(what, int(argument)) if what in TUNERS else load(what, argument)
+        print(json.dumps(found))
+        return
+    rows = []
+    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+        log = Path(folder) / "long.jsonl"
+        if options.records:
+            with log.open("wb") as f:
+                f.writelines(lines(options.records))
+            print(f"{options.records:,} records, {log.stat().st_size / 1e9:.2f} GB")
+            rows = [_fresh("--one", what, str(log)) for what in LOADS]
+            print(table(rows))
+    proposers = [row for t in options.tuners for row in _fresh("--one", t, str(options.trials))]
+    print(table(proposers))
+    if options.keep:
+        command = f"bench_log.py --records {options.records} --trials {options.trials}"
+        append("log", rows + proposers, command=command)
+
+
+if __name__ == "__main__":
+    main()
