@@ -28,6 +28,8 @@ OLD_CUDA = CUDA + " -max_num_threads=1024 -thread_warp_size=32"
 TEMPLATE = "tests/conv2d_no_batching"
 FUNCTIONS = {"matmul": matmul, "conv2d_layer": conv2d_layer}
 CONV = [1, 7, 7, 32, 8, 3, 3, [1, 1], [1, 1]]
+DAMAGED = "a damaged line of TVM's auto-scheduler log"
+DAMAGED_OLD = "a damaged line of TVM's AutoTVM log"
 MD5 = "8a830aeb28cc45b189200eb204fd8825"
 
 
@@ -208,16 +210,16 @@ UNUSABLE: dict[str, tuple[str, str]] = {
         autotvm(SOME, version=0.1), "AutoTVM log version 0.1, known is 0.2"
     ),
     "old autotvm": ('{"i": [], "r": [], "v": 0.1}\n', "AutoTVM log version 0.1, known is 0.2"),
-    "damaged": (ansor(GOOD, MATMUL, result=[[0.1], 0]), "a damaged auto-scheduler line"),
-    "endless": ("[" * 100_000 + "\n", "not JSON, or cut off"),
+    "damaged": (ansor(GOOD, MATMUL, result=[[0.1], 0]), DAMAGED),
+    "endless": ("[" * 100_000 + "\n", "nested more than 200 deep"),
     "infinite error number": (
-        ansor(GOOD, MATMUL, result=[[0.1], float("inf"), 1.0, 1]), "a damaged auto-scheduler line"
+        ansor(GOOD, MATMUL, result=[[0.1], float("inf"), 1.0, 1]), DAMAGED
     ),
-    "huge tile": (autotvm(SOME | {"tile_y": [-1, 10**30, 1, 1]}), "a damaged AutoTVM line"),
+    "huge tile": (autotvm(SOME | {"tile_y": [-1, 10**30, 1, 1]}), DAMAGED_OLD),
     "knob without a kind": (
-        autotvm(SOME).replace('"ot", ', "", 1), "a damaged AutoTVM line"
+        autotvm(SOME).replace('"ot", ', "", 1), DAMAGED_OLD
     ),
-    "no list of steps": (ansor(GOOD, 7), "a damaged auto-scheduler line"),
+    "no list of steps": (ansor(GOOD, 7), DAMAGED),
     "target kind": (
         ansor(GOOD, MATMUL, "hexagon -keys=hexagon"),
         "target kind 'hexagon', known are llvm, cuda, opencl",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tilewright.base.errors import absent
-from tilewright.measure.database import Database, pick_best
+from tilewright.measure.database import pick_best, readable
 from tilewright.measure.record import Record
 
 __all__ = ["load_from_file", "pick_best"]
@@ -21,11 +21,11 @@ _ELSEWHERE = {
 
 
 def load_from_file(filename: str | os.PathLike[str]) -> Iterator[Record]:
-    """The records of a log, oldest first; lines that cannot be read are left out.
+    """The records of a log, oldest first; lines that cannot be read are left out, with a warning.
 
-    `tuner.load_history` takes them.
+    `tuner.load_history` takes them.  Raises RecordError for a log of another program.
     """
-    return iter(Database.load(filename))
+    return iter(readable(filename))
 
 
 def __getattr__(name: str) -> Any:

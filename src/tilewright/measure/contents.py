@@ -1,7 +1,7 @@
 """What one log file holds, line by line, without holding the lines: a row for each record.
 
-In: an open log.  Out: rows (where a record is, of which task, how fast, whether it may be best), the
-tasks they are of, where computations and runs are told, what was skipped.  A million records
+In: an open log.  Out: rows (where a record is, of which task, how fast, whether it may be best),
+the tasks they are of, where computations and runs are told, what was skipped.  A million records
 are 30 MB of rows; a record is decoded when somebody asks for it.
 Read next: `index.py`, which keeps this between processes; `database.py`, which puts logs together.
 """
@@ -9,7 +9,6 @@ Read next: `index.py`, which keeps this between processes; `database.py`, which 
 from __future__ import annotations
 
 import math
-import statistics
 from typing import Any
 
 import msgspec
@@ -50,9 +49,8 @@ def figures(result: Result) -> tuple[float, int]:
     flags = FINAL * result.final | WRONG * (result.error == "wrong")
     if not result.ok:
         return math.inf, flags
-    costs = result.costs
-    seconds = costs[0] if len(costs) == 1 else statistics.median(costs)
-    usable = result.verified and result.same_as is None and min(costs) > 0 and max(costs) < math.inf
+    seconds = result.seconds
+    usable = result.verified and result.same_as is None and 0 < seconds < math.inf
     return seconds, flags | OK | ELIGIBLE * usable
 
 

@@ -15,7 +15,8 @@ import re
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from operator import eq
@@ -28,7 +29,7 @@ import numpy as np
 from tilewright.base.dtype import json_name
 from tilewright.base.errors import RecordError, TilewrightError
 from tilewright.base.text import printable
-from tilewright.measure.contents import OK
+from tilewright.measure.contents import FINAL, OK
 from tilewright.measure.index import contents_of
 from tilewright.measure.lines import Skipped, decoded
 from tilewright.measure.record import (
@@ -256,6 +257,12 @@ class Database:
                 self._table.tasks[self._table.rows[e.rows[0]]["task"]] for e in entries if e.rows
             ]
 
+    def keys(self, name: str, args: list[Any], target: str) -> set[Key]:
+        """What the records are found by that carry these labels."""
+        with self._lock:
+            every = [t for t in self._table.tasks if t.name == name and t.target == target]
+        return {task.key for task in every if task.args == args}
+
     def query(
         self,
         task: TaskId | Key | tuple[str, str] | None = None,
@@ -264,6 +271,7 @@ class Database:
         target: str | None = None,
         origin: str | None = None,
         ok: bool | None = None,
+        final: bool | None = None,
     ) -> list[Record]:
         """The records that fit everything given, oldest first.
 
@@ -282,6 +290,8 @@ class Database:
             fits = np.ones(len(rows), bool)
             if ok is not None:
                 fits &= (rows["flags"] & OK != 0) == ok
+            if final is not None:
+                fits &= (rows["flags"] & FINAL != 0) == final
             if name is not None or target is not None:
                 named = [name in (None, t.name) and target in (None, t.target) for t in table.tasks]
                 fits &= np.array([*named, False])[rows["task"]]
@@ -350,7 +360,8 @@ class Database:
         path = Path(path)
         known = ((name, self.dag(name)) for name in self._dags)
         dags = (DagLine(hash=name, dag=_raw(dag)) for name, dag in known if dag is not None)
-        lines = (encode(line) for line in chain(self.runs, dags, self.records))
+        every: Iterable[Line] = chain(self.runs, dags, self.records)
+        lines = map(encode, every)
         try:
             handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
             try:
@@ -503,6 +514,23 @@ class Database:
         if self.on_error is None:
             raise error from None
         self.on_error(error)
+
+
+def readable(*paths: str | os.PathLike[str]) -> Database:
+    """The records of logs that a user named, of which each must be a log of Tilewright.
+
+    Lines that were skipped are counted in a RuntimeWarning.  Raises RecordError for a missing file,
+    and for one that has lines, but none that can be read.
+    """
+    for path in paths if len(paths) > 1 else ():
+        Database.load(path).check_readable(f"log {os.fspath(path)!r}")
+    found = Database.load(*paths)
+    names = " and ".join(repr(os.fspath(path)) for path in paths)
+    found.check_readable(f"log {names}")
+    if found.skipped:
+        told = "; ".join(found.skipped.told())
+        warnings.warn(f"log {names}: skipped {told}", RuntimeWarning, stacklevel=3)
+    return found
 
 
 def pick_best(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> int:

@@ -1,8 +1,8 @@
 """Lines of a log that anyone may have written: read with bounded memory, judged before decoding.
 
 In: a file of JSON lines, whoever's.  Out: lines with their offsets; what is refused, by reason,
-with the first line numbers.  Every loader reads through this module: our logs (`database.py`), those of
-TVM (`foreign/tvm_logs.py`).  Read next: `record.py`, which says what a line of ours is.
+with the first line numbers.  Every loader reads through this module: our logs (`database.py`),
+those of TVM (`foreign/tvm_logs.py`).  Read next: `record.py`, which says what a line of ours is.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -25,10 +25,10 @@ LINE_BYTES = 4 << 20
 # Lists in lists: expressions nest with their operators.  A fifth of Python's own limit of 1,000
 # calls, so that what walks such an expression by recursion has room.
 DEPTH = 200
-_CHUNK = 4 << 20
+_CHUNK = 1 << 18  # small enough for a core's own cache
 _NUMBERS = 5  # line numbers that are kept for each reason
 _REASONS = 40  # distinct reasons that are kept
-_REASON_LENGTH = 160
+_REASON_LENGTH = 240
 NOT_TEXT, NOT_JSON = "not UTF-8 text", "not JSON, or cut off"
 TOO_LONG, TOO_DEEP = f"longer than {LINE_BYTES >> 20} MiB", f"nested more than {DEPTH} deep"
 _ESCAPES = re.compile(rb"\\.", re.DOTALL)
@@ -68,17 +68,20 @@ class Skipped(Counter[str]):
         """A text per reason, the most frequent first: `3 lines (4, 9, 12): not JSON`."""
         texts = []
         for reason, count in self.most_common():
-            numbers = self.lines.get(reason, [])
-            more = ", ..." if count > len(numbers) else ""
-            where = f" ({', '.join(map(str, numbers))}{more})" if numbers else ""
-            texts.append(f"{count} line{'s' * (count > 1)}{where}: {reason}")
+            where = numbered(self.lines.get(reason, ()), count)
+            texts.append(f"{count} line{'s' * (count > 1)} ({where}): {reason}")
         return texts
 
 
+def numbered(lines: Sequence[int], count: int) -> str:
+    """The numbers of the first of `count` lines: `4, 9, 12, ...`."""
+    return ", ".join([*map(str, lines), *["..."][: count - len(lines)]])
+
+
 def short(text: str) -> str:
-    """One line of at most 160 characters that is safe on a terminal."""
-    text = printable(text[:_REASON_LENGTH].replace("\n", " "))
-    return text if len(text) <= _REASON_LENGTH else text[: _REASON_LENGTH - 3] + "..."
+    """One line of at most 240 characters that is safe on a terminal."""
+    shown = printable(text[: _REASON_LENGTH + 1].replace("\n", " "))
+    return shown if len(shown) <= _REASON_LENGTH else shown[: _REASON_LENGTH - 3] + "..."
 
 
 def read_lines(file: int, offset: int = 0) -> Iterator[tuple[int, bytes | None, int]]:

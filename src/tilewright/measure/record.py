@@ -6,7 +6,7 @@ computation once (`DagLine`) and a line per tuning run (`RunLine`).  Read next: 
 
 from __future__ import annotations
 
-import statistics
+import math
 import time
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -29,8 +29,9 @@ Candidate = tuple[str, bytes, bytes]  # origin, decisions, steps
 
 # What a number of a log may be; checked where lines are read.  A kernel takes some time, and less
 # than a month; times are before the year 5138.
-Cost = Annotated[float, Meta(gt=0, lt=3e6)]
-Seconds = Annotated[float, Meta(ge=0, lt=1e11)]
+MOST_SECONDS, MOST_TIME = 3e6, 1e11
+Cost = Annotated[float, Meta(gt=0, lt=MOST_SECONDS)]
+Seconds = Annotated[float, Meta(ge=0, lt=MOST_TIME)]
 Number = Annotated[int, Meta(ge=0, le=2**53)]
 Seed = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 
@@ -98,7 +99,10 @@ class Result(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     @property
     def seconds(self) -> float:
         """The median cost; infinity for a failure."""
-        return statistics.median(self.costs) if self.ok else float("inf")
+        if self.error is not None or not self.costs:
+            return math.inf
+        ordered, middle = sorted(self.costs), len(self.costs) // 2
+        return ordered[middle] if len(ordered) % 2 else sum(ordered[middle - 1 : middle + 1]) / 2
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="record", tag_field="kind"):
@@ -305,13 +309,18 @@ def why_not(line: bytes, error: Exception) -> str:
 
 def kind_of(line: Any) -> str | None:
     """Whose log a decoded line is of, if it is another program's."""
-    if not isinstance(line, dict):
+    if not isinstance(line, dict) or is_own(line):
         return None
     if "input" in line and ("config" in line or "result" in line):
         return AUTOTVM
     if "i" in line and "r" in line:
         return AUTOTVM if not isinstance(line.get("v"), str) else ANSOR
     return None
+
+
+def is_own(line: Any) -> bool:
+    """Whether a decoded line is meant to be one of ours, perhaps of another version."""
+    return isinstance(line, dict) and line.get("kind") in ("record", "dag", "run")
 
 
 AUTOTVM, ANSOR = "TVM's AutoTVM log", "TVM's auto-scheduler log"
