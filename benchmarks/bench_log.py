@@ -118,6 +118,7 @@ def propose(tuner: str, trials: int) -> list[dict[str, Any]]:
                 "KB per trial": grown / 1e3,
             }
         )  # fmt: skip
+        print(rows[-1], file=sys.stderr, flush=True)
     return rows
 
 

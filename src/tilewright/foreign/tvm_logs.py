@@ -22,16 +22,17 @@ from tilewright.measure.database import DAMAGE, Database, blotted
 from tilewright.measure.lines import NOT_JSON, TOO_LONG, Skipped, decoded, read_lines, refusal
 from tilewright.measure.record import (
     ANSOR,
+    AUTOTVM,
     MOST_SECONDS,
     MOST_TIME,
+    OWN,
     Key,
     Record,
     Result,
     TaskId,
-    is_own,
-    kind_of,
     make_record,
     own_versions,
+    written_by,
 )
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.space.config_space import ConfigEntity
@@ -198,10 +199,10 @@ class _Importer:
             data = json.loads(line)
         except (ValueError, RecursionError):
             raise _refuse(NOT_JSON) from None
-        program = kind_of(data)
-        if program is None:
+        program = written_by(data)
+        if program not in (AUTOTVM, ANSOR):
             raise _refuse(
-                "a line of Tilewright's own log, which needs no import" if is_own(data)
+                "a line of Tilewright's own log, which needs no import" if program == OWN
                 else "no line of AutoTVM or of the auto-scheduler"
             )  # fmt: skip
         try:

@@ -117,6 +117,8 @@ class Contents:
         """Take in what the line holds, or say why it is skipped."""
         if not line.isascii() and not is_text(line):
             return NOT_TEXT
+        if is_deep(line):
+            return TOO_DEEP
         try:
             found = _read(line)
             if isinstance(found, Glance):
@@ -126,8 +128,6 @@ class Contents:
                 return None
         except UNREADABLE as error:
             return why_not(line, error)
-        if is_deep(line):
-            return TOO_DEEP
         if isinstance(found, DagLine):
             places = self.dags.setdefault(found.hash, [])
             if len(places) < _COPIES:
@@ -139,8 +139,6 @@ class Contents:
     def _task(self, text: bytes) -> int:
         number = self._task_numbers.get(text)
         if number is None:
-            if is_deep(text):
-                raise RecursionError
             self.tasks.append(_read_task(text))
             number = self._task_numbers[text] = len(self.tasks) - 1
         return number

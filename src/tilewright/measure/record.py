@@ -19,7 +19,7 @@ from msgspec import Meta
 from tilewright.base.dtype import json_name
 from tilewright.base.errors import RecordError
 from tilewright.base.text import printable
-from tilewright.measure.lines import LINE_BYTES, NOT_JSON, TOO_DEEP, decoded, refusal, short
+from tilewright.measure.lines import LINE_BYTES, NOT_JSON, decoded, refusal, short
 
 VERSION = 1
 _MESSAGE = 10_000  # characters that are kept of both ends of a message without end
@@ -290,40 +290,45 @@ def why_not(line: bytes, error: Exception) -> str:
     if reason is not None:
         return reason
     try:
-        data = msgspec.json.decode(line)
-    except msgspec.ValidationError as out_of_range:
-        return short(f"not a record ({str(out_of_range).partition(' - at')[0]})")
-    except (msgspec.MsgspecError, ValueError):
-        return NOT_JSON
-    except RecursionError:
-        return TOO_DEEP
-    if not isinstance(data, dict):
+        fields = _read_fields(line)
+    except msgspec.ValidationError:
         return "not a JSON object"
-    other = kind_of(data)
-    if other is not None:
-        return f"a line of {other}"
-    if data.get("v", VERSION) != VERSION:
-        return short(f"schema version {data['v']!r}, this is version {VERSION}")
+    except UNREADABLE:
+        return NOT_JSON
+    if (program := written_by(fields)) not in (None, OWN):
+        return f"a line of {program}"
+    version = bytes(fields.get("v", b"%d" % VERSION)).decode()
+    if version != str(VERSION):
+        return short(f"schema version {version}, this is version {VERSION}")
     return short(f"not a record ({str(error).rstrip('.')})")
 
 
-def kind_of(line: Any) -> str | None:
-    """Whose log a decoded line is of, if it is another program's."""
-    if not isinstance(line, dict) or is_own(line):
+def written_by(line: Any) -> str | None:
+    """`OWN`, `AUTOTVM` or `ANSOR`; None for a decoded line of nobody known.
+
+    The values of its fields may still be text.
+    """
+    if not isinstance(line, dict):
         return None
+    if _value(line.get("kind")) in ("record", "dag", "run"):
+        return OWN
     if "input" in line and ("config" in line or "result" in line):
         return AUTOTVM
     if "i" in line and "r" in line:
-        return AUTOTVM if not isinstance(line.get("v"), str) else ANSOR
+        return ANSOR if isinstance(_value(line.get("v")), str) else AUTOTVM
     return None
 
 
-def is_own(line: Any) -> bool:
-    """Whether a decoded line is meant to be one of ours, perhaps of another version."""
-    return isinstance(line, dict) and line.get("kind") in ("record", "dag", "run")
+def _value(value: Any) -> Any:
+    if not isinstance(value, msgspec.Raw):
+        return value
+    try:
+        return decoded(value, "field")
+    except RecordError:  # a number out of range
+        return None
 
 
-AUTOTVM, ANSOR = "TVM's AutoTVM log", "TVM's auto-scheduler log"
+OWN, AUTOTVM, ANSOR = "a log of Tilewright", "TVM's AutoTVM log", "TVM's auto-scheduler log"
 
 
 @cache
@@ -352,5 +357,7 @@ def _plain(value: Any) -> Any:
 
 
 _encoder = msgspec.json.Encoder(enc_hook=_plain)
+# The fields of a line as text: no object is made for what they hold.
+_read_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _decoder: msgspec.json.Decoder[Line] = msgspec.json.Decoder(Line)
 _glance: msgspec.json.Decoder[Glimpse] = msgspec.json.Decoder(Glimpse)
