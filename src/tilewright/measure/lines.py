@@ -18,9 +18,9 @@ import msgspec
 from tilewright.base.errors import RecordError
 from tilewright.base.text import printable
 
-# A record has 2 to 10 KiB, the computation of a fused group up to some hundred; of what
-# compilers say without end we write both ends.  What is longer is no line of ours, and the worst that fits (empty
-# lists) is some 30 MB of objects.
+# A record has 2 to 10 KiB, the computation of a fused group up to some hundred; of what a compiler
+# says without end we write both ends.  What is longer is no line of ours, and the worst that fits
+# (empty lists) is some 30 MB of objects.
 LINE_BYTES = 1 << 20
 # Lists in lists: expressions nest with their operators.  A fifth of Python's own limit of 1,000
 # calls, so that what walks such an expression by recursion has room.
