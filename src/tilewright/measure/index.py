@@ -64,6 +64,14 @@ def contents_of(path: Path, file: int, *, fresh: bool = False) -> tuple[Contents
     return contents, torn
 
 
+def forget(path: Path) -> None:
+    """Drop the index of a log: what it said was not true."""
+    place = _place(path)
+    if place is not None:
+        with contextlib.suppress(OSError):
+            place.unlink()
+
+
 def _place(path: Path) -> Path | None:
     directory = default_cache().directory
     if directory is None:

@@ -55,10 +55,10 @@ class Skipped(Counter[str]):
             numbers.append(line)
 
     def add(self, other: Skipped) -> None:
-        """Those of another log, too; line numbers are of the first that has the reason."""
+        """Those of another log, too."""
         self.update(other)
         for reason, numbers in other.lines.items():
-            self.lines.setdefault(reason, numbers)
+            self.lines[reason] = [*self.lines.get(reason, ()), *numbers][:_NUMBERS]
 
     def clear(self) -> None:
         super().clear()

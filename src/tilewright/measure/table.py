@@ -17,6 +17,7 @@ import numpy as np
 
 from tilewright.base.errors import RecordError
 from tilewright.measure.contents import ELIGIBLE, FINAL, ROW, WRONG, Contents, Rows, figures
+from tilewright.measure.index import forget
 from tilewright.measure.record import Candidate, Key, Line, Record, TaskId, read
 
 _HELD = -1  # the `file` of a row whose record is in memory; its offset is a number in `held`
@@ -42,6 +43,7 @@ class LogFile:
         return found
 
     def changed(self, offset: int, reason: str) -> Changed:
+        forget(self.path)
         return Changed(
             f"log {self.path}", f"it was changed while it was in use (at byte {offset}: {reason})",
             "Load it again.",
