@@ -1,11 +1,12 @@
-"""How long a long log takes to load, how much memory, and how proposers bear many trials.
+"""How long a long log takes to load, how much memory, and how a search bears many trials.
 
     PYTHONPATH=src:benchmarks python benchmarks/bench_log.py [--records 1000000] [--trials 100000]
         [--folder FOLDER] [--keep]
 
 The log has records of rules for a convolution on a CPU, under 100 hashes, with other figures each.
 Every figure is of a fresh process: the first load of a log, a later one, the best of every task,
-all records of one task.  Proposers are told made-up figures, so their trials cost nothing else.
+all records of one task.  Searches get made-up figures, so that what a trial costs is what
+the search itself does: proposing, learning, replaying a schedule, writing a record.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,12 +29,13 @@ from results_file import append, table
 from search_tasks import conv2d_bias_relu
 
 from tilewright.measure.database import Database
-from tilewright.measure.record import Result, TaskId, encode, make_record
+from tilewright.measure.jobs import Job
+from tilewright.measure.record import Record, Result, TaskId, encode, make_record
 from tilewright.schedule.task import Task, task_of_dag
-from tilewright.search.jobs import make_job
-from tilewright.search.loop import make_proposer
-from tilewright.search.propose.cost_model import CostModel
-from tilewright.search.propose.proposers import Outcome, RandomProposer
+from tilewright.search.jobs import Measurer, make_job
+from tilewright.search.loop import tune
+from tilewright.search.propose.proposers import RandomProposer
+from tilewright.search.report import Event, Options
 from tilewright.search.rules.derive import with_rules
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
@@ -40,6 +43,7 @@ from tilewright.te.dag import ComputeDAG
 TASKS = 100
 LOADS = ("first load", "later load", "best of every task", "records of one task")
 TUNERS = ("xgb", "ga", "random", "grid")
+MARKS = (1_000, 3_000, 10_000, 30_000, 100_000)  # trials
 
 
 def convolution() -> Task:
@@ -93,47 +97,60 @@ def load(what: str, path: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def propose(tuner: str, trials: int) -> list[dict[str, Any]]:
-    """Trials per second of CPU time around 1,000, 10,000 and 100,000, and bytes that stay."""
-    task, model = convolution(), CostModel()
-    proposer = make_proposer(tuner, task, 0, model)
-    rng, batch, rows = np.random.default_rng(0), 64, []
-    done, marks = 0, [n for n in (1_000, 10_000, 100_000) if n <= trials] or [trials]
-    at_begin = 0.0
-    fit_at = batch
-    for mark in marks:
-        window = min(mark // 2, 2_000)
-        while done < mark - window:
-            done, fit_at = _batch(proposer, model, rng, batch, done, fit_at, tuner)
-        if not at_begin:
-            at_begin, begun = _resident(), done
-        began, first = time.process_time(), done
-        while done < mark:
-            done, fit_at = _batch(proposer, model, rng, batch, done, fit_at, tuner)
-        spent = time.process_time() - began
-        grown = max(_resident() - at_begin, 0) / (done - begun)
-        rows.append(
-            {
-                "tuner": tuner, "trials": done, "trials per CPU second": (done - first) / spent,
-                "KB per trial": grown / 1e3,
-            }
+class MadeUp(Measurer):
+    """Measures nothing: figures are drawn, and records go to a log, as in a search."""
+
+    def __init__(self, database: Database) -> None:
+        self._database, self._jobs = database, deque[Job]()
+        self._rng = np.random.default_rng(0)
+
+    @property
+    def database(self) -> Database:
+        return self._database
+
+    def submit(self, job: Job) -> None:
+        self._jobs.append(job)
+
+    def next(self) -> Record:
+        job = self._jobs.popleft()
+        result = Result(costs=(float(self._rng.lognormal(-7, 1)),), verified=True)
+        record = make_record(
+            job.task, result, origin=job.origin, decisions=job.decisions, steps=job.steps,
+            seed=job.seed, trial=job.trial,
         )  # fmt: skip
-        print(rows[-1], file=sys.stderr, flush=True)
+        self._database.append(record, job.dag)
+        return record
+
+
+def search(tuner: str, trials: int) -> list[dict[str, Any]]:
+    """A search: its trials per second of CPU time before the marks, and bytes that stay."""
+    rows: list[dict[str, Any]] = []
+    windows = {n: min(n // 2, 2_000) for n in MARKS if n <= trials} or {trials: trials // 2}
+    begins = {n - window: n for n, window in windows.items()}
+    began: dict[str, float] = {}
+
+    def watch(event: Event) -> None:
+        if event.kind != "trial":
+            return
+        if event.trial in begins:
+            began.setdefault("bytes", _resident())
+            began.setdefault("trials", event.trial)
+            began["seconds"] = time.process_time()
+        if event.trial in windows:
+            spent = time.process_time() - began["seconds"]
+            grown = _resident() - began["bytes"]
+            row = {
+                "tuner": tuner, "trials": event.trial,
+                "trials per CPU second": windows[event.trial] / spent,
+                "KB per trial": max(grown, 0) / (event.trial - began["trials"]) / 1e3,
+            }  # fmt: skip
+            rows.append(row)
+            print(row, file=sys.stderr, flush=True)
+
+    options = Options(trials=trials, tuner=tuner, leaders=0, negligible=0)
+    with tempfile.TemporaryDirectory() as folder, Database(Path(folder) / "log") as database:
+        tune([convolution()], MadeUp(database), database, options, on_event=watch, verify=False)
     return rows
-
-
-def _batch(
-    proposer: Any, model: CostModel, rng: Any, batch: int, done: int, fit_at: int, tuner: str
-) -> tuple[int, int]:
-    chosen = proposer.suggest(batch)
-    assert chosen, "the space is exhausted"
-    figures = rng.lognormal(-7, 1, len(chosen))
-    proposer.update([Outcome(c, float(s)) for c, s in zip(chosen, figures, strict=True)])
-    done += len(chosen)
-    if tuner == "xgb" and done >= fit_at:
-        model.fit()
-        fit_at = done + max(batch, len(model) // 8)
-    return done, fit_at
 
 
 def _peak() -> float:
@@ -166,7 +183,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.one:
         what, argument = options.one
-        found = propose(what, int(argument)) if what in TUNERS else load(what, argument)
+        found = search(what, int(argument)) if what in TUNERS else load(what, argument)
         print(json.dumps(found))
         return
     rows = []
@@ -178,11 +195,11 @@ def main() -> None:
             print(f"{options.records:,} records, {log.stat().st_size / 1e9:.2f} GB")
             rows = [_fresh("--one", what, str(log)) for what in LOADS]
             print(table(rows))
-    proposers = [row for t in options.tuners for row in _fresh("--one", t, str(options.trials))]
-    print(table(proposers))
+    searches = [row for t in options.tuners for row in _fresh("--one", t, str(options.trials))]
+    print(table(searches))
     if options.keep:
         command = f"bench_log.py --records {options.records} --trials {options.trials}"
-        append("log", rows + proposers, command=command)
+        append("log", rows + searches, command=command)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -291,3 +292,28 @@ def test_good_and_bad_lines_mix() -> None:
     assert (report.lines, len(database)) == (4, 2)
     assert dict(report.unusable) == {"not JSON, or cut off": 2}
     assert [t.name for t in report.tasks.values()] == ["matmul", TEMPLATE]
+
+
+@pytest.mark.parametrize("line", [
+    autotvm(SOME, args=[1, 10**18, 7, 512, 512, 3, 3, 1, 1]),  # whose divisors nobody can list
+    autotvm(SOME, target=CUDA + "x" * 500_000),
+    ansor(GOOD, MATMUL, target=CPU + " [" * 200_000),
+    ansor(GOOD, [["SP", 2, 0, 32, [1] * 30_000, 1]]),
+    ansor(GOOD, [["CI", 2]] * 50_000),
+    ansor(GOOD, MATMUL, result=[[-0.002], 0, 1.25, 1714270206]),
+    ansor(GOOD, MATMUL, result=[[0.002], 0, 1.25, 1e300]),
+    ansor([[[]] * 300], MATMUL), "[" * 5_000 + "]" * 5_000 + "\n", '{"i": "\ud800"}\n',
+    json.dumps({"i": [["[" * 900 + "]" * 900, CPU], [[], []]], "r": [[1], 0, 1, 1], "v": "v0.6"}),
+])  # fmt: skip
+def test_a_line_made_to_harm_costs_itself_and_no_time(line: str) -> None:
+    began = time.process_time()
+    assert sum(reasons(line).values()) == 1
+    assert time.process_time() - began < 2
+
+
+def test_unusable_lines_are_told_with_their_numbers() -> None:
+    good, bad = ansor(GOOD, MATMUL), "{}\n"
+    _, report = imported("# a comment\n", bad, good, bad)
+    assert report.unusable.told() == ["2 lines (2, 4): no line of AutoTVM or of the auto-scheduler"]
+    _, report = imported('{"kind": "record", "v": 1}\n')
+    assert list(report.unusable) == ["a line of Tilewright's own log, which needs no import"]

@@ -30,6 +30,8 @@ from tilewright.measure.record import (
     Record,
     Result,
     TaskId,
+    decode,
+    encode,
     make_record,
     own_versions,
     written_by,
@@ -115,14 +117,10 @@ def import_lines(
         report.lines += 1
         try:
             found = importer.read(data)
+            record = _record(found)
         except TilewrightError as error:
             report.unusable.note(_reason(error), number)
             continue
-        record = make_record(
-            found.task, Result(costs=found.costs), origin=found.origin, decisions=found.decisions,
-            steps=found.schedule.to_json(), device=found.device, timestamp=found.timestamp,
-            versions=own_versions() | found.versions,
-        )  # fmt: skip
         identity = record.key, record.candidate, record.timestamp
         if identity in known:
             report.known += 1
@@ -132,6 +130,17 @@ def import_lines(
         report.tasks.setdefault(record.key, record.task)
         report.imported[record.key] += 1
     return report
+
+
+def _record(found: _Found) -> Record:
+    """Raises RecordError for one that our own readers would skip: its labels are endless, say."""
+    record = make_record(
+        found.task, Result(costs=found.costs), origin=found.origin, decisions=found.decisions,
+        steps=found.schedule.to_json(), device=found.device, timestamp=found.timestamp,
+        versions=own_versions() | found.versions,
+    )  # fmt: skip
+    decode(encode(record))
+    return record
 
 
 def is_imported(record: Record) -> bool:

@@ -33,6 +33,7 @@ MOST_SECONDS, MOST_TIME = 3e6, 1e11
 Cost = Annotated[float, Meta(gt=0, lt=MOST_SECONDS)]
 Seconds = Annotated[float, Meta(ge=0, lt=MOST_TIME)]
 Number = Annotated[int, Meta(ge=0, le=2**53)]
+Name = Annotated[str, Meta(max_length=2000)]
 Seed = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 
 
@@ -56,11 +57,11 @@ class TaskId(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     fingerprint: `DeviceSpec.fingerprint` of the device; "" in logs that are older than it
     """
 
-    name: str
+    name: Name
     args: list[Any]
-    dag: str
-    target: str
-    fingerprint: str = ""
+    dag: Name
+    target: Name
+    fingerprint: Name = ""
 
     @property
     def key(self) -> Key:
@@ -120,11 +121,11 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="record", 
 
     v: Literal[1] = 1
     task: TaskId
-    origin: str = "default"
+    origin: Name = "default"
     decisions_json: msgspec.Raw = msgspec.field(name="decisions")
     steps_json: msgspec.Raw = msgspec.field(name="steps")
     result: Result
-    device: str = ""
+    device: Name = ""
     seed: Seed = 0
     trial: Number = 0
     timestamp: Seconds = 0.0
@@ -173,7 +174,7 @@ class DagLine(msgspec.Struct, frozen=True, kw_only=True, tag="dag", tag_field="k
     """A computation that records refer to by hash; `dag` is `ComputeDAG.to_json()`."""
 
     v: Literal[1] = 1
-    hash: str
+    hash: Name
     dag: msgspec.Raw
 
 
@@ -191,11 +192,11 @@ class Glance(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="record", 
 
     v: Literal[1] = 1
     task: msgspec.Raw
-    origin: str = "default"
+    origin: Name = "default"
     decisions: msgspec.Raw
     steps: msgspec.Raw
     result: Result
-    device: str = ""
+    device: Name = ""
     seed: Seed = 0
     trial: Number = 0
     timestamp: Seconds = 0.0

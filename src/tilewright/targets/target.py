@@ -23,6 +23,8 @@ _OTHER_OPTIONS = ("arch", "mcpu", "mattr", "mtriple", "num-cores", "device", "li
 _FIELDS = fields(Limits)
 _LIMIT_NAMES = {f.name for f in _FIELDS if f.type == "int"}  # annotations are text
 
+LONGEST = 2000  # characters of a target; TVM's longest have some hundred
+
 
 @dataclass(frozen=True)
 class Target:
@@ -48,6 +50,11 @@ class Target:
             return
         assert isinstance(text, str)
         place = f"Target({text!r})"
+        if len(text) > LONGEST:
+            raise TargetError(
+                f"Target({text[:40]!r}...)", f"a text of {len(text)} characters",
+                f"Targets have at most {LONGEST}.",
+            )  # fmt: skip
         try:
             words = shlex.split(text)
         except ValueError as error:
