@@ -98,6 +98,7 @@ def test_query_selects():
     assert database.query(name="dense")[0].task == B
     assert database.query(target="cuda") == [] and database.query(origin="default", ok=False)
     assert database.query(("zzzz", "llvm")) == []
+    assert database.tally(A) == (2, 1) and database.tally(("zzzz", "llvm")) == (0, 0)
 
 
 def test_failures_are_grouped_by_kind_and_reason():

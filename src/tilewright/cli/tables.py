@@ -158,10 +158,9 @@ def print_import(report: ImportReport, console: Console | None = None) -> None:
 
 
 def _task_row(database: Database, task: TaskId) -> tuple[str, ...]:
-    every = database.query(task)
-    failed = str(sum(not r.result.ok for r in every))
+    records, failed = database.tally(task)
     best = database.best(task)
-    head = (task_label(task), task.target, str(len(every)), failed)
+    head = (task_label(task), task.target, str(records), str(failed))
     if best is None:
         return (*head, "-", "-", "-")
     flop = _flop(database, task)

@@ -302,6 +302,14 @@ class Database:
 
         return self._asked(chosen)
 
+    def tally(self, task: TaskId | Key | tuple[str, str]) -> tuple[int, int]:
+        """How many records `query` would give of a task, and how many of them failed."""
+        with self._lock:
+            entries = [e for es in self._table.by_preference(_key(task)) for e in es]
+            rows = [row for entry in entries for row in entry.rows]
+            ok = int(np.count_nonzero(self._table.rows["flags"][np.array(rows, np.int64)] & OK))
+        return len(rows), len(rows) - ok
+
     def origins(self) -> list[str]:
         """Every origin that a record has."""
         return list(self._table.origins)

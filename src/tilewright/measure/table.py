@@ -173,19 +173,18 @@ class Table:
     # -- asking ------------------------------------------------------------------------------------
     def record(self, row: int) -> Record:
         """Raises Changed where the log has something else there than the row says."""
-        own = self._rows[row]
-        number, offset = int(own["file"]), int(own["offset"])
+        offset, seconds, size, task, origin, number, flags = self._rows[row].item()
         if number == _HELD:
-            held = self.held[offset]
+            held: Record | None = self.held[offset]
             assert held is not None
             return held
         log = self.files[number]
-        found = log.line(offset, int(own["size"]))
+        found = log.line(offset, size)
         if (
             not isinstance(found, Record)
-            or found.key != self.tasks[own["task"]].key
-            or found.origin != self.origins[own["origin"]]
-            or figures(found.result) != (own["seconds"], own["flags"])
+            or found.key != self.tasks[task].key
+            or found.origin != self.origins[origin]
+            or figures(found.result) != (seconds, flags)
         ):
             raise log.changed(offset, "another line")
         return found
@@ -209,13 +208,13 @@ class Table:
         return entry.best
 
     def _best(self, entry: Entry, origin: int | None) -> Record | None:
-        self._judge(entry)
         numbers = np.array(entry.rows)
-        rows = self._rows[numbers]
-        usable = rows["flags"] & ELIGIBLE != 0
+        flags = self._rows["flags"][numbers]
+        self._judge(entry, numbers, flags)
+        usable = flags & ELIGIBLE != 0
         if origin is not None:
-            usable &= rows["origin"] == origin
-        seconds = np.where(usable, rows["seconds"], np.inf)
+            usable &= self._rows["origin"][numbers] == origin
+        seconds = np.where(usable, self._rows["seconds"][numbers], np.inf)
         while len(seconds) and np.isfinite(seconds[at := int(np.argmin(seconds))]):
             row = int(numbers[at])
             record = self.record(row)
@@ -227,11 +226,10 @@ class Table:
             seconds[at] = np.inf
         return None
 
-    def _judge(self, entry: Entry) -> None:
+    def _judge(self, entry: Entry, numbers: Rows, flags: Rows) -> None:
         """Take in verdicts on candidates that came since."""
-        numbers = np.array(entry.rows[entry.judged :], np.int64)
-        flags = self._rows["flags"][numbers]
-        for row in numbers[flags & (FINAL | WRONG) != 0].tolist():
+        since = numbers[entry.judged :]
+        for row in since[flags[entry.judged :] & (FINAL | WRONG) != 0].tolist():
             record = self.record(row)
             if record.result.error == "wrong":
                 entry.wrong.add(record.candidate)
