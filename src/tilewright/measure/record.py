@@ -147,6 +147,14 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="record", 
         return found
 
     @property
+    def is_whole(self) -> bool:
+        """Whether `decisions` and `steps` can be read."""
+        try:
+            return isinstance(self.decisions, dict) and isinstance(self.steps, list)
+        except RecordError:
+            return False
+
+    @property
     def key(self) -> Key:
         return self.task.key
 

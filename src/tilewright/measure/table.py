@@ -218,10 +218,9 @@ class Table:
         while len(seconds) and np.isfinite(seconds[at := int(np.argmin(seconds))]):
             row = int(numbers[at])
             record = self.record(row)
-            if not entry.wrong and not entry.last:
-                return record
             candidate = record.candidate
-            if candidate not in entry.wrong and entry.last.get(candidate, row) == row:
+            refuted = candidate in entry.wrong or entry.last.get(candidate, row) != row
+            if not refuted and record.is_whole:
                 return record
             seconds[at] = np.inf
         return None
