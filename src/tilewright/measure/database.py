@@ -16,12 +16,11 @@ import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
-from operator import eq
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import msgspec
 import numpy as np
@@ -44,7 +43,7 @@ from tilewright.measure.record import (
     encode,
     own_versions,
 )
-from tilewright.measure.table import Changed, LogFile, Table
+from tilewright.measure.table import Changed, LogFile, Records, Table
 from tilewright.te.dag import ComputeDAG
 
 if TYPE_CHECKING:
@@ -76,37 +75,6 @@ class Failure:
     reason: str
     count: int
     example: Record
-
-
-class Records(Sequence[Record]):
-    """All records of a database, oldest first.  Those in a file are decoded one by one."""
-
-    def __init__(self, table: Table) -> None:
-        self._table = table
-
-    def __len__(self) -> int:
-        return len(self._table)
-
-    @overload
-    def __getitem__(self, at: int) -> Record: ...
-    @overload
-    def __getitem__(self, at: slice) -> list[Record]: ...
-    def __getitem__(self, at: int | slice) -> Record | list[Record]:
-        rows = range(len(self))[at]
-        if isinstance(rows, int):
-            return self._table.record(rows)
-        return [self._table.record(row) for row in rows]
-
-    def __iter__(self) -> Iterator[Record]:
-        return map(self._table.record, range(len(self)))
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Sequence):
-            return NotImplemented
-        return len(self) == len(other) and all(map(eq, self, other))
-
-    def __repr__(self) -> str:
-        return f"<{len(self)} records>"
 
 
 class Database:

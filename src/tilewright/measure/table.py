@@ -9,9 +9,11 @@ from __future__ import annotations
 import os
 import weakref
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import eq
 from pathlib import Path
+from typing import overload
 
 import numpy as np
 
@@ -235,6 +237,37 @@ class Table:
             else:
                 entry.last[record.candidate] = row
         entry.judged = len(entry.rows)
+
+
+class Records(Sequence[Record]):
+    """All records of a database, oldest first.  Those in a file are decoded one by one."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    @overload
+    def __getitem__(self, at: int) -> Record: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[Record]: ...
+    def __getitem__(self, at: int | slice) -> Record | list[Record]:
+        rows = range(len(self))[at]
+        if isinstance(rows, int):
+            return self._table.record(rows)
+        return [self._table.record(row) for row in rows]
+
+    def __iter__(self) -> Iterator[Record]:
+        return map(self._table.record, range(len(self)))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Sequence):
+            return NotImplemented
+        return len(self) == len(other) and all(map(eq, self, other))
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} records>"
 
 
 TaskKey = tuple[Key, str, str]
