@@ -20,9 +20,32 @@ from tilewright.base.errors import RecordError, SpaceError, TargetError, Tilewri
 from tilewright.measure.database import Database
 from tilewright.measure.record import Result, make_record
 from tilewright.measure.replay import ReplayRunner
+from tilewright.relay.compile.schedules import sources_of
 from tilewright.search.jobs import task_id
 from tilewright.target import Target
 from tilewright.targets.spec import DeviceSpec
+
+
+def test_a_log_holds_each_trial_once(
+    task: auto_scheduler.SearchTask, options: Any, tmp_path: Path
+) -> None:
+    """Though the leaders are timed again at the end, and the best is chosen by that."""
+    log = tmp_path / "log.json"
+    task.tune(options(12, auto_scheduler.RecordToFile(log)))
+    database = Database.load(log)
+    again = database.query(final=True)
+    assert again and len(database) == 12 + len(again)
+    pairs = auto_scheduler.load_records(log)
+    assert len(pairs) == 12 == len({given.record.trial for given, _ in pairs})
+    last = {r.candidate: r.result.costs for r in again}
+    for given, result in pairs:
+        assert result.costs == last.get(given.record.candidate, result.costs)
+    inputs, results = auto_scheduler.RecordReader(log).read_lines()
+    assert len(inputs) == len(results) == 12
+    best = min(pairs, key=lambda pair: pair[0].record.seconds)
+    assert best[1].costs == auto_scheduler.load_best_record(log)[1].costs
+    history = auto_scheduler.ApplyHistoryBest(log, n_lines=5)
+    assert len(history.database) == 5
 
 
 def test_distilling(
@@ -62,7 +85,9 @@ OLD = (  # a line of TVM's auto-scheduler
 
 @pytest.mark.parametrize("use", [
     auto_scheduler.ApplyHistoryBest, auto_scheduler.XGBModel().update_from_file,
-    auto_scheduler.load_best_record,
+    auto_scheduler.load_best_record, auto_scheduler.load_records,
+    lambda log: auto_scheduler.RecordReader(log).read_lines(max_lines=1),
+    sources_of,  # as relay.build(schedules=log) reads it
     lambda log: auto_scheduler.distill_record_file(log, f"{log}.best"),
 ])  # fmt: skip
 def test_a_log_of_another_program_is_refused(use: Any, tmp_path: Path) -> None:

@@ -239,7 +239,24 @@ def test_a_log_keeps_every_trial_and_pick_best_keeps_the_best(task: Task, tmp_pa
 def test_a_damaged_line_costs_itself_only(task: Task, tmp_path: Path) -> None:
     log = written(task, tmp_path / "log", made(task, 1e-3))
     log.write_text(log.read_text() + '{"kind": "record", "v"\n')
-    assert len(list(record.load_from_file(log))) == 1
+    told = r"log '.*log': skipped 1 line \(\d+\): not JSON, or cut off"
+    with pytest.warns(RuntimeWarning, match=told):
+        assert len(list(record.load_from_file(log))) == 1
+    with pytest.warns(RuntimeWarning, match=told):
+        autotvm.apply_history_best(log)
+
+
+ANSOR = '{"i": [["[\\"x\\"]", "llvm"], [[], []]], "r": [[1e-3], 0, 1.0, 1], "v": "v0.6"}\n'
+AUTOTVM = '{"input": ["llvm", "x", [], {}], "config": {}, "result": [[1], 0, 1, 1], "v": 0.2}\n'
+
+
+@pytest.mark.parametrize("read", [autotvm.apply_history_best, record.load_from_file])
+@pytest.mark.parametrize(("line", "of"), [(ANSOR, "auto-scheduler"), (AUTOTVM, "AutoTVM")])
+def test_a_log_of_tvm_is_refused_by_name(read: Any, line: str, of: str, tmp_path: Path) -> None:
+    log = tmp_path / "old"
+    log.write_text(line)
+    with pytest.raises(RecordError, match=f"a line of TVM's {of} log.*records import"):
+        read(log)
 
 
 def test_a_tuner_learns_from_a_log(task: Task, tmp_path: Path) -> None:

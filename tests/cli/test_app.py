@@ -184,7 +184,7 @@ def test_a_log_of_tvm_is_no_log(run, quick_device, monkeypatch):
     assert not Path("old.json.best.json").exists()
     monkeypatch.setattr(network, "tune", lambda *a, **k: None)
     _, out, _ = run("tune", "resnet-18", "--log", "old.json")
-    assert "1 lines of old.json are of no use: a line of TVM's auto-scheduler log" in out
+    assert "old.json: skipped 1 line (1): a line of TVM's auto-scheduler log" in out
 
 
 def test_bench_refuses_a_log_of_another_target(run, quick_device, monkeypatch):
@@ -278,7 +278,7 @@ def test_records_tells_best_counts_and_failures(run):
     lines = [" ".join(line.split()) for line in out.splitlines()]
     assert code == 0
     assert lines[0] == "6 records of 2 tasks: 2 measured, 4 failed"
-    assert lines[1] == "skipped 1 lines: not JSON, or cut off"
+    assert lines[1].startswith("skipped 1 line (") and lines[1].endswith("): not JSON, or cut off")
     best = "conv2d_nchw.llvm 1x8x6x6 1x1 llvm 2 0 1.0000 0.0 template:conv"
     assert best in lines and "dense 4 5 llvm 4 4 - - -" in lines
     assert lines.index("wrong 3 output C is wrong in # of # elements") < lines.index(

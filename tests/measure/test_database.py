@@ -98,6 +98,7 @@ def test_query_selects():
     assert database.query(name="dense")[0].task == B
     assert database.query(target="cuda") == [] and database.query(origin="default", ok=False)
     assert database.query(("zzzz", "llvm")) == []
+    assert database.tally(A) == (2, 1) and database.tally(("zzzz", "llvm")) == (0, 0)
 
 
 def test_failures_are_grouped_by_kind_and_reason():
@@ -124,12 +125,17 @@ def test_damage_is_skipped_counted_and_written_past(tmp_path):
     with Database(path) as database:
         assert len(database) == 1
         assert database.skipped == {
-            "not JSON, or cut off": 3, "schema version 9, this is version 1": 1
+            "not JSON, or cut off": 2, "not UTF-8 text": 1, "schema version 9, this is version 1": 1
         }  # fmt: skip
         database.append(ok(0.5))  # must not be glued to the line that was cut off
     again = Database.load(path)
     assert [r.seconds for r in again] == [1.0, 0.5]
-    assert again.counts().skipped["not JSON, or cut off"] == 3
+    assert again.counts().skipped["not JSON, or cut off"] == 2
+    assert again.skipped.told() == [
+        "2 lines (3, 6): not JSON, or cut off",
+        "1 line (4): schema version 9, this is version 1",
+        "1 line (5): not UTF-8 text",
+    ]
 
 
 def _write_many(path, name, count):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,8 @@ OLD_CUDA = CUDA + " -max_num_threads=1024 -thread_warp_size=32"
 TEMPLATE = "tests/conv2d_no_batching"
 FUNCTIONS = {"matmul": matmul, "conv2d_layer": conv2d_layer}
 CONV = [1, 7, 7, 32, 8, 3, 3, [1, 1], [1, 1]]
+DAMAGED = "a damaged line of TVM's auto-scheduler log"
+DAMAGED_OLD = "a damaged line of TVM's AutoTVM log"
 MD5 = "8a830aeb28cc45b189200eb204fd8825"
 
 
@@ -208,16 +211,16 @@ UNUSABLE: dict[str, tuple[str, str]] = {
         autotvm(SOME, version=0.1), "AutoTVM log version 0.1, known is 0.2"
     ),
     "old autotvm": ('{"i": [], "r": [], "v": 0.1}\n', "AutoTVM log version 0.1, known is 0.2"),
-    "damaged": (ansor(GOOD, MATMUL, result=[[0.1], 0]), "a damaged auto-scheduler line"),
-    "endless": ("[" * 100_000 + "\n", "not JSON, or cut off"),
+    "damaged": (ansor(GOOD, MATMUL, result=[[0.1], 0]), DAMAGED),
+    "endless": ("[" * 100_000 + "\n", "nested more than 200 deep"),
     "infinite error number": (
-        ansor(GOOD, MATMUL, result=[[0.1], float("inf"), 1.0, 1]), "a damaged auto-scheduler line"
+        ansor(GOOD, MATMUL, result=[[0.1], float("inf"), 1.0, 1]), DAMAGED
     ),
-    "huge tile": (autotvm(SOME | {"tile_y": [-1, 10**30, 1, 1]}), "a damaged AutoTVM line"),
+    "huge tile": (autotvm(SOME | {"tile_y": [-1, 10**30, 1, 1]}), DAMAGED_OLD),
     "knob without a kind": (
-        autotvm(SOME).replace('"ot", ', "", 1), "a damaged AutoTVM line"
+        autotvm(SOME).replace('"ot", ', "", 1), DAMAGED_OLD
     ),
-    "no list of steps": (ansor(GOOD, 7), "a damaged auto-scheduler line"),
+    "no list of steps": (ansor(GOOD, 7), DAMAGED),
     "target kind": (
         ansor(GOOD, MATMUL, "hexagon -keys=hexagon"),
         "target kind 'hexagon', known are llvm, cuda, opencl",
@@ -289,3 +292,28 @@ def test_good_and_bad_lines_mix() -> None:
     assert (report.lines, len(database)) == (4, 2)
     assert dict(report.unusable) == {"not JSON, or cut off": 2}
     assert [t.name for t in report.tasks.values()] == ["matmul", TEMPLATE]
+
+
+@pytest.mark.parametrize("line", [
+    autotvm(SOME, args=[1, 10**18, 7, 512, 512, 3, 3, 1, 1]),  # whose divisors nobody can list
+    autotvm(SOME, target=CUDA + "x" * 500_000),
+    ansor(GOOD, MATMUL, target=CPU + " [" * 200_000),
+    ansor(GOOD, [["SP", 2, 0, 32, [1] * 30_000, 1]]),
+    ansor(GOOD, [["CI", 2]] * 50_000),
+    ansor(GOOD, MATMUL, result=[[-0.002], 0, 1.25, 1714270206]),
+    ansor(GOOD, MATMUL, result=[[0.002], 0, 1.25, 1e300]),
+    ansor([[[]] * 300], MATMUL), "[" * 5_000 + "]" * 5_000 + "\n", '{"i": "\ud800"}\n',
+    json.dumps({"i": [["[" * 900 + "]" * 900, CPU], [[], []]], "r": [[1], 0, 1, 1], "v": "v0.6"}),
+])  # fmt: skip
+def test_a_line_made_to_harm_costs_itself_and_no_time(line: str) -> None:
+    began = time.process_time()
+    assert sum(reasons(line).values()) == 1
+    assert time.process_time() - began < 2
+
+
+def test_unusable_lines_are_told_with_their_numbers() -> None:
+    good, bad = ansor(GOOD, MATMUL), "{}\n"
+    _, report = imported("# a comment\n", bad, good, bad)
+    assert report.unusable.told() == ["2 lines (2, 4): no line of AutoTVM or of the auto-scheduler"]
+    _, report = imported('{"kind": "record", "v": 1}\n')
+    assert list(report.unusable) == ["a line of Tilewright's own log, which needs no import"]

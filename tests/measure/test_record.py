@@ -92,7 +92,7 @@ def test_other_lines_survive_too():
     ("line", "reason"),
     [
         (b'{"kind":"record","v":1,"task":{"na', "not JSON, or cut off"),
-        (b"\xff\xfe\x00", "not JSON, or cut off"),
+        (b"\xff\xfe\x00", "not UTF-8 text"),
         (b"# a comment", "not JSON, or cut off"),
         (b"[1, 2]", "not a JSON object"),
         (b'{"kind":"record","v":2}', "schema version 2, this is version 1"),

@@ -7,10 +7,11 @@ Read next: `search/propose/cost_model.py`.
 from __future__ import annotations
 
 import os
+from itertools import islice
 
-from tilewright.auto_scheduler.records import dag_of
+from tilewright.auto_scheduler.records import dag_of, trials_of
 from tilewright.base.errors import TilewrightError
-from tilewright.measure.database import Database
+from tilewright.measure.database import Database, readable
 from tilewright.schedule.task import task_of_dag
 from tilewright.search.jobs import history
 from tilewright.search.propose.cost_model import CostModel, Options
@@ -54,8 +55,7 @@ class XGBModel:
         n_lines: of the first so many trials only
         Raises RecordError for a log that is missing, or of which no line can be read.
         """
-        database = Database.load(file_name)
-        database.check_readable(f"log {os.fspath(file_name)!r}")
+        database = readable(file_name)
         if n_lines is not None:
             database = _first(database, n_lines)
         before = len(self.model)
@@ -84,6 +84,6 @@ class XGBModel:
 
 def _first(database: Database, count: int) -> Database:
     some = Database()
-    for record in database.records[:count]:
+    for record in islice(trials_of(database), count):
         some.append(record, database.dag(record.task.dag))
     return some

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 from tilewright.auto_scheduler.measure import MeasureInput, replayed
-from tilewright.auto_scheduler.records import best_record, dag_of, hashes_of
+from tilewright.auto_scheduler.records import best_record, dag_of, hashes_of, trials_of
 from tilewright.autotvm import dispatch
 from tilewright.base.errors import RecordError
-from tilewright.measure.database import Database
+from tilewright.measure.database import Database, readable
 from tilewright.runtime.device import local_target
 from tilewright.targets.target import Target
 
@@ -37,7 +38,10 @@ class ApplyHistoryBest(dispatch.ApplyHistoryBest):
     def load(self, records: Any, n_lines: int | None = None) -> None:
         """Add records to those known."""
         found = _database(records)
-        for record in found.records[:n_lines]:
+        if n_lines is None and found is not records and not len(self.database):
+            self.database = found
+            return
+        for record in islice(trials_of(found), n_lines):
             self.database.append(record, found.dag(record.task.dag))
 
     def query(self, target: Any, workload: Any, *_: Any) -> Any:
@@ -63,9 +67,7 @@ def _database(records: Any) -> Database:
     if isinstance(records, (str, os.PathLike)) or not isinstance(records, Sequence):
         records = [records]
     if all(isinstance(r, (str, os.PathLike)) for r in records):
-        for path in records:
-            Database.load(path).check_readable(f"log {os.fspath(path)!r}")
-        return Database.load(*records)
+        return readable(*records)
     found = Database()
     for pair in records:
         given = pair[0] if isinstance(pair, tuple) else pair

@@ -17,11 +17,12 @@ from tilewright.auto_scheduler.records import (
     dag_of,
     hashes_of,
     key_of,
+    trials_of,
 )
 from tilewright.auto_scheduler.search_task import SearchTask
 from tilewright.auto_scheduler.workload_registry import knows
 from tilewright.base.errors import RecordError, SpaceError, TilewrightError
-from tilewright.measure.database import Database, pick_best
+from tilewright.measure.database import Database, pick_best, readable
 from tilewright.measure.record import Key, Record
 from tilewright.targets.target import Target, TargetLike
 
@@ -29,15 +30,19 @@ Pair = tuple[MeasureInput, MeasureResult]
 
 
 class RecordReader:
-    """The trials of a log: iterate, or `read_lines`."""
+    """The trials of a log: iterate, or `read_lines`.
+
+    A trial that was timed again at the end, with the other leaders, has that result.
+    Raises RecordError for a log of another program.
+    """
 
     def __init__(self, filename: Path) -> None:
         self.filename = os.fspath(filename)
 
     def __iter__(self) -> Iterator[Pair]:
-        database = Database.load(self.filename)
+        database = readable(self.filename)
         told: dict[Key, tuple[ComputeDAG | None, SearchTask | None]] = {}
-        for record in database:
+        for record in trials_of(database):
             if record.key not in told:
                 told[record.key] = _computed(database, record)
             yield MeasureInput(record, *told[record.key]), MeasureResult.of(record)

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO, Any
 
+from msgspec.structs import replace
+
 from tilewright.auto_scheduler.compute_dag import ComputeDAG
 from tilewright.auto_scheduler.measure import MeasureInput, MeasureResult
 from tilewright.auto_scheduler.workload_registry import knows, normal
@@ -42,6 +44,22 @@ class RecordToFile:
         """Add trials by hand; a search writes its own at once."""
         for given in inputs:
             self.database.append(given.record, given.dag.to_json() if given.dag else None)
+
+
+def trials_of(database: Database) -> Iterator[Record]:
+    """Each trial once, oldest first, with its final timing where it has one.
+
+    A search times its leaders again at the end: that is no trial, but the last word on one.
+    """
+    final = {(r.key, r.candidate): r for r in database.query(final=True)}
+    told = set()
+    for record in database:
+        identity = (record.key, record.candidate) if final else None
+        if identity not in final:
+            yield record
+        elif identity not in told:
+            told.add(identity)
+            yield replace(record, result=final[identity].result)
 
 
 def best_record(
@@ -137,13 +155,8 @@ def key_of(task: TaskId) -> str:
 
 def dag_of(database: Database, key: str) -> ComputeDAG | None:
     """The computation of a hash, where the log tells it and this version can read it."""
-    data = database.dag(key)
-    if data is None:
-        return None
-    try:
-        return ComputeDAG(ComputeDAG.from_json(data))
-    except (LookupError, TypeError, ValueError):
-        return None
+    found = database.computation(key)
+    return None if found is None else ComputeDAG(found)
 
 
 def make_folder(filename: Path) -> None:

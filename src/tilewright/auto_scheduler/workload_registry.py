@@ -14,8 +14,8 @@ from typing import Any, overload
 import numpy as np
 
 from tilewright.base.doors import check_arguments
-from tilewright.base.errors import SpaceError
-from tilewright.foreign.tvm_logs import arguments_of
+from tilewright.base.errors import RecordError, SpaceError
+from tilewright.foreign.tvm_logs import arguments_of, parsed
 from tilewright.search.jobs import plain
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.tensor import Tensor
@@ -138,10 +138,10 @@ def declared(func: Function | str, args: Sequence[Any]) -> list[Tensor]:
 def normal(workload_key: str) -> str:
     """The key with JSON's blanks as `make_workload_key` writes them.  Raises SpaceError."""
     try:
-        found = json.loads(workload_key)
+        found = parsed(workload_key)
         if isinstance(found, list) and found and isinstance(found[0], str):
             return json.dumps(found)
-    except (TypeError, ValueError):
+    except (AttributeError, RecordError):
         pass
     raise SpaceError(
         f"workload key {workload_key!r}", "not a JSON list that starts with a name or a hash",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilewright.base import context
-from tilewright.measure.database import Database
+from tilewright.measure.database import Database, readable
 from tilewright.measure.record import Key
 from tilewright.runtime.device import local_target
 from tilewright.schedule.schedule import Schedule
@@ -22,14 +22,13 @@ class ApplyHistoryBest:
     """Usable as a context (`with apply_history_best(log):`) and on its own (`.query`)."""
 
     def __init__(self, records: str | os.PathLike[str] | Database) -> None:
-        self.database = records if isinstance(records, Database) else Database.load(records)
+        self.database = records if isinstance(records, Database) else readable(records)
 
     def query(self, target: Any, workload: Sequence[Any]) -> ConfigEntity | None:
         """The best configuration for a workload (name, *args), or None where no record fits."""
         name, args, chosen = workload[0], tuple(workload[1:]), Target(target)
         origin = f"template:{name}"  # a sketch of another origin has other knobs
-        fitting = self.database.query(name=name, target=str(chosen), origin=origin, ok=True)
-        keys = {r.key for r in fitting if list(r.task.args) == plain(list(args))}
+        keys = self.database.keys(name, plain(list(args)), str(chosen))
         here = local_target(chosen)[0].fingerprint
         keys = {Key(k.dag, k.target, here) for k in keys}
         bests = [best for key in keys if (best := self.database.best(key, origin)) is not None]
@@ -54,5 +53,8 @@ class ApplyHistoryBest:
 
 
 def apply_history_best(records: str | os.PathLike[str] | Database) -> ApplyHistoryBest:
-    """The best records of a log file (or of a `Database`)."""
+    """The best records of a log file (or of a `Database`).
+
+    Raises RecordError for a log of another program; `tilewright records import` makes one of TVM's.
+    """
     return ApplyHistoryBest(records)

@@ -8,7 +8,7 @@ from typing import Any
 
 from tilewright.base.doors import open_doors
 from tilewright.base.errors import SpaceError, absent
-from tilewright.measure.database import Database, pick_best
+from tilewright.measure.database import pick_best, readable
 from tilewright.measure.record import Record
 
 __all__ = ["load_from_file", "pick_best"]
@@ -22,11 +22,11 @@ _ELSEWHERE = {
 
 
 def load_from_file(filename: str | os.PathLike[str]) -> Iterator[Record]:
-    """The records of a log, oldest first; lines that cannot be read are left out.
+    """The records of a log, oldest first; lines that cannot be read are left out, with a warning.
 
-    `tuner.load_history` takes them.
+    `tuner.load_history` takes them.  Raises RecordError for a log of another program.
     """
-    return iter(Database.load(filename))
+    return iter(readable(filename))
 
 
 open_doors(globals(), __all__, SpaceError)

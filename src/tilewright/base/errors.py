@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+from tilewright.base.text import printable
+
 
 def absent(owner: str, name: str, elsewhere: Mapping[str, str]) -> AttributeError:
     """What `__getattr__` raises: for the names of TVM in `elsewhere`, with what to use instead."""
@@ -30,7 +32,7 @@ class TilewrightError(Exception):
         super().__init__(place, reason, way_out)  # args rebuild the error when it is pickled
 
     def __str__(self) -> str:
-        text = f"{self.place}: {self.reason.rstrip('.')}."
+        text = printable(f"{self.place}: {self.reason.rstrip('.')}.")
         return f"{text} {self.way_out}" if self.way_out else text
 
 

@@ -157,8 +157,8 @@ def tune(
         _termination_as_interrupt(),
     ):
         progress.note(f"tuning {model} for {target}, results in {path} ({len(database)} so far)")
-        for reason, number in database.skipped.items():
-            progress.note(f"{number} lines of {path} are of no use: {reason}")
+        for told in database.skipped.told():
+            progress.note(f"{path}: skipped {told}")
         try:
             network.tune(
                 model, target, database, trials=trials, seconds=seconds, tuner=tuner,

@@ -45,7 +45,7 @@ def import_logs(
     here.
     """
     from tilewright.cli import tables
-    from tilewright.foreign.tvm_logs import import_lines
+    from tilewright.foreign.tvm_logs import import_lines, log_lines
     from tilewright.measure.database import Database
     from tilewright.targets.target import Target
 
@@ -53,8 +53,8 @@ def import_logs(
         raise click.BadParameter("it is OLD itself; name another file", param_hint="--log")
     chosen = None if target is None else Target(target)
     known = _known(workloads, model, chosen)
-    with Database(log) as database, old.open("rb") as lines:
-        report = import_lines(lines, database, known, chosen)
+    with Database(log) as database:
+        report = import_lines(log_lines(old), database, known, chosen)
     tables.print_import(report)
     if any("workload" in reason or "template" in reason for reason in report.unusable):
         needs = {"names of functions and templates need --workloads FILE": workloads,

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tilewright.base.text import printable
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -115,8 +117,8 @@ def print_records(
         f"{counts.records} records of {counts.tasks} tasks: {counts.ok} measured, "
         f"{counts.failed} failed"
     )
-    for reason, number in counts.skipped.items():
-        console.print(f"skipped {number} lines: {reason}")
+    for told in database.skipped.told():
+        console.print(f"skipped {told}", markup=False, highlight=False)
     if not counts.records:
         return
     head = ("task", "target", "records", "failed", "best ms", "GFLOP/s", "by")
@@ -135,6 +137,8 @@ def print_records(
 
 def print_import(report: ImportReport, console: Console | None = None) -> None:
     """What came out of an old log: records per task, unusable lines by reason."""
+    from tilewright.measure.lines import numbered
+
     console = console or _console()
     imported = report.imported.total()
     known = f", {report.known} known already" if report.known else ""
@@ -146,15 +150,17 @@ def print_import(report: ImportReport, console: Console | None = None) -> None:
         named = [(task_label(task), task.target, str(n)) for task, n in tasks]
         _print(console, "imported", ("task", "target", "records"), named)
     if report.unusable:
-        rows = [(reason, str(n)) for reason, n in report.unusable.most_common()]
-        _print(console, "unusable", ("reason", "lines"), rows)
+        rows = [
+            (reason, str(n), numbered(report.unusable.lines.get(reason, ()), n))
+            for reason, n in report.unusable.most_common()
+        ]
+        _print(console, "unusable", ("reason", "lines", "numbers"), rows)
 
 
 def _task_row(database: Database, task: TaskId) -> tuple[str, ...]:
-    every = database.query(task)
-    failed = str(sum(not r.result.ok for r in every))
+    records, failed = database.tally(task)
     best = database.best(task)
-    head = (task_label(task), task.target, str(len(every)), failed)
+    head = (task_label(task), task.target, str(records), str(failed))
     if best is None:
         return (*head, "-", "-", "-")
     flop = _flop(database, task)
@@ -215,7 +221,7 @@ def _print(
     for name in head:
         table.add_column(name, justify="left" if name in texts else "right", overflow="fold")
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
+        table.add_row(*(Text(printable(cell)) for cell in row))
     console.print(table)
 
 

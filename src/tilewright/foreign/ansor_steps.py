@@ -28,6 +28,7 @@ ANNOTATIONS = (
     None, "unroll", "vectorize", "parallel", "vthread", "blockIdx.x", "threadIdx.x", "blockIdx.y",
     "threadIdx.y", "blockIdx.z", "threadIdx.z", "tensorize",
 )  # fmt: skip
+MOST_STEPS, MOST_PARTS = 1000, 16  # Ansor's longest have some hundred steps, and six parts
 UNROLL = "auto_unroll_max_step$"
 
 
@@ -38,6 +39,10 @@ def replay_ansor(dag: ComputeDAG, steps: Sequence[Any], target: Target | None = 
             element at a time, too
     Raises ScheduleError naming the step (the first is 0, as follow-splits count them).
     """
+    if len(steps) > MOST_STEPS:
+        raise ScheduleError(
+            "Ansor steps", f"{len(steps)} steps", f"At most {MOST_STEPS} are replayed."
+        )
     replay = _Replay(dag)
     for number, step in enumerate(steps):
         replay.do(number, step)
@@ -174,6 +179,10 @@ class _Replay:
                 "SP", f"it splits a loop of {extent}, {stage.name}.{axis.name} has {known}",
                 "The record is of another computation.",
             )  # fmt: skip
+        if len(lengths) >= MOST_PARTS:
+            raise ScheduleError(
+                "SP", f"it makes {len(lengths) + 1} loops", f"At most {MOST_PARTS} are replayed."
+            )
         closed = [n for n in lengths if n]
         if len(closed) < len(lengths):
             raise ScheduleError("SP", "a length is open", "Records hold finished schedules only.")

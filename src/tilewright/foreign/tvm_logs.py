@@ -9,17 +9,33 @@ Read next: `foreign/ansor_steps.py`, `record.py`, `database.py`.
 from __future__ import annotations
 
 import json
-import math
+import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from tilewright.base.errors import RecordError, TilewrightError
 from tilewright.foreign.ansor_steps import replay_ansor
-from tilewright.measure.database import Database, blotted
-from tilewright.measure.record import Key, Record, Result, TaskId, make_record, own_versions
+from tilewright.measure.database import DAMAGE, Database, blotted
+from tilewright.measure.lines import NOT_JSON, TOO_LONG, Skipped, decoded, read_lines, refusal
+from tilewright.measure.record import (
+    ANSOR,
+    AUTOTVM,
+    MOST_SECONDS,
+    MOST_TIME,
+    OWN,
+    Key,
+    Record,
+    Result,
+    TaskId,
+    decode,
+    encode,
+    make_record,
+    own_versions,
+    written_by,
+)
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.space.config_space import ConfigEntity
 from tilewright.schedule.task import Task, create
@@ -74,38 +90,37 @@ class ImportReport:
     known: int = 0
     tasks: dict[Key, TaskId] = field(default_factory=dict)
     imported: Counter[Key] = field(default_factory=Counter)
-    unusable: Counter[str] = field(default_factory=Counter)
+    unusable: Skipped = field(default_factory=Skipped)
 
 
 def import_lines(
-    lines: Iterable[str | bytes],
+    lines: Iterable[str | bytes | None],
     database: Database,
     workloads: Workloads | None = None,
     target: Target | None = None,
 ) -> ImportReport:
     """Append to `database` every line that makes a legal schedule here.
 
+    lines:  of a log; None stands for one that is too long.  `log_lines` reads them from a file
     target: what the records are filed under; only lines of its kind are used.  None: what each line
             names, less what it says of the device's limits
     """
     importer = _Importer(workloads or Workloads(), target)
-    known = {(r.key, r.candidate, r.timestamp) for r in database if is_imported(r)}
+    origins = filter(_is_import, database.origins())
+    own = [record for origin in origins for record in database.query(origin=origin)]
+    known = {(r.key, r.candidate, r.timestamp) for r in own}
     report = ImportReport()
-    for line in lines:
-        text = line.decode(errors="replace") if isinstance(line, bytes) else line
-        if not text.strip() or text[0] in "# ":
+    for number, line in enumerate(lines, 1):
+        data = line.encode(errors="surrogatepass") if isinstance(line, str) else line
+        if data is not None and (not data.strip() or data[:1] in b"# "):
             continue
         report.lines += 1
         try:
-            found = importer.read(text)
+            found = importer.read(data)
+            record = _record(found)
         except TilewrightError as error:
-            report.unusable[_reason(error)] += 1
+            report.unusable.note(_reason(error), number)
             continue
-        record = make_record(
-            found.task, Result(costs=found.costs), origin=found.origin, decisions=found.decisions,
-            steps=found.schedule.to_json(), device=found.device, timestamp=found.timestamp,
-            versions=own_versions() | found.versions,
-        )  # fmt: skip
         identity = record.key, record.candidate, record.timestamp
         if identity in known:
             report.known += 1
@@ -117,9 +132,36 @@ def import_lines(
     return report
 
 
+def _record(found: _Found) -> Record:
+    """Raises RecordError for one that our own readers would skip: its labels are endless, say."""
+    record = make_record(
+        found.task, Result(costs=found.costs), origin=found.origin, decisions=found.decisions,
+        steps=found.schedule.to_json(), device=found.device, timestamp=found.timestamp,
+        versions=own_versions() | found.versions,
+    )  # fmt: skip
+    decode(encode(record))
+    return record
+
+
 def is_imported(record: Record) -> bool:
     """Whether another program measured it."""
-    return record.origin.startswith(PREFIX)
+    return _is_import(record.origin)
+
+
+def _is_import(origin: str) -> bool:
+    return origin.startswith(PREFIX)
+
+
+def log_lines(path: str | os.PathLike[str]) -> Iterator[bytes | None]:
+    """The lines of a file, with bounded memory.  Raises RecordError where it cannot be read."""
+    try:
+        with open(path, "rb", buffering=0) as file:
+            for _, line, _ in read_lines(file.fileno()):
+                yield line
+    except OSError as error:
+        raise RecordError(
+            f"log {os.fspath(path)!r}", error.strerror or str(error), "Check the path."
+        ) from None
 
 
 def _reason(error: TilewrightError) -> str:
@@ -157,25 +199,28 @@ class _Importer:
         self._made: dict[str, ComputeDAG | TilewrightError] = {}
         self._tasks: dict[tuple[str, str], list[Task] | TilewrightError] = {}
 
-    def read(self, line: str) -> _Found:
+    def read(self, line: bytes | None) -> _Found:
         """Raises a TilewrightError saying why the line is of no use."""
+        reason = TOO_LONG if line is None else refusal(line)
+        if line is None or reason is not None:
+            raise _refuse(reason or TOO_LONG)
         try:
             data = json.loads(line)
         except (ValueError, RecursionError):
-            raise _refuse("not JSON, or cut off") from None
-        if isinstance(data, dict) and {"i", "r", "v"} <= data.keys() and isinstance(data["v"], str):
-            read, label = self._ansor, "auto-scheduler"
-        elif isinstance(data, dict) and ("input" in data or {"i", "r", "v"} <= data.keys()):
-            read, label = self._autotvm, "AutoTVM"
-        else:
-            raise _refuse("no line of AutoTVM or of the auto-scheduler")
+            raise _refuse(NOT_JSON) from None
+        program = written_by(data)
+        if program not in (AUTOTVM, ANSOR):
+            raise _refuse(
+                "a line of Tilewright's own log, which needs no import" if program == OWN
+                else "no line of AutoTVM or of the auto-scheduler"
+            )  # fmt: skip
         try:
-            found = read(data)
-        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
-            raise _refuse(f"a damaged {label} line") from None
-        bounds = LoopTree(found.schedule).bounds()
-        target = Target(found.task.target).native()
-        broken = judge(Resources(bounds, target)).reasons()
+            found = self._ansor(data) if program == ANSOR else self._autotvm(data)
+            bounds = LoopTree(found.schedule).bounds()
+            target = Target(found.task.target).native()
+            broken = judge(Resources(bounds, target)).reasons()
+        except DAMAGE:
+            raise _refuse(f"a damaged line of {program}") from None
         if broken:
             raise _refuse(f"not legal on {found.task.target}: {REASONS[broken[0]]}")
         return found
@@ -188,11 +233,11 @@ class _Importer:
         (key, old_target, *_), (_, steps) = data["i"]
         costs = _costs(data["r"])
         target = self._target(old_target)
-        name, *args = json.loads(key)
+        name, *args = parsed(key)
         schedule = replay_ansor(self._dag(key), steps, target)
         task = TaskId(str(name), args, schedule.dag.hash, str(target))
         return _Found(
-            task, schedule, {}, costs, f"{PREFIX}ansor-{version}", old_target, float(data["r"][3]),
+            task, schedule, {}, costs, f"{PREFIX}ansor-{version}", old_target, _time(data["r"]),
             {"log": version},
         )  # fmt: skip
 
@@ -214,7 +259,7 @@ class _Importer:
             known = given.lookup(key)
         if known is not None:
             return known
-        name, *args = json.loads(key)
+        name, *args = parsed(key)
         if name in given.functions:
             try:
                 return ComputeDAG(list(given.functions[name](*arguments_of(args))))
@@ -255,7 +300,7 @@ class _Importer:
                     return _Found(
                         TaskId(task.name, args, task.key, str(target)), sketch.close(index),
                         decisions, costs, f"{PREFIX}autotvm-{version}", old_target,
-                        float(data["result"][3]), {"tvm": str(data.get("tvm_version", ""))},
+                        _time(data["result"]), {"tvm": str(data.get("tvm_version", ""))},
                     )  # fmt: skip
         raise _refuse(f"{name} has other knobs here than {', '.join(sorted(knobs)) or 'none'}")
 
@@ -300,8 +345,16 @@ def _costs(result: Sequence[Any]) -> tuple[float, ...]:
         known = ERRORS[error] if 0 < error < len(ERRORS) else f"error {error}"
         raise _refuse(f"a trial that failed in TVM: {known}")
     seconds = tuple(float(c) for c in costs)
-    if not seconds or not all(math.isfinite(c) and 0 < c < 1e9 for c in seconds):
+    if not seconds or not all(0 < c < MOST_SECONDS for c in seconds):
         raise _refuse("no costs that are times")
+    return seconds
+
+
+def _time(result: Sequence[Any]) -> float:
+    """When the trial was, in seconds since the epoch."""
+    seconds = float(result[3])
+    if not 0 <= seconds < MOST_TIME:
+        raise _refuse("a timestamp out of range")
     return seconds
 
 
@@ -320,10 +373,15 @@ def arguments_of(args: list[Any]) -> tuple[Any, ...]:
     return tuple(one(v) for v in args)
 
 
+def parsed(key: str) -> Any:
+    """A workload key as a value.  Raises RecordError for what is no JSON, or too deep."""
+    return decoded(key.encode(errors="replace"), "workload key")
+
+
 def _normal(key: str) -> str:
     try:
-        return json.dumps(json.loads(key))
-    except ValueError:
+        return json.dumps(parsed(key))
+    except RecordError:
         return key
 
 

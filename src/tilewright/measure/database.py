@@ -1,32 +1,38 @@
-"""`Database`: all records of a log, kept in memory and appended to a file of JSON lines.
+"""`Database`: all records of a log, appended to a file of JSON lines.
 
-In: `Record`s.  Out: the best of a task, counts, a histogram of failures.  Several processes may
-append to one file; a damaged line is skipped and counted.  Read next: `record.py`, `pipeline.py`.
+In: `Record`s.  Out: the best of a task, counts, a histogram of failures.  In memory is a row for
+each record (`contents.py`); records that are in a file are decoded when they are asked for.
+Several processes may append to one file; a damaged line is skipped and counted.
+Read next: `record.py`, `index.py`, `pipeline.py`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import gc
 import os
 import re
 import tempfile
 import time
-from collections import Counter
+import warnings
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import msgspec
+import numpy as np
 
 from tilewright.base.concurrency import lock
 from tilewright.base.dtype import json_name
 from tilewright.base.errors import RecordError, TilewrightError
+from tilewright.base.text import printable
+from tilewright.measure.contents import FINAL, OK
+from tilewright.measure.index import contents_of
+from tilewright.measure.lines import Skipped, decoded
 from tilewright.measure.record import (
     ERROR_KINDS,
-    Candidate,
     DagLine,
     ErrorKind,
     Key,
@@ -34,19 +40,21 @@ from tilewright.measure.record import (
     Record,
     RunLine,
     TaskId,
-    decoder,
     encode,
     own_versions,
-    why_not,
 )
 from tilewright.measure.rescue import not_written, save_elsewhere
+from tilewright.measure.table import Changed, LogFile, Records, Table
+from tilewright.te.dag import ComputeDAG
 
 if TYPE_CHECKING:
     from tilewright.schedule.schedule import Schedule
     from tilewright.targets.target import Target
-    from tilewright.te.dag import ComputeDAG
 
-_REASON_LENGTH = 160
+T = TypeVar("T")
+_REASON_LENGTH, _LOOKED_AT = 160, 1000
+# What plain Python raises for data that no DAG has.
+DAMAGE = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError)
 
 
 @dataclass(frozen=True)
@@ -70,15 +78,6 @@ class Failure:
     example: Record
 
 
-@dataclass
-class _Task:
-    """The records of one task; `best` is worked out when asked for."""
-
-    records: list[Record] = field(default_factory=list)
-    best: Record | None = None
-    stale: bool = False
-
-
 class Database:
     """Records by task, and the log file they are appended to.  Safe to share between threads.
 
@@ -98,16 +97,16 @@ class Database:
         on_error: Callable[[RecordError], None] | None = None,
     ) -> None:
         self.path = None if path is None else Path(path)
-        self.records: list[Record] = []
-        self.runs: list[RunLine] = []
-        self.skipped: Counter[str] = Counter()
+        self.skipped = Skipped()
         self.on_error = on_error
-        self._tasks: dict[Key, _Task] = {}
-        self._anywhere: dict[Key, list[_Task]] = {}  # of a key without a device
-        self._dags: dict[str, msgspec.Raw] = {}
+        self._table = Table()
+        self._runs: list[RunLine | _Place] = []
+        self._dags: dict[str, list[msgspec.Raw | _Place]] = {}
+        self._computations: dict[str, ComputeDAG | None] = {}
         self._lock = lock()
         self._file: int | None = None
-        self._unwritten: list[bytes] = []
+        self._log: LogFile | None = None  # the same file, to read from
+        self._unwritten: list[tuple[bytes, int | None]] = []  # lines, rows of their records
         self._failing = False
         self._reason = ""  # why the last write failed
         self._rescued: Path | None = None  # what `flush` could not write
@@ -116,11 +115,25 @@ class Database:
         if self.path is not None:
             self._file = self._open(self.path)
             if self.path.is_file():  # a pipe or a device is only written to
-                self._read(self.path)
+                self._log = self._read(self.path)
+
+    @property
+    def records(self) -> Records:
+        """All records, oldest first: log after log, then what was appended."""
+        return Records(self._table)
+
+    @property
+    def runs(self) -> list[RunLine]:
+        """The tuning runs that the logs tell of."""
+        runs = [run if isinstance(run, RunLine) else run.line() for run in self._runs]
+        return [run for run in runs if isinstance(run, RunLine)]
 
     @classmethod
     def load(cls, *paths: str | os.PathLike[str]) -> Self:
-        """The records of existing logs, in memory.  Raises RecordError for a missing file."""
+        """The records of existing logs; nothing is written to them.
+
+        Raises RecordError for a missing file.
+        """
         database = cls()
         for path in paths:
             if Path(path).exists() and not Path(path).is_file():
@@ -130,9 +143,9 @@ class Database:
 
     def check_readable(self, place: str, reason: str = "") -> None:
         """Raises RecordError for a log that has lines, but none that can be read."""
-        if self.records or not self.skipped:
+        if len(self._table) or not self.skipped:
             return
-        skipped = ", ".join(f"{n} lines: {why}" for why, n in self.skipped.items())
+        skipped = "; ".join(self.skipped.told())
         raise RecordError(
             place, f"{reason}no line can be read ({skipped})",
             "Give a log of Tilewright; `tilewright records import` reads those of TVM.",
@@ -144,23 +157,23 @@ class Database:
         dag: `ComputeDAG.to_json()` of its task; written the first time its hash is seen
         Raises RecordError the first time that the file cannot be written (the disk is full).
         """
-        lines = []
+        lines: list[tuple[bytes, int | None]] = []
         line = encode(record)
         with self._lock:
             if dag is not None and record.task.dag not in self._dags:
-                raw = msgspec.Raw(msgspec.json.encode(dag, enc_hook=json_name))
-                self._dags[record.task.dag] = raw
-                lines.append(encode(DagLine(hash=record.task.dag, dag=raw)))
-            self._add(record)
-            self._write([*lines, line])
+                raw = _raw(dag)
+                lines.append((encode(DagLine(hash=record.task.dag, dag=raw)), None))
+                self._dags[record.task.dag] = [raw]
+            row = self._table.append(record)
+            self._write([*lines, (line, row)])
 
     def note_run(self, **options: Any) -> None:
         """Write down the options of a tuning run that starts now."""
         line = RunLine(options=options, timestamp=time.time(), versions=own_versions())
         encoded = encode(line)
         with self._lock:
-            self.runs.append(line)
-            self._write([encoded])
+            self._runs.append(line)
+            self._write([(encoded, None)])
 
     def best(
         self, task: TaskId | Key | tuple[str, str], origin: str | None = None
@@ -178,12 +191,16 @@ class Database:
 
         origin: of the records that take part; default: all
         """
-        with self._lock:
-            for entries in self._by_preference(_key(task)):
-                bests = [best for e in entries if (best := _best_of(e, origin)) is not None]
-                if bests:
-                    return min(bests, key=lambda r: r.seconds)
-        return None
+
+        def best() -> Record | None:
+            for entries in self._table.by_preference(_key(task)):
+                every = [self._table.best(entry, origin) for entry in entries]
+                found = min(filter(None, every), key=lambda r: r.seconds, default=None)
+                if found is not None:
+                    return found
+            return None
+
+        return self._asked(best)
 
     def lookup(self, dag: ComputeDAG, target: Target) -> Schedule | None:
         """The schedule of the best record of exactly this computation and target, or None.
@@ -191,7 +208,6 @@ class Database:
         Where the target is that of a real device (`Target.on`), its device counts, see `best`.
         """
         from tilewright.schedule.schedule import Schedule
-        from tilewright.te.dag import ComputeDAG
 
         record = self.best(Key(dag.hash, str(target), target.fingerprint))
         if record is None:
@@ -199,14 +215,24 @@ class Database:
         try:
             return Schedule.replay(dag, record.steps)
         except TilewrightError:  # it may be of an equal computation with other names
-            stored = self.dag(dag.hash)
+            stored = self.computation(dag.hash)
             if stored is None:
                 raise
-            return Schedule.replay(ComputeDAG.from_json(stored), record.steps)
+            return Schedule.replay(stored, record.steps)
 
     def tasks(self) -> list[TaskId]:
         """Every task with records, once per device, in the order of their first ones."""
-        return [entry.records[0].task for entry in list(self._tasks.values())]
+        with self._lock:
+            entries = self._table.entries.values()
+            return [
+                self._table.tasks[self._table.rows[e.rows[0]]["task"]] for e in entries if e.rows
+            ]
+
+    def keys(self, name: str, args: list[Any], target: str) -> set[Key]:
+        """What the records are found by that carry these labels."""
+        with self._lock:
+            every = [t for t in self._table.tasks if t.name == name and t.target == target]
+        return {task.key for task in every if task.args == args}
 
     def query(
         self,
@@ -216,41 +242,83 @@ class Database:
         target: str | None = None,
         origin: str | None = None,
         ok: bool | None = None,
+        final: bool | None = None,
     ) -> list[Record]:
         """The records that fit everything given, oldest first.
 
         task: where it names a device, records of that device, and of one that is not known
         """
-        found: Iterable[Record] = self.records
-        if task is not None:
-            with self._lock:
-                entries = [e for es in self._by_preference(_key(task)) for e in es]
-            found = [r for e in entries for r in e.records]
-            if len(entries) > 1:
-                found = sorted(found, key=lambda r: r.timestamp)
-        return [
-            r
-            for r in list(found)
-            if (name is None or r.task.name == name)
-            and (target is None or r.task.target == target)
-            and (origin is None or r.origin == origin)
-            and (ok is None or r.result.ok == ok)
-        ]
+        table = self._table
+
+        def chosen() -> list[Record]:
+            numbers, entries = np.arange(len(table)), []
+            if task is not None:
+                entries = [e for es in table.by_preference(_key(task)) for e in es]
+                numbers = np.concatenate(
+                    [np.empty(0, np.int64), *(np.array(e.rows) for e in entries)]
+                )
+            rows = table.rows[numbers]
+            fits = np.ones(len(rows), bool)
+            if ok is not None:
+                fits &= (rows["flags"] & OK != 0) == ok
+            if final is not None:
+                fits &= (rows["flags"] & FINAL != 0) == final
+            if name is not None or target is not None:
+                named = [name in (None, t.name) and target in (None, t.target) for t in table.tasks]
+                fits &= np.array([*named, False])[rows["task"]]
+            if origin is not None:
+                fits &= np.array([*(o == origin for o in table.origins), False])[rows["origin"]]
+            found = [table.record(row) for row in numbers[fits].tolist()]
+            return sorted(found, key=lambda r: r.timestamp) if len(entries) > 1 else found
+
+        return self._asked(chosen)
+
+    def tally(self, task: TaskId | Key | tuple[str, str]) -> tuple[int, int]:
+        """How many records `query` would give of a task, and how many of them failed."""
+        with self._lock:
+            entries = [e for es in self._table.by_preference(_key(task)) for e in es]
+            rows = [row for entry in entries for row in entry.rows]
+            ok = int(np.count_nonzero(self._table.rows["flags"][np.array(rows, np.int64)] & OK))
+        return len(rows), len(rows) - ok
+
+    def origins(self) -> list[str]:
+        """Every origin that a record has."""
+        return list(self._table.origins)
 
     def dag(self, hash: str) -> Any:
         """`ComputeDAG.to_json()` of a task, or None where no line tells it."""
-        raw = self._dags.get(hash)
-        return None if raw is None else msgspec.json.decode(raw)
+        for found in self._dags.get(hash, ()):
+            try:
+                raw = found if isinstance(found, msgspec.Raw) else _dag_of(found.line())
+                if raw is not None:
+                    return decoded(raw, f"computation {hash}")
+            except RecordError:
+                continue
+        return None
+
+    def computation(self, hash: str) -> ComputeDAG | None:
+        """The computation of that hash, where a line tells it, truly, and this version can read it.
+
+        A computation whose hash is another one is none.
+        """
+        if hash not in self._computations:
+            try:
+                data = self.dag(hash)
+                found = None if data is None else ComputeDAG.from_json(data)
+            except (TilewrightError, *DAMAGE):
+                found = None
+            self._computations[hash] = found if found is not None and found.hash == hash else None
+        return self._computations[hash]
 
     def counts(self) -> Counts:
-        ok = sum(r.result.ok for r in self.records)
-        total = len(self.records)
-        return Counts(total, ok, total - ok, len(self._tasks), dict(self.skipped))
+        total = len(self._table)
+        ok = int(np.count_nonzero(self._table.rows["flags"] & OK))
+        return Counts(total, ok, total - ok, len(self.tasks()), dict(self.skipped))
 
     def failures(self) -> list[Failure]:
         """What went wrong, most frequent first."""
         groups: dict[tuple[ErrorKind, str], list[Record]] = {}
-        for record in self.records:
+        for record in self.query(ok=False):
             if record.result.error is not None:
                 group = record.result.error, blotted(record.result.message)
                 groups.setdefault(group, []).append(record)
@@ -260,9 +328,8 @@ class Database:
     def distill(self) -> Database:
         """The best record of each task on each device, with its computation, in memory."""
         small = Database()
-        with self._lock:
-            bests = [_best_of(entry, None) for entry in self._tasks.values()]
-        for best in bests:
+        table = self._table
+        for best in self._asked(lambda: [table.best(e) for e in list(table.entries.values())]):
             if best is not None:
                 small.append(best, self.dag(best.task.dag))
         return small
@@ -270,8 +337,10 @@ class Database:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to `path`, which is replaced only when all is written."""
         path = Path(path)
-        dags = (encode(DagLine(hash=name, dag=raw)) for name, raw in self._dags.items())
-        lines = (*(encode(run) for run in self.runs), *dags, *map(encode, self.records))
+        known = ((name, self.dag(name)) for name in self._dags)
+        dags = (DagLine(hash=name, dag=_raw(dag)) for name, dag in known if dag is not None)
+        every: Iterable[Line] = chain(self.runs, dags, self.records)
+        lines = map(encode, every)
         try:
             handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
             try:
@@ -299,11 +368,11 @@ class Database:
             self._sync()
             earlier, self._rescued = self._rescued, None
             if self._unwritten and self.path is not None:
-                self._rescued = save_elsewhere(self.path, self._unwritten)
+                self._rescued = save_elsewhere(self.path, self._missing())
             if earlier is not None and (self._rescued is not None or not self._unwritten):
                 earlier.unlink(missing_ok=True)
             if self._unwritten and self.path is not None:
-                raise not_written(self.path, self._reason, self._unwritten, self._rescued)
+                raise not_written(self.path, self._reason, self._missing(), self._rescued)
 
     def close(self) -> None:
         """`flush`, then let go of the file; further records stay in memory."""
@@ -320,6 +389,10 @@ class Database:
         """Lines that are in memory only, because the file could not be written."""
         return len(self._unwritten)
 
+    def _missing(self) -> list[bytes]:
+        """The lines that are in memory only."""
+        return [line for line, _ in self._unwritten]
+
     def __enter__(self) -> Database:
         return self
 
@@ -327,41 +400,43 @@ class Database:
         self.close()
 
     def __len__(self) -> int:
-        return len(self.records)
+        return len(self._table)
 
     def __iter__(self) -> Iterator[Record]:
         return iter(self.records)
 
     def __repr__(self) -> str:
         c = self.counts()
-        skipped = f", {sum(c.skipped.values())} lines skipped" if c.skipped else ""
+        skipped = f", {self.skipped.total()} lines skipped" if c.skipped else ""
         where = f"{self.path}: " if self.path else ""
         what = f"{c.records} records of {c.tasks} tasks, {c.failed} failed"
         return f"Database({where}{what}{skipped})"
 
-    def _add(self, record: Record) -> None:
-        self.records.append(record)
-        key = record.key
-        entry = self._tasks.get(key)
-        if entry is None:
-            entry = self._tasks[key] = _Task()
-            self._anywhere.setdefault(Key(key.dag, key.target), []).append(entry)
-        entry.records.append(record)
-        result = record.result
-        if result.final or result.error == "wrong":
-            entry.stale = True  # it may refute the best
-        elif _eligible(record) and (entry.best is None or record.seconds < entry.best.seconds):
-            entry.stale = True
+    def _asked(self, call: Callable[[], T]) -> T:
+        """`call()`; once more, with all logs read anew, where one has changed or its index lied."""
+        with self._lock:
+            try:
+                return call()
+            except Changed:
+                self._reload()
+                return call()
 
-    def _by_preference(self, key: Key) -> Iterator[list[_Task]]:
-        """What there is of a task: that of its own device before that of an unknown one."""
-        if not key.fingerprint:
-            yield self._anywhere.get(key, [])
-            return
-        for known in (key, Key(key.dag, key.target)):
-            entry = self._tasks.get(known)
-            if entry is not None:
-                yield [entry]
+    def _reload(self) -> None:
+        old, self._table = self._table, Table()
+        self._dags = {h: raws for h, ds in self._dags.items() if (raws := _in_memory(ds))}
+        self._runs = [run for run in self._runs if isinstance(run, RunLine)]
+        self.skipped.clear()
+        for log in old.files:
+            self._take(log, fresh=True)
+        rows = {at: self._table.append(r) for at, r in enumerate(old.held) if r is not None}
+        moved = {
+            row: rows.get(int(old.rows[row]["offset"]))
+            for _, row in self._unwritten
+            if row is not None
+        }
+        self._unwritten = [
+            (line, None if row is None else moved[row]) for line, row in self._unwritten
+        ]
 
     def _open(self, path: Path) -> int:
         try:
@@ -369,50 +444,45 @@ class Database:
         except OSError as error:
             raise _unwritable(path, error) from None
 
-    def _read(self, path: Path) -> None:
+    def _read(self, path: Path) -> LogFile:
         try:
-            data = path.read_bytes()
+            log = LogFile(path)
+            self._take(log)
         except OSError as error:
             raise RecordError(
                 f"Database.load({str(path)!r})", error.strerror or str(error), "Check the path."
             ) from None
-        self._torn = bool(data) and not data.endswith(b"\n")
-        read = decoder().decode
-        enabled = gc.isenabled()
-        gc.disable()  # a collection per few hundred new objects costs more than the parsing
-        try:
-            for line in data.split(b"\n"):
-                if not line or line.isspace():
-                    continue
-                try:
-                    self._take(read(line))
-                except (msgspec.MsgspecError, UnicodeError) as error:
-                    self.skipped[why_not(line, error)] += 1
-        finally:
-            if enabled:
-                gc.enable()
+        return log
 
-    def _take(self, line: Line) -> None:
-        if isinstance(line, Record):
-            self._add(line)
-        elif isinstance(line, DagLine):
-            self._dags.setdefault(line.hash, line.dag.copy())
-        else:
-            self.runs.append(line)
+    def _take(self, log: LogFile, *, fresh: bool = False) -> None:
+        contents, torn = contents_of(log.path, log.file, fresh=fresh)
+        self._torn = torn is not None
+        for part in (contents, torn):
+            if part is None:
+                continue
+            self._table.take(log, part)
+            for name, places in part.dags.items():
+                self._dags.setdefault(name, []).extend(_Place(log, *place) for place in places)
+            self._runs += [_Place(log, *place) for place in part.runs]
+            self.skipped.add(part.skipped)
 
-    def _write(self, lines: list[bytes]) -> None:
+    def _write(self, lines: list[tuple[bytes, int | None]]) -> None:
         """One write per line, so that lines of two processes never mix."""
         if self._file is None:
             return
         self._unwritten += lines
         try:
             while self._unwritten:
-                line = b"\n" * self._torn + self._unwritten[0]
+                own, row = self._unwritten[0]
+                line = b"\n" * self._torn + own
                 written = os.write(self._file, line)
                 self._torn = written < len(line)
                 if self._torn:  # the fragment stays and is skipped by readers
                     raise OSError(errno.ENOSPC, "the disk is full")
                 del self._unwritten[0]
+                if row is not None and self._log is not None:
+                    end = os.lseek(self._file, 0, os.SEEK_CUR)  # of what was just appended
+                    self._table.written(row, self._log, end - len(own), len(own) - 1)
             if time.monotonic() - self._synced > self._fsync_seconds:
                 self._sync()
             self._failing = False
@@ -441,14 +511,33 @@ class Database:
         self.on_error(error)
 
 
+def readable(*paths: str | os.PathLike[str]) -> Database:
+    """The records of logs that a user named, of which each must be a log of Tilewright.
+
+    Lines that were skipped are counted in a RuntimeWarning.  Raises RecordError for a missing file,
+    and for one that has lines, but none that can be read.
+    """
+    for path in paths if len(paths) > 1 else ():
+        Database.load(path).check_readable(f"log {os.fspath(path)!r}")
+    found = Database.load(*paths)
+    names = " and ".join(repr(os.fspath(path)) for path in paths)
+    found.check_readable(f"log {names}")
+    if found.skipped:
+        told = "; ".join(found.skipped.told())
+        warnings.warn(f"log {names}: skipped {told}", RuntimeWarning, stacklevel=3)
+    return found
+
+
 def pick_best(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> int:
     """Write the best record of each task of log `source` to `target`; returns how many there are.
 
     Records that `target` already holds take part, so several logs can be merged one by one.
     Raises RecordError for a log of which no line can be read.
     """
-    Database.load(source).check_readable(f"log {os.fspath(source)!r}")
-    both = Database.load(source, *([target] if Path(target).exists() else []))
+    both = Database.load(source)
+    both.check_readable(f"log {os.fspath(source)!r}")
+    if Path(target).exists():
+        both._read(Path(target))
     small = both.distill()
     small.save(target)
     return len(small)
@@ -458,41 +547,34 @@ def _key(task: TaskId | Key | tuple[str, str]) -> Key:
     return task.key if isinstance(task, TaskId) else Key(*task)
 
 
-def _best_of(entry: _Task, origin: str | None) -> Record | None:
-    if origin is not None:
-        return _best([r for r in entry.records if r.origin == origin])
-    if entry.stale:
-        entry.best, entry.stale = _best(entry.records), False
-    return entry.best
+@dataclass(frozen=True)
+class _Place:
+    """Where a line is that is no record."""
+
+    log: LogFile
+    offset: int
+    size: int
+
+    def line(self) -> Line:
+        """Raises Changed where it is no more."""
+        return self.log.line(self.offset, self.size)
 
 
-def _best(records: list[Record]) -> Record | None:
-    usable = [r for r in records if _eligible(r)]
-    last: dict[Candidate, Record] = {}
-    wrong: set[Candidate] = set()
-    for record in records:
-        if record.result.error == "wrong":
-            wrong.add(record.candidate)
-        elif record.result.final:
-            last[record.candidate] = record
-    if wrong or last:
-        usable = [r for r in usable if _counts(r, last, wrong)]
-    return min(usable, key=lambda r: r.seconds, default=None)
+def _in_memory(found: list[msgspec.Raw | _Place]) -> list[msgspec.Raw | _Place]:
+    return [one for one in found if isinstance(one, msgspec.Raw)]
 
 
-def _eligible(record: Record) -> bool:
-    result = record.result
-    return result.ok and result.verified and result.same_as is None
+def _dag_of(line: Line) -> msgspec.Raw | None:
+    return line.dag if isinstance(line, DagLine) else None
 
 
-def _counts(record: Record, last: dict[Candidate, Record], wrong: set[Candidate]) -> bool:
-    candidate = record.candidate
-    return candidate not in wrong and last.get(candidate, record) is record
+def _raw(dag: Any) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode(dag, enc_hook=json_name))
 
 
 def blotted(message: str) -> str:
     """The first line of a message with its numbers blotted out, so that similar ones are equal."""
-    first = message.strip().partition("\n")[0]
+    first = printable(message.strip().partition("\n")[0][:_LOOKED_AT])
     return re.sub(r"\d+(\.\d+)?(e[-+]?\d+)?", "#", first)[:_REASON_LENGTH] or "no message"
 
 

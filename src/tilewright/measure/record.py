@@ -6,22 +6,35 @@ computation once (`DagLine`) and a line per tuning run (`RunLine`).  Read next: 
 
 from __future__ import annotations
 
-import statistics
+import math
 import time
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import metadata
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 import msgspec
+from msgspec import Meta
 
 from tilewright.base.dtype import json_name
 from tilewright.base.errors import RecordError
+from tilewright.base.text import printable
+from tilewright.measure.lines import LINE_BYTES, NOT_JSON, decoded, refusal, short
 
 VERSION = 1
+_MESSAGE = 10_000  # characters that are kept of both ends of a message without end
 ErrorKind = Literal["instantiate", "compile", "verify", "run", "wrong", "timeout"]
 ERROR_KINDS: tuple[ErrorKind, ...] = get_args(ErrorKind)
 Candidate = tuple[str, bytes, bytes]  # origin, decisions, steps
+
+# What a number of a log may be; checked where lines are read.  A kernel takes some time, and less
+# than a month; times are before the year 5138.
+MOST_SECONDS, MOST_TIME = 3e6, 1e11
+Cost = Annotated[float, Meta(gt=0, lt=MOST_SECONDS)]
+Seconds = Annotated[float, Meta(ge=0, lt=MOST_TIME)]
+Number = Annotated[int, Meta(ge=0, le=2**53)]
+Name = Annotated[str, Meta(max_length=2000)]
+Seed = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 
 
 class Key(NamedTuple):
@@ -44,11 +57,11 @@ class TaskId(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     fingerprint: `DeviceSpec.fingerprint` of the device; "" in logs that are older than it
     """
 
-    name: str
+    name: Name
     args: list[Any]
-    dag: str
-    target: str
-    fingerprint: str = ""
+    dag: Name
+    target: Name
+    fingerprint: Name = ""
 
     @property
     def key(self) -> Key:
@@ -70,15 +83,15 @@ class Result(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     same_as:        another trial of the run, whose program is the same: these are its figures
     """
 
-    costs: tuple[float, ...] = ()
+    costs: tuple[Cost, ...] = ()
     error: ErrorKind | None = None
     message: str = ""
-    build_s: float = 0.0
-    run_s: float = 0.0
+    build_s: Seconds = 0.0
+    run_s: Seconds = 0.0
     raced: bool = False
     verified: bool = False
     final: bool = False
-    same_as: int | None = None
+    same_as: Number | None = None
 
     @property
     def ok(self) -> bool:
@@ -87,7 +100,10 @@ class Result(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     @property
     def seconds(self) -> float:
         """The median cost; infinity for a failure."""
-        return statistics.median(self.costs) if self.ok else float("inf")
+        if self.error is not None or not self.costs:
+            return math.inf
+        ordered, middle = sorted(self.costs), len(self.costs) // 2
+        return ordered[middle] if len(ordered) % 2 else sum(ordered[middle - 1 : middle + 1]) / 2
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="record", tag_field="kind"):
@@ -105,25 +121,38 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="record", 
 
     v: Literal[1] = 1
     task: TaskId
-    origin: str = "default"
+    origin: Name = "default"
     decisions_json: msgspec.Raw = msgspec.field(name="decisions")
     steps_json: msgspec.Raw = msgspec.field(name="steps")
     result: Result
-    device: str = ""
-    seed: int = 0
-    trial: int = 0
-    timestamp: float = 0.0
+    device: Name = ""
+    seed: Seed = 0
+    trial: Number = 0
+    timestamp: Seconds = 0.0
     versions: dict[str, str] = {}
 
     @property
     def decisions(self) -> dict[str, Any]:
-        """Name -> value, for example {"tile_f": [4, 1, 16, 2]}."""
-        return msgspec.json.decode(self.decisions_json, type=dict[str, Any])
+        """Name -> value, for example {"tile_f": [4, 1, 16, 2]}.
+
+        Raises RecordError where the line of the log has something else.
+        """
+        found: dict[str, Any] = decoded(self.decisions_json, "decisions", dict[str, Any])
+        return found
 
     @property
     def steps(self) -> list[Any]:
-        """The closed schedule, as `Schedule.to_json()` gives it."""
-        return msgspec.json.decode(self.steps_json, type=list[Any])
+        """The closed schedule, as `Schedule.to_json()` gives it.  Raises RecordError likewise."""
+        found: list[Any] = decoded(self.steps_json, "steps", list[Any])
+        return found
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether `decisions` and `steps` can be read."""
+        try:
+            return isinstance(self.decisions, dict) and isinstance(self.steps, list)
+        except RecordError:
+            return False
 
     @property
     def key(self) -> Key:
@@ -138,7 +167,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="record", 
             f"{self.seconds * 1e3:.4g} ms" if self.result.ok else f"failed ({self.result.error})"
         )
         where = f" on {self.device}" if self.device else ""
-        return (
+        return printable(
             f"Record({self.task.name} for {self.task.target}: {outcome}{where}, "
             f"{self.origin}, trial {self.trial})"
         )
@@ -153,7 +182,7 @@ class DagLine(msgspec.Struct, frozen=True, kw_only=True, tag="dag", tag_field="k
     """A computation that records refer to by hash; `dag` is `ComputeDAG.to_json()`."""
 
     v: Literal[1] = 1
-    hash: str
+    hash: Name
     dag: msgspec.Raw
 
 
@@ -162,16 +191,48 @@ class RunLine(msgspec.Struct, frozen=True, kw_only=True, tag="run", tag_field="k
 
     v: Literal[1] = 1
     options: dict[str, Any]
-    timestamp: float = 0.0
+    timestamp: Seconds = 0.0
+    versions: dict[str, str] = {}
+
+
+class Glance(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="record", tag_field="kind"):
+    """A record with its task as text: what a log's loader looks at, line after line."""
+
+    v: Literal[1] = 1
+    task: msgspec.Raw
+    origin: Name = "default"
+    decisions: msgspec.Raw
+    steps: msgspec.Raw
+    result: Result
+    device: Name = ""
+    seed: Seed = 0
+    trial: Number = 0
+    timestamp: Seconds = 0.0
     versions: dict[str, str] = {}
 
 
 Line = Record | DagLine | RunLine
+Glimpse = Glance | DagLine | RunLine
 
 
 def encode(line: Line) -> bytes:
-    """One line of JSON, with its newline.  Raises RecordError for a value that is not JSON."""
-    return bytes(_raw(line)) + b"\n"
+    """One line of JSON, with its newline.
+
+    Of a message that would make the line longer than readers take, the middle is left out.
+    Raises RecordError for a value that is not JSON, and for a line that is too long without it.
+    """
+    text = bytes(_raw(line))
+    if len(text) > LINE_BYTES and isinstance(line, Record):
+        message = line.result.message
+        message = f"{message[:_MESSAGE]}\n[...]\n{message[-_MESSAGE:]}"
+        result = msgspec.structs.replace(line.result, message=message)
+        text = bytes(_raw(msgspec.structs.replace(line, result=result)))
+    if len(text) > LINE_BYTES:
+        raise RecordError(
+            "record", f"its line has {len(text)} bytes, and a log's have {LINE_BYTES} at most",
+            "Leave out what is not needed to build it again.",
+        )  # fmt: skip
+    return text + b"\n"
 
 
 def make_record(
@@ -206,33 +267,77 @@ def candidate_of(origin: str, decisions: Mapping[str, Any], steps: Sequence[Any]
 
 def decode(line: bytes | str) -> Line:
     """The inverse of `encode`.  Raises RecordError saying what is wrong with the line."""
-    try:
-        found: Line = _decoder.decode(line)
-    except (msgspec.MsgspecError, UnicodeError) as error:
-        raise RecordError("decode", why_not(line, error), "Leave the line out.") from None
+    line = line.encode(errors="replace") if isinstance(line, str) else line
+    found, reason = read(line)
+    if found is None:
+        raise RecordError("decode", reason, "Leave the line out.")
     return found
 
 
-def decoder() -> msgspec.json.Decoder[Line]:
-    """The decoder behind `decode`, for loops that must be fast."""
-    return _decoder
-
-
-def why_not(line: bytes | str, error: Exception) -> str:
-    """The reason why `line` is not a line of a log, short and the same for similar lines."""
+def read(line: bytes) -> tuple[Line | None, str]:
+    """(what the line holds, ""), or (None, why it is not a line of a log)."""
+    reason = refusal(line)
+    if reason is not None:
+        return None, reason
     try:
-        data = msgspec.json.decode(line)
-    except (msgspec.MsgspecError, UnicodeError):
-        return "not JSON, or cut off"
-    if not isinstance(data, dict):
+        return _decoder.decode(line), ""
+    except UNREADABLE as error:
+        return None, why_not(line, error)
+
+
+UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)  # what a decoder raises
+
+
+def glance() -> msgspec.json.Decoder[Glimpse]:
+    """A decoder for loops that must be fast.  It raises `UNREADABLE`."""
+    return _glance
+
+
+def why_not(line: bytes, error: Exception) -> str:
+    """The reason why `line` is not a line of a log, short and the same for similar lines."""
+    reason = refusal(line)
+    if reason is not None:
+        return reason
+    try:
+        fields = _read_fields(line)
+    except msgspec.ValidationError:
         return "not a JSON object"
-    if "config" in data and "input" in data:
-        return "a line of TVM's AutoTVM log"
-    if "i" in data and "r" in data:
-        return "a line of TVM's auto-scheduler log"
-    if data.get("v", VERSION) != VERSION:
-        return f"schema version {data['v']!r}, this is version {VERSION}"
-    return f"not a record ({str(error).rstrip('.')})"
+    except UNREADABLE:
+        return NOT_JSON
+    if (program := written_by(fields)) not in (None, OWN):
+        return f"a line of {program}"
+    version = bytes(fields.get("v", b"%d" % VERSION)).decode()
+    if version != str(VERSION):
+        return short(f"schema version {version}, this is version {VERSION}")
+    return short(f"not a record ({str(error).rstrip('.')})")
+
+
+def written_by(line: Any) -> str | None:
+    """`OWN`, `AUTOTVM` or `ANSOR`; None for a decoded line of nobody known.
+
+    The values of its fields may still be text.
+    """
+    if not isinstance(line, dict):
+        return None
+    if _value(line.get("kind")) in ("record", "dag", "run"):
+        return OWN
+    if "input" in line and ("config" in line or "result" in line):
+        return AUTOTVM
+    if "i" in line and "r" in line:
+        return ANSOR if isinstance(_value(line.get("v")), str) else AUTOTVM
+    return None
+
+
+def _value(value: Any) -> Any:
+    if not isinstance(value, msgspec.Raw):
+        return value
+    try:
+        return decoded(value, "field")
+    except RecordError:  # a number out of range
+        return None
+
+
+OWN, AUTOTVM, ANSOR = "a log of Tilewright", "TVM's AutoTVM log", "TVM's auto-scheduler log"
 
 
 @cache
@@ -261,4 +366,7 @@ def _plain(value: Any) -> Any:
 
 
 _encoder = msgspec.json.Encoder(enc_hook=_plain)
+# The fields of a line as text: no object is made for what they hold.
+_read_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _decoder: msgspec.json.Decoder[Line] = msgspec.json.Decoder(Line)
+_glance: msgspec.json.Decoder[Glimpse] = msgspec.json.Decoder(Glimpse)

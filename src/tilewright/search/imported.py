@@ -61,15 +61,14 @@ class Replays:
 
     @cached_property
     def _other(self) -> ComputeDAG | None:
-        stored = self.database.dag(self.task.key)
-        return None if stored is None else ComputeDAG.from_json(stored)
+        return self.database.computation(self.task.key)
 
 
 def imports(database: Database) -> dict[str, list[Record]]:
     """Imported records by the hash of their computation."""
     found: dict[str, list[Record]] = {}
-    for record in database:
-        if record.origin.startswith(PREFIX):
+    for origin in database.origins():
+        for record in database.query(origin=origin) if origin.startswith(PREFIX) else ():
             found.setdefault(record.task.dag, []).append(record)
     return found
 
@@ -105,7 +104,7 @@ def first_candidates(
 
 def _member(task: Task, record: Record) -> Candidate | None:
     """By its decisions, in the sketch of its template or in one that gives the same steps."""
-    decisions = record.decisions
+    decisions = record.decisions  # raises for a damaged line
     for sketch in task.sketches:
         if not decisions or set(sketch.space.space_map) != set(decisions):
             continue

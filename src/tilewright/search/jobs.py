@@ -178,10 +178,12 @@ def history(
     found: dict[Candidate, tuple[Outcome, Record]] = {}
     records = database.query(identity or task_id(task))  # as they finished, whatever came first
     for record in sorted(records, key=lambda r: (r.task.fingerprint != "", r.trial)):
-        candidate = candidate_of(task, record.origin, record.decisions)
-        if record.origin.startswith(REPLAY):
-            with suppress(TilewrightError):  # of a computation with other names, for example
+        candidate = None
+        with suppress(TilewrightError):  # damaged, or of a computation with other names
+            if record.origin.startswith(REPLAY):
                 candidate = replays.candidate(record)
+            else:
+                candidate = candidate_of(task, record.origin, record.decisions)
         if candidate is not None:
             found[candidate] = Outcome(candidate, record.seconds), record
     return list(found.values())

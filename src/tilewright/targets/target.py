@@ -27,6 +27,8 @@ _OTHER_OPTIONS = ("arch", "mcpu", "mattr", "mtriple", "num-cores", "device", "li
 _FIELDS = fields(Limits)
 _LIMIT_NAMES = {f.name for f in _FIELDS if f.type == "int"}  # annotations are text
 
+LONGEST = 2000  # characters of a target; TVM's longest have some hundred
+
 
 _DERIVED = ("kind", "host", "keys", "tag")  # what a target of TVM, as a dict, holds besides options
 
@@ -64,6 +66,11 @@ class Target:
             raise TargetError(
                 place, f"a {type(text).__name__} is no target", 'Give a string such as "llvm".'
             )
+        if len(text) > LONGEST:
+            raise TargetError(
+                f"Target({text[:40]!r}...)", f"a text of {len(text)} characters",
+                f"Targets have at most {LONGEST}.",
+            )  # fmt: skip
         try:
             words = shlex.split(text)
         except ValueError as error:

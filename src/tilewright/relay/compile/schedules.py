@@ -15,7 +15,7 @@ from typing import Any
 
 from tilewright.base import context
 from tilewright.base.errors import ModelError, TilewrightError
-from tilewright.measure.database import Database
+from tilewright.measure.database import Database, readable
 from tilewright.measure.record import Key, Record
 from tilewright.schedule.default import default_schedule
 from tilewright.schedule.schedule import Schedule
@@ -46,12 +46,13 @@ def sources_of(schedules: Any) -> list[ScheduleSource]:
     """What `relay.build(schedules=)` may be as a list of sources, those that count more first.
 
     None: what `with autotvm.apply_history_best(log):` entered, innermost first.
-    A path is read as a log.  Raises RecordError for a missing file, ModelError for anything else.
+    A path is read as a log.  Raises RecordError for a file that is missing or of another program,
+    ModelError for anything else.
     """
     if schedules is None:
         return [s for s in context.every("dispatch") if isinstance(s, ScheduleSource)]
     if isinstance(schedules, (str, os.PathLike)):
-        return [Database.load(Path(schedules))]
+        return [readable(Path(schedules))]
     if isinstance(schedules, ScheduleSource):
         return [schedules]
     if isinstance(schedules, (list, tuple)):

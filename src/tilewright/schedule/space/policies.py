@@ -61,6 +61,9 @@ def axis_length(axis: Any) -> int:
     raise SpaceError(f"axis {axis!r}", "neither a length nor an axis", "Pass an int or an axis.")
 
 
+LONGEST = 1 << 36  # of an axis whose divisors are looked for: a quarter of a million divisions
+
+
 def factors(length: int) -> list[int]:
     """The divisors of `length`, ascending."""
     low = [d for d in range(1, math.isqrt(length) + 1) if length % d == 0]
@@ -152,6 +155,11 @@ class SplitSpace(Knob):
             raise SpaceError(
                 place, "the extent of the axis is not known here",
                 "Split an axis of the computation, pass its length, or use policy='candidate'.",
+            )  # fmt: skip
+        elif self.product > LONGEST:
+            raise SpaceError(
+                place, f"an axis of {self.product} is too long to list its divisors",
+                f"Split axes of at most {LONGEST}, or use policy='candidate'.",
             )  # fmt: skip
         else:
             sizes = [f for f in SPLIT_POLICIES[policy](self.product) if f <= max_factor]

@@ -7,8 +7,10 @@ seconds.  One model may serve all tasks of a run.  Read next: `proposers.py`.
 from __future__ import annotations
 
 import os
+from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -57,9 +59,7 @@ class CostModel:
         self._booster: Any = None
         self._pending: Future[Any] | None = None
         self._pool: ThreadPoolExecutor | None = None
-        self._predicted: list[float] = []
-        self._seen: list[float] = []
-        self._group: list[str] = []
+        self._judged: deque[tuple[str, float, float]] = deque(maxlen=RECENT)
 
     def __len__(self) -> int:
         """Rows measured so far."""
@@ -81,9 +81,8 @@ class CostModel:
         if not len(features):
             return
         if self.trained:
-            self._predicted += self.predict(features, machine).tolist()
-            self._seen += measured.tolist()
-            self._group += [task] * len(measured)
+            predicted = self.predict(features, machine).tolist()
+            self._judged.extend(zip(repeat(task), predicted, measured.tolist(), strict=False))
         rows = self._tasks.setdefault(task, _Rows())
         rows.features.append(features)
         rows.machine.append(machine)
@@ -165,8 +164,9 @@ class CostModel:
 
         None with fewer than 8 such rows of a task.
         """
-        predicted, seen = np.array(self._predicted[-RECENT:]), np.array(self._seen[-RECENT:])
-        groups = np.array(self._group[-RECENT:])
+        if not self._judged:
+            return None
+        groups, predicted, seen = map(np.array, zip(*self._judged, strict=True))
         total, weight = 0.0, 0
         for name in dict.fromkeys(groups.tolist()):
             mine = (groups == name) & np.isfinite(seen)
@@ -185,8 +185,11 @@ class CostModel:
 
 def _labelled(rows: _Rows) -> tuple[Matrix, Vector, Vector]:
     features = np.concatenate(rows.features)
-    machine = np.maximum(np.concatenate(rows.machine), 1e-12)
+    machine = np.concatenate(rows.machine)
     measured = np.concatenate(rows.measured)
+    # One array instead of one for each result.
+    rows.features, rows.machine, rows.measured = [features], [machine], [measured]
+    machine = np.maximum(machine, 1e-12)
     good = np.isfinite(measured)
     slowest = measured[good].max() if good.any() else float(machine.max())
     best = measured[good].min() if good.any() else slowest

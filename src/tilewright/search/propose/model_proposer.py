@@ -21,6 +21,7 @@ from tilewright.search.propose.proposers import Candidate, Indices, Outcome, Poo
 
 FIRST, DRAWN = 8192, 4096  # guesses per sketch for the first batch, and for each later refill
 KEPT = 4096  # best of a sketch by the machine model, whose features are kept
+LEADERS = 256  # fastest measured that are kept apart
 PARENTS = 16  # whose one-knob neighbours are all looked at
 CHILDREN = 2048  # of pairs of parents
 MUTATION = 0.1  # chance of each knob of a child to be drawn anew
@@ -120,7 +121,8 @@ class ModelProposer(Pooled):
         self.population = [Population() for _ in self.pools]
         self._drawn_for = [-1] * len(self.pools)
         self._looked_around: list[set[int]] = [set() for _ in self.pools]
-        self._measured: dict[tuple[int, int], float] = {}
+        self._measured = 0
+        self._leaders: dict[tuple[int, int], float] = {}  # (sketch, index) -> seconds, best first
         self._twins: set[bytes] = set()  # features of what was proposed
         self._proposed: dict[Candidate, tuple[Matrix, float]] = {}  # features, machine seconds
 
@@ -134,7 +136,14 @@ class ModelProposer(Pooled):
             self.model.add(self.task.key, rows, machine, np.array([r.seconds for r in mine]))
             at = places.get(id(sketch))
             if at is not None:  # else a candidate that somebody else brought
-                self._measured |= {(at, int(r.candidate.index)): float(r.seconds) for r in mine}
+                self._measured += len(mine)
+                self._lead({(at, int(r.candidate.index)): float(r.seconds) for r in mine})
+
+    def _lead(self, told: dict[tuple[int, int], float]) -> None:
+        """Keep the fastest; the last word on a candidate counts."""
+        every = {**self._leaders, **told}
+        good = sorted((s, key) for key, s in every.items() if np.isfinite(s))
+        self._leaders = {key: s for s, key in good[:LEADERS]}
 
     def _describe(self, sketch: Sketch, indices: Sequence[int]) -> tuple[Matrix, Vector]:
         """`evaluate`, but what was proposed here is known."""
@@ -188,7 +197,7 @@ class ModelProposer(Pooled):
         gone = ~pool.fresh(population.indices)
         if gone.any():
             population.keep(~gone)
-        first, state = self._drawn_for[at] < 0, len(self._measured)
+        first, state = self._drawn_for[at] < 0, self._measured
         enough = self.plan.refill * n if len(population) >= self.plan.wide * n else 1
         if len(population) and state - self._drawn_for[at] < enough:
             return
@@ -340,8 +349,7 @@ class ModelProposer(Pooled):
 
     def _best(self, n: int) -> list[tuple[int, int]]:
         """(sketch, index) of the fastest measured."""
-        good = [(s, key) for key, s in self._measured.items() if np.isfinite(s)]
-        return [key for _, key in sorted(good)[:n]]
+        return list(self._leaders)[:n]
 
 
 def neighbours(space: ConfigSpace, indices: Indices) -> Indices:

@@ -6,6 +6,7 @@ Here the simple ones; the one with a model is in `model_proposer.py`.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
@@ -58,6 +59,39 @@ class Proposer(Protocol):
         """Never propose these: they are known already."""
 
 
+class Visited:
+    """Indices that were proposed: a set, and the same sorted, so that asking for many of them costs
+    a search each, however many there are."""
+
+    def __init__(self) -> None:
+        self._every: set[int] = set()
+        self._sorted: Indices = np.empty(0, np.int64)
+        self._added: list[int] = []
+
+    def __contains__(self, index: int) -> bool:
+        return index in self._every
+
+    def __len__(self) -> int:
+        return len(self._every)
+
+    def add(self, index: int) -> None:
+        if index not in self._every:
+            self._every.add(index)
+            self._added.append(index)
+
+    def among(self, indices: Indices) -> npt.NDArray[np.bool_]:
+        """Mask of those that are in it."""
+        if self._added:
+            new = np.sort(np.array(self._added, np.int64))
+            self._sorted = np.insert(self._sorted, np.searchsorted(self._sorted, new), new)
+            self._added.clear()
+        if not len(self._sorted):
+            return np.zeros(len(indices), bool)
+        places = np.searchsorted(self._sorted, indices)
+        found = self._sorted[np.minimum(places, len(self._sorted) - 1)]
+        return np.asarray(found == indices)
+
+
 class Pool:
     """The space of one sketch: sensible members that were not proposed yet.
 
@@ -71,7 +105,7 @@ class Pool:
         self.sketch, self.rng = sketch, rng
         self.first, last = within or (0, sketch.space.check_countable() - 1)
         self.size = last - self.first + 1
-        self.visited: set[int] = set()
+        self.visited = Visited()
         self.listed: Indices | None = None
         if self.size <= ENUMERATE:
             every = np.arange(self.first, self.first + self.size, dtype=np.int64)
@@ -86,9 +120,7 @@ class Pool:
 
     def fresh(self, indices: Indices) -> npt.NDArray[np.bool_]:
         """Mask of those that were not proposed."""
-        if not self.visited:
-            return np.ones(len(indices), bool)
-        return ~np.isin(indices, np.fromiter(self.visited, np.int64, len(self.visited)))
+        return ~self.visited.among(indices)
 
     def sensible(self, indices: Indices) -> Indices:
         """Those worth measuring, each once, without those proposed."""
@@ -227,12 +259,15 @@ class GeneticProposer(Pooled):
     ) -> None:  # fmt: skip
         super().__init__(task, seed)
         self.pop_size, self.elite_num, self.mutation_prob = pop_size, elite_num, mutation_prob
-        self._measured: list[Outcome] = []
+        self._recent: deque[Outcome] = deque(maxlen=pop_size)
+        self._elite: list[Outcome] = []
         self._waiting: list[Candidate] = []
 
     def update(self, results: Sequence[Outcome]) -> None:
         super().update(results)
-        self._measured += results
+        self._recent += results
+        good = [*self._elite, *(r for r in results if r.ok)]
+        self._elite = sorted(good, key=lambda r: r.seconds)[: self.elite_num]
 
     def suggest(self, n: int) -> list[Candidate]:
         found: list[Candidate] = []
@@ -265,10 +300,7 @@ class GeneticProposer(Pooled):
         return [children[i] for i in self.rng.permutation(len(children))]
 
     def _parents(self) -> list[Outcome]:
-        good = [r for r in self._measured if r.ok]
-        elite = sorted(good, key=lambda r: r.seconds)[: self.elite_num]
-        recent = [r for r in self._measured[-self.pop_size :] if r.ok]
-        return list(dict.fromkeys([*recent, *elite]))
+        return list(dict.fromkeys([*(r for r in self._recent if r.ok), *self._elite]))
 
     def _breed(self, pool: Pool, parents: list[Outcome], count: int) -> Indices:
         indices = np.array([p.candidate.index for p in parents], np.int64)

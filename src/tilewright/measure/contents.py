@@ -1,0 +1,156 @@
+"""What one log file holds, line by line, without holding the lines: a row for each record.
+
+In: an open log.  Out: rows (where a record is, of which task, how fast, whether it may be best),
+the tasks they are of, where computations and runs are told, what was skipped.  A million records
+are 30 MB of rows; a record is decoded when somebody asks for it.
+Read next: `index.py`, which keeps this between processes; `database.py`, which puts logs together.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from tilewright.measure.lines import NOT_TEXT, TOO_DEEP, TOO_LONG, Skipped, is_deep, is_text
+from tilewright.measure.lines import read_lines as lines_of
+from tilewright.measure.record import (
+    UNREADABLE,
+    DagLine,
+    Glance,
+    Result,
+    TaskId,
+    glance,
+    why_not,
+)
+
+# file: which log of a database, -1 for none; offset, size: of the line in it; task, origin: numbers
+# in the lists beside the rows; seconds: infinity for a failure; flags: as below
+ROW = np.dtype([
+    ("offset", "<i8"), ("seconds", "<f8"), ("size", "<i4"), ("task", "<i4"), ("origin", "<i4"),
+    ("file", "<i2"), ("flags", "u1"),
+])  # fmt: skip
+Rows = npt.NDArray[Any]
+OK, ELIGIBLE, FINAL, WRONG = 1, 2, 4, 8
+Place = tuple[int, int]  # offset, size
+_ROWS_AT_ONCE = 1 << 16
+_COPIES = 4  # of a computation: the first may be damaged
+
+
+def figures(result: Result) -> tuple[float, int]:
+    """(seconds, flags) of a row.
+
+    OK: it ran; ELIGIBLE: it may be the best, as far as it alone says; FINAL: timed in turn with
+    other leaders; WRONG: its results were
+    """
+    flags = FINAL * result.final | WRONG * (result.error == "wrong")
+    if not result.ok:
+        return math.inf, flags
+    seconds = result.seconds
+    usable = result.verified and result.same_as is None and 0 < seconds < math.inf
+    return seconds, flags | OK | ELIGIBLE * usable
+
+
+class Contents:
+    """covered: bytes that were read, up to the end of a line; lines: how many these are"""
+
+    def __init__(self) -> None:
+        self.rows: Rows = np.empty(0, ROW)
+        self.tasks: list[TaskId] = []
+        self.origins: list[str] = []
+        self.dags: dict[str, list[Place]] = {}
+        self.runs: list[Place] = []
+        self.skipped = Skipped()
+        self.covered = self.lines = 0
+        self._task_numbers: dict[bytes, int] = {}
+        self._origin_numbers: dict[str, int] = {}
+        self._new: list[tuple[Any, ...]] = []
+
+    def read(self, file: int) -> Contents | None:
+        """Read on from `covered`.
+
+        A last line without its end (a writer was killed, or is still writing) is not covered; it
+        comes back by itself.
+        """
+        torn = None
+        blocks = [self.rows]
+        for offset, line, end in lines_of(file, self.covered):
+            if end < 0:
+                torn = Contents()
+                torn.lines = self.lines
+                torn._take(offset, line)
+                torn.rows = np.array(torn._new, ROW)
+                break
+            self._take(offset, line)
+            self.covered = end
+            if len(self._new) == _ROWS_AT_ONCE:
+                self._gather(blocks)
+        self._gather(blocks)
+        self.rows = np.concatenate(blocks)
+        return torn
+
+    def name(self, tasks: list[TaskId], origins: list[str]) -> None:
+        """Go on from these tasks and origins, which rows have the numbers of."""
+        self.tasks, self.origins = tasks, origins
+        self._task_numbers = {_write_task(task): n for n, task in enumerate(tasks)}
+        self._origin_numbers = {origin: n for n, origin in enumerate(origins)}
+
+    def _gather(self, blocks: list[Rows]) -> None:
+        blocks.append(np.array(self._new, ROW))
+        self._new.clear()
+
+    def _take(self, offset: int, line: bytes | None) -> None:
+        self.lines += 1
+        if line is None:
+            self.skipped.note(TOO_LONG, self.lines)
+            return
+        if not line or line.isspace():
+            return
+        reason = self._refused(offset, line)
+        if reason is not None:
+            self.skipped.note(reason, self.lines)
+
+    def _refused(self, offset: int, line: bytes) -> str | None:
+        """Take in what the line holds, or say why it is skipped."""
+        if not line.isascii() and not is_text(line):
+            return NOT_TEXT
+        if is_deep(line):
+            return TOO_DEEP
+        try:
+            found = _read(line)
+            if isinstance(found, Glance):
+                seconds, flags = figures(found.result)
+                task, origin = self._task(bytes(found.task)), self._origin(found.origin)
+                self._new.append((offset, seconds, len(line), task, origin, 0, flags))
+                return None
+        except UNREADABLE as error:
+            return why_not(line, error)
+        if isinstance(found, DagLine):
+            places = self.dags.setdefault(found.hash, [])
+            if len(places) < _COPIES:
+                places.append((offset, len(line)))
+        else:
+            self.runs.append((offset, len(line)))
+        return None
+
+    def _task(self, text: bytes) -> int:
+        number = self._task_numbers.get(text)
+        if number is None:
+            self.tasks.append(_read_task(text))
+            number = self._task_numbers[text] = len(self.tasks) - 1
+        return number
+
+    def _origin(self, origin: str) -> int:
+        number = self._origin_numbers.get(origin)
+        if number is None:
+            self.origins.append(origin)
+            number = self._origin_numbers[origin] = len(self.origins) - 1
+        return number
+
+
+_read = glance().decode
+_read_task = msgspec.json.Decoder(TaskId).decode
+_write_task = msgspec.json.Encoder().encode
