@@ -137,13 +137,8 @@ def key_of(task: TaskId) -> str:
 
 def dag_of(database: Database, key: str) -> ComputeDAG | None:
     """The computation of a hash, where the log tells it and this version can read it."""
-    data = database.dag(key)
-    if data is None:
-        return None
-    try:
-        return ComputeDAG(ComputeDAG.from_json(data))
-    except (LookupError, TypeError, ValueError):
-        return None
+    found = database.computation(key)
+    return None if found is None else ComputeDAG(found)
 
 
 def make_folder(filename: Path) -> None:

@@ -104,6 +104,7 @@ class Database:
         self._tasks: dict[Key, _Task] = {}
         self._anywhere: dict[Key, list[_Task]] = {}  # of a key without a device
         self._dags: dict[str, msgspec.Raw] = {}
+        self._computations: dict[str, ComputeDAG | None] = {}  # of those that were asked for
         self._lock = threading.RLock()
         self._file: int | None = None
         self._unwritten: list[bytes] = []
@@ -182,24 +183,38 @@ class Database:
                     return min(bests, key=lambda r: r.seconds)
         return None
 
+    def leaders(self, task: TaskId | Key | tuple[str, str], count: int) -> list[Record]:
+        """The fastest candidates among those of which `best` gives the first, at most `count`."""
+        with self._lock:
+            for entries in self._by_preference(_key(task)):
+                usable = [r for e in entries for r in _usable(e.records)]
+                by_candidate: dict[Candidate, Record] = {}
+                for record in sorted(usable, key=lambda r: r.seconds):
+                    by_candidate.setdefault(record.candidate, record)
+                if by_candidate:
+                    return list(by_candidate.values())[:count]
+        return []
+
     def lookup(self, dag: ComputeDAG, target: Target) -> Schedule | None:
         """The schedule of the best record of exactly this computation and target, or None.
 
         Where the target is that of a real device (`Target.on`), its device counts, see `best`.
         """
-        from tilewright.schedule.schedule import Schedule
-        from tilewright.te.dag import ComputeDAG
-
         record = self.best(Key(dag.hash, str(target), target.fingerprint))
-        if record is None:
-            return None
-        try:
-            return Schedule.replay(dag, record.steps)
-        except TilewrightError:  # it may be of an equal computation with other names
-            stored = self.dag(dag.hash)
-            if stored is None:
-                raise
-            return Schedule.replay(ComputeDAG.from_json(stored), record.steps)
+        return None if record is None else self.replay(record, dag)
+
+    def replay(self, record: Record, dag: ComputeDAG) -> Schedule:
+        """The schedule of a record of `dag`, on `dag`: what it computes is never taken from a log.
+
+        Steps name stages and axes.  Where those of the computation that was measured have other
+        names, the schedule is of a copy of `dag` with these.  Raises a TilewrightError where the
+        steps do not fit.
+        """
+        from tilewright.schedule.schedule import Schedule
+
+        measured = self.computation(dag.hash)
+        named = dag if measured is None else dag.named_as(measured.to_json())
+        return Schedule.replay(named, record.steps)
 
     def tasks(self) -> list[TaskId]:
         """Every task with records, once per device, in the order of their first ones."""
@@ -238,6 +253,27 @@ class Database:
         """`ComputeDAG.to_json()` of a task, or None where no line tells it."""
         raw = self._dags.get(hash)
         return None if raw is None else msgspec.json.decode(raw)
+
+    def computation(self, hash: str) -> ComputeDAG | None:
+        """The computation of a task, or None where no line tells it.
+
+        Its hash is worked out again: a line that tells another one, or none that can be read,
+        counts as skipped.
+        """
+        from tilewright.te.dag import ComputeDAG
+
+        if hash not in self._computations:
+            try:
+                data = self.dag(hash)
+                found = None if data is None else ComputeDAG.from_json(data)
+                if found is not None and found.hash != hash:
+                    raise RecordError("a computation", "its hash is another")
+            except (TilewrightError, msgspec.MsgspecError, RecursionError) as error:
+                why = error.reason if isinstance(error, RecordError) else "it cannot be read"
+                self.skipped[f"a computation: {why}"] += 1
+                found = None
+            self._computations[hash] = found
+        return self._computations[hash]
 
     def counts(self) -> Counts:
         ok = sum(r.result.ok for r in self.records)
@@ -372,7 +408,7 @@ class Database:
                     continue
                 try:
                     self._take(read(line))
-                except (msgspec.MsgspecError, UnicodeError) as error:
+                except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
                     self.skipped[why_not(line, error)] += 1
         finally:
             if enabled:
@@ -452,6 +488,10 @@ def _best_of(entry: _Task, origin: str | None) -> Record | None:
 
 
 def _best(records: list[Record]) -> Record | None:
+    return min(_usable(records), key=lambda r: r.seconds, default=None)
+
+
+def _usable(records: list[Record]) -> list[Record]:
     usable = [r for r in records if _eligible(r)]
     last: dict[Candidate, Record] = {}
     wrong: set[Candidate] = set()
@@ -462,7 +502,7 @@ def _best(records: list[Record]) -> Record | None:
             last[record.candidate] = record
     if wrong or last:
         usable = [r for r in usable if _counts(r, last, wrong)]
-    return min(usable, key=lambda r: r.seconds, default=None)
+    return usable
 
 
 def _eligible(record: Record) -> bool:

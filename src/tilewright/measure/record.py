@@ -11,13 +11,14 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import metadata
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
 import msgspec
 
 from tilewright.base.dtype import json_name
 from tilewright.base.errors import RecordError
 
+T = TypeVar("T")
 VERSION = 1
 ErrorKind = Literal["instantiate", "compile", "verify", "run", "wrong", "timeout"]
 ERROR_KINDS: tuple[ErrorKind, ...] = get_args(ErrorKind)
@@ -117,13 +118,16 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="record", 
 
     @property
     def decisions(self) -> dict[str, Any]:
-        """Name -> value, for example {"tile_f": [4, 1, 16, 2]}."""
-        return msgspec.json.decode(self.decisions_json, type=dict[str, Any])
+        """Name -> value, for example {"tile_f": [4, 1, 16, 2]}.  Raises RecordError, as `steps`."""
+        return _decoded(self.decisions_json, dict[str, Any], "decisions")
 
     @property
     def steps(self) -> list[Any]:
-        """The closed schedule, as `Schedule.to_json()` gives it."""
-        return msgspec.json.decode(self.steps_json, type=list[Any])
+        """The closed schedule, as `Schedule.to_json()` gives it.
+
+        Raises RecordError for text that is none: it is read here, not with the line.
+        """
+        return _decoded(self.steps_json, list[Any], "steps")
 
     @property
     def key(self) -> Key:
@@ -222,7 +226,7 @@ def why_not(line: bytes | str, error: Exception) -> str:
     """The reason why `line` is not a line of a log, short and the same for similar lines."""
     try:
         data = msgspec.json.decode(line)
-    except (msgspec.MsgspecError, UnicodeError):
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return "not JSON, or cut off"
     if not isinstance(data, dict):
         return "not a JSON object"
@@ -242,6 +246,13 @@ def own_versions() -> dict[str, str]:
         return {"tilewright": metadata.version("tilewright")}
     except metadata.PackageNotFoundError:  # run from a source tree
         return {"tilewright": "source"}
+
+
+def _decoded(text: msgspec.Raw, kind: type[T], what: str) -> T:
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise RecordError("record", f"its {what} cannot be read ({error})") from None
 
 
 def _raw(value: Any) -> msgspec.Raw:

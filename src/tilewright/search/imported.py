@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
-from functools import cached_property
 from typing import Any
 
 from tilewright.base.errors import TilewrightError
@@ -22,7 +21,6 @@ from tilewright.schedule.space.config_space import ConfigSpace
 from tilewright.schedule.task import Task
 from tilewright.schedule.tree.legality import REASONS
 from tilewright.search.propose.proposers import Candidate
-from tilewright.te.dag import ComputeDAG
 
 REPLAY = "replay:"  # origin of what was measured here by the steps of an imported record
 MOST = 8  # of a task, at the start of a run
@@ -40,7 +38,7 @@ class Replays:
         """Raises a TilewrightError where the steps do not fit the computation."""
         key = bytes(record.steps_json)
         if key not in self._made:
-            closed = self._replayed(record)
+            closed = self.database.replay(record, self.task.dag)
 
             def build(config: Any) -> Schedule:
                 return Schedule.replay(closed.dag, closed.steps)
@@ -49,20 +47,6 @@ class Replays:
             sketch = Sketch(origin, closed.dag, ConfigSpace(), build, self.task.target)
             self._made[key] = Candidate(sketch, 0)
         return self._made[key]
-
-    def _replayed(self, record: Record) -> Schedule:
-        """On the task's own computation, or on the log's equal one, whose names may differ."""
-        try:
-            return self.task.replay(record.steps)
-        except TilewrightError:
-            if self._other is None:
-                raise
-            return Schedule.replay(self._other, record.steps)
-
-    @cached_property
-    def _other(self) -> ComputeDAG | None:
-        stored = self.database.dag(self.task.key)
-        return None if stored is None else ComputeDAG.from_json(stored)
 
 
 def imports(database: Database) -> dict[str, list[Record]]:
