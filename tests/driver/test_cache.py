@@ -55,6 +55,81 @@ def test_a_damaged_entry_is_a_miss(cache: Cache, damage: bytes | None) -> None:
     assert compile_source(SOURCE, "llvm", cache).meta["cached"]  # and it was repaired
 
 
+def three(text: str) -> Source:
+    return replace(SOURCE, text=TEXT.replace("1.0", text))
+
+
+def test_an_entry_in_the_place_of_another_is_a_miss(cache: Cache) -> None:
+    """Files were exchanged: nothing of a kernel but its key tells it from another."""
+    sources = [three("2.0"), three("3.0")]
+    binaries = [compile_source(source, "llvm", cache).binary for source in sources]
+    first, second = files(cache)
+    mine, its = first.read_bytes(), second.read_bytes()
+    first.write_bytes(its)
+    second.write_bytes(mine)
+    for source, binary in zip(sources, binaries, strict=True):
+        again = compile_source(source, "llvm", cache)
+        assert not again.meta["cached"] and again.binary == binary
+
+
+def test_an_entry_of_another_user_is_a_miss(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    compile_source(SOURCE, "llvm", cache)
+    cache.sign("it is right", "yes")
+    with monkeypatch.context() as other:
+        other.setattr(os, "geteuid", lambda: os.getuid() + 1)
+        assert not compile_source(SOURCE, "llvm", Cache(cache.directory)).meta["cached"]
+        assert cache.signed("it is right") is None
+    assert compile_source(SOURCE, "llvm", cache).meta["cached"]
+
+
+@pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
+def test_an_entry_that_others_may_write_is_a_miss(cache: Cache, mode: int) -> None:
+    compile_source(SOURCE, "llvm", cache)
+    files(cache)[0].chmod(mode)
+    assert not compile_source(SOURCE, "llvm", cache).meta["cached"]
+    assert files(cache)[0].stat().st_mode & 0o777 == 0o600  # it was replaced
+
+
+def test_an_entry_is_no_link(cache: Cache, tmp_path: Path) -> None:
+    compile_source(SOURCE, "llvm", cache)
+    (entry,) = files(cache)
+    entry.rename(tmp_path / "elsewhere")
+    entry.symlink_to(tmp_path / "elsewhere")
+    assert not compile_source(SOURCE, "llvm", cache).meta["cached"]
+
+
+def test_what_is_signed_is_known_here_only(cache: Cache, tmp_path: Path) -> None:
+    assert cache.signed("it is right") is None
+    cache.sign("it is right", "1.5")
+    assert cache.signed("it is right") == "1.5"
+    assert cache.signed("it is right, too") is None
+    (secret,) = (p for p in files(cache) if p.name == "secret")
+    assert secret.stat().st_mode & 0o777 == 0o600
+    other = Cache(tmp_path / "other")
+    other.sign("something", "1")
+    for path in files(cache):  # all that was signed, without the secret
+        if path != secret:
+            (tmp_path / "other" / path.parent.name).mkdir(exist_ok=True)
+            (tmp_path / "other" / path.parent.name / path.name).write_bytes(path.read_bytes())
+    assert other.signed("it is right") is None
+
+
+@pytest.mark.parametrize("spoil", [0o640, b"short", None])
+def test_a_spoilt_secret_ends_what_was_signed(cache: Cache, spoil: int | bytes | None) -> None:
+    cache.sign("it is right", "yes")
+    secret = cache.directory / "secret"  # type: ignore[operator]
+    if spoil is None:
+        secret.unlink()
+    elif isinstance(spoil, int):
+        secret.chmod(spoil)
+    else:
+        secret.write_bytes(spoil)
+    assert cache.signed("it is right") is None
+    cache.sign("something else", "yes")
+    assert cache.signed("it is right") is None and cache.signed("something else") == "yes"
+    assert Cache(None).signed("it is right") is None
+
+
 def test_prune_keeps_what_was_used_last(cache: Cache) -> None:
     for n in range(4):
         cache.put(f"{n}{n}abc", Artifact(SOURCE, bytes(1000)))

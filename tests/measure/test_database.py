@@ -357,3 +357,29 @@ def test_a_wrong_result_elsewhere_does_not_refute_ours():
     database.append(ok(1.0, HERE, decisions={"t": 1}))
     database.append(bad("wrong", "nan", THERE, decisions={"t": 1}))
     assert database.best(HERE).seconds == 1.0
+
+
+def test_a_computation_is_believed_only_where_its_hash_is_its_key():
+    from tilewright import te
+
+    x = te.placeholder((4,), name="x")
+    dag, other = (
+        te.ComputeDAG(te.compute((4,), lambda i, k=k: x[i] * k, name="y")) for k in (2.0, 3.0)
+    )
+    for stored, believed in ((dag.to_json(), True), (other.to_json(), False), ({"ops": 3}, False)):
+        database = Database()
+        database.append(ok(1.0, TaskId("t", [], dag.hash, "llvm")), stored)
+        found = database.computation(dag.hash)
+        assert (found is not None and found.hash == dag.hash) is believed
+
+
+def test_leaders_are_the_best_of_different_candidates():
+    database = Database()
+    for record in (
+        ok(3.0), ok(2.0), ok(2.5, decisions={"t": 2.0}), ok(1.0, verified=False), bad("run", "x"),
+        ok(4.0, B), ok(0.5, same_as=1), ok(1.5), bad("wrong", "x", decisions={"t": 1.5}),
+    ):  # fmt: skip
+        database.append(record)
+    assert [r.seconds for r in database.leaders(A, 5)] == [2.0, 3.0]
+    assert database.leaders(A, 1) == [database.best(A)]
+    assert database.leaders(("none", "llvm"), 3) == []

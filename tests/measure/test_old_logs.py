@@ -216,7 +216,9 @@ UNUSABLE: dict[str, tuple[str, str]] = {
     "infinite error number": (
         ansor(GOOD, MATMUL, result=[[0.1], float("inf"), 1.0, 1]), DAMAGED
     ),
-    "huge tile": (autotvm(SOME | {"tile_y": [-1, 10**30, 1, 1]}), DAMAGED_OLD),
+    "huge tile": (
+        autotvm(SOME | {"tile_y": [-1, 10**30, 1, 1]}), "the knob has no such entity"
+    ),
     "knob without a kind": (
         autotvm(SOME).replace('"ot", ', "", 1), DAMAGED_OLD
     ),

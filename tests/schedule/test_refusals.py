@@ -10,7 +10,7 @@ from schedule.computations import conv2d, matmul, softmax
 from tilewright import te
 from tilewright.base.errors import LegalityError, LoweringError, ScheduleError
 from tilewright.lowering.pipeline import lower_schedule
-from tilewright.schedule.schedule import Schedule, create_schedule
+from tilewright.schedule.schedule import MOST_STEPS, Schedule, create_schedule
 from tilewright.schedule.steps import step_from_json
 from tilewright.schedule.tree import legality
 from tilewright.schedule.tree.loop_tree import LoopTree
@@ -311,6 +311,22 @@ def test_unreadable_step() -> None:
         step_from_json(["split", "C", "i", "2", None])
     with pytest.raises(ScheduleError, match=r"axes must be tuple\[str, ...\], not \(1, 'j'\)"):
         step_from_json(["reorder", "C", [1, "j"]])
+    for huge in (10**18, -(10**18), 1e18, [10**18]):
+        with pytest.raises(ScheduleError, match=r"factor must be Size \| None.*at most 2147483648"):
+            step_from_json(["split", "C", "i", huge, None])
+    deep: list[object] = []
+    for _ in range(5000):
+        deep = [deep]
+    for odd in (deep, {"choice": deep}, {"choice": ["var", []]}, {"choice": ["floordiv", 1, 0]}):
+        with pytest.raises(ScheduleError, match="not a step|must be"):
+            step_from_json(["split", "C", "i", odd, None])
+
+
+def test_a_schedule_without_end() -> None:
+    s, _, _, c = mm()
+    steps = [["compute_root", s[c].name]] * (MOST_STEPS + 1)
+    with pytest.raises(ScheduleError, match="at most 2000"):
+        Schedule.replay(s.dag, steps)
 
 
 def test_local_buffer_on_its_own() -> None:
@@ -402,6 +418,40 @@ def test_vector_wider_than_an_access() -> None:
     s[c].bind(outer, "threadIdx.x")
     tree = LoopTree(s)
     assert legality.judge(Resources(tree.bounds(), Target("cuda"))).reasons() == ["vector"]
+
+
+def test_vector_wider_than_the_registers_of_a_cpu() -> None:
+    for factor, refused in ((256, []), (512, ["vector"])):
+        a = te.placeholder((1 << 20,), name="A")
+        c = te.compute((1 << 20,), lambda i, a=a: a[i] + 1.0, name="C")
+        s = create_schedule([c.op])
+        s[c].vectorize(s[c].split(s[c].op.axis[0], factor=factor)[1])
+        resources = Resources(LoopTree(s).bounds(), Target("llvm"))
+        assert legality.judge(resources).reasons() == refused
+
+
+def test_a_register_tile_far_beyond_the_registers() -> None:
+    for rows, refused in ((8, []), (64, ["spills"])):
+        _, _, c = matmul(64, 64, 64)
+        s = create_schedule([c.op])
+        tile = s.cache_write(c, "local")
+        outer, _ = s[c].split(s[c].op.axis[0], factor=rows)
+        s[tile].compute_at(s[c], outer)
+        i, j = s[tile].op.axis
+        s[tile].reorder(s[tile].op.reduce_axis[0], i, j)
+        inner = s[tile].split(j, factor=16)[1]
+        s[tile].vectorize(inner)
+        resources = Resources(LoopTree(s).bounds(), Target("llvm"))
+        assert legality.judge(resources).reasons() == refused
+
+
+def test_loops_that_run_for_nothing() -> None:
+    for target in ("llvm", "cuda"):
+        for factor, refused in ((1 << 20, []), (1 << 30, ["work"])):
+            s, _, _, c = mm()
+            s[c].split(s[c].op.axis[0], factor=factor)
+            resources = Resources(LoopTree(s).bounds(), Target(target))
+            assert legality.judge(resources).reasons() == refused
 
 
 def test_scratch_larger_than_the_stack() -> None:

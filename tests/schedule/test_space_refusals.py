@@ -69,6 +69,8 @@ REFUSED: list[tuple[str, Callable[[ConfigSpace], Any]]] = [
     ("not one position per knob", lambda c: c.knob2point([220, *[0] * 2])),
     ("no such entity", lambda c: c.index_of({**_values(c.get(0)), "tile_y": [1, 2, 2, 2]})),
     ("no such entity", lambda c: c.index_of({**_values(c.get(0)), "tile_y": [7, 1]})),
+    ("no such entity", lambda c: c.index_of({**_values(c.get(0)), "tile_y": [10**30, 1]})),
+    ("no such entity", lambda c: c.index_of({**_values(c.get(0)), "tile_y": _nested(900)})),
     ("no knob of that name", lambda c: c.index_of({})),
     ("outside", lambda c: c.decode(np.array([0, 1760]))),
     ("it has no entity", lambda c: c.encode({**c.decode(np.arange(2)), "tile_f.3": PRIMES})),
@@ -82,6 +84,13 @@ REFUSED: list[tuple[str, Callable[[ConfigSpace], Any]]] = [
     ("2 axes for a knob over 1", lambda c: ReorderEntity([0]).apply({}, "C", "ij")),
     ("1 axes for a knob over 2", lambda c: AnnotateEntity(["vec"] * 2).apply({}, "C", "i")),
 ]  # fmt: skip
+
+
+def _nested(depth):
+    value = []
+    for _ in range(depth):
+        value = [value]
+    return value
 
 
 def _values(config: ConfigEntity) -> dict[str, Any]:

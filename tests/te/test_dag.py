@@ -4,10 +4,13 @@ import json
 import pickle
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests import strategies as S
 from tilewright import te
+from tilewright.base.errors import ExpressionError, TilewrightError
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.evaluate import evaluate, random_inputs
 
@@ -166,3 +169,52 @@ def test_constants_keep_infinities_and_types():
     dag = ComputeDAG(out)
     copy = ComputeDAG.from_json(json.loads(json.dumps(dag.to_json())))
     assert str(copy) == str(dag) and copy.hash == dag.hash
+
+
+@settings(max_examples=60, deadline=None)
+@given(S.dags(), st.data())
+def test_what_is_no_computation_is_one_error(drawn, data):
+    """Anything in the JSON becomes something else: an error of ours, or another computation."""
+    dag, _ = drawn
+    changed = json.loads(json.dumps(dag.to_json()))
+    places = list(_places(changed))
+    owner, key = data.draw(st.sampled_from(places))
+    owner[key] = data.draw(st.sampled_from([None, -1, 0, 10**20, 1.5, "max", "", [], {}, [[]]]))
+    try:
+        found = ComputeDAG.from_json(changed)
+    except TilewrightError:
+        return
+    assert len(found.hash) == 32
+
+
+def _places(part):
+    for key in part if isinstance(part, dict) else range(len(part)):
+        yield part, key
+        if isinstance(part[key], (dict, list)):
+            yield from _places(part[key])
+
+
+@pytest.mark.parametrize("at", [1, 2, 3, 5, 6, 7])
+@pytest.mark.parametrize("value", [None, 3, "x", [], {}, 1.5, [[None]]])
+def test_each_part_of_an_operation_is_checked(at, value):
+    x = te.placeholder((4,), name="x")
+    data = ComputeDAG(te.compute((4,), lambda i: x[i] * 2.0, name="y")).to_json()
+    data["ops"][1][at] = value
+    try:
+        ComputeDAG.from_json(data).named_as(data)
+    except ExpressionError:
+        return
+    assert type(value) is type({1: "y", 3: 1, 6: "", 7: {}}[at])
+
+
+def test_names_of_an_equal_computation():
+    def square(name, axis):
+        x = te.placeholder((4,), name="x")
+        return ComputeDAG(te.compute((4,), lambda i: x[i] * x[i], name=name).op.output_tensor)
+
+    a, b = square("a", "i"), square("b", "i")
+    assert a.named_as(a.to_json()) is a
+    assert str(a.named_as(b.to_json())) == str(b)
+    for broken in ({}, {"ops": []}, {"ops": [["placeholder", 3, []], ["compute", "b", []]]}):
+        with pytest.raises(ExpressionError, match="not an equal one"):
+            a.named_as(broken)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from tilewright import te
 from tilewright.auto_scheduler.computation import Computation
 from tilewright.auto_scheduler.compute_dag import ComputeDAG
 from tilewright.autotvm.tuners import ERROR_NUMBERS
@@ -153,7 +154,7 @@ def _whole(options: TuningOptions, name: str, least: int) -> None:
         raise SpaceError(f"TuningOptions({name}={value!r})", f"not a whole number from {least}")
 
 
-def replayed(record: Record, dag: ComputeDAG | None) -> Schedule:
+def replayed(record: Record, dag: te.ComputeDAG | None) -> Schedule:
     """The measured schedule.  Raises RecordError where it cannot be made again."""
     if dag is None:
         raise no_computation(record)

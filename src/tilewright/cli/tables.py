@@ -187,15 +187,8 @@ def _argument_texts(args: Iterable[Any]) -> list[str]:
 
 def _flop(database: Database, task: TaskId) -> float | None:
     """From the computation in the log, where it is there and this version can read it."""
-    from tilewright.te.dag import ComputeDAG
-
-    data = database.dag(task.dag)
-    if data is None:
-        return None
-    try:
-        return ComputeDAG.from_json(data).flop_ct
-    except (LookupError, TypeError, ValueError):
-        return None
+    dag = database.computation(task.dag)
+    return None if dag is None else dag.flop_ct
 
 
 def print_findings(findings: Iterable[Finding], console: Console | None = None) -> None:

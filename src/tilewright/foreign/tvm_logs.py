@@ -18,7 +18,8 @@ from typing import Any
 
 from tilewright.base.errors import RecordError, TilewrightError
 from tilewright.foreign.ansor_steps import replay_ansor
-from tilewright.measure.database import DAMAGE, Database, blotted
+from tilewright.measure.database import DAMAGE, Database
+from tilewright.measure.failures import blotted
 from tilewright.measure.lines import NOT_JSON, TOO_LONG, Skipped, decoded, read_lines, refusal
 from tilewright.measure.record import (
     ANSOR,

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import heapq
 import os
-import re
 import tempfile
 import time
 import warnings
@@ -27,14 +27,13 @@ import numpy as np
 from tilewright.base.concurrency import lock
 from tilewright.base.dtype import json_name
 from tilewright.base.errors import RecordError, TilewrightError
-from tilewright.base.text import printable
 from tilewright.measure.contents import FINAL, OK
+from tilewright.measure.failures import Failure, histogram
 from tilewright.measure.index import contents_of
 from tilewright.measure.lines import Skipped, decoded
 from tilewright.measure.record import (
-    ERROR_KINDS,
+    Candidate,
     DagLine,
-    ErrorKind,
     Key,
     Line,
     Record,
@@ -52,7 +51,6 @@ if TYPE_CHECKING:
     from tilewright.targets.target import Target
 
 T = TypeVar("T")
-_REASON_LENGTH, _LOOKED_AT = 160, 1000
 # What plain Python raises for data that no DAG has.
 DAMAGE = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError)
 
@@ -66,16 +64,6 @@ class Counts:
     failed: int
     tasks: int
     skipped: dict[str, int]
-
-
-@dataclass(frozen=True)
-class Failure:
-    """One row of the histogram: failures of a kind whose texts differ in numbers only."""
-
-    kind: ErrorKind
-    reason: str
-    count: int
-    example: Record
 
 
 class Database:
@@ -202,23 +190,44 @@ class Database:
 
         return self._asked(best)
 
+    def leaders(self, task: TaskId | Key | tuple[str, str], count: int) -> list[Record]:
+        """The fastest candidates among those of which `best` gives the first, at most `count`."""
+
+        def leaders() -> list[Record]:
+            for entries in self._table.by_preference(_key(task)):
+                by_candidate: dict[Candidate, Record] = {}
+                for record in heapq.merge(
+                    *map(self._table.fastest, entries), key=lambda r: r.seconds
+                ):
+                    by_candidate.setdefault(record.candidate, record)
+                    if len(by_candidate) == count:
+                        break
+                if by_candidate:
+                    return list(by_candidate.values())
+            return []
+
+        return self._asked(leaders)
+
     def lookup(self, dag: ComputeDAG, target: Target) -> Schedule | None:
         """The schedule of the best record of exactly this computation and target, or None.
 
         Where the target is that of a real device (`Target.on`), its device counts, see `best`.
         """
+        record = self.best(Key(dag.hash, str(target), target.fingerprint))
+        return None if record is None else self.replay(record, dag)
+
+    def replay(self, record: Record, dag: ComputeDAG) -> Schedule:
+        """The schedule of a record of `dag`, on `dag`: what it computes is never taken from a log.
+
+        Steps name stages and axes.  Where those of the computation that was measured have other
+        names, the schedule is of a copy of `dag` with these.  Raises a TilewrightError where the
+        steps do not fit.
+        """
         from tilewright.schedule.schedule import Schedule
 
-        record = self.best(Key(dag.hash, str(target), target.fingerprint))
-        if record is None:
-            return None
-        try:
-            return Schedule.replay(dag, record.steps)
-        except TilewrightError:  # it may be of an equal computation with other names
-            stored = self.computation(dag.hash)
-            if stored is None:
-                raise
-            return Schedule.replay(stored, record.steps)
+        measured = self.computation(dag.hash)
+        named = dag if measured is None else dag.named_as(measured.to_json())
+        return Schedule.replay(named, record.steps)
 
     def tasks(self) -> list[TaskId]:
         """Every task with records, once per device, in the order of their first ones."""
@@ -302,12 +311,17 @@ class Database:
         A computation whose hash is another one is none.
         """
         if hash not in self._computations:
+            why, found = "it cannot be read", None
             try:
                 data = self.dag(hash)
                 found = None if data is None else ComputeDAG.from_json(data)
+                if found is not None and found.hash != hash:
+                    why, found = "its hash is another", None
             except (TilewrightError, *DAMAGE):
-                found = None
-            self._computations[hash] = found if found is not None and found.hash == hash else None
+                data = True
+            if found is None and data is not None:
+                self.skipped[f"a computation: {why}"] += 1
+            self._computations[hash] = found
         return self._computations[hash]
 
     def counts(self) -> Counts:
@@ -317,13 +331,7 @@ class Database:
 
     def failures(self) -> list[Failure]:
         """What went wrong, most frequent first."""
-        groups: dict[tuple[ErrorKind, str], list[Record]] = {}
-        for record in self.query(ok=False):
-            if record.result.error is not None:
-                group = record.result.error, blotted(record.result.message)
-                groups.setdefault(group, []).append(record)
-        rows = [Failure(kind, why, len(rs), rs[0]) for (kind, why), rs in groups.items()]
-        return sorted(rows, key=lambda f: (-f.count, ERROR_KINDS.index(f.kind), f.reason))
+        return histogram(self.query(ok=False))
 
     def distill(self) -> Database:
         """The best record of each task on each device, with its computation, in memory."""
@@ -570,12 +578,6 @@ def _dag_of(line: Line) -> msgspec.Raw | None:
 
 def _raw(dag: Any) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode(dag, enc_hook=json_name))
-
-
-def blotted(message: str) -> str:
-    """The first line of a message with its numbers blotted out, so that similar ones are equal."""
-    first = printable(message.strip().partition("\n")[0][:_LOOKED_AT])
-    return re.sub(r"\d+(\.\d+)?(e[-+]?\d+)?", "#", first)[:_REASON_LENGTH] or "no message"
 
 
 def _unwritable(path: Path, error: OSError) -> RecordError:

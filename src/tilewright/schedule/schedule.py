@@ -39,6 +39,9 @@ _ELSEWHERE_SCHEDULE = {
 }
 
 
+MOST_STEPS = 2000  # templates and rules make some dozens
+
+
 class Stage(StageState):
     """The loops of one operation, as users change them.  Attributes are for reading only."""
 
@@ -222,8 +225,15 @@ class Schedule(ScheduleState[Stage]):
 
     @staticmethod
     def replay(dag: ComputeDAG, steps: Iterable[Step | list[Any]]) -> Schedule:
-        """The schedule that `steps` (or their JSON) build on `dag`."""
-        s = Schedule(dag)
+        """The schedule that `steps` (or their JSON) build on `dag`.
+
+        Raises ScheduleError for a step that is none, or not legal there, and for too many of them.
+        """
+        s, steps = Schedule(dag), list(steps)
+        if len(steps) > MOST_STEPS:
+            raise ScheduleError(
+                f"replay({len(steps)} steps)", f"a schedule has at most {MOST_STEPS}"
+            )
         for step in steps:
             s.do(step if isinstance(step, Step) else S.step_from_json(step))
         return s

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
-from functools import cached_property
 from typing import Any
 
 from tilewright.base.errors import TilewrightError
@@ -22,7 +21,6 @@ from tilewright.schedule.space.config_space import ConfigSpace
 from tilewright.schedule.task import Task
 from tilewright.schedule.tree.legality import REASONS
 from tilewright.search.propose.proposers import Candidate
-from tilewright.te.dag import ComputeDAG
 
 REPLAY = "replay:"  # origin of what was measured here by the steps of an imported record
 MOST = 8  # of a task, at the start of a run
@@ -40,7 +38,7 @@ class Replays:
         """Raises a TilewrightError where the steps do not fit the computation."""
         key = bytes(record.steps_json)
         if key not in self._made:
-            closed = self._replayed(record)
+            closed = self.database.replay(record, self.task.dag)
 
             def build(config: Any) -> Schedule:
                 return Schedule.replay(closed.dag, closed.steps)
@@ -50,25 +48,12 @@ class Replays:
             self._made[key] = Candidate(sketch, 0)
         return self._made[key]
 
-    def _replayed(self, record: Record) -> Schedule:
-        """On the task's own computation, or on the log's equal one, whose names may differ."""
-        try:
-            return self.task.replay(record.steps)
-        except TilewrightError:
-            if self._other is None:
-                raise
-            return Schedule.replay(self._other, record.steps)
-
-    @cached_property
-    def _other(self) -> ComputeDAG | None:
-        return self.database.computation(self.task.key)
-
 
 def imports(database: Database) -> dict[str, list[Record]]:
     """Imported records by the hash of their computation."""
     found: dict[str, list[Record]] = {}
-    for origin in database.origins():
-        for record in database.query(origin=origin) if origin.startswith(PREFIX) else ():
+    for record in database:
+        if record.origin.startswith(PREFIX):
             found.setdefault(record.task.dag, []).append(record)
     return found
 
@@ -104,7 +89,7 @@ def first_candidates(
 
 def _member(task: Task, record: Record) -> Candidate | None:
     """By its decisions, in the sketch of its template or in one that gives the same steps."""
-    decisions = record.decisions  # raises for a damaged line
+    decisions = record.decisions
     for sketch in task.sketches:
         if not decisions or set(sketch.space.space_map) != set(decisions):
             continue

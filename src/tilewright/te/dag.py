@@ -6,13 +6,14 @@ Read next: `evaluate.py`, then the room `schedule`.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import math
 from collections import Counter
 from collections.abc import Container, Iterable, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from tilewright.base.dtype import DType
 from tilewright.base.errors import ExpressionError
@@ -27,6 +28,11 @@ from tilewright.te.tensor import (
     PlaceholderOp,
     Tensor,
 )
+
+T = TypeVar("T")
+_NAME_LENGTH = 400
+# What malformed JSON of a computation makes of the code that reads it.
+_MALFORMED = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
 
 
 class ComputeDAG:
@@ -99,8 +105,33 @@ class ComputeDAG:
         return _Writer(self).result
 
     @staticmethod
-    def from_json(data: dict[str, Any]) -> ComputeDAG:
-        return _read(data)
+    def from_json(data: Any) -> ComputeDAG:
+        """The inverse of `to_json`.  Raises ExpressionError for anything else."""
+        try:
+            found = _read(data)
+            found.to_json()  # so that every variable in an expression is one of its axes
+            return found
+        except _MALFORMED as error:
+            raise ExpressionError(
+                "ComputeDAG.from_json", f"not a computation ({type(error).__name__}: {error})",
+                "Give what to_json returned.",
+            ) from None  # fmt: skip
+
+    def named_as(self, data: Any) -> ComputeDAG:
+        """This computation with the names of operations and axes that an equal one has in `data`.
+
+        data: `to_json()` of the other one; nothing but names is taken from it.  Returns this DAG
+        where the names are the same.  Raises ExpressionError where the two are not alike.
+        """
+        own, wanted = self.to_json(), copy.deepcopy(self.to_json())
+        try:
+            for mine, other in zip(wanted["ops"], data["ops"], strict=True):
+                mine[1] = _name(other[1])
+                for axis, named in zip(*(_axes(op) for op in (mine, other)), strict=True):
+                    axis[0] = _name(named[0])
+        except _MALFORMED as error:
+            raise ExpressionError("ComputeDAG.named_as", f"not an equal one ({error})") from None
+        return self if wanted == own else ComputeDAG.from_json(wanted)
 
     @property
     def hash(self) -> str:
@@ -274,6 +305,23 @@ def _plain(value: Any) -> bool:
     return isinstance(value, (int, float, str, bool, type(None)))
 
 
+def _is(value: Any, kind: type[T]) -> T:
+    if not isinstance(value, kind):
+        raise TypeError(f"{value!r:.40} is no {kind.__name__}")
+    return value
+
+
+def _axes(op: Any) -> list[Any]:
+    axes: list[Any] = op[2] if op[0] == "compute" else []
+    return axes
+
+
+def _name(value: Any) -> str:
+    if not isinstance(value, str) or len(value) > _NAME_LENGTH or not value.isprintable():
+        raise ValueError(f"{value!r:.40} is no name")
+    return value
+
+
 def _read(data: dict[str, Any]) -> ComputeDAG:
     ops: list[Operation] = []
 
@@ -297,13 +345,17 @@ def _read(data: dict[str, Any]) -> ComputeDAG:
 
     for item in data["ops"]:
         if item[0] == "placeholder":
-            ops.append(PlaceholderOp(item[1], tuple(item[2]), item[3], bool(item[4])))
+            shape = tuple(_is(n, int) for n in item[2])
+            ops.append(PlaceholderOp(_is(item[1], str), shape, item[3], bool(item[4])))
             continue
         _, name, axes, spatial, combiner, body, tag, attrs, *narrowed = item
         iters = [
-            IterVar(n, extent, "spatial" if k < spatial else "reduce", begin=begin)
+            IterVar(
+                _is(n, str), _is(extent, int), "spatial" if k < spatial else "reduce",
+                begin=_is(begin, int),
+            )
             for k, (n, extent, begin) in enumerate(axes)
-        ]
+        ]  # fmt: skip
         variables = [ax.var for ax in iters]
         if combiner is None:
             node = expr(body, variables)
@@ -319,5 +371,6 @@ def _read(data: dict[str, Any]) -> ComputeDAG:
             value = expr(body, variables)
             node = E.make("reduce", (value,), (reducer, tuple(iters[spatial:])), value.dtype)
             node = E.cast(narrowed[0], node) if narrowed else node
-        ops.append(ComputeOp(name, tuple(iters[:spatial]), node, tag, attrs))
+        own = tuple(iters[:spatial])
+        ops.append(ComputeOp(_is(name, str), own, node, _is(tag, str), _is(attrs, dict)))
     return ComputeDAG([ops[i].output_tensor for i in data["args"]])

@@ -2,29 +2,23 @@
 
 In: a module, its parameters, a target, schedules (a log).  Out: a `Library`.  Every distinct fused
 group is compiled once, with the best schedule that is known, and compared with the reference.
-Read next: `schedules.py`, `library.py`, `graph_executor.py`.
+Read next: `ship.py`, `schedules.py`, `library.py`, `graph_executor.py`.
 """
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future
-from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from tilewright.base.artifact import Artifact
-from tilewright.base.errors import ModelError, TargetError, TilewrightError
-from tilewright.driver.build import build_artifact, build_payload, payload_of, resolve_target
-from tilewright.measure.calls import warm_build
-from tilewright.measure.pool import Options, WorkerFailure, WorkerPool
-from tilewright.measure.verify import verify
+from tilewright.base.errors import ModelError
+from tilewright.driver.build import resolve_target
 from tilewright.relay.compile.extract import FusedGroup, fused_groups, prepare
 from tilewright.relay.compile.memory import Lifetime, MemoryPlan, lifetimes, plan_memory
-from tilewright.relay.compile.report import BuildReport, KernelReport
-from tilewright.relay.compile.schedules import Choice, Chooser, sources_of
+from tilewright.relay.compile.report import BuildReport
+from tilewright.relay.compile.schedules import Chooser, sources_of
+from tilewright.relay.compile.ship import ship
 from tilewright.relay.graph.expr import (
     Array,
     Call,
@@ -39,14 +33,10 @@ from tilewright.relay.graph.expr import (
 )
 from tilewright.relay.graph.traversal import post_order
 from tilewright.relay.run.library import Launch, Library, Operand, Plan, TensorSpec, load
-from tilewright.runtime.device import Device, local_target
-from tilewright.targets.target import Target, TargetLike
+from tilewright.runtime.device import local_target
+from tilewright.targets.target import TargetLike
 
 __all__ = ["build", "load"]
-
-_COMPILE_SECONDS = 120.0
-_TIMED_RUNS = 5  # of a kernel whose time no record tells
-_NAME_LENGTH = 48
 
 
 def build(
@@ -65,8 +55,9 @@ def build(
     schedules: the path of a log, a `measure.Database` or another `ScheduleSource`, or several;
                default: what `with autotvm.apply_history_best(log):` entered
     target_host: accepted for the tutorials' spelling; the host is this process
-    verify:    run each distinct kernel once against the reference, where the device is there.
-               Those whose very record was verified are not run again
+    verify:    run each distinct kernel once against the reference, where the device is there, in a
+               process of its own.  Those that were verified here before are not run again; what
+               is wrong, hangs or crashes is not shipped, whatever its record says
 
     `transform.PassContext(opt_level=)` counts: below 3 nothing is folded into weights, below 2
     nothing is fused.  Raises ModelError for a network that cannot be compiled.
@@ -81,152 +72,17 @@ def build(
     notes = [note] if (note := chooser.note()) else []
     if verify and dev is None:
         notes.append(f"no kernel was run, for want of a device of kind {chosen.kind}")
-    made = _kernels(groups, chooser, chosen, dev if verify else None)
+    choices = [chooser.choices(g.dag, chosen) for g in groups]
+    made, more = ship(groups, choices, chosen, verify=verify and dev is not None)
     net = _Network(main, groups, [m.artifact for m in made])
     report = BuildReport(
         target=str(chosen), kernels=tuple(m.report for m in made),
         seconds=time.perf_counter() - began, planned_bytes=net.memory.planned_bytes,
         unshared_bytes=net.memory.unshared_bytes,
-        constant_bytes=sum(c.nbytes for c in net.constants), notes=tuple(notes),
+        constant_bytes=sum(c.nbytes for c in net.constants), notes=(*notes, *more),
     )  # fmt: skip
     plan = net.plan(str(chosen), tuple(params or ()))
     return Library(plan, net.artifacts, net.constants, report)
-
-
-# -- kernels ---------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Kernel:
-    artifact: Artifact
-    report: KernelReport
-
-
-class _Refused(Exception):
-    """A choice cannot be used; the message says why."""
-
-
-def _kernels(
-    groups: Sequence[FusedGroup], chooser: Chooser, target: Target, dev: Device | None
-) -> list[_Kernel]:
-    """A kernel for each group.  dev: where to verify, or None."""
-    choices = [chooser.choices(g.dag, target) for g in groups]
-    first = [next(c) for c in choices]
-    with _Compiler(target, len(groups)) as compiler:
-        jobs = [
-            compiler.start(choice.schedule, _kernel_name(g))
-            for g, choice in zip(groups, first, strict=True)
-        ]
-        return [
-            _ship(g, choice, job, rest, compiler, dev)
-            for g, choice, job, rest in zip(groups, first, jobs, choices, strict=True)
-        ]
-
-
-def _ship(
-    group: FusedGroup,
-    choice: Choice,
-    job: Future[Artifact],
-    rest: Iterator[Choice],
-    compiler: _Compiler,
-    dev: Device | None,
-) -> _Kernel:
-    """The first choice that compiles and computes what it must.
-
-    Raises ModelError when not even the default schedule does.
-    """
-    failures: list[str] = []
-    while True:
-        try:
-            artifact = _compiled(job)
-            seconds = choice.seconds
-            if dev is not None and not choice.verified:
-                seconds = _verify(group, artifact, dev)
-            break
-        except _Refused as refused:
-            failures.append(f"{choice.source} failed: {refused}")
-        following = next(rest, None)
-        if following is None:
-            raise ModelError(
-                f"relay.build: kernel {_kernel_name(group)}", "; ".join(failures),
-                "Please report it with the network.",
-            )  # fmt: skip
-        choice = following
-        job = compiler.start(choice.schedule, _kernel_name(group))
-    report = KernelReport(
-        name=artifact.source.entry_name, label=_show(group), count=len(group.calls),
-        source=choice.source, flop=group.dag.flop_ct, seconds=seconds,
-        verified=choice.verified or dev is not None, note="; ".join(failures),
-    )  # fmt: skip
-    return _Kernel(artifact, report)
-
-
-def _compiled(job: Future[Artifact]) -> Artifact:
-    try:
-        return job.result()
-    except TargetError:
-        raise  # the compiler is missing: no schedule will help
-    except (TilewrightError, WorkerFailure) as error:
-        raise _Refused(str(error)) from None
-
-
-def _verify(group: FusedGroup, artifact: Artifact, dev: Device) -> float:
-    """Seconds of one call.  Raises _Refused when the results differ by more than rounding."""
-    result = verify(group.dag, artifact, dev, repeat=_TIMED_RUNS)
-    if result.fatal:
-        raise ModelError(
-            f"relay.build: kernel {artifact.source.entry_name}",
-            f"it lost the device: {result.message}", "Start a new process.",
-        )  # fmt: skip
-    if result.error:
-        raise _Refused(result.message)
-    return min(result.costs)
-
-
-class _Compiler:
-    """Compiles schedules, in worker processes where there are enough of them to pay for it."""
-
-    def __init__(self, target: Target, kernels: int) -> None:
-        self.target = target
-        wanted = kernels // target.device_kind.kernels_per_process
-        workers = min(len(os.sched_getaffinity(0)), wanted)
-        self._pool = None
-        if workers > 1:
-            self._pool = WorkerPool(workers, Options(partial(warm_build, target.kind)))
-
-    def start(self, schedule: Any, name: str) -> Future[Artifact]:
-        if self._pool is not None:
-            payload = payload_of(schedule, name)
-            return self._pool.submit(build_payload, payload, self.target, timeout=_COMPILE_SECONDS)
-        future: Future[Artifact] = Future()
-        try:
-            future.set_result(build_artifact(schedule, self.target, name))
-        except TilewrightError as error:
-            future.set_exception(error)
-        return future
-
-    def __enter__(self) -> _Compiler:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._pool is not None:
-            self._pool.close()
-
-
-def _kernel_name(group: FusedGroup) -> str:
-    """Unique for the computation, so that two kernels of a process never share a name."""
-    clean = "".join(c if c.isalnum() else "_" for c in group.name)[:_NAME_LENGTH]
-    return f"{clean}_{group.key[:10]}"
-
-
-def _show(group: FusedGroup) -> str:
-    """`conv2d_nchw+add+relu 1x512x7x7 512x512x3x3 1x1`: the workload without types."""
-    shown = [
-        "x".join(map(str, a[1] if a[0] == "TENSOR" else a))
-        for a in group.args
-        if isinstance(a, (list, tuple)) and a
-    ]
-    return " ".join([group.name, *shown])
 
 
 # -- where values live -----------------------------------------------------------------------------

@@ -20,9 +20,10 @@ class KernelReport:
     label:    its workload, short
     count:    how often the network runs it
     source:   "record", "re-instantiated" or "default"
-    seconds:  of one call: as recorded, else as timed when it was verified; None: not known
-    verified: its results were compared with the reference, now or when it was recorded
-    note:     what failed on the way
+    seconds:  of one call, as timed when it was verified, else as recorded; None: not known
+    verified: its results were compared with the reference, by this installation on this device
+    check:    "verified here", "verified here before" or "not verified"
+    note:     what was refused on the way, and why
     """
 
     name: str
@@ -32,6 +33,7 @@ class KernelReport:
     flop: float
     seconds: float | None = None
     verified: bool = False
+    check: str = ""
     note: str = ""
 
 
@@ -95,4 +97,5 @@ def _row(k: KernelReport) -> tuple[str, str, str, str, str]:
     time = "-" if k.seconds is None else show_seconds(k.seconds)
     rate = f"{k.flop / k.seconds * 1e-9:.1f}" if k.seconds else "-"
     label = k.label if len(k.label) <= _WIDTH else f"{k.label[: _WIDTH - 3]}..."
-    return str(k.count), k.source, time, rate, label
+    how = f"{k.source}, {k.check}" if k.check else k.source
+    return str(k.count), how, time, rate, label

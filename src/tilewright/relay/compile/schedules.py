@@ -1,7 +1,8 @@
 """Which schedule a kernel gets: the best record, one taken over from its anchor, or the default.
 
-In: schedule sources (logs) and a kernel's computation.  Out: choices, the preferred one first.
-Read next: `build.py`, which takes the first that compiles and computes the right thing.
+In: schedule sources (logs) and a kernel's computation.  Out: choices, the preferred one first, all
+of them on that very computation: a log says how to compute, never what.
+Read next: `ship.py`, which takes the first that compiles and computes the right thing.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -26,20 +28,21 @@ from tilewright.te.dag import ComputeDAG
 from tilewright.te.tensor import ComputeOp
 
 RECORD, REINSTANTIATED, DEFAULT = "record", "re-instantiated", "default"
+_RECORDS = 3  # of a kernel that are tried
+_ANCHORS = 2  # records of other kernels whose template is tried on this one
 
 
 @dataclass(frozen=True)
 class Choice:
     """source: `RECORD`, `REINSTANTIATED` or `DEFAULT`.
 
-    seconds:  of one call, as recorded for exactly this kernel
-    verified: this schedule's results were compared with the reference when it was measured
+    schedule: of exactly the kernel's computation; or why there is none
+    seconds:  of one call, as the record claims for this kernel
     """
 
-    schedule: Schedule
     source: str
+    schedule: Schedule | str
     seconds: float | None = None
-    verified: bool = False
 
 
 def sources_of(schedules: Any) -> list[ScheduleSource]:
@@ -81,13 +84,12 @@ class Chooser:
     def choices(self, dag: ComputeDAG, target: Target) -> Iterator[Choice]:
         """Preferred first; the last one is the default schedule.
 
-        Records that do not replay are left out.
+        Those that do not replay are among them, with the reason.
         """
         for source in self.sources:
-            if (found := self._exact(source, dag, target)) is not None:
-                yield found
-        yield from self._reinstantiated(dag, target)
-        yield Choice(default_schedule(dag, target), DEFAULT)
+            yield from self._exact(source, dag, target)
+        yield from islice(self._reinstantiated(dag, target), _ANCHORS)
+        yield Choice(DEFAULT, default_schedule(dag, target))
 
     def note(self) -> str:
         """Why the sources can have had nothing for this target; "" where they may have."""
@@ -103,21 +105,25 @@ class Chooser:
     def _key(self, dag: str, target: str) -> Key:
         return Key(dag, target, self.fingerprint)
 
-    def _exact(self, source: ScheduleSource, dag: ComputeDAG, target: Target) -> Choice | None:
+    def _exact(self, source: ScheduleSource, dag: ComputeDAG, target: Target) -> Iterator[Choice]:
+        """The fastest records of this computation; the others are looked for when they fail."""
         database = _database(source)
         if database is None:
             found = source.lookup(dag, target)
-            return None if found is None else Choice(found, RECORD)
-        records = [database.best(self._key(dag.hash, name)) for name in self.names]
-        best = min((r for r in records if r is not None), key=lambda r: r.seconds, default=None)
-        if best is None:
-            return None
-        for named in (_dag_of(database, best), dag):  # one has the names that the steps use
-            with suppress(TilewrightError):
-                if named is not None:
-                    schedule = Schedule.replay(named, best.steps)
-                    return Choice(schedule, RECORD, best.seconds, best.result.verified)
-        return None
+            if found is not None:
+                same = found.dag.hash == dag.hash
+                yield Choice(RECORD, found if same else "it computes something else")
+            return
+        keys = [self._key(dag.hash, name) for name in self.names]
+        bests = [best for key in keys if (best := database.best(key)) is not None]
+        first = min(bests, key=lambda r: r.seconds, default=None)
+        if first is None:
+            return
+        yield _replayed(database, first, dag)
+        others = [r for key in keys for r in database.leaders(key, _RECORDS)]
+        others = [r for r in others if r.candidate != first.candidate]
+        for record in sorted(others, key=lambda r: r.seconds)[: _RECORDS - 1]:
+            yield _replayed(database, record, dag)
 
     def _reinstantiated(self, dag: ComputeDAG, target: Target) -> Iterator[Choice]:
         """The anchor's template again, on this DAG, with the decisions of other DAGs' records."""
@@ -125,17 +131,17 @@ class Chooser:
         anchor = find_anchor(dag)
         if not templates or anchor is None or not self._databases:
             return
-        key, packable = _anchor_key(anchor)
+        key, packable, own = *_anchor_key(anchor), dag.hash
         usable = [
             (constant != packable, record.seconds, record)
             for constant, record in self._index().get(key, ())
-            if record.task.dag != dag.hash and record.origin in templates
+            if record.task.dag != own and record.origin in templates
         ]
         for _, _, record in sorted(usable, key=lambda item: item[:2]):
             with suppress(TilewrightError):
                 sketch = sketch_of_anchor(templates[record.origin], dag, target)
                 schedule = sketch.close(sketch.space.index_of(record.decisions))
-                yield Choice(schedule, REINSTANTIATED)
+                yield Choice(REINSTANTIATED, schedule)
 
     def _index(self) -> dict[str, list[tuple[bool, Record]]]:
         """The best record of each task by its anchor, and whether its operands are constant."""
@@ -145,7 +151,7 @@ class Chooser:
                 keys = {self._key(t.dag, t.target) for t in database.tasks()}
                 for key in sorted(keys):
                     best = database.best(key) if key.target in self.names else None
-                    dag = best and _dag_of(database, best)
+                    dag = best and database.computation(key.dag)
                     anchor = find_anchor(dag) if dag else None
                     if best is not None and anchor is not None:
                         structure, constant = _anchor_key(anchor)
@@ -159,14 +165,11 @@ def _database(source: Any) -> Database | None:
     return inner if isinstance(inner, Database) else None
 
 
-def _dag_of(database: Database, record: Record) -> ComputeDAG | None:
-    """The computation that was measured, where the log tells it and this version can read it."""
-    data = database.dag(record.task.dag)
-    if data is None:
-        return None
-    with suppress(TilewrightError, LookupError, TypeError, ValueError):
-        return ComputeDAG.from_json(data)
-    return None
+def _replayed(database: Database, record: Record, dag: ComputeDAG) -> Choice:
+    try:
+        return Choice(RECORD, database.replay(record, dag), record.seconds)
+    except TilewrightError as error:
+        return Choice(RECORD, str(error))
 
 
 def _anchor_key(anchor: ComputeOp) -> tuple[str, bool]:

@@ -184,10 +184,10 @@ class ConfigSpace(Config):
                 raise no_knob(name, given)
             try:
                 position = knob.position(_entity(knob, given[name], f"index_of({name})"))
-            except (TypeError, ValueError):  # such as a number for a split
-                position = -1
+            except (TypeError, ValueError, ArithmeticError, RecursionError):
+                position = -1  # such as a number for a split
             if position < 0:
-                place = f"index_of({name}={given[name]})"
+                place = f"index_of({name}={given[name]!r:.200})"
                 raise SpaceError(place, "the knob has no such entity", f"It is {knob}.")
             positions.append(position)
         return self.knob2point(positions)

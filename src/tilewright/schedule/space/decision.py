@@ -135,9 +135,16 @@ def to_json(expr: Size) -> Any:
 
 def from_json(data: Any) -> Size:
     """Inverse of `to_json`; raises SpaceError for anything else."""
+    try:
+        return _read(data)
+    except (TypeError, ArithmeticError, RecursionError) as error:
+        raise SpaceError("from_json", f"not an expression ({error})") from None
+
+
+def _read(data: Any) -> Size:
     if isinstance(data, int):
         return int(data)
-    place = f"from_json({data!r})"
+    place = f"from_json({data!r:.200})"
     if not isinstance(data, list) or not data or data[0] not in _ARITY:
         raise SpaceError(place, "not an expression", f"Known operators: {', '.join(_ARITY)}.")
     op, args = data[0], data[1:]
@@ -145,7 +152,7 @@ def from_json(data: Any) -> Size:
         raise SpaceError(place, f"{op} takes {_ARITY[op]} arguments and got {len(args)}")
     if op == "var":
         return var(args[0])
-    return _BUILD[op](*(from_json(arg) for arg in args))  # type: ignore[no-any-return]
+    return _BUILD[op](*(_read(arg) for arg in args))  # type: ignore[no-any-return]
 
 
 class Assignment(dict[str, Number]):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import MISSING, fields
 from typing import Any
 
-from tilewright.base.errors import ScheduleError
+from tilewright.base.errors import ScheduleError, SpaceError
 from tilewright.schedule.space.decision import Choice
 from tilewright.schedule.steps.loops import Annotate, Bind, Fuse, Pragma, Reorder, Split
 from tilewright.schedule.steps.places import (
@@ -30,19 +30,31 @@ STEPS: dict[str, type[Step]] = {
 }  # fmt: skip
 
 
-def step_from_json(data: list[Any]) -> Step:
+LARGEST = 1 << 31  # no number in a step is larger: extents are not, and products stay exact
+
+
+def step_from_json(data: Any) -> Step:
     """The step behind `Step.to_json`; anything else is a ScheduleError."""
+    try:
+        return _step(data)
+    except (RecursionError, SpaceError) as error:
+        raise ScheduleError("step_from_json", f"not a step ({error})") from None
+
+
+def _step(data: Any) -> Step:
     verb = data[0] if isinstance(data, list) and data else None
     cls = STEPS.get(verb) if isinstance(verb, str) else None
     if cls is None or not _required(cls) <= len(data) - 1 <= len(fields(cls)):
         raise ScheduleError(
-            "step_from_json", f"not a step: {data!r}", f"Verbs: {', '.join(STEPS)}."
+            "step_from_json", f"not a step: {data!r:.200}", f"Verbs: {', '.join(STEPS)}."
         )
     values = list(map(unplain, data[1:]))
     for field, value in zip(fields(cls), values, strict=False):
         if not _holds(str(field.type), value):
             raise ScheduleError(
-                f"step_from_json({data!r})", f"{field.name} must be {field.type}, not {value!r}"
+                f"step_from_json({data!r:.200})",
+                f"{field.name} must be {field.type}, not {value!r:.200}",
+                f"Numbers are at most {LARGEST}.",
             )
     return cls(*values)
 
@@ -62,4 +74,6 @@ def _holds(annotation: str, value: Any) -> bool:
     item = annotation.removeprefix("tuple[").removesuffix(", ...]")
     if item != annotation:
         return isinstance(value, tuple) and all(_holds(item, v) for v in value)
+    if isinstance(value, int) and abs(value) > LARGEST:
+        return False
     return isinstance(value, _FIELD_TYPES[annotation])

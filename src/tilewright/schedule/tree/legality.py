@@ -13,8 +13,14 @@ from typing import Any
 import numpy as np
 
 from tilewright.base.errors import LegalityError
-from tilewright.schedule.space.decision import Number, maximum, minimum
+from tilewright.schedule.space.decision import Number, logical_and, maximum, minimum
 from tilewright.schedule.tree.resources import KernelResources, Resources
+
+# Beyond these nothing is fast, and compilers or kernels may take minutes.
+_VECTOR_FILES = 4  # one vector in all vector registers of a CPU
+_TILE_FILES = 16  # a register tile in them
+_WASTE = 1024  # iterations of a kernel for each one that the computation has
+_LONG = 1 << 28  # iterations that are run in a moment, however many of them are needless
 
 REASONS = {
     "threads": "more threads in a block than the device runs",
@@ -24,7 +30,10 @@ REASONS = {
     "registers": "local arrays exceed the registers of a thread (on a CPU: its vector registers)",
     "unrolled_body": "straight-line code so long that compiling takes seconds",
     "stack": "scratch arrays exceed the stack of a thread",
-    "vector": "a vector wider than the target's largest access",
+    "vector": "a vector wider than the target's largest access (on a CPU: than its registers hold "
+    f"{_VECTOR_FILES} times)",
+    "spills": "a register tile so far beyond the registers that compiling takes seconds",
+    "work": f"loops that run {_WASTE} times the iterations there are, nearly all for nothing",
 }
 
 
@@ -64,6 +73,8 @@ def judge(resources: Resources) -> Verdict:
     """All limits of the target, over all kernels of the schedule (limits combine by "any")."""
     found = _Findings()
     for kernel in resources.kernels:
+        steps = kernel.text(kernel.root).steps
+        found.refuse("work", logical_and(steps > _LONG, steps > _WASTE * kernel.iterations))
         if resources.target.has_threads:
             _judge_gpu(kernel, found)
         else:
@@ -99,6 +110,10 @@ def _judge_cpu(kernel: KernelResources, found: _Findings) -> None:
     found.refuse("unrolled_body", found.note("body", kernel.body) > limits.max_unrolled_body)
     held = found.note("vector_registers", kernel.vector_registers)
     found.discourage("registers", held > limits.vector_registers)
+    found.refuse("spills", held > _TILE_FILES * limits.vector_registers)
+    widest = _VECTOR_FILES * limits.vector_registers * limits.vector_bytes
+    for node, lanes in kernel.vectors:
+        found.refuse("vector", lanes * node.op.dtype.bytes > widest)
 
 
 def _judge_gpu(kernel: KernelResources, found: _Findings) -> None:

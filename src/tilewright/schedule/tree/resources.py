@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from typing import Any
 
 from tilewright.base.dtype import DType
@@ -190,6 +191,12 @@ class KernelResources:
             if any(ax in tree.leaves_under[r] for r in roots for ax in lanes):
                 total = total + vectors(roots)
         return total
+
+    @cached_property
+    def iterations(self) -> int:
+        """What the computation has of the stages in the kernel, each computed once as a whole."""
+        axes = [(*node.op.axis, *node.op.reduce_axis) for node in self.nodes]
+        return sum(prod(ax.extent or 1 for ax in own) for own in axes)
 
     @property
     def vectors(self) -> list[tuple[Node, Number]]:
