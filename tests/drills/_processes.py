@@ -10,7 +10,7 @@ import threading
 import uuid
 from pathlib import Path
 
-_MARK = "TILEWRIGHT_DRILL"
+_MARK = "DRILL_OF_TILEWRIGHT"
 _TUNER = Path(__file__).with_name("_tuner.py")
 
 

@@ -100,7 +100,7 @@ def test_what_a_killed_process_left_is_swept_and_what_others_use_is_not(tmp_path
 
         monkeypatch.setattr(os, "kill", not_seen_here)
         with R.ReferenceStore():
-            assert not left.parent.exists() and (used / "input0.npy").exists()
+            assert not left.parent.exists() and (used / "0-input0.npy").exists()
     finally:
         monkeypatch.undo()
         for process in (killed, other):
@@ -116,7 +116,7 @@ def test_a_fork_does_not_remove_its_parents_files(tmp_path):
             store.close()
             os._exit(0)
         os.waitpid(child, 0)
-        assert (folder / "input0.npy").exists()
+        assert (folder / "0-input0.npy").exists()
 
 
 def test_a_full_temporary_directory_is_a_clear_error(monkeypatch, tmp_path):
