@@ -41,7 +41,7 @@ _FLOATS = ("float16", "bfloat16", "float64")
 
 @dataclass(frozen=True)
 class Kernel:
-    """A lowered computation for a kind of target ("llvm", "opencl")."""
+    """A lowered computation for a kind of target."""
 
     dag: ComputeDAG
     program: Program
@@ -50,7 +50,7 @@ class Kernel:
 
 def kinds() -> list[str]:
     """The kinds of target with a device here that drills are run on."""
-    return [k for k in ("llvm", "opencl") if device(k).exist]
+    return [k for k in ("llvm", "opencl", "cuda") if device(k).exist]
 
 
 def drawn(rng: random.Random, kind: str) -> Kernel:
