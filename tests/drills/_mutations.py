@@ -151,12 +151,17 @@ def _but_once(kernel: Kernel, stmt: Stmt, rng: random.Random) -> Stmt:
 
 
 def _missing_term(kernel: Kernel, stmt: Stmt, rng: random.Random) -> Stmt | None:
-    return _but_once(kernel, stmt, rng) if _updates(stmt) else None
+    """One term of one sum.  A maximum shows a missing term only where it is the greatest."""
+    return _but_once(kernel, stmt, rng) if _updates(stmt) and not _is_extreme(stmt) else None
+
+
+def _is_extreme(stmt: Stmt) -> bool:
+    return isinstance(stmt, Store) and stmt.value.op in ("max", "min")
 
 
 def _wrong_tap(kernel: Kernel, stmt: Stmt, rng: random.Random) -> Stmt | None:
     """One term of a sum reads what its neighbour reads."""
-    if not (_updates(stmt) and isinstance(stmt, Store)):
+    if not (_updates(stmt) and isinstance(stmt, Store)) or _is_extreme(stmt):
         return None
     fixed = set(walk(stmt.index))
     around = _inside(kernel, stmt)
