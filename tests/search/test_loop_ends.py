@@ -3,7 +3,7 @@
 import pytest
 
 from search.spaces import Instant, cpu_task
-from tilewright.base.errors import DeviceError, DeviceLost, Unavailable
+from tilewright.base.errors import DeviceError, DeviceLost, TargetError, Unavailable
 from tilewright.measure.database import Database
 from tilewright.measure.jobs import RunResult
 from tilewright.measure.pipeline import Pipeline
@@ -198,6 +198,17 @@ def test_a_device_that_stays_away_ends_the_search_with_all_results_in_the_log(tm
     assert f"Everything measured is in {path}" in text
     log = Database.load(path)
     assert len(log) == 8 and log.counts().failed == 0
+
+
+def test_a_device_without_an_element_type_is_one_error_before_the_first_trial():
+    task = cpu_task()
+
+    class Poor(Instant):
+        def describe(self, target):
+            return DeviceSpec(target.kind, "Small", lacks=("float32",))
+
+    with pytest.raises(TargetError, match=r"this device \(Small\) does not compute float32"):
+        run([task], Poor([task]), trials=20)
 
 
 def done(result):

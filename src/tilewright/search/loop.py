@@ -23,6 +23,7 @@ from tilewright.base.errors import (
     TilewrightError,
     Unavailable,
 )
+from tilewright.driver.build import check_types
 from tilewright.measure.database import Database
 from tilewright.measure.jobs import Job
 from tilewright.measure.record import Record
@@ -121,7 +122,10 @@ class _Loop:
         self.database: Database | None = database if database is not None else measurer.database
         self.on_event, self.clock, self.sleep = on_event, clock, sleep
         device = measurer.describe(tasks[0].target)
-        self.identities = [task_id(t, measurer.describe(t.target)) for t in tasks]
+        specs = [measurer.describe(t.target) for t in tasks]
+        for task, spec in zip(tasks, specs, strict=True):
+            check_types(task.dag, task.target.on(spec))  # once, not for every candidate
+        self.identities = [task_id(t, spec) for t, spec in zip(tasks, specs, strict=True)]
         batch, ahead = options.sizes(tasks[0].target.device_kind.shares_host)
         can_final = measurer.repeats and options.leaders > 1
         self.portfolio = Portfolio(options, batch, ahead, can_final)
