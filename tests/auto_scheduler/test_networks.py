@@ -11,7 +11,7 @@ import pytest
 
 from auto_scheduler.workloads import invented, three
 from tilewright import auto_scheduler, relay
-from tilewright.base.errors import RecordError
+from tilewright.base.errors import RecordError, SearchError
 from tilewright.measure.database import Database
 from tilewright.measure.jobs import Job, RunResult
 from tilewright.measure.record import Result, make_record
@@ -151,5 +151,6 @@ def test_a_second_run_that_starts_from_nothing_forgets_the_first(options: Any) -
     scheduler.tune(options(10))
     assert scheduler.estimated_latency() is not None
     lost = ReplayRunner(lambda job: RunResult(error="run", message="no"))
-    scheduler.tune(options(10, runner=lost))
+    with pytest.raises(SearchError, match="none of 10 trials succeeded"):
+        scheduler.tune(options(10, runner=lost))
     assert scheduler.estimated_latency() is None

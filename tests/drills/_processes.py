@@ -14,16 +14,20 @@ _MARK = "DRILL_OF_TILEWRIGHT"
 _TUNER = Path(__file__).with_name("_tuner.py")
 
 
+def import_path() -> str:
+    """What a child needs as PYTHONPATH to import what this process can."""
+    return os.pathsep.join(p for p in sys.path if p)
+
+
 class Tuner:
     """A running `_tuner.py`.  said: its lines so far"""
 
     def __init__(self, log: Path, seconds: float, sizes: tuple[int, ...], **variables: str) -> None:
         self.mark = uuid.uuid4().hex
-        path = os.pathsep.join(p for p in sys.path if p)
         self.process = subprocess.Popen(
             [sys.executable, str(_TUNER), str(log), str(seconds), *map(str, sizes)],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            env={**os.environ, "PYTHONPATH": path, _MARK: self.mark, **variables},
+            env={**os.environ, "PYTHONPATH": import_path(), _MARK: self.mark, **variables},
         )  # fmt: skip
         self.said: list[str] = []
         self.heard = threading.Condition()

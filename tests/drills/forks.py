@@ -19,6 +19,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from drills._processes import import_path
 from drills.drill import Counts, Drill
 from drills.threads import call, infer, module, network
 from tilewright.base.errors import DeviceError
@@ -132,7 +133,7 @@ def run(tries: int, seed: int) -> Counts:
     while left := tries - counts.total():
         count = min(left, FORKS_PER_PROCESS)
         code = f"from drills.forks import main; main({count}, {seed + counts.total()})"
-        environment = os.environ | {"TILEWRIGHT_CACHE": "off"}
+        environment = os.environ | {"TILEWRIGHT_CACHE": "off", "PYTHONPATH": import_path()}
         ended = subprocess.run(
             [sys.executable, "-W", "ignore::DeprecationWarning", "-c", code],
             stdout=subprocess.PIPE, text=True, env=environment,

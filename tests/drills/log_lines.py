@@ -29,6 +29,7 @@ from typing import Any
 import msgspec
 from rich.console import Console
 
+from drills._processes import import_path
 from drills.drill import Drill
 from schedule import seed003
 from schedule.ansor_logs import MATMUL, matmul
@@ -339,7 +340,7 @@ def run(tries: int, seed: int) -> Counter[str]:
 
 def _watched(first: int, end: int, seed: int) -> list[str]:
     """What a child says of its tries, until it is through, crashes or hangs."""
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    env = {**os.environ, "PYTHONPATH": import_path()}
     code = f"from drills.log_lines import _child; _child({first}, {end}, {seed})"
     child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, env=env)
     assert child.stdout is not None

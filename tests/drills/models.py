@@ -15,6 +15,7 @@ import threading
 from collections import Counter
 from typing import Any
 
+from drills._processes import import_path
 from drills.drill import Counts, Drill
 
 SECONDS = 10  # of the processor, which other processes of the machine do not take away
@@ -29,7 +30,7 @@ class _Child:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "drills._model_child"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            env={**os.environ, "PYTHONPATH": import_path()},
         )  # fmt: skip
         self.broken = False
         self.lines: queue.Queue[str] = queue.Queue()

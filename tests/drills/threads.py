@@ -7,6 +7,7 @@ thread owns must refuse.  It runs in a process that is ended when it hangs.
 from __future__ import annotations
 
 import json
+import os
 import random
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 import tilewright as tw
+from drills._processes import import_path
 from drills.drill import Counts, Drill
 from tilewright import relay, te
 from tilewright.base.errors import DeviceError
@@ -114,8 +116,9 @@ def run(tries: int, seed: int) -> Counts:
     command = [sys.executable, "-c", f"from drills.threads import main; main({tries}, {seed})"]
     try:
         ended = subprocess.run(
-            command, capture_output=True, text=True, timeout=60 + tries * SECONDS_PER_TRY
-        )
+            command, capture_output=True, text=True, timeout=60 + tries * SECONDS_PER_TRY,
+            env=os.environ | {"PYTHONPATH": import_path()},
+        )  # fmt: skip
     except subprocess.TimeoutExpired:
         return Counter(hung=tries)
     if ended.returncode:

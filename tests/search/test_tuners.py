@@ -15,7 +15,7 @@ from tilewright.autotvm.tuners import (
     XGBTuner,
     format_si,
 )
-from tilewright.base.errors import SpaceError
+from tilewright.base.errors import SearchError, SpaceError
 from tilewright.measure.jobs import RunResult
 from tilewright.measure.replay import NullBuilder, ReplayRunner
 
@@ -151,7 +151,8 @@ def test_a_run_without_success_tells_where_the_messages_are(option, caplog):
     tuner.set_error_threshold(5)
     wrong = RunResult(error="wrong", message="output C is wrong")
     with caplog.at_level(logging.WARNING, "autotvm"):
-        tuner.tune(8, option(lambda job: wrong))
+        with pytest.raises(SearchError, match="none of 8 trials succeeded.*output C is wrong"):
+            tuner.tune(8, option(lambda job: wrong))
     text = caplog.text
     assert "6 trials in a row failed" in text and "No trial of" in text
     path = re.search(r"messages are in (\S+)", text)[1]
