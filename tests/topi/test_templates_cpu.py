@@ -224,7 +224,7 @@ def test_registers_are_a_mask() -> None:
     sketch = anchor_sketches(dag_of(conv(1, 1), (1, 8, 28, 28), (64, 8, 3, 3)), TARGET)[0]
     config = {
         "tile_f": 4,
-        "tile_y": 4,
+        "tile_y": 2,
         "tile_x": 28,
         "block_c": 1,
         "reduction": "channels",
