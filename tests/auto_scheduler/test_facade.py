@@ -244,9 +244,8 @@ def test_trials_are_written_told_and_read_back(
     assert [(t, n) for t, n, _ in seen] == [(task, n) for n in range(30)]
     assert plain_too == [1] * 30 and {e for _, _, e in seen} == {0, 4}
     pairs = auto_scheduler.load_records(log)
-    assert [i.record.trial for i, _ in pairs] == list(
-        range(30)
-    )  # a final timing replaces its trial
+    # lines come as trials end; a final timing stands in the place of its trial
+    assert sorted(i.record.trial for i, _ in pairs) == list(range(30))
     assert len(Database.load(log).runs) == 1
     failed = [r for _, r in pairs if r.error_no]
     assert failed and all(r.costs == (float("inf"),) and "lost" in r.error_msg for r in failed)
