@@ -9,8 +9,7 @@ import numpy as np
 
 from tilewright import relay
 from tilewright.relay import nn
-from tilewright.relay.graph.expr import Expr, Function
-from tilewright.relay.graph.traversal import free_vars
+from tilewright.relay.graph.expr import Expr, Function, free_vars
 
 
 def tensor(name: str, *shape: int, dtype: str = "float32") -> relay.Var:

@@ -7,8 +7,9 @@ from relay.cases import function, random_inputs, tensor
 from relay.drawing import networks
 from tilewright import relay
 from tilewright.relay import nn
+from tilewright.relay.graph.expr import post_order
 from tilewright.relay.graph.printer import structural_key
-from tilewright.relay.graph.traversal import op_name, post_order
+from tilewright.relay.graph.traversal import op_name
 from tilewright.relay.passes import fuse
 from tilewright.relay.passes.fuse import LONGEST
 

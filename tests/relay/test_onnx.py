@@ -11,7 +11,8 @@ from onnx import TensorProto, helper, numpy_helper
 from relay.cases import function, tensor
 from tilewright import relay
 from tilewright.base.errors import ModelError
-from tilewright.relay.graph.traversal import op_name, post_order
+from tilewright.relay.graph.expr import post_order
+from tilewright.relay.graph.traversal import op_name
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 

@@ -9,7 +9,7 @@ from tilewright import relay
 from tilewright.relay.compile.lower import compute_dag
 from tilewright.relay.exchange.onnx_export import EXPORTERS
 from tilewright.relay.exchange.onnx_ops import CONVERTERS
-from tilewright.relay.graph.traversal import post_order
+from tilewright.relay.graph.expr import post_order
 from tilewright.relay.op import ROWS
 from tilewright.te.evaluate import evaluate
 

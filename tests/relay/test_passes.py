@@ -9,7 +9,8 @@ from relay.drawing import networks
 from tilewright import relay
 from tilewright.base.errors import ModelError
 from tilewright.relay import nn, passes
-from tilewright.relay.graph.traversal import op_name, post_order
+from tilewright.relay.graph.expr import post_order
+from tilewright.relay.graph.traversal import op_name
 
 RNG = np.random.default_rng(0)
 

@@ -26,9 +26,9 @@ from tilewright.relay.graph.expr import (
     TupleType,
     Var,
     const,
+    free_vars,
     var,
 )
-from tilewright.relay.graph.traversal import free_vars
 from tilewright.relay.passes import PASSES, bind_params, optimize
 from tilewright.relay.run.library import Library, load
 from tilewright.relay.tensor import *  # noqa: F403

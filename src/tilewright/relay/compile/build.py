@@ -30,8 +30,8 @@ from tilewright.relay.graph.expr import (
     Tuple,
     TupleGetItem,
     Var,
+    post_order,
 )
-from tilewright.relay.graph.traversal import post_order
 from tilewright.relay.run.library import Launch, Library, Operand, Plan, TensorSpec, load
 from tilewright.runtime.device import local_target
 from tilewright.targets.target import TargetLike

@@ -16,9 +16,18 @@ from tilewright.base import context
 from tilewright.base.errors import ModelError
 from tilewright.driver.build import resolve_target
 from tilewright.relay.compile.lower import compute_dag
-from tilewright.relay.graph.expr import Call, Constant, Expr, Function, IRModule, TensorType, Var
+from tilewright.relay.graph.expr import (
+    Call,
+    Constant,
+    Expr,
+    Function,
+    IRModule,
+    TensorType,
+    Var,
+    post_order,
+)
 from tilewright.relay.graph.printer import structural_key
-from tilewright.relay.graph.traversal import is_constant, op_name, post_order
+from tilewright.relay.graph.traversal import is_constant, op_name
 from tilewright.relay.op import TABLE, Op, Pattern
 from tilewright.relay.op import get as get_op
 from tilewright.relay.passes import fuse, optimize, passes_of, separate

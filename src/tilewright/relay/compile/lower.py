@@ -22,8 +22,8 @@ from tilewright.relay.graph.expr import (
     TupleType,
     Type,
     Var,
+    post_order,
 )
-from tilewright.relay.graph.traversal import post_order
 from tilewright.relay.op import takes_numbers
 
 

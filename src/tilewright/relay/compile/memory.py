@@ -24,8 +24,9 @@ from tilewright.relay.graph.expr import (
     Tuple,
     TupleGetItem,
     Var,
+    children,
+    post_order,
 )
-from tilewright.relay.graph.traversal import children, post_order
 from tilewright.relay.passes.dead_code import is_view
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilewright.base.errors import ModelError
-from tilewright.relay.graph.expr import Expr
-from tilewright.relay.graph.traversal import op_name, post_order
+from tilewright.relay.graph.expr import Expr, post_order
+from tilewright.relay.graph.traversal import op_name
 from tilewright.relay.op.work import moved, nbytes, work
 
 

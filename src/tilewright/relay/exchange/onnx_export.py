@@ -23,8 +23,8 @@ from tilewright.relay.graph.expr import (
     Tuple,
     TupleGetItem,
     as_array,
+    post_order,
 )
-from tilewright.relay.graph.traversal import post_order
 from tilewright.relay.op import TABLE
 from tilewright.relay.op.reduction import reduced_axes
 

@@ -33,8 +33,17 @@ from tilewright.relay.exchange.onnx_checks import (
     shown,
 )
 from tilewright.relay.exchange.onnx_ops import CONVERTERS, Node
-from tilewright.relay.graph.expr import Array, Constant, Expr, Function, IRModule, Tuple, Var, var
-from tilewright.relay.graph.traversal import free_vars
+from tilewright.relay.graph.expr import (
+    Array,
+    Constant,
+    Expr,
+    Function,
+    IRModule,
+    Tuple,
+    Var,
+    free_vars,
+    var,
+)
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto

@@ -28,8 +28,10 @@ from tilewright.relay.graph.expr import (
     Var,
     as_array,
     check_dtype,
+    children,
+    free_vars,
+    post_order,
 )
-from tilewright.relay.graph.traversal import children, free_vars, post_order
 
 Value = Any  # an array, or a tuple of values
 ROOM = 8.0  # between the largest of a few random deviations and what must be an error

@@ -316,8 +316,6 @@ class Function(Expr):
         type_params: Sequence[Any] | None = None,
         attrs: Mapping[str, Any] | None = None,
     ) -> None:
-        from tilewright.relay.graph.traversal import free_vars
-
         self.params, self.body = tuple(params), body
         self.attrs = attrs if isinstance(attrs, Attrs) else Attrs(attrs or {})
         self._type = body.checked_type
@@ -387,8 +385,6 @@ class IRModule:
     @door(ModelError)
     def from_expr(expr: Expr) -> IRModule:
         """A module whose main is `expr`, a function or an expression over variables."""
-        from tilewright.relay.graph.traversal import free_vars
-
         main = expr if isinstance(expr, Function) else Function(free_vars(expr), expr)
         return IRModule({"main": main})
 
@@ -481,3 +477,36 @@ def _converted(data: Array, dtype: str) -> Array:
             'Use dtype="int64".',
         )  # fmt: skip
     return made
+
+
+# -- the order of a graph; `traversal.py` has what is built on it
+def children(node: Expr) -> tuple[Expr, ...]:
+    """The values `node` reads, in order; a repeated one is repeated."""
+    if isinstance(node, Call):
+        return node.args
+    if isinstance(node, Tuple):
+        return node.fields
+    if isinstance(node, TupleGetItem):
+        return (node.tuple_value,)
+    return ()
+
+
+def post_order(root: Expr) -> list[Expr]:
+    """Every node under `root`, each once, arguments before their reader, left to right."""
+    done: dict[Expr, None] = {}
+    stack: list[tuple[Expr, bool]] = [(root, False)]
+    while stack:
+        node, entered = stack.pop()
+        if node in done:
+            continue
+        if entered:
+            done[node] = None
+            continue
+        stack.append((node, True))
+        stack.extend((c, False) for c in reversed(children(node)) if c not in done)
+    return list(done)
+
+
+def free_vars(expr: Expr) -> list[Var]:
+    """The variables under `expr` in the order they are reached."""
+    return [n for n in post_order(expr) if isinstance(n, Var)]

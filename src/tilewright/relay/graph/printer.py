@@ -18,8 +18,8 @@ from tilewright.relay.graph.expr import (
     Tuple,
     TupleGetItem,
     Var,
+    post_order,
 )
-from tilewright.relay.graph.traversal import post_order
 
 WIDTH = 120  # a longer list of parameters is printed one a line
 

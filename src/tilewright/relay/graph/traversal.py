@@ -16,19 +16,9 @@ from tilewright.relay.graph.expr import (
     IRModule,
     Tuple,
     TupleGetItem,
-    Var,
+    children,
+    post_order,
 )
-
-
-def children(node: Expr) -> tuple[Expr, ...]:
-    """The values `node` reads, in order; a repeated one is repeated."""
-    if isinstance(node, Call):
-        return node.args
-    if isinstance(node, Tuple):
-        return node.fields
-    if isinstance(node, TupleGetItem):
-        return (node.tuple_value,)
-    return ()
 
 
 def with_children(node: Expr, new: tuple[Expr, ...]) -> Expr:
@@ -42,22 +32,6 @@ def with_children(node: Expr, new: tuple[Expr, ...]) -> Expr:
         return Tuple(new)
     assert isinstance(node, TupleGetItem)
     return TupleGetItem(new[0], node.index)
-
-
-def post_order(root: Expr) -> list[Expr]:
-    """Every node under `root`, each once, arguments before their reader, left to right."""
-    done: dict[Expr, None] = {}
-    stack: list[tuple[Expr, bool]] = [(root, False)]
-    while stack:
-        node, entered = stack.pop()
-        if node in done:
-            continue
-        if entered:
-            done[node] = None
-            continue
-        stack.append((node, True))
-        stack.extend((c, False) for c in reversed(children(node)) if c not in done)
-    return list(done)
 
 
 def users(root: Expr) -> dict[Expr, list[Expr]]:
@@ -74,11 +48,6 @@ def unpacked(node: Expr) -> Expr:
     if isinstance(node, TupleGetItem) and isinstance(node.tuple_value, Tuple):
         return node.tuple_value.fields[node.index]
     return node
-
-
-def free_vars(expr: Expr) -> list[Var]:
-    """The variables under `expr` in the order they are reached."""
-    return [n for n in post_order(expr) if isinstance(n, Var)]
 
 
 def rewrite(root: Expr, visit: Callable[[Expr, Expr], Expr]) -> Expr:

@@ -24,16 +24,10 @@ from tilewright.relay.graph.expr import (
     TensorType,
     Tuple,
     Var,
-)
-from tilewright.relay.graph.traversal import (
     children,
-    each_function,
-    op_name,
     post_order,
-    rewrite,
-    users,
-    with_body,
 )
+from tilewright.relay.graph.traversal import each_function, op_name, rewrite, users, with_body
 from tilewright.relay.op import TABLE, Pattern
 from tilewright.relay.passes.dead_code import is_view
 

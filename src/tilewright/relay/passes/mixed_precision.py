@@ -18,15 +18,10 @@ from tilewright.relay.graph.expr import (
     Tuple,
     TupleGetItem,
     check_dtype,
-)
-from tilewright.relay.graph.traversal import (
     children,
-    each_function,
-    op_name,
     post_order,
-    with_body,
-    with_children,
 )
+from tilewright.relay.graph.traversal import each_function, op_name, with_body, with_children
 from tilewright.relay.op import call
 from tilewright.relay.passes.simplify import simplify_inference
 from tilewright.relay.passes.weights import CONTRACTIONS

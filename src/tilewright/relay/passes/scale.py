@@ -13,12 +13,11 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from tilewright.relay.graph.expr import Array, Call, Constant, Expr, IRModule
+from tilewright.relay.graph.expr import Array, Call, Constant, Expr, IRModule, post_order
 from tilewright.relay.graph.traversal import (
     each_function,
     is_call,
     op_name,
-    post_order,
     rewrite,
     users,
     with_body,

@@ -24,8 +24,9 @@ from tilewright.relay.graph.expr import (
     TupleGetItem,
     Var,
     as_array,
+    post_order,
 )
-from tilewright.relay.graph.traversal import op_name, post_order
+from tilewright.relay.graph.traversal import op_name
 from tilewright.relay.op.reduction import reduced_axes
 
 Rule = Callable[[Sequence[Any], Any, Any], Any]  # tensors, attributes, result type -> tensor

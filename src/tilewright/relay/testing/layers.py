@@ -14,8 +14,18 @@ import numpy as np
 
 from tilewright.base.errors import ModelError
 from tilewright.relay import nn
-from tilewright.relay.graph.expr import Array, Expr, Function, IRModule, Var, var
-from tilewright.relay.graph.traversal import children, free_vars, is_call, post_order
+from tilewright.relay.graph.expr import (
+    Array,
+    Expr,
+    Function,
+    IRModule,
+    Var,
+    children,
+    free_vars,
+    post_order,
+    var,
+)
+from tilewright.relay.graph.traversal import is_call
 
 KERNEL_LAYOUT = {"NCHW": "OIHW", "NHWC": "HWIO"}
 DEPTHWISE_LAYOUT = {"NCHW": "OIHW", "NHWC": "HWOI"}
