@@ -16,7 +16,7 @@ import numpy as np
 import onnx
 from onnx import AttributeProto, ModelProto, TensorProto, helper, numpy_helper
 
-from tilewright.relay.exchange.onnx_ops import CONVERTERS
+from tilewright.relay.exchange.onnx.ops import CONVERTERS
 
 INTS = (
     0, 1, 2, 3, 4, 5, 7, 16, 100, 1000, 65536, 10**6, 2**31 - 1, 2**31, 2**40, 2**62, 2**63 - 1,

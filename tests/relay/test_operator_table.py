@@ -7,8 +7,8 @@ import pytest
 from relay.cases import CASES, Case, function, random_inputs
 from tilewright import relay
 from tilewright.relay.compile.lower import compute_dag
-from tilewright.relay.exchange.onnx_export import EXPORTERS
-from tilewright.relay.exchange.onnx_ops import CONVERTERS
+from tilewright.relay.exchange.onnx.export import EXPORTERS
+from tilewright.relay.exchange.onnx.ops import CONVERTERS
 from tilewright.relay.graph.expr import post_order
 from tilewright.relay.op import ROWS
 from tilewright.te.evaluate import evaluate

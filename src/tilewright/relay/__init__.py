@@ -3,7 +3,7 @@
 In: operators under TVM's names, or an ONNX file.  Out: an `IRModule` and its parameters, a
 compiled `Library`.
 Read next: `expr.py`, `op/__init__.py` (the operator table), `passes/__init__.py`,
-`compile/build.py`, `exchange/onnx_import.py`.
+`compile/build.py`, `exchange/onnx/importer.py`.
 """
 
 from typing import Any as _Any  # relay.Any is a name of TVM
@@ -12,7 +12,7 @@ from tilewright.base.doors import open_doors
 from tilewright.base.errors import ModelError, absent
 from tilewright.relay import analysis, frontend, nn, op, testing, transform
 from tilewright.relay.compile.build import build
-from tilewright.relay.exchange.onnx_export import to_onnx
+from tilewright.relay.exchange.onnx.export import to_onnx
 from tilewright.relay.graph.evaluate import evaluate
 from tilewright.relay.graph.expr import (
     Call,

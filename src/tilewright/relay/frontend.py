@@ -8,7 +8,7 @@ from typing import Any
 from tilewright.base.doors import open_doors
 from tilewright.base.errors import ModelError, absent
 from tilewright.relay.exchange.limits import Limits
-from tilewright.relay.exchange.onnx_import import from_onnx
+from tilewright.relay.exchange.onnx.importer import from_onnx
 
 __all__ = ["Limits", "from_onnx"]
 open_doors(globals(), ["from_onnx"], ModelError)

@@ -1,4 +1,4 @@
 """Networks in files of other programs: ONNX in and out.
 
-Read next: `onnx_import.py`, `onnx_export.py`.
+Read next: `onnx/importer.py`, `onnx/export.py`.
 """

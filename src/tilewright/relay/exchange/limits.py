@@ -1,7 +1,7 @@
 """What an imported model may cost, checked before any of it is allocated or computed.
 
 In: a function.  Out: nothing, or a ModelError with the limit that is passed and how to raise it.
-Read next: `onnx_import.py`.
+Read next: `onnx/importer.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Networks by name or path, and inputs to try them with.
 
 In: the name of a test network or the path of an .onnx file.  Out: `(mod, params)`, random inputs.
-Read next: `onnx_import.py`, `../testing/`.
+Read next: `onnx/importer.py`, `../testing/`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.base.errors import ModelError
-from tilewright.relay.exchange.onnx_import import from_onnx
+from tilewright.relay.exchange.onnx.importer import from_onnx
 from tilewright.relay.graph.expr import Array, IRModule
 from tilewright.relay.testing import NETWORKS, get_network, unknown_network
 

@@ -1,7 +1,7 @@
 """Networks in other engines: what they compute, and how long they take.
 
 In: a network with its weights.  Out: reference outputs, `PeerTime`s.  Peers run the exported,
-unoptimised graph, so all compute the same.  Read next: `pytorch.py`, `exchange/onnx_export.py`.
+unoptimised graph, so all compute the same.  Read next: `pytorch.py`, `exchange/onnx/export.py`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 from tilewright.base.errors import TilewrightError
 from tilewright.relay.exchange.networks import sample_inputs
-from tilewright.relay.exchange.onnx_export import to_onnx
+from tilewright.relay.exchange.onnx.export import to_onnx
 from tilewright.relay.graph.evaluate import evaluate
 from tilewright.relay.graph.expr import Array, Function, IRModule
 from tilewright.relay.peers import pytorch

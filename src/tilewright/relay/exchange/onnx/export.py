@@ -2,7 +2,7 @@
 
 In: a module as it was built or imported, and its weights.  Out: an `onnx.ModelProto` (opset 17).
 NHWC operators are written between transpositions, ONNX knows NCHW only.  Read next:
-`frontend/onnx.py`.
+`importer.py`.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ In: a `ModelProto`, its bytes, or the path of a file.  Out: `(mod, params)`: wei
 of main, under their ONNX names.  Shape arithmetic is computed here, by onnx's own reference
 evaluator.  A file may come from anybody: it is checked against onnx's schemas, its numbers against
 the type rules of operators, its sizes against `Limits`, each before anything is made of it.
-Read next: `onnx_checks.py`; `onnx_ops.py`, what each operator becomes.
+Read next: `checks.py`; `ops/__init__.py`, what each operator becomes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 from tilewright.base.dtype import TYPES, DType
 from tilewright.base.errors import ModelError
 from tilewright.relay.exchange.limits import Limits
-from tilewright.relay.exchange.onnx_checks import (
+from tilewright.relay.exchange.onnx.checks import (
     DAMAGED,
     array_of,
     attributes_of,
@@ -32,7 +32,8 @@ from tilewright.relay.exchange.onnx_checks import (
     read_external,
     shown,
 )
-from tilewright.relay.exchange.onnx_ops import CONVERTERS, Node
+from tilewright.relay.exchange.onnx.node import Node
+from tilewright.relay.exchange.onnx.ops import CONVERTERS
 from tilewright.relay.graph.expr import (
     Array,
     Constant,
@@ -160,7 +161,7 @@ class _Importer:
             )
             raise ModelError(
                 "from_onnx", f"operators that cannot be imported: {listed}",
-                "relay.frontend.onnx_ops.CONVERTERS lists those that can.",
+                "relay.exchange.onnx.ops.CONVERTERS lists those that can.",
             )  # fmt: skip
         outputs = [self.expr(o.name, "the graph's output") for o in self.graph.output]
         body = outputs[0] if len(outputs) == 1 else Tuple(outputs)

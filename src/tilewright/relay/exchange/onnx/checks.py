@@ -3,7 +3,7 @@
 In: protobuf messages of strangers.  Out: attributes as Python values, tensors as arrays, or a
 ModelError.  The schemas are onnx's own: which attributes an operator has in a version, of what
 type, which of them it cannot do without, how many inputs and outputs of which element types.
-Ranges of attributes are the business of each operator's type rule.  Read next: `onnx_ops.py`.
+Ranges of attributes are the business of each operator's type rule.  Read next: `ops/__init__.py`.
 """
 
 from __future__ import annotations

@@ -1,0 +1,116 @@
+"""One ONNX node as its converter sees it.
+
+In: names, attributes and readers of the import.  Out: graph values, arrays, refusals that name the
+node.  Read next: `ops/__init__.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tilewright.base.errors import ModelError
+from tilewright.relay.graph.expr import Array, Expr
+
+
+@dataclass
+class Node:
+    """One node as a converter sees it.
+
+    names: of its inputs, None where one is left out
+    expr_of: the graph value of a name, for a reader; static_of: its array, if known at import
+    room: asks for bytes of a constant that is about to be made
+    used: attributes that were read
+    """
+
+    op: str
+    place: str
+    opset: int
+    attrs: dict[str, Any]
+    names: list[str | None]
+    expr_of: Callable[[str, str], Expr]
+    static_of: Callable[[str], Array | None]
+    outputs: list[str]
+    room: Callable[[int], None]
+    used: set[str] = field(default_factory=set)
+
+    def has(self, index: int) -> bool:
+        return index < len(self.names) and self.names[index] is not None
+
+    def __getitem__(self, index: int) -> Expr:
+        """Input `index` as a graph value."""
+        if not self.has(index):
+            raise self.refuse(f"input {index} is missing", "The model is damaged; export it again.")
+        return self.expr_of(str(self.names[index]), self.place.removeprefix("from_onnx: "))
+
+    def all(self) -> list[Expr]:
+        return [self[k] for k in range(len(self.names))]
+
+    def static(self, index: int, what: str) -> Array | None:
+        """Input `index` as an array; None if it is left out."""
+        if not self.has(index):
+            return None
+        found = self.static_of(str(self.names[index]))
+        if found is None:
+            raise self.refuse(
+                f"{what} is computed by the network", f"{what} must be a constant of the model."
+            )
+        return found
+
+    def attr(self, name: str, default: Any = None) -> Any:
+        self.used.add(name)
+        value = self.attrs.get(name, default)
+        if isinstance(value, float):
+            return float(str(np.float32(value)))  # ONNX stores 1e-5 as the nearest float32
+        return value
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        """The attribute `name`, 0 or 1."""
+        value = self.attr(name, int(default))
+        self.require(value in (0, 1), f"{name}={value} is neither 0 nor 1", "Use 0 or 1.")
+        return bool(value)
+
+    def ints(self, name: str, index: int | None = None) -> list[int] | None:
+        """Integers from the attribute `name`, in newer versions from input `index`."""
+        given = self.attr(name)
+        if given is None and index is not None and (array := self.static(index, name)) is not None:
+            given = array.reshape(-1)
+        return None if given is None else [int(v) for v in given]
+
+    def axis(self, axis: int, rank: int) -> int:
+        """`axis` counted from the front."""
+        self.require(
+            -rank <= axis < rank, f"axis {axis} is out of range", f"Use {-rank} to {rank - 1}."
+        )
+        return axis % rank
+
+    def refuse(self, reason: str, way_out: str = "") -> ModelError:
+        return ModelError(self.place, reason, way_out)
+
+    def require(self, holds: bool, reason: str, way_out: str = "") -> None:
+        if not holds:
+            raise self.refuse(reason, way_out)
+
+
+Converter = Callable[[Node], Any]
+
+
+def number(n: Node, name: str, index: int, default: float) -> float:
+    given = n.attr(name)
+    if given is None and (array := n.static(index, name)) is not None:
+        n.require(array.size == 1, f"{name} has {array.size} elements", "One number is needed.")
+        given = array.item()
+    return default if given is None else float(given)
+
+
+def shape_input(n: Node, index: int) -> tuple[int, ...]:
+    """Extents from a constant input."""
+    array = n.static(index, "its shape")
+    if array is None:
+        raise n.refuse("no shape is given", "Give it as a constant of the model.")
+    shape = tuple(int(extent) for extent in array.reshape(-1))
+    n.require(min(shape, default=0) >= 0, f"its shape is {shape}", "Use extents of at least 0.")
+    return shape

@@ -1,0 +1,26 @@
+"""What each ONNX operator becomes: one table, a file for each family.
+
+In: a `Node`.  Out: graph values, or arrays that are known at once.
+Read next: `../node.py`, the families; `../export.py`, the way back.
+"""
+
+from tilewright.relay.exchange.onnx.node import Converter
+from tilewright.relay.exchange.onnx.ops import (
+    constant,
+    elementwise,
+    linear,
+    movement,
+    normalize,
+    reduction,
+    window,
+)
+
+CONVERTERS: dict[str, Converter] = {
+    **constant.CONVERTERS,
+    **elementwise.CONVERTERS,
+    **linear.CONVERTERS,
+    **movement.CONVERTERS,
+    **normalize.CONVERTERS,
+    **reduction.CONVERTERS,
+    **window.CONVERTERS,
+}
