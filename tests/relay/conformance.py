@@ -1,0 +1,231 @@
+"""The conformance tests of the `onnx` package, run through the importer.
+
+In: the models and data that the wheel holds, without the twins that spell an operator as a function.
+Out: what happened with each, by name; a table of operators.  `test_conformance.py` compares it with
+`conformance_passing.txt`, which may only grow.
+
+PYTHONPATH=src:tests python -m relay.conformance [WORD...] [--build] [--update] [--why]
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+from onnx.backend.test.loader import load_model_tests
+from onnx.backend.test.runner import Runner
+
+from tilewright import relay
+from tilewright.base.errors import ModelError, TilewrightError
+from tilewright.relay.graph.expr import IRModule
+
+KINDS = ("node", "pytorch-converted", "pytorch-operator", "simple")
+LIGHT = Path(onnx.__file__).parent / "backend/test/data/light"
+PASSING = Path(__file__).parent / "conformance_passing.txt"
+Data = tuple[list[Any], list[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """
+    data: (inputs, outputs) in the order of the graph's, for each run
+    """
+
+    name: str
+    model: onnx.ModelProto
+    data: tuple[Data, ...]
+    rtol: float
+    atol: float
+
+    @property
+    def operators(self) -> tuple[str, ...]:
+        """That the model has, in order, each once."""
+        return tuple(dict.fromkeys(node.op_type for node in self.model.graph.node))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """
+    kind: "right"; "right, with constants", where inputs had to be constants of the model;
+          "refused", "wrong" or "crashed"
+    why:  the error's words, or the difference
+    """
+
+    kind: str
+    why: str = ""
+
+
+@cache
+def cases() -> tuple[Case, ...]:
+    """Every test that has its model and data in the wheel."""
+    made = []
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore")
+        tests = [test for kind in KINDS for test in load_model_tests(kind=kind)]
+    for test in tests:
+        if test.name.endswith("_expanded") or "_expanded_" in test.name:
+            continue
+        folder = Path(test.model_dir or "")
+        model = test.model or onnx.load(folder / "model.onnx")
+        data = test.data_sets or _data_in(folder, model)
+        made.append(Case(test.name, model, tuple(data), test.rtol, test.atol))
+    return (*made, *_light_cases())
+
+
+def _data_in(folder: Path, model: onnx.ModelProto) -> list[Data]:
+    def values(files: Path, kind: str, infos: Sequence[Any]) -> list[Any]:
+        paths = [(files / f"{kind}_{k}.pb", info) for k, info in enumerate(infos)]
+        return [_value(path, info) for path, info in paths if path.is_file()]
+
+    return [
+        (values(f, "input", model.graph.input), values(f, "output", model.graph.output))
+        for f in sorted(folder.glob("test_data_set_*"))
+    ]
+
+
+def _light_cases() -> Iterator[Case]:
+    """The zoo: its inputs are what onnx's own runner makes."""
+    for path in sorted(LIGHT.glob("*.onnx")):
+        model = onnx.load(path)
+        held = {weight.name for weight in model.graph.initializer}
+        infos = [info for info in model.graph.input if info.name not in held]
+        inputs = [
+            Runner.generate_dummy_data(info, seed=0, name=path.stem, random=False) for info in infos
+        ]
+        outputs = [_value(path.with_name(f"{path.stem}_output_0.pb"), model.graph.output[0])]
+        yield Case(f"test_{path.stem}", model, ((inputs, outputs),), 1e-3, 1e-5)
+
+
+def _value(path: Path, info: Any) -> Any:
+    data = path.read_bytes()
+    if info.type.HasField("sequence_type"):
+        return numpy_helper.to_list(onnx.SequenceProto.FromString(data))
+    if info.type.HasField("optional_type"):
+        return numpy_helper.to_optional(onnx.OptionalProto.FromString(data))
+    return numpy_helper.to_array(onnx.TensorProto.FromString(data))
+
+
+def run(case: Case, build: bool = False) -> Outcome:
+    """Import one test's model, compute it, compare.
+
+    build: compile for this CPU and run, instead of evaluating with numpy
+    """
+    try:
+        reason = _import_and_compare(case, case.model, build)
+        return Outcome("wrong", reason) if reason else Outcome("right")
+    except ModelError as error:
+        refusal = error
+    except TilewrightError as error:
+        return Outcome("refused", str(error))
+    except Exception as error:
+        return Outcome("crashed", f"{type(error).__name__}: {error}")
+    if "constant of the model" not in str(refusal) or len(case.data) != 1:
+        return Outcome("refused", str(refusal))
+    try:
+        reason = _import_and_compare(case, _with_constants(case), build)
+        return Outcome("wrong", reason) if reason else Outcome("right, with constants")
+    except TilewrightError as error:
+        return Outcome("refused", str(error))
+    except Exception as error:
+        return Outcome("crashed", f"{type(error).__name__}: {error}")
+
+
+def _with_constants(case: Case) -> onnx.ModelProto:
+    """The model with every input but its first as a weight: a shape, axes, a number of copies."""
+    model = onnx.ModelProto()
+    model.CopyFrom(case.model)
+    inputs = case.data[0][0]
+    model.graph.initializer.extend(
+        numpy_helper.from_array(np.asarray(value), info.name)
+        for info, value in list(zip(case.model.graph.input, inputs, strict=False))[1:]
+        if not isinstance(value, (list, type(None)))
+    )
+    return model
+
+
+def _import_and_compare(case: Case, model: onnx.ModelProto, build: bool) -> str:
+    """What differs, empty if nothing."""
+    held = {weight.name for weight in model.graph.initializer}
+    for inputs, wanted in case.data:
+        infos = model.graph.input
+        if len(inputs) < len(infos):  # inputs with a default may come without data
+            infos = [info for info in infos if info.name not in held]
+        given = {i.name: v for i, v in zip(infos, inputs, strict=False) if i.name not in held}
+        shapes = {name: v.shape for name, v in given.items() if isinstance(v, np.ndarray)}
+        mod, params = relay.frontend.from_onnx(model, shape=shapes)
+        found = _compute(mod, {**given, **params}, build)
+        for k, (a, b) in enumerate(zip(found, wanted, strict=True)):
+            if reason := _difference(a, b, case):
+                return f"output {k}: {reason}"
+    return ""
+
+
+def _compute(mod: IRModule, values: dict[str, Any], build: bool) -> list[Any]:
+    read = {p.name_hint for p in mod["main"].params}
+    values = {n: v for n, v in values.items() if n in read}
+    if not build:
+        found = relay.evaluate(mod, values)
+        return list(found) if isinstance(found, tuple) else [found]
+    from tilewright import nd
+    from tilewright.contrib import graph_executor
+
+    module = graph_executor.GraphModule(relay.build(mod, "llvm", verify=False))
+    for name, value in values.items():
+        module.set_input(name, nd.array(np.ascontiguousarray(value)))
+    module.run()
+    return [module.get_output(k).numpy() for k in range(module.get_num_outputs())]
+
+
+def _difference(found: Any, wanted: Any, case: Case) -> str:
+    found, wanted = np.asarray(found), np.asarray(wanted)
+    if found.shape != wanted.shape or found.dtype != wanted.dtype:
+        return f"{found.dtype}{found.shape} instead of {wanted.dtype}{wanted.shape}"
+    try:
+        np.testing.assert_allclose(
+            found.astype("float64"), wanted.astype("float64"), case.rtol, case.atol
+        )
+    except AssertionError as error:
+        return " ".join(str(error).split())[:200]
+    return ""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("words", nargs="*", help="only tests with one of these in their name")
+    parser.add_argument("--build", action="store_true", help="compile instead of evaluating")
+    parser.add_argument("--update", action="store_true", help="add what passes to the list")
+    parser.add_argument("--why", action="store_true", help="print why each other test does not")
+    options = parser.parse_args()
+    chosen = [c for c in cases() if not options.words or any(w in c.name for w in options.words)]
+    outcomes = {c: run(c, options.build) for c in chosen}
+    table: dict[str, Counter[str]] = {}
+    for case, outcome in outcomes.items():
+        for name in case.operators:
+            table.setdefault(name, Counter())[outcome.kind] += 1
+        if options.why and not outcome.kind.startswith("right"):
+            print(f"{outcome.kind:8} {case.name}: {' '.join(outcome.why.split())[:300]}")
+    for name, counts in sorted(table.items()):
+        print(f"{name:28}", ", ".join(f"{n} {kind}" for kind, n in counts.most_common()))
+    total = Counter(o.kind for o in outcomes.values())
+    print(f"{len(outcomes)} tests:", ", ".join(f"{n} {kind}" for kind, n in total.most_common()))
+    if options.update:
+        kept = set(PASSING.read_text().split()) if PASSING.is_file() else set()
+        kept |= {c.name for c, o in outcomes.items() if o.kind.startswith("right")}
+        PASSING.write_text("\n".join(sorted(kept)) + "\n")
+    return 1 if total["wrong"] + total["crashed"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
