@@ -1,6 +1,6 @@
 """The conformance tests of the `onnx` package, run through the importer.
 
-In: the models and data that the wheel holds, without the twins that spell an operator as a function.
+In: models and data that the wheel holds, without the twins that spell an operator as a function.
 Out: what happened with each, by name; a table of operators.  `test_conformance.py` compares it with
 `conformance_passing.txt`, which may only grow.
 
