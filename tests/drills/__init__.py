@@ -2,7 +2,7 @@
 
 `test_drills.py` runs a few seconds of each in CI; the command runs all of it and prints a table:
 
-    PYTHONPATH=src:tests:benchmarks python -m drills [NAME...] [--seed 0] [--keep]
+    PYTHONPATH=src:tests:benchmarks python -m drills [NAME...] [--seed 0] [--jobs 1] [--keep]
 
 A drill is a module of this package with a `DRILL`.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 import pkgutil
 from importlib import import_module
 
-from drills.drill import Drill
+from drills.drill import Counts, Drill
 
 _OTHERS = ("__main__", "drill", "page")
 
@@ -22,3 +22,8 @@ def drills() -> list[Drill]:
     names = sorted(module.name for module in pkgutil.iter_modules(__path__))
     modules = [n for n in names if n not in _OTHERS and not n.startswith(("test_", "_"))]
     return [import_module(f"{__name__}.{name}").DRILL for name in modules]
+
+
+def run(name: str, tries: int, seed: int) -> Counts:
+    """What so many tries of the drill called `name` gave."""
+    return next(drill for drill in drills() if drill.name == name).run(tries, seed)

@@ -2,19 +2,23 @@
 
 --keep also writes it to `benchmarks/results/drills.json` and into `docs/reliability.md`.
 
-PYTHONPATH=src:tests:benchmarks python -m drills [NAME...] [--tries N] [--seed 0]
+PYTHONPATH=src:tests:benchmarks python -m drills [NAME...] [--tries N] [--seed 0] [--jobs 1]
 """
 
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import sys
 import time
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 from results_file import append, table
 
-from drills import drills, page
+from drills import drills, page, run
+from drills.drill import Counts, Drill
 
 
 def main() -> int:
@@ -25,6 +29,7 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(known)}; or all")
     parser.add_argument("--tries", type=int, help="of each drill, instead of its full number")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=1, help="processes that share the tries")
     parser.add_argument("--keep", action="store_true", help="write the results down, too")
     options = parser.parse_args()
     if strangers := [name for name in options.names if name not in known]:
@@ -33,7 +38,7 @@ def main() -> int:
     for name in options.names or known:
         drill = known[name]
         began = time.monotonic()
-        counts = drill.run(options.tries or drill.long, options.seed)
+        counts = _run(drill, options.tries or drill.long, options.seed, options.jobs)
         broken = drill.broken(counts)
         rows.append(
             {
@@ -47,9 +52,21 @@ def main() -> int:
         print(table(rows[-1:]), flush=True)
     print(table(rows))
     if options.keep:
-        append("drills", rows, seed=options.seed)
+        append("drills", rows, seed=options.seed, jobs=options.jobs)
         page.write()
     return 0 if all(row["held"] == "yes" for row in rows) else 1
+
+
+def _run(drill: Drill, tries: int, seed: int, jobs: int) -> Counts:
+    """What `tries` of them gave, shared by `jobs` processes with a seed each."""
+    if jobs <= 1:
+        return drill.run(tries, seed)
+    shares = [tries * (k + 1) // jobs - tries * k // jobs for k in range(jobs)]
+    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
+        parts = [
+            pool.submit(run, drill.name, share, seed * jobs + k) for k, share in enumerate(shares)
+        ]
+        return sum((part.result() for part in parts), Counter())
 
 
 if __name__ == "__main__":
