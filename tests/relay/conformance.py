@@ -180,10 +180,12 @@ def _compute(mod: IRModule, values: dict[str, Any], build: bool) -> list[Any]:
         return list(found) if isinstance(found, tuple) else [found]
     from tilewright import nd
     from tilewright.contrib import graph_executor
+    from tilewright.runtime.device import cpu
 
-    module = graph_executor.GraphModule(relay.build(mod, "llvm", verify=False))
+    library = relay.build(mod, "llvm", verify=False)
+    module = graph_executor.GraphModule(library["default"](cpu()))
     for name, value in values.items():
-        module.set_input(name, nd.array(np.ascontiguousarray(value)))
+        module.set_input(name, nd.array(np.array(value, order="C")))
     module.run()
     return [module.get_output(k).numpy() for k in range(module.get_num_outputs())]
 
