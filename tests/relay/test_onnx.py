@@ -239,13 +239,6 @@ REFUSALS = {
         model([node("Cast", ["x"], "s", to=INT64), node("Reshape", ["x", "s"])], {"x": [2]}),
         ["reshape_of_test", "computed by the network"],
     ),
-    "training": (
-        model(
-            [node("BatchNormalization", ["x", "w", "w", "w", "w"], training_mode=1)],
-            {"x": [1, 3, 4, 4]}, {"w": random(3)},
-        ),
-        ["training mode"],
-    ),
     "half": (
         model([node("Mul", ["x", "w"])], {"x": [3]}, {"w": random(3).astype("uint64")}),
         ["mul_of_test", "uint64"],
@@ -254,10 +247,6 @@ REFUSALS = {
     "reflect": (
         model([node("Pad", ["x", "p"], mode="reflect")], {"x": [3]}, {"p": np.array([1, 1])}),
         ["mode=reflect"],
-    ),
-    "batched-matmul": (
-        model([node("MatMul", ["x", "w"])], {"x": [2, 1, 3, 3]}, {"w": random(1, 2, 3, 3)}),
-        ["(2, 1)", "(1, 2)", "a single matrix"],
     ),
 }  # fmt: skip
 

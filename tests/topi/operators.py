@@ -178,6 +178,7 @@ ROWS: dict[str, Row] = {
     "adaptive avg pool": Row((NCHW,), lambda x: nn.adaptive_pool(x, (4, 2), "avg"),
                              lambda x: testing.adaptive_pool(x, (4, 2), "avg"), FLOATS),
     "softmax": Row(((3, 9),), nn.softmax, lambda x: testing.softmax_python(x, -1), FLOATS),
+    "standardize": Row(((3, 9),), nn.standardize, testing.standardize_python, FLOATS),
     "log_softmax": Row(((3, 9),), nn.log_softmax, lambda x: testing.log_softmax_python(x, -1),
                        FLOATS),
     "batch_norm": Row(((2, 4, 3, 3), (4,), (4,), (4,), (4,)),

@@ -29,6 +29,7 @@ from tilewright.relay.graph.expr import (
     free_vars,
     var,
 )
+from tilewright.relay.linear import einsum
 from tilewright.relay.passes import PASSES, bind_params, optimize
 from tilewright.relay.run.library import Library, load
 from tilewright.relay.tensor import *  # noqa: F403
@@ -36,9 +37,9 @@ from tilewright.relay.tensor import __all__ as _operators
 
 __all__ = [
     "PASSES", "Call", "Constant", "Expr", "Function", "IRModule", "Library", "TensorType", "Tuple",
-    "TupleGetItem", "TupleType", "Var", "analysis", "bind_params", "build", "const", "evaluate",
-    "free_vars", "frontend", "load", "nn", "op", "optimize", "testing", "to_onnx", "transform",
-    "var", *_operators,
+    "TupleGetItem", "TupleType", "Var", "analysis", "bind_params", "build", "const", "einsum",
+    "evaluate", "free_vars", "frontend", "load", "nn", "op", "optimize", "testing", "to_onnx",
+    "transform", "var", *_operators,
 ]  # fmt: skip
 
 open_doors(globals(), __all__, ModelError)

@@ -13,6 +13,16 @@ from typing import Any
 from tilewright.base.doors import is_integer, open_doors
 from tilewright.base.errors import ModelError
 from tilewright.relay.graph.expr import Call, Expr, TensorType, Var
+from tilewright.relay.linear import nn_matmul as matmul
+from tilewright.relay.loss import nll_loss
+from tilewright.relay.normalize import (
+    group_norm,
+    instance_norm,
+    l2_normalize,
+    layer_norm,
+    rms_norm,
+    standardize,
+)
 from tilewright.relay.op import call
 
 
@@ -105,14 +115,19 @@ def dense(data: Expr, weight: Expr, units: int | None = None) -> Call:
 
 
 def batch_matmul(
-    tensor_a: Expr, tensor_b: Expr, *, transpose_a: bool = False, transpose_b: bool = True
+    tensor_a: Expr,
+    tensor_b: Expr,
+    out_dtype: str = "",
+    transpose_a: bool = False,
+    transpose_b: bool = True,
 ) -> Call:
     """tensor_a [batch, M, K] times the transpose of tensor_b [batch, N, K], for each of the batch.
 
     A batch of 1 serves every element of the other.  The flags say how each operand is stored.
+    out_dtype: of the result; default: that of floating-point operands, int32 for narrow integers
     """
     return call(
-        "nn.batch_matmul", tensor_a, tensor_b, transpose_a=bool(transpose_a),
+        "nn.batch_matmul", tensor_a, tensor_b, out_dtype=out_dtype, transpose_a=bool(transpose_a),
         transpose_b=bool(transpose_b),
     )  # fmt: skip
 
@@ -277,7 +292,8 @@ def adaptive_avg_pool2d(data: Expr, output_size: Any = (1, 1), layout: str = "NC
 
 __all__ = [
     "adaptive_avg_pool2d", "avg_pool2d", "batch_flatten", "batch_matmul", "batch_norm", "bias_add",
-    "conv2d", "dense", "dropout", "global_avg_pool2d", "global_max_pool2d", "leaky_relu",
-    "log_softmax", "max_pool2d", "pad", "relu", "softmax",
+    "conv2d", "dense", "dropout", "global_avg_pool2d", "global_max_pool2d", "group_norm",
+    "instance_norm", "l2_normalize", "layer_norm", "leaky_relu", "log_softmax", "matmul",
+    "max_pool2d", "nll_loss", "pad", "relu", "rms_norm", "softmax", "standardize",
 ]  # fmt: skip
 open_doors(globals(), __all__, ModelError)

@@ -1,7 +1,7 @@
 """The operator table: everything the compiler knows of an operator is its one row.
 
 In: `get("nn.conv2d")`.  Out: the `Op` row; `call` applies one.  The rows are in `elementwise.py`,
-`reduction.py`, `movement.py` and `nn.py`; what a row holds is in `row.py`.
+`reduction.py`, `movement.py`, `nn.py` and `normalize.py`; what a row holds is in `row.py`.
 """
 
 from __future__ import annotations
@@ -11,10 +11,16 @@ from typing import Any
 
 from tilewright.base.errors import ModelError
 from tilewright.relay.graph.expr import Call, Constant, Expr, const
-from tilewright.relay.op import elementwise, movement, nn, reduction
+from tilewright.relay.op import elementwise, movement, nn, normalize, reduction
 from tilewright.relay.op.row import Op, Pattern
 
-ROWS: tuple[Op, ...] = (*elementwise.ROWS, *reduction.ROWS, *movement.ROWS, *nn.ROWS)
+ROWS: tuple[Op, ...] = (
+    *elementwise.ROWS,
+    *reduction.ROWS,
+    *movement.ROWS,
+    *nn.ROWS,
+    *normalize.ROWS,
+)
 TABLE: dict[str, Op] = {row.name: row for row in ROWS}
 
 

@@ -24,6 +24,7 @@ from tilewright.topi.nn.elementwise import bias_add, dropout, leaky_relu, relu
 from tilewright.topi.nn.norm import batch_norm, scale_shift_nchw, scale_shift_nhwc
 from tilewright.topi.nn.pooling import adaptive_pool, global_pool, pool2d
 from tilewright.topi.nn.softmax import log_softmax, softmax
+from tilewright.topi.nn.standardize import standardize
 from tilewright.topi.nn.upsampling import upsampling
 from tilewright.topi.nn.window import get_pad_tuple, pad
 from tilewright.topi.transform import flatten
@@ -35,7 +36,8 @@ __all__ = [
     "conv2d_NCHWc", "conv2d_nchw", "conv2d_nhwc", "dense", "depthwise_conv2d_NCHWc",
     "depthwise_conv2d_nchw", "depthwise_conv2d_nhwc", "dropout", "flatten", "get_pad_tuple",
     "global_pool", "group_conv2d_nchw", "group_conv2d_nhwc", "leaky_relu", "log_softmax", "matmul",
-    "pad", "pool2d", "relu", "scale_shift_nchw", "scale_shift_nhwc", "softmax", "upsampling",
+    "pad", "pool2d", "relu", "scale_shift_nchw", "scale_shift_nhwc", "softmax", "standardize",
+    "upsampling",
 ]  # fmt: skip
 
 open_doors(globals(), __all__, ExpressionError)

@@ -19,6 +19,7 @@ from tilewright.topi.testing.normalization import (
     scale_shift_nchw_python,
     scale_shift_nhwc_python,
     softmax_python,
+    standardize_python,
 )
 from tilewright.topi.testing.pooling import adaptive_pool, pool2d_python, upsampling_python
 from tilewright.topi.testing.transform import layout_transform_python, strided_slice_python
@@ -27,6 +28,7 @@ __all__ = [
     "adaptive_pool", "batch_matmul", "batch_norm", "conv2d_nchw_python", "conv2d_nhwc_python",
     "dense", "depthwise_conv2d_python_nchw", "depthwise_conv2d_python_nhwc", "dilate_python",
     "layout_transform_python", "log_softmax_python", "matmul", "pool2d_python",
-    "scale_shift_nchw_python", "scale_shift_nhwc_python", "softmax_python", "strided_slice_python",
+    "scale_shift_nchw_python", "scale_shift_nhwc_python", "softmax_python", "standardize_python",
+    "strided_slice_python",
     "upsampling_python",
 ]  # fmt: skip

@@ -57,3 +57,13 @@ def scale_shift_nchw_python(input_np: Array, scale_np: Array, shift_np: Array) -
 def scale_shift_nhwc_python(input_np: Array, scale_np: Array, shift_np: Array) -> Array:
     """input [N, H, W, C] * scale [C] + shift [C]."""
     return (widest(input_np) * widest(scale_np) + widest(shift_np)).astype(input_np.dtype)
+
+
+def standardize_python(
+    data: Array, axis: int | tuple[int, ...] = -1, epsilon: float = 1e-5, center: bool = True
+) -> Array:
+    """(data - mean) / sqrt(variance + epsilon) over `axis`; center=False leaves the mean in."""
+    x = data.astype(np.float64)
+    x = x - x.mean(axis, keepdims=True) if center else x
+    result: Array = x / np.sqrt((x * x).mean(axis, keepdims=True) + epsilon)
+    return result.astype(data.dtype)

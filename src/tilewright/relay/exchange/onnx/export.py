@@ -241,6 +241,20 @@ def _batch_matmul(w: _Writer, node: Call) -> str:
     return w.op("MatMul", *operands)
 
 
+def _standardize(w: _Writer, node: Call) -> str:
+    a, data = node.attrs, node.args[0]
+    rank, x = len(data.shape), w.name(data)
+    axes = sorted(k % rank for k in a.axis)
+    if a.center and axes == list(range(axes[0], rank)):
+        ones = w.array(np.ones(data.shape[axes[0] :], data.dtype), "ones")
+        return w.op("LayerNormalization", x, ones, axis=axes[0], epsilon=a.epsilon)
+    if a.center:
+        x = w.op("Sub", x, w.op("ReduceMean", x, axes=axes, keepdims=1))
+    variance = w.op("ReduceMean", w.op("Mul", x, x), axes=axes, keepdims=1)
+    epsilon = w.array(np.asarray(a.epsilon, data.dtype), "epsilon")
+    return w.op("Div", x, w.op("Sqrt", w.op("Add", variance, epsilon)))
+
+
 def _bias_add(w: _Writer, node: Call) -> str:
     data, bias = node.args
     rank = len(data.shape)
@@ -313,6 +327,7 @@ EXPORTERS: dict[str, Exporter] = {
     "nn.log_softmax": lambda w, n: w.op("LogSoftmax", w.name(n.args[0]), axis=n.attrs.axis),
     "nn.max_pool2d": _in_nchw("MaxPool", _pool_attrs),
     "nn.pad": _pad,
+    "nn.standardize": _standardize,
     "nn.softmax": lambda w, n: w.op("Softmax", w.name(n.args[0]), axis=n.attrs.axis),
     "reshape": _reshape,
     "rsqrt": lambda w, n: w.op("Reciprocal", w.op("Sqrt", w.name(n.args[0]))),

@@ -2,55 +2,40 @@
 
 from __future__ import annotations
 
-import math
-
-import numpy as np
-
 from tilewright.relay import nn, tensor
 from tilewright.relay.exchange.onnx.node import Converter, Node
 from tilewright.relay.graph.expr import Expr
+from tilewright.relay.linear import einsum, product
 
 
 def _gemm(n: Node) -> Expr:
-    a, b = n[0], n[1]
-    left = tensor.transpose(a) if n.flag("transA") else a
-    right = b if n.flag("transB") else tensor.transpose(b)
+    n.flag("broadcast")  # before opset 7 C was stretched only where this is set
+    made: Expr = nn.matmul(n[0], n[1], transpose_a=n.flag("transA"), transpose_b=n.flag("transB"))
     alpha, beta = float(n.attr("alpha", 1.0)), float(n.attr("beta", 1.0))
-    made: Expr = nn.dense(left, right)
-    made = made if alpha == 1 else made * alpha
+    made = _scaled(n, tensor.cast(made, n[0].dtype), alpha)
     if not n.has(2) or beta == 0:
         return made
-    total = tensor.add(made, n[2] if beta == 1 else n[2] * beta)
+    total = tensor.add(made, _scaled(n, n[2], beta))
     n.require(total.shape == made.shape, f"C has shape {n[2].shape}", f"{made.shape} takes it in.")
     return total
 
 
+def _scaled(n: Node, value: Expr, factor: float) -> Expr:
+    if factor == 1:
+        return value
+    n.require(
+        value.tensor_type.dtype.is_float or factor.is_integer(),
+        f"it scales {value.dtype} by {factor}", "Use a whole number, or cast first.",
+    )  # fmt: skip
+    return value * (factor if value.tensor_type.dtype.is_float else int(factor))
+
+
 def _matmul(n: Node) -> Expr:
-    a, b = n[0], n[1]
-    n.require(
-        len(a.shape) >= 2 and len(b.shape) >= 2, f"it multiplies {a.shape} by {b.shape}",
-        "Both sides must be matrices, or batches of them.",
-    )  # fmt: skip
-    if len(b.shape) > 2:
-        return _batched_matmul(n, a, b)
-    rows = a if len(a.shape) == 2 else tensor.reshape(a, (-1, a.shape[-1]))
-    made = nn.dense(rows, tensor.transpose(b))
-    return made if len(a.shape) == 2 else tensor.reshape(made, (*a.shape[:-1], b.shape[1]))
-
-
-def _batched_matmul(n: Node, a: Expr, b: Expr) -> Expr:
-    batch_a, batch_b = a.shape[:-2], b.shape[:-2]
-    n.require(
-        batch_a == batch_b or 1 in (math.prod(batch_a), math.prod(batch_b)),
-        f"it multiplies batches of {batch_a} by batches of {batch_b}",
-        "They must be equal, or one side a single matrix.",
-    )  # fmt: skip
-    left, right = (tensor.reshape(x, (-1, *x.shape[-2:])) for x in (a, b))
-    made = nn.batch_matmul(left, right, transpose_b=False)
-    return tensor.reshape(made, (*np.broadcast_shapes(batch_a, batch_b), *made.shape[1:]))
+    return tensor.cast(product(n[0], n[1]), n[0].dtype)
 
 
 CONVERTERS: dict[str, Converter] = {
+    "Einsum": lambda n: einsum(n.all(), n.attr("equation", "")),
     "Gemm": _gemm,
     "MatMul": _matmul,
 }

@@ -1,0 +1,62 @@
+"""What the importer refuses of products, normalisation, attention and recurrent networks."""
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+from tilewright import relay
+from tilewright.base.errors import ModelError
+
+FLOAT, INT = TensorProto.FLOAT, TensorProto.INT64
+
+
+def model(op: str, inputs: dict, outputs: int = 1, opset: int = 21, kind: int = FLOAT, **attrs):
+    """One node whose inputs have these shapes; "" leaves one out."""
+    names = list(inputs)
+    made = [f"y{k}" for k in range(outputs)]
+    given = [n if inputs[n] is not None else "" for n in names]
+    infos = [
+        helper.make_tensor_value_info(n, kind, inputs[n]) for n in names if inputs[n] is not None
+    ]
+    results = [helper.make_tensor_value_info(n, kind, None) for n in made]
+    node = helper.make_node(op, given, made, **attrs)
+    graph = helper.make_graph([node], "g", infos, results)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
+
+
+IMAGE, VECTOR = [1, 3, 4, 4], [3]
+NORM = {"x": IMAGE, "s": VECTOR, "b": VECTOR}
+STATISTICS = {**NORM, "m": VECTOR, "v": VECTOR}
+
+REFUSALS = {
+    "training before opset 14": (model("BatchNormalization", STATISTICS, 3, 9), "training mode"),
+    "spatial": (model("BatchNormalization", STATISTICS, opset=7, spatial=0), "spatial=0"),
+    "groups": (model("GroupNormalization", NORM, num_groups=2), "2 groups"),
+    "instance of vectors": (model("InstanceNormalization", {**NORM, "x": [2, 3]}), "axes behind"),
+    "stash": (model("LayerNormalization", {"x": [2, 3], "s": VECTOR}, stash_type=11), "stash"),
+    "stash of rms": (
+        model("RMSNormalization", {"x": [2, 3], "s": VECTOR}, opset=23, stash_type=11), "stash",
+    ),
+    "p": (model("LpNormalization", {"x": [2, 3]}, p=3), "p=3"),
+    "half an integer": (model("Gemm", {"a": [2, 2], "b": [2, 2]}, kind=INT, alpha=0.5), "whole"),
+    "equation": (model("Einsum", {"a": [2, 2]}, equation="ijk->i"), "einsum"),
+    "a number": (model("MatMul", {"a": [], "b": [2, 2]}), "no matrix"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", REFUSALS)
+def test_models_that_cannot_be_read_say_why(kind):
+    proto, reason = REFUSALS[kind]
+    with pytest.raises(ModelError, match=reason):
+        relay.frontend.from_onnx(proto)
+
+
+def test_training_gives_the_running_statistics():
+    proto = model("BatchNormalization", STATISTICS, 3, training_mode=1, momentum=0.75)
+    mod, _ = relay.frontend.from_onnx(proto)
+    rng = np.random.default_rng(0)
+    given = {n: rng.random(s).astype("float32") for n, s in STATISTICS.items()}
+    _, mean, variance = relay.evaluate(mod, given)
+    x = given["x"]
+    np.testing.assert_allclose(mean, given["m"] * 0.75 + x.mean((0, 2, 3)) * 0.25, rtol=1e-5)
+    np.testing.assert_allclose(variance, given["v"] * 0.75 + x.var((0, 2, 3)) * 0.25, rtol=1e-5)
