@@ -20,6 +20,7 @@ from tilewright.lowering.pipeline import lower_schedule
 from tilewright.measure.database import Database
 from tilewright.measure.jobs import RunResult
 from tilewright.measure.replay import NullBuilder, ReplayRunner
+from tilewright.schedule.space.config_space import ConfigSpace
 from tilewright.search.propose.model_proposer import ModelProposer
 from tilewright.search.rules.state import Hardware
 from tilewright.target import Target
@@ -91,6 +92,8 @@ def test_workloads_by_name_and_by_key() -> None:
         assert auto_scheduler.SearchTask(workload_key=key).target.kind == "opencl"
     tensors = product(2, 2, 2)
     assert auto_scheduler.register_workload_tensors('["abc",[2]]', tensors) == '["abc",[2]]'
+    with pytest.raises(SpaceError, match="not a JSON list"):
+        auto_scheduler.register_workload_tensors(ConfigSpace(), tensors)  # type: ignore[arg-type]
     assert auto_scheduler.workload_key_to_tensors('["abc", [2]]') == tensors
 
 

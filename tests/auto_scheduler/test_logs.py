@@ -46,6 +46,8 @@ def test_a_log_holds_each_trial_once(
     assert best[1].costs == auto_scheduler.load_best_record(log)[1].costs
     history = auto_scheduler.ApplyHistoryBest(log, n_lines=5)
     assert len(history.database) == 5
+    with pytest.raises(RecordError, match="n_lines=-1"):
+        auto_scheduler.ApplyHistoryBest(log, n_lines=-1)
 
 
 def test_distilling(

@@ -143,9 +143,13 @@ def _number(line: bytes, others: list[bytes], rng: random.Random) -> bytes:
 def _value(line: bytes, others: list[bytes], rng: random.Random) -> bytes:
     """Some value of the JSON becomes another, or goes."""
     try:
-        data = json.loads(line)
-    except (ValueError, RecursionError):
+        return _with_another_value(line, rng)
+    except (ValueError, RecursionError):  # it is none, or nests deeper than calls may
         return _byte(line, others, rng)
+
+
+def _with_another_value(line: bytes, rng: random.Random) -> bytes:
+    data = json.loads(line)
     places: list[tuple[Any, Any]] = []
 
     def walk(node: Any) -> None:

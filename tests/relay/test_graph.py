@@ -47,6 +47,8 @@ def test_constants_keep_their_type():
     assert relay.const(True).dtype == "bool"
     assert relay.const(np.zeros((2, 1))).dtype == "float64"
     assert relay.const(1 << 40, "float32").data == 2.0**40
+    with pytest.raises(ModelError, match="holds no numbers"):
+        relay.const(relay.TensorType((2,)), "float32")
     assert relay.const(1 << 40, "int64").data == 1 << 40
     assert (tensor("x", 2, dtype="float64") * 2).dtype == "float64"
     assert relay.ones((2, 3)).shape == (2, 3)

@@ -7,7 +7,6 @@ Read next: `search/propose/cost_model.py`.
 from __future__ import annotations
 
 import os
-from itertools import islice
 
 from tilewright.auto_scheduler.records import dag_of, trials_of
 from tilewright.base.errors import TilewrightError
@@ -84,6 +83,6 @@ class XGBModel:
 
 def _first(database: Database, count: int) -> Database:
     some = Database()
-    for record in islice(trials_of(database), count):
+    for record in trials_of(database, count):
         some.append(record, database.dag(record.task.dag))
     return some

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from itertools import islice
 from typing import Any
 
 from tilewright.auto_scheduler.measure import MeasureInput, replayed
@@ -41,7 +40,7 @@ class ApplyHistoryBest(dispatch.ApplyHistoryBest):
         if n_lines is None and found is not records and not len(self.database):
             self.database = found
             return
-        for record in islice(trials_of(found), n_lines):
+        for record in trials_of(found, n_lines):
             self.database.append(record, found.dag(record.task.dag))
 
     def query(self, target: Any, workload: Any, *_: Any) -> Any:

@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from typing import IO, Any
 
 from msgspec.structs import replace
@@ -46,11 +47,18 @@ class RecordToFile:
             self.database.append(given.record, given.dag.to_json() if given.dag else None)
 
 
-def trials_of(database: Database) -> Iterator[Record]:
+def trials_of(database: Database, count: int | None = None) -> Iterator[Record]:
     """Each trial once, oldest first, with its final timing where it has one.
 
     A search times its leaders again at the end: that is no trial, but the last word on one.
+    count: the first so many only.  Raises RecordError for a number below 0
     """
+    if count is not None and count < 0:
+        raise RecordError(f"n_lines={count}", "there are no fewer than 0", "Leave it out for all.")
+    return islice(_trials(database), count)
+
+
+def _trials(database: Database) -> Iterator[Record]:
     final = {(r.key, r.candidate): r for r in database.query(final=True)}
     told = set()
     for record in database:

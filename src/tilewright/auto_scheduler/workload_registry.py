@@ -138,10 +138,10 @@ def declared(func: Function | str, args: Sequence[Any]) -> list[Tensor]:
 def normal(workload_key: str) -> str:
     """The key with JSON's blanks as `make_workload_key` writes them.  Raises SpaceError."""
     try:
-        found = parsed(workload_key)
+        found = parsed(workload_key) if isinstance(workload_key, str) else None
         if isinstance(found, list) and found and isinstance(found[0], str):
             return json.dumps(found)
-    except (AttributeError, RecordError):
+    except RecordError:
         pass
     raise SpaceError(
         f"workload key {workload_key!r}", "not a JSON list that starts with a name or a hash",

@@ -46,12 +46,13 @@ def figures(result: Result) -> tuple[float, int]:
     OK: it ran; ELIGIBLE: it may be the best, as far as it alone says; FINAL: timed in turn with
     other leaders; WRONG: its results were
     """
-    flags = FINAL * result.final | WRONG * (result.error == "wrong")
-    if not result.ok:
-        return math.inf, flags
+    flags = FINAL if result.final else 0
+    if result.error is not None or not result.costs:
+        return math.inf, flags | WRONG if result.error == "wrong" else flags
     seconds = result.seconds
-    usable = result.verified and result.same_as is None and 0 < seconds < math.inf
-    return seconds, flags | OK | ELIGIBLE * usable
+    if result.verified and result.same_as is None and 0 < seconds < math.inf:
+        flags |= ELIGIBLE
+    return seconds, flags | OK
 
 
 class Contents:

@@ -7,6 +7,7 @@ those of TVM (`foreign/tvm_logs.py`).  Read next: `record.py`, which says what a
 
 from __future__ import annotations
 
+import io
 import os
 import re
 from collections import Counter
@@ -25,6 +26,7 @@ LINE_BYTES = 1 << 20
 # Lists in lists: expressions nest with their operators.  A fifth of Python's own limit of 1,000
 # calls, so that what walks such an expression by recursion has room.
 DEPTH = 200
+_NEWLINE = ord("\n")
 _CHUNK = 1 << 18  # small enough for a core's own cache
 _NUMBERS = 5  # line numbers that are kept for each reason
 _REASONS = 40  # distinct reasons that are kept
@@ -32,6 +34,7 @@ _REASON_LENGTH = 240
 NOT_TEXT, NOT_JSON = "not UTF-8 text", "not JSON, or cut off"
 TOO_LONG, TOO_DEEP = f"longer than {LINE_BYTES >> 20} MiB", f"nested more than {DEPTH} deep"
 _ESCAPES = re.compile(rb"\\.", re.DOTALL)
+_NOT_OPENING = bytes(set(range(256)) - set(b"[{"))
 _OTHERS = bytes(set(range(256)) - set(b'[]{}"'))
 
 
@@ -84,6 +87,21 @@ def short(text: str) -> str:
     return shown if len(shown) <= _REASON_LENGTH else shown[: _REASON_LENGTH - 3] + "..."
 
 
+class _From(io.RawIOBase):
+    """A file from an offset on, read without moving its position."""
+
+    def __init__(self, file: int, offset: int) -> None:
+        self._file, self._offset = file, offset
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        count = os.preadv(self._file, [buffer], self._offset)
+        self._offset += count
+        return count
+
+
 def read_lines(file: int, offset: int = 0) -> Iterator[tuple[int, bytes | None, int]]:
     """(offset, line without its newline, offset behind it) of each line from `offset` on.
 
@@ -91,26 +109,20 @@ def read_lines(file: int, offset: int = 0) -> Iterator[tuple[int, bytes | None, 
     None stands for a line that is longer than `LINE_BYTES`; no more than that is kept of it.
     file: the descriptor of a regular file, whose position does not matter
     """
-    at, kept, dropping = offset, b"", False  # `at`: where `kept` begins, or what is dropped
-    position = offset
-    while chunk := os.pread(file, _CHUNK, position):
-        position += len(chunk)
-        *whole, rest = (kept + chunk).split(b"\n") if kept else chunk.split(b"\n")
-        if dropping and whole:
-            begin, at = at, position - len(chunk) + len(whole[0]) + 1
-            yield begin, None, at
-            dropping, whole = False, whole[1:]
-        for line in whole:
-            end = at + len(line) + 1
-            yield at, line if len(line) <= LINE_BYTES else None, end
-            at = end
-        kept = b"" if dropping else rest
-        if len(kept) > LINE_BYTES:
-            kept, dropping = b"", True
-    if dropping:
-        yield at, None, -1
-    elif kept:
-        yield at, kept, -1
+    reader = io.BufferedReader(_From(file, offset), _CHUNK)
+    at = offset
+    while line := reader.readline(LINE_BYTES + 1):
+        end = at + len(line)
+        if line[-1] == _NEWLINE:
+            yield at, line[:-1], end
+        elif len(line) <= LINE_BYTES:
+            yield at, line, -1
+        else:
+            while line and line[-1] != _NEWLINE:
+                line = reader.readline(LINE_BYTES)
+                end += len(line)
+            yield at, None, end if line else -1
+        at = end
 
 
 def refusal(line: bytes) -> str | None:
@@ -135,7 +147,7 @@ def is_text(line: bytes) -> bool:
 
 def is_deep(line: bytes) -> bool:
     """Whether lists and objects of JSON text nest more than `DEPTH`; nothing is decoded."""
-    if line.count(b"[") + line.count(b"{") <= DEPTH:
+    if len(line.translate(None, _NOT_OPENING)) <= DEPTH:
         return False
     depth, in_string = 0, False
     for mark in _ESCAPES.sub(b"", line).translate(None, _OTHERS):

@@ -102,8 +102,9 @@ class Result(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
         """The median cost; infinity for a failure."""
         if self.error is not None or not self.costs:
             return math.inf
-        ordered, middle = sorted(self.costs), len(self.costs) // 2
-        return ordered[middle] if len(ordered) % 2 else sum(ordered[middle - 1 : middle + 1]) / 2
+        ordered = sorted(self.costs)
+        middle, odd = divmod(len(ordered), 2)
+        return ordered[middle] if odd else (ordered[middle - 1] + ordered[middle]) / 2
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="record", tag_field="kind"):

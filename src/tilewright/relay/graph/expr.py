@@ -31,12 +31,16 @@ MAX_RANK, MAX_EXTENT, MAX_BYTES = 32, 2**31 - 1, 2**40
 def as_array(value: Any) -> Array:
     """`value` as a numpy array: numbers, lists, arrays, anything with `.numpy()`."""
     try:
-        return np.asarray(value.numpy() if hasattr(value, "numpy") else value)
+        made = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
+        reason = "it holds no numbers" if made.dtype.hasobject else ""
     except ValueError as error:
+        reason = str(error)
+    if reason:
         raise ModelError(
-            f"array of a {type(value).__name__}", f"it is none ({error})",
+            f"array of a {type(value).__name__}", f"it is none ({reason})",
             "Give numbers, or lists of one length.",
-        ) from None  # fmt: skip
+        )  # fmt: skip
+    return made
 
 
 def check_dtype(dtype: object, place: str) -> DType:
