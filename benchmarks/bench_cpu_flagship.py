@@ -20,9 +20,9 @@ from tilewright.measure.pipeline import Pipeline
 from tilewright.relay.compile.build import build
 from tilewright.relay.compile.extract import fused_tasks
 from tilewright.relay.peers.engines import onnxruntime_benchmark, torch_benchmark
-from tilewright.relay.run.graph_executor import GraphModule
 from tilewright.relay.testing import create_workload
 from tilewright.runtime.device import cpu
+from tilewright.runtime.network.graph_executor import GraphModule
 from tilewright.search.loop import Options, tune
 from tilewright.search.rules.derive import with_rules
 

@@ -12,12 +12,11 @@ Read next: docs/design.md.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from tilewright import te as te
 from tilewright.base.errors import absent
-from tilewright.schedule.schedule import create_schedule as _create_schedule
 from tilewright.targets.target import Target as Target
 
 if TYPE_CHECKING:
+    from tilewright import te as te
     from tilewright.driver.build import build as build
     from tilewright.driver.build import lower as lower
     from tilewright.relay.graph.expr import IRModule as IRModule
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
     from tilewright.runtime.device import opencl as opencl
 
 __version__ = "0.1.0"
-
-te.create_schedule = _create_schedule  # its home is a later room
 
 # Loaded on first use, so that `import tilewright` and the command line start fast.
 _LAZY = {
@@ -41,6 +38,7 @@ _LAZY = {
     "IRModule": "tilewright.relay.graph.expr",
 }
 _MODULES = (
+    "te",
     "topi",
     "relay",
     "autotvm",

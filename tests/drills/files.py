@@ -2,7 +2,7 @@
 
 In: a small library, kernels that differ in what they compute and in nothing else.  Each try changes
 a file as a bad disk, a bad copy or another user would, then loads, runs and compares, in a process
-that may be lost.  Read next: `drill.py`, `driver/cache.py`, `relay/run/library.py`.
+that may be lost.  Read next: `drill.py`, `driver/cache.py`, `runtime/network/library.py`.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from tilewright.driver.build import generate_source, resolve_target
 from tilewright.driver.cache import Cache
 from tilewright.driver.compilers import compile_source
 from tilewright.measure.pool import WorkerCrash, WorkerFailure, WorkerPool, WorkerTimeout
-from tilewright.relay.run.graph_executor import GraphModule
 from tilewright.runtime import cpu
 from tilewright.runtime.module import Module
 from tilewright.runtime.ndarray import array, empty
+from tilewright.runtime.network.graph_executor import GraphModule
 from tilewright.schedule.default import default_schedule
 
 _SECONDS = 10.0

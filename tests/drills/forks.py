@@ -23,9 +23,9 @@ from drills._processes import import_path
 from drills.drill import Counts, Drill
 from drills.threads import call, infer, module, network
 from tilewright.base.errors import DeviceError
-from tilewright.relay.run.graph_executor import GraphModule
 from tilewright.runtime import Module, array, cpu, cuda, opencl
 from tilewright.runtime.drivers.cpu import set_num_threads
+from tilewright.runtime.network.graph_executor import GraphModule
 
 BUSY_THREADS = 3
 CHILD_SECONDS = 20.0

@@ -27,9 +27,9 @@ from tilewright.measure.database import Database
 from tilewright.measure.pool import WorkerCrash, WorkerFailure, WorkerPool, WorkerTimeout
 from tilewright.measure.record import Result, make_record
 from tilewright.relay.compile.extract import fused_tasks
-from tilewright.relay.run.graph_executor import GraphModule
 from tilewright.runtime import cpu
 from tilewright.runtime.ndarray import array, empty
+from tilewright.runtime.network.graph_executor import GraphModule
 from tilewright.schedule.task import Task
 from tilewright.search.jobs import decisions_of, task_id
 from tilewright.search.propose.proposers import Candidate

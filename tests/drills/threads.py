@@ -23,9 +23,9 @@ from drills._processes import import_path
 from drills.drill import Counts, Drill
 from tilewright import relay, te
 from tilewright.base.errors import DeviceError
-from tilewright.relay.run.graph_executor import GraphModule
 from tilewright.runtime import Device, Module, array, cpu, cuda, empty, opencl
 from tilewright.runtime.drivers.cpu import set_num_threads
+from tilewright.runtime.network.graph_executor import GraphModule
 
 THREADS = 8
 SIZE = 96

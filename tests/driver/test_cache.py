@@ -210,8 +210,8 @@ def test_a_digest_is_of_the_program_alone() -> None:
 
 def test_an_artefact_of_another_version_is_refused(tmp_path: Path) -> None:
     data = artifact_file.to_bytes(Artifact(SOURCE, b"x"))
-    header = data[len(artifact_file._MAGIC) + 32 :].replace(b'"entry_name"', b'"entry_nome"')
-    other = artifact_file._MAGIC + hashlib.sha256(header).digest() + header
+    header = data[len(artifact_file.MAGIC) + 32 :].replace(b'"entry_name"', b'"entry_nome"')
+    other = artifact_file.MAGIC + hashlib.sha256(header).digest() + header
     (tmp_path / "k.tw").write_bytes(other)
     with pytest.raises(DeviceError, match=r"load_module.*another version.*Write it again"):
         load_module(tmp_path / "k.tw")

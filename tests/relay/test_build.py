@@ -19,8 +19,8 @@ from tilewright.base.errors import DeviceError, ModelError, RecordError, TargetE
 from tilewright.measure.database import Database
 from tilewright.relay.compile import ship as ship_module
 from tilewright.relay.compile.extract import extract_from_program, fused_tasks
-from tilewright.relay.run.graph_executor import GraphModule
 from tilewright.runtime import Device, cuda, opencl
+from tilewright.runtime.network.graph_executor import GraphModule
 from tilewright.schedule.default import default_schedule
 from tilewright.schedule.schedule import Schedule
 from tilewright.targets import kind as kind_registry

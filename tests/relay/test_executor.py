@@ -12,7 +12,7 @@ from relay.small import image, residual, wanted
 from tilewright import cpu, nd, relay
 from tilewright.base.errors import DeviceError
 from tilewright.contrib import graph_executor
-from tilewright.relay.run.graph_executor import GraphModule
+from tilewright.runtime.network.graph_executor import GraphModule
 
 
 @pytest.fixture(scope="module")

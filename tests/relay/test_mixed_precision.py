@@ -10,8 +10,8 @@ from tilewright.cli.network import in_type
 from tilewright.relay.graph.evaluate import largest_deviation, rounding_tolerance
 from tilewright.relay.graph.expr import post_order
 from tilewright.relay.graph.traversal import op_name
-from tilewright.relay.run.graph_executor import GraphModule
 from tilewright.runtime.device import device
+from tilewright.runtime.network.graph_executor import GraphModule
 
 
 def types(mod):

@@ -13,7 +13,7 @@ from tilewright.driver.build import generate_source
 from tilewright.relay.compile.extract import fused_groups, fused_tasks, prepare
 from tilewright.relay.graph.expr import post_order
 from tilewright.relay.graph.traversal import is_call, op_name
-from tilewright.relay.run.graph_executor import GraphModule
+from tilewright.runtime.network.graph_executor import GraphModule
 from tilewright.schedule.default import default_schedule
 from tilewright.targets.target import Target
 

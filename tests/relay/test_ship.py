@@ -24,8 +24,8 @@ from tilewright.measure.pipeline import Pipeline
 from tilewright.measure.record import Result, make_record
 from tilewright.relay.compile import ship as ship_module
 from tilewright.relay.compile.extract import fused_tasks
-from tilewright.relay.run.graph_executor import GraphModule
 from tilewright.runtime.device import local_target
+from tilewright.runtime.network.graph_executor import GraphModule
 from tilewright.schedule.task import Task
 from tilewright.search.jobs import References, task_id
 from tilewright.targets.target import Target

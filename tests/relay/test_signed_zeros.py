@@ -8,8 +8,8 @@ from tilewright import cpu, relay, te, topi
 from tilewright.driver.build import lower
 from tilewright.ir.interpreter import run as interpret
 from tilewright.relay import nn
-from tilewright.relay.run.graph_executor import GraphModule
 from tilewright.runtime import cuda, opencl
+from tilewright.runtime.network.graph_executor import GraphModule
 from tilewright.schedule.default import default_schedule
 from tilewright.targets.target import Target
 

@@ -17,9 +17,9 @@ from tilewright import relay
 from tilewright.base.artifact import Artifact
 from tilewright.base.concurrency import finish_first, importing, lock, once
 from tilewright.base.errors import DeviceError
-from tilewright.relay.run.graph_executor import GraphModule
 from tilewright.runtime import Device, Module, array, cpu, device, empty
 from tilewright.runtime.drivers import ForkGuard, cuda, opencl
+from tilewright.runtime.network.graph_executor import GraphModule
 
 Build = Callable[..., Artifact]
 ADD = (2, 0, "+", 1)

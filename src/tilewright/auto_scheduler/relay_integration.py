@@ -21,8 +21,8 @@ from tilewright.measure.database import Database
 from tilewright.relay.compile.build import build
 from tilewright.relay.compile.extract import fused_tasks
 from tilewright.relay.graph.expr import Function, IRModule
-from tilewright.relay.run.graph_executor import GraphModule
 from tilewright.runtime.device import device
+from tilewright.runtime.network.graph_executor import GraphModule
 from tilewright.targets.target import Target, TargetLike
 from tilewright.transform import PassContext
 

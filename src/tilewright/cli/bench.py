@@ -36,8 +36,8 @@ def bench_network(
     from tilewright.relay.exchange.networks import sample_inputs
     from tilewright.relay.graph.evaluate import largest_deviation, rounding_tolerance
     from tilewright.relay.peers.engines import onnxruntime_benchmark, reference, torch_benchmark
-    from tilewright.relay.run.graph_executor import GraphModule
     from tilewright.runtime.device import device
+    from tilewright.runtime.network.graph_executor import GraphModule
 
     dev = device(target.kind)
     inputs = sample_inputs(mod, params)

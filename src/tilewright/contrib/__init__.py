@@ -1,6 +1,6 @@
 """Names of TVM's `contrib` that tutorials import.
 
-In: nothing.  Out: `contrib.graph_executor`.  Read next: `relay/run/graph_executor.py`.
+In: nothing.  Out: `contrib.graph_executor`.  Read next: `runtime/network/graph_executor.py`.
 """
 
 from importlib import import_module

@@ -1,12 +1,13 @@
 """`contrib.graph_executor.GraphModule`, where the tutorials look for it.
 
-In: `lib["default"](dev)`.  Out: a module that runs.  Read next: `relay/run/graph_executor.py`.
+In: `lib["default"](dev)`.  Out: a module that runs.
+Read next: `runtime/network/graph_executor.py`.
 """
 
 from typing import Any
 
 from tilewright.base.errors import absent
-from tilewright.relay.run.graph_executor import GraphModule
+from tilewright.runtime.network.graph_executor import GraphModule
 from tilewright.runtime.timing import BenchmarkResult
 
 __all__ = ["BenchmarkResult", "GraphModule"]

@@ -31,9 +31,9 @@ from tilewright.relay.graph.expr import (
 )
 from tilewright.relay.linear import einsum
 from tilewright.relay.passes import PASSES, bind_params, optimize
-from tilewright.relay.run.library import Library, load
 from tilewright.relay.tensor import *  # noqa: F403
 from tilewright.relay.tensor import __all__ as _operators
+from tilewright.runtime.network.library import Library, load
 
 __all__ = [
     "PASSES", "Call", "Constant", "Expr", "Function", "IRModule", "Library", "TensorType", "Tuple",

@@ -1,10 +1,11 @@
-"""Running compiled kernels: devices, arrays, modules, timing, trials.
+"""Running compiled kernels: devices, arrays, modules, networks, timing, trials.
 
 In: `Artifact`s made by `driver`.  Out: results and seconds.  Read next: `module.py`.
 """
 
 from tilewright.runtime.device import Device, cpu, cuda, device, opencl
-from tilewright.runtime.module import Module, load_module
+from tilewright.runtime.load import load_module
+from tilewright.runtime.module import Module
 from tilewright.runtime.ndarray import NDArray, array, empty, from_dlpack
 from tilewright.runtime.sequence import LaunchSequence
 from tilewright.runtime.timing import BenchmarkResult

@@ -15,7 +15,7 @@ from typing import Any
 from tilewright.base.artifact import Artifact, BufferSpec, KernelInfo, Packing, Source
 from tilewright.base.errors import DeviceError
 
-_MAGIC = b"TILEWRIGHT1\n"
+MAGIC = b"TILEWRIGHT1\n"
 _DIGEST = hashlib.sha256().digest_size
 
 
@@ -30,16 +30,16 @@ def to_bytes(artifact: Artifact) -> bytes:
         separators=(",", ":"),
     ).encode()
     body = struct.pack("<Q", len(header)) + header + artifact.binary
-    return _MAGIC + hashlib.sha256(body).digest() + body
+    return MAGIC + hashlib.sha256(body).digest() + body
 
 
 def from_bytes(data: bytes, place: str = "from_bytes") -> Artifact:
     """Raises DeviceError when `data` is no artefact, a damaged one, or another version's."""
-    start = len(_MAGIC) + _DIGEST
+    start = len(MAGIC) + _DIGEST
     body = data[start:]
-    if data[: len(_MAGIC)] != _MAGIC:
+    if data[: len(MAGIC)] != MAGIC:
         raise DeviceError(place, "it is not a Tilewright artefact", "Write one with Module.save.")
-    if hashlib.sha256(body).digest() != data[len(_MAGIC) : start]:
+    if hashlib.sha256(body).digest() != data[len(MAGIC) : start]:
         raise DeviceError(place, "it is damaged (its checksum differs)", "Write it again.")
     try:
         (size,) = struct.unpack_from("<Q", body)

@@ -14,7 +14,7 @@ from tilewright.base.artifact import Artifact
 from tilewright.base.doors import door
 from tilewright.base.errors import DeviceError
 from tilewright.runtime import arguments, artifact_file
-from tilewright.runtime.device import Device, cpu, device
+from tilewright.runtime.device import Device, cpu
 from tilewright.runtime.drivers import Launch, Plan
 from tilewright.runtime.ndarray import NDArray, array, empty
 from tilewright.runtime.sequence import KernelCall
@@ -23,19 +23,6 @@ from tilewright.runtime.timing import BenchmarkResult, measure
 TimeEvaluator = Callable[..., BenchmarkResult]
 
 _KEPT = 16  # calls that stay ready, and so at most the sets of workspaces that an idle module has
-
-
-def load_module(path: str | Path, on: Device | None = None) -> Module:
-    """Load what `Module.save` wrote; on the device of its kind with index 0 unless one is named."""
-    try:
-        data = Path(path).read_bytes()
-    except OSError as error:
-        raise DeviceError(
-            f"load_module({str(path)!r})", f"the file cannot be read ({error.strerror})",
-            "Name a file that Module.save wrote.",
-        ) from None  # fmt: skip
-    artifact = artifact_file.from_bytes(data, f"load_module({str(path)!r})")
-    return Module(artifact, on or device(artifact.source.target))
 
 
 @dataclass(frozen=True, eq=False)

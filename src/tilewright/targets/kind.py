@@ -51,6 +51,9 @@ class DeviceKind:
     host_lacks:   a function (options) -> what of a target's options this very machine lacks, so
                   that code for it can be built here but not run
 
+    linker:       a module with `link`, which makes a shared object of the code of kernels, and
+                  `open_shared`, which loads them; "": their binaries are data to the host
+
     has_threads:  kernels are grids of blocks of threads, which share memory within a block; loops
                   are bound to them.  Otherwise kernels are functions with parallel loops
     shares_host:  kernels run on the processor that also compiles and searches.  A driver may say so
@@ -77,6 +80,7 @@ class DeviceKind:
     warm_up: tuple[str, ...] = ()
     host_limits: Provider | None = None
     host_lacks: Provider | None = None
+    linker: str = ""
     has_threads: bool = False
     shares_host: bool = False
     vectors_are_aligned: bool = False

@@ -64,6 +64,7 @@ KIND = DeviceKind(
     warm_up=("llvmlite.binding",),
     host_limits="tilewright.runtime.drivers.cpu_host:limits",
     host_lacks="tilewright.runtime.drivers.cpu_features:lacks",
+    linker="tilewright.runtime.drivers.cpu_shared",
     shares_host=True,
     kernels_per_process=24,
 )

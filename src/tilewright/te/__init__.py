@@ -4,6 +4,7 @@ In: shapes and Python functions.  Out: tensors, and the `ComputeDAG` they form.
 Read next: `tensor.py`, `reductions.py`, `dag.py`, `evaluate.py`.
 """
 
+from importlib import import_module
 from typing import Any
 
 from tilewright.base.doors import open_doors
@@ -63,6 +64,8 @@ __all__ = [
     "thread_axis", "var",
 ]  # fmt: skip
 
+_LATER = {"create_schedule": "tilewright.schedule.schedule"}  # its home is a later room
+
 _ELSEWHERE = {
     "create_prim_func": "Schedule tensors directly: te.create_schedule.",
     "extern": "Declare the computation with te.compute.",
@@ -74,4 +77,6 @@ _ELSEWHERE = {
 
 
 def __getattr__(name: str) -> Any:
+    if name in _LATER:
+        return getattr(import_module(_LATER[name]), name)
     raise absent("te", name, _ELSEWHERE)

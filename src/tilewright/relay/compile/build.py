@@ -16,7 +16,6 @@ from tilewright.base.errors import ModelError
 from tilewright.driver.build import resolve_target
 from tilewright.relay.compile.extract import FusedGroup, fused_groups, prepare
 from tilewright.relay.compile.memory import Lifetime, MemoryPlan, lifetimes, plan_memory
-from tilewright.relay.compile.report import BuildReport
 from tilewright.relay.compile.schedules import Chooser, sources_of
 from tilewright.relay.compile.ship import ship
 from tilewright.relay.graph.expr import (
@@ -32,8 +31,10 @@ from tilewright.relay.graph.expr import (
     Var,
     post_order,
 )
-from tilewright.relay.run.library import Launch, Library, Operand, Plan, TensorSpec, load
 from tilewright.runtime.device import local_target
+from tilewright.runtime.network.library import Library, load
+from tilewright.runtime.network.plan import Launch, Operand, Plan, TensorSpec
+from tilewright.runtime.network.report import BuildReport
 from tilewright.targets.target import TargetLike
 
 __all__ = ["build", "load"]

@@ -26,8 +26,8 @@ from tilewright.measure.local import LocalBuilder, LocalRunner
 from tilewright.measure.record import TaskId
 from tilewright.measure.reference import Reference
 from tilewright.relay.compile.extract import FusedGroup
-from tilewright.relay.compile.report import KernelReport
 from tilewright.relay.compile.schedules import DEFAULT, Choice
+from tilewright.runtime.network.report import KernelReport
 from tilewright.runtime.timing import show_seconds
 from tilewright.schedule.task import Task
 from tilewright.search.jobs import References

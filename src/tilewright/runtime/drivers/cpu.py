@@ -10,7 +10,7 @@ import ctypes
 import mmap
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -39,7 +39,7 @@ _ZONE = 16 << 10
 _FENCE = 4 << 20  # bytes that cannot be touched, beyond the zones; address space only
 _NO_ACCESS = 0
 _HUGE = 4 << 20  # numpy asks for large pages from this size on: what is timed should have the same
-_COMMON_ARITY = 8
+COMMON_ARITY = 8
 
 
 def default_threads() -> int:
@@ -73,7 +73,6 @@ def set_num_threads(threads: int, spin_ns: int = cpu_pool.SPIN_NS) -> None:
 def open_device(index: int) -> CpuDriver:
     if index:
         raise DeviceError(f"cpu({index})", "all cores are one device", "Use cpu(0).")
-    llvm_library()
     return CpuDriver()
 
 
@@ -98,26 +97,39 @@ def _engine(text: str) -> Any:
     return engine
 
 
-class _Native:
-    """The process's own native code: the pool, the replay loop, the call thunks."""
+def native_ir(arity: int) -> str:
+    """LLVM IR of what kernels and plans need of the process; thunks for up to `arity` arguments."""
+    parts = [cpu_pool.pool_ir(platform.machine()), cpu_apart.DISPATCH_IR, cpu_calls.replay_ir()]
+    return "\n".join([*parts, *(cpu_calls.thunk_ir(n) for n in range(1, arity + 1))])
 
-    def __init__(self) -> None:
-        llvm = llvm_library()
-        parts = [cpu_pool.pool_ir(platform.machine()), cpu_apart.DISPATCH_IR]
-        parts += [cpu_calls.replay_ir()]
-        parts += [cpu_calls.thunk_ir(n) for n in range(1, _COMMON_ARITY + 1)]
-        engine = _engine("\n".join(parts))
-        address = engine.get_function_address
-        llvm.add_symbol("tilewright_parallel", address("tilewright_dispatch"))
-        self.instead = int(engine.get_global_value_address("tilewright_instead"))
+
+def _compiled() -> Callable[[str], int]:
+    """The addresses of `native_ir`, compiled here."""
+    engine = _engine(native_ir(COMMON_ARITY))
+    names = ("parallel", "replay", "pool_limit", "pool_spin", "pool_reset")
+    found = {"tilewright_instead": engine.get_global_value_address("tilewright_instead")}
+    for name in (*names, *(f"call_{n}" for n in range(1, COMMON_ARITY + 1))):
+        found[f"tilewright_{name}"] = engine.get_function_address(f"tilewright_{name}")
+    engine.detach()  # workers run in this code until the process ends: never free it
+    llvm_library().add_symbol("tilewright_parallel", found["tilewright_parallel"])
+    return found.__getitem__
+
+
+class _Native:
+    """The process's own native code: the pool, the replay loop, the call thunks.
+
+    address: of a name in `native_ir`
+    """
+
+    def __init__(self, address: Callable[[str], int]) -> None:
+        self.parallel, self.instead = address("tilewright_parallel"), address("tilewright_instead")
         self.replay = ctypes.CFUNCTYPE(
             ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64
         )(address("tilewright_replay"))
         self.limit = ctypes.CFUNCTYPE(None, ctypes.c_int32)(address("tilewright_pool_limit"))
         self.spin = ctypes.CFUNCTYPE(None, ctypes.c_int64)(address("tilewright_pool_spin"))
         self.reset = ctypes.CFUNCTYPE(None)(address("tilewright_pool_reset"))
-        self._thunks = {n: address(f"tilewright_call_{n}") for n in range(1, _COMMON_ARITY + 1)}
-        engine.detach()  # workers run in this code until the process ends: never free it
+        self._thunks = {n: address(f"tilewright_call_{n}") for n in range(1, COMMON_ARITY + 1)}
         self._engines: list[Any] = []
         self.reset()
         self.limit(default_threads())
@@ -132,9 +144,25 @@ class _Native:
         return int(self._thunks[arity])
 
 
+_BROUGHT: list[Callable[[str], int]] = []  # the first shared object's, before anything else
+
+
 @once
 def _native() -> _Native:
-    return _Native()
+    return _Native(_BROUGHT[0] if _BROUGHT else _compiled())
+
+
+def join_pool(address: Callable[[str], int]) -> None:
+    """Loops of a shared object that brings `native_ir` run on the one pool of this process, which
+    is its own where there was none.
+
+    address: of a name in it
+    """
+    if not _BROUGHT:
+        _BROUGHT.append(address)
+    native = _native()
+    if address("tilewright_parallel") != native.parallel:
+        ctypes.c_void_p.from_address(address("tilewright_instead")).value = native.parallel
 
 
 class CpuMemory:
@@ -299,7 +327,7 @@ class CpuDriver:
                 place, f"it was compiled for a processor with {', '.join(lacks)}, which this one "
                 f"({self.name}) lacks", "Compile it on this machine, or with -mcpu of an older one."
             )  # fmt: skip
-        _native()  # defines tilewright_parallel
+        llvm.add_symbol("tilewright_parallel", _native().parallel)  # it may be a shared object's
         engine = _engine("")
         engine.add_object_file(llvm.ObjectFileRef.from_data(artifact.binary))
         engine.finalize_object()

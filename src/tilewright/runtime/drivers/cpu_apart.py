@@ -14,16 +14,16 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-# `tilewright_dispatch` is what kernels call: the pool, unless something is in its place.
+# `tilewright_parallel` is what kernels call: the pool, unless something is in its place.
 DISPATCH_IR = """
 @tilewright_instead = global ptr null
 
-define void @tilewright_dispatch(ptr %body, ptr %env, i64 %n) {
+define void @tilewright_parallel(ptr %body, ptr %env, i64 %n) {
   %other = load ptr, ptr @tilewright_instead
   %none = icmp eq ptr %other, null
   br i1 %none, label %pool, label %instead
 pool:
-  tail call void @tilewright_parallel(ptr %body, ptr %env, i64 %n)
+  tail call void @tilewright_pool_run(ptr %body, ptr %env, i64 %n)
   ret void
 instead:
   call void %other(ptr %body, ptr %env, i64 %n)

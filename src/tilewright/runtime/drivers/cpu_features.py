@@ -7,11 +7,13 @@ Read next: `cpu.py`, `driver/llvm.py`.
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tilewright.base.concurrency import once
 from tilewright.base.errors import TargetError
+from tilewright.runtime.drivers import cpu_host
 from tilewright.runtime.drivers.cpu_llvm import llvm_library
 
 # Instructions of operating systems, for caches, for random numbers: LLVM uses them only where a
@@ -26,6 +28,12 @@ _NOT_GENERATED = frozenset(
     )
 )  # fmt: skip
 _MODE = "64bit"  # of code, not of a processor; without it LLVM ends the process
+_MARKS = str.maketrans("", "", "._-")
+# Names of features that Linux calls otherwise.
+_SYSTEM_NAMES = {
+    "bmi": "bmi1", "crc32": "sse4_2", "lzcnt": "abm", "pclmul": "pclmulqdq",
+    "sahf": "lahf_lm", "sha": "sha_ni", "sse3": "pni",
+}  # fmt: skip
 _OF_ALL = {"x86_64": ("cx8", "fxsr")}  # has each of 64 bits, and none that LLVM does not know
 
 
@@ -39,6 +47,20 @@ def missing(meta: Mapping[str, Any]) -> tuple[str, ...]:
         needs = required(meta["triple"], meta["cpu"], meta["features"])
     has = llvm_library().get_host_cpu_features()
     return tuple(name for name in needs or () if not has.get(name, True))
+
+
+def missing_here(meta: Mapping[str, Any]) -> tuple[str, ...]:
+    """`missing` as Linux tells on x86-64, without LLVM; elsewhere nothing is known to be."""
+    flags = {_plain(flag) for flag in cpu_host.flags()}
+    if not flags or platform.machine() != "x86_64":
+        return ()
+    names = meta.get("needs") or ()
+    return tuple(n for n in names if _plain(_SYSTEM_NAMES.get(n, n)) not in flags)
+
+
+def _plain(name: str) -> str:
+    """As both write it: LLVM has `sse4.1` and `avx512vnni`, Linux `sse4_1` and `avx512_vnni`."""
+    return name.translate(_MARKS)
 
 
 def lacks(options: Mapping[str, str]) -> tuple[str, ...]:

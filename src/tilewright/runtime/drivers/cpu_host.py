@@ -48,18 +48,21 @@ def model_name() -> str:
 
 def fingerprint() -> str:
     """Equal on processors of one model with the same instructions, however many cores are ours."""
-    flags = (_field("flags") or _field("Features")).split()
-    used = sorted(f for f in flags if f.startswith(_INSTRUCTIONS))
+    used = sorted(f for f in flags() if f.startswith(_INSTRUCTIONS))
     digest = hashlib.sha256(" ".join(used).encode()).hexdigest()[:8]
     make = ".".join(filter(None, map(_field, ("cpu family", "model", "CPU part"))))
     return " / ".join(filter(None, (model_name(), platform.machine(), make, digest)))
 
 
+def flags() -> tuple[str, ...]:
+    """Features of the first core, as the system names them."""
+    return tuple((_field("flags") or _field("Features")).split())
+
+
 def _vector_bytes() -> int:
-    flags = _field("flags").split()
-    if "avx512f" in flags:
+    if "avx512f" in flags():
         return 64
-    return 32 if "avx2" in flags else PORTABLE_VECTOR_BYTES
+    return 32 if "avx2" in flags() else PORTABLE_VECTOR_BYTES
 
 
 @cache

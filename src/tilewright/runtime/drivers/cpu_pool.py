@@ -3,7 +3,7 @@
 In: the machine's name.  Out: LLVM IR for `drivers/cpu.py` to compile once a process.  Read next:
 `cpu.py`.
 
-How the pool works.  `tilewright_parallel(body, env, n)` fills a free job, rings the bell, takes
+How the pool works.  `tilewright_pool_run(body, env, n)` fills a free job, rings the bell, takes
 chunks until none is left, and waits for those that others began; a worker that gets no core costs
 nothing, for its chunks are run by the rest.  A job's iterations are dealt to shards, one for each
 thread: a thread begins with its own, where its caches are warm, then helps with the others.  A
@@ -55,7 +55,7 @@ def supports_threads(machine: str) -> bool:
 
 
 def pool_ir(machine: str) -> str:
-    """LLVM IR defining `tilewright_parallel`, `_pool_limit`, `_pool_spin` and `_pool_reset`.
+    """LLVM IR defining `tilewright_pool_run`, `_pool_limit`, `_pool_spin` and `_pool_reset`.
 
     It calls `tilewright_now` of `cpu_calls.replay_ir`.
     """
@@ -74,7 +74,7 @@ _SERIAL = """
 define void @tilewright_pool_limit(i32 %threads) nounwind { ret void }
 define void @tilewright_pool_spin(i64 %ns) nounwind { ret void }
 define void @tilewright_pool_reset() nounwind { ret void }
-define void @tilewright_parallel(ptr %body, ptr %env, i64 %n) {
+define void @tilewright_pool_run(ptr %body, ptr %env, i64 %n) {
   %some = icmp sgt i64 %n, 0
   br i1 %some, label %run, label %done
 run:
@@ -421,7 +421,7 @@ no:
   ret i1 false
 }
 
-define void @tilewright_parallel(ptr %body, ptr %env, i64 %n) nounwind {
+define void @tilewright_pool_run(ptr %body, ptr %env, i64 %n) nounwind {
 entry:
   %limit = load atomic i32, ptr @limit acquire, align 4
   %limit64 = sext i32 %limit to i64

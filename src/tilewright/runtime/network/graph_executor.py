@@ -1,26 +1,26 @@
 """`GraphModule`: runs a compiled network on a device, every kernel through one `LaunchSequence`.
 
 In: `lib["default"](dev)` and arrays.  Out: arrays, latencies.  Inputs, outputs and intermediate
-values live in buffers that are allocated once.  Read next: `library.py`, `memory.py`.
+values live in buffers that are allocated once.  Read next: `library.py`, `profile.py`.
 """
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tilewright.base.artifact import BufferSpec
 from tilewright.base.doors import door, is_integer
-from tilewright.base.dtype import DType
 from tilewright.base.errors import DeviceError
-from tilewright.relay.run.library import Library, LoadedLibrary, Operand, TensorSpec
-from tilewright.relay.run.ownership import Ownership
 from tilewright.runtime.device import Device
-from tilewright.runtime.ndarray import NDArray, empty
-from tilewright.runtime.sequence import KernelCall, LaunchSequence
+from tilewright.runtime.ndarray import NDArray
+from tilewright.runtime.network.instance import Instance, slots_of
+from tilewright.runtime.network.library import Library, LoadedLibrary
+from tilewright.runtime.network.ownership import Ownership
+from tilewright.runtime.network.plan import TensorSpec
+from tilewright.runtime.network.profile import KernelTime, Profile
+from tilewright.runtime.sequence import LaunchSequence
 from tilewright.runtime.timing import BenchmarkResult
 
 _MAX_NUMBER = 1 << 20
@@ -30,16 +30,10 @@ _ONE_EACH = (
 )
 
 
-@dataclass(frozen=True)
-class KernelTime:
-    """Seconds of one launch, timed alone; `name` is the kernel's."""
-
-    name: str
-    seconds: float
-
-
 class GraphModule:
     """A network ready to run.  Two modules of one library share code and weights, nothing else.
+
+    A library for several batch sizes runs the one that the shape of an input asks for.
 
     Inputs and outputs are its state, so it belongs to the thread that uses it first, until that
     thread ends.  Threads that share one write `with module:` around what belongs together, from
@@ -56,22 +50,12 @@ class GraphModule:
                 'Write GraphModule(lib["default"](dev)).',
             )  # fmt: skip
         self.module, self.device = module, module.device
-        plan = module.library.plan
         self._own = Ownership("GraphModule", _ONE_EACH)
-        self._inputs = plan.inputs
-        self._index = {spec.name: k for k, spec in enumerate(plan.inputs)}
-        self._input_arrays = [empty(s.shape, s.dtype, self.device) for s in plan.inputs]
-        for held in self._input_arrays:
-            held.copyfrom(np.zeros(held.shape, held.dtype))
-        self._slots = [
-            empty((max(n, 1),), "bool", self.device) for n in plan.slot_bytes
-        ]  # bytes: the kernels say what is in them
-        self._outputs = [
-            NDArray(spec.shape, DType(spec.dtype), self.device, self._held(where).memory)
-            for spec, where in plan.outputs
-        ]
-        self._calls = self._kernel_calls()
-        self._sequence = LaunchSequence(self.device, self._calls) if self._calls else None
+        self._index = {spec.name: k for k, spec in enumerate(module.library.plan.inputs)}
+        self._slots = slots_of(module)
+        self._instances: dict[int, Instance] = {}  # by plan; those whose shapes were given
+        self._unset: set[int] = set()  # inputs whose value has the shape of another plan
+        self._now = self._instance(0)
 
     # -- inputs and outputs ------------------------------------------------------------------------
 
@@ -92,20 +76,21 @@ class GraphModule:
         with self._own:
             for name, value in inputs.items():
                 self._set(name, value)
-            if self._sequence is not None:
-                self._sequence.run()
+            self._check_set()
+            if self._now.sequence is not None:
+                self._now.sequence.run()
 
     def get_output(self, index: int, out: NDArray | None = None) -> NDArray:
         """Output `index`: the buffer that the next run overwrites, or its copy in `out`."""
-        self._check_index("get_output", index, len(self._outputs), "outputs")
+        self._check_index("get_output", index, self.get_num_outputs(), "outputs")
         with self._own:
-            found = self._outputs[index]
+            found = self._now.outputs[index]
             return found if out is None else found.copyto(out)
 
     def get_input(self, key: str | int, out: NDArray | None = None) -> NDArray:
         """The buffer of an input, or its copy in `out`."""
         with self._own:
-            found = self._input_arrays[self._position("get_input", key)]
+            found = self._now.inputs[self._position("get_input", key)]
             return found if out is None else found.copyto(out)
 
     def __enter__(self) -> GraphModule:
@@ -116,10 +101,10 @@ class GraphModule:
         self._own.leave()
 
     def get_num_inputs(self) -> int:
-        return len(self._inputs)
+        return len(self._now.plan.inputs)
 
     def get_num_outputs(self) -> int:
-        return len(self._outputs)
+        return len(self._now.plan.outputs)
 
     @door(DeviceError)
     def get_input_index(self, name: str) -> int:
@@ -128,8 +113,8 @@ class GraphModule:
 
     @property
     def planned_bytes(self) -> int:
-        """Device memory of all intermediate values."""
-        return sum(self.module.library.plan.slot_bytes)
+        """Device memory of all intermediate values, for any plan of the library."""
+        return sum(held.nbytes for held in self._slots)
 
     # -- timing ------------------------------------------------------------------------------------
 
@@ -163,36 +148,40 @@ class GraphModule:
             self.set_input(**inputs)
             if end_to_end:
                 return self._end_to_end(repeat, number, min_repeat_ms or 0)
-            if self._sequence is None:
+            self._check_set()
+            if self._now.sequence is None:
                 raise DeviceError(
                     place, "the network has no kernel to time",
                     "It only hands its inputs on; time one that computes.",
                 )  # fmt: skip
-            return self._sequence.time(
+            return self._now.sequence.time(
                 number, repeat, min_repeat_ms or 0,
                 limit_zero_time_iterations=limit_zero_time_iterations,
                 cooldown_interval_ms=cooldown_interval_ms, repeats_to_cooldown=repeats_to_cooldown,
             )  # fmt: skip
 
-    def profile(self, number: int = 5) -> list[KernelTime]:
-        """Each launch timed alone, `number` times back to back, in order.
+    def profile(self, number: int = 5, **inputs: Any) -> Profile:
+        """Each launch timed alone, `number` times back to back, and a whole run; printable.
 
-        Their sum differs from a run's time: alone a kernel finds its operands in the caches.
+        inputs: set before
         """
-        plan = self.module.library.plan
-        found, at = [], 0
+        library = self.module.library
         with self._own:
-            for launch in plan.launches:
-                kernels = self.module.kernels[launch.kernel]
-                calls = self._calls[at : at + len(kernels)]
-                at += len(kernels)
-                name = self.module.library.kernels[launch.kernel].source.entry_name
-                timed = LaunchSequence(self.device, calls).time(number)
-                found.append(KernelTime(name, timed.median))
-        return found
+            self.set_input(**inputs)
+            self._check_set()
+            found = []
+            for launch, calls in zip(self._now.plan.launches, self._now.launches, strict=True):
+                buffers = library.kernels[launch.kernel].source.buffers
+                nbytes = sum(b.size * b.dtype.bytes for b in buffers if b.role != "workspace")
+                told = library.report.kernels[launch.kernel]
+                seconds = LaunchSequence(self.device, calls).time(number).median
+                found.append(KernelTime(told.name, seconds, told.flop, nbytes, told.label))
+            whole = self._now.sequence
+            seconds = 0.0 if whole is None else whole.time(number).median
+        return Profile(tuple(found), seconds, str(self.device))
 
     def _end_to_end(self, repeat: int, number: int, min_repeat_ms: float) -> BenchmarkResult:
-        hosts = [held.numpy() for held in self._input_arrays]
+        hosts = [held.numpy() for held in self._now.inputs]
         if repeat < 1 or number < 1:
             raise DeviceError(
                 f"benchmark(repeat={repeat}, number={number})", "both must be at least 1",
@@ -200,10 +189,10 @@ class GraphModule:
             )  # fmt: skip
 
         def once() -> None:
-            for held, host in zip(self._input_arrays, hosts, strict=True):
+            for held, host in zip(self._now.inputs, hosts, strict=True):
                 held.copyfrom(host)
             self.run()
-            for result in self._outputs:
+            for result in self._now.outputs:
                 result.numpy()
 
         once()
@@ -221,57 +210,67 @@ class GraphModule:
 
     # -- inside ------------------------------------------------------------------------------------
 
-    def _held(self, where: Operand) -> NDArray:
-        held = {
-            "input": self._input_arrays, "constant": self.module.constants, "slot": self._slots
-        }[where.kind]  # fmt: skip
-        return held[where.index]
-
-    def _array(self, where: Operand, spec: BufferSpec) -> NDArray:
-        """An operand as its kernel sees it: a slot has bytes, a view another shape."""
-        held = self._held(where)
-        wanted = spec.size * spec.dtype.bytes
-        if where.kind != "slot" and held.nbytes != wanted:
-            raise DeviceError(
-                "GraphModule", f"{where.kind} {where.index} has {held.nbytes} bytes, the kernel "
-                f"that reads it takes {wanted}", "Build and save the library again.",
-            )  # fmt: skip
-        return NDArray(spec.shape, spec.dtype, self.device, held.memory)
-
-    def _kernel_calls(self) -> list[KernelCall]:
-        calls: list[KernelCall] = []
-        library = self.module.library
-        for launch in library.plan.launches:
-            specs = library.kernels[launch.kernel].source.buffers
-            buffers = [self._array(o, s) for o, s in zip(launch.operands, specs, strict=True)]
-            calls += [
-                (kernel, [buffers[i] for i in kernel.info.args])
-                for kernel in self.module.kernels[launch.kernel]
-            ]
-        return calls
+    def _instance(self, index: int) -> Instance:
+        if index not in self._instances:
+            plan = self.module.library.plans[index]
+            self._instances[index] = Instance(self.module, plan, self._slots)
+        return self._instances[index]
 
     def _set(self, key: str | int, value: Any) -> None:
         k = self._position("set_input", key)
-        spec, held = self._inputs[k], self._input_arrays[k]
+        spec = self._now.plan.inputs[k]
         place = f"set_input({spec.name!r})"
         if not isinstance(value, NDArray):
             value = _host_array(value, spec, place)
+        if str(value.dtype) == spec.dtype and tuple(value.shape) != spec.shape:
+            self._take_plan(k, tuple(value.shape))
+            spec = self._now.plan.inputs[k]
         if tuple(value.shape) != spec.shape or str(value.dtype) != spec.dtype:
             raise DeviceError(
                 place,
                 f"the value is {value.dtype}{list(value.shape)}, the input "
-                f"{spec.dtype}{list(spec.shape)}",
+                f"{spec.dtype}{self._shapes(k)}",
                 "Convert it with .astype(...)." if tuple(value.shape) == spec.shape
                 else "Reshape it, or build the network for that shape.",
             )  # fmt: skip
-        held.copyfrom(value)
+        self._now.inputs[k].copyfrom(value)
+        self._unset.discard(k)
+
+    def _take_plan(self, k: int, shape: tuple[int, ...]) -> None:
+        """Run the plan whose input `k` has this shape from now on, if there is one.
+
+        Inputs that have the same shape in it keep their values, the others are to be set anew.
+        """
+        plans = self.module.library.plans
+        index = next((i for i, p in enumerate(plans) if p.inputs[k].shape == shape), None)
+        if index is None:
+            return
+        before, self._now = self._now, self._instance(index)
+        for i, (old, new) in enumerate(zip(before.inputs, self._now.inputs, strict=True)):
+            if old.shape == new.shape and i not in self._unset:
+                old.copyto(new)
+            else:
+                self._unset.add(i)
+
+    def _check_set(self) -> None:
+        if self._unset:
+            missing = ", ".join(str(self._now.plan.inputs[k]) for k in sorted(self._unset))
+            raise DeviceError(
+                "run()", f"the inputs set since belong to other shapes than {missing}",
+                "Set every input for the new shapes before a run.",
+            )  # fmt: skip
+
+    def _shapes(self, k: int) -> str:
+        """Every shape that input `k` may have."""
+        shapes = dict.fromkeys(p.inputs[k].shape for p in self.module.library.plans)
+        return " or ".join(str(list(shape)) for shape in shapes)
 
     def _position(self, what: str, key: str | int) -> int:
         if isinstance(key, str):
             if key in self._index:
                 return self._index[key]
             raise DeviceError(f"{what}({key!r})", *self._unknown(key))
-        self._check_index(what, key, len(self._inputs), "inputs")
+        self._check_index(what, key, self.get_num_inputs(), "inputs")
         return int(key)
 
     def _unknown(self, name: str) -> tuple[str, str]:
@@ -280,7 +279,7 @@ class GraphModule:
                 "this parameter became a constant when the network was built",
                 "Leave it out of relay.build(params=) to set it before each run.",
             )
-        listed = ", ".join(map(str, self._inputs)) or "none"
+        listed = ", ".join(map(str, self._now.plan.inputs)) or "none"
         return "the network has no such input", f"Its inputs: {listed}."
 
     def _check_index(self, what: str, index: Any, count: int, kind: str) -> None:

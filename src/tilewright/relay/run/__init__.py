@@ -1,4 +1,0 @@
-"""Networks that run: the compiled `Library` and its executor.
-
-Read next: `library.py`, `graph_executor.py`.
-"""

@@ -1,0 +1,68 @@
+"""One plan of a library bound to memory: buffers, launches, a sequence that runs them all.
+
+In: a loaded library, one of its plans, slots.  Out: arrays of inputs and outputs, launches.
+Read next: `graph_executor.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+
+from tilewright.base.artifact import BufferSpec
+from tilewright.base.dtype import DType
+from tilewright.runtime.ndarray import NDArray, empty
+from tilewright.runtime.network.library import LoadedLibrary
+from tilewright.runtime.network.plan import Operand, Plan
+from tilewright.runtime.sequence import KernelCall, LaunchSequence
+
+
+def slots_of(module: LoadedLibrary) -> list[NDArray]:
+    """Memory for intermediate values of every plan: one of them runs at a time.
+
+    They are bytes; the kernels say what is in them.
+    """
+    plans = module.library.plans
+    count = max(len(plan.slot_bytes) for plan in plans)
+    sizes = [max(p.slot_bytes[k] for p in plans if k < len(p.slot_bytes)) for k in range(count)]
+    return [empty((max(n, 1),), "bool", module.device) for n in sizes]
+
+
+class Instance:
+    """launches: of each launch of the plan the kernel calls it makes; sequence: all of them, None
+    where there is nothing to compute."""
+
+    def __init__(self, module: LoadedLibrary, plan: Plan, slots: Sequence[NDArray]) -> None:
+        self.module, self.plan, self._slots = module, plan, slots
+        self.inputs = [empty(s.shape, s.dtype, module.device) for s in plan.inputs]
+        for held in self.inputs:
+            held.copyfrom(np.zeros(held.shape, held.dtype))
+        self.outputs = [
+            NDArray(spec.shape, DType(spec.dtype), module.device, self._held(where).memory)
+            for spec, where in plan.outputs
+        ]
+        self.launches = [self._calls(k) for k in range(len(plan.launches))]
+
+    @cached_property
+    def sequence(self) -> LaunchSequence | None:
+        calls = [call for launch in self.launches for call in launch]
+        return LaunchSequence(self.module.device, calls) if calls else None
+
+    def _held(self, where: Operand) -> NDArray:
+        held = {"input": self.inputs, "constant": self.module.constants, "slot": self._slots}
+        return held[where.kind][where.index]
+
+    def _array(self, where: Operand, spec: BufferSpec) -> NDArray:
+        """An operand as its kernel sees it: a slot has bytes, a view another shape."""
+        return NDArray(spec.shape, spec.dtype, self.module.device, self._held(where).memory)
+
+    def _calls(self, index: int) -> list[KernelCall]:
+        launch = self.plan.launches[index]
+        specs = self.module.library.kernels[launch.kernel].source.buffers
+        buffers = [self._array(o, s) for o, s in zip(launch.operands, specs, strict=True)]
+        return [
+            (kernel, [buffers[i] for i in kernel.info.args])
+            for kernel in self.module.kernels[launch.kernel]
+        ]

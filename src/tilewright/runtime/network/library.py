@@ -1,0 +1,165 @@
+"""`Library`: a compiled network as plain data, and loaded on a device.
+
+In: what `relay/compile/build.py` made, or a file.  Out: `lib["default"](dev)`, the network on a
+device; files (`library_file.py`).  Read next: `plan.py`, `graph_executor.py`, which runs it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+
+from tilewright.base.artifact import Artifact
+from tilewright.base.concurrency import lock
+from tilewright.base.doors import door
+from tilewright.base.errors import DeviceError, ModelError
+from tilewright.runtime.device import Device, device
+from tilewright.runtime.drivers import Kernel
+from tilewright.runtime.ndarray import NDArray, array
+from tilewright.runtime.network import library_file
+from tilewright.runtime.network.graph_json import graph_json
+from tilewright.runtime.network.library_file import Contents
+from tilewright.runtime.network.plan import Array, Plan
+from tilewright.runtime.network.report import BuildReport
+from tilewright.targets.kind import resolve
+
+_loading = lock()
+
+
+class Library:
+    """A network compiled for one target, for one set of input shapes or several.
+
+    plans:     the network for each set of input shapes, in the order in which they were asked for
+    report:    what each kernel is, printable
+    kernels:   distinct artefacts; constants: weights in the layout that kernels read.  All plans
+               share them
+    shared:    the shared object that holds the kernels' code; None: their binaries do
+
+    Raises ModelError for plans that do not fit kernels and constants.
+    """
+
+    def __init__(
+        self,
+        plans: Plan | Sequence[Plan],
+        kernels: Sequence[Artifact],
+        constants: Sequence[Array],
+        report: BuildReport,
+        shared: str | None = None,
+    ) -> None:
+        self.plans = (plans,) if isinstance(plans, Plan) else tuple(plans)
+        self.report, self.shared = report, shared
+        self.kernels, self.constants = tuple(kernels), tuple(constants)
+        self._loaded: dict[Device, LoadedLibrary] = {}
+        if len(report.kernels) != len(self.kernels):
+            raise ModelError(
+                "Library", "its report is of other kernels", "Build and save it again."
+            )
+        for plan in self.plans:
+            if wrong := plan.misfit(self.kernels, self.constants):
+                raise ModelError("Library", wrong, "Build and save it again.")
+
+    @property
+    def plan(self) -> Plan:
+        """The first of `plans`."""
+        return self.plans[0]
+
+    @property
+    def target(self) -> str:
+        return self.plan.target
+
+    @door(ModelError)
+    def __getitem__(self, name: str) -> Callable[[Device], LoadedLibrary]:
+        """`lib["default"](dev)`: the network on a device."""
+        if name == "default":
+            return self.load_on
+        raise ModelError(f"lib[{name!r}]", "there is no such function", 'Use lib["default"](dev).')
+
+    def load_on(self, dev: Device) -> LoadedLibrary:
+        """Code and weights on `dev`, put there once however often it is asked for.
+
+        Raises DeviceError when the target is of another kind.
+        """
+        if not isinstance(dev, Device):
+            raise DeviceError(
+                f'lib["default"]({type(dev).__name__})', "it is no device", "Try cpu() or cuda(0)."
+            )
+        wanted = device(self.target)
+        if dev.kind != wanted.kind:
+            raise DeviceError(
+                f'lib["default"]({dev})', f"the network was built for {self.target}",
+                f"Use {wanted}, or build it for another target.",
+            )  # fmt: skip
+        with _loading:
+            if dev not in self._loaded:
+                self._loaded[dev] = LoadedLibrary(self, dev)
+            return self._loaded[dev]
+
+    def get_source(self) -> str:
+        """The generated text of all kernels."""
+        return "\n".join(k.source.text for k in self.kernels)
+
+    def get_params(self) -> dict[str, Array]:
+        """The weights by the names that `get_graph_json` gives them: folded, in the layout that
+        kernels read.  They are inside the library and need not be set."""
+        return {f"p{k}": value for k, value in enumerate(self.constants)}
+
+    def get_graph_json(self) -> str:
+        """The first plan as the JSON text of TVM's graph executor: nodes, shapes, storage."""
+        return graph_json(self)
+
+    @door(ModelError)
+    def export_library(self, file_name: str | os.PathLike[str], *, cc: str = "cc") -> None:
+        """Write one file with everything, which `runtime.load_module` reads.
+
+        file_name: what ends in `.so` is a shared object: kernels of a CPU and the thread pool they
+            run on as machine code, so that loading needs no LLVM; all else (weights, code of GPUs)
+            is appended to it as data.  `.tar` is a tar archive; anything else the same as a zip
+        cc: the C compiler whose linker makes the shared object
+        Raises ModelError where the file cannot be written, and without a C compiler for `.so`.
+        """
+        library_file.write(self.contents(), file_name, cc)
+
+    save = export_library
+
+    def contents(self) -> Contents:
+        """What a file of it holds."""
+        return Contents(self.plans, self.report, self.kernels, self.constants, self.shared)
+
+    def __repr__(self) -> str:
+        outputs = ", ".join(str(spec) for spec, _ in self.plan.outputs)
+        inputs = ", ".join(map(str, self.plan.inputs))
+        more = f" and for {len(self.plans) - 1} more shapes" if len(self.plans) > 1 else ""
+        launches = sum(len(plan.launches) for plan in self.plans)
+        return (
+            f"Library({inputs}) -> {outputs}{more} for {self.target}: "
+            f"{len(self.kernels)} kernels, {launches} launches"
+        )
+
+
+class LoadedLibrary:
+    """Code and weights of a library on a device; `GraphModule` runs it."""
+
+    def __init__(self, library: Library, dev: Device) -> None:
+        self.library, self.device = library, dev
+        load: Callable[[Artifact], tuple[Kernel, ...]] = dev.driver.load
+        if library.shared is not None and (linker := dev.device_kind.linker):
+            load = resolve(linker).open_shared(library.shared).load
+        self.kernels = tuple(load(artifact) for artifact in library.kernels)
+        self.constants: tuple[NDArray, ...] = tuple(array(c, dev) for c in library.constants)
+
+    def __repr__(self) -> str:
+        return f"{self.library!r} on {self.device}"
+
+
+def load(path: str | os.PathLike[str]) -> Library:
+    """The library in a file.  Raises ModelError for a missing or damaged file.
+
+    Only data is read here; machine code of a shared object is loaded with the device.
+    """
+    found = library_file.read(path)
+    try:
+        return Library(found.plans, found.kernels, found.constants, found.report, found.shared)
+    except ModelError as error:
+        raise ModelError(
+            f"load({os.fspath(path)!r})", f"it is damaged ({error.reason})", error.way_out
+        ) from None

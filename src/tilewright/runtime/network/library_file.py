@@ -1,0 +1,244 @@
+"""Files of libraries: a shared object, a tar or a zip archive with the same members.
+
+In: `Contents`, what a library is made of.  Out: a file, and the same contents from it.  A member
+says which others there are; types, digests and sizes are checked before anything is used.  Machine
+code of a shared object stays in it: reading one runs nothing.
+Read next: `library.py`, `../drivers/cpu_shared.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import shutil
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from tilewright.base.artifact import Artifact
+from tilewright.base.dtype import DType, json_name
+from tilewright.base.errors import ModelError, TilewrightError
+from tilewright.runtime import artifact_file
+from tilewright.runtime.network.plan import Array, Plan
+from tilewright.runtime.network.report import BuildReport
+from tilewright.targets.kind import kind, resolve
+
+_FORMAT = "tilewright network 2"
+_HEADER, _DIGESTS = "network.json", "sha256"
+_USTAR_AT = 257  # of its magic in the first block of a tar
+_Read = Callable[[str], bytes]
+
+
+@dataclass(frozen=True)
+class Contents:
+    """shared: the shared object that holds the code of `kernels`; None: their binaries do."""
+
+    plans: tuple[Plan, ...]
+    report: BuildReport
+    kernels: tuple[Artifact, ...]
+    constants: tuple[Array, ...]
+    shared: str | None = None
+
+
+@dataclass(frozen=True)
+class _Header:
+    """code_bytes, code_sha256: of the machine code in front of the archive."""
+
+    format: str
+    plans: tuple[Plan, ...]
+    report: BuildReport
+    kernels: int
+    constants: int
+    constant_types: tuple[str, ...] = ()
+    code_bytes: int = 0
+    code_sha256: str = ""
+
+
+def write(contents: Contents, path: str | os.PathLike[str], cc: str = "cc") -> None:
+    """The end of the name says what kind of file: `.so`, `.tar`, else a zip.  Raises ModelError."""
+    name = os.fspath(path)
+    made = name
+    if Path(name).is_file() or not os.path.lexists(name):  # not a device or a pipe
+        made = f"{name}.{os.getpid()}.new"  # what is loaded stays whole, no file is half written
+    try:
+        if name.endswith(".so"):
+            _write_shared(contents, made, cc)
+        elif contents.shared is not None:
+            raise ModelError(
+                f"export_library({name!r})", "the code of this library is in a shared object",
+                "Name a file that ends in .so, or export it where it is built.",
+            )  # fmt: skip
+        elif name.endswith(".tar"):
+            _write_tar(contents, made)
+        else:
+            with zipfile.ZipFile(made, "w", zipfile.ZIP_STORED) as archive:
+                for member, data in _members(contents):
+                    archive.writestr(member, data)
+        if made != name:
+            os.replace(made, name)
+    except OSError as error:
+        raise ModelError(
+            f"export_library({name!r})", f"it cannot be written ({error.strerror or error})",
+            "Name a file in a directory that exists and that you may write to.",
+        ) from None  # fmt: skip
+    finally:
+        if made != name:
+            Path(made).unlink(missing_ok=True)
+
+
+def read(path: str | os.PathLike[str]) -> Contents:
+    """What `write` wrote.  Raises ModelError for a missing or damaged file."""
+    place = f"load({os.fspath(path)!r})"
+    try:
+        with _archive(path) as member:
+            return _read(member, path, place)
+    except OSError as error:
+        raise ModelError(place, error.strerror or str(error), "Check the path.") from None
+    except (
+        zipfile.BadZipFile, tarfile.TarError, KeyError, EOFError, ValueError, OverflowError,
+        MemoryError, NotImplementedError, RuntimeError, TypeError, TilewrightError,
+    ) as error:  # fmt: skip
+        if isinstance(error, ModelError):
+            raise
+        raise ModelError(
+            place, f"it is no compiled network, or damaged ({error})",
+            "Write it with lib.export_library.",
+        ) from None  # fmt: skip
+
+
+# -- members ---------------------------------------------------------------------------------------
+
+
+def _members(contents: Contents, code: bytes = b"") -> Iterator[tuple[str, bytes]]:
+    """code: what lies in front of the archive."""
+    types = tuple(DType(c.dtype) for c in contents.constants)
+    digest = hashlib.sha256(code).hexdigest() if code else ""
+    header = _Header(
+        _FORMAT, contents.plans, contents.report, len(contents.kernels), len(types), types,
+        len(code), digest,
+    )  # fmt: skip
+    yield _HEADER, msgspec.json.encode(header, enc_hook=json_name)
+    for k, artifact in enumerate(contents.kernels):
+        yield f"kernel{k}", artifact_file.to_bytes(artifact)
+    for k, value in enumerate(contents.constants):
+        out = io.BytesIO()
+        np.save(out, value.view(_stored(value.dtype)), allow_pickle=False)
+        yield f"constant{k}.npy", out.getvalue()
+
+
+def _read(member: _Read, path: str | os.PathLike[str], place: str) -> Contents:
+    data = member(_HEADER)
+    found = msgspec.json.decode(data)
+    if not isinstance(found, Mapping) or found.get("format") != _FORMAT:
+        said = found.get("format") if isinstance(found, Mapping) else None
+        raise ModelError(
+            place, f"its format is {said!r}, not {_FORMAT!r}",
+            "Build and save it with this version.",
+        )  # fmt: skip
+    header = msgspec.json.decode(data, type=_Header)
+    if not header.plans:
+        raise ValueError("it has no plan")
+    shared = None
+    if header.code_bytes:
+        with open(path, "rb") as file:
+            code = file.read(header.code_bytes)
+        if hashlib.sha256(code).hexdigest() != header.code_sha256:
+            raise ValueError("the digest of its code differs")
+        shared = os.path.abspath(path)
+    kernels = [artifact_file.from_bytes(member(f"kernel{k}"), place) for k in range(header.kernels)]
+    constants = [
+        np.load(io.BytesIO(member(f"constant{k}.npy")), allow_pickle=False)
+        for k in range(header.constants)
+    ]
+    for k, name in enumerate(header.constant_types):
+        constants[k] = constants[k].view(DType(name).storage)
+    return Contents(header.plans, header.report, tuple(kernels), tuple(constants), shared)
+
+
+def _stored(kind: np.dtype[Any]) -> np.dtype[Any]:
+    """The type under which a file of numpy keeps elements of `kind`: it knows no bfloat16."""
+    return np.dtype(f"u{kind.itemsize}") if kind.isbuiltin != 1 else kind
+
+
+# -- archives --------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _archive(path: str | os.PathLike[str]) -> Iterator[_Read]:
+    """Its members by name, each with its checksum compared."""
+    with open(path, "rb") as file:
+        head = file.read(tarfile.BLOCKSIZE)
+    if head[_USTAR_AT:].startswith(b"ustar"):
+        with tarfile.open(path, "r:") as tar:
+            yield _tar_member(tar)
+        return
+    with zipfile.ZipFile(path) as archive:
+        yield archive.read
+
+
+def _tar_member(tar: tarfile.TarFile) -> _Read:
+    """A tar has no checksums of its members, so one of them lists those of the others."""
+    places = {info.name: info for info in tar}
+
+    def raw(name: str) -> bytes:
+        file = tar.extractfile(places[name]) if places[name].isreg() else None
+        if file is None:
+            raise ValueError(f"{name} is no file")
+        return file.read()
+
+    listed = dict(line.split("  ")[::-1] for line in raw(_DIGESTS).decode().splitlines())
+
+    def member(name: str) -> bytes:
+        data = raw(name)
+        if hashlib.sha256(data).hexdigest() != listed[name]:
+            raise ValueError(f"the digest of {name} differs")
+        return data
+
+    return member
+
+
+def _write_tar(contents: Contents, path: str) -> None:
+    digests = []
+    with tarfile.open(path, "w") as tar:
+        for name, data in _members(contents):
+            digests.append(f"{hashlib.sha256(data).hexdigest()}  {name}\n")
+            _add(tar, name, data)
+        _add(tar, _DIGESTS, "".join(digests).encode())  # as `sha256sum -c` reads it
+
+
+def _add(tar: tarfile.TarFile, name: str, data: bytes) -> None:
+    info = tarfile.TarInfo(name)
+    info.size = len(data)
+    tar.addfile(info, io.BytesIO(data))
+
+
+def _write_shared(contents: Contents, path: str, cc: str) -> None:
+    """A shared object of the kernels' code, and behind it a zip with all the rest.
+
+    Where code is data to the host, as of GPUs, the zip alone.
+    """
+    if contents.shared is not None:
+        shutil.copyfile(contents.shared, path)
+        return
+    linker, code = kind(contents.plans[0].target.partition(" ")[0]).linker, b""
+    if linker:
+        with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
+            made = os.path.join(folder, "net.so")
+            resolve(linker).link(contents.kernels, made, cc)
+            code = Path(made).read_bytes()
+        bare = tuple(replace(k, binary=b"") for k in contents.kernels)
+        contents = replace(contents, kernels=bare)
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_STORED) as file:
+        for name, data in _members(contents, code):
+            file.writestr(name, data)
+    Path(path).write_bytes(code + archive.getvalue())

@@ -1,0 +1,110 @@
+"""`Plan`: a network as launches over buffers, without code and weights.
+
+In: what `relay/compile/build.py` laid out, or a file says.  Out: plain data, checked against the
+kernels and constants that it names.  Read next: `library.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from numpy.typing import NDArray
+
+from tilewright.base.artifact import Artifact
+from tilewright.base.dtype import DType
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """A tensor that users see: an input or an output."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def nbytes(self) -> int:
+        return prod(self.shape) * DType(self.dtype).bytes
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.dtype}{list(self.shape)}"
+
+
+@dataclass(frozen=True)
+class Operand:
+    """Where an argument of a kernel lives: "input", "constant" or "slot", and which of them."""
+
+    kind: str
+    index: int
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One run of a kernel.  operands: one for each of its `Source.buffers`, workspaces included."""
+
+    kernel: int
+    operands: tuple[Operand, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The network for one set of input shapes.
+
+    slot_bytes: sizes of the buffers that intermediate values share; launches run in order
+    bound:      parameters that became constants
+    """
+
+    target: str
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[tuple[TensorSpec, Operand], ...]
+    launches: tuple[Launch, ...]
+    slot_bytes: tuple[int, ...]
+    bound: tuple[str, ...] = ()
+
+    def misfit(self, kernels: Sequence[Artifact], constants: Sequence[Array]) -> str:
+        """Why it cannot run with these kernels and constants; "" where it can.
+
+        Kernels trust their arguments: a launch never gets less memory than its kernel touches.
+        """
+        held = {
+            "input": [spec.nbytes for spec in self.inputs],
+            "constant": [int(c.nbytes) for c in constants],
+            "slot": list(self.slot_bytes),
+        }
+        shapes = [spec.shape for spec in (*self.inputs, *(out for out, _ in self.outputs))]
+        if any(d < 0 for shape in (*shapes, self.slot_bytes) for d in shape):
+            return "a shape or a size is negative"
+        for launch in self.launches:
+            if not 0 <= launch.kernel < len(kernels):
+                return f"a launch runs kernel {launch.kernel} of {len(kernels)}"
+            source = kernels[launch.kernel].source
+            if len(launch.operands) != len(source.buffers):
+                return f"{source.entry_name} gets {len(launch.operands)} arguments"
+            if any(not 0 <= i < len(source.buffers) for k in source.kernels for i in k.args):
+                return f"{source.entry_name} reads an argument that it has not"
+            for operand, buffer in zip(launch.operands, source.buffers, strict=True):
+                wrong = _misplaced(operand, buffer.size * buffer.dtype.bytes, held)
+                if wrong:
+                    return f"{buffer.name} of {source.entry_name}: {wrong}"
+                if buffer.role != "input" and operand.kind != "slot":
+                    return f"{source.entry_name} writes to {operand.kind} {operand.index}"
+        for spec, operand in self.outputs:
+            if wrong := _misplaced(operand, spec.nbytes, held):
+                return f"{spec.name}: {wrong}"
+        return ""
+
+
+def _misplaced(operand: Operand, nbytes: int, held: dict[str, list[int]]) -> str:
+    """What is wrong with `nbytes` at `operand`.  A slot may be larger, as values share it."""
+    sizes = held.get(operand.kind)
+    if sizes is None or not 0 <= operand.index < len(sizes):
+        return f"there is no {operand.kind} {operand.index}"
+    size = sizes[operand.index]
+    if nbytes < 0 or nbytes > size or (operand.kind != "slot" and nbytes != size):
+        return f"{operand.kind} {operand.index} has {size} bytes, not {nbytes}"
+    return ""
