@@ -27,6 +27,8 @@ def model(op: str, inputs: dict, outputs: int = 1, opset: int = 21, kind: int = 
 IMAGE, VECTOR = [1, 3, 4, 4], [3]
 NORM = {"x": IMAGE, "s": VECTOR, "b": VECTOR}
 STATISTICS = {**NORM, "m": VECTOR, "v": VECTOR}
+THREE = {n: [1, 3, 8] for n in "qkv"}
+FOUR = {n: [1, 2, 3, 4] for n in "qkv"}
 
 REFUSALS = {
     "training before opset 14": (model("BatchNormalization", STATISTICS, 3, 9), "training mode"),
@@ -40,6 +42,13 @@ REFUSALS = {
     "p": (model("LpNormalization", {"x": [2, 3]}, p=3), "p=3"),
     "half an integer": (model("Gemm", {"a": [2, 2], "b": [2, 2]}, kind=INT, alpha=0.5), "whole"),
     "equation": (model("Einsum", {"a": [2, 2]}, equation="ijk->i"), "einsum"),
+    "heads": (model("Attention", THREE, opset=24, q_num_heads=3, kv_num_heads=3), "3 heads"),
+    "no heads": (model("Attention", THREE, opset=24), "None heads"),
+    "past keys": (
+        model("Attention", {**FOUR, "m": None, "p": [1, 2, 5, 4]}, opset=24), "without past values",
+    ),
+    "mode": (model("Attention", FOUR, opset=24, qk_matmul_output_mode=7), "mode=7"),
+    "window": (model("Attention", FOUR, opset=25, left_window_size=-2), "window of -2"),
     "a number": (model("MatMul", {"a": [], "b": [2, 2]}), "no matrix"),
 }  # fmt: skip
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from tilewright.base.doors import is_integer, open_doors
 from tilewright.base.errors import ModelError
+from tilewright.relay.attention import attention
 from tilewright.relay.graph.expr import Call, Expr, TensorType, Var
 from tilewright.relay.linear import nn_matmul as matmul
 from tilewright.relay.loss import nll_loss
@@ -291,9 +292,9 @@ def adaptive_avg_pool2d(data: Expr, output_size: Any = (1, 1), layout: str = "NC
 
 
 __all__ = [
-    "adaptive_avg_pool2d", "avg_pool2d", "batch_flatten", "batch_matmul", "batch_norm", "bias_add",
-    "conv2d", "dense", "dropout", "global_avg_pool2d", "global_max_pool2d", "group_norm",
-    "instance_norm", "l2_normalize", "layer_norm", "leaky_relu", "log_softmax", "matmul",
-    "max_pool2d", "nll_loss", "pad", "relu", "rms_norm", "softmax", "standardize",
+    "adaptive_avg_pool2d", "attention", "avg_pool2d", "batch_flatten", "batch_matmul", "batch_norm",
+    "bias_add", "conv2d", "dense", "dropout", "global_avg_pool2d", "global_max_pool2d",
+    "group_norm", "instance_norm", "l2_normalize", "layer_norm", "leaky_relu", "log_softmax",
+    "matmul", "max_pool2d", "nll_loss", "pad", "relu", "rms_norm", "softmax", "standardize",
 ]  # fmt: skip
 open_doors(globals(), __all__, ModelError)

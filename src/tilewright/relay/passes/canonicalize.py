@@ -48,7 +48,7 @@ def _bias_add(node: Call) -> Expr:
 def _subtract(node: Call) -> Expr:
     x, c = node.args
     if isinstance(c, Constant):
-        return _full_rank(call("add", x, Constant(-c.data)))
+        return _full_rank(call("add", x, Constant(np.asarray(-c.data))))
     return _full_rank(node)
 
 

@@ -6,6 +6,7 @@ Read next: `../node.py`, the families; `../export.py`, the way back.
 
 from tilewright.relay.exchange.onnx.node import Converter
 from tilewright.relay.exchange.onnx.ops import (
+    attention,
     constant,
     elementwise,
     linear,
@@ -16,6 +17,7 @@ from tilewright.relay.exchange.onnx.ops import (
 )
 
 CONVERTERS: dict[str, Converter] = {
+    **attention.CONVERTERS,
     **constant.CONVERTERS,
     **elementwise.CONVERTERS,
     **linear.CONVERTERS,

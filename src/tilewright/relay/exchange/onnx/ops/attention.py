@@ -1,0 +1,99 @@
+"""Attention, and what stands beside it in transformers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from tilewright.relay import tensor
+from tilewright.relay.attention import (
+    Mask,
+    between,
+    biased,
+    both,
+    masked,
+    probabilities,
+    scores,
+    weighted,
+)
+from tilewright.relay.exchange.onnx.checks import element_type
+from tilewright.relay.exchange.onnx.node import Converter, Node
+from tilewright.relay.graph.expr import Expr, const
+
+MODES = (0, 1, 2, 3)  # of qk_matmul_output: 0 and 1 before the mask, 2 with it, 3 the probabilities
+
+
+def _attention(n: Node) -> Sequence[Expr]:
+    flat = len(n[0].shape) == 3
+    query, key, value = (
+        _in_heads(n, n[k], n.attr("q_num_heads" if k == 0 else "kv_num_heads")) for k in range(3)
+    )
+    past = 0
+    if n.has(4):
+        n.require(n.has(5), "it has past keys without past values", "Give both, or none.")
+        past = n[4].shape[2]
+        key, value = (tensor.concatenate([n[k], x], axis=2) for k, x in ((4, key), (5, value)))
+    mask = _mask(n, query.shape[2], key.shape[2], past)
+    score = scores(query, key, n.attr("scale"), float(n.attr("softcap", 0.0)))
+    precise = n.attr("softmax_precision")
+    wide = score if precise is None else tensor.cast(score, element_type(precise))
+    probability = tensor.cast(probabilities(wide, mask), query.dtype)
+    result = weighted(probability, value)
+    if flat:
+        result = tensor.transpose(result, (0, 2, 1, 3))
+        result = tensor.reshape(result, (*result.shape[:2], -1))
+    mode = n.attr("qk_matmul_output_mode", 0)
+    n.require(mode in MODES, f"qk_matmul_output_mode={mode} is not known", "Use 0 to 3.")
+    shown = (score, score, biased(score, mask, -math.inf), probability)[mode]
+    return [result, key, value, shown]
+
+
+def _in_heads(n: Node, x: Expr, heads: int | None) -> Expr:
+    """[B, H, S, D] of [B, S, H * D]."""
+    if len(x.shape) == 4:
+        return x
+    n.require(
+        len(x.shape) == 3 and heads is not None and heads >= 1 and x.shape[2] % heads == 0,
+        f"{heads} heads do not divide the shape {x.shape}",
+        "Give q_num_heads and kv_num_heads that divide the last axis.",
+    )
+    made = tensor.reshape(x, (*x.shape[:2], heads or 1, -1))
+    return tensor.transpose(made, (0, 2, 1, 3))
+
+
+def _mask(n: Node, queries: int, keys: int, past: int) -> Mask:
+    allowed: Expr | None = None
+    certain = True
+    offset: int | Expr = past
+    if n.has(6):
+        lengths = tensor.cast(n[6], "int32")
+        places = const(np.arange(keys, dtype="int32").reshape(1, 1, 1, -1))
+        allowed = tensor.less(places, tensor.reshape(lengths, (-1, 1, 1, 1)))
+        certain = False
+        if not n.has(4):
+            offset = tensor.subtract(lengths, const(queries, "int32"))
+    if n.flag("is_causal"):
+        allowed = both(allowed, between(queries, keys, None, 0, offset))
+    left, right = n.attr("left_window_size", -1), n.attr("right_window_size", -1)
+    n.require(min(left, right) >= -1, f"a window of {min(left, right)}", "Use -1 or more.")
+    if left >= 0 or right >= 0:
+        window = between(
+            queries, keys, left if left >= 0 else None, right if right >= 0 else None, offset
+        )
+        allowed, certain = both(allowed, window), False
+    return masked(n[3] if n.has(3) else None, allowed, keys, certain)
+
+
+def _swiglu(n: Node) -> Expr:
+    a, b = n[0], n[1]
+    n.require(a.shape == b.shape, f"it reads {a.shape} and {b.shape}", "They must be equal.")
+    gate = tensor.sigmoid(a * float(n.attr("alpha", 1.0)))
+    return tensor.multiply(tensor.multiply(a, gate), b)
+
+
+CONVERTERS: dict[str, Converter] = {
+    "Attention": _attention,
+    "SwiGLU": _swiglu,
+}
