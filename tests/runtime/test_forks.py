@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import threading
@@ -192,3 +193,27 @@ def test_a_driver_says_what_a_fork_broke(
     with pytest.raises(DeviceError, match="does not survive that.*spawn") as refused:
         Device(dev, 5).sync()
     assert refused.value.fatal
+
+
+def test_what_a_library_holds_is_never_taken_down_in_a_child() -> None:
+    """Not when it is forgotten, and not at the end: it would be a call of a broken library."""
+    ended: list[int] = []
+
+    class Held:
+        def __del__(self) -> None:
+            ended.append(os.getpid())
+
+    guard, held, gone = ForkGuard("a library"), Held(), Held()
+    guard.watch()
+    guard.keep(held)
+    guard.keep(gone)
+    del gone
+    assert len(ended) == 1  # in the process that loaded it nothing is kept alive
+
+    def drop() -> None:
+        nonlocal held
+        del held
+        gc.collect()
+        assert len(ended) == 1
+
+    assert in_child(drop) == "worked"

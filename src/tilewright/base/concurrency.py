@@ -19,6 +19,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _LOCKS: weakref.WeakSet[Any] = weakref.WeakSet()
+_FORGOTTEN: list[Any] = []
 
 
 def lock() -> Any:
@@ -33,15 +34,19 @@ class once(Generic[P, T]):
 
     def __init__(self, function: Callable[P, T]) -> None:
         update_wrapper(self, function)
-        self._making, self._made = lock(), cache(function)
+        self._function, self._making, self._made = function, lock(), cache(function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
         with self._making:
             return self._made(*args, **kwargs)  # type: ignore[arg-type]
 
     def forget(self) -> None:
-        """Make everything anew when it is next asked for."""
-        self._made.cache_clear()
+        """Make everything anew when it is next asked for.
+
+        What was made is not taken down: in a forked child that may take what the fork has broken.
+        """
+        _FORGOTTEN.append(self._made)
+        self._made = cache(self._function)
 
 
 def in_forked_child(action: Callable[[], object]) -> None:

@@ -6,6 +6,8 @@ run and time a sequence of launches.  Read next: `cpu.py`, then `cuda.py` and `o
 
 from __future__ import annotations
 
+import ctypes
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -140,6 +142,12 @@ class ForkGuard:
 
     def __init__(self, place: str) -> None:
         self.place, self.broken = place, False
+        self._owners: dict[int, weakref.ref[Any]] = {}
+
+    def keep(self, owner: Any) -> None:
+        """In a child, never take down what `owner` holds of the library: that is a call, too."""
+        key = id(owner)
+        self._owners[key] = weakref.ref(owner, lambda _: self._owners.pop(key, None))
 
     def watch(self) -> None:
         """The library is loaded."""
@@ -156,3 +164,5 @@ class ForkGuard:
 
     def _break(self) -> None:
         self.broken = True
+        for owner in [ref() for ref in self._owners.values()]:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(owner))

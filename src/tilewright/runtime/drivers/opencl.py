@@ -99,6 +99,7 @@ class OpenclMemory:
 
     def __init__(self, buffer: Any, nbytes: int) -> None:
         self.buffer, self.nbytes = buffer, nbytes
+        _fork.keep(self)
 
 
 class OpenclPlan:
@@ -107,6 +108,7 @@ class OpenclPlan:
     def __init__(self, driver: OpenclDriver, launches: tuple[Launch, ...]) -> None:
         self._driver = driver
         self._calls = []
+        _fork.keep(self)
         for launch in launches:
             info = launch.kernel.info
             with driver.errors(f"launch {info.name}"):
@@ -168,6 +170,7 @@ class OpenclDriver:
 
     def __init__(self, device: Any, index: int) -> None:
         cl = _cl()
+        _fork.keep(self)
         self.device = device
         self.place = f"opencl({index})"
         self.name = device.name.strip()
@@ -277,6 +280,7 @@ class OpenclDriver:
         program = self._from_binary(artifact)
         if program is None:
             program = self.build(source.text, f"load({source.entry_name})")
+        _fork.keep(program)
         return tuple(Kernel(info, program, program, source) for info in source.kernels)
 
     def plan(self, launches: tuple[Launch, ...], capture: bool = False) -> OpenclPlan:
