@@ -21,6 +21,7 @@ from drills.drill import Counts, Drill
 SECONDS = 10  # of the processor, which other processes of the machine do not take away
 PATIENCE = 100  # seconds until a child that does not answer is killed
 MEMORY = 2 * 10**9
+_ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}  # numpy's threads wait busily, on 64 cores for seconds
 
 
 class _Child:
@@ -30,7 +31,7 @@ class _Child:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "drills._model_child"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-            env={**os.environ, "PYTHONPATH": import_path()},
+            env={**os.environ, "PYTHONPATH": import_path(), **_ONE_THREAD},
         )  # fmt: skip
         self.broken = False
         self.lines: queue.Queue[str] = queue.Queue()
