@@ -85,7 +85,7 @@ REFUSALS = {
     "loop": (
         model([node("Loop", ["n", ""], body=helper.make_graph([], "body", [], []))], SHAPE,
               {"n": number(HUGE)}),
-        ["cannot be imported: Loop"],
+        ["0 inputs, 2 are given"],
     ),
     "range": (
         model([node("Range", ["a", "n", "b"], "r"), node("Reshape", ["x", "r"])], SHAPE,
@@ -108,7 +108,7 @@ REFUSALS = {
     "arithmetic": (
         model([node("Gather", ["a", "k"], "c"), node("Reshape", ["x", "c"])], SHAPE,
               {"a": number([1]), "k": number(7)}),
-        ["onnx cannot compute it"],
+        ["an index is outside the extent 1"],
     ),
     "window": (
         model([node("MaxPool", ["x"], kernel_shape=[2**31, 3], auto_pad="SAME_UPPER")], SHAPE),
