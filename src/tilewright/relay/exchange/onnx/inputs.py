@@ -89,7 +89,7 @@ class Given:
                 place, "its shape is not given", f"Pass shape={{{info.name!r}: (...)}}."
             )
         extents = [self.shapes.get(d, d) if isinstance(d, str) else d for d in declared]
-        given_extents = [self.shapes[d] for d in declared if d in self.shapes]
+        given_extents = [self.shapes[str(d)] for d in declared if d in self.shapes]
         if wrong := [d for d in given_extents if not is_integer(d)]:
             raise ModelError(
                 place, f"the extent {wrong[0]!r} is no int", "Give an int by its name."
