@@ -85,7 +85,7 @@ REFUSALS = {
     "loop": (
         model([node("Loop", ["n", ""], body=helper.make_graph([], "body", [], []))], SHAPE,
               {"n": number(HUGE)}),
-        ["cannot be imported: Loop"],
+        ["0 inputs, 2 are given"],
     ),
     "range": (
         model([node("Range", ["a", "n", "b"], "r"), node("Reshape", ["x", "r"])], SHAPE,
@@ -108,7 +108,7 @@ REFUSALS = {
     "arithmetic": (
         model([node("Gather", ["a", "k"], "c"), node("Reshape", ["x", "c"])], SHAPE,
               {"a": number([1]), "k": number(7)}),
-        ["onnx cannot compute it"],
+        ["an index is outside the extent 1"],
     ),
     "window": (
         model([node("MaxPool", ["x"], kernel_shape=[2**31, 3], auto_pad="SAME_UPPER")], SHAPE),
@@ -177,7 +177,7 @@ def test_limits_are_those_of_the_caller():
             ),
             f"the limit is {least - 1}",
         )
-    total = 4 * 4 * 64**2  # a transposition is a value, too
+    total = 5 * 4 * 64**2  # a transposition and a cast are values, too
     refused(lambda: from_onnx(proto, limits=relay.frontend.Limits(total=total - 1)), "total")
     enough = relay.frontend.Limits(
         nodes=1, step=3 * 4 * 64**2, total=total, operations=10**6, constants=0

@@ -14,6 +14,10 @@ from tilewright.relay.graph.traversal import op_name
 from tilewright.relay.op.work import moved, nbytes, work
 
 
+class BeyondLimit(ModelError):
+    """A model that costs more than it may."""
+
+
 @dataclass(frozen=True)
 class Limits:
     """Limits of one model.
@@ -38,7 +42,7 @@ class Limits:
         """what: a field.  Raises ModelError if `found` is beyond it."""
         most = getattr(self, what)
         if found > most:
-            raise ModelError(
+            raise BeyondLimit(
                 place, f"{found} {_MEANING[what]}, the limit is {most}",
                 f"If that is meant, pass limits=relay.frontend.Limits({what}={found}).",
             )  # fmt: skip

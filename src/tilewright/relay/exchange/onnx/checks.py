@@ -8,11 +8,9 @@ Ranges of attributes are the business of each operator's type rule.  Read next: 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +19,7 @@ from tilewright.base.errors import ModelError
 from tilewright.relay.graph.expr import Array
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, NodeProto, TensorProto
+    from onnx import ModelProto, NodeProto, TensorProto
 
 DAMAGED = "The model is damaged; export it again."
 # Attributes that only matter to training or to other versions of the format.
@@ -35,13 +33,23 @@ def shown(name: str) -> str:
     return short if short.isprintable() else ascii(short)
 
 
-def check_text(graph: GraphProto) -> None:
+def check_text(model: ModelProto) -> None:
     """Raises ModelError for a name that is not UTF-8: protobuf hands those out as bytes."""
-    named = (*graph.input, *graph.output, *graph.initializer, *graph.node)
-    names = [n.name for n in named]
-    for node in graph.node:
-        names += [node.op_type, node.domain, *node.input, *node.output]
-        names += [name for a in node.attribute for name in (a.name, a.ref_attr_name)]
+    names: list[Any] = []
+    nodes, graphs = [n for f in model.functions for n in f.node], [model.graph]
+    for function in model.functions:
+        names += [function.name, function.domain, *function.input, *function.output]
+    while graphs or nodes:
+        for graph in graphs:
+            named = (*graph.input, *graph.output, *graph.value_info, *graph.initializer)
+            names += [n.name for n in named]
+            nodes += graph.node
+        graphs = []
+        for node in nodes:
+            names += [node.name, node.op_type, node.domain, *node.input, *node.output]
+            names += [name for a in node.attribute for name in (a.name, a.ref_attr_name)]
+            graphs += [a.g for a in node.attribute if a.HasField("g")]
+        nodes = []
     if damaged := [name for name in names if isinstance(name, bytes)]:
         raise ModelError("from_onnx", f"the name {damaged[0][:40]!r} is not text", DAMAGED)
 
@@ -69,18 +77,24 @@ class Schema:
     accepts: tuple[frozenset[str], ...]
 
 
+def onnx_schema(op: str, opset: int, domain: str = "") -> Any:
+    """onnx's own schema; None where that version has no such operator."""
+    from onnx import defs
+
+    try:
+        found = defs.get_schema(op, opset, domain) if opset >= 1 else None
+    except defs.SchemaError:
+        return None
+    return None if found is None or found.deprecated else found
+
+
 @cache
-def schema_of(op: str, opset: int) -> Schema | None:
+def schema_of(op: str, opset: int, domain: str = "") -> Schema | None:
     """None where that version has no such operator."""
     from onnx import defs
 
-    if not defs.has(op) or opset < 1:
-        return None
-    try:
-        found = defs.get_schema(op, opset)
-    except defs.SchemaError:
-        return None
-    if found.deprecated:
+    found = onnx_schema(op, opset, domain)
+    if found is None:
         return None
     single = defs.OpSchema.FormalParameterOption.Single
     return Schema(
@@ -89,7 +103,7 @@ def schema_of(op: str, opset: int) -> Schema | None:
         inputs=(found.min_input, found.max_input),
         outputs=(found.min_output, found.max_output),
         needed=tuple(i.option == single for i in found.inputs),
-        accepts=_accepted(found.inputs, defs.get_schema(op).inputs),
+        accepts=_accepted(found.inputs, defs.get_schema(op, domain).inputs),
     )
 
 
@@ -113,9 +127,9 @@ def _element(text: str) -> str:
     return {"float": "float32", "double": "float64"}.get(name, name)
 
 
-def check_node(node: NodeProto, opset: int, place: str) -> Schema:
+def check_node(node: NodeProto, opset: int, place: str, domain: str = "") -> Schema:
     """Raises ModelError unless `node` has the inputs and outputs of its operator."""
-    found = schema_of(node.op_type, opset)
+    found = schema_of(node.op_type, opset, domain)
     if found is None:
         raise ModelError(
             place, f"opset {opset} has no operator {shown(node.op_type)}",
@@ -195,8 +209,10 @@ def _value(a: Any, place: str) -> Any:
         AttributeProto.INT: "i", AttributeProto.FLOAT: "f", AttributeProto.INTS: "ints",
         AttributeProto.FLOATS: "floats",
     }  # fmt: skip
-    held = getattr(a, plain[a.type]) if a.type in plain else a
-    return list(held) if a.type in (AttributeProto.INTS, AttributeProto.FLOATS) else held
+    if a.type in plain:
+        held = getattr(a, plain[a.type])
+        return list(held) if a.type in (AttributeProto.INTS, AttributeProto.FLOATS) else held
+    return a.g if a.type == AttributeProto.GRAPH else a
 
 
 def element_type(number: int) -> str:
@@ -216,8 +232,8 @@ def element_type(number: int) -> str:
 def array_of(tensor: TensorProto, place: str) -> Array:
     """The array that `tensor` holds.
 
-    Raises ModelError where its data does not fill its shape, or is in a file that `read_external`
-    has not read.
+    Raises ModelError where its data does not fill its shape, or is in a file that `external.py` has
+    not read.
     """
     from onnx import TensorProto, numpy_helper
 
@@ -233,86 +249,3 @@ def array_of(tensor: TensorProto, place: str) -> Array:
             place, f"its data does not fit its shape ({shown(str(e))})",
             "The file may be damaged; export it again.",
         ) from None  # fmt: skip
-
-
-def read_external(tensors: Sequence[TensorProto], folder: Path, place: str) -> None:
-    """Give `tensors` the data that they keep in files of `folder`.
-
-    Raises ModelError for a file that is not there, too short, or outside the folder.
-    """
-    from onnx import TensorProto
-
-    for tensor in tensors:
-        if tensor.data_location != TensorProto.EXTERNAL:
-            continue
-        where = f"{place}: external weight {shown(tensor.name)!r}"
-        entries = {e.key: e.value for e in tensor.external_data}
-        tensor.raw_data = _external_bytes(entries, folder, where)
-        tensor.data_location = TensorProto.DEFAULT
-        del tensor.external_data[:]
-
-
-def _external_bytes(entries: Mapping[str, str], folder: Path, place: str) -> bytes:
-    location = entries.get("location", "")
-    try:
-        path = (folder / location).resolve()
-        offset, length = int(entries.get("offset") or 0), int(entries.get("length") or -1)
-        inside = path.is_relative_to(folder.resolve())
-        size = path.stat().st_size if inside and path.is_file() else -1
-    except (ValueError, OSError) as e:
-        raise ModelError(place, f"its file cannot be found ({shown(str(e))})", DAMAGED) from None
-    if not inside:
-        raise ModelError(
-            place, f"its file {shown(location)!r} is outside the folder of the model",
-            "Put it beside the model.",
-        )  # fmt: skip
-    if size < 0:
-        raise ModelError(place, f"there is no file {shown(location)!r}", "Put it beside the model.")
-    length = size - offset if length < 0 else length
-    if offset < 0 or offset + length > size:
-        raise ModelError(
-            place, f"{shown(location)!r} ends after {size} bytes, before the weight does",
-            "It may be truncated; copy it again.",
-        )  # fmt: skip
-    with path.open("rb") as file:
-        file.seek(offset)
-        return file.read(length)
-
-
-# -- shape arithmetic ------------------------------------------------------------------------------
-
-# Operators that import computes on known integers, by how many elements come out of it.
-_EACH = frozenset(
-    {
-        "Abs", "Add", "And", "BitShift", "Cast", "CastLike", "Ceil", "Clip", "Div", "Equal",
-        "Floor", "Greater", "GreaterOrEqual", "Identity", "Less", "LessOrEqual", "Max", "Min",
-        "Mod", "Mul", "Neg", "Not", "Or", "Pow", "Relu", "Sign", "Sub", "Sum", "Where", "Xor",
-    }
-)  # fmt: skip
-_SOME = frozenset(
-    {
-        "ArgMax", "ArgMin", "Concat", "CumSum", "Flatten", "NonZero", "ReduceMax", "ReduceMin",
-        "ReduceProd", "ReduceSum", "Reshape", "Shape", "Size", "Slice", "Split", "Squeeze",
-        "Transpose", "Unsqueeze",
-    }
-)  # fmt: skip
-_GROWING: dict[str, Callable[[Sequence[Array]], int]] = {
-    "ConstantOfShape": lambda a: math.prod(map(int, a[0].reshape(-1))),
-    "Expand": lambda a: a[0].size * math.prod(map(int, a[1].reshape(-1))),
-    "Gather": lambda a: a[0].size * a[1].size,
-    "Range": lambda a: abs((int(a[1]) - int(a[0])) // (int(a[2]) or 1)) + 1,
-    "Tile": lambda a: a[0].size * math.prod(map(int, a[1].reshape(-1))),
-}
-
-
-def is_shape_arithmetic(op: str) -> bool:
-    return op in _EACH or op in _SOME or op in _GROWING
-
-
-def computed_bytes(op: str, arrays: Sequence[Array]) -> int:
-    """A bound of what `op` makes of integers; raises an exception of Python for wrong operands."""
-    if op in _GROWING:
-        return 8 * abs(_GROWING[op](arrays))
-    if op in _EACH:
-        return 8 * math.prod(map(int, np.broadcast_shapes(*(a.shape for a in arrays))))
-    return 8 * max(sum(a.size for a in arrays) * max(a.ndim for a in arrays), 1)

@@ -1,45 +1,69 @@
 """Import of ONNX models.
 
 In: a `ModelProto`, its bytes, or the path of a file.  Out: `(mod, params)`: weights are parameters
-of main, under their ONNX names.  Shape arithmetic is computed here, by onnx's own reference
-evaluator.  A file may come from anybody: it is checked against onnx's schemas, its numbers against
-the type rules of operators, its sizes against `Limits`, each before anything is made of it.
-Read next: `checks.py`; `ops/__init__.py`, what each operator becomes.
+of main, under their ONNX names.  Shape arithmetic, control flow, sequences and functions are gone:
+they are computed, inlined, plumbing.  A file may come from anybody: it is checked against onnx's
+schemas, its numbers against the type rules of operators, its sizes against `Limits`, each before
+anything is made of it.
+Read next: `ops/__init__.py`, what each operator becomes; `control.py`, `functions.py`, `fold.py`,
+`blockers.py`.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tilewright.base.dtype import TYPES, DType
-from tilewright.base.errors import ModelError
-from tilewright.relay.exchange.limits import Limits
+from tilewright.base.errors import InternalError, ModelError
+from tilewright.relay.exchange.limits import BeyondLimit, Limits
+from tilewright.relay.exchange.onnx.arithmetic import ARITHMETIC
+from tilewright.relay.exchange.onnx.blockers import (
+    Blocker,
+    Blockers,
+    operator_name,
+    output_types,
+    static_type,
+)
 from tilewright.relay.exchange.onnx.checks import (
     DAMAGED,
+    Schema,
     array_of,
     attributes_of,
     check_node,
     check_text,
     check_types,
-    computed_bytes,
-    element_type,
-    is_shape_arithmetic,
-    read_external,
+    onnx_schema,
     shown,
 )
+from tilewright.relay.exchange.onnx.control import CONTROL
+from tilewright.relay.exchange.onnx.fold import AT_ONCE, Folder
+from tilewright.relay.exchange.onnx.functions import (
+    DEEPEST,
+    Body,
+    body_of,
+    defaults_of,
+    definition,
+    functions_of,
+)
+from tilewright.relay.exchange.onnx.inputs import Given
+from tilewright.relay.exchange.onnx.load import load, opsets
 from tilewright.relay.exchange.onnx.node import Node
 from tilewright.relay.exchange.onnx.ops import CONVERTERS
+from tilewright.relay.exchange.onnx.structure import Plan, plan
+from tilewright.relay.exchange.onnx.values import Unknown, Value
 from tilewright.relay.graph.expr import (
     Array,
     Constant,
     Expr,
     Function,
     IRModule,
+    TensorType,
     Tuple,
     Var,
     free_vars,
@@ -47,281 +71,468 @@ from tilewright.relay.graph.expr import (
 )
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto
-
-Value = Expr | Array
-INSTALL = 'Install it with: pip install "tilewright[onnx]" (or pip install onnx).'
+    from onnx import GraphProto, ModelProto, NodeProto
 
 
 def from_onnx(
     model: ModelProto | bytes | str | os.PathLike[str],
-    shape: Mapping[str, Sequence[int]] | None = None,
+    shape: Mapping[str, Any] | None = None,
+    dtype: str | Mapping[str, str] = "float32",
+    opset: int | None = None,
+    freeze_params: bool = False,
+    *,
+    params: Mapping[str, Any] | None = None,
     limits: Limits | None = None,
 ) -> tuple[IRModule, dict[str, Array]]:
     """The network in `model` and its weights.
 
-    shape:  input shapes by name, for inputs whose extents the model leaves open (or to change them)
+    shape:  input shapes by name, for inputs whose extents the model leaves open (or to change
+            them); an extent that the model gives a name may be given by that: {"batch": 8}
+    dtype:  element types of inputs by name, where they shall not be the model's; one name for all
+            is accepted, as TVM does, and has no effect
+    opset:  of ONNX's operators, instead of what the model says
+    freeze_params: weights become constants of the graph, and the second result is empty
+    params: values of inputs by name: they are weights then, or constants where an operator needs
+            one, such as a shape
     limits: what the model may cost; default: `Limits()`
     Raises ModelError for a missing or damaged file, an open extent, a model beyond the limits, and
-    once for all operators that cannot be imported.
+    once for all nodes that cannot be imported.
     """
-    proto = _load(model)
-    return _Importer(proto, _opset(proto), dict(shape or {}), limits or Limits()).run()
+    given = Given(
+        dict(shape or {}), {} if isinstance(dtype, str) else dict(dtype), dict(params or {})
+    )
+    limits = limits or Limits()
+    proto = load(model, limits)
+    versions = opsets(proto.opset_import, opset)
+    return _Importer(proto, versions, given, limits, freeze_params).run()
 
 
-def _opset(proto: ModelProto) -> int:
-    from onnx import defs
+@dataclass
+class _Scope:
+    """Names of one graph, or of one call of a function.
 
-    version = max((o.version for o in proto.opset_import if o.domain in ("", "ai.onnx")), default=1)
-    if not 1 <= version <= defs.onnx_opset_version():
-        raise ModelError(
-            "from_onnx", f"its opset is {version}, the onnx that is installed knows 1 to "
-            f"{defs.onnx_opset_version()}", "Convert the model, or install a newer onnx.",
-        )  # fmt: skip
-    return version
-
-
-def _load(model: Any) -> ModelProto:
-    try:
-        import onnx
-    except ImportError:
-        raise ModelError("from_onnx", "the package onnx is not installed", INSTALL) from None
-    if isinstance(model, onnx.ModelProto):
-        proto, place = model, "from_onnx"
-    elif isinstance(model, bytes):
-        proto, place = _parse(model, "from_onnx(bytes)"), "from_onnx(bytes)"
-    elif not isinstance(model, (str, os.PathLike)):
-        raise ModelError(
-            f"from_onnx({type(model).__name__})", "it is no ONNX model",
-            "Give the path of an .onnx file, its bytes, or a ModelProto.",
-        )  # fmt: skip
-    else:
-        path = Path(model)
-        place = f"from_onnx({str(path)!r})"
-        if not path.is_file():
-            what = "it is a directory" if path.is_dir() else "there is no such file"
-            raise ModelError(place, what, "Give the path of an .onnx file.")
-        proto = _parse(path.read_bytes(), place)
-        values = [a.t for node in proto.graph.node for a in node.attribute if a.HasField("t")]
-        read_external([*proto.graph.initializer, *values], path.parent, place)
-    if not proto.HasField("graph") or not proto.graph.output:
-        raise ModelError(place, "it holds no graph", "The file may be truncated; export it again.")
-    return proto
-
-
-def _parse(data: bytes, place: str) -> ModelProto:
-    import onnx
-    from google.protobuf.message import DecodeError
-
-    if not data:
-        raise ModelError(place, "it is empty", "Export or copy it again.")
-    try:
-        return onnx.load_model_from_string(data)
-    except DecodeError:
-        raise ModelError(
-            place,
-            f"its {len(data)} bytes are no ONNX model",
-            "It may be truncated; export or copy it again.",
-        ) from None
-
-
-class _Importer:
-    """One import: values by name as they become known.
-
-    values: graph values, or arrays known already (weights, shape arithmetic); None: the result of
-    an operator that is unsupported
+    parent:   the graph around it
+    versions: of operators, by domain
+    read:     names that something reads
+    declared: types of names, as the model has them
     """
 
-    def __init__(
-        self, proto: ModelProto, opset: int, shapes: dict[str, Sequence[int]], limits: Limits
-    ) -> None:
-        self.proto, self.graph, self.opset, self.shapes = proto, proto.graph, opset, shapes
-        self.limits = limits
-        self.values: dict[str, Value | None] = {}
-        self.params: dict[str, Array] = {}
-        self.constant_bytes = 0
+    versions: Mapping[str, int]
+    read: frozenset[str]
+    parent: _Scope | None = None
+    depth: int = 0
+    values: dict[str, Value] = field(default_factory=dict)
+    declared: Mapping[str, TensorType] = field(default_factory=dict)
 
-    def run(self) -> tuple[IRModule, dict[str, Array]]:
-        self.limits.check("nodes", len(self.graph.node))
-        check_text(self.graph)
-        self._read_initializers()
-        infos = [i for i in self.graph.input if i.name not in self.values]
-        if unknown := sorted(set(self.shapes) - {i.name for i in infos}):
-            raise ModelError(
-                f"from_onnx(shape={{{unknown[0]!r}: ...}})", "the model has no such input",
-                f"Its inputs are {', '.join(shown(i.name) for i in infos)}.",
-            )  # fmt: skip
-        inputs = [self._input(i) for i in infos]
-        unsupported: dict[str, list[str]] = {}
-        for k, node in enumerate(self.graph.node):
-            self._convert(node, shown(node.name) or f"#{k}", unsupported)
-        if unsupported:
-            listed = "; ".join(
-                f"{op} (node {', '.join(names)})" for op, names in sorted(unsupported.items())
-            )
-            raise ModelError(
-                "from_onnx", f"operators that cannot be imported: {listed}",
-                "relay.exchange.onnx.ops.CONVERTERS lists those that can.",
-            )  # fmt: skip
-        outputs = [self.expr(o.name, "the graph's output") for o in self.graph.output]
-        body = outputs[0] if len(outputs) == 1 else Tuple(outputs)
-        self.limits.check_graph(body)
-        weights = [v for v in free_vars(body) if v not in inputs]
-        main = Function([*inputs, *weights], body)
-        return IRModule({"main": main}), {v.name_hint: self.params[v.name_hint] for v in weights}
+    def find(self, name: str) -> Value | None:
+        scope: _Scope | None = self
+        while scope is not None:
+            if name in scope.values:
+                return scope.values[name]
+            scope = scope.parent
+        return None
 
-    def expr(self, name: str, reader: str) -> Expr:
-        """The graph value `name`; a known array becomes a parameter, a number a constant."""
-        value = self.values.get(name)
-        if isinstance(value, Expr):
-            return value
-        if value is None:
-            raise ModelError(
-                f"from_onnx: {reader}",
-                f"it reads {shown(name)!r}, which nothing computes",
-                "The model is damaged, or its nodes are not in order.",
-            )
-        made: Expr
-        if value.dtype.name not in TYPES:
-            raise ModelError(
-                f"from_onnx: {reader}", f"{shown(name)!r} has the element type {value.dtype}",
-                f"Supported are {', '.join(TYPES)}.",
-            )  # fmt: skip
-        if value.ndim == 0 or not _is_float(value):
-            made = Constant(np.ascontiguousarray(value).reshape(value.shape))
-        else:
-            made = var(name, shape=value.shape, dtype=value.dtype.name)
-            self.params[name] = value
-        self.values[name] = made
-        return made
-
-    def static(self, name: str) -> Array | None:
-        """The array `name` if it is known at import."""
-        value = self.values.get(name)
-        if isinstance(value, Constant):
-            return value.data
-        if isinstance(value, Var):
-            return self.params.get(name)
-        return value if isinstance(value, np.ndarray) else None
-
-    def _define(self, name: str, value: Value | None, place: str) -> None:
+    def define(self, name: str, value: Value, place: str) -> None:
         if name in self.values:
             raise ModelError(place, f"{shown(name)!r} is there already", DAMAGED)
         if not name.isprintable():
             raise ModelError(place, f"{shown(name)} holds control characters", DAMAGED)
         self.values[name] = value
 
-    def _read_initializers(self) -> None:
-        if self.graph.sparse_initializer:
-            raise ModelError(
-                "from_onnx", "the model has sparse weights", "Export it with dense weights."
-            )
-        for tensor in self.graph.initializer:
-            place = f"from_onnx: weight {shown(tensor.name)!r}"
-            self._define(tensor.name, array_of(tensor, place), place)
 
-    def _input(self, info: Any) -> Var:
-        place = f"from_onnx: input {shown(info.name)!r}"
-        kind = info.type.tensor_type
-        if not info.type.HasField("tensor_type"):
+@dataclass(frozen=True)
+class _Prepared:
+    """What is read of a graph once, however often it is run."""
+
+    graph: GraphProto
+    plan: Plan
+    weights: Mapping[str, Array]
+    declared: Mapping[str, TensorType]
+
+
+class _Importer:
+    """One import: graphs are run, as an interpreter would, on values that stand for tensors.
+
+    params: arrays of the variables that weights became
+    nodes:  run so far, copies of bodies included
+    """
+
+    def __init__(
+        self, proto: ModelProto, versions: Mapping[str, int], given: Given, limits: Limits,
+        freeze: bool,
+    ) -> None:  # fmt: skip
+        self.proto, self.graph, self.versions, self.given = proto, proto.graph, versions, given
+        self.limits, self.freeze = limits, freeze
+        self.params: dict[str, Array] = {}
+        self.names: set[str] = set()
+        self.constant_bytes = self.nodes = 0
+        self.blockers = Blockers()
+        self.folder = Folder(self.params, self._room)
+        self._exprs: dict[int, tuple[Array, Expr]] = {}
+        self._array_names: dict[int, str] = {}
+        self._prepared: dict[int, _Prepared] = {}
+
+    def run(self) -> tuple[IRModule, dict[str, Array]]:
+        self.limits.check("nodes", len(self.graph.node))
+        check_text(self.proto)
+        self.functions = functions_of(self.proto)
+        prepared = self._prepare(self.graph)
+        scope = _Scope(self.versions, prepared.plan.read, declared=prepared.declared)
+        self._define_weights(scope, prepared)
+        infos = [i for i in self.graph.input if i.name not in prepared.weights]
+        inputs: list[Var] = []
+        for name, value in self.given.values_of(infos):
+            scope.define(name, value, f"from_onnx: input {shown(name)!r}")
+            if isinstance(value, Var):
+                inputs.append(value)
+                self.names.add(name)
+            elif isinstance(value, np.ndarray):
+                self._array_names[id(value)] = name
+        self._run(scope, prepared.plan)
+        results = [self._read(scope, o.name, "the graph's output") for o in self.graph.output]
+        self.blockers.raise_for(results, len(self.graph.node))
+        outputs = [self.expr(v, o.name, "the graph's output")
+                   for v, o in zip(results, self.graph.output, strict=True)]  # fmt: skip
+        body = outputs[0] if len(outputs) == 1 else Tuple(outputs)
+        self.limits.check_graph(body)
+        weights = [v for v in free_vars(body) if v not in inputs]
+        main = Function([*inputs, *weights], body)
+        return IRModule({"main": main}), {v.name_hint: self.params[v.name_hint] for v in weights}
+
+    # -- graphs ------------------------------------------------------------------------------------
+
+    def _prepare(self, graph: GraphProto) -> _Prepared:
+        """`graph` in order, with its weights; read once."""
+        if id(graph) not in self._prepared:
+            if graph.sparse_initializer:
+                raise ModelError(
+                    "from_onnx", "the model has sparse weights", "Export it with dense weights."
+                )
+            weights: dict[str, Array] = {}
+            for tensor in graph.initializer:
+                place = f"from_onnx: weight {shown(tensor.name)!r}"
+                if tensor.name in weights:
+                    raise ModelError(place, f"{shown(tensor.name)!r} is there already", DAMAGED)
+                weights[tensor.name] = array_of(tensor, place)
+            infos = (*graph.value_info, *graph.output)
+            types = {i.name: static_type(i.type) for i in infos}
+            self._prepared[id(graph)] = _Prepared(
+                graph, plan(graph.node, [o.name for o in graph.output], "from_onnx"), weights,
+                {name: kind for name, kind in types.items() if kind is not None},
+            )  # fmt: skip
+        return self._prepared[id(graph)]
+
+    def _define_weights(self, scope: _Scope, prepared: _Prepared) -> None:
+        for name, array in prepared.weights.items():
+            self._array_names.setdefault(id(array), name)
+            scope.define(name, array, f"from_onnx: weight {shown(name)!r}")
+
+    def _run(self, scope: _Scope, plan: Plan) -> None:
+        for k, node in plan.nodes:
+            self.nodes += 1
+            self.limits.check("nodes", self.nodes, "from_onnx: with all copies of bodies")
+            self._convert(scope, node, shown(node.name) or f"#{k}")
+
+    def _inline(self, outer: _Scope, graph: GraphProto, values: Sequence[Value]) -> list[Value]:
+        """The results of a graph inside a node of `outer`."""
+        place = f"from_onnx: graph {shown(graph.name)!r}"
+        prepared = self._prepare(graph)
+        self.nodes += 1
+        self.limits.check("nodes", self.nodes, "from_onnx: with all copies of bodies")
+        scope = _Scope(outer.versions, prepared.plan.read, outer, outer.depth,
+                       declared=prepared.declared)  # fmt: skip
+        if len(graph.input) != len(values):
             raise ModelError(
-                place, "it is not a tensor", "Sequences, maps and optionals cannot be inputs."
+                place, f"it has {len(graph.input)} inputs, {len(values)} are given", DAMAGED
             )
-        dtype = element_type(kind.elem_type)
-        if dtype not in TYPES:
+        for info, value in zip(graph.input, values, strict=True):
+            scope.define(info.name, value, place)
+        self._define_weights(scope, prepared)
+        self._run(scope, prepared.plan)
+        return [self._read(scope, o.name, "the result of a graph in it") for o in graph.output]
+
+    def _call(
+        self, outer: _Scope, body: Body, values: Sequence[Value | None], place: str
+    ) -> list[Value]:
+        """The results of a function; an input or result that is left out is not there."""
+        if outer.depth >= DEEPEST:
+            raise BeyondLimit(
+                place, f"functions call each other more than {DEEPEST} deep",
+                "The model may be damaged: a function must not call itself.",
+            )  # fmt: skip
+        scope = _Scope(body.opsets, body.plan.read, depth=outer.depth + 1)
+        for name, value in zip(body.inputs, values, strict=False):
+            if value is not None:
+                scope.define(name, value, place)
+        absent = frozenset(body.inputs) - scope.values.keys()
+        nodes = [(k, _without(node, absent)) for k, node in body.plan.nodes]
+        self._run(scope, Plan(tuple(nodes), body.plan.read))
+        return [scope.values.get(name, Unknown()) for name in body.outputs]
+
+    # -- values ------------------------------------------------------------------------------------
+
+    def _read(self, scope: _Scope, name: str, reader: str) -> Value:
+        value = scope.find(name)
+        if value is None:
             raise ModelError(
-                place, f"its element type is {dtype}", f"Supported are {', '.join(TYPES)}."
-            )
-        dims = [d.dim_value or d.dim_param or "?" for d in kind.shape.dim]
-        extents: Sequence[Any] = self.shapes.get(info.name, dims)
-        if info.name not in self.shapes and not kind.HasField("shape"):
+                f"from_onnx: {reader}",
+                f"it reads {shown(name)!r}, which nothing computes", DAMAGED,
+            )  # fmt: skip
+        return value
+
+    def expr(self, value: Value, name: str, reader: str) -> Expr:
+        """`value` as a graph value; a known array becomes a parameter, a number a constant."""
+        if isinstance(value, Expr):
+            return value
+        if not isinstance(value, np.ndarray):
             raise ModelError(
-                place, "its shape is not given", f"Pass shape={{{info.name!r}: (...)}}."
+                f"from_onnx: {reader}",
+                f"{shown(name)!r} is a sequence or an empty optional where a tensor is needed",
+                "Networks have tensors as inputs and results.",
             )
-        if open_ := [str(d) for d in extents if isinstance(d, str)]:
-            guess = tuple(1 if isinstance(d, str) else d for d in extents)
+        if id(value) in self._exprs:
+            return self._exprs[id(value)][1]
+        if value.dtype.name not in TYPES:
             raise ModelError(
-                place,
-                f"its extent {', '.join(open_)} is open",
-                f"Pass shape={{{info.name!r}: {guess}}}.",
-            )
-        made = var(info.name, shape=tuple(extents), dtype=dtype)
-        self._define(info.name, made, place)
+                f"from_onnx: {reader}", f"{shown(name)!r} has the element type {value.dtype}",
+                f"Supported are {', '.join(TYPES)}.",
+            )  # fmt: skip
+        made: Expr
+        if value.ndim == 0 or self.freeze or not DType(value.dtype).is_float:
+            made = Constant(np.ascontiguousarray(value).reshape(value.shape))
+        else:
+            unique = self._unique(self._array_names.get(id(value), name))
+            made = var(unique, shape=value.shape, dtype=value.dtype.name)
+            self.params[unique] = value
+        self._exprs[id(value)] = value, made
         return made
 
-    def _convert(self, node: NodeProto, name: str, unsupported: dict[str, list[str]]) -> None:
-        place = f"from_onnx: node {name} ({shown(node.op_type)})"
-        known = [self.static(i) for i in node.input if i]
-        numbers = [a for a in known if a is not None and not _is_float(a)]
-        is_own = node.domain in ("", "ai.onnx")
-        converter = CONVERTERS.get(node.op_type) if is_own else None
-        if numbers and len(numbers) == len(known) and is_own and is_shape_arithmetic(node.op_type):
-            results: Sequence[Value | None] = self._compute(node, numbers, place)
-        elif converter is None:
-            op = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
-            unsupported.setdefault(shown(op), []).append(name)
-            results = [None] * len(node.output)
-        elif any(i in self.values and self.values[i] is None for i in node.input):
-            results = [None] * len(node.output)  # it reads what an unsupported operator would give
-        else:
-            results = self._apply(converter, node, place)
-        for output, result in zip(node.output, results, strict=False):
-            if output:
-                self._define(output, result, place)
+    def _unique(self, name: str) -> str:
+        found, k = name, 1
+        while found in self.names:
+            found, k = f"{name}.{k}", k + 1
+        self.names.add(found)
+        return found
+
+    def _known(self, value: Value, place: str) -> Array | None:
+        """The array of `value` if it is known at import."""
+        if isinstance(value, np.ndarray):
+            return value
+        return self.folder.array(value, place) if isinstance(value, Expr) else None
+
+    def _static(self, value: Value, place: str) -> Array | None:
+        """`_known`, for what must be."""
+        found = self._known(value, place)
+        if found is None and isinstance(value, Expr) and self.blockers.hide(value):
+            raise _Hidden(place, "it reads what cannot be imported")
+        return found
 
     def _room(self, nbytes: int, place: str) -> None:
         """Asks for `nbytes` of constants that are not in the file."""
         self.constant_bytes += nbytes
         self.limits.check("constants", self.constant_bytes, place)
 
-    def _compute(self, node: NodeProto, numbers: Sequence[Array], place: str) -> list[Array]:
-        """Shape arithmetic: a node of known integers."""
-        from onnx import helper
-        from onnx.reference import ReferenceEvaluator
+    # -- nodes -------------------------------------------------------------------------------------
 
-        check_node(node, self.opset, place)
-        inputs = list(dict.fromkeys(i for i in node.input if i))
-        graph = helper.make_graph(
-            [node], "shape arithmetic", [helper.make_empty_tensor_value_info(i) for i in inputs],
-            [helper.make_empty_tensor_value_info(o) for o in node.output],
-        )  # fmt: skip
-        alone = helper.make_model(graph, opset_imports=self.proto.opset_import)
+    def _convert(self, scope: _Scope, node: NodeProto, name: str) -> None:
+        place = f"from_onnx: node {name} ({shown(node.op_type)})"
+        reader = f"node {name} ({shown(node.op_type)})"
+        values = {i: self._read(scope, i, reader) for i in node.input if i}
         try:
-            self._room(computed_bytes(node.op_type, numbers), place)
-            with np.errstate(all="ignore"):
-                found = ReferenceEvaluator(alone).run(None, {i: self.static(i) for i in inputs})
-            return [np.asarray(value) for value in found]
-        except ModelError:
+            results = self._results(scope, node, name, values, place)
+        except (BeyondLimit, _Damaged, InternalError):
             raise
-        except Exception as e:
-            raise ModelError(place, f"onnx cannot compute it ({shown(str(e))})", DAMAGED) from None
+        except ModelError as error:
+            results = self._blocked(scope, node, name, error, values)
+        for output, result in zip(node.output, results, strict=False):
+            if output:
+                scope.define(output, result, place)
 
-    def _apply(self, converter: Any, node: NodeProto, place: str) -> Sequence[Value]:
-        schema = check_node(node, self.opset, place)
-        check_types(schema, [self._dtype(i) for i in node.input], place)
-        attrs = attributes_of(node, schema, place)
+    def _results(
+        self, scope: _Scope, node: NodeProto, name: str, values: Mapping[str, Value], place: str
+    ) -> Sequence[Value]:
+        domain = "" if node.domain == "ai.onnx" else node.domain
+        own = self.functions.get((node.domain, node.op_type, node.overload))
+        if own is not None:
+            return self._call(
+                scope, body_of(own, node, (), place), self._arguments(values, node), place
+            )
+        version = scope.versions.get(domain, 0)
+        official = onnx_schema(node.op_type, version, domain)
+        if official is None and domain:
+            return self._blocked(scope, node, name, None, values)
+        if official is None:
+            raise ModelError(
+                place, f"opset {version} has no operator {shown(node.op_type)}",
+                "Convert the model to another opset.",
+            )  # fmt: skip
+        with _damaged():
+            schema = check_node(node, version, place, domain)
+        converter = self._converter(node, domain, values)
+        if any(isinstance(v, Unknown) for v in values.values()):
+            return self._behind(node, official, name, converter is not None)
+        if converter is None:
+            inlined = self._by_definition(scope, node, official, values, version, place)
+            if inlined is not None:
+                return inlined
+            return self._blocked(scope, node, name, None, values)
+        try:
+            made = self._apply(scope, converter, node, schema, values, place)
+        except (BeyondLimit, _Damaged, InternalError):
+            raise
+        except ModelError:
+            inlined = self._by_definition(scope, node, official, values, version, place)
+            if inlined is None:
+                raise
+            return inlined
+        return [self._folded(value, values, place) for value in made]
+
+    def _converter(self, node: NodeProto, domain: str, values: Mapping[str, Value]) -> Any:
+        if domain:
+            return None
+        if node.op_type in CONTROL:
+            return CONTROL[node.op_type]
+        if node.op_type in ARITHMETIC and all(
+            isinstance(v, (np.ndarray, Constant)) for v in values.values()
+        ):
+            return ARITHMETIC[node.op_type]
+        return CONVERTERS.get(node.op_type)
+
+    def _arguments(self, values: Mapping[str, Value], node: NodeProto) -> list[Value | None]:
+        return [values[i] if i else None for i in node.input]
+
+    def _by_definition(
+        self, scope: _Scope, node: NodeProto, official: Any, values: Mapping[str, Value],
+        version: int, place: str,
+    ) -> list[Value] | None:  # fmt: skip
+        """By the function in ONNX's schema; None where there is none that can be imported."""
+        types = [self._type_proto(values[i]) if i else self._type_proto(None) for i in node.input]
+        function = definition(official, node, version, types)
+        if function is None:
+            return None
+        body = body_of(function, node, defaults_of(official), place)
+        body = Body(body.inputs, body.outputs, body.plan, {**scope.versions, **body.opsets})
+        before, made = self.blockers.mark(), None
+        try:
+            made = self._call(scope, body, self._arguments(values, node), place)
+        except (BeyondLimit, InternalError):
+            raise
+        except ModelError:
+            pass
+        if made is not None and self.blockers.mark() == before:
+            return made
+        self.blockers.back_to(before)
+        return None
+
+    def _type_proto(self, value: Value | None) -> Any:
+        from onnx import TypeProto, helper
+
+        if isinstance(value, np.ndarray):
+            return helper.make_tensor_type_proto(
+                helper.np_dtype_to_tensor_dtype(value.dtype), value.shape
+            )
+        if isinstance(value, Expr) and isinstance(value.checked_type, TensorType):
+            number = helper.np_dtype_to_tensor_dtype(value.dtype.storage)
+            return helper.make_tensor_type_proto(number, value.shape)
+        return TypeProto()
+
+    def _apply(
+        self, scope: _Scope, converter: Any, node: NodeProto, schema: Schema,
+        values: Mapping[str, Value], place: str,
+    ) -> list[Value]:  # fmt: skip
+        with _damaged():
+            check_types(schema, [_dtype(values.get(i)) for i in node.input], place)
+            attrs = attributes_of(node, schema, place)
         view = Node(
-            node.op_type, place, self.opset, attrs, [i or None for i in node.input],
-            self.expr, self.static, [o for o in node.output if o], lambda n: self._room(n, place),
+            node.op_type, place, scope.versions.get("", 1), attrs, [i or None for i in node.input],
+            lambda i, reader: self.expr(values[i], i, reader),
+            lambda i: self._static(values[i], place),
+            [o for o in node.output if o in scope.read],
+            lambda n: self._room(n, place), lambda i: values[i],
+            lambda v: self._known(v, place), lambda g, v: self._inline(scope, g, v),
+            lambda v: self.expr(v, node.op_type, place.removeprefix("from_onnx: ")),
         )  # fmt: skip
         try:
             result = converter(view)
         except ModelError as e:
             if e.place.startswith("from_onnx"):
                 raise
-            raise ModelError(f"{place}: {e.place}", e.reason, e.way_out) from None
+            raise type(e)(f"{place}: {e.place}", e.reason, e.way_out) from None
         if left := sorted(set(attrs) - view.used):
             raise ModelError(
                 place,
                 f"its attribute {left[0]}={attrs[left[0]]!r} has no meaning here",
                 "Remove it, or convert the model to a newer opset.",
             )
-        return [result] if isinstance(result, (Expr, np.ndarray)) else list(result)
+        results = result if isinstance(result, (list, tuple)) else [result]
+        return [np.asarray(r) if isinstance(r, np.generic) else r for r in results]
 
-    def _dtype(self, name: str) -> str | None:
-        value = self.values.get(name)
-        return None if value is None else str(value.dtype)
+    def _folded(self, value: Value, values: Mapping[str, Value], place: str) -> Value:
+        """`value`, as an array where it is small and all of `values` are known."""
+        if not isinstance(value, Expr) or not isinstance(value.checked_type, TensorType):
+            return value
+        if not all(isinstance(v, (np.ndarray, Constant)) for v in values.values()):
+            return value
+        found = self.folder.array(value, place, AT_ONCE)
+        return value if found is None else found
+
+    # -- what cannot be imported -------------------------------------------------------------------
+
+    def _blocked(
+        self, scope: _Scope, node: NodeProto, name: str, error: ModelError | None,
+        values: Mapping[str, Value],
+    ) -> list[Value]:  # fmt: skip
+        op = operator_name(node)
+        blocker = None if isinstance(error, _Hidden) else Blocker(op, name, error)
+        domain = "" if node.domain == "ai.onnx" else node.domain
+        official = onnx_schema(node.op_type, scope.versions.get(domain, 0), domain)
+        types = output_types(
+            node, official, values, lambda v: self._known(v, "from_onnx"), scope.declared
+        )
+        made = iter(self.blockers.stand_ins(op, blocker, list(values.values()), types))
+        return [next(made) if o else Unknown() for o in node.output]
+
+    def _behind(self, node: NodeProto, official: Any, name: str, known: bool) -> list[Value]:
+        """A node that reads something of unknown type: it may be in the way as well."""
+        if (
+            known
+            or node.op_type in ARITHMETIC
+            or official.has_function
+            or official.has_context_dependent_function
+        ):
+            self.blockers.behind += 1
+        else:
+            self.blockers.untyped.append(Blocker(operator_name(node), name, None))
+        return [Unknown() for _ in node.output]
 
 
-def _is_float(array: np.ndarray) -> bool:
-    return array.dtype.name in TYPES and DType(array.dtype).is_float
+class _Damaged(ModelError):
+    """No operator is to blame: the node is not what ONNX allows."""
+
+
+class _Hidden(ModelError):
+    """A node that needs to know a value that a node before it would give."""
+
+
+@contextmanager
+def _damaged() -> Iterator[None]:
+    try:
+        yield
+    except ModelError as error:
+        raise _Damaged(error.place, error.reason, error.way_out) from None
+
+
+def _dtype(value: Value | None) -> str | None:
+    return str(value.dtype) if isinstance(value, (np.ndarray, Expr)) else None
+
+
+def _without(node: NodeProto, absent: frozenset[str]) -> NodeProto:
+    """`node` as if it were not given the inputs `absent`, which the caller left out."""
+    if not absent.intersection(node.input):
+        return node
+    made = type(node)()
+    made.CopyFrom(node)
+    made.input[:] = ["" if i in absent else i for i in node.input]
+    while made.input and not made.input[-1]:
+        made.input.pop()
+    return made

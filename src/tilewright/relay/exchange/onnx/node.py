@@ -6,13 +6,14 @@ node.  Read next: `ops/__init__.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from tilewright.base.errors import ModelError
+from tilewright.relay.exchange.onnx.values import Value
 from tilewright.relay.graph.expr import Array, Expr
 
 
@@ -22,7 +23,11 @@ class Node:
 
     names: of its inputs, None where one is left out
     expr_of: the graph value of a name, for a reader; static_of: its array, if known at import
+    outputs: names of the results that something reads
     room: asks for bytes of a constant that is about to be made
+    value_of: what a name stands for, tensor or not; known: the array of a value, if it has one
+    inline: the results of a graph inside the node, for the values of its inputs
+    as_expr: a value as a graph value
     used: attributes that were read
     """
 
@@ -35,6 +40,10 @@ class Node:
     static_of: Callable[[str], Array | None]
     outputs: list[str]
     room: Callable[[int], None]
+    value_of: Callable[[str], Value]
+    known: Callable[[Value], Array | None]
+    inline: Callable[[Any, Sequence[Value]], list[Value]]
+    as_expr: Callable[[Value], Expr]
     used: set[str] = field(default_factory=set)
 
     def has(self, index: int) -> bool:
@@ -45,6 +54,12 @@ class Node:
         if not self.has(index):
             raise self.refuse(f"input {index} is missing", "The model is damaged; export it again.")
         return self.expr_of(str(self.names[index]), self.place.removeprefix("from_onnx: "))
+
+    def value(self, index: int) -> Value:
+        """Input `index` as it is: a sequence, an optional, an array that is known."""
+        if not self.has(index):
+            raise self.refuse(f"input {index} is missing", "The model is damaged; export it again.")
+        return self.value_of(str(self.names[index]))
 
     def all(self) -> list[Expr]:
         return [self[k] for k in range(len(self.names))]

@@ -12,7 +12,8 @@ from tilewright.relay.graph.expr import Expr
 def _reduce(function: Callable[..., Expr]) -> Converter:
     def convert(n: Node) -> Expr:
         axes, keepdims = n.ints("axes", 1), n.flag("keepdims", True)
-        if not axes and n.flag("noop_with_empty_axes"):
+        is_noop = n.flag("noop_with_empty_axes")
+        if not axes and is_noop:
             return n[0]
         return function(n[0], axis=axes or None, keepdims=keepdims)
 

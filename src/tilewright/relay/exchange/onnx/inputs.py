@@ -1,0 +1,126 @@
+"""The inputs of an imported network.
+
+In: how the model declares its inputs, what the caller says of them.  Out: variables with static
+shapes, or the values that the caller gives.  Read next: `importer.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tilewright.base.doors import is_integer
+from tilewright.base.dtype import TYPES
+from tilewright.base.errors import ModelError
+from tilewright.relay.exchange.onnx.checks import element_type, shown
+from tilewright.relay.exchange.onnx.values import Absent, Items, Value
+from tilewright.relay.graph.expr import Var, as_array, var
+
+
+@dataclass(frozen=True)
+class Given:
+    """What the caller says.
+
+    shapes: of inputs, or single extents, by name
+    dtypes: of inputs, where they differ from the model's
+    values: of inputs, which are known then
+    """
+
+    shapes: Mapping[str, Any]
+    dtypes: Mapping[str, str]
+    values: Mapping[str, Any]
+
+    def values_of(self, infos: Sequence[Any]) -> Iterator[tuple[str, Value]]:
+        """Each input with its value, by name.
+
+        Raises ModelError for one that is no tensor, or has an open extent, and for a name that the
+        model does not have.
+        """
+        names = {info.name for info in infos}
+        symbols = {d.dim_param for info in infos for d in _dims(info) if d.dim_param}
+        for what, given, known in (
+            ("shape", self.shapes, names | symbols), ("dtype", self.dtypes, names),
+            ("params", self.values, names),
+        ):  # fmt: skip
+            if unknown := sorted(set(given) - known):
+                extents = f", its open extents {', '.join(sorted(map(shown, symbols)))}"
+                raise ModelError(
+                    f"from_onnx({what}={{{unknown[0]!r}: ...}})", "the model has no such input",
+                    f"Its inputs are {', '.join(shown(i.name) for i in infos)}"
+                    f"{extents if symbols else ''}.",
+                )  # fmt: skip
+        for info in infos:
+            value = self.values.get(info.name, self)
+            yield info.name, self._input(info) if value is self else _value(value, info.type)
+
+    def _input(self, info: Any) -> Var:
+        place = f"from_onnx: input {shown(info.name)!r}"
+        if not info.type.HasField("tensor_type"):
+            raise ModelError(
+                place, "it is not a tensor",
+                f"Give it as a constant: params={{{info.name!r}: ...}}; sequences, maps and "
+                "optionals cannot be inputs.",
+            )  # fmt: skip
+        dtype = str(self.dtypes.get(info.name) or element_type(info.type.tensor_type.elem_type))
+        if dtype not in TYPES:
+            raise ModelError(
+                place, f"its element type is {dtype}", f"Supported are {', '.join(TYPES)}."
+            )
+        return var(info.name, shape=self._shape(info, place), dtype=dtype)
+
+    def _shape(self, info: Any, place: str) -> tuple[Any, ...]:
+        has_shape = info.type.tensor_type.HasField("shape")
+        declared = [_extent(d) for d in _dims(info)]
+        given = self.shapes.get(info.name)
+        if given is not None:
+            where = f"from_onnx(shape={{{info.name!r}: {given!r}}})"
+            if not isinstance(given, Sequence) or isinstance(given, str):
+                raise ModelError(where, "it is no shape", "Give a tuple of ints.")
+            if has_shape and len(given) != len(declared):
+                raise ModelError(
+                    where,
+                    f"it has {len(given)} extents, the input has {len(declared)}",
+                    f"Its shape in the model is ({', '.join(map(str, declared))}).",
+                )
+            return tuple(given)
+        if not has_shape:
+            raise ModelError(
+                place, "its shape is not given", f"Pass shape={{{info.name!r}: (...)}}."
+            )
+        extents = [self.shapes.get(d, d) if isinstance(d, str) else d for d in declared]
+        given_extents = [self.shapes[str(d)] for d in declared if d in self.shapes]
+        if wrong := [d for d in given_extents if not is_integer(d)]:
+            raise ModelError(
+                place, f"the extent {wrong[0]!r} is no int", "Give an int by its name."
+            )
+        if open_ := [d for d in extents if isinstance(d, str)]:
+            guess = tuple(1 if isinstance(d, str) else d for d in extents)
+            raise ModelError(
+                place,
+                f"its extent {', '.join(map(shown, open_))} is open",
+                f"Pass shape={{{info.name!r}: {guess}}}.",
+            )
+        return tuple(extents)
+
+
+def _dims(info: Any) -> Sequence[Any]:
+    dims: Sequence[Any] = info.type.tensor_type.shape.dim
+    return dims
+
+
+def _extent(dim: Any) -> int | str:
+    """A number, or the name of what is open."""
+    if dim.HasField("dim_value") and dim.dim_value >= 0:
+        return int(dim.dim_value)
+    return dim.dim_param or "?"
+
+
+def _value(given: Any, kind: Any) -> Value:
+    """What the caller gives for an input of type `kind`: an array, a list for a sequence, None for
+    an optional that holds nothing."""
+    if kind.HasField("optional_type"):
+        return Absent() if given is None else _value(given, kind.optional_type.elem_type)
+    if kind.HasField("sequence_type") and isinstance(given, (list, tuple)):
+        return Items(tuple(_value(g, kind.sequence_type.elem_type) for g in given))
+    return as_array(given)
