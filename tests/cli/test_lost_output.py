@@ -1,5 +1,6 @@
 """Standard output closed or full, and a log on a full disk: a search goes on, and says so."""
 
+import io
 import os
 import subprocess
 import sys
@@ -125,3 +126,9 @@ def test_what_cannot_be_said_is_dropped(tmp_path, monkeypatch):
     with open(tmp_path / "file", "w", encoding="ascii") as ascii_only:
         assert say("24 µs", stream=ascii_only)
     assert (tmp_path / "file").read_text() == "24 ?s\n"
+
+
+def test_names_from_files_cannot_steer_the_terminal() -> None:
+    stream = io.StringIO()
+    assert say("a\x1b[2Jb\tc", begin="\r", end="", stream=stream)
+    assert stream.getvalue() == "\ra\\x1b[2Jb\tc"

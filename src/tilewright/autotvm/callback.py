@@ -129,8 +129,9 @@ class _ProgressBar:
     def _write(self, end: str) -> None:
         now, best = (format_si(flops, self.si_prefix) for flops in (self.current, self.best))
         say(
-            f"\r{self.prefix} Current/Best: {now:7.2f}/{best:7.2f} {self.si_prefix}FLOPS | "
+            f"{self.prefix} Current/Best: {now:7.2f}/{best:7.2f} {self.si_prefix}FLOPS | "
             f"Progress: ({self.done}/{self.total}) | {time.time() - self.start:.2f} s",
+            begin="\r",
             end=end,
         )
 
