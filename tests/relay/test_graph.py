@@ -199,7 +199,7 @@ REFUSALS = {
         lambda: relay.op.call("nn.relu", tensor("x", 2), alpha=1), "unknown attribute alpha",
     ),
     "operator": (lambda: relay.op.get("nn.conv2"), "nn.conv2", "nn.conv2d"),
-    "extent": (lambda: relay.var("x", shape=(1, 0)), "extent 0", "at least 1"),
+    "extent": (lambda: relay.var("x", shape=(1, -1)), "extent -1", "at least 0"),
     "var-dtype": (lambda: relay.var("x", shape=(1,), dtype="int4"), "int4", "float32"),
     "both": (
         lambda: relay.var("x", relay.TensorType((1,)), shape=(1,)),
