@@ -124,8 +124,8 @@ def test_equal_kernels_are_one_task_with_a_weight():
 
 def test_refusals():
     mod, params = residual()
-    with pytest.raises(ModelError, match="nn.conv3d.*no such operator"):
-        extract_from_program(mod, params, "llvm", ops=["nn.conv3d"])
+    with pytest.raises(ModelError, match="nn.conv4d.*no such operator"):
+        extract_from_program(mod, params, "llvm", ops=["nn.conv4d"])
     with pytest.raises(ModelError, match="a int is no operator"):
         extract_from_program(mod, params, "llvm", ops=[3])
     with pytest.raises(TargetError, match="no target"):

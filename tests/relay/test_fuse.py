@@ -110,6 +110,22 @@ def test_moving_steps_join_each_other_but_no_anchor():
     assert groups(both) == ["relu", "exp", "concatenate"]
 
 
+def test_chains_without_an_anchor_are_one_kernel_where_they_meet():
+    x, y, z = (tensor(n, 3, 4) for n in "xyz")
+    assert groups(relay.exp(x) * relay.sigmoid(y)) == ["exp sigmoid multiply"]
+    gates = relay.tanh(relay.exp(x)) * relay.sigmoid(y) + relay.cos(relay.sin(z)) * relay.exp(y)
+    assert len(groups(gates)) == 1
+    shared = relay.exp(x)
+    assert groups(relay.Tuple([shared * relay.sin(y), shared])) == ["exp", "sin multiply"]
+    assert groups(relay.exp(tensor("s", 3, 1)) * relay.sin(x)) == ["exp", "sin multiply"]
+    assert groups(conv(image()) + relay.exp(image("y"))) == ["exp", "conv2d add"]
+    long = [tensor(f"x{k}", 2) for k in range(LONGEST)]
+    total = relay.exp(long[0])
+    for other in long[1:]:
+        total = total + relay.exp(other)
+    assert max(len(g.split()) for g in groups(total)) <= LONGEST
+
+
 def test_views_stay_outside():
     flat = nn.batch_flatten(nn.global_avg_pool2d(nn.relu(image())))
     body = nn.softmax(nn.dense(flat, tensor("w", 3, 4)))

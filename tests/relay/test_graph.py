@@ -171,9 +171,25 @@ REFUSALS = {
     "pad-mode": (lambda: nn.pad(tensor("x", 2), ((1, 1),), pad_mode="edge"), "edge", "constant"),
     "clip": (lambda: relay.clip(tensor("x", 2), 1, 0), "above the upper", "Swap"),
     "pool": (lambda: nn.max_pool2d(tensor("x", *X), 2, padding=2), "wholly outside"),
-    "ceil": (
-        lambda: nn.avg_pool2d(tensor("x", *X), 3, 2, ceil_mode=True, count_include_pad=True),
-        "count_include_pad", "Use one of the two",
+    "pool-p": (lambda: nn.lp_pool(tensor("x", *X), 2, p=0), "p=0 is not positive"),
+    "pool-rank": (lambda: nn.max_pool3d(tensor("x", *X), 2), "4 dimensions, not the 5"),
+    "out-layout": (
+        lambda: nn.conv1d(tensor("x", 1, 3, 8), tensor("w", 4, 3, 3), out_layout="NWC"),
+        "out_layout", "relay.transpose",
+    ),
+    "output-padding": (
+        lambda: nn.conv2d_transpose(
+            tensor("x", *X), tensor("w", X[1], 4, 3, 3), 2, output_padding=2
+        ),
+        "not below stride", "less of it",
+    ),
+    "transposed-channels": (
+        lambda: nn.conv2d_transpose(tensor("x", *X), tensor("w", X[1] + 1, 4, 3, 3)),
+        "channels", "kernel_layout",
+    ),
+    "transposed-nothing": (
+        lambda: nn.conv1d_transpose(tensor("x", 1, 3, 1), tensor("w", 3, 4, 2), padding=1),
+        "extent 0", "Use less padding",
     ),
     "where": (lambda: relay.where(tensor("c", 2), tensor("x", 2), 0.0), "float32, not bool"),
     "cast": (lambda: relay.cast(tensor("x", 2), "int4"), "int4"),
@@ -183,7 +199,7 @@ REFUSALS = {
         lambda: relay.op.call("nn.relu", tensor("x", 2), alpha=1), "unknown attribute alpha",
     ),
     "operator": (lambda: relay.op.get("nn.conv2"), "nn.conv2", "nn.conv2d"),
-    "extent": (lambda: relay.var("x", shape=(1, 0)), "extent 0", "at least 1"),
+    "extent": (lambda: relay.var("x", shape=(1, -1)), "extent -1", "at least 0"),
     "var-dtype": (lambda: relay.var("x", shape=(1,), dtype="int4"), "int4", "float32"),
     "both": (
         lambda: relay.var("x", relay.TensorType((1,)), shape=(1,)),

@@ -65,6 +65,11 @@ def _on_wide(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *arrays: function(*map(_wide, arrays))
 
 
+def _depthwise1d(x: Any, w: Any) -> Any:
+    kernel = w.transpose(1, 2, 0).reshape(8, 1, 3)
+    return testing.conv_python(x.transpose(0, 2, 1), kernel, 1, 1, 4).transpose(0, 2, 1)
+
+
 V, M = ((3, 5),), ((3, 5), (3, 5))
 NCHW, OIHW = (2, 4, 6, 5), (6, 4, 3, 3)
 ROWS: dict[str, Row] = {
@@ -167,7 +172,27 @@ ROWS: dict[str, Row] = {
                                  lambda x, w: nn.depthwise_conv2d_nhwc(x, w, 2, 1, 1, _sums(x)),
                                  _on_wide(lambda x, w: testing.depthwise_conv2d_python_nhwc(
                                      x, w, 2, 1))),
+    "conv": Row(((2, 4, 4, 5, 3), (6, 2, 3, 2, 2)),
+                lambda x, w: nn.conv(x, w, (1, 2, 1), 1, 1, 2, "NCDHW", "", _sums(x)),
+                _on_wide(lambda x, w: testing.conv_python(x, w, (1, 2, 1), 1, 2))),
+    "conv1d": Row(((2, 4, 9), (6, 4, 3)),
+                  lambda x, w: nn.conv1d(x, w, 2, 1, 2, out_dtype=_sums(x)),
+                  _on_wide(lambda x, w: testing.conv_python(x, w, 2, 1, 1, 2))),
+    "conv_transpose": Row(((2, 4, 4, 5), (4, 3, 3, 3)),
+                          lambda x, w: nn.conv_transpose(x, w, 2, 1, _sums(x), 1, 1, 2),
+                          _on_wide(lambda x, w: testing.conv_transpose_python(x, w, 2, 1, 1, 2))),
+    "depthwise_conv": Row(((2, 9, 4), (3, 4, 2)),
+                          lambda x, w: nn.depthwise_conv(x, w, 1, 1, 1, _sums(x), "NWC"),
+                          _on_wide(_depthwise1d)),
     # pooling, normalisation
+    "lp_pool": Row(((2, 4, 9),), lambda x: nn.lp_pool(x, 3, 2, 1, 0, layout="NCW"),
+                   lambda x: testing.pool2d_python(x ** 2, 3, 2, 1, 0, "sum", layout="NCW") ** 0.5,
+                   FLOATS),
+    "max_pool_indices": Row(((2, 3, 5, 4),), lambda x: nn.max_pool_indices(x, 2, 1, 1, 0),
+                            lambda x: testing.max_pool_indices_python(x, 2, 1)),
+    "pool3d": Row(((1, 2, 4, 5, 3),), lambda x: nn.pool3d(x, 2, 1, 1, 0, "avg"),
+                  lambda x: testing.poolnd_python(
+                      x, 2, 1, 1, (0, 0, 0), (0, 0, 0), "avg", layout="NCDHW"), FLOATS),
     "max pool": Row((NCHW,), lambda x: nn.pool2d(x, 3, 2, 1, 1, "max"),
                     lambda x: testing.pool2d_python(x, 3, 2, 1, 1, "max")),
     "avg pool": Row((NCHW,), lambda x: nn.pool2d(x, 3, 2, 1, 1, "avg", count_include_pad=False),

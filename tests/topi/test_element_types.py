@@ -41,9 +41,11 @@ def test_equals_numpy(name, dtype):
 def test_every_operator_has_a_row():
     """By the names of its rows, or of the operators they are made of."""
     told = {
-        "adaptive_pool", "batch_flatten", "cast", "conv2d", "depthwise_conv2d_NCHWc", "full",
+        "adaptive_pool", "batch_flatten", "cast", "conv1d_transpose_ncw", "conv2d",
+        "conv2d_transpose_nchw", "conv3d", "conv3d_transpose_ncdhw", "depthwise_conv2d_NCHWc",
+        "full",
         "get_pad_tuple", "global_pool", "greater", "group_conv2d_nhwc", "less_equal", "nn",
-        "not_equal", "pool2d", "testing",
+        "not_equal", "pool1d", "pool2d", "testing",
     }  # fmt: skip
     names = {*topi.__all__, *nn.__all__}
     assert names - told <= set(ROWS)

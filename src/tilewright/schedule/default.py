@@ -8,19 +8,25 @@ blocks and threads, or over cores and vectors.  Read next: `template.py`.
 from __future__ import annotations
 
 from collections.abc import Collection
-from math import inf, prod
+from math import prod
 
 from tilewright.ir import expr as E
-from tilewright.ir.affine import Simplifier
 from tilewright.ir.expr import Expr
+from tilewright.schedule.rows import dear_rows, schedule_rows
 from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.schedule.template import fallback_schedule
+from tilewright.schedule.vectors import (
+    MAX_STRIDE,
+    MIN_PARALLEL_WORK,
+    inlined_body,
+    lanes_inside,
+    lanes_of,
+    stride_along,
+)
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.tensor import ComputeOp, IterVar
 
-MIN_PARALLEL_WORK = 1 << 14  # elements or reduction steps below which threads of a CPU cost more
-MAX_STRIDE = 4  # elements between lanes up to which a vector is read by wide loads and shuffles
 UNROLLED_STEPS = 64
 
 
@@ -33,8 +39,8 @@ def default_schedule(dag: ComputeDAG, target: Target) -> Schedule:
 def generic_schedule(dag: ComputeDAG, target: Target) -> Schedule:
     """`default_schedule` without templates."""
     s = Schedule(dag)
-    inline_cheap_stages(s, keep=() if target.has_threads else padded_inputs(s))
-    schedule_roots(s, target)
+    inline_cheap_stages(s, () if target.has_threads else [*padded_inputs(s), *dear_rows(s)])
+    schedule_roots(s, target, schedule_rows(s, target))
     return s
 
 
@@ -202,11 +208,11 @@ def _cpu_scalar(s: Schedule, stage: Stage, target: Target) -> None:
     if op.combiner is None:
         return
     chain = op.reduce_axis[-1]
-    lanes = _lanes(op, chain.size, target)
-    if lanes < 4 or _stride(_inlined(s, stage), chain.var) > MAX_STRIDE:
+    lanes = lanes_of(op, chain.size, target)
+    if lanes < 4 or stride_along(inlined_body(s, stage), chain.var) > MAX_STRIDE:
         return
     _, lane = stage.split(chain, factor=lanes)
-    _lanes_inside(s[s.rfactor(stage.tensor, lane)])
+    lanes_inside(s[s.rfactor(stage.tensor, lane)])
 
 
 def _cpu_elementwise(s: Schedule, stage: Stage, target: Target) -> None:
@@ -215,7 +221,7 @@ def _cpu_elementwise(s: Schedule, stage: Stage, target: Target) -> None:
     assert isinstance(op, ComputeOp)
     first = _flat_from(s, stage)
     flat = stage.fuse(*op.axis[first:])
-    lanes = _lanes(op, prod(op.shape[first:]), target)
+    lanes = lanes_of(op, prod(op.shape[first:]), target)
     loops = list(op.axis[:first])
     if lanes > 1:
         outer, lane = stage.split(flat, factor=lanes)
@@ -231,7 +237,7 @@ def _flat_from(s: Schedule, stage: Stage) -> int:
     their order and with their extents, or along none."""
     op = stage.op
     assert isinstance(op, ComputeOp)
-    body = _inlined(s, stage)
+    body = inlined_body(s, stage)
     reads = [n for n in E.walk(body) if n.op == "read"]
     inside = {ax.var for ax in op.axis[-1:]}
     first = len(op.axis) - 1
@@ -251,22 +257,6 @@ def _flat_from(s: Schedule, stage: Stage) -> int:
             return first
         first -= 1
     return first
-
-
-def _inlined(s: Schedule, stage: Stage) -> Expr:
-    """The expression of a stage after its inlined producers took their places."""
-
-    def rule(node: Expr) -> Expr | None:
-        if node.op != "read":
-            return None
-        source = s[node.attr]
-        if source.attach_kind != "inline" or not isinstance(source.op, ComputeOp):
-            return None
-        axes = {ax.var: i for ax, i in zip(source.op.axis, node.args, strict=True)}
-        return E.substitute(_inlined(s, source), axes)
-
-    assert isinstance(stage.op, ComputeOp)
-    return E.transform(stage.op.body, rule)
 
 
 def _used_outside_reads(node: Expr, variables: set[Expr]) -> bool:
@@ -291,9 +281,9 @@ def _cpu_reduction(s: Schedule, stage: Stage, acc: Stage, target: Target) -> Non
     assert isinstance(op, ComputeOp) and isinstance(source, ComputeOp)
     work = prod((*op.shape, *(ax.size for ax in source.reduce_axis)))
     place = max((d for d, n in enumerate(op.shape) if n > 1), default=len(op.shape) - 1)
-    body = _inlined(s, acc)
-    lanes = _lanes(op, op.shape[place], target)
-    if lanes > 1 and _stride(body, source.axis[place].var) <= MAX_STRIDE:
+    body = inlined_body(s, acc)
+    lanes = lanes_of(op, op.shape[place], target)
+    if lanes > 1 and stride_along(body, source.axis[place].var) <= MAX_STRIDE:
         outer, lane = stage.split(op.axis[place], factor=lanes)
         loops = [*op.axis[:place], outer, *op.axis[place + 1 :]]
         stage.reorder(*loops, lane)
@@ -305,8 +295,8 @@ def _cpu_reduction(s: Schedule, stage: Stage, acc: Stage, target: Target) -> Non
         acc.pragma(source.reduce_axis[0], "auto_unroll_max_step", UNROLLED_STEPS)
         return
     chain = source.reduce_axis[-1]
-    lanes = _lanes(op, chain.size, target)
-    share = _stride(body, chain.var) <= MAX_STRIDE and lanes >= 4 and chain.size >= 2 * lanes
+    lanes = lanes_of(op, chain.size, target)
+    share = stride_along(body, chain.var) <= MAX_STRIDE and lanes >= 4 and chain.size >= 2 * lanes
     partial = None
     if share:
         _, lane = acc.split(chain, factor=lanes)
@@ -316,16 +306,7 @@ def _cpu_reduction(s: Schedule, stage: Stage, acc: Stage, target: Target) -> Non
     acc.compute_at(stage, at)
     if partial is not None:
         partial.compute_at(stage, at)
-        _lanes_inside(partial)
-
-
-def _lanes_inside(partial: Stage) -> None:
-    """The last axis of a stage of partial results becomes a vector inside its reduction."""
-    op = partial.op
-    assert isinstance(op, ComputeOp)
-    *spatial, lane = op.axis
-    partial.reorder(*spatial, *op.reduce_axis, lane)
-    partial.vectorize(lane)
+        lanes_inside(partial)
 
 
 def _spread(stage: Stage, loops: list[IterVar], work: int, target: Target) -> IterVar:
@@ -334,29 +315,3 @@ def _spread(stage: Stage, loops: list[IterVar], work: int, target: Target) -> It
     if work >= MIN_PARALLEL_WORK and target.limits.cores > 1:
         stage.parallel(fused)
     return fused
-
-
-def _lanes(op: ComputeOp, extent: int, target: Target) -> int:
-    """Lanes of a vector over `extent` elements: those of the target, fewer for a short extent."""
-    lanes = target.limits.vector_bytes // op.dtype.bytes
-    while lanes > 1 and lanes >= 2 * extent:
-        lanes //= 2
-    return lanes if extent > 1 else 1
-
-
-def _stride(body: Expr, variable: Expr) -> float:
-    """The largest distance between what neighbours along `variable` read; infinite if unknown."""
-    worst: float = 0
-    for n in E.walk(body):
-        if n.op != "read":
-            continue
-        step = 1
-        for index, extent in zip(reversed(n.args), reversed(n.attr.shape), strict=True):
-            if variable in E.free_variables(index):
-                form = Simplifier({}).linear(index)
-                rest = [
-                    a for a in form.terms if a is not variable and variable in E.free_variables(a)
-                ]
-                worst = max(worst, inf if rest else abs(form.terms.get(variable, 0)) * step)
-            step *= extent
-    return worst

@@ -147,15 +147,17 @@ def require_float(x: Tensor, name: str, place: str) -> None:
     )  # fmt: skip
 
 
-def pair(value: Any, what: str, place: str, least: int = 1) -> tuple[int, int]:
-    """`value` as (height, width): an int serves both."""
-    items = tuple(value) if isinstance(value, (tuple, list)) else (value, value)
-    ok = len(items) == 2 and all(is_integer(v) and int(v) >= least for v in items)
+def per_axis(value: Any, rank: int, what: str, place: str, least: int = 1) -> tuple[int, ...]:
+    """`value` as one int for each of `rank` axes, such as (height, width); an int serves all."""
+    items = tuple(value) if isinstance(value, (tuple, list)) else (value,) * rank
+    ok = len(items) == rank and all(is_integer(v) and int(v) >= least for v in items)
+    several = {1: "a list of one", 2: "a pair of ints"}.get(rank, f"{rank} ints")
+    example = (max(least, 1),) * rank
     require(
-        ok, place, f"{what}={value!r} is neither an int nor a pair of ints of at least {least}",
-        f"Write {what}={max(least, 1)} or {what}=({max(least, 1)}, {max(least, 1)}).",
+        ok, place, f"{what}={value!r} is neither an int nor {several} of at least {least}",
+        f"Write {what}={example[0]} or {what}={example}.",
     )  # fmt: skip
-    return int(items[0]), int(items[1])
+    return tuple(map(int, items))
 
 
 def is_integer(value: Any) -> bool:

@@ -435,14 +435,14 @@ def var(
 
 
 def static_shape(shape: Any, place: str) -> tuple[int, ...]:
-    """`shape` as a tuple of ints of at least 1."""
+    """`shape` as a tuple of ints; a tensor with an extent of 0 has no elements."""
     items = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
     for extent in items:
-        if not is_integer(extent) or int(extent) < 1:
+        if not is_integer(extent) or int(extent) < 0:
             raise ModelError(
                 place,
                 f"shape {items} has the extent {extent!r}",
-                "Every extent is an int of at least 1.",
+                "Every extent is an int of at least 0.",
             )
     found = tuple(int(e) for e in items)
     if reason := oversize(found, FLOAT32):

@@ -1,7 +1,7 @@
 """The operator table: everything the compiler knows of an operator is its one row.
 
-In: `get("nn.conv2d")`.  Out: the `Op` row; `call` applies one.  The rows are in `elementwise.py`,
-`reduction.py`, `movement.py`, `nn.py` and `normalize.py`; what a row holds is in `row.py`.
+In: `get("nn.conv2d")`.  Out: the `Op` row; `call` applies one.  The rows are in the modules
+imported here, by family; what a row holds is in `row.py`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 from tilewright.base.errors import ModelError
 from tilewright.relay.graph.expr import Call, Constant, Expr, const
-from tilewright.relay.op import elementwise, movement, nn, normalize, reduction
+from tilewright.relay.op import conv, elementwise, movement, nn, normalize, pooling, reduction
 from tilewright.relay.op.row import Op, Pattern
 
 ROWS: tuple[Op, ...] = (
@@ -20,6 +20,8 @@ ROWS: tuple[Op, ...] = (
     *movement.ROWS,
     *nn.ROWS,
     *normalize.ROWS,
+    *conv.ROWS,
+    *pooling.ROWS,
 )
 TABLE: dict[str, Op] = {row.name: row for row in ROWS}
 

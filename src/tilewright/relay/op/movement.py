@@ -21,7 +21,7 @@ from tilewright.relay.op.row import Op, Pattern, Site, broadcast, first_array
 def _reshape_type(site: Site) -> Type:
     data, shape = site.tensor(0), tuple(site.attrs.newshape)
     site.require(
-        all(n >= 1 for n in shape) and math.prod(shape) == data.size,
+        all(n >= 0 for n in shape) and math.prod(shape) == data.size,
         f"{data.size} elements do not fill the shape {shape}",
         "The product of the extents must stay the same; one extent may be -1.",
     )

@@ -1,7 +1,7 @@
-"""Rows of the operators of neural networks: contractions, pooling, normalisation, softmax.
+"""Rows of the operators of neural networks: matrix products, normalisation, softmax.
 
-In: tensors; attributes as `relay/nn.py` normalises them (pairs, four sides of padding).  Out: rows
-for `op/__init__.py`.  Read next: `relay/nn.py`, what users call.
+In: tensors; attributes as `relay/nn.py` normalises them.  Out: rows for `op/__init__.py`.
+Read next: `conv.py`, `pooling.py`; `relay/nn.py`, what users call.
 """
 
 from __future__ import annotations
@@ -15,58 +15,6 @@ from tilewright import topi
 from tilewright.relay.graph.expr import Array, Attrs, TensorType, TupleType, Type
 from tilewright.relay.op import window
 from tilewright.relay.op.row import Op, Pattern, Site, first_array
-
-WINDOW = {"strides": (1, 1), "padding": (0, 0, 0, 0), "dilation": (1, 1)}
-
-
-def _layout(site: Site, layout: str) -> str:
-    site.require(
-        layout in window.LAYOUTS,
-        f"layout {layout!r} is not known",
-        f"Use {' or '.join(window.LAYOUTS)}.",
-    )
-    return layout
-
-
-def _conv2d_type(site: Site) -> Type:
-    a = site.attrs
-    layout = _layout(site, a.data_layout)
-    site.require(
-        sorted(a.kernel_layout) == list("HIOW"), f"kernel layout {a.kernel_layout!r} is not known",
-        "Use an order of the letters O, I, H, W.",
-    )  # fmt: skip
-    data, weight = site.tensor(0, 4, layout), site.tensor(1, 4, a.kernel_layout)
-    d = dict(zip(layout, data.shape, strict=True))
-    w = dict(zip(a.kernel_layout, weight.shape, strict=True))
-    site.require(a.groups >= 1, f"groups is {a.groups}", "Use 1, or a divisor of the channels.")
-    site.require(
-        d["C"] == w["I"] * a.groups,
-        f"data has {d['C']} channels, the weight takes {w['I']} x {a.groups} groups",
-        f"With this data the weight's extent at I must be {d['C'] / a.groups:g}.",
-    )
-    site.require(
-        w["O"] % a.groups == 0,
-        f"{w['O']} output channels do not fall into {a.groups} groups",
-        "Use a divisor of the channels.",
-    )
-    d["H"], d["W"] = window.image_size(site, d["H"], d["W"], (w["H"], w["W"]))
-    d["C"] = w["O"]
-    return TensorType(tuple(d[x] for x in layout), site.product_dtype())
-
-
-def _conv2d_te(tensors: Sequence[Any], a: Attrs, result: Type) -> Any:
-    data, weight = tensors
-    depthwise = {"NCHW": "OIHW", "NHWC": "HWOI"}[a.data_layout]
-    channels = data.shape[a.data_layout.index("C")]
-    plain = a.kernel_layout == depthwise and weight.shape[depthwise.index("O")] == channels
-    out_dtype = a.out_dtype or None
-    if 1 < a.groups == channels and plain:
-        function = getattr(topi.nn, f"depthwise_conv2d_{a.data_layout.lower()}")
-        return function(data, weight, a.strides, a.padding, a.dilation, out_dtype=out_dtype)
-    return topi.nn.conv2d(
-        data, weight, a.strides, a.padding, a.dilation, data_layout=a.data_layout,
-        kernel_layout=a.kernel_layout, groups=a.groups, out_dtype=out_dtype,
-    )  # fmt: skip
 
 
 def _dense_type(site: Site) -> Type:
@@ -156,71 +104,6 @@ def _batch_norm_te(tensors: Sequence[Any], a: Attrs, result: Type) -> Any:
     )
 
 
-def _avg_pool_type(site: Site) -> Type:
-    site.float_dtype()
-    return _pool_type(site)
-
-
-def _pool_type(site: Site) -> Type:
-    a = site.attrs
-    data = site.tensor(0, 4, _layout(site, a.layout))
-    d = dict(zip(a.layout, data.shape, strict=True))
-    reach = [(k - 1) * s + 1 for k, s in zip(a.pool_size, a.dilation, strict=True)]
-    top, left, bottom, right = a.padding
-    site.require(
-        max(top, bottom) < reach[0] and max(left, right) < reach[1],
-        f"with padding {a.padding} a window of {tuple(reach)} can lie wholly outside",
-        "Pad by less.",
-    )  # fmt: skip
-    d["H"], d["W"] = window.image_size(site, d["H"], d["W"], a.pool_size)
-    return TensorType(tuple(d[x] for x in a.layout), site.number_dtype())
-
-
-def _pool_te(kind: str) -> Any:
-    def compute(tensors: Sequence[Any], a: Attrs, result: Type) -> Any:
-        return topi.nn.pool2d(
-            tensors[0], a.pool_size, a.strides, a.dilation, a.padding, kind, layout=a.layout,
-            count_include_pad=a.get("count_include_pad", True),
-        )  # fmt: skip
-
-    return compute
-
-
-def _resized(site: Site, size: tuple[int, int]) -> Type:
-    layout = _layout(site, site.attrs.layout)
-    data = site.tensor(0, 4, layout)
-    site.float_dtype()
-    d = dict(zip(layout, data.shape, strict=True))
-    d["H"], d["W"] = size
-    return TensorType(tuple(d[x] for x in layout), data.dtype)
-
-
-def _adaptive_type(site: Site) -> Type:
-    size = tuple(site.attrs.output_size)
-    site.require(
-        len(size) == 2 and min(size) >= 1,
-        f"output_size {size} is not a pair of sizes",
-        "Use output_size=(1, 1), or larger.",
-    )
-    return _resized(site, (size[0], size[1]))
-
-
-def _global_numpy(kind: str) -> Any:
-    def evaluate(arrays: Sequence[Any], a: Attrs) -> Array:
-        axes = (a.layout.index("H"), a.layout.index("W"))
-        return np.asarray(getattr(np, kind)(arrays[0], axis=axes, keepdims=True), arrays[0].dtype)
-
-    return evaluate
-
-
-def _global(name: str, kind: str, te_kind: str, doc: str, onnx: str) -> Op:
-    return Op(
-        name, ("data",), Pattern.ANCHOR, lambda site: _resized(site, (1, 1)), _global_numpy(kind),
-        lambda t, a, result: topi.nn.global_pool(t[0], te_kind, a.layout), doc,
-        {"layout": "NCHW"}, (onnx,),
-    )  # fmt: skip
-
-
 def _softmax_type(site: Site) -> Type:
     data = site.tensor(0)
     site.float_dtype()
@@ -241,12 +124,6 @@ def _log_softmax_numpy(arrays: Sequence[Any], a: Attrs) -> Array:
 
 
 ROWS = (
-    Op(
-        "nn.conv2d", ("data", "weight"), Pattern.ANCHOR, _conv2d_type, window.conv2d, _conv2d_te,
-        "Two-dimensional convolution; groups equal to the channels make it depthwise.",
-        {**WINDOW, "groups": 1, "data_layout": "NCHW", "kernel_layout": "OIHW", "out_dtype": ""},
-        ("Conv",),
-    ),
     Op(
         "nn.dense", ("data", "weight"), Pattern.ANCHOR, _dense_type,
         _dense_numpy,
@@ -274,29 +151,6 @@ ROWS = (
         _batch_norm_type, _batch_norm_numpy, _batch_norm_te,
         "(data - mean) / sqrt(var + epsilon) * gamma + beta, with stored statistics.",
         {"axis": 1, "epsilon": 1e-5, "center": True, "scale": True}, ("BatchNormalization",),
-    ),
-    Op(
-        "nn.max_pool2d", ("data",), Pattern.ANCHOR, _pool_type, window.max_pool2d, _pool_te("max"),
-        "Greatest element of each window.",
-        {"pool_size": (1, 1), **WINDOW, "layout": "NCHW"}, ("MaxPool",),
-    ),
-    Op(
-        "nn.avg_pool2d", ("data",), Pattern.ANCHOR, _avg_pool_type, window.avg_pool2d,
-        _pool_te("avg"),
-        "Mean of each window; count_include_pad: padding counts as elements.",
-        {"pool_size": (1, 1), **WINDOW, "layout": "NCHW", "count_include_pad": False},
-        ("AveragePool",),
-    ),
-    _global("nn.global_avg_pool2d", "mean", "avg", "Mean of each image.", "GlobalAveragePool"),
-    _global(
-        "nn.global_max_pool2d", "max", "max", "Greatest element of each image.", "GlobalMaxPool"
-    ),
-    Op(
-        "nn.adaptive_avg_pool2d", ("data",), Pattern.ANCHOR, _adaptive_type,
-        window.adaptive_avg_pool2d,
-        lambda t, a, result: topi.nn.adaptive_pool(t[0], a.output_size, "avg", a.layout),
-        "Mean over as many windows as `output_size` asks for.",
-        {"output_size": (1, 1), "layout": "NCHW"},
     ),
     Op(
         "nn.softmax", ("data",), Pattern.OPAQUE, _softmax_type, _softmax_numpy,

@@ -1,11 +1,13 @@
 """Sliding windows: what convolution and pooling rows share, and their values on numpy arrays.
 
-In: arrays in any layout of N, C, H, W.  Out: arrays.  Every tap of a window is one view of the
-input.  Read next: `nn.py`.
+In: arrays in any layout of N, C and the axes of an image (W, HW or DHW).  Out: arrays.  Every tap
+of a window is one view of the input.  Read next: `conv.py`, `pooling.py`.
 """
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -15,8 +17,33 @@ from tilewright.base.dtype import DType
 from tilewright.relay.graph.expr import MAX_EXTENT, Array, Attrs
 from tilewright.relay.op.row import Site
 
-LAYOUTS = ("NCHW", "NHWC")
+IMAGE = {1: "W", 2: "HW", 3: "DHW"}
+RANKS = tuple(IMAGE)
 FURTHEST = 256  # that padding may go beyond the extent: windows far out meet no element
+
+
+def channels_first(rank: int) -> str:
+    """NCW, NCHW or NCDHW."""
+    return f"NC{IMAGE[rank]}"
+
+
+def layouts(rank: int) -> tuple[str, str]:
+    """Channels first, and channels last."""
+    return channels_first(rank), f"N{IMAGE[rank]}C"
+
+
+def check_layout(site: Site, layout: str, rank: int) -> str:
+    site.require(
+        layout in layouts(rank),
+        f"layout {layout!r} is not known",
+        f"Use {' or '.join(layouts(rank))}.",
+    )
+    return layout
+
+
+def defaults(rank: int) -> dict[str, Any]:
+    """The attributes of a window that is moved by one."""
+    return {"strides": (1,) * rank, "padding": (0,) * 2 * rank, "dilation": (1,) * rank}
 
 
 def to_order(x: Array, source: str, wanted: str) -> Array:
@@ -24,14 +51,34 @@ def to_order(x: Array, source: str, wanted: str) -> Array:
     return x if source == wanted else np.transpose(x, [source.index(a) for a in wanted])
 
 
-def output_extent(extent: int, before: int, after: int, reach: int, stride: int) -> int:
-    """Positions of a window that spans `reach` elements over a padded extent."""
-    return (extent + before + after - reach) // stride + 1
+def reaches(kernel: Sequence[int], dilation: Sequence[int]) -> list[int]:
+    """Elements from the first to the last tap, along each axis."""
+    return [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
 
 
-def image_size(site: Site, height: int, width: int, kernel: Sequence[int]) -> tuple[int, int]:
-    """Height and width of the result of a window; refuses a window that does not fit."""
-    a = site.attrs
+def positions(
+    extent: int, before: int, after: int, reach: int, stride: int, ceil_mode: bool = False
+) -> int:
+    """Of a window that spans `reach` elements over a padded extent.
+
+    ceil_mode: a last, partly covered one too, unless it starts behind the input
+    """
+    free = extent + before + after - reach
+    if not ceil_mode:
+        return free // stride + 1
+    count = -(-free // stride) + 1
+    return count - int((count - 1) * stride >= extent + before)
+
+
+def check_window(site: Site, sizes: Sequence[int], kernel: Sequence[int]) -> None:
+    """Refuse strides, dilation and padding that no window has."""
+    a, rank = site.attrs, len(sizes)
+    site.require(
+        len(kernel) == len(a.strides) == len(a.dilation) == rank and len(a.padding) == 2 * rank,
+        f"kernel {tuple(kernel)}, strides {a.strides}, dilation {a.dilation} or padding "
+        f"{a.padding} are not those of {rank} axes",
+        f"Give {rank} numbers each, and {2 * rank} of padding.",
+    )
     site.require(
         min((*a.strides, *a.dilation, *kernel)) >= 1,
         "strides, dilation and kernel sizes start at 1",
@@ -45,12 +92,15 @@ def image_size(site: Site, height: int, width: int, kernel: Sequence[int]) -> tu
     site.require(
         min(a.padding) >= 0, f"padding {a.padding} is negative", "Slice the input instead."
     )
-    top, left, bottom, right = a.padding
-    sizes = []
-    for extent, before, after, k, s, d in zip(
-        (height, width), (top, left), (bottom, right), kernel, a.strides, a.dilation, strict=True
-    ):
-        reach = (k - 1) * d + 1
+
+
+def image_size(site: Site, sizes: Sequence[int], kernel: Sequence[int]) -> tuple[int, ...]:
+    """Extents of the result of a window; refuses a window that does not fit."""
+    a, rank = site.attrs, len(sizes)
+    check_window(site, sizes, kernel)
+    found = []
+    for k, (extent, reach) in enumerate(zip(sizes, reaches(kernel, a.dilation), strict=True)):
+        before, after = a.padding[k], a.padding[rank + k]
         site.require(
             max(before, after) <= extent + FURTHEST,
             f"padding {a.padding} is much more than the extent {extent}",
@@ -61,22 +111,31 @@ def image_size(site: Site, height: int, width: int, kernel: Sequence[int]) -> tu
             f"a window of {reach} does not fit the padded extent {extent + before + after}",
             "Use more padding, a smaller kernel or less dilation.",
         )
-        sizes.append(output_extent(extent, before, after, reach, s))
-    return sizes[0], sizes[1]
+        ceil = a.get("ceil_mode", False)
+        found.append(positions(extent, before, after, reach, a.strides[k], ceil))
+    return tuple(found)
 
 
 def _taps(x: Array, kernel: Sequence[int], a: Attrs, fill: Any) -> Iterator[Array]:
-    """For every tap of the window: the elements of NCHW `x` it meets, [N, C, OH, OW]."""
-    top, left, bottom, right = a.padding
-    if any(a.padding):
-        x = np.pad(x, ((0, 0), (0, 0), (top, bottom), (left, right)), constant_values=fill)
-    (sh, sw), (dh, dw) = a.strides, a.dilation
-    rows = output_extent(x.shape[2], 0, 0, (kernel[0] - 1) * dh + 1, sh)
-    columns = output_extent(x.shape[3], 0, 0, (kernel[1] - 1) * dw + 1, sw)
-    for r in range(kernel[0]):
-        for s in range(kernel[1]):
-            y, z = r * dh, s * dw
-            yield x[:, :, y : y + (rows - 1) * sh + 1 : sh, z : z + (columns - 1) * sw + 1 : sw]
+    """For every tap of the window: the elements of `x` [N, C, image] it meets, [N, C, windows]."""
+    rank = len(kernel)
+    reach = reaches(kernel, a.dilation)
+    before, after = a.padding[:rank], a.padding[rank:]
+    counts = [
+        positions(n, b, e, r, s, a.get("ceil_mode", False))
+        for n, b, e, r, s in zip(x.shape[2:], before, after, reach, a.strides, strict=True)
+    ]
+    spans = [(c - 1) * s + r for c, s, r in zip(counts, a.strides, reach, strict=True)]
+    behind = [max(s - n - b, 0) for s, n, b in zip(spans, x.shape[2:], before, strict=True)]
+    sides = [(0, 0), (0, 0), *zip(before, behind, strict=True)]
+    x = np.pad(x, sides, constant_values=fill) if any(map(any, sides)) else x
+    for tap in itertools.product(*map(range, kernel)):
+        first = [t * d for t, d in zip(tap, a.dilation, strict=True)]
+        cut = [
+            slice(f, f + (c - 1) * s + 1, s)
+            for f, c, s in zip(first, counts, a.strides, strict=True)
+        ]
+        yield x[(slice(None), slice(None), *cut)]
 
 
 def summands(a: Attrs, *arrays: Array) -> tuple[Array, ...]:
@@ -88,46 +147,111 @@ def summands(a: Attrs, *arrays: Array) -> tuple[Array, ...]:
     return tuple(x.astype(DType(wanted).storage) for x in arrays)
 
 
-def conv2d(arrays: Sequence[Any], a: Attrs) -> Array:
+def conv(arrays: Sequence[Any], a: Attrs) -> Array:
     """Convolution, grouped or not."""
-    x = to_order(arrays[0], a.data_layout, "NCHW")
-    w = to_order(arrays[1], a.kernel_layout, "OIHW")
+    rank = len(a.strides)
+    order = channels_first(rank)
+    x = to_order(arrays[0], a.data_layout, order)
+    w = to_order(arrays[1], a.kernel_layout, f"OI{IMAGE[rank]}")
     groups, n = a.groups, x.shape[0]
-    out_channels, in_channels, kh, kw = w.shape
+    out_channels, in_channels, *kernel = w.shape
     x, w = summands(a, x, w)
-    met = np.stack(list(_taps(x, (kh, kw), a, 0)), 2)  # [N, C, KH*KW, OH, OW]
-    columns = met.reshape(n, groups, in_channels * kh * kw, -1)
+    met = np.stack(list(_taps(x, kernel, a, 0)), 2)  # [N, C, taps, windows]
+    columns = met.reshape(n, groups, in_channels * math.prod(kernel), -1)
     result = w.reshape(groups, out_channels // groups, -1) @ columns
-    return to_order(result.reshape(n, out_channels, *met.shape[3:]), "NCHW", a.data_layout)
+    return to_order(result.reshape(n, out_channels, *met.shape[3:]), order, a.data_layout)
 
 
-def max_pool2d(arrays: Sequence[Any], a: Attrs) -> Array:
-    x = to_order(arrays[0], a.layout, "NCHW")
+def conv_transpose(arrays: Sequence[Any], a: Attrs) -> Array:
+    """Every element of the data adds its multiple of the kernel to the result."""
+    rank = len(a.strides)
+    order = channels_first(rank)
+    x = to_order(arrays[0], a.data_layout, order)
+    w = to_order(arrays[1], a.kernel_layout, f"IO{IMAGE[rank]}")
+    x, w = summands(a, x, w)
+    n, groups, image = x.shape[0], a.groups, x.shape[2:]
+    kernel, outputs = w.shape[2:], w.shape[1]
+    whole = [
+        (e - 1) * s + r + p
+        for e, s, r, p in zip(
+            image, a.strides, reaches(kernel, a.dilation), a.output_padding, strict=True
+        )
+    ]
+    result = np.zeros((n, groups * outputs, *whole), x.dtype)
+    columns = x.reshape(n, groups, -1, math.prod(image))
+    weights = w.reshape(groups, -1, outputs, math.prod(kernel))
+    for k, tap in enumerate(itertools.product(*map(range, kernel))):
+        part = np.swapaxes(weights[..., k], 1, 2) @ columns
+        cut = [
+            slice(t * d, t * d + (e - 1) * s + 1, s)
+            for t, d, e, s in zip(tap, a.dilation, image, a.strides, strict=True)
+        ]
+        result[(slice(None), slice(None), *cut)] += part.reshape(n, groups * outputs, *image)
+    kept = [
+        slice(before, extent - after)
+        for before, after, extent in zip(a.padding[:rank], a.padding[rank:], whole, strict=True)
+    ]
+    return to_order(result[(slice(None), slice(None), *kept)], order, a.data_layout)
+
+
+def max_pool(arrays: Sequence[Any], a: Attrs) -> Array:
+    order = channels_first(len(a.strides))
+    x = to_order(arrays[0], a.layout, order)
     best: Any = None
     for met in _taps(x, a.pool_size, a, DType(x.dtype).identity_of_max):
         best = met if best is None else np.maximum(best, met)
-    return to_order(best, "NCHW", a.layout)
+    return to_order(best, order, a.layout)
 
 
-def avg_pool2d(arrays: Sequence[Any], a: Attrs) -> Array:
-    x = to_order(arrays[0], a.layout, "NCHW")
+def max_pool_indices(arrays: Sequence[Any], a: Attrs) -> Array:
+    """Places in the flattened data of the first greatest element of each window."""
+    x: Array = arrays[0]
+    image = x.shape[2:]
+    place = np.arange(math.prod(image)).reshape(image, order="F" if a.storage_order else "C")
+    # of equal values the first tap wins in the order of places in memory
+    values = np.stack(list(_taps(x, a.pool_size, a, DType(x.dtype).identity_of_max)))
+    spread = np.broadcast_to(place, x.shape).astype("int64")
+    places = np.stack(list(_taps(spread, a.pool_size, a, place.size)))
+    nan = np.isnan(values).any(0) if values.dtype.kind == "f" else False
+    met = (values == values.max(0)) & (places < place.size)
+    first = np.where(nan, 0, np.where(met, places, place.size).min(0))
+    images = np.arange(x.shape[0] * x.shape[1]).reshape(*x.shape[:2], *[1] * len(image))
+    return np.asarray(images * place.size + first, "int64")
+
+
+def avg_pool(arrays: Sequence[Any], a: Attrs) -> Array:
+    rank = len(a.strides)
+    order = channels_first(rank)
+    x = to_order(arrays[0], a.layout, order)
     weights = np.ones((1, 1, *x.shape[2:]), x.dtype)
-    outside = 1 if a.count_include_pad else 0
-    total = sum(_taps(x, a.pool_size, a, 0))
-    count = sum(_taps(weights, a.pool_size, a, outside))
-    return to_order(np.asarray(total / count, x.dtype), "NCHW", a.layout)
+    total = np.asarray(sum(_taps(x, a.pool_size, a, 0)))
+    if a.count_include_pad:
+        sides = list(zip(a.padding[:rank], a.padding[rank:], strict=True))
+        weights = np.pad(weights, [(0, 0), (0, 0), *sides], constant_values=1)
+        a = Attrs({**a, "padding": (0,) * 2 * rank})
+    count = np.maximum(sum(_taps(weights, a.pool_size, a, 0)), 1)
+    windows = [slice(n) for n in total.shape]
+    return to_order(np.asarray(total / count[*windows], x.dtype), order, a.layout)
 
 
-def adaptive_avg_pool2d(arrays: Sequence[Any], a: Attrs) -> Array:
-    """Output o of O over an extent I averages [floor(o*I/O), ceil((o+1)*I/O))."""
-    x = to_order(arrays[0], a.layout, "NCHW")
-    for axis, size in zip((2, 3), a.output_size, strict=True):
+def lp_pool(arrays: Sequence[Any], a: Attrs) -> Array:
+    order = channels_first(len(a.strides))
+    x = to_order(arrays[0], a.layout, order)
+    total = sum(np.abs(met) ** a.p for met in _taps(x, a.pool_size, a, 0))
+    return to_order(np.asarray(total ** (1 / a.p), x.dtype), order, a.layout)
+
+
+def adaptive_pool(arrays: Sequence[Any], a: Attrs, fold: str) -> Array:
+    """Output o of O over an extent I is of [floor(o*I/O), ceil((o+1)*I/O))."""
+    order = channels_first(len(a.output_size))
+    x = to_order(arrays[0], a.layout, order)
+    for axis, size in enumerate(a.output_size, 2):
         extent = x.shape[axis]
         parts = [
-            np.take(x, range(o * extent // size, -(-(o + 1) * extent // size)), axis).mean(
-                axis, keepdims=True
-            )
+            getattr(
+                np.take(x, range(o * extent // size, -(-(o + 1) * extent // size)), axis), fold
+            )(axis, keepdims=True)
             for o in range(size)
         ]
         x = np.concatenate(parts, axis)
-    return to_order(x, "NCHW", a.layout)
+    return to_order(x, order, a.layout)

@@ -11,6 +11,8 @@ from collections.abc import Callable
 
 from tilewright.relay.graph.expr import Call, Expr, TupleType, Type
 from tilewright.relay.graph.traversal import op_name
+from tilewright.relay.op.conv import CONVOLUTIONS, TRANSPOSED
+from tilewright.relay.op.pooling import ROWS as POOLING
 
 
 def elements(kind: Type) -> int:
@@ -38,9 +40,16 @@ def work(node: Expr) -> int:
     return touched if inner is None else max(touched, elements(node.checked_type) * inner(node))
 
 
-def _conv2d(node: Call) -> int:
+def _conv(node: Call) -> int:
     weight, a = node.args[1].shape, node.attrs
     return 2 * math.prod(weight) // weight[str(a.kernel_layout).index("O")]
+
+
+def _conv_transpose(node: Call) -> int:
+    """Every input element meets the whole kernel of its channel."""
+    weight, data = node.args[1].shape, elements(node.args[0].checked_type)
+    inputs = weight[str(node.attrs.kernel_layout).index("I")]
+    return -(-2 * data * math.prod(weight) // (inputs * elements(node.checked_type)))
 
 
 def _pool(node: Call) -> int:
@@ -48,9 +57,9 @@ def _pool(node: Call) -> int:
 
 
 _INNER: dict[str, Callable[[Call], int]] = {  # operations for each element of the result
-    "nn.conv2d": _conv2d,
     "nn.dense": lambda n: 2 * n.args[0].shape[1],
     "nn.batch_matmul": lambda n: 2 * n.args[0].shape[1 if n.attrs.transpose_a else 2],
-    "nn.max_pool2d": _pool,
-    "nn.avg_pool2d": _pool,
+    **dict.fromkeys(CONVOLUTIONS, _conv),
+    **dict.fromkeys(TRANSPOSED, _conv_transpose),
+    **{row.name: _pool for row in POOLING if "pool_size" in row.attrs},
 }

@@ -15,6 +15,7 @@ from tilewright.relay.passes.bind import bind_params
 from tilewright.relay.passes.canonicalize import canonicalize
 from tilewright.relay.passes.constants import fold_constants
 from tilewright.relay.passes.dead_code import eliminate_dead_code
+from tilewright.relay.passes.empty import drop_empty
 from tilewright.relay.passes.fuse import fuse, separate
 from tilewright.relay.passes.scale import fold_scale_after, fold_scale_before
 from tilewright.relay.passes.shift import fold_shift
@@ -26,6 +27,7 @@ Pass = Callable[[IRModule], IRModule]
 PASSES: tuple[Pass, ...] = (
     simplify_inference,   # batch_norm becomes a scale and a shift, dropout disappears
     canonicalize,         # one spelling of everything
+    drop_empty,           # tensors without elements need no kernel
     fold_constants,       # what depends on constants only is computed now
     fold_shift,           # neighbouring shifts and scales join
     fold_scale_after,     # conv(x, W) * s  ->  conv(x, W * s)
@@ -69,7 +71,7 @@ def optimize(
 
 
 __all__ = [
-    "PASSES", "Pass", "bind_params", "canonicalize", "eliminate_dead_code", "fold_constants",
-    "fold_scale_after", "fold_scale_before", "fold_shift", "fuse", "optimize", "passes_of",
+    "PASSES", "Pass", "bind_params", "canonicalize", "drop_empty", "eliminate_dead_code",
+    "fold_constants", "fold_scale_after", "fold_scale_before", "fold_shift", "fuse", "optimize", "passes_of",
     "separate", "simplify_inference",
 ]  # fmt: skip

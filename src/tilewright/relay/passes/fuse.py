@@ -79,6 +79,7 @@ def fuse(mod: IRModule) -> IRModule:
     s = add(conv, x); f(s), conv(s)        s ends the group of conv: it is read twice
     s = add(conv, x); s * sigmoid(s)       one group: all that reads s meets again
     exp -> transpose -> add                one group without an anchor
+    exp(x) * sigmoid(y)                    one group: neither of its two chains has an anchor
     more than LONGEST operators            several groups; also where the text would be too large
     softmax                                a group of its own
     """
@@ -108,7 +109,37 @@ def partition(body: Expr, join: bool = True) -> list[Group]:
                 break
             group = longer
         group_of |= dict.fromkeys(group.steps, group)
+    if join:
+        _merge(group_of, readers, position)
     return sorted(dict.fromkeys(group_of.values()), key=lambda g: position[g.result])
+
+
+def _merge(
+    group_of: dict[Expr, Group],
+    readers: Mapping[Expr, Sequence[Expr]],
+    position: Mapping[Expr, int],
+) -> None:
+    """Groups without anchors whose result only one other such group reads, element for element,
+    become part of it: the gates of a recurrent cell, each of them a chain, are one kernel."""
+    results = sorted({g.result for g in group_of.values()}, key=position.__getitem__)
+    for result in results:
+        group = group_of[result]  # with all that became part of it
+        ends = {group_of.get(r) for r in readers[result]}
+        reader = next(iter(ends)) if len(ends) == 1 else None
+        if reader is None or max(group.anchor, reader.anchor) > Pattern.INJECTIVE:
+            continue
+        if not all(_takes(r, result) for r in readers[result]):
+            continue
+        first, *rest = sorted([*group.steps, *reader.steps], key=position.__getitem__)
+        merged = Group([first], TABLE[op_name(first)].pattern, {first: 1}).with_steps(rest)
+        if merged is not None:
+            group_of |= dict.fromkeys(merged.steps, merged)
+
+
+def _takes(reader: Expr, value: Expr) -> bool:
+    """Whether each element of `reader` reads one of `value`, and no element is read twice."""
+    pattern = TABLE[op_name(reader)].pattern
+    return pattern in JOINS and reader.shape == value.shape
 
 
 def post_dominators(

@@ -23,13 +23,16 @@ from tilewright.relay.graph.expr import (
 )
 from tilewright.relay.graph.traversal import each_function, op_name, with_body, with_children
 from tilewright.relay.op import call
+from tilewright.relay.op.conv import TRANSPOSED
+from tilewright.relay.op.window import RANKS
 from tilewright.relay.passes.simplify import simplify_inference
 from tilewright.relay.passes.weights import CONTRACTIONS
 
 # Sums of products: they do the work, and accumulate in float32 whatever their operands are.
-ALWAYS = (*CONTRACTIONS, "nn.batch_matmul")
+ALWAYS = (*CONTRACTIONS, *TRANSPOSED, "nn.batch_matmul")
+LP_POOLS = tuple(f"nn.lp_pool{rank}d" for rank in RANKS)
 # Their results may leave the range of a half, or need the digits it lacks.
-NEVER = ("exp", "log", "power", "sum", "prod", "mean", "nn.softmax", "nn.log_softmax")
+NEVER = ("exp", "log", "power", "sum", "prod", "mean", "nn.softmax", "nn.log_softmax", *LP_POOLS)
 
 
 def to_mixed_precision(

@@ -22,6 +22,7 @@ from tilewright.relay.graph.traversal import (
     users,
     with_body,
 )
+from tilewright.relay.op.window import RANKS
 from tilewright.relay.passes.dead_code import is_view
 from tilewright.relay.passes.weights import (
     CONTRACTIONS,
@@ -36,11 +37,11 @@ Plan = dict[Expr, Rewrite]
 Readers = Mapping[Expr, list[Expr]]
 
 # What lets a scale through if it is positive, and what does if it is uniform over the image.
-POSITIVE = ("nn.relu", "nn.leaky_relu", "nn.max_pool2d", "nn.global_max_pool2d")
-POOLS = (
-    "nn.max_pool2d", "nn.global_max_pool2d", "nn.avg_pool2d", "nn.global_avg_pool2d",
-    "nn.adaptive_avg_pool2d",
-)  # fmt: skip
+MAXIMA = tuple(
+    f"nn.{kind}max_pool{rank}d" for kind in ("", "global_", "adaptive_") for rank in RANKS
+)
+POSITIVE = ("nn.relu", "nn.leaky_relu", *MAXIMA)
+POOLS = (*MAXIMA, *(name.replace("max", "avg") for name in MAXIMA))
 
 
 def fold_scale_after(mod: IRModule) -> IRModule:

@@ -20,6 +20,8 @@ from tilewright.relay.graph.traversal import (
     with_body,
 )
 from tilewright.relay.op import call
+from tilewright.relay.op.conv import CONVOLUTIONS
+from tilewright.relay.op.window import IMAGE
 from tilewright.relay.passes.canonicalize import is_normal
 from tilewright.relay.passes.weights import (
     CONTRACTIONS,
@@ -92,9 +94,11 @@ def _contracted(node: Call, shift: Array, weight: Array) -> Array:
     shape = [1] * len(node.shape)
     axis = channel_axis(node)
     shape[axis] = node.args[0].shape[axis]
-    if is_call(node, "nn.conv2d"):
+    if is_call(node, *CONVOLUTIONS):
         kernel = dict(zip(node.attrs.kernel_layout, weight.shape, strict=True))
-        for letter, dilation in zip("HW", node.attrs.dilation, strict=True):
+        for letter, dilation in zip(
+            IMAGE[len(node.attrs.strides)], node.attrs.dilation, strict=True
+        ):
             shape[node.attrs.data_layout.index(letter)] = (kernel[letter] - 1) * dilation + 1
     patch = np.broadcast_to(shift.astype("float64"), shape)
     value = evaluate_call(node, [patch, weight.astype("float64")], "float64")

@@ -1,6 +1,6 @@
 """What folding needs to know of contractions: channel axes, and how a scale enters a weight.
 
-In: calls of conv2d and dense.  Out: axes and scaled weights.  Read next: `scale.py`.
+In: calls of convolutions and dense.  Out: axes and scaled weights.  Read next: `scale.py`.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ import numpy as np
 
 from tilewright.relay.graph.expr import Array, Call, Constant, Expr
 from tilewright.relay.graph.traversal import is_call
+from tilewright.relay.op.conv import CONVOLUTIONS
 
-CONTRACTIONS = ("nn.conv2d", "nn.dense")
+CONTRACTIONS = (*CONVOLUTIONS, "nn.dense")
 
 
 def channel_axis(node: Call) -> int:
     """The axis of a contraction's data and of its result that its channels run along."""
-    return node.attrs.data_layout.index("C") if is_call(node, "nn.conv2d") else 1
+    return node.attrs.data_layout.index("C") if is_call(node, *CONVOLUTIONS) else 1
 
 
 def varies_only_at(scale: Array, *axes: int) -> bool:
@@ -44,16 +45,18 @@ def scaled_weight(node: Call, scale: Array, side: str) -> Constant:
     """
     weight = node.args[1]
     assert isinstance(weight, Constant)
-    if not is_call(node, "nn.conv2d"):
+    if not is_call(node, *CONVOLUTIONS):
         vector = scale.reshape((1, -1) if side == "I" else (-1, 1))
         return Constant(np.asarray(weight.data * vector, weight.data.dtype))
     a = node.attrs
-    order = [a.kernel_layout.index(k) for k in "OIHW"]
+    image = [k for k in a.kernel_layout if k not in "OI"]
+    order = [a.kernel_layout.index(k) for k in ("O", "I", *image)]
     w = np.transpose(weight.data, order).astype("float64")
+    ones = [1] * len(image)
     if side == "O" or scale.size == 1:
-        w = w * scale.reshape(-1, 1, 1, 1)
+        w = w * scale.reshape(-1, 1, *ones)
     else:  # output channel o of group g reads the input channels of g
-        per_group = scale.reshape(a.groups, 1, w.shape[1], 1, 1)
+        per_group = scale.reshape(a.groups, 1, w.shape[1], *ones)
         w = (w.reshape(a.groups, -1, *w.shape[1:]) * per_group).reshape(w.shape)
     back = np.transpose(w, np.argsort(order))
     return Constant(np.ascontiguousarray(back, weight.data.dtype))

@@ -27,7 +27,9 @@ from tilewright.relay.graph.expr import (
     post_order,
 )
 from tilewright.relay.graph.traversal import op_name
+from tilewright.relay.op.conv import CONVOLUTIONS, TRANSPOSED
 from tilewright.relay.op.reduction import reduced_axes
+from tilewright.relay.op.window import IMAGE, RANKS, channels_first
 
 Rule = Callable[[Sequence[Any], Any, Any], Any]  # tensors, attributes, result type -> tensor
 
@@ -189,12 +191,18 @@ def _rules() -> dict[str, Rule]:
             t[0], [w for sides in reversed(a.pad_width) for w in sides], value=a.pad_value
         ),
         "nn.batch_norm": _batch_norm,
-        "nn.conv2d": _conv2d,
-        "nn.max_pool2d": _max_pool2d,
-        "nn.avg_pool2d": _avg_pool2d,
-        "nn.global_avg_pool2d": lambda t, a, r: t[0].mean(_image(a.layout), keepdim=True),
-        "nn.global_max_pool2d": lambda t, a, r: t[0].amax(_image(a.layout), keepdim=True),
+        **dict.fromkeys(CONVOLUTIONS, _conv),
+        **dict.fromkeys(TRANSPOSED, _conv_transpose),
     }
+    for rank in RANKS:
+        rules |= {
+            f"nn.max_pool{rank}d": _max_pool,
+            f"nn.avg_pool{rank}d": _avg_pool,
+            f"nn.adaptive_avg_pool{rank}d": _adaptive("avg"),
+            f"nn.adaptive_max_pool{rank}d": _adaptive("max"),
+            f"nn.global_avg_pool{rank}d": lambda t, a, r: t[0].mean(_image(a.layout), keepdim=True),
+            f"nn.global_max_pool{rank}d": lambda t, a, r: t[0].amax(_image(a.layout), keepdim=True),
+        }
     return rules
 
 
@@ -212,26 +220,24 @@ def _along(vector: Any, axis: int, rank: int) -> Any:
     return vector.reshape(shape)
 
 
-def _image(layout: str) -> tuple[int, int]:
-    return layout.index("H"), layout.index("W")
+def _image(layout: str) -> tuple[int, ...]:
+    return tuple(k for k, letter in enumerate(layout) if letter not in "NC")
 
 
-def _as_nchw(tensor: Any, layout: str) -> Any:
-    return tensor.permute(*(layout.index(k) for k in "NCHW"))
+def _ordered(tensor: Any, source: str, wanted: str) -> Any:
+    return tensor.permute(*(source.index(k) for k in wanted))
 
 
-def _from_nchw(tensor: Any, layout: str) -> Any:
-    return tensor.permute(*("NCHW".index(k) for k in layout))
-
-
-def _sides(tensor: Any, padding: Sequence[int], value: float) -> tuple[Any, tuple[int, int]]:
+def _sides(tensor: Any, padding: Sequence[int], value: float) -> tuple[Any, tuple[int, ...]]:
     """The padding that operators take, and the tensor with the rest of it."""
     from torch.nn import functional as F
 
-    top, left, bottom, right = padding
-    if (top, left) == (bottom, right):
-        return tensor, (top, left)
-    return F.pad(tensor, (left, right, top, bottom), value=value), (0, 0)
+    rank = len(padding) // 2
+    before, after = tuple(padding[:rank]), tuple(padding[rank:])
+    if before == after:
+        return tensor, before
+    sides = [n for pair in zip(reversed(before), reversed(after), strict=True) for n in pair]
+    return F.pad(tensor, sides, value=value), (0,) * rank
 
 
 def _batch_norm(t: Sequence[Any], a: Any, result: Any) -> Any:
@@ -247,33 +253,66 @@ def _batch_norm(t: Sequence[Any], a: Any, result: Any) -> Any:
     return (made if a.axis % data.dim() == 1 else made.movedim(1, a.axis)), mean, variance
 
 
-def _conv2d(t: Sequence[Any], a: Any, result: Any) -> Any:
+def _conv(t: Sequence[Any], a: Any, result: Any) -> Any:
     from torch.nn import functional as F
 
-    data, around = _sides(_as_nchw(t[0], a.data_layout), a.padding, 0.0)
-    weight = t[1].permute(*(a.kernel_layout.index(k) for k in "OIHW"))
-    made = F.conv2d(data, weight, None, a.strides, around, a.dilation, a.groups)
-    return _from_nchw(made, a.data_layout)
+    rank = len(a.strides)
+    order = channels_first(rank)
+    data, around = _sides(_ordered(t[0], a.data_layout, order), a.padding, 0.0)
+    weight = _ordered(t[1], a.kernel_layout, f"OI{IMAGE[rank]}")
+    function = getattr(F, f"conv{rank}d")
+    made = function(data, weight, None, a.strides, around, a.dilation, a.groups)
+    return _ordered(made, order, a.data_layout)
 
 
-def _max_pool2d(t: Sequence[Any], a: Any, result: Any) -> Any:
+def _conv_transpose(t: Sequence[Any], a: Any, result: Any) -> Any:
     from torch.nn import functional as F
 
-    data, around = _sides(_as_nchw(t[0], a.layout), a.padding, float("-inf"))
-    made = F.max_pool2d(data, a.pool_size, a.strides, around, a.dilation)
-    return _from_nchw(made, a.layout)
+    rank = len(a.strides)
+    order, before, after = channels_first(rank), a.padding[:rank], a.padding[rank:]
+    data = _ordered(t[0], a.data_layout, order)
+    weight = _ordered(t[1], a.kernel_layout, f"IO{IMAGE[rank]}")
+    function = getattr(F, f"conv_transpose{rank}d")
+    made = function(data, weight, None, a.strides, 0, a.output_padding, a.groups, a.dilation)
+    for axis, (front, behind) in enumerate(zip(before, after, strict=True), 2):
+        made = made.narrow(axis, front, made.shape[axis] - front - behind)
+    return _ordered(made, order, a.data_layout)
 
 
-def _avg_pool2d(t: Sequence[Any], a: Any, result: Any) -> Any:
+def _max_pool(t: Sequence[Any], a: Any, result: Any) -> Any:
     from torch.nn import functional as F
 
-    data, around = _sides(_as_nchw(t[0], a.layout), a.padding, 0.0)
+    order = channels_first(len(a.strides))
+    data, around = _sides(_ordered(t[0], a.layout, order), a.padding, float("-inf"))
+    function = getattr(F, f"max_pool{len(a.strides)}d")
+    made = function(data, a.pool_size, a.strides, around, a.dilation, a.ceil_mode)
+    return _ordered(made, order, a.layout)
+
+
+def _avg_pool(t: Sequence[Any], a: Any, result: Any) -> Any:
+    from torch.nn import functional as F
+
+    order = channels_first(len(a.strides))
+    data, around = _sides(_ordered(t[0], a.layout, order), a.padding, 0.0)
     whole = a.count_include_pad or not any(a.padding)
-    if tuple(a.dilation) != (1, 1) or (not whole and around == (0, 0)):
+    if set(a.dilation) != {1} or (not whole and not any(around)):
         raise ModelError(
             "PyTorch",
-            "there is no rule for this nn.avg_pool2d",
+            "there is no rule for this average pooling",
             "Compare with onnxruntime instead.",
         )
-    made = F.avg_pool2d(data, a.pool_size, a.strides, around, count_include_pad=whole)
-    return _from_nchw(made, a.layout)
+    function = getattr(F, f"avg_pool{len(a.strides)}d")
+    made = function(data, a.pool_size, a.strides, around, a.ceil_mode, count_include_pad=whole)
+    return _ordered(made, order, a.layout)
+
+
+def _adaptive(kind: str) -> Rule:
+    def rule(t: Sequence[Any], a: Any, result: Any) -> Any:
+        from torch.nn import functional as F
+
+        order = channels_first(len(a.output_size))
+        function = getattr(F, f"adaptive_{kind}_pool{len(a.output_size)}d")
+        made = function(_ordered(t[0], a.layout, order), tuple(a.output_size))
+        return _ordered(made, order, a.layout)
+
+    return rule

@@ -6,6 +6,7 @@ Read next: `conv2d.py`, `window.py`.
 
 from tilewright.base.doors import open_doors
 from tilewright.base.errors import ExpressionError
+from tilewright.topi.nn.conv import conv, conv1d, conv3d
 from tilewright.topi.nn.conv2d import (
     conv2d,
     conv2d_nchw,
@@ -14,15 +15,30 @@ from tilewright.topi.nn.conv2d import (
     group_conv2d_nchw,
     group_conv2d_nhwc,
 )
+from tilewright.topi.nn.conv_transpose import (
+    conv1d_transpose_ncw,
+    conv2d_transpose_nchw,
+    conv3d_transpose_ncdhw,
+    conv_transpose,
+)
 from tilewright.topi.nn.dense import batch_matmul, dense, matmul
 from tilewright.topi.nn.depthwise import (
+    depthwise_conv,
     depthwise_conv2d_nchw,
     depthwise_conv2d_NCHWc,
     depthwise_conv2d_nhwc,
 )
 from tilewright.topi.nn.elementwise import bias_add, dropout, leaky_relu, relu
 from tilewright.topi.nn.norm import batch_norm, scale_shift_nchw, scale_shift_nhwc
-from tilewright.topi.nn.pooling import adaptive_pool, global_pool, pool2d
+from tilewright.topi.nn.pooling import (
+    adaptive_pool,
+    global_pool,
+    lp_pool,
+    max_pool_indices,
+    pool1d,
+    pool2d,
+    pool3d,
+)
 from tilewright.topi.nn.softmax import log_softmax, softmax
 from tilewright.topi.nn.standardize import standardize
 from tilewright.topi.nn.upsampling import upsampling
@@ -32,11 +48,47 @@ from tilewright.topi.transform import flatten
 batch_flatten = flatten
 
 __all__ = [
-    "adaptive_pool", "batch_flatten", "batch_matmul", "batch_norm", "bias_add", "conv2d",
-    "conv2d_NCHWc", "conv2d_nchw", "conv2d_nhwc", "dense", "depthwise_conv2d_NCHWc",
-    "depthwise_conv2d_nchw", "depthwise_conv2d_nhwc", "dropout", "flatten", "get_pad_tuple",
-    "global_pool", "group_conv2d_nchw", "group_conv2d_nhwc", "leaky_relu", "log_softmax", "matmul",
-    "pad", "pool2d", "relu", "scale_shift_nchw", "scale_shift_nhwc", "softmax", "standardize",
+    "adaptive_pool",
+    "batch_flatten",
+    "batch_matmul",
+    "batch_norm",
+    "bias_add",
+    "conv",
+    "conv1d",
+    "conv1d_transpose_ncw",
+    "conv2d",
+    "conv2d_NCHWc",
+    "conv2d_nchw",
+    "conv2d_nhwc",
+    "conv2d_transpose_nchw",
+    "conv3d",
+    "conv3d_transpose_ncdhw",
+    "conv_transpose",
+    "dense",
+    "depthwise_conv",
+    "depthwise_conv2d_NCHWc",
+    "depthwise_conv2d_nchw",
+    "depthwise_conv2d_nhwc",
+    "dropout",
+    "flatten",
+    "get_pad_tuple",
+    "global_pool",
+    "group_conv2d_nchw",
+    "group_conv2d_nhwc",
+    "leaky_relu",
+    "log_softmax",
+    "lp_pool",
+    "matmul",
+    "max_pool_indices",
+    "pad",
+    "pool1d",
+    "pool2d",
+    "pool3d",
+    "relu",
+    "scale_shift_nchw",
+    "scale_shift_nhwc",
+    "softmax",
+    "standardize",
     "upsampling",
 ]  # fmt: skip
 

@@ -11,7 +11,7 @@ from typing import Any
 from tilewright import te
 from tilewright.ir.expr import Expr
 from tilewright.te.tensor import Tensor
-from tilewright.topi.nn.window import Window, pad
+from tilewright.topi.nn.window import Window, image_letters, pad
 from tilewright.topi.stage import (
     Indices,
     call_text,
@@ -23,8 +23,8 @@ from tilewright.topi.stage import (
     workload,
 )
 
-KERNEL_LAYOUT = {"NCHW": "CMHW", "NHWC": "HWCM"}
-AXIS_NAME = {"N": "b", "C": "c", "H": "i", "W": "j"}
+AXIS_NAME = {"N": "b", "C": "c", "D": "k", "H": "i", "W": "j"}
+TAP_NAME = {"D": "dk", "H": "di", "W": "dj"}
 
 
 def depthwise_conv2d_nchw(
@@ -36,7 +36,7 @@ def depthwise_conv2d_nchw(
     out_dtype: str | None = None,
 ) -> Tensor:
     """data [N, C, H, W], kernel [C, M, KH, KW]; result [N, C*M, OH, OW]."""
-    return _depthwise(data, kernel, stride, padding, dilation, out_dtype, "NCHW")
+    return depthwise_conv(data, kernel, stride, padding, dilation, out_dtype, "NCHW")
 
 
 def depthwise_conv2d_nhwc(
@@ -48,20 +48,26 @@ def depthwise_conv2d_nhwc(
     out_dtype: str | None = None,
 ) -> Tensor:
     """data [N, H, W, C], kernel [KH, KW, C, M]; result [N, OH, OW, C*M]."""
-    return _depthwise(data, kernel, stride, padding, dilation, out_dtype, "NHWC")
+    return depthwise_conv(data, kernel, stride, padding, dilation, out_dtype, "NHWC")
 
 
-def _depthwise(
+def depthwise_conv(
     data: Tensor,
     kernel: Tensor,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    out_dtype: str | None,
-    layout: str,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    out_dtype: str | None = None,
+    layout: str = "NCHW",
 ) -> Tensor:
-    name = f"depthwise_conv2d_{layout.lower()}"
-    kernel_layout = KERNEL_LAYOUT[layout]
+    """Depthwise convolution of the rank that `layout` has: NCW, NWC, NCHW, NHWC, NCDHW, NDHWC.
+
+    kernel: [C, M, *window] where channels come first, else [*window, C, M].
+    """
+    rank = len(layout) - 2
+    image = image_letters(rank)
+    name = f"depthwise_conv{rank}d_{layout.lower()}"
+    kernel_layout = f"CM{image}" if layout.index("C") == 1 else f"{image}CM"
     place = call_text(
         name, data=data, kernel=kernel, stride=stride, padding=padding, dilation=dilation
     )
@@ -74,34 +80,36 @@ def _depthwise(
         f"data has {size['C']} channels, the kernel {weight['C']}",
         f"Give a kernel with axes {', '.join(kernel_layout)} and C={size['C']}.",
     )  # fmt: skip
-    window = Window.of((weight["H"], weight["W"]), stride, padding, dilation, place)
-    height, width = window.output_size(size["H"], size["W"], place)
+    window = Window.of([weight[a] for a in image], stride, padding, dilation, place, rank)
+    positions = window.output_size([size[a] for a in image], place)
     dtype = product_dtype(place, out_dtype, data=data, kernel=kernel)
     multiplier = weight["M"]
 
-    pads = window.pads(layout.index("H"), layout.index("W"), 4)
+    pads = window.pads([layout.index(a) for a in image], len(layout))
     padded = pad(data, *pads, name="PaddedInput")
-    di, dj = te.reduce_axis((0, weight["H"]), "di"), te.reduce_axis((0, weight["W"]), "dj")
+    taps = [te.reduce_axis((0, weight[a]), TAP_NAME[a]) for a in image]
 
     def body(i: Indices) -> Expr:
         at = dict(zip(layout, i, strict=True))
-        y, x = window.taps(at["H"], at["W"], di, dj)
         channel, copy = at["C"] // multiplier, at["C"] % multiplier
-        source = {"N": at["N"], "C": channel, "H": y, "W": x}
-        tap = {"C": channel, "M": copy, "H": di, "W": dj}
+        read = window.taps([at[a] for a in image], taps)
+        source = {"N": at["N"], "C": channel, **dict(zip(image, read, strict=True))}
+        tap = {"C": channel, "M": copy, **dict(zip(image, taps, strict=True))}
         return sum_of_products(
             padded[tuple(source[a] for a in layout)],
             kernel[tuple(tap[a] for a in kernel_layout)],
             dtype,
-            [di, dj],
+            taps,
         )
 
-    out_size = {"N": size["N"], "C": size["C"] * multiplier, "H": height, "W": width}
+    out_size = {
+        "N": size["N"], "C": size["C"] * multiplier, **dict(zip(image, positions, strict=True)),
+    }  # fmt: skip
     args = (data, kernel, window.stride, window.padding, window.dilation, dtype)
     return stage(
         [out_size[a] for a in layout],
         body,
-        "DepthwiseConv2d",
+        f"DepthwiseConv{rank}d",
         name,
         axes=[AXIS_NAME[a] for a in layout],
         workload=workload(name, *args),
@@ -139,15 +147,15 @@ def depthwise_conv2d_NCHWc(
         "Use depthwise_conv2d_nchw.",
     )  # fmt: skip
     window = Window.of((kh, kw), stride, padding, dilation, place)
-    height, width = window.output_size(in_height, in_width, place)
+    height, width = window.output_size((in_height, in_width), place)
     dtype = product_dtype(place, out_dtype, data=data, kernel=kernel)
 
-    padded = pad(data, *window.pads(2, 3, 5), name="data_pad") if any(window.padding) else data
+    padded = pad(data, *window.pads((2, 3), 5), name="data_pad") if any(window.padding) else data
     ry, rx = te.reduce_axis((0, kh), "kh"), te.reduce_axis((0, kw), "kw")
 
     def body(i: Indices) -> Expr:
         b, oco, oh, ow, oci = i
-        y, x = window.taps(oh, ow, ry, rx)
+        y, x = window.taps((oh, ow), (ry, rx))
         return sum_of_products(
             padded[b, oco, y, x, oci], kernel[oco, 0, ry, rx, 0, oci], dtype, [ry, rx]
         )

@@ -10,7 +10,7 @@ from typing import Any
 
 from tilewright.ir.expr import Expr
 from tilewright.te.tensor import Tensor
-from tilewright.topi.stage import Indices, call_text, check_tensor, pair, require, stage
+from tilewright.topi.stage import Indices, call_text, check_tensor, per_axis, require, stage
 
 
 def upsampling(
@@ -25,7 +25,7 @@ def upsampling(
     require(layout in ("NCHW", "NHWC"), place, "unknown layout", "Use NCHW or NHWC.")
     check_tensor(data, "data", layout, place)
     require(method == "nearest_neighbor", place, f"method {method!r}", 'Use "nearest_neighbor".')
-    scale: tuple[Any, Any] = pair((scale_h, scale_w), "scale", place)
+    scale: tuple[Any, ...] = per_axis((scale_h, scale_w), 2, "scale", place)
     factor = {"N": 1, "C": 1, "H": scale[0], "W": scale[1]}
 
     def body(i: Indices) -> Expr:

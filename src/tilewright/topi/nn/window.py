@@ -18,85 +18,108 @@ from tilewright.topi.stage import (
     call_text,
     check_tensors,
     is_integer,
-    pair,
+    per_axis,
     require,
     stage,
 )
 
-PADDINGS = 'Use an int, (height, width), (top, left, bottom, right), "SAME" or "VALID".'
+IMAGE = "DHW"  # axes of images, outermost first: of rank 1 W, of rank 2 HW
+PADDINGS = {
+    1: 'Use an int, (left, right), "SAME" or "VALID".',
+    2: 'Use an int, (height, width), (top, left, bottom, right), "SAME" or "VALID".',
+    3: 'Use an int, three of them, six (all in front, then all behind), "SAME" or "VALID".',
+}
+
+Ints = tuple[int, ...]
 
 
-Sides = tuple[int, int, int, int]
+def image_letters(rank: int) -> str:
+    """W, HW or DHW."""
+    return IMAGE[-rank:]
 
 
-def get_pad_tuple(padding: Any, kernel: tuple[int, int], place: str = "padding") -> Sides:
-    """(top, left, bottom, right) in elements.
+def get_pad_tuple(padding: Any, kernel: Sequence[int], place: str = "padding") -> Ints:
+    """Padding in elements, in front of each axis and then behind each: (top, left, bottom, right).
 
     kernel: the dilated window.  "SAME" adds kernel - 1 per axis whatever the stride, the larger
     half in front, as in TVM.
     """
+    rank = len(kernel)
+    way_out = PADDINGS.get(rank, PADDINGS[3])
     if isinstance(padding, str):
-        require(padding in ("SAME", "VALID"), place, f"unknown padding {padding!r}", PADDINGS)
-        high, wide = (k - 1 if padding == "SAME" else 0 for k in kernel)
-        return (high + 1) // 2, (wide + 1) // 2, high // 2, wide // 2
+        require(padding in ("SAME", "VALID"), place, f"unknown padding {padding!r}", way_out)
+        total = [k - 1 if padding == "SAME" else 0 for k in kernel]
+        return (*((n + 1) // 2 for n in total), *(n // 2 for n in total))
     sides = tuple(padding) if isinstance(padding, (tuple, list)) else (padding,)
-    ok = len(sides) in (1, 2, 4) and all(is_integer(s) and int(s) >= 0 for s in sides)
-    require(ok, place, f"padding={padding!r} is not understood", PADDINGS)
-    whole = [int(s) for s in sides]
-    top, left, bottom, right = whole * (4 // len(whole))
-    return top, left, bottom, right
+    ok = len(sides) in (1, rank, 2 * rank) and all(is_integer(s) and int(s) >= 0 for s in sides)
+    require(ok, place, f"padding={padding!r} is not understood", way_out)
+    return tuple(int(s) for s in sides) * (2 * rank // len(sides))
 
 
 @dataclass(frozen=True)
 class Window:
-    """kernel, stride, dilation: (height, width); padding: (top, left, bottom, right)."""
+    """kernel, stride, dilation: one number per axis of the image; padding: in front of each axis,
+    then behind each.
+    """
 
-    kernel: tuple[int, int]
-    stride: tuple[int, int]
-    dilation: tuple[int, int]
-    padding: Sides
+    kernel: Ints
+    stride: Ints
+    dilation: Ints
+    padding: Ints
 
     @staticmethod
-    def of(kernel: Any, stride: Any, padding: Any, dilation: Any, place: str) -> Window:
-        size = pair(kernel, "kernel", place)
-        dilated = pair(dilation, "dilation", place)
-        reach = ((size[0] - 1) * dilated[0] + 1, (size[1] - 1) * dilated[1] + 1)
+    def of(
+        kernel: Any, stride: Any, padding: Any, dilation: Any, place: str, rank: int = 2
+    ) -> Window:
+        size = per_axis(kernel, rank, "kernel", place)
+        dilated = per_axis(dilation, rank, "dilation", place)
+        reach = [(k - 1) * d + 1 for k, d in zip(size, dilated, strict=True)]
         sides = get_pad_tuple(padding, reach, place)
-        return Window(size, pair(stride, "stride", place), dilated, sides)
+        return Window(size, per_axis(stride, rank, "stride", place), dilated, sides)
 
     @property
-    def reach(self) -> tuple[int, int]:
-        """The extent from the first to the last tap of the dilated window."""
-        return (
-            (self.kernel[0] - 1) * self.dilation[0] + 1,
-            (self.kernel[1] - 1) * self.dilation[1] + 1,
-        )
+    def rank(self) -> int:
+        return len(self.kernel)
 
-    def output_size(self, height: int, width: int, place: str) -> tuple[int, int]:
-        """Positions of the window in the padded height x width."""
-        top, left, bottom, right = self.padding
-        sizes = []
-        for extent, reach, stride in zip(
-            (height + top + bottom, width + left + right), self.reach, self.stride, strict=True
-        ):
+    @property
+    def before(self) -> Ints:
+        return self.padding[: self.rank]
+
+    @property
+    def after(self) -> Ints:
+        return self.padding[self.rank :]
+
+    @property
+    def reach(self) -> Ints:
+        """The extent from the first to the last tap of the dilated window."""
+        return tuple((k - 1) * d + 1 for k, d in zip(self.kernel, self.dilation, strict=True))
+
+    def output_size(self, sizes: Sequence[int], place: str) -> Ints:
+        """Positions of the window in the padded image."""
+        counts = []
+        for n, size in enumerate(sizes):
+            extent = size + self.before[n] + self.after[n]
             require(
-                extent >= reach, place,
-                f"a dilated window of {reach} does not fit the padded extent {extent}",
+                extent >= self.reach[n], place,
+                f"a dilated window of {self.reach[n]} does not fit the padded extent {extent}",
                 "Use more padding, a smaller kernel or less dilation.",
             )  # fmt: skip
-            sizes.append((extent - reach) // stride + 1)
-        return sizes[0], sizes[1]
+            counts.append((extent - self.reach[n]) // self.stride[n] + 1)
+        return tuple(counts)
 
-    def pads(self, h_axis: int, w_axis: int, ndim: int) -> tuple[list[int], list[int]]:
-        """Padding before and after each of `ndim` axes."""
+    def pads(self, axes: Sequence[int], ndim: int) -> tuple[list[int], list[int]]:
+        """Padding before and after each of `ndim` axes, of which `axes` are the image's."""
         before, after = [0] * ndim, [0] * ndim
-        before[h_axis], before[w_axis], after[h_axis], after[w_axis] = self.padding
+        for axis, front, behind in zip(axes, self.before, self.after, strict=True):
+            before[axis], after[axis] = front, behind
         return before, after
 
-    def taps(self, y: Expr, x: Expr, ry: Any, rx: Any) -> tuple[Expr, Expr]:
-        """Where in the padded input tap (ry, rx) of the window at (y, x) reads."""
-        (sh, sw), (dh, dw) = self.stride, self.dilation
-        return y * sh + ry * dh, x * sw + rx * dw
+    def taps(self, index: Sequence[Expr], taps: Sequence[Any]) -> list[Expr]:
+        """Where in the padded image tap `taps` of the window at `index` reads."""
+        return [
+            i * s + t * d
+            for i, s, t, d in zip(index, self.stride, taps, self.dilation, strict=True)
+        ]
 
 
 def pad(

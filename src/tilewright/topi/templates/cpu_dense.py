@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from math import ceil, prod
 from typing import Any
 
-from tilewright.schedule.default import MIN_PARALLEL_WORK
 from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.template import Anchored, anchor_template
+from tilewright.schedule.vectors import MIN_PARALLEL_WORK
 from tilewright.te.tensor import ComputeOp, PlaceholderOp
 from tilewright.topi.templates.cpu_tile import (
     UNROLL,

@@ -15,13 +15,13 @@ from typing import Any
 from tilewright.base.dtype import DType
 from tilewright.base.errors import ScheduleError
 from tilewright.schedule.default import (
-    MIN_PARALLEL_WORK,
     inline_cheap_stages,
     padded_inputs,
     schedule_roots,
 )
 from tilewright.schedule.schedule import Stage
 from tilewright.schedule.template import Anchored
+from tilewright.schedule.vectors import MIN_PARALLEL_WORK
 from tilewright.targets.target import Target
 from tilewright.te.tensor import ComputeOp, IterVar, PlaceholderOp, Tensor
 

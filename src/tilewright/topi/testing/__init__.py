@@ -8,6 +8,8 @@ Read next: `conv2d.py`.
 from tilewright.topi.testing.conv2d import (
     conv2d_nchw_python,
     conv2d_nhwc_python,
+    conv_python,
+    conv_transpose_python,
     depthwise_conv2d_python_nchw,
     depthwise_conv2d_python_nhwc,
     dilate_python,
@@ -21,14 +23,20 @@ from tilewright.topi.testing.normalization import (
     softmax_python,
     standardize_python,
 )
-from tilewright.topi.testing.pooling import adaptive_pool, pool2d_python, upsampling_python
+from tilewright.topi.testing.pooling import (
+    adaptive_pool,
+    max_pool_indices_python,
+    pool2d_python,
+    poolnd_python,
+    upsampling_python,
+)
 from tilewright.topi.testing.transform import layout_transform_python, strided_slice_python
 
 __all__ = [
     "adaptive_pool", "batch_matmul", "batch_norm", "conv2d_nchw_python", "conv2d_nhwc_python",
-    "dense", "depthwise_conv2d_python_nchw", "depthwise_conv2d_python_nhwc", "dilate_python",
-    "layout_transform_python", "log_softmax_python", "matmul", "pool2d_python",
-    "scale_shift_nchw_python", "scale_shift_nhwc_python", "softmax_python", "standardize_python",
-    "strided_slice_python",
-    "upsampling_python",
+    "conv_python", "conv_transpose_python", "dense", "depthwise_conv2d_python_nchw",
+    "depthwise_conv2d_python_nhwc", "dilate_python", "layout_transform_python",
+    "log_softmax_python", "matmul", "max_pool_indices_python", "pool2d_python", "poolnd_python",
+    "scale_shift_nchw_python", "scale_shift_nhwc_python", "softmax_python",
+    "standardize_python", "strided_slice_python", "upsampling_python",
 ]  # fmt: skip

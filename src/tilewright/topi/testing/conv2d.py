@@ -37,29 +37,81 @@ def dilate_python(input_np: Array, strides: Any, dilation_value: float = 0.0) ->
     return result
 
 
-def both(value: Any) -> tuple[int, int]:
-    """(height, width) from an int or a pair."""
-    height, width = np.broadcast_to(value, 2).tolist()
-    return height, width
+def per_axis(value: Any, rank: int) -> tuple[int, ...]:
+    """One number for each of `rank` axes; an int serves all."""
+    return tuple(np.broadcast_to(value, rank).tolist())
 
 
-def sides(padding: Any, reach: tuple[int, int]) -> list[tuple[int, int]]:
-    """((top, bottom), (left, right)) from any spelling of padding."""
+def conv_python(
+    a_np: Array,
+    w_np: Array,
+    stride: Any,
+    padding: Any,
+    groups: int = 1,
+    dilation: Any = 1,
+    out_dtype: str | None = None,
+) -> Array:
+    """a_np [N, CI, image], w_np [CO, CI / groups, window] of any rank; result [N, CO, positions].
+
+    padding: an int, one per axis, or all in front and then all behind
+    """
+    kernel = w_np.shape[2:]
+    rank = len(kernel)
+    strides, steps = per_axis(stride, rank), per_axis(dilation, rank)
+    reach = tuple((k - 1) * d + 1 for k, d in zip(kernel, steps, strict=True))
+    padded = np.pad(widest(a_np), [(0, 0), (0, 0), *around(padding, reach)])
+    view = sliding_window_view(padded, reach, axis=tuple(range(2, 2 + rank)))
+    every = [slice(None, None, s) for s in (*strides, *steps)]
+    taps = view[:, :, *every]
+    batch, _, *positions = taps.shape[: 2 + rank]
+    met = np.moveaxis(taps, range(2, 2 + rank), range(1, 1 + rank))
+    columns = met.reshape(batch, int(np.prod(positions)), groups, -1)
+    weights = widest(w_np).reshape(groups, w_np.shape[0] // groups, -1)
+    result: Array = np.einsum("npgk,gfk->ngfp", columns, weights, optimize=True)
+    return in_type(result.reshape(batch, -1, *positions), a_np, out_dtype)
+
+
+def around(padding: Any, reach: tuple[int, ...]) -> list[tuple[int, int]]:
+    """(in front, behind) of each axis, from any spelling of padding."""
     if padding == "VALID":
-        return [(0, 0), (0, 0)]
+        return [(0, 0)] * len(reach)
     if padding == "SAME":
         return [(r // 2, (r - 1) // 2) for r in reach]
-    if np.size(padding) == 4:
-        return [(padding[0], padding[2]), (padding[1], padding[3])]
-    return [(p, p) for p in both(padding)]
+    rank = len(reach)
+    numbers = padding if np.size(padding) == 2 * rank else per_axis(padding, rank) * 2
+    return list(zip(numbers[:rank], numbers[rank:], strict=True))
 
 
-def windows(a_np: Array, kernel: Any, stride: Any, dilation: Any) -> Array:
-    """[..., OH, OW, KH, KW] views of the last two axes of `a_np`."""
-    (kh, kw), (sh, sw), (dh, dw) = kernel, both(stride), both(dilation)
-    reach = ((kh - 1) * dh + 1, (kw - 1) * dw + 1)
-    view: Array = sliding_window_view(a_np, reach, axis=(-2, -1))
-    return view[..., ::sh, ::sw, ::dh, ::dw]
+def conv_transpose_python(
+    a_np: Array,
+    w_np: Array,
+    stride: Any,
+    padding: Any,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+    out_dtype: str | None = None,
+) -> Array:
+    """a_np [N, CI, image], w_np [CI, CO / groups, window] of any rank: zeros between the elements
+    of a_np, and a convolution with the mirrored kernel."""
+    kernel = w_np.shape[2:]
+    rank = len(kernel)
+    strides, steps = per_axis(stride, rank), per_axis(dilation, rank)
+    extra = per_axis(output_padding, rank)
+    reach = tuple((k - 1) * d + 1 for k, d in zip(kernel, steps, strict=True))
+    spread = dilate_python(a_np, (1, 1, *strides))
+    wide = [(r - 1, r - 1 + e) for r, e in zip(reach, extra, strict=True)]
+    mirrored = np.flip(w_np, tuple(range(2, 2 + rank)))
+    mirrored = mirrored.reshape(groups, -1, *w_np.shape[1:]).swapaxes(1, 2)
+    weights = mirrored.reshape(-1, w_np.shape[0] // groups, *kernel)
+    whole = conv_python(
+        np.pad(spread, [(0, 0), (0, 0), *wide]), weights, 1, 0, groups, dilation, out_dtype
+    )
+    cut = [
+        slice(front, n - behind)
+        for n, (front, behind) in zip(whole.shape[2:], around(padding, reach), strict=True)
+    ]
+    return whole[:, :, *cut]
 
 
 def conv2d_nchw_python(
@@ -72,16 +124,7 @@ def conv2d_nchw_python(
     out_dtype: str | None = None,
 ) -> Array:
     """a_np [N, CI, H, W], w_np [CO, CI / groups, KH, KW]; result [N, CO, OH, OW]."""
-    dh, dw = both(dilation)
-    kernel = w_np.shape[2:]
-    reach = ((kernel[0] - 1) * dh + 1, (kernel[1] - 1) * dw + 1)
-    padded = np.pad(widest(a_np), [(0, 0), (0, 0), *sides(padding, reach)])
-    taps = windows(padded, kernel, stride, dilation)
-    batch, channels, height, width = taps.shape[:4]
-    taps = taps.reshape(batch, groups, channels // groups, height, width, *kernel)
-    weights = widest(w_np).reshape(groups, -1, *w_np.shape[1:])
-    result: Array = np.einsum("ngcyxhw,gfchw->ngfyx", taps, weights, optimize=True)
-    return in_type(result.reshape(batch, -1, height, width), a_np, out_dtype)
+    return conv_python(a_np, w_np, stride, padding, groups, dilation, out_dtype)
 
 
 def conv2d_nhwc_python(

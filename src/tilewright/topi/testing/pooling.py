@@ -7,11 +7,12 @@ Read next: `normalization.py`.
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Any
 
 import numpy as np
 
-from tilewright.topi.testing.conv2d import Array, both, sides, widest
+from tilewright.topi.testing.conv2d import Array, around, per_axis, widest
 
 
 def pool2d_python(
@@ -25,32 +26,66 @@ def pool2d_python(
     layout: str = "NCHW",
     count_include_pad: bool = True,
 ) -> Array:
-    """Maximum or mean over windows of the axes H and W of `layout`."""
+    """Maximum, mean or sum over windows of the axes D, H and W that `layout` has."""
     letters = [a for a in layout if a.isalpha()]
-    axes = (letters.index("H"), letters.index("W"))
-    kernel, stride, dilation = both(kernel), both(stride), both(dilation)
+    axes = tuple(letters.index(a) for a in "DHW" if a in letters)
+    rank = range(len(axes))
+    kernel, stride, dilation = (per_axis(v, len(axes)) for v in (kernel, stride, dilation))
     reach = tuple((k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True))
-    pads = sides(padding, (reach[0], reach[1]))
-    image = np.moveaxis(widest(np_data), axes, (0, 1))
-    positions = [
-        _positions(image.shape[n], reach[n], stride[n], *pads[n], ceil_mode) for n in (0, 1)
-    ]
+    pads = around(padding, reach)
+    image = np.moveaxis(widest(np_data), axes, rank)
+    positions = [_positions(image.shape[n], reach[n], stride[n], *pads[n], ceil_mode) for n in rank]
     whole = image.dtype.kind == "i"
-    result = np.empty((*positions, *image.shape[2:]), image.dtype)
+    result = np.empty((*positions, *image.shape[len(axes) :]), image.dtype)
     for at in itertools.product(*map(range, positions)):
-        first = [at[n] * stride[n] - pads[n][0] for n in (0, 1)]
-        taps = [[first[n] + t * dilation[n] for t in range(kernel[n])] for n in (0, 1)]
-        inside = [[p for p in taps[n] if 0 <= p < image.shape[n]] for n in (0, 1)]
+        first = [at[n] * stride[n] - pads[n][0] for n in rank]
+        taps = [[first[n] + t * dilation[n] for t in range(kernel[n])] for n in rank]
+        inside = [[p for p in taps[n] if 0 <= p < image.shape[n]] for n in rank]
         covered = image[np.ix_(*inside)]
         if pool_type == "max":
-            result[at] = covered.max(
-                axis=(0, 1), initial=np.iinfo(np.int64).min if whole else -np.inf
-            )
+            least = np.iinfo(np.int64).min if whole else -np.inf
+            result[at] = covered.max(axis=tuple(rank), initial=least)
             continue
-        padded = [[p for p in taps[n] if p < image.shape[n] + pads[n][1]] for n in (0, 1)]
-        counted = padded if count_include_pad else inside
-        result[at] = covered.sum(axis=(0, 1)) / max(len(counted[0]) * len(counted[1]), 1)
-    return np.moveaxis(result, (0, 1), axes).astype(np_data.dtype)
+        result[at] = covered.sum(axis=tuple(rank))
+        if pool_type == "avg":
+            padded = [[p for p in taps[n] if p < image.shape[n] + pads[n][1]] for n in rank]
+            counted = padded if count_include_pad else inside
+            result[at] = result[at] / max(math.prod(map(len, counted)), 1)
+    return np.moveaxis(result, rank, axes).astype(np_data.dtype)
+
+
+def poolnd_python(
+    np_data: Array,
+    kernel: Any,
+    strides: Any,
+    dilation: Any,
+    padding_before: Any,
+    padding_after: Any,
+    pool_type: str,
+    count_include_pad: bool = True,
+    ceil_mode: bool = False,
+    layout: str = "NCHW",
+) -> Array:
+    """`pool2d_python` of any rank, with TVM's arguments."""
+    padding = (*padding_before, *padding_after)
+    return pool2d_python(
+        np_data, kernel, strides, dilation, padding, pool_type, ceil_mode, layout,
+        count_include_pad,
+    )  # fmt: skip
+
+
+def max_pool_indices_python(np_data: Array, kernel: Any, stride: Any) -> Array:
+    """Of unpadded windows of [N, C, ...]: where in the flattened array the first maximum lies."""
+    rank = np_data.ndim - 2
+    kernel, stride = per_axis(kernel, rank), per_axis(stride, rank)
+    places = np.arange(np_data.size).reshape(np_data.shape)
+    counts = [(n - k) // s + 1 for n, k, s in zip(np_data.shape[2:], kernel, stride, strict=True)]
+    result = np.empty((*np_data.shape[:2], *counts), np.int64)
+    for at in np.ndindex(*result.shape):
+        cut = tuple(slice(p * s, p * s + k) for p, s, k in zip(at[2:], stride, kernel, strict=True))
+        window = np_data[at[0], at[1], *cut]
+        result[at] = places[at[0], at[1], *cut].reshape(-1)[int(np.argmax(window))]
+    return result
 
 
 def _positions(
@@ -66,22 +101,23 @@ def _positions(
 def adaptive_pool(np_data: Array, out_size: Any, pool_type: str, layout: str = "NCHW") -> Array:
     """Output o of O covers the input from floor(o * I / O) to ceil((o + 1) * I / O)."""
     letters = [a for a in layout if a.isalpha()]
-    axes = (letters.index("H"), letters.index("W"))
-    image = np.moveaxis(widest(np_data), axes, (0, 1))
-    sizes = both(out_size)
-    result = np.empty((*sizes, *image.shape[2:]), image.dtype)
+    axes = tuple(letters.index(a) for a in "DHW" if a in letters)
+    rank = range(len(axes))
+    image = np.moveaxis(widest(np_data), axes, rank)
+    sizes = per_axis(out_size, len(axes))
+    result = np.empty((*sizes, *image.shape[len(axes) :]), image.dtype)
     fold = np.max if pool_type == "max" else np.mean
     for at in itertools.product(*map(range, sizes)):
         cut = tuple(
             slice(at[n] * image.shape[n] // sizes[n], -(-(at[n] + 1) * image.shape[n] // sizes[n]))
-            for n in (0, 1)
+            for n in rank
         )
-        result[at] = fold(image[cut], axis=(0, 1))
-    return np.moveaxis(result, (0, 1), axes).astype(np_data.dtype)
+        result[at] = fold(image[cut], axis=tuple(rank))
+    return np.moveaxis(result, rank, axes).astype(np_data.dtype)
 
 
 def upsampling_python(data: Array, scale: Any, layout: str = "NCHW") -> Array:
     """Every element repeated scale[0] times along H and scale[1] times along W."""
-    for letter, times in zip("HW", both(scale), strict=True):
+    for letter, times in zip("HW", per_axis(scale, 2), strict=True):
         data = data.repeat(times, axis=layout.index(letter))
     return data

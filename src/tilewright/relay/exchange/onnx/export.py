@@ -2,28 +2,26 @@
 
 In: a module as it was built or imported, and its weights.  Out: an `onnx.ModelProto` (opset 17).
 NHWC operators are written between transpositions, ONNX knows NCHW only.  Read next:
-`importer.py`.
+`export_window.py`, `writer.py`; `importer.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tilewright.base.errors import ModelError
+from tilewright.relay.exchange.onnx import export_window as window
+from tilewright.relay.exchange.onnx.writer import Exporter
+from tilewright.relay.exchange.onnx.writer import Writer as _Writer
 from tilewright.relay.graph.expr import (
-    Array,
     Call,
-    Constant,
     Expr,
     Function,
     IRModule,
     Tuple,
-    TupleGetItem,
-    as_array,
-    post_order,
 )
 from tilewright.relay.op import TABLE
 from tilewright.relay.op.reduction import reduced_axes
@@ -32,7 +30,6 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
 OPSET, IR_VERSION = 17, 8
-Names = str | tuple[str, ...]
 
 
 def to_onnx(
@@ -51,7 +48,7 @@ def to_onnx(
     if not name:
         raise ModelError("to_onnx(name='')", "a graph needs a name", 'Use name="main".')
     function = mod["main"] if isinstance(mod, IRModule) else mod
-    writer = _Writer(dict(params or {}), function)
+    writer = _Writer(dict(params or {}), function, EXPORTERS)
     outputs = writer.run()
     inputs = [
         _info(helper, p.name_hint, p) for p in function.params if p.name_hint not in writer.params
@@ -74,140 +71,9 @@ def _info(helper: Any, name: str, value: Expr) -> Any:
     return helper.make_tensor_value_info(name, kind, value.shape)
 
 
-class _Writer:
-    """The nodes and initializers written so far, and the ONNX name of each value."""
-
-    def __init__(self, params: dict[str, Any], function: Function) -> None:
-        self.function = function
-        self.params = {n: as_array(v) for n, v in params.items()}
-        self.nodes: list[Any] = []
-        self.arrays: dict[str, Array] = {}
-        self.names: dict[Expr, Names] = {}
-        self.taken = {p.name_hint for p in function.params}
-
-    def run(self) -> list[str]:
-        """Write the function; the names of its results."""
-        for p in self.function.params:
-            self.names[p] = p.name_hint
-            if p.name_hint in self.params:
-                self.arrays[p.name_hint] = self.params[p.name_hint]
-        body = self.function.body
-        for node in post_order(body):
-            if node not in self.names:
-                self.names[node] = self._write(node)
-        found = self.names[body]
-        finals = [found] if isinstance(found, str) else list(found)
-        # a result must be the output of a node of its own
-        return [self.op("Identity", f) for f in finals]
-
-    def _write(self, node: Expr) -> Names:
-        if isinstance(node, Constant):
-            return self.array(node.data, "const")
-        if isinstance(node, Tuple):
-            return tuple(self.name(f) for f in node.fields)
-        if isinstance(node, TupleGetItem):
-            return self.names[node.tuple_value][node.index]
-        assert isinstance(node, Call)
-        if isinstance(node.op, Function):
-            raise ModelError(
-                "to_onnx", "the module is fused already", "Export it before relay.optimize."
-            )
-        return EXPORTERS[node.op.name](self, node)
-
-    def name(self, value: Expr) -> str:
-        found = self.names[value]
-        assert isinstance(found, str)
-        return found
-
-    def fresh(self, base: str) -> str:
-        k = 0
-        while (name := f"{base}_{k}") in self.taken:
-            k += 1
-        self.taken.add(name)
-        return name
-
-    def array(self, value: Any, base: str, dtype: str | None = None) -> str:
-        """The name of a new initializer."""
-        name = self.fresh(base)
-        self.arrays[name] = np.ascontiguousarray(value, dtype).reshape(np.shape(value))
-        return name
-
-    def ints(self, values: Sequence[int], base: str) -> str:
-        return self.array(np.asarray(values, "int64"), base)
-
-    def op(self, onnx_op: str, *inputs: str, **attrs: Any) -> str:
-        """Write one node with one result; attributes that are None are left out."""
-        from onnx import helper
-
-        output = self.fresh(onnx_op.lower())
-        given = {k: v for k, v in attrs.items() if v is not None}
-        self.nodes.append(helper.make_node(onnx_op, list(inputs), [output], name=output, **given))
-        return output
-
-    def transposed(self, name: str, source: str, wanted: str) -> str:
-        """`name`, whose axes are the letters of `source`, in the order `wanted`."""
-        return (
-            name
-            if source == wanted
-            else self.op("Transpose", name, perm=[source.index(a) for a in wanted])
-        )
-
-
-Exporter = Callable[[_Writer, Call], Names]
-
-
 def _plain(w: _Writer, node: Call) -> str:
     """An operator that ONNX has under the first name of its row."""
     return w.op(TABLE[node.op.name].onnx[0], *map(w.name, node.args))  # type: ignore[union-attr]
-
-
-def _in_nchw(onnx_op: str, attrs_of: Callable[[Call], dict[str, Any]]) -> Exporter:
-    def export(w: _Writer, node: Call) -> str:
-        data = w.transposed(w.name(node.args[0]), node.attrs.layout, "NCHW")
-        return w.transposed(w.op(onnx_op, data, **attrs_of(node)), "NCHW", node.attrs.layout)
-
-    return export
-
-
-def _window(a: Any) -> dict[str, Any]:
-    return {"strides": list(a.strides), "pads": list(a.padding)}
-
-
-def _conv2d(w: _Writer, node: Call) -> str:
-    a = node.attrs
-    data = w.transposed(w.name(node.args[0]), a.data_layout, "NCHW")
-    weight = w.transposed(w.name(node.args[1]), a.kernel_layout, "OIHW")
-    made = w.op("Conv", data, weight, group=a.groups, dilations=list(a.dilation), **_window(a))
-    return w.transposed(made, "NCHW", a.data_layout)
-
-
-def _pool_attrs(node: Call) -> dict[str, Any]:
-    a = node.attrs
-    extra: dict[str, Any] = {}
-    if "count_include_pad" in a:
-        extra["count_include_pad"] = int(a.count_include_pad)
-        if tuple(a.dilation) != (1, 1):
-            raise ModelError(
-                "to_onnx: nn.avg_pool2d", "opset 17 has no dilation for it", "Use dilation=1."
-            )
-    else:
-        extra["dilations"] = list(a.dilation)
-    return {"kernel_shape": list(a.pool_size), **_window(a), **extra}
-
-
-def _adaptive(w: _Writer, node: Call) -> str:
-    a = node.attrs
-    data = w.transposed(w.name(node.args[0]), a.layout, "NCHW")
-    extents = [node.args[0].shape[a.layout.index(k)] for k in "HW"]
-    steps = [n // o for n, o in zip(extents, a.output_size, strict=True)]
-    if [s * o for s, o in zip(steps, a.output_size, strict=True)] != extents:
-        raise ModelError(
-            "to_onnx: nn.adaptive_avg_pool2d",
-            f"{extents} does not divide into {list(a.output_size)} windows",
-            "Use an output_size that divides the image.",
-        )
-    made = w.op("AveragePool", data, kernel_shape=steps, strides=steps)
-    return w.transposed(made, "NCHW", a.layout)
 
 
 def _batch_norm(w: _Writer, node: Call) -> tuple[str, ...]:
@@ -313,19 +179,13 @@ EXPORTERS: dict[str, Exporter] = {
     "concatenate": _concatenate,
     "broadcast_to": lambda w, n: w.op("Expand", w.name(n.args[0]), w.ints(n.shape, "shape")),
     "expand_dims": _reshape,
-    "nn.adaptive_avg_pool2d": _adaptive,
-    "nn.avg_pool2d": _in_nchw("AveragePool", _pool_attrs),
     "nn.batch_matmul": _batch_matmul,
     "nn.batch_norm": _batch_norm,
     "nn.bias_add": _bias_add,
-    "nn.conv2d": _conv2d,
     "nn.dense": lambda w, n: w.op("Gemm", *map(w.name, n.args), transB=1),
     "nn.dropout": lambda w, n: w.op("Identity", w.name(n.args[0])),
-    "nn.global_avg_pool2d": _in_nchw("GlobalAveragePool", lambda n: {}),
-    "nn.global_max_pool2d": _in_nchw("GlobalMaxPool", lambda n: {}),
     "nn.leaky_relu": lambda w, n: w.op("LeakyRelu", w.name(n.args[0]), alpha=n.attrs.alpha),
     "nn.log_softmax": lambda w, n: w.op("LogSoftmax", w.name(n.args[0]), axis=n.attrs.axis),
-    "nn.max_pool2d": _in_nchw("MaxPool", _pool_attrs),
     "nn.pad": _pad,
     "nn.standardize": _standardize,
     "nn.softmax": lambda w, n: w.op("Softmax", w.name(n.args[0]), axis=n.attrs.axis),
@@ -333,5 +193,6 @@ EXPORTERS: dict[str, Exporter] = {
     "rsqrt": lambda w, n: w.op("Reciprocal", w.op("Sqrt", w.name(n.args[0]))),
     "squeeze": _reshape,
     "transpose": lambda w, n: w.op("Transpose", w.name(n.args[0]), perm=list(n.attrs.axes)),
+    **window.EXPORTERS,
     **{name: _reduce for name in ("sum", "mean", "max", "min", "prod")},
 }

@@ -7,6 +7,7 @@ import math
 from tilewright.relay import nn, tensor
 from tilewright.relay.exchange.onnx.node import Converter, Node, number, shape_input
 from tilewright.relay.graph.expr import Expr
+from tilewright.relay.op import call
 
 
 def _flatten(n: Node) -> Expr:
@@ -20,11 +21,8 @@ def _flatten(n: Node) -> Expr:
 def _reshape(n: Node) -> Expr:
     shape = n.ints("shape", 1)
     n.require(shape is not None, "no shape is given", "Give it as a constant of the model.")
-    n.require(
-        not n.flag("allowzero") or 0 not in (shape or ()),
-        "the shape has no elements",
-        "Use extents of at least 1.",
-    )
+    if n.flag("allowzero") and 0 in (shape or ()):
+        return call("reshape", n[0], newshape=tuple(shape or ()))
     return tensor.reshape(n[0], tuple(shape or ()))
 
 

@@ -2,81 +2,180 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright.relay import nn
 from tilewright.relay.exchange.onnx.node import Converter, Node
 from tilewright.relay.graph.expr import Expr
+from tilewright.relay.op.window import RANKS
+from tilewright.relay.tensor import reshape
+
+AUTO = ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER")
+
+
+def _rank(n: Node, kernel: Sequence[int], data: Expr) -> int:
+    """Axes of the image."""
+    rank = len(data.shape) - 2
+    n.require(
+        rank in RANKS, f"its data has shape {data.shape}",
+        "Images of one, two or three axes are supported: [N, C, ...].",
+    )  # fmt: skip
+    n.require(
+        len(kernel) == rank, f"its kernel {list(kernel)} is not one of {rank} axes",
+        "One number for each axis of the image is needed.",
+    )  # fmt: skip
+    return rank
 
 
 def _window(n: Node, kernel: Sequence[int], data: Expr) -> dict[str, Any]:
-    """strides, padding and dilation of a two-dimensional window."""
-    strides = n.ints("strides") or [1, 1]
-    dilation = n.ints("dilations") or [1, 1]
-    pads = n.ints("pads") or [0, 0, 0, 0]
-    auto = n.attr("auto_pad", "NOTSET")
+    """strides, padding and dilation of a window."""
+    rank = _rank(n, kernel, data)
+    strides, dilation = (n.ints(k) or [1] * rank for k in ("strides", "dilations"))
+    pads, auto = n.ints("pads") or [0] * 2 * rank, _auto(n)
     n.require(
-        len(data.shape) == 4 and len(kernel) == 2,
-        f"its data has shape {data.shape}", "Only two-dimensional images are supported.",
-    )  # fmt: skip
-    n.require(
-        len(strides) == 2 and len(dilation) == 2 and len(pads) == 4,
-        f"strides {strides}, dilations {dilation} and pads {pads} are not those of an image",
-        "Two, two and four numbers are needed.",
-    )
-    n.require(
-        auto in ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"),
-        f"auto_pad={auto} is not known",
-        "Use NOTSET, VALID, SAME_UPPER or SAME_LOWER.",
+        len(strides) == len(dilation) == rank and len(pads) == 2 * rank,
+        f"strides {strides}, dilations {dilation} and pads {pads} are not those of {rank} axes",
+        f"{rank}, {rank} and {2 * rank} numbers are needed.",
     )
     if auto != "NOTSET":
-        pads = [0, 0, 0, 0]
+        pads = [0] * 2 * rank
     if auto.startswith("SAME"):
         n.require(min(strides) >= 1, f"strides {strides} start at 1", "Use 1 or more.")
-        for k in range(2):
+        for k in range(rank):
             extent, reach = data.shape[2 + k], (kernel[k] - 1) * dilation[k] + 1
             total = max((-(-extent // strides[k]) - 1) * strides[k] + reach - extent, 0)
-            small, large = total // 2, total - total // 2
-            pads[k], pads[k + 2] = (small, large) if auto == "SAME_UPPER" else (large, small)
+            pads[k], pads[rank + k] = _halves(total, auto)
     return {"strides": tuple(strides), "padding": tuple(pads), "dilation": tuple(dilation)}
+
+
+def _auto(n: Node) -> str:
+    auto = str(n.attr("auto_pad", "NOTSET"))
+    n.require(auto in AUTO, f"auto_pad={auto} is not known", f"Use one of {', '.join(AUTO)}.")
+    return auto
+
+
+def _halves(total: int, auto: str) -> tuple[int, int]:
+    """Padding in front and behind: the larger half is behind for SAME_UPPER."""
+    small, large = total // 2, total - total // 2
+    return (large, small) if auto == "SAME_LOWER" else (small, large)
+
+
+def _weight_window(n: Node) -> list[int]:
+    kernel = n.ints("kernel_shape") or list(n[1].shape[2:])
+    n.require(
+        tuple(kernel) == n[1].shape[2:],
+        f"kernel_shape {kernel} is not that of the weight, {n[1].shape[2:]}", "Leave it out.",
+    )  # fmt: skip
+    return kernel
 
 
 def _conv(n: Node) -> Expr:
     data, weight = n[0], n[1]
-    kernel = n.ints("kernel_shape") or list(weight.shape[2:])
-    n.require(
-        tuple(kernel) == weight.shape[2:],
-        f"kernel_shape {kernel} is not that of the weight, {weight.shape[2:]}", "Leave it out.",
-    )  # fmt: skip
-    made: Expr = nn.conv2d(data, weight, groups=n.attr("group", 1), **_window(n, kernel, data))
+    kernel = _weight_window(n)
+    function = getattr(nn, f"conv{_rank(n, kernel, data)}d")
+    made: Expr = function(data, weight, groups=n.attr("group", 1), **_window(n, kernel, data))
     return nn.bias_add(made, n[2]) if n.has(2) else made
 
 
-def _max_pool(n: Node) -> Expr:
+def _conv_transpose(n: Node) -> Expr:
+    data, weight = n[0], n[1]
+    kernel = _weight_window(n)
+    rank = _rank(n, kernel, data)
+    auto, wanted = _auto(n), n.ints("output_shape")
+    n.attrs["auto_pad"] = "NOTSET"  # its padding is of the result, and computed here
+    window = _window(n, kernel, data)
+    extra, strides = n.ints("output_padding") or [0] * rank, window["strides"]
     n.require(
-        len(n.outputs) == 1, "its second result, the indices, is read", "Leave the indices out."
+        len(extra) == rank and (wanted is None or len(wanted) == rank),
+        f"output_padding {extra} or output_shape {wanted} are not those of {rank} axes",
+        f"{rank} numbers are needed.",
     )
-    n.require(
-        not n.flag("storage_order"), "storage_order=1 is not supported", "Use storage_order=0."
+    if auto == "VALID":
+        window["padding"] = (0,) * 2 * rank
+    if auto.startswith("SAME") and wanted is None:
+        wanted = [extent * s for extent, s in zip(data.shape[2:], strides, strict=True)]
+    if wanted is not None:
+        pads = [0] * 2 * rank
+        for k, size in enumerate(wanted):
+            reach = (kernel[k] - 1) * window["dilation"][k] + 1
+            total = strides[k] * (data.shape[2 + k] - 1) + extra[k] + reach - size
+            pads[k], pads[rank + k] = _halves(max(total, 0), auto)
+            extra[k] += max(-total, 0)
+        window["padding"] = tuple(pads)
+    function = getattr(nn, f"conv{rank}d_transpose")
+    made: Expr = function(
+        data, weight, groups=n.attr("group", 1), output_padding=tuple(extra), **window
     )
-    kernel = n.ints("kernel_shape") or []
-    ceil = n.flag("ceil_mode")
-    return nn.max_pool2d(n[0], tuple(kernel), ceil_mode=ceil, **_window(n, kernel, n[0]))
+    return nn.bias_add(made, n[2]) if n.has(2) else made
+
+
+def _max_pool(n: Node) -> Expr | list[Expr]:
+    kernel, ceil = n.ints("kernel_shape") or [], n.flag("ceil_mode")
+    order, window = n.flag("storage_order"), _window(n, kernel, n[0])
+    function = getattr(nn, f"max_pool{len(kernel)}d")
+    values: Expr = function(n[0], tuple(kernel), ceil_mode=ceil, **window)
+    if len(n.outputs) == 1:
+        return values
+    where = nn.max_pool_indices(
+        n[0], tuple(kernel), ceil_mode=ceil, storage_order=int(order), **window
+    )
+    return [values, where]
 
 
 def _average_pool(n: Node) -> Expr:
+    kernel, window = _pool(n)
+    function = getattr(nn, f"avg_pool{len(kernel)}d")
+    include = n.flag("count_include_pad")
+    made: Expr = function(n[0], kernel, count_include_pad=include, **window)
+    return made
+
+
+def _lp_pool(n: Node) -> Expr:
+    kernel, window = _pool(n)
+    return nn.lp_pool(n[0], kernel, p=n.attr("p", 2), layout=_layout(n[0]), **window)
+
+
+def _pool(n: Node) -> tuple[tuple[int, ...], dict[str, Any]]:
     kernel = n.ints("kernel_shape") or []
-    ceil, include = n.flag("ceil_mode"), n.flag("count_include_pad")
-    return nn.avg_pool2d(
-        n[0], tuple(kernel), ceil_mode=ceil, count_include_pad=include, **_window(n, kernel, n[0])
-    )  # fmt: skip
+    return tuple(kernel), {"ceil_mode": n.flag("ceil_mode"), **_window(n, kernel, n[0])}
+
+
+def _layout(data: Expr) -> str:
+    return "NC" + "DHW"[-(len(data.shape) - 2) :]
+
+
+def _global(kind: str) -> Callable[[Node], Expr]:
+    def convert(n: Node) -> Expr:
+        data = n[0]
+        n.require(
+            len(data.shape) >= 3, f"its data has shape {data.shape}", "[N, C, ...] is needed."
+        )
+        if len(data.shape) - 2 in RANKS:
+            made: Expr = getattr(nn, f"global_{kind}_pool{len(data.shape) - 2}d")(data)
+            return made
+        flat = reshape(data, (*data.shape[:2], -1))
+        pooled = getattr(nn, f"global_{kind}_pool1d")(flat)
+        return reshape(pooled, (*data.shape[:2], *[1] * (len(data.shape) - 2)))
+
+    return convert
+
+
+def _global_lp(n: Node) -> Expr:
+    data = n[0]
+    n.require(len(data.shape) >= 3, f"its data has shape {data.shape}", "[N, C, ...] is needed.")
+    flat = reshape(data, (*data.shape[:2], -1))
+    made = nn.lp_pool(flat, flat.shape[2], p=n.attr("p", 2), layout="NCW")
+    return reshape(made, (*data.shape[:2], *[1] * (len(data.shape) - 2)))
 
 
 CONVERTERS: dict[str, Converter] = {
     "AveragePool": _average_pool,
     "Conv": _conv,
-    "GlobalAveragePool": lambda n: nn.global_avg_pool2d(n[0]),
-    "GlobalMaxPool": lambda n: nn.global_max_pool2d(n[0]),
+    "ConvTranspose": _conv_transpose,
+    "GlobalAveragePool": _global("avg"),
+    "GlobalLpPool": _global_lp,
+    "GlobalMaxPool": _global("max"),
+    "LpPool": _lp_pool,
     "MaxPool": _max_pool,
 }

@@ -1,0 +1,216 @@
+"""Convolutions as users call them: `relay.nn.conv1d`, `relay.nn.conv2d_transpose`, ...
+
+In: graph values and TVM's keywords in their usual spellings.  Out: calls with normal attributes.  A
+weight made by ``relay.var("w")`` without a shape takes the one the operator implies.  Read next:
+`op/conv.py`, the rows.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewright.base.errors import ModelError
+from tilewright.relay.graph.expr import Call, Expr, Var
+from tilewright.relay.op import call
+from tilewright.relay.op.window import IMAGE
+from tilewright.relay.sizes import per_axis, same_layout, settle, sides
+
+
+def conv1d(
+    data: Expr,
+    weight: Expr,
+    strides: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+    channels: int | None = None,
+    kernel_size: Any = None,
+    data_layout: str = "NCW",
+    kernel_layout: str = "OIW",
+    out_layout: str = "",
+    out_dtype: str = "",
+) -> Call:
+    """`conv2d` over the one axis W; data_layout: NCW or NWC; kernel_layout: an order of OIW."""
+    return _conv(
+        1, data, weight, strides, padding, dilation, groups, channels, kernel_size, data_layout,
+        kernel_layout, out_layout, out_dtype,
+    )  # fmt: skip
+
+
+def conv2d(
+    data: Expr,
+    weight: Expr,
+    strides: Any = (1, 1),
+    padding: Any = (0, 0),
+    dilation: Any = (1, 1),
+    groups: int = 1,
+    channels: int | None = None,
+    kernel_size: Any = None,
+    data_layout: str = "NCHW",
+    kernel_layout: str = "OIHW",
+    out_layout: str = "",
+    out_dtype: str = "",
+) -> Call:
+    """Two-dimensional convolution.
+
+    data_layout: NCHW or NHWC; kernel_layout: any order of OIHW, I being channels / groups.
+    channels, kernel_size: give an untyped weight its shape, and are checked against a typed one.
+    out_dtype: of the sums; by default the data's, int32 for narrower integers.
+    """
+    return _conv(
+        2, data, weight, strides, padding, dilation, groups, channels, kernel_size, data_layout,
+        kernel_layout, out_layout, out_dtype,
+    )  # fmt: skip
+
+
+def conv3d(
+    data: Expr,
+    weight: Expr,
+    strides: Any = (1, 1, 1),
+    padding: Any = (0, 0, 0),
+    dilation: Any = (1, 1, 1),
+    groups: int = 1,
+    channels: int | None = None,
+    kernel_size: Any = None,
+    data_layout: str = "NCDHW",
+    kernel_layout: str = "OIDHW",
+    out_layout: str = "",
+    out_dtype: str = "",
+) -> Call:
+    """`conv2d` over D, H, W; data_layout: NCDHW or NDHWC; kernel_layout: an order of OIDHW."""
+    return _conv(
+        3, data, weight, strides, padding, dilation, groups, channels, kernel_size, data_layout,
+        kernel_layout, out_layout, out_dtype,
+    )  # fmt: skip
+
+
+def conv1d_transpose(
+    data: Expr,
+    weight: Expr,
+    strides: Any = (1,),
+    padding: Any = (0,),
+    dilation: Any = (1,),
+    groups: int = 1,
+    channels: int | None = None,
+    kernel_size: Any = None,
+    data_layout: str = "NCW",
+    kernel_layout: str = "IOW",
+    out_layout: str = "",
+    output_padding: Any = (0,),
+    out_dtype: str = "",
+) -> Call:
+    """`conv2d_transpose` over the one axis W."""
+    return _conv(
+        1, data, weight, strides, padding, dilation, groups, channels, kernel_size, data_layout,
+        kernel_layout, out_layout, out_dtype, output_padding,
+    )  # fmt: skip
+
+
+def conv2d_transpose(
+    data: Expr,
+    weight: Expr,
+    strides: Any = (1, 1),
+    padding: Any = (0, 0),
+    dilation: Any = (1, 1),
+    channels: int | None = None,
+    kernel_size: Any = None,
+    groups: int = 1,
+    data_layout: str = "NCHW",
+    kernel_layout: str = "IOHW",
+    out_layout: str = "",
+    output_padding: Any = (0, 0),
+    out_dtype: str = "",
+) -> Call:
+    """The gradient of a convolution: (H - 1)*stride - padding + kernel + output_padding rows.
+
+    kernel_layout: any order of IOHW, I being the channels of the data, O those of the result /
+    groups; otherwise as `conv2d`.
+    """
+    return _conv(
+        2, data, weight, strides, padding, dilation, groups, channels, kernel_size, data_layout,
+        kernel_layout, out_layout, out_dtype, output_padding,
+    )  # fmt: skip
+
+
+def conv3d_transpose(
+    data: Expr,
+    weight: Expr,
+    strides: Any = (1, 1, 1),
+    padding: Any = (0, 0, 0),
+    dilation: Any = (1, 1, 1),
+    groups: int = 1,
+    channels: int | None = None,
+    kernel_size: Any = None,
+    data_layout: str = "NCDHW",
+    kernel_layout: str = "IODHW",
+    out_layout: str = "",
+    output_padding: Any = (0, 0, 0),
+    out_dtype: str = "",
+) -> Call:
+    """`conv2d_transpose` over D, H, W."""
+    return _conv(
+        3, data, weight, strides, padding, dilation, groups, channels, kernel_size, data_layout,
+        kernel_layout, out_layout, out_dtype, output_padding,
+    )  # fmt: skip
+
+
+def _conv(
+    rank: int,
+    data: Expr,
+    weight: Expr,
+    strides: Any,
+    padding: Any,
+    dilation: Any,
+    groups: int,
+    channels: int | None,
+    kernel_size: Any,
+    data_layout: str,
+    kernel_layout: str,
+    out_layout: str,
+    out_dtype: str,
+    output_padding: Any = None,
+) -> Call:
+    """output_padding: None for a convolution that is not transposed"""
+    transposed = output_padding is not None
+    place = f"nn.conv{rank}d" + ("_transpose" if transposed else "")
+    same_layout(out_layout, data_layout, place)
+    size = None if kernel_size is None else per_axis(kernel_size, rank, "kernel_size", place)
+    if isinstance(weight, Var) and not weight.is_typed and "C" in data_layout:
+        if channels is None or size is None:
+            raise ModelError(
+                f"{place}(weight={weight.name_hint})", "its shape is not known",
+                "Give channels= and kernel_size=, or relay.var(shape=).",
+            )  # fmt: skip
+        inputs = data.shape[data_layout.index("C")]
+        wanted = dict(zip(IMAGE[rank], size, strict=True))
+        outer = {"I": inputs, "O": channels // groups} if transposed else {
+            "O": channels, "I": inputs // groups,
+        }  # fmt: skip
+        settle(weight, [(wanted | outer)[k] for k in kernel_layout], data)
+    extra = (
+        {"output_padding": per_axis(output_padding, rank, "output_padding", place)}
+        if transposed
+        else {}
+    )
+    made = call(
+        place, data, weight, strides=per_axis(strides, rank, "strides", place),
+        padding=sides(padding, rank, place), dilation=per_axis(dilation, rank, "dilation", place),
+        groups=int(groups), data_layout=data_layout, kernel_layout=kernel_layout,
+        out_dtype=str(out_dtype), **extra,
+    )  # fmt: skip
+    held = dict(zip(kernel_layout, weight.shape, strict=True))
+    for what, asked, found in (
+        ("channels", channels, held["O"] * (groups if transposed else 1)),
+        ("kernel_size", size, tuple(held[k] for k in IMAGE[rank])),
+    ):
+        if asked is not None and asked != found:
+            raise ModelError(
+                f"{place}(weight={weight.shape}, {what}={asked})", f"the weight has {what} {found}",
+                f"Leave {what} out, or check kernel_layout={kernel_layout}.",
+            )  # fmt: skip
+    return made
+
+
+__all__ = [
+    "conv1d", "conv1d_transpose", "conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose",
+]  # fmt: skip

@@ -1,0 +1,109 @@
+"""Convolution and pooling as ONNX nodes; other layouts go between transpositions.
+
+In: a call and the graph that is written.  Out: names of results.  Read next: `ops/window.py`, the
+way back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tilewright.base.errors import ModelError
+from tilewright.relay.exchange.onnx.writer import Exporter, Writer
+from tilewright.relay.graph.expr import Call
+from tilewright.relay.op import TABLE
+from tilewright.relay.op.conv import CONVOLUTIONS, TRANSPOSED
+from tilewright.relay.op.window import IMAGE, RANKS, channels_first
+
+
+def _channels_first(onnx_op: str, attrs_of: Callable[[Call], dict[str, Any]]) -> Exporter:
+    def export(w: Writer, node: Call) -> str:
+        layout = node.attrs.layout
+        order = channels_first(len(layout) - 2)
+        data = w.transposed(w.name(node.args[0]), layout, order)
+        return w.transposed(w.op(onnx_op, data, **attrs_of(node)), order, layout)
+
+    return export
+
+
+def _conv(w: Writer, node: Call) -> str:
+    a = node.attrs
+    rank = len(a.strides)
+    transposed = "output_padding" in a
+    order, kernel = channels_first(rank), f"{'IO' if transposed else 'OI'}{IMAGE[rank]}"
+    data = w.transposed(w.name(node.args[0]), a.data_layout, order)
+    weight = w.transposed(w.name(node.args[1]), a.kernel_layout, kernel)
+    extra = {"output_padding": list(a.output_padding)} if transposed else {}
+    made = w.op(
+        "ConvTranspose" if transposed else "Conv", data, weight, group=a.groups,
+        dilations=list(a.dilation), strides=list(a.strides), pads=list(a.padding), **extra,
+    )  # fmt: skip
+    return w.transposed(made, order, a.data_layout)
+
+
+def _window(node: Call) -> dict[str, Any]:
+    a = node.attrs
+    written = {
+        "kernel_shape": list(a.pool_size), "strides": list(a.strides), "pads": list(a.padding),
+        "ceil_mode": int(a.ceil_mode) or None, "dilations": list(a.dilation),
+    }  # fmt: skip
+    if "count_include_pad" in a:
+        written["count_include_pad"] = int(a.count_include_pad)
+    if "p" in a:
+        _require(node, float(a.p).is_integer(), f"ONNX has no p={a.p}", "Use a whole number.")
+        written["p"] = int(a.p)
+    if "count_include_pad" in a or "p" in a:
+        _require(node, set(a.dilation) == {1}, "opset 17 has no dilation for it", "Use dilation=1.")
+        del written["dilations"]
+    if "p" in a:
+        _require(node, not a.ceil_mode, "opset 17 has no ceil_mode for it", "Leave it out.")
+    return written
+
+
+def _require(node: Call, holds: bool, reason: str, way_out: str) -> None:
+    if not holds:
+        raise ModelError(f"to_onnx: {node.op.name}", reason, way_out)  # type: ignore[union-attr]
+
+
+def _indices(w: Writer, node: Call) -> str:
+    order = node.attrs.storage_order or None
+    values = w.name(node.args[0])
+    _, indices = w.ops("MaxPool", 2, values, storage_order=order, **_window(node))
+    return indices
+
+
+def _adaptive(onnx_op: str) -> Exporter:
+    def export(w: Writer, node: Call) -> str:
+        a = node.attrs
+        order = channels_first(len(a.output_size))
+        data = w.transposed(w.name(node.args[0]), a.layout, order)
+        extents = [node.args[0].shape[a.layout.index(k)] for k in IMAGE[len(a.output_size)]]
+        steps = [n // o for n, o in zip(extents, a.output_size, strict=True)]
+        _require(
+            node, [s * o for s, o in zip(steps, a.output_size, strict=True)] == extents,
+            f"{extents} does not divide into {list(a.output_size)} windows",
+            "Use an output_size that divides the image.",
+        )  # fmt: skip
+        made = w.op(onnx_op, data, kernel_shape=steps, strides=steps)
+        return w.transposed(made, order, a.layout)
+
+    return export
+
+
+def _pools(rank: int) -> dict[str, Exporter]:
+    found: dict[str, Exporter] = {f"nn.max_pool{rank}d_indices": _indices}
+    for kind, onnx_op in (("avg", "AveragePool"), ("max", "MaxPool"), ("lp", "LpPool")):
+        found[f"nn.{kind}_pool{rank}d"] = _channels_first(onnx_op, _window)
+        if f"nn.global_{kind}_pool{rank}d" in TABLE:
+            found[f"nn.global_{kind}_pool{rank}d"] = _channels_first(
+                f"Global{onnx_op}", lambda n: {}
+            )
+            found[f"nn.adaptive_{kind}_pool{rank}d"] = _adaptive(onnx_op)
+    return found
+
+
+EXPORTERS: dict[str, Exporter] = {
+    **dict.fromkeys((*CONVOLUTIONS, *TRANSPOSED), _conv),
+    **{name: export for rank in RANKS for name, export in _pools(rank).items()},
+}

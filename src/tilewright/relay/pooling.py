@@ -1,0 +1,227 @@
+"""Pooling as users call it: `relay.nn.max_pool1d`, `relay.nn.adaptive_avg_pool3d`, ...
+
+In: graph values and TVM's keywords in their usual spellings.  Out: calls with normal attributes.
+Read next: `op/pooling.py`, the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tilewright.relay.graph.expr import Call, Expr
+from tilewright.relay.op import call
+from tilewright.relay.op.window import IMAGE, RANKS, channels_first
+from tilewright.relay.sizes import per_axis, same_layout, sides
+
+WORDS = {"avg": "Mean", "max": "Greatest element"}
+
+
+def max_pool1d(
+    data: Expr,
+    pool_size: Any = (1,),
+    strides: Any = (1,),
+    dilation: Any = (1,),
+    padding: Any = (0,),
+    layout: str = "NCW",
+    out_layout: str = "",
+    ceil_mode: bool = False,
+) -> Call:
+    """`max_pool2d` over the one axis W."""
+    same_layout(out_layout, layout, "nn.max_pool1d")
+    window = _window("nn.max_pool1d", 1, pool_size, strides, dilation, padding, ceil_mode)
+    return call("nn.max_pool1d", data, layout=layout, **window)
+
+
+def max_pool2d(
+    data: Expr,
+    pool_size: Any = (1, 1),
+    strides: Any = (1, 1),
+    dilation: Any = (1, 1),
+    padding: Any = (0, 0),
+    layout: str = "NCHW",
+    out_layout: str = "",
+    ceil_mode: bool = False,
+) -> Call:
+    """Greatest element of each window; ceil_mode: a last, partly covered window counts too."""
+    same_layout(out_layout, layout, "nn.max_pool2d")
+    window = _window("nn.max_pool2d", 2, pool_size, strides, dilation, padding, ceil_mode)
+    return call("nn.max_pool2d", data, layout=layout, **window)
+
+
+def max_pool3d(
+    data: Expr,
+    pool_size: Any = (1, 1, 1),
+    strides: Any = (1, 1, 1),
+    dilation: Any = (1, 1, 1),
+    padding: Any = (0, 0, 0),
+    layout: str = "NCDHW",
+    out_layout: str = "",
+    ceil_mode: bool = False,
+) -> Call:
+    """`max_pool2d` over D, H, W."""
+    same_layout(out_layout, layout, "nn.max_pool3d")
+    window = _window("nn.max_pool3d", 3, pool_size, strides, dilation, padding, ceil_mode)
+    return call("nn.max_pool3d", data, layout=layout, **window)
+
+
+def avg_pool1d(
+    data: Expr,
+    pool_size: Any = (1,),
+    strides: Any = (1,),
+    dilation: Any = (1,),
+    padding: Any = (0,),
+    layout: str = "NCW",
+    out_layout: str = "",
+    ceil_mode: bool = False,
+    count_include_pad: bool = False,
+) -> Call:
+    """`avg_pool2d` over the one axis W."""
+    same_layout(out_layout, layout, "nn.avg_pool1d")
+    window = _window("nn.avg_pool1d", 1, pool_size, strides, dilation, padding, ceil_mode)
+    return call(
+        "nn.avg_pool1d", data, layout=layout, count_include_pad=bool(count_include_pad), **window
+    )
+
+
+def avg_pool2d(
+    data: Expr,
+    pool_size: Any = (1, 1),
+    strides: Any = (1, 1),
+    dilation: Any = (1, 1),
+    padding: Any = (0, 0),
+    layout: str = "NCHW",
+    out_layout: str = "",
+    ceil_mode: bool = False,
+    count_include_pad: bool = False,
+) -> Call:
+    """Mean of each window.
+
+    ceil_mode: a last, partly covered window counts too; count_include_pad: padding counts as
+    elements, what a last window reaches behind it does not.
+    """
+    same_layout(out_layout, layout, "nn.avg_pool2d")
+    window = _window("nn.avg_pool2d", 2, pool_size, strides, dilation, padding, ceil_mode)
+    return call(
+        "nn.avg_pool2d", data, layout=layout, count_include_pad=bool(count_include_pad), **window
+    )
+
+
+def avg_pool3d(
+    data: Expr,
+    pool_size: Any = (1, 1, 1),
+    strides: Any = (1, 1, 1),
+    dilation: Any = (1, 1, 1),
+    padding: Any = (0, 0, 0),
+    layout: str = "NCDHW",
+    out_layout: str = "",
+    ceil_mode: bool = False,
+    count_include_pad: bool = False,
+) -> Call:
+    """`avg_pool2d` over D, H, W."""
+    same_layout(out_layout, layout, "nn.avg_pool3d")
+    window = _window("nn.avg_pool3d", 3, pool_size, strides, dilation, padding, ceil_mode)
+    return call(
+        "nn.avg_pool3d", data, layout=layout, count_include_pad=bool(count_include_pad), **window
+    )
+
+
+def lp_pool(
+    data: Expr,
+    pool_size: Any,
+    strides: Any = 1,
+    dilation: Any = 1,
+    padding: Any = 0,
+    p: float = 2,
+    layout: str = "NCHW",
+    ceil_mode: bool = False,
+) -> Call:
+    """The p-norm of each window: (sum of |x|^p)^(1/p); layout: NCW, NCHW, NCDHW, channels last."""
+    rank = _rank(layout)
+    place = f"nn.lp_pool{rank}d"
+    window = _window(place, rank, pool_size, strides, dilation, padding, ceil_mode)
+    return call(place, data, layout=layout, p=p, **window)
+
+
+def max_pool_indices(
+    data: Expr,
+    pool_size: Any,
+    strides: Any = 1,
+    dilation: Any = 1,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    storage_order: int = 0,
+) -> Call:
+    """Where in the flattened `data` [N, C, ...] the first greatest element of each window lies.
+
+    storage_order: 1 counts the first axis of the image fastest, as ONNX has it.  Result int64.
+    """
+    rank = min(max(len(data.shape) - 2, 1), len(IMAGE))
+    place = f"nn.max_pool{rank}d_indices"
+    window = _window(place, rank, pool_size, strides, dilation, padding, ceil_mode)
+    return call(place, data, storage_order=int(storage_order), **window)
+
+
+def _rank(layout: str) -> int:
+    return min(max(len(layout) - 2, 1), len(IMAGE))
+
+
+def _window(
+    place: str, rank: int, size: Any, strides: Any, dilation: Any, padding: Any, ceil: bool
+) -> dict[str, Any]:
+    """The attributes of a pooling window."""
+    return {
+        "pool_size": per_axis(size, rank, "pool_size", place),
+        "strides": per_axis(strides, rank, "strides", place),
+        "dilation": per_axis(dilation, rank, "dilation", place),
+        "padding": sides(padding, rank, place),
+        "ceil_mode": bool(ceil),
+    }
+
+
+def _global(kind: str, rank: int) -> Callable[..., Call]:
+    name, usual = f"global_{kind}_pool{rank}d", channels_first(rank)
+
+    def pool(data: Expr, layout: str = usual, out_layout: str = "") -> Call:
+        same_layout(out_layout, layout, f"nn.{name}")
+        return call(f"nn.{name}", data, layout=layout)
+
+    pool.__name__ = pool.__qualname__ = name
+    pool.__doc__ = f"{WORDS[kind]} of each image; its extents become 1."
+    return pool
+
+
+def _adaptive(kind: str, rank: int) -> Callable[..., Call]:
+    name, usual = f"adaptive_{kind}_pool{rank}d", channels_first(rank)
+
+    def pool(
+        data: Expr, output_size: Any = None, layout: str = usual, out_layout: str = ""
+    ) -> Call:
+        same_layout(out_layout, layout, f"nn.{name}")
+        if output_size in (None, ()) and len(layout) == len(data.shape):
+            pairs = zip(layout, data.shape, strict=True)
+            output_size = tuple(n for letter, n in pairs if letter in IMAGE[rank])
+        size = per_axis(output_size, rank, "output_size", f"nn.{name}")
+        return call(f"nn.{name}", data, output_size=size, layout=layout)
+
+    pool.__name__ = pool.__qualname__ = name
+    pool.__doc__ = (
+        f"{WORDS[kind]} of each of as many windows as `output_size` asks for: an int, one per "
+        "axis, or None for the size of the image."
+    )
+    return pool
+
+
+global_avg_pool1d, global_avg_pool2d, global_avg_pool3d = (_global("avg", r) for r in RANKS)
+global_max_pool1d, global_max_pool2d, global_max_pool3d = (_global("max", r) for r in RANKS)
+adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d = (_adaptive("avg", r) for r in RANKS)
+adaptive_max_pool1d, adaptive_max_pool2d, adaptive_max_pool3d = (_adaptive("max", r) for r in RANKS)
+
+
+__all__ = [
+    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d",
+    "adaptive_max_pool2d", "adaptive_max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d",
+    "global_avg_pool1d", "global_avg_pool2d", "global_avg_pool3d", "global_max_pool1d",
+    "global_max_pool2d", "global_max_pool3d", "lp_pool", "max_pool1d", "max_pool2d",
+    "max_pool3d", "max_pool_indices",
+]  # fmt: skip
