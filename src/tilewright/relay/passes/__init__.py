@@ -72,6 +72,6 @@ def optimize(
 
 __all__ = [
     "PASSES", "Pass", "bind_params", "canonicalize", "drop_empty", "eliminate_dead_code",
-    "fold_constants", "fold_scale_after", "fold_scale_before", "fold_shift", "fuse", "optimize", "passes_of",
-    "separate", "simplify_inference",
+    "fold_constants", "fold_scale_after", "fold_scale_before", "fold_shift", "fuse", "optimize",
+    "passes_of", "separate", "simplify_inference",
 ]  # fmt: skip

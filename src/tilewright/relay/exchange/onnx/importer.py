@@ -447,7 +447,7 @@ class _Importer:
             node.op_type, place, scope.versions.get("", 1), attrs, [i or None for i in node.input],
             lambda i, reader: self.expr(values[i], i, reader),
             lambda i: self._static(values[i], place),
-            [o for o in node.output if o in scope.read],
+            _until_read(node.output, scope.read),
             lambda n: self._room(n, place), lambda i: values[i],
             lambda v: self._known(v, place), lambda g, v: self._inline(scope, g, v),
             lambda v: self.expr(v, node.op_type, place.removeprefix("from_onnx: ")),
@@ -524,6 +524,11 @@ def _damaged() -> Iterator[None]:
 
 def _dtype(value: Value | None) -> str | None:
     return str(value.dtype) if isinstance(value, (np.ndarray, Expr)) else None
+
+
+def _until_read(outputs: Sequence[str], read: frozenset[str]) -> list[str]:
+    """`outputs` up to the last that something reads."""
+    return list(outputs[: max((k + 1 for k, o in enumerate(outputs) if o in read), default=0)])
 
 
 def _without(node: NodeProto, absent: frozenset[str]) -> NodeProto:

@@ -23,7 +23,7 @@ class Node:
 
     names: of its inputs, None where one is left out
     expr_of: the graph value of a name, for a reader; static_of: its array, if known at import
-    outputs: names of the results that something reads
+    outputs: names of the results, up to the last that something reads
     room: asks for bytes of a constant that is about to be made
     value_of: what a name stands for, tensor or not; known: the array of a value, if it has one
     inline: the results of a graph inside the node, for the values of its inputs
