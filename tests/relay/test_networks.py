@@ -55,7 +55,11 @@ def test_resnet_18_has_the_twelve_convolutions_of_the_tutorial():
     [
         ("resnet-18-v1", 20, 11, 11_689_512), ("resnet-50-v1", 53, 23, 25_557_032),
         ("mobilenet", 27, 19, 4_231_976), ("squeezenet-1.0", 26, 22, 1_248_424),
-        ("squeezenet-1.1", 26, 18, 1_235_496),
+        ("squeezenet-1.1", 26, 18, 1_235_496), ("inception_v3", 94, 43, 23_834_568),
+        ("densenet-121", 120, 66, 7_978_856), ("densenet-161", 160, 86, 28_681_000),
+        ("densenet-169", 168, 90, 14_149_480), ("densenet-201", 200, 106, 20_013_928),
+        ("mobilenet_v2", 52, 30, 3_504_872), ("resnext-50", 53, 24, 25_028_904),
+        ("resnext-101", 104, 19, 88_791_336), ("dqn", 3, 3, 1_693_362), ("mlp", 0, 0, 109_386),
     ],
 )  # fmt: skip
 def test_architectures(name, count, distinct, parameters):
@@ -169,6 +173,8 @@ def test_batches_and_float64():
         (lambda: relay.testing.resnet.get_workload(num_layers=20), ["20", "18, 34"]),
         (lambda: relay.testing.squeezenet.get_workload(version="2"), ["'2'", "'1.0' or '1.1'"]),
         (lambda: relay.testing.vgg.get_workload(num_layers=12), ["12", "11, 13, 16, 19"]),
+        (lambda: relay.testing.densenet.get_workload(120), ["120", "121, 161, 169, 201"]),
+        (lambda: relay.testing.resnext.get_workload(num_layers=18), ["18", "50, 101 or 152"]),
         (lambda: relay.testing.mobilenet.get_workload(layout="NCWH"), ["NCWH", "NHWC"]),
         (lambda: relay.testing.mobilenet.get_workload(image_shape=(32, 32)), ["(32, 32)"]),
         (lambda: relay.testing.mobilenet.get_workload(batch_size=0), ["batch_size=0"]),

@@ -13,7 +13,20 @@ from typing import Any
 
 from tilewright.base.errors import ModelError, absent
 from tilewright.relay.graph.expr import Array, IRModule
-from tilewright.relay.testing import layers, mobilenet, resnet, resnet_v1, squeezenet, vgg
+from tilewright.relay.testing import (
+    densenet,
+    dqn,
+    inception_v3,
+    layers,
+    mlp,
+    mobilenet,
+    mobilenet_v2,
+    resnet,
+    resnet_v1,
+    resnext,
+    squeezenet,
+    vgg,
+)
 from tilewright.relay.testing.layers import create_workload
 
 Workload = tuple[IRModule, dict[str, Array]]
@@ -21,9 +34,21 @@ Workload = tuple[IRModule, dict[str, Array]]
 NETWORKS: dict[str, Callable[..., Workload]] = {
     **{f"resnet-{n}": partial(resnet.get_workload, num_layers=n) for n in resnet.UNITS},
     **{f"resnet-{n}-v1": partial(resnet_v1.get_workload, num_layers=n) for n in resnet.UNITS},
+    "resnext-50": resnext.get_workload,
+    "resnext-101": partial(resnext.get_workload, num_layers=101, width_per_group=8),
     "mobilenet": mobilenet.get_workload,
+    "mobilenet_v2": mobilenet_v2.get_workload,
     **{f"squeezenet-{v}": partial(squeezenet.get_workload, version=v) for v in squeezenet.VERSIONS},
     **{f"vgg-{n}": partial(vgg.get_workload, num_layers=n) for n in vgg.STACKS},
+    "inception_v3": inception_v3.get_workload,
+    **{
+        f"densenet-{n}": partial(
+            densenet.get_workload, densenet_size=n, batch_size=1, chained=False
+        )
+        for n in densenet.SIZES
+    },
+    "mlp": mlp.get_workload,
+    "dqn": dqn.get_workload,
 }
 
 
@@ -47,16 +72,15 @@ def unknown_network(name: str) -> ModelError:
 
 
 __all__ = [
-    "NETWORKS", "create_workload", "get_network", "layers", "mobilenet", "resnet", "resnet_v1",
-    "squeezenet", "unknown_network", "vgg",
+    "NETWORKS", "create_workload", "densenet", "dqn", "get_network", "inception_v3", "layers",
+    "mlp", "mobilenet", "mobilenet_v2", "resnet", "resnet_v1", "resnext", "squeezenet",
+    "unknown_network", "vgg",
 ]  # fmt: skip
 
 _ELSEWHERE = {
     name: "This network is not there yet; export it to ONNX and use relay.frontend.from_onnx."
-    for name in (
-        "dcgan", "densenet", "dqn", "inception_v3", "lstm", "mlp", "resnet_3d", "yolo_detection",
-    )
-}  # fmt: skip
+    for name in ("dcgan", "lstm", "resnet_3d", "yolo_detection")
+}
 
 
 def __getattr__(name: str) -> Any:
