@@ -309,7 +309,7 @@ def test_the_report_is_a_table(library):
     assert f"{len(library.kernels)} kernels for llvm ({len(library.kernels)} default)" in text
     assert "conv2d_nchw+add+relu 1x3x12x12 8x3x3x3" in text
     assert library.report.expected_seconds > 0
-    assert "MiB of weights" in text and "(unshared" in text
+    assert "MiB of weights" in text and "(alive at once" in text
 
 
 def test_without_the_device_nothing_is_run():

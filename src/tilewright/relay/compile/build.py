@@ -8,8 +8,12 @@ Read next: `ship.py`, `schedules.py`, `library.py`, `graph_executor.py`.
 from __future__ import annotations
 
 import time
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 from tilewright.base.artifact import Artifact
 from tilewright.base.errors import ModelError
@@ -31,6 +35,7 @@ from tilewright.relay.graph.expr import (
     Var,
     post_order,
 )
+from tilewright.relay.passes.batch import with_batch
 from tilewright.runtime.device import local_target
 from tilewright.runtime.network.library import Library, load
 from tilewright.runtime.network.plan import Launch, Operand, Plan, TensorSpec
@@ -41,16 +46,19 @@ __all__ = ["build", "load"]
 
 
 def build(
-    mod: IRModule | Function,
+    mod: IRModule | Function | Sequence[IRModule | Function],
     target: TargetLike | None = None,
     params: Mapping[str, Any] | None = None,
     schedules: Any = None,
     target_host: Any = None,
     *,
     verify: bool = True,
+    batch_sizes: Sequence[int] | None = None,
 ) -> Library:
     """Compile a network.
 
+    mod:       or several: the same network for other shapes of its inputs.  One library then holds
+               them all, and a run takes the one that the shape of an input asks for
     target:    default: that of the innermost `with target:`
     params:    weights by name; they become constants.  The other parameters are inputs
     schedules: the path of a log, a `measure.Database` or another `ScheduleSource`, or several;
@@ -59,6 +67,8 @@ def build(
     verify:    run each distinct kernel once against the reference, where the device is there, in a
                process of its own.  Those that were verified here before are not run again; what
                is wrong, hangs or crashes is not shipped, whatever its record says
+    batch_sizes: make of `mod`, which is for one batch size, the network for each of these: the
+               first extents of its inputs (all parameters that are not in `params`)
 
     `transform.PassContext(opt_level=)` counts: below 3 nothing is folded into weights, below 2
     nothing is fused.  Raises ModelError for a network that cannot be compiled.
@@ -66,24 +76,106 @@ def build(
     began = time.perf_counter()
     asked = resolve_target(target)
     chosen, dev = local_target(asked)
-    main = prepare(mod, params)["main"]
-    groups = fused_groups(main)
+    functions = _functions(mod, batch_sizes, tuple(params or ()))
+    mains = [prepare(f, params)["main"] for f in functions]
+    _check_inputs(mains)
+    groups = _joined([fused_groups(main) for main in mains])
     names = (str(chosen), str(asked))
     chooser = Chooser(sources_of(schedules), names, chosen.fingerprint)
     notes = [note] if (note := chooser.note()) else []
     if verify and dev is None:
         notes.append(f"no kernel was run, for want of a device of kind {chosen.kind}")
+    if len(mains) > 1:
+        notes.append(f"for {len(mains)} shapes of inputs: calls and times are those of all")
     choices = [chooser.choices(g.dag, chosen) for g in groups]
     made, more = ship(groups, choices, chosen, verify=verify and dev is not None)
-    net = _Network(main, groups, [m.artifact for m in made])
+    artifacts, constants = [m.artifact for m in made], _Constants()
+    nets = [_Network(main, groups, artifacts, constants) for main in mains]
+    largest = max((net.memory for net in nets), key=lambda memory: memory.planned_bytes)
     report = BuildReport(
         target=str(chosen), kernels=tuple(m.report for m in made),
-        seconds=time.perf_counter() - began, planned_bytes=net.memory.planned_bytes,
-        unshared_bytes=net.memory.unshared_bytes,
-        constant_bytes=sum(c.nbytes for c in net.constants), notes=(*notes, *more),
+        seconds=time.perf_counter() - began, planned_bytes=largest.planned_bytes,
+        unshared_bytes=largest.unshared_bytes, live_bytes=largest.peak_bytes,
+        constant_bytes=sum(c.nbytes for c in constants.arrays), notes=(*notes, *more),
     )  # fmt: skip
-    plan = net.plan(str(chosen), tuple(params or ()))
-    return Library(plan, net.artifacts, net.constants, report)
+    plans = [net.plan(str(chosen), tuple(params or ())) for net in nets]
+    return Library(plans, artifacts, constants.arrays, report)
+
+
+# -- several shapes --------------------------------------------------------------------------------
+
+
+def _functions(mod: Any, batch_sizes: Sequence[int] | None, bound: tuple[str, ...]) -> list[Any]:
+    """What to build, one for each set of input shapes.  Raises ModelError."""
+    if not isinstance(mod, (IRModule, Function)):
+        mods = list(mod)
+        if not mods or batch_sizes is not None:
+            raise ModelError(
+                "relay.build", "no module is given" if not mods
+                else "several modules and batch_sizes are given",
+                "Give one module and sizes, or a module for each.",
+            )  # fmt: skip
+        return mods
+    if batch_sizes is None:
+        return [mod]
+    if not batch_sizes or len(set(batch_sizes)) < len(batch_sizes) or min(batch_sizes) < 1:
+        raise ModelError(
+            f"relay.build(batch_sizes={list(batch_sizes)})",
+            "they are not different whole numbers of at least 1", "Example: batch_sizes=[1, 8].",
+        )  # fmt: skip
+    main = mod["main"] if isinstance(mod, IRModule) else mod
+    return [with_batch(main, int(size), bound) for size in batch_sizes]
+
+
+def _check_inputs(mains: Sequence[Function]) -> None:
+    """One library has one list of inputs, whose shapes tell its plans apart."""
+
+    def told(main: Function) -> list[tuple[str, str]]:
+        return [(p.name_hint, str(p.dtype)) for p in main.params]
+
+    shapes = [tuple(p.shape for p in main.params) for main in mains]
+    if any(told(main) != told(mains[0]) for main in mains) or len(set(shapes)) < len(shapes):
+        raise ModelError(
+            "relay.build", "the modules have not the same inputs in different shapes",
+            "Give the same network for each set of input shapes, once.",
+        )  # fmt: skip
+
+
+def _joined(each: Sequence[Sequence[FusedGroup]]) -> list[FusedGroup]:
+    """The distinct groups of several networks, with the calls of all."""
+    found: dict[str, FusedGroup] = {}
+    for group in (group for groups in each for group in groups):
+        known = found.get(group.key)
+        found[group.key] = (
+            group if known is None else replace(known, calls=(*known.calls, *group.calls))
+        )
+    return list(found.values())
+
+
+class _Constants:
+    """The weights of a library, each once in every layout that kernels read."""
+
+    def __init__(self) -> None:
+        self.arrays: list[Array] = []
+        self._by_node: dict[tuple[Constant, Any], int] = {}
+        self._by_content: dict[tuple[Any, ...], list[tuple[Array, int]]] = {}
+
+    def index(self, value: Constant, packing: Any) -> int:
+        if (value, packing) not in self._by_node:
+            self._by_node[value, packing] = self._index(value.data, packing)
+        return self._by_node[value, packing]
+
+    def _index(self, data: Array, packing: Any) -> int:
+        """Networks for several shapes have equal weights, which are folded in each of them."""
+        raw = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
+        key = (data.shape, str(data.dtype), packing, zlib.crc32(raw.data))
+        known = self._by_content.setdefault(key, [])
+        for other, index in known:
+            if np.array_equal(other, raw):
+                return index
+        known.append((raw, len(self.arrays)))
+        self.arrays.append(data if packing is None else packing.apply(data))
+        return len(self.arrays) - 1
 
 
 # -- where values live -----------------------------------------------------------------------------
@@ -92,16 +184,18 @@ def build(
 class _Network:
     """Launches, buffers and packed weights of a prepared function.
 
-    artifacts: of `groups`, in their order
+    artifacts: of `groups`, in their order; constants: takes the weights
     """
 
     def __init__(
-        self, main: Function, groups: Sequence[FusedGroup], artifacts: Sequence[Artifact]
+        self,
+        main: Function,
+        groups: Sequence[FusedGroup],
+        artifacts: Sequence[Artifact],
+        constants: _Constants,
     ) -> None:
-        self.main, self.artifacts = main, artifacts
+        self.main, self.artifacts, self.constants = main, artifacts, constants
         self.kernel_of = {call: k for k, g in enumerate(groups) for call in g.calls}
-        self.constants: list[Array] = []
-        self._constant_index: dict[tuple[Constant, Any], int] = {}
         alive = lifetimes(main)
         spaces = {
             (call, k): Lifetime(f"w{life.first}.{k}", spec.size * spec.dtype.bytes, life.first,
@@ -152,16 +246,8 @@ class _Network:
         if isinstance(value, Var):
             return Operand("input", self.main.params.index(value))
         if isinstance(value, Constant):
-            return Operand("constant", self._constant(value, packing))
+            return Operand("constant", self.constants.index(value, packing))
         return Operand("slot", self._slots[value])
-
-    def _constant(self, value: Constant, packing: Any) -> int:
-        key = value, packing
-        if key not in self._constant_index:
-            data = value.data if packing is None else packing.apply(value.data)
-            self._constant_index[key] = len(self.constants)
-            self.constants.append(data)
-        return self._constant_index[key]
 
 
 def _arguments(call: Call) -> list[Expr]:

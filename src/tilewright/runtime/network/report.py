@@ -41,7 +41,8 @@ class KernelReport:
 class BuildReport:
     """seconds: wall time of the build.  planned_bytes: memory of intermediate values on the device,
     of which one buffer each would take unshared_bytes.  constant_bytes: weights, as kernels read
-    them.  notes: what the reader should know.
+    them.  live_bytes: of intermediate values at the step with most, the least that any plan of
+    memory needs.  notes: what the reader should know.
     """
 
     target: str
@@ -51,6 +52,7 @@ class BuildReport:
     unshared_bytes: int
     constant_bytes: int
     notes: tuple[str, ...] = ()
+    live_bytes: int = 0
 
     @property
     def sources(self) -> dict[str, int]:
@@ -84,8 +86,8 @@ class BuildReport:
         return (
             f"{len(self.kernels)} kernels for {self.target} ({split}), {checked} verified, "
             f"built in {self.seconds:.1f} s\n"
-            f"{expected}{self.planned_bytes * mib:.2f} MiB for intermediate values "
-            f"(unshared {self.unshared_bytes * mib:.2f}), "
+            f"{expected}{self.planned_bytes * mib:.2f} MiB for intermediate values (alive at once "
+            f"{self.live_bytes * mib:.2f}, unshared {self.unshared_bytes * mib:.2f}), "
             f"{self.constant_bytes * mib:.2f} MiB of weights"
         )
 
