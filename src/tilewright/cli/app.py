@@ -107,10 +107,24 @@ _dtype = click.option(
 )  # fmt: skip
 
 
+def _sizes(ctx: click.Context, param: click.Parameter, value: str) -> tuple[int, ...]:
+    parts = [part.strip() for part in value.split(",")] if value else []
+    if not all(part.isdigit() and int(part) for part in parts) or len({*parts}) < len(parts):
+        raise click.BadParameter(f"{value!r} is no list such as 1,8,32", ctx=ctx, param=param)
+    return tuple(map(int, parts))
+
+
+_batch = click.option(
+    "--batch", default="", callback=_sizes, metavar="N,N,...",
+    help="Batch sizes, the first extent of each input.  [default: that of MODEL]",
+)  # fmt: skip
+
+
 @cli.command(epilog=MODEL_HELP)
 @click.argument("model")
 @_target
 @_dtype
+@_batch
 @click.option("--trials", type=int, callback=_check_positive, help="Candidates to measure, in all.")
 @click.option(
     "--minutes", type=float, callback=_check_positive,
@@ -131,8 +145,8 @@ _dtype = click.option(
 )  # fmt: skip
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the search.")
 def tune(
-    model: str, target: Target, dtype: str, trials: int | None, minutes: float | None,
-    log: Path | None, tuner: str, templates: bool, seed: int,
+    model: str, target: Target, dtype: str, batch: tuple[int, ...], trials: int | None,
+    minutes: float | None, log: Path | None, tuner: str, templates: bool, seed: int,
 ) -> None:  # fmt: skip
     """Search for fast kernels for MODEL and write every result to a log.
 
@@ -162,7 +176,7 @@ def tune(
         try:
             network.tune(
                 model, target, database, trials=trials, seconds=seconds, tuner=tuner,
-                dtype=dtype, templates=templates, seed=seed, progress=progress,
+                dtype=dtype, batch=batch, templates=templates, seed=seed, progress=progress,
             )  # fmt: skip
         except KeyboardInterrupt:
             progress.note(
@@ -201,6 +215,41 @@ def bench(model: str, target: Target, dtype: str, log: Path | None) -> None:
     tables.print_bench(report)
     if not report.correct:
         raise click.ClickException("the results differ by more than rounding explains")
+
+
+@cli.command("compile", epilog=MODEL_HELP)
+@click.argument("model")
+@_target
+@_dtype
+@_batch
+@click.option(
+    "--log", type=click.Path(dir_okay=False, path_type=Path), callback=_check_log,
+    help="Log of `tune`.  [default: MODEL.TARGET.jsonl where it exists]",
+)  # fmt: skip
+@click.option(
+    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path),
+    help="File that runtime.load_module reads: .so or .tar.  [default: MODEL.TARGET.tar]",
+)  # fmt: skip
+def compile_command(
+    model: str, target: Target, dtype: str, batch: tuple[int, ...], log: Path | None,
+    output: Path | None,
+) -> None:  # fmt: skip
+    """Build MODEL with the best that is known, and write one file that runs without the compiler.
+
+    With several batch sizes, the file holds kernels for each of them.
+    """
+    from tilewright.cli import network
+
+    network.check_model(model)
+    path = log or default_log(model, target, dtype)
+    made = output or default_log(model, target, dtype).with_suffix(".tar")
+    target = network.real_target(target)
+    used = path if path.exists() else None
+    if used is None:
+        click.echo(f"There is no log {path}: the kernels are untuned.", err=True)
+    library = network.compile_model(model, target, used, made, dtype, batch)
+    say(library.report.summary())
+    say(f"Done.  The library is in {made}: {library!r}")
 
 
 class _WithDefault(click.Group):

@@ -6,6 +6,8 @@ Read next: the rooms `search` and `relay`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tilewright.base.errors import ModelError
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from tilewright.cli.tables import BenchReport
     from tilewright.measure.database import Database
     from tilewright.measure.local import LocalRunner
+    from tilewright.runtime.network.library import Library
     from tilewright.schedule.task import Task
 
 TRIAL_SECONDS = 10.0  # for one candidate, all its runs together
@@ -37,6 +40,16 @@ def load_model(model: str) -> tuple[Any, dict[str, Any]]:
     return load(model)
 
 
+def load_sizes(model: str, batch: Sequence[int]) -> tuple[list[Any], dict[str, Any]]:
+    """The network for each batch size, or as it is where none is given.  Raises ModelError."""
+    from tilewright.relay.exchange.networks import load_batches
+
+    if batch:
+        return load_batches(model, batch)
+    mod, params = load_model(model)
+    return [mod], params
+
+
 def in_type(mod: Any, params: dict[str, Any], dtype: str) -> Any:
     """The network with its weights inside and its contractions in `dtype`.
 
@@ -55,6 +68,16 @@ def real_target(target: Target) -> Target:
         return target.on(runner.describe(target))
 
 
+def _distinct(tasks: Sequence[Task]) -> list[Task]:
+    """Each task once, with the weights of all that equal it."""
+    found: dict[str, Task] = {}
+    for task in tasks:
+        known = found.setdefault(task.key, task)
+        if known is not task:
+            known.weight += task.weight
+    return list(found.values())
+
+
 def _runner() -> LocalRunner:
     from tilewright.measure.local import LocalRunner
 
@@ -70,6 +93,7 @@ def tune(
     seconds: float | None,
     tuner: str,
     dtype: str = "float32",
+    batch: Sequence[int] = (),
     templates: bool = True,
     seed: int,
     progress: Progress,
@@ -77,6 +101,7 @@ def tune(
     """Tune every task of the network until `trials` candidates or `seconds` are spent.
 
     dtype:     of contractions and what follows them
+    batch:     sizes to tune it for; none: as it is
     tuner:     "auto-scheduler" tunes every kernel, by rules; others those that have a template
     templates: whether templates compete with rules
     Raises SearchError where every trial failed.
@@ -89,11 +114,11 @@ def tune(
     from tilewright.search.loop import tune as search
     from tilewright.search.report import Event, Options
 
-    mod, params = load_model(model)
+    mods, params = load_sizes(model, batch)
     if dtype != "float32":
-        mod, params = in_type(mod, params, dtype), {}
+        mods, params = [in_type(mod, params, dtype) for mod in mods], {}
     by_rules = tuner == "auto-scheduler"
-    tasks = fused_tasks(mod, params, target, by_rules)
+    tasks = _distinct([t for mod in mods for t in fused_tasks(mod, params, target, by_rules)])
     if by_rules:
         from tilewright.search.rules.derive import with_rules
 
@@ -136,6 +161,20 @@ def tune(
     report.check()
     if all(t.exhausted for t in report.tasks):
         progress.note("Every sensible candidate of every task has been measured.")
+
+
+def compile_model(
+    model: str, target: Target, log: Path | None, output: Path, dtype: str, batch: Sequence[int]
+) -> Library:
+    """Build the network with the best records of `log`, and write it to `output`."""
+    from tilewright.relay.compile.build import build
+
+    mods, params = load_sizes(model, batch)
+    if dtype != "float32":
+        mods, params = [in_type(mod, params, dtype) for mod in mods], {}
+    library = build(mods, target, params, None if log is None else str(log))
+    library.export_library(output)
+    return library
 
 
 def _row(task: Task, database: Database) -> TaskRow:

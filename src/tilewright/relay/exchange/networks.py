@@ -7,15 +7,19 @@ Read next: `onnx/importer.py`, `../testing/`.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tilewright.base.errors import ModelError
+from tilewright.relay.exchange.limits import Limits
 from tilewright.relay.exchange.onnx.importer import from_onnx
+from tilewright.relay.exchange.onnx.inputs import open_batch
+from tilewright.relay.exchange.onnx.load import load as load_proto
 from tilewright.relay.graph.expr import Array, IRModule
+from tilewright.relay.passes.batch import with_batch
 from tilewright.relay.testing import NETWORKS, get_network, unknown_network
 
 
@@ -39,6 +43,28 @@ def load(name_or_path: str | os.PathLike[str]) -> tuple[IRModule, dict[str, Arra
     text = os.fspath(name_or_path)
     check(text)
     return get_network(text) if text in NETWORKS else from_onnx(text)
+
+
+def load_batches(
+    name_or_path: str | os.PathLike[str], sizes: Sequence[int]
+) -> tuple[list[IRModule], dict[str, Array]]:
+    """`load` for each batch size: modules for `relay.build`, and the weights that they share.
+
+    Where an .onnx file leaves the first extents of its inputs open, they are `sizes`; otherwise the
+    network is made again for them.  Raises ModelError as `load` does, and where that cannot be.
+    """
+    text = os.fspath(name_or_path)
+    check(text)
+    if text in NETWORKS:
+        made = [get_network(text, batch_size=size) for size in sizes]
+        return [mod for mod, _ in made], made[0][1]
+    proto = load_proto(text, Limits())
+    if names := open_batch(proto):
+        made = [from_onnx(proto, dict.fromkeys(names, size)) for size in sizes]
+        return [mod for mod, _ in made], made[0][1]
+    mod, params = from_onnx(proto)
+    bound = tuple(params)
+    return [IRModule.from_expr(with_batch(mod["main"], size, bound)) for size in sizes], params
 
 
 def sample_inputs(

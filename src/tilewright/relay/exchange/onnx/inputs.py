@@ -104,6 +104,14 @@ class Given:
         return tuple(extents)
 
 
+def open_batch(proto: Any) -> tuple[str, ...]:
+    """The names of the first extents that the model leaves open in its inputs."""
+    weights = {tensor.name for tensor in proto.graph.initializer}
+    dims = [_dims(info) for info in proto.graph.input if info.name not in weights]
+    first = [_extent(d[0]) for d in dims if len(d)]
+    return tuple(dict.fromkeys(d for d in first if isinstance(d, str) and d != "?"))
+
+
 def _dims(info: Any) -> Sequence[Any]:
     dims: Sequence[Any] = info.type.tensor_type.shape.dim
     return dims

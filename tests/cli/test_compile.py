@@ -1,0 +1,94 @@
+"""`tilewright compile`: a file that runs without the compiler, for one batch size or several."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tilewright import cpu, relay
+from tilewright.base.errors import ModelError
+from tilewright.cli import network
+from tilewright.relay.compile.extract import fused_tasks
+from tilewright.relay.exchange.networks import load_batches
+from tilewright.runtime import load_module
+from tilewright.runtime.network.graph_executor import GraphModule
+
+onnx = pytest.importorskip("onnx")
+
+
+def command(*args: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "tilewright", *map(str, args)], cwd=cwd, capture_output=True,
+        text=True, timeout=120,
+    )  # fmt: skip
+
+
+def flatten_model(first: str | int) -> bytes:
+    """A product behind a reshape whose batch is computed from the input's shape."""
+    helper, tensor = onnx.helper, onnx.TensorProto
+    weights = np.random.default_rng(0).standard_normal((12, 5)).astype("float32")
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node("Gather", ["s", "zero"], ["n"]),
+        helper.make_node("Concat", ["n", "rest"], ["to"], axis=0),
+        helper.make_node("Reshape", ["x", "to"], ["flat"]),
+        helper.make_node("MatMul", ["flat", "w"], ["y"]),
+    ]
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("x", tensor.FLOAT, [first, 3, 4])],
+        [helper.make_tensor_value_info("y", tensor.FLOAT, None)],
+        [
+            onnx.numpy_helper.from_array(np.array([0]), "zero"),
+            onnx.numpy_helper.from_array(np.array([-1]), "rest"),
+            onnx.numpy_helper.from_array(weights, "w"),
+        ],
+    )  # fmt: skip
+    opset = helper.make_opsetid("", 17)
+    made = helper.make_model(graph, opset_imports=[opset], ir_version=8)
+    return bytes(made.SerializeToString())
+
+
+@pytest.mark.parametrize("first", ["batch", 2])
+def test_an_onnx_model_for_several_batch_sizes(tmp_path, first):
+    path = tmp_path / "net.onnx"
+    path.write_bytes(flatten_model(first))
+    mods, params = load_batches(path, [1, 3])
+    library = relay.build(mods, "llvm", params)
+    module = GraphModule(library["default"](cpu()))
+    x = np.random.default_rng(1).standard_normal((3, 3, 4)).astype("float32")
+    w = onnx.numpy_helper.to_array(onnx.load(path).graph.initializer[2])
+    for size in (1, 3):
+        module.run(x=x[:size])
+        np.testing.assert_allclose(
+            module.get_output(0).numpy(), x[:size].reshape(size, 12) @ w, rtol=1e-5, atol=1e-5
+        )
+
+
+def test_compile_writes_a_library_for_the_sizes(tmp_path):
+    done = command("compile", "mlp", "--batch", "1,4", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "there is no log" in done.stderr.lower() and "mlp.llvm.tar" in done.stdout
+    module = GraphModule(load_module(tmp_path / "mlp.llvm.tar")["default"](cpu()))
+    mod, params = relay.testing.mlp.get_workload(batch_size=4)
+    data = np.random.default_rng(0).standard_normal((4, 1, 28, 28)).astype("float32")
+    module.run(data=data)
+    wanted = relay.evaluate(mod, {**params, "data": data})
+    np.testing.assert_allclose(module.get_output(0).numpy(), wanted, rtol=1e-5, atol=1e-6)
+    wrong = command("compile", "mlp", "--batch", "1,x", cwd=tmp_path)
+    assert wrong.returncode == 2 and "no list such as 1,8,32" in wrong.stderr
+
+
+def test_tasks_of_several_sizes_are_tuned_together(tmp_path):
+    mods, params = load_batches("mlp", [1, 4])
+    assert [m["main"].params[0].shape[0] for m in mods] == [1, 4]
+    tasks = network._distinct([t for m in [*mods, mods[0]] for t in fused_tasks(m, params, "llvm")])
+    assert sorted({t.weight for t in tasks}) == [1, 2] and len(tasks) == 8
+
+
+def test_an_unknown_network():
+    with pytest.raises(ModelError, match="there is no such network"):
+        load_batches("no-network", [1])
