@@ -123,6 +123,22 @@ def general_reduction(n: int, m: int) -> list[Tensor]:
     return [a, te.compute((n,), lambda i: longest(a[i, k] * 0.5, axis=k), name="R")]
 
 
+def gathered(n: int, m: int, k: int, dtype: str = "int32", limited: bool = False) -> list[Tensor]:
+    """Rows of a computed table, chosen by computed indices, and their sum."""
+    table = te.placeholder((n, m), name="table")
+    chosen = te.placeholder((k,), dtype, name="chosen")
+    doubled = te.compute((n, m), lambda i, j: table[i, j] * 2.0, name="doubled")
+    at = te.compute((k,), lambda i: te.maximum(chosen[i], chosen[k - 1 - i]), name="at")
+
+    def row(i: te.Expr) -> te.Expr:
+        zero, last = te.const(0, dtype), te.const(n - 1, dtype)
+        return te.maximum(te.minimum(at[i], last), zero) if limited else at[i]
+
+    rows = te.compute((k, m), lambda i, j: doubled[row(i), j] + table[row(i), j], name="rows")
+    r = te.reduce_axis(k, "r")
+    return [table, chosen, te.compute((m,), lambda j: te.sum(rows[r, j], axis=r), name="out")]
+
+
 def draw_computation(rng: random.Random) -> tuple[str, list[Tensor]]:
     """One of the above with random tiny sizes."""
     size = rng.randint

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from schedule.computations import conv2d, grouped_conv2d, matmul, softmax
+from schedule.computations import conv2d, gathered, grouped_conv2d, matmul, softmax
 from tilewright import te, topi
 from tilewright.te.tensor import Tensor
 
@@ -291,6 +291,7 @@ SMALL: dict[str, Declare] = {
     "several outputs": lambda: several_outputs(6, 8, 5),
     "attention": lambda: attention(6, 4),
     "factors per row and column": lambda: scaled(6, 10, 5),
+    "rows chosen by data": lambda: gathered(6, 10, 5),
     "two branches": lambda: two_branches(6, 10, 5),
     "a product that is an output": lambda: product_and_more(6, 10, 5),
     "sums that are an output": lambda: sums_and_more(5, 70),

@@ -28,6 +28,7 @@ SECTOR_BYTES = 32
 BANK_BYTES = 4
 BANKS = 32
 WIDEST_BYTES = 16  # of one access of a lane
+_GOLDEN = 0.61803399  # its multiples are spread evenly between whole numbers
 
 
 # -- iterations ------------------------------------------------------------------------------------
@@ -115,7 +116,7 @@ class Point:
 
     def index(self, touch: Touch, dim: int) -> Any:
         """Position in one dimension, counted from the start of the stored region."""
-        value = self._evaluate(touch.index[dim], touch.node)
+        value = self._position(touch, dim)
         if touch.producer is not None and touch.producer.parent is not None:
             start = self.base(self.bounds.base[touch.producer][dim])
             return value if _nothing(start) else value - start
@@ -130,6 +131,19 @@ class Point:
                 total = total + value * self.convert(stride)
         return total
 
+    def _position(self, touch: Touch, dim: int) -> Any:
+        """Of an index that is data: anywhere in the dimension, elsewhere for each element."""
+        read = touch.chosen[dim]
+        if read is None:
+            return self._evaluate(touch.index[dim], touch.node)
+        total: Any = 0
+        for k, e in enumerate(read.args):
+            value = self._evaluate(e, touch.node)
+            total = total if _nothing(value) else total + value * (k + 1)
+        if _nothing(total):
+            return 0
+        return floor_div(floor_mod(total * _GOLDEN, 1.0) * touch.tensor.shape[dim], 1.0)
+
     def _evaluate(self, e: Expr, node: Node) -> Any:
         if e.op == "var":
             axis = self.anatomy.axis_of.get(e)
@@ -139,7 +153,7 @@ class Point:
         if e.op == "cast":
             return self._evaluate(e.args[0], node)
         rule = _INDEX_RULES.get(e.op)
-        if rule is None:  # a computed index: where it points is not known
+        if rule is None:  # a choice between indices: where it points is not known
             return 0
         return rule(self._evaluate(e.args[0], node), self._evaluate(e.args[1], node))
 
@@ -151,7 +165,7 @@ class Steps(Point):
         return self.axis(axis)
 
     def index(self, touch: Touch, dim: int) -> Any:
-        return self._evaluate(touch.index[dim], touch.node)
+        return self._position(touch, dim)
 
 
 _INDEX_RULES: dict[str, Callable[[Any, Any], Any]] = {

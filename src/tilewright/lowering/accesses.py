@@ -54,13 +54,27 @@ class Accesses:
         buffer = self.storage.buffers[node.attr]
         self.used[buffer] = None
         producer = self.place.producer(node)
+        args = [self._inside(i, size) for i, size in zip(node.args, node.attr.shape, strict=True)]
         if producer is not None and producer.parent is not None:
-            return load(buffer, self._flat(producer, node.args))
+            return load(buffer, self._flat(producer, args))
         flat = E.const(0)
         strides = self.storage.strides_of(node.attr, producer)
-        for index, stride in zip(reversed(node.args), reversed(strides), strict=True):
+        for index, stride in zip(reversed(args), reversed(strides), strict=True):
             flat = index * stride + flat
         return load(buffer, self.place.simplify(flat))
+
+    def _inside(self, index: Expr, size: int) -> Expr:
+        """`index`, limited to a dimension of `size` elements where it depends on what is loaded.
+
+        Data may hold anything: the reference refuses what leaves a tensor, no kernel reads it.  A
+        dimension read so is stored whole (`schedule/tree/access.py`).
+        """
+        if not any(n.op == "load" for n in E.walk(index)):
+            return index
+        least, most = self.place.simplify.interval(index)
+        if most >= size:
+            index = E.minimum(index, E.const(size - 1, index.dtype))
+        return index if least >= 0 else E.maximum(index, E.const(0, index.dtype))
 
     def _flat(self, node: Node, index: Sequence[Expr]) -> Expr:
         """Flat position in the node's buffer of an index into its whole tensor."""

@@ -19,6 +19,7 @@ from tilewright.ir.expr import Expr, walk
 from tilewright.te.contraction import Affine, Contraction, affine, contraction
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.numeric import apply, constant, constant_value
+from tilewright.te.positions import Position, positions
 from tilewright.te.rounding import (
     Approx,
     Array,
@@ -108,14 +109,15 @@ def random_inputs(dag: ComputeDAG, seed: int, draw: Draw | None = None) -> list[
     Floats are standard normal, about one in a hundred 100 times larger (float16: 10 times), and
     not negative where the DAG takes their root or logarithm.  int32 and int64, whose arithmetic
     must not leave their range, are small; other integers take their whole range, with its ends;
-    divisors are not 0.  Integers that the DAG uses as indices are valid ones.
+    divisors are not 0.  Integers that the DAG uses as indices, or compares with positions, are
+    valid ones, of either sign and some beyond the ends where the DAG limits them itself.
     """
     tensors = _input_tensors(dag)
     divisors = _read_below(dag, lambda n: n.op in ("floordiv", "floormod"), lambda n: n.args[1:])
     roots = _read_below(dag, lambda n: n.op == "call" and n.attr in ("sqrt", "rsqrt", "log"))
     kinds = {**dict.fromkeys(divisors, "divisor"), **dict.fromkeys(roots, "positive")}
-    indices = _index_limits(dag)
-    limit = min(indices.values(), default=DRAW_LIMIT)
+    indices = positions(dag)
+    limit = min((p.size for p in indices.values()), default=DRAW_LIMIT)
     while True:
         rng = np.random.default_rng(seed)
         arrays = [_draw(t, rng, indices.get(t), kinds.get(t, ""), draw) for t in tensors]
@@ -126,15 +128,15 @@ def random_inputs(dag: ComputeDAG, seed: int, draw: Draw | None = None) -> list[
             return arrays
         except ExpressionError:  # computed indices: shrink until they are valid
             limit //= 2
-            indices = {t: min(n, limit) for t, n in indices.items()}
+            indices = {t: p.meet(Position(limit, limited=False)) for t, p in indices.items()}
 
 
 def _draw(
-    tensor: Tensor, rng: np.random.Generator, limit: int | None, kind: str, draw: Draw | None
+    tensor: Tensor, rng: np.random.Generator, place: Position | None, kind: str, draw: Draw | None
 ) -> Array:
-    """limit: of an index; kind: "positive", "divisor" or ""."""
+    """place: of an index; kind: "positive", "divisor" or ""."""
     dtype = tensor.dtype
-    own = draw(tensor, rng) if draw is not None and limit is None else None
+    own = draw(tensor, rng) if draw is not None and place is None else None
     if own is not None:
         return np.asarray(np.abs(own) if kind else own)
     if dtype.is_float:
@@ -144,9 +146,14 @@ def _draw(
         return np.asarray(np.abs(values) if kind else values).astype(dtype.storage)
     if dtype == "bool":
         return rng.integers(0, 2, tensor.shape).astype(bool)
-    if limit is not None:
-        least = int(kind == "divisor" and limit > 1)
-        return rng.integers(least, limit, tensor.shape).astype(dtype.storage)
+    if place is not None and place.limited and not kind:
+        size = place.size
+        inside = rng.integers(-size, size, tensor.shape)
+        beyond = np.where(rng.random(tensor.shape) < 0.06, 3 * inside, inside)
+        return np.clip(beyond, dtype.least, dtype.greatest).astype(dtype.storage)
+    if place is not None:
+        least = int(kind == "divisor" and place.size > 1)
+        return rng.integers(least, place.size, tensor.shape).astype(dtype.storage)
     whole = rng.integers(*_integer_range(dtype), tensor.shape, endpoint=True)
     if not dtype.is_index:
         extremes = np.array([dtype.least, dtype.greatest])[rng.integers(0, 2, tensor.shape)]
@@ -172,27 +179,6 @@ def _read_below(
     """Tensors that are read somewhere in the `operands` of a node for which `test` holds."""
     users = (n for op in dag.compute_ops for n in walk(op.body) if test(n))
     return {n.attr for user in users for n in walk(*operands(user)) if n.op == "read"}
-
-
-def _index_limits(dag: ComputeDAG) -> dict[Tensor, int]:
-    """Integer inputs that indices depend on, with the smallest dimension they index."""
-    limits: dict[Tensor, int] = {}
-    for op in dag.compute_ops:
-        for read in (n for n in walk(op.body) if n.op == "read"):
-            for index, size in zip(read.args, read.attr.shape, strict=True):
-                for inner in (n for n in walk(index) if n.op == "read" and n.dtype.is_int):
-                    direct = inner is index or (index.op == "cast" and inner is index.args[0])
-                    size = size if direct else min(size, DRAW_LIMIT)
-                    for source in _sources(inner.attr):
-                        limits[source] = min(limits.get(source, size), size)
-    return limits
-
-
-def _sources(tensor: Tensor) -> Iterator[Tensor]:
-    if isinstance(tensor.op, PlaceholderOp):
-        yield tensor
-    for t in tensor.op.input_tensors:
-        yield from _sources(t)
 
 
 # -- stages ----------------------------------------------------------------------------------------

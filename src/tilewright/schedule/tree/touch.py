@@ -24,6 +24,7 @@ class Touch:
 
     producer: the stage that stores the tensor; None for an input
     axes:     root axes of the node that the index depends on
+    chosen:   for each dimension, a read that its index depends on: data say where it points
     """
 
     node: Node
@@ -32,6 +33,7 @@ class Touch:
     index: tuple[Expr, ...]
     write: bool
     axes: frozenset[IterVar]
+    chosen: tuple[Expr | None, ...]
 
     @property
     def scope(self) -> str:
@@ -74,7 +76,8 @@ class Anatomy:
         producer = node if write else tree.of_stage.get(tree.schedule[tensor])
         used = {v for v in E.free_variables(*index) if v in self.axis_of}
         axes = frozenset(self.axis_of[v] for v in used)
-        return Touch(node, tensor, producer, tuple(index), write, axes)
+        chosen = tuple(next((n for n in E.walk(i) if n.op == "read"), None) for i in index)
+        return Touch(node, tensor, producer, tuple(index), write, axes, chosen)
 
 
 _known: weakref.WeakKeyDictionary[Structure, Anatomy] = weakref.WeakKeyDictionary()

@@ -1,0 +1,79 @@
+"""Which integer inputs of a computation say where something is: indices, and what is compared with
+positions.
+
+In: a DAG.  Out: how far each such input may go, so that inputs drawn at random are valid.
+Read next: `evaluate.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import reduce
+
+from tilewright.ir.affine import Simplifier
+from tilewright.ir.expr import Expr, walk
+from tilewright.te.dag import ComputeDAG
+from tilewright.te.tensor import ComputeOp, PlaceholderOp, Tensor
+
+UNKNOWN = 8  # positions that an index computed from inputs is supposed to reach
+
+
+@dataclass(frozen=True)
+class Position:
+    """size: of the smallest dimension that is meant
+    limited: whether the computation itself keeps within it, whatever the number is
+    """
+
+    size: int
+    limited: bool
+
+    def meet(self, other: Position) -> Position:
+        return Position(min(self.size, other.size), self.limited and other.limited)
+
+
+def positions(dag: ComputeDAG) -> dict[Tensor, Position]:
+    """The inputs that positions are computed from."""
+    found: dict[Tensor, list[Position]] = {}
+    for op in dag.compute_ops:
+        for value, position in _uses(op):
+            for read in (n for n in walk(value) if n.op == "read" and n.dtype.is_int):
+                for source in _sources(read.attr):
+                    found.setdefault(source, []).append(position)
+    return {source: reduce(Position.meet, uses) for source, uses in found.items()}
+
+
+def _uses(op: ComputeOp) -> Iterator[tuple[Expr, Position]]:
+    """Expressions of the stage that are positions."""
+    axes = (*op.axis, *op.reduce_axis)
+    simple = Simplifier({ax.var: (ax.begin, ax.begin + ax.size - 1) for ax in axes})
+    for node in walk(op.body):
+        if node.op == "read":
+            for index, size in zip(node.args, node.attr.shape, strict=True):
+                if any(n.op == "read" for n in walk(index)):
+                    yield index, _of_index(index, size, simple)
+        if node.op == "eq":
+            for value, place in (node.args, node.args[::-1]):
+                least, most = simple.interval(place)
+                if most - least >= 1 and not any(n.op == "read" for n in walk(place)):
+                    yield value, Position(int(min(most - least, 1 << 30)) + 1, limited=True)
+
+
+def _of_index(index: Expr, size: int, simple: Simplifier) -> Position:
+    least, most = simple.interval(index)
+    if least >= 0 and most < size:
+        return Position(size, limited=True)
+    direct = index.args[0] if index.op == "cast" else index
+    return Position(size if direct.op == "read" else min(size, UNKNOWN), limited=False)
+
+
+def _sources(tensor: Tensor) -> Iterator[Tensor]:
+    """The integer inputs that `tensor` is computed from."""
+    waiting, seen = [tensor], {tensor}
+    while waiting:
+        here = waiting.pop()
+        if isinstance(here.op, PlaceholderOp) and here.dtype.is_int:
+            yield here
+        new = [t for t in here.op.input_tensors if t not in seen]
+        seen.update(new)
+        waiting += new
