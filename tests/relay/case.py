@@ -6,6 +6,7 @@ In: a function that builds the graph.  Out: cases, functions, inputs.  Read next
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -24,7 +25,8 @@ def function(body: Expr) -> Function:
 
 
 def random_inputs(f: Function, seed: int = 0) -> dict[str, np.ndarray]:
-    """Positive where an operator wants it: names that start with `pos`."""
+    """Positive where an operator wants it: names that start with `pos`; of `at7` and the like
+    positions below 7."""
     rng = np.random.default_rng(seed)
     values = {}
     for p in f.params:
@@ -33,6 +35,9 @@ def random_inputs(f: Function, seed: int = 0) -> dict[str, np.ndarray]:
             value = np.abs(value) + 0.5
         if p.dtype == "bool":
             value = value > 0
+        if found := re.match(r"at(\d+)", p.name_hint):
+            values[p.name_hint] = rng.integers(0, int(found[1]), p.shape).astype(p.dtype)
+            continue
         values[p.name_hint] = (value * (3 if p.dtype.startswith("int") else 1)).astype(p.dtype)
     return values
 

@@ -184,6 +184,46 @@ ROWS: dict[str, Row] = {
     "depthwise_conv": Row(((2, 9, 4), (3, 4, 2)),
                           lambda x, w: nn.depthwise_conv(x, w, 1, 1, 1, _sums(x), "NWC"),
                           _on_wide(_depthwise1d)),
+    # indices that are data (of int32, for values of any type), order, running sums
+    "take": Row(((3, 2), (4, 5)), lambda i, x: topi.take(x, i, 1),
+                lambda i, x: np.take(x, i, 1, mode="clip"), TYPES, first="int32"),
+    "take round about": Row(((4,), (4, 5)), lambda i, x: topi.take(x, i, mode="wrap"),
+                             lambda i, x: np.take(x, i, mode="wrap"), TYPES, first="int64"),
+    "gather": Row(((3, 7), (4, 5)), lambda i, x: topi.gather(x, 1, i),
+                  lambda i, x: testing.gather_python(x, 1, i), TYPES, first="int32"),
+    "gather_nd": Row(((2, 3), (4, 5, 2)), lambda i, x: topi.gather_nd(x, i),
+                     lambda i, x: testing.gather_nd_python(x, i), TYPES, first="int32"),
+    "scatter_elements": Row(
+        ((3, 4), (5, 4), (3, 4)), lambda i, x, u: topi.scatter_elements(x, i, u, 0),
+        lambda i, x, u: testing.scatter_elements_python(x, i, u, 0), TYPES, first="int32"),
+    **{
+        f"scatter_elements by {r}": Row(
+            ((2, 3), (2, 5), (2, 3)),
+            lambda i, x, u, r=r: topi.scatter_elements(x, i, u, -1, r),
+            lambda i, x, u, r=r: testing.scatter_elements_python(x, i, u, -1, r),
+            FLOATS if r == "mul" else NUMBERS, first="int32")
+        for r in ("add", "mul", "min", "max")
+    },
+    "scatter_nd": Row(
+        ((1, 4), (5, 3), (4, 3)), lambda i, x, u: topi.scatter_nd(x, i, u),
+        lambda i, x, u: testing.scatter_nd_python(x, i, u), TYPES, first="int32"),
+    "argmax": Row(((3, 9),), topi.argmax, lambda x: np.argmax(x, -1)),
+    "argmin": Row(((9, 3),), lambda x: topi.argmin(x, 0, True),
+                  lambda x: np.argmin(x, 0)[None]),
+    "topk": Row(((3, 9),), lambda x: topi.topk(x, 4), lambda x: testing.topk_python(x, 4), TYPES),
+    "topk in blocks": Row(((700,),), lambda x: topi.topk(x, 3, is_ascend=True),
+                          lambda x: testing.topk_python(x, 3, is_ascend=True), TYPES),
+    "argsort": Row(((9, 2),), lambda x: topi.argsort(x, 0),
+                   lambda x: np.argsort(x, 0, kind="stable"), TYPES),
+    "sort": Row(((2, 9),), topi.sort, np.sort, TYPES),
+    "cumsum": Row(((2, 70),), lambda x: topi.cumsum(x, 1),
+                  lambda x: testing.cumulative_python(x, 1)),
+    "cumprod": Row(((5, 2),), lambda x: topi.cumprod(x, 0, exclusive=True, reverse=True),
+                   lambda x: testing.cumulative_python(x, 0, True, True, True), FLOATS),
+    "mirror_pad": Row(V, lambda x: topi.mirror_pad(x, ((1, 4), (2, 0)), "reflect"),
+                      lambda x: np.pad(x, ((1, 4), (2, 0)), "reflect"), TYPES),
+    "strided_set": Row(((7, 4), (3, 4)), lambda x, v: topi.strided_set(x, v, (5, 0), (-2, 1)),
+                       lambda x, v: _set(x, v), TYPES),
     # pooling, normalisation
     "lp_pool": Row(((2, 4, 9),), lambda x: nn.lp_pool(x, 3, 2, 1, 0, layout="NCW"),
                    lambda x: testing.pool2d_python(x ** 2, 3, 2, 1, 0, "sum", layout="NCW") ** 0.5,
@@ -214,6 +254,12 @@ ROWS: dict[str, Row] = {
     "scale_shift_nhwc": Row(((2, 3, 3, 4), (4,), (4,)), nn.scale_shift_nhwc,
                             testing.scale_shift_nhwc_python),
 }  # fmt: skip
+
+
+def _set(x: Any, v: Any) -> Any:
+    made = x.copy()
+    made[5:0:-2] = v
+    return made
 
 
 def _blocked(x: Any, w: Any) -> Any:

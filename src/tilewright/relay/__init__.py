@@ -29,6 +29,8 @@ from tilewright.relay.graph.expr import (
     free_vars,
     var,
 )
+from tilewright.relay.indexing import *  # noqa: F403
+from tilewright.relay.indexing import __all__ as _indexing
 from tilewright.relay.linear import einsum
 from tilewright.relay.passes import PASSES, bind_params, optimize
 from tilewright.relay.tensor import *  # noqa: F403
@@ -39,7 +41,7 @@ __all__ = [
     "PASSES", "Call", "Constant", "Expr", "Function", "IRModule", "Library", "TensorType", "Tuple",
     "TupleGetItem", "TupleType", "Var", "analysis", "bind_params", "build", "const", "einsum",
     "evaluate", "free_vars", "frontend", "load", "nn", "op", "optimize", "testing", "to_onnx",
-    "transform", "var", *_operators,
+    "transform", "var", *_operators, *_indexing,
 ]  # fmt: skip
 
 open_doors(globals(), __all__, ModelError)

@@ -89,10 +89,15 @@ def inline_cheap_stages(s: Schedule, keep: Collection[Stage] = ()) -> None:
         if op.tag == "pack" or stage.attach_kind != "root":
             continue
         readers = s.readers(stage.tensor)
-        dear = any(n.op == "call" for n in E.walk(op.body))
+        dear = any(n.op == "call" or _chosen_by_data(n) for n in E.walk(op.body))
         reduced = any(isinstance(r.op, ComputeOp) and r.op.combiner is not None for r in readers)
         if not dear or (len(readers) == 1 and not reduced):
             stage.compute_inline()
+
+
+def _chosen_by_data(node: Expr) -> bool:
+    """A read at an index that is read: it waits for two loads, of which the second is a gather."""
+    return node.op == "read" and any(n.op == "read" for n in E.walk(*node.args))
 
 
 def epilogue_anchor(s: Schedule, stage: Stage) -> Stage | None:

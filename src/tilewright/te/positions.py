@@ -37,9 +37,8 @@ def positions(dag: ComputeDAG) -> dict[Tensor, Position]:
     found: dict[Tensor, list[Position]] = {}
     for op in dag.compute_ops:
         for value, position in _uses(op):
-            for read in (n for n in walk(value) if n.op == "read" and n.dtype.is_int):
-                for source in _sources(read.attr):
-                    found.setdefault(source, []).append(position)
+            for source in _sources(value):
+                found.setdefault(source, []).append(position)
     return {source: reduce(Position.meet, uses) for source, uses in found.items()}
 
 
@@ -67,13 +66,28 @@ def _of_index(index: Expr, size: int, simple: Simplifier) -> Position:
     return Position(size if direct.op == "read" else min(size, UNKNOWN), limited=False)
 
 
-def _sources(tensor: Tensor) -> Iterator[Tensor]:
-    """The integer inputs that `tensor` is computed from."""
-    waiting, seen = [tensor], {tensor}
+def _sources(value: Expr) -> Iterator[Tensor]:
+    """The integer inputs whose numbers `value` is made of: what only decides a comparison is not
+    among them."""
+    waiting, seen = list(_read(value)), set(_read(value))
     while waiting:
         here = waiting.pop()
-        if isinstance(here.op, PlaceholderOp) and here.dtype.is_int:
+        if isinstance(here.op, PlaceholderOp):
             yield here
-        new = [t for t in here.op.input_tensors if t not in seen]
+            continue
+        new = [t for t in _read(here.op.body) if t not in seen]
+        seen.update(new)
+        waiting += new
+
+
+def _read(value: Expr) -> Iterator[Tensor]:
+    waiting, seen = [value], {value}
+    while waiting:
+        node = waiting.pop()
+        if node.op == "read" and node.dtype.is_int:
+            yield node.attr
+        if node.op == "read" or node.dtype == "bool":
+            continue
+        new = [a for a in node.args if a not in seen]
         seen.update(new)
         waiting += new

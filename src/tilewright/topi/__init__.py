@@ -50,17 +50,22 @@ from tilewright.topi.elementwise import (
     sqrt,
     tanh,
 )
+from tilewright.topi.indexing import gather, gather_nd, scatter_elements, scatter_nd, take
 from tilewright.topi.nn.dense import matmul
+from tilewright.topi.ranking import argmax, argmin, argsort, sort, topk
 from tilewright.topi.reduction import max, mean, min, prod, sum
+from tilewright.topi.scan import cumprod, cumsum
 from tilewright.topi.transform import (
     concatenate,
     expand_dims,
     flatten,
     layout_transform,
+    mirror_pad,
     reshape,
     split,
     squeeze,
     stack,
+    strided_set,
     strided_slice,
     transpose,
 )
@@ -68,13 +73,15 @@ from tilewright.topi.transform import (
 operators.install()
 
 __all__ = [
-    "abs", "add", "broadcast_to", "cast", "ceil", "clip", "concatenate", "cos", "divide", "equal",
-    "erf", "exp", "expand_dims", "flatten", "floor", "floor_divide", "full", "full_like", "greater",
+    "abs", "add", "argmax", "argmin", "argsort", "broadcast_to", "cast", "ceil", "clip",
+    "concatenate", "cos", "cumprod", "cumsum", "divide", "equal", "erf", "exp", "expand_dims",
+    "flatten", "floor", "floor_divide", "full", "full_like", "gather", "gather_nd", "greater",
     "greater_equal", "identity", "layout_transform", "less", "less_equal", "log", "logical_and",
-    "logical_not", "logical_or", "matmul", "max", "maximum", "mean", "min", "minimum", "mod",
-    "multiply", "negative", "nn", "not_equal", "power", "prod", "reshape", "round", "rsqrt",
-    "sigmoid", "sin", "split", "sqrt", "squeeze", "stack", "strided_slice", "subtract", "sum",
-    "tanh", "testing", "transpose", "where",
+    "logical_not", "logical_or", "matmul", "max", "maximum", "mean", "min", "minimum", "mirror_pad",
+    "mod", "multiply", "negative", "nn", "not_equal", "power", "prod", "reshape", "round", "rsqrt",
+    "scatter_elements", "scatter_nd", "sigmoid", "sin", "sort", "split", "sqrt", "squeeze", "stack",
+    "strided_set", "strided_slice", "subtract", "sum", "take", "tanh", "testing", "topk",
+    "transpose", "where",
 ]  # fmt: skip
 
 open_doors(globals(), __all__, ExpressionError)

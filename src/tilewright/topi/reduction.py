@@ -1,7 +1,7 @@
 """Reductions over axes of a tensor.
 
 In: a tensor, axes (None: all), keepdims.  Out: one stage `<input>_red` with tag "comm_reduce".
-`argmax` and `argmin` do not exist: they need reductions of pairs.  Read next: `transform.py`.
+Read next: `transform.py`; `ranking.py` has argmax and argmin.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ of affine ones where a reshape or a layout needs them.  Read next: `layout.py`.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -289,3 +289,79 @@ def layout_transform(array: Tensor, src_layout: str, dst_layout: str) -> Tensor:
     return stage(
         shape, lambda i: array[tuple(L.source_indices(src, dst, i))], "T_layout_trans", "injective"
     )
+
+
+# -- copies in other places ------------------------------------------------------------------------
+
+# Where an axis of `n` elements is read that goes on beyond its ends, from the first one on.
+_BEYOND: dict[str, Callable[[Expr, int], Expr]] = {
+    "edge": lambda i, n: te.maximum(te.minimum(i, n - 1), 0),
+    "wrap": lambda i, n: i % n,
+    "reflect": lambda i, n: _folded(i % max(2 * n - 2, 1), 2 * n - 2),
+    "symmetric": lambda i, n: _folded(i % (2 * n), 2 * n - 1),
+}
+
+
+def _folded(i: Expr, last: int) -> Expr:
+    return te.minimum(i, last - i)
+
+
+def mirror_pad(data: Tensor, pad_width: Sequence[Sequence[int]], mode: str = "symmetric") -> Tensor:
+    """`data` with its own elements around it.
+
+    pad_width: (before, after) for each axis, any counts of at least 0
+    mode: "edge" repeats the last element, "reflect" mirrors without it, "symmetric" with it, "wrap"
+    begins again
+    """
+    place = call_text("mirror_pad", data=data, pad_width=list(pad_width), mode=mode)
+    check_tensors(place, data=data)
+    require(mode in _BEYOND, place, f"the mode {mode!r}", f"Use one of {', '.join(_BEYOND)}.")
+    sides = [tuple(w) for w in pad_width]
+    ok = len(sides) == data.ndim and all(len(w) == 2 and min(w) >= 0 for w in sides)
+    require(ok, place, "not one pair of counts for each axis", "Give ((before, after), ...).")
+    beyond = _BEYOND[mode]
+
+    def body(i: Indices) -> Expr:
+        pairs = zip(i, sides, data.shape, strict=True)
+        return data[tuple(beyond(x - b, n) if b or a else x for x, (b, a), n in pairs)]
+
+    shape = [b + n + a for n, (b, a) in zip(data.shape, sides, strict=True)]
+    return stage(shape, body, "T_mirror_pad", "injective,pad")
+
+
+def strided_set(
+    a: Tensor, v: Tensor, begin: Sequence[int], strides: Sequence[int] | None = None
+) -> Tensor:
+    """`a` with `v` in place of the elements at begin + strides * (the index in `v`) of every axis.
+
+    begin, strides: one number for each axis; strides are 1 unless given, and may be negative
+    """
+    steps = [1] * len(begin) if strides is None else list(strides)
+    place = call_text("strided_set", a=a, v=v, begin=list(begin), strides=steps)
+    check_tensors(place, a=a, v=v)
+    require(
+        a.ndim == v.ndim == len(begin) == len(steps) and 0 not in steps, place,
+        "begin and strides are not one number for each axis",
+        "Strides are not 0; values have as many axes as the tensor.",
+    )  # fmt: skip
+    require(a.dtype is v.dtype, place, f"{v.dtype} does not fit {a.dtype}", "Cast one of them.")
+    for k, (b, s) in enumerate(zip(begin, steps, strict=True)):
+        ends = b, b + s * (v.shape[k] - 1)
+        require(
+            min(ends) >= 0 and max(ends) < a.shape[k], place,
+            f"axis {k} of extent {a.shape[k]} is left at {ends}", "Set elements that are there.",
+        )  # fmt: skip
+
+    def body(i: Indices) -> Expr:
+        inside, at = [], []
+        for x, b, s, n, m in zip(i, begin, steps, v.shape, a.shape, strict=True):
+            away = x - b if s > 0 else b - x
+            if n < m:
+                inside += [away >= 0, away < abs(s) * n]
+            if abs(s) > 1:
+                inside.append((away % abs(s)).equal(0))
+            at.append(away // abs(s))
+        here = v[tuple(at)]
+        return te.if_then_else(te.all(*inside), here, a[i]) if inside else here
+
+    return stage(a.shape, body, "T_strided_set", "injective")

@@ -2,6 +2,8 @@
 
 In: `get("nn.conv2d")`.  Out: the `Op` row; `call` applies one.  The rows are in the modules
 imported here, by family; what a row holds is in `row.py`.
+In: `get("nn.conv2d")`.  Out: the `Op` row; `call` applies one.  Each module of this folder with
+`ROWS` has those of one family; what a row holds is in `row.py`.
 """
 
 from __future__ import annotations
@@ -11,7 +13,17 @@ from typing import Any
 
 from tilewright.base.errors import ModelError
 from tilewright.relay.graph.expr import Call, Constant, Expr, const
-from tilewright.relay.op import conv, elementwise, movement, nn, normalize, pooling, reduction
+from tilewright.relay.op import (
+    conv,
+    elementwise,
+    indexing,
+    movement,
+    nn,
+    normalize,
+    pooling,
+    ranking,
+    reduction,
+)
 from tilewright.relay.op.row import Op, Pattern
 
 ROWS: tuple[Op, ...] = (
@@ -22,6 +34,8 @@ ROWS: tuple[Op, ...] = (
     *normalize.ROWS,
     *conv.ROWS,
     *pooling.ROWS,
+    *ranking.ROWS,
+    *indexing.ROWS,
 )
 TABLE: dict[str, Op] = {row.name: row for row in ROWS}
 

@@ -151,6 +151,73 @@ def _pad_te(tensors: Sequence[Any], attrs: Attrs, result: Type) -> Any:
     return topi.nn.pad(tensors[0], before, after, attrs.pad_value)
 
 
+def _slice_type(site: Site) -> Type:
+    data, a = site.tensor(0), site.attrs
+    given = (a.begin, a.extents, a.strides)
+    site.require(
+        all(len(v) == len(data.shape) for v in given) and 0 not in a.strides,
+        "begin, extents and strides are not one number for each axis",
+        "Use relay.strided_slice.",
+    )
+    for k, (n, b, e, s) in enumerate(zip(data.shape, *given, strict=True)):
+        ends = b, b + s * (e - 1)
+        site.require(
+            e >= 1 and min(ends) >= 0 and max(ends) < n,
+            f"axis {k} of extent {n} has no elements {b} to {ends[1]}",
+            "Choose begin and end with elements between them.",
+        )
+    return TensorType(tuple(a.extents), data.dtype)
+
+
+def _places(begin: int, extent: int, stride: int) -> slice:
+    end = begin + stride * extent
+    return slice(begin, end if end >= 0 else None, stride)
+
+
+def _slice_numpy(arrays: Sequence[Any], attrs: Attrs) -> Array:
+    places = map(_places, attrs.begin, attrs.extents, attrs.strides)
+    return first_array(arrays)[tuple(places)]
+
+
+def _slice_te(tensors: Sequence[Any], attrs: Attrs, result: Type) -> Any:
+    places = list(map(_places, attrs.begin, attrs.extents, attrs.strides))
+    return topi.strided_slice(
+        tensors[0], [p.start for p in places], [p.stop for p in places], attrs.strides
+    )
+
+
+def _set_type(site: Site) -> Type:
+    data, v, a = site.tensor(0), site.tensor(1), site.attrs
+    site.same_dtype()
+    site.require(
+        len(data.shape) == len(v.shape) == len(a.begin) == len(a.strides) and 0 not in a.strides,
+        "begin, strides and the values are not one for each axis", "Use relay.strided_set.",
+    )  # fmt: skip
+    for k, (n, m, b, s) in enumerate(zip(data.shape, v.shape, a.begin, a.strides, strict=True)):
+        ends = b, b + s * (m - 1)
+        site.require(
+            min(ends) >= 0 and max(ends) < n,
+            f"axis {k} of extent {n} has no elements {b} to {ends[1]}",
+            "Choose begin and end as for a slice that has the shape of the values.",
+        )
+    return data
+
+
+def _set_numpy(arrays: Sequence[Any], attrs: Attrs) -> Array:
+    made = first_array(arrays).copy()
+    made[tuple(map(_places, attrs.begin, arrays[1].shape, attrs.strides))] = arrays[1]
+    return made
+
+
+MIRRORS = ("edge", "reflect", "symmetric", "wrap")
+
+
+def _mirror_pad_type(site: Site) -> Type:
+    mode = site.attrs.mode
+    site.require(mode in MIRRORS, f"the mode {mode!r}", f"Use one of {', '.join(MIRRORS)}.")
+    return _pad_type(site)
+
+
 ROWS = (
     _view("reshape", _reshape_type, "data under another shape.", {"newshape": ()}, "Reshape"),
     _view(
@@ -182,5 +249,22 @@ ROWS = (
     Op(
         "nn.pad", ("data",), Pattern.INJECTIVE, _pad_type, _pad_numpy, _pad_te,
         "data with constants around it.", {"pad_width": (), "pad_value": 0.0}, ("Pad",),
+    ),
+    Op(
+        "nn.mirror_pad", ("data",), Pattern.INJECTIVE, _mirror_pad_type,
+        lambda arrays, attrs: np.pad(first_array(arrays), attrs.pad_width, attrs.mode),
+        lambda t, attrs, result: topi.mirror_pad(t[0], attrs.pad_width, attrs.mode),
+        "data with its own elements around it.", {"pad_width": (), "mode": "symmetric"}, ("Pad",),
+    ),
+    Op(
+        "strided_slice", ("data",), Pattern.INJECTIVE, _slice_type, _slice_numpy, _slice_te,
+        "Every stride-th element of data from `begin` on, `extents` of them.",
+        {"begin": (), "extents": (), "strides": ()}, ("Slice",),
+    ),
+    Op(
+        "strided_set", ("data", "v"), Pattern.INJECTIVE, _set_type, _set_numpy,
+        lambda t, attrs, result: topi.strided_set(t[0], t[1], attrs.begin, attrs.strides),
+        "data with `v` in place of every stride-th element from `begin` on.",
+        {"begin": (), "strides": ()},
     ),
 )  # fmt: skip

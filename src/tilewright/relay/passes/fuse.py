@@ -80,6 +80,8 @@ def fuse(mod: IRModule) -> IRModule:
     s = add(conv, x); s * sigmoid(s)       one group: all that reads s meets again
     exp -> transpose -> add                one group without an anchor
     exp(x) * sigmoid(y)                    one group: neither of its two chains has an anchor
+    exp -> slice                           one group, which computes what is kept
+    take(table, indices) -> add            one group, also where `indices` are computed
     more than LONGEST operators            several groups; also where the text would be too large
     softmax                                a group of its own
     """
@@ -198,7 +200,7 @@ def _may_follow(node: Expr, arg: Expr, group: Group, alone: bool) -> bool:
         alone
         and moves
         and isinstance(arg.checked_type, TensorType)
-        and (node.tensor_type.size == arg.tensor_type.size)
+        and node.tensor_type.size <= arg.tensor_type.size  # nothing is computed twice
     )
 
 

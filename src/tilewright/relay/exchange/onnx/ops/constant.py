@@ -6,6 +6,8 @@ import math
 
 import numpy as np
 
+from tilewright.base.dtype import TYPES, DType
+from tilewright.relay.exchange.onnx.checks import element_type
 from tilewright.relay.exchange.onnx.node import Converter, Node, shape_input
 from tilewright.relay.graph.expr import Array
 
@@ -38,8 +40,66 @@ def _shape(n: Node) -> Array:
     return np.asarray(shape[n.attr("start", 0) : len(shape) if end is None else end], "int64")
 
 
+def _element_type(n: Node, name: str, default: str) -> str:
+    """The name of the type whose number in ONNX the attribute holds."""
+    value = n.attr(name)
+    if value is None:
+        return default
+    dtype = element_type(value)
+    n.require(dtype in TYPES, f"its element type is {dtype}", f"Supported: {', '.join(TYPES)}.")
+    return dtype
+
+
+def _eye_like(n: Node) -> Array:
+    data, k = n[0], n.attr("k", 0)
+    n.require(len(data.shape) == 2, f"its shape is {data.shape}", "A matrix is needed.")
+    dtype = DType(_element_type(n, "dtype", str(data.dtype)))
+    n.room(math.prod(data.shape) * dtype.bytes)
+    return np.asarray(np.eye(data.shape[0], data.shape[1], k), dtype.storage)
+
+
+def _range(n: Node) -> Array:
+    numbers = [n.static(k, what) for k, what in enumerate(("its start", "its limit", "its delta"))]
+    n.require(
+        all(v is not None and v.size == 1 for v in numbers), "it is not given by three numbers",
+        "Give start, limit and delta.",
+    )  # fmt: skip
+    start, limit, delta = (np.asarray(v).reshape(())[()] for v in numbers)
+    n.require(delta != 0, "its delta is 0", "Use a step that leads from start to limit.")
+    count = max(math.ceil((float(limit) - float(start)) / float(delta)), 0)
+    n.room(count * start.dtype.itemsize)
+    return np.asarray(start + np.arange(count).astype(start.dtype) * delta, start.dtype)
+
+
+def _size(n: Node) -> Array:
+    return np.asarray(math.prod(n[0].shape), "int64")
+
+
+def _window(*weights: float) -> Converter:
+    """A sum of cosines: weights[0] - weights[1] cos x + weights[2] cos 2x."""
+
+    def convert(n: Node) -> Array:
+        size = n.static(0, "its size")
+        n.require(size is not None and size.size == 1, "its size is no number", "Give one number.")
+        count, periodic = int(np.asarray(size).reshape(-1)[0]), n.flag("periodic", True)
+        n.require(count >= 1, f"its size is {count}", "Use at least 1.")
+        n.room(8 * count)
+        turn = 2 * np.pi * np.arange(count) / max(count if periodic else count - 1, 1)
+        value = sum((-1) ** k * w * np.cos(k * turn) for k, w in enumerate(weights))
+        kind = DType(_element_type(n, "output_datatype", "float32"))
+        return np.asarray(value).astype(kind.storage)
+
+    return convert
+
+
 CONVERTERS: dict[str, Converter] = {
+    "BlackmanWindow": _window(0.42, 0.5, 0.08),
     "Constant": _constant,
     "ConstantOfShape": _constant_of_shape,
+    "EyeLike": _eye_like,
+    "HammingWindow": _window(25 / 46, 21 / 46),
+    "HannWindow": _window(0.5, 0.5),
+    "Range": _range,
     "Shape": _shape,
+    "Size": _size,
 }

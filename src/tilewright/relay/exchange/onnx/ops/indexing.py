@@ -1,0 +1,192 @@
+"""Operators whose indices are data, and those that order elements."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tilewright.relay import indexing, tensor
+from tilewright.relay.exchange.onnx.node import Converter, Node
+from tilewright.relay.graph.expr import Array, Expr, const
+from tilewright.relay.op import call
+
+
+def known(n: Node, index: int) -> Array | None:
+    """Input `index` if it is there and known at import."""
+    return n.static_of(str(n.names[index])) if n.has(index) else None
+
+
+def _gather(n: Node) -> Expr:
+    data, indices = n[0], known(n, 1)
+    axis = n.axis(n.attr("axis", 0), len(data.shape))
+    extent = data.shape[axis]
+    if indices is None:
+        return indexing.take(data, n[1], axis, mode="wrap")
+    outside = (indices < -extent) | (indices >= extent)
+    n.require(
+        not outside.any(), f"its indices leave the axis of {extent} elements",
+        "The model is damaged; export it again.",
+    )  # fmt: skip
+    steps = np.unique(np.diff(indices.reshape(-1) % extent))
+    if indices.size and len(steps) <= 1 and 0 not in steps:  # evenly spaced: a slice
+        first, step = int(indices.flat[0] % extent), int(steps[0]) if steps.size else 1
+        places = [range(e) for e in data.shape]
+        places[axis] = range(first, first + step * indices.size, step)
+        cut = indexing.slice_of(data, places)
+        return tensor.reshape(cut, (*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :]))
+    return indexing.take(data, n[1], axis, mode="wrap")
+
+
+def _gather_elements(n: Node) -> Expr:
+    return indexing.gather(n[0], n.attr("axis", 0), n[1])
+
+
+def _points_first(indices: Expr) -> Expr:
+    """ONNX spells a point by the last axis of its indices, TVM by the first."""
+    rank = len(indices.shape)
+    return tensor.transpose(indices, (rank - 1, *range(rank - 1)))
+
+
+def _gather_nd(n: Node) -> Expr:
+    return indexing.gather_nd(n[0], _points_first(n[1]), n.attr("batch_dims", 0))
+
+
+def _scatter_elements(n: Node) -> Expr:
+    return indexing.scatter_elements(n[0], n[1], n[2], n.attr("axis", 0), _reduction(n))
+
+
+def _reduction(n: Node) -> str:
+    reduction = str(n.attr("reduction", "none"))
+    return "update" if reduction == "none" else reduction
+
+
+def _scatter_nd(n: Node) -> Expr:
+    return indexing.scatter_nd(n[0], _points_first(n[1]), n[2], _reduction(n))
+
+
+def _tensor_scatter(n: Node) -> Expr:
+    """A cache with one update for each of some following places."""
+    cache, update, rank = n[0], n[1], len(n[0].shape)
+    axis = n.axis(n.attr("axis", -2), rank)
+    mode, length = n.attr("mode", "linear"), cache.shape[axis]
+    n.require(mode in ("linear", "circular"), f"mode={mode}", "Use linear or circular.")
+    n.require(axis > 0, "its axis is that of the batch", "Use another axis.")
+    batch = [update.shape[0], *[1] * (rank - 1)]
+    first = n[2] if n.has(2) else const(np.zeros(update.shape[0], "int64"))
+    along = np.arange(update.shape[axis]).reshape([-1 if k == axis else 1 for k in range(rank)])
+    at = call("add", tensor.reshape(first, batch), const(along.astype(first.dtype)))
+    if mode == "circular":
+        at = tensor.where(call("less", at, const(length, at.dtype)), at, at - length)
+    return indexing.scatter_elements(cache, tensor.broadcast_to(at, update.shape), update, axis)
+
+
+def _one_hot(n: Node) -> Expr:
+    depth, values, indices = n.static(1, "its depth"), n[2], n[0]
+    n.require(depth is not None and depth.size == 1, "its depth is no number", "Give one number.")
+    count = int(np.asarray(depth).reshape(-1)[0])
+    n.require(count >= 1, f"its depth is {count}", "Use at least 1.")
+    n.require(values.shape == (2,), f"its values have shape {values.shape}", "Give [off, on].")
+    if not indices.dtype.is_index:
+        indices = tensor.cast(indices, "int64")
+    zero, whole = const(0, indices.dtype), const(count, indices.dtype)
+    counted = tensor.where(call("less", indices, zero), call("add", indices, whole), indices)
+    off, on = (tensor.reshape(v, ()) for v in indexing.split(values, 2))
+    return indexing.one_hot(counted, on, off, count, n.attr("axis", -1), values.dtype)
+
+
+def _arg(name: str) -> Converter:
+    def convert(n: Node) -> Expr:
+        return call(
+            name, n[0], axis=n.axis(n.attr("axis", 0), len(n[0].shape)),
+            keepdims=n.flag("keepdims", True), select_last_index=n.flag("select_last_index"),
+            dtype="int64",
+        )  # fmt: skip
+
+    return convert
+
+
+def _topk(n: Node) -> list[Expr]:
+    k = n.attr("k")
+    if k is None:
+        given = n.static(1, "k")
+        n.require(given is not None and given.size == 1, "its k is no number", "Give one number.")
+        k = int(np.asarray(given).reshape(-1)[0])
+    n.require(k >= 1, f"k={k}: it has no elements", "Use at least 1.")
+    largest = n.flag("largest", True)
+    n.flag("sorted", True)  # unsorted means that any order will do
+    axis = n.axis(n.attr("axis", -1), len(n[0].shape))
+    both = indexing.topk(n[0], k, axis, "both", not largest, "int64")
+    return [both[0], both[1]]
+
+
+def _cumsum(name: str) -> Converter:
+    def convert(n: Node) -> Expr:
+        axis = n.static(1, "its axis")
+        n.require(axis is not None and axis.size == 1, "its axis is no number", "Give one axis.")
+        at = n.axis(int(np.asarray(axis).reshape(-1)[0]), len(n[0].shape))
+        return call(name, n[0], axis=at, exclusive=n.flag("exclusive"), reverse=n.flag("reverse"))
+
+    return convert
+
+
+def _reverse_sequence(n: Node) -> Expr:
+    return indexing.reverse_sequence(n[0], n[1], n.attr("time_axis", 0), n.attr("batch_axis", 1))
+
+
+def _compress(n: Node) -> Expr:
+    condition, data = n.static(1, "its condition"), n[0]
+    axis = n.attr("axis")
+    if axis is None:
+        data, axis = tensor.reshape(data, (-1,)), 0
+    at = n.axis(axis, len(data.shape))
+    assert condition is not None
+    (chosen,) = np.nonzero(condition[: data.shape[at]])
+    n.require(chosen.size > 0, "its condition chooses nothing", "Choose at least one element.")
+    return indexing.take(data, const(chosen.astype("int64")), at)
+
+
+def _non_zero(n: Node) -> Array:
+    data = n.static(0, "what its shape depends on")
+    assert data is not None
+    found = np.stack(np.nonzero(np.atleast_1d(data))).astype("int64")
+    n.room(found.nbytes)
+    return found
+
+
+def _unique(n: Node) -> list[Array]:
+    data = n.static(0, "what its shape depends on")
+    assert data is not None
+    axis, in_order = n.attr("axis"), n.flag("sorted", True)
+    n.room(4 * data.nbytes)
+    if axis is not None:
+        axis = n.axis(axis, data.ndim)
+    values, first, inverse, counts = np.unique(
+        data, return_index=True, return_inverse=True, return_counts=True, axis=axis
+    )
+    inverse = inverse.reshape(-1)
+    if not in_order:  # in the order of their first elements
+        order = np.argsort(first)
+        back = np.argsort(order)
+        values = np.take(values, order, 0 if axis is None else axis)
+        first, counts, inverse = first[order], counts[order], back[inverse]
+    return [values, *(v.astype("int64") for v in (first, inverse, counts))]
+
+
+CONVERTERS: dict[str, Converter] = {
+    "ArgMax": _arg("argmax"),
+    "ArgMin": _arg("argmin"),
+    "Compress": _compress,
+    "CumProd": _cumsum("cumprod"),
+    "CumSum": _cumsum("cumsum"),
+    "Gather": _gather,
+    "GatherElements": _gather_elements,
+    "GatherND": _gather_nd,
+    "NonZero": _non_zero,
+    "OneHot": _one_hot,
+    "ReverseSequence": _reverse_sequence,
+    "Scatter": _scatter_elements,
+    "ScatterElements": _scatter_elements,
+    "ScatterND": _scatter_nd,
+    "TensorScatter": _tensor_scatter,
+    "TopK": _topk,
+    "Unique": _unique,
+}
