@@ -136,7 +136,6 @@ def run(case: Case, build: bool = False) -> Outcome:
         return Outcome("refused", refusal)
     try:
         reason = _import_and_compare(case, build, constants=True)
-        reason = _with_constants(case, 1, build)
         return Outcome("wrong", reason) if reason else Outcome("right, with constants")
     except TilewrightError:
         return Outcome("refused", refusal)
@@ -150,29 +149,6 @@ def _may_be_constant(index: int, value: Any) -> bool:
     if index > 0 or not isinstance(value, np.ndarray):
         return True
     return value.ndim == 0 or (value.ndim == 1 and value.dtype == "int64")
-
-
-def _with_constants(case: Case, first: int, build: bool) -> str:
-    """What differs where inputs from `first` on are weights: a shape, axes, a number of copies; all
-    of them where the first one must be, too."""
-    try:
-        return _import_and_compare(case, _held(case, first), build)
-    except ModelError as error:
-        if not first or "constant of the model" not in str(error):
-            raise
-        return _with_constants(case, 0, build)
-
-
-def _held(case: Case, first: int) -> onnx.ModelProto:
-    model = onnx.ModelProto()
-    model.CopyFrom(case.model)
-    inputs = case.data[0][0]
-    model.graph.initializer.extend(
-        numpy_helper.from_array(np.asarray(value), info.name)
-        for info, value in list(zip(case.model.graph.input, inputs, strict=False))[first:]
-        if not isinstance(value, (list, type(None)))
-    )
-    return model
 
 
 def _import_and_compare(case: Case, build: bool, constants: bool = False) -> str:

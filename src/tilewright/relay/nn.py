@@ -16,7 +16,6 @@ from tilewright.relay.attention import attention
 from tilewright.relay.convolution import *  # noqa: F403
 from tilewright.relay.convolution import __all__ as _convolutions
 from tilewright.relay.graph.expr import Call, Expr
-from tilewright.relay.graph.expr import Call, Expr, TensorType, Var
 from tilewright.relay.indexing import depth_to_space, mirror_pad, space_to_depth
 from tilewright.relay.linear import nn_matmul as matmul
 from tilewright.relay.loss import nll_loss
@@ -138,20 +137,16 @@ def pad(
     pad_mode: "constant", or a mode of `mirror_pad`
     """
     if pad_mode != "constant":
-        raise ModelError(
-            f"nn.pad(pad_mode={pad_mode!r})", "only constant padding exists", 'Use "constant".'
-        )
-    width = tuple(per_axis(w, 2, "pad_width", "nn.pad") for w in pad_width)
         return mirror_pad(data, pad_width, pad_mode)
-    width = tuple(pair(w, "pad_width", "nn.pad") for w in pad_width)
+    width = tuple(per_axis(w, 2, "pad_width", "nn.pad") for w in pad_width)
     return call("nn.pad", data, pad_width=width, pad_value=float(pad_value))
 
 
 __all__ = [
-    "adaptive_avg_pool2d", "attention", "avg_pool2d", "batch_flatten", "batch_matmul", "batch_norm",
-    "bias_add", "conv2d", "dense", "depth_to_space", "dropout", "global_avg_pool2d",
-    "global_max_pool2d", "group_norm", "instance_norm", "l2_normalize", "layer_norm", "leaky_relu",
-    "log_softmax", "matmul", "max_pool2d", "mirror_pad", "nll_loss", "pad", "relu", "rms_norm",
+    "attention", "batch_flatten", "batch_matmul",
+    "batch_norm", "bias_add", "dense", "depth_to_space", "dropout",
+    "group_norm", "instance_norm", "l2_normalize", "layer_norm",
+    "leaky_relu", "log_softmax", "matmul", "mirror_pad", "nll_loss", "pad", "relu", "rms_norm",
     "softmax", "space_to_depth", "standardize", *_convolutions, *_pooling,
 ]  # fmt: skip
 open_doors(globals(), __all__, ModelError)

@@ -2,8 +2,6 @@
 
 In: `get("nn.conv2d")`.  Out: the `Op` row; `call` applies one.  The rows are in the modules
 imported here, by family; what a row holds is in `row.py`.
-In: `get("nn.conv2d")`.  Out: the `Op` row; `call` applies one.  Each module of this folder with
-`ROWS` has those of one family; what a row holds is in `row.py`.
 """
 
 from __future__ import annotations

@@ -5,18 +5,16 @@ In: the writer of `export.py` and a call.  Out: the name of its value.  Read nex
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 
 from tilewright.base.errors import ModelError
+from tilewright.relay.exchange.onnx.writer import Exporter, Writer
 from tilewright.relay.graph.expr import Call, TensorType
 
 LAST = np.iinfo(np.int64).min  # an end before the first element
 
 
-def _take(w: Any, node: Call) -> str:
+def _take(w: Writer, node: Call) -> str:
     data, indices = node.args
     a = node.attrs
     if a.batch_dims:
@@ -26,23 +24,23 @@ def _take(w: Any, node: Call) -> str:
     # ONNX counts from the end where an index is negative, and knows none further out
     least = 0 if a.mode == "clip" else -extent
     at = w.op("Clip", at, w.ints(least, "least"), w.ints(extent - 1, "most"))
-    return str(w.op("Gather", w.name(data), at, axis=a.axis))
+    return w.op("Gather", w.name(data), at, axis=a.axis)
 
 
-def _points_last(w: Any, node: Call) -> str:
+def _points_last(w: Writer, node: Call) -> str:
     rank = len(node.args[1].shape)
     name = w.op("Transpose", w.name(node.args[1]), perm=[*range(1, rank), 0])
-    return str(w.cast(name, "int64"))
+    return w.cast(name, "int64")
 
 
-def _gather(w: Any, node: Call) -> str:
+def _gather(w: Writer, node: Call) -> str:
     at = w.cast(w.name(node.args[1]), "int64")
-    return str(w.op("GatherElements", w.name(node.args[0]), at, axis=node.attrs.axis))
+    return w.op("GatherElements", w.name(node.args[0]), at, axis=node.attrs.axis)
 
 
-def _gather_nd(w: Any, node: Call) -> str:
+def _gather_nd(w: Writer, node: Call) -> str:
     data, at = w.name(node.args[0]), _points_last(w, node)
-    return str(w.op("GatherND", data, at, batch_dims=node.attrs.batch_dims))
+    return w.op("GatherND", data, at, batch_dims=node.attrs.batch_dims)
 
 
 def _reduction(node: Call) -> str | None:
@@ -55,53 +53,49 @@ def _reduction(node: Call) -> str | None:
     return None if reduction == "update" else str(reduction)
 
 
-def _scatter_elements(w: Any, node: Call) -> str:
+def _scatter_elements(w: Writer, node: Call) -> str:
     data, at, updates = map(w.name, node.args)
-    return str(
-        w.op(
-            "ScatterElements", data, w.cast(at, "int64"), updates, axis=node.attrs.axis,
-            reduction=_reduction(node),
-        )
+    return w.op(
+        "ScatterElements", data, w.cast(at, "int64"), updates, axis=node.attrs.axis,
+        reduction=_reduction(node),
     )  # fmt: skip
 
 
-def _scatter_nd(w: Any, node: Call) -> str:
+def _scatter_nd(w: Writer, node: Call) -> str:
     data, _, updates = map(w.name, node.args)
-    return str(w.op("ScatterND", data, _points_last(w, node), updates, reduction=_reduction(node)))
+    return w.op("ScatterND", data, _points_last(w, node), updates, reduction=_reduction(node))
 
 
-def _arg(onnx_op: str) -> Callable[[Any, Call], str]:
-    def export(w: Any, node: Call) -> str:
+def _arg(onnx_op: str) -> Exporter:
+    def export(w: Writer, node: Call) -> str:
         a = node.attrs
         found = w.op(
             onnx_op, w.name(node.args[0]), axis=a.axis, keepdims=int(a.keepdims),
             select_last_index=int(a.select_last_index),
         )  # fmt: skip
-        return str(w.cast(found, node.dtype))
+        return w.cast(found, node.dtype)
 
     return export
 
 
-def _topk(w: Any, node: Call) -> str:
+def _topk(w: Writer, node: Call) -> str:
     a = node.attrs
     _, found = w.ops(
         "TopK", 2, w.name(node.args[0]), w.ints([a.k], "k"), axis=a.axis,
         largest=int(not a.is_ascend),
     )  # fmt: skip
-    return str(w.cast(found, node.dtype))
+    return w.cast(found, node.dtype)
 
 
-def _cumsum(w: Any, node: Call) -> str:
+def _cumsum(w: Writer, node: Call) -> str:
     a = node.attrs
     axis = w.ints(a.axis, "axis")
-    return str(
-        w.op(
-            "CumSum", w.name(node.args[0]), axis, exclusive=int(a.exclusive), reverse=int(a.reverse)
-        )
+    return w.op(
+        "CumSum", w.name(node.args[0]), axis, exclusive=int(a.exclusive), reverse=int(a.reverse)
     )
 
 
-def _cumprod(w: Any, node: Call) -> str:
+def _cumprod(w: Writer, node: Call) -> str:
     """Opset 17 has no running product: the product of what a triangle leaves of n copies."""
     a, data = node.attrs, node.args[0]
     rank = len(data.shape)
@@ -112,41 +106,39 @@ def _cumprod(w: Any, node: Call) -> str:
     one = w.array(np.ones((), data.dtype), "one")
     copies = w.op("Unsqueeze", w.name(data), w.ints([axis], "axes"))
     kept = w.op("Where", mask, copies, one)
-    return str(w.op("ReduceProd", kept, axes=[axis + 1], keepdims=0))
+    return w.op("ReduceProd", kept, axes=[axis + 1], keepdims=0)
 
 
-def _strided_slice(w: Any, node: Call) -> str:
+def _strided_slice(w: Writer, node: Call) -> str:
     a = node.attrs
     ends = [b + s * n for b, s, n in zip(a.begin, a.strides, a.extents, strict=True)]
-    return str(
-        w.op(
-            "Slice", w.name(node.args[0]), w.ints(a.begin, "starts"),
-            w.ints([e if e >= 0 else LAST for e in ends], "ends"),
-            w.ints(range(len(ends)), "axes"), w.ints(a.strides, "steps"),
-        )
+    return w.op(
+        "Slice", w.name(node.args[0]), w.ints(a.begin, "starts"),
+        w.ints([e if e >= 0 else LAST for e in ends], "ends"),
+        w.ints(range(len(ends)), "axes"), w.ints(a.strides, "steps"),
     )  # fmt: skip
 
 
-def _strided_set(w: Any, node: Call) -> str:
+def _strided_set(w: Writer, node: Call) -> str:
     data, v = node.args
     a, kind = node.attrs, v.checked_type
     assert isinstance(kind, TensorType)
     begin, strides = (np.reshape(x, (-1, *[1] * len(kind.shape))) for x in (a.begin, a.strides))
     places = np.moveaxis(begin + strides * np.indices(kind.shape), 0, -1)
-    return str(w.op("ScatterND", w.name(data), w.ints(places, "places"), w.name(v)))
+    return w.op("ScatterND", w.name(data), w.ints(places, "places"), w.name(v))
 
 
-def _mirror_pad(w: Any, node: Call) -> str:
+def _mirror_pad(w: Writer, node: Call) -> str:
     mode = node.attrs.mode
     if mode not in ("edge", "reflect"):
         raise ModelError(
             "to_onnx: nn.mirror_pad", f"opset 17 has no mode {mode!r}", "Use edge or reflect."
         )
     before, after = zip(*node.attrs.pad_width, strict=True)
-    return str(w.op("Pad", w.name(node.args[0]), w.ints([*before, *after], "pads"), mode=mode))
+    return w.op("Pad", w.name(node.args[0]), w.ints([*before, *after], "pads"), mode=mode)
 
 
-EXPORTERS: dict[str, Callable[[Any, Call], str]] = {
+EXPORTERS: dict[str, Exporter] = {
     "argmax": _arg("ArgMax"),
     "argmin": _arg("ArgMin"),
     "cumprod": _cumprod,

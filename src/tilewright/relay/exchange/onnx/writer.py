@@ -6,7 +6,7 @@ In: a function, its weights and a table of exporters.  Out: nodes and arrays.  R
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -91,7 +91,7 @@ class Writer:
         self.arrays[name] = np.ascontiguousarray(value, dtype).reshape(np.shape(value))
         return name
 
-    def ints(self, values: Sequence[int], base: str) -> str:
+    def ints(self, values: Any, base: str) -> str:
         return self.array(np.asarray(values, "int64"), base)
 
     def op(self, onnx_op: str, *inputs: str, **attrs: Any) -> str:
@@ -108,6 +108,11 @@ class Writer:
             helper.make_node(onnx_op, list(inputs), outputs, name=outputs[0], **given)
         )
         return outputs
+
+    def cast(self, name: str, dtype: str) -> str:
+        from onnx import helper
+
+        return self.op("Cast", name, to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
 
     def transposed(self, name: str, source: str, wanted: str) -> str:
         """`name`, whose axes are the letters of `source`, in the order `wanted`."""
