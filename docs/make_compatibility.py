@@ -154,6 +154,7 @@ SECTIONS: dict[str, list[Row]] = {
     "Relay": [
         *works("relay.", "var const Var Constant Call Function Tuple TupleGetItem TensorType"),
         *works("relay.", "op.get analysis.free_vars frontend.from_onnx"),
+        different("relay.frontend.from_pytorch", "exports with torch.export: inputs have types"),
         different("relay.build", "gives a Library; its report says where each schedule came from"),
         *works("relay.testing.", "resnet.get_workload mobilenet.get_workload create_workload"),
         *works("relay.testing.", "squeezenet.get_workload vgg.get_workload"),
@@ -168,7 +169,7 @@ SECTIONS: dict[str, list[Row]] = {
         *not_yet("relay.", "vm create_executor quantize backend"),
         *works("relay.transform.", "ToMixedPrecision InferType"),
         *not_yet("relay.transform.", "FoldConstant FuseOps SimplifyInference AlterOpLayout"),
-        *not_yet("relay.frontend.", "from_mxnet from_pytorch from_tensorflow from_tflite"),
+        *not_yet("relay.frontend.", "from_mxnet from_tensorflow from_tflite"),
         *not_yet("relay.frontend.", "from_keras from_caffe from_caffe2 from_coreml from_darknet"),
         *not_yet("relay.frontend.", "from_paddle"),
         *not_yet("relay.testing.", "inception_v3 resnet_3d densenet dcgan mlp lstm"),

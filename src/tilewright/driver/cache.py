@@ -81,6 +81,13 @@ class Cache:
     def put(self, key: str, artifact: Artifact) -> None:
         self._put(key, lambda: artifact_file.to_bytes(artifact))
 
+    # -- other data, by a digest of all that it depends on -----------------------------------------
+    def keep(self, key: str, data: bytes) -> None:
+        self._put(key, lambda: data)
+
+    def kept(self, key: str) -> bytes | None:
+        return self._get(key)
+
     # -- notes that only this installation can have written ----------------------------------------
     def sign(self, statement: str, note: str) -> None:
         """Keep `note` under a statement, such as that something was verified, until it is pruned.

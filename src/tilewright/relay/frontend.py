@@ -1,6 +1,7 @@
 """Networks from other programs, under TVM's name `relay.frontend`.
 
-In: model files.  Out: `(mod, params)`.  Read next: `onnx.py`.
+In: model files, modules of PyTorch.  Out: `(mod, params)`.
+Read next: `exchange/onnx/importer.py`, `exchange/torch/export.py`.
 """
 
 from typing import Any
@@ -9,14 +10,15 @@ from tilewright.base.doors import open_doors
 from tilewright.base.errors import ModelError, absent
 from tilewright.relay.exchange.limits import Limits
 from tilewright.relay.exchange.onnx.importer import from_onnx
+from tilewright.relay.exchange.torch.export import from_exported_program, from_pytorch
 
-__all__ = ["Limits", "from_onnx"]
-open_doors(globals(), ["from_onnx"], ModelError)
+__all__ = ["Limits", "from_exported_program", "from_onnx", "from_pytorch"]
+open_doors(globals(), ["from_exported_program", "from_onnx", "from_pytorch"], ModelError)
 
 _ELSEWHERE = {
     f"from_{name}": "Export the model to ONNX and use relay.frontend.from_onnx."
     for name in (
-        "caffe", "caffe2", "coreml", "darknet", "keras", "mxnet", "paddle", "pytorch",
+        "caffe", "caffe2", "coreml", "darknet", "keras", "mxnet", "paddle",
         "tensorflow", "tflite",
     )
 }  # fmt: skip

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -82,6 +82,23 @@ class Plan(Protocol):
 
         flush_bytes: when not 0, that many bytes of other memory are written before *each* pass,
         which is then timed alone.
+        """
+
+
+class OpenPlan(Plan, Protocol):
+    """A plan that takes memory of other libraries by its address, and their streams."""
+
+    def argument(self, places: Sequence[tuple[int, int]]) -> Callable[[int], None]:
+        """A function that puts memory at an address into (launch, position) `places`.
+
+        It counts from the next run on.  The caller keeps the memory alive, and nothing is checked:
+        it has the size of what was there and is aligned to `ALIGNMENT`.
+        """
+
+    def run_on(self, stream: int) -> None:
+        """`run` on a stream of another library, by its handle; a CPU has none.
+
+        Runs on different streams happen in the order in which they were enqueued.
         """
 
 

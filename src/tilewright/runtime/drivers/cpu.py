@@ -12,6 +12,7 @@ import os
 import platform
 from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -212,12 +213,15 @@ class CpuPlan:
     def __init__(self, launches: tuple[Launch, ...]) -> None:
         native = _native()
         self._launches = launches  # keeps code and memory alive
-        self._args = [
-            np.array([m.pointer for m in launch.buffers] or [0], np.uint64) for launch in launches
-        ]
+        counts = [max(len(launch.buffers), 1) for launch in launches]
+        self._begins = [0, *accumulate(counts)]  # of each launch's arguments
+        self._args = (ctypes.c_uint64 * self._begins[-1])()
+        for launch, begin in zip(launches, self._begins, strict=False):
+            self._args[begin : begin + len(launch.buffers)] = [m.pointer for m in launch.buffers]
+        base, size = ctypes.addressof(self._args), ctypes.sizeof(ctypes.c_uint64)
         rows = [
-            (native.thunk(len(launch.buffers)), launch.kernel.handle, args.ctypes.data)
-            for launch, args in zip(launches, self._args, strict=True)
+            (native.thunk(len(launch.buffers)), launch.kernel.handle, base + begin * size)
+            for launch, begin in zip(launches, self._begins, strict=False)
         ]
         self._table = np.array(rows, np.uint64).reshape(len(rows), 3)
         self._pointer, self._count = self._table.ctypes.data, len(rows)
@@ -225,6 +229,18 @@ class CpuPlan:
 
     def run(self) -> None:
         self._replay(self._pointer, self._count, 1)
+
+    def run_on(self, stream: int) -> None:
+        self._replay(self._pointer, self._count, 1)
+
+    def argument(self, places: Sequence[tuple[int, int]]) -> Callable[[int], None]:
+        args, indices = self._args, [self._begins[launch] + k for launch, k in places]
+
+        def put(pointer: int) -> None:
+            for k in indices:
+                args[k] = pointer
+
+        return put
 
     def run_apart(self, written: Sequence[Memory], seconds: float) -> bool:
         views = [m.view for m in written if isinstance(m, CpuMemory)]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from tilewright.targets.spec import DeviceSpec
 
 _GRAPH_LAUNCHES = 64  # kernels in a timing graph: the 1.5 us between two replays hardly count
 _COLD_IN_FLIGHT = 64
+_GRAPHS = 16  # of one plan, each for other addresses
 _STATIC_LIMIT = 48 << 10  # dynamic shared memory beyond this must be asked for
 
 # After these every later call of the process fails the same way; the context cannot be repaired.
@@ -138,7 +139,10 @@ class CudaPlan:
         self._driver = driver
         self._launches = launches  # keeps code and memory alive
         self._calls = [_Call(launch) for launch in launches]
-        self._graphs: dict[int, Any] = {}
+        self._open: list[int] = []  # addresses of what `argument` opened
+        self._graphs: dict[tuple[int, ...], Any] = {}  # by passes and those addresses
+        self._met: dict[tuple[int, ...], None] = {}  # addresses that one run had, the latest last
+        self._stream = int(driver.stream)  # of the last run
         self._capture = capture
         if capture and launches:
             driver.enter()
@@ -146,7 +150,41 @@ class CudaPlan:
 
     def run(self) -> None:
         self._driver.enter()
+        self._change(int(self._driver.stream))
         self._pass()
+
+    def argument(self, places: Sequence[tuple[int, int]]) -> Callable[[int], None]:
+        at = len(self._open)
+        self._open.append(0)
+
+        def put(pointer: int) -> None:
+            if self._open[at] != pointer:
+                self._open[at] = pointer
+                for launch, position in places:
+                    self._calls[launch].put(position, pointer)
+
+        return put
+
+    def run_on(self, stream: int) -> None:
+        """A graph holds addresses: addresses that come back get one, others are launched singly."""
+        driver = self._driver
+        driver.enter()
+        self._change(stream)
+        key = (1, *self._open)
+        if key not in self._graphs and (key not in self._met or len(self._graphs) >= _GRAPHS):
+            self._met[key] = None
+            if len(self._met) > _GRAPHS:
+                self._met.pop(next(iter(self._met)))
+            for call in self._calls:
+                call.enqueue(stream)
+        elif self._calls:
+            driver.launch_graph(self._graph(1), stream)
+
+    def _change(self, stream: int) -> None:
+        """The next run is on `stream`, after the last one."""
+        if stream != self._stream:
+            self._driver.order(self._stream, stream)
+            self._stream = stream
 
     def run_apart(self, written: Sequence[Memory], seconds: float) -> bool:
         return False
@@ -190,11 +228,12 @@ class CudaPlan:
             call.enqueue(self._driver.stream)
 
     def _graph(self, passes: int) -> Any:
-        if passes not in self._graphs:
+        key = (passes, *self._open)
+        if key not in self._graphs:
             graph = self._driver.capture(self._calls, passes)
-            self._graphs[passes] = graph
+            self._graphs[key] = graph
             _on_death(self, self._driver, "cuGraphExecDestroy", graph)
-        return self._graphs[passes]
+        return self._graphs[key]
 
 
 class _Call:
@@ -214,6 +253,10 @@ class _Call:
         self._front = (launch.kernel.handle, *info.grid, *info.block, info.shared_bytes)
         self._back = (ctypes.addressof(self._pointers), 0)
         self._launch = _cu().cuLaunchKernel
+
+    def put(self, position: int, pointer: int) -> None:
+        """Pass other memory from the next launch or capture on."""
+        self._values[position] = pointer
 
     def enqueue(self, stream: Any) -> None:
         (status,) = self._launch(*self._front, stream, *self._back)
@@ -300,6 +343,11 @@ class CudaDriver:
             "copy", _cu().cuMemcpyDtoDAsync(target.pointer, source.pointer, nbytes, self.stream)
         )
 
+    def copy_between(self, target: int, source: int, nbytes: int, stream: int) -> None:
+        """Copy between addresses, on a stream of another library."""
+        self.enter()
+        self._ask("copy", _cu().cuMemcpyDtoDAsync(target, source, nbytes, stream))
+
     def load(self, artifact: Artifact) -> tuple[Kernel, ...]:
         cu, place = _cu(), f"load({artifact.source.entry_name})"
         if not artifact.binary:
@@ -364,20 +412,29 @@ class CudaDriver:
             raise
         return self._ask("capture", cu.cuStreamEndCapture(stream))
 
-    def launch_graph(self, graph: Any) -> None:
-        (status,) = _cu().cuGraphLaunch(graph, self.stream)
+    def order(self, first: Any, then: Any) -> None:
+        """What is enqueued on stream `then` from now on waits for what is on `first`."""
+        event = self._event()
+        self._ask("order streams", _cu().cuEventRecord(event, first))
+        self._ask("order streams", _cu().cuStreamWaitEvent(then, event, 0))
+        self._events.append(event)
+
+    def launch_graph(self, graph: Any, stream: Any = None) -> None:
+        (status,) = _cu().cuGraphLaunch(graph, self.stream if stream is None else stream)
         if status:
             self._ask("launch graph", (status,))
 
     def record(self) -> Any:
         """An event recorded now; `elapsed` takes it back."""
-        cu = _cu()
-        try:
-            event = self._events.pop()
-        except IndexError:
-            event = self._ask("event", cu.cuEventCreate(0))
-        self._ask("event", cu.cuEventRecord(event, self.stream))
+        event = self._event()
+        self._ask("event", _cu().cuEventRecord(event, self.stream))
         return event
+
+    def _event(self) -> Any:
+        try:
+            return self._events.pop()
+        except IndexError:
+            return self._ask("event", _cu().cuEventCreate(0))
 
     def elapsed(self, pairs: list[tuple[Any, Any]]) -> float:
         """Wait, then the sum of the seconds between the two events of each pair."""

@@ -1,0 +1,190 @@
+"""Import of programs of PyTorch: ATen operators become operators of networks.
+
+In: a `Program`.  Out: `(mod, params)`: weights are parameters of main under their names in the
+module.  What blocks an import is collected, and told once.  Read next: `ops/__init__.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tilewright.base.dtype import TYPES, DType
+from tilewright.base.errors import ModelError
+from tilewright.relay.exchange.limits import Limits
+from tilewright.relay.exchange.torch.node import Node, as_type
+from tilewright.relay.exchange.torch.ops import CONVERTERS
+from tilewright.relay.exchange.torch.program import Program, Ref, Spec, Step
+from tilewright.relay.graph.expr import (
+    Array,
+    Constant,
+    Expr,
+    Function,
+    IRModule,
+    Tuple,
+    TupleType,
+    Var,
+    const,
+    free_vars,
+    var,
+)
+
+_MOST_LINES = 30
+_EXAMPLES = 2  # names of nodes in a line
+OPERATORS = "relay.exchange.torch.ops.CONVERTERS lists the operators that can be imported."
+
+
+def import_program(
+    program: Program, place: str, limits: Limits | None = None
+) -> tuple[IRModule, dict[str, Array]]:
+    """The network of `program` and its weights.
+
+    place: of errors.  Raises ModelError, once for everything that blocks the import.
+    """
+    return _Importer(program, place, limits or Limits()).run()
+
+
+class _Importer:
+    """One import.  values: by name; None: what a step that is blocked would give."""
+
+    def __init__(self, program: Program, place: str, limits: Limits) -> None:
+        self.program, self.place, self.limits = program, place, limits
+        self.values: dict[str, Any] = {}
+        self.params: dict[str, Array] = {}
+        self.blocked: dict[tuple[str, str, str], list[str]] = {}
+
+    def run(self) -> tuple[IRModule, dict[str, Array]]:
+        self.limits.check("nodes", len(self.program.steps), self.place)
+        inputs = [self._input(name, spec) for name, spec in self.program.inputs]
+        for name, array in self.program.weights.items():
+            self.values[name] = self._weight(name, array)
+        for step in self.program.steps:
+            self.values[step.name] = self._convert(step)
+        if self.blocked:
+            raise ModelError(self.place, self._blockers(), OPERATORS)
+        outputs = [self._output(k, o) for k, o in enumerate(self.program.outputs)]
+        if not outputs:
+            raise ModelError(self.place, "the module returns no tensor", "Return what it computes.")
+        body = outputs[0] if len(outputs) == 1 else Tuple(outputs)
+        self.limits.check_graph(body)
+        weights = [v for v in free_vars(body) if v not in inputs]
+        main = Function([*inputs, *weights], body)
+        return IRModule({"main": main}), {v.name_hint: self.params[v.name_hint] for v in weights}
+
+    def static(self, value: Expr) -> Array | None:
+        """The array of `value` where it is known now."""
+        if isinstance(value, Constant):
+            return value.data
+        return self.params.get(value.name_hint) if isinstance(value, Var) else None
+
+    def _input(self, name: str, spec: Spec) -> Var:
+        place = f"{self.place}: input {name!r}"
+        if spec.dtype not in TYPES:
+            raise ModelError(
+                place, f"its element type is {spec.dtype}", f"Supported are {', '.join(TYPES)}."
+            )
+        if open_ := [str(n) for n in spec.shape if not isinstance(n, int)]:
+            raise ModelError(
+                place, f"its extent {', '.join(open_)} is open",
+                "Export the module without dynamic_shapes, once for each shape.",
+            )  # fmt: skip
+        made = var(name, shape=spec.shape, dtype=spec.dtype)
+        self.values[name] = made
+        return made
+
+    def _weight(self, name: str, array: Array) -> Expr:
+        """Floating-point tensors become parameters, all else constants."""
+        if array.dtype.name not in TYPES:
+            raise ModelError(
+                f"{self.place}: weight {name!r}", f"its element type is {array.dtype}",
+                f"Supported are {', '.join(TYPES)}.",
+            )  # fmt: skip
+        if not array.ndim or not DType(array.dtype).is_float:
+            return Constant(array)
+        self.params[name] = array
+        return var(name, shape=array.shape, dtype=array.dtype.name)
+
+    def _output(self, index: int, given: Any) -> Expr:
+        value = self.values[given.name] if isinstance(given, Ref) else given
+        if isinstance(value, Expr):
+            return value
+        if isinstance(value, (bool, int, float)):
+            return const(value)
+        raise ModelError(
+            f"{self.place}: output {index}", f"it is {value!r}, not a tensor", "Return tensors."
+        )
+
+    # -- steps -------------------------------------------------------------------------------------
+
+    def _convert(self, step: Step) -> Any:
+        given = list(_refs(list(step.args.values())))
+        if any(self.values[name] is None for name in given):
+            return None
+        if step.op == "getitem":
+            return self.values[given[0]][step.args["index"]]
+        converter = CONVERTERS.get(step.op)
+        if converter is None:
+            return self._block(step, "no converter")
+        args = {name: _resolved(value, self.values) for name, value in step.args.items()}
+        node = Node(step.op, f"{self.place}: {step.name} ({step.op})", args, step.results,
+                    self.static)  # fmt: skip
+        if open_ := [str(n) for s in step.results if s for n in s.shape if not isinstance(n, int)]:
+            return self._block(step, f"its result has the open extent {open_[0]}")
+        try:
+            return self._checked(step, node, converter(node))
+        except ModelError as e:
+            inner = "" if e.place == node.place else f"{e.place}: "
+            return self._block(step, f"{inner}{e.reason}", e.way_out)
+
+    def _checked(self, step: Step, node: Node, made: Any) -> Any:
+        """What the converter made, with the types that PyTorch says the results have."""
+        if isinstance(made, Expr) and isinstance(made.checked_type, TupleType):
+            made = list(made)
+        values = list(made) if isinstance(made, (list, tuple)) else [made]
+        found: list[Expr | None] = []
+        for value, spec in zip(values, step.results, strict=False):
+            if value is None or spec is None:
+                found.append(None)
+                continue
+            node.require(
+                value.shape == spec.shape,
+                f"the result has shape {value.shape}, PyTorch says {spec.shape}",
+                "Please report it.",
+            )
+            found.append(as_type(value, spec.dtype))
+        return found if step.several else found[0]
+
+    def _block(self, step: Step, reason: str, way_out: str = "") -> None:
+        self.blocked.setdefault((step.op, reason, way_out), []).append(step.name)
+
+    def _blockers(self) -> str:
+        """What blocks the import, most frequent first, in a bounded number of lines."""
+        total = sum(map(len, self.blocked.values()))
+        lines = [f"{total} of {len(self.program.steps)} calls cannot be imported"]
+        ordered = sorted(self.blocked.items(), key=lambda item: -len(item[1]))
+        room = _MOST_LINES - 3
+        for (op, reason, way_out), names in ordered[:room]:
+            shown = ", ".join(names[:_EXAMPLES]) + (", ..." if len(names) > _EXAMPLES else "")
+            text = " ".join(f"{reason}. {way_out}".split()).removesuffix(" ")
+            lines.append(f"  {len(names)} x {op} ({shown}): {text[:240]}")
+        if len(ordered) > room:
+            left = sum(len(names) for _, names in ordered[room:])
+            lines.append(f"  {left} more, of {len(ordered) - room} other kinds")
+        return "\n".join(lines)
+
+
+def _refs(value: Any) -> Iterator[str]:
+    """The names of all values in an argument."""
+    if isinstance(value, Ref):
+        yield value.name
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _refs(item)
+
+
+def _resolved(value: Any, known: Mapping[str, Any]) -> Any:
+    if isinstance(value, Ref):
+        return known[value.name]
+    if isinstance(value, (list, tuple)):
+        return [_resolved(item, known) for item in value]
+    return value

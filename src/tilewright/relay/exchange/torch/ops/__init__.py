@@ -1,0 +1,35 @@
+"""What each operator of ATen becomes, one file for each family.
+
+In: a call as `node.Node` shows it.  Out: graph values.  Read next: `elementwise.py`.
+"""
+
+from __future__ import annotations
+
+from tilewright.relay.exchange.torch.node import Converter
+from tilewright.relay.exchange.torch.ops import (
+    attention,
+    creation,
+    elementwise,
+    indexing,
+    linear,
+    movement,
+    normalize,
+    reduction,
+    window,
+)
+
+_FAMILIES = (
+    elementwise,
+    reduction,
+    creation,
+    movement,
+    indexing,
+    linear,
+    attention,
+    normalize,
+    window,
+)
+CONVERTERS: dict[str, Converter] = {
+    name: converter for family in _FAMILIES for name, converter in family.CONVERTERS.items()
+}
+__all__ = ["CONVERTERS"]

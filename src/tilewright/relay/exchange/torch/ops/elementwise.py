@@ -1,0 +1,366 @@
+"""Operators that work element by element, with PyTorch's rules of element types."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from tilewright.base.dtype import DType
+from tilewright.relay import nn, tensor
+from tilewright.relay.exchange.torch.node import (
+    Converter,
+    Node,
+    as_type,
+    common_type,
+    function,
+    number,
+)
+from tilewright.relay.graph.expr import Expr, const
+
+
+def operand(n: Node, name: str, dtype: str) -> Expr:
+    """Argument `name` as a tensor of `dtype`; a number is rounded to it."""
+    value = n.args.get(name)
+    if isinstance(value, (bool, int, float)):
+        return number(value, dtype)
+    return as_type(n[name], dtype)
+
+
+def _operands(n: Node, names: tuple[str, ...], dtype: str) -> list[Expr]:
+    return [operand(n, name, dtype) for name in names]
+
+
+def _scaled(value: Expr, factor: float) -> Expr:
+    return value if factor == 1 else tensor.multiply(value, number(factor, str(value.dtype)))
+
+
+def unary(made: Callable[[Expr], Expr]) -> Converter:
+    """Of a tensor in the element type of the result: integers become floats where they must."""
+    return lambda n: made(as_type(n["self"], n.dtype))
+
+
+def _whole(rounded: Callable[[Expr], Expr]) -> Converter:
+    """Rounding: integers are whole already."""
+    return lambda n: rounded(n["self"]) if n["self"].dtype.is_float else n["self"]
+
+
+def _binary(joined: Callable[[Any, Any], Expr]) -> Converter:
+    """Of two operands in the element type of the result."""
+    return lambda n: joined(*_operands(n, ("self", "other"), n.dtype))
+
+
+def _sum(joined: Callable[[Any, Any], Expr]) -> Converter:
+    def convert(n: Node) -> Expr:
+        left, right = _operands(n, ("self", "other"), n.dtype)
+        if n.dtype == "bool":
+            return function("logical_or")(left, right)
+        return joined(left, _scaled(right, n.get("alpha", 1)))
+
+    return convert
+
+
+def _reversed_difference(n: Node) -> Expr:
+    left, right = _operands(n, ("other", "self"), n.dtype)
+    return tensor.subtract(left, _scaled(right, n.get("alpha", 1)))
+
+
+def _product(n: Node) -> Expr:
+    left, right = _operands(n, ("self", "other"), n.dtype)
+    return (function("logical_and") if n.dtype == "bool" else tensor.multiply)(left, right)
+
+
+def _quotient(n: Node) -> Expr:
+    mode = n.get("rounding_mode")
+    if mode is None:
+        return tensor.divide(*_operands(n, ("self", "other"), n.dtype))
+    left, right = _operands(n, ("self", "other"), n.dtype)
+    if mode == "floor":
+        return function("floor_divide")(left, right)
+    if DType(n.dtype).is_float:
+        return function("trunc")(tensor.divide(left, right))
+    rest = function("mod")(left, right)  # as C's: what is left of the sign of the dividend
+    return function("floor_divide")(tensor.subtract(left, rest), right)
+
+
+def _compared(joined: Callable[[Any, Any], Expr]) -> Converter:
+    """In the common element type of both operands; the result is bool."""
+
+    def convert(n: Node) -> Expr:
+        given = [n.args["self"], n.args["other"]]
+        kind = common_type(given)
+        left, right = _operands(n, ("self", "other"), kind)
+        return joined(left, right)
+
+    return convert
+
+
+def truth(value: Expr) -> Expr:
+    """Whether elements differ from zero."""
+    return value if value.dtype == "bool" else tensor.cast(value, "bool")
+
+
+def _logical(name: str) -> Converter:
+    return lambda n: function(name)(truth(n["self"]), truth(n["other"]))
+
+
+def _bitwise(name: str) -> Converter:
+    def convert(n: Node) -> Expr:
+        kind = "logical" if n.dtype == "bool" else "bitwise"
+        return function(f"{kind}_{name}")(*_operands(n, ("self", "other"), n.dtype))
+
+    return convert
+
+
+def _where(n: Node) -> Expr:
+    return tensor.where(truth(n["condition"]), *_operands(n, ("self", "other"), n.dtype))
+
+
+def _masked_fill(n: Node) -> Expr:
+    value, data = operand(n, "value", n.dtype), as_type(n["self"], n.dtype)
+    return tensor.where(truth(n["mask"]), value, data)
+
+
+def _power(n: Node) -> Expr:
+    base, exponent = n.args["self"], n.args["exponent"]
+    if isinstance(exponent, (int, float)) and isinstance(base, Expr):
+        data = as_type(base, n.dtype)
+        if exponent in (1, 2, 3):
+            found = data
+            for _ in range(int(exponent) - 1):
+                found = tensor.multiply(found, data)
+            return found
+        if exponent == 0.5:
+            return tensor.sqrt(data)
+        if exponent == -0.5:
+            return tensor.rsqrt(data)
+        if exponent == -1:
+            return tensor.divide(number(1, n.dtype), data)
+    return tensor.power(*_operands(n, ("self", "exponent"), n.dtype))
+
+
+def _limits(n: Node) -> Expr:
+    data = as_type(n["self"], n.dtype)
+    low, high = n.args.get("min"), n.args.get("max")
+    if isinstance(low, Expr) or isinstance(high, Expr):
+        if low is not None:
+            data = tensor.maximum(data, operand(n, "min", n.dtype))
+        return data if high is None else tensor.minimum(data, operand(n, "max", n.dtype))
+    return tensor.clip(
+        data, -math.inf if low is None else float(low), math.inf if high is None else float(high)
+    )
+
+
+def _hardtanh(n: Node) -> Expr:
+    return tensor.clip(n["self"], float(n.get("min_val", -1)), float(n.get("max_val", 1)))
+
+
+def hard_sigmoid(x: Expr) -> Expr:
+    """clip(x + 3, 0, 6) / 6."""
+    sixth = number(1 / 6, str(x.dtype))
+    return tensor.multiply(tensor.clip(tensor.add(x, number(3, str(x.dtype))), 0.0, 6.0), sixth)
+
+
+def gelu(x: Expr, approximate: str = "none") -> Expr:
+    """x times the normal distribution's integral up to x; "tanh" approximates it."""
+    kind = str(x.dtype)
+    if approximate == "tanh":
+        cube = tensor.multiply(tensor.multiply(x, x), x)
+        inner = tensor.add(x, tensor.multiply(cube, number(0.044715, kind)))
+        bend = tensor.tanh(tensor.multiply(inner, number(math.sqrt(2 / math.pi), kind)))
+    else:
+        bend = tensor.erf(tensor.multiply(x, number(math.sqrt(0.5), kind)))
+    half = tensor.multiply(x, number(0.5, kind))
+    return tensor.multiply(half, tensor.add(bend, number(1, kind)))
+
+
+def _gelu(n: Node) -> Expr:
+    return gelu(n["self"], n.get("approximate", "none"))
+
+
+def _elu(n: Node) -> Expr:
+    """scale * (x where positive, else alpha * (exp(input_scale * x) - 1))."""
+    x, kind = n["self"], n.dtype
+    alpha, scale, inner = (float(n.get(k, 1)) for k in ("alpha", "scale", "input_scale"))
+    low = tensor.minimum(x, number(0, kind))  # the exponential of the rest is not needed
+    bent = tensor.subtract(tensor.exp(_scaled(low, inner)), number(1, kind))
+    made = tensor.where(
+        tensor.greater(x, number(0, kind)), _scaled(x, scale), _scaled(bent, alpha * scale)
+    )
+    return made
+
+
+def _softplus(n: Node) -> Expr:
+    """log(1 + exp(beta x)) / beta, and x itself above the threshold."""
+    x, kind = n["self"], n.dtype
+    beta, threshold = float(n.get("beta", 1)), float(n.get("threshold", 20))
+    scaled = _scaled(x, beta)
+    inside = tensor.minimum(scaled, number(threshold, kind))
+    soft = _scaled(tensor.log(tensor.add(tensor.exp(inside), number(1, kind))), 1 / beta)
+    return tensor.where(tensor.greater(scaled, number(threshold, kind)), x, soft)
+
+
+def _prelu(n: Node) -> Expr:
+    x, slope = n["self"], n["weight"]
+    if slope.tensor_type.size > 1 and len(slope.shape) == 1:
+        slope = tensor.reshape(slope, (-1, *(1,) * (len(x.shape) - 2)))
+    kind = number(0, n.dtype)
+    return tensor.where(tensor.greater(x, kind), x, tensor.multiply(x, slope))
+
+
+def _to_copy(n: Node) -> Expr:
+    return as_type(n["self"], n.dtype)
+
+
+def _expm1(x: Expr) -> Expr:
+    return tensor.subtract(tensor.exp(x), number(1, str(x.dtype)))
+
+
+def _log1p(x: Expr) -> Expr:
+    return tensor.log(tensor.add(x, number(1, str(x.dtype))))
+
+
+def _reciprocal(x: Expr) -> Expr:
+    return tensor.divide(number(1, str(x.dtype)), x)
+
+
+def _remainder(n: Node) -> Expr:
+    """With the sign of the divisor, as Python's %."""
+    left, right = _operands(n, ("self", "other"), n.dtype)
+    return function("floor_mod")(left, right)
+
+
+def _fmod(n: Node) -> Expr:
+    """With the sign of the dividend, as C's."""
+    left, right = _operands(n, ("self", "other"), n.dtype)
+    return function("mod")(left, right)
+
+
+def _lerp(n: Node) -> Expr:
+    start, end = _operands(n, ("self", "end"), n.dtype)
+    weight = operand(n, "weight", n.dtype)
+    return tensor.add(start, tensor.multiply(weight, tensor.subtract(end, start)))
+
+
+def _fused(joined: Callable[[Any, Any], Expr]) -> Converter:
+    """self + value * (tensor1 op tensor2)."""
+
+    def convert(n: Node) -> Expr:
+        made = joined(*_operands(n, ("tensor1", "tensor2"), n.dtype))
+        return tensor.add(as_type(n["self"], n.dtype), _scaled(made, n.get("value", 1)))
+
+    return convert
+
+
+def _glu(n: Node) -> Expr:
+    axis = n.axis()
+    value, gate = function("split")(n["self"], 2, axis)
+    return tensor.multiply(value, tensor.sigmoid(gate))
+
+
+def _not(n: Node) -> Expr:
+    return tensor.equal(truth(n["self"]), const(False))
+
+
+def _bitwise_not(n: Node) -> Expr:
+    return _not(n) if n.dtype == "bool" else function("bitwise_not")(n["self"])
+
+
+def _silu(x: Expr) -> Expr:
+    return tensor.multiply(x, tensor.sigmoid(x))
+
+
+def _leaky(n: Node) -> Expr:
+    return nn.leaky_relu(n["self"], float(n.get("negative_slope", 0.01)))
+
+
+def _threshold(n: Node) -> Expr:
+    limit = number(n.args["threshold"], n.dtype)
+    return tensor.where(
+        tensor.greater(n["self"], limit), n["self"], number(n.args["value"], n.dtype)
+    )
+
+
+def _variants(name: str, kinds: str, converter: Converter) -> dict[str, Converter]:
+    return {f"{name}.{kind}": converter for kind in kinds.split()}
+
+
+_SAME: Converter = lambda n: n["self"]  # noqa: E731
+_BOTH = "Tensor Scalar"
+
+CONVERTERS: dict[str, Converter] = {
+    **{f"{k}.default": unary(getattr(tensor, k))
+       for k in ("exp", "log", "sqrt", "rsqrt", "tanh", "sigmoid", "erf", "sin", "cos", "abs")},
+    **{f"{k}.default": unary(lambda x, k=k: function(k)(x))  # type: ignore[misc]
+       for k in ("tan", "sinh", "cosh", "asin", "acos", "atan", "asinh", "acosh", "atanh",
+                 "log2", "log10", "sign")},
+    "neg.default": unary(tensor.negative),
+    "relu.default": unary(nn.relu),
+    "reciprocal.default": unary(_reciprocal),
+    "expm1.default": unary(_expm1),
+    "log1p.default": unary(_log1p),
+    "silu.default": unary(_silu),
+    "hardsigmoid.default": unary(hard_sigmoid),
+    "hardswish.default": unary(lambda x: tensor.multiply(x, hard_sigmoid(x))),
+    "relu6.default": unary(lambda x: tensor.clip(x, 0.0, 6.0)),
+    "floor.default": _whole(tensor.floor),
+    "ceil.default": _whole(tensor.ceil),
+    "round.default": _whole(lambda x: function("round")(x)),
+    "trunc.default": _whole(lambda x: function("trunc")(x)),
+    "isnan.default": lambda n: function("isnan")(n["self"]),
+    "isinf.default": lambda n: function("isinf")(n["self"]),
+    "isfinite.default": lambda n: function("isfinite")(n["self"]),
+    **_variants("add", _BOTH, _sum(tensor.add)),
+    **_variants("sub", _BOTH, _sum(tensor.subtract)),
+    **_variants("rsub", _BOTH, _reversed_difference),
+    **_variants("mul", _BOTH, _product),
+    **_variants("div", _BOTH + " Tensor_mode Scalar_mode", _quotient),
+    **_variants("fmod", _BOTH, _fmod),
+    **_variants("remainder", _BOTH, _remainder),
+    "floor_divide.default": lambda n: function("floor_divide")(
+        *_operands(n, ("self", "other"), n.dtype)),
+    "maximum.default": _binary(tensor.maximum),
+    "minimum.default": _binary(tensor.minimum),
+    "atan2.default": _binary(lambda a, b: function("atan2")(a, b)),
+    **_variants("pow", "Tensor_Tensor Tensor_Scalar Scalar", _power),
+    **_variants("eq", _BOTH, _compared(tensor.equal)),
+    **_variants("ne", _BOTH, _compared(lambda a, b: function("not_equal")(a, b))),
+    **_variants("lt", _BOTH, _compared(tensor.less)),
+    **_variants("gt", _BOTH, _compared(tensor.greater)),
+    **_variants("le", _BOTH, _compared(lambda a, b: function("less_equal")(a, b))),
+    **_variants("ge", _BOTH, _compared(lambda a, b: function("greater_equal")(a, b))),
+    "logical_and.default": _logical("logical_and"),
+    "logical_or.default": _logical("logical_or"),
+    "logical_xor.default": _logical("logical_xor"),
+    "logical_not.default": _not,
+    "bitwise_not.default": _bitwise_not,
+    **_variants("bitwise_and", _BOTH, _bitwise("and")),
+    **_variants("bitwise_or", _BOTH, _bitwise("or")),
+    **_variants("bitwise_xor", _BOTH, _bitwise("xor")),
+    **_variants("where", "self ScalarOther ScalarSelf Scalar", _where),
+    **_variants("masked_fill", _BOTH, _masked_fill),
+    "clamp.default": _limits,
+    "clamp.Tensor": _limits,
+    "clamp_min.default": _limits,
+    "clamp_max.default": _limits,
+    "hardtanh.default": _hardtanh,
+    "leaky_relu.default": _leaky,
+    "threshold.default": _threshold,
+    "gelu.default": _gelu,
+    "elu.default": _elu,
+    "softplus.default": _softplus,
+    "prelu.default": _prelu,
+    "_prelu_kernel.default": _prelu,
+    "glu.default": _glu,
+    "lerp.Scalar": _lerp,
+    "lerp.Tensor": _lerp,
+    "addcmul.default": _fused(tensor.multiply),
+    "addcdiv.default": _fused(tensor.divide),
+    "_to_copy.default": _to_copy,
+    **dict.fromkeys(
+        ("clone.default", "alias.default", "detach.default", "dropout.default",
+         "lift_fresh_copy.default", "contiguous.default", "alias_copy.default",
+         "detach_.default", "lift_fresh.default"),
+        lambda n: n[next(iter(n.args))],
+    ),
+}  # fmt: skip

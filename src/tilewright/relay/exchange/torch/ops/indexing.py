@@ -1,0 +1,176 @@
+"""Operators that read or write where a tensor of integers says."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tilewright.relay import tensor
+from tilewright.relay.exchange.torch.node import Converter, Node, as_type, function, number
+from tilewright.relay.exchange.torch.ops.movement import reshaped
+from tilewright.relay.graph.expr import Constant, Expr, const
+
+
+def from_front(n: Node, index: Expr, extent: int) -> Expr:
+    """Positions counted from the front; those that are known are computed now."""
+    known = n.static_of(index)
+    if known is not None:
+        return Constant(np.where(known < 0, known + extent, known).astype(known.dtype))
+    kind = str(index.dtype)
+    behind = tensor.add(index, number(extent, kind))
+    return tensor.where(tensor.less(index, number(0, kind)), behind, index)
+
+
+def take(data: Expr, index: Expr, axis: int) -> Expr:
+    """Slices of `axis` at the positions in `index`, which may have any shape."""
+    found: Expr = function("take")(data, index, axis)
+    return found
+
+
+def _embedding(n: Node) -> Expr:
+    return take(n["weight"], n["indices"], 0)
+
+
+def _index_select(n: Node) -> Expr:
+    data, axis = n["self"], n.axis()
+    if not data.shape:
+        return data
+    index = n["index"]
+    return take(data, from_front(n, reshaped(index, (index.tensor_type.size,)),
+                                 data.shape[axis]), axis)  # fmt: skip
+
+
+def _index(n: Node) -> Expr:
+    """NumPy's indexing by several tensors: one position in the indexed axes together."""
+    data, given = n["self"], list(n.args["indices"])
+    axes = [k for k, index in enumerate(given) if index is not None]
+    indices = [given[k] for k in axes]
+    n.require(all(i.dtype != "bool" for i in indices), "a mask picks a number of elements that "
+              "is not known", "Use torch.where.")  # fmt: skip
+    if len(axes) == 1:
+        return take(data, from_front(n, indices[0], data.shape[axes[0]]), axes[0])
+    shape = tuple(map(int, np.broadcast_shapes(*(i.shape for i in indices))))
+    flat = _position(n, indices, [data.shape[a] for a in axes])
+    adjacent = axes == list(range(axes[0], axes[-1] + 1))
+    rest = [k for k in range(len(data.shape)) if k not in axes]
+    if not adjacent:  # the indexed axes go to the front
+        data = tensor.transpose(data, [*axes, *rest])
+    first = axes[0] if adjacent else 0
+    before, after = data.shape[:first], data.shape[first + len(axes) :]
+    whole = reshaped(data, (*before, math.prod(data.shape[first : first + len(axes)]), *after))
+    found = take(whole, reshaped(flat, (math.prod(shape),)), first)
+    return reshaped(found, (*before, *shape, *after))
+
+
+def _position(n: Node, indices: list[Expr], extents: list[int]) -> Expr:
+    """Where (i, j, ...) is in row-major order; computed now if all are known."""
+    known = [k for i in indices if (k := n.static_of(i)) is not None]
+    if len(known) == len(indices):
+        wrapped = [np.where(k < 0, k + e, k) for k, e in zip(known, extents, strict=True)]
+        return Constant(np.asarray(np.ravel_multi_index(
+            tuple(np.broadcast_arrays(*wrapped)), extents, mode="clip"), np.int64))  # fmt: skip
+    total: Expr | None = None
+    for index, extent in zip(indices, extents, strict=True):
+        at = as_type(from_front(n, index, extent), "int64")
+        if total is None:
+            total = at
+        else:
+            total = tensor.add(tensor.multiply(total, const(extent, "int64")), at)
+    assert total is not None
+    return total
+
+
+def _gather(n: Node) -> Expr:
+    data, axis = n["self"], n.axis()
+    if not data.shape:
+        return data
+    found: Expr = function("gather")(data, axis, from_front(n, n["index"], data.shape[axis]))
+    return found
+
+
+def _scatter(reduction: str) -> Converter:
+    def convert(n: Node) -> Expr:
+        data, axis = n["self"], n.axis()
+        index = from_front(n, n["index"], data.shape[axis])
+        source: Any = n.args.get("src", n.args.get("value"))
+        if isinstance(source, Expr):
+            n.require(source.shape == index.shape, "its source is larger than its index",
+                      "Cut the source to the shape of the index.")  # fmt: skip
+            updates = as_type(source, n.dtype)
+        else:
+            updates = tensor.broadcast_to(number(source, n.dtype), index.shape)
+        found: Expr = function("scatter_elements")(data, index, updates, axis, reduction)
+        return found
+
+    return convert
+
+
+def _index_put(n: Node) -> Expr:
+    """Whole slices written at positions: `x[i, j] = values`."""
+    data, given = n["self"], list(n.args["indices"])
+    n.require(None not in given, "it leaves out an axis before an indexed one",
+              "Index the leading axes.")  # fmt: skip
+    if len(given) == 1 and given[0].dtype == "bool":
+        mask = given[0]
+        mask = reshaped(mask, (*mask.shape, *(1,) * (len(data.shape) - len(mask.shape))))
+        values = as_type(n["values"], n.dtype)
+        n.require(values.tensor_type.size == 1, "a mask says where values go", "Use torch.where.")
+        return tensor.where(mask, reshaped(values, ()), data)
+    extents = list(data.shape[: len(given)])
+    shape = tuple(map(int, np.broadcast_shapes(*(i.shape for i in given))))
+    rest = data.shape[len(given) :]
+    updates = as_type(n["values"], n.dtype)
+    if updates.shape != (*shape, *rest):
+        updates = tensor.broadcast_to(updates, (*shape, *rest))
+    parts = []
+    for index, extent in zip(given, extents, strict=True):
+        at = as_type(from_front(n, index, extent), "int64")
+        wide = at if at.shape == shape else tensor.broadcast_to(at, shape)
+        parts.append(tensor.expand_dims(wide, 0))
+    index = parts[0] if len(parts) == 1 else tensor.concatenate(parts, 0)
+    mode = "add" if n.get("accumulate", False) else "update"
+    found: Expr = function("scatter_nd")(data, index, updates, mode)
+    return found
+
+
+def _topk(n: Node) -> list[Expr]:
+    found = function("topk")(
+        n["self"], n.integer("k"), n.integer("dim", -1), "both", not n.get("largest", True), "int64"
+    )
+    return list(found)
+
+
+def _sort(n: Node) -> list[Expr]:
+    data, axis = n["self"], n.integer("dim", -1)
+    ascending = not n.get("descending", False)
+    found = function("topk")(data, data.shape[axis], axis, "both", ascending, "int64")
+    return list(found)
+
+
+def _cumsum(n: Node) -> Expr:
+    data = as_type(n["self"], n.dtype)
+    if not data.shape:
+        return data
+    found: Expr = function("cumsum")(data, n.axis())
+    return found
+
+
+CONVERTERS: dict[str, Converter] = {
+    "embedding.default": _embedding,
+    "index_select.default": _index_select,
+    "index.Tensor": _index,
+    "_unsafe_index.Tensor": _index,
+    "gather.default": _gather,
+    "take_along_dim.default": _gather,
+    "scatter.src": _scatter("update"),
+    "scatter.value": _scatter("update"),
+    "scatter_add.default": _scatter("add"),
+    "index_put.default": _index_put,
+    "_unsafe_index_put.default": _index_put,
+    "topk.default": _topk,
+    "sort.default": _sort,
+    "sort.stable": _sort,
+    "cumsum.default": _cumsum,
+}

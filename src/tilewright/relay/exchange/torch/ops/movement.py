@@ -1,0 +1,333 @@
+"""Operators that move elements or change the shape."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tilewright.relay import nn, tensor
+from tilewright.relay.exchange.torch.node import Converter, Node, as_type, function, number
+from tilewright.relay.graph.expr import Constant, Expr
+
+
+def _reshape(n: Node) -> Expr:
+    data = n["self"]
+    if data.dtype != n.dtype:
+        raise n.refuse("it reads memory as another element type", "Convert with .to(dtype).")
+    return reshaped(data, n.shape)
+
+
+def reshaped(data: Expr, shape: tuple[int, ...]) -> Expr:
+    """`data` under `shape`, every extent of which is meant."""
+    if data.shape == shape:
+        return data
+    if not shape:
+        return tensor.squeeze(data, list(range(len(data.shape))))
+    return tensor.reshape(data, shape)
+
+
+def _permute(n: Node) -> Expr:
+    return tensor.transpose(n["self"], n.ints("dims"))
+
+
+def swapped(data: Expr, a: int, b: int) -> Expr:
+    """`data` with two of its axes exchanged."""
+    order = list(range(len(data.shape)))
+    if order:
+        order[a], order[b] = order[b], order[a]
+    return tensor.transpose(data, order)
+
+
+def _transpose(n: Node) -> Expr:
+    rank = len(n["self"].shape)
+    if not rank:
+        return n["self"]
+    return swapped(n["self"], n.integer("dim0") % rank, n.integer("dim1") % rank)
+
+
+def _expand(n: Node) -> Expr:
+    data, shape = n["self"], n.shape
+    if data.shape == shape:
+        return data
+    return tensor.broadcast_to(reshaped(data, (1,) * (len(shape) - len(data.shape)) + data.shape),
+                               shape)  # fmt: skip
+
+
+def _concatenate(n: Node) -> Expr:
+    given = [t for t in n.args["tensors"] if t.shape != (0,)]  # an old spelling of nothing
+    parts = [as_type(t, n.dtype) for t in given]
+    if len(parts) == 1:
+        return parts[0]
+    return tensor.concatenate(parts, n.integer("dim", 0) % len(n.shape))
+
+
+def _stack(n: Node) -> Expr:
+    axis = n.integer("dim", 0) % len(n.shape)
+    parts = [tensor.expand_dims(as_type(t, n.dtype), axis) for t in n.args["tensors"]]
+    return parts[0] if len(parts) == 1 else tensor.concatenate(parts, axis)
+
+
+def part(data: Expr, axis: int, begin: int, end: int, step: int = 1) -> Expr:
+    """Elements `begin` to before `end` of an axis."""
+    if (begin, step) == (0, 1) and end >= data.shape[axis]:
+        return data
+    found: Expr = function("strided_slice")(data, [begin], [end], [step], axes=[axis])
+    return found
+
+
+def _bounds(n: Node, axis: int, extent: int) -> tuple[int, int, int]:
+    """A slice's (begin, end, step), counted from the front and inside."""
+    begin, end, step = n.get("start", 0), n.get("end", extent), n.integer("step", 1)
+    n.require(isinstance(begin, int) and isinstance(end, int), "its limits are computed")
+    begin, end = (min(max(v + extent if v < 0 else v, 0), extent) for v in (begin, end))
+    return begin, max(end, begin), step
+
+
+def _slice(n: Node) -> Expr:
+    data, axis = n["self"], n.axis() if n.args.get("dim") is not None else 0
+    begin, end, step = _bounds(n, axis, data.shape[axis])
+    n.require(end > begin, "it has no elements", "Leave it out of the module.")
+    return part(data, axis, begin, end, step)
+
+
+def _select(n: Node) -> Expr:
+    data, axis = n["self"], n.axis()
+    at = n.integer("index")
+    at += data.shape[axis] if at < 0 else 0
+    return reshaped(part(data, axis, at, at + 1), n.shape)
+
+
+def _slice_scatter(n: Node) -> Expr:
+    """`self` with `src` in the place of a slice: put together, or, with steps, picked by masks."""
+    data, source = n["self"], as_type(n["src"], n.dtype)
+    axis = n.integer("dim", 0) % len(data.shape)
+    extent = data.shape[axis]
+    begin, end, step = _bounds(n, axis, extent)
+    n.require(step == 1, f"its step is {step}", "Write slices with steps of 1.")
+    parts = [source] if end > begin else []
+    if begin:
+        parts.insert(0, part(data, axis, 0, begin))
+    if end < extent:
+        parts.append(part(data, axis, end, extent))
+    return parts[0] if len(parts) == 1 else tensor.concatenate(parts, axis)
+
+
+def _select_scatter(n: Node) -> Expr:
+    data, axis = n["self"], n.axis()
+    at, extent = n.integer("index") % data.shape[axis], data.shape[axis]
+    parts: list[Expr] = [tensor.expand_dims(as_type(n["src"], n.dtype), axis)]
+    if at:
+        parts.insert(0, part(data, axis, 0, at))
+    if at + 1 < extent:
+        parts.append(part(data, axis, at + 1, extent))
+    return parts[0] if len(parts) == 1 else tensor.concatenate(parts, axis)
+
+
+def _split(n: Node) -> list[Expr]:
+    """Parts whose extents are those of the results."""
+    data = n["self"]
+    axis = n.integer("dim", 0) % len(data.shape)
+    found, at = [], 0
+    for spec in n.results:
+        assert spec is not None
+        extent = int(spec.shape[axis])
+        n.require(extent > 0, "a part has no elements", "Leave it out of the module.")
+        found.append(part(data, axis, at, at + extent))
+        at += extent
+    return found
+
+
+def _unbind(n: Node) -> list[Expr]:
+    data, axis = n["self"], n.integer("dim", 0) % len(n["self"].shape)
+    return [tensor.squeeze(part(data, axis, k, k + 1), (axis,)) for k in range(data.shape[axis])]
+
+
+def _unsqueeze(n: Node) -> Expr:
+    return reshaped(n["self"], n.shape)
+
+
+def _pad_constant(n: Node) -> Expr:
+    data = n["self"]
+    rank, pairs = len(data.shape), list(n.ints("pad"))
+    width = [(0, 0)] * rank
+    for k in range(len(pairs) // 2):
+        width[rank - 1 - k] = (pairs[2 * k], pairs[2 * k + 1])
+    for axis, (before, after) in enumerate(width):  # a negative count takes away
+        extent = data.shape[axis]
+        data = part(data, axis, max(-before, 0), extent - max(-after, 0))
+    grown = [(max(a, 0), max(b, 0)) for a, b in width]
+    if not any(map(any, grown)):
+        return data
+    return nn.pad(data, grown, float(n.get("value", 0)))
+
+
+def _pad_like(mode: str) -> Converter:
+    def convert(n: Node) -> Expr:
+        data, pairs = n["self"], list(n.ints("padding"))
+        width = [(0, 0)] * len(data.shape)
+        for k in range(len(pairs) // 2):
+            width[len(width) - 1 - k] = (pairs[2 * k], pairs[2 * k + 1])
+        return nn.pad(data, width, 0.0, mode)
+
+    return convert
+
+
+def _repeat(n: Node) -> Expr:
+    data, times = n["self"], n.ints("repeats")
+    data = reshaped(data, (1,) * (len(times) - len(data.shape)) + data.shape)
+    for axis, count in enumerate(times):
+        if count > 1:
+            data = tensor.concatenate([data] * count, axis)
+    return data
+
+
+def _repeat_interleave(n: Node) -> Expr:
+    data = n["self"]
+    flat = n.args.get("dim") is None
+    data = reshaped(data, (data.tensor_type.size,)) if flat else data
+    axis, count = 0 if flat else n.axis(), n.integer("repeats")
+    wide = (*data.shape[: axis + 1], count, *data.shape[axis + 1 :])
+    return reshaped(tensor.broadcast_to(tensor.expand_dims(data, axis + 1), wide), n.shape)
+
+
+def _flip(n: Node) -> Expr:
+    data = n["self"]
+    for axis in n.ints("dims"):
+        data = function("reverse")(data, axis % len(data.shape))
+    return data
+
+
+def _roll(n: Node) -> Expr:
+    data, shifts, axes = n["self"], n.ints("shifts"), n.ints("dims")
+    if not axes:
+        flat = reshaped(data, (data.tensor_type.size,))
+        return reshaped(_rolled(flat, shifts[0], 0), n.shape)
+    for shift, axis in zip(shifts, axes, strict=True):
+        data = _rolled(data, shift, axis % len(data.shape))
+    return data
+
+
+def _rolled(data: Expr, shift: int, axis: int) -> Expr:
+    extent = data.shape[axis]
+    at = -shift % extent
+    if not at:
+        return data
+    return tensor.concatenate([part(data, axis, at, extent), part(data, axis, 0, at)], axis)
+
+
+def _strided(n: Node) -> Expr:
+    """A view of dense memory by strides: a reshape and a permutation, where it is one."""
+    data, shape, strides = n["self"], n.shape, n.ints("stride")
+    order = sorted(range(len(shape)), key=lambda k: (-strides[k], shape[k] == 1))
+    dense, expected = [shape[k] for k in order], 1
+    for k in reversed(order):
+        n.require(
+            shape[k] == 1 or strides[k] == expected,
+            f"its strides {strides} are not those of a permutation",
+            "Write it with permute, reshape and slices.",
+        )
+        expected *= shape[k]
+    n.require(
+        not n.get("storage_offset", 0) and math.prod(shape) == data.tensor_type.size,
+        "it is a part of its memory", "Write it with slices.",
+    )  # fmt: skip
+    back = [order.index(k) for k in range(len(shape))]
+    found = reshaped(data, tuple(dense))
+    return found if back == list(range(len(back))) else tensor.transpose(found, back)
+
+
+def _copied(n: Node) -> Expr:
+    """`src` in the shape and element type of what it overwrites."""
+    data = as_type(n["src"], n.dtype)
+    return data if data.shape == n.shape else tensor.broadcast_to(data, n.shape)
+
+
+def _pixel_shuffle(n: Node) -> Expr:
+    data, factor = n["self"], n.integer("upscale_factor")
+    *lead, channels, height, width = data.shape
+    rank, wide = len(lead), (*lead, channels // factor**2, factor, factor, height, width)
+    order = [*range(rank + 1), rank + 3, rank + 1, rank + 4, rank + 2]
+    return reshaped(tensor.transpose(reshaped(data, wide), order), n.shape)
+
+
+def _pixel_unshuffle(n: Node) -> Expr:
+    data, factor = n["self"], n.integer("downscale_factor")
+    *lead, channels, height, width = data.shape
+    rank = len(lead)
+    wide = (*lead, channels, height // factor, factor, width // factor, factor)
+    order = [*range(rank + 1), rank + 2, rank + 4, rank + 1, rank + 3]
+    return reshaped(tensor.transpose(reshaped(data, wide), order), n.shape)
+
+
+def _channel_shuffle(n: Node) -> Expr:
+    data, groups = n["self"], n.integer("groups")
+    batch, channels, *rest = data.shape
+    split = tensor.reshape(data, (batch, groups, channels // groups, *rest))
+    return reshaped(swapped(split, 1, 2), n.shape)
+
+
+def _triangle(upper: bool) -> Converter:
+    def convert(n: Node) -> Expr:
+        data = n["self"]
+        mask = _band(data.shape[-2:], n.integer("diagonal", 0), upper)
+        return tensor.where(mask, data, number(0, n.dtype))
+
+    return convert
+
+
+def _band(shape: tuple[int, ...], diagonal: int, upper: bool) -> Expr:
+    """Which elements lie on and below a diagonal, or on and above it."""
+    rows, columns = shape
+    lower = np.tri(rows, columns, k=diagonal - (1 if upper else 0), dtype=bool)
+    return Constant(~lower if upper else lower)
+
+
+def _twins(names: str, converter: Converter) -> dict[str, Converter]:
+    """Operators and their copying forms, which mean the same where nothing is written in place."""
+    both = [f"{name}{kind}.default" for name in names.split() for kind in ("", "_copy")]
+    return dict.fromkeys(both, converter)
+
+
+CONVERTERS: dict[str, Converter] = {
+    **_twins("view reshape _unsafe_view", _reshape),
+    "view.dtype": _reshape,
+    "flatten.using_ints": _reshape,
+    "unflatten.int": _reshape,
+    **_twins("permute", _permute),
+    **_twins("t", lambda n: tensor.transpose(n["self"])),
+    "transpose.int": _transpose,
+    "transpose_copy.int": _transpose,
+    **_twins("expand", _expand),
+    "cat.default": _concatenate,
+    "stack.default": _stack,
+    "slice.Tensor": _slice,
+    "slice_copy.Tensor": _slice,
+    "select.int": _select,
+    "select_copy.int": _select,
+    "slice_scatter.default": _slice_scatter,
+    "select_scatter.default": _select_scatter,
+    **dict.fromkeys(("split_with_sizes.default", "split.Tensor", "split.sizes", "chunk.default",
+                     "split_with_sizes_copy.default", "split_copy.Tensor"), _split),
+    "unbind.int": _unbind,
+    "unbind_copy.int": _unbind,
+    **_twins("unsqueeze squeeze", _unsqueeze),
+    **dict.fromkeys(("squeeze.dim", "squeeze.dims", "squeeze_copy.dim", "squeeze_copy.dims"),
+                    _unsqueeze),
+    "constant_pad_nd.default": _pad_constant,
+    **{f"reflection_pad{k}d.default": _pad_like("reflect") for k in (1, 2, 3)},
+    **{f"replication_pad{k}d.default": _pad_like("edge") for k in (1, 2, 3)},
+    "repeat.default": _repeat,
+    "repeat_interleave.self_int": _repeat_interleave,
+    "flip.default": _flip,
+    "roll.default": _roll,
+    "as_strided.default": _strided,
+    "as_strided_copy.default": _strided,
+    "copy.default": _copied,
+    "pixel_shuffle.default": _pixel_shuffle,
+    "pixel_unshuffle.default": _pixel_unshuffle,
+    "channel_shuffle.default": _channel_shuffle,
+    "native_channel_shuffle.default": _channel_shuffle,
+    "tril.default": _triangle(upper=False),
+    "triu.default": _triangle(upper=True),
+}  # fmt: skip

@@ -1,0 +1,194 @@
+"""Convolution, pooling, resizing: whatever looks at windows of an image."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tilewright.relay import nn, tensor
+from tilewright.relay.exchange.torch.node import Converter, Node, function
+from tilewright.relay.exchange.torch.ops.movement import part, reshaped
+from tilewright.relay.graph.expr import Expr
+
+_AXES = {1: "W", 2: "HW", 3: "DHW"}
+
+
+def _convolution(n: Node) -> Expr:
+    data, weight, bias = n["input"], n["weight"], n.optional("bias")
+    rank = len(weight.shape) - 2
+    single = len(data.shape) == rank + 1  # without a batch
+    data = tensor.expand_dims(data, 0) if single else data
+    options: dict[str, Any] = {
+        "strides": n.ints("stride", rank), "padding": n.ints("padding", rank) * 2,
+        "dilation": n.ints("dilation", rank), "groups": n.integer("groups", 1),
+    }  # fmt: skip
+    name = f"nn.conv{rank}d"
+    if n.get("transposed", False):
+        name += "_transpose"
+        options["output_padding"] = n.ints("output_padding", rank)
+        options["kernel_layout"] = "IO" + _AXES[rank]
+    made = function(name)(data, weight, **options)
+    if bias is not None:
+        made = nn.bias_add(made, bias, axis=1)
+    return reshaped(made, n.shape)
+
+
+def _pooling(n: Node, rank: int) -> dict[str, Any]:
+    size = n.ints("kernel_size", rank)
+    return {
+        "pool_size": size, "strides": n.ints("stride", rank) or size,
+        "padding": n.ints("padding", rank) * 2, "dilation": n.ints("dilation", rank) or (1,) * rank,
+        "ceil_mode": bool(n.get("ceil_mode", False)),
+    }  # fmt: skip
+
+
+def _batched(n: Node, rank: int, made: Callable[[Expr], Expr]) -> Expr:
+    data = n["self"]
+    if len(data.shape) == rank + 1:
+        return reshaped(made(tensor.expand_dims(data, 0)), n.shape)
+    return made(data)
+
+
+def _max_pool(rank: int, several: bool) -> Converter:
+    """several: the operator also gives where the maxima are, which networks hardly read."""
+
+    def convert(n: Node) -> Any:
+        made = _batched(n, rank, lambda x: function(f"nn.max_pool{rank}d")(x, **_pooling(n, rank)))
+        return [made, None] if several else made
+
+    return convert
+
+
+def _avg_pool(rank: int) -> Converter:
+    def convert(n: Node) -> Expr:
+        options = _pooling(n, rank)
+        whole = bool(n.get("count_include_pad", True)) and any(options["padding"])
+        n.require(n.args.get("divisor_override") is None, "it has a divisor of its own",
+                  "Scale the result in the module.")  # fmt: skip
+        return _batched(
+            n, rank,
+            lambda x: function(f"nn.avg_pool{rank}d")(x, **options, count_include_pad=whole),
+        )  # fmt: skip
+
+    return convert
+
+
+def _adaptive_avg(rank: int) -> Converter:
+    def convert(n: Node) -> Expr:
+        """One window where one is asked for, equal windows where they divide."""
+        size, axes = n.shape[-rank:], tuple(range(-rank, 0))
+        if set(size) == {1}:
+            axes = tuple(range(len(n["self"].shape) - rank, len(n["self"].shape)))
+            return tensor.mean(n["self"], axes, True)
+        return _batched(
+            n, rank, lambda x: function(f"nn.adaptive_avg_pool{rank}d")(x, output_size=size)
+        )
+
+    return convert
+
+
+def _adaptive_max(rank: int) -> Converter:
+    def convert(n: Node) -> Any:
+        made = _batched(
+            n, rank,
+            lambda x: function(f"nn.adaptive_max_pool{rank}d")(x, output_size=n.shape[-rank:]),
+        )  # fmt: skip
+        return [made, None]
+
+    return convert
+
+
+def _resize(rank: int, method: str) -> Converter:
+    """Sizes are the result's; scales, where given, place the samples."""
+
+    def convert(n: Node) -> Expr:
+        data, size = n["self" if n.args.get("self") is not None else "input"], n.shape[-rank:]
+        corners = bool(n.get("align_corners", False))
+        mode = (
+            "asymmetric"
+            if method == "nearest_neighbor"
+            else ("align_corners" if corners else "half_pixel")
+        )
+        scales = [s for s in _scales(n, rank) if s is not None]
+        ratio = [o / i for o, i in zip(size, data.shape[-rank:], strict=True)]
+        n.require(
+            corners or not scales or all(abs(s - r) < 1e-9 for s, r in zip(scales, ratio,
+                                                                            strict=True)),
+            f"its scales {scales} are not those of its sizes, {ratio}",
+            "Give size=, or recompute_scale_factor=True.",
+        )  # fmt: skip
+        options: dict[str, Any] = {"method": method, "coordinate_transformation_mode": mode}
+        if method == "nearest_neighbor":
+            options["rounding_method"] = "floor"
+        if method == "cubic":
+            options["cubic_alpha"] = -0.75
+        found: Expr = function(f"image.resize{rank}d")(
+            data, size, layout="NC" + _AXES[rank], **options
+        )
+        return found
+
+    return convert
+
+
+def _scales(n: Node, rank: int) -> list[float | None]:
+    """What the operator says about scales, in either of its forms."""
+    given = n.args.get("scale_factors")
+    if given is not None:
+        return list(given)
+    names = {1: ("scales",), 2: ("scales_h", "scales_w"), 3: ("scales_d", "scales_h", "scales_w")}
+    return [n.args.get(name) for name in names[rank]]
+
+
+def _grid_sample(n: Node) -> Expr:
+    methods = ("bilinear", "nearest", "bicubic")
+    modes = ("zeros", "border", "reflection")
+    found: Expr = function("image.grid_sample")(
+        n["input"], tensor.transpose(n["grid"], (0, 3, 1, 2)),
+        method=methods[n.integer("interpolation_mode")], layout="NCHW",
+        padding_mode=modes[n.integer("padding_mode")], align_corners=bool(n.args["align_corners"]),
+    )  # fmt: skip
+    return found
+
+
+def _unfold(n: Node) -> Expr:
+    """Windows side by side: [batch, channels * window, windows]."""
+    data = n["self"]
+    size, stride = n.ints("kernel_size", 2), n.ints("stride", 2)
+    spread, (top, left) = n.ints("dilation", 2), n.ints("padding", 2)
+    data = nn.pad(data, [(0, 0), (0, 0), (top, top), (left, left)]) if top or left else data
+    batch, channels, height, width = data.shape
+    counts = [
+        (e - d * (k - 1) - 1) // s + 1
+        for e, k, s, d in zip((height, width), size, stride, spread, strict=True)
+    ]
+    taps = []
+    for i in range(size[0]):
+        for j in range(size[1]):
+            tap: Expr = data
+            for axis, at, c in ((2, i * spread[0], counts[0]), (3, j * spread[1], counts[1])):
+                step = stride[axis - 2]
+                tap = part(tap, axis, at, at + (c - 1) * step + 1, step)
+            taps.append(reshaped(tap, (batch, channels, 1, counts[0] * counts[1])))
+    made = taps[0] if len(taps) == 1 else tensor.concatenate(taps, 2)
+    return reshaped(made, n.shape)
+
+
+_RESIZES = {
+    **{f"upsample_nearest{k}d": _resize(k, "nearest_neighbor") for k in (1, 2, 3)},
+    **{f"upsample_{word}{k + 1}d": _resize(k + 1, "linear")
+       for k, word in enumerate(("linear", "bilinear", "trilinear"))},
+    "upsample_bicubic2d": _resize(2, "cubic"),
+}  # fmt: skip
+CONVERTERS: dict[str, Converter] = {
+    **dict.fromkeys(("convolution.default", "_convolution.default", "conv1d.default",
+                     "conv2d.default", "conv3d.default"), _convolution),
+    **{f"max_pool{k}d_with_indices.default": _max_pool(k, several=True) for k in (2, 3)},
+    **{f"max_pool{k}d.default": _max_pool(k, several=False) for k in (1, 2, 3)},
+    **{f"avg_pool{k}d.default": _avg_pool(k) for k in (1, 2, 3)},
+    **{f"_adaptive_avg_pool{k}d.default": _adaptive_avg(k) for k in (2, 3)},
+    **{f"adaptive_avg_pool{k}d.default": _adaptive_avg(k) for k in (1, 2, 3)},
+    **{f"adaptive_max_pool{k}d.default": _adaptive_max(k) for k in (1, 2, 3)},
+    **{f"{k}.{form}": made for k, made in _RESIZES.items() for form in ("vec", "default")},
+    "grid_sampler_2d.default": _grid_sample,
+    "im2col.default": _unfold,
+}  # fmt: skip

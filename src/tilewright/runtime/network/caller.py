@@ -1,0 +1,85 @@
+"""`Caller`: a compiled network on memory of another library: no copy goes in or out.
+
+In: a loaded library, addresses of inputs and outputs.  Out: filled outputs.  `torch.compile` calls
+networks through it.  Read next: `instance.py`, `../drivers/__init__.py` (`OpenPlan`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import cast
+
+from tilewright.base.concurrency import lock
+from tilewright.base.errors import DeviceError
+from tilewright.runtime.drivers import Launch, Memory, OpenPlan
+from tilewright.runtime.network.instance import Instance, slots_of
+from tilewright.runtime.network.library import LoadedLibrary
+from tilewright.runtime.network.plan import TensorSpec
+
+Put = Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class Output:
+    """One result.
+
+    put:    takes the address where it is to be computed; None: it is computed in `memory`, which it
+            shares with larger values, and has to be copied from there
+    same:   the earlier output that is the same memory, if any
+    """
+
+    spec: TensorSpec
+    put: Put | None
+    memory: Memory
+    same: int | None = None
+
+
+class Caller:
+    """The first plan of a library, with intermediate values of its own.
+
+    inputs:  each takes the address of an input: dense, and aligned to `drivers.ALIGNMENT`
+    staging: for each input memory of its size, where one that is not aligned can be copied to
+    outputs: see `Output`
+    run_on:  runs on a stream of the other library, by its handle
+    turn:    to be held from the first `put` to the end of `run_on`
+    Raises DeviceError where an output is an input or a constant, which nothing computes, and on a
+    device whose memory has no addresses.
+    """
+
+    def __init__(self, module: LoadedLibrary) -> None:
+        self.device, self.turn = module.device, lock()
+        self._held = Instance(module, module.library.plan, slots_of(module))
+        launches = tuple(
+            Launch(kernel, tuple(a.memory for a in arrays))
+            for calls in self._held.launches for kernel, arrays in calls
+        )  # fmt: skip
+        plan = self.device.driver.plan(launches)
+        if not hasattr(plan, "argument"):
+            raise DeviceError(
+                f"Caller on {self.device}", "memory of other libraries cannot be passed there",
+                "Use GraphModule.set_input and get_output.",
+            )  # fmt: skip
+        self._plan = cast(OpenPlan, plan)
+        self.run_on = self._plan.run_on
+        self._places: dict[int, list[tuple[int, int]]] = {}  # by the memory that is there
+        for k, launch in enumerate(launches):
+            for position, memory in enumerate(launch.buffers):
+                self._places.setdefault(id(memory), []).append((k, position))
+        self.staging = [a.memory for a in self._held.inputs]
+        self.inputs = [self._plan.argument(self._places.get(id(m), [])) for m in self.staging]
+        self.outputs = self._outputs()
+
+    def _outputs(self) -> list[Output]:
+        plan, found, first = self._held.plan, list[Output](), dict[int, int]()
+        for k, (spec, where) in enumerate(plan.outputs):
+            if where.kind != "slot":
+                raise DeviceError(
+                    f"Caller: output {k}", f"it is {where.kind} {where.index}: nothing computes it",
+                    "Use the tensor itself.",
+                )  # fmt: skip
+            memory, same = self._held.outputs[k].memory, first.setdefault(where.index, k)
+            is_whole = spec.nbytes == plan.slot_bytes[where.index]
+            put = self._plan.argument(self._places[id(memory)]) if is_whole and same == k else None
+            found.append(Output(spec, put, memory, None if same == k else same))
+        return found

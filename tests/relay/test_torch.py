@@ -1,0 +1,293 @@
+"""Modules of PyTorch, imported and compiled, against PyTorch itself.  Skipped without it."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright
+from tilewright import relay
+from tilewright.base.errors import ModelError
+from tilewright.contrib import graph_executor
+from tilewright.relay.exchange.torch import compile as torch_compile
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+nn = torch.nn
+
+
+class Block(nn.Module):
+    """A little of everything that convolutional networks have."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 8, 3, padding=1, bias=False)
+        self.norm = nn.BatchNorm2d(8)
+        self.depthwise = nn.Conv2d(8, 8, 3, groups=8, stride=2, padding=1)
+        self.head = nn.Linear(8, 5)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        y = nn.functional.hardswish(self.norm(self.conv(x)))
+        z = self.depthwise(nn.functional.max_pool2d(y, 2, ceil_mode=True))
+        return self.head(z.mean((2, 3))), y.flatten(1)
+
+
+class Encoder(nn.Module):
+    """Attention and layer norm, as encoders have them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True, activation="gelu")
+
+    def forward(self, x: Any) -> Any:
+        return self.layer(x)
+
+
+IMAGE, TOKENS = (2, 3, 9, 11), (2, 5, 16)
+NETWORKS = {"block": (Block, IMAGE), "encoder": (Encoder, TOKENS)}
+
+
+def network(name: str) -> tuple[Any, Any]:
+    torch.manual_seed(0)
+    made, shape = NETWORKS[name]
+    module = made().eval()
+    for buffer in module.buffers():
+        if buffer.is_floating_point():
+            buffer.uniform_(0.5, 1.5)
+    return module, torch.randn(shape)
+
+
+def leaves(value: Any) -> list[np.ndarray]:
+    found = value if isinstance(value, (tuple, list)) else [value]
+    return [t.detach().numpy() for t in found]
+
+
+def close(found: Any, wanted: Any) -> None:
+    found = found if isinstance(found, (tuple, list)) else [found]
+    for a, b in zip(found, leaves(wanted), strict=True):
+        np.testing.assert_allclose(np.asarray(a), b, rtol=1e-4, atol=1e-5)
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch, tmp_path):
+    """Nothing that was compiled or told before counts."""
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache"))
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    torch_compile._told.clear()
+    torch_compile.register()
+
+
+# -- import ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_an_exported_program_computes_the_same_evaluated_and_built(name):
+    module, x = network(name)
+    mod, params = relay.frontend.from_exported_program(torch.export.export(module, (x,)))
+    data = mod["main"].params[0].name_hint
+    close(relay.evaluate(mod, {**params, data: x.numpy()}), module(x))
+    lib = relay.build(mod, "llvm", params)
+    run = graph_executor.GraphModule(lib["default"](tilewright.cpu()))
+    run.run(**{data: x.numpy()})
+    close([run.get_output(k).numpy() for k in range(run.get_num_outputs())], module(x))
+
+
+@pytest.mark.parametrize("form", ["module", "scripted", "traced"])
+def test_from_pytorch_takes_modules_in_every_form(form):
+    module, x = network("block")
+    given = {
+        "module": lambda: module,
+        "scripted": lambda: torch.jit.script(module),
+        "traced": lambda: torch.jit.trace(module, x),
+    }[form]()
+    mod, params = relay.frontend.from_pytorch(given, [("input0", IMAGE)])
+    assert mod["main"].params[0].name_hint == "input0" and "conv.weight" in params
+    close(relay.evaluate(mod, {**params, "input0": x.numpy()}), module(x))
+
+
+def test_weights_share_memory_and_tied_ones_are_one():
+    class Tied(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b = nn.Linear(4, 4), nn.Linear(4, 4)
+            self.b.weight = self.a.weight
+
+        def forward(self, x: Any) -> Any:
+            return self.b(self.a(x))
+
+    module = Tied().eval()
+    _, params = relay.frontend.from_pytorch(module, [("x", (2, 4))])
+    assert sorted(params) == ["a.bias", "a.weight", "b.bias"]
+    assert params["a.weight"].ctypes.data == module.a.weight.data_ptr()
+
+
+def test_bfloat16_weights_arrive():
+    module = nn.Linear(4, 3).eval().to(torch.bfloat16)
+    mod, params = relay.frontend.from_pytorch(module, [("x", ((2, 4), "bfloat16"))])
+    assert {str(p.dtype) for p in params.values()} == {"bfloat16"}
+    assert str(mod["main"].body.dtype) == "bfloat16"
+
+
+def test_the_mode_of_the_module_stays():
+    module = nn.Sequential(nn.Dropout(0.5), nn.BatchNorm1d(4)).train()
+    relay.frontend.from_pytorch(module, [("x", (2, 4))])
+    assert all(m.training for m in module.modules())
+
+
+def test_what_is_no_program_is_refused():
+    with pytest.raises(ModelError, match="no ExportedProgram"):
+        relay.frontend.from_exported_program(nn.Linear(2, 2))
+    with pytest.raises(ModelError, match="no torch.nn.Module"):
+        relay.frontend.from_pytorch(lambda x: x, [("x", (2,))])
+    with pytest.raises(ModelError, match="is not understood"):
+        relay.frontend.from_pytorch(nn.ReLU(), ["x"])
+    with pytest.raises(ModelError, match="no element type"):
+        relay.frontend.from_pytorch(nn.ReLU(), [("x", ((2,), "floaty"))])
+    with pytest.raises(ModelError, match="torch.export refuses"):
+        relay.frontend.from_pytorch(nn.Linear(3, 3), [("x", (2, 4))])
+
+
+def test_a_module_that_writes_its_buffers_is_refused():
+    class Counter(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("calls", torch.zeros(3))
+
+        def forward(self, x: Any) -> Any:
+            self.calls.add_(1)
+            return x + self.calls
+
+    with pytest.raises(ModelError, match="writes to calls"):
+        relay.frontend.from_pytorch(Counter(), [("x", (3,))])
+
+
+def test_an_open_batch_is_refused():
+    module = nn.Linear(4, 4).eval()
+    batch = torch.export.Dim("batch", min=2, max=64)
+    program = torch.export.export(module, (torch.randn(3, 4),), dynamic_shapes=({0: batch},))
+    with pytest.raises(ModelError, match="is open.*without dynamic_shapes"):
+        relay.frontend.from_exported_program(program)
+
+
+# -- torch.compile ---------------------------------------------------------------------------------
+
+
+def compiled(module: Any, **options: Any) -> Any:
+    return torch.compile(module, backend="tilewright", options=options or None)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_compiled_module_computes_the_same(name):
+    module, x = network(name)
+    run = compiled(module)
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("error", torch_compile.TilewrightWarning)
+        close(leaves(run(x)), module(x))
+        again = torch.randn_like(x)
+        first, second = run(again), run(x)
+        close(leaves(first), module(again))  # outputs are the caller's: the next call keeps them
+        close(leaves(second), module(x))
+
+
+def test_other_shapes_are_compiled_too():
+    module, _ = network("block")
+    run = compiled(module)
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("error", torch_compile.TilewrightWarning)
+        for batch in (1, 2, 3):
+            x = torch.randn(batch, 3, 8, 8)
+            close(leaves(run(x)), module(x))
+
+
+def test_inputs_that_are_strided_or_not_aligned_are_copied():
+    module, x = network("block")
+    run = compiled(module)
+    with torch.no_grad():
+        close(leaves(run(x.permute(0, 1, 3, 2).contiguous().permute(0, 1, 3, 2))), module(x))
+        buffer = torch.empty(x.numel() + 1)
+        buffer[1:] = x.reshape(-1)
+        close(leaves(run(buffer[1:].view(x.shape))), module(x))
+
+
+def test_changed_weights_count():
+    module = nn.Linear(4, 4).eval()
+    run, x = compiled(module), torch.randn(2, 4)
+    with torch.no_grad():
+        run(x)
+        module.bias.add_(1.0)
+        with pytest.warns(torch_compile.TilewrightWarning, match="weights have changed"):
+            found = run(x)
+        close(leaves(found), module(x))
+        module.weight.data = torch.randn(4, 4)
+        close(leaves(run(x)), module(x))
+
+
+def test_gradients_stay_pytorchs_with_one_warning():
+    module = nn.Linear(4, 4)
+    run, x = compiled(module), torch.randn(2, 4)
+    with pytest.warns(torch_compile.TilewrightWarning, match="no_grad") as told:
+        run(x).sum().backward()
+        run(torch.randn(3, 4)).sum().backward()
+    assert module.weight.grad is not None
+    assert sum("no_grad" in str(w.message) for w in told) == 1
+
+
+def test_what_cannot_be_imported_runs_in_pytorch_with_one_warning():
+    class Strange(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return torch.fft.fft(x).abs(), torch.linalg.det(x)
+
+    run, x = compiled(Strange()), torch.randn(3, 3)
+    with pytest.warns(torch_compile.TilewrightWarning, match="fft") as told:
+        close(leaves(run(x)), Strange()(x))
+        run(x)
+    assert len(told) == 1
+
+
+def test_graph_breaks_are_told_once():
+    class Broken(nn.Module):
+        def forward(self, x: Any) -> Any:
+            y = torch.relu(x) + 1
+            torch._dynamo.graph_break()
+            return y * 2
+
+    run, x = compiled(Broken()), torch.randn(3, 3)
+    with pytest.warns(torch_compile.TilewrightWarning, match="in parts") as told:
+        close(leaves(run(x)), Broken()(x))
+    assert len(told) == 1
+
+
+def test_a_graph_that_was_built_before_comes_from_disk(monkeypatch):
+    module, x = network("block")
+    with torch.no_grad():
+        close(leaves(compiled(module)(x)), module(x))
+        torch._dynamo.reset()
+
+        def fail(*_: Any, **__: Any) -> Any:
+            raise AssertionError("it is built again")
+
+        monkeypatch.setattr(torch_compile, "build", fail)
+        close(leaves(compiled(module)(x)), module(x))
+        module.head.bias.add_(1.0)  # another network
+        torch._dynamo.reset()
+        with pytest.raises(Exception, match="built again"):
+            compiled(module)(x)
+
+
+def test_options_are_checked():
+    with pytest.raises(Exception, match="no option .*speed"):
+        compiled(nn.ReLU(), speed=1)(torch.randn(2))
+    with pytest.raises(Exception, match="needs a log"):
+        compiled(nn.ReLU(), tune_minutes=1)(torch.randn(2))
+
+
+def test_tuning_writes_the_log(tmp_path):
+    log = tmp_path / "model.jsonl"
+    module, x = nn.Linear(16, 16).eval(), torch.randn(2, 16)
+    with torch.no_grad():
+        run = compiled(module, log=str(log), tune_minutes=0.05)
+        close(leaves(run(x)), module(x))
+    assert log.stat().st_size

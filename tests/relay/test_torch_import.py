@@ -1,0 +1,192 @@
+"""Programs of PyTorch become networks that compute the same; what cannot be imported is told once.
+
+None of these needs PyTorch: calls and their results are those of `aten_expected.json`.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from relay.aten_cases import EXPECTED
+from tilewright import relay
+from tilewright.base.errors import ModelError
+from tilewright.relay.exchange.limits import Limits
+from tilewright.relay.exchange.torch.importer import import_program
+from tilewright.relay.exchange.torch.ops import CONVERTERS
+from tilewright.relay.exchange.torch.program import Program, Ref, Spec, Step
+
+CALLS = json.loads(EXPECTED.read_text())
+RELATIVE = {"float16": 5e-3, "float32": 2e-5}
+
+
+def array_of(plain: dict[str, Any]) -> np.ndarray:
+    return np.array(plain["values"], plain["dtype"]).reshape(plain["shape"])
+
+
+def is_tensor(plain: Any) -> bool:
+    return isinstance(plain, dict)
+
+
+def program_of(call: dict[str, Any], constants: bool = False) -> tuple[Program, dict[str, Any]]:
+    """One call as a program, and its inputs; constants: tensors of integers are weights."""
+    arrays: dict[str, np.ndarray] = {}
+
+    def argument(value: Any) -> Any:
+        if is_tensor(value):  # equal arguments are one value
+            array = array_of(value)
+            same = (k for k, a in arrays.items() if a.dtype == array.dtype
+                    and np.array_equal(a, array))  # fmt: skip
+            name = next(same, f"x{len(arrays)}")
+            arrays[name] = array
+            return Ref(name)
+        return [argument(v) for v in value] if isinstance(value, list) else value
+
+    args = {k: argument(v) for k, v in call["args"].items()}
+    results = tuple(
+        Spec(tuple(r["shape"]), r["dtype"]) if is_tensor(r) else None for r in call["results"]
+    )
+    steps = [Step("made", call["op"], args, results, call["several"])]
+    outputs = [Ref("made")]
+    if call["several"]:
+        outputs = [Ref(f"part{k}") for k in range(len(results))]
+        steps += [
+            Step(f"part{k}", "getitem", {"self": Ref("made"), "index": k}, (r,))
+            for k, r in enumerate(results)
+        ]
+    fixed = {k: a for k, a in arrays.items() if constants and a.dtype.kind == "i"}
+    inputs = tuple((k, Spec(a.shape, a.dtype.name)) for k, a in arrays.items() if k not in fixed)
+    return Program(inputs, fixed, tuple(steps), tuple(outputs)), arrays
+
+
+def read_results(call: dict[str, Any]) -> list[int]:
+    """The results that networks read: of some operators the others are for training."""
+    training = ("native_", "_native_", "max_pool", "adaptive_max", "_scaled", "_native_multi")
+    several = range(len(call["results"]))
+    return [0] if call["op"].startswith(training) else list(several)
+
+
+def check(call: dict[str, Any], constants: bool) -> None:
+    program, inputs = program_of(call, constants)
+    kept = read_results(call)
+    program = Program(
+        program.inputs, program.weights, program.steps, tuple(program.outputs[k] for k in kept)
+    )
+    try:
+        mod, params = import_program(program, "test")
+    except ModelError as error:
+        if any(k in str(error) for k in ("no such function yet", "only constant padding")):
+            pytest.skip(str(error))
+        raise
+    found = relay.evaluate(mod, {**inputs, **params})
+    for value, k in zip(found if len(kept) > 1 else [found], kept, strict=True):
+        want = array_of(call["results"][k])
+        assert value.dtype == want.dtype and value.shape == want.shape
+        np.testing.assert_allclose(
+            value, want, rtol=RELATIVE.get(str(want.dtype), 1e-6), atol=2e-6, equal_nan=True
+        )
+
+
+def name_of(call: dict[str, Any]) -> str:
+    shapes = [str(v["shape"]) for v in call["args"].values() if is_tensor(v)]
+    return f"{call['op']}{','.join(shapes)}".replace(" ", "")
+
+
+@pytest.mark.parametrize("call", CALLS, ids=name_of)
+def test_an_operator_gives_what_pytorch_gives(call):
+    check(call, constants=False)
+
+
+@pytest.mark.parametrize(
+    "call", [c for c in CALLS if c["op"].startswith(("index", "gather", "scatter", "embedding"))],
+    ids=name_of,
+)  # fmt: skip
+def test_indices_may_be_known(call):
+    check(call, constants=True)
+
+
+def test_every_operator_has_a_case_or_shares_a_converter_with_one_that_has():
+    covered = {CONVERTERS[c["op"]] for c in CALLS if c["op"] in CONVERTERS}
+    assert [name for name, converter in CONVERTERS.items() if converter not in covered] == []
+
+
+# -- whole programs --------------------------------------------------------------------------------
+
+
+def step(name: str, op: str, shape: tuple[Any, ...], **args: Any) -> Step:
+    return Step(name, op, args, (Spec(shape, "float32"),))
+
+
+def program(*steps: Step, shape: tuple[Any, ...] = (2, 3), **more: Any) -> Program:
+    output = more.pop("output", Ref(steps[-1].name) if steps else Ref("x"))
+    return Program((("x", Spec(shape, "float32")),), more, steps, (output,))
+
+
+def test_weights_are_parameters_and_are_not_copied():
+    weight = np.ones((4, 3), "float32")
+    made = step("y", "linear.default", (2, 4), input=Ref("x"), weight=Ref("fc.weight"), bias=None)
+    mod, params = import_program(program(made, **{"fc.weight": weight}), "test")
+    assert [p.name_hint for p in mod["main"].params] == ["x", "fc.weight"]
+    assert params["fc.weight"] is weight
+
+
+def test_what_is_not_read_is_no_parameter():
+    made = step("y", "relu.default", (2, 3), self=Ref("x"))
+    mod, params = import_program(program(made, unread=np.ones(3, "float32")), "test")
+    assert len(mod["main"].params) == 1 and params == {}
+
+
+def test_an_open_extent_is_refused_with_a_way_out():
+    made = step("y", "relu.default", ("s0", 3), self=Ref("x"))
+    with pytest.raises(ModelError, match="extent s0 is open.*Export the module without dynamic"):
+        import_program(program(made, shape=("s0", 3)), "test")
+
+
+def test_one_error_lists_all_that_blocks_most_frequent_first_in_few_lines():
+    steps, last = [], "x"
+    for k in range(40):
+        for name in [f"a{k}_{i}" for i in range(1 + (k == 7))]:
+            steps.append(step(name, f"strange{k}.default", (2, 3), self=Ref("x")))
+    steps.append(step("y", "add.Tensor", (2, 3), self=Ref("a3_0"), other=Ref(last)))
+    with pytest.raises(ModelError) as caught:
+        import_program(program(*steps), "test")
+    lines = str(caught.value).splitlines()
+    assert len(lines) <= 30 and "41 of 42 calls" in lines[0]
+    assert "2 x strange7.default (a7_0, a7_1)" in lines[1]
+    assert "more, of" in lines[-1] and "add.Tensor" not in str(caught.value)
+
+
+def test_what_an_operator_refuses_is_in_the_list():
+    made = Step(
+        "y", "native_batch_norm.default",
+        {"input": Ref("x"), "weight": None, "bias": None, "running_mean": None,
+         "running_var": None, "training": True, "momentum": 0.1, "eps": 1e-5},
+        (Spec((2, 3), "float32"), None, None), True,
+    )  # fmt: skip
+    first = Step("z", "getitem", {"self": Ref("y"), "index": 0}, (Spec((2, 3), "float32"),))
+    with pytest.raises(ModelError, match=r"native_batch_norm.*training mode.*\.eval\(\)"):
+        import_program(program(made, first), "test")
+
+
+def test_a_result_of_another_shape_than_pytorchs_is_refused():
+    made = step("y", "relu.default", (3, 2), self=Ref("x"))
+    with pytest.raises(ModelError, match="PyTorch says"):
+        import_program(program(made), "test")
+
+
+def test_a_program_without_outputs_and_strange_types_are_refused():
+    with pytest.raises(ModelError, match="returns no tensor"):
+        import_program(Program((), {}, (), ()), "test")
+    with pytest.raises(ModelError, match="complex64"):
+        import_program(Program((("x", Spec((2,), "complex64")),), {}, (), (Ref("x"),)), "test")
+    with pytest.raises(ModelError, match="output 0.*None"):
+        import_program(program(output=None), "test")
+
+
+def test_limits_hold():
+    made = step("y", "relu.default", (2, 3), self=Ref("x"))
+    with pytest.raises(ModelError, match="limit is 1"):
+        import_program(program(made, made), "test", Limits(nodes=1))
