@@ -7,8 +7,10 @@ that may be lost.  Read next: `drill.py`, `driver/cache.py`, `runtime/network/li
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
+import tarfile
 import tempfile
 import zipfile
 from collections import Counter
@@ -66,10 +68,15 @@ def _wanted() -> Any:
 
 
 def library(folder: str, seed: int) -> str:
-    """A changed copy of `folder`/net.tar: what became of it."""
-    rng, path = Random(seed), Path(folder) / "changed.tar"
-    original = (Path(folder) / "net.tar").read_bytes()
-    path.write_bytes(_members_swapped(original, path, rng) or _damaged(original, rng))
+    """A changed copy of one of the libraries in `folder`: what became of it."""
+    rng = Random(seed)
+    original = rng.choice(sorted(Path(folder).glob("net.*")))
+    path = original.with_name(f"changed{original.suffix}")
+    shutil.copyfile(original, path)
+    if rng.random() > 0.1 or path.suffix == ".so":
+        path.write_bytes(_damaged(original.read_bytes(), rng))
+    else:
+        _write_members(path, _disturbed(_members_of(path), rng))
     try:
         module = GraphModule(relay.load(path)["default"](cpu()))
         module.run(x=_data())
@@ -81,22 +88,39 @@ def library(folder: str, seed: int) -> str:
     return AS_BEFORE if np.abs(got - _wanted()).max() < 1e-5 else WRONG
 
 
-def _members_swapped(original: bytes, path: Path, rng: Random) -> bytes:
-    """Now and then, a sound archive in which a member is missing or cut off; else b""."""
-    if rng.random() > 0.1:
-        return b""
-    path.write_bytes(original)
-    with zipfile.ZipFile(path) as archive:
-        members = {name: archive.read(name) for name in archive.namelist()}
-    name = rng.choice(list(members))
-    if rng.random() < 0.5:
+def _disturbed(members: dict[str, bytes], rng: Random) -> dict[str, bytes]:
+    """A member is missing, cut off, or another's."""
+    name, other = rng.choice(list(members)), rng.choice(list(members))
+    change = rng.choice(("drop", "cut", "exchange"))
+    if change == "drop":
         del members[name]
-    else:
+    elif change == "cut":
         members[name] = members[name][: rng.randrange(len(members[name]) + 1) or 1]
-    with zipfile.ZipFile(path, "w") as archive:
+    else:
+        members[name], members[other] = members[other], members[name]
+    return members
+
+
+def _members_of(path: Path) -> dict[str, bytes]:
+    if path.suffix == ".zip":
+        with zipfile.ZipFile(path) as archive:
+            return {name: archive.read(name) for name in archive.namelist()}
+    with tarfile.open(path) as tar:
+        return {m.name: f.read() for m in tar.getmembers() if (f := tar.extractfile(m))}
+
+
+def _write_members(path: Path, members: dict[str, bytes]) -> None:
+    """A sound archive."""
+    if path.suffix == ".zip":
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, data in members.items():
+                archive.writestr(name, data)
+        return
+    with tarfile.open(path, "w") as tar:
         for name, data in members.items():
-            archive.writestr(name, data)
-    return path.read_bytes()
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
 
 
 def _damaged(data: bytes, rng: Random) -> bytes:
@@ -186,7 +210,9 @@ def _disturb(files: list[Path], rng: Random) -> None:
 def run(tries: int, seed: int) -> Counts:
     counts: Counts = Counter()
     with tempfile.TemporaryDirectory() as folder, WorkerPool(1) as pool:
-        relay.build(_network(), "llvm", verify=False).save(Path(folder) / "net.tar")
+        made = relay.build(_network(), "llvm", verify=False)
+        for kind in ("zip", "tar", *["so"] * bool(shutil.which("cc"))):
+            made.export_library(Path(folder) / f"net.{kind}")
         for number in range(tries):
             what = (library, entry)[number % 2]
             try:
