@@ -72,6 +72,7 @@ def library(folder: str, seed: int) -> str:
     rng = Random(seed)
     original = rng.choice(sorted(Path(folder).glob("net.*")))
     path = original.with_name(f"changed{original.suffix}")
+    path.unlink(missing_ok=True)  # code of the last one may be in use
     shutil.copyfile(original, path)
     if rng.random() > 0.1 or path.suffix == ".so":
         path.write_bytes(_damaged(original.read_bytes(), rng))
