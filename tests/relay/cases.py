@@ -7,6 +7,7 @@ import numpy as np
 from relay import cases_window
 from relay.case import Case, function, random_inputs, tensor
 from relay.cases_indexing import INDEXING
+from relay.cases_elementwise import ELEMENTWISE
 from relay.cases_norm import NORM
 from tilewright import relay
 from tilewright.relay import nn
@@ -120,6 +121,7 @@ CASES: tuple[Case, ...] = (
     *(Case(*made) for made in cases_window.MADE),
     Case("nn.softmax", lambda: nn.softmax(tensor("x", 3, 5))),
     Case("nn.log_softmax", lambda: nn.log_softmax(tensor("x", 3, 5), axis=0)),
+    *ELEMENTWISE,
     *NORM,
     *INDEXING,
 )  # fmt: skip

@@ -206,7 +206,7 @@ REFUSALS = {
         "both type_annotation and shape",
     ),
     "const-range": (lambda: relay.const(1 << 40), "1099511627776", 'dtype="int64"'),
-    "const": (lambda: relay.const(np.zeros(2, "uint64")), "uint64", "float32"),
+    "const": (lambda: relay.const(np.zeros(2, "complex64")), "complex64", "float32"),
     "free": (
         lambda: relay.Function([], nn.relu(tensor("x", 2))), "reads x, which is no parameter",
     ),

@@ -53,7 +53,7 @@ class Row:
 
 def _sums(*tensors: Tensor) -> str | None:
     """The out_dtype of a sum of products: int32 cannot hold two products of int16."""
-    return "int64" if tensors[0].dtype == "int16" else None
+    return "int64" if tensors[0].dtype in ("int16", "uint16") else None
 
 
 def _wide(a: Any) -> Any:
@@ -70,6 +70,10 @@ def _depthwise1d(x: Any, w: Any) -> Any:
     return testing.conv_python(x.transpose(0, 2, 1), kernel, 1, 1, 4).transpose(0, 2, 1)
 
 
+def _towards_zero(a: Any, b: Any) -> Any:
+    return (a - np.fmod(a, b)) // b
+
+
 V, M = ((3, 5),), ((3, 5), (3, 5))
 NCHW, OIHW = (2, 4, 6, 5), (6, 4, 3, 3)
 ROWS: dict[str, Row] = {
@@ -81,9 +85,35 @@ ROWS: dict[str, Row] = {
     "divide": Row(M, topi.divide, np.divide, FLOATS),
     "floor_divide": Row(M, topi.floor_divide, np.floor_divide, INTS),
     "mod": Row(M, topi.mod, np.mod, INTS),
+    "trunc_divide": Row(M, topi.trunc_divide, _towards_zero, INTS),
+    "trunc_mod": Row(M, topi.trunc_mod, np.fmod, NUMBERS),
+    "bitwise_and": Row(M, topi.bitwise_and, np.bitwise_and, (*INTS, "bool")),
+    "bitwise_or": Row(M, topi.bitwise_or, np.bitwise_or, (*INTS, "bool")),
+    "bitwise_xor": Row(M, topi.bitwise_xor, np.bitwise_xor, (*INTS, "bool")),
+    "bitwise_not": Row(V, topi.bitwise_not, np.bitwise_not, (*INTS, "bool")),
+    "left_shift": Row(V, lambda x: topi.left_shift(x, 5), lambda x: np.left_shift(x, 5), INTS),
+    "right_shift": Row(V, lambda x: topi.right_shift(x, 5), lambda x: np.right_shift(x, 5), INTS),
+    "logical_xor": Row(M, topi.logical_xor, np.logical_xor, ("bool",)),
+    "sign": Row(V, topi.sign, np.sign),
+    "isnan": Row(V, topi.isnan, np.isnan),
+    "isinf": Row(V, topi.isinf, np.isinf),
+    "isfinite": Row(V, topi.isfinite, np.isfinite),
+    **{
+        name: Row(V, getattr(topi, name), getattr(np, numpy_name), FLOATS)
+        for name, numpy_name in (
+            ("tan", "tan"), ("asin", "arcsin"), ("acos", "arccos"), ("atan", "arctan"),
+            ("asinh", "arcsinh"), ("acosh", "arccosh"), ("atanh", "arctanh"),
+        )
+    },
+    "sinh": Row(V, lambda x: topi.sinh(topi.clip(x, -5, 5)),
+                lambda x: np.sinh(np.clip(x, -5, 5)), FLOATS),
+    "cosh": Row(V, lambda x: topi.cosh(topi.clip(x, -5, 5)),
+                lambda x: np.cosh(np.clip(x, -5, 5)), FLOATS),
     "maximum": Row(M, topi.maximum, np.maximum, TYPES),
     "minimum": Row(M, topi.minimum, np.minimum, TYPES),
-    "power": Row(V, lambda x: topi.power(topi.abs(x), 1.5), lambda x: np.abs(x) ** 1.5, FLOATS),
+    "power of a fraction": Row(V, lambda x: topi.power(topi.abs(x), 1.5),
+                               lambda x: np.abs(x) ** 1.5, FLOATS),
+    "power": Row(V, lambda x: topi.power(x, 3), lambda x: np.power(x, 3)),
     "equal": Row(M, topi.equal, np.equal, TYPES),
     "less": Row(M, topi.less, np.less, TYPES),
     "greater_equal": Row(M, topi.greater_equal, np.greater_equal, TYPES),
@@ -119,7 +149,7 @@ ROWS: dict[str, Row] = {
     "sum": Row(((3, 5, 4),), lambda x: topi.sum(x, (0, 2)),
                _on_wide(lambda x: x.sum((0, 2)))),
     "prod": Row(((2, 3),), lambda x: topi.prod(x, 1), _on_wide(lambda x: x.prod(1)),
-                tuple(t for t in NUMBERS if t != "int16")),  # int32 does not hold three
+                tuple(t for t in NUMBERS if t in FLOATS or DType(t).bits != 16)),
     "max": Row(((3, 5, 4),), lambda x: topi.max(x, 1), lambda x: x.max(1), TYPES),
     "min": Row(((3, 5, 4),), lambda x: topi.min(x, 1, True), lambda x: x.min(1, keepdims=True),
                TYPES),

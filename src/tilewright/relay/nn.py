@@ -12,6 +12,8 @@ from typing import Any
 
 from tilewright.base.doors import open_doors
 from tilewright.base.errors import ModelError
+from tilewright.relay.activations import *  # noqa: F403
+from tilewright.relay.activations import __all__ as _activations
 from tilewright.relay.attention import attention
 from tilewright.relay.convolution import *  # noqa: F403
 from tilewright.relay.convolution import __all__ as _convolutions
@@ -147,6 +149,6 @@ __all__ = [
     "batch_norm", "bias_add", "dense", "depth_to_space", "dropout",
     "group_norm", "instance_norm", "l2_normalize", "layer_norm",
     "leaky_relu", "log_softmax", "matmul", "mirror_pad", "nll_loss", "pad", "relu", "rms_norm",
-    "softmax", "space_to_depth", "standardize", *_convolutions, *_pooling,
+    "softmax", "space_to_depth", "standardize", *_activations, *_convolutions, *_pooling,
 ]  # fmt: skip
 open_doors(globals(), __all__, ModelError)

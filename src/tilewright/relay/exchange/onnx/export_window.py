@@ -54,10 +54,10 @@ def _window(node: Call) -> dict[str, Any]:
         _require(node, float(a.p).is_integer(), f"ONNX has no p={a.p}", "Use a whole number.")
         written["p"] = int(a.p)
     if "count_include_pad" in a or "p" in a:
-        _require(node, set(a.dilation) == {1}, "opset 17 has no dilation for it", "Use dilation=1.")
+        _require(node, set(a.dilation) == {1}, "opset 18 has no dilation for it", "Use dilation=1.")
         del written["dilations"]
     if "p" in a:
-        _require(node, not a.ceil_mode, "opset 17 has no ceil_mode for it", "Leave it out.")
+        _require(node, not a.ceil_mode, "opset 18 has no ceil_mode for it", "Leave it out.")
     return written
 
 
