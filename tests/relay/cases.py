@@ -6,8 +6,8 @@ import numpy as np
 
 from relay import cases_window
 from relay.case import Case, function, random_inputs, tensor
-from relay.cases_indexing import INDEXING
 from relay.cases_elementwise import ELEMENTWISE
+from relay.cases_indexing import INDEXING
 from relay.cases_norm import NORM
 from tilewright import relay
 from tilewright.relay import nn

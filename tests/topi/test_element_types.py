@@ -214,7 +214,11 @@ def test_the_page_names_every_operator_with_its_types():
     cells = re.findall(r"^\| ([a-z ]+) \| (.+) \|$", page.read_text(), re.MULTILINE)
     told = {name: CLASSES[c] for c, names in cells if c in CLASSES for name in names.split(", ")}
     variants = {"add a number", "dense with bias", "tanh of int", "power of a fraction"}
-    variants |= {"take round about", "topk in blocks", *(name for name in ROWS if name.startswith("scatter_elements "))}
+    variants |= {
+        "take round about",
+        "topk in blocks",
+        *(name for name in ROWS if name.startswith("scatter_elements ")),
+    }
     for name in ROWS.keys() - variants:
         assert set(told[name]) >= set(ROWS[name].types), name
         assert set(told[name]) - set(ROWS[name].types) <= {"int16", "uint16"}, name

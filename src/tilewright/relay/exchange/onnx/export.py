@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tilewright.base.errors import ModelError
-from tilewright.relay.exchange.onnx import export_indexing as indexing
 from tilewright.relay.exchange.onnx import export_elementwise as elementwise
+from tilewright.relay.exchange.onnx import export_indexing as indexing
 from tilewright.relay.exchange.onnx import export_window as window
 from tilewright.relay.exchange.onnx.writer import Exporter
 from tilewright.relay.exchange.onnx.writer import Writer as _Writer
