@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -75,6 +76,11 @@ def _towards_zero(a: Any, b: Any) -> Any:
 
 
 V, M = ((3, 5),), ((3, 5), (3, 5))
+NEAREST = [
+    topi.Resizing(n, Fraction(scale), "nearest", "asymmetric", "floor")
+    for n, scale in ((6, 2), (12, 3))
+]
+CORNERS = topi.Resizing(9, Fraction(9, 5), coordinates="align_corners")
 NCHW, OIHW = (2, 4, 6, 5), (6, 4, 3, 3)
 ROWS: dict[str, Row] = {
     # elementwise and broadcast
@@ -172,6 +178,12 @@ ROWS: dict[str, Row] = {
                             lambda x: testing.layout_transform_python(x, "NCHW", "NCHW2c"), TYPES),
     "pad": Row(V, lambda x: nn.pad(x, (1, 0), (0, 2), 1),
                lambda x: np.pad(x, ((1, 0), (0, 2)), constant_values=1), TYPES),
+    "resize": Row(((2, 3, 4),), lambda x: topi.resize(x, (1, 2), NEAREST),
+                  lambda x: x.repeat(2, 1).repeat(3, 2), TYPES),
+    "resize between elements": Row(((2, 5),), lambda x: topi.resize(x, (1,), [CORNERS]),
+                                   lambda x: np.stack([
+                                       np.interp(np.linspace(0, 4, 9), np.arange(5), row)
+                                       for row in x]), FLOATS),
     "upsampling": Row(((1, 2, 3, 3),), lambda x: nn.upsampling(x, 2, 3),
                       lambda x: testing.upsampling_python(x, (2, 3)), TYPES),
     # contractions

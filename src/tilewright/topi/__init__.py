@@ -77,6 +77,7 @@ from tilewright.topi.nn.dense import matmul
 from tilewright.topi.ranking import argmax, argmin, argsort, sort, topk
 from tilewright.topi.reduction import max, mean, min, prod, sum
 from tilewright.topi.scan import cumprod, cumsum
+from tilewright.topi.resize import Resizing, resize
 from tilewright.topi.transform import (
     concatenate,
     expand_dims,
@@ -103,10 +104,10 @@ __all__ = [
     "layout_transform", "left_shift", "less", "less_equal", "log", "logical_and", "logical_not",
     "logical_or", "logical_xor", "matmul", "max", "maximum", "mean", "min", "minimum",
     "mirror_pad", "mod", "multiply", "negative", "nn", "not_equal", "power", "prod", "reshape",
-    "right_shift", "round", "rsqrt", "scatter_elements", "scatter_nd", "sigmoid", "sign", "sin",
-    "sinh", "sort", "split", "sqrt", "squeeze", "stack", "strided_set", "strided_slice",
-    "subtract", "sum", "take", "tan", "tanh", "testing", "topk", "transpose", "trunc_divide",
-    "trunc_mod", "where",
+    "resize", "Resizing", "right_shift", "round", "rsqrt", "scatter_elements", "scatter_nd",
+    "sigmoid", "sign", "sin", "sinh", "sort", "split", "sqrt", "squeeze", "stack",
+    "strided_set", "strided_slice", "subtract", "sum", "take", "tan", "tanh", "testing", "topk",
+    "transpose", "trunc_divide", "trunc_mod", "where",
 ]  # fmt: skip
 
 open_doors(globals(), __all__, ExpressionError)

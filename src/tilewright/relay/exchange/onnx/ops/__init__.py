@@ -14,6 +14,7 @@ from tilewright.relay.exchange.onnx.ops import (
     movement,
     normalize,
     reduction,
+    resize,
     window,
 )
 
@@ -26,5 +27,6 @@ CONVERTERS: dict[str, Converter] = {
     **movement.CONVERTERS,
     **normalize.CONVERTERS,
     **reduction.CONVERTERS,
+    **resize.CONVERTERS,
     **window.CONVERTERS,
 }
