@@ -18,8 +18,8 @@ from tilewright.relay.attention import attention
 from tilewright.relay.convolution import *  # noqa: F403
 from tilewright.relay.convolution import __all__ as _convolutions
 from tilewright.relay.graph.expr import Call, Expr
-from tilewright.relay.indexing import depth_to_space, mirror_pad, space_to_depth
 from tilewright.relay.image import upsampling, upsampling3d
+from tilewright.relay.indexing import depth_to_space, mirror_pad, space_to_depth
 from tilewright.relay.linear import nn_matmul as matmul
 from tilewright.relay.loss import nll_loss
 from tilewright.relay.normalize import (
