@@ -45,10 +45,8 @@ REFUSALS = {
     "past keys": (
         model("Attention", {**FOUR, "m": None, "p": [1, 2, 5, 4]}, opset=24), "without past values",
     ),
-    "mode": (model("Attention", FOUR, opset=24, qk_matmul_output_mode=7), "mode=7"),
     "window": (model("Attention", FOUR, opset=25, left_window_size=-2), "window of -2"),
     "odd turn": (model("RotaryEmbedding", TURNED, opset=23, rotary_embedding_dim=3), "dim=3"),
-    "tables": (model("RotaryEmbedding", TURNED, opset=23, rotary_embedding_dim=2), "tables"),
     "a number": (model("MatMul", {"a": [], "b": [2, 2]}), "no matrix"),
 }  # fmt: skip
 
