@@ -247,23 +247,39 @@ def functions(dtype: str) -> Case:
     numpy = {
         "exp": np.exp, "log": np.log, "sqrt": np.sqrt, "rsqrt": lambda v: 1 / np.sqrt(v),
         "tanh": np.tanh, "erf": np.vectorize(math.erf), "abs": np.abs, "floor": np.floor,
-        "ceil": np.ceil, "round": np.rint, "sin": np.sin, "cos": np.cos,
+        "ceil": np.ceil, "round": np.rint, "sin": np.sin, "cos": np.cos, "tan": np.tan,
+        "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "sinh": np.sinh, "cosh": np.cosh,
+        "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh,
     }  # fmt: skip
-    signed = {"tanh", "erf", "abs", "floor", "ceil", "round", "sin", "cos"}
-    outputs = tuple(glob(f"{f}_out", dtype, n) for f in (*numpy, "pow", "least", "most", "ratio"))
+    signed = {
+        "tanh", "erf", "abs", "floor", "ceil", "round", "sin", "cos", "atan", "sinh", "asinh"
+    }  # fmt: skip
+    domains = {"acosh": (1.0, 1.0), **dict.fromkeys(("asin", "acos", "atanh"), (0.0, 0.25))}
+    names = [*(f for f in numpy if f not in domains), *domains]
+    outputs = tuple(
+        glob(f"{f}_out", dtype, n) for f in (*names, "pow", "rest", "least", "most", "ratio")
+    )
 
     def body(t: Expr) -> Stmt:
         a, b = load(x, t), load(y, t)
-        values = [E.call(f, b if f in signed else a) for f in numpy]
-        values += [E.call("pow", a, b), E.minimum(a, b), E.maximum(a, b), (a - b) / (a + 4.0)]
+        values = [E.call(f, b if f in signed else a) for f in numpy if f not in domains]
+        values += [E.call(f, start + step * a) for f, (start, step) in domains.items()]
+        values += [
+            E.call("pow", a, b),
+            E.call("fmod", b, a),
+            E.minimum(a, b),
+            E.maximum(a, b),
+            (a - b) / (a + 4.0),
+        ]
         return seq(*(Store(o, t, v) for o, v in zip(outputs, values, strict=True)))
 
     p = RNG.uniform(0.1, 3, n).astype(dtype)
     q = RNG.uniform(-3, 3, n).astype(dtype)
     q[:3] = 0.5, 1.5, -2.5  # ties
     a, b = p.astype(np.float64), q.astype(np.float64)
-    want = [g(b if f in signed else a) for f, g in numpy.items()]
-    want += [a**b, np.minimum(a, b), np.maximum(a, b), (a - b) / (a + 4)]
+    want = [g(b if f in signed else a) for f, g in numpy.items() if f not in domains]
+    want += [numpy[f](start + step * a) for f, (start, step) in domains.items()]
+    want += [a**b, np.fmod(b, a), np.minimum(a, b), np.maximum(a, b), (a - b) / (a + 4)]
     tolerance = 1e-5 if dtype == "float32" else 1e-13
     return Case(elementwise("functions", (x, y), outputs, body), (p, q), tuple(want), tolerance)
 
@@ -272,7 +288,7 @@ def small_types() -> Case:
     """bool, int32 and int64 buffers and the casts between all types."""
     n = 16
     m, i, f = glob("m", "bool", n), glob("i", "int32", n), glob("f", "float32", n)
-    dtypes = ("bool", "bool", "int32", "int64", "float64", "int32", "float32")
+    dtypes = ("bool", "bool", "int32", "int64", "float64", "int32", "float32", *("int32",) * 5)
     outputs = tuple(glob(f"o{k}", t, n) for k, t in enumerate(dtypes))
 
     def body(t: Expr) -> Stmt:
@@ -282,6 +298,7 @@ def small_types() -> Case:
             E.minimum(E.cast("int64", b), E.const(3, "int64")) * E.const(1 << 33, "int64"),
             E.cast("float64", a) + E.cast("float64", b), E.cast("int32", c),
             E.select(a.equal(b > 1), E.cast("float32", b), c),
+            *(E.binary(op, b + 1, 3) + 1 for op in ("bitand", "bitor", "bitxor", "shl", "shr")),
         )  # fmt: skip
         return seq(*(Store(o, t, v) for o, v in zip(outputs, values, strict=True)))
 
@@ -291,6 +308,8 @@ def small_types() -> Case:
     expected = (
         a & (b > 0) | ~a & (c < 0.5), b != 0, a + b, np.minimum(b, 3).astype(np.int64) << 33,
         a.astype(np.float64) + b, np.trunc(c), np.where(a == (b > 1), b, c),
+        ((b + 1) & 3) + 1, ((b + 1) | 3) + 1, ((b + 1) ^ 3) + 1, ((b + 1) << 3) + 1,
+        ((b + 1) >> 3) + 1,
     )  # fmt: skip
     return Case(elementwise("types", (m, i, f), outputs, body), (a, b, c), expected)
 

@@ -55,7 +55,7 @@ def casts(kind: str) -> ComputeDAG:
 def product(kind: str) -> ComputeDAG:
     a, b = te.placeholder((5, 12), kind, name="a"), te.placeholder((12, 19), kind, name="b")
     k = te.reduce_axis((0, 12), "k")
-    wide = "int64" if kind == "int16" else None  # 12 products exceed 32 bits
+    wide = "int64" if kind in ("int16", "uint16") else None  # 12 products exceed 32 bits
     c = te.compute(
         (5, 19), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k, acc_dtype=wide), name="c"
     )
@@ -76,7 +76,10 @@ def softmax(kind: str) -> ComputeDAG:
 def functions(kind: str) -> ComputeDAG:
     x = te.placeholder((37,), kind, name="x")
     small = te.compute((37,), lambda i: te.minimum(te.maximum(x[i], -4), 4), name="small")
-    names = ["exp", "tanh", "erf", "abs", "floor", "ceil", "round", "sin", "cos"]
+    names = [
+        "exp", "tanh", "erf", "abs", "floor", "ceil", "round", "sin", "cos", "tan", "atan", "sinh",
+        "cosh", "asinh",
+    ]  # fmt: skip
     return ComputeDAG([
         x, *(te.compute((37,), lambda i, n=n: getattr(te, n)(small[i]), name=n) for n in names)
     ])  # fmt: skip
@@ -85,7 +88,7 @@ def functions(kind: str) -> ComputeDAG:
 OF_FLOATS = [softmax, functions]
 COMPUTATIONS = [
     *((c, t) for c in (elementwise, casts, product) for t in NUMBERS),
-    *((convolution, t) for t in NUMBERS if t not in ("int16", "uint32")),
+    *((convolution, t) for t in NUMBERS if t not in ("int16", "uint16", "uint32", "uint64")),
     *((c, t) for c in OF_FLOATS for t in FLOATS),
 ]
 

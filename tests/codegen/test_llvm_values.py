@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.codegen.llvm_programs import buffers, elementwise, lanes, normal, program, run, text_of
 from tilewright.ir import expr as e
 from tilewright.ir.stmt import Allocate, For, Store, load, seq
+from tilewright.te.numeric import DOMAINS, FUNCTION_VALUES
 
 # -- integers --------------------------------------------------------------------------------------
 
@@ -174,6 +175,15 @@ ACCURACY = {
     "tanh": (np.tanh, np.concatenate([spread(-11, 11), -spread(0, 1)]), 2.5),
     "erf": (_ERF, np.concatenate([spread(-5, 5), -spread(0, 1)]), 3.0),
     "sin": (np.sin, spread(-20, 20), 1.0),
+    "tan": (np.tan, spread(-20, 20), 2.0),
+    "asin": (np.arcsin, spread(-1, 1), 2.0),
+    "acos": (np.arccos, spread(-1, 1), 2.0),
+    "atan": (np.arctan, spread(-50, 50), 2.0),
+    "sinh": (np.sinh, spread(-80, 80), 3.0),
+    "cosh": (np.cosh, spread(-80, 80), 3.0),
+    "asinh": (np.arcsinh, spread(-50, 50), 3.0),
+    "acosh": (np.arccosh, spread(1, 1.5) + np.float32(1), 3.0),
+    "atanh": (np.arctanh, spread(-1, 1) * np.float32(0.99), 3.0),
 }
 
 
@@ -206,10 +216,12 @@ def test_sigmoid_and_softplus():
     assert np.allclose(got, exact, rtol=4e-7, atol=1e-38)
 
 
-@pytest.mark.parametrize("name", ["exp", "log", "tanh", "erf", "sqrt", "rsqrt", "sin", "cos"])
+@pytest.mark.parametrize("name", [*ACCURACY, "sqrt", "rsqrt", "cos"])
 def test_double_precision_functions(name):
     x = np.linspace(0.1, 9, 16)
-    reference = {"erf": _ERF, "rsqrt": lambda v: v**-0.5}.get(name, getattr(np, name, None))
+    if name in DOMAINS:
+        x = DOMAINS[name](x)
+    reference = FUNCTION_VALUES[name]
     got = elementwise(lambda v: e.call(name, v), x, 8)
     assert np.allclose(got, reference(x), rtol=1e-14)
 
@@ -229,6 +241,26 @@ def test_minimum_and_maximum_propagate_nan(dtype, width):
         assert np.array_equal(got, reference(x, 0.5), equal_nan=True)
         got = elementwise(lambda v, op=op: op(e.cast(dtype, 0.5), v), x, width)
         assert np.array_equal(got, reference(x, 0.5), equal_nan=True)
+
+
+def test_remainders_of_c():
+    x = np.array([7.5, -7.5, 2.0, -2.0, 0.0, 9.0, -9.0, 1e-3], np.float32)
+    for by in (2.0, -2.0, 0.7):
+        got = elementwise(lambda v, by=by: e.call("fmod", v, e.const(by)), x, 8)
+        assert (got == np.fmod(x, np.float32(by))).all()
+
+
+@pytest.mark.parametrize("dtype", ["int32", "uint32", "int64"])
+@pytest.mark.parametrize("width", [1, 8])
+def test_operations_on_bits(dtype, width):
+    x = np.array([0, 1, 5, 77, 2**31 - 1, 12345, 3, 9], dtype)
+    x = x if dtype == "uint32" else x * np.array([1, -1] * 4, dtype)
+    for op, reference in (
+        ("bitand", np.bitwise_and), ("bitor", np.bitwise_or), ("bitxor", np.bitwise_xor),
+        ("shl", np.left_shift), ("shr", np.right_shift),
+    ):  # fmt: skip
+        got = elementwise(lambda v, op=op: e.binary(op, v, e.const(3, dtype)), x, width)
+        assert (got == reference(x, np.array(3, dtype))).all(), op
 
 
 def test_floor_division_of_floats():

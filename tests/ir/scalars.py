@@ -110,6 +110,7 @@ def value_of(node: Expr, values: Mapping[str, Any]) -> Any:
 TYPED = {f"{name}_{t}": E.var(f"{name}_{t}", t) for t in map(DType, TYPES) for name in "pq"}
 WRAP = {
     "int8": ctypes.c_int8, "uint8": ctypes.c_uint8, "int16": ctypes.c_int16,
+    "uint16": ctypes.c_uint16, "uint64": ctypes.c_uint64,
     "int32": ctypes.c_int32, "uint32": ctypes.c_uint32, "int64": ctypes.c_int64,
 }  # fmt: skip
 _ROUND = {"floor": np.floor, "ceil": np.ceil, "round": np.rint, "abs": np.abs, "sqrt": np.sqrt}

@@ -163,7 +163,7 @@ REFUSALS = {
     "condition": (lambda: V & FLAG, "a condition must be bool, not int32"),
     "not": (lambda: ~V, "a condition must be bool"),
     "select": (lambda: E.select(V, 1, 2), "a condition must be bool"),
-    "function": (lambda: E.call("sinc", X), "no such function. Known: abs, ceil"),
+    "function": (lambda: E.call("sinc", X), "no such function. Known: abs, acos"),
     "arity": (lambda: E.call("pow", X), r"takes 2 argument\(s\), got 1"),
     "dtype": (lambda: E.var("h", "float8"), "dtype 'float8' is not supported"),
     "cast": (lambda: E.cast("int4", V), "dtype 'int4' is not supported"),

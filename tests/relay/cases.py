@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from relay import cases_window
+from relay import cases_resize, cases_window
 from relay.case import Case, function, random_inputs, tensor
+from relay.cases_elementwise import ELEMENTWISE
 from relay.cases_indexing import INDEXING
 from relay.cases_norm import NORM
 from tilewright import relay
@@ -117,9 +118,10 @@ CASES: tuple[Case, ...] = (
     Case("nn.global_avg_pool2d", lambda: nn.global_avg_pool2d(nhwc(), "NHWC"), "nhwc"),
     Case("nn.global_max_pool2d", lambda: nn.global_max_pool2d(x4())),
     Case("nn.adaptive_avg_pool2d", lambda: nn.adaptive_avg_pool2d(x4(size=6), (3, 2))),
-    *(Case(*made) for made in cases_window.MADE),
+    *(Case(*made) for made in (*cases_window.MADE, *cases_resize.MADE)),
     Case("nn.softmax", lambda: nn.softmax(tensor("x", 3, 5))),
     Case("nn.log_softmax", lambda: nn.log_softmax(tensor("x", 3, 5), axis=0)),
+    *ELEMENTWISE,
     *NORM,
     *INDEXING,
 )  # fmt: skip

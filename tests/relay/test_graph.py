@@ -168,7 +168,7 @@ REFUSALS = {
     "tuple": (lambda: nn.relu(relay.Tuple([tensor("x", 2)])), "is a tuple", "[0]"),
     "stretch": (lambda: relay.broadcast_to(tensor("x", 2, 3), (2, 1)), "extent 1"),
     "pad": (lambda: nn.pad(tensor("x", 2, 3), ((1, 1),)), "one pair of counts per axis"),
-    "pad-mode": (lambda: nn.pad(tensor("x", 2), ((1, 1),), pad_mode="edge"), "edge", "constant"),
+    "pad-mode": (lambda: nn.pad(tensor("x", 2), ((1, 1),), pad_mode="around"), "around", "edge"),
     "clip": (lambda: relay.clip(tensor("x", 2), 1, 0), "above the upper", "Swap"),
     "pool": (lambda: nn.max_pool2d(tensor("x", *X), 2, padding=2), "wholly outside"),
     "pool-p": (lambda: nn.lp_pool(tensor("x", *X), 2, p=0), "p=0 is not positive"),
@@ -206,7 +206,7 @@ REFUSALS = {
         "both type_annotation and shape",
     ),
     "const-range": (lambda: relay.const(1 << 40), "1099511627776", 'dtype="int64"'),
-    "const": (lambda: relay.const(np.zeros(2, "uint64")), "uint64", "float32"),
+    "const": (lambda: relay.const(np.zeros(2, "complex64")), "complex64", "float32"),
     "free": (
         lambda: relay.Function([], nn.relu(tensor("x", 2))), "reads x, which is no parameter",
     ),

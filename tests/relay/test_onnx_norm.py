@@ -29,6 +29,7 @@ NORM = {"x": IMAGE, "s": VECTOR, "b": VECTOR}
 STATISTICS = {**NORM, "m": VECTOR, "v": VECTOR}
 THREE = {n: [1, 3, 8] for n in "qkv"}
 FOUR = {n: [1, 2, 3, 4] for n in "qkv"}
+TURNED = {"x": [1, 2, 3, 4], "c": [1, 3, 2], "s": [1, 3, 2]}
 
 REFUSALS = {
     "training before opset 14": (model("BatchNormalization", STATISTICS, 3, 9), "training mode"),
@@ -36,9 +37,6 @@ REFUSALS = {
     "groups": (model("GroupNormalization", NORM, num_groups=2), "2 groups"),
     "instance of vectors": (model("InstanceNormalization", {**NORM, "x": [2, 3]}), "axes behind"),
     "stash": (model("LayerNormalization", {"x": [2, 3], "s": VECTOR}, stash_type=11), "stash"),
-    "stash of rms": (
-        model("RMSNormalization", {"x": [2, 3], "s": VECTOR}, opset=23, stash_type=11), "stash",
-    ),
     "p": (model("LpNormalization", {"x": [2, 3]}, p=3), "p=3"),
     "half an integer": (model("Gemm", {"a": [2, 2], "b": [2, 2]}, kind=INT, alpha=0.5), "whole"),
     "equation": (model("Einsum", {"a": [2, 2]}, equation="ijk->i"), "einsum"),
@@ -47,8 +45,8 @@ REFUSALS = {
     "past keys": (
         model("Attention", {**FOUR, "m": None, "p": [1, 2, 5, 4]}, opset=24), "without past values",
     ),
-    "mode": (model("Attention", FOUR, opset=24, qk_matmul_output_mode=7), "mode=7"),
     "window": (model("Attention", FOUR, opset=25, left_window_size=-2), "window of -2"),
+    "odd turn": (model("RotaryEmbedding", TURNED, opset=23, rotary_embedding_dim=3), "dim=3"),
     "a number": (model("MatMul", {"a": [], "b": [2, 2]}), "no matrix"),
 }  # fmt: skip
 

@@ -34,11 +34,19 @@ BINARY = {
     "ge": lambda a, b: a >= b,
     "and": lambda a, b: a and b,
     "or": lambda a, b: a or b,
+    "bitand": lambda a, b: a & b,
+    "bitor": lambda a, b: a | b,
+    "bitxor": lambda a, b: a ^ b,
+    "shl": lambda a, b: a << b,
+    "shr": lambda a, b: a >> b,
 }
 CALLS = {
     "exp": np.exp, "log": np.log, "sqrt": np.sqrt, "tanh": np.tanh, "abs": np.abs, "pow": np.power,
     "floor": np.floor, "ceil": np.ceil, "round": np.rint, "sin": np.sin, "cos": np.cos,
     "rsqrt": lambda x: 1 / np.sqrt(x), "erf": lambda x: math.erf(x),
+    "tan": np.tan, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "sinh": np.sinh,
+    "cosh": np.cosh, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh,
+    "fmod": np.fmod,
 }  # fmt: skip
 
 
@@ -82,7 +90,8 @@ def brute(dag: ComputeDAG, inputs: Sequence[Any], mode: str = "exact") -> list[A
         if node.op == "not":
             return not args[0]
         if node.op == "cast":
-            return settled(node.dtype, args[0])
+            whole = node.dtype.is_int and math.isfinite(args[0])
+            return node.dtype.wrapped(int(args[0])) if whole else settled(node.dtype, args[0])
         if node.op == "call":
             return settled(node.dtype, CALLS[node.attr](*args))
         return settled(node.dtype, BINARY[node.op](*args))
@@ -113,4 +122,4 @@ def _storage(dtype: DType, mode: str) -> Any:
     """Of results: the reference's types, or the element's own."""
     if dtype.is_float:
         return np.float64 if mode == "exact" else dtype.storage
-    return np.bool_ if dtype == "bool" else np.int64
+    return {"bool": np.bool_, "uint64": np.uint64}.get(dtype, np.int64)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -53,7 +54,7 @@ class Row:
 
 def _sums(*tensors: Tensor) -> str | None:
     """The out_dtype of a sum of products: int32 cannot hold two products of int16."""
-    return "int64" if tensors[0].dtype == "int16" else None
+    return "int64" if tensors[0].dtype in ("int16", "uint16") else None
 
 
 def _wide(a: Any) -> Any:
@@ -70,7 +71,16 @@ def _depthwise1d(x: Any, w: Any) -> Any:
     return testing.conv_python(x.transpose(0, 2, 1), kernel, 1, 1, 4).transpose(0, 2, 1)
 
 
+def _towards_zero(a: Any, b: Any) -> Any:
+    return (a - np.fmod(a, b)) // b
+
+
 V, M = ((3, 5),), ((3, 5), (3, 5))
+NEAREST = [
+    topi.Resizing(n, Fraction(scale), "nearest", "asymmetric", "floor")
+    for n, scale in ((6, 2), (12, 3))
+]
+CORNERS = topi.Resizing(9, Fraction(9, 5), coordinates="align_corners")
 NCHW, OIHW = (2, 4, 6, 5), (6, 4, 3, 3)
 ROWS: dict[str, Row] = {
     # elementwise and broadcast
@@ -81,9 +91,35 @@ ROWS: dict[str, Row] = {
     "divide": Row(M, topi.divide, np.divide, FLOATS),
     "floor_divide": Row(M, topi.floor_divide, np.floor_divide, INTS),
     "mod": Row(M, topi.mod, np.mod, INTS),
+    "trunc_divide": Row(M, topi.trunc_divide, _towards_zero, INTS),
+    "trunc_mod": Row(M, topi.trunc_mod, np.fmod, NUMBERS),
+    "bitwise_and": Row(M, topi.bitwise_and, np.bitwise_and, (*INTS, "bool")),
+    "bitwise_or": Row(M, topi.bitwise_or, np.bitwise_or, (*INTS, "bool")),
+    "bitwise_xor": Row(M, topi.bitwise_xor, np.bitwise_xor, (*INTS, "bool")),
+    "bitwise_not": Row(V, topi.bitwise_not, np.bitwise_not, (*INTS, "bool")),
+    "left_shift": Row(V, lambda x: topi.left_shift(x, 5), lambda x: np.left_shift(x, 5), INTS),
+    "right_shift": Row(V, lambda x: topi.right_shift(x, 5), lambda x: np.right_shift(x, 5), INTS),
+    "logical_xor": Row(M, topi.logical_xor, np.logical_xor, ("bool",)),
+    "sign": Row(V, topi.sign, np.sign),
+    "isnan": Row(V, topi.isnan, np.isnan),
+    "isinf": Row(V, topi.isinf, np.isinf),
+    "isfinite": Row(V, topi.isfinite, np.isfinite),
+    **{
+        name: Row(V, getattr(topi, name), getattr(np, numpy_name), FLOATS)
+        for name, numpy_name in (
+            ("tan", "tan"), ("asin", "arcsin"), ("acos", "arccos"), ("atan", "arctan"),
+            ("asinh", "arcsinh"), ("acosh", "arccosh"), ("atanh", "arctanh"),
+        )
+    },
+    "sinh": Row(V, lambda x: topi.sinh(topi.clip(x, -5, 5)),
+                lambda x: np.sinh(np.clip(x, -5, 5)), FLOATS),
+    "cosh": Row(V, lambda x: topi.cosh(topi.clip(x, -5, 5)),
+                lambda x: np.cosh(np.clip(x, -5, 5)), FLOATS),
     "maximum": Row(M, topi.maximum, np.maximum, TYPES),
     "minimum": Row(M, topi.minimum, np.minimum, TYPES),
-    "power": Row(V, lambda x: topi.power(topi.abs(x), 1.5), lambda x: np.abs(x) ** 1.5, FLOATS),
+    "power of a fraction": Row(V, lambda x: topi.power(topi.abs(x), 1.5),
+                               lambda x: np.abs(x) ** 1.5, FLOATS),
+    "power": Row(V, lambda x: topi.power(x, 3), lambda x: np.power(x, 3)),
     "equal": Row(M, topi.equal, np.equal, TYPES),
     "less": Row(M, topi.less, np.less, TYPES),
     "greater_equal": Row(M, topi.greater_equal, np.greater_equal, TYPES),
@@ -119,7 +155,7 @@ ROWS: dict[str, Row] = {
     "sum": Row(((3, 5, 4),), lambda x: topi.sum(x, (0, 2)),
                _on_wide(lambda x: x.sum((0, 2)))),
     "prod": Row(((2, 3),), lambda x: topi.prod(x, 1), _on_wide(lambda x: x.prod(1)),
-                tuple(t for t in NUMBERS if t != "int16")),  # int32 does not hold three
+                tuple(t for t in NUMBERS if t in FLOATS or DType(t).bits != 16)),
     "max": Row(((3, 5, 4),), lambda x: topi.max(x, 1), lambda x: x.max(1), TYPES),
     "min": Row(((3, 5, 4),), lambda x: topi.min(x, 1, True), lambda x: x.min(1, keepdims=True),
                TYPES),
@@ -142,6 +178,12 @@ ROWS: dict[str, Row] = {
                             lambda x: testing.layout_transform_python(x, "NCHW", "NCHW2c"), TYPES),
     "pad": Row(V, lambda x: nn.pad(x, (1, 0), (0, 2), 1),
                lambda x: np.pad(x, ((1, 0), (0, 2)), constant_values=1), TYPES),
+    "resize": Row(((2, 3, 4),), lambda x: topi.resize(x, (1, 2), NEAREST),
+                  lambda x: x.repeat(2, 1).repeat(3, 2), TYPES),
+    "resize between elements": Row(((2, 5),), lambda x: topi.resize(x, (1,), [CORNERS]),
+                                   lambda x: np.stack([
+                                       np.interp(np.linspace(0, 4, 9), np.arange(5), row)
+                                       for row in x]), FLOATS),
     "upsampling": Row(((1, 2, 3, 3),), lambda x: nn.upsampling(x, 2, 3),
                       lambda x: testing.upsampling_python(x, (2, 3)), TYPES),
     # contractions

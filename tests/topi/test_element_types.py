@@ -45,7 +45,7 @@ def test_every_operator_has_a_row():
         "conv2d_transpose_nchw", "conv3d", "conv3d_transpose_ncdhw", "depthwise_conv2d_NCHWc",
         "full",
         "get_pad_tuple", "global_pool", "greater", "group_conv2d_nhwc", "less_equal", "nn",
-        "not_equal", "pool1d", "pool2d", "testing",
+        "not_equal", "Resizing", "pool1d", "pool2d", "testing",
     }  # fmt: skip
     names = {*topi.__all__, *nn.__all__}
     assert names - told <= set(ROWS)
@@ -205,7 +205,7 @@ def test_division_of_integers():
 
 CLASSES = {
     "all": TYPES, "integers and floats": NUMBERS, "floats": FLOATS, "integers": INTS,
-    "bool": ("bool",),
+    "bool": ("bool",), "integers and bool": (*INTS, "bool"),
 }  # fmt: skip
 
 
@@ -213,8 +213,13 @@ def test_the_page_names_every_operator_with_its_types():
     page = Path(__file__).parents[2] / "docs" / "element-types.md"
     cells = re.findall(r"^\| ([a-z ]+) \| (.+) \|$", page.read_text(), re.MULTILINE)
     told = {name: CLASSES[c] for c, names in cells if c in CLASSES for name in names.split(", ")}
-    variants = {"add a number", "dense with bias", "tanh of int", "take round about"}
-    variants |= {"topk in blocks", *(name for name in ROWS if name.startswith("scatter_elements "))}
+    variants = {"add a number", "dense with bias", "tanh of int", "power of a fraction"}
+    variants |= {
+        "take round about",
+        "topk in blocks",
+        *(name for name in ROWS if name.startswith("scatter_elements ")),
+    }
+    variants |= {"resize between elements"}
     for name in ROWS.keys() - variants:
         assert set(told[name]) >= set(ROWS[name].types), name
-        assert set(told[name]) - set(ROWS[name].types) <= {"int16"}, name
+        assert set(told[name]) - set(ROWS[name].types) <= {"int16", "uint16"}, name

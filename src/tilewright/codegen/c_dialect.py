@@ -36,6 +36,9 @@ _FLOAT_FUNCTIONS = {
     "exp": "exp", "log": "log", "sqrt": "sqrt", "rsqrt": "rsqrt", "tanh": "tanh", "erf": "erf",
     "abs": "fabs", "floor": "floor", "ceil": "ceil", "round": "rint", "pow": "pow", "sin": "sin",
     "cos": "cos", "min": "fmin", "max": "fmax",
+    **{name: name for name in (
+        "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "fmod",
+    )},
 }  # fmt: skip
 _INT_FUNCTIONS = ("min", "max")
 

@@ -40,6 +40,8 @@ _BINARY: dict[str, tuple[str, int]] = {
     "div": ("/", PRODUCT),
 }  # fmt: skip
 
+_BITWISE = {"bitand": "&", "bitor": "|", "bitxor": "^", "shl": "<<", "shr": ">>"}
+
 _LEAVES = ("var", "load", "cast")  # of an index, as far as its width matters
 
 # Floor division and modulo of integers of unknown sign.
@@ -63,7 +65,7 @@ def _through(source: DType, to: DType) -> DType | None:
         return source.compute
     if held_as_bits(to) and source is not FLOAT64:
         return None if source is to.compute else to.compute
-    if source.is_float and to.is_int and not to.is_index:
+    if source.is_float and to.is_int and not to.is_index and to.bits < INT64.bits:
         return INT64 if is_native(to) else to.compute  # C leaves open what lies out of range
     return None
 
@@ -259,6 +261,11 @@ class ValuePrinter:
         text = f"{self._print(left, inner)} {sign} {self._print(right, max(inner, binding + 1))}"
         return text, binding
 
+    def _bits(self, node: Expr) -> tuple[str, int]:
+        """Both operands in parentheses, as compilers ask for."""
+        left, right = (self._print(a, UNARY) for a in node.args)
+        return f"{left} {_BITWISE[node.op]} {right}", OR
+
     def _choice(self, test: Expr, then: Expr, other: Expr) -> str:
         """C evaluates only the chosen side."""
         return f"{self._print(test, OR)} ? {self._print(then, OR)} : {self._print(other)}"
@@ -293,6 +300,7 @@ class ValuePrinter:
         "const": _constant, "load": _load, "lane": _lane, "cast": _cast, "not": _not,
         "select": _conditional, "if_then_else": _conditional, "call": _call, "min": _call,
         "max": _call, "floordiv": _floor, "floormod": _floor, **dict.fromkeys(_BINARY, _binary),
+        **dict.fromkeys(_BITWISE, _bits),
     }  # fmt: skip
 
     # -- names and types ---------------------------------------------------------------------------

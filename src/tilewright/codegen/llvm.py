@@ -42,7 +42,7 @@ from tilewright.targets.target import Target
 
 # Functions that compiled code may call: a kernel of that name would take their place.
 _LIBRARY = re.compile(
-    r"(exp2?|log(2|10)?|sqrt|tanh?|erf|pow|sin|cos|floor|ceil|rint|fabs|fma|fmod)f?"
+    r"(exp2?|log(2|10)?|sqrt|a?(sin|cos|tan)h?|erf|pow|floor|ceil|rint|fabs|fma|fmod)f?"
     r"|mem(cpy|set|move|cmp)|main|tilewright_\w+"
 )
 STACK_BYTES = 2 << 20  # of one function; threads commonly have 8 MiB

@@ -45,7 +45,9 @@ _INTRINSICS = {
     "exp": "exp", "log": "log", "sqrt": "sqrt", "abs": "fabs", "floor": "floor", "ceil": "ceil",
     "round": "rint", "pow": "pow", "sin": "sin", "cos": "cos",
 }  # fmt: skip
-_LIBRARY = ("tanh", "erf")
+_LIBRARY = (
+    "tanh", "erf", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh",
+)  # fmt: skip
 
 
 def function(text: FunctionText, node: Expr, operands: Sequence[str]) -> str:
@@ -62,10 +64,13 @@ def function(text: FunctionText, node: Expr, operands: Sequence[str]) -> str:
     if dtype is FLOAT32 and name in POLYNOMIALS:
         full = helper(text.module, name, lanes)
         return text.pure(f"call {t} @{full}({t} {operands[0]})")
+    if name == "fmod":
+        return text.pure(f"frem {t} {operands[0]}, {operands[1]}")
     if name in _INTRINSICS:
         return text.intrinsic(_INTRINSICS[name], t, operands)
     if name not in _LIBRARY:
         raise refusal(node, f"the function {name!r} is unknown")
+    name = f"{name}f" if dtype is FLOAT32 else name
     text.module.declare(name, element, element)
     x = operands[0]
     if lanes == 1:

@@ -22,12 +22,13 @@ from tilewright.codegen.llvm_text import (
     typed,
     zeros,
 )
-from tilewright.ir.expr import COMPARE, Expr
+from tilewright.ir.expr import ARITHMETIC, BITWISE, COMPARE, Expr
 from tilewright.ir.stmt import Buffer
 
 # Floats may be contracted to fused multiply-adds but never reordered: results stay reproducible.
 _FLOAT_OPS = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
 _INT_OPS = {"add": "add", "sub": "sub", "mul": "mul"}
+_BITWISE = {"bitand": "and", "bitor": "or", "bitxor": "xor", "shl": "shl"}
 _UNSIGNED_DIVISIONS = {"floordiv": "udiv", "floormod": "urem"}
 _FLOAT_TESTS = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
 _SIGNED_TESTS = {"eq": "eq", "ne": "ne", "lt": "slt", "le": "sle", "gt": "sgt", "ge": "sge"}
@@ -128,6 +129,9 @@ class Values:
         t, signed = typed(dtype, node.lanes), dtype.kind == "int"
         if op in _INT_OPS:
             return self.pure(f"{_INT_OPS[op]} {t} {self.value(a)}, {self.value(b)}")
+        if op in BITWISE:
+            instruction = _BITWISE.get(op) or ("ashr" if signed else "lshr")
+            return self.pure(f"{instruction} {t} {self.value(a)}, {self.value(b)}")
         if op in ("min", "max"):
             name = f"s{op}" if signed else f"u{op}"
             return self.text.intrinsic(name, t, [self.value(a), self.value(b)])
@@ -305,9 +309,7 @@ _OF_ANY_TYPE: dict[str, Rule] = {
 }
 _RULES: dict[str, Rule] = {
     **_OF_ANY_TYPE,
-    **dict.fromkeys(
-        ("add", "sub", "mul", "div", "floordiv", "floormod", "min", "max"), Values._arithmetic
-    ),
+    **dict.fromkeys(ARITHMETIC, Values._arithmetic),
     "call": Values._function,
 }
 _CONDITIONS: dict[str, Rule] = {

@@ -65,7 +65,7 @@ def _vector(dtype: DType, lanes: int) -> str:
 DIALECT = Dialect(
     language="opencl",
     stored={"bool": "uchar"},  # a bool has no size that the host knows
-    suffixes={"int64": "L"},
+    suffixes={"int64": "L", "uint64": "UL"},
     special=_special,
     float_function="{name}",
     conversions=_CONVERSIONS,

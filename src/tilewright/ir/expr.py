@@ -41,15 +41,14 @@ ARITHMETIC: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
     "floormod": ("%", operator.mod),
     "min": ("min", min),
     "max": ("max", max),
-}
+    "bitand": ("&", operator.and_), "bitor": ("|", operator.or_), "bitxor": ("^", operator.xor),
+    "shl": ("<<", operator.lshift), "shr": (">>", operator.rshift),
+}  # fmt: skip
+BITWISE = ("bitand", "bitor", "bitxor", "shl", "shr")  # of integers only
 COMPARE: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
-    "eq": ("==", operator.eq),
-    "ne": ("!=", operator.ne),
-    "lt": ("<", operator.lt),
-    "le": ("<=", operator.le),
-    "gt": (">", operator.gt),
-    "ge": (">=", operator.ge),
-}
+    "eq": ("==", operator.eq), "ne": ("!=", operator.ne), "lt": ("<", operator.lt),
+    "le": ("<=", operator.le), "gt": (">", operator.gt), "ge": (">=", operator.ge),
+}  # fmt: skip
 LOGIC: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
     "and": ("&&", lambda a, b: a and b),
     "or": ("||", lambda a, b: a or b),
@@ -59,7 +58,8 @@ BINARY = {**ARITHMETIC, **COMPARE, **LOGIC}
 # Functions of one or two floating-point arguments that every back end and reference provides.
 FUNCTIONS: dict[str, int] = {
     "exp": 1, "log": 1, "sqrt": 1, "rsqrt": 1, "tanh": 1, "erf": 1, "abs": 1, "floor": 1, "ceil": 1,
-    "round": 1, "pow": 2, "sin": 1, "cos": 1,
+    "round": 1, "pow": 2, "sin": 1, "cos": 1, "tan": 1, "asin": 1, "acos": 1, "atan": 1, "sinh": 1,
+    "cosh": 1, "asinh": 1, "acosh": 1, "atanh": 1, "fmod": 2,
 }  # fmt: skip
 
 
@@ -350,6 +350,9 @@ def binary(op: str, a: Value, b: Value) -> Expr:
             f"{left} / {right}", "true division of integers is ambiguous",
             "Use // for floor division or cast to float32.",
         )  # fmt: skip
+    if op in BITWISE and not left.dtype.is_int:
+        place = f"{left} {BINARY[op][0]} {right}"
+        raise ExpressionError(place, f"operations on bits are of integers, not of {left.dtype}")
     dtype = BOOL if op not in ARITHMETIC else left.dtype
     folded = _fold(op, left, right, dtype)
     if folded is not None:

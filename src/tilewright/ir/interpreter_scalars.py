@@ -30,6 +30,16 @@ FUNCTIONS: dict[str, tuple[Callable[..., float], Callable[..., Any]]] = {
     "pow": (math.pow, np.power),
     "sin": (math.sin, np.sin),
     "cos": (math.cos, np.cos),
+    "tan": (math.tan, np.tan),
+    "asin": (math.asin, np.arcsin),
+    "acos": (math.acos, np.arccos),
+    "atan": (math.atan, np.arctan),
+    "sinh": (math.sinh, np.sinh),
+    "cosh": (math.cosh, np.cosh),
+    "asinh": (math.asinh, np.arcsinh),
+    "acosh": (math.acosh, np.arccosh),
+    "atanh": (math.atanh, np.arctanh),
+    "fmod": (math.fmod, np.fmod),
 }
 
 

@@ -72,8 +72,9 @@ def expression_text(node: Expr) -> str:
 
 # Operators from the weakest to the strongest, as in Python.
 _STRENGTH = {
-    "or": 1, "and": 2, "eq": 4, "ne": 4, "lt": 4, "le": 4, "gt": 4, "ge": 4, "add": 5, "sub": 5,
-    "mul": 6, "div": 6, "floordiv": 6, "floormod": 6,
+    "or": 1, "and": 2, "eq": 4, "ne": 4, "lt": 4, "le": 4, "gt": 4, "ge": 4, "bitor": 5,
+    "bitxor": 6, "bitand": 7, "shl": 8, "shr": 8, "add": 9, "sub": 9, "mul": 10, "div": 10,
+    "floordiv": 10, "floormod": 10,
 }  # fmt: skip
 _INFIX = {"or": " or ", "and": " and ", "floordiv": "//", "floormod": "%"}
 
@@ -99,7 +100,7 @@ def infix_text(node: Expr, strength: int = 0) -> str:
             sign, right = " - ", right[1:]
         return f"({left}{sign}{right})" if own < strength else left + sign + right
     if op == "not":
-        return f"not {infix_text(node.args[0], 9)}"
+        return f"not {infix_text(node.args[0], _STRENGTH['mul'] + 1)}"
     named = {"cast": str(node.dtype), "call": str(node.attr)}
     return f"{named.get(op, op)}({', '.join(map(infix_text, node.args))})"
 
@@ -183,9 +184,10 @@ def _product(extents: tuple[int, ...]) -> str:
 
 # -- expressions of statements ---------------------------------------------------------------------
 
-_SUM, _PRODUCT, _ATOM = 5, 6, 8
-_BINDING = {"||": 1, "&&": 2, "==": 3, "!=": 3, "<": 4, "<=": 4, ">": 4, ">=": 4, "+": _SUM,
-            "-": _SUM, "*": _PRODUCT, "/": _PRODUCT, "//": _PRODUCT, "%": _PRODUCT}  # fmt: skip
+_SUM, _PRODUCT, _ATOM = 9, 10, 12
+_BINDING = {"||": 1, "&&": 2, "==": 3, "!=": 3, "<": 4, "<=": 4, ">": 4, ">=": 4, "|": 5, "^": 6,
+            "&": 7, "<<": 8, ">>": 8, "+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT,
+            "//": _PRODUCT, "%": _PRODUCT}  # fmt: skip
 
 
 def _text(node: Expr, binding: int = 0) -> str:

@@ -24,7 +24,13 @@ from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr
 from tilewright.ir.stmt import Kernel, Stmt, Store, expressions, load, map_children
 
-_MAY_LEAVE = ("add", "sub", "mul", "floordiv")  # the range of its operands, if they are integers
+_MAY_LEAVE = (
+    "add",
+    "sub",
+    "mul",
+    "floordiv",
+    "shl",
+)  # the range of its operands, if they are integers
 
 
 def legalize_types(kernel: Kernel) -> Kernel:

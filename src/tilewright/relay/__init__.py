@@ -10,7 +10,7 @@ from typing import Any as _Any  # relay.Any is a name of TVM
 
 from tilewright.base.doors import open_doors
 from tilewright.base.errors import ModelError, absent
-from tilewright.relay import analysis, frontend, nn, op, testing, transform
+from tilewright.relay import analysis, frontend, image, nn, op, testing, transform
 from tilewright.relay.compile.build import build
 from tilewright.relay.exchange.onnx.export import to_onnx
 from tilewright.relay.graph.evaluate import evaluate
@@ -38,10 +38,10 @@ from tilewright.relay.tensor import __all__ as _operators
 from tilewright.runtime.network.library import Library, load
 
 __all__ = [
-    "PASSES", "Call", "Constant", "Expr", "Function", "IRModule", "Library", "TensorType", "Tuple",
-    "TupleGetItem", "TupleType", "Var", "analysis", "bind_params", "build", "const", "einsum",
-    "evaluate", "free_vars", "frontend", "load", "nn", "op", "optimize", "testing", "to_onnx",
-    "transform", "var", *_operators, *_indexing,
+    "analysis", "bind_params", "build", "Call", "const", "Constant", "einsum", "evaluate",
+    "Expr", "free_vars", "frontend", "Function", "image", "IRModule", "Library", "load", "nn",
+    "op", "optimize", "PASSES", "TensorType", "testing", "to_onnx", "transform", "Tuple",
+    "TupleGetItem", "TupleType", "Var", "var", *_indexing, *_operators,
 ]  # fmt: skip
 
 open_doors(globals(), __all__, ModelError)

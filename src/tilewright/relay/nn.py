@@ -12,10 +12,13 @@ from typing import Any
 
 from tilewright.base.doors import open_doors
 from tilewright.base.errors import ModelError
+from tilewright.relay.activations import *  # noqa: F403
+from tilewright.relay.activations import __all__ as _activations
 from tilewright.relay.attention import attention
 from tilewright.relay.convolution import *  # noqa: F403
 from tilewright.relay.convolution import __all__ as _convolutions
 from tilewright.relay.graph.expr import Call, Expr
+from tilewright.relay.image import upsampling, upsampling3d
 from tilewright.relay.indexing import depth_to_space, mirror_pad, space_to_depth
 from tilewright.relay.linear import nn_matmul as matmul
 from tilewright.relay.loss import nll_loss
@@ -143,10 +146,10 @@ def pad(
 
 
 __all__ = [
-    "attention", "batch_flatten", "batch_matmul",
-    "batch_norm", "bias_add", "dense", "depth_to_space", "dropout",
-    "group_norm", "instance_norm", "l2_normalize", "layer_norm",
+    "attention", "batch_flatten", "batch_matmul", "batch_norm", "bias_add", "dense",
+    "depth_to_space", "dropout", "group_norm", "instance_norm", "l2_normalize", "layer_norm",
     "leaky_relu", "log_softmax", "matmul", "mirror_pad", "nll_loss", "pad", "relu", "rms_norm",
-    "softmax", "space_to_depth", "standardize", *_convolutions, *_pooling,
+    "softmax", "space_to_depth", "standardize", "upsampling", "upsampling3d", *_activations,
+    *_convolutions, *_pooling,
 ]  # fmt: skip
 open_doors(globals(), __all__, ModelError)

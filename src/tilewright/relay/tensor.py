@@ -47,10 +47,56 @@ def _binary(name: str) -> Callable[[Any, Any], Call]:
 
 exp, log, sqrt, rsqrt = map(_unary, ("exp", "log", "sqrt", "rsqrt"))
 tanh, sigmoid, erf, sin, cos = map(_unary, ("tanh", "sigmoid", "erf", "sin", "cos"))
+tan, asin, acos, atan = map(_unary, ("tan", "asin", "acos", "atan"))
+sinh, cosh, asinh, acosh, atanh = map(_unary, ("sinh", "cosh", "asinh", "acosh", "atanh"))
 abs, negative, floor, ceil, copy = map(_unary, ("abs", "negative", "floor", "ceil", "copy"))
+round, sign, bitwise_not, logical_not = map(_unary, ("round", "sign", "bitwise_not", "logical_not"))
+isnan, isinf, isfinite = map(_unary, ("isnan", "isinf", "isfinite"))
 add, subtract, multiply, divide = map(_binary, ("add", "subtract", "multiply", "divide"))
-maximum, minimum, power = map(_binary, ("maximum", "minimum", "power"))
-equal, less, greater = map(_binary, ("equal", "less", "greater"))
+maximum, minimum = map(_binary, ("maximum", "minimum"))
+floor_divide, trunc_divide = map(_binary, ("floor_divide", "trunc_divide"))
+floor_mod, mod = map(_binary, ("floor_mod", "mod"))
+trunc_mod = mod
+equal, not_equal, less, less_equal, greater, greater_equal = map(
+    _binary, ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
+)
+logical_and, logical_or, logical_xor = map(_binary, ("logical_and", "logical_or", "logical_xor"))
+bitwise_and, bitwise_or, bitwise_xor = map(_binary, ("bitwise_and", "bitwise_or", "bitwise_xor"))
+left_shift, right_shift = map(_binary, ("left_shift", "right_shift"))
+
+
+def power(lhs: Any, rhs: Any) -> Expr:
+    """lhs to the power rhs; shapes broadcast, one operand may be a number.
+
+    An exponent of 1, 2 or 3 becomes products, one half a square root.
+    """
+    base, exponent = same_dtype(lhs, rhs)
+    known = exponent.data if isinstance(exponent, Constant) and exponent.data.size == 1 else None
+    if known is None or known.ndim > len(base.shape):
+        return call("power", base, exponent)
+    if known.item() == 0.5:
+        return sqrt(base)
+    if known.item() not in (1, 2, 3):
+        return call("power", base, exponent)
+    result: Expr = base
+    for _ in range(int(known.item()) - 1):
+        result = multiply(result, base)
+    return result
+
+
+def trunc(data: Expr) -> Expr:
+    """data without its fraction: rounded towards zero."""
+    return where(less(data, 0), ceil(data), floor(data))
+
+
+def log2(data: Expr) -> Call:
+    """Logarithm to the base 2."""
+    return multiply(log(data), 1 / math.log(2))
+
+
+def log10(data: Expr) -> Call:
+    """Logarithm to the base 10."""
+    return multiply(log(data), 1 / math.log(10))
 
 
 def where(condition: Expr, x: Any, y: Any) -> Call:
@@ -172,9 +218,14 @@ def ones(shape: Any, dtype: str = "float32") -> Constant:
 
 
 __all__ = [
-    "abs", "add", "broadcast_to", "cast", "ceil", "clip", "concatenate", "copy", "cos",
-    "divide", "equal", "erf", "exp", "expand_dims", "floor", "full", "greater", "less", "log",
-    "max", "maximum", "mean", "min", "minimum", "multiply", "negative", "ones", "power", "prod",
-    "reshape", "rsqrt", "sigmoid", "sin", "sqrt", "squeeze", "subtract", "sum", "tanh",
-    "transpose", "where", "zeros",
+    "abs", "acos", "acosh", "add", "asin", "asinh", "atan", "atanh", "bitwise_and",
+    "bitwise_not", "bitwise_or", "bitwise_xor", "broadcast_to", "cast", "ceil", "clip",
+    "concatenate", "copy", "cos", "cosh", "divide", "equal", "erf", "exp", "expand_dims",
+    "floor", "floor_divide", "floor_mod", "full", "greater", "greater_equal", "isfinite",
+    "isinf", "isnan", "left_shift", "less", "less_equal", "log", "log2", "log10", "logical_and",
+    "logical_not", "logical_or", "logical_xor", "max", "maximum", "mean", "min", "minimum",
+    "mod", "multiply", "negative", "not_equal", "ones", "power", "prod", "reshape",
+    "right_shift", "round", "rsqrt", "sigmoid", "sign", "sin", "sinh", "sqrt", "squeeze",
+    "subtract", "sum", "tan", "tanh", "transpose", "trunc", "trunc_divide", "trunc_mod",
+    "where", "zeros",
 ]  # fmt: skip

@@ -30,9 +30,16 @@ from tilewright.te.tensor import (
     PlaceholderOp,
     Tensor,
     abs,
+    acos,
+    acosh,
+    asin,
+    asinh,
+    atan,
+    atanh,
     ceil,
     compute,
     cos,
+    cosh,
     erf,
     exp,
     floor,
@@ -44,7 +51,9 @@ from tilewright.te.tensor import (
     rsqrt,
     sigmoid,
     sin,
+    sinh,
     sqrt,
+    tan,
     tanh,
     thread_axis,
 )
@@ -58,10 +67,10 @@ open_doors(
 
 __all__ = [
     "Combiner", "ComputeDAG", "ComputeOp", "Expr", "IterVar", "PlaceholderOp", "Tensor", "abs",
-    "all", "any", "cast", "ceil", "comm_reducer", "compute", "const", "cos", "erf", "exp", "floor",
-    "if_then_else", "log", "max", "maximum", "min", "minimum", "placeholder", "power", "prod",
-    "reduce_axis", "round", "rsqrt", "select", "sigmoid", "sin", "sqrt", "sum", "tanh",
-    "thread_axis", "var",
+    "acos", "acosh", "all", "any", "asin", "asinh", "atan", "atanh", "cast", "ceil", "comm_reducer",
+    "compute", "const", "cos", "cosh", "erf", "exp", "floor", "if_then_else", "log", "max",
+    "maximum", "min", "minimum", "placeholder", "power", "prod", "reduce_axis", "round", "rsqrt",
+    "select", "sigmoid", "sin", "sinh", "sqrt", "sum", "tan", "tanh", "thread_axis", "var",
 ]  # fmt: skip
 
 _LATER = {"create_schedule": "tilewright.schedule.schedule"}  # its home is a later room

@@ -1,7 +1,8 @@
 """The float64 reference: any `ComputeDAG` by vectorised numpy, with an error bound per element.
 
-In: a DAG and its inputs.  Out: its outputs (float64, int64, bool) and how far a correct kernel of
-the DAG's own types may be off.  It shares no code with lowering.  Read next: `numeric.py`.
+In: a DAG and its inputs.  Out: its outputs (types of `rounding.kept_as`) and how far a correct
+kernel of the types of the DAG may be off.  It shares no code with lowering.  Read next:
+`numeric.py`.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,7 @@ from tilewright.base.errors import ExpressionError
 from tilewright.ir.expr import Expr, walk
 from tilewright.te.contraction import Affine, Contraction, affine, contraction
 from tilewright.te.dag import ComputeDAG
-from tilewright.te.numeric import apply, constant, constant_value
+from tilewright.te.numeric import DOMAINS, apply, constant, constant_value
 from tilewright.te.positions import Position, positions
 from tilewright.te.rounding import (
     Approx,
@@ -28,6 +30,7 @@ from tilewright.te.rounding import (
     fits,
     grid_of,
     is_narrow,
+    kept_as,
     no_nan,
     overflowing,
     rounding,
@@ -107,15 +110,17 @@ def random_inputs(dag: ComputeDAG, seed: int, draw: Draw | None = None) -> list[
     draw: other numbers for an input that is no index, or None for those described here
 
     Floats are standard normal, about one in a hundred 100 times larger (float16: 10 times), and
-    not negative where the DAG takes their root or logarithm.  int32 and int64, whose arithmetic
-    must not leave their range, are small; other integers take their whole range, with its ends;
-    divisors are not 0.  Integers that the DAG uses as indices, or compares with positions, are
-    valid ones, of either sign and some beyond the ends where the DAG limits them itself.
+    in the domain of the functions that the DAG takes of them (`numeric.DOMAINS`).  int32 and
+    int64, whose arithmetic must not leave their range, are small; other integers take their whole
+    range, with its ends; divisors are not 0.  Integers that the DAG uses as indices, or compares
+    with positions, are valid ones, of either sign and some beyond the ends where the DAG limits
+    them itself.
     """
     tensors = _input_tensors(dag)
     divisors = _read_below(dag, lambda n: n.op in ("floordiv", "floormod"), lambda n: n.args[1:])
-    roots = _read_below(dag, lambda n: n.op == "call" and n.attr in ("sqrt", "rsqrt", "log"))
-    kinds = {**dict.fromkeys(divisors, "divisor"), **dict.fromkeys(roots, "positive")}
+    kinds = dict.fromkeys(divisors, "divisor")
+    for name in DOMAINS:
+        kinds.update(dict.fromkeys(_read_below(dag, partial(_calls, name)), name))
     indices = positions(dag)
     limit = min((p.size for p in indices.values()), default=DRAW_LIMIT)
     while True:
@@ -131,19 +136,24 @@ def random_inputs(dag: ComputeDAG, seed: int, draw: Draw | None = None) -> list[
             indices = {t: p.meet(Position(limit, limited=False)) for t, p in indices.items()}
 
 
+def _calls(name: str, node: Expr) -> bool:
+    return node.op == "call" and bool(node.attr == name)
+
+
 def _draw(
     tensor: Tensor, rng: np.random.Generator, place: Position | None, kind: str, draw: Draw | None
 ) -> Array:
-    """place: of an index; kind: "positive", "divisor" or ""."""
+    """place: of an index; kind: "divisor", a function in DOMAINS, or ""."""
     dtype = tensor.dtype
     own = draw(tensor, rng) if draw is not None and place is None else None
     if own is not None:
-        return np.asarray(np.abs(own) if kind else own)
+        return np.asarray(DOMAINS.get(kind, np.abs)(own) if kind else own)
     if dtype.is_float:
         large = 100.0 if dtype.greatest > 1e9 else 10.0  # so that sums of float16 stay finite
         values = rng.standard_normal(tensor.shape)
         values = values * np.where(rng.random(tensor.shape) < 0.01, large, 1.0)
-        return np.asarray(np.abs(values) if kind else values).astype(dtype.storage)
+        held = DOMAINS.get(kind, np.abs)(values) if kind else values
+        return np.asarray(held).astype(dtype.storage)
     if dtype == "bool":
         return rng.integers(0, 2, tensor.shape).astype(bool)
     if place is not None and place.limited and not kind:
@@ -154,13 +164,16 @@ def _draw(
     if place is not None:
         least = int(kind == "divisor" and place.size > 1)
         return rng.integers(least, place.size, tensor.shape).astype(dtype.storage)
-    whole = rng.integers(*_integer_range(dtype), tensor.shape, endpoint=True)
+    whole = rng.integers(*_integer_range(dtype), tensor.shape, kept_as(dtype), endpoint=True)
     if not dtype.is_index:
-        extremes = np.array([dtype.least, dtype.greatest])[rng.integers(0, 2, tensor.shape)]
+        extremes = np.array([dtype.least, dtype.greatest], kept_as(dtype))[
+            rng.integers(0, 2, tensor.shape)
+        ]
         whole = np.where(rng.random(tensor.shape) < 0.01, extremes, whole)
     if kind:
         whole = np.where(whole == 0, 1, whole)
-        whole = np.clip(np.abs(whole), 1, dtype.greatest) if kind == "positive" else whole
+        if kind != "divisor":
+            whole = np.clip(np.abs(whole), 1, dtype.greatest)
     return whole.astype(dtype.storage)
 
 
@@ -301,7 +314,7 @@ class _Stage:
         self.forms: dict[Expr, Affine | None] = {}
 
     def run(self) -> Approx:
-        value = np.empty(self.op.shape, _numpy_type(self.op.accumulator))
+        value = np.empty(self.op.shape, kept_as(self.op.accumulator))
         errors: Array | None = None
         grid = math.inf
         for place, result in self._blocks():
@@ -569,7 +582,3 @@ def _append(a: Approx, b: Approx) -> Approx:
         for x in (a, b)
     ]
     return Approx(value, np.concatenate(errors, axis=-1))
-
-
-def _numpy_type(dtype: DType) -> type[np.generic]:
-    return np.float64 if dtype.is_float else np.bool_ if dtype == "bool" else np.int64

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from tilewright.base.dtype import DType
-from tilewright.ir.expr import Expr
+from tilewright.ir.expr import BITWISE, Expr
 from tilewright.te.rounding import (
     LARGE_GRID,
     Approx,
@@ -26,6 +26,7 @@ from tilewright.te.rounding import (
     if_rounded,
     is_narrow,
     keeps_all,
+    kept_as,
     narrowing,
     no_nan,
     overflowing,
@@ -34,6 +35,13 @@ from tilewright.te.rounding import (
 )
 
 _erf = np.frompyfunc(math.erf, 1, 1)
+
+# Where a function has no value for some numbers: those drawn for its operand, from any.
+DOMAINS: dict[str, Callable[[Array], Array]] = {
+    **dict.fromkeys(("sqrt", "rsqrt", "log"), np.abs),
+    **dict.fromkeys(("asin", "acos", "atanh"), lambda x: x / (1 + np.abs(x))),
+    "acosh": lambda x: 1 + np.abs(x),
+}
 
 FUNCTION_VALUES: dict[str, Callable[..., Array]] = {
     "exp": np.exp,
@@ -49,6 +57,16 @@ FUNCTION_VALUES: dict[str, Callable[..., Array]] = {
     "pow": np.power,
     "sin": np.sin,
     "cos": np.cos,
+    "tan": np.tan,
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan,
+    "sinh": np.sinh,
+    "cosh": np.cosh,
+    "asinh": np.arcsinh,
+    "acosh": np.arccosh,
+    "atanh": np.arctanh,
+    "fmod": np.fmod,
 }
 VALUES: dict[str, Callable[..., Array]] = {
     "add": np.add,
@@ -59,6 +77,11 @@ VALUES: dict[str, Callable[..., Array]] = {
     "floormod": np.mod,
     "min": np.minimum,
     "max": np.maximum,
+    "bitand": np.bitwise_and,
+    "bitor": np.bitwise_or,
+    "bitxor": np.bitwise_xor,
+    "shl": np.left_shift,
+    "shr": np.right_shift,
     "eq": np.equal,
     "ne": np.not_equal,
     "lt": np.less,
@@ -77,7 +100,8 @@ VALUES: dict[str, Callable[..., Array]] = {
 # functions are as loose as the OpenCL full profile or an exp-based expansion makes them.
 RELATIVE = {
     "add": 1, "sub": 1, "mul": 1, "div": 4, "exp": 8, "log": 8, "sqrt": 4, "rsqrt": 8, "tanh": 16,
-    "erf": 16, "sin": 8, "cos": 8, "pow": 16,
+    "erf": 16, "sin": 8, "cos": 8, "pow": 16, "tan": 8, "asin": 8, "acos": 8, "atan": 8, "sinh": 8,
+    "cosh": 8, "asinh": 8, "acosh": 8, "atanh": 8,
 }  # fmt: skip
 ABSOLUTE = {"log": 1, "tanh": 2, "erf": 2, "sin": 2, "cos": 2}
 
@@ -157,7 +181,7 @@ def constant_value(node: Expr) -> Array:
     """The number of a constant as a kernel holds it."""
     if node.dtype.is_float:
         return np.asarray(node.dtype.nearest(node.attr), dtype=np.float64)
-    return np.asarray(node.attr, dtype=np.bool_ if node.dtype == "bool" else np.int64)
+    return np.asarray(node.attr, kept_as(node.dtype))
 
 
 def _own_rounding(name: str, node: Expr, value: Array, values: Sequence[Array]) -> Array | None:
@@ -233,6 +257,12 @@ def _of_power(value: Array, values: Sequence[Array], errors: Sequence[Array]) ->
     return np.asarray(np.maximum.reduce(np.broadcast_arrays(*corners)))
 
 
+def _of_tangent(value: Array, values: Sequence[Array], errors: Sequence[Array]) -> Array:
+    x, e = values[0], errors[0]
+    change = np.maximum(np.abs(np.tan(x + e) - value), np.abs(np.tan(x - e) - value))
+    return np.where(e < np.abs(np.cos(x)), change, np.inf)  # no pole is as near as e
+
+
 def _of_jump(value: Array, values: Sequence[Array], errors: Sequence[Array]) -> Array:
     return np.where(errors[0] + errors[1] > 0, np.inf, 0.0)
 
@@ -255,14 +285,33 @@ PROPAGATE: dict[str, Callable[[Array, Sequence[Array], Sequence[Array]], Array]]
     **dict.fromkeys(("min", "max", "and", "or"), _largest),
     **dict.fromkeys(("eq", "ne", "lt", "le", "gt", "ge"), _of_comparison),
     **dict.fromkeys(("select", "if_then_else"), _of_choice),
-    **dict.fromkeys(("floordiv", "floormod"), _of_jump),
+    **dict.fromkeys(("floordiv", "floormod", "fmod", *BITWISE), _of_jump),
     **dict.fromkeys(("not", "abs", "sin", "cos"), _same),
     "mul": _of_product,
     "div": _of_division,
     "pow": _of_power,
+    "tan": _of_tangent,
     **{
-        name: _monotone(name)
-        for name in ("exp", "log", "sqrt", "rsqrt", "tanh", "erf", "floor", "ceil", "round")
+        name: _monotone(name)  # or, as cosh, farthest from its value at one of the ends
+        for name in (
+            "exp",
+            "log",
+            "sqrt",
+            "rsqrt",
+            "tanh",
+            "erf",
+            "floor",
+            "ceil",
+            "round",
+            "asin",
+            "acos",
+            "atan",
+            "sinh",
+            "cosh",
+            "asinh",
+            "acosh",
+            "atanh",
+        )
     },
 }
 

@@ -8,7 +8,7 @@ type after any operation, but must when a stage is stored.  So every narrow oper
 unit in the last place of the narrow type to the rounding of float32, and a narrow value beyond the
 greatest number is kept as it is until something computes with it (then it is unknown: infinity if
 it was rounded, itself if it was not) or it is stored (then it is infinity).  Integers below 32
-bits, and uint32, wrap around after every operation; int32 and int64 count as exact.
+bits, and unsigned ones, wrap around after every operation; int32 and int64 count as exact.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LARGE_GRID = 2.0**200  # of zeros: finite, so that nothing times it is NaN
 
 
 class Approx(NamedTuple):
-    """A value in float64, int64 or bool, and a bound on the distance of a kernel's value from it.
+    """A value as `kept_as` has it, and a bound on the distance of a kernel's value from it.
 
     error: None where a kernel's value is exact; for a bool 1.0 where it may come out either way;
     infinite where nothing is promised (overflow, a NaN, an index that rounding may change).
@@ -42,6 +42,15 @@ class Approx(NamedTuple):
         """Both arrays through `move`, which picks or rearranges elements."""
         error = None if self.error is None else move(self.error)
         return Approx(move(self.value), error, self.grid)
+
+
+def kept_as(dtype: DType) -> type[np.generic]:
+    """The numpy type in which the reference keeps values of `dtype`."""
+    if dtype.is_float:
+        return np.float64
+    if dtype == "bool":
+        return np.bool_
+    return np.uint64 if dtype.greatest > np.iinfo(np.int64).max else np.int64
 
 
 def grid_of(value: Array) -> float:
@@ -143,7 +152,7 @@ def wrapped(value: Array, dtype: DType) -> Array:
 
 
 def _modulo(value: Array, dtype: DType) -> Array:
-    whole: Array = value.astype(dtype.storage).astype(np.int64)
+    whole: Array = value.astype(dtype.storage).astype(kept_as(dtype))
     return whole
 
 
@@ -161,15 +170,15 @@ def around(result: Approx, dtype: DType) -> Approx:
 
 
 def cast_value(value: Array, dtype: DType) -> Array:
-    """`value` as the reference keeps `dtype`: float64, int64 (towards zero, wrapped) or bool."""
+    """`value` as the reference keeps `dtype`: a number (towards zero, wrapped) or bool."""
     if dtype == "bool":
         return np.asarray(value != 0)
     if not dtype.is_int:
         return np.asarray(value, dtype=np.float64)
     if value.dtype.kind != "f":
-        return _modulo(value.astype(np.int64), dtype)
-    whole: Array = np.clip(np.nan_to_num(value), dtype.least, dtype.greatest).astype(np.int64)
-    return whole
+        return _modulo(value.astype(kept_as(dtype)), dtype)
+    whole: Array = np.clip(np.nan_to_num(value), dtype.least, dtype.greatest)
+    return whole.astype(kept_as(dtype))
 
 
 def keeps_all(source: DType, target: DType) -> bool:

@@ -487,6 +487,8 @@ exp, log, sqrt, rsqrt, tanh, erf = map(
 floor, ceil, round, abs, sin, cos = map(
     _float_function, ("floor", "ceil", "round", "abs", "sin", "cos")
 )
+tan, asin, acos, atan = map(_float_function, ("tan", "asin", "acos", "atan"))
+sinh, cosh, asinh, acosh, atanh = map(_float_function, ("sinh", "cosh", "asinh", "acosh", "atanh"))
 
 
 def power(x: Value, y: Value) -> Expr:

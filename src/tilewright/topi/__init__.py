@@ -9,6 +9,9 @@ from tilewright.base.errors import ExpressionError
 from tilewright.topi import nn, operators, testing
 from tilewright.topi.broadcast import (
     add,
+    bitwise_and,
+    bitwise_or,
+    bitwise_xor,
     broadcast_to,
     divide,
     equal,
@@ -17,43 +20,63 @@ from tilewright.topi.broadcast import (
     full_like,
     greater,
     greater_equal,
+    left_shift,
     less,
     less_equal,
     logical_and,
     logical_or,
+    logical_xor,
     maximum,
     minimum,
     mod,
     multiply,
     not_equal,
     power,
+    right_shift,
     subtract,
+    trunc_divide,
+    trunc_mod,
     where,
 )
 from tilewright.topi.elementwise import (
     abs,
+    acos,
+    acosh,
+    asin,
+    asinh,
+    atan,
+    atanh,
+    bitwise_not,
     cast,
     ceil,
     clip,
     cos,
+    cosh,
     erf,
     exp,
     floor,
     identity,
+    isfinite,
+    isinf,
+    isnan,
     log,
     logical_not,
     negative,
     round,
     rsqrt,
     sigmoid,
+    sign,
     sin,
+    sinh,
     sqrt,
+    tan,
     tanh,
 )
 from tilewright.topi.indexing import gather, gather_nd, scatter_elements, scatter_nd, take
 from tilewright.topi.nn.dense import matmul
 from tilewright.topi.ranking import argmax, argmin, argsort, sort, topk
 from tilewright.topi.reduction import max, mean, min, prod, sum
+from tilewright.topi.resize import Resizing, resize
 from tilewright.topi.scan import cumprod, cumsum
 from tilewright.topi.transform import (
     concatenate,
@@ -73,15 +96,18 @@ from tilewright.topi.transform import (
 operators.install()
 
 __all__ = [
-    "abs", "add", "argmax", "argmin", "argsort", "broadcast_to", "cast", "ceil", "clip",
-    "concatenate", "cos", "cumprod", "cumsum", "divide", "equal", "erf", "exp", "expand_dims",
-    "flatten", "floor", "floor_divide", "full", "full_like", "gather", "gather_nd", "greater",
-    "greater_equal", "identity", "layout_transform", "less", "less_equal", "log", "logical_and",
-    "logical_not", "logical_or", "matmul", "max", "maximum", "mean", "min", "minimum", "mirror_pad",
-    "mod", "multiply", "negative", "nn", "not_equal", "power", "prod", "reshape", "round", "rsqrt",
-    "scatter_elements", "scatter_nd", "sigmoid", "sin", "sort", "split", "sqrt", "squeeze", "stack",
-    "strided_set", "strided_slice", "subtract", "sum", "take", "tanh", "testing", "topk",
-    "transpose", "where",
+    "Resizing", "abs", "acos", "acosh", "add", "argmax", "argmin", "argsort", "asin", "asinh",
+    "atan", "atanh", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "broadcast_to",
+    "cast", "ceil", "clip", "concatenate", "cos", "cosh", "cumprod", "cumsum", "divide",
+    "equal", "erf", "exp", "expand_dims", "flatten", "floor", "floor_divide", "full",
+    "full_like", "gather", "gather_nd", "greater", "greater_equal", "identity", "isfinite",
+    "isinf", "isnan", "layout_transform", "left_shift", "less", "less_equal", "log",
+    "logical_and", "logical_not", "logical_or", "logical_xor", "matmul", "max", "maximum",
+    "mean", "min", "minimum", "mirror_pad", "mod", "multiply", "negative", "nn", "not_equal",
+    "power", "prod", "reshape", "resize", "right_shift", "round", "rsqrt", "scatter_elements",
+    "scatter_nd", "sigmoid", "sign", "sin", "sinh", "sort", "split", "sqrt", "squeeze", "stack",
+    "strided_set", "strided_slice", "subtract", "sum", "take", "tan", "tanh", "testing", "topk",
+    "transpose", "trunc_divide", "trunc_mod", "where",
 ]  # fmt: skip
 
 open_doors(globals(), __all__, ExpressionError)

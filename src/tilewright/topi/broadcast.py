@@ -15,6 +15,7 @@ from tilewright.base.errors import ExpressionError
 from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr, binary
 from tilewright.te.tensor import Tensor
+from tilewright.topi import integer
 from tilewright.topi.elementwise import elementwise
 from tilewright.topi.stage import Indices, call_text, check_tensors, require, stage
 
@@ -88,15 +89,50 @@ def _of(op: str) -> Callable[[Any, Any], Expr]:
     return lambda a, b: binary(op, a, b)
 
 
+def _of_integers(function: Callable[[Expr, Expr], Expr]) -> Callable[[Any, Any], Expr]:
+    def apply(a: Expr, b: Expr) -> Expr:
+        if a.dtype.is_int and b.dtype.is_int:
+            return function(a, b)
+        raise ExpressionError(
+            f"{function.__name__}({a}, {b})", f"{a.dtype} and {b.dtype} are not both integers",
+            "Cast them first.",
+        )  # fmt: skip
+
+    return apply
+
+
+def _either(
+    of_integers: Callable[[Expr, Expr], Expr], of_floats: Callable[[Expr, Expr], Expr]
+) -> Callable[[Any, Any], Expr]:
+    """Of two integers, or of anything with a float."""
+    return lambda a, b: (of_integers if a.dtype.is_int and b.dtype.is_int else of_floats)(a, b)
+
+
+def _bits(op: str, of_bool: Callable[[Any, Any], Expr]) -> Callable[[Any, Any], Expr]:
+    def apply(a: Expr, b: Expr) -> Expr:
+        return of_bool(a, b) if a.dtype == b.dtype == "bool" else binary(op, a, b)
+
+    return apply
+
+
 add = _binary("add", _of("add"), "lhs + rhs")
 subtract = _binary("subtract", _of("sub"), "lhs - rhs")
 multiply = _binary("multiply", _of("mul"), "lhs * rhs")
 divide = _binary("divide", _of("div"), "lhs / rhs of floating-point operands")
-floor_divide = _binary("floor_divide", _of("floordiv"), "lhs // rhs of integers, rounding down")
-mod = _binary("mod", _of("floormod"), "lhs % rhs of integers, with the sign of rhs")
+floor_divide = _binary(
+    "floor_divide", _either(integer.floor_divide, _of("floordiv")), "lhs // rhs, rounding down"
+)
+mod = _binary("mod", _either(integer.floor_mod, _of("floormod")), "lhs % rhs, of the sign of rhs")
+trunc_divide = _binary(
+    "trunc_divide", _of_integers(integer.trunc_divide), "lhs / rhs of integers, towards zero"
+)
+trunc_mod = _binary(
+    "trunc_mod", _either(integer.trunc_mod, lambda a, b: E.call("fmod", a, b)),
+    "The rest of division towards zero, of the sign of lhs",
+)  # fmt: skip
 maximum = _binary("maximum", _of("max"), "The greater of both")
 minimum = _binary("minimum", _of("min"), "The smaller of both")
-power = _binary("power", te.power, "lhs to the power rhs (floating point)")
+power = _binary("power", _either(integer.power, te.power), "lhs to the power rhs")
 equal = _binary("equal", _of("eq"), "lhs == rhs as bool")
 not_equal = _binary("not_equal", _of("ne"), "lhs != rhs as bool")
 less = _binary("less", _of("lt"), "lhs < rhs as bool")
@@ -105,6 +141,14 @@ greater = _binary("greater", _of("gt"), "lhs > rhs as bool")
 greater_equal = _binary("greater_equal", _of("ge"), "lhs >= rhs as bool")
 logical_and = _binary("logical_and", _of("and"), "Conjunction of bool operands")
 logical_or = _binary("logical_or", _of("or"), "Disjunction of bool operands")
+logical_xor = _binary("logical_xor", _of("ne"), "Whether exactly one of two bool operands holds")
+bitwise_and = _binary("bitwise_and", _bits("bitand", _of("and")), "lhs & rhs of integers")
+bitwise_or = _binary("bitwise_or", _bits("bitor", _of("or")), "lhs | rhs of integers")
+bitwise_xor = _binary("bitwise_xor", _bits("bitxor", _of("ne")), "lhs ^ rhs of integers")
+left_shift = _binary(
+    "left_shift", _of_integers(integer.left_shift), "lhs times 2**rhs of integers, wrapped around"
+)
+right_shift = _binary("right_shift", _of_integers(integer.right_shift), "lhs // 2**rhs of integers")
 
 
 def where(condition: Tensor, x: Operand, y: Operand) -> Tensor:

@@ -6,6 +6,7 @@ Read next: `broadcast.py` for two operands.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -42,6 +43,38 @@ def _rounding(function: Callable[[Expr], Expr]) -> Callable[[Expr], Expr]:
     return lambda v: function(v) if v.dtype.is_float else v
 
 
+def _sign(v: Expr) -> Expr:
+    """Zeros and NaN stay."""
+    one = E.const(1, v.dtype)
+    below = one if v.dtype.kind == "uint" else E.const(-1, v.dtype)
+    return te.select(v > 0, one, te.select(v < 0, below, v))
+
+
+def _is_nan(v: Expr) -> Expr:
+    return E.binary("ne", v, v) if v.dtype.is_float else E.const(False)
+
+
+def _is_infinite(v: Expr) -> Expr:
+    if not v.dtype.is_float:
+        return E.const(False)
+    wide = E.cast(v.dtype.compute, v)
+    return te.abs(wide).equal(E.const(math.inf, wide.dtype))
+
+
+def _is_finite(v: Expr) -> Expr:
+    if not v.dtype.is_float:
+        return E.const(True)
+    wide = E.cast(v.dtype.compute, v)
+    return te.abs(wide) < E.const(math.inf, wide.dtype)
+
+
+def _inverted(v: Expr) -> Expr:
+    if v.dtype.kind == "bool":
+        return E.logical_not(v)
+    ones = -1 if v.dtype.kind == "int" else int(v.dtype.greatest)
+    return E.binary("bitxor", v, E.const(ones, v.dtype))
+
+
 def _negated(v: Expr) -> Expr:
     """Also of zeros; `-v` is 0 - v as in TVM, which has no negative zero."""
     return E.const(-0.0, v.dtype) - v if v.dtype.is_float else -v
@@ -56,11 +89,25 @@ sigmoid = _named("sigmoid", te.sigmoid, "1 / (1 + exp(-x))")
 erf = _named("erf", te.erf, "Gauss error function")
 sin = _named("sin", te.sin, "Sine")
 cos = _named("cos", te.cos, "Cosine")
+tan = _named("tan", te.tan, "Tangent")
+asin = _named("asin", te.asin, "Inverse sine, of -1 to 1")
+acos = _named("acos", te.acos, "Inverse cosine, of -1 to 1")
+atan = _named("atan", te.atan, "Inverse tangent")
+sinh = _named("sinh", te.sinh, "Hyperbolic sine")
+cosh = _named("cosh", te.cosh, "Hyperbolic cosine")
+asinh = _named("asinh", te.asinh, "Inverse hyperbolic sine")
+acosh = _named("acosh", te.acosh, "Inverse hyperbolic cosine, of 1 and more")
+atanh = _named("atanh", te.atanh, "Inverse hyperbolic tangent, of -1 to 1")
 abs = _named("abs", te.abs, "Absolute value")
 negative = _named("negative", _negated, "-x")
 floor = _named("floor", _rounding(te.floor), "Largest whole number not above x")
 ceil = _named("ceil", _rounding(te.ceil), "Smallest whole number not below x")
-round = _named("round", _rounding(te.round), "Nearest whole number")
+round = _named("round", _rounding(te.round), "Nearest whole number, halves to even")
+sign = _named("sign", _sign, "-1, 0 or 1; NaN of NaN")
+isnan = _named("isnan", _is_nan, "Whether it is NaN, as bool")
+isinf = _named("isinf", _is_infinite, "Whether it is infinite, as bool")
+isfinite = _named("isfinite", _is_finite, "Whether it is neither infinite nor NaN, as bool")
+bitwise_not = _named("bitwise_not", _inverted, "All bits of an integer inverted; not of a bool")
 logical_not = _named("logical_not", E.logical_not, "Negation of a bool tensor")
 identity = _named("identity", lambda v: v, "x itself")
 

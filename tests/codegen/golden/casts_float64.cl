@@ -17,12 +17,13 @@ static inline ushort tw_float32_to_bfloat16(float x) {
 }
 
 __kernel __attribute__((reqd_work_group_size(16, 1, 1)))
-void casts(const __global double* restrict a, __global uchar* restrict to_bool, __global char* restrict to_int8, __global uchar* restrict to_uint8, __global short* restrict to_int16, __global int* restrict to_int32, __global uint* restrict to_uint32, __global long* restrict to_int64, __global ushort* restrict to_float16, __global ushort* restrict to_bfloat16, __global float* restrict to_float32) {
+void casts(const __global double* restrict a, __global uchar* restrict to_bool, __global char* restrict to_int8, __global uchar* restrict to_uint8, __global short* restrict to_int16, __global ushort* restrict to_uint16, __global int* restrict to_int32, __global uint* restrict to_uint32, __global long* restrict to_int64, __global ushort* restrict to_float16, __global ushort* restrict to_bfloat16, __global float* restrict to_float32) {
   const int i = (int)get_local_id(0);
   to_bool[i] = a[i] != 0;
   to_int8[i] = (char)(int)a[i];
   to_uint8[i] = (uchar)(int)a[i];
   to_int16[i] = (short)(int)a[i];
+  to_uint16[i] = (ushort)(int)a[i];
   to_int32[i] = (int)a[i];
   to_uint32[i] = (uint)(long)a[i];
   to_int64[i] = (long)a[i];

@@ -20,12 +20,13 @@ static __device__ __forceinline__ unsigned short tw_float32_to_bfloat16(float x)
 #endif
 }
 
-extern "C" __global__ void __launch_bounds__(16) casts(const double* __restrict__ a, bool* __restrict__ to_bool, signed char* __restrict__ to_int8, unsigned char* __restrict__ to_uint8, short* __restrict__ to_int16, int* __restrict__ to_int32, unsigned int* __restrict__ to_uint32, long long* __restrict__ to_int64, unsigned short* __restrict__ to_float16, unsigned short* __restrict__ to_bfloat16, float* __restrict__ to_float32) {
+extern "C" __global__ void __launch_bounds__(16) casts(const double* __restrict__ a, bool* __restrict__ to_bool, signed char* __restrict__ to_int8, unsigned char* __restrict__ to_uint8, short* __restrict__ to_int16, unsigned short* __restrict__ to_uint16, int* __restrict__ to_int32, unsigned int* __restrict__ to_uint32, long long* __restrict__ to_int64, unsigned short* __restrict__ to_float16, unsigned short* __restrict__ to_bfloat16, float* __restrict__ to_float32) {
   const int i = (int)threadIdx.x;
   to_bool[i] = a[i] != 0;
   to_int8[i] = (signed char)(int)a[i];
   to_uint8[i] = (unsigned char)(int)a[i];
   to_int16[i] = (short)(int)a[i];
+  to_uint16[i] = (unsigned short)(int)a[i];
   to_int32[i] = (int)a[i];
   to_uint32[i] = (unsigned int)(long long)a[i];
   to_int64[i] = (long long)a[i];

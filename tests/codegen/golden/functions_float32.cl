@@ -1,6 +1,6 @@
 #pragma OPENCL FP_CONTRACT ON
 __kernel __attribute__((reqd_work_group_size(16, 1, 1)))
-void functions(const __global float* restrict x, const __global float* restrict y, __global float* restrict exp_out, __global float* restrict log_out, __global float* restrict sqrt_out, __global float* restrict rsqrt_out, __global float* restrict tanh_out, __global float* restrict erf_out, __global float* restrict abs_out, __global float* restrict floor_out, __global float* restrict ceil_out, __global float* restrict round_out, __global float* restrict sin_out, __global float* restrict cos_out, __global float* restrict pow_out, __global float* restrict least_out, __global float* restrict most_out, __global float* restrict ratio_out) {
+void functions(const __global float* restrict x, const __global float* restrict y, __global float* restrict exp_out, __global float* restrict log_out, __global float* restrict sqrt_out, __global float* restrict rsqrt_out, __global float* restrict tanh_out, __global float* restrict erf_out, __global float* restrict abs_out, __global float* restrict floor_out, __global float* restrict ceil_out, __global float* restrict round_out, __global float* restrict sin_out, __global float* restrict cos_out, __global float* restrict tan_out, __global float* restrict atan_out, __global float* restrict sinh_out, __global float* restrict cosh_out, __global float* restrict asinh_out, __global float* restrict acosh_out, __global float* restrict asin_out, __global float* restrict acos_out, __global float* restrict atanh_out, __global float* restrict pow_out, __global float* restrict rest_out, __global float* restrict least_out, __global float* restrict most_out, __global float* restrict ratio_out) {
   const int i = (int)get_local_id(0);
   exp_out[i] = exp(x[i]);
   log_out[i] = log(x[i]);
@@ -14,7 +14,17 @@ void functions(const __global float* restrict x, const __global float* restrict 
   round_out[i] = rint(y[i]);
   sin_out[i] = sin(y[i]);
   cos_out[i] = cos(y[i]);
+  tan_out[i] = tan(x[i]);
+  atan_out[i] = atan(y[i]);
+  sinh_out[i] = sinh(y[i]);
+  cosh_out[i] = cosh(x[i]);
+  asinh_out[i] = asinh(y[i]);
+  acosh_out[i] = acosh(1.0f + 1.0f * x[i]);
+  asin_out[i] = asin(0.0f + 0.25f * x[i]);
+  acos_out[i] = acos(0.0f + 0.25f * x[i]);
+  atanh_out[i] = atanh(0.0f + 0.25f * x[i]);
   pow_out[i] = pow(x[i], y[i]);
+  rest_out[i] = fmod(y[i], x[i]);
   least_out[i] = fmin(x[i], y[i]);
   most_out[i] = fmax(x[i], y[i]);
   ratio_out[i] = (x[i] - y[i]) / (x[i] + 4.0f);

@@ -1,4 +1,4 @@
-extern "C" __global__ void __launch_bounds__(16) functions(const float* __restrict__ x, const float* __restrict__ y, float* __restrict__ exp_out, float* __restrict__ log_out, float* __restrict__ sqrt_out, float* __restrict__ rsqrt_out, float* __restrict__ tanh_out, float* __restrict__ erf_out, float* __restrict__ abs_out, float* __restrict__ floor_out, float* __restrict__ ceil_out, float* __restrict__ round_out, float* __restrict__ sin_out, float* __restrict__ cos_out, float* __restrict__ pow_out, float* __restrict__ least_out, float* __restrict__ most_out, float* __restrict__ ratio_out) {
+extern "C" __global__ void __launch_bounds__(16) functions(const float* __restrict__ x, const float* __restrict__ y, float* __restrict__ exp_out, float* __restrict__ log_out, float* __restrict__ sqrt_out, float* __restrict__ rsqrt_out, float* __restrict__ tanh_out, float* __restrict__ erf_out, float* __restrict__ abs_out, float* __restrict__ floor_out, float* __restrict__ ceil_out, float* __restrict__ round_out, float* __restrict__ sin_out, float* __restrict__ cos_out, float* __restrict__ tan_out, float* __restrict__ atan_out, float* __restrict__ sinh_out, float* __restrict__ cosh_out, float* __restrict__ asinh_out, float* __restrict__ acosh_out, float* __restrict__ asin_out, float* __restrict__ acos_out, float* __restrict__ atanh_out, float* __restrict__ pow_out, float* __restrict__ rest_out, float* __restrict__ least_out, float* __restrict__ most_out, float* __restrict__ ratio_out) {
   const int i = (int)threadIdx.x;
   exp_out[i] = expf(x[i]);
   log_out[i] = logf(x[i]);
@@ -12,7 +12,17 @@ extern "C" __global__ void __launch_bounds__(16) functions(const float* __restri
   round_out[i] = rintf(y[i]);
   sin_out[i] = sinf(y[i]);
   cos_out[i] = cosf(y[i]);
+  tan_out[i] = tanf(x[i]);
+  atan_out[i] = atanf(y[i]);
+  sinh_out[i] = sinhf(y[i]);
+  cosh_out[i] = coshf(x[i]);
+  asinh_out[i] = asinhf(y[i]);
+  acosh_out[i] = acoshf(1.0f + 1.0f * x[i]);
+  asin_out[i] = asinf(0.0f + 0.25f * x[i]);
+  acos_out[i] = acosf(0.0f + 0.25f * x[i]);
+  atanh_out[i] = atanhf(0.0f + 0.25f * x[i]);
   pow_out[i] = powf(x[i], y[i]);
+  rest_out[i] = fmodf(y[i], x[i]);
   least_out[i] = fminf(x[i], y[i]);
   most_out[i] = fmaxf(x[i], y[i]);
   ratio_out[i] = (x[i] - y[i]) / (x[i] + 4.0f);

@@ -1,4 +1,4 @@
-extern "C" __global__ void __launch_bounds__(16) functions(const double* __restrict__ x, const double* __restrict__ y, double* __restrict__ exp_out, double* __restrict__ log_out, double* __restrict__ sqrt_out, double* __restrict__ rsqrt_out, double* __restrict__ tanh_out, double* __restrict__ erf_out, double* __restrict__ abs_out, double* __restrict__ floor_out, double* __restrict__ ceil_out, double* __restrict__ round_out, double* __restrict__ sin_out, double* __restrict__ cos_out, double* __restrict__ pow_out, double* __restrict__ least_out, double* __restrict__ most_out, double* __restrict__ ratio_out) {
+extern "C" __global__ void __launch_bounds__(16) functions(const double* __restrict__ x, const double* __restrict__ y, double* __restrict__ exp_out, double* __restrict__ log_out, double* __restrict__ sqrt_out, double* __restrict__ rsqrt_out, double* __restrict__ tanh_out, double* __restrict__ erf_out, double* __restrict__ abs_out, double* __restrict__ floor_out, double* __restrict__ ceil_out, double* __restrict__ round_out, double* __restrict__ sin_out, double* __restrict__ cos_out, double* __restrict__ tan_out, double* __restrict__ atan_out, double* __restrict__ sinh_out, double* __restrict__ cosh_out, double* __restrict__ asinh_out, double* __restrict__ acosh_out, double* __restrict__ asin_out, double* __restrict__ acos_out, double* __restrict__ atanh_out, double* __restrict__ pow_out, double* __restrict__ rest_out, double* __restrict__ least_out, double* __restrict__ most_out, double* __restrict__ ratio_out) {
   const int i = (int)threadIdx.x;
   exp_out[i] = exp(x[i]);
   log_out[i] = log(x[i]);
@@ -12,7 +12,17 @@ extern "C" __global__ void __launch_bounds__(16) functions(const double* __restr
   round_out[i] = rint(y[i]);
   sin_out[i] = sin(y[i]);
   cos_out[i] = cos(y[i]);
+  tan_out[i] = tan(x[i]);
+  atan_out[i] = atan(y[i]);
+  sinh_out[i] = sinh(y[i]);
+  cosh_out[i] = cosh(x[i]);
+  asinh_out[i] = asinh(y[i]);
+  acosh_out[i] = acosh(1.0 + 1.0 * x[i]);
+  asin_out[i] = asin(0.0 + 0.25 * x[i]);
+  acos_out[i] = acos(0.0 + 0.25 * x[i]);
+  atanh_out[i] = atanh(0.0 + 0.25 * x[i]);
   pow_out[i] = pow(x[i], y[i]);
+  rest_out[i] = fmod(y[i], x[i]);
   least_out[i] = fmin(x[i], y[i]);
   most_out[i] = fmax(x[i], y[i]);
   ratio_out[i] = (x[i] - y[i]) / (x[i] + 4.0);

@@ -21,6 +21,7 @@ from tilewright.relay.op import (
     pooling,
     ranking,
     reduction,
+    resize,
 )
 from tilewright.relay.op.row import Op, Pattern
 
@@ -34,6 +35,7 @@ ROWS: tuple[Op, ...] = (
     *pooling.ROWS,
     *ranking.ROWS,
     *indexing.ROWS,
+    *resize.ROWS,
 )
 TABLE: dict[str, Op] = {row.name: row for row in ROWS}
 

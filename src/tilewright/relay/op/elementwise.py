@@ -33,8 +33,52 @@ def _same_number(site: Site) -> Type:
     return site.tensor(0)
 
 
+def _same_integer(site: Site) -> Type:
+    _bits_dtype(site)
+    return site.tensor(0)
+
+
+def _same_bool(site: Site) -> Type:
+    _bool_dtype(site)
+    return site.tensor(0)
+
+
+def _float_test(site: Site) -> Type:
+    site.float_dtype()
+    return TensorType(site.tensor(0).shape, BOOL)
+
+
+def _bits_dtype(site: Site) -> DType:
+    """An integer, or bool, whose operations on bits are those of logic."""
+    dtype = site.same_dtype()
+    site.require(
+        not dtype.is_float, f"{dtype} has no operations on bits", "Cast to an integer type."
+    )
+    return dtype
+
+
+def _bool_dtype(site: Site) -> DType:
+    dtype = site.same_dtype()
+    site.require(
+        dtype == "bool", f"{dtype} is not bool", "Compare first, or use the bitwise operators."
+    )
+    return dtype
+
+
+def _integer_dtype(site: Site) -> DType:
+    dtype = site.same_dtype()
+    site.require(
+        dtype.is_int, f"{dtype} is not an integer type", "Cast to an integer type, or use divide."
+    )
+    return dtype
+
+
 def _typed_like_input(function: Callable[[Array], Any]) -> Callable[[Sequence[Any], Attrs], Array]:
     return lambda arrays, attrs: np.asarray(function(arrays[0]), first_array(arrays).dtype)
+
+
+def _apply(function: Callable[..., Any], arrays: Sequence[Any], attrs: Attrs) -> Array:
+    return np.asarray(function(*arrays))
 
 
 def _by_name(name: str, count: int = 1) -> Callable[[Sequence[Any], Attrs, Type], Any]:
@@ -71,6 +115,13 @@ def _unary(
     )  # fmt: skip
 
 
+def _test(name: str, function: Callable[[Array], Any], doc: str, onnx: str = "") -> Op:
+    return Op(
+        name, ("data",), Pattern.ELEMENTWISE, _float_test, partial(_apply, function),
+        _by_name(name), doc, onnx=(onnx,) if onnx else (),
+    )  # fmt: skip
+
+
 UNARY = (
     _unary("exp", np.exp, "e to the power data.", "Exp"),
     _unary("log", np.log, "Natural logarithm.", "Log"),
@@ -81,12 +132,31 @@ UNARY = (
     _unary("erf", lambda x: _erf(x), "Gauss error function.", "Erf"),
     _unary("sin", np.sin, "Sine.", "Sin"),
     _unary("cos", np.cos, "Cosine.", "Cos"),
+    _unary("tan", np.tan, "Tangent.", "Tan"),
+    _unary("asin", np.arcsin, "Inverse sine; NaN outside of -1 to 1.", "Asin"),
+    _unary("acos", np.arccos, "Inverse cosine; NaN outside of -1 to 1.", "Acos"),
+    _unary("atan", np.arctan, "Inverse tangent.", "Atan"),
+    _unary("sinh", np.sinh, "Hyperbolic sine.", "Sinh"),
+    _unary("cosh", np.cosh, "Hyperbolic cosine.", "Cosh"),
+    _unary("asinh", np.arcsinh, "Inverse hyperbolic sine.", "Asinh"),
+    _unary("acosh", np.arccosh, "Inverse hyperbolic cosine; NaN below 1.", "Acosh"),
+    _unary("atanh", np.arctanh, "Inverse hyperbolic tangent; NaN outside of -1 to 1.", "Atanh"),
     _unary("abs", np.abs, "Absolute value.", "Abs", _same_number),
     _unary("negative", np.negative, "-data.", "Neg", _same_number),
     _unary("floor", np.floor, "Largest whole number not above data.", "Floor"),
     _unary("ceil", np.ceil, "Smallest whole number not below data.", "Ceil"),
+    _unary("round", np.rint, "Nearest whole number, halves to even.", "Round"),
+    _unary("sign", np.sign, "-1, 0 or 1; NaN of NaN.", "Sign", _same_number),
+    _unary(
+        "bitwise_not", np.bitwise_not, "All bits inverted; not of a bool.", "BitwiseNot",
+        _same_integer,
+    ),
+    _unary("logical_not", np.logical_not, "Negation of a bool.", "Not", _same_bool),
     _unary("copy", lambda x: x, "data itself.", "Identity", _same, "identity"),
-)
+    _test("isnan", np.isnan, "Whether data is NaN, as bool.", "IsNaN"),
+    _test("isinf", np.isinf, "Whether data is infinite, as bool.", "IsInf"),
+    _test("isfinite", np.isfinite, "Whether data is neither infinite nor NaN, as bool."),
+)  # fmt: skip
 
 
 def _clip_numpy(arrays: Sequence[Any], attrs: Attrs) -> Array:
@@ -164,8 +234,23 @@ def _comparison_type(site: Site) -> Type:
     return TensorType(broadcast(site, site.tensor(0).shape, site.tensor(1).shape), BOOL)
 
 
-def _apply(function: Callable[..., Any], arrays: Sequence[Any], attrs: Attrs) -> Array:
-    return np.asarray(function(*arrays))
+def _typed(dtype_of: Callable[[Site], DType]) -> Callable[[Site], Type]:
+    def type_rule(site: Site) -> Type:
+        dtype = dtype_of(site)
+        return TensorType(broadcast(site, site.tensor(0).shape, site.tensor(1).shape), dtype)
+
+    return type_rule
+
+
+def _towards_zero(a: Array, b: Array) -> Array:
+    return np.asarray(np.floor_divide(a - np.fmod(a, b), b))
+
+
+def _power(a: Array, b: Array) -> Array:
+    if a.dtype.kind == "f":
+        return np.asarray(np.power(a, b))
+    below = np.where(np.abs(a) == 1, np.power(a, np.abs(b) & 1), 0)  # of a negative exponent
+    return np.asarray(np.where(b < 0, below, np.power(a, np.maximum(b, 0))), a.dtype)
 
 
 def _binary(
@@ -177,8 +262,11 @@ def _binary(
 ) -> Op:
     return Op(
         name, OPERANDS, Pattern.BROADCAST, type_rule, partial(_apply, function),
-        _by_name(name, 2), doc, onnx=onnx,
+        _by_name(_TOPI_NAMES.get(name, name), 2), doc, onnx=onnx,
     )  # fmt: skip
+
+
+_TOPI_NAMES = {"floor_mod": "mod", "mod": "trunc_mod"}  # topi's mod is Python's, relay's is C's
 
 
 BINARY = (
@@ -190,8 +278,49 @@ BINARY = (
     ),
     _binary("maximum", np.maximum, "The greater of both.", ("Max",)),
     _binary("minimum", np.minimum, "The smaller of both.", ("Min",)),
-    _binary("power", np.power, "lhs to the power rhs.", ("Pow",), _float_binary_type),
+    _binary(
+        "trunc_divide",
+        _towards_zero,
+        "lhs / rhs of integers, rounded towards zero.",
+        ("Div",),
+        _typed(_integer_dtype),
+    ),
+    _binary("floor_divide", np.floor_divide, "lhs / rhs, rounded down.", ()),
+    _binary("floor_mod", np.mod, "The rest of floor_divide: it has the sign of rhs.", ("Mod",)),
+    _binary("mod", np.fmod, "The rest of division towards zero: the sign of lhs.", ("Mod",)),
+    _binary("power", _power, "lhs to the power rhs.", ("Pow",)),
+    _binary("bitwise_and", np.bitwise_and, "lhs & rhs.", ("BitwiseAnd",), _typed(_bits_dtype)),
+    _binary("bitwise_or", np.bitwise_or, "lhs | rhs.", ("BitwiseOr",), _typed(_bits_dtype)),
+    _binary("bitwise_xor", np.bitwise_xor, "lhs ^ rhs.", ("BitwiseXor",), _typed(_bits_dtype)),
+    _binary(
+        "left_shift",
+        np.left_shift,
+        "lhs times 2 to the power rhs.",
+        ("BitShift",),
+        _typed(_integer_dtype),
+    ),
+    _binary(
+        "right_shift",
+        np.right_shift,
+        "lhs // 2 to the power rhs.",
+        ("BitShift",),
+        _typed(_integer_dtype),
+    ),
+    _binary("logical_and", np.logical_and, "Both hold.", ("And",), _typed(_bool_dtype)),
+    _binary("logical_or", np.logical_or, "At least one holds.", ("Or",), _typed(_bool_dtype)),
+    _binary("logical_xor", np.logical_xor, "Exactly one holds.", ("Xor",), _typed(_bool_dtype)),
     _binary("equal", np.equal, "lhs == rhs, as bool.", ("Equal",), _comparison_type),
+    _binary("not_equal", np.not_equal, "lhs != rhs, as bool.", (), _comparison_type),
+    _binary(
+        "less_equal", np.less_equal, "lhs <= rhs, as bool.", ("LessOrEqual",), _comparison_type
+    ),
+    _binary(
+        "greater_equal",
+        np.greater_equal,
+        "lhs >= rhs, as bool.",
+        ("GreaterOrEqual",),
+        _comparison_type,
+    ),
     _binary("less", np.less, "lhs < rhs, as bool.", ("Less",), _comparison_type),
     _binary("greater", np.greater, "lhs > rhs, as bool.", ("Greater",), _comparison_type),
 )

@@ -13,6 +13,7 @@ from tilewright.relay.graph.expr import Call, Expr, TupleType, Type
 from tilewright.relay.graph.traversal import op_name
 from tilewright.relay.op.conv import CONVOLUTIONS, TRANSPOSED
 from tilewright.relay.op.pooling import ROWS as POOLING
+from tilewright.relay.op.resize import taps
 
 
 def elements(kind: Type) -> int:
@@ -56,9 +57,15 @@ def _pool(node: Call) -> int:
     return math.prod(node.attrs.pool_size)
 
 
+def _resize(node: Call) -> int:
+    shape = node.args[0].shape
+    return 8 * taps(node.attrs, [shape[k] for k in node.attrs.axes])
+
+
 _INNER: dict[str, Callable[[Call], int]] = {  # operations for each element of the result
     "nn.dense": lambda n: 2 * n.args[0].shape[1],
     "nn.batch_matmul": lambda n: 2 * n.args[0].shape[1 if n.attrs.transpose_a else 2],
+    "image.resize": _resize,
     **dict.fromkeys(CONVOLUTIONS, _conv),
     **dict.fromkeys(TRANSPOSED, _conv_transpose),
     **{row.name: _pool for row in POOLING if "pool_size" in row.attrs},

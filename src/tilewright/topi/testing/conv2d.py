@@ -17,8 +17,10 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def widest(a_np: Array) -> Array:
-    """`a_np` as float64, or as int64 where it is whole: products and sums lose nothing."""
-    return a_np.astype(np.float64 if DType(a_np.dtype).is_float else np.int64)
+    """`a_np` as float64, or as int64 where it is whole: products and sums lose nothing (of uint64,
+    which has no wider type, they wrap around)."""
+    kind = DType(a_np.dtype)
+    return a_np.astype(np.float64 if kind.is_float else a_np.dtype if kind.bits == 64 else np.int64)
 
 
 def in_type(result: Array, a_np: Array, out_dtype: str | None = None) -> Array:

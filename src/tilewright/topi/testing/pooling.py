@@ -35,7 +35,7 @@ def pool2d_python(
     pads = around(padding, reach)
     image = np.moveaxis(widest(np_data), axes, rank)
     positions = [_positions(image.shape[n], reach[n], stride[n], *pads[n], ceil_mode) for n in rank]
-    whole = image.dtype.kind == "i"
+    whole = image.dtype.kind in "iu"
     result = np.empty((*positions, *image.shape[len(axes) :]), image.dtype)
     for at in itertools.product(*map(range, positions)):
         first = [at[n] * stride[n] - pads[n][0] for n in rank]
@@ -43,7 +43,7 @@ def pool2d_python(
         inside = [[p for p in taps[n] if 0 <= p < image.shape[n]] for n in rank]
         covered = image[np.ix_(*inside)]
         if pool_type == "max":
-            least = np.iinfo(np.int64).min if whole else -np.inf
+            least = np.iinfo(image.dtype).min if whole else -np.inf
             result[at] = covered.max(axis=tuple(rank), initial=least)
             continue
         result[at] = covered.sum(axis=tuple(rank))

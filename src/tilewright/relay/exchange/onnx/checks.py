@@ -198,9 +198,10 @@ def attributes_of(node: NodeProto, schema: Schema, place: str) -> dict[str, Any]
 def _value(a: Any, place: str) -> Any:
     from onnx import AttributeProto
 
-    if a.type == AttributeProto.STRING:
+    if a.type in (AttributeProto.STRING, AttributeProto.STRINGS):
         try:
-            return a.s.decode()
+            several = a.type == AttributeProto.STRINGS
+            return [text.decode() for text in a.strings] if several else a.s.decode()
         except UnicodeDecodeError:
             raise ModelError(place, "it is not text", DAMAGED) from None
     if a.type == AttributeProto.TENSOR:

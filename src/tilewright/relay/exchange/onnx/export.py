@@ -1,8 +1,8 @@
 """Export to ONNX, so that peers and references run the same network.
 
-In: a module as it was built or imported, and its weights.  Out: an `onnx.ModelProto` (opset 17).
+In: a module as it was built or imported, and its weights.  Out: an `onnx.ModelProto` (opset 18).
 NHWC operators are written between transpositions, ONNX knows NCHW only.  Read next:
-`export_window.py`, `writer.py`; `importer.py`.
+`export_elementwise.py`, `export_window.py`, `writer.py`; `importer.py`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tilewright.base.errors import ModelError
+from tilewright.relay.exchange.onnx import export_elementwise as elementwise
 from tilewright.relay.exchange.onnx import export_indexing as indexing
 from tilewright.relay.exchange.onnx import export_window as window
 from tilewright.relay.exchange.onnx.writer import Exporter
@@ -30,7 +31,7 @@ from tilewright.relay.op.reduction import reduced_axes
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-OPSET, IR_VERSION = 17, 8
+OPSET, IR_VERSION = 18, 8
 
 
 def to_onnx(
@@ -116,8 +117,8 @@ def _standardize(w: _Writer, node: Call) -> str:
         ones = w.array(np.ones(data.shape[axes[0] :], data.dtype), "ones")
         return w.op("LayerNormalization", x, ones, axis=axes[0], epsilon=a.epsilon)
     if a.center:
-        x = w.op("Sub", x, w.op("ReduceMean", x, axes=axes, keepdims=1))
-    variance = w.op("ReduceMean", w.op("Mul", x, x), axes=axes, keepdims=1)
+        x = w.op("Sub", x, w.op("ReduceMean", x, w.ints(axes, "axes"), keepdims=1))
+    variance = w.op("ReduceMean", w.op("Mul", x, x), w.ints(axes, "axes"), keepdims=1)
     epsilon = w.array(np.asarray(a.epsilon, data.dtype), "epsilon")
     return w.op("Div", x, w.op("Sqrt", w.op("Add", variance, epsilon)))
 
@@ -150,9 +151,7 @@ def _reduce(w: _Writer, node: Call) -> str:
     onnx_op = TABLE[node.op.name].onnx[0]  # type: ignore[union-attr]
     if not axes:
         return w.op("Identity", data)
-    if onnx_op == "ReduceSum":  # its axes became an input before the others'
-        return w.op(onnx_op, data, w.ints(axes, "axes"), keepdims=int(a.keepdims))
-    return w.op(onnx_op, data, axes=axes, keepdims=int(a.keepdims))
+    return w.op(onnx_op, data, w.ints(axes, "axes"), keepdims=int(a.keepdims))
 
 
 def _reshape(w: _Writer, node: Call) -> str:
@@ -173,6 +172,7 @@ def _concatenate(w: _Writer, node: Call) -> str:
 EXPORTERS: dict[str, Exporter] = {
     **{r.name: _plain for r in TABLE.values() if r.onnx and not r.attrs},
     **indexing.EXPORTERS,
+    **elementwise.EXPORTERS,
     "cast": _cast,
     "clip": _clip,
     "concatenate": _concatenate,

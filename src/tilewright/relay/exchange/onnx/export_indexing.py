@@ -106,7 +106,7 @@ def _cumprod(w: Writer, node: Call) -> str:
     one = w.array(np.ones((), data.dtype), "one")
     copies = w.op("Unsqueeze", w.name(data), w.ints([axis], "axes"))
     kept = w.op("Where", mask, copies, one)
-    return w.op("ReduceProd", kept, axes=[axis + 1], keepdims=0)
+    return w.op("ReduceProd", kept, w.ints([axis + 1], "axes"), keepdims=0)
 
 
 def _strided_slice(w: Writer, node: Call) -> str:

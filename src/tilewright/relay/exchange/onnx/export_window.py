@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from tilewright.base.errors import ModelError
 from tilewright.relay.exchange.onnx.writer import Exporter, Writer
 from tilewright.relay.graph.expr import Call
@@ -54,10 +56,10 @@ def _window(node: Call) -> dict[str, Any]:
         _require(node, float(a.p).is_integer(), f"ONNX has no p={a.p}", "Use a whole number.")
         written["p"] = int(a.p)
     if "count_include_pad" in a or "p" in a:
-        _require(node, set(a.dilation) == {1}, "opset 17 has no dilation for it", "Use dilation=1.")
+        _require(node, set(a.dilation) == {1}, "opset 18 has no dilation for it", "Use dilation=1.")
         del written["dilations"]
     if "p" in a:
-        _require(node, not a.ceil_mode, "opset 17 has no ceil_mode for it", "Leave it out.")
+        _require(node, not a.ceil_mode, "opset 18 has no ceil_mode for it", "Leave it out.")
     return written
 
 
@@ -91,6 +93,29 @@ def _adaptive(onnx_op: str) -> Exporter:
     return export
 
 
+def _resize(w: Writer, node: Call) -> str:
+    """`scales` fix the result's extents, too, so a size they do not give has no words."""
+    a, shape = node.attrs, node.args[0].shape
+    _require(node, not a.antialias, "opset 17 has no antialias", "Leave it out.")
+    scales, roi = [1.0] * len(shape), [0.0] * len(shape) + [1.0] * len(shape)
+    sizes = list(node.shape)
+    for k, axis in enumerate(a.axes):
+        if a.scales:
+            scales[axis] = a.scales[k]
+            fits = int(np.float32(a.scales[k]) * shape[axis]) == a.sizes[k]
+            _require(node, fits, "its sizes do not follow from its scales", "Leave scales out.")
+        if a.roi:
+            roi[axis], roi[len(shape) + axis] = a.roi[k], a.roi[len(a.axes) + k]
+    given = [w.name(node.args[0]), w.array(np.array(roi, "float32"), "roi") if a.roi else ""]
+    given += [w.array(np.array(scales, "float32"), "scales")] if a.scales else ["", w.ints(
+        sizes, "sizes")]  # fmt: skip
+    return w.op(
+        "Resize", *given, mode=a.mode, coordinate_transformation_mode=a.coordinates,
+        nearest_mode=a.rounding, cubic_coeff_a=a.cubic_alpha,
+        exclude_outside=int(a.exclude_outside), extrapolation_value=a.extrapolation_value,
+    )  # fmt: skip
+
+
 def _pools(rank: int) -> dict[str, Exporter]:
     found: dict[str, Exporter] = {f"nn.max_pool{rank}d_indices": _indices}
     for kind, onnx_op in (("avg", "AveragePool"), ("max", "MaxPool"), ("lp", "LpPool")):
@@ -104,6 +129,7 @@ def _pools(rank: int) -> dict[str, Exporter]:
 
 
 EXPORTERS: dict[str, Exporter] = {
+    "image.resize": _resize,
     **dict.fromkeys((*CONVOLUTIONS, *TRANSPOSED), _conv),
     **{name: export for rank in RANKS for name, export in _pools(rank).items()},
 }

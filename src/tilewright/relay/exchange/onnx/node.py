@@ -75,6 +75,10 @@ class Node:
             )
         return found
 
+    def is_static(self, index: int) -> bool:
+        """Whether input `index` is left out, or an array that is known at import."""
+        return not self.has(index) or self.static_of(str(self.names[index])) is not None
+
     def attr(self, name: str, default: Any = None) -> Any:
         self.used.add(name)
         value = self.attrs.get(name, default)

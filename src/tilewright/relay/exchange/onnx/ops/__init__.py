@@ -13,7 +13,9 @@ from tilewright.relay.exchange.onnx.ops import (
     linear,
     movement,
     normalize,
+    recurrent,
     reduction,
+    resize,
     window,
 )
 
@@ -25,6 +27,8 @@ CONVERTERS: dict[str, Converter] = {
     **linear.CONVERTERS,
     **movement.CONVERTERS,
     **normalize.CONVERTERS,
+    **recurrent.CONVERTERS,
     **reduction.CONVERTERS,
+    **resize.CONVERTERS,
     **window.CONVERTERS,
 }

@@ -1,4 +1,4 @@
-"""Attention, and what stands beside it in transformers."""
+"""Attention, its position embedding, and the gates beside it."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from tilewright.relay.attention import (
 from tilewright.relay.exchange.onnx.checks import element_type
 from tilewright.relay.exchange.onnx.node import Converter, Node
 from tilewright.relay.graph.expr import Expr, const
+from tilewright.relay.indexing import split, strided_slice, take
 
 MODES = (0, 1, 2, 3)  # of qk_matmul_output: 0 and 1 before the mask, 2 with it, 3 the probabilities
 
@@ -86,6 +87,52 @@ def _mask(n: Node, queries: int, keys: int, past: int) -> Mask:
     return masked(n[3] if n.has(3) else None, allowed, keys, certain)
 
 
+def _rotary(n: Node) -> Expr:
+    """Pairs of elements are turned by an angle that grows with the position.
+
+    The tables hold a row for each position, or, without position_ids, one for each place.
+    """
+    x = n[0]
+    flat = len(x.shape) == 3
+    x = _in_heads(n, x, n.attr("num_heads"))
+    batch, _, length, size = x.shape
+    turned = n.attr("rotary_embedding_dim", 0) or size
+    half: int = turned // 2
+    n.require(
+        half > 0 and turned <= size and turned % 2 == 0,
+        f"rotary_embedding_dim={turned} of heads of {size}", "Use an even number up to it.",
+    )  # fmt: skip
+    cosine, sine = (_angles(n, n[k], batch, length, half) for k in (1, 2))
+    interleaved = n.flag("interleaved")
+    rotated: Expr = strided_slice(x, [0], [turned], axes=[3]) if turned < size else x
+    pairs = tensor.reshape(rotated, (*x.shape[:3], half, 2)) if interleaved else rotated
+    a, b = (tensor.reshape(half_of, (*x.shape[:3], half)) for half_of in split(pairs, 2, -1).fields)
+    real = tensor.subtract(tensor.multiply(a, cosine), tensor.multiply(b, sine))
+    imaginary = tensor.add(tensor.multiply(a, sine), tensor.multiply(b, cosine))
+    if interleaved:
+        parts = [tensor.expand_dims(v, -1) for v in (real, imaginary)]
+        made: Expr = tensor.reshape(tensor.concatenate(parts, axis=-1), rotated.shape)
+    else:
+        made = tensor.concatenate([real, imaginary], axis=-1)
+    if turned < size:
+        rest = strided_slice(x, [turned], [size], axes=[3])
+        made = tensor.concatenate([made, rest], axis=-1)
+    if flat:
+        made = tensor.reshape(tensor.transpose(made, (0, 2, 1, 3)), (batch, length, -1))
+    return made
+
+
+def _angles(n: Node, table: Expr, batch: int, length: int, half: int) -> Expr:
+    """[B, 1, S, half] of a table [positions, half], or of one that has it laid out already."""
+    if n.has(3):
+        table = take(table, n[3], axis=0)
+    n.require(
+        table.shape in ((batch, length, half), (1, length, half)),
+        f"its tables have shape {table.shape}", f"{(batch, length, half)} is needed.",
+    )  # fmt: skip
+    return tensor.expand_dims(table, 1)
+
+
 def _swiglu(n: Node) -> Expr:
     a, b = n[0], n[1]
     n.require(a.shape == b.shape, f"it reads {a.shape} and {b.shape}", "They must be equal.")
@@ -95,5 +142,6 @@ def _swiglu(n: Node) -> Expr:
 
 CONVERTERS: dict[str, Converter] = {
     "Attention": _attention,
+    "RotaryEmbedding": _rotary,
     "SwiGLU": _swiglu,
 }

@@ -1,11 +1,13 @@
-"""Elementwise operators."""
+"""Elementwise operators: arithmetic, comparisons, logic, bits, rounding, activations, casts."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 
+from tilewright.base.dtype import DType
 from tilewright.relay import nn, tensor
+from tilewright.relay.activations import SELU_ALPHA, SELU_SCALE, sloped
 from tilewright.relay.exchange.onnx.checks import element_type
 from tilewright.relay.exchange.onnx.node import Converter, Node, number
 from tilewright.relay.graph.expr import Expr, const
@@ -30,28 +32,104 @@ def _fold(function: Callable[..., Expr]) -> Converter:
     return convert
 
 
+def _mean(n: Node) -> Expr:
+    total: Expr = _fold(tensor.add)(n)
+    return total * (1.0 / len(n.names))
+
+
 def _binary(function: Callable[..., Expr]) -> Converter:
     def convert(n: Node) -> Expr:
-        old = n.flag("broadcast") and n.attr("axis") is not None
+        left, right, axis = n[0], n[1], n.attr("axis")
+        if not n.flag("broadcast") or axis is None:
+            return function(left, right)
+        # before opset 7: the right operand's axes are consecutive ones of the left's
+        behind = len(left.shape) - axis - len(right.shape)
         n.require(
-            not old,
-            "it broadcasts by axis, as before opset 7",
+            axis >= 0 and behind >= 0, f"axis={axis} does not place {right.shape} in {left.shape}",
             "Convert the model to a newer opset.",
-        )
-        return function(n[0], n[1])
+        )  # fmt: skip
+        held = tensor.expand_dims(right, len(right.shape), behind) if behind else right
+        return function(left, held)
 
     return convert
 
 
+def _divide(a: Expr, b: Expr) -> Expr:
+    whole = a.tensor_type.dtype.is_int
+    return tensor.trunc_divide(a, b) if whole else tensor.divide(a, b)
+
+
+def _mod(n: Node) -> Expr:
+    return tensor.mod(n[0], n[1]) if n.flag("fmod") else _floor_mod(n)
+
+
+def _floor_mod(n: Node) -> Expr:
+    n.require(
+        n[0].tensor_type.dtype.is_int, "fmod=0 is of integers", "Set fmod=1 for floating-point."
+    )
+    return tensor.floor_mod(n[0], n[1])
+
+
+def _power(base: Expr, exponent: Expr) -> Expr:
+    """Of the type of the base; an integer to the power of a float is computed in floats."""
+    kind, other = base.tensor_type.dtype, exponent.tensor_type.dtype
+    if kind.is_float:
+        return tensor.power(base, _cast_to(exponent, kind))
+    if other.is_int:
+        return tensor.power(base, _cast_to(exponent, kind) if kind.bits >= other.bits else exponent)
+    wide = DType("float32" if kind.bits <= 16 else "float64")
+    made = tensor.power(_cast_to(base, wide), _cast_to(exponent, wide))
+    return tensor.cast(made, kind)
+
+
+def _cast_to(data: Expr, dtype: DType) -> Expr:
+    return data if data.dtype == dtype else tensor.cast(data, dtype)
+
+
+def _shift(n: Node) -> Expr:
+    direction = n.attr("direction", "")
+    n.require(
+        direction in ("LEFT", "RIGHT"), f"direction={direction!r} is not known", "LEFT or RIGHT is."
+    )
+    function = tensor.left_shift if direction == "LEFT" else tensor.right_shift
+    return function(n[0], n[1])
+
+
+def _isinf(n: Node) -> Expr:
+    data, both = n[0], (n.flag("detect_negative", True), n.flag("detect_positive", True))
+    if both == (True, True):
+        return tensor.isinf(data)
+    if both == (False, False):
+        return tensor.isinf(data * 0.0)
+    return tensor.equal(data, -math.inf if both[0] else math.inf)
+
+
 def _clip(n: Node) -> Expr:
-    return tensor.clip(n[0], number(n, "min", 1, -math.inf), number(n, "max", 2, math.inf))
+    """The upper limit wins where they cross."""
+    data = n[0]
+    if data.tensor_type.dtype.is_float and all(n.is_static(k) for k in (1, 2)):
+        low, high = number(n, "min", 1, -math.inf), number(n, "max", 2, math.inf)
+        return tensor.clip(data, min(low, high), high)
+    result = data
+    for function, name, index in ((tensor.maximum, "min", 1), (tensor.minimum, "max", 2)):
+        given = n.attr(name)
+        if given is not None or n.has(index):
+            result = function(result, given if given is not None else n[index])
+    return result
 
 
 def _cast(n: Node) -> Expr:
     n.attr("saturate")
+    n.attr("round_mode")
     to = n.attr("to")
     n.require(n.opset >= 6, "its type is text, as before opset 6", "Convert to a newer opset.")
     return tensor.cast(n[0], element_type(to))
+
+
+def _cast_like(n: Node) -> Expr:
+    n.attr("saturate")
+    n.attr("round_mode")
+    return tensor.cast(n[0], n[1].dtype)
 
 
 def _dropout(n: Node) -> Expr:
@@ -63,24 +141,57 @@ def _dropout(n: Node) -> Expr:
     return nn.dropout(n[0], number(n, "ratio", 1, 0.5))
 
 
+def _prelu(n: Node) -> Expr:
+    data, slope = n[0], n[1]
+    if n.opset < 7 and len(slope.shape) == 1 and len(data.shape) > 1:
+        return nn.prelu(data, slope, 1)
+    return sloped(data, slope)
+
+
 CONVERTERS: dict[str, Converter] = {
     **{r.onnx[0]: _unary(r.name) for r in ROWS if r.onnx and not r.attrs and len(r.inputs) == 1},
     "Add": _binary(tensor.add),
+    "And": _binary(tensor.logical_and),
+    "BitShift": _shift,
+    "BitwiseAnd": _binary(tensor.bitwise_and),
+    "BitwiseOr": _binary(tensor.bitwise_or),
+    "BitwiseXor": _binary(tensor.bitwise_xor),
     "Cast": _cast,
+    "CastLike": _cast_like,
+    "Celu": lambda n: nn.celu(n[0], n.attr("alpha", 1.0)),
     "Clip": _clip,
-    "Div": _binary(tensor.divide),
+    "Div": _binary(_divide),
     "Dropout": _dropout,
+    "Elu": lambda n: nn.elu(n[0], n.attr("alpha", 1.0)),
     "Equal": _binary(tensor.equal),
+    "Gelu": lambda n: nn.gelu(n[0], n.attr("approximate", "none")),
     "Greater": _binary(tensor.greater),
+    "GreaterOrEqual": _binary(tensor.greater_equal),
+    "HardSigmoid": lambda n: nn.hard_sigmoid(n[0], n.attr("alpha", 0.2), n.attr("beta", 0.5)),
+    "HardSwish": lambda n: nn.hard_swish(n[0]),
+    "IsInf": _isinf,
     "LeakyRelu": lambda n: nn.leaky_relu(n[0], n.attr("alpha", 0.01)),
     "Less": _binary(tensor.less),
+    "LessOrEqual": _binary(tensor.less_equal),
     "Max": _fold(tensor.maximum),
-    "Mean": lambda n: _fold(tensor.add)(n) * (1.0 / len(n.names)),
+    "Mean": _mean,
     "Min": _fold(tensor.minimum),
+    "Mish": lambda n: nn.mish(n[0]),
+    "Mod": _mod,
     "Mul": _binary(tensor.multiply),
-    "Pow": lambda n: tensor.power(n[0], tensor.cast(n[1], n[0].dtype)),
+    "Or": _binary(tensor.logical_or),
+    "PRelu": _prelu,
+    "Pow": _binary(_power),
     "Reciprocal": lambda n: tensor.divide(const(1, n[0].dtype), n[0]),
+    "Selu": lambda n: nn.selu(n[0], n.attr("alpha", SELU_ALPHA), n.attr("gamma", SELU_SCALE)),
+    "Shrink": lambda n: nn.shrink(n[0], n.attr("lambd", 0.5), n.attr("bias", 0.0)),
+    "Softplus": lambda n: nn.softplus(n[0]),
+    "Softsign": lambda n: nn.softsign(n[0]),
     "Sub": _binary(tensor.subtract),
     "Sum": _fold(tensor.add),
+    "SwiGLU": lambda n: nn.silu(n[0], n.attr("alpha", 1.0)) * n[1],
+    "Swish": lambda n: nn.silu(n[0], n.attr("alpha", 1.0)),
+    "ThresholdedRelu": lambda n: nn.thresholded_relu(n[0], n.attr("alpha", 1.0)),
     "Where": lambda n: tensor.where(n[0], n[1], n[2]),
+    "Xor": _binary(tensor.logical_xor),
 }

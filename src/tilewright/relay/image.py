@@ -1,0 +1,194 @@
+"""Images as users resize them: `relay.image.resize2d`, `relay.nn.upsampling`, ...
+
+In: graph values and TVM's keywords.  Out: calls of `image.resize`, which takes any axes.
+Read next: `op/resize.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tilewright.base.doors import open_doors
+from tilewright.base.errors import ModelError
+from tilewright.relay.graph.expr import Call, Expr
+from tilewright.relay.op import call
+from tilewright.relay.op.window import IMAGE, layouts
+from tilewright.relay.sizes import per_axis
+
+METHODS = {"nearest_neighbor": "nearest", "linear": "linear", "cubic": "cubic"}
+# TVM's names of layers' methods, which say the rank, too
+LAYERS = {
+    "nearest_neighbor": "nearest", "bilinear": "linear", "trilinear": "linear", "bicubic": "cubic",
+}  # fmt: skip
+ROUNDINGS = {"": "round_prefer_floor", "round": "round_prefer_floor"}
+
+
+def resize(
+    data: Expr,
+    axes: Sequence[int],
+    sizes: Sequence[int],
+    scales: Sequence[float] = (),
+    mode: str = "linear",
+    coordinates: str = "half_pixel",
+    rounding: str = "round_prefer_floor",
+    cubic_alpha: float = -0.75,
+    exclude_outside: bool = False,
+    antialias: bool = False,
+    roi: Sequence[float] = (),
+    extrapolation_value: float = 0.0,
+) -> Call:
+    """`data` with the extents `sizes` along `axes`; names and meaning of the rest are ONNX's.
+
+    scales: of the axes where they are not size / extent; roi: all starts, then all ends
+    """
+    return call(
+        "image.resize", data, axes=tuple(map(int, axes)), sizes=tuple(map(int, sizes)),
+        scales=tuple(map(float, scales)), mode=mode, coordinates=coordinates, rounding=rounding,
+        cubic_alpha=float(cubic_alpha), exclude_outside=bool(exclude_outside),
+        antialias=bool(antialias), roi=tuple(map(float, roi)),
+        extrapolation_value=float(extrapolation_value),
+    )  # fmt: skip
+
+
+def resize1d(
+    data: Expr,
+    size: Any,
+    roi: Sequence[float] | None = None,
+    layout: str = "NCW",
+    method: str = "linear",
+    coordinate_transformation_mode: str = "half_pixel",
+    rounding_method: str = "",
+    cubic_alpha: float = -0.5,
+    cubic_exclude: int = 0,
+    extrapolation_value: float = 0.0,
+) -> Call:
+    """`resize2d` of the one axis W."""
+    return _resize(
+        1, data, size, roi, layout, method, coordinate_transformation_mode, rounding_method,
+        cubic_alpha, cubic_exclude, extrapolation_value,
+    )  # fmt: skip
+
+
+def resize2d(
+    data: Expr,
+    size: Any,
+    roi: Sequence[float] | None = None,
+    layout: str = "NCHW",
+    method: str = "linear",
+    coordinate_transformation_mode: str = "half_pixel",
+    rounding_method: str = "",
+    cubic_alpha: float = -0.5,
+    cubic_exclude: int = 0,
+    extrapolation_value: float = 0.0,
+) -> Call:
+    """Images of another size, an int or one per axis.
+
+    method: "nearest_neighbor", "linear" or "cubic"; coordinate_transformation_mode: ONNX's names;
+    roi: all starts, then all ends, for "tf_crop_and_resize"; cubic_exclude: elements outside the
+    image do not count.
+    """
+    return _resize(
+        2, data, size, roi, layout, method, coordinate_transformation_mode, rounding_method,
+        cubic_alpha, cubic_exclude, extrapolation_value,
+    )  # fmt: skip
+
+
+def resize3d(
+    data: Expr,
+    size: Any,
+    roi: Sequence[float] | None = None,
+    layout: str = "NCDHW",
+    method: str = "linear",
+    coordinate_transformation_mode: str = "half_pixel",
+    rounding_method: str = "",
+    cubic_alpha: float = -0.5,
+    cubic_exclude: int = 0,
+    extrapolation_value: float = 0.0,
+) -> Call:
+    """`resize2d` of the axes D, H and W."""
+    return _resize(
+        3, data, size, roi, layout, method, coordinate_transformation_mode, rounding_method,
+        cubic_alpha, cubic_exclude, extrapolation_value,
+    )  # fmt: skip
+
+
+def _resize(
+    rank: int,
+    data: Expr,
+    size: Any,
+    roi: Sequence[float] | None,
+    layout: str,
+    method: str,
+    coordinates: str,
+    rounding: str,
+    cubic_alpha: float,
+    cubic_exclude: int,
+    extrapolation_value: float,
+) -> Call:
+    place = f"image.resize{rank}d"
+    if method not in METHODS:
+        raise ModelError(
+            place, f"method {method!r} is not known", f"Use {', '.join(METHODS)}."
+        )  # fmt: skip
+    return resize(
+        data, _axes(data, layout, rank, place), per_axis(size, rank, "size", place), (),
+        METHODS[method], coordinates, ROUNDINGS.get(rounding, rounding), cubic_alpha,
+        bool(cubic_exclude), False,
+        roi or () if coordinates == "tf_crop_and_resize" else (), extrapolation_value,
+    )  # fmt: skip
+
+
+def _axes(data: Expr, layout: str, rank: int, place: str) -> list[int]:
+    if layout not in layouts(rank) or len(data.shape) != rank + 2:
+        raise ModelError(
+            f"{place}(layout={layout!r})", f"data of shape {data.shape} has another one",
+            f"Use {' or '.join(layouts(rank))} and {rank + 2} axes.",
+        )  # fmt: skip
+    return [layout.index(letter) for letter in IMAGE[rank]]
+
+
+def upsampling(
+    data: Expr,
+    scale_h: float = 1,
+    scale_w: float = 1,
+    layout: str = "NCHW",
+    method: str = "nearest_neighbor",
+    align_corners: bool = False,
+) -> Call:
+    """Images enlarged by `scale_h` and `scale_w`; method: nearest_neighbor, bilinear, bicubic."""
+    return _enlarged("nn.upsampling", data, (scale_h, scale_w), layout, method, align_corners)
+
+
+def upsampling3d(
+    data: Expr,
+    scale_d: float = 1,
+    scale_h: float = 1,
+    scale_w: float = 1,
+    layout: str = "NCDHW",
+    method: str = "nearest_neighbor",
+    coordinate_transformation_mode: str = "half_pixel",
+) -> Call:
+    """`upsampling` of the axes D, H and W; method: nearest_neighbor or trilinear."""
+    scales = (scale_d, scale_h, scale_w)
+    corners = coordinate_transformation_mode == "align_corners"
+    return _enlarged("nn.upsampling3d", data, scales, layout, method, corners)
+
+
+def _enlarged(
+    place: str, data: Expr, scales: Sequence[float], layout: str, method: str, corners: bool
+) -> Call:
+    if method not in LAYERS:
+        raise ModelError(place, f"method {method!r} is not known", f"Use {', '.join(LAYERS)}.")
+    axes = _axes(data, layout, len(scales), place)
+    sizes = [round(data.shape[axis] * scale) for axis, scale in zip(axes, scales, strict=True)]
+    nearest = LAYERS[method] == "nearest"
+    coordinates = "asymmetric" if nearest else "align_corners" if corners else "half_pixel"
+    return resize(
+        data, axes, sizes, mode=LAYERS[method], coordinates=coordinates,
+        rounding="floor" if nearest else "round_prefer_floor",
+    )  # fmt: skip
+
+
+__all__ = ["resize", "resize1d", "resize2d", "resize3d"]
+open_doors(globals(), [*__all__, "upsampling", "upsampling3d"], ModelError)
