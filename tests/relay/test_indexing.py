@@ -151,14 +151,13 @@ REFUSALS = {
         lambda: relay.scatter_elements(x, tensor("i", 3, 4, dtype="int32"), x, 0, "mean"),
         "reduction='mean'",
     ),
-    "slice": (lambda: relay.strided_slice(x, (2,), (2,)), "no element of axis 0"),
     "slice step": (lambda: relay.strided_slice(x, (2,), (0,), (0,)), "strides that are not 0"),
     "slice lengths": (lambda: relay.strided_slice(x, (2,), (0, 1)), "belong together"),
     "slice_like": (lambda: relay.slice_like(x, tensor("y", 5, 1)), "longer than the data"),
     "set": (lambda: relay.strided_set(x, x, (0,), (2,)), "the slice has shape"),
     "split": (lambda: relay.split(x, 3, 1), "does not divide into 3"),
     "cuts": (lambda: relay.split(x, (3, 2), 1), "do not rise"),
-    "tile": (lambda: relay.tile(x, 0), "0 copies"),
+    "tile": (lambda: relay.tile(x, -1), "-1 copies"),
     "axis": (lambda: relay.reverse(x, 2), "axis 2 is out of range"),
     "roll": (lambda: relay.roll(x, (1, 2), 0), "one shift for each axis"),
     "k": (lambda: relay.topk(x, 5), "k=5 of 4"),
@@ -172,7 +171,8 @@ REFUSALS = {
     "order": (lambda: nn.depth_to_space(tensor("x", 1, 4, 2, 2), 2, mode="X"), "no such order"),
     "image": (lambda: nn.space_to_depth(x, 2), "no batch of images"),
     "pad": (lambda: nn.pad(x, ((1, 1), (0, 0)), pad_mode="bounce"), "the mode 'bounce'"),
-    "empty": (lambda: relay.arange(3, 1), "it is empty"),
+    "nothing there": (lambda: relay.take(tensor("x", 0, 3), at, 0), "nothing to choose from"),
+    "best of nothing": (lambda: relay.argmax(tensor("x", 0, 3), 0), "nothing to choose from"),
     "endless": (lambda: relay.arange(1, 3, 0), "no end"),
     "grid": (lambda: relay.meshgrid([at], "yx"), "no such order"),
     "stack": (lambda: relay.stack([], 0), "nothing to join"),
@@ -294,7 +294,6 @@ def test_negative_pads_cut():
 
 ONNX_REFUSALS = {
     "Gather": (("Gather", {"x": (3,)}, {"i": np.array([3])}), {}, "leave the axis of 3"),
-    "Slice": (("Slice", {"x": (3,)}, {"b": np.array([3]), "e": np.array([9])}), {}, "is left"),
     "Split": (("Split", {"x": (3,)}, {"s": np.array([1, 1])}, 2), {}, "do not make 3"),
     "TopK": (("TopK", {"x": (3,)}, {"k": np.array([0])}, 2), {}, "no elements"),
     "Tile": (("Tile", {"x": (3,)}, {"r": np.array([1, 2])}), {}, "do not fit"),
@@ -307,7 +306,11 @@ ONNX_REFUSALS = {
     "Unique": (("Unique", {"x": (3,)}, {}), {}, "must be a constant of the model"),
     "Compress": (("Compress", {"x": (3,)}, {"c": np.zeros(3, bool)}), {}, "chooses nothing"),
     "DepthToSpace": (("DepthToSpace", {"x": (1, 3, 2, 2)}, {}), {"blocksize": 2}, "3 channels"),
-    "Pad": (("Pad", {"x": (3,)}, {"p": np.array([-2, -2])}), {}, "leave no element"),
+    "Slice": (
+        ("Slice", {"x": (3,)}, {"b": np.array([3]), "e": np.array([9, 1])}),
+        {},
+        "belong together",
+    ),
 }
 
 

@@ -286,11 +286,6 @@ def strided_slice(
         else:
             cut = slice(int(b), int(e), s)
         ranges[k] = range(extent)[cut]
-        if not ranges[k]:
-            raise ModelError(
-                place, f"no element of axis {k}, of extent {data.shape[k]}, is left",
-                "Choose begin and end with elements between them.",
-            )  # fmt: skip
     return slice_of(data, ranges)
 
 
@@ -347,10 +342,8 @@ def split(data: Expr, indices_or_sections: int | Sequence[int], axis: int = 0) -
                 "Give the indices where to cut.",
             )  # fmt: skip
         cuts = list(range(0, extent + 1, extent // indices_or_sections))
-    if any(b >= e for b, e in pairwise(cuts)):
-        raise ModelError(
-            place, f"the cuts do not rise within 1 to {extent - 1}", "Give them in order."
-        )
+    if any(b > e for b, e in pairwise(cuts)):
+        raise ModelError(place, f"the cuts do not rise from 0 to {extent}", "Give them in order.")
     whole = [range(n) for n in data.shape]
     pieces = [slice_of(data, [*whole[:k], range(b, e), *whole[k + 1 :]]) for b, e in pairwise(cuts)]
     return Tuple(pieces)
@@ -386,13 +379,13 @@ def tile(data: Expr, reps: int | Sequence[int]) -> Expr:
     times = (1,) * (rank - len(given)) + given
     shape = (1,) * (rank - len(data.shape)) + data.shape
     place = f"tile(data={data.shape}, reps={given})"
-    if min(times, default=1) < 1:
-        raise ModelError(place, f"{min(times)} copies", "Use counts of at least 1.")
+    if min(times, default=1) < 0:
+        raise ModelError(place, f"{min(times)} copies", "Use counts of at least 0.")
     result = tuple(n * t for n, t in zip(shape, times, strict=True))
     if all(t == 1 for t in times):
         return reshape(data, result)
-    pairs = [p for n, t in zip(shape, times, strict=True) for p in ((t, n) if t > 1 else (n,))]
-    ones = [p for n, t in zip(shape, times, strict=True) for p in ((1, n) if t > 1 else (n,))]
+    pairs = [p for n, t in zip(shape, times, strict=True) for p in ((t, n) if t != 1 else (n,))]
+    ones = [p for n, t in zip(shape, times, strict=True) for p in ((1, n) if t != 1 else (n,))]
     return reshape(broadcast_to(reshape(data, ones), pairs), result)
 
 
@@ -517,8 +510,6 @@ def arange_array(start: float, stop: float, step: float, dtype: str) -> np.ndarr
     if step == 0 or not all(map(math.isfinite, (start, stop, step))):
         raise ModelError(place, "it has no end", "Use finite numbers, and a step that is not 0.")
     count = max(math.ceil((stop - start) / step), 0)
-    if count < 1:
-        raise ModelError(place, "it is empty", "Let the step lead from start to stop.")
     kind = check_dtype(dtype, place)
     if reason := oversize((count,), kind):
         raise ModelError(place, f"it is too large: {reason}", "Use a larger step.")

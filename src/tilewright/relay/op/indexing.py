@@ -29,12 +29,17 @@ def _indices(site: Site, index: int = 1) -> TensorType:
     return found
 
 
+def _something(site: Site, extents: Sequence[int]) -> None:
+    site.require(0 not in extents, "there is nothing to choose from", "Leave it out.")
+
+
 # -- reading ---------------------------------------------------------------------------------------
 
 
 def _take_type(site: Site) -> Type:
     data, indices, a = site.tensor(0), _indices(site), site.attrs
     axis, batch = site.axis(a.axis, len(data.shape)), a.batch_dims
+    _something(site, data.shape[axis : axis + 1])
     site.require(a.mode in MODES, f"the mode {a.mode!r}", f"Use one of {', '.join(MODES)}.")
     site.require(
         0 <= batch <= min(axis, len(indices.shape)) and data.shape[:batch] == indices.shape[:batch],
@@ -61,6 +66,7 @@ def _fits_type(site: Site) -> TensorType:
     """The indices of gather and scatter, which lie along the axes of the data."""
     data, indices = site.tensor(0), _indices(site)
     axis = site.axis(site.attrs.axis, len(data.shape))
+    _something(site, data.shape[axis : axis + 1])
     pairs = zip(indices.shape, data.shape, strict=False)
     site.require(
         len(indices.shape) == len(data.shape)
@@ -86,7 +92,11 @@ def _gather_numpy(arrays: Sequence[Any], attrs: Attrs) -> Array:
 def _points(site: Site) -> tuple[TensorType, int, tuple[int, ...]]:
     """The data, how many of its axes are chosen along, and the extents of the points."""
     data, indices = site.tensor(0), _indices(site)
-    site.require(len(indices.shape) >= 1, "the indices have no axes", "Give [M, ..].")
+    site.require(
+        len(indices.shape) >= 1 and indices.shape[0] >= 1, "the indices name no axis",
+        "Give [M, ..], M being at least 1.",
+    )  # fmt: skip
+    _something(site, data.shape)
     return data, indices.shape[0], indices.shape[1:]
 
 

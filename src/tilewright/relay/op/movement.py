@@ -162,7 +162,7 @@ def _slice_type(site: Site) -> Type:
     for k, (n, b, e, s) in enumerate(zip(data.shape, *given, strict=True)):
         ends = b, b + s * (e - 1)
         site.require(
-            e >= 1 and min(ends) >= 0 and max(ends) < n,
+            e == 0 or (e > 0 and min(ends) >= 0 and max(ends) < n),
             f"axis {k} of extent {n} has no elements {b} to {ends[1]}",
             "Choose begin and end with elements between them.",
         )
@@ -196,7 +196,7 @@ def _set_type(site: Site) -> Type:
     for k, (n, m, b, s) in enumerate(zip(data.shape, v.shape, a.begin, a.strides, strict=True)):
         ends = b, b + s * (m - 1)
         site.require(
-            min(ends) >= 0 and max(ends) < n,
+            m == 0 or (min(ends) >= 0 and max(ends) < n),
             f"axis {k} of extent {n} has no elements {b} to {ends[1]}",
             "Choose begin and end as for a slice that has the shape of the values.",
         )
@@ -215,6 +215,7 @@ MIRRORS = ("edge", "reflect", "symmetric", "wrap")
 def _mirror_pad_type(site: Site) -> Type:
     mode = site.attrs.mode
     site.require(mode in MIRRORS, f"the mode {mode!r}", f"Use one of {', '.join(MIRRORS)}.")
+    site.require(0 not in site.tensor(0).shape, "there are no elements to repeat", "Use nn.pad.")
     return _pad_type(site)
 
 

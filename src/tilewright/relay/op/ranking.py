@@ -27,6 +27,7 @@ def _arg_type(site: Site) -> Type:
     data, a = site.tensor(0), site.attrs
     axis = site.axis(a.axis, len(data.shape))
     site.number_dtype(data)
+    site.require(data.shape[axis] > 0, "there is nothing to choose from", "Leave it out.")
     kept = (1,) if a.keepdims else ()
     return TensorType((*data.shape[:axis], *kept, *data.shape[axis + 1 :]), _places(site))
 

@@ -25,6 +25,8 @@ from tilewright.relay.graph.traversal import each_function, is_call, rewrite, un
 from tilewright.relay.op import call
 from tilewright.relay.op.work import elements
 
+PUT = ("scatter_elements", "scatter_nd", "strided_set")
+
 
 def drop_empty(mod: IRModule) -> IRModule:
     """Replace what tensors of extent 0 decide alone.
@@ -32,6 +34,7 @@ def drop_empty(mod: IRModule) -> IRModule:
     x: (0, 3)   f(x): (0, 5)         ->  an empty constant
     x: (0, 3)   sum(x, axis=0)       ->  the constant zeros(3), the sum of nothing
     x: (0, 3)   concatenate((x, y))  ->  concatenate((y,))
+    x: (0, 3)   y with x put into it ->  y
     """
     return each_function(mod, lambda f: with_body(f, rewrite(f.body, _visit)))
 
@@ -46,6 +49,8 @@ def _visit(old: Expr, node: Expr) -> Expr:
         parts = tuple(f for f in node.args[0].fields if elements(f.checked_type))
         same = len(parts) == len(node.args[0].fields)
         return node if same else call("concatenate", Tuple(parts), axis=node.attrs.axis)
+    if is_call(node, *PUT) and any(elements(a.checked_type) == 0 for a in node.args):
+        return node.args[0]
     given = [a for a in node.args if not isinstance(a, Constant)]
     if not given or any(elements(a.checked_type) for a in given):
         return node

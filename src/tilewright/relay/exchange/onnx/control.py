@@ -11,12 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.relay import tensor
+from tilewright.relay import indexing, tensor
 from tilewright.relay.exchange.onnx.blockers import static_type
 from tilewright.relay.exchange.onnx.node import Node
 from tilewright.relay.exchange.onnx.values import Absent, Items, Unknown, Value
 from tilewright.relay.graph.expr import Array, Expr
-from tilewright.relay.op import call
 
 # -- branches and loops ----------------------------------------------------------------------------
 
@@ -136,7 +135,7 @@ def _element(data: Expr, axis: int, index: int) -> Expr:
 
 
 def slice_of(data: Expr, axis: int, begin: int, end: int) -> Expr:
-    return call("strided_slice", data, begin=(begin,), end=(end,), axes=(axis,))
+    return indexing.strided_slice(data, (begin,), (end,), axes=(axis,))
 
 
 def _stacked(n: Node, values: Sequence[Value], axis: int, info: Any) -> Value:

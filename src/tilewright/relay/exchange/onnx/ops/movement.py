@@ -48,7 +48,6 @@ def _pad(n: Node) -> Expr:
         range(max(-before, 0), extent - max(-after, 0))
         for extent, (before, after) in zip(data.shape, width, strict=True)
     ]
-    n.require(all(kept), "its negative pads leave no element", "Cut less off.")
     if any(min(w) < 0 for w in width):
         data = indexing.slice_of(data, kept)
     around = [(max(before, 0), max(after, 0)) for before, after in width]
@@ -73,10 +72,6 @@ def _slice(n: Node) -> Expr:
     ranges = [range(extent) for extent in data.shape]
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
         ranges[axis] = range(data.shape[axis])[slice(start, _end(end, data.shape[axis]), step)]
-        n.require(
-            len(ranges[axis]) > 0, f"no element of axis {axis} is left",
-            "Extents of 0 are not supported.",
-        )  # fmt: skip
     return indexing.slice_of(data, ranges)
 
 
@@ -97,9 +92,9 @@ def _split(n: Node) -> list[Expr]:
     else:
         n.attr("num_outputs")
     n.require(
-        sum(sizes) == extent and min(sizes, default=0) >= 1,
+        sum(sizes) == extent and min(sizes, default=0) >= 0,
         f"pieces of {sizes} do not make {extent} elements",
-        "Give extents of at least 1 that add up.",
+        "Give extents that add up.",
     )
     ends = np.cumsum(sizes)
     return list(indexing.split(data, ends[:-1].tolist(), axis).fields)
@@ -138,7 +133,6 @@ def _center_crop_pad(n: Node) -> Expr:
     n.require(len(axes) == len(wanted), "not one extent for each axis", "Give as many of each.")
     kept, around = [range(extent) for extent in data.shape], [(0, 0)] * rank
     for axis, extent in zip(axes, wanted, strict=True):
-        n.require(extent >= 1, f"the extent {extent}", "Use extents of at least 1.")
         missing = extent - data.shape[axis]
         if missing < 0:
             begin = -missing // 2
