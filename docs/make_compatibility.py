@@ -6,6 +6,7 @@ rewrites it; tests/autotvm/test_compatibility.py resolves every name and compare
 
 from __future__ import annotations
 
+import inspect
 import sys
 import textwrap
 from collections.abc import Iterator
@@ -253,6 +254,9 @@ SECTIONS: dict[str, list[Row]] = {
 }
 
 # Packages whose functions have TVM's names; the page lists them.
+NO_OPERATORS = frozenset(
+    ["bind_params", "build", "const", "evaluate", "free_vars", "load", "optimize", "to_onnx", "var"]
+)
 OPERATORS = ("relay", "relay.nn", "topi", "topi.nn", "topi.testing")
 
 COMMANDS = (
@@ -314,14 +318,10 @@ def page() -> str:
 
 
 def operators(package: str) -> list[str]:
-    """The operators of a package; relay's are those of its table."""
-    if package.partition(".")[0] == "relay":
-        from tilewright.relay.op import TABLE
-
-        full = {f"relay.{name}" for name in TABLE}
-        return sorted(n.rpartition(".")[2] for n in full if n.rpartition(".")[0] == package)
+    """The operators of a package, as users call them."""
     module = import_module(f"tilewright.{package}")
-    return sorted(name for name in module.__all__ if callable(getattr(module, name)))
+    names = {n for n in module.__all__ if inspect.isroutine(getattr(module, n))}
+    return sorted(names - NO_OPERATORS)
 
 
 def _listed(label: str, names: list[str]) -> str:

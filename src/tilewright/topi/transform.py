@@ -294,16 +294,25 @@ def layout_transform(array: Tensor, src_layout: str, dst_layout: str) -> Tensor:
 # -- copies in other places ------------------------------------------------------------------------
 
 # Where an axis of `n` elements is read that goes on beyond its ends, from the first one on.
-_BEYOND: dict[str, Callable[[Expr, int], Expr]] = {
-    "edge": lambda i, n: te.maximum(te.minimum(i, n - 1), 0),
-    "wrap": lambda i, n: i % n,
-    "reflect": lambda i, n: _folded(i % max(2 * n - 2, 1), 2 * n - 2),
-    "symmetric": lambda i, n: _folded(i % (2 * n), 2 * n - 1),
+# near: nowhere further than one more time its extent, then no division is needed
+_BEYOND: dict[str, Callable[[Expr, int, bool], Expr]] = {
+    "edge": lambda i, n, near: te.maximum(te.minimum(i, n - 1), 0),
+    "wrap": lambda i, n, near: _once(i, n) if near else i % n,
+    "reflect": lambda i, n, near: _folded(
+        te.maximum(i, -i) if near else i % max(2 * n - 2, 1), 2 * n - 2
+    ),
+    "symmetric": lambda i, n, near: _folded(
+        te.maximum(i, -1 - i) if near else i % (2 * n), 2 * n - 1
+    ),
 }
 
 
 def _folded(i: Expr, last: int) -> Expr:
     return te.minimum(i, last - i)
+
+
+def _once(i: Expr, n: int) -> Expr:
+    return te.select(i < 0, i + n, te.select(i < n, i, i - n))
 
 
 def mirror_pad(data: Tensor, pad_width: Sequence[Sequence[int]], mode: str = "symmetric") -> Tensor:
@@ -323,7 +332,8 @@ def mirror_pad(data: Tensor, pad_width: Sequence[Sequence[int]], mode: str = "sy
 
     def body(i: Indices) -> Expr:
         pairs = zip(i, sides, data.shape, strict=True)
-        return data[tuple(beyond(x - b, n) if b or a else x for x, (b, a), n in pairs)]
+        at = [beyond(x - b, n, max(b, a) < n) if b or a else x for x, (b, a), n in pairs]
+        return data[tuple(at)]
 
     shape = [b + n + a for n, (b, a) in zip(data.shape, sides, strict=True)]
     return stage(shape, body, "T_mirror_pad", "injective,pad")

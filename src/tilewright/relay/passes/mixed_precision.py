@@ -32,7 +32,10 @@ from tilewright.relay.passes.weights import CONTRACTIONS
 ALWAYS = (*CONTRACTIONS, *TRANSPOSED, "nn.batch_matmul")
 LP_POOLS = tuple(f"nn.lp_pool{rank}d" for rank in RANKS)
 # Their results may leave the range of a half, or need the digits it lacks.
-NEVER = ("exp", "log", "power", "sum", "prod", "mean", "nn.softmax", "nn.log_softmax", *LP_POOLS)
+NEVER = (
+    "exp", "log", "power", "sum", "prod", "mean", "cumsum", "cumprod", "nn.softmax",
+    "nn.log_softmax", *LP_POOLS,
+)  # fmt: skip
 
 
 def to_mixed_precision(
