@@ -174,3 +174,18 @@ def test_refusals(name):
     f, words = REFUSALS[name]
     with pytest.raises(ExpressionError, match=words):
         f()
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint32", "int64", "uint64"])
+@pytest.mark.parametrize("kind", ["llvm", "opencl"])
+def test_indices_of_any_integer_type(dtype, kind):
+    x = np.arange(5.0, dtype=np.float32)
+    ends = np.iinfo(dtype)
+    i = np.array([ends.min, ends.max, 0, 3, 4, 5, 6], dtype)
+    for mode in ("clip", "wrap"):
+        dag, found = value(lambda x, i, m=mode: topi.take(x, i, 0, mode=m), x, i)
+        wanted = [int(k) % 5 if mode == "wrap" else min(max(int(k), 0), 4) for k in i]
+        np.testing.assert_array_equal(found, wanted)
+        np.testing.assert_array_equal(kernel(kind, dag, x, i), wanted)
+    dag, found = value(lambda x, i: topi.scatter_elements(x, i, topi.cast(i, "float32"), 0), x, i)
+    np.testing.assert_array_equal(kernel(kind, dag, x, i), found)

@@ -160,7 +160,8 @@ def _draw(
         size = place.size
         inside = rng.integers(-size, size, tensor.shape)
         beyond = np.where(rng.random(tensor.shape) < 0.06, 3 * inside, inside)
-        return np.clip(beyond, dtype.least, dtype.greatest).astype(dtype.storage)
+        most = min(int(dtype.greatest), np.iinfo(np.int64).max)
+        return np.clip(beyond, int(dtype.least), most).astype(dtype.storage)
     if place is not None:
         least = int(kind == "divisor" and place.size > 1)
         return rng.integers(least, place.size, tensor.shape).astype(dtype.storage)

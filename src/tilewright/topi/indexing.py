@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright import te
-from tilewright.base.dtype import INT32
+from tilewright.base.dtype import INT32, INT64
 from tilewright.ir.expr import Expr
 from tilewright.te.tensor import IterVar, Tensor
 from tilewright.topi.stage import (
@@ -35,17 +35,19 @@ _SOME = "Use one of {}."
 
 def _position(index: Expr, extent: int, mode: str = "wrap") -> Expr:
     """`index` as int32 within [0, extent)."""
-    wider = index if index.dtype.is_index else index.astype(INT32)
+    wide = index if index.dtype.bits >= 32 else index.astype(INT32)
     if mode == "wrap":
-        return (wider % te.const(extent, wider.dtype)).astype(INT32)
-    first, last = te.const(0, wider.dtype), te.const(extent - 1, wider.dtype)
-    return te.maximum(te.minimum(wider, last), first).astype(INT32)
+        return (wide % te.const(extent, wide.dtype)).astype(INT32)
+    first, last = te.const(0, wide.dtype), te.const(extent - 1, wide.dtype)
+    return te.maximum(te.minimum(wide, last), first).astype(INT32)
 
 
 def _target(index: Expr, extent: int) -> Expr:
     """`index`, counted from the front where it is negative; outside [0, extent) it stays there."""
-    wider = index if index.dtype.is_index else index.astype(INT32)
-    return wider + te.select(wider < 0, te.const(extent, wider.dtype), te.const(0, wider.dtype))
+    wide = (
+        index if index.dtype.is_index else index.astype(INT32 if index.dtype.bits < 32 else INT64)
+    )
+    return wide + te.select(wide < 0, te.const(extent, wide.dtype), te.const(0, wide.dtype))
 
 
 def _check_indices(indices: Tensor, place: str) -> None:
