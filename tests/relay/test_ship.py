@@ -15,7 +15,8 @@ from relay.small import database_of
 from tilewright import autotvm, cpu, relay
 from tilewright.base.artifact import Artifact
 from tilewright.base.errors import DeviceError, ModelError
-from tilewright.driver.build import payload_of
+from tilewright.driver.build import build_artifact, payload_of
+from tilewright.driver.cache import default_cache
 from tilewright.measure import signatures
 from tilewright.measure.database import Database
 from tilewright.measure.jobs import Job, RunResult
@@ -23,10 +24,12 @@ from tilewright.measure.local import LocalBuilder, LocalRunner
 from tilewright.measure.pipeline import Pipeline
 from tilewright.measure.record import Result, make_record
 from tilewright.relay.compile import ship as ship_module
+from tilewright.relay.compile import untuned
 from tilewright.relay.compile.extract import fused_tasks
 from tilewright.runtime.device import local_target
 from tilewright.runtime.network.graph_executor import GraphModule
 from tilewright.schedule.task import Task
+from tilewright.schedule.template import RegisteredAnchor
 from tilewright.search.jobs import References, task_id
 from tilewright.targets.target import Target
 from tilewright.te.evaluate import evaluate_with_tolerance, random_inputs
@@ -251,7 +254,7 @@ def test_where_no_process_can_use_the_device_the_report_says_so(monkeypatch):
 
 
 def never(*_: object) -> None:
-    raise AssertionError("a trial was started")
+    raise AssertionError("it was called")
 
 
 def test_a_kernel_is_verified_once(monkeypatch):
@@ -316,3 +319,42 @@ def test_without_a_cache_each_build_verifies(monkeypatch):
     mod = network()
     for _ in range(2):
         assert only(relay.build(mod, "llvm")).check == "verified here"
+
+
+# -- what nobody tuned -----------------------------------------------------------------------------
+
+
+def test_what_nobody_tuned_is_chosen_and_lowered_once(monkeypatch):
+    mod = network()
+    first = relay.build(mod, "llvm")
+    monkeypatch.setattr(ship_module, "default_schedule", never)
+    again = relay.build(mod, "llvm")
+    assert is_right(again, mod)
+    assert [k.source for k in again.kernels] == [k.source for k in first.kernels]
+    with pytest.raises(AssertionError):
+        relay.build(network(7), "llvm")
+
+
+def test_what_is_remembered_is_of_one_name_and_target_and_of_our_own_templates(monkeypatch):
+    task, target = task_of(network()), local_target(Target("llvm"))[0]
+    artifact = build_artifact(task.default(), target)
+    untuned.remember(artifact, task.dag, target, "main")
+    found = untuned.known(task.dag, target, "main")
+    assert found is not None and (found.source, found.binary) == (artifact.source, artifact.binary)
+    assert untuned.known(task.dag, target, "other") is None
+    assert untuned.known(task.dag, target.with_limits(cores=3), "main") is None
+
+    def template(cfg, anchored):
+        """Somebody's own."""
+
+    own = RegisteredAnchor("own", ("cpu",), ("conv2d_nchw",), template)
+    monkeypatch.setattr(untuned, "anchor_templates", lambda *_: [own])
+    assert untuned.known(task.dag, target, "main") is None
+
+
+def test_a_damaged_entry_is_none():
+    task, target = task_of(network()), local_target(Target("llvm"))[0]
+    untuned.remember(build_artifact(task.default(), target), task.dag, target, "main")
+    for path in default_cache().directory.glob("??/*"):
+        path.write_bytes(path.read_bytes()[:-1])
+    assert untuned.known(task.dag, target, "main") is None

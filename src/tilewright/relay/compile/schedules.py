@@ -19,7 +19,6 @@ from tilewright.base import context
 from tilewright.base.errors import ModelError, TilewrightError
 from tilewright.measure.database import Database, readable
 from tilewright.measure.record import Key, Record
-from tilewright.schedule.default import default_schedule
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.task import ScheduleSource
 from tilewright.schedule.template import anchor_templates, find_anchor, sketch_of_anchor
@@ -36,12 +35,12 @@ _ANCHORS = 2  # records of other kernels whose template is tried on this one
 class Choice:
     """source: `RECORD`, `REINSTANTIATED` or `DEFAULT`.
 
-    schedule: of exactly the kernel's computation; or why there is none
+    schedule: of exactly the kernel's computation; or why there is none; None: the default schedule
     seconds:  of one call, as the record claims for this kernel
     """
 
     source: str
-    schedule: Schedule | str
+    schedule: Schedule | str | None
     seconds: float | None = None
 
 
@@ -89,7 +88,7 @@ class Chooser:
         for source in self.sources:
             yield from self._exact(source, dag, target)
         yield from islice(self._reinstantiated(dag, target), _ANCHORS)
-        yield Choice(DEFAULT, default_schedule(dag, target))
+        yield Choice(DEFAULT, None)
 
     def note(self) -> str:
         """Why the sources can have had nothing for this target; "" where they may have."""

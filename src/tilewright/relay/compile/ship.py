@@ -25,10 +25,12 @@ from tilewright.measure.jobs import Built, Job, RunJob, RunResult
 from tilewright.measure.local import LocalBuilder, LocalRunner
 from tilewright.measure.record import TaskId
 from tilewright.measure.reference import Reference
+from tilewright.relay.compile import untuned
 from tilewright.relay.compile.extract import FusedGroup
 from tilewright.relay.compile.schedules import DEFAULT, Choice
 from tilewright.runtime.network.report import KernelReport
 from tilewright.runtime.timing import show_seconds
+from tilewright.schedule.default import default_schedule
 from tilewright.schedule.task import Task
 from tilewright.search.jobs import References
 from tilewright.targets.target import Target
@@ -122,7 +124,10 @@ class _Attempt:
         self.artifact = built.artifact
         if built.artifact is None:
             self._refuse(built.message)
-        elif not workers.verify:
+            return
+        if self.choice.source == DEFAULT:
+            workers.remember(self.group, built.artifact)
+        if not workers.verify:
             self.check, self.seconds = UNVERIFIED, self.choice.seconds
         else:
             known = signatures.signed(built.artifact, self.group.key, workers.target.fingerprint)
@@ -211,6 +216,7 @@ class _Workers:
     def __init__(self, target: Target, kernels: int, verify: bool) -> None:
         self.target, self.verify, self.broken = target, verify, ""
         self._tasks: dict[str, Task] = {}
+        self._known: set[str] = set()
         cores = len(os.sched_getaffinity(0))
         # Processes pay for themselves with so many kernels; those from a log always get them.
         self._here = min(cores, kernels // target.device_kind.kernels_per_process) <= 1
@@ -237,18 +243,27 @@ class _Workers:
         assert not isinstance(choice.schedule, str)
         own = choice.source == DEFAULT
         name = kernel_name(group)
-        if not (own and self._here):
-            payload = payload_of(choice.schedule, name)
-            return self._builders[own].submit(self._job(group, payload))
         future: Future[Built] = Future()
+        if own and (known := untuned.known(group.dag, self.target, name)) is not None:
+            self._known.add(group.key)
+            future.set_result(Built(known))
+            return future
+        schedule = choice.schedule or default_schedule(group.dag, self.target)
+        if not (own and self._here):
+            return self._builders[own].submit(self._job(group, payload_of(schedule, name)))
         try:
-            future.set_result(Built(build_artifact(choice.schedule, self.target, name)))
+            future.set_result(Built(build_artifact(schedule, self.target, name)))
         except TargetError:
             raise  # the compiler is missing: no schedule will help
         except TilewrightError as error:
             kind = BUILD_ERRORS.get(type(error), "compile")
             future.set_result(Built(None, kind, str(error)))
         return future
+
+    def remember(self, group: FusedGroup, artifact: Artifact) -> None:
+        """The next build finds what the default schedule led to."""
+        if group.key not in self._known:
+            untuned.remember(artifact, group.dag, self.target, kernel_name(group))
 
     def can_run(self, choice: Choice) -> bool:
         """Whether a process that may be lost can use the device."""

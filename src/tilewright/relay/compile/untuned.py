@@ -1,0 +1,55 @@
+"""Kernels that nobody tuned, remembered: choosing and lowering them takes longer than reading them.
+
+In: a computation, a target, a name.  Out: the artefact that the default schedule led to, if this
+state of Tilewright's code, with this compiler, made it here before.
+Read next: `schedule/default.py`, `driver/cache.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, replace
+
+from tilewright.base.artifact import Artifact
+from tilewright.base.errors import DeviceError
+from tilewright.driver.cache import default_cache
+from tilewright.driver.compilers import compiler
+from tilewright.measure.signatures import code_digest
+from tilewright.runtime import artifact_file
+from tilewright.schedule.template import anchor_templates
+from tilewright.targets.target import Target
+from tilewright.te.dag import ComputeDAG
+
+
+def known(dag: ComputeDAG, target: Target, name: str) -> Artifact | None:
+    """What `remember` was given for them; None where it was not, or where it may be another now."""
+    key = _key(dag, target, name)
+    data = None if key is None else default_cache().kept(key)
+    if data is None:
+        return None
+    try:
+        found = artifact_file.from_bytes(data)
+    except DeviceError:
+        return None
+    return replace(found, meta={**found.meta, "cached": True})
+
+
+def remember(artifact: Artifact, dag: ComputeDAG, target: Target, name: str) -> None:
+    """Keep what the default schedule led to.  Raises TargetError without the compiler."""
+    key = _key(dag, target, name)
+    if key is not None:
+        default_cache().keep(key, artifact_file.to_bytes(artifact))
+
+
+def _key(dag: ComputeDAG, target: Target, name: str) -> str | None:
+    """Of all that the artefact depends on; None where a template of the user's own is part of it,
+    whose code we do not know."""
+    ours = __name__.partition(".")[0]
+    if any(t.schedule.__module__.partition(".")[0] != ours for t in anchor_templates(dag, target)):
+        return None
+    parts = [
+        "untuned", code_digest(), dag.hash, str(target), target.fingerprint, asdict(target.limits),
+        compiler(target).identity(target), name,
+    ]  # fmt: skip
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
