@@ -14,6 +14,7 @@ from typing import Any
 from tilewright.base.errors import ModelError, absent
 from tilewright.relay.graph.expr import Array, IRModule
 from tilewright.relay.testing import (
+    dcgan,
     densenet,
     dqn,
     inception_v3,
@@ -22,9 +23,12 @@ from tilewright.relay.testing import (
     mobilenet,
     mobilenet_v2,
     resnet,
+    resnet_3d,
     resnet_v1,
     resnext,
     squeezenet,
+    transformers,
+    unet,
     vgg,
 )
 from tilewright.relay.testing.layers import create_workload
@@ -47,8 +51,12 @@ NETWORKS: dict[str, Callable[..., Workload]] = {
         )
         for n in densenet.SIZES
     },
+    **{f"resnet3d-{n}": partial(resnet_3d.get_workload, num_layers=n) for n in resnet_3d.UNITS},
+    "dcgan": dcgan.get_workload,
     "mlp": mlp.get_workload,
     "dqn": dqn.get_workload,
+    "unet": unet.get_workload,
+    "vit-tiny": transformers.vit,
 }
 
 
@@ -72,14 +80,14 @@ def unknown_network(name: str) -> ModelError:
 
 
 __all__ = [
-    "NETWORKS", "create_workload", "densenet", "dqn", "get_network", "inception_v3", "layers",
-    "mlp", "mobilenet", "mobilenet_v2", "resnet", "resnet_v1", "resnext", "squeezenet",
-    "unknown_network", "vgg",
+    "NETWORKS", "create_workload", "dcgan", "densenet", "dqn", "get_network", "inception_v3",
+    "layers", "mlp", "mobilenet", "mobilenet_v2", "resnet", "resnet_3d", "resnet_v1", "resnext",
+    "squeezenet", "transformers", "unet", "unknown_network", "vgg",
 ]  # fmt: skip
 
 _ELSEWHERE = {
     name: "This network is not there yet; export it to ONNX and use relay.frontend.from_onnx."
-    for name in ("dcgan", "lstm", "resnet_3d", "yolo_detection")
+    for name in ("lstm", "yolo_detection")
 }
 
 
