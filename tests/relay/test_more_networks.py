@@ -1,4 +1,4 @@
-"""Networks with other operators than images need: video, generators, attention, and their memory."""
+"""Networks for more than images: video, generators, attention, recurrence; and their memory."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from tilewright import cpu, relay
 from tilewright.base.errors import ModelError
 from tilewright.relay.compile.extract import fused_tasks, prepare
 from tilewright.relay.compile.memory import lifetimes, plan_memory
+from tilewright.relay.exchange.networks import sample_inputs
 from tilewright.relay.graph.expr import post_order
 from tilewright.relay.graph.traversal import is_call
 from tilewright.runtime.network.graph_executor import GraphModule
@@ -19,6 +20,9 @@ SMALL = {
     "vit-tiny": {"image_shape": (3, 32, 32), "depth": 1, "batch_size": 2},
     "dqn": {"image_shape": (4, 36, 36), "batch_size": 2},
     "mobilenet_v2": {"image_shape": (3, 32, 32), "num_classes": 5},
+    "lstm": {"iterations": 3, "num_hidden": 8, "batch_size": 2},
+    "bert-tiny": {"length": 6, "depth": 1, "batch_size": 2},
+    "gpt2-tiny": {"length": 6, "depth": 1, "vocabulary": 50},
 }  # fmt: skip
 
 
@@ -26,11 +30,10 @@ SMALL = {
 @pytest.mark.parametrize("name", SMALL)
 def test_the_compiled_network_computes_the_network(name):
     mod, params = relay.testing.get_network(name, **SMALL[name])
-    shape = mod["main"].params[0].shape
-    data = np.random.default_rng(0).standard_normal(shape).astype("float32")
-    wanted = relay.evaluate(mod, {**params, "data": data}, "float64")
+    inputs = sample_inputs(mod, params)
+    wanted = relay.evaluate(mod, {**params, **inputs}, "float64")
     module = GraphModule(relay.build(mod, "llvm", params)["default"](cpu()))
-    module.run(data=data)
+    module.run(**inputs)
     found = module.get_output(0).numpy()
     np.testing.assert_allclose(found, wanted, atol=1e-5 * np.abs(wanted).max())
     assert 1e-3 < np.abs(found).max() < 100
@@ -70,6 +73,31 @@ def test_dcgan_makes_images():
     assert len([t for t in fused_tasks(mod, params, "llvm") if "transpose" in t.name]) == 4
 
 
+def test_an_lstm_is_its_equations():
+    mod, params = relay.testing.lstm.get_workload(2, 3, batch_size=2)
+    inputs = sample_inputs(mod, params)
+    assert sorted(inputs) == ["inputs_0", "inputs_1"]
+    h = c = np.zeros((2, 3))
+    for k in range(2):
+        x2h = inputs[f"inputs_{k}"] @ params[f"i2h_{k}_weight"].T + params[f"i2h_{k}_bias"]
+        gates = x2h + h @ params[f"h2h_{k}_weight"].T + params[f"h2h_{k}_bias"]
+        i, f, g, o = np.split(gates, 4, axis=1)
+        i, f, o = (1 / (1 + np.exp(-v)) for v in (i, f, o))
+        c = f * c + i * np.tanh(g)
+        h = o * np.tanh(c)
+    np.testing.assert_allclose(relay.evaluate(mod, {**params, **inputs}), h, rtol=1e-5)
+
+
+def test_a_causal_transformer_does_not_look_ahead():
+    mod, params = relay.testing.get_network("gpt2-tiny", length=5, depth=2, vocabulary=11)
+    data = np.array([[3, 1, 4, 1, 5]], "int32")
+    first = relay.evaluate(mod, {**params, "data": data})
+    data[0, 3] = 9
+    second = relay.evaluate(mod, {**params, "data": data})
+    np.testing.assert_array_equal(first[:, :3], second[:, :3])
+    assert np.abs(first[:, 3:] - second[:, 3:]).max() > 1e-3
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["resnet-50-v1", "mobilenet_v2", "densenet-121", "unet", "vit-tiny", "squeezenet-1.1"]
@@ -87,6 +115,7 @@ def test_memory_is_near_what_is_alive_at_once(name):
         (lambda: relay.testing.resnet_3d.get_workload(num_layers=18, image_shape=(3, 8, 28, 28)),
          ["18", "28 high", "6 n + 2"]),
         (lambda: relay.testing.resnet_3d.get_workload(layout="NCHW"), ["NCHW", "NCDHW"]),
+        (lambda: relay.testing.lstm.get_workload(0, 4), ["iterations=0", "at least 1"]),
         (lambda: relay.testing.dcgan.get_workload(1, oshape=(3, 32, 32)), ["(3, 32, 32)", "64"]),
     ],
 )  # fmt: skip

@@ -19,6 +19,7 @@ from tilewright.relay.testing import (
     dqn,
     inception_v3,
     layers,
+    lstm,
     mlp,
     mobilenet,
     mobilenet_v2,
@@ -56,7 +57,10 @@ NETWORKS: dict[str, Callable[..., Workload]] = {
     "mlp": mlp.get_workload,
     "dqn": dqn.get_workload,
     "unet": unet.get_workload,
+    "lstm": lstm.get_workload,
     "vit-tiny": transformers.vit,
+    "bert-tiny": transformers.bert,
+    "gpt2-tiny": transformers.gpt2,
 }
 
 
@@ -81,13 +85,14 @@ def unknown_network(name: str) -> ModelError:
 
 __all__ = [
     "NETWORKS", "create_workload", "dcgan", "densenet", "dqn", "get_network", "inception_v3",
-    "layers", "mlp", "mobilenet", "mobilenet_v2", "resnet", "resnet_3d", "resnet_v1", "resnext",
-    "squeezenet", "transformers", "unet", "unknown_network", "vgg",
+    "layers", "lstm", "mlp", "mobilenet", "mobilenet_v2", "resnet", "resnet_3d", "resnet_v1",
+    "resnext", "squeezenet", "transformers", "unet", "unknown_network", "vgg",
 ]  # fmt: skip
 
 _ELSEWHERE = {
-    name: "This network is not there yet; export it to ONNX and use relay.frontend.from_onnx."
-    for name in ("lstm", "yolo_detection")
+    "yolo_detection": "Compute boxes from detections with numpy, outside the network.",
+    "nat": "Export the network to ONNX and use relay.frontend.from_onnx.",
+    "synthetic": "Use relay.testing.create_workload with a function of your own.",
 }
 
 

@@ -8,9 +8,10 @@ In: batch, sizes.  Out: `(mod, params)` with seeded weights.  Read next: `unet.p
 from __future__ import annotations
 
 import math
+from typing import Any
 
-from tilewright.relay import nn, tensor
-from tilewright.relay.graph.expr import Array, Expr, Function, IRModule, const, var
+from tilewright.relay import indexing, nn, tensor
+from tilewright.relay.graph.expr import Array, Expr, Function, IRModule, Var, const, var
 from tilewright.relay.testing.layers import conv2d, create_workload, image, network
 
 
@@ -106,3 +107,56 @@ def vit(
     """A vision transformer of 192 channels, 3 heads, patches of 16x16, and its weights."""
     net = get_vit(batch_size, num_classes, image_shape, depth=depth, dtype=dtype)
     return create_workload(net, seed)
+
+
+def _tokens(batch_size: int, length: int, vocabulary: int, width: int, dtype: str) -> tuple[
+    Var, Var, Expr
+]:  # fmt: skip
+    """The input of token numbers, the table of their vectors, the vectors with positions."""
+    data = var("data", shape=(batch_size, length), dtype="int32")
+    table = var("embedding_weight", shape=(vocabulary, width), dtype=dtype)
+    return data, table, _positions(indexing.take(table, data, axis=0), "positions")
+
+
+def get_bert(
+    batch_size: int = 1,
+    length: int = 128,
+    vocabulary: int = 30522,
+    width: int = 128,
+    depth: int = 2,
+    heads: int = 2,
+    dtype: str = "float32",
+) -> Function:
+    """An encoder: data (token numbers) -> a vector for each of them."""
+    data, _, x = _tokens(batch_size, length, vocabulary, width, dtype)
+    x = _norm(x, "norm")
+    for k in range(depth):
+        x = block(x, f"layer{k}", heads, first=False)
+    return network(data, x)
+
+
+def get_gpt2(
+    batch_size: int = 1,
+    length: int = 64,
+    vocabulary: int = 50257,
+    width: int = 128,
+    depth: int = 4,
+    heads: int = 4,
+    dtype: str = "float32",
+) -> Function:
+    """A decoder: data (token numbers) -> logits of the token that follows each of them."""
+    data, table, x = _tokens(batch_size, length, vocabulary, width, dtype)
+    for k in range(depth):
+        x = block(x, f"layer{k}", heads, causal=True)
+    x = tensor.reshape(_norm(x, "norm"), (-1, width))
+    return network(data, tensor.reshape(nn.dense(x, table), (batch_size, length, vocabulary)))
+
+
+def bert(seed: int = 0, **options: Any) -> tuple[IRModule, dict[str, Array]]:
+    """`get_bert` and its weights; options: its arguments."""
+    return create_workload(get_bert(**options), seed)
+
+
+def gpt2(seed: int = 0, **options: Any) -> tuple[IRModule, dict[str, Array]]:
+    """`get_gpt2` and its weights; options: its arguments."""
+    return create_workload(get_gpt2(**options), seed)
