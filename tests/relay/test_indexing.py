@@ -319,3 +319,54 @@ def test_models_that_cannot_be_read_say_why(name):
     arguments, attrs, words = ONNX_REFUSALS[name]
     with pytest.raises(ModelError, match=words):
         imported(*arguments, **attrs)
+
+
+# -- slices come first -----------------------------------------------------------------------------
+
+
+def first(body):
+    """What the pass makes of `body`, checked to mean the same."""
+    before = relay.IRModule.from_expr(function(body))
+    after = relay.passes.slices_first(before)
+    inputs = random_inputs(before["main"])
+    for a, b in zip(_all(before, inputs), _all(after, inputs), strict=True):
+        np.testing.assert_array_equal(a, b)
+    return after["main"].body
+
+
+def _all(mod, inputs):
+    found = relay.evaluate(mod, inputs)
+    return found if isinstance(found, tuple) else (found,)
+
+
+def test_queries_keys_and_values_are_moved_once():
+    qkv = relay.transpose(relay.reshape(tensor("qkv", 2, 5, 24), (2, 5, 3, 2, 4)), (2, 0, 3, 1, 4))
+    query, key, values = (relay.squeeze(p, 0) for p in relay.split(qkv, 3, 0).fields)
+    body = first(relay.tanh(query) + key * values)
+    wanted = ["strided_slice", "transpose", "squeeze"]
+    assert operators(body).count("transpose") == 3
+    assert operators(body)[1:4] == wanted
+    assert sorted(groups(body))[0] == ["strided_slice", "transpose"]
+
+
+def test_a_transposition_that_something_else_reads_stays():
+    moved = relay.transpose(tensor("x", 4, 6), (1, 0))
+    both = relay.Tuple([relay.strided_slice(moved, (0,), (2,)), relay.exp(moved)])
+    assert operators(first(both)) == ["transpose", "strided_slice", "exp"]
+    twice = relay.Tuple(
+        [relay.strided_slice(moved, (0,), (5,)), relay.strided_slice(moved, (1,), (6,))]
+    )
+    assert operators(first(twice)).count("transpose") == 1
+
+
+def test_slices_of_slices_and_of_joined_parts():
+    a, b = tensor("a", 3, 8), tensor("b", 5, 8)
+    cut = relay.strided_slice(relay.strided_slice(a, (0, 7), (3, 0), (1, -2)), (1, 1), (3, 3))
+    assert operators(first(cut)) == ["strided_slice"]
+    joined = relay.concatenate([a, b], 0)
+    assert operators(first(relay.strided_slice(joined, (4, 2), (7, 6)))) == ["strided_slice"]
+    assert operators(first(relay.strided_slice(joined, (3,), (8,)))) == []
+    assert operators(first(relay.strided_slice(joined, (2,), (5,)))) == [
+        "concatenate",
+        "strided_slice",
+    ]

@@ -103,7 +103,30 @@ def dense(data: Tensor, weight: Tensor) -> Tensor:
     return topi.nn.dense(data, weight)
 
 
+def other_rank(layout: str, groups: int = 1):  # type: ignore[no-untyped-def]
+    return lambda a, b: topi.nn.conv(a, b, 1, 1, 1, groups, layout)
+
+
+def transposed(layout: str, stride: int, groups: int = 1):  # type: ignore[no-untyped-def]
+    return lambda a, b: topi.nn.conv_transpose(a, b, stride, 1, groups=groups, data_layout=layout)
+
+
 CASES = {
+    "ncw": lambda: dag_of(other_rank("NCW"), (1, 5, 17), (18, 5, 3), residual),
+    "ncw groups, weights given": lambda: dag_of(
+        other_rank("NCW", 2), (2, 6, 21), (10, 3, 5), residual, False
+    ),
+    "nwc": lambda: dag_of(other_rank("NWC"), (1, 9, 5), (3, 5, 12), residual),
+    "ncdhw": lambda: dag_of(other_rank("NCDHW"), (1, 3, 4, 5, 9), (17, 3, 3, 3, 3), residual),
+    "ndhwc": lambda: dag_of(other_rank("NDHWC"), (1, 4, 3, 5, 3), (3, 2, 3, 3, 9), residual),
+    "ncw transposed": lambda: dag_of(transposed("NCW", 2), (1, 4, 9), (4, 6, 4)),
+    "nchw transposed": lambda: dag_of(transposed("NCHW", 2), (1, 4, 5, 9), (4, 6, 3, 3), residual),
+    "nchw transposed, stride 1": lambda: dag_of(
+        transposed("NCHW", 1, 2), (1, 4, 5, 9), (4, 3, 3, 3), residual
+    ),
+    "ncdhw transposed": lambda: dag_of(
+        transposed("NCDHW", 3), (1, 3, 3, 4, 8), (3, 4, 4, 3, 3), residual
+    ),
     "nchw 3x3": lambda: dag_of(conv(1, 1), (1, 5, 7, 7), (20, 5, 3, 3), bias_relu),
     "nchw 3 channels, 7x7, stride 2": lambda: dag_of(
         conv(2, 3), (1, 3, 19, 23), (18, 3, 7, 7), bias_relu
@@ -260,18 +283,28 @@ def test_refused_template_leaves_the_others(case: str) -> None:
     assert origins and f"template:{REFUSED[case]}" not in origins
 
 
-def test_other_consumers_get_the_generic_schedule() -> None:
-    """A transposition after the anchor, and a second output, are no epilogue."""
+def convolved() -> list[Tensor]:
     data, weight = (
         te.placeholder((1, 4, 6, 6), name="d"),
         te.placeholder((8, 4, 3, 3), name="w", constant=True),
     )
-    out = topi.nn.conv2d_nchw(data, weight, 1, 1)
-    turned = ComputeDAG([data, weight, topi.transpose(out, (0, 2, 3, 1))])
+    return [data, weight, topi.nn.conv2d_nchw(data, weight, 1, 1)]
+
+
+def test_a_second_output_or_reduction_gets_the_generic_schedule() -> None:
+    data, weight, out = convolved()
     both = ComputeDAG([data, weight, out, topi.nn.relu(out)])
-    for dag in (turned, both):
+    pooled = ComputeDAG([data, weight, topi.max(out, (2, 3))])
+    for dag in (both, pooled):
         assert not anchor_sketches(dag, TARGET)
         check(dag, default_schedule(dag, TARGET), "no template")
+
+
+def test_what_moves_elements_is_computed_behind_the_anchor() -> None:
+    data, weight, out = convolved()
+    dag = ComputeDAG([data, weight, topi.transpose(topi.nn.relu(out), (0, 2, 3, 1))])
+    assert anchor_sketches(dag, TARGET)
+    check(dag, default_schedule(dag, TARGET), "turned")
 
 
 def softmax_like(x: Tensor) -> Tensor:

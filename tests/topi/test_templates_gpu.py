@@ -91,6 +91,14 @@ COMPUTATIONS: dict[str, Callable[[], Tensor]] = {
     "groups": lambda: bias_relu(conv((1, 12, 6, 7), 24, 3, 1, 1, groups=3)),
     "NHWC": lambda: bias_relu(conv((1, 7, 6, 8), 12, 3, 1, 1, layout="NHWC"), 3),
     "NHWC groups": lambda: conv((1, 5, 6, 8), 8, 3, 1, 1, groups=2, layout="NHWC"),
+    "NCW": lambda: residual(topi.nn.conv(*inputs((2, 8, 13), (12, 8, 3)), 2, 1, data_layout="NCW")),
+    "NDHWC groups": lambda: topi.nn.conv(
+        *inputs((1, 3, 4, 5, 8), (3, 3, 3, 4, 6)), 1, 1, groups=2, data_layout="NDHWC"
+    ),
+    "transposed": lambda: residual(topi.nn.conv_transpose(*inputs((1, 8, 5, 6), (8, 6, 3, 3)), 2)),
+    "transposed NDHWC": lambda: topi.nn.conv_transpose(
+        *inputs((1, 2, 3, 4, 8), (8, 6, 2, 2, 2)), 2, data_layout="NDHWC"
+    ),
     "depthwise": lambda: bias_relu(depthwise((1, 6, 9, 10), 3, 2, 1, 1, "NCHW")),
     "depthwise, two each": lambda: depthwise((1, 5, 7, 7), 3, 1, (0, 1, 2, 1), 2, "NCHW"),
     "depthwise NHWC": lambda: bias_relu(depthwise((2, 7, 6, 8), 3, 1, 1, 1, "NHWC"), 3),

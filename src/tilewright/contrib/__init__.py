@@ -1,6 +1,7 @@
 """Names of TVM's `contrib` that tutorials import.
 
-In: nothing.  Out: `contrib.graph_executor`.  Read next: `runtime/network/graph_executor.py`.
+In: nothing.  Out: `contrib.graph_executor`, `contrib.debugger`.
+Read next: `runtime/network/graph_executor.py`.
 """
 
 from importlib import import_module
@@ -10,7 +11,6 @@ from tilewright.base.errors import absent
 
 _ELSEWHERE = {
     "cc": "Use Module.save or Library.save: no compiler is needed.",
-    "debugger": "Use GraphModule.profile().",
     "graph_runtime": "Use contrib.graph_executor.",
     "ndk": "Other machines are not there yet; use Library.save and relay.load.",
     "nvcc": "CUDA is compiled by NVRTC; nothing to call.",
@@ -18,6 +18,6 @@ _ELSEWHERE = {
 
 
 def __getattr__(name: str) -> Any:
-    if name == "graph_executor":
-        return import_module("tilewright.contrib.graph_executor")
+    if name in ("graph_executor", "debugger"):
+        return import_module(f"tilewright.contrib.{name}")
     raise absent("contrib", name, _ELSEWHERE)

@@ -36,7 +36,8 @@ class Anchored:
     """What an anchor template gets to work with.
 
     anchor: the stage that does the work (a convolution, a matrix product, ...)
-    output: the last stage of the DAG; the anchor itself when nothing follows
+    output: the last stage of the DAG; the anchor itself when nothing follows, or what follows is
+            not elementwise: then it is scheduled by itself
     """
 
     schedule: Schedule
@@ -220,6 +221,17 @@ def epilogue(dag: ComputeDAG, anchor: ComputeOp) -> tuple[ComputeOp, ...] | None
     return tuple(behind.values())[1:] if ends == list(dag.outputs) else None
 
 
+def separate(dag: ComputeDAG, anchor: ComputeOp) -> bool:
+    """Whether what follows `anchor` can be computed by itself, behind it: it reduces nothing."""
+    behind: set[Tensor] = {anchor.output_tensor}
+    for op in dag.compute_ops:
+        if op is not anchor and behind.intersection(op.input_tensors):
+            if op.combiner is not None:
+                return False
+            behind.add(op.output_tensor)
+    return len(dag.outputs) == 1
+
+
 def _same_place(index: Sequence[E.Expr], own: Sequence[E.Expr], shape: Sequence[int]) -> bool:
     return all(
         i is v or (n == 1 and i.op == "const" and i.attr == 0)
@@ -228,9 +240,10 @@ def _same_place(index: Sequence[E.Expr], own: Sequence[E.Expr], shape: Sequence[
 
 
 def anchor_templates(dag: ComputeDAG, target: Target) -> list[RegisteredAnchor]:
-    """Templates that fit the anchor of `dag` on `target`: what follows it is elementwise."""
+    """Templates that fit the anchor of `dag` on `target`: what follows it is elementwise, or can be
+    computed behind it."""
     anchor = find_anchor(dag)
-    if anchor is None or epilogue(dag, anchor) is None:
+    if anchor is None or (epilogue(dag, anchor) is None and not separate(dag, anchor)):
         return []
     fits = set(target.device_kind.templates)
     return [t for t in _anchors().values() if fits.intersection(t.kinds) and anchor.tag in t.tags]
@@ -240,7 +253,9 @@ def anchored_schedule(dag: ComputeDAG, target: Target) -> Anchored:
     """A fresh schedule of a DAG that has an anchor, as its templates get it."""
     anchor = find_anchor(dag)
     assert anchor is not None
-    return Anchored(Schedule(dag), anchor.output_tensor, dag.outputs[0], target)
+    joined = epilogue(dag, anchor) is not None
+    output = dag.outputs[0] if joined else anchor.output_tensor
+    return Anchored(Schedule(dag), anchor.output_tensor, output, target)
 
 
 def anchor_sketches(dag: ComputeDAG, target: Target) -> list[Sketch]:

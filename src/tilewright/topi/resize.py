@@ -1,7 +1,7 @@
 """Resizing along any axes: nearest, linear and cubic, with ONNX's coordinates.
 
-In: data and a `Resizing` for each axis.  Out: a stage `T_resize` per axis; where a value is a sum
-of more than two elements, that sum and, if weights do not add up to 1, `resize_norm`.
+In: data and a `Resizing` for each axis.  Out: a stage `T_resize` per axis; where a value is made of
+more elements than a cubic takes, their sum `resize_sum` and that of their weights, `resize_norm`.
 
 Coordinates are exact.  An output's place in the input is a fraction (step*o + offset) / unit with
 whole numbers, so which elements it reads, and how far between them it lies, are divisions of
@@ -10,9 +10,11 @@ integers: they are the same on every device.  Read next: `tilewright/relay/image
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import reduce
 from math import ceil, floor, lcm
 from typing import Any
 
@@ -36,6 +38,7 @@ COORDINATES = (
     "tf_half_pixel_for_nn", "tf_crop_and_resize",
 )  # fmt: skip
 ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
+FEW = 5  # elements whose sum is written out
 LONGEST = 1 << 31  # beyond it indices are computed in int64
 
 
@@ -181,7 +184,7 @@ def _along(data: Tensor, axis: int, how: Resizing) -> Tensor:
         return stage(shape, linear, "T_resize", "injective")
 
     first, count = _window(how)
-    total, norm = te.reduce_axis((0, count), "tap"), te.reduce_axis((0, count), "tap")
+    adds_up = how.shrinks == 1 and not how.exclude_outside
 
     def weight(o: Expr, tap: Any) -> Expr:
         distance = te.cast(value, tap + first) - places.share(o, value)
@@ -191,15 +194,24 @@ def _along(data: Tensor, axis: int, how: Resizing) -> Tensor:
         at = places.floor(o) + first + tap
         return te.if_then_else(te.all(at >= 0, at < extent), found, te.const(0.0, value))
 
-    def term(i: Indices) -> Expr:
-        at = places.floor(i[axis]) + first + total
-        return te.sum(weight(i[axis], total) * wide(element(i, at)), axis=[total])
+    def term(i: Indices, tap: Any) -> Expr:
+        at = places.floor(i[axis]) + first + tap
+        return weight(i[axis], tap) * wide(element(i, at))
 
-    summed = stage(shape, term, "resize_sum", "resize_sum")
-    if how.shrinks == 1 and not how.exclude_outside:
-        return stage(shape, lambda i: shown(i, summed[i]), "T_resize", "elemwise")
+    if count <= FEW:
+        taps = [te.const(k, "int32") for k in range(count)]
+
+        def of_few(i: Indices) -> Expr:
+            made = reduce(operator.add, (term(i, tap) for tap in taps))
+            total = reduce(operator.add, (weight(i[axis], tap) for tap in taps))
+            return shown(i, made if adds_up else made / total)
+
+        return stage(shape, of_few, "T_resize", "injective")
+
+    tap, own = te.reduce_axis((0, count), "tap"), te.reduce_axis((0, count), "tap")
+    summed = stage(shape, lambda i: te.sum(term(i, tap), axis=[tap]), "resize_sum", "resize_sum")
     norms = stage(
-        (how.size,), lambda i: te.sum(weight(i[0], norm), axis=[norm]), "resize_norm", "resize_norm"
+        (how.size,), lambda i: te.sum(weight(i[0], own), axis=[own]), "resize_norm", "resize_norm"
     )
     return stage(shape, lambda i: shown(i, summed[i] / norms[i[axis]]), "T_resize", "elemwise")
 

@@ -3,9 +3,10 @@
 In: a fused function, or lifetimes as plain numbers.  Out: slots and their bytes.  Pure
 data, no device.  Read next: `passes/fuse.py`.
 
-Method: greedy by size (Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net
-Inference", 2020): largest values first, each into the best-fitting slot none of whose values lives
-at the same time.
+Method: greedy (Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference",
+2020): values in some order, each into the slot that fits best, none of whose values lives at the
+same time, and which grows if it must.  No order is best for all networks: largest first, those of
+the fullest steps first, and from the last step back are tried, and the smallest plan is taken.
 """
 
 from __future__ import annotations
@@ -69,19 +70,34 @@ class MemoryPlan:
 
 def plan_memory(values: Sequence[Lifetime]) -> MemoryPlan:
     """Slots for `values` such that values alive at the same step never share one."""
+    live = _live(values)
+    fullest = {v.name: max(live[v.first : v.last + 1]) for v in values}
+    orders = (
+        sorted(values, key=lambda v: (-v.nbytes, v.first, v.name)),
+        sorted(values, key=lambda v: (-fullest[v.name], -v.nbytes, v.first, v.name)),
+        sorted(values, key=lambda v: (-v.last, -v.nbytes, v.first, v.name)),
+    )
+    slot_of, sizes = min((_assigned(order) for order in orders), key=lambda made: sum(made[1]))
+    return MemoryPlan(slot_of, tuple(sizes), sum(v.nbytes for v in values), max(live, default=0))
+
+
+def _assigned(order: Sequence[Lifetime]) -> tuple[dict[str, int], list[int]]:
+    """The slot of each value, and the size of each slot."""
     slots: list[list[Lifetime]] = []  # what each holds, in order of time
     sizes: list[int] = []
     slot_of: dict[str, int] = {}
-    for value in sorted(values, key=lambda v: (-v.nbytes, v.first, v.name)):
+    for value in order:
         free = [k for k, held in enumerate(slots) if _is_free(held, value)]
         if not free:
             slots.append([])
             sizes.append(value.nbytes)
             free = [len(slots) - 1]
-        best = min(free, key=lambda k: (sizes[k], k))
+        need = value.nbytes
+        best = min(free, key=lambda k: (max(need - sizes[k], 0), sizes[k], k))
+        sizes[best] = max(sizes[best], need)
         insort(slots[best], value, key=_first)
         slot_of[value.name] = best
-    return MemoryPlan(slot_of, tuple(sizes), sum(v.nbytes for v in values), _peak(values))
+    return slot_of, sizes
 
 
 def _is_free(held: Sequence[Lifetime], value: Lifetime) -> bool:
@@ -95,13 +111,13 @@ def _first(value: Lifetime) -> int:
     return value.first
 
 
-def _peak(values: Sequence[Lifetime]) -> int:
-    """Bytes at the step with most."""
-    change: dict[int, int] = {}
+def _live(values: Sequence[Lifetime]) -> list[int]:
+    """Bytes alive at each step."""
+    change = [0] * (max((v.last for v in values), default=-1) + 2)
     for v in values:
-        change[v.first] = change.get(v.first, 0) + v.nbytes
-        change[v.last + 1] = change.get(v.last + 1, 0) - v.nbytes
-    return max(accumulate(change[step] for step in sorted(change)), default=0)
+        change[v.first] += v.nbytes
+        change[v.last + 1] -= v.nbytes
+    return list(accumulate(change))
 
 
 def lifetimes(function: Function) -> dict[Expr, Lifetime]:

@@ -20,6 +20,7 @@ from tilewright.relay.passes.fuse import fuse, separate
 from tilewright.relay.passes.scale import fold_scale_after, fold_scale_before
 from tilewright.relay.passes.shift import fold_shift
 from tilewright.relay.passes.simplify import simplify_inference
+from tilewright.relay.passes.slices import slices_first
 
 Pass = Callable[[IRModule], IRModule]
 
@@ -33,6 +34,7 @@ PASSES: tuple[Pass, ...] = (
     fold_scale_after,     # conv(x, W) * s  ->  conv(x, W * s)
     fold_scale_before,    # conv(x * s, W)  ->  conv(x, W * s)
     fold_shift,           # shifts that met after the scales have gone join as well
+    slices_first,         # what would be moved and then dropped is not moved
     eliminate_dead_code,  # operators that do nothing disappear
     fuse,                 # groups that become one kernel each
 )
@@ -73,5 +75,5 @@ def optimize(
 __all__ = [
     "PASSES", "Pass", "bind_params", "canonicalize", "drop_empty", "eliminate_dead_code",
     "fold_constants", "fold_scale_after", "fold_scale_before", "fold_shift", "fuse", "optimize",
-    "passes_of", "separate", "simplify_inference",
+    "passes_of", "separate", "simplify_inference", "slices_first",
 ]  # fmt: skip

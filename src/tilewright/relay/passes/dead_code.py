@@ -26,7 +26,8 @@ def eliminate_dead_code(mod: IRModule) -> IRModule:
     """Drop what does not change its input.
 
     copy(x), x + 0 (a zero of x keeps its sign), x * 1, cast to x's own type, padding by nothing, a
-    transposition that keeps the order, a concatenation of one, a reshape to x's own shape  ->  x
+    slice of everything, a transposition that keeps the order, a concatenation of one, a reshape to
+    x's own shape                                       ->  x
     view(view(x))                                       ->  reshape(x)
     relu(relu(x))                                       ->  relu(x)
     (a, b, ...).k                                       ->  the k-th value
@@ -79,6 +80,8 @@ NEUTRAL: dict[str, Callable[[Call], bool]] = {
     "multiply": lambda n: _all_equal(n, 1),
     "cast": lambda n: n.args[0].dtype == n.dtype,
     "nn.pad": lambda n: n.args[0].shape == n.shape,
+    "nn.mirror_pad": lambda n: n.args[0].shape == n.shape,
+    "strided_slice": lambda n: n.args[0].shape == n.shape and min(n.attrs.strides, default=1) > 0,
     "broadcast_to": lambda n: n.args[0].shape == n.shape,
     "transpose": lambda n: list(n.attrs.axes) == sorted(n.attrs.axes),
     "concatenate": lambda n: isinstance(n.args[0], Tuple) and len(n.args[0].fields) == 1,

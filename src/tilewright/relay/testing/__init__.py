@@ -14,17 +14,22 @@ from typing import Any
 from tilewright.base.errors import ModelError, absent
 from tilewright.relay.graph.expr import Array, IRModule
 from tilewright.relay.testing import (
+    dcgan,
     densenet,
     dqn,
     inception_v3,
     layers,
+    lstm,
     mlp,
     mobilenet,
     mobilenet_v2,
     resnet,
+    resnet_3d,
     resnet_v1,
     resnext,
     squeezenet,
+    transformers,
+    unet,
     vgg,
 )
 from tilewright.relay.testing.layers import create_workload
@@ -47,8 +52,15 @@ NETWORKS: dict[str, Callable[..., Workload]] = {
         )
         for n in densenet.SIZES
     },
+    **{f"resnet3d-{n}": partial(resnet_3d.get_workload, num_layers=n) for n in resnet_3d.UNITS},
+    "dcgan": dcgan.get_workload,
     "mlp": mlp.get_workload,
     "dqn": dqn.get_workload,
+    "unet": unet.get_workload,
+    "lstm": lstm.get_workload,
+    "vit-tiny": transformers.vit,
+    "bert-tiny": transformers.bert,
+    "gpt2-tiny": transformers.gpt2,
 }
 
 
@@ -72,14 +84,15 @@ def unknown_network(name: str) -> ModelError:
 
 
 __all__ = [
-    "NETWORKS", "create_workload", "densenet", "dqn", "get_network", "inception_v3", "layers",
-    "mlp", "mobilenet", "mobilenet_v2", "resnet", "resnet_v1", "resnext", "squeezenet",
-    "unknown_network", "vgg",
+    "NETWORKS", "create_workload", "dcgan", "densenet", "dqn", "get_network", "inception_v3",
+    "layers", "lstm", "mlp", "mobilenet", "mobilenet_v2", "resnet", "resnet_3d", "resnet_v1",
+    "resnext", "squeezenet", "transformers", "unet", "unknown_network", "vgg",
 ]  # fmt: skip
 
 _ELSEWHERE = {
-    name: "This network is not there yet; export it to ONNX and use relay.frontend.from_onnx."
-    for name in ("dcgan", "lstm", "resnet_3d", "yolo_detection")
+    "yolo_detection": "Compute boxes from detections with numpy, outside the network.",
+    "nat": "Export the network to ONNX and use relay.frontend.from_onnx.",
+    "synthetic": "Use relay.testing.create_workload with a function of your own.",
 }
 
 

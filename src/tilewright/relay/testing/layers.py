@@ -135,11 +135,19 @@ def create_workload(
     return IRModule.from_expr(net), params
 
 
+_WITH_WEIGHTS = (
+    "nn.conv2d", "nn.conv3d", "nn.conv2d_transpose", "nn.conv3d_transpose", "nn.dense",
+    "nn.batch_norm",
+)  # fmt: skip
+
+
 def _roles(net: Function) -> dict[Expr, tuple[str, str]]:
     """What each parameter is used as, and its layout if it is the weight of a convolution."""
-    roles: dict[Expr, tuple[str, str]] = {}
+    roles: dict[Expr, tuple[str, str]] = {
+        p: ("gamma", "") for p in net.params if p.name_hint.endswith("_gamma")
+    }
     for node in post_order(net.body):
-        if not is_call(node, "nn.conv2d", "nn.dense", "nn.batch_norm"):
+        if not is_call(node, *_WITH_WEIGHTS):
             continue
         call: Any = node
         for name, arg in zip(call.op.inputs[1:], children(node)[1:], strict=True):
@@ -150,9 +158,10 @@ def _roles(net: Function) -> dict[Expr, tuple[str, str]]:
 def _draw(rng: np.random.Generator, p: Var, role: str, layout: str) -> Any:
     shape = p.shape
     if role == "weight" and layout:
-        ordered = [shape[layout.index(k)] for k in "OIHW"]
+        order = "OI" + "".join(k for k in layout if k not in "OI")
+        ordered = [shape[layout.index(k)] for k in order]
         values = rng.standard_normal(ordered) * np.sqrt(2 / np.prod(ordered[1:]))
-        return np.transpose(values, ["OIHW".index(k) for k in layout])
+        return np.transpose(values, [order.index(k) for k in layout])
     if role == "weight":
         return rng.standard_normal(shape) * np.sqrt(0.25 / shape[-1])
     if role in ("gamma", "moving_var"):

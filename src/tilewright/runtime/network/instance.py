@@ -50,6 +50,19 @@ class Instance:
         calls = [call for launch in self.launches for call in launch]
         return LaunchSequence(self.module.device, calls) if calls else None
 
+    def node(self, index: int) -> NDArray:
+        """The value of a node of `graph_json`: an input, a weight, or what a kernel wrote."""
+        first = len(self.inputs) + len(self.module.constants)
+        if index < first:
+            return [*self.inputs, *self.module.constants][index]
+        launch = self.plan.launches[index - first]
+        specs = self.module.library.kernels[launch.kernel].source.buffers
+        return next(
+            self._array(where, spec)
+            for where, spec in zip(launch.operands, specs, strict=True)
+            if spec.role == "output"
+        )
+
     def _held(self, where: Operand) -> NDArray:
         held = {"input": self.inputs, "constant": self.module.constants, "slot": self._slots}
         return held[where.kind][where.index]

@@ -1,9 +1,10 @@
 """Convolution templates for CPUs: vectors over output channels, or over the columns of the image.
 
-`conv2d_nchw.llvm` and `conv2d_nhwc.llvm` keep a tile of channels x rows x columns in registers,
-lanes over channels, and read packed weights; every element of the data is broadcast.
-`conv2d_nchw_columns.llvm` has its lanes over the columns and broadcasts weights where they lie: for
-weights that are no constants, and for wide images.  Read next: `cpu_tile.py`.
+`conv2d_nchw.llvm`, `conv2d_nhwc.llvm` and those of other ranks keep a tile of channels x rows x
+columns in registers, lanes over channels, and read packed weights; every element of the data is
+broadcast.  `conv2d_nchw_columns.llvm` has its lanes over the columns and broadcasts weights where
+they lie: for weights that are no constants, and for wide images; so have transposed convolutions.
+Read next: `cpu_tile.py`.
 """
 
 from __future__ import annotations
@@ -43,15 +44,19 @@ MAX_BLOCK = 64
 class Conv:
     """Where the output's and the weight's dimensions lie, and sizes.
 
+    row: None where the image has one axis; other axes of the image, and phases of a transposed
+         convolution, are loops outside, as the batch is
+    weight: its letters, of a convolution that is not transposed
+    reduced: channels, then the window
     group_out: output channels per group
     """
 
     channel: int
-    row: int
+    row: int | None
     column: int
     weight: str
     out: tuple[int, ...]
-    reduced: tuple[int, int, int]  # channels, window rows, window columns
+    reduced: tuple[int, ...]
     group_out: int
 
     @property
@@ -59,12 +64,14 @@ class Conv:
         return self.out[self.channel]
 
     @property
-    def rows(self) -> int:
-        return self.out[self.row]
-
-    @property
     def columns(self) -> int:
         return self.out[self.column]
+
+    @property
+    def places(self) -> dict[str, int]:
+        """The dimensions that are tiled, by letter."""
+        rows = {} if self.row is None else {"y": self.row}
+        return {"f": self.channel, **rows, "x": self.column}
 
     @property
     def steps(self) -> int:
@@ -76,23 +83,28 @@ def conv_of(at: Anchored) -> Conv:
     op = at.anchor.op
     assert isinstance(op, ComputeOp)
     name, _, _, *rest = op.attrs["workload"]
-    groups = int(rest[3]) if name.startswith("group") else 1
+    groups = int(rest[-2]) if name.startswith("group") else 1
+    layout = name.rpartition("_")[2]
+    first = layout.index("c") == 1
+    ndim, image = len(op.shape), layout.replace("n", "").replace("c", "")
+    last = ndim - 1 if first else ndim - 2
+    channel, row = (1 if first else ndim - 1), (last - 1 if len(image) > 1 else None)
     extents = [ax.size for ax in op.reduce_axis]
-    if name.endswith("nchw"):
-        channels, rows, columns = extents
-        return Conv(1, 2, 3, "OIHW", op.shape, (channels, rows, columns), op.shape[1] // groups)
-    rows, columns, channels = extents
-    return Conv(3, 1, 2, "HWIO", op.shape, (channels, rows, columns), op.shape[3] // groups)
+    reduced = extents if first else [extents[-1], *extents[:-1]]
+    letters = f"OI{image.upper()}" if first else f"{image.upper()}IO"
+    return Conv(channel, row, last, letters, op.shape, tuple(reduced), op.shape[channel] // groups)
 
 
 def loop_orders(conv: Conv) -> tuple[str, ...]:
     """Names of the orders of the reduction loops: channels outside, or the window outside."""
-    return ("channels",) if conv.reduced[1:] == (1, 1) else ("channels", "window")
+    return ("channels",) if set(conv.reduced[1:]) == {1} else ("channels", "window")
 
 
-def tile_orders(ops: Operands) -> tuple[str, ...]:
+def tile_orders(ops: Operands, conv: Conv) -> tuple[str, ...]:
     """Names of the orders of the loops over tiles, outermost first; "|" ends the parallel loop; the
     padded data is then computed inside it."""
+    if conv.row is None:
+        return ("fx", "xf", "x|f") if ops.movable else ("fx", "xf")
     return ("fyx", "yfx", "y|fx") if ops.movable else ("fyx", "yfx")
 
 
@@ -123,7 +135,7 @@ def schedule_channels(cfg: Any, at: Anchored) -> None:
     conv = conv_of(at)
     lanes = channel_lanes(at, conv)
     ops = operands(at)
-    inplace = conv.weight == "HWIO" and conv.group_out == conv.channels
+    inplace = conv.weight.endswith("IO") and conv.group_out == conv.channels
     if not (ops.constant or inplace):
         raise ScheduleError(
             f"conv2d template for {at.anchor.name}",
@@ -131,11 +143,12 @@ def schedule_channels(cfg: Any, at: Anchored) -> None:
             "Another template has its vectors over the columns.",
         )
     cfg.define_knob("tile_f", channel_vectors(conv, lanes))
-    cfg.define_knob("tile_y", tile_sizes(conv.rows, ROWS))
+    if conv.row is not None:
+        cfg.define_knob("tile_y", tile_sizes(conv.out[conv.row], ROWS))
     cfg.define_knob("tile_x", tile_sizes(conv.columns, COLUMNS))
     cfg.define_knob("block_c", powers(conv.reduced[0], MAX_BLOCK))
     cfg.define_knob("reduction", loop_orders(conv))
-    cfg.define_knob("order", tile_orders(ops))
+    cfg.define_knob("order", tile_orders(ops, conv))
     cfg.define_knob("unroll", UNROLL)
     order = cfg["reduction"].val
     if ops.constant:
@@ -146,25 +159,27 @@ def schedule_channels(cfg: Any, at: Anchored) -> None:
 
 def _pack(at: Anchored, ops: Operands, conv: Conv, block: int, order: str) -> None:
     """Weights in the order they are read: O, the reduction loops, the channels of a tile."""
-    letters = "OIHW" if order == "channels" else "OHWI"
+    image = "".join(letter for letter in conv.weight if letter not in "OI")
+    letters = f"OI{image}" if order == "channels" else f"O{image}I"
     place = conv.weight.index
     blocks = [block if letter == "O" else 1 for letter in conv.weight]
-    at.schedule.pack(ops.weight, blocks, [*map(place, letters), 4 + place("O")])
+    at.schedule.pack(ops.weight, blocks, [*map(place, letters), len(blocks) + place("O")])
 
 
 def _schedule(cfg: Any, at: Anchored, ops: Operands, conv: Conv, lanes: int, lane: int) -> None:
-    by_letter = {"f": conv.channel, "y": conv.row, "x": conv.column}
-    sizes = {by_letter[letter]: cfg[f"tile_{letter}"].val for letter in "fyx"}
+    places = conv.places
+    sizes = {d: cfg[f"tile_{letter}"].val for letter, d in places.items()}
     loops, bar, rest = cfg["order"].val.partition("|")
-    outer = [0, *(by_letter[letter] for letter in loops + rest)]
-    parallel = 1 + len(loops) if bar else len(outer)
+    batch = [d for d in range(len(conv.out)) if d not in places.values()]
+    outer = [*batch, *(places[letter] for letter in loops + rest)]
+    parallel = len(batch) + len(loops) if bar else len(outer)
     tiled = register_tile(at, Tile(lane, lanes, sizes, outer, parallel))
-    axes = tiled.local.op.reduce_axis
-    rc, ry, rx = axes if conv.weight == "OIHW" else (axes[2], axes[0], axes[1])
+    axes = list(tiled.local.op.reduce_axis)
+    rc = axes.pop(0 if conv.channel == 1 else -1)
     block, rest_c = tiled.local.split(rc, factor=cfg["block_c"].val)
     window = cfg["reduction"].val == "window"
     reduction_loops(
-        tiled, (block, ry, rx, rest_c) if window else (block, rest_c, ry, rx), cfg["unroll"].val
+        tiled, (block, *axes, rest_c) if window else (block, rest_c, *axes), cfg["unroll"].val
     )
     if bar and ops.stored is not None:
         store_at(ops.stored, tiled, lanes_for(ops.stored.op.shape[-1], ops.data.dtype, at.target))
@@ -198,30 +213,30 @@ def schedule_columns(cfg: Any, at: Anchored) -> None:
         "tile_f",
         [f for f in CHANNELS if f <= conv.group_out and not (groups and conv.group_out % f)],
     )
-    cfg.define_knob("tile_y", tile_sizes(conv.rows, (1, 2, 3, 4)))
+    if conv.row is not None:
+        cfg.define_knob("tile_y", tile_sizes(conv.out[conv.row], (1, 2, 3, 4)))
     cfg.define_knob("tile_x", [v for v in VECTORS if v <= ceil(conv.columns / choices[-1])])
     cfg.define_knob("block_c", powers(conv.reduced[0], MAX_BLOCK))
     cfg.define_knob("reduction", loop_orders(conv))
-    cfg.define_knob("order", tile_orders(ops))
+    cfg.define_knob("order", tile_orders(ops, conv))
     cfg.define_knob("unroll", UNROLL)
     _schedule(cfg, at, ops, conv, cfg["lanes"].val, conv.column)
 
 
-anchor_template(
-    "conv2d_nchw.llvm",
-    kinds=("llvm",),
-    tags=("conv2d_nchw", "group_conv2d_nchw"),
-    fallback=fallback,
-)(schedule_channels)
-anchor_template(
-    "conv2d_nhwc.llvm",
-    kinds=("llvm",),
-    tags=("conv2d_nhwc", "group_conv2d_nhwc"),
-    fallback=fallback,
-)(schedule_channels)
-anchor_template(
-    "conv2d_nchw_columns.llvm",
-    kinds=("llvm",),
-    tags=("conv2d_nchw", "group_conv2d_nchw"),
-    fallback=fallback,
-)(schedule_columns)
+CHANNELS_FIRST, CHANNELS_LAST = ("ncw", "nchw", "ncdhw"), ("nwc", "nhwc", "ndhwc")
+
+for _rank in (1, 2, 3):
+    _first, _last = CHANNELS_FIRST[_rank - 1], CHANNELS_LAST[_rank - 1]
+    for _layout in (_first, _last):
+        anchor_template(
+            f"conv{_rank}d_{_layout}.llvm", kinds=("llvm",), fallback=fallback,
+            tags=(f"conv{_rank}d_{_layout}", f"group_conv{_rank}d_{_layout}"),
+        )(schedule_channels)  # fmt: skip
+    anchor_template(
+        f"conv{_rank}d_{_first}_columns.llvm", kinds=("llvm",), fallback=fallback,
+        tags=(f"conv{_rank}d_{_first}", f"group_conv{_rank}d_{_first}"),
+    )(schedule_columns)  # fmt: skip
+    anchor_template(
+        f"conv{_rank}d_transpose_{_first}.llvm", kinds=("llvm",), fallback=fallback,
+        tags=(f"conv{_rank}d_transpose_{_first}", f"group_conv{_rank}d_transpose_{_first}"),
+    )(schedule_columns)  # fmt: skip

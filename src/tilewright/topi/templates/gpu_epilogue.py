@@ -19,7 +19,7 @@ def inline_around(a: Anchored) -> Tensor:
     s = a.schedule
     anchor, output = s[a.anchor], s[a.output]
     for stage in s.stages:
-        if stage is not output and s.reaches(anchor, stage):
+        if stage is not output and s.reaches(anchor, stage) and s.reaches(stage, output):
             stage.compute_inline()
     inline_cheap_stages(s)
     schedule_roots(s, a.target, done=(anchor, output))
