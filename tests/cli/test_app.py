@@ -102,10 +102,14 @@ def test_tune_passes_everything_on(run, quick_device, monkeypatch):
     assert seen == {
         "model": "mobilenet", "target": "llvm -num-cores=2", "log": "x.jsonl", "trials": 7,
         "seconds": None, "tuner": "random", "dtype": "float32", "templates": True, "seed": 3,
+        "batch": (), "shapes": {},
     }  # fmt: skip
     assert "tilewright bench mobilenet --target 'llvm -num-cores=2' --log x.jsonl" in out
     run("tune", "mobilenet")
     assert (seen["trials"], seen["seconds"], seen["log"]) == (None, 300, "mobilenet.llvm.jsonl")
+    _, out, _ = run("tune", "mobilenet", "--shape", "a:b:[1,3] n:8", "--shape", "s:[]")
+    assert seen["shapes"] == {"a:b": (1, 3), "n": 8, "s": ()}
+    assert "--shape 'a:b:[1,3]' --shape n:8 --shape 's:[]'" in out
     _, out, _ = run("tune", "mobilenet", "--dtype", "float16")
     assert (seen["dtype"], seen["log"]) == ("float16", "mobilenet.llvm.float16.jsonl")
     assert "--log mobilenet.llvm.float16.jsonl --dtype float16" in out  # bench looks there too
@@ -117,7 +121,7 @@ def test_a_run_that_ends_before_its_budget_says_why(run, quick_device, monkeypat
         return loop.Report([loop.TaskReport(t, exhausted=exhausted) for t in tasks])
 
     monkeypatch.setattr(loop, "tune", search)
-    monkeypatch.setattr(network, "load_model", lambda model: (None, {}))
+    monkeypatch.setattr(network, "load_model", lambda *_: (None, {}))
     monkeypatch.setattr(extract, "fused_tasks", lambda *_: [cpu_task(8, 8, 8)])
     code, out, _ = run("tune", "resnet-18", "--trials", "5")
     assert code == 0 and "Done.  Next: tilewright bench" in out
@@ -131,7 +135,7 @@ def test_what_the_search_says_is_shown(run, quick_device, monkeypatch):
         return loop.Report([given_up])
 
     monkeypatch.setattr(loop, "tune", search)
-    monkeypatch.setattr(network, "load_model", lambda model: (None, {}))
+    monkeypatch.setattr(network, "load_model", lambda *_: (None, {}))
     monkeypatch.setattr(extract, "fused_tasks", lambda *_: [cpu_task(8, 8, 8)])
     code, out, _ = run("tune", "resnet-18", "--trials", "500")
     assert code == 0 and "Converged after 5 trials." in out
@@ -151,7 +155,7 @@ def test_rules_tune_every_kernel_and_templates_compete(run, quick_device, monkey
         return [cpu_task(8, 8, 8)]
 
     monkeypatch.setattr(loop, "tune", search)
-    monkeypatch.setattr(network, "load_model", lambda model: (None, {}))
+    monkeypatch.setattr(network, "load_model", lambda *_: (None, {}))
     monkeypatch.setattr(extract, "fused_tasks", found)
     flags = [] if templates else ["--no-templates"]
     args = "tune", "resnet-18", "--trials", "5", "--tuner", "auto-scheduler"
@@ -232,7 +236,7 @@ def report(**changes):
 
 
 def test_bench_prints_engines_tasks_and_error(run, quick_device, monkeypatch):
-    monkeypatch.setattr(network, "bench", lambda model, target, database, dtype: report())
+    monkeypatch.setattr(network, "bench", lambda *_: report())
     code, out, err = run("bench", "resnet-18")
     lines = [" ".join(line.split()) for line in out.splitlines()]
     assert code == 0 and "no log resnet-18.llvm.jsonl: only the untuned" in err
@@ -392,7 +396,7 @@ def test_the_search_tells_when_it_times_the_leaders_again(run, quick_device, mon
         return loop.Report([loop.TaskReport(tasks[0], trials=5, best=best)])
 
     monkeypatch.setattr(loop, "tune", search)
-    monkeypatch.setattr(network, "load_model", lambda model: (None, {}))
+    monkeypatch.setattr(network, "load_model", lambda *_: (None, {}))
     monkeypatch.setattr(extract, "fused_tasks", lambda *_: [cpu_task(8, 8, 8)])
     _, out, _ = run("tune", "resnet-18", "--trials", "5")
     lines = out.splitlines()
@@ -407,7 +411,7 @@ def test_the_next_command_can_be_pasted(run, quick_device, monkeypatch):
 
 
 def test_a_network_without_templates_is_told_what_needs_none(run, quick_device, monkeypatch):
-    monkeypatch.setattr(network, "load_model", lambda model: (None, {}))
+    monkeypatch.setattr(network, "load_model", lambda *_: (None, {}))
     monkeypatch.setattr(extract, "fused_tasks", lambda *_: [])
     code, _, err = run("tune", "resnet-18", "--trials", "5")
     assert code == 1 and "--tuner auto-scheduler needs none" in err

@@ -92,3 +92,20 @@ def test_tasks_of_several_sizes_are_tuned_together(tmp_path):
 def test_an_unknown_network():
     with pytest.raises(ModelError, match="there is no such network"):
         load_batches("no-network", [1])
+
+
+def test_shapes_of_the_inputs_of_a_file(tmp_path):
+    path = tmp_path / "net.onnx"
+    path.write_bytes(flatten_model("batch"))
+    for given in ("x:[2,3,4]", "batch:2"):
+        done = command("compile", path, "--shape", given, "-o", "made.tar", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        module = GraphModule(load_module(tmp_path / "made.tar")["default"](cpu()))
+        module.run(x=np.ones((2, 3, 4), "float32"))
+        assert module.get_output(0).shape == (2, 5)
+    open_ = command("compile", path, cwd=tmp_path)
+    assert open_.returncode == 1 and "extent batch is open" in open_.stderr
+    wrong = command("tune", path, "--shape", "x=2,3", cwd=tmp_path)
+    assert wrong.returncode == 2 and "no shape such as data:[1,3,224,224]" in wrong.stderr
+    named = command("compile", "mlp", "--shape", "data:[1]", cwd=tmp_path)
+    assert named.returncode == 1 and "its shapes are fixed" in named.stderr

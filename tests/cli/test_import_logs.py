@@ -104,7 +104,7 @@ def test_it_tells_what_would_make_lines_usable(run: Any) -> None:
 
 def test_hashed_keys_may_be_of_a_network(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(network, "check_model", lambda model: None)
-    monkeypatch.setattr(network, "load_model", lambda model: residual())
+    monkeypatch.setattr(network, "load_model", lambda *_: residual())
     tasks = fused_tasks(*residual(), "llvm", include_simple=True)
     shapes = [[list(t.shape) for t in task.dag.args] for task in tasks]
     one = next(k for k, shape in enumerate(shapes) if shapes.count(shape) == 1)

@@ -120,11 +120,35 @@ _batch = click.option(
 )  # fmt: skip
 
 
+def _shapes(ctx: click.Context, param: click.Parameter, value: Sequence[str]) -> dict[str, Any]:
+    """`data:[1,3,224,224]`, several of them, or `batch:8` for an extent that has a name."""
+    found: dict[str, Any] = {}
+    for text in (word for given in value for word in given.split()):
+        name, _, extents = text.rpartition(":")  # names of inputs may have colons
+        inner = extents.removeprefix("[").removesuffix("]")
+        parts = inner.split(",") if inner else []
+        is_list = extents == f"[{inner}]"
+        if not name or not all(p.isdigit() for p in parts) or not (is_list or len(parts) == 1):
+            raise click.BadParameter(
+                f"{text!r} is no shape such as data:[1,3,224,224]", ctx=ctx, param=param
+            )
+        found[name] = tuple(map(int, parts)) if is_list else int(inner)
+    return found
+
+
+_shape = click.option(
+    "--shape", multiple=True, callback=_shapes, metavar="NAME:[N,N,...]",
+    help="Shape of an input of FILE.onnx, or NAME:N for an extent that has a name; for each that "
+    "the file leaves open.",
+)  # fmt: skip
+
+
 @cli.command(epilog=MODEL_HELP)
 @click.argument("model")
 @_target
 @_dtype
 @_batch
+@_shape
 @click.option("--trials", type=int, callback=_check_positive, help="Candidates to measure, in all.")
 @click.option(
     "--minutes", type=float, callback=_check_positive,
@@ -145,8 +169,9 @@ _batch = click.option(
 )  # fmt: skip
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the search.")
 def tune(
-    model: str, target: Target, dtype: str, batch: tuple[int, ...], trials: int | None,
-    minutes: float | None, log: Path | None, tuner: str, templates: bool, seed: int,
+    model: str, target: Target, dtype: str, batch: tuple[int, ...], shape: dict[str, Any],
+    trials: int | None, minutes: float | None, log: Path | None, tuner: str, templates: bool,
+    seed: int,
 ) -> None:  # fmt: skip
     """Search for fast kernels for MODEL and write every result to a log.
 
@@ -176,7 +201,8 @@ def tune(
         try:
             network.tune(
                 model, target, database, trials=trials, seconds=seconds, tuner=tuner,
-                dtype=dtype, batch=batch, templates=templates, seed=seed, progress=progress,
+                dtype=dtype, batch=batch, shapes=shape, templates=templates, seed=seed,
+                progress=progress,
             )  # fmt: skip
         except KeyboardInterrupt:
             progress.note(
@@ -186,6 +212,9 @@ def tune(
             raise
     following = ["tilewright", "bench", model, "--target", str(target), "--log", str(path)]
     following += ["--dtype", dtype] if dtype != "float32" else []
+    for name, given in shape.items():
+        extents = given if isinstance(given, int) else f"[{','.join(map(str, given))}]"
+        following += ["--shape", f"{name}:{extents}"]
     say(f"Done.  Next: {shlex.join(following)}")
 
 
@@ -193,11 +222,12 @@ def tune(
 @click.argument("model")
 @_target
 @_dtype
+@_shape
 @click.option(
     "--log", type=click.Path(dir_okay=False, path_type=Path), callback=_check_log,
     help="Log of `tune`.  [default: MODEL.TARGET.jsonl where it exists]",
 )  # fmt: skip
-def bench(model: str, target: Target, dtype: str, log: Path | None) -> None:
+def bench(model: str, target: Target, dtype: str, shape: dict[str, Any], log: Path | None) -> None:
     """Time MODEL untuned, tuned, and in other engines, and compare what they compute."""
     from tilewright.auto_scheduler.records import check_history
     from tilewright.cli import network, tables
@@ -211,7 +241,7 @@ def bench(model: str, target: Target, dtype: str, log: Path | None) -> None:
         check_history(database, path, target, f"a kernel of {model}")
     else:
         click.echo(f"There is no log {path}: only the untuned network is timed.", err=True)
-    report = network.bench(model, target, database, dtype)
+    report = network.bench(model, target, database, dtype, shape)
     tables.print_bench(report)
     if not report.correct:
         raise click.ClickException("the results differ by more than rounding explains")
@@ -222,6 +252,7 @@ def bench(model: str, target: Target, dtype: str, log: Path | None) -> None:
 @_target
 @_dtype
 @_batch
+@_shape
 @click.option(
     "--log", type=click.Path(dir_okay=False, path_type=Path), callback=_check_log,
     help="Log of `tune`.  [default: MODEL.TARGET.jsonl where it exists]",
@@ -231,8 +262,8 @@ def bench(model: str, target: Target, dtype: str, log: Path | None) -> None:
     help="File that runtime.load_module reads: .so or .tar.  [default: MODEL.TARGET.tar]",
 )  # fmt: skip
 def compile_command(
-    model: str, target: Target, dtype: str, batch: tuple[int, ...], log: Path | None,
-    output: Path | None,
+    model: str, target: Target, dtype: str, batch: tuple[int, ...], shape: dict[str, Any],
+    log: Path | None, output: Path | None,
 ) -> None:  # fmt: skip
     """Build MODEL with the best that is known, and write one file that runs without the compiler.
 
@@ -247,7 +278,7 @@ def compile_command(
     used = path if path.exists() else None
     if used is None:
         click.echo(f"There is no log {path}: the kernels are untuned.", err=True)
-    library = network.compile_model(model, target, used, made, dtype, batch)
+    library = network.compile_model(model, target, used, made, dtype, batch, shape)
     say(library.report.summary())
     say(f"Done.  The library is in {made}: {library!r}")
 

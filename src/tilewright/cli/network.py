@@ -6,7 +6,7 @@ Read next: the rooms `search` and `relay`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,20 +33,22 @@ def check_model(model: str) -> None:
     check(model)
 
 
-def load_model(model: str) -> tuple[Any, dict[str, Any]]:
-    """The network as `(mod, params)`.  Raises ModelError."""
+def load_model(model: str, shapes: Mapping[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+    """The network as `(mod, params)`; shapes: of the inputs of a file.  Raises ModelError."""
     from tilewright.relay.exchange.networks import load
 
-    return load(model)
+    return load(model, shapes)
 
 
-def load_sizes(model: str, batch: Sequence[int]) -> tuple[list[Any], dict[str, Any]]:
+def load_sizes(
+    model: str, batch: Sequence[int], shapes: Mapping[str, Any] | None = None
+) -> tuple[list[Any], dict[str, Any]]:
     """The network for each batch size, or as it is where none is given.  Raises ModelError."""
     from tilewright.relay.exchange.networks import load_batches
 
     if batch:
-        return load_batches(model, batch)
-    mod, params = load_model(model)
+        return load_batches(model, batch, shapes)
+    mod, params = load_model(model, shapes)
     return [mod], params
 
 
@@ -94,6 +96,7 @@ def tune(
     tuner: str,
     dtype: str = "float32",
     batch: Sequence[int] = (),
+    shapes: Mapping[str, Any] | None = None,
     templates: bool = True,
     seed: int,
     progress: Progress,
@@ -102,6 +105,7 @@ def tune(
 
     dtype:     of contractions and what follows them
     batch:     sizes to tune it for; none: as it is
+    shapes:    of the inputs of a file, by name
     tuner:     "auto-scheduler" tunes every kernel, by rules; others those that have a template
     templates: whether templates compete with rules
     Raises SearchError where every trial failed.
@@ -114,7 +118,7 @@ def tune(
     from tilewright.search.loop import tune as search
     from tilewright.search.report import Event, Options
 
-    mods, params = load_sizes(model, batch)
+    mods, params = load_sizes(model, batch, shapes)
     if dtype != "float32":
         mods, params = [in_type(mod, params, dtype) for mod in mods], {}
     by_rules = tuner == "auto-scheduler"
@@ -164,12 +168,18 @@ def tune(
 
 
 def compile_model(
-    model: str, target: Target, log: Path | None, output: Path, dtype: str, batch: Sequence[int]
+    model: str,
+    target: Target,
+    log: Path | None,
+    output: Path,
+    dtype: str,
+    batch: Sequence[int],
+    shapes: Mapping[str, Any] | None = None,
 ) -> Library:
     """Build the network with the best records of `log`, and write it to `output`."""
     from tilewright.relay.compile.build import build
 
-    mods, params = load_sizes(model, batch)
+    mods, params = load_sizes(model, batch, shapes)
     if dtype != "float32":
         mods, params = [in_type(mod, params, dtype) for mod in mods], {}
     library = build(mods, target, params, None if log is None else str(log))
@@ -194,11 +204,15 @@ def _row(task: Task, database: Database) -> TaskRow:
 
 
 def bench(
-    model: str, target: Target, database: Database | None, dtype: str = "float32"
+    model: str,
+    target: Target,
+    database: Database | None,
+    dtype: str = "float32",
+    shapes: Mapping[str, Any] | None = None,
 ) -> BenchReport:
     """Time the network untuned, with the best records, and in onnxruntime and PyTorch if there."""
     from tilewright.cli.bench import bench_network
 
-    mod, params = load_model(model)
+    mod, params = load_model(model, shapes)
     narrow = None if dtype == "float32" else (dtype, in_type(mod, params, dtype))
     return bench_network(model, mod, params, target, database, narrow)

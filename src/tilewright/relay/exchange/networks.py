@@ -35,18 +35,34 @@ def check(name_or_path: str | os.PathLike[str]) -> None:
     raise unknown_network(text)
 
 
-def load(name_or_path: str | os.PathLike[str]) -> tuple[IRModule, dict[str, Array]]:
+def load(
+    name_or_path: str | os.PathLike[str], shapes: Mapping[str, Any] | None = None
+) -> tuple[IRModule, dict[str, Array]]:
     """The network called so, or in the .onnx file there, with its weights.
 
+    shapes: of inputs of the file, by name
     Raises ModelError for an unknown name and for a file that is missing or damaged.
     """
     text = os.fspath(name_or_path)
     check(text)
-    return get_network(text) if text in NETWORKS else from_onnx(text)
+    if text not in NETWORKS:
+        return from_onnx(text, shapes)
+    _refuse_shapes(text, shapes)
+    return get_network(text)
+
+
+def _refuse_shapes(name: str, shapes: Mapping[str, Any] | None) -> None:
+    if shapes:
+        raise ModelError(
+            f"network {name!r}", "its shapes are fixed, only those of an .onnx file can be given",
+            "Leave them out.",
+        )  # fmt: skip
 
 
 def load_batches(
-    name_or_path: str | os.PathLike[str], sizes: Sequence[int]
+    name_or_path: str | os.PathLike[str],
+    sizes: Sequence[int],
+    shapes: Mapping[str, Any] | None = None,
 ) -> tuple[list[IRModule], dict[str, Array]]:
     """`load` for each batch size: modules for `relay.build`, and the weights that they share.
 
@@ -56,13 +72,16 @@ def load_batches(
     text = os.fspath(name_or_path)
     check(text)
     if text in NETWORKS:
+        _refuse_shapes(text, shapes)
         made = [get_network(text, batch_size=size) for size in sizes]
         return [mod for mod, _ in made], made[0][1]
     proto = load_proto(text, Limits())
     if names := open_batch(proto):
-        made = [from_onnx(proto, dict.fromkeys(names, size)) for size in sizes]
+        made = [
+            from_onnx(proto, {**(shapes or {}), **dict.fromkeys(names, size)}) for size in sizes
+        ]
         return [mod for mod, _ in made], made[0][1]
-    mod, params = from_onnx(proto)
+    mod, params = from_onnx(proto, shapes)
     bound = tuple(params)
     return [IRModule.from_expr(with_batch(mod["main"], size, bound)) for size in sizes], params
 
