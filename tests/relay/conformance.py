@@ -170,6 +170,7 @@ def _import_and_compare(case: Case, build: bool, constants: bool = False) -> str
         shapes = {name: v.shape for name, v in open_.items() if isinstance(v, np.ndarray)}
         mod, params = relay.frontend.from_onnx(case.model, shape=shapes, params=fixed)
         found = _compute(mod, {**open_, **params}, build)
+        wanted = [v for value in wanted for v in (value if isinstance(value, list) else [value])]
         for k, (a, b) in enumerate(zip(found, wanted, strict=True)):
             if reason := _difference(a, b, case):
                 return f"output {k}: {reason}"

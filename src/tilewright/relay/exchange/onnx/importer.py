@@ -22,7 +22,6 @@ import numpy as np
 from tilewright.base.dtype import TYPES, DType
 from tilewright.base.errors import InternalError, ModelError
 from tilewright.relay.exchange.limits import BeyondLimit, Limits
-from tilewright.relay.exchange.onnx.arithmetic import ARITHMETIC
 from tilewright.relay.exchange.onnx.blockers import (
     Blocker,
     Blockers,
@@ -56,7 +55,7 @@ from tilewright.relay.exchange.onnx.load import load, opsets
 from tilewright.relay.exchange.onnx.node import Node
 from tilewright.relay.exchange.onnx.ops import CONVERTERS
 from tilewright.relay.exchange.onnx.structure import Plan, plan
-from tilewright.relay.exchange.onnx.values import Unknown, Value
+from tilewright.relay.exchange.onnx.values import Unknown, Value, items
 from tilewright.relay.graph.expr import (
     Array,
     Constant,
@@ -96,7 +95,7 @@ def from_onnx(
             one, such as a shape
     limits: what the model may cost; default: `Limits()`
     Raises ModelError for a missing or damaged file, an open extent, a model beyond the limits, and
-    once for all nodes that cannot be imported.
+    once for all nodes that cannot be imported.  A result that is a sequence counts as its tensors.
     """
     given = Given(
         dict(shape or {}), {} if isinstance(dtype, str) else dict(dtype), dict(params or {})
@@ -191,8 +190,13 @@ class _Importer:
         self._run(scope, prepared.plan)
         results = [self._read(scope, o.name, "the graph's output") for o in self.graph.output]
         self.blockers.raise_for(results, len(self.graph.node))
-        outputs = [self.expr(v, o.name, "the graph's output")
-                   for v, o in zip(results, self.graph.output, strict=True)]  # fmt: skip
+        outputs = [
+            self.expr(tensor, o.name, "the graph's output")
+            for value, o in zip(results, self.graph.output, strict=True)
+            for tensor in items(value)
+        ]
+        if not outputs:
+            raise ModelError("from_onnx", "its results are empty sequences", "Give it others.")
         body = outputs[0] if len(outputs) == 1 else Tuple(outputs)
         self.limits.check_graph(body)
         weights = [v for v in free_vars(body) if v not in inputs]
@@ -368,7 +372,7 @@ class _Importer:
             )  # fmt: skip
         with _damaged():
             schema = check_node(node, version, place, domain)
-        converter = self._converter(node, domain, values)
+        converter = None if domain else CONTROL.get(node.op_type) or CONVERTERS.get(node.op_type)
         if any(isinstance(v, Unknown) for v in values.values()):
             return self._behind(node, official, name, converter is not None)
         if converter is None:
@@ -386,17 +390,6 @@ class _Importer:
                 raise
             return inlined
         return [self._folded(value, values, place) for value in made]
-
-    def _converter(self, node: NodeProto, domain: str, values: Mapping[str, Value]) -> Any:
-        if domain:
-            return None
-        if node.op_type in CONTROL:
-            return CONTROL[node.op_type]
-        if node.op_type in ARITHMETIC and all(
-            isinstance(v, (np.ndarray, Constant)) for v in values.values()
-        ):
-            return ARITHMETIC[node.op_type]
-        return CONVERTERS.get(node.op_type)
 
     def _arguments(self, values: Mapping[str, Value], node: NodeProto) -> list[Value | None]:
         return [values[i] if i else None for i in node.input]
@@ -494,12 +487,7 @@ class _Importer:
 
     def _behind(self, node: NodeProto, official: Any, name: str, known: bool) -> list[Value]:
         """A node that reads something of unknown type: it may be in the way as well."""
-        if (
-            known
-            or node.op_type in ARITHMETIC
-            or official.has_function
-            or official.has_context_dependent_function
-        ):
+        if known or official.has_function or official.has_context_dependent_function:
             self.blockers.behind += 1
         else:
             self.blockers.untyped.append(Blocker(operator_name(node), name, None))

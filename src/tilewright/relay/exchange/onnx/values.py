@@ -30,8 +30,13 @@ class Unknown:
 Value = Expr | Array | Items | Absent | Unknown
 
 
+def items(value: Value) -> list[Value]:
+    """The values in a sequence, in sequences in it, too; any other value alone."""
+    if isinstance(value, Items):
+        return [v for part in value.parts for v in items(part)]
+    return [value]
+
+
 def tensors(value: Value) -> list[Expr]:
     """The graph values in `value`."""
-    if isinstance(value, Items):
-        return [e for part in value.parts for e in tensors(part)]
-    return [value] if isinstance(value, Expr) else []
+    return [v for v in items(value) if isinstance(v, Expr)]
