@@ -192,7 +192,7 @@ def find_anchor(dag: ComputeDAG) -> ComputeOp | None:
         if op.combiner is None:
             continue
         work = prod(ax.size for ax in (*op.axis, *op.reduce_axis))
-        if work > most:
+        if work >= most:
             best, most = op, work
     return best
 

@@ -18,7 +18,8 @@ import numpy as np
 from tilewright.base.artifact import Artifact
 from tilewright.base.errors import ModelError
 from tilewright.driver.build import resolve_target
-from tilewright.relay.compile.extract import FusedGroup, fused_groups, prepare
+from tilewright.relay.compile.extract import FusedGroup, fused_groups
+from tilewright.relay.compile.grouping import grouped
 from tilewright.relay.compile.memory import Lifetime, MemoryPlan, lifetimes, plan_memory
 from tilewright.relay.compile.schedules import Chooser, sources_of
 from tilewright.relay.compile.ship import ship
@@ -77,11 +78,11 @@ def build(
     asked = resolve_target(target)
     chosen, dev = local_target(asked)
     functions = _functions(mod, batch_sizes, tuple(params or ()))
-    mains = [prepare(f, params)["main"] for f in functions]
-    _check_inputs(mains)
-    groups = _joined([fused_groups(main) for main in mains])
     names = (str(chosen), str(asked))
     chooser = Chooser(sources_of(schedules), names, chosen.fingerprint)
+    mains = [grouped(f, params, chooser) for f in functions]
+    _check_inputs(mains)
+    groups = _joined([fused_groups(main) for main in mains])
     notes = [note] if (note := chooser.note()) else []
     if verify and dev is None:
         notes.append(f"no kernel was run, for want of a device of kind {chosen.kind}")

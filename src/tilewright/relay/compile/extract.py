@@ -30,7 +30,8 @@ from tilewright.relay.graph.printer import structural_key
 from tilewright.relay.graph.traversal import is_constant, op_name
 from tilewright.relay.op import TABLE, Op, Pattern
 from tilewright.relay.op import get as get_op
-from tilewright.relay.passes import fuse, optimize, passes_of, separate
+from tilewright.relay.passes import fuse, fuse_attention, optimize, passes_of, separate
+from tilewright.relay.passes.attention import has_attention, is_attention
 from tilewright.relay.passes.weights import CONTRACTIONS
 from tilewright.schedule.task import Task, task_of_dag
 from tilewright.targets.target import TargetLike
@@ -66,9 +67,20 @@ def prepare(
     mod: IRModule | Function, params: Mapping[str, Any] | None = None, opt_level: int | None = None
 ) -> IRModule:
     """The module whose groups become kernels; opt_level: that of the current PassContext."""
+    return groupings(mod, params, opt_level)[0]
+
+
+def groupings(
+    mod: IRModule | Function, params: Mapping[str, Any] | None = None, opt_level: int | None = None
+) -> list[IRModule]:
+    """The module in each of the ways to group its operators into kernels: the usual one, and, where
+    it has attention, one in which each attention is a kernel."""
     if opt_level is None:
         opt_level = getattr(context.current("pass"), "opt_level", DEFAULT_OPT_LEVEL)
-    return optimize(mod, params, passes_of(opt_level))
+    *before, last = passes_of(opt_level)
+    plain = optimize(mod, params, before)
+    whole = [fuse_attention(plain)] if last is fuse and has_attention(plain) else []
+    return [last(plain), *whole]
 
 
 def fused_groups(main: Function) -> list[FusedGroup]:
@@ -96,13 +108,19 @@ def fused_tasks(
     """One task per distinct kernel of the network, in network order; weight: how often it runs.
 
     Constant operands (weights) are constant placeholders, so templates may pack them.
+    An attention is a task as one kernel, and so is each of the kernels that it is otherwise: the
+    build takes what turns out faster.
     include_simple: also kernels without a reduction (contraction, pooling, softmax, sum, ...)
     opt_level: default: that of the current PassContext
     """
     chosen = resolve_target(target)
+    groups: dict[str, FusedGroup] = {}
+    for grouped in groupings(mod, params, opt_level):
+        for group in fused_groups(grouped["main"]):
+            groups.setdefault(group.key, group)
     return [
         task_of_dag(g.dag, chosen, g.name, g.args, len(g.calls))
-        for g in fused_groups(prepare(mod, params, opt_level)["main"])
+        for g in groups.values()
         if include_simple or not g.is_simple
     ]
 
@@ -175,6 +193,8 @@ def _label(what: Op | Function, dag: ComputeDAG) -> tuple[str, tuple[Any, ...]]:
         shapes = tuple(["TENSOR", list(t.shape), t.dtype] for t in dag.args[:-1])
         return "+".join(map(_short, steps)) or "identity", shapes
     name, *args = workloads[0]
+    if is_attention(steps):
+        return "attention", tuple(args)
     heads = [k for k, s in enumerate(steps) if TABLE[s].pattern >= Pattern.REDUCTION]
     behind = steps[heads[-1] + 1 :] if heads else []
     return "+".join([name, *map(_short, behind)]), tuple(args)

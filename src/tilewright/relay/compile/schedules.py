@@ -90,6 +90,12 @@ class Chooser:
         yield from islice(self._reinstantiated(dag, target), _ANCHORS)
         yield Choice(DEFAULT, None)
 
+    def seconds(self, dag: ComputeDAG) -> float | None:
+        """Of one call of this computation, as its best record claims; None where there is none."""
+        keys = [self._key(dag.hash, name) for name in self.names]
+        bests = [best for d in self._databases for k in keys if (best := d.best(k)) is not None]
+        return min((best.seconds for best in bests), default=None)
+
     def note(self) -> str:
         """Why the sources can have had nothing for this target; "" where they may have."""
         tasks = [t for d in self._databases for t in d.tasks()]

@@ -16,7 +16,7 @@ from tilewright.relay.passes.canonicalize import canonicalize
 from tilewright.relay.passes.constants import fold_constants
 from tilewright.relay.passes.dead_code import eliminate_dead_code
 from tilewright.relay.passes.empty import drop_empty
-from tilewright.relay.passes.fuse import fuse, separate
+from tilewright.relay.passes.fuse import fuse, fuse_attention, separate
 from tilewright.relay.passes.scale import fold_scale_after, fold_scale_before
 from tilewright.relay.passes.shift import fold_shift
 from tilewright.relay.passes.simplify import simplify_inference
@@ -74,6 +74,6 @@ def optimize(
 
 __all__ = [
     "PASSES", "Pass", "bind_params", "canonicalize", "drop_empty", "eliminate_dead_code",
-    "fold_constants", "fold_scale_after", "fold_scale_before", "fold_shift", "fuse", "optimize",
-    "passes_of", "separate", "simplify_inference", "slices_first",
+    "fold_constants", "fold_scale_after", "fold_scale_before", "fold_shift", "fuse",
+    "fuse_attention", "optimize", "passes_of", "separate", "simplify_inference", "slices_first",
 ]  # fmt: skip

@@ -29,6 +29,7 @@ from tilewright.relay.graph.expr import (
 )
 from tilewright.relay.graph.traversal import each_function, op_name, rewrite, users, with_body
 from tilewright.relay.op import TABLE, Pattern
+from tilewright.relay.passes.attention import attentions
 from tilewright.relay.passes.dead_code import is_view
 
 JOINS = (Pattern.ELEMENTWISE, Pattern.BROADCAST)
@@ -88,18 +89,28 @@ def fuse(mod: IRModule) -> IRModule:
     return each_function(mod, lambda f: with_body(f, _fused(f.body)))
 
 
+def fuse_attention(mod: IRModule) -> IRModule:
+    """`fuse` with each attention, softmax(a b) c, in one group."""
+    return each_function(mod, lambda f: with_body(f, _fused(f.body, whole=attentions(f.body))))
+
+
 def separate(mod: IRModule) -> IRModule:
     """`fuse` with every operator in a group of its own."""
     return each_function(mod, lambda f: with_body(f, _fused(f.body, join=False)))
 
 
-def partition(body: Expr, join: bool = True) -> list[Group]:
-    """The groups of `body`, in an order in which each group's inputs come before it."""
+def partition(body: Expr, join: bool = True, whole: Sequence[Sequence[Call]] = ()) -> list[Group]:
+    """The groups of `body`, in an order in which each group's inputs come before it.
+
+    whole: steps that are groups already
+    """
     nodes = post_order(body)
     readers, position = users(body), {node: k for k, node in enumerate(nodes)}
     meets = post_dominators(nodes, readers)
     steps = [n for n in nodes if isinstance(n, Call) and op_name(n) and not is_view(n)]
     group_of: dict[Expr, Group] = {}
+    for own in whole:
+        group_of |= dict.fromkeys(own, Group(list(own), Pattern.OPAQUE, {}))
     # anchors first: they take what elementwise steps could take as well
     for seed in sorted(steps, key=lambda n: TABLE[op_name(n)].pattern < Pattern.REDUCTION):
         if seed in group_of:
@@ -204,8 +215,8 @@ def _may_follow(node: Expr, arg: Expr, group: Group, alone: bool) -> bool:
     )
 
 
-def _fused(body: Expr, join: bool = True) -> Expr:
-    group_of_result: dict[Expr, Group] = {g.result: g for g in partition(body, join)}
+def _fused(body: Expr, join: bool = True, whole: Sequence[Sequence[Call]] = ()) -> Expr:
+    group_of_result: dict[Expr, Group] = {g.result: g for g in partition(body, join, whole)}
     new: dict[Expr, Expr] = {}
 
     def visit(old: Expr, node: Expr) -> Expr:

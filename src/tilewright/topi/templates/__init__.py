@@ -5,6 +5,7 @@ name when a template is looked up.
 Read next: `cpu_conv2d.py`, `cpu_tile.py`.
 """
 
+from tilewright.topi.templates import attention as attention  # before products: it is special
 from tilewright.topi.templates import cpu_conv2d as cpu_conv2d
 from tilewright.topi.templates import cpu_dense as cpu_dense
 from tilewright.topi.templates import cpu_depthwise as cpu_depthwise

@@ -1,0 +1,148 @@
+"""Attention as one kernel: what is one, that it computes the same, when a build takes it."""
+
+import numpy as np
+import pytest
+
+from relay.case import function, tensor
+from strategies import assert_computes
+from tilewright import relay
+from tilewright.lowering.pipeline import lower_schedule
+from tilewright.relay import nn
+from tilewright.relay.compile.extract import fused_groups, fused_tasks, groupings
+from tilewright.relay.compile.grouping import grouped
+from tilewright.relay.passes import fuse_attention
+from tilewright.relay.passes.attention import attentions
+from tilewright.schedule.default import default_schedule
+from tilewright.schedule.template import anchor_sketches
+from tilewright.targets.target import Target
+from tilewright.te.tensor import ComputeOp
+
+CPU, GPU = Target("llvm -num-cores=2"), Target("cuda")
+SHAPES = {"q": (1, 2, 5, 8), "k": (1, 2, 7, 8), "v": (1, 2, 7, 8)}
+
+
+def attention(shapes=SHAPES, mask=None, **options) -> relay.Expr:
+    given = [tensor(n, *s) for n, s in shapes.items()]
+    if mask is not None:
+        given.append(tensor("m", *mask))
+    return nn.attention(*given, **options)
+
+
+def by_hand(transposed: bool = False, axis: int = -1, twice: bool = False) -> relay.Expr:
+    """As networks have it: products of batches, the second operand stored either way."""
+    q, v = tensor("q", 3, 5, 8), tensor("v", 3, 5, 8)
+    k = tensor("k", 3, 8, 5) if transposed else tensor("k", 3, 5, 8)
+    scores = nn.batch_matmul(q, k, transpose_b=not transposed) * 0.3
+    share = nn.softmax(scores, axis)
+    made = nn.batch_matmul(share, v, transpose_b=False)
+    return relay.Tuple([made, share]) if twice else made
+
+
+WHOLE = {
+    "plain": attention,
+    "causal": lambda: attention(is_causal=True),
+    "mask": lambda: attention(mask=(1, 1, 1, 7)),
+    "softcap": lambda: attention(softcap=2.0),
+    "by hand": by_hand,
+    "keys in columns": lambda: by_hand(transposed=True),
+}
+NOT_WHOLE = {
+    "probabilities are read": lambda: by_hand(twice=True),
+    "softmax over queries": lambda: by_hand(axis=1),
+    "heads in groups": lambda: attention({**SHAPES, "k": (1, 1, 7, 8), "v": (1, 1, 7, 8)}),
+}
+
+
+def kernel(build) -> relay.Function:
+    """The attention's group, checked to keep the meaning of the network."""
+    f = function(build())
+    rng = np.random.default_rng(0)
+    inputs = {p.name_hint: rng.standard_normal(p.shape).astype(p.dtype) for p in f.params}
+    _, whole = groupings(f)
+    found = relay.evaluate(whole, inputs)
+    np.testing.assert_allclose(found, relay.evaluate(f, inputs), rtol=1e-5, atol=1e-6)
+    (group,) = [g for g in fused_groups(whole["main"]) if g.name == "attention"]
+    return group
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_attention_is_recognised_and_keeps_its_meaning(name):
+    assert kernel(WHOLE[name]).args
+
+
+@pytest.mark.parametrize("name", NOT_WHOLE)
+def test_what_cannot_be_one_kernel_is_left_alone(name):
+    body = NOT_WHOLE[name]()
+    assert attentions(body) == []
+    assert len(groupings(function(body))) == 1
+
+
+@pytest.mark.parametrize("target", [CPU, GPU], ids=str)
+@pytest.mark.parametrize("name", WHOLE)
+def test_its_template_is_right_and_stores_no_scores(name, target):
+    dag = kernel(WHOLE[name]).dag
+    sketch = anchor_sketches(dag, target)[0]
+    assert sketch.origin.startswith("template:attention")
+    count = len(sketch.space)
+    for index in {0, count - 1, *np.random.default_rng(0).integers(0, count, 3).tolist()}:
+        schedule = sketch.close(index)
+        assert_computes(lower_schedule(schedule, target), dag)
+        roots = [
+            s for s in schedule.stages if s.attach_kind == "root" and isinstance(s.op, ComputeOp)
+        ]
+        assert [s.is_output for s in roots] == [True]
+
+
+def nests(dag, target: Target) -> int:
+    stages = default_schedule(dag, target).stages
+    return sum(s.attach_kind == "root" and isinstance(s.op, ComputeOp) for s in stages)
+
+
+@pytest.mark.parametrize("target", [CPU, GPU], ids=str)
+def test_untuned_it_is_one_nest_unless_a_row_of_scores_has_no_room(target):
+    assert nests(kernel(WHOLE["mask"]).dag, target) == 1
+    shapes = {"q": (1, 1, 2, 4), "k": (1, 1, 30000, 4), "v": (1, 1, 30000, 4)}
+    assert nests(kernel(lambda: attention(shapes)).dag, target) > 1
+
+
+def test_it_is_offered_as_a_task_beside_its_parts():
+    names = [t.name for t in fused_tasks(function(attention()), target=CPU)]
+    assert names == ["batch_matmul", "softmax", "batch_matmul", "attention"]
+
+
+class Records:
+    """What a chooser knows: seconds of a kernel, by a word of its name."""
+
+    def __init__(self, function: relay.Function, seconds: dict[str, float]) -> None:
+        groups = [g for m in groupings(function) for g in fused_groups(m["main"])]
+        self.known = {g.key: seconds[g.name] for g in groups if g.name in seconds}
+
+    def seconds(self, dag) -> float | None:
+        return self.known.get(dag.hash)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "whole"),
+    [
+        ({}, False),
+        ({"attention": 1.0}, True),
+        ({"attention": 3.5, "batch_matmul": 1.0, "softmax": 1.0}, False),
+        ({"attention": 2.5, "batch_matmul": 1.0, "softmax": 1.0}, True),
+        ({"batch_matmul": 1.0, "softmax": 1.0}, False),
+        ({"attention": 9.0, "batch_matmul": 1.0}, True),
+    ],
+)
+def test_a_build_takes_what_was_measured_to_be_faster(seconds, whole):
+    f = function(attention())
+    main = grouped(f, None, Records(f, seconds))
+    assert ("attention" in [g.name for g in fused_groups(main)]) == whole
+
+
+def test_several_attentions_are_each_a_kernel():
+    x = tensor("x", 2, 5, 8)
+    for k in range(2):
+        share = nn.softmax(nn.batch_matmul(x, tensor(f"k{k}", 2, 5, 8)))
+        x = nn.batch_matmul(share, tensor(f"v{k}", 2, 5, 8), transpose_b=False)
+    whole = fuse_attention(relay.IRModule.from_expr(function(x)))
+    (group,) = fused_groups(whole["main"])
+    assert len(group.calls) == 2 and group.name == "attention"
