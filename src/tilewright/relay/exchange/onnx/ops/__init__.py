@@ -16,6 +16,7 @@ from tilewright.relay.exchange.onnx.ops import (
     recurrent,
     reduction,
     resize,
+    signal,
     window,
 )
 
@@ -30,5 +31,6 @@ CONVERTERS: dict[str, Converter] = {
     **recurrent.CONVERTERS,
     **reduction.CONVERTERS,
     **resize.CONVERTERS,
+    **signal.CONVERTERS,
     **window.CONVERTERS,
 }

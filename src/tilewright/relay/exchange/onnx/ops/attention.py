@@ -22,6 +22,8 @@ from tilewright.relay.exchange.onnx.checks import element_type
 from tilewright.relay.exchange.onnx.node import Converter, Node
 from tilewright.relay.graph.expr import Expr, const
 from tilewright.relay.indexing import split, strided_slice, take
+from tilewright.relay.linear import einsum
+from tilewright.relay.recurrent import States, unrolled
 
 MODES = (0, 1, 2, 3)  # of qk_matmul_output: 0 and 1 before the mask, 2 with it, 3 the probabilities
 
@@ -133,6 +135,54 @@ def _angles(n: Node, table: Expr, batch: int, length: int, half: int) -> Expr:
     return tensor.expand_dims(table, 1)
 
 
+GATED, CORRECTED = ("gated", "gated_delta"), ("delta", "gated_delta")  # rules of linear attention
+
+
+def _linear_attention(n: Node) -> Sequence[Expr]:
+    """A state of [B, G, D, E] numbers takes each key and value in, and answers each query."""
+    rule, heads, groups = n.attr("update_rule", "gated_delta"), n.attr("q_num_heads"), n.attr(
+        "kv_num_heads"
+    )  # fmt: skip
+    n.attr("chunk_size")  # how others compute it
+    n.require(
+        rule in ("linear", *GATED, *CORRECTED) and n.has(4) == (rule in GATED)
+        and n.has(5) == (rule in CORRECTED),
+        f"update_rule={rule} does not go with its inputs", "Decay and beta belong to some rules.",
+    )  # fmt: skip
+    n.require(heads % groups == 0, f"{groups} heads do not serve {heads}", "Use a divisor.")
+    query, key, value = (
+        tensor.cast(_in_heads(n, n[k], heads if k == 0 else groups), "float32") for k in range(3)
+    )
+    batch, _, steps, inner = query.shape
+    size = value.shape[3]
+    scale = n.attr("scale", 0.0) or 1 / math.sqrt(inner)
+    decay = tensor.exp(tensor.cast(_in_heads(n, n[4], groups), "float32")) if n.has(4) else None
+    beta = tensor.cast(_in_heads(n, n[5], n[5].shape[2]), "float32") if n.has(5) else None
+
+    def at(x: Expr, t: int) -> Expr:
+        picked = strided_slice(x, [t], [t + 1], axes=[2])
+        return tensor.reshape(picked, (*x.shape[:2], x.shape[3]))
+
+    def step(t: int, states: States) -> States:
+        state, added = states[-1], at(value, t)
+        if decay is not None:
+            state = tensor.multiply(state, tensor.expand_dims(at(decay, t), 3))
+        if beta is not None:
+            known = einsum([state, at(key, t)], "bhdm,bhd->bhm")
+            added = tensor.multiply(at(beta, t), tensor.subtract(added, known))
+        state = tensor.add(state, einsum([at(key, t), added], "bhd,bhm->bhdm"))
+        asked = tensor.reshape(at(query, t), (batch, groups, heads // groups, inner))
+        answer = einsum([asked * scale, state], "bhgd,bhdm->bhgm")
+        return tensor.reshape(answer, (batch, 1, heads * size)), state
+
+    dtype = n[3].dtype if n.has(3) else n[0].dtype
+    zeros = const(np.zeros((batch, groups, inner, size)), "float32")
+    state = tensor.cast(n[3], "float32") if n.has(3) else zeros
+    answers, last = unrolled(step, (state, state), steps)
+    result = tensor.concatenate(answers, axis=1) if steps > 1 else answers[0]
+    return [tensor.cast(result, n[0].dtype), tensor.cast(last[-1], dtype)]
+
+
 def _swiglu(n: Node) -> Expr:
     a, b = n[0], n[1]
     n.require(a.shape == b.shape, f"it reads {a.shape} and {b.shape}", "They must be equal.")
@@ -142,6 +192,7 @@ def _swiglu(n: Node) -> Expr:
 
 CONVERTERS: dict[str, Converter] = {
     "Attention": _attention,
+    "LinearAttention": _linear_attention,
     "RotaryEmbedding": _rotary,
     "SwiGLU": _swiglu,
 }
