@@ -10,7 +10,7 @@ from typing import Any as _Any  # relay.Any is a name of TVM
 
 from tilewright.base.doors import open_doors
 from tilewright.base.errors import ModelError, absent
-from tilewright.relay import analysis, frontend, image, nn, op, testing, transform
+from tilewright.relay import analysis, frontend, image, nn, op, qnn, testing, transform
 from tilewright.relay.compile.build import build
 from tilewright.relay.exchange.onnx.export import to_onnx
 from tilewright.relay.graph.evaluate import evaluate
@@ -33,6 +33,8 @@ from tilewright.relay.indexing import *  # noqa: F403
 from tilewright.relay.indexing import __all__ as _indexing
 from tilewright.relay.linear import einsum
 from tilewright.relay.passes import PASSES, bind_params, optimize
+from tilewright.relay.reductions import *  # noqa: F403
+from tilewright.relay.reductions import __all__ as _reductions
 from tilewright.relay.tensor import *  # noqa: F403
 from tilewright.relay.tensor import __all__ as _operators
 from tilewright.runtime.network.library import Library, load
@@ -40,8 +42,8 @@ from tilewright.runtime.network.library import Library, load
 __all__ = [
     "analysis", "bind_params", "build", "Call", "const", "Constant", "einsum", "evaluate",
     "Expr", "free_vars", "frontend", "Function", "image", "IRModule", "Library", "load", "nn",
-    "op", "optimize", "PASSES", "TensorType", "testing", "to_onnx", "transform", "Tuple",
-    "TupleGetItem", "TupleType", "Var", "var", *_indexing, *_operators,
+    "op", "optimize", "PASSES", "qnn", "TensorType", "testing", "to_onnx", "transform", "Tuple",
+    "TupleGetItem", "TupleType", "Var", "var", *_indexing, *_operators, *_reductions,
 ]  # fmt: skip
 
 open_doors(globals(), __all__, ModelError)
@@ -51,7 +53,7 @@ _ELSEWHERE = {
     "Any": "Shapes are static: give every extent as an int.",
     "backend": "Use relay.build; its report names the schedule of each kernel.",
     "create_executor": "Use relay.build and contrib.graph_executor, or relay.evaluate.",
-    "quantize": "Only float32 and float64 are computed; leave quantisation out.",
+    "quantize": "Import a model that is quantised already, with QuantizeLinear in ONNX.",
     "vm": "Use relay.build and contrib.graph_executor: shapes are static.",
 }
 

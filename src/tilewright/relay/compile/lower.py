@@ -77,7 +77,7 @@ def _constant(node: Constant) -> te.Tensor:
     """A constant inside a group: a tensor filled with its one number."""
     if node.data.size != 1:
         raise InternalError("lower", f"{node} is inside a group, only single numbers may be")
-    return topi.full(node.shape or (1,), node.dtype, _number(node))
+    return topi.full(node.shape, node.dtype, _number(node))
 
 
 def _number(node: Constant) -> Any:

@@ -60,14 +60,7 @@ def _divide(a: Expr, b: Expr) -> Expr:
 
 
 def _mod(n: Node) -> Expr:
-    return tensor.mod(n[0], n[1]) if n.flag("fmod") else _floor_mod(n)
-
-
-def _floor_mod(n: Node) -> Expr:
-    n.require(
-        n[0].tensor_type.dtype.is_int, "fmod=0 is of integers", "Set fmod=1 for floating-point."
-    )
-    return tensor.floor_mod(n[0], n[1])
+    return tensor.mod(n[0], n[1]) if n.flag("fmod") else tensor.floor_mod(n[0], n[1])
 
 
 def _power(base: Expr, exponent: Expr) -> Expr:

@@ -61,26 +61,31 @@ def _halves(total: int, auto: str) -> tuple[int, int]:
     return (large, small) if auto == "SAME_LOWER" else (small, large)
 
 
-def _weight_window(n: Node) -> list[int]:
-    kernel = n.ints("kernel_shape") or list(n[1].shape[2:])
+def _weight_window(n: Node, weight: Expr) -> list[int]:
+    kernel = n.ints("kernel_shape") or list(weight.shape[2:])
     n.require(
-        tuple(kernel) == n[1].shape[2:],
-        f"kernel_shape {kernel} is not that of the weight, {n[1].shape[2:]}", "Leave it out.",
+        tuple(kernel) == weight.shape[2:],
+        f"kernel_shape {kernel} is not that of the weight, {weight.shape[2:]}", "Leave it out.",
     )  # fmt: skip
     return kernel
 
 
-def _conv(n: Node) -> Expr:
-    data, weight = n[0], n[1]
-    kernel = _weight_window(n)
+def convolution(n: Node, data: Expr, weight: Expr) -> Expr:
+    """`data` with `weight` as the node's attributes say, without a bias."""
+    kernel = _weight_window(n, weight)
     function = getattr(nn, f"conv{_rank(n, kernel, data)}d")
     made: Expr = function(data, weight, groups=n.attr("group", 1), **_window(n, kernel, data))
+    return made
+
+
+def _conv(n: Node) -> Expr:
+    made = convolution(n, n[0], n[1])
     return nn.bias_add(made, n[2]) if n.has(2) else made
 
 
 def _conv_transpose(n: Node) -> Expr:
     data, weight = n[0], n[1]
-    kernel = _weight_window(n)
+    kernel = _weight_window(n, weight)
     rank = _rank(n, kernel, data)
     auto, wanted = _auto(n), n.ints("output_shape")
     n.attrs["auto_pad"] = "NOTSET"  # its padding is of the result, and computed here

@@ -1,0 +1,11 @@
+"""Quantised tensors: `relay.qnn.op.quantize` and `relay.qnn.op.dequantize`.
+
+Read next: `op.py`.
+"""
+
+from tilewright.base.doors import open_doors
+from tilewright.base.errors import ModelError
+from tilewright.relay.qnn import op
+
+__all__ = ["op"]
+open_doors(globals(), __all__, ModelError)
