@@ -102,7 +102,7 @@ def test_what_tvm_takes_is_taken(name: str) -> None:
 
 @pytest.mark.parametrize("binary", [False, True])
 def test_a_log_may_be_an_open_file(binary: bool, tmp_path: Path) -> None:
-    from drills._doors import task
+    from drills._door_arguments import task
 
     log = tmp_path / "log.json"
     with open(log, "ab" if binary else "a") as file:

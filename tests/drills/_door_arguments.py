@@ -1,0 +1,280 @@
+"""Arguments that public functions accept.
+
+In: a function and what users call it.  Out: `good()`, by name, its arguments.  They come from the
+tables below, and where those say nothing, from a parameter's annotation.
+Read next: `_doors.py`.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import tilewright
+from tilewright import auto_scheduler, autotvm, relay, te
+
+Arguments = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Of:
+    """A value of the kind that a function's room computes with: a tensor, a value of relay, ..."""
+
+    shape: tuple[int, ...] = (1, 4, 8, 8)
+    dtype: str = "float32"
+
+    def of(self, room: str) -> Any:
+        if room == "te":
+            return te.var("n", self.dtype)
+        return (image if room == "topi" else vector)(*self.shape, dtype=self.dtype)
+
+
+def matmul() -> list[Any]:
+    a, b = te.placeholder((4, 6), name="A"), te.placeholder((6, 8), name="B")
+    r = te.reduce_axis((0, 6), "r")
+    return [a, b, te.compute((4, 8), lambda i, j: te.sum(a[i, r] * b[r, j], axis=r), name="C")]
+
+
+def image(*shape: int, dtype: str = "float32") -> te.Tensor:
+    return te.placeholder(shape or (1, 4, 8, 8), dtype, name="data")
+
+
+def network() -> relay.IRModule:
+    x, w = relay.var("x", shape=(1, 4)), relay.var("w", shape=(3, 4))
+    return relay.IRModule.from_expr(relay.nn.relu(relay.nn.dense(x, w)))
+
+
+def vector(*shape: int, dtype: str = "float32") -> relay.Var:
+    return relay.var("v", shape=shape or (1, 4, 8, 8), dtype=dtype)
+
+
+@functools.cache
+def task() -> Any:
+    return autotvm.task.create("drills.doors", (4, 8, 6), "llvm")
+
+
+@functools.cache
+def search_task() -> Any:
+    return auto_scheduler.SearchTask(func=workload, args=(4, 8, 6), target="llvm")
+
+
+@autotvm.template("drills.doors")
+def template(n: int, m: int, k: int) -> Any:
+    a, b, c = matmul()
+    s = te.create_schedule(c.op)
+    cfg = autotvm.get_config()
+    cfg.define_split("tile", s[c].op.axis[0], num_outputs=2)
+    cfg["tile"].apply(s, c, s[c].op.axis[0])
+    return s, [a, b, c]
+
+
+@auto_scheduler.register_workload("drills.doors")
+def workload(n: int, m: int, k: int) -> list[Any]:
+    return matmul()
+
+
+@functools.cache
+def library() -> Any:
+    return relay.build(network(), target="llvm", verify=False)
+
+
+@functools.cache
+def kernel() -> Any:
+    s = te.create_schedule(matmul()[-1].op)
+    return tilewright.build(s, target="llvm")
+
+
+# What a parameter of this name takes wherever the tables after it do not say otherwise.
+_SHARED: dict[str, Any] = {
+    "a_max": 1.0, "a_min": 0.0, "acc_dtype": None, "alpha": 0.1, "args": (4, 8, 6), "axes": None,
+    "axis": 1, "builder": "local", "dilation": 1, "dtype": "float32", "fill_value": 1.0,
+    "filename": "log.json", "groups": 1, "index": 0, "layout": "NCHW", "log_file": "log.json",
+    "mod": network, "name": "drills.doors", "output_size": 1, "padding": 1, "params": None,
+    "pool_type": "max", "prefix": "", "reps": 2, "runner": "local", "shape": (2, 3), "stride": 1,
+    "strides": 1, "target": "llvm", "task": task, "tasks": lambda: [search_task()],
+    "tensors": matmul, "total": 10, "value": 1.0,
+}  # fmt: skip
+# The same for operators of `topi` and `relay`.
+_PARAMETERS: dict[str, Any] = {
+    **dict.fromkeys(("x", "y", "a", "b", "lhs", "rhs", "array", "ary", "expr"), Of()),
+    "begin": (0, 0, 0, 0), "block_size": 2, "depth": 4, "end": (1, 2, 3, 4),
+    "indices": Of(dtype="int32"), "indices_or_sections": 2, "kernel": 2, "newshape": (4, 64),
+    "num_groups": 2, "off_value": 0.0, "on_value": 1.0, "pad_before": (0, 0, 1, 1),
+    "pad_width": ((0, 0), (0, 0), (1, 1), (1, 1)), "pool_size": 2, "shift": 1, "stop": 4.0,
+}  # fmt: skip
+_OPERANDS = ("condition", "data", "lhs", "rhs", "x", "y")
+_CHANNELS = dict.fromkeys(("gamma", "beta", "moving_mean", "moving_var", "bias"), Of((4,)))
+_SCALE_SHIFT = dict.fromkeys(("scale", "shift"), Of((4,)))
+# What operators take that `topi` and `relay` have alike, by the last part of their names.
+_OPERATORS: dict[str, dict[str, Any]] = {
+    "attention": dict.fromkeys(("query", "key", "value"), Of((2, 2, 4, 4))),
+    "batch_matmul": dict.fromkeys(("tensor_a", "tensor_b"), Of((2, 4, 4))),
+    "batch_norm bias_add group_norm instance_norm": _CHANNELS,
+    "bitwise_and bitwise_not bitwise_or bitwise_xor left_shift right_shift trunc_divide":
+        dict.fromkeys(_OPERANDS, Of(dtype="int32")),
+    "broadcast_to": {"shape": (2, 4, 8, 8)},
+    "concatenate stack": {n: [Of(), Of()] for n in ("a_tuple", "tensors", "data")},
+    "conv2d_NCHWc": {"data": Of((1, 1, 8, 8, 4)), "kernel": Of((1, 1, 3, 3, 4, 4))},
+    "conv2d_nhwc": {"data": Of((1, 8, 8, 4)), "kernel": Of((3, 3, 4, 4))},
+    "dense": {"data": Of((2, 4)), "weight": Of((3, 4))},
+    "depthwise_conv depthwise_conv2d_nchw": {"kernel": Of((4, 1, 3, 3))},
+    "depthwise_conv2d_NCHWc": {"data": Of((1, 1, 8, 8, 4)), "kernel": Of((1, 1, 3, 3, 1, 4))},
+    "depthwise_conv2d_nhwc": {"data": Of((1, 8, 8, 4)), "kernel": Of((3, 3, 4, 1))},
+    "einsum": {"data": [Of((2, 3)), Of((3, 4))], "equation": "ij,jk->ik"},
+    "gather_nd scatter_nd": {"indices": Of((4, 8), "int32"), "updates": Of((8,))},
+    "get_pad_tuple": {"kernel": (3, 3)},
+    "group_conv2d_nchw": {"kernel": Of((4, 2, 3, 3)), "groups": 2},
+    "group_conv2d_nhwc": {
+        "data": Of((1, 8, 8, 4)), "kernel": Of((3, 3, 2, 4)), "groups": 2,
+    },
+    "layer_norm rms_norm": dict.fromkeys(("gamma", "beta", "weight"), Of((8,))),
+    "layout_transform": {"src_layout": "NCHW", "dst_layout": "NCHW4c"},
+    "logical_and logical_not logical_or logical_xor where": dict.fromkeys(
+        _OPERANDS, Of((4,), "bool")
+    ),
+    "matmul": dict.fromkeys(("a", "b", "tensor_a", "tensor_b"), Of((4, 4))),
+    "nll_loss": {"predictions": Of((2, 4)), "targets": Of((2,), "int32")},
+    "prelu": {"alpha": Of((4,))},
+    "reverse_sequence": {"seq_lengths": Of((1,), "int32"), "seq_axis": 1},
+    "scale_shift_nchw": _SCALE_SHIFT,
+    "scale_shift_nhwc": {"data": Of((1, 4, 4, 4)), **_SCALE_SHIFT},
+    "scatter scatter_elements": {"updates": Of()},
+    "split": {"axis": 1},
+    "squeeze": {"axis": 0},
+    "strided_set": {"v": Of((1, 2, 3, 4))},
+    "upsampling": {"scale_h": 2, "scale_w": 2},
+}  # fmt: skip
+# What one function takes, by its whole name.
+_SPECIAL: dict[str, dict[str, Any]] = {
+    "te.all te.any": {"conditions": lambda: [te.var("n") < 1]},
+    "te.comm_reducer": {
+        "fcombine": lambda: operator.add, "fidentity": lambda: functools.partial(te.const, 0),
+    },
+    "te.compute": {"fcompute": lambda: (lambda i, j: i + j)},
+    "te.if_then_else te.select": {"condition": lambda: te.var("n") < 1},
+    "te.max te.min te.prod te.sum": {"axis": lambda: te.reduce_axis(4)},
+    "te.reduce_axis": {"dom": (0, 4)},
+    "te.thread_axis": {"tag": "threadIdx.x"},
+    "relay.Call": {"op": lambda: network()["main"], "args": lambda: [vector(1, 4), vector(3, 4)]},
+    "relay.Constant": {"data": lambda: np.zeros(3, "float32")},
+    "relay.Function": {"params": lambda: [], "body": lambda: relay.const(1.0)},
+    "relay.IRModule": {"functions": lambda: {"main": network()["main"]}},
+    "relay.Tuple": {"fields": lambda: [vector()]},
+    "relay.TupleGetItem": {"tuple_value": lambda: relay.Tuple([vector()])},
+    "relay.TupleType": {"fields": lambda: (relay.TensorType((2, 3)),)},
+    "relay.Var relay.var": {"name_hint": "x"},
+    "relay.analysis.post_order": {"root": lambda: network()["main"]},
+    "relay.bind_params": {"params": dict},
+    "relay.evaluate": {"graph": lambda: relay.const(1.0)},
+    "relay.frontend.from_onnx": {"model": "model.onnx"},
+    "relay.frontend.from_exported_program": {"exported_program": object},
+    "relay.frontend.from_pytorch": {"script_module": object, "input_infos": [("x", (1, 4))]},
+    "load_module relay.load": {"path": "library.so"},
+    "relay.optimize": {"params": dict},
+    "nd.array": {"source": lambda: np.zeros((2, 3))},
+    "nd.from_dlpack": {"tensor": lambda: np.zeros((2, 3))},
+    "autotvm.ApplyHistoryBest autotvm.apply_history_best auto_scheduler.ApplyHistoryBest": {
+        "records": "log.json"
+    },
+    "autotvm.callback.log_to_file": {"file_out": "out.json"},
+    "autotvm.record.pick_best": {"source": "log.json", "target": "best.json"},
+    "autotvm.task.create": {"args": (4, 8, 6)},
+    "autotvm.task.extract_from_program auto_scheduler.extract_tasks relay.build": {
+        "target": "llvm"
+    },
+    "auto_scheduler.ComputeDAG": {"compute": matmul},
+    "auto_scheduler.EmptyPolicy auto_scheduler.SketchPolicy": {"task": search_task},
+    "auto_scheduler.PreloadCustomSketchRule": dict.fromkeys(
+        ("meet_condition_func", "apply_func"), lambda: len
+    ),
+    "auto_scheduler.SearchTask": {"func": lambda: workload, "args": (4, 8, 6), "target": "llvm"},
+    "auto_scheduler.TuningOptions": {"num_measure_trials": 2},
+    "auto_scheduler.distill_record_file": {"in_file": "log.json", "out_file": "best.json"},
+    "auto_scheduler.make_workload_key": {"func": lambda: workload},
+    "auto_scheduler.register_workload": {
+        "func_name": "drills.other", "f": lambda: workload, "override": True,
+    },
+    "auto_scheduler.register_workload_tensors": {
+        "workload_key": '["drills.doors", 4, 8, 6]', "override": True,
+    },
+    "auto_scheduler.save_records": {"inputs": list, "results": list},
+    "auto_scheduler.workload_key_to_tensors": {"workload_key": '["drills.doors", 4, 8, 6]'},
+    "lower build": {"schedule": lambda: te.create_schedule(matmul()[-1].op), "target": "llvm"},
+    "Target target.create": {"text": "llvm -num-cores=2"},
+    "device": {"kind": "cpu"},
+    "te.create_schedule": {"ops": lambda: matmul()[-1].op},
+    "PassContext": {"opt_level": 3},
+    "IRModule.from_expr": {"expr": lambda: network()["main"]},
+    "GraphModule": {"module": lambda: library()["default"](tilewright.cpu())},
+}  # fmt: skip
+# What a parameter takes that no table names.
+_KINDS: dict[str, Any] = {
+    "Tensor": Of(), "Expr": Of(), "Value": Of(), "int": 1, "float": 0.5, "bool": True,
+    "int | Sequence[int]": 1, "Sequence[int]": (1,), "Sequence[Expr]": [Of(), Of()],
+}  # fmt: skip
+_RANKS = {"1d": 1, "3d": 3}
+
+
+def good(name: str, call: Callable[..., Any]) -> Arguments:
+    """Right arguments for all parameters without a default, and those with one that have to differ.
+
+    Raises LookupError where neither the tables nor the annotation know one.
+    """
+    room, known = name.partition(".")[0], _known(name)
+    found: dict[str, Any] = {}
+    for p in inspect.signature(call).parameters.values():
+        if p.name in known:
+            found[p.name] = _made(known[p.name], room)
+        elif p.default is not p.empty:
+            found[p.name] = p.default
+        else:
+            found[p.name] = _made(_usual(name, p), room)
+    return found
+
+
+def _known(name: str) -> dict[str, Any]:
+    """What the tables say of this function."""
+    room, _, operator_name = name.partition(".")
+    found: dict[str, Any] = {}
+    if room in ("topi", "relay"):
+        found |= _rows(_OPERATORS, operator_name.rpartition(".")[2])
+    return found | _rows(_SPECIAL, name)
+
+
+def _rows(table: Mapping[str, dict[str, Any]], name: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for names, row in table.items():
+        if name in names.split():
+            found |= row
+    return found
+
+
+def _usual(name: str, p: inspect.Parameter) -> Any:
+    """For a parameter without a default, of which the function's own rows say nothing."""
+    room, rank = name.partition(".")[0], next((n for d, n in _RANKS.items() if d in name), 2)
+    if room in ("topi", "relay"):
+        if p.annotation in ("Tensor", "Expr") and p.name == "data":
+            return Of((1, 4) + (8,) * rank)
+        if p.annotation in ("Tensor", "Expr") and p.name in ("kernel", "weight"):
+            return Of((4, 4) + (3,) * rank)
+        if p.name in _PARAMETERS:
+            return _PARAMETERS[p.name]
+    for table, key in ((_SHARED, p.name), (_KINDS, p.annotation)):
+        if key in table:
+            return table[key]
+    raise LookupError(f"{name}: nothing is known that {p.name} takes")
+
+
+def _made(value: Any, room: str) -> Any:
+    """A fresh object where a function or a class makes it."""
+    if isinstance(value, list):
+        return [_made(v, room) for v in value]
+    if isinstance(value, Of):
+        return value.of(room)
+    return value() if callable(value) else value
