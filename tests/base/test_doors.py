@@ -51,6 +51,37 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "log": (lambda: autotvm.callback.log_to_file(3), "file_out is a int, not a string or a path"),
     "new axes": (lambda: relay.expand_dims(X, 0, 1 << 70), "that many axes cannot be new"),
+    "axis of argmax": (lambda: relay.argmax(X, "x"), "axis is a str, not an integer or a list"),
+    "text for a number": (
+        lambda: relay.one_hot(relay.var("i", shape=(2,), dtype="int32"), "1", 0, 3), "no numbers",
+    ),
+    "text in an array": (lambda: nd.array(["a"], dtype="float32"), "it holds no numbers"),
+    "width of a mirror": (lambda: relay.nn.mirror_pad(X, ("a", "b")), "pad_width='a' is neither"),
+    "extents in an array": (
+        lambda: relay.nn.adaptive_avg_pool1d(relay.var("y", shape=(1, 2, 3)), np.zeros((2, 2))),
+        "is neither an int nor",
+    ),
+    "layout of channels": (
+        lambda: topi.nn.depthwise_conv(A, A, layout="x"), "data layout 'x' is unknown"
+    ),
+    "type of a model": (
+        lambda: relay.frontend.from_onnx("m.onnx", dtype=3), "neither one name nor names by input"
+    ),
+    "parts of a split": (
+        lambda: autotvm.ConfigSpace().define_split("x", 8, num_outputs="2"),
+        "num_outputs is a str, not an integer",
+    ),
+    "order of axes": (
+        lambda: autotvm.ConfigSpace().define_reorder("x", [1, 2], "candidate", candidate=3),
+        "candidate is a int, not a list",
+    ),
+    "anchors": (
+        lambda: autotvm.ConfigSpace().define_annotate("x", [1], "locate_cache", num_anchor="1"),
+        "num_anchor is a str, not an integer",
+    ),
+    "parameters of a policy": (
+        lambda: auto_scheduler.SketchPolicy(None, params=1), "task is None, not a SearchTask"
+    ),
     "seed": (lambda: autotvm.tuner.RandomTuner(None), "task is None, not a task"),
 }  # fmt: skip
 
@@ -67,6 +98,10 @@ def test_a_wrong_argument_is_refused_with_place_reason_and_way_out(name: str) ->
 def test_any_is_no_name_of_relay() -> None:
     with pytest.raises(AttributeError, match="relay.Any does not exist here. Shapes are static"):
         relay.Any()
+
+
+def same(value: relay.Expr, expected: list[Any]) -> bool:
+    return np.array_equal(relay.evaluate(value), expected)
 
 
 ACCEPTED: dict[str, Callable[[], Any]] = {
@@ -91,6 +126,11 @@ ACCEPTED: dict[str, Callable[[], Any]] = {
     "build": lambda: relay.build(NETWORK, target={"cpu": "llvm"}, verify=False),
     "named": lambda: autotvm.LocalBuilder(build_func="default"),
     "function": lambda: autotvm.LocalBuilder(build_func="tilewright.driver.build:build_payload"),
+    "axes of argmax": lambda: relay.argmax(X, np.array([0, 1])).shape == (),
+    "far shift": lambda: same(relay.roll(relay.const([1, 2, 3]), 1 + 3 * 10**20, 0), [3, 1, 2]),
+    "far diagonal": lambda: same(relay.trilu(relay.const([[1.0, 2.0]]), 10**20), [[0, 0]]),
+    "far diagonal below": lambda: same(relay.trilu(relay.const([[1.0]]), -(10**20)), [[1]]),
+    "far step": lambda: same(relay.arange(0, 3, 10**20), [0]),
     "vector": lambda: te.compute(4, lambda i: A[i]).shape == (4,),
 }
 

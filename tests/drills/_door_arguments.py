@@ -12,12 +12,13 @@ import inspect
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 import tilewright
-from tilewright import auto_scheduler, autotvm, relay, te
+from tilewright import auto_scheduler, autotvm, relay, te, topi
 
 Arguments = Mapping[str, Any]
 
@@ -106,7 +107,8 @@ _PARAMETERS: dict[str, Any] = {
     "begin": (0, 0, 0, 0), "block_size": 2, "depth": 4, "end": (1, 2, 3, 4),
     "indices": Of(dtype="int32"), "indices_or_sections": 2, "kernel": 2, "newshape": (4, 64),
     "num_groups": 2, "off_value": 0.0, "on_value": 1.0, "pad_before": (0, 0, 1, 1),
-    "pad_width": ((0, 0), (0, 0), (1, 1), (1, 1)), "pool_size": 2, "shift": 1, "stop": 4.0,
+    "pad_width": ((0, 0), (0, 0), (1, 1), (1, 1)), "pool_size": 2, "shift": 1, "size": 4,
+    "stop": 4.0,
 }  # fmt: skip
 _OPERANDS = ("condition", "data", "lhs", "rhs", "x", "y")
 _CHANNELS = dict.fromkeys(("gamma", "beta", "moving_mean", "moving_var", "bias"), Of((4,)))
@@ -141,6 +143,7 @@ _OPERATORS: dict[str, dict[str, Any]] = {
     "matmul": dict.fromkeys(("a", "b", "tensor_a", "tensor_b"), Of((4, 4))),
     "nll_loss": {"predictions": Of((2, 4)), "targets": Of((2,), "int32")},
     "prelu": {"alpha": Of((4,))},
+    "resize": {"axes": (2, 3), "sizes": (4, 4)},
     "reverse_sequence": {"seq_lengths": Of((1,), "int32"), "seq_axis": 1},
     "scale_shift_nchw": _SCALE_SHIFT,
     "scale_shift_nhwc": {"data": Of((1, 4, 4, 4)), **_SCALE_SHIFT},
@@ -161,6 +164,8 @@ _SPECIAL: dict[str, dict[str, Any]] = {
     "te.max te.min te.prod te.sum": {"axis": lambda: te.reduce_axis(4)},
     "te.reduce_axis": {"dom": (0, 4)},
     "te.thread_axis": {"tag": "threadIdx.x"},
+    "topi.Resizing": {"size": 4, "scale": Fraction(1, 2)},
+    "topi.resize": {"how": lambda: [topi.Resizing(4, Fraction(1, 2))] * 2},
     "relay.Call": {"op": lambda: network()["main"], "args": lambda: [vector(1, 4), vector(3, 4)]},
     "relay.Constant": {"data": lambda: np.zeros(3, "float32")},
     "relay.Function": {"params": lambda: [], "body": lambda: relay.const(1.0)},

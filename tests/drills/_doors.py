@@ -198,15 +198,20 @@ def methods() -> list[Door]:
         (tilewright.Target("llvm"), "with_limits", lambda: {"limits": {"cores": 2}}),
         (space(), "define_split", lambda: {"name": "x", "axis": 8, "options": {"num_outputs": 2}}),
         (space(), "define_knob", lambda: {"name": "x", "candidate": [1, 2]}),
-        (space(), "define_reorder", lambda: {"name": "x", "axes": [1, 2], "policy": "all"}),
-        (space(), "define_annotate", lambda: {"name": "x", "axes": [1], "policy": "try_unroll"}),
+        (space(), "define_reorder", lambda: {
+            "name": "x", "axes": [1, 2], "policy": "candidate",
+            "options": {"candidate": [[1, 2], [2, 1]]},
+        }),
+        (space(), "define_annotate", lambda: {
+            "name": "x", "axes": [1], "policy": "locate_cache", "options": {"num_anchor": 1},
+        }),
         (space(), "multi_filter", lambda: {"filter": lambda c: True}),
         (space(), "add_flop", lambda: {"flop": 1}),
         (space(), "get", lambda: {"index": 0}),
         (task().config_space, "get", lambda: {"index": 0}),
         (task().config_space, "is_index_valid", lambda: {"index": 0}),
         (task().config_space, "index_of", lambda: {"config": task().config_space.get(0)}),
-    ]
+    ]  # fmt: skip
     for owner, name, arguments in plain:
         found.append(Door(f"{type(owner).__name__}.{name}", getattr(owner, name), arguments))
     return found

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
 from drills import drills, page
+from drills._doors import doors, files
 from drills.drill import Drill
 
 
@@ -15,6 +17,26 @@ def test_nothing_breaks(drill: Drill) -> None:
     counts = drill.run(drill.short, 0)
     assert counts.total() == drill.short
     assert drill.broken(counts) == []
+
+
+# These need PyTorch and a log with records.
+REFUSED = {
+    "relay.frontend.from_exported_program", "relay.frontend.from_pytorch",
+    "auto_scheduler.load_best_record",
+}  # fmt: skip
+
+
+def test_right_arguments_are_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that the drill of the doors reaches what stands behind them."""
+    monkeypatch.chdir(tmp_path)
+    files()
+    wrong = {}
+    for door in doors():
+        try:
+            door(door.arguments())
+        except Exception as error:
+            wrong[door.name] = str(error)
+    assert {name: why for name, why in wrong.items() if name not in REFUSED} == {}
 
 
 def test_a_drill_says_what_broke_and_what_never_happened() -> None:

@@ -15,6 +15,7 @@ from tilewright.auto_scheduler.cost_model import RandomModel, XGBModel
 from tilewright.auto_scheduler.measure import TuningOptions, checked_options
 from tilewright.auto_scheduler.records import Path
 from tilewright.auto_scheduler.tuning import TrialPrinter, known_of, run, tell_unknown
+from tilewright.base.doors import door
 from tilewright.base.errors import SpaceError
 from tilewright.measure.database import Database
 from tilewright.schedule.schedule import Schedule, Stage
@@ -78,19 +79,13 @@ class SketchPolicy:
     templates: whether the templates that fit the computation compete with the rules' sketches
     """
 
+    @door(SpaceError, "SketchPolicy")
     def __init__(
         self, task: Computation, program_cost_model: XGBModel | RandomModel | None = None,
         params: Mapping[str, Any] | None = None, seed: int | None = None, verbose: int = 1,
         init_search_callbacks: Sequence[Any] | None = None, *, templates: bool = True,
     ) -> None:  # fmt: skip
-        if not isinstance(task, Computation):
-            raise SpaceError(f"SketchPolicy({task!r})", "not a SearchTask", "Make one first.")
         model = XGBModel(seed=seed) if program_cost_model is None else program_cost_model
-        if not isinstance(model, (XGBModel, RandomModel)):
-            raise SpaceError(
-                f"SketchPolicy(program_cost_model={model!r})", "not a cost model",
-                "Use XGBModel() or RandomModel().",
-            )  # fmt: skip
         unknown = [name for name in params or () if name not in PARAMETERS]
         if unknown:
             raise SpaceError(

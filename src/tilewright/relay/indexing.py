@@ -25,7 +25,9 @@ from tilewright.relay.graph.expr import (
     oversize,
 )
 from tilewright.relay.op import call
+from tilewright.relay.sizes import per_axis
 from tilewright.relay.tensor import (
+    Axes,
     broadcast_to,
     cast,
     concatenate,
@@ -142,11 +144,11 @@ def reverse_sequence(data: Expr, seq_lengths: Expr, seq_axis: int = 1, batch_axi
 # -- order -----------------------------------------------------------------------------------------
 
 
-def _arg(name: str, data: Expr, axis: Any, keepdims: bool, exclude: bool, last: bool) -> Expr:
+def _arg(name: str, data: Expr, axis: Axes, keepdims: bool, exclude: bool, last: bool) -> Expr:
     rank = len(data.shape)
     place = f"{name}(data={data.shape}, axis={axis})"
-    named = range(rank) if axis is None else (axis if isinstance(axis, (tuple, list)) else (axis,))
-    axes = sorted({_axis(int(a), rank, place) for a in named})
+    named = range(rank) if axis is None else ((axis,) if isinstance(axis, int) else axis)
+    axes = sorted({_axis(a, rank, place) for a in named})
     if exclude and axis is not None:
         axes = [k for k in range(rank) if k not in axes]
     if not axes:
@@ -167,7 +169,7 @@ def _spread(extents: Sequence[int], kept: Sequence[int], rank: int) -> list[int]
 
 
 def argmax(
-    data: Expr, axis: Any = None, keepdims: bool = False, exclude: bool = False,
+    data: Expr, axis: Axes = None, keepdims: bool = False, exclude: bool = False,
     select_last_index: bool = False,
 ) -> Expr:  # fmt: skip
     """Where the greatest element along `axis` is, int32; of several axes (None: all), as a vector.
@@ -179,7 +181,7 @@ def argmax(
 
 
 def argmin(
-    data: Expr, axis: Any = None, keepdims: bool = False, exclude: bool = False,
+    data: Expr, axis: Axes = None, keepdims: bool = False, exclude: bool = False,
     select_last_index: bool = False,
 ) -> Expr:  # fmt: skip
     """Where the smallest element along `axis` is; otherwise as `argmax`."""
@@ -367,8 +369,8 @@ def roll(data: Expr, shift: int | Sequence[int], axis: int | Sequence[int]) -> E
         raise ModelError(place, "not one shift for each axis", "Give as many of each.")
     for s, a in zip(shifts, axes, strict=True):
         k = _axis(a, len(data.shape), place)
-        extent = data.shape[k]
-        data = take(data, const(np.arange(-s, extent - s, dtype="int32") % extent), k)
+        order = np.roll(np.arange(data.shape[k], dtype="int32"), s % max(data.shape[k], 1))
+        data = take(data, const(order), k)
     return data
 
 
@@ -411,6 +413,7 @@ def trilu(data: Expr, k: int = 0, upper: bool = True) -> Call:
     if len(data.shape) < 2:
         raise ModelError(f"trilu(data={data.shape})", "it is no matrix", "Give two axes at least.")
     rows, columns = data.shape[-2:]
+    k = min(max(k, -rows), columns)  # beyond there is nothing
     mask = np.tri(rows, columns, k - 1 if upper else k, dtype=bool)
     return where(const(~mask if upper else mask), data, const(0, data.dtype))
 
@@ -497,7 +500,7 @@ def mirror_pad(data: Expr, pad_width: Sequence[Any], mode: str = "SYMMETRIC") ->
     mode: "symmetric" mirrors with the last element, "reflect" without it, "edge" repeats it, "wrap"
     begins again
     """
-    width = tuple(tuple(int(n) for n in w) for w in pad_width)
+    width = tuple(per_axis(w, 2, "pad_width", "nn.mirror_pad") for w in pad_width)
     return call("nn.mirror_pad", data, pad_width=width, mode=mode.lower())
 
 
@@ -513,8 +516,8 @@ def arange_array(start: float, stop: float, step: float, dtype: str) -> np.ndarr
     kind = check_dtype(dtype, place)
     if reason := oversize((count,), kind):
         raise ModelError(place, f"it is too large: {reason}", "Use a larger step.")
-    if all(float(v).is_integer() for v in (start, step)):
-        start, step = int(start), int(step)
+    whole = all(float(v).is_integer() and abs(v) < 1 << 63 for v in (start, step))
+    start, step = (int(start), int(step)) if whole else (float(start), float(step))
     return np.asarray(start + np.arange(count) * step).astype(kind.storage)
 
 

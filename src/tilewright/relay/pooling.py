@@ -198,7 +198,8 @@ def _adaptive(kind: str, rank: int) -> Callable[..., Call]:
         data: Expr, output_size: Any = None, layout: str = usual, out_layout: str = ""
     ) -> Call:
         same_layout(out_layout, layout, f"nn.{name}")
-        if output_size in (None, ()) and len(layout) == len(data.shape):
+        whole = output_size is None or (isinstance(output_size, (tuple, list)) and not output_size)
+        if whole and len(layout) == len(data.shape):
             pairs = zip(layout, data.shape, strict=True)
             output_size = tuple(n for letter, n in pairs if letter in IMAGE[rank])
         size = per_axis(output_size, rank, "output_size", f"nn.{name}")

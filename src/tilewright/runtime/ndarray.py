@@ -57,8 +57,6 @@ def empty(
         raise DeviceError(f"empty({dims})", "a dimension is negative", "Use at least 0.")
     if math.prod(dims) > _MOST_ELEMENTS:
         raise DeviceError(f"empty({dims})", "no memory is that large", "Use smaller dimensions.")
-    if math.prod(dims) > _MOST_ELEMENTS:
-        raise DeviceError(f"empty({dims})", "no memory is that large", "Use smaller dimensions.")
     kind = _checked(dtype, f"empty({dims})")
     memory = device.driver.allocate(max(math.prod(dims) * kind.bytes, 1))
     return NDArray(dims, kind, device, memory)
@@ -146,12 +144,16 @@ def _host_view(tensor: Any) -> np.ndarray:
 
 def _as_array(source: Any, place: str) -> np.ndarray:
     try:
-        return np.asarray(source)
+        made = np.asarray(source)
+        reason = "it holds no numbers" if made.dtype.hasobject or made.dtype.kind in "SU" else ""
     except ValueError as error:  # lists of several lengths
+        reason = str(error)
+    if reason:
         raise DeviceError(
-            f"{place}({type(source).__name__})", f"it is no array ({error})",
+            f"{place}({type(source).__name__})", f"it is no array ({reason})",
             "Give numbers, or lists of one length.",
-        ) from None  # fmt: skip
+        )  # fmt: skip
+    return made
 
 
 def _checked(dtype: str | np.dtype | type, place: str) -> DType:

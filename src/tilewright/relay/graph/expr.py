@@ -32,7 +32,7 @@ def as_array(value: Any) -> Array:
     """`value` as a numpy array: numbers, lists, arrays, anything with `.numpy()`."""
     try:
         made = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
-        reason = "it holds no numbers" if made.dtype.hasobject else ""
+        reason = "it holds no numbers" if made.dtype.hasobject or made.dtype.kind in "SU" else ""
     except ValueError as error:
         reason = str(error)
     if reason:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tilewright.base.doors import door
 from tilewright.base.errors import SpaceError
 from tilewright.schedule.space.decision import Choice, ceil_div, var
 from tilewright.schedule.space.entities import (
@@ -128,6 +129,7 @@ class SplitSpace(Knob):
     the outermost size is what the others leave, rounded up.
     """
 
+    @door(SpaceError, "define_split")
     def __init__(
         self,
         name: str,
@@ -243,6 +245,7 @@ class ReorderSpace(_Listed):
 
     make = ReorderEntity
 
+    @door(SpaceError, "define_reorder")
     def __init__(
         self,
         name: str,
@@ -300,6 +303,7 @@ class AnnotateSpace(_Listed):
 
     make = AnnotateEntity
 
+    @door(SpaceError, "define_annotate")
     def __init__(
         self, name: str, axes: Sequence[Any], policy: str, *, num_anchor: int | None = None
     ) -> None:

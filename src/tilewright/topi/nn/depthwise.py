@@ -67,10 +67,14 @@ def depthwise_conv(
     rank = len(layout) - 2
     image = image_letters(rank)
     name = f"depthwise_conv{rank}d_{layout.lower()}"
-    kernel_layout = f"CM{image}" if layout.index("C") == 1 else f"{image}CM"
     place = call_text(
         name, data=data, kernel=kernel, stride=stride, padding=padding, dilation=dilation
     )
+    require(
+        layout in (f"NC{image}", f"N{image}C"), place, f"data layout {layout!r} is unknown",
+        "Use NCW, NWC, NCHW, NHWC, NCDHW or NDHWC.",
+    )  # fmt: skip
+    kernel_layout = f"CM{image}" if layout.index("C") == 1 else f"{image}CM"
     check_tensor(data, "data", layout, place)
     check_tensor(kernel, "kernel", kernel_layout, place)
     size = dict(zip(layout, data.shape, strict=True))

@@ -97,6 +97,11 @@ def from_onnx(
     Raises ModelError for a missing or damaged file, an open extent, a model beyond the limits, and
     once for all nodes that cannot be imported.  A result that is a sequence counts as its tensors.
     """
+    if not isinstance(dtype, (str, Mapping)):
+        raise ModelError(
+            f"from_onnx(dtype={dtype!r})", "it is neither one name nor names by input",
+            'Leave it out, or give {"input": "float32"}.',
+        )  # fmt: skip
     given = Given(
         dict(shape or {}), {} if isinstance(dtype, str) else dict(dtype), dict(params or {})
     )
