@@ -177,6 +177,9 @@ def _rules() -> dict[str, Rule]:
         "clip": lambda t, a, r: torch.clamp(t[0], a.a_min, a.a_max),
         "transpose": lambda t, a, r: t[0].permute(*a.axes),
         "concatenate": lambda t, a, r: torch.cat(t[0], a.axis),
+        "strided_slice": _slice,
+        "take": _take,
+        "gather": lambda t, a, r: t[0].gather(a.axis, t[1].long() % t[0].shape[a.axis]),
         "mean": lambda t, a, r: t[0].mean(_axes(t[0], a), keepdim=a.keepdims),
         "sum": lambda t, a, r: t[0].sum(_axes(t[0], a), keepdim=a.keepdims),
         "nn.dense": lambda t, a, r: F.linear(t[0], t[1]),
@@ -212,6 +215,26 @@ def _plain(function: Any, count: int) -> Rule:
 
 def _axes(tensor: Any, attrs: Any) -> tuple[int, ...]:
     return reduced_axes(attrs.axis, attrs.exclude, tensor.dim())
+
+
+def _slice(t: Sequence[Any], a: Any, result: Any) -> Any:
+    data = t[0]
+    for axis, (begin, extent, step) in enumerate(zip(a.begin, a.extents, a.strides, strict=True)):
+        last = begin + step * (extent - 1)
+        first, end = min(begin, last), max(begin, last) + 1
+        data = data.narrow(axis, first, end - first)
+        data = data[(slice(None),) * axis + (slice(None, None, abs(step)),)]
+        data = data.flip(axis) if step < 0 else data
+    return data
+
+
+def _take(t: Sequence[Any], a: Any, result: Any) -> Any:
+    data, indices = t
+    extent, axis = data.shape[a.axis], a.axis % data.dim()
+    at = indices.long() % extent if a.mode == "wrap" else indices.long().clamp(0, extent - 1)
+    if a.batch_dims:
+        raise ModelError("PyTorch", "no rule for take with batch_dims", "Use relay.gather.")
+    return data.index_select(axis, at.reshape(-1)).reshape(result.shape)
 
 
 def _along(vector: Any, axis: int, rank: int) -> Any:
