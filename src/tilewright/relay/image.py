@@ -1,6 +1,7 @@
-"""Images as users resize them: `relay.image.resize2d`, `relay.nn.upsampling`, ...
+"""Images resized and moved: `relay.image.resize2d`, `relay.nn.upsampling`, ...
 
-In: graph values and TVM's keywords.  Out: calls of `image.resize`, which takes any axes.
+In: graph values and TVM's keywords.  Out: calls, most of them of `image.resize`,
+which takes any axes.
 Read next: `op/resize.py`.
 """
 
@@ -9,12 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from tilewright.base.doors import open_doors
 from tilewright.base.errors import ModelError
-from tilewright.relay.graph.expr import Call, Expr
+from tilewright.relay.graph.expr import Call, Expr, const
 from tilewright.relay.op import call
 from tilewright.relay.op.window import IMAGE, layouts
 from tilewright.relay.sizes import per_axis
+from tilewright.relay.tensor import reshape
 
 METHODS = {"nearest_neighbor": "nearest", "linear": "linear", "cubic": "cubic"}
 # TVM's names of layers' methods, which say the rank, too
@@ -190,5 +194,33 @@ def _enlarged(
     )  # fmt: skip
 
 
-__all__ = ["resize", "resize1d", "resize2d", "resize3d"]
+def affine_grid(
+    data: Expr, target_shape: Any, align_corners: bool = True, channels_last: bool = False
+) -> Expr:
+    """Where each element of an image of `target_shape` lies in one that was moved by `data`.
+
+    data [N, 2, 3], for three axes [N, 3, 4]; result [N, 2, H, W], coordinates x, y from -1 to 1.
+    align_corners: they are those of the centres of corner elements, else of the corners themselves.
+    channels_last: [N, H, W, 2], as ONNX and PyTorch have it
+    """
+    shape, place = tuple(map(int, target_shape)), "image.affine_grid"
+    rank = len(shape)
+    if rank not in (2, 3) or data.shape[1:] != (rank, rank + 1) or min(shape) < 1:
+        raise ModelError(
+            f"{place}(data={data.shape}, target_shape={shape})",
+            "matrices of two rows and three columns move images of two axes, three rows and four "
+            "columns those of three", "Give data [N, 2, 3] and (height, width).",
+        )  # fmt: skip
+    lines = [
+        np.linspace(-1, 1, n) if align_corners and n > 1 else (2 * np.arange(n) + 1) / n - 1
+        for n in shape
+    ]
+    places = np.stack([*reversed(np.meshgrid(*lines, indexing="ij")), np.ones(shape)], -1)
+    base = const(places.reshape(1, -1, rank + 1), str(data.dtype))
+    if channels_last:
+        return reshape(call("nn.batch_matmul", base, data), (data.shape[0], *shape, rank))
+    return reshape(call("nn.batch_matmul", data, base), (data.shape[0], rank, *shape))
+
+
+__all__ = ["affine_grid", "resize", "resize1d", "resize2d", "resize3d"]
 open_doors(globals(), [*__all__, "upsampling", "upsampling3d"], ModelError)

@@ -6,13 +6,16 @@ Read next: `op/pooling.py`, the rows.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
+from tilewright.base.errors import ModelError
 from tilewright.relay.graph.expr import Call, Expr
 from tilewright.relay.op import call
 from tilewright.relay.op.window import IMAGE, RANKS, channels_first
 from tilewright.relay.sizes import per_axis, same_layout, sides
+from tilewright.relay.tensor import add, divide, multiply, power, reshape
 
 WORDS = {"avg": "Mean", "max": "Greatest element"}
 
@@ -219,10 +222,35 @@ adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d = (_adaptive("avg"
 adaptive_max_pool1d, adaptive_max_pool2d, adaptive_max_pool3d = (_adaptive("max", r) for r in RANKS)
 
 
+def lrn(
+    data: Expr,
+    size: int = 5,
+    axis: int = 1,
+    bias: float = 2,
+    alpha: float = 1e-05,
+    beta: float = 0.75,
+) -> Call:
+    """data / (bias + alpha/size * sum of squares of `size` neighbours along `axis`)^beta."""
+    place, rank = "nn.lrn", len(data.shape)
+    if not (-rank <= axis < rank and size >= 1):
+        raise ModelError(
+            f"{place}(data={data.shape}, axis={axis}, size={size})",
+            "there is no such axis, or no window of that size",
+            f"Use {-rank} to {rank - 1}, and a size of at least 1.",
+        )
+    axis %= rank
+    before, channels, after = data.shape[:axis], data.shape[axis], data.shape[axis + 1 :]
+    flat = reshape(data, (math.prod(before), 1, channels, math.prod(after)))
+    around = ((size - 1) // 2, 0, size // 2, 0)
+    mean = avg_pool2d(multiply(flat, flat), (size, 1), padding=around, count_include_pad=True)
+    scale = power(add(multiply(mean, alpha), bias), beta)
+    return divide(data, reshape(scale, data.shape))
+
+
 __all__ = [
     "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d",
     "adaptive_max_pool2d", "adaptive_max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d",
     "global_avg_pool1d", "global_avg_pool2d", "global_avg_pool3d", "global_max_pool1d",
-    "global_max_pool2d", "global_max_pool3d", "lp_pool", "max_pool1d", "max_pool2d",
+    "global_max_pool2d", "global_max_pool3d", "lp_pool", "lrn", "max_pool1d", "max_pool2d",
     "max_pool3d", "max_pool_indices",
 ]  # fmt: skip

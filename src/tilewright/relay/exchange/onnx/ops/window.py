@@ -1,13 +1,17 @@
-"""Convolution and pooling."""
+"""Convolution and pooling, and their ways back."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from tilewright.relay import nn
-from tilewright.relay.exchange.onnx.node import Converter, Node
-from tilewright.relay.graph.expr import Expr
+from tilewright.relay.exchange.onnx.node import Converter, Node, shape_input
+from tilewright.relay.graph.expr import Expr, const
+from tilewright.relay.indexing import scatter_elements
 from tilewright.relay.op.window import RANKS
 from tilewright.relay.tensor import reshape
 
@@ -174,13 +178,95 @@ def _global_lp(n: Node) -> Expr:
     return reshape(made, (*data.shape[:2], *[1] * (len(data.shape) - 2)))
 
 
+def _lrn(n: Node) -> Expr:
+    size = n.attr("size")
+    n.require(isinstance(size, int) and size >= 1, f"its size is {size}", "Use 1 or more.")
+    return nn.lrn(
+        n[0], size, bias=n.attr("bias", 1.0), alpha=n.attr("alpha", 1e-4), beta=n.attr("beta", 0.75)
+    )
+
+
+def _col2im(n: Node) -> Expr:
+    """Columns laid side by side again, overlaps added: a transposed convolution of each channel
+    whose weights are 1 at a tap's own place."""
+    data = n[0]
+    image, kernel = shape_input(n, 1), shape_input(n, 2)
+    rank = len(kernel)
+    strides, dilation = (n.ints(k) or [1] * rank for k in ("strides", "dilations"))
+    pads = n.ints("pads") or [0] * 2 * rank
+    n.require(
+        rank in RANKS and len(data.shape) == 3 and len(pads) == 2 * rank
+        and len(image) == len(strides) == len(dilation) == rank and min(strides) >= 1,
+        f"image {image}, block {kernel}, strides {strides}, dilations {dilation} and pads {pads} "
+        f"do not belong to one rank", "Images of one, two or three axes are supported.",
+    )  # fmt: skip
+    taps = math.prod(kernel)
+    n.require(
+        taps >= 1 and data.shape[1] % taps == 0,
+        f"{data.shape[1]} rows are not whole blocks of {taps}", "The model is damaged.",
+    )  # fmt: skip
+    free = [
+        extent + pads[k] + pads[rank + k] - ((kernel[k] - 1) * dilation[k] + 1)
+        for k, extent in enumerate(image)
+    ]
+    counts = [f // s + 1 for f, s in zip(free, strides, strict=True)]
+    n.require(
+        min(free) >= 0 and math.prod(counts) == data.shape[2],
+        f"{data.shape[2]} columns are not the {counts} positions in the image",
+        "The model is damaged.",
+    )  # fmt: skip
+    channels = data.shape[1] // taps
+    n.room(data.shape[1] * taps * data.dtype.bytes)
+    own = np.eye(taps).reshape(1, taps, 1, *kernel).repeat(channels, 0)
+    weight = const(own.reshape(channels * taps, 1, *kernel), str(data.dtype))
+    function = getattr(nn, f"conv{rank}d_transpose")
+    made: Expr = function(
+        reshape(data, (*data.shape[:2], *counts)), weight, groups=channels, strides=tuple(strides),
+        padding=tuple(pads), dilation=tuple(dilation),
+    )  # fmt: skip
+    missing = [f % s for f, s in zip(free, strides, strict=True)]  # that no window reaches
+    return nn.pad(made, [(0, 0), (0, 0), *((0, m) for m in missing)]) if any(missing) else made
+
+
+def _max_unpool(n: Node) -> Expr:
+    data, kernel = n[0], n.ints("kernel_shape") or []
+    rank = _rank(n, kernel, data)
+    strides, pads = n.ints("strides") or [1] * rank, n.ints("pads") or [0] * 2 * rank
+    n.require(
+        len(strides) == rank and len(pads) == 2 * rank and n[1].shape == data.shape,
+        f"strides {strides}, pads {pads} or indices {n[1].shape} are not those of its data",
+        f"{rank} strides, {2 * rank} pads and an index for each element are needed.",
+    )
+    image = [
+        (extent - 1) * strides[k] - pads[k] - pads[rank + k] + kernel[k]
+        for k, extent in enumerate(data.shape[2:])
+    ]
+    n.require(min(image) >= 1, f"its result would have extents {image}", "The model is damaged.")
+    whole = (*data.shape[:2], *image)
+    size = math.prod(whole)
+    n.room(size * data.dtype.bytes)
+    empty = const(np.zeros(size), str(data.dtype))
+    placed = scatter_elements(empty, reshape(n[1], (-1,)), reshape(data, (-1,)), 0)
+    made: Expr = reshape(placed, whole)
+    wanted = shape_input(n, 2) if n.has(2) else whole
+    n.require(
+        len(wanted) == len(whole) and all(a >= b for a, b in zip(wanted, whole, strict=True)),
+        f"output_shape {wanted} does not hold {whole}", "The model is damaged.",
+    )  # fmt: skip
+    behind = [(0, a - b) for a, b in zip(wanted, whole, strict=True)]
+    return nn.pad(made, behind) if wanted != whole else made
+
+
 CONVERTERS: dict[str, Converter] = {
     "AveragePool": _average_pool,
+    "Col2Im": _col2im,
     "Conv": _conv,
     "ConvTranspose": _conv_transpose,
     "GlobalAveragePool": _global("avg"),
     "GlobalLpPool": _global_lp,
     "GlobalMaxPool": _global("max"),
+    "LRN": _lrn,
     "LpPool": _lp_pool,
     "MaxPool": _max_pool,
+    "MaxUnpool": _max_unpool,
 }
