@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from relay.case import function, tensor
 from relay.small import image, residual
 from tilewright import relay, transform
 from tilewright.base.errors import ModelError
@@ -137,6 +138,19 @@ def test_half_precision_goes_through_onnx_and_back(dtype, tmp_path):
     (name,) = [p.name_hint for p in again["main"].params if p.name_hint not in weights]
     out = relay.evaluate(again, {**weights, name: image()})
     assert np.array_equal(out, relay.evaluate(half, {half["main"].params[0].name_hint: image()}))
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_a_query_without_keys_is_zero_in_half_precision_too(dtype):
+    shapes = {n: (1, 1, 2, 4) for n in "qkv"}
+    body = relay.nn.attention(
+        *(tensor(n, *s) for n, s in shapes.items()), tensor("m", 2, dtype="bool")
+    )
+    mod = relay.transform.ToMixedPrecision(dtype)(relay.IRModule.from_expr(function(body)))
+    inputs = {n: np.ones(s, "float32") for n, s in shapes.items()}
+    found = relay.evaluate(mod, {**inputs, "m": np.zeros(2, bool)})
+    assert not np.any(found.astype("float32"))
 
 
 def test_products_of_narrow_integers_accumulate_in_int32():

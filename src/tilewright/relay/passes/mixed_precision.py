@@ -7,9 +7,12 @@ as `relay.transform.ToMixedPrecision`.  Read next: `constants.py`, which folds c
 
 from __future__ import annotations
 
+import numpy as np
+
 from tilewright.base.dtype import FLOAT32, DType
 from tilewright.base.errors import ModelError
 from tilewright.relay.graph.expr import (
+    Array,
     Constant,
     Expr,
     Function,
@@ -105,8 +108,14 @@ class _Conversion:
         if key not in self._casts:
             single = isinstance(value, Constant) and value.data.size == 1
             self._casts[key] = (
-                Constant(value.data.astype(wanted.storage))  # type: ignore[attr-defined]
+                Constant(_within(value.data, wanted).astype(wanted.storage))  # type: ignore[attr-defined]
                 if single
                 else call("cast", value, dtype=str(wanted))
             )
         return self._casts[key]
+
+
+def _within(data: Array, kind: DType) -> Array:
+    """`data` with finite numbers kept finite in `kind`: what a mask fills in, the limits of a clip
+    are as large as their type allows."""
+    return np.where(np.isfinite(data), np.clip(data, kind.least, kind.greatest), data)

@@ -187,6 +187,7 @@ def _rules() -> dict[str, Rule]:
             t[0].mT if a.transpose_a else t[0], t[1].mT if a.transpose_b else t[1]
         ),
         "nn.bias_add": lambda t, a, r: t[0] + _along(t[1], a.axis, t[0].dim()),
+        "nn.standardize": _standardize,
         "nn.softmax": lambda t, a, r: F.softmax(t[0], a.axis),
         "nn.log_softmax": lambda t, a, r: F.log_softmax(t[0], a.axis),
         "nn.leaky_relu": lambda t, a, r: F.leaky_relu(t[0], a.alpha),
@@ -274,6 +275,18 @@ def _batch_norm(t: Sequence[Any], a: Any, result: Any) -> Any:
         eps=a.epsilon,
     )  # fmt: skip
     return (made if a.axis % data.dim() == 1 else made.movedim(1, a.axis)), mean, variance
+
+
+def _standardize(t: Sequence[Any], a: Any, result: Any) -> Any:
+    from torch.nn import functional as F
+
+    x, rank = t[0], t[0].dim()
+    axes = sorted(k % rank for k in a.axis)
+    if axes == list(range(axes[0], rank)):
+        norm = F.layer_norm if a.center else F.rms_norm
+        return norm(x, x.shape[axes[0] :], eps=a.epsilon)
+    x = x - x.mean(axes, keepdim=True) if a.center else x
+    return x / ((x * x).mean(axes, keepdim=True) + a.epsilon).sqrt()
 
 
 def _conv(t: Sequence[Any], a: Any, result: Any) -> Any:
