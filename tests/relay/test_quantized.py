@@ -173,3 +173,15 @@ def test_refusals(change, words):
     }  # fmt: skip
     with pytest.raises(ModelError, match=words):
         relay.qnn.op.quantize(**given)
+
+
+def test_random_operators_say_what_to_do():
+    node = helper.make_node("RandomNormalLike", ["x"], ["y"])
+    kind = TensorProto.FLOAT
+    graph = helper.make_graph(
+        [node], "g", [helper.make_tensor_value_info("x", kind, [2])],
+        [helper.make_tensor_value_info("y", kind, [2])],
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    with pytest.raises(ModelError, match="draws random numbers"):
+        relay.frontend.from_onnx(model)

@@ -36,7 +36,7 @@ ALWAYS = (*CONTRACTIONS, *TRANSPOSED, "nn.batch_matmul")
 LP_POOLS = tuple(f"nn.lp_pool{rank}d" for rank in RANKS)
 # Their results may leave the range of a half, or need the digits it lacks.
 NEVER = (
-    "exp", "log", "power", "sum", "prod", "mean", "cumsum", "cumprod", "nn.softmax",
+    "cosh", "sinh", "exp", "log", "power", "sum", "prod", "mean", "cumsum", "cumprod", "nn.softmax",
     "nn.log_softmax", *LP_POOLS,
 )  # fmt: skip
 
