@@ -31,6 +31,7 @@ from tilewright.relay.testing import (
     transformers,
     unet,
     vgg,
+    yolo_detection,
 )
 from tilewright.relay.testing.layers import create_workload
 
@@ -87,10 +88,10 @@ __all__ = [
     "NETWORKS", "create_workload", "dcgan", "densenet", "dqn", "get_network", "inception_v3",
     "layers", "lstm", "mlp", "mobilenet", "mobilenet_v2", "resnet", "resnet_3d", "resnet_v1",
     "resnext", "squeezenet", "transformers", "unet", "unknown_network", "vgg",
+    "yolo_detection",
 ]  # fmt: skip
 
 _ELSEWHERE = {
-    "yolo_detection": "Compute boxes from detections with numpy, outside the network.",
     "nat": "Export the network to ONNX and use relay.frontend.from_onnx.",
     "synthetic": "Use relay.testing.create_workload with a function of your own.",
 }
