@@ -74,3 +74,23 @@ def test_what_is_refused():
         relay.frontend.from_onnx(
             model("STFT", (1, 8, 1), {"step": np.array(2), "w": None, "length": np.array(9)})
         )
+
+
+def test_filters_are_triangles_between_their_neighbours():
+    names = ("count", "length", "rate", "low", "high")
+    values = (3, 64, 8000, 100.0, 3000.0)
+    held = [
+        numpy_helper.from_array(np.array(v, "int64" if k < 3 else "float32"), n)
+        for k, (n, v) in enumerate(zip(names, values, strict=True))
+    ]
+    node = helper.make_node("MelWeightMatrix", names, ["y"])
+    info = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    proto = helper.make_model(
+        helper.make_graph([node], "g", [], [info], held),
+        opset_imports=[helper.make_opsetid("", 17)],
+    )
+    mod, params = relay.frontend.from_onnx(proto)
+    found = relay.evaluate(mod, params)
+    assert found.shape == (33, 3) and found.max() == 1 and found.min() == 0
+    tops = found.argmax(0)
+    assert (np.diff(tops) > 0).all() and (found[tops[:-1], [1, 2]] == 0).all()

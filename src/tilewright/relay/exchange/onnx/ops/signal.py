@@ -1,4 +1,4 @@
-"""Discrete Fourier transforms, as products with tables of cosines and sines."""
+"""Discrete Fourier transforms, as products with tables of cosines and sines; tables of filters."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import math
 import numpy as np
 
 from tilewright.relay import tensor
-from tilewright.relay.exchange.onnx.node import Converter, Node
+from tilewright.relay.exchange.onnx.checks import element_type
+from tilewright.relay.exchange.onnx.node import Converter, Node, number
 from tilewright.relay.graph.expr import Array, Expr, const
 from tilewright.relay.indexing import strided_slice, take
 from tilewright.relay.linear import product
@@ -85,7 +86,29 @@ def _stft(n: Node) -> Expr:
     return _transformed(n, frames, 2, None, False, n.flag("onesided", True))
 
 
+def _mel(n: Node) -> Array:
+    """Triangles over the bins of a spectrum, evenly spaced in mel: [bins, triangles]."""
+    names = ("num_mel_bins", "dft_length", "sample_rate", "lower_edge_hertz", "upper_edge_hertz")
+    count, length, rate, low, high = (number(n, name, k, 0.0) for k, name in enumerate(names))
+    n.require(
+        count >= 1 and length >= 1 and 0 <= low <= high <= rate / 2,
+        f"{count:g} triangles from {low:g} to {high:g} Hz at {rate:g} Hz", "Use up to half of it.",
+    )  # fmt: skip
+    bins = int(length) // 2 + 1
+    n.room(bins * int(count) * 8)
+    ends = [2595 * math.log10(1 + hertz / 700) for hertz in (low, high)]
+    mels = ends[0] + np.arange(int(count) + 2) * (ends[1] - ends[0]) / (count + 2)
+    corners = ((length + 1) * 700 * (10 ** (mels / 2595) - 1)) // rate
+    left, middle, right = corners[:-2], corners[1:-1], corners[2:]
+    place = np.arange(bins)[:, None]
+    rising = (place - left) / np.maximum(middle - left, 1)
+    falling = (right - place) / np.maximum(right - middle, 1)
+    made = np.where(place < middle, rising, np.where(right > middle, falling, place == middle))
+    return np.clip(made, 0, None).astype(element_type(n.attr("output_datatype", 1)))
+
+
 CONVERTERS: dict[str, Converter] = {
     "DFT": _dft,
+    "MelWeightMatrix": _mel,
     "STFT": _stft,
 }
