@@ -247,6 +247,30 @@ def test_what_cannot_be_imported_runs_in_pytorch_with_one_warning():
     assert len(told) == 1
 
 
+def test_what_surrounds_such_operators_is_compiled(monkeypatch):
+    class Mixed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc = nn.Linear(3, 3)
+            self.register_buffer("shift", torch.ones(3))
+
+        def forward(self, x: Any) -> Any:
+            y = torch.fft.fft(torch.relu(self.fc(x))).abs()
+            return torch.tanh(y + self.shift), 4
+
+    built = []
+    monkeypatch.setattr(
+        torch_compile, "build", lambda *a, **k: built.append(a) or relay.build(*a, **k)
+    )
+    module, x = Mixed().eval(), torch.randn(3, 3)
+    run = compiled(module)
+    with torch.no_grad(), pytest.warns(torch_compile.TilewrightWarning, match="fft"):
+        found, number = run(x)
+        close(leaves(found), module(x)[0])
+        close(leaves(run(x + 1)[0]), module(x + 1)[0])
+    assert number == 4 and len(built) == 2
+
+
 def test_graph_breaks_are_told_once():
     class Broken(nn.Module):
         def forward(self, x: Any) -> Any:

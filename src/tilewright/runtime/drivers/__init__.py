@@ -95,10 +95,11 @@ class OpenPlan(Plan, Protocol):
         it has the size of what was there and is aligned to `ALIGNMENT`.
         """
 
-    def run_on(self, stream: int) -> None:
-        """`run` on a stream of another library, by its handle; a CPU has none.
+    def on(self, stream: Callable[[], int]) -> Callable[[], object]:
+        """`run` on whatever stream of another library is its current one then; a CPU has none.
 
-        Runs on different streams happen in the order in which they were enqueued.
+        stream: gives its handle.  What is returned keeps the plan alive.  Runs on different streams
+        happen in the order in which they were enqueued
         """
 
 

@@ -11,7 +11,7 @@ import mmap
 import os
 import platform
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from itertools import accumulate
 from typing import Any
 
@@ -230,11 +230,13 @@ class CpuPlan:
     def run(self) -> None:
         self._replay(self._pointer, self._count, 1)
 
-    def run_on(self, stream: int) -> None:
-        self._replay(self._pointer, self._count, 1)
+    def on(self, stream: Callable[[], int]) -> Callable[[], object]:
+        return self.run  # which keeps code and memory alive
 
     def argument(self, places: Sequence[tuple[int, int]]) -> Callable[[int], None]:
         args, indices = self._args, [self._begins[launch] + k for launch, k in places]
+        if len(indices) == 1:
+            return partial(args.__setitem__, indices[0])
 
         def put(pointer: int) -> None:
             for k in indices:

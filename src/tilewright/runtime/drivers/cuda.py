@@ -165,7 +165,10 @@ class CudaPlan:
 
         return put
 
-    def run_on(self, stream: int) -> None:
+    def on(self, stream: Callable[[], int]) -> Callable[[], object]:
+        return lambda: self._run_on(stream())
+
+    def _run_on(self, stream: int) -> None:
         """A graph holds addresses: addresses that come back get one, others are launched singly."""
         driver = self._driver
         driver.enter()

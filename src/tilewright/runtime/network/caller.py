@@ -41,13 +41,15 @@ class Caller:
     inputs:  each takes the address of an input: dense, and aligned to `drivers.ALIGNMENT`
     staging: for each input memory of its size, where one that is not aligned can be copied to
     outputs: see `Output`
-    run_on:  runs on a stream of the other library, by its handle
-    turn:    to be held from the first `put` to the end of `run_on`
+    run:     runs on the other library's current stream
+    turn:    to be held from the first `put` to the end of `run`
+
+    stream: gives the handle of that stream; of no interest on a CPU
     Raises DeviceError where an output is an input or a constant, which nothing computes, and on a
     device whose memory has no addresses.
     """
 
-    def __init__(self, module: LoadedLibrary) -> None:
+    def __init__(self, module: LoadedLibrary, stream: Callable[[], int]) -> None:
         self.device, self.turn = module.device, lock()
         self._held = Instance(module, module.library.plan, slots_of(module))
         launches = tuple(
@@ -61,7 +63,7 @@ class Caller:
                 "Use GraphModule.set_input and get_output.",
             )  # fmt: skip
         self._plan = cast(OpenPlan, plan)
-        self.run_on = self._plan.run_on
+        self.run = self._plan.on(stream)
         self._places: dict[int, list[tuple[int, int]]] = {}  # by the memory that is there
         for k, launch in enumerate(launches):
             for position, memory in enumerate(launch.buffers):

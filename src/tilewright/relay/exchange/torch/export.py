@@ -66,7 +66,7 @@ def from_exported_program(
             f"{place}({kind})", "it is no ExportedProgram",
             "Use torch.export.export(module.eval(), args), or relay.frontend.from_pytorch.",
         )  # fmt: skip
-    return import_program(read(exported_program, place), place, limits)
+    return import_program(read(decomposed(exported_program), place), place, limits)
 
 
 def from_pytorch(
@@ -90,7 +90,7 @@ def from_pytorch(
             "Give a module; for an ExportedProgram there is from_exported_program.",
         )  # fmt: skip
     examples = tuple(_example(torch, spec, place) for _, spec in infos)
-    program = read(exported(script_module, examples, place), place)
+    program = read(decomposed(exported(script_module, examples, place)), place)
     if len(infos) != len(program.inputs):
         raise ModelError(
             place, f"the module takes {len(program.inputs)} tensors, input_infos has {len(infos)}",
@@ -182,12 +182,17 @@ def renamed(program: Program, names: Sequence[str]) -> Program:
 # -- from PyTorch's graph to plain data ------------------------------------------------------------
 
 
-def read(ep: ExportedProgram, place: str) -> Program:
-    """The program in core ATen operators as plain data."""
-    torch = torch_module(place)
+def decomposed(ep: ExportedProgram) -> ExportedProgram:
+    """The program in core ATen operators, and a few that say more than what they are made of."""
+    torch = torch_module("decomposed")
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        ep = ep.run_decompositions(_decompositions(torch))
+        return ep.run_decompositions(_decompositions(torch))
+
+
+def read(ep: ExportedProgram, place: str) -> Program:
+    """The program as plain data."""
+    torch = torch_module(place)
     signature = ep.graph_signature
     mutated = {**signature.buffers_to_mutate, **signature.user_inputs_to_mutate}
     if mutated:

@@ -6,7 +6,7 @@ module.  What blocks an import is collected, and told once.  Read next: `ops/__i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from tilewright.base.dtype import TYPES, DType
@@ -14,7 +14,7 @@ from tilewright.base.errors import ModelError
 from tilewright.relay.exchange.limits import Limits
 from tilewright.relay.exchange.torch.node import Node, as_type
 from tilewright.relay.exchange.torch.ops import CONVERTERS
-from tilewright.relay.exchange.torch.program import Program, Ref, Spec, Step
+from tilewright.relay.exchange.torch.program import Program, Ref, Spec, Step, refs
 from tilewright.relay.graph.expr import (
     Array,
     Constant,
@@ -30,6 +30,8 @@ from tilewright.relay.graph.expr import (
 )
 
 _MOST_LINES = 30
+_CHECKS = ("_assert_", "sym_constrain_range")  # they compute nothing
+_NO_TYPE = "it reads a value that is not there, or of a type that there is not here"
 _EXAMPLES = 2  # names of nodes in a line
 OPERATORS = "relay.exchange.torch.ops.CONVERTERS lists the operators that can be imported."
 
@@ -44,8 +46,16 @@ def import_program(
     return _Importer(program, place, limits or Limits()).run()
 
 
+class Blocked(ModelError):
+    """steps: the names of those that cannot be imported."""
+
+    def __init__(self, place: str, reason: str, way_out: str, steps: frozenset[str]) -> None:
+        super().__init__(place, reason, way_out)
+        self.steps = steps
+
+
 class _Importer:
-    """One import.  values: by name; None: what a step that is blocked would give."""
+    """One import.  values: by name, lists where there are several; None: what has no type here."""
 
     def __init__(self, program: Program, place: str, limits: Limits) -> None:
         self.program, self.place, self.limits = program, place, limits
@@ -61,7 +71,8 @@ class _Importer:
         for step in self.program.steps:
             self.values[step.name] = self._convert(step)
         if self.blocked:
-            raise ModelError(self.place, self._blockers(), OPERATORS)
+            names = frozenset(name for found in self.blocked.values() for name in found)
+            raise Blocked(self.place, self._blockers(), OPERATORS, names)
         outputs = [self._output(k, o) for k, o in enumerate(self.program.outputs)]
         if not outputs:
             raise ModelError(self.place, "the module returns no tensor", "Return what it computes.")
@@ -117,9 +128,11 @@ class _Importer:
     # -- steps -------------------------------------------------------------------------------------
 
     def _convert(self, step: Step) -> Any:
-        given = list(_refs(list(step.args.values())))
-        if any(self.values[name] is None for name in given):
+        given = list(refs(list(step.args.values())))
+        if step.op.startswith(_CHECKS):
             return None
+        if any(self.values[name] is None for name in given):
+            return None if step.op == "getitem" else self._block(step, _NO_TYPE)
         if step.op == "getitem":
             return self.values[given[0]][step.args["index"]]
         converter = CONVERTERS.get(step.op)
@@ -154,8 +167,17 @@ class _Importer:
             found.append(as_type(value, spec.dtype))
         return found if step.several else found[0]
 
-    def _block(self, step: Step, reason: str, way_out: str = "") -> None:
+    def _block(self, step: Step, reason: str, way_out: str = "") -> Any:
+        """Note it; what follows is read as if it were there."""
         self.blocked.setdefault((step.op, reason, way_out), []).append(step.name)
+        values = [self._unknown(f"{step.name}.{k}", spec) for k, spec in enumerate(step.results)]
+        return values if step.several else values[0]
+
+    def _unknown(self, name: str, spec: Spec | None) -> Var | None:
+        if spec is None or spec.dtype not in TYPES:
+            return None
+        known = all(isinstance(n, int) and n > 0 for n in spec.shape)
+        return var(name, shape=spec.shape, dtype=spec.dtype) if known else None
 
     def _blockers(self) -> str:
         """What blocks the import, most frequent first, in a bounded number of lines."""
@@ -171,15 +193,6 @@ class _Importer:
             left = sum(len(names) for _, names in ordered[room:])
             lines.append(f"  {left} more, of {len(ordered) - room} other kinds")
         return "\n".join(lines)
-
-
-def _refs(value: Any) -> Iterator[str]:
-    """The names of all values in an argument."""
-    if isinstance(value, Ref):
-        yield value.name
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from _refs(item)
 
 
 def _resolved(value: Any, known: Mapping[str, Any]) -> Any:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
 from tilewright.base.dtype import DType
@@ -98,18 +97,6 @@ class Node:
 
 
 Converter = Callable[[Node], Any]
-
-
-def function(name: str) -> Callable[..., Expr]:
-    """The function of relay under TVM's name, dotted; ModelError where there is none yet."""
-    found: Any = import_module("tilewright.relay")
-    try:
-        for word in name.split("."):
-            found = getattr(found, word)
-    except (AttributeError, ModelError):
-        raise ModelError(f"relay.{name}", "there is no such function yet") from None
-    made: Callable[..., Expr] = found
-    return made
 
 
 def as_type(value: Expr, dtype: str) -> Expr:

@@ -6,7 +6,7 @@ Read next: `importer.py`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,3 +53,12 @@ class Program:
     weights: Mapping[str, Array]
     steps: tuple[Step, ...]
     outputs: tuple[Any, ...]
+
+
+def refs(value: Any) -> Iterator[str]:
+    """The names of all values in an argument."""
+    if isinstance(value, Ref):
+        yield value.name
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from refs(item)

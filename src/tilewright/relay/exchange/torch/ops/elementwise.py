@@ -7,13 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 from tilewright.base.dtype import DType
+from tilewright.relay import indexing as relay_indexing
 from tilewright.relay import nn, tensor
 from tilewright.relay.exchange.torch.node import (
     Converter,
     Node,
     as_type,
     common_type,
-    function,
     number,
 )
 from tilewright.relay.graph.expr import Expr, const
@@ -54,7 +54,7 @@ def _sum(joined: Callable[[Any, Any], Expr]) -> Converter:
     def convert(n: Node) -> Expr:
         left, right = _operands(n, ("self", "other"), n.dtype)
         if n.dtype == "bool":
-            return function("logical_or")(left, right)
+            return tensor.logical_or(left, right)
         return joined(left, _scaled(right, n.get("alpha", 1)))
 
     return convert
@@ -67,7 +67,7 @@ def _reversed_difference(n: Node) -> Expr:
 
 def _product(n: Node) -> Expr:
     left, right = _operands(n, ("self", "other"), n.dtype)
-    return (function("logical_and") if n.dtype == "bool" else tensor.multiply)(left, right)
+    return (tensor.logical_and if n.dtype == "bool" else tensor.multiply)(left, right)
 
 
 def _quotient(n: Node) -> Expr:
@@ -76,11 +76,11 @@ def _quotient(n: Node) -> Expr:
         return tensor.divide(*_operands(n, ("self", "other"), n.dtype))
     left, right = _operands(n, ("self", "other"), n.dtype)
     if mode == "floor":
-        return function("floor_divide")(left, right)
+        return tensor.floor_divide(left, right)
     if DType(n.dtype).is_float:
-        return function("trunc")(tensor.divide(left, right))
-    rest = function("mod")(left, right)  # as C's: what is left of the sign of the dividend
-    return function("floor_divide")(tensor.subtract(left, rest), right)
+        return tensor.trunc(tensor.divide(left, right))
+    rest = tensor.mod(left, right)  # as C's: what is left of the sign of the dividend
+    return tensor.floor_divide(tensor.subtract(left, rest), right)
 
 
 def _compared(joined: Callable[[Any, Any], Expr]) -> Converter:
@@ -101,13 +101,14 @@ def truth(value: Expr) -> Expr:
 
 
 def _logical(name: str) -> Converter:
-    return lambda n: function(name)(truth(n["self"]), truth(n["other"]))
+    return lambda n: getattr(tensor, name)(truth(n["self"]), truth(n["other"]))
 
 
 def _bitwise(name: str) -> Converter:
     def convert(n: Node) -> Expr:
         kind = "logical" if n.dtype == "bool" else "bitwise"
-        return function(f"{kind}_{name}")(*_operands(n, ("self", "other"), n.dtype))
+        joined: Callable[[Any, Any], Expr] = getattr(tensor, f"{kind}_{name}")
+        return joined(*_operands(n, ("self", "other"), n.dtype))
 
     return convert
 
@@ -227,13 +228,13 @@ def _reciprocal(x: Expr) -> Expr:
 def _remainder(n: Node) -> Expr:
     """With the sign of the divisor, as Python's %."""
     left, right = _operands(n, ("self", "other"), n.dtype)
-    return function("floor_mod")(left, right)
+    return tensor.floor_mod(left, right)
 
 
 def _fmod(n: Node) -> Expr:
     """With the sign of the dividend, as C's."""
     left, right = _operands(n, ("self", "other"), n.dtype)
-    return function("mod")(left, right)
+    return tensor.mod(left, right)
 
 
 def _lerp(n: Node) -> Expr:
@@ -254,7 +255,7 @@ def _fused(joined: Callable[[Any, Any], Expr]) -> Converter:
 
 def _glu(n: Node) -> Expr:
     axis = n.axis()
-    value, gate = function("split")(n["self"], 2, axis)
+    value, gate = relay_indexing.split(n["self"], 2, axis)
     return tensor.multiply(value, tensor.sigmoid(gate))
 
 
@@ -263,7 +264,7 @@ def _not(n: Node) -> Expr:
 
 
 def _bitwise_not(n: Node) -> Expr:
-    return _not(n) if n.dtype == "bool" else function("bitwise_not")(n["self"])
+    return _not(n) if n.dtype == "bool" else tensor.bitwise_not(n["self"])
 
 
 def _silu(x: Expr) -> Expr:
@@ -291,7 +292,7 @@ _BOTH = "Tensor Scalar"
 CONVERTERS: dict[str, Converter] = {
     **{f"{k}.default": unary(getattr(tensor, k))
        for k in ("exp", "log", "sqrt", "rsqrt", "tanh", "sigmoid", "erf", "sin", "cos", "abs")},
-    **{f"{k}.default": unary(lambda x, k=k: function(k)(x))  # type: ignore[misc]
+    **{f"{k}.default": unary(getattr(tensor, k))
        for k in ("tan", "sinh", "cosh", "asin", "acos", "atan", "asinh", "acosh", "atanh",
                  "log2", "log10", "sign")},
     "neg.default": unary(tensor.negative),
@@ -305,11 +306,11 @@ CONVERTERS: dict[str, Converter] = {
     "relu6.default": unary(lambda x: tensor.clip(x, 0.0, 6.0)),
     "floor.default": _whole(tensor.floor),
     "ceil.default": _whole(tensor.ceil),
-    "round.default": _whole(lambda x: function("round")(x)),
-    "trunc.default": _whole(lambda x: function("trunc")(x)),
-    "isnan.default": lambda n: function("isnan")(n["self"]),
-    "isinf.default": lambda n: function("isinf")(n["self"]),
-    "isfinite.default": lambda n: function("isfinite")(n["self"]),
+    "round.default": _whole(lambda x: tensor.round(x)),
+    "trunc.default": _whole(lambda x: tensor.trunc(x)),
+    "isnan.default": lambda n: tensor.isnan(n["self"]),
+    "isinf.default": lambda n: tensor.isinf(n["self"]),
+    "isfinite.default": lambda n: tensor.isfinite(n["self"]),
     **_variants("add", _BOTH, _sum(tensor.add)),
     **_variants("sub", _BOTH, _sum(tensor.subtract)),
     **_variants("rsub", _BOTH, _reversed_difference),
@@ -317,18 +318,17 @@ CONVERTERS: dict[str, Converter] = {
     **_variants("div", _BOTH + " Tensor_mode Scalar_mode", _quotient),
     **_variants("fmod", _BOTH, _fmod),
     **_variants("remainder", _BOTH, _remainder),
-    "floor_divide.default": lambda n: function("floor_divide")(
+    "floor_divide.default": lambda n: tensor.floor_divide(
         *_operands(n, ("self", "other"), n.dtype)),
     "maximum.default": _binary(tensor.maximum),
     "minimum.default": _binary(tensor.minimum),
-    "atan2.default": _binary(lambda a, b: function("atan2")(a, b)),
     **_variants("pow", "Tensor_Tensor Tensor_Scalar Scalar", _power),
     **_variants("eq", _BOTH, _compared(tensor.equal)),
-    **_variants("ne", _BOTH, _compared(lambda a, b: function("not_equal")(a, b))),
+    **_variants("ne", _BOTH, _compared(lambda a, b: tensor.not_equal(a, b))),
     **_variants("lt", _BOTH, _compared(tensor.less)),
     **_variants("gt", _BOTH, _compared(tensor.greater)),
-    **_variants("le", _BOTH, _compared(lambda a, b: function("less_equal")(a, b))),
-    **_variants("ge", _BOTH, _compared(lambda a, b: function("greater_equal")(a, b))),
+    **_variants("le", _BOTH, _compared(lambda a, b: tensor.less_equal(a, b))),
+    **_variants("ge", _BOTH, _compared(lambda a, b: tensor.greater_equal(a, b))),
     "logical_and.default": _logical("logical_and"),
     "logical_or.default": _logical("logical_or"),
     "logical_xor.default": _logical("logical_xor"),

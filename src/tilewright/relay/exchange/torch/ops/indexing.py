@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.relay import indexing as relay_indexing
 from tilewright.relay import tensor
-from tilewright.relay.exchange.torch.node import Converter, Node, as_type, function, number
+from tilewright.relay.exchange.torch.node import Converter, Node, as_type, number
 from tilewright.relay.exchange.torch.ops.movement import reshaped
 from tilewright.relay.graph.expr import Constant, Expr, const
 
@@ -25,7 +26,7 @@ def from_front(n: Node, index: Expr, extent: int) -> Expr:
 
 def take(data: Expr, index: Expr, axis: int) -> Expr:
     """Slices of `axis` at the positions in `index`, which may have any shape."""
-    found: Expr = function("take")(data, index, axis)
+    found: Expr = relay_indexing.take(data, index, axis)
     return found
 
 
@@ -86,7 +87,7 @@ def _gather(n: Node) -> Expr:
     data, axis = n["self"], n.axis()
     if not data.shape:
         return data
-    found: Expr = function("gather")(data, axis, from_front(n, n["index"], data.shape[axis]))
+    found: Expr = relay_indexing.gather(data, axis, from_front(n, n["index"], data.shape[axis]))
     return found
 
 
@@ -101,7 +102,7 @@ def _scatter(reduction: str) -> Converter:
             updates = as_type(source, n.dtype)
         else:
             updates = tensor.broadcast_to(number(source, n.dtype), index.shape)
-        found: Expr = function("scatter_elements")(data, index, updates, axis, reduction)
+        found: Expr = relay_indexing.scatter_elements(data, index, updates, axis, reduction)
         return found
 
     return convert
@@ -131,12 +132,12 @@ def _index_put(n: Node) -> Expr:
         parts.append(tensor.expand_dims(wide, 0))
     index = parts[0] if len(parts) == 1 else tensor.concatenate(parts, 0)
     mode = "add" if n.get("accumulate", False) else "update"
-    found: Expr = function("scatter_nd")(data, index, updates, mode)
+    found: Expr = relay_indexing.scatter_nd(data, index, updates, mode)
     return found
 
 
 def _topk(n: Node) -> list[Expr]:
-    found = function("topk")(
+    found = relay_indexing.topk(
         n["self"], n.integer("k"), n.integer("dim", -1), "both", not n.get("largest", True), "int64"
     )
     return list(found)
@@ -145,7 +146,7 @@ def _topk(n: Node) -> list[Expr]:
 def _sort(n: Node) -> list[Expr]:
     data, axis = n["self"], n.integer("dim", -1)
     ascending = not n.get("descending", False)
-    found = function("topk")(data, data.shape[axis], axis, "both", ascending, "int64")
+    found = relay_indexing.topk(data, data.shape[axis], axis, "both", ascending, "int64")
     return list(found)
 
 
@@ -153,7 +154,7 @@ def _cumsum(n: Node) -> Expr:
     data = as_type(n["self"], n.dtype)
     if not data.shape:
         return data
-    found: Expr = function("cumsum")(data, n.axis())
+    found: Expr = relay_indexing.cumsum(data, n.axis())
     return found
 
 

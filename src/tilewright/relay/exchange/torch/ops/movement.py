@@ -6,8 +6,9 @@ import math
 
 import numpy as np
 
+from tilewright.relay import indexing as relay_indexing
 from tilewright.relay import nn, tensor
-from tilewright.relay.exchange.torch.node import Converter, Node, as_type, function, number
+from tilewright.relay.exchange.torch.node import Converter, Node, as_type, number
 from tilewright.relay.graph.expr import Constant, Expr
 
 
@@ -72,7 +73,7 @@ def part(data: Expr, axis: int, begin: int, end: int, step: int = 1) -> Expr:
     """Elements `begin` to before `end` of an axis."""
     if (begin, step) == (0, 1) and end >= data.shape[axis]:
         return data
-    found: Expr = function("strided_slice")(data, [begin], [end], [step], axes=[axis])
+    found: Expr = relay_indexing.strided_slice(data, [begin], [end], [step], axes=[axis])
     return found
 
 
@@ -194,7 +195,7 @@ def _repeat_interleave(n: Node) -> Expr:
 def _flip(n: Node) -> Expr:
     data = n["self"]
     for axis in n.ints("dims"):
-        data = function("reverse")(data, axis % len(data.shape))
+        data = relay_indexing.reverse(data, axis % len(data.shape))
     return data
 
 

@@ -6,8 +6,9 @@ import math
 from typing import Any
 
 from tilewright.base.dtype import DType
+from tilewright.relay import indexing as relay_indexing
 from tilewright.relay import tensor
-from tilewright.relay.exchange.torch.node import Converter, Node, as_type, function, number
+from tilewright.relay.exchange.torch.node import Converter, Node, as_type, number
 from tilewright.relay.exchange.torch.ops.elementwise import truth
 from tilewright.relay.exchange.torch.ops.movement import reshaped
 from tilewright.relay.graph.expr import Expr
@@ -24,10 +25,12 @@ def _reduced(made: Any) -> Converter:
     return convert
 
 
-def _logical(name: str) -> Converter:
+def _logical(reduced: Any) -> Converter:
+    """Whether any element, or every one, differs from zero: the greatest or smallest truth."""
+
     def convert(n: Node) -> Expr:
-        found: Expr = function(name)(truth(n["self"]), n.axes(), bool(n.get("keepdim", False)))
-        return found
+        held = as_type(truth(n["self"]), "int32")
+        return truth(reduced(held, n.axes(), bool(n.get("keepdim", False))))
 
     return convert
 
@@ -98,7 +101,7 @@ def _extreme_along(name: str) -> Converter:
     def convert(n: Node) -> list[Expr]:
         keep, axis = bool(n.get("keepdim", False)), n.axis()
         value: Expr = getattr(tensor, name)(n["self"], (axis,), keep)
-        where: Expr = function(f"arg{name}")(n["self"], axis, keep)
+        where: Expr = getattr(relay_indexing, f"arg{name}")(n["self"], axis, keep)
         return [value, where]
 
     return convert
@@ -108,9 +111,9 @@ def _where_extreme(name: str) -> Converter:
     def convert(n: Node) -> Expr:
         data, keep = n["self"], bool(n.get("keepdim", False))
         if n.args.get("dim") is None:
-            flat = function(name)(tensor.reshape(data, (-1,)), 0, False)
+            flat = getattr(relay_indexing, name)(tensor.reshape(data, (-1,)), 0, False)
             return flat if not n.shape else tensor.reshape(flat, n.shape)
-        found: Expr = function(name)(data, n.axis(), keep)
+        found: Expr = getattr(relay_indexing, name)(data, n.axis(), keep)
         return found
 
     return convert
@@ -127,8 +130,8 @@ CONVERTERS: dict[str, Converter] = {
     **{f"mean.{k}": _reduced(tensor.mean) for k in _BY_DIM},
     **{f"sum.{k}": _total for k in ("default", "dim_IntList")},
     **{f"prod.{k}": _reduced(tensor.prod) for k in ("default", "dim_int")},
-    **{f"any.{k}": _logical("any") for k in ("default", "dim", "dims")},
-    **{f"all.{k}": _logical("all") for k in ("default", "dim", "dims")},
+    **{f"any.{k}": _logical(tensor.max) for k in ("default", "dim", "dims")},
+    **{f"all.{k}": _logical(tensor.min) for k in ("default", "dim", "dims")},
     "amax.default": _reduced(tensor.max),
     "amin.default": _reduced(tensor.min),
     "max.default": _reduced(tensor.max),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tilewright.relay import nn, tensor
-from tilewright.relay.exchange.torch.node import Converter, Node, function
+from tilewright.relay import image, nn, tensor
+from tilewright.relay.exchange.torch.node import Converter, Node
 from tilewright.relay.exchange.torch.ops.movement import part, reshaped
 from tilewright.relay.graph.expr import Expr
 
@@ -22,12 +22,12 @@ def _convolution(n: Node) -> Expr:
         "strides": n.ints("stride", rank), "padding": n.ints("padding", rank) * 2,
         "dilation": n.ints("dilation", rank), "groups": n.integer("groups", 1),
     }  # fmt: skip
-    name = f"nn.conv{rank}d"
+    name = f"conv{rank}d"
     if n.get("transposed", False):
         name += "_transpose"
         options["output_padding"] = n.ints("output_padding", rank)
         options["kernel_layout"] = "IO" + _AXES[rank]
-    made = function(name)(data, weight, **options)
+    made = getattr(nn, name)(data, weight, **options)
     if bias is not None:
         made = nn.bias_add(made, bias, axis=1)
     return reshaped(made, n.shape)
@@ -53,7 +53,7 @@ def _max_pool(rank: int, several: bool) -> Converter:
     """several: the operator also gives where the maxima are, which networks hardly read."""
 
     def convert(n: Node) -> Any:
-        made = _batched(n, rank, lambda x: function(f"nn.max_pool{rank}d")(x, **_pooling(n, rank)))
+        made = _batched(n, rank, lambda x: getattr(nn, f"max_pool{rank}d")(x, **_pooling(n, rank)))
         return [made, None] if several else made
 
     return convert
@@ -67,7 +67,7 @@ def _avg_pool(rank: int) -> Converter:
                   "Scale the result in the module.")  # fmt: skip
         return _batched(
             n, rank,
-            lambda x: function(f"nn.avg_pool{rank}d")(x, **options, count_include_pad=whole),
+            lambda x: getattr(nn, f"avg_pool{rank}d")(x, **options, count_include_pad=whole),
         )  # fmt: skip
 
     return convert
@@ -81,7 +81,7 @@ def _adaptive_avg(rank: int) -> Converter:
             axes = tuple(range(len(n["self"].shape) - rank, len(n["self"].shape)))
             return tensor.mean(n["self"], axes, True)
         return _batched(
-            n, rank, lambda x: function(f"nn.adaptive_avg_pool{rank}d")(x, output_size=size)
+            n, rank, lambda x: getattr(nn, f"adaptive_avg_pool{rank}d")(x, output_size=size)
         )
 
     return convert
@@ -91,7 +91,7 @@ def _adaptive_max(rank: int) -> Converter:
     def convert(n: Node) -> Any:
         made = _batched(
             n, rank,
-            lambda x: function(f"nn.adaptive_max_pool{rank}d")(x, output_size=n.shape[-rank:]),
+            lambda x: getattr(nn, f"adaptive_max_pool{rank}d")(x, output_size=n.shape[-rank:]),
         )  # fmt: skip
         return [made, None]
 
@@ -122,7 +122,7 @@ def _resize(rank: int, method: str) -> Converter:
             options["rounding_method"] = "floor"
         if method == "cubic":
             options["cubic_alpha"] = -0.75
-        found: Expr = function(f"image.resize{rank}d")(
+        found: Expr = getattr(image, f"resize{rank}d")(
             data, size, layout="NC" + _AXES[rank], **options
         )
         return found
@@ -137,17 +137,6 @@ def _scales(n: Node, rank: int) -> list[float | None]:
         return list(given)
     names = {1: ("scales",), 2: ("scales_h", "scales_w"), 3: ("scales_d", "scales_h", "scales_w")}
     return [n.args.get(name) for name in names[rank]]
-
-
-def _grid_sample(n: Node) -> Expr:
-    methods = ("bilinear", "nearest", "bicubic")
-    modes = ("zeros", "border", "reflection")
-    found: Expr = function("image.grid_sample")(
-        n["input"], tensor.transpose(n["grid"], (0, 3, 1, 2)),
-        method=methods[n.integer("interpolation_mode")], layout="NCHW",
-        padding_mode=modes[n.integer("padding_mode")], align_corners=bool(n.args["align_corners"]),
-    )  # fmt: skip
-    return found
 
 
 def _unfold(n: Node) -> Expr:
@@ -189,6 +178,5 @@ CONVERTERS: dict[str, Converter] = {
     **{f"adaptive_avg_pool{k}d.default": _adaptive_avg(k) for k in (1, 2, 3)},
     **{f"adaptive_max_pool{k}d.default": _adaptive_max(k) for k in (1, 2, 3)},
     **{f"{k}.{form}": made for k, made in _RESIZES.items() for form in ("vec", "default")},
-    "grid_sampler_2d.default": _grid_sample,
     "im2col.default": _unfold,
 }  # fmt: skip

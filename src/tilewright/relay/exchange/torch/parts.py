@@ -1,0 +1,89 @@
+"""A program in parts: runs of steps that can be compiled, and those between them that cannot.
+
+In: a program and the names of its steps that are blocked.  Out: parts in order, each with what it
+reads and what later parts read of it.  Read next: `compile.py`, which runs them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any
+
+from tilewright.relay.exchange.torch.program import Program, Ref, Spec, Step, refs
+
+
+@dataclass(frozen=True)
+class Part:
+    """program: its inputs are values of earlier parts and of the whole program
+
+    compiled: it holds no blocked step
+    dead:     values that no later part reads
+    """
+
+    program: Program
+    compiled: bool
+    dead: tuple[str, ...]
+
+
+def parts_of(program: Program, blocked: frozenset[str]) -> list[Part]:
+    """Few and long: a part ends where the next step is of the other kind."""
+    ordered = list(_with_their_items(program.steps))
+    kinds = _kinds(ordered, blocked)
+    groups = [list(g) for _, g in groupby(ordered, key=lambda s: kinds[s.name])]
+    specs: dict[str, Spec | None] = dict(program.inputs)
+    specs |= {s.name: None if s.several else s.results[0] for s in ordered}
+    last: dict[str, int] = {}
+    for k, group in enumerate(groups):
+        last |= {name: k for s in group for name in refs(list(s.args.values()))}
+    last |= dict.fromkeys(refs(list(program.outputs)), len(groups))
+    found = []
+    for k, group in enumerate(groups):
+        made = [s.name for s in group]
+        read = dict.fromkeys(n for s in group for n in refs(list(s.args.values())))
+        given = [n for n in read if n not in made and n not in program.weights]
+        inside = Program(
+            tuple((n, spec) for n in given if (spec := specs[n]) is not None),
+            {n: w for n, w in program.weights.items() if n in read}, tuple(group),
+            tuple(Ref(n) for n in made if last.get(n, -1) > k),
+        )  # fmt: skip
+        dead = tuple(n for n in (*given, *made) if last.get(n, -1) <= k)
+        found.append(Part(inside, not kinds[made[0]], dead))
+    return found
+
+
+def _with_their_items(steps: tuple[Step, ...]) -> Iterator[Step]:
+    """Steps in order, each followed by those that pick one of its values."""
+    items: dict[str, list[Step]] = {}
+    for s in steps:
+        if s.op == "getitem":
+            items.setdefault(s.args["self"].name, []).append(s)
+    for s in steps:
+        if s.op != "getitem":
+            yield s
+            yield from items.get(s.name, ())
+
+
+def _kinds(steps: list[Step], blocked: frozenset[str]) -> dict[str, bool]:
+    """Whether each step is blocked; one that picks a value is what it picks from."""
+    found: dict[str, bool] = {}
+    for s in steps:
+        source = s.args["self"].name if s.op == "getitem" else s.name
+        found[s.name] = source in blocked
+    return found
+
+
+def without_values(program: Program) -> tuple[Program, list[Any]]:
+    """`program` without outputs that are no tensors, and for each output ("output", its position
+    among the others) or ("value", what it is)."""
+    positions: list[Any] = []
+    computed: list[Any] = []
+    for value in program.outputs:
+        is_value = not isinstance(value, Ref)
+        positions.append(("value", value) if is_value else ("output", len(computed)))
+        computed += [] if is_value else [value]
+    return replace(program, outputs=tuple(computed)), positions
+
+
+__all__ = ["Part", "parts_of", "without_values"]

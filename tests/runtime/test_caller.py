@@ -1,0 +1,98 @@
+"""A network runs on memory of somebody else, and never on memory that does not belong to it."""
+
+from __future__ import annotations
+
+import gc
+
+import numpy as np
+import pytest
+
+import tilewright
+from tilewright import relay
+from tilewright.base.errors import DeviceError
+from tilewright.runtime.drivers import ALIGNMENT
+from tilewright.runtime.network.caller import Caller
+
+
+def aligned(shape: tuple[int, ...]) -> np.ndarray:
+    raw = np.empty(int(np.prod(shape)) * 4 + ALIGNMENT, np.uint8)
+    start = -raw.ctypes.data % ALIGNMENT
+    return raw[start : start + int(np.prod(shape)) * 4].view("float32").reshape(shape)
+
+
+def caller_of(body: relay.Expr) -> Caller:
+    library = relay.build(relay.IRModule.from_expr(body), "llvm")
+    return Caller(library.load_on(tilewright.cpu()), int)
+
+
+def test_inputs_are_read_and_outputs_written_where_they_are():
+    x, y = relay.var("x", shape=(4, 8)), relay.var("y", shape=(4, 8))
+    total = relay.add(x, y)
+    caller = caller_of(relay.Tuple([total, relay.nn.softmax(total)]))
+    rng = np.random.default_rng(0)
+    for _ in range(3):  # other memory each time
+        arrays = [aligned((4, 8)) for _ in range(2)]
+        for put, array in zip(caller.inputs, arrays, strict=True):
+            array[:] = rng.standard_normal((4, 8))
+            put(array.ctypes.data)
+        outs = [aligned((4, 8)) for _ in range(2)]
+        for output, out in zip(caller.outputs, outs, strict=True):
+            assert output.put is not None and output.same is None
+            output.put(out.ctypes.data)
+        caller.run()
+        np.testing.assert_allclose(outs[0], arrays[0] + arrays[1], rtol=1e-6)
+        shifted = np.exp(outs[0] - outs[0].max(1, keepdims=True))
+        np.testing.assert_allclose(outs[1], shifted / shifted.sum(1, keepdims=True), rtol=1e-5)
+
+
+def test_an_output_that_is_another_under_a_new_shape_is_named():
+    y = relay.nn.relu(relay.var("x", shape=(4, 8)))
+    caller = caller_of(relay.Tuple([y, relay.reshape(y, (32,))]))
+    assert [o.same for o in caller.outputs] == [None, 0] and caller.outputs[1].put is None
+
+
+def test_an_output_that_shares_memory_with_larger_values_is_left_there():
+    x = relay.var("x", shape=(64, 64))
+    wide = relay.nn.softmax(relay.nn.dense(x, relay.const(np.eye(64, dtype="float32"))))
+    caller = caller_of(relay.nn.softmax(relay.sum(wide, axis=0)))
+    output = caller.outputs[0]
+    if output.put is not None:
+        pytest.skip("the plan gives it memory of its own")
+    array = aligned((64, 64))
+    array[:] = 1
+    caller.inputs[0](array.ctypes.data)
+    caller.run()
+    found = np.ctypeslib.as_array((np.ctypeslib.ctypes.c_float * 64).from_address(
+        output.memory.pointer))  # fmt: skip
+    np.testing.assert_allclose(found, np.full(64, 1 / 64), rtol=1e-5)
+
+
+def test_the_call_keeps_alive_what_it_needs():
+    caller = caller_of(relay.nn.relu(relay.var("x", shape=(4, 8))))
+    put, output, run = caller.inputs[0], caller.outputs[0].put, caller.run
+    del caller
+    gc.collect()
+    x, out = aligned((4, 8)), aligned((4, 8))
+    x[:] = -1
+    put(x.ctypes.data)
+    output(out.ctypes.data)
+    litter = [np.full(1000, 7) for _ in range(100)]
+    run()
+    assert not out.any() and litter
+
+
+def test_what_nothing_computes_is_refused():
+    x = relay.var("x", shape=(4, 8))
+    with pytest.raises(DeviceError, match="nothing computes it"):
+        caller_of(relay.Tuple([relay.nn.relu(x), relay.reshape(x, (32,))]))
+
+
+@pytest.mark.opencl
+def test_memory_without_addresses_is_refused():
+    device = tilewright.opencl()
+    if not device.exist:
+        pytest.skip(str(device.why_not()))
+    x = relay.var("x", shape=(4, 8))
+    library = relay.build(relay.IRModule.from_expr(relay.nn.relu(x)), "opencl")
+    with pytest.raises(DeviceError, match="GraphModule"):
+        Caller(library.load_on(device), int)
