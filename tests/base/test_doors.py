@@ -14,6 +14,7 @@ import tilewright
 from tilewright import auto_scheduler, autotvm, nd, relay, te, topi
 from tilewright.base.doors import check_arguments, door
 from tilewright.base.errors import ExpressionError, SpaceError, TilewrightError
+from tilewright.contrib import graph_executor
 from tilewright.measure import Database
 
 X = relay.var("x", shape=(2, 3))
@@ -88,6 +89,10 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: relay.image.affine_grid(M, (1, None)), "target_shape is a tuple of int and NoneType"
     ),
     "huge grid": (lambda: relay.image.affine_grid(M, (1 << 20, 1 << 20)), "smaller image"),
+    "no device": (
+        lambda: graph_executor.create("", relay.build(NETWORK, "llvm", verify=False), []),
+        "there is no device",
+    ),
     "heads": (lambda: relay.nn.attention(X, X, X), "they have no axes [batch, heads"),
     "no heads": (lambda: relay.nn.attention(Q, Z, Z), "0 heads of 1 elements do not serve 2"),
     "seed": (lambda: autotvm.tuner.RandomTuner(None), "task is None, not a task"),
