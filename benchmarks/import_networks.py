@@ -5,7 +5,7 @@ ways (PyTorch's exporter of today and the older one), imported, built untuned fo
 the results compare with onnxruntime's.
 
 python benchmarks/import_networks.py [WORD...] [--exporter new old] [--no-build] [--json FILE]
-    [--models FOLDER]
+    [--models FOLDER] [--preload MODULE]
 
 Each network is tried in a process of its own.  Needs torch, torchvision, timm, transformers,
 onnxscript, onnxruntime.
@@ -14,6 +14,7 @@ onnxscript, onnxruntime.
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import subprocess
 import sys
@@ -61,7 +62,6 @@ def _image(size: int, frames: int = 0) -> Any:
 
 def _torchvision(name: str, size: int = 64, frames: int = 0, **options: Any) -> Network:
     def make() -> tuple[Any, tuple[Any, ...]]:
-        import tvfix  # noqa: F401  (torchvision's own operators are not there)
         from torchvision import models
 
         net = models.get_model(name, weights=None, **options)
@@ -73,7 +73,6 @@ def _torchvision(name: str, size: int = 64, frames: int = 0, **options: Any) -> 
 def _timm(name: str, size: int = 64, **options: Any) -> Network:
     def make() -> tuple[Any, tuple[Any, ...]]:
         import timm
-        import tvfix  # noqa: F401
 
         return timm.create_model(name, pretrained=False, **options), (_image(size),)
 
@@ -90,7 +89,6 @@ def _transformers(name: str, config: str, vision: int = 0, **options: Any) -> Ne
     def make() -> tuple[Any, tuple[Any, ...]]:
         import torch
         import transformers
-        import tvfix  # noqa: F401
 
         settings = getattr(transformers, config)(**options)
         net = transformers.AutoModel.from_config(settings)
@@ -253,9 +251,13 @@ def main() -> int:
     parser.add_argument("--no-build", action="store_true", help="evaluate with numpy instead")
     parser.add_argument("--json", type=Path, help="write the outcomes to this file")
     parser.add_argument("--models", type=Path, help="keep the exported files here, and use them")
+    parser.add_argument("--preload", action="append", default=[], metavar="MODULE",
+                        help="import this first")  # fmt: skip
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
+        for name in options.preload:
+            importlib.import_module(name)
         (network,) = (n for n in NETWORKS if n.name == options.words[0])
         outcome = attempt(network, options.exporter[0], not options.no_build, options.models)
         print("\n" + json.dumps(asdict(outcome)), flush=True)
@@ -281,6 +283,7 @@ def _in_a_process(network: Network, exporter: str, options: argparse.Namespace) 
     command = [sys.executable, __file__, network.name, "--one", "--exporter", exporter]
     command += ["--no-build"] if options.no_build else []
     command += ["--models", str(options.models)] if options.models else []
+    command += [word for name in options.preload for word in ("--preload", name)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT)
         return Outcome(**json.loads(done.stdout.strip().splitlines()[-1]))

@@ -154,7 +154,8 @@ SECTIONS: dict[str, list[Row]] = {
     ],
     "Relay": [
         *works("relay.", "var const Var Constant Call Function Tuple TupleGetItem TensorType"),
-        *works("relay.", "op.get analysis.free_vars frontend.from_onnx"),
+        *works("relay.", "op.get analysis.free_vars"),
+        different("relay.frontend.from_onnx", "weights stay parameters, unless freeze_params=True"),
         different("relay.frontend.from_pytorch", "exports with torch.export: inputs have types"),
         different("relay.build", "gives a Library; its report says where each schedule came from"),
         *works("relay.testing.", "resnet.get_workload mobilenet.get_workload create_workload"),

@@ -14,9 +14,12 @@ import tilewright
 from tilewright import auto_scheduler, autotvm, nd, relay, te, topi
 from tilewright.base.doors import check_arguments, door
 from tilewright.base.errors import ExpressionError, SpaceError, TilewrightError
+from tilewright.contrib import graph_executor
 from tilewright.measure import Database
 
 X = relay.var("x", shape=(2, 3))
+Q, Z = relay.var("q", shape=(1, 2, 3, 4)), relay.var("z", shape=(1, 0, 3, 4))
+M = relay.var("m", shape=(1, 2, 3))
 A = te.placeholder((4,), name="A")
 NETWORK = relay.IRModule.from_expr(relay.nn.relu(X))
 
@@ -82,6 +85,16 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "parameters of a policy": (
         lambda: auto_scheduler.SketchPolicy(None, params=1), "task is None, not a SearchTask"
     ),
+    "extents of a grid": (
+        lambda: relay.image.affine_grid(M, (1, None)), "target_shape is a tuple of int and NoneType"
+    ),
+    "huge grid": (lambda: relay.image.affine_grid(M, (1 << 20, 1 << 20)), "smaller image"),
+    "no device": (
+        lambda: graph_executor.create("", relay.build(NETWORK, "llvm", verify=False), []),
+        "there is no device",
+    ),
+    "heads": (lambda: relay.nn.attention(X, X, X), "they have no axes [batch, heads"),
+    "no heads": (lambda: relay.nn.attention(Q, Z, Z), "0 heads of 1 elements do not serve 2"),
     "seed": (lambda: autotvm.tuner.RandomTuner(None), "task is None, not a task"),
 }  # fmt: skip
 
@@ -131,6 +144,9 @@ ACCEPTED: dict[str, Callable[[], Any]] = {
     "far diagonal": lambda: same(relay.trilu(relay.const([[1.0, 2.0]]), 10**20), [[0, 0]]),
     "far diagonal below": lambda: same(relay.trilu(relay.const([[1.0]]), -(10**20)), [[1]]),
     "far step": lambda: same(relay.arange(0, 3, 10**20), [0]),
+    "mask of one number": lambda: (
+        relay.nn.attention(Q, Q, Q, mask=relay.const(True)).shape == (1, 2, 3, 4)
+    ),
     "vector": lambda: te.compute(4, lambda i: A[i]).shape == (4,),
 }
 

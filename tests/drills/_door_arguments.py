@@ -115,6 +115,8 @@ _CHANNELS = dict.fromkeys(("gamma", "beta", "moving_mean", "moving_var", "bias")
 _SCALE_SHIFT = dict.fromkeys(("scale", "shift"), Of((4,)))
 # What operators take that `topi` and `relay` have alike, by the last part of their names.
 _OPERATORS: dict[str, dict[str, Any]] = {
+    "all any": {"data": Of((2, 3), "bool"), "axis": 1},
+    "affine_grid": {"data": Of((1, 2, 3)), "target_shape": (4, 4)},
     "attention": dict.fromkeys(("query", "key", "value"), Of((2, 2, 4, 4))),
     "batch_matmul": dict.fromkeys(("tensor_a", "tensor_b"), Of((2, 4, 4))),
     "batch_norm bias_add group_norm instance_norm": _CHANNELS,
@@ -216,6 +218,10 @@ _SPECIAL: dict[str, dict[str, Any]] = {
     "te.create_schedule": {"ops": lambda: matmul()[-1].op},
     "PassContext": {"opt_level": 3},
     "IRModule.from_expr": {"expr": lambda: network()["main"]},
+    "graph_executor.create debug_executor.create": {
+        "graph_json_str": lambda: library().get_graph_json(), "libmod": library,
+        "device": tilewright.cpu,
+    },
     "GraphModule": {"module": lambda: library()["default"](tilewright.cpu())},
 }  # fmt: skip
 # What a parameter takes that no table names.

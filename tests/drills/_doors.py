@@ -31,6 +31,7 @@ from drills._door_arguments import (
 )
 from tilewright import auto_scheduler, autotvm, nd, relay, te, topi
 from tilewright.contrib import graph_executor
+from tilewright.contrib.debugger import debug_executor
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,9 @@ def values() -> list[Any]:
         ..., 1j, slice(3), lambda *_: None, io.StringIO(), iter([1]), Exception("x"),
         a, c, c.op, s, s[c], c.op.axis[0], a[0, 0], te.var("n"), te.thread_axis("threadIdx.x"),
         te.ComputeDAG([a, b, c]), vector(), relay.var("untyped"), relay.const(1.0), network(),
-        network()["main"], relay.Tuple([vector()]), relay.TensorType((2, 3)), nd.array([1.0]),
+        network()["main"], relay.Tuple([vector()]), relay.Tuple([]), vector(3, dtype="int32"),
+        vector(1, 4, 8, 0), vector(0), vector(2, 3, dtype="bool"), image(3, dtype="int32"),
+        image(2, 4), relay.TensorType((2, 3)), nd.array([1.0]),
         tilewright.cpu(), tilewright.Target("llvm"), task(), search_task(), relay.nn, kernel(),
         autotvm.ConfigSpace(), autotvm.LocalRunner(),
     ]  # fmt: skip
@@ -175,6 +178,10 @@ def methods() -> list[Door]:
             found.append(Door(f"{owner.__name__}.{name}", getattr(owner, name), fresh))
     array = nd.array(np.zeros((2, 3), "float32"))
     module, space = _module(), autotvm.ConfigSpace
+    debugger = debug_executor.GraphModuleDebug(library()["default"](tilewright.cpu()))
+    debugger.set_input("x", np.zeros((1, 4), "float32"))
+    debugger.set_input("w", np.zeros((3, 4), "float32"))
+    debugger.run()
     plain: list[tuple[Any, str, Callable[[], Arguments]]] = [
         (array, "copyfrom", lambda: {"source": np.zeros((2, 3), "float32")}),
         (array, "copyto", lambda: {"target": tilewright.cpu()}),
@@ -188,6 +195,7 @@ def methods() -> list[Door]:
         (module, "set_input", lambda: {"key": "x", "value": np.zeros((1, 4), "float32")}),
         (module, "get_output", lambda: {"index": 0, "out": None}),
         (module, "get_input", lambda: {"key": "x", "out": None}),
+        (debugger, "debug_get_output", lambda: {"node": 0, "out": None}),
         (module, "get_input_index", lambda: {"name": "x"}),
         (library(), "export_library", lambda: {"file_name": "saved.so"}),
         (library(), "__getitem__", lambda: {"name": "default"}),
@@ -249,6 +257,8 @@ def doors() -> list[Door]:
         "Target": tilewright.Target, "target.create": tilewright.target.create,
         "te.create_schedule": te.create_schedule, "PassContext": tilewright.transform.PassContext,
         "IRModule.from_expr": relay.IRModule.from_expr, "GraphModule": graph_executor.GraphModule,
+        "graph_executor.create": graph_executor.create,
+        "debug_executor.create": debug_executor.create,
     }  # fmt: skip
     return [
         *(Door(n, call, functools.partial(good, n, call)) for n, call in found.items()),

@@ -4,7 +4,7 @@ In: models and data that the wheel holds, without the twins that spell an operat
 Out: what happened with each, by name; a table of operators.  `test_conformance.py` compares it with
 `conformance_passing.txt`, which may only grow.
 
-PYTHONPATH=src:tests python -m relay.conformance [WORD...] [--build] [--update] [--why]
+PYTHONPATH=src:tests python -m relay.conformance [WORD...] [--build] [--update] [--why] [--page]
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
+import re
 import sys
 import warnings
 from collections import Counter
@@ -35,6 +36,7 @@ from tilewright.relay.graph.expr import IRModule
 KINDS = ("node", "pytorch-converted", "pytorch-operator", "simple")
 LIGHT = Path(onnx.__file__).parent / "backend/test/data/light"
 PASSING = Path(__file__).parent / "conformance_passing.txt"
+PAGE = Path(__file__).parents[2] / "docs" / "onnx.md"
 Data = tuple[list[Any], list[Any]]
 
 
@@ -81,7 +83,8 @@ def cases() -> tuple[Case, ...]:
         folder = Path(test.model_dir or "")
         model = test.model or onnx.load(folder / "model.onnx")
         data = test.data_sets or _data_in(folder, model)
-        made.append(Case(test.name, model, tuple(data), test.rtol, test.atol))
+        arrays = tuple((list(map(_array, a)), list(map(_array, b))) for a, b in data)
+        made.append(Case(test.name, model, arrays, test.rtol, test.atol))
     return (*made, *_light_cases())
 
 
@@ -107,6 +110,10 @@ def _light_cases() -> Iterator[Case]:
         ]
         outputs = [_value(path.with_name(f"{path.stem}_output_0.pb"), model.graph.output[0])]
         yield Case(f"test_{path.stem}", model, ((inputs, outputs),), 1e-3, 1e-5)
+
+
+def _array(value: Any) -> Any:
+    return numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else value
 
 
 def _value(path: Path, info: Any) -> Any:
@@ -214,25 +221,73 @@ def _difference(found: Any, wanted: Any, case: Case) -> str:
     return ""
 
 
+def _table(outcomes: dict[Case, Outcome]) -> dict[str, list[Outcome]]:
+    """What happened, by operator; a test counts for each that its model has."""
+    table: dict[str, list[Outcome]] = {}
+    for case, outcome in outcomes.items():
+        for name in case.operators:
+            table.setdefault(name, []).append(outcome)
+    return dict(sorted(table.items()))
+
+
+def reason(why: str) -> str:
+    """A refusal in few words, without the names and numbers of one model."""
+    text = " ".join(why.split())
+    if found := re.search(r"its element type is (\w+)", text):
+        return f"elements of {found[1]}"
+    if found := re.search(r"(\S+) \(\d+ nodes?: [^)]*\): (.*)", text):
+        told = f"{found[1]}: {found[2]}"
+    else:
+        told = text.removeprefix("from_onnx: ").split("): ", 1)[-1]
+    told = told.split(". ")[0].split(" relay.exchange")[0].rstrip(".")
+    return told.replace("|", "/")[:100]
+
+
+def page(outcomes: dict[Case, Outcome]) -> str:
+    """docs/onnx.md: what passes, by operator, and why the rest does not."""
+    total = Counter(o.kind for o in outcomes.values())
+    plain, fixed = total["right"], total["right, with constants"]
+    lines = [
+        "# ONNX", "",
+        "<!-- Written by python -m relay.conformance --page (tests/relay/conformance.py). -->", "",
+        f"Of the {len(outcomes):,} conformance tests of the `onnx` package {onnx.__version__} "
+        f"(without the twins that",
+        f"spell an operator as a function) {plain + fixed:,} pass: {plain:,} as they are, {fixed} "
+        "with inputs such as shapes,", "axes or sequences given as constants "
+        "(`from_onnx(params=)`). Every other is refused with a reason;",
+        f"{total['wrong']} give a wrong result, {total['crashed']} fail in another way. "
+        "The tests that pass are listed in", "`tests/relay/conformance_passing.txt`, "
+        "which may only grow.", "",
+        "| operator | tests | pass | the others |", "| --- | --- | --- | --- |",
+    ]  # fmt: skip
+    for name, found in _table(outcomes).items():
+        passing = sum(o.kind.startswith("right") for o in found)
+        reasons = Counter(reason(o.why) for o in found if not o.kind.startswith("right"))
+        told = "; ".join(f"{why} ({n})" for why, n in reasons.most_common(3))
+        lines.append(f"| `{name}` | {len(found)} | {passing} | {told} |")
+    return "\n".join(lines) + "\n"
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("words", nargs="*", help="only tests with one of these in their name")
     parser.add_argument("--build", action="store_true", help="compile instead of evaluating")
     parser.add_argument("--update", action="store_true", help="add what passes to the list")
     parser.add_argument("--why", action="store_true", help="print why each other test does not")
+    parser.add_argument("--page", action="store_true", help=f"write docs/{PAGE.name}, of all tests")
     options = parser.parse_args()
     chosen = [c for c in cases() if not options.words or any(w in c.name for w in options.words)]
     outcomes = {c: run(c, options.build) for c in chosen}
-    table: dict[str, Counter[str]] = {}
     for case, outcome in outcomes.items():
-        for name in case.operators:
-            table.setdefault(name, Counter())[outcome.kind] += 1
         if options.why and not outcome.kind.startswith("right"):
             print(f"{outcome.kind:8} {case.name}: {' '.join(outcome.why.split())[:300]}")
-    for name, counts in sorted(table.items()):
+    for name, found in _table(outcomes).items():
+        counts = Counter(o.kind for o in found)
         print(f"{name:28}", ", ".join(f"{n} {kind}" for kind, n in counts.most_common()))
     total = Counter(o.kind for o in outcomes.values())
     print(f"{len(outcomes)} tests:", ", ".join(f"{n} {kind}" for kind, n in total.most_common()))
+    if options.page and not options.words:
+        PAGE.write_text(page(outcomes))
     if options.update:
         kept = set(PASSING.read_text().split()) if PASSING.is_file() else set()
         kept |= {c.name for c, o in outcomes.items() if o.kind.startswith("right")}

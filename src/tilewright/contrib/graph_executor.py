@@ -23,7 +23,15 @@ def create(graph_json_str: str, libmod: Library, device: Device | Sequence[Devic
 
     graph_json_str: what `libmod.get_graph_json()` gives; the library has its graph with it
     """
-    return GraphModule(libmod["default"](device if isinstance(device, Device) else device[0]))
+    return GraphModule(libmod["default"](first_device(device)))
+
+
+def first_device(device: Device | Sequence[Device]) -> Device:
+    """TVM takes a list, of which a network needs one."""
+    given = [device] if isinstance(device, Device) else list(device)
+    if not given:
+        raise ModelError("create(device=[])", "there is no device", "Use tilewright.cpu().")
+    return given[0]
 
 
 def __getattr__(name: str) -> Any:

@@ -51,7 +51,7 @@ def attention(
     softcap:   c > 0 limits the scores, before the mask, to c * tanh(score / c)
     A query without a key has the result zero.  Raises ModelError for shapes that do not fit.
     """
-    queries, keys = query.shape[-2], key.shape[-2]
+    (_, _, queries, _), (_, _, keys, _) = _checked(query, key, "key")
     causal = between(queries, keys, None, 0) if is_causal else None
     chosen = masked(mask, causal, keys, certain=True)
     limited = scores(query, key, scale, softcap)
@@ -61,7 +61,7 @@ def attention(
 def scores(query: Expr, key: Expr, scale: float | None = None, softcap: float = 0.0) -> Expr:
     """[B, H, S, T]: query key^T * scale, limited by `softcap`."""
     (batch, heads, rows, inner), (_, shared, columns, _) = _checked(query, key, "key")
-    factor = 1 / math.sqrt(inner) if scale is None else float(scale)
+    factor = 1 / math.sqrt(max(inner, 1)) if scale is None else float(scale)
     left = tensor.reshape(query * factor, (batch * shared, heads // shared * rows, inner))
     right = tensor.reshape(key, (batch * shared, columns, inner))
     made = tensor.reshape(call("nn.batch_matmul", left, right), (batch, heads, rows, columns))
@@ -75,7 +75,7 @@ def _checked(query: Expr, other: Expr, name: str) -> tuple[tuple[int, ...], tupl
     place = f"nn.attention(query={q}, {name}={k})"
     if len(q) != 4 or len(k) != 4:
         raise ModelError(place, "they have no axes [batch, heads, length, size]", "Reshape them.")
-    if q[0] != k[0] or q[1] % k[1]:
+    if q[0] != k[0] or not k[1] or q[1] % k[1]:
         raise ModelError(
             place, f"{k[1]} heads of {k[0]} elements do not serve {q[1]} of {q[0]}",
             f"The batch must be equal, and the heads of the {name} divide those of the query.",
@@ -122,8 +122,9 @@ def masked(mask: Expr | None, allowed: Expr | None, keys: int, certain: bool) ->
     if mask is None:
         return Mask(allowed, None, certain)
     bool_ = mask.dtype == "bool"
-    if (missing := keys - mask.shape[-1]) > 0 and mask.shape[-1] > 1:
-        fill = np.full((*mask.shape[:-1], missing), False if bool_ else -math.inf)
+    last = mask.shape[-1] if mask.shape else 1
+    if 1 < last < keys:
+        fill = np.full((*mask.shape[:-1], keys - last), False if bool_ else -math.inf)
         mask = tensor.concatenate([mask, const(fill, mask.dtype)], axis=-1)
     if bool_:
         return Mask(both(allowed, mask), None, certain=False)

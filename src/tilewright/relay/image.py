@@ -14,7 +14,7 @@ import numpy as np
 
 from tilewright.base.doors import open_doors
 from tilewright.base.errors import ModelError
-from tilewright.relay.graph.expr import Call, Expr, const
+from tilewright.relay.graph.expr import Call, Expr, const, oversize
 from tilewright.relay.op import call
 from tilewright.relay.op.window import IMAGE, layouts
 from tilewright.relay.sizes import per_axis
@@ -195,7 +195,7 @@ def _enlarged(
 
 
 def affine_grid(
-    data: Expr, target_shape: Any, align_corners: bool = True, channels_last: bool = False
+    data: Expr, target_shape: Sequence[int], align_corners: bool = True, channels_last: bool = False
 ) -> Expr:
     """Where each element of an image of `target_shape` lies in one that was moved by `data`.
 
@@ -203,7 +203,7 @@ def affine_grid(
     align_corners: they are those of the centres of corner elements, else of the corners themselves.
     channels_last: [N, H, W, 2], as ONNX and PyTorch have it
     """
-    shape, place = tuple(map(int, target_shape)), "image.affine_grid"
+    shape, place = tuple(target_shape), "image.affine_grid"
     rank = len(shape)
     if rank not in (2, 3) or data.shape[1:] != (rank, rank + 1) or min(shape) < 1:
         raise ModelError(
@@ -211,6 +211,8 @@ def affine_grid(
             "matrices of two rows and three columns move images of two axes, three rows and four "
             "columns those of three", "Give data [N, 2, 3] and (height, width).",
         )  # fmt: skip
+    if reason := oversize((*shape, rank + 1), data.dtype):
+        raise ModelError(f"{place}(target_shape={shape})", reason, "Ask for a smaller image.")
     lines = [
         np.linspace(-1, 1, n) if align_corners and n > 1 else (2 * np.arange(n) + 1) / n - 1
         for n in shape

@@ -16,6 +16,7 @@ import numpy as np
 
 from tilewright.base.doors import door
 from tilewright.base.errors import DeviceError, ModelError
+from tilewright.contrib.graph_executor import first_device
 from tilewright.runtime.device import Device
 from tilewright.runtime.ndarray import NDArray
 from tilewright.runtime.network.graph_executor import GraphModule
@@ -39,7 +40,7 @@ def create(
     graph_json_str: what `libmod.get_graph_json()` gives; the library has its graph with it
     dump_root:      a folder for the files of `run`; None: none are written
     """
-    dev = device if isinstance(device, Device) else device[0]
+    dev = first_device(device)
     return GraphModuleDebug(libmod["default"](dev), [dev], graph_json_str, dump_root)
 
 
@@ -57,7 +58,7 @@ class GraphModuleDebug(GraphModule):
         dump_root: str | os.PathLike[str] | None = None,
     ) -> None:
         super().__init__(module)
-        self.graph = json.loads(graph_json_str or module.library.get_graph_json())
+        self.graph = json.loads(module.library.get_graph_json())
         self.dump_root = None if dump_root is None else Path(dump_root)
         names = [node["name"] for node in self.graph["nodes"]]
         self._first = len(names) - len(self._now.plan.launches)
