@@ -95,6 +95,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "loops of a split": (
         lambda: autotvm.ConfigSpace().define_split("x", 1, num_outputs=1 << 70), "too many"
     ),
+    "axis of sort": (lambda: topi.sort(A, 1), "argsort(data=[4], axis=1)"),
     "no device": (
         lambda: graph_executor.create("", relay.build(NETWORK, "llvm", verify=False), []),
         "there is no device",
