@@ -89,6 +89,13 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: relay.image.affine_grid(M, (1, None)), "target_shape is a tuple of int and NoneType"
     ),
     "huge grid": (lambda: relay.image.affine_grid(M, (1 << 20, 1 << 20)), "smaller image"),
+    "type in an array": (
+        lambda: relay.nn.matmul(X, relay.var("w", shape=(3, 2)), out_dtype=np.zeros(2)), "dtype"
+    ),
+    "loops of a split": (
+        lambda: autotvm.ConfigSpace().define_split("x", 1, num_outputs=1 << 70), "too many"
+    ),
+    "axis of sort": (lambda: topi.sort(A, 1), "argsort(data=[4], axis=1)"),
     "no device": (
         lambda: graph_executor.create("", relay.build(NETWORK, "llvm", verify=False), []),
         "there is no device",

@@ -95,7 +95,8 @@ def topk(data: Tensor, k: int = 1, axis: int = -1, is_ascend: bool = False) -> T
 
 def argsort(data: Tensor, axis: int = -1, is_ascend: bool = True) -> Tensor:
     """The places of all elements along `axis` in order, int32; it costs n * n comparisons."""
-    return topk(data, data.shape[axis], axis, is_ascend)
+    at = normal_axis(axis, data.ndim, call_text("argsort", data=data, axis=axis))
+    return topk(data, data.shape[at], at, is_ascend)
 
 
 def sort(data: Tensor, axis: int = -1, is_ascend: bool = True) -> Tensor:

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
+import numpy as np
+
 from tilewright.base.dtype import DType
 from tilewright.base.errors import ModelError
 from tilewright.relay.graph.expr import (
@@ -55,7 +57,11 @@ class Site:
     def place(self) -> str:
         """`nn.dense(data=(1, 64) float32, weight=(10, 32) float32, ...)`."""
         shown = [f"{n}={_brief(t)}" for n, t in zip(self.op.inputs, self.types, strict=False)]
-        shown += [f"{k}={v!r}" for k, v in self.attrs.items() if v != self.op.attrs.get(k)]
+        changed = (  # an array, which is no right attribute, has no one answer to !=
+            (k, v) for k, v in self.attrs.items()
+            if isinstance(v, np.ndarray) or v != self.op.attrs.get(k)
+        )  # fmt: skip
+        shown += [f"{k}={v!r}" for k, v in changed]
         return f"{self.op.name}({', '.join(shown)})"
 
     def refuse(self, reason: str, way_out: str = "") -> ModelError:
@@ -122,7 +128,7 @@ class Site:
         """The element type of a sum of products: what attribute `out_dtype` asks for, else that of
         floating-point arguments, else the integer that holds sums of theirs."""
         dtype, asked = self.number_dtype(), self.attrs.get("out_dtype")
-        if not asked:
+        if asked is None or (isinstance(asked, str) and not asked):
             return dtype if dtype.is_float else dtype.accumulator
         wanted = check_dtype(asked, self.place)
         self.require(

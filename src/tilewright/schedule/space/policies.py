@@ -28,6 +28,7 @@ from tilewright.schedule.space.entities import (
 
 Table = npt.NDArray[np.int64]
 MAX_TABLE = 1_000_000  # entities of one knob
+MAX_OUTPUTS = 64  # loops that an axis is split into
 
 
 class VirtualAxis:
@@ -151,6 +152,10 @@ class SplitSpace(Knob):
             )  # fmt: skip
         if self.num_output < 1:
             raise SpaceError(place, "num_outputs must be at least 1", "Try num_outputs=2.")
+        if self.num_output > MAX_OUTPUTS:
+            raise SpaceError(
+                place, f"{self.num_output} loops are too many", f"Use at most {MAX_OUTPUTS}."
+            )
         if policy == "candidate":
             inner = self._candidates(candidate, place)
         elif self.product < 1:
