@@ -282,7 +282,7 @@ DRILL = Drill(
     tried="operations on special and random operands",
     run=run,
     never=("differs",),
-    always=("equal", "within rounding"),
+    always=("equal",),
     short=1_000,
     long=60_000,
 )

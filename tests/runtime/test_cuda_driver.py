@@ -33,6 +33,13 @@ class Status(int):
 OK = Status(0)
 
 
+class Stream(str):
+    """Called by name; a number to who asks for its address, as `CUstream`."""
+
+    def __int__(self) -> int:
+        return 1 + len(self)
+
+
 class Simulation:
     """What `cuda.bindings.driver` offers, over host memory."""
 
@@ -86,7 +93,7 @@ class Simulation:
         return OK, {"COMPUTE_CAPABILITY_MAJOR": 9, "COMPUTE_CAPABILITY_MINOR": 0}.get(code, 1024)
 
     def cuStreamCreate(self, flags: int) -> tuple:
-        return OK, ("work", "capture")[flags]
+        return OK, Stream(("work", "capture")[flags])
 
     def cuGetErrorString(self, status: int) -> tuple:
         return OK, b"simulated"

@@ -101,9 +101,9 @@ ROWS: dict[str, Row] = {
     "right_shift": Row(V, lambda x: topi.right_shift(x, 5), lambda x: np.right_shift(x, 5), INTS),
     "logical_xor": Row(M, topi.logical_xor, np.logical_xor, ("bool",)),
     "sign": Row(V, topi.sign, np.sign),
-    "isnan": Row(V, topi.isnan, np.isnan),
-    "isinf": Row(V, topi.isinf, np.isinf),
-    "isfinite": Row(V, topi.isfinite, np.isfinite),
+    "isnan": Row(V, topi.isnan, np.isnan, FLOATS),
+    "isinf": Row(V, topi.isinf, np.isinf, FLOATS),
+    "isfinite": Row(V, topi.isfinite, np.isfinite, FLOATS),
     **{
         name: Row(V, getattr(topi, name), getattr(np, numpy_name), FLOATS)
         for name, numpy_name in (

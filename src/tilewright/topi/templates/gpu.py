@@ -17,6 +17,7 @@ from math import prod
 from typing import Any
 
 from tilewright.base.dtype import DType
+from tilewright.base.errors import LegalityError
 from tilewright.ir import expr as E
 from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.schedule.sketch import Sketch
@@ -168,7 +169,11 @@ def divisors_of(extent: int, sizes: Iterable[int], least: int) -> list[int]:
 def fastest_contraction(sketch: Sketch, op: ComputeOp) -> int:
     """The fastest by the machine model, with the reduction split as far as the device asks for."""
     splits = reduction_splits(sketch.space, op, sketch.target)
-    return fastest(sketch, *({"split_k": k, "threads_k": lanes} for k, lanes in splits))
+    ways = [{"split_k": k, "threads_k": lanes} for k, lanes in splits]
+    try:
+        return fastest(sketch, *ways)
+    except LegalityError:  # a reduction of several axes may have no shares of that size
+        return fastest(sketch, {"split_k": 1, "threads_k": 1})
 
 
 def reduction_splits(space: ConfigSpace, op: ComputeOp, target: Target) -> list[tuple[int, int]]:
