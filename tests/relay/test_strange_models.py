@@ -11,6 +11,7 @@ import tilewright
 from relay.test_onnx import INT64, X, check, model, node, random, refused
 from tilewright import relay
 from tilewright.contrib import graph_executor
+from tilewright.relay.op.work import work
 
 from_onnx = relay.frontend.from_onnx
 SHAPE = {"x": X.shape}
@@ -288,3 +289,12 @@ def test_models_that_used_to_import_still_do():
     cast = [node("Cast", ["x"], "i", to=INT64), node("Cast", ["i"], to=TensorProto.FLOAT)]
     cast[1].name = "back"
     check(model(cast, SHAPE), {"x": X})
+
+
+def test_a_far_dilated_transposed_convolution_is_beyond_the_limits():
+    """Its kernel is spread with zeros: work that the weight's size does not show."""
+    x, w = relay.var("x", shape=(2, 4, 9)), relay.var("w", shape=(4, 6, 3))
+    near, far = (
+        work(relay.nn.conv1d_transpose(x, w, strides=2, padding=1, dilation=d)) for d in (1, 10**6)
+    )
+    assert near < 10**4 < 10**12 < far

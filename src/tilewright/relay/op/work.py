@@ -47,10 +47,15 @@ def _conv(node: Call) -> int:
 
 
 def _conv_transpose(node: Call) -> int:
-    """Every input element meets the whole kernel of its channel."""
-    weight, data = node.args[1].shape, elements(node.args[0].checked_type)
-    inputs = weight[str(node.attrs.kernel_layout).index("I")]
-    return -(-2 * data * math.prod(weight) // (inputs * elements(node.checked_type)))
+    """Each result sums the taps of its phase; a dilated kernel is spread with zeros."""
+    a, layout = node.attrs, str(node.attrs.kernel_layout)
+    weight = dict(zip(layout, node.args[1].shape, strict=True))
+    image = [weight[letter] for letter in "DHW" if letter in weight]
+    taps = [
+        -(-((size - 1) * dilation + 1) // stride)
+        for size, dilation, stride in zip(image, a.dilation, a.strides, strict=True)
+    ]
+    return 2 * weight["I"] // int(a.groups) * math.prod(taps)
 
 
 def _pool(node: Call) -> int:
