@@ -92,7 +92,7 @@ def test_workloads_by_name_and_by_key() -> None:
         assert auto_scheduler.SearchTask(workload_key=key).target.kind == "opencl"
     tensors = product(2, 2, 2)
     assert auto_scheduler.register_workload_tensors('["abc",[2]]', tensors) == '["abc",[2]]'
-    with pytest.raises(SpaceError, match="not a JSON list"):
+    with pytest.raises(SpaceError, match="workload_key"):
         auto_scheduler.register_workload_tensors(ConfigSpace(), tensors)  # type: ignore[arg-type]
     assert auto_scheduler.workload_key_to_tensors('["abc", [2]]') == tensors
 

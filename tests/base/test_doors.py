@@ -13,7 +13,7 @@ import pytest
 import tilewright
 from tilewright import auto_scheduler, autotvm, nd, relay, te, topi
 from tilewright.base.doors import check_arguments, door
-from tilewright.base.errors import ExpressionError, SpaceError, TilewrightError
+from tilewright.base.errors import ExpressionError, ModelError, SpaceError, TilewrightError
 from tilewright.contrib import graph_executor
 from tilewright.measure import Database
 
@@ -240,3 +240,10 @@ def test_files_of_bytes_and_of_text_are_taken() -> None:
         assert autotvm.callback.log_to_file(file)
     with Path(__file__).open() as file, pytest.raises(SpaceError, match="not open for writing"):
         autotvm.callback.log_to_file(file)
+
+
+def test_scales_of_images_are_finite_and_above_zero():
+    x = relay.var("x", shape=(1, 2, 4, 4))
+    for scale in (float("nan"), float("inf"), 0.0, -1.0):
+        with pytest.raises(ModelError, match="not all above 0"):
+            relay.nn.upsampling(x, 2, scale)

@@ -67,7 +67,7 @@ open_doors(
     globals(),
     (
         "ComputeDAG", "LocalBuilder", "LocalRunner", "SearchTask", "TaskScheduler", "TuningOptions",
-        "XGBModel", "extract_tasks", "workload_key_to_tensors",
+        "XGBModel", "extract_tasks", "register_workload_tensors", "workload_key_to_tensors",
     ), SpaceError,
 )  # fmt: skip
 open_doors(

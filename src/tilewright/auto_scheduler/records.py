@@ -55,7 +55,7 @@ def trials_of(database: Database, count: int | None = None) -> Iterator[Record]:
     """
     if count is not None and count < 0:
         raise RecordError(f"n_lines={count}", "there are no fewer than 0", "Leave it out for all.")
-    return islice(_trials(database), count)
+    return islice(_trials(database), None if count is None else min(count, len(database)))
 
 
 def _trials(database: Database) -> Iterator[Record]:

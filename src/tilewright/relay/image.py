@@ -7,6 +7,7 @@ Read next: `op/resize.py`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -184,6 +185,8 @@ def _enlarged(
 ) -> Call:
     if method not in LAYERS:
         raise ModelError(place, f"method {method!r} is not known", f"Use {', '.join(LAYERS)}.")
+    if not all(0 < scale < math.inf for scale in scales):
+        raise ModelError(place, f"scales {tuple(scales)} are not all above 0", "Use 2 or so.")
     axes = _axes(data, layout, len(scales), place)
     sizes = [round(data.shape[axis] * scale) for axis, scale in zip(axes, scales, strict=True)]
     nearest = LAYERS[method] == "nearest"
