@@ -55,7 +55,7 @@ def _conv_transpose(node: Call) -> int:
         -(-((size - 1) * dilation + 1) // stride)
         for size, dilation, stride in zip(image, a.dilation, a.strides, strict=True)
     ]
-    return 2 * weight["I"] // int(a.groups) * math.prod(taps)
+    return int(2 * weight["I"] // a.groups * math.prod(taps))
 
 
 def _pool(node: Call) -> int:
