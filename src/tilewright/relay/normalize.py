@@ -10,8 +10,9 @@ from collections.abc import Sequence
 
 from tilewright.base.errors import ModelError
 from tilewright.relay import tensor
-from tilewright.relay.graph.expr import Expr, TensorType, Var
+from tilewright.relay.graph.expr import Expr
 from tilewright.relay.op import call
+from tilewright.relay.sizes import settle
 
 
 def standardize(
@@ -104,7 +105,7 @@ def group_norm(
     along = (num_groups, each, *(1,) * (rank - at - 1))
     for wanted, vector, join in ((scale, gamma, tensor.multiply), (center, beta, tensor.add)):
         if wanted:
-            _settle(vector, channels, data)
+            settle(vector, (channels,), data)
             made = join(made, tensor.reshape(vector, along))
     return tensor.reshape(made, data.shape)
 
@@ -120,15 +121,10 @@ def _affine(data: Expr, gamma: Expr, beta: Expr, axis: int, center: bool, scale:
     for wanted, vector, join in ((scale, gamma, tensor.multiply), (center, beta, tensor.add)):
         if wanted:
             extent = data.shape[axis % rank]
-            _settle(vector, extent, data)
+            settle(vector, (extent,), data)
             behind = rank - 1 - axis % rank
             data = join(data, tensor.reshape(vector, (extent, *(1,) * behind)))
     return data
-
-
-def _settle(vector: Expr, extent: int, data: Expr) -> None:
-    if isinstance(vector, Var) and not vector.is_typed:
-        vector.settle(TensorType((extent,), data.dtype))
 
 
 __all__ = [

@@ -32,8 +32,9 @@ def max_pool1d(
 ) -> Call:
     """`max_pool2d` over the one axis W."""
     same_layout(out_layout, layout, "nn.max_pool1d")
-    window = _window("nn.max_pool1d", 1, pool_size, strides, dilation, padding, ceil_mode)
-    return call("nn.max_pool1d", data, layout=layout, **window)
+    return _pool(
+        "max_pool", 1, data, pool_size, strides, dilation, padding, ceil_mode, layout=layout
+    )
 
 
 def max_pool2d(
@@ -48,8 +49,9 @@ def max_pool2d(
 ) -> Call:
     """Greatest element of each window; ceil_mode: a last, partly covered window counts too."""
     same_layout(out_layout, layout, "nn.max_pool2d")
-    window = _window("nn.max_pool2d", 2, pool_size, strides, dilation, padding, ceil_mode)
-    return call("nn.max_pool2d", data, layout=layout, **window)
+    return _pool(
+        "max_pool", 2, data, pool_size, strides, dilation, padding, ceil_mode, layout=layout
+    )
 
 
 def max_pool3d(
@@ -64,8 +66,9 @@ def max_pool3d(
 ) -> Call:
     """`max_pool2d` over D, H, W."""
     same_layout(out_layout, layout, "nn.max_pool3d")
-    window = _window("nn.max_pool3d", 3, pool_size, strides, dilation, padding, ceil_mode)
-    return call("nn.max_pool3d", data, layout=layout, **window)
+    return _pool(
+        "max_pool", 3, data, pool_size, strides, dilation, padding, ceil_mode, layout=layout
+    )
 
 
 def avg_pool1d(
@@ -81,10 +84,10 @@ def avg_pool1d(
 ) -> Call:
     """`avg_pool2d` over the one axis W."""
     same_layout(out_layout, layout, "nn.avg_pool1d")
-    window = _window("nn.avg_pool1d", 1, pool_size, strides, dilation, padding, ceil_mode)
-    return call(
-        "nn.avg_pool1d", data, layout=layout, count_include_pad=bool(count_include_pad), **window
-    )
+    return _pool(
+        "avg_pool", 1, data, pool_size, strides, dilation, padding, ceil_mode, layout=layout,
+        count_include_pad=bool(count_include_pad),
+    )  # fmt: skip
 
 
 def avg_pool2d(
@@ -104,10 +107,10 @@ def avg_pool2d(
     elements, what a last window reaches behind it does not.
     """
     same_layout(out_layout, layout, "nn.avg_pool2d")
-    window = _window("nn.avg_pool2d", 2, pool_size, strides, dilation, padding, ceil_mode)
-    return call(
-        "nn.avg_pool2d", data, layout=layout, count_include_pad=bool(count_include_pad), **window
-    )
+    return _pool(
+        "avg_pool", 2, data, pool_size, strides, dilation, padding, ceil_mode, layout=layout,
+        count_include_pad=bool(count_include_pad),
+    )  # fmt: skip
 
 
 def avg_pool3d(
@@ -123,10 +126,10 @@ def avg_pool3d(
 ) -> Call:
     """`avg_pool2d` over D, H, W."""
     same_layout(out_layout, layout, "nn.avg_pool3d")
-    window = _window("nn.avg_pool3d", 3, pool_size, strides, dilation, padding, ceil_mode)
-    return call(
-        "nn.avg_pool3d", data, layout=layout, count_include_pad=bool(count_include_pad), **window
-    )
+    return _pool(
+        "avg_pool", 3, data, pool_size, strides, dilation, padding, ceil_mode, layout=layout,
+        count_include_pad=bool(count_include_pad),
+    )  # fmt: skip
 
 
 def lp_pool(
@@ -140,10 +143,10 @@ def lp_pool(
     ceil_mode: bool = False,
 ) -> Call:
     """The p-norm of each window: (sum of |x|^p)^(1/p); layout: NCW, NCHW, NCDHW, channels last."""
-    rank = _rank(layout)
-    place = f"nn.lp_pool{rank}d"
-    window = _window(place, rank, pool_size, strides, dilation, padding, ceil_mode)
-    return call(place, data, layout=layout, p=p, **window)
+    return _pool(
+        "lp_pool", _rank(len(layout)), data, pool_size, strides, dilation, padding, ceil_mode,
+        layout=layout, p=p,
+    )  # fmt: skip
 
 
 def max_pool_indices(
@@ -159,27 +162,29 @@ def max_pool_indices(
 
     storage_order: 1 counts the first axis of the image fastest, as ONNX has it.  Result int64.
     """
-    rank = min(max(len(data.shape) - 2, 1), len(IMAGE))
-    place = f"nn.max_pool{rank}d_indices"
-    window = _window(place, rank, pool_size, strides, dilation, padding, ceil_mode)
-    return call(place, data, storage_order=int(storage_order), **window)
+    return _pool(
+        "max_pool", _rank(len(data.shape)), data, pool_size, strides, dilation, padding, ceil_mode,
+        "_indices", storage_order=int(storage_order),
+    )  # fmt: skip
 
 
-def _rank(layout: str) -> int:
-    return min(max(len(layout) - 2, 1), len(IMAGE))
+def _rank(axes: int) -> int:
+    """Of the image, in data of so many axes; what no image has becomes the nearest that one has."""
+    return min(max(axes - 2, 1), len(IMAGE))
 
 
-def _window(
-    place: str, rank: int, size: Any, strides: Any, dilation: Any, padding: Any, ceil: bool
-) -> dict[str, Any]:
-    """The attributes of a pooling window."""
-    return {
-        "pool_size": per_axis(size, rank, "pool_size", place),
-        "strides": per_axis(strides, rank, "strides", place),
-        "dilation": per_axis(dilation, rank, "dilation", place),
-        "padding": sides(padding, rank, place),
-        "ceil_mode": bool(ceil),
-    }
+def _pool(
+    name: str, rank: int, data: Expr, size: Any, strides: Any, dilation: Any, padding: Any,
+    ceil: bool, ending: str = "", **more: Any,
+) -> Call:  # fmt: skip
+    """more: attributes besides those of the window"""
+    place = f"nn.{name}{rank}d{ending}"
+    return call(
+        place, data, pool_size=per_axis(size, rank, "pool_size", place),
+        strides=per_axis(strides, rank, "strides", place),
+        dilation=per_axis(dilation, rank, "dilation", place), padding=sides(padding, rank, place),
+        ceil_mode=bool(ceil), **more,
+    )  # fmt: skip
 
 
 def _global(kind: str, rank: int) -> Callable[..., Call]:
