@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import tilewright
+from drills._door_arguments import task
 from tilewright import auto_scheduler, autotvm, nd, relay, te, topi
 from tilewright.base.doors import check_arguments, door
 from tilewright.base.errors import ExpressionError, ModelError, SpaceError, TilewrightError
@@ -103,6 +104,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "heads": (lambda: relay.nn.attention(X, X, X), "they have no axes [batch, heads"),
     "no heads": (lambda: relay.nn.attention(Q, Z, Z), "0 heads of 1 elements do not serve 2"),
     "seed": (lambda: autotvm.tuner.RandomTuner(None), "task is None, not a task"),
+    "population": (lambda: autotvm.tuner.GATuner(task(), pop_size=1 << 70), "it is too large"),
 }  # fmt: skip
 
 
@@ -129,6 +131,9 @@ ACCEPTED: dict[str, Callable[[], Any]] = {
     "numpy shape": lambda: nd.empty(np.int64(3)).shape == (3,),
     "numpy shapes": lambda: nd.empty((np.int64(3), 2)).shape == (3, 2),
     "numpy extent": lambda: te.placeholder((np.int32(3),)).shape == (3,),
+    "True as an extent": lambda: (
+        relay.one_hot(relay.const([0, 1], "int32"), 1, 0, True).shape == (2, 1)
+    ),
     "numpy axis": lambda: relay.expand_dims(X, np.int64(0)).shape == (1, 2, 3),
     "numpy number": lambda: relay.clip(X, np.float32(0), np.float64(6)).attrs.a_max == 6.0,
     "dict": lambda: (
@@ -165,8 +170,6 @@ def test_what_tvm_takes_is_taken(name: str) -> None:
 
 @pytest.mark.parametrize("binary", [False, True])
 def test_a_log_may_be_an_open_file(binary: bool, tmp_path: Path) -> None:
-    from drills._door_arguments import task
-
     log = tmp_path / "log.json"
     with open(log, "ab" if binary else "a") as file:
         autotvm.tuner.GridSearchTuner(task()).tune(
@@ -190,7 +193,7 @@ def call(
 
 def test_numbers_of_numpy_become_those_of_python() -> None:
     given = call(np.int64(3), np.float32(0.5), ["a"], np.int8(1), flag=np.bool_(True))
-    assert given == (3, 0.5, ["a"], (1,), True, None)
+    assert given == (3, 0.5, ["a"], (1,), True, None) and type(call(True)[0]) is int
     assert [type(v) for v in given[:2]] == [int, float] and call.__doc__ == "Of every kind one."
 
 

@@ -39,6 +39,7 @@ ERROR_NUMBERS: dict[ErrorKind, int] = {
     "instantiate": 1, "compile": 2, "verify": 1, "run": 4, "wrong": 5, "timeout": 7,
 }  # fmt: skip
 SI_PREFIXES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+_POPULATION = 1 << 20  # of a genetic algorithm, at most
 
 
 class MeasureInput(NamedTuple):
@@ -382,6 +383,11 @@ class GATuner(Tuner):
         self, task: Task, pop_size: int = 100, elite_num: int = 3, mutation_prob: float = 0.1, *,
         seed: int = 0,
     ) -> None:  # fmt: skip
+        if not 0 < pop_size <= _POPULATION:
+            what = "too small" if pop_size < 1 else "too large"
+            raise SpaceError(
+                f"GATuner(pop_size={pop_size})", f"it is {what}", f"Use 1 to {_POPULATION:,}."
+            )
         if elite_num > pop_size:
             raise SpaceError(
                 f"GATuner(elite_num={elite_num})", f"more than the population, {pop_size}"

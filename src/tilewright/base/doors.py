@@ -235,8 +235,10 @@ def _several(value: Any, kind: Any, inner: Sequence[Any]) -> Any:
 
 
 def _integer(value: Any) -> Any:
-    if isinstance(value, int):
+    if type(value) is int:
         return value
+    if isinstance(value, int):  # True is 1 to Python, but numpy takes it for no number
+        return int(value)
     return operator.index(_require(is_integer(value), value))
 
 
