@@ -20,21 +20,25 @@ RESULTS = HERE / "results"
 
 def append(
     name: str, rows: list[dict[str, Any]], device: str | None = None, *,
-    folder: Path | None = None, **notes: Any,
+    folder: Path | None = None, commit: str | None = None, again: bool = False, **notes: Any,
 ) -> Path:  # fmt: skip
     """Add an entry to `NAME.json`, a list with the oldest first, and return the file.
 
     rows:   what was measured, each a flat dict with its units in the keys ("seconds", "per_second")
     device: what it was measured on, default: this machine's CPU
+    commit: default: that of the working tree
+    again:  the last entry was of this run, which now knows more: this one takes its place
     notes:  anything else worth keeping: the command, settings, versions
     """
     path = (folder or RESULTS) / f"{name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     entries = json.loads(path.read_text()) if path.exists() else []
+    if again:
+        entries.pop()
     entries.append(
         {
             "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M"),
-            "commit": commit(),
+            "commit": commit or working_commit(),
             "device": device or cpu_name(),
             **notes,
             "rows": rows,
@@ -46,7 +50,7 @@ def append(
     return path
 
 
-def commit() -> str:
+def working_commit() -> str:
     """The commit of the working tree, with "+" where files of the package differ from it."""
     try:
         found = _git("rev-parse", "--short=10", "HEAD")
