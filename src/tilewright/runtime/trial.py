@@ -135,12 +135,35 @@ def trial(
             _check_same(buffers, found, wanted)
         lap("time", mark)
         return result(costs=timed.results)
-    except _Wrong as wrong:
-        return result(error="wrong", message=str(wrong))
-    except TilewrightError as error:
-        return result(
-            error="run", message=str(error), fatal=isinstance(error, DeviceError) and error.fatal
-        )
+    except (_Wrong, TilewrightError) as error:
+        return _failed(error, time.perf_counter() - began, stages)
+
+
+def check(artifact: Artifact, device: Device, cases: Sequence[Case]) -> TrialResult:
+    """Run a candidate once on each case, in memory filled anew, and compare; nothing is timed."""
+    began = time.perf_counter()
+    try:
+        specs = artifact.source.buffers
+        buffers = _buffers(specs, (), device)
+        plan = _load(artifact, device, buffers)
+        for case in cases:
+            _check_call(specs, case.inputs, case.expected, case.tolerance, device)
+            wanted = _Wanted(_packed(specs, case.inputs), case.expected, case.tolerance)
+            _run(plan, device, buffers, Filling.NAN, wanted.inputs)
+            _check_outputs(buffers, wanted)
+    except (_Wrong, TilewrightError) as error:
+        return _failed(error, time.perf_counter() - began)
+    return TrialResult(seconds=time.perf_counter() - began)
+
+
+def _failed(
+    error: Exception, seconds: float, stages: dict[str, float] | None = None
+) -> TrialResult:
+    wrong, fatal = isinstance(error, _Wrong), isinstance(error, DeviceError) and error.fatal
+    return TrialResult(
+        error="wrong" if wrong else "run", message=str(error), fatal=fatal, seconds=seconds,
+        stages=stages or {},
+    )  # fmt: skip
 
 
 def _race(plan: Plan, best_seconds: float, cache_flush_bytes: int) -> float | None:
@@ -207,11 +230,14 @@ def _packed(specs: tuple[BufferSpec, ...], inputs: Inputs) -> list[np.ndarray | 
 
 
 def _buffers(specs: tuple[BufferSpec, ...], inputs: Inputs, device: Device) -> list[_Buffer]:
-    """Memory for all of them; what is too large fails here."""
+    """Memory for all of them; what is too large fails here.
+
+    inputs: of which arrays of the caller on the device are used where they lie
+    """
     given = iter(inputs)
     buffers: list[_Buffer] = []
     for number, spec in enumerate(specs):
-        value = next(given) if spec.role == "input" else None
+        value = next(given, None) if spec.role == "input" else None
         if isinstance(value, NDArray) and spec.packing is None:
             buffers.append(BorrowedBuffer(spec, value))
         else:

@@ -1,0 +1,196 @@
+"""The same kernels with the threads of a block one after the other: what hardware hides shows.
+
+In: CUDA C or OpenCL C as `c_family.py` writes it.  Out: a `Source` whose kernels compute the same
+where they are right, and hardly where they are not: where a barrier is missing, threads race, or
+shared memory is read before it is written.  For devices with warps of 32 threads that make progress
+each for itself, as NVIDIA's do since sm_70.  Read next: `measure/turns.py`, which runs them.
+
+Between two barriers a thread runs when those before it have arrived at the second, in an order and
+in groups that one more argument gives.  Threads of a warp run in step whatever they wait for, so
+where each takes its own turn, each calls the body from a place of its own.  Only time depends on
+all this: who has waited too long goes on, and nothing that is right becomes wrong.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from math import prod
+
+from tilewright.base.artifact import BufferSpec, KernelInfo, Source
+from tilewright.base.dtype import DType
+from tilewright.codegen import cuda, opencl
+from tilewright.codegen.c_dialect import Dialect
+
+WARP = 32
+_ORDER = BufferSpec("tw_order", DType("int32"), (4,), "input")
+_LOCAL = re.compile(r"^  (__local (\w+) (\w+)\[\d+\] __attribute__\(\(aligned\(16\)\)\);)\n", re.M)
+_UNFIT = re.compile(r"\b(return|goto|asm|\w*(shfl|syncwarp|activemask|ballot)\w*)\b")
+
+# Both know PTX.  What is in the places `tw_apart` keeps the compiler from joining them again.
+_COMMON = """
+#define tw_apart(k) asm volatile("nanosleep.u32 " #k ";")
+TW_INLINE tw_ulong tw_now(void) {
+  tw_ulong now;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+  return now;
+}
+TW_INLINE void tw_wait(TW_TURN turn, tw_uint at, tw_ulong until) {
+  while ((int)(*turn - at) < 0 && tw_now() < until) asm volatile("nanosleep.u32 40;");
+  TW_FENCE;
+}
+TW_INLINE void tw_pass(TW_TURN turn) {
+  TW_FENCE;
+  TW_COUNT(turn);
+}
+TW_INLINE tw_uint tw_meet(TW_TURN turn, tw_uint at, tw_uint threads, tw_ulong until) {
+  tw_pass(turn);
+  asm volatile("barrier.sync 0;" ::: "memory");
+  tw_wait(turn, at + threads, until);
+  return at + threads;
+}
+"""
+_CUDA = """typedef unsigned int tw_uint;
+typedef unsigned long long tw_ulong;
+#define TW_INLINE static __device__ __forceinline__
+#define TW_TURN volatile tw_uint*
+#define TW_FENCE __threadfence_block()
+#define TW_COUNT(turn) atomicAdd((tw_uint*)(turn), 1u)
+"""
+_OPENCL = """typedef uint tw_uint;
+typedef ulong tw_ulong;
+#define TW_INLINE static inline
+#define TW_TURN volatile __local tw_uint*
+#define TW_FENCE mem_fence(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
+#define TW_COUNT(turn) atomic_inc(turn)
+"""
+_BODY = """{function} void {name}_body({takes}) {{
+  tw_wait(tw_turn, tw_at, tw_until);
+{body}
+  tw_pass(tw_turn);
+}}
+{head} {{
+{declared}
+  const tw_uint me = {linear};
+{poison}
+  if (me == 0) tw_turn = 0;
+  {barrier}
+  const tw_uint group = tw_order[1], first = me / group * group;
+  const tw_uint end = first + group < {threads} ? first + group : {threads};
+  const tw_uint at = tw_order[0] ? {threads} - end : first;
+  const tw_ulong until = tw_now() + 1000 * (tw_ulong)tw_order[2];
+  if (group > 1) {{
+    {name}_body({given});
+    return;
+  }}
+  switch (me % {warp}) {{
+{calls}
+  }}
+}}
+"""
+# NaN in every type of floats and the largest int32, then large numbers, which a maximum shows.
+_POISON = """  for (tw_uint k = me; k < {nbytes}; k += {threads})
+    (({space}unsigned char*){name})[k] = tw_order[0] || k % 4 == 3 ? 0x7f : 0xff;"""
+
+
+@dataclass(frozen=True)
+class _Words:
+    """What differs between the dialects.
+
+    prelude:  what `_COMMON` and the kernels use
+    function: what stands before a function that is called, never inlined
+    turn:     the declaration of the count in a kernel
+    order:    the last parameter of a kernel
+    """
+
+    dialect: Dialect
+    prelude: str
+    function: str
+    turn: str
+    order: str
+
+
+_WORDS = {
+    "cuda": _Words(
+        cuda.DIALECT, _CUDA, "static __device__ __noinline__", "__shared__ tw_uint tw_turn;",
+        "const int* tw_order",
+    ),
+    "opencl": _Words(
+        opencl.DIALECT, _OPENCL, "static __attribute__((noinline))", "__local tw_uint tw_turn;",
+        "__global const int* tw_order",
+    ),
+}  # fmt: skip
+
+
+def order(*, backwards: bool, group: int, seconds: float) -> tuple[int, ...]:
+    """The value of the last input, int32[4].
+
+    group:   so many neighbours have one turn: 1, or whole warps
+    seconds: after which the threads of a block run as they like
+    """
+    return int(backwards), group, max(1, int(seconds * 1e6)), 0
+
+
+def in_turns(source: Source) -> Source | None:
+    """`source` with threads that take turns, and one more input; None where a block has only one,
+    or the text is not ours."""
+    words = _WORDS.get(source.target.partition(" ")[0])
+    if words is None or all(prod(k.block) == 1 for k in source.kernels):
+        return None
+    text = source.text
+    for kernel in source.kernels:
+        changed = _changed(text, kernel, words)
+        if changed is None:
+            return None
+        text = changed
+    last = len(source.buffers)
+    return replace(
+        source, text=f"{words.prelude}{_COMMON}{text}", buffers=(*source.buffers, _ORDER),
+        kernels=tuple(replace(k, args=(*k.args, last)) for k in source.kernels),
+    )  # fmt: skip
+
+
+def _changed(text: str, kernel: KernelInfo, words: _Words) -> str | None:
+    dialect, (x, y, z), name = words.dialect, kernel.block, kernel.name
+    threads = x * y * z
+    head = dialect.head.format(name=name, params="\0", threads=threads, x=x, y=y, z=z)
+    before, opens, rest = text.partition(head.partition("\0")[0])
+    params, found, rest = rest.partition(") {\n")
+    body, closes, after = rest.partition("\n}\n")
+    if not (opens and found and closes) or _UNFIT.search(body):
+        return None
+    arrays: list[tuple[str, str, int | str]] = []  # declaration, name, bytes
+    handed: list[tuple[str, str]] = []  # type, name: OpenCL declares local memory in kernels only
+    if not dialect.array:
+        line = dialect.arena.replace("tw_shared", "tw_memory")  # the same memory
+        arrays = [(line, "tw_memory", kernel.shared_bytes)] if kernel.shared_bytes else []
+    else:
+        for line, kind, array in _LOCAL.findall(f"{body}\n"):
+            arrays.append((line, array, f"sizeof({array})"))
+            handed.append((f"__local {kind}*", array))
+        body = _LOCAL.sub("", f"{body}\n")
+    own = [p.strip() for p in params.split(",") if p.strip()]
+    given = [re.findall(r"\w+$", p)[0] for p in own] + [n for _, n in handed]
+    takes = own + [f"{kind} {n}" for kind, n in handed]
+    call = ", ".join([*given, "&tw_turn", "at", "until"])
+    tx, ty, tz = (dialect.threads[f"threadIdx.{d}"] for d in "xyz")
+    changed = _BODY.format(
+        function=words.function, name=name, given=call, threads=threads, warp=WARP,
+        takes=", ".join([*takes, "TW_TURN tw_turn", "tw_uint tw_at", "tw_ulong tw_until"]),
+        body=body.replace(
+            dialect.barrier, f"tw_at = tw_meet(tw_turn, tw_at, {threads}, tw_until);"
+        ),
+        head=head.replace("\0", ", ".join([*own, words.order])),
+        declared="\n".join(f"  {line}" for line in [*(d for d, *_ in arrays), words.turn]),
+        linear=f"{tx} + {x} * ({ty} + {y} * {tz})",
+        poison="\n".join(
+            _POISON.format(nbytes=size, threads=threads, name=n, space=dialect.spaces["shared"])
+            for _, n, size in arrays
+        ),
+        barrier=dialect.barrier,
+        calls="\n".join(
+            f"    case {k}: tw_apart({k}); {name}_body({call}); tw_apart({k}); break;"
+            for k in range(min(WARP, threads))
+        ),
+    )  # fmt: skip
+    return f"{before}{changed}{after}"

@@ -1,0 +1,61 @@
+"""Whether a kernel is right whatever its threads' order: tried before it counts.
+
+In: an artefact that a trial found right, its device, a case.  Out: `TrialResult`.  Hardware may
+forgive a missing barrier or a race, because warps happen to run in step; the same kernels with
+threads that take turns show it (`codegen/turns.py`).  They are compiled once more for that, so this
+is for the few that are about to be the best of their task, or to be shipped: see `calls.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+
+from tilewright.base.artifact import Artifact
+from tilewright.base.case import Case
+from tilewright.base.errors import CompileError
+from tilewright.codegen.turns import WARP, in_turns, order
+from tilewright.driver.compilers import compile_source
+from tilewright.runtime.device import Device
+from tilewright.runtime.trial import TrialResult, check
+
+_SECONDS = 0.2  # for all blocks of a kernel, roughly
+_LEAST = 1e-3  # for each block
+_SINGLY = 0.05  # a kernel that takes longer, times its threads, takes turns by warps
+_LONGEST = 4.0  # to compile once more; a build has a deadline, and so has a trial
+
+
+def tried(artifact: Artifact, device: Device, case: Case, seconds: float) -> TrialResult | None:
+    """What two runs with turns, forwards and backwards, give; None where there are none.
+
+    seconds: of one run of `artifact`
+    """
+    limits = device.limits
+    if limits.get("warp_size") != WARP:  # or not known: threads may not make progress by themselves
+        return None
+    if artifact.meta.get("compile_seconds", 0.0) > _LONGEST:
+        return None
+    source = in_turns(artifact.source)
+    if source is None:
+        return None
+    try:
+        changed = compile_source(source, device.target)
+    except CompileError:  # an older device
+        return None
+    threads = max(prod(k.block) for k in source.kernels)
+    blocks = max(prod(k.grid) for k in source.kernels)
+    group = 1 if seconds * threads < _SINGLY else WARP
+    cores = limits.get("cores", 1)
+    assert isinstance(cores, int)
+    each = max(_LEAST, _SECONDS * min(1.0, cores / blocks))
+    turns = [order(backwards=b, group=group, seconds=each) for b in (False, True)]
+    cases = [replace(case, inputs=(*case.inputs, np.array(t, np.int32))) for t in turns]
+    result = check(changed, device, cases)
+    if result.error == "run" and not result.fatal:  # too much shared memory by one word, say
+        return None
+    if result.error == "wrong":
+        message = f"with its threads one after the other, {result.message}"
+        return replace(result, message=f"{message}; a barrier is missing, or threads race")
+    return result

@@ -1,0 +1,176 @@
+"""Threads that take turns, on a machine without a GPU: CUDA text compiled as C++, a thread each."""
+
+from __future__ import annotations
+
+import ctypes
+import random
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from drills._kernels import Kernel, tiles
+from drills._mutations import MUTATIONS, harmful
+from tilewright.base.artifact import Source
+from tilewright.codegen import generate, opencl, turns
+from tilewright.driver import compile_source, nvrtc
+from tilewright.runtime import device
+from tilewright.runtime.trial import check
+from tilewright.targets.target import Target
+from tilewright.te.cases import whole_numbers
+
+COMPILER = shutil.which("g++")
+BARRIER = opencl.DIALECT.barrier.removesuffix(";")
+CUDA = Target("cuda -arch=sm_90")
+
+# What CUDA has and C++ has not: a block at a time, a thread of the host for each of its threads.
+_HOST = """
+#include <pthread.h>
+#include <sched.h>
+#include <stdint.h>
+#include <time.h>
+typedef unsigned int tw_uint;
+typedef unsigned long long tw_ulong;
+struct Dim { int x, y, z; };
+static thread_local Dim threadIdx, blockIdx;
+static pthread_barrier_t met;
+alignas(16) static unsigned char tw_memory[1 << 18];
+static unsigned char* const tw_shared = tw_memory;
+#define __device__
+#define __global__
+#define __noinline__ __attribute__((noinline))
+#define __launch_bounds__(n)
+#define __shared__ static
+#define __align__(n)
+#define __restrict__
+#define TW_TURN volatile tw_uint*
+#define TW_FENCE __sync_synchronize()
+#define tw_apart(k)
+static void __syncthreads() { pthread_barrier_wait(&met); }
+static tw_ulong tw_now() {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return t.tv_sec * 1000000000ull + t.tv_nsec;
+}
+static void tw_wait(TW_TURN turn, tw_uint at, tw_ulong until) {
+  while ((int)(*turn - at) < 0 && tw_now() < until) sched_yield();
+  TW_FENCE;
+}
+static void tw_pass(TW_TURN turn) { __sync_fetch_and_add((tw_uint*)turn, 1u); }
+static tw_uint tw_meet(TW_TURN turn, tw_uint at, tw_uint threads, tw_ulong until) {
+  tw_pass(turn);
+  __syncthreads();
+  tw_wait(turn, at + threads, until);
+  return at + threads;
+}
+"""
+_MAIN = """
+struct Start {{ void** a; Dim block, thread; }};
+static void* one(void* of) {{
+  Start* s = (Start*)of;
+  blockIdx = s->block;
+  threadIdx = s->thread;
+  {name}({arguments});
+  return nullptr;
+}}
+extern "C" void grid_{name}(void** a) {{
+  static pthread_t threads[{threads}];
+  static Start starts[{threads}];
+  pthread_barrier_init(&met, nullptr, {threads});
+  for (int b = 0; b < {blocks}; ++b) {{
+    for (int t = 0; t < {threads}; ++t) {{
+      starts[t] = {{a, {{b % {gx}, b / {gx} % {gy}, b / {gx} / {gy}}},
+                   {{t % {x}, t / {x} % {y}, t / {x} / {y}}}}};
+      pthread_create(&threads[t], nullptr, one, &starts[t]);
+    }}
+    for (int t = 0; t < {threads}; ++t) pthread_join(threads[t], nullptr);
+  }}
+}}
+"""
+
+
+def on_host(source: Source, folder: Path, arrays: list[np.ndarray]) -> None:
+    """Run the one kernel of `source` on arrays, one per buffer."""
+    (kernel,) = source.kernels
+    text = source.text[source.text.index("static __device__ __noinline__") :]
+    text = re.sub(r"  extern __shared__ .*\n", "", text)
+    (x, y, z), (gx, gy, gz) = kernel.block, kernel.grid
+    types = [f"({'float' if source.buffers[i].dtype.is_float else 'int'}*)s->a[{n}]"
+             for n, i in enumerate(kernel.args)]  # fmt: skip
+    main = _MAIN.format(
+        name=kernel.name, arguments=", ".join(types), threads=x * y * z, blocks=gx * gy * gz,
+        gx=gx, gy=gy, x=x, y=y,
+    )  # fmt: skip
+    path, made = folder / "kernel.cpp", folder / f"{random.random()}.so"
+    path.write_text(_HOST + text + main)
+    command = [str(COMPILER), "-O1", "-shared", "-fPIC", "-pthread", str(path), "-o", str(made)]
+    subprocess.run(command, check=True, capture_output=True)
+    pointers = (ctypes.c_void_p * len(kernel.args))(*(arrays[i].ctypes.data for i in kernel.args))
+    getattr(ctypes.CDLL(str(made)), f"grid_{kernel.name}")(pointers)
+
+
+def right(kernel: Kernel, folder: Path, **how: object) -> bool:
+    """Whether the kernel computes what it must with its threads in turns."""
+    source = turns.in_turns(generate(kernel.program, CUDA))
+    assert source is not None
+    case = whole_numbers(kernel.dag, 0)
+    given = iter([*case.inputs, np.array(turns.order(seconds=5.0, **how), np.int32)])  # type: ignore[arg-type]
+    arrays = [
+        np.ascontiguousarray(next(given)) if b.role == "input" else np.full(b.shape, np.nan, "f4")
+        for b in source.buffers
+    ]
+    on_host(source, folder, arrays)
+    outputs = [a for a, b in zip(arrays, source.buffers, strict=True) if b.role == "output"]
+    return all(np.array_equal(o, e) for o, e in zip(outputs, case.expected, strict=True))
+
+
+@pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler")
+@pytest.mark.parametrize("group", [1, 32])
+def test_a_right_kernel_stays_right_and_a_missing_barrier_shows(tmp_path: Path, group: int) -> None:
+    rng = random.Random(group)
+    for backwards in (False, True):
+        assert right(tiles(rng, "cuda"), tmp_path, backwards=backwards, group=group)
+    wrong = None
+    while wrong is None or not harmful(wrong, 5, races=True):
+        wrong = MUTATIONS["missing barrier"](tiles(rng, "cuda"), rng)
+    found = [not right(wrong, tmp_path, backwards=b, group=group) for b in (False, True)]
+    assert any(found)
+
+
+def test_what_is_not_our_text_has_no_turns() -> None:
+    source = generate(tiles(random.Random(0), "cuda").program, CUDA)
+    assert turns.in_turns(source) is not None
+    early = source.text.replace("  for (", "  if (thread_x) return;\n  for (", 1)
+    assert turns.in_turns(replace(source, text=early)) is None
+    assert turns.in_turns(replace(source, text=source.text.replace("main", "other"))) is None
+    assert turns.in_turns(replace(source, target="llvm")) is None
+    alone = tuple(replace(k, block=(1, 1, 1)) for k in source.kernels)
+    assert turns.in_turns(replace(source, kernels=alone)) is None
+
+
+@pytest.mark.skipif(not device("opencl").exist, reason="there is no OpenCL device")
+def test_opencl_text_is_right_without_its_instructions(tmp_path: Path) -> None:
+    on = device("opencl")
+    kernel = tiles(random.Random(0), "opencl")
+    source = turns.in_turns(generate(kernel.program, on.target))
+    assert source is not None
+    text = source.text.replace('asm volatile("barrier.sync 0;" ::: "memory")', BARRIER)
+    plain = replace(source, text=re.sub(r"asm volatile\(.*\)", "", text))
+    one = np.array(turns.order(backwards=True, group=1024, seconds=0), np.int32)
+    case = whole_numbers(kernel.dag, 0)
+    case = replace(case, inputs=(*case.inputs, one))
+    assert check(compile_source(plain, on.target), on, [case]).error is None
+
+
+def test_nvrtc_accepts() -> None:
+    pytest.importorskip("cuda.bindings.nvrtc")
+    source = turns.in_turns(generate(tiles(random.Random(0), "cuda").program, CUDA))
+    assert source is not None
+    made = nvrtc.build(source, CUDA)
+    assert "warning" not in made.meta["log"]
+    plain = nvrtc.build(generate(tiles(random.Random(0), "cuda").program, CUDA), CUDA)
+    assert len(made.binary) > len(plain.binary) + 32 * 64  # 32 calls, which nothing has joined

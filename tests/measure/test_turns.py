@@ -1,0 +1,106 @@
+"""Kernels about to count are run with threads in turns, where the device has warps."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from drills._kernels import Kernel, tiles
+from drills._mutations import MUTATIONS, harmful
+from tilewright.base.artifact import Artifact
+from tilewright.codegen import generate
+from tilewright.driver import compile_source
+from tilewright.measure import calls, signatures, turns
+from tilewright.measure.jobs import Job, RunJob
+from tilewright.measure.record import TaskId
+from tilewright.measure.reference import ReferenceStore
+from tilewright.runtime import device
+from tilewright.runtime.device import Device
+from tilewright.te.cases import cases
+
+ON = device("opencl")
+NO_DEVICE = pytest.mark.skipif(not ON.exist, reason="there is no OpenCL device")
+
+
+def compiled(kernel: Kernel) -> Artifact:
+    return compile_source(generate(kernel.program, ON.target), ON.target)
+
+
+def with_warps(monkeypatch: pytest.MonkeyPatch, changed: Callable[[Any], Any]) -> list[Any]:
+    """A device with warps, on which `changed(source)` stands for kernels with threads in turns."""
+    known, seen = ON.limits, []
+    monkeypatch.setattr(Device, "limits", property(lambda _: known | {"warp_size": 32}))
+
+    def in_turns(source: Any) -> Any:
+        seen.append(source)
+        return changed(source)
+
+    monkeypatch.setattr(turns, "in_turns", in_turns)
+    monkeypatch.setattr(turns, "order", lambda **_: (0, 0, 0, 0))
+    return seen
+
+
+def more(source: Any) -> Any:
+    """With one more input that nothing reads."""
+    buffers = (*source.buffers, replace(source.buffers[0], dtype="int32", shape=(4,), role="input"))
+    return replace(source, buffers=buffers)
+
+
+def run(kernel: Kernel, dag: str) -> tuple[Any, float | None]:
+    """What a trial says, and what is signed then."""
+    artifact = compiled(kernel)
+    first, *also = cases(kernel.dag, 0)
+    with ReferenceStore() as store:
+        reference = store.put(dag, first.inputs, first.expected, first.tolerance, also)
+        job = Job(TaskId("tiles", [], dag, "opencl"), {}, reference)
+        result = calls.run(RunJob(job, artifact, race=False), 0, 1, 1, 0.0, 0, 0.0)
+    return result, signatures.signed(artifact, dag, ON.spec.fingerprint)
+
+
+@NO_DEVICE
+def test_a_kernel_that_shows_a_race_in_turns_is_wrong_and_not_signed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kernel, wrong = tiles(random.Random(0), "opencl"), None
+    while wrong is None or not harmful(wrong, 5, races=True):
+        wrong = MUTATIONS["missing barrier"](kernel, random.Random(1))
+    seen = with_warps(monkeypatch, lambda _: more(compiled(wrong).source))
+    result, signed = run(kernel, "a" * 32)
+    assert len(seen) == 1 and result.error == "wrong" and not result.costs and signed is None
+    assert "with its threads one after the other, output" in result.message
+    assert "a barrier is missing, or threads race" in result.message
+
+
+@NO_DEVICE
+def test_a_kernel_that_was_signed_takes_turns_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel, seen = tiles(random.Random(2), "opencl"), with_warps(monkeypatch, more)
+    for _ in range(2):
+        result, signed = run(kernel, "b" * 32)
+        assert result.error is None and result.costs and signed is not None
+    assert len(seen) == 1
+
+
+@NO_DEVICE
+def test_what_cannot_take_turns_is_not_blamed(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = tiles(random.Random(3), "opencl")
+    artifact, case = compiled(kernel), cases(kernel.dag, 0)[1]
+    if "warp_size" not in ON.limits:
+        assert turns.tried(artifact, ON, case, 1e-5) is None
+    for changed in (
+        lambda s: None,
+        lambda s: replace(more(s), text=f"no text {s.text}"),
+        lambda s: replace(more(s), buffers=(*s.buffers, *s.buffers[:1])),
+    ):
+        with_warps(monkeypatch, changed)
+        assert turns.tried(artifact, ON, case, 1e-5) is None
+    slow = replace(artifact, meta=artifact.meta | {"compile_seconds": 60.0})
+    with_warps(monkeypatch, more)
+    assert turns.tried(slow, ON, case, 1e-5) is None
+    found = turns.tried(artifact, ON, case, 1e-5)
+    assert found is not None and found.error is None
+    assert np.isfinite(found.seconds)
