@@ -81,8 +81,12 @@ SECTIONS: dict[str, list[Row]] = {
         *works("", "build cpu cuda opencl device IRModule IRModule.from_expr"),
         different("lower", "gives a Program, which prints as loops; simple_mode changes nothing"),
         *works("nd.", "array empty NDArray"),
-        *works("target.", "Target create cuda"),
-        different("Target(host=)", "changes nothing: the host is this process", "target.Target"),
+        *works("target.", "Target create cuda arm_cpu mali"),
+        different(
+            "Target(host=)",
+            "says where kernels run that are compiled here: boards.md",
+            "target.Target",
+        ),
         different("Target.kind", "the name itself: target.kind == 'cuda'", "T.kind"),
         different("Target.max_num_threads", "and every other limit", "T.limits"),
         different(
@@ -98,7 +102,8 @@ SECTIONS: dict[str, list[Row]] = {
         *works("dev.", "exist sync"),
         different("dev.max_threads_per_block", "and every other limit", "dev.limits"),
         *not_yet("", "gpu context rocm metal vulkan rpc micro meta_schedule"),
-        *not_yet("contrib.", "ndk cc nvcc graph_runtime"),
+        different("contrib.ndk.create_shared", "changes nothing: the target says what to link for"),
+        *not_yet("contrib.", "cc nvcc graph_runtime"),
     ],
     "AutoTVM: templates and spaces": [
         *works("autotvm.", "template get_config ConfigSpace ConfigEntity FallbackConfigEntity"),

@@ -256,7 +256,6 @@ REFUSED: dict[str, tuple[Any, str]] = {
         lambda task: auto_scheduler.TuningOptions(2, measure_callbacks="log.json"),
         'Use RecordToFile("log.json")',
     ),
-    "ndk": (lambda task: auto_scheduler.LocalBuilder(build_func="ndk"), "not there yet"),
     "cores": (lambda task: auto_scheduler.HardwareParams("two"), "num_cores='two'"),
     "parameter": (lambda task: auto_scheduler.SketchPolicy(task, params={"x": 1}), "no such param"),
     "model": (lambda task: auto_scheduler.SketchPolicy(task, "xgb"), "not a cost model"),

@@ -48,7 +48,6 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "list of a value": (lambda: list(X), "it is one tensor, not a tuple"),
     "in a value": (lambda: X in X, "it is one tensor, not a tuple"),
     "empty model": (lambda: auto_scheduler.XGBModel(model_file="/dev/null"), "these are no trees"),
-    "ndk": (lambda: autotvm.LocalBuilder(build_func="ndk"), "other machines are not there yet"),
     "builder": (lambda: autotvm.LocalBuilder(build_func="nobody"), "there is no such function"),
     "builder of nothing": (
         lambda: autotvm.LocalBuilder(build_func="tilewright.te:nobody"), "there is no such func",

@@ -159,7 +159,7 @@ def main() -> None:
         cpu_pool._FUTEX_CALL.clear()
     if setting["stretch"]:
         plain = cpu_pool.pool_ir
-        cpu_pool.pool_ir = lambda machine: stretched(plain(machine))
+        cpu_pool.pool_ir = lambda triple: stretched(plain(triple))
     cpu.set_num_threads(setting["threads"], setting["spin_ns"])
     engine = cpu._engine(TEXT)
     run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(

@@ -137,7 +137,7 @@ def test_one_target_machine_serves_all_kernels() -> None:
     """Each holds memory of LLVM's as long as the process lives."""
     first = source("llvm", DAXPY)
     compile_source(first, "llvm", OFF)
-    known = llvm._machine.cache_info().currsize
+    known = llvm.target_machine.cache_info().currsize
     other = replace(first, text=DAXPY.replace("@scale", "@other"), entry_name="other")
     compile_source(other, "llvm", OFF)
-    assert llvm._machine.cache_info().currsize == known
+    assert llvm.target_machine.cache_info().currsize == known

@@ -19,8 +19,8 @@ from tilewright.base.errors import DeviceError
 from tilewright.driver.cache import Cache
 from tilewright.driver.compilers import compile_source
 from tilewright.runtime import Module, array, cpu
-from tilewright.runtime.drivers import cpu_calls, cpu_pool
-from tilewright.runtime.drivers.cpu import default_threads, set_num_threads
+from tilewright.runtime.drivers import cpu_pool
+from tilewright.runtime.drivers.cpu import default_threads, native_ir, set_num_threads
 
 OUTER, INNER = 37, 11
 
@@ -245,16 +245,14 @@ for _ in range(200):
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("machine", ["x86_64", "aarch64", "arm64", "riscv64", "s390x"])
-@pytest.mark.parametrize("platform", ["linux", "darwin", "win32"])
-def test_every_machine_gets_a_pool_that_llvm_takes(
-    machine: str, platform: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "platform", platform)
-    text = cpu_pool.pool_ir(machine) + cpu_calls.replay_ir()
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64", "arm64", "armv7l", "riscv64", "s390x"])
+@pytest.mark.parametrize("system", ["linux-gnu", "apple-darwin", "pc-windows-msvc"])
+def test_every_machine_gets_a_pool_that_llvm_takes(machine: str, system: str) -> None:
+    triple = f"{machine}-{system}"
+    text = native_ir(3, triple)
     binding.parse_assembly(text).verify()
-    threads = machine != "s390x" and platform != "win32"
-    assert ("@pthread_create" in text) == cpu_pool.supports_threads(machine) == threads
+    threads = machine not in ("s390x", "armv7l") and "windows" not in system
+    assert ("@pthread_create" in text) == cpu_pool.supports_threads(triple) == threads
 
 
 def test_math_library_is_resolved() -> None:

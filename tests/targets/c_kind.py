@@ -230,7 +230,7 @@ def open_device(index: int) -> Driver:
 def limits(options: Options, device: Mapping[str, LimitValue]) -> Limits:
     return Limits(
         cores=1, vector_bytes=16, rates=rates(2e9), memory_bandwidth=5e9, l2_bandwidth=1e10
-    )  # fmt: skip
+    ).reported(device)  # fmt: skip
 
 
 KIND = register(

@@ -14,10 +14,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-import ml_dtypes
 import numpy as np
 
 from tilewright.base.errors import ExpressionError
+
+ml_dtypes: Any
+try:
+    import ml_dtypes
+except ImportError:  # on a board that has only numpy: then there is no bfloat16
+    ml_dtypes = None
 
 
 @dataclass(frozen=True)
@@ -151,7 +156,7 @@ def _row(
     new.kind, new.bits, new.digits, new.spelling = kind, bits, digits, spelling
     new.storage = np.dtype(name if storage is None else storage)
     if kind == "float":
-        info: Any = ml_dtypes.finfo(new.storage)  # type: ignore[no-untyped-call]
+        info: Any = (ml_dtypes or np).finfo(new.storage)
         new.eps, new.smallest = float(info.eps), float(info.smallest_subnormal)
         new.least, new.greatest = float(info.min), float(info.max)
     else:
@@ -182,9 +187,9 @@ _TYPES: dict[str, DType] = {
              Spelling("unsigned long long", "unsigned long long", "ulong", "i64", "ULL")),
         _row("float16", "float", 16, Spelling("_Float16", "unsigned short", "ushort", "half"),
              digits=11, compute="float32"),
-        _row("bfloat16", "float", 16,
-             Spelling("unsigned short", "unsigned short", "ushort", "i16"),
-             digits=8, storage=ml_dtypes.bfloat16, compute="float32"),
+        *((_row("bfloat16", "float", 16,
+                Spelling("unsigned short", "unsigned short", "ushort", "i16"),
+                digits=8, storage=ml_dtypes.bfloat16, compute="float32"),) if ml_dtypes else ()),
         _row("float32", "float", 32, Spelling("float", "float", "float", "float", "f"), digits=24),
         _row("float64", "float", 64, Spelling("double", "double", "double", "double"), digits=53),
     )

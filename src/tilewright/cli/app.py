@@ -283,6 +283,18 @@ def compile_command(
     say(f"Done.  The library is in {made}: {library!r}")
 
 
+@cli.command("runtime-archive")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+def runtime_archive(file: Path) -> None:
+    """Write the runtime alone to FILE, for boards: Python with numpy is all that it needs there.
+
+    Put it into PYTHONPATH to use it, or run it: `python FILE` tells what the board is.
+    """
+    from tilewright.driver.archive import write_runtime
+
+    say(f"{file}: {write_runtime(file) / 1e3:.0f} KB.  Copy it to the board.")
+
+
 class _WithDefault(click.Group):
     """A group whose command `show` may be left out: `records FILE` is `records show FILE`."""
 

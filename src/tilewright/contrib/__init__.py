@@ -1,6 +1,6 @@
 """Names of TVM's `contrib` that tutorials import.
 
-In: nothing.  Out: `contrib.graph_executor`, `contrib.debugger`.
+In: nothing.  Out: `contrib.graph_executor`, `contrib.debugger`, `contrib.ndk`, `contrib.utils`.
 Read next: `runtime/network/graph_executor.py`.
 """
 
@@ -12,12 +12,11 @@ from tilewright.base.errors import absent
 _ELSEWHERE = {
     "cc": "Use Module.save or Library.save: no compiler is needed.",
     "graph_runtime": "Use contrib.graph_executor.",
-    "ndk": "Other machines are not there yet; use Library.save and relay.load.",
     "nvcc": "CUDA is compiled by NVRTC; nothing to call.",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("graph_executor", "debugger"):
+    if name in ("debugger", "graph_executor", "ndk", "utils"):
         return import_module(f"tilewright.contrib.{name}")
     raise absent("contrib", name, _ELSEWHERE)

@@ -17,6 +17,7 @@ from tilewright.codegen.llvm_half import in_integers, is_half_helper
 from tilewright.runtime.drivers import cpu_features
 from tilewright.runtime.drivers.cpu import code_model
 from tilewright.runtime.drivers.cpu_llvm import prepare_library
+from tilewright.targets.processors import architecture
 from tilewright.targets.target import Target
 
 # Loops, vectors and registers are decided before LLVM sees them: level 3 takes 1.2 to 2.4 times as
@@ -56,7 +57,7 @@ def identity(target: Target) -> dict[str, str]:
     triple = target.option("mtriple") or native["mtriple"]
     cpu, features = target.option("mcpu", "native"), ""
     if cpu == "native":
-        if triple.split("-")[0] != native["mtriple"].split("-")[0]:
+        if architecture(triple) != architecture(native["mtriple"]):
             cpu = "generic"
         else:
             cpu, features = native["mcpu"], native["mattr"]
@@ -90,7 +91,7 @@ def build(source: Source, target: Target) -> Artifact:
     place = f"compile {source.entry_name} for {target}"
     needs = cpu_features.required(about["triple"], about["cpu"], about["features"])
     with _lock:
-        machine = _machine(about["triple"], about["cpu"], about["features"])
+        machine = target_machine(about["triple"], about["cpu"], about["features"])
         try:
             module = llvm.parse_assembly(source.text)
             module.triple = about["triple"]
@@ -140,14 +141,15 @@ def _link_half_helpers(module: Any, about: dict[str, str]) -> None:
 def _converts_half(triple: str, cpu: str, features: str) -> bool:
     """Whether LLVM converts `half` without a function of compiler-rt: it is asked by compiling."""
     llvm = _binding()
-    machine = _machine(triple, cpu, features)
+    machine = target_machine(triple, cpu, features)
     module = llvm.parse_assembly(_HALF_PROBE)
     module.triple, module.data_layout = triple, str(machine.target_data)
     return not _COMPILER_RT.search(machine.emit_assembly(module))
 
 
 @cache
-def _machine(triple: str, cpu: str, features: str) -> Any:
+def target_machine(triple: str, cpu: str, features: str) -> Any:
+    """LLVM's, for position-independent objects.  Raises TargetError for an unknown triple."""
     llvm = _binding()
     try:
         chosen = llvm.Target.from_triple(triple)
@@ -161,5 +163,5 @@ def _machine(triple: str, cpu: str, features: str) -> Any:
         features=features,
         opt=_OPTIMISATION,
         reloc="pic",
-        codemodel=code_model(triple.split("-")[0]),
+        codemodel=code_model(triple),
     )

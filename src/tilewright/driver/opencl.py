@@ -12,6 +12,7 @@ from tilewright.base.artifact import Artifact, Source
 from tilewright.base.errors import TilewrightError
 from tilewright.runtime import drivers
 from tilewright.runtime.drivers.opencl import OpenclDriver
+from tilewright.targets import processors
 from tilewright.targets.target import Target
 
 
@@ -34,6 +35,8 @@ def build(source: Source, target: Target) -> Artifact:
 
 
 def _device(target: Target) -> OpenclDriver | None:
+    if processors.elsewhere(target.triple):
+        return None
     index = target.option("device", "0")
     try:
         found = drivers.driver("opencl", int(index) if index.isdigit() else 0)

@@ -12,7 +12,8 @@ import struct
 from dataclasses import asdict
 from typing import Any
 
-from tilewright.base.artifact import Artifact, BufferSpec, KernelInfo, Packing, Source
+from tilewright.base import plain
+from tilewright.base.artifact import Artifact, Source
 from tilewright.base.errors import DeviceError
 
 MAGIC = b"TILEWRIGHT1\n"
@@ -45,26 +46,11 @@ def from_bytes(data: bytes, place: str = "from_bytes") -> Artifact:
         (size,) = struct.unpack_from("<Q", body)
         fields = json.loads(body[8 : 8 + size])
         return Artifact(
-            source=_source(fields["source"]), binary=body[8 + size :],
-            resources=fields["resources"], meta=fields["meta"],
+            source=plain.read(Source, fields["source"]), binary=body[8 + size :],
+            resources=plain.read(dict[str, dict[str, int]], fields["resources"]),
+            meta=plain.read(dict[str, Any], fields["meta"]),
         )  # fmt: skip
     except (KeyError, TypeError, ValueError, struct.error) as error:
         raise DeviceError(
             place, f"another version of Tilewright wrote it ({error!r})", "Write it again."
         ) from None
-
-
-def _packing(fields: dict[str, Any] | None) -> Packing | None:
-    return None if fields is None else Packing(**{k: tuple(v) for k, v in fields.items()})
-
-
-def _source(fields: dict[str, Any]) -> Source:
-    buffers = [
-        BufferSpec(**b | {"shape": tuple(b["shape"]), "packing": _packing(b["packing"])})
-        for b in fields["buffers"]
-    ]
-    kernels = [
-        KernelInfo(**k | {name: tuple(k[name]) for name in ("args", "grid", "block")})
-        for k in fields["kernels"]
-    ]
-    return Source(**fields | {"buffers": tuple(buffers), "kernels": tuple(kernels)})

@@ -12,6 +12,7 @@ from tilewright.base.doors import door
 from tilewright.base.errors import DeviceError, TilewrightError
 from tilewright.runtime import drivers
 from tilewright.runtime.drivers import Driver
+from tilewright.targets import processors
 from tilewright.targets.kind import DeviceKind, LimitValue, kinds, resolve
 from tilewright.targets.spec import DeviceSpec
 from tilewright.targets.target import Target
@@ -108,13 +109,13 @@ class Device:
 def local_target(target: Target) -> tuple[Target, Device | None]:
     """The target on device 0 of its kind here, and that device.
 
-    The target of this machine without a device, and None, where there is none, or it is for another
-    machine (`-mtriple`, or instructions that this one lacks) or another architecture.
+    The target without a device, and None, where there is none, or it is for another machine (its
+    triple or its host's, or instructions that this one lacks) or another architecture.
     """
     dev = device(target)
     if target.fingerprint and (not dev.exist or dev.spec != target.device):
         return target, None
-    if not dev.exist or target.option("mtriple"):
+    if not dev.exist or processors.elsewhere(target.triple):
         return target.native(), None
     if dev.arch and target.option("arch", dev.arch) != dev.arch:
         return target, None

@@ -84,7 +84,7 @@ twice(const float* __restrict__ a, float* __restrict__ b) {
 
 
 def limits(options: Options, device: Mapping[str, LimitValue]) -> Limits:
-    """Those of the architecture, or of the newest known one before it."""
+    """Those of the architecture, or of the newest known one before it, where no device tells."""
     arch = options.get("arch", ARCH)
     older = [known for known in _ARCHS if _number(known) <= _number(arch)]
     if not older:
@@ -93,7 +93,7 @@ def limits(options: Options, device: Mapping[str, LimitValue]) -> Limits:
             f"Target({text!r})", f"arch {arch!r} is not supported",
             f"Use one of {', '.join(_ARCHS)}.",
         )  # fmt: skip
-    return _ARCHS[max(older, key=_number)]
+    return _ARCHS[max(older, key=_number)].reported(device)
 
 
 def _number(arch: str) -> int:

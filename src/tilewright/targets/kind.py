@@ -31,8 +31,9 @@ class DeviceKind:
     """One kind of device, as the first word of a target names it.
 
     name:         of targets, "cuda"
-    limits:       (options, what a device reports) -> Limits, raising TargetError; without a device
-                  the second is empty, and the result portable: this machine is not asked
+    limits:       (options, what a device reports) -> Limits, raising TargetError; see
+                  `Limits.reported`.  Without a device the second is empty, and the result portable:
+                  this machine is not asked
     printer:      a function (Program, Target) -> Source, see `codegen`
     compiler:     what has the methods of `driver.compilers.Compiler`: a module, an object
     driver:       a function (index) -> `runtime.drivers.Driver`
@@ -51,8 +52,10 @@ class DeviceKind:
     host_lacks:   a function (options) -> what of a target's options this very machine lacks, so
                   that code for it can be built here but not run
 
-    linker:       a module with `link`, which makes a shared object of the code of kernels, and
-                  `open_shared`, which loads them; "": their binaries are data to the host
+    linker:       a function (artefacts, path, C compiler or None) that makes a shared object of the
+                  code of kernels; "": their binaries are data to the host
+    loader:       a function (path, artefacts) that opens such a file; `load` of what it returns is
+                  that of `runtime.drivers.Driver`
 
     has_threads:  kernels are grids of blocks of threads, which share memory within a block; loops
                   are bound to them.  Otherwise kernels are functions with parallel loops
@@ -80,7 +83,8 @@ class DeviceKind:
     warm_up: tuple[str, ...] = ()
     host_limits: Provider | None = None
     host_lacks: Provider | None = None
-    linker: str = ""
+    linker: Provider = ""
+    loader: Provider = ""
     has_threads: bool = False
     shares_host: bool = False
     vectors_are_aligned: bool = False

@@ -6,7 +6,9 @@ Read next: `kind.py`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 from tilewright.base.dtype import FLOAT32, DType
 
@@ -41,6 +43,10 @@ class Limits:
     def register_bytes(self) -> int:
         """What the registers of a thread hold: the largest local buffer that is no memory."""
         return max(self.registers_per_thread * 4, self.vector_registers * self.vector_bytes)
+
+    def reported(self, device: Mapping[str, Any]) -> Limits:
+        """The same with what a device reports, by the names of these fields, in its place."""
+        return replace(self, **device)
 
     def rate(self, dtype: DType) -> float:
         """Peak operations of arithmetic in `dtype` per second.

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from tilewright.base.dtype import FLOAT32, FLOAT64, INT32, INT64
+from tilewright.targets import processors
 from tilewright.targets.kind import DeviceKind, LimitValue, Options
 from tilewright.targets.limits import Limits
 
@@ -32,23 +34,24 @@ done:
 
 
 def limits(options: Options, device: Mapping[str, LimitValue]) -> Limits:
-    """Rates by the number of cores and the width of vectors, at a typical clock."""
-    cores = int(options.get("num-cores") or _of(device, "cores"))
-    vector_bytes = int(options.get("vector-bytes") or _of(device, "vector_bytes"))
-    per_byte = 3.5e9 * cores * vector_bytes * 2 * 2  # two FMA pipes at a typical clock
-    rates = tuple((t, per_byte / t.bytes) for t in (FLOAT32, FLOAT64, INT32, INT64))
-    return Limits(
-        cores=cores, vector_bytes=vector_bytes, vector_registers=32 if vector_bytes >= 64 else 16,
-        rates=rates, memory_bandwidth=20e9, l2_bandwidth=100e9 * cores,
-        launch_seconds=1e-6,
+    """Of the processor that the options name; else of the device; else what each one has."""
+    known = processors.named(options)
+    assumed = known or processors.Processor(vector_bytes=PORTABLE_VECTOR_BYTES)
+    found = Limits(
+        cores=PORTABLE_CORES, vector_bytes=assumed.vector_bytes, l1_bytes=assumed.l1_bytes,
+        l2_bytes=assumed.l2_bytes, memory_bandwidth=20e9, launch_seconds=1e-6,
+    ).reported(device)  # fmt: skip
+    vector_bytes = found.vector_bytes if known is None else known.vector_bytes
+    vector_bytes = int(options.get("vector-bytes") or vector_bytes)
+    cores = int(options.get("num-cores") or found.cores)
+    many = assumed.vector_registers if known is not None else found.vector_registers
+    per_byte = assumed.flops * cores * vector_bytes
+    return replace(
+        found, cores=cores, vector_bytes=vector_bytes,
+        vector_registers=32 if vector_bytes >= 64 else many,
+        rates=tuple((t, per_byte / t.bytes) for t in (FLOAT32, FLOAT64, INT32, INT64)),
+        l2_bandwidth=100e9 * cores,
     )  # fmt: skip
-
-
-def _of(device: Mapping[str, LimitValue], name: str) -> int:
-    portable = {"cores": PORTABLE_CORES, "vector_bytes": PORTABLE_VECTOR_BYTES}
-    value = device.get(name, portable[name])
-    assert isinstance(value, int)
-    return value
 
 
 KIND = DeviceKind(
@@ -64,7 +67,8 @@ KIND = DeviceKind(
     warm_up=("llvmlite.binding",),
     host_limits="tilewright.runtime.drivers.cpu_host:limits",
     host_lacks="tilewright.runtime.drivers.cpu_features:lacks",
-    linker="tilewright.runtime.drivers.cpu_shared",
+    linker="tilewright.driver.linking:link",
+    loader="tilewright.runtime.drivers.cpu_shared:open_shared",
     shares_host=True,
     kernels_per_process=24,
 )

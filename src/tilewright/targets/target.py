@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from numbers import Integral
 from typing import Any, Union
 
@@ -19,13 +19,23 @@ from tilewright.targets.kind import DeviceKind, kind, resolve
 from tilewright.targets.limits import Limits
 from tilewright.targets.spec import DeviceSpec
 
-__all__ = ["Limits", "Target", "TargetLike", "create", "cuda"]
+__all__ = ["Limits", "Target", "TargetLike", "arm_cpu", "create", "cuda", "mali"]
 
 TargetLike = Union[str, "Target", Mapping[Any, Any]]
 
-_OTHER_OPTIONS = ("arch", "mcpu", "mattr", "mtriple", "num-cores", "device", "libs", "model")
+_OTHER_OPTIONS = (
+    "arch", "mcpu", "mattr", "mtriple", "num-cores", "device", "keys", "libs",
+    "model",
+)  # fmt: skip
 _FIELDS = fields(Limits)
 _LIMIT_NAMES = {f.name for f in _FIELDS if f.type == "int"}  # annotations are text
+
+_BOARDS = {
+    "rasp3b": "-mtriple=armv7l-linux-gnueabihf -mcpu=cortex-a53 -mattr=+neon",
+    "rasp4b": "-mtriple=armv7l-linux-gnueabihf -mcpu=cortex-a72 -mattr=+neon",
+    "rasp4b64": "-mtriple=aarch64-linux-gnu -mcpu=cortex-a72 -mattr=+neon",
+    "rk3399": "-mtriple=aarch64-linux-gnu -mcpu=cortex-a72 -mattr=+neon",
+}
 
 LONGEST = 2000  # characters of a target; TVM's longest have some hundred
 
@@ -41,8 +51,11 @@ class Target:
     device, ``{"cpu": "llvm"}``.
     Options: ``-arch=sm_XX`` (cuda), ``-mcpu=NAME -mattr=+a,+b -mtriple=T`` (llvm),
     ``-num-cores=N``, and any integer field of `Limits` with dashes, for example
-    ``-max-threads-per-block=512``.  TVM's `host` changes nothing: the host is this process.
+    ``-max-threads-per-block=512``.
 
+    host:   the target of the processor beside the device, or its text, where that is not this
+            machine's: kernels are then compiled here and run there.  It is no part of what records
+            and kernels are told apart by
     device: what real device the limits are of, perhaps known in part; None: portable ones
     """
 
@@ -50,17 +63,21 @@ class Target:
     options: tuple[tuple[str, str], ...]
     limits: Limits
     device: DeviceSpec | None
+    host: Target | None = field(default=None, compare=False)
 
-    def __new__(cls, text: TargetLike, host: Any = None) -> Target:
-        given = _only(text)
-        return given if isinstance(given, Target) else super().__new__(cls)
+    def __new__(cls, target: TargetLike, host: TargetLike | None = None) -> Target:
+        given = _only(target)
+        if not isinstance(given, Target):
+            return super().__new__(cls)
+        return given if host is None else given._beside(host)
 
-    def __init__(self, text: TargetLike, host: Any = None) -> None:
-        text = _only(text)
+    def __init__(self, target: TargetLike, host: TargetLike | None = None) -> None:
+        text = _only(target)
         if isinstance(text, Target):  # which `__new__` gave
             return
         place = f"Target({text!r})"
         if isinstance(text, Mapping):
+            host = text.get("host") if host is None else host
             text = _spelled(text, place)
         if not isinstance(text, str):
             raise TargetError(
@@ -83,7 +100,9 @@ class Target:
                 raise TargetError(place, f"cannot read {word!r}", "Write options as -name=value.")
             options[name] = value
         _check_options(place, options, known)
-        self._set(known.name, tuple(sorted(options.items())), _limits(known, options, {}), None)
+        beside = None if host is None else Target(host)
+        limits = _limits(known, options, {})
+        self._set(known.name, tuple(sorted(options.items())), limits, None, beside)
 
     def _set(
         self,
@@ -91,9 +110,13 @@ class Target:
         options: tuple[tuple[str, str], ...],
         limits: Limits,
         device: DeviceSpec | None,
+        host: Target | None,
     ) -> None:
-        for f, value in zip(fields(self), (kind, options, limits, device), strict=True):
+        for f, value in zip(fields(self), (kind, options, limits, device, host), strict=True):
             object.__setattr__(self, f.name, value)
+
+    def _beside(self, host: TargetLike) -> Target:
+        return _made(self.kind, self.options, self.limits, self.device, Target(host))
 
     def option(self, name: str, default: str = "") -> str:
         return dict(self.options).get(name, default)
@@ -112,6 +135,11 @@ class Target:
         """The architecture: as the target names it, as the device has it, as the kind assumes."""
         own = self.device.arch if self.device is not None else ""
         return self.option("arch") or own or self.device_kind.default_arch
+
+    @property
+    def triple(self) -> str:
+        """Of the processor that runs the code or, of a device, sits beside it; "" for this one."""
+        return self.option("mtriple") or (self.host.triple if self.host is not None else "")
 
     @property
     def fingerprint(self) -> str:
@@ -136,7 +164,7 @@ class Target:
         pairs = ((f.name, getattr(self.limits, f.name), getattr(base, f.name)) for f in _FIELDS)
         changed: dict[str, Any] = {name: own for name, own, known in pairs if own != known}
         limits = replace(_limits(self.device_kind, new, device.reported), **changed)
-        return _made(self.kind, tuple(sorted(new.items())), limits, device)
+        return _made(self.kind, tuple(sorted(new.items())), limits, device, self.host)
 
     def native(self) -> Target:
         """With what this machine has, as far as it can be told without opening a device.
@@ -162,7 +190,8 @@ class Target:
                 raise TargetError(
                     f"with_limits({name}={value!r})", "it is no whole number", "Give an int."
                 )
-        return _made(self.kind, self.options, replace(self.limits, **limits), self.device)
+        changed = replace(self.limits, **limits)
+        return _made(self.kind, self.options, changed, self.device, self.host)
 
     def __str__(self) -> str:
         return " ".join([self.kind, *(f"-{k}={v}" for k, v in self.options)])
@@ -171,7 +200,7 @@ class Target:
         return f"Target({str(self)!r})"
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _made, (self.kind, self.options, self.limits, self.device)
+        return _made, (self.kind, self.options, self.limits, self.device, self.host)
 
     def __enter__(self) -> Target:
         context.push("target", self)
@@ -195,11 +224,29 @@ def cuda(arch: str = "") -> Target:
     return Target(f"cuda -arch={arch}" if arch else "cuda")
 
 
+def arm_cpu(model: str = "unknown", options: str = "") -> Target:
+    """The processor of a board by TVM's name for it: "rk3399", "rasp3b", "rasp4b", "rasp4b64".
+
+    options: more of a target's, as text.  An unknown board is one of 64 bits
+    """
+    known = _BOARDS.get(model, "-mtriple=aarch64-linux-gnu -mattr=+neon")
+    return Target(f"llvm -device=arm_cpu -model={model} {known} {options}")
+
+
+def mali(model: str = "unknown", options: str = "") -> Target:
+    """A Mali GPU by OpenCL; give `Target(mali(), host=arm_cpu("rk3399"))` the board around it."""
+    return Target(f"opencl -device=mali -model={model} {options}")
+
+
 def _made(
-    kind: str, options: tuple[tuple[str, str], ...], limits: Limits, device: DeviceSpec | None
+    kind: str,
+    options: tuple[tuple[str, str], ...],
+    limits: Limits,
+    device: DeviceSpec | None,
+    host: Target | None,
 ) -> Target:
     new = object.__new__(Target)
-    new._set(kind, options, limits, device)
+    new._set(kind, options, limits, device, host)
     return new
 
 
@@ -238,8 +285,8 @@ def _spelled(given: Mapping[Any, Any], place: str) -> str:
 
 
 def _limits(known: DeviceKind, options: dict[str, str], device: Any) -> Limits:
-    """Of the kind; then what a device reports; then what the options say."""
-    chosen: dict[str, Any] = dict(device)
+    """Of the kind, which asks the device; then what the options say."""
+    chosen: dict[str, Any] = {}
     if "num-cores" in options:
         chosen["cores"] = int(options["num-cores"])
     for name, value in options.items():

@@ -41,7 +41,7 @@ from tilewright.runtime.device import local_target
 from tilewright.runtime.network.library import Library, load
 from tilewright.runtime.network.plan import Launch, Operand, Plan, TensorSpec
 from tilewright.runtime.network.report import BuildReport
-from tilewright.targets.target import TargetLike
+from tilewright.targets.target import Target, TargetLike
 
 __all__ = ["build", "load"]
 
@@ -51,7 +51,7 @@ def build(
     target: TargetLike | None = None,
     params: Mapping[str, Any] | None = None,
     schedules: Any = None,
-    target_host: Any = None,
+    target_host: TargetLike | None = None,
     *,
     verify: bool = True,
     batch_sizes: Sequence[int] | None = None,
@@ -64,7 +64,7 @@ def build(
     params:    weights by name; they become constants.  The other parameters are inputs
     schedules: the path of a log, a `measure.Database` or another `ScheduleSource`, or several;
                default: what `with autotvm.apply_history_best(log):` entered
-    target_host: accepted for the tutorials' spelling; the host is this process
+    target_host: the target of the processor beside the device; see `Target`
     verify:    run each distinct kernel once against the reference, where the device is there, in a
                process of its own.  Those that were verified here before are not run again; what
                is wrong, hangs or crashes is not shipped, whatever its record says
@@ -75,7 +75,7 @@ def build(
     nothing is fused.  Raises ModelError for a network that cannot be compiled.
     """
     began = time.perf_counter()
-    asked = resolve_target(target)
+    asked = Target(resolve_target(target), target_host)
     chosen, dev = local_target(asked)
     functions = _functions(mod, batch_sizes, tuple(params or ()))
     names = (str(chosen), str(asked))
@@ -85,7 +85,8 @@ def build(
     groups = _joined([fused_groups(main) for main in mains])
     notes = [note] if (note := chooser.note()) else []
     if verify and dev is None:
-        notes.append(f"no kernel was run, for want of a device of kind {chosen.kind}")
+        why = f"{chosen.triple} is another machine" if chosen.triple else "there is none here"
+        notes.append(f"no kernel was run, for want of a device of kind {chosen.kind}: {why}")
     if len(mains) > 1:
         notes.append(f"for {len(mains)} shapes of inputs: calls and times are those of all")
     choices = [chooser.choices(g.dag, chosen) for g in groups]

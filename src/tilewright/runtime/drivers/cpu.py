@@ -20,7 +20,7 @@ import numpy as np
 from tilewright.base import environment
 from tilewright.base.artifact import Artifact
 from tilewright.base.concurrency import in_forked_child, once
-from tilewright.base.errors import DeviceError
+from tilewright.base.errors import DeviceError, TargetError
 from tilewright.runtime.drivers import (
     ALIGNMENT,
     Fenced,
@@ -34,6 +34,7 @@ from tilewright.runtime.drivers import (
     cpu_pool,
 )
 from tilewright.runtime.drivers.cpu_llvm import llvm_library
+from tilewright.targets import processors
 from tilewright.targets.spec import DeviceSpec
 
 _ZONE = 16 << 10
@@ -83,7 +84,7 @@ def code_model(machine: str) -> str:
     x86-64's small model has 2 GiB offsets between sections and to what they call, and MCJIT does
     not promise to put them that near; elsewhere MCJIT reserves one block for them.
     """
-    return "large" if machine in ("x86_64", "amd64", "AMD64") else "small"
+    return "large" if processors.architecture(machine) == "x86_64" else "small"
 
 
 def _engine(text: str) -> Any:
@@ -98,15 +99,16 @@ def _engine(text: str) -> Any:
     return engine
 
 
-def native_ir(arity: int) -> str:
+def native_ir(arity: int, triple: str) -> str:
     """LLVM IR of what kernels and plans need of the process; thunks for up to `arity` arguments."""
-    parts = [cpu_pool.pool_ir(platform.machine()), cpu_apart.DISPATCH_IR, cpu_calls.replay_ir()]
+    bits = 32 if processors.architecture(triple) == "arm" else 64
+    parts = [cpu_pool.pool_ir(triple), cpu_apart.DISPATCH_IR, cpu_calls.replay_ir(bits)]
     return "\n".join([*parts, *(cpu_calls.thunk_ir(n) for n in range(1, arity + 1))])
 
 
 def _compiled() -> Callable[[str], int]:
     """The addresses of `native_ir`, compiled here."""
-    engine = _engine(native_ir(COMMON_ARITY))
+    engine = _engine(native_ir(COMMON_ARITY, llvm_library().get_process_triple()))
     names = ("parallel", "replay", "pool_limit", "pool_spin", "pool_reset")
     found = {"tilewright_instead": engine.get_global_value_address("tilewright_instead")}
     for name in (*names, *(f"call_{n}" for n in range(1, COMMON_ARITY + 1))):
@@ -166,6 +168,22 @@ def join_pool(address: Callable[[str], int]) -> None:
         ctypes.c_void_p.from_address(address("tilewright_instead")).value = native.parallel
 
 
+def _compiled_for() -> dict[str, str]:
+    """What code for this processor is compiled with, as LLVM tells, else as the system does."""
+    try:
+        llvm = llvm_library()
+    except TargetError:
+        features = ",".join(f"+{name}" for name in cpu_features.told())
+        return {
+            "mtriple": cpu_host.triple(), "mcpu": cpu_host.processor(), "mattr": features
+        }  # fmt: skip
+    return {
+        "mtriple": llvm.get_process_triple(),
+        "mcpu": llvm.get_host_cpu_name(),
+        "mattr": llvm.get_host_cpu_features().flatten(),
+    }
+
+
 class CpuMemory:
     """64-byte aligned host memory; `view` is it as bytes, `base` what keeps it alive."""
 
@@ -215,15 +233,15 @@ class CpuPlan:
         self._launches = launches  # keeps code and memory alive
         counts = [max(len(launch.buffers), 1) for launch in launches]
         self._begins = [0, *accumulate(counts)]  # of each launch's arguments
-        self._args = (ctypes.c_uint64 * self._begins[-1])()
+        self._args = (ctypes.c_size_t * self._begins[-1])()
         for launch, begin in zip(launches, self._begins, strict=False):
             self._args[begin : begin + len(launch.buffers)] = [m.pointer for m in launch.buffers]
-        base, size = ctypes.addressof(self._args), ctypes.sizeof(ctypes.c_uint64)
+        base, size = ctypes.addressof(self._args), ctypes.sizeof(ctypes.c_size_t)
         rows = [
             (native.thunk(len(launch.buffers)), launch.kernel.handle, base + begin * size)
             for launch, begin in zip(launches, self._begins, strict=False)
         ]
-        self._table = np.array(rows, np.uint64).reshape(len(rows), 3)
+        self._table = np.array(rows, np.uintp).reshape(len(rows), 3)
         self._pointer, self._count = self._table.ctypes.data, len(rows)
         self._replay = native.replay
 
@@ -273,17 +291,11 @@ class CpuDriver:
         self.arch = ""
 
     def describe(self) -> DeviceSpec:
-        llvm = llvm_library()
         limits = cpu_host.limits() | cpu_host.cache_sizes()
         limits["cores"] = min(default_threads(), cpu_host.cores())
-        code = {
-            "mtriple": llvm.get_process_triple(),
-            "mcpu": llvm.get_host_cpu_name(),
-            "mattr": llvm.get_host_cpu_features().flatten(),
-        }
         return DeviceSpec(
             "llvm", self.name, cpu_host.fingerprint(), "", tuple(limits.items()),
-            tuple(code.items()), shares_host=True,
+            tuple(_compiled_for().items()), shares_host=True,
         )  # fmt: skip
 
     def sync(self) -> None:

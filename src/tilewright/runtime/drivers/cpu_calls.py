@@ -8,14 +8,17 @@ from __future__ import annotations
 import time
 
 
-def replay_ir() -> str:
+def replay_ir(bits: int) -> str:
     """LLVM IR of `i64 tilewright_replay(ptr table, i64 count, i64 number)`, `i64 tilewright_now()`.
 
     Calls the `count` entries of `table` in order, `number` times over; an entry is three pointers:
     thunk, kernel, the kernel's arguments.  Returns the nanoseconds it took, by the monotonic clock,
     which the second one reads.
+
+    bits: of the machine's addresses, and so of the system's time
     """
-    return _REPLAY.replace("CLOCK", str(int(time.CLOCK_MONOTONIC)))
+    text = _REPLAY.replace("CLOCK", str(int(time.CLOCK_MONOTONIC)))
+    return text.replace("TIME", _TIME if bits == 64 else _TIME_32)
 
 
 def thunk_ir(arity: int) -> str:
@@ -29,15 +32,22 @@ def thunk_ir(arity: int) -> str:
     return f"define void @tilewright_call_{arity}(ptr %kernel, ptr %args) nounwind {{\n{body}\n}}\n"
 
 
+_TIME = """
+  %s = load i64, ptr %t
+  %np = getelementptr i64, ptr %t, i64 1
+  %n = load i64, ptr %np"""
+_TIME_32 = """
+  %s32 = load i32, ptr %t
+  %np = getelementptr i32, ptr %t, i64 1
+  %n32 = load i32, ptr %np
+  %s = sext i32 %s32 to i64
+  %n = sext i32 %n32 to i64"""
 _REPLAY = """
 declare i32 @clock_gettime(i32, ptr)
 
 define i64 @tilewright_now() nounwind {
   %t = alloca [2 x i64], align 8
-  %r = call i32 @clock_gettime(i32 CLOCK, ptr %t)
-  %s = load i64, ptr %t
-  %np = getelementptr i64, ptr %t, i64 1
-  %n = load i64, ptr %np
+  %r = call i32 @clock_gettime(i32 CLOCK, ptr %t)TIME
   %ns = mul i64 %s, 1000000000
   %sum = add i64 %ns, %n
   ret i64 %sum

@@ -7,7 +7,6 @@ Read next: `cpu.py`, `driver/llvm.py`.
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -15,6 +14,7 @@ from tilewright.base.concurrency import once
 from tilewright.base.errors import TargetError
 from tilewright.runtime.drivers import cpu_host
 from tilewright.runtime.drivers.cpu_llvm import llvm_library
+from tilewright.targets import processors
 
 # Instructions of operating systems, for caches, for random numbers: LLVM uses them only where a
 # program names them, and virtual machines often hide them.
@@ -27,6 +27,7 @@ _NOT_GENERATED = frozenset(
         "xsaves",
     )
 )  # fmt: skip
+_EXAMPLES = {"aarch64": "cortex-a72"}
 _MODE = "64bit"  # of code, not of a processor; without it LLVM ends the process
 _MARKS = str.maketrans("", "", "._-")
 # Names of features that Linux calls otherwise.
@@ -34,7 +35,25 @@ _SYSTEM_NAMES = {
     "bmi": "bmi1", "crc32": "sse4_2", "lzcnt": "abm", "pclmul": "pclmulqdq",
     "sahf": "lahf_lm", "sha": "sha_ni", "sse3": "pni",
 }  # fmt: skip
-_OF_ALL = {"x86_64": ("cx8", "fxsr")}  # has each of 64 bits, and none that LLVM does not know
+# What each of 64 bits has, and none that LLVM does not know.
+_OF_ALL = {"x86_64": ("cx8", "fxsr"), "aarch64": ("fp-armv8",)}
+# Of x86-64, beyond what each has.
+_GAINS = (
+    "sse4.2", "avx", "f16c", "fma", "avx2", "bmi2", "avx512f", "avx512bw", "avx512dq", "avx512vl",
+    "avx512vnni",
+)  # fmt: skip
+# LLVM's name -> its bit in the two words by which Linux tells a process of the processor, for what
+# generated code may use: of ciphers and the like, boards lack what LLVM thinks that they have.
+_WORDS = {
+    "aarch64": {
+        "fp-armv8": 0, "neon": 1, "lse": 8, "fullfp16": 10, "rdm": 12, "complxnum": 14, "rcpc": 15,
+        "dotprod": 20, "sve": 22, "fp16fml": 23, "sve2": 33, "i8mm": 45, "bf16": 46, "sme": 55,
+    },
+    "arm": {
+        "vfp2": 6, "neon": 12, "vfp3": 13, "vfp4": 16, "hwdiv-arm": 17, "hwdiv": 18, "d32": 19,
+        "dotprod": 24,
+    },
+}  # fmt: skip
 
 
 def missing(meta: Mapping[str, Any]) -> tuple[str, ...]:
@@ -49,13 +68,34 @@ def missing(meta: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(name for name in needs or () if not has.get(name, True))
 
 
+def refusal(meta: Mapping[str, Any]) -> str:
+    """Why code cannot run here, as Linux tells without LLVM; "" where nothing speaks against it."""
+    triple = meta.get("triple", "")
+    if processors.elsewhere(triple):
+        return f"it was compiled for {triple}, and this is {cpu_host.triple()}"
+    if lacks := missing_here(meta):
+        return f"it was compiled for a processor with {', '.join(lacks)}, which this one lacks"
+    return ""
+
+
 def missing_here(meta: Mapping[str, Any]) -> tuple[str, ...]:
-    """`missing` as Linux tells on x86-64, without LLVM; elsewhere nothing is known to be."""
+    """`missing` as Linux tells, without LLVM; where it tells nothing, nothing is known to be."""
+    names, arch = meta.get("needs") or (), processors.here()
+    if bits := _WORDS.get(arch):
+        has = cpu_host.capabilities()
+        return tuple(n for n in names if has and n in bits and not has >> bits[n] & 1)
     flags = {_plain(flag) for flag in cpu_host.flags()}
-    if not flags or platform.machine() != "x86_64":
+    if not flags or arch != "x86_64":
         return ()
-    names = meta.get("needs") or ()
     return tuple(n for n in names if _plain(_SYSTEM_NAMES.get(n, n)) not in flags)
+
+
+def told() -> tuple[str, ...]:
+    """Features of this processor that code gains by, in LLVM's names, as Linux tells."""
+    if bits := _WORDS.get(processors.here()):
+        return tuple(n for n, bit in bits.items() if cpu_host.capabilities() >> bit & 1)
+    lacking = missing_here({"needs": _GAINS})
+    return tuple(n for n in _GAINS if n not in lacking) if cpu_host.flags() else ()
 
 
 def _plain(name: str) -> str:
@@ -77,15 +117,17 @@ def lacks(options: Mapping[str, str]) -> tuple[str, ...]:
 
 @once
 def required(triple: str, cpu: str, features: str) -> tuple[str, ...] | None:
-    """The features that code for these may use; None for another architecture than this machine's.
+    """The features that code for these may use; None where their names are not known: of x86-64
+    only LLVM on such a machine lists them.
 
     Raises TargetError for a processor that LLVM does not know.
     """
     llvm = llvm_library()
-    arch = triple.partition("-")[0]
-    if arch != llvm.get_process_triple().partition("-")[0]:
+    arch = processors.architecture(triple)
+    host: Mapping[str, Any] = _WORDS.get(arch, {})
+    if not host and arch != processors.architecture(llvm.get_process_triple()):
         return None
-    host = llvm.get_host_cpu_features()
+    host = host or llvm.get_host_cpu_features()
     said = {part[1:]: part[0] == "+" for part in features.split(",") if part}
     names = [n for n in host if n not in _NOT_GENERATED and n != _MODE]
     found = {n for n in names if said.get(n)}
@@ -97,7 +139,8 @@ def required(triple: str, cpu: str, features: str) -> tuple[str, ...] | None:
     if len(_implied(triple, cpu, whole, of_all)) < len(of_all):
         raise TargetError(
             f"llvm -mcpu={cpu}", f"LLVM knows no 64-bit processor {cpu!r} of {arch}",
-            f"Try -mcpu=native, which is {llvm.get_host_cpu_name()} here.",
+            "Leave -mcpu out, or name one that it knows, such as -mcpu="
+            + _EXAMPLES.get(arch, llvm.get_host_cpu_name()) + ".",
         )  # fmt: skip
     return tuple(sorted(found.union(_implied(triple, cpu, whole, open_ones))))
 

@@ -6,22 +6,59 @@ the fingerprint of a `DeviceSpec`.  It opens nothing.  Read next: `cpu.py`.
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import os
 import platform
+import sys
 from functools import cache
 
+from tilewright.targets import processors
 from tilewright.targets.kind import LimitValue
 from tilewright.targets.llvm import PORTABLE_VECTOR_BYTES
 
 _CPUINFO = "/proc/cpuinfo"
+_HWCAP, _HWCAP2 = 16, 26  # what `getauxval` calls the two words of capabilities
+_PARTS = {
+    "0xd03": "cortex-a53", "0xd04": "cortex-a35", "0xd05": "cortex-a55", "0xd07": "cortex-a57",
+    "0xd08": "cortex-a72", "0xd09": "cortex-a73", "0xd0a": "cortex-a75", "0xd0b": "cortex-a76",
+    "0xd0c": "neoverse-n1", "0xd40": "neoverse-v1", "0xd41": "cortex-a78", "0xd44": "cortex-x1",
+    "0xd49": "neoverse-n2", "0xd4f": "neoverse-v2",
+}  # fmt: skip
 # What the fingerprint takes from the flags: instructions that generated code may use.
-_INSTRUCTIONS = ("sse", "ssse", "avx", "fma", "f16c", "bmi", "amx", "asimd", "sve", "sme", "bf16")
+_INSTRUCTIONS = ("sse", "ssse", "avx", "fma", "f16c", "bmi", "amx")
 
 
 def limits() -> dict[str, LimitValue]:
     """Cores of this process, bytes of the widest vector: what `Target.native` adds."""
-    return {"cores": cores(), "vector_bytes": _vector_bytes()}
+    found: dict[str, LimitValue] = {"cores": cores(), "vector_bytes": _vector_bytes()}
+    if processors.here() == "aarch64":
+        found["vector_registers"] = 32
+    return found
+
+
+def triple() -> str:
+    """Of code for this process, as it can be told without LLVM."""
+    arch, linux = processors.here(), sys.platform.startswith("linux")
+    words = {"arm": "armv7l-linux-gnueabihf"}
+    return words.get(arch, f"{arch}-{'linux-gnu' if linux else sys.platform}")
+
+
+def processor() -> str:
+    """LLVM's name for an ARM core, by its part number; "generic" where that is not known."""
+    return _PARTS.get(_field("CPU part"), "generic")
+
+
+@cache
+def capabilities() -> int:
+    """Of an ARM, both words by which Linux tells instructions, the second above the first; 0 where
+    they are not told."""
+    try:
+        ask = ctypes.CDLL(None).getauxval
+    except (AttributeError, OSError, TypeError):
+        return 0
+    ask.restype, ask.argtypes = ctypes.c_ulong, (ctypes.c_ulong,)
+    return int(ask(_HWCAP)) | int(ask(_HWCAP2)) << 32
 
 
 def cores() -> int:
@@ -43,13 +80,17 @@ def cache_sizes() -> dict[str, LimitValue]:
 
 
 def model_name() -> str:
+    """As the system calls the processor, of an ARM its core."""
+    if _is_arm():
+        return f"{platform.machine()} {processor()}"
     return _field("model name") or platform.processor() or platform.machine()
 
 
 def fingerprint() -> str:
     """Equal on processors of one model with the same instructions, however many cores are ours."""
-    used = sorted(f for f in flags() if f.startswith(_INSTRUCTIONS))
-    digest = hashlib.sha256(" ".join(used).encode()).hexdigest()[:8]
+    used = " ".join(sorted(f for f in flags() if f.startswith(_INSTRUCTIONS)))
+    told = f"{capabilities():x}" if _is_arm() else used
+    digest = hashlib.sha256(told.encode()).hexdigest()[:8]
     make = ".".join(filter(None, map(_field, ("cpu family", "model", "CPU part"))))
     return " / ".join(filter(None, (model_name(), platform.machine(), make, digest)))
 
@@ -59,10 +100,13 @@ def flags() -> tuple[str, ...]:
     return tuple((_field("flags") or _field("Features")).split())
 
 
+def _is_arm() -> bool:
+    return processors.here() in ("arm", "aarch64")
+
+
 def _vector_bytes() -> int:
-    if "avx512f" in flags():
-        return 64
-    return 32 if "avx2" in flags() else PORTABLE_VECTOR_BYTES
+    has = flags() if processors.here() == "x86_64" else ()
+    return 64 if "avx512f" in has else 32 if "avx2" in has else PORTABLE_VECTOR_BYTES
 
 
 @cache

@@ -1,6 +1,6 @@
 """The thread pool that CPU kernels run their parallel loops on, as LLVM IR text.
 
-In: the machine's name.  Out: LLVM IR for `drivers/cpu.py` to compile once a process.  Read next:
+In: a triple.  Out: LLVM IR for `drivers/cpu.py` to compile once a process.  Read next:
 `cpu.py`.
 
 How the pool works.  `tilewright_pool_run(body, env, n)` fills a free job, rings the bell, takes
@@ -24,7 +24,7 @@ called first of all, and in a child after `fork`, where the workers do not exist
 
 from __future__ import annotations
 
-import sys
+from tilewright.targets import processors
 
 MAX_THREADS = 1024
 SPIN_NS = 500_000  # that a thread polls before it sleeps, unless told otherwise
@@ -44,25 +44,25 @@ _NUMBERS = {
 _FUTEX_CALL = {"x86_64": 202, "aarch64": 98, "riscv64": 98}
 _X86_PAUSE = ("declare void @llvm.x86.sse2.pause()", "call void @llvm.x86.sse2.pause()")
 _ARM_PAUSE = ("declare void @llvm.aarch64.hint(i32)", "call void @llvm.aarch64.hint(i32 1)")
-_PAUSE = {
-    "x86_64": _X86_PAUSE, "aarch64": _ARM_PAUSE, "arm64": _ARM_PAUSE, "riscv64": ("", "")
-}  # fmt: skip
+_PAUSE = {"x86_64": _X86_PAUSE, "aarch64": _ARM_PAUSE, "riscv64": ("", "")}
 
 
-def supports_threads(machine: str) -> bool:
-    """Whether the pool has a form for this machine; elsewhere parallel loops run on one thread."""
-    return sys.platform.startswith(("linux", "darwin")) and machine in _PAUSE
+def supports_threads(triple: str) -> bool:
+    """Whether the pool has a form for this triple; elsewhere parallel loops run on one thread."""
+    known = any(system in triple for system in ("linux", "darwin", "apple"))
+    return known and processors.architecture(triple) in _PAUSE
 
 
-def pool_ir(machine: str) -> str:
+def pool_ir(triple: str) -> str:
     """LLVM IR defining `tilewright_pool_run`, `_pool_limit`, `_pool_spin` and `_pool_reset`.
 
     It calls `tilewright_now` of `cpu_calls.replay_ir`.
     """
-    if not supports_threads(machine):
+    if not supports_threads(triple):
         return _SERIAL
+    machine = processors.architecture(triple)
     declare, pause = _PAUSE[machine]
-    futex = _FUTEX_CALL.get(machine, 0) if sys.platform.startswith("linux") else 0
+    futex = _FUTEX_CALL.get(machine, 0) if "linux" in triple else 0
     text = _POOL.replace("DECLARE_PAUSE", declare).replace("PAUSE", pause)
     text += _FUTEX.replace("FUTEX", str(futex)) if futex else _CONDITION
     for name in sorted(_NUMBERS, key=len, reverse=True):  # no name is replaced inside another

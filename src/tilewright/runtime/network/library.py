@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from tilewright.base.artifact import Artifact
 from tilewright.base.concurrency import lock
@@ -108,14 +109,19 @@ class Library:
         return graph_json(self)
 
     @door(ModelError)
-    def export_library(self, file_name: str | os.PathLike[str], *, cc: str = "cc") -> None:
+    def export_library(
+        self, file_name: str | os.PathLike[str], fcompile: Any = None, *, cc: str | None = None
+    ) -> None:
         """Write one file with everything, which `runtime.load_module` reads.
 
         file_name: what ends in `.so` is a shared object: kernels of a CPU and the thread pool they
             run on as machine code, so that loading needs no LLVM; all else (weights, code of GPUs)
             is appended to it as data.  `.tar` is a tar archive; anything else the same as a zip
-        cc: the C compiler whose linker makes the shared object
-        Raises ModelError where the file cannot be written, and without a C compiler for `.so`.
+        fcompile: TVM's, such as `contrib.ndk.create_shared`; it changes nothing, as the target says
+            what to link for
+        cc: a C compiler for the target, whose linker makes the shared object; default: `cc` for
+            this machine; where there is none, and for others, that of the extra `cross`
+        Raises ModelError where the file cannot be written, and without a linker for `.so`.
         """
         library_file.write(self.contents(), file_name, cc)
 
@@ -142,8 +148,8 @@ class LoadedLibrary:
     def __init__(self, library: Library, dev: Device) -> None:
         self.library, self.device = library, dev
         load: Callable[[Artifact], tuple[Kernel, ...]] = dev.driver.load
-        if library.shared is not None and (linker := dev.device_kind.linker):
-            load = resolve(linker).open_shared(library.shared).load
+        if library.shared is not None and (loader := dev.device_kind.loader):
+            load = resolve(loader)(library.shared, library.kernels).load
         self.kernels = tuple(load(artifact) for artifact in library.kernels)
         self.constants: tuple[NDArray, ...] = tuple(array(c, dev) for c in library.constants)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import os
 import shutil
 import tarfile
@@ -17,15 +18,15 @@ import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 
+from tilewright.base import plain
 from tilewright.base.artifact import Artifact
-from tilewright.base.dtype import DType, json_name
+from tilewright.base.dtype import DType
 from tilewright.base.errors import ModelError, TilewrightError
 from tilewright.runtime import artifact_file
 from tilewright.runtime.network.plan import Array, Plan
@@ -63,7 +64,7 @@ class _Header:
     code_sha256: str = ""
 
 
-def write(contents: Contents, path: str | os.PathLike[str], cc: str = "cc") -> None:
+def write(contents: Contents, path: str | os.PathLike[str], cc: str | None = None) -> None:
     """The end of the name says what kind of file: `.so`, `.tar`, else a zip.  Raises ModelError."""
     name = os.fspath(path)
     made = name
@@ -126,7 +127,7 @@ def _members(contents: Contents, code: bytes = b"") -> Iterator[tuple[str, bytes
         _FORMAT, contents.plans, contents.report, len(contents.kernels), len(types), types,
         len(code), digest,
     )  # fmt: skip
-    yield _HEADER, msgspec.json.encode(header, enc_hook=json_name)
+    yield _HEADER, json.dumps(asdict(header), separators=(",", ":")).encode()
     for k, artifact in enumerate(contents.kernels):
         yield f"kernel{k}", artifact_file.to_bytes(artifact)
     for k, value in enumerate(contents.constants):
@@ -136,15 +137,14 @@ def _members(contents: Contents, code: bytes = b"") -> Iterator[tuple[str, bytes
 
 
 def _read(member: _Read, path: str | os.PathLike[str], place: str) -> Contents:
-    data = member(_HEADER)
-    found = msgspec.json.decode(data)
+    found = json.loads(member(_HEADER))
     if not isinstance(found, Mapping) or found.get("format") != _FORMAT:
         said = found.get("format") if isinstance(found, Mapping) else None
         raise ModelError(
             place, f"its format is {said!r}, not {_FORMAT!r}",
             "Build and save it with this version.",
         )  # fmt: skip
-    header = msgspec.json.decode(data, type=_Header)
+    header = plain.read(_Header, found)
     if not header.plans:
         raise ValueError("it has no plan")
     shared = None
@@ -221,7 +221,7 @@ def _add(tar: tarfile.TarFile, name: str, data: bytes) -> None:
     tar.addfile(info, io.BytesIO(data))
 
 
-def _write_shared(contents: Contents, path: str, cc: str) -> None:
+def _write_shared(contents: Contents, path: str, cc: str | None) -> None:
     """A shared object of the kernels' code, and behind it a zip with all the rest.
 
     Where code is data to the host, as of GPUs, the zip alone.
@@ -233,7 +233,7 @@ def _write_shared(contents: Contents, path: str, cc: str) -> None:
     if linker:
         with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
             made = os.path.join(folder, "net.so")
-            resolve(linker).link(contents.kernels, made, cc)
+            resolve(linker)(contents.kernels, made, cc)
             code = Path(made).read_bytes()
         bare = tuple(replace(k, binary=b"") for k in contents.kernels)
         contents = replace(contents, kernels=bare)

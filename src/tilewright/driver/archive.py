@@ -1,0 +1,52 @@
+"""The runtime alone as one file, for boards: what loads a compiled network, with its imports.
+
+In: this installation.  Out: a zip that Python imports from and runs, of the same version as the
+compiler that fills its libraries; it needs numpy and nothing to install.
+Read next: `runtime/board.py`, which runs where the file is run.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from tilewright.base.doors import door
+from tilewright.base.errors import ModelError
+
+ROOMS = ("base", "targets", "runtime", "contrib")
+_FILES = ("__init__.py", "nd.py", "target.py")
+_MAIN = "from tilewright.runtime.board import main\n\nmain()\n"
+_SHEBANG = b"#!/usr/bin/env python3\n"
+_DATE = (1980, 1, 1, 0, 0, 0)  # of every member, so that equal sources make equal files
+
+
+@door(ModelError)
+def write_runtime(path: str | os.PathLike[str]) -> int:
+    """Write the file; gives its bytes.  Raises ModelError where it cannot be written."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in _members():
+            info = zipfile.ZipInfo(name, _DATE)
+            info.external_attr = 0o644 << 16
+            archive.writestr(info, data, zipfile.ZIP_DEFLATED)
+    data = _SHEBANG + made.getvalue()
+    try:
+        Path(path).write_bytes(data)
+    except OSError as error:
+        raise ModelError(
+            f"write_runtime({os.fspath(path)!r})", f"it cannot be written ({error.strerror})",
+            "Name a file in a folder that exists and that you may write to.",
+        ) from None  # fmt: skip
+    return len(data)
+
+
+def _members() -> Iterator[tuple[str, bytes]]:
+    package = Path(__file__).parents[1]
+    found = [package / name for name in _FILES]
+    found += sorted(p for room in ROOMS for p in (package / room).rglob("*.py"))
+    for file in found:
+        yield f"tilewright/{file.relative_to(package).as_posix()}", file.read_bytes()
+    yield "__main__.py", _MAIN.encode()

@@ -1,0 +1,97 @@
+"""Object files of kernels to a shared object, for this machine or another one.
+
+In: artefacts whose binaries are object files of one triple.  Out: a shared object with their code
+and the native code that a process needs to run it.  For another machine the linker is that of the
+package `ziglang` (the extra `cross`): no toolchain is needed.
+Read next: `runtime/drivers/cpu_shared.py`, which loads it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from tilewright.base.artifact import Artifact
+from tilewright.base.concurrency import once
+from tilewright.base.errors import ModelError
+from tilewright.driver.llvm import target_machine
+from tilewright.runtime.drivers import cpu
+from tilewright.runtime.drivers.cpu_llvm import llvm_library
+from tilewright.targets import processors
+
+_SECONDS = 120.0
+_INSTALL = "pip install 'tilewright[cross]'"
+_FLAGS_AT, _HARD_FLOAT = 0x24, 0x5000400  # of a 32-bit ELF header; version 5, floats in registers
+
+
+def link(artifacts: Sequence[Artifact], path: str, cc: str | None = None) -> None:
+    """Write the shared object.
+
+    cc: a C compiler that links for the artefacts' triple; default: `cc` for this machine, where
+        there is one, else the linker of `ziglang`
+    Raises ModelError without a linker, or where it refuses.
+    """
+    place = f"export_library({os.path.basename(path)!r})"
+    triple = next((a.meta["triple"] for a in artifacts if "triple" in a.meta), "")
+    triple = triple or llvm_library().get_process_triple()
+    command, libraries = _linker(triple, cc, place)
+    arity = max([cpu.COMMON_ARITY, *(len(k.args) for a in artifacts for k in a.source.kernels)])
+    with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
+        objects = [_native_object(arity, triple), *dict.fromkeys(a.binary for a in artifacts)]
+        names = []
+        for k, binary in enumerate(objects):
+            names.append(os.path.join(folder, f"{k}.o"))
+            Path(names[-1]).write_bytes(binary)
+        whole = [*command, "-shared", "-o", path, *names, *libraries]
+        try:
+            done = subprocess.run(whole, capture_output=True, text=True, timeout=_SECONDS)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise ModelError(
+                place, f"a shared object needs a linker, and {command[0]!r} does not run ({error})",
+                f"{_INSTALL}, name a C compiler with cc=, or a file that ends in .tar.",
+            ) from None  # fmt: skip
+    if done.returncode:
+        raise ModelError(
+            place, f"{command[0]} could not link it: {done.stderr.strip()[-1000:]}",
+            "Name a file that ends in .tar instead.",
+        )  # fmt: skip
+    if processors.architecture(triple) == "arm" and triple.endswith("hf"):
+        _mark_hard_float(path)
+
+
+def _linker(triple: str, cc: str | None, place: str) -> tuple[list[str], list[str]]:
+    """The command, and the libraries that it names."""
+    own = not processors.elsewhere(triple)
+    if cc is None and own:
+        cc = shutil.which("cc")
+    if cc is not None:
+        return [cc], ["-lm", "-lpthread"]
+    if importlib.util.find_spec("ziglang") is None:
+        raise ModelError(
+            place, f"a shared object for {triple} needs a linker, and there is none",
+            f"{_INSTALL}, name a C compiler for it with cc=, or a file that ends in .tar.",
+        )  # fmt: skip
+    return [sys.executable, "-m", "ziglang", "ld.lld"], []
+
+
+def _mark_hard_float(path: str) -> None:
+    """lld says of ARM's objects that floats go in integer registers; loaders refuse such a file."""
+    with open(path, "r+b") as file:
+        file.seek(_FLAGS_AT)
+        file.write(struct.pack("<I", _HARD_FLOAT))
+
+
+@once
+def _native_object(arity: int, triple: str) -> bytes:
+    """`cpu.native_ir` for any processor of the triple's architecture, as an object file."""
+    machine = target_machine(triple, "", "")
+    module = llvm_library().parse_assembly(cpu.native_ir(arity, triple))
+    module.triple, module.data_layout = triple, str(machine.target_data)
+    return bytes(machine.emit_object(module))

@@ -1,0 +1,95 @@
+"""The runtime alone: it runs a network where Python has numpy and nothing else."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tilewright import relay
+from tilewright.base.errors import ModelError
+from tilewright.driver.archive import write_runtime
+
+LARGEST = 250_000  # bytes
+
+_BOARD = """
+import sys
+sys.path[:0] = sys.argv[1:3]
+import numpy as np
+import tilewright
+from tilewright.contrib import graph_executor
+lib = tilewright.runtime.load_module(sys.argv[3])
+module = graph_executor.GraphModule(lib["default"](tilewright.cpu()))
+module.run(x=np.arange(12, dtype="float32").reshape(3, 4))
+print(*module.get_output(0).numpy().ravel())
+print(tilewright.cpu().spec.code[0])
+print(*sorted({name.partition(".")[0] for name in sys.modules} - set(sys.stdlib_module_names)))
+"""
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("board") / "tilewright-runtime.pyz"
+    assert write_runtime(path) == path.stat().st_size < LARGEST
+    return path
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of packages that has numpy."""
+    folder = tmp_path_factory.mktemp("site")
+    for name in ("numpy", "numpy.libs"):
+        found = Path(np.__file__).parents[1] / name
+        if found.exists():
+            (folder / name).symlink_to(found)
+    return folder
+
+
+def isolated(*args: object) -> str:
+    """Python without the packages that are installed here."""
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", *map(str, args)], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.skipif(shutil.which("cc") is None and importlib.util.find_spec("ziglang") is None,
+                    reason="no linker")  # fmt: skip
+def test_numpy_and_the_archive_run_a_network(archive: Path, bare: Path, tmp_path: Path) -> None:
+    x = relay.var("x", shape=(3, 4))
+    relay.build(relay.Function([x], x * 2.0), "llvm").export_library(tmp_path / "net.so")
+    found, code, names = isolated("-c", _BOARD, archive, bare, tmp_path / "net.so").splitlines()
+    assert found.split() == [f"{2.0 * k}" for k in range(12)]
+    assert "mtriple" in code
+    assert {"numpy", "tilewright"} <= set(names.split())
+    assert not {"llvmlite", "msgspec", "ml_dtypes", "click", "rich"} & set(names.split())
+
+
+def test_equal_sources_make_equal_files(archive: Path, tmp_path: Path) -> None:
+    write_runtime(tmp_path / "again")
+    assert (tmp_path / "again").read_bytes() == archive.read_bytes()
+
+
+def test_the_file_tells_what_the_machine_is(archive: Path, bare: Path, tmp_path: Path) -> None:
+    path = os.pathsep.join(map(str, (archive, bare)))
+    run = [sys.executable, "-s", str(archive)]
+    environment = {**os.environ, "PYTHONPATH": path}
+    done = subprocess.run(run, capture_output=True, text=True, env=environment, timeout=120)
+    assert "target: llvm -mtriple=" in done.stdout and "cores" in done.stdout
+    (tmp_path / "net.so").write_bytes(b"text")
+    done = subprocess.run([*run, tmp_path / "net.so"], capture_output=True, text=True,
+                          env=environment, timeout=120)  # fmt: skip
+    assert done.returncode == 1 and done.stderr.startswith("error: load(")
+    assert "Traceback" not in done.stderr
+
+
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="cannot be written"):
+        write_runtime(tmp_path / "missing" / "file")
