@@ -45,7 +45,7 @@ def transpose(a: Tensor, axes: Sequence[int] | None = None) -> Tensor:
     )
 
 
-def _reshape_groups(source: list[int], target: list[int]) -> list[tuple[list[int], list[int]]]:
+def reshape_groups(source: list[int], target: list[int]) -> list[tuple[list[int], list[int]]]:
     """Shortest runs of axes (numbers) of equal product; neither shape contains a 1."""
     groups = []
     s = t = 0
@@ -68,7 +68,7 @@ def reshape_indices(
     result: list[Expr] = [const(0)] * len(source)
     wide_s = [k for k, n in enumerate(source) if n != 1]
     wide_t = [k for k, n in enumerate(target) if n != 1]
-    for s_run, t_run in _reshape_groups([source[k] for k in wide_s], [target[k] for k in wide_t]):
+    for s_run, t_run in reshape_groups([source[k] for k in wide_s], [target[k] for k in wide_t]):
         flat: Expr = const(0)
         for t in t_run:
             flat = flat * target[wide_t[t]] + indices[wide_t[t]]

@@ -17,6 +17,7 @@ from tilewright.relay.passes.constants import fold_constants
 from tilewright.relay.passes.dead_code import eliminate_dead_code
 from tilewright.relay.passes.empty import drop_empty
 from tilewright.relay.passes.fuse import fuse, fuse_attention, separate
+from tilewright.relay.passes.moves import moves_last
 from tilewright.relay.passes.scale import fold_scale_after, fold_scale_before
 from tilewright.relay.passes.shift import fold_shift
 from tilewright.relay.passes.simplify import simplify_inference
@@ -30,6 +31,7 @@ PASSES: tuple[Pass, ...] = (
     canonicalize,         # one spelling of everything
     drop_empty,           # tensors without elements need no kernel
     fold_constants,       # what depends on constants only is computed now
+    moves_last,           # what is elementwise comes right behind what computes
     fold_shift,           # neighbouring shifts and scales join
     fold_scale_after,     # conv(x, W) * s  ->  conv(x, W * s)
     fold_scale_before,    # conv(x * s, W)  ->  conv(x, W * s)
@@ -75,5 +77,6 @@ def optimize(
 __all__ = [
     "PASSES", "Pass", "bind_params", "canonicalize", "drop_empty", "eliminate_dead_code",
     "fold_constants", "fold_scale_after", "fold_scale_before", "fold_shift", "fuse",
-    "fuse_attention", "optimize", "passes_of", "separate", "simplify_inference", "slices_first",
+    "fuse_attention", "moves_last", "optimize", "passes_of", "separate",
+    "simplify_inference", "slices_first",
 ]  # fmt: skip

@@ -30,6 +30,8 @@ def canonicalize(mod: IRModule) -> IRModule:
     c + x, c * x         ->  x + c, x * c
     c of a lower rank    ->  c of full rank, unless it is a single number
     concatenate(many)    ->  concatenate(concatenate(some), concatenate(some), ...)
+    transpose(x)         ->  reshape(x), where axes of one element change places only
+    where(c, x, y)       ->  x or y, where c is the same everywhere
     (a, b, ...).k        ->  the k-th value
     """
     return each_function(mod, lambda f: with_body(f, rewrite(f.body, _visit)))
@@ -79,6 +81,20 @@ def _concatenate(node: Call) -> Expr:
     return fields[0]
 
 
+def _transpose(node: Call) -> Expr:
+    moved = [k for k in node.attrs.axes if node.args[0].shape[k] != 1]
+    return node if moved != sorted(moved) else call("reshape", node.args[0], newshape=node.shape)
+
+
+def _where(node: Call) -> Expr:
+    condition, *sides = node.args
+    if isinstance(condition, Constant) and condition.data.size:
+        for value, kept in zip((True, False), sides, strict=True):
+            if np.all(condition.data == value) and kept.checked_type == node.checked_type:
+                return kept
+    return node
+
+
 def _commutative(node: Call) -> Expr:
     a, b = node.args
     if isinstance(a, Constant) and not isinstance(b, Constant):
@@ -103,6 +119,8 @@ RULES: dict[str, Callable[[Call], Expr]] = {
     "subtract": _subtract,
     "concatenate": _concatenate,
     "divide": _divide,
+    "transpose": _transpose,
+    "where": _where,
     "add": _commutative,
     "multiply": _commutative,
     "maximum": _commutative,

@@ -42,7 +42,7 @@ def _visit(old: Expr, node: Expr) -> Expr:
         kept = node.args[0]
         return kept.fields[0] if isinstance(kept, Tuple) else kept
     if is_view(node):
-        return _view(node)
+        return merged_view(node)
     if is_call(node, "nn.relu") and is_call(node.args[0], "nn.relu"):
         return node.args[0]
     return node
@@ -54,7 +54,8 @@ def is_view(node: Expr) -> bool:
     return name != "" and TABLE[name].view
 
 
-def _view(node: Call) -> Expr:
+def merged_view(node: Call) -> Expr:
+    """A view of a view as one; what is viewed, where its shape is the same."""
     source = node.args[0]
     if is_view(source):
         assert isinstance(source, Call)

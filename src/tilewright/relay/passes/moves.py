@@ -1,0 +1,211 @@
+"""What renames or reorders axes goes behind what is elementwise, which then follows its producer.
+
+In: a canonical module whose weights are constants.  Out: an equal one: `reshape(dense(x, W)) + b`
+is `reshape(dense(x, W) + b)`, so the sum shares the kernel of the product.  Read next: `fuse.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from tilewright.relay.graph.expr import Call, Constant, Expr, IRModule, TensorType
+from tilewright.relay.graph.traversal import (
+    each_function,
+    is_call,
+    op_name,
+    rewrite,
+    users,
+    with_body,
+)
+from tilewright.relay.op import TABLE, Pattern, call
+from tilewright.relay.passes.dead_code import is_view, merged_view
+from tilewright.topi.transform import reshape_groups
+
+Move = Callable[[Expr], Expr | None]  # an operand as the step before the move has it
+
+
+def moves_last(mod: IRModule) -> IRModule:
+    """Rewrite elementwise steps of what was only moved.
+
+    f(reshape(x), y)    ->  reshape(f(x, reshape(y)))   also where y is stretched along whole axes
+    f(transpose(x), c)  ->  transpose(f(x, c))          c: constant
+    batch_matmul(a, transpose(b))  ->  batch_matmul(a, b, transpose_b=True), or the other way round,
+                                       where neighbours in `b` are then neighbours again
+
+    Where f takes several values, it follows one that a contraction computes, if there is one.
+    """
+    return each_function(mod, lambda f: with_body(f, _until_settled(f.body)))
+
+
+def _until_settled(body: Expr) -> Expr:
+    while (found := _rewritten(body)) is not body:
+        body = found
+    return body
+
+
+def _rewritten(body: Expr) -> Expr:
+    readers = users(body)
+
+    def visit(old: Expr, node: Expr) -> Expr:
+        if not isinstance(node, Call) or not isinstance(old, Call):
+            return node
+        if is_call(node, "nn.batch_matmul"):
+            return _product(node)
+        if is_view(node):
+            return merged_view(node)
+        if node is not old or not _is_elementwise(node):
+            return node  # what was changed below is looked at in the next round
+        worth = [_worth(a, readers) for a in node.args]
+        movable = [k for k, arg in enumerate(node.args) if _may_move(node, arg, readers)]
+        for at in sorted(movable, key=lambda k: -worth[k]):
+            fixed = [
+                worth[k]
+                for k, a in enumerate(node.args)
+                if a.shape == node.shape and not isinstance(a, Constant) and not _is_move(a)
+            ]
+            if worth[at] > max(fixed, default=-1) and (found := _behind(node, at)) is not None:
+                return found
+        return node
+
+    return rewrite(body, visit)
+
+
+def _may_move(node: Call, arg: Expr, readers: dict[Expr, list[Expr]]) -> bool:
+    """Whether `arg` moves what nothing else reads, and all that read it can do without."""
+    if not isinstance(arg, Call) or not _is_move(arg) or arg.shape != node.shape:
+        return False
+    source = arg.args[0]
+    if not isinstance(source, Call) or len(readers[source]) != 1:
+        return False
+    if not is_view(arg):
+        return len(readers[arg]) == 1
+    return all(
+        isinstance(r, Call) and _is_elementwise(r) and r.shape == arg.shape for r in readers[arg]
+    )
+
+
+def _worth(node: Expr, readers: dict[Expr, list[Expr]]) -> int:
+    """How much is gained by following what computes `node`: 2 for a contraction, 1 for a reduction
+    at the head of elementwise steps, 0 for others and for what several read."""
+    while isinstance(node, Call):
+        if _is_move(node):
+            node = node.args[0]
+            continue
+        if len(readers[node]) != 1:
+            return 0
+        if not _is_elementwise(node):
+            break
+        same = [a for a in node.args if isinstance(a, Call) and a.shape == node.shape]
+        if not same:
+            return 0
+        node = same[0]
+    name = op_name(node)
+    pattern = TABLE[name].pattern if name else Pattern.OPAQUE
+    return {Pattern.ANCHOR: 2, Pattern.REDUCTION: 1}.get(pattern, 0)
+
+
+def _product(node: Call) -> Call:
+    """The second operand with its innermost axis where it was before a transposition."""
+    a, b = node.args
+    moved = b.args[0] if is_view(b) and isinstance(b, Call) else b
+    if not is_call(moved, "transpose") or not isinstance(moved, Call):
+        return node
+    axes = list(moved.attrs.axes)
+    if axes[-2] != len(axes) - 1 or b.shape[-2:] != moved.shape[-2:]:
+        return node
+    axes[-1], axes[-2] = axes[-2], axes[-1]
+    source = moved.args[0]
+    if axes != sorted(axes):
+        source = call("transpose", source, axes=tuple(axes))
+    *batch, i, j = b.shape
+    if source.shape != (*batch, j, i):
+        source = call("reshape", source, newshape=(*batch, j, i))
+    attrs = {**dict(node.attrs), "transpose_b": not node.attrs.transpose_b}
+    return Call(node.op, (a, source), attrs)
+
+
+def _is_elementwise(node: Call) -> bool:
+    """Whether `node` is the same for any shape of its arguments."""
+    name = op_name(node)
+    if not name or not isinstance(node.checked_type, TensorType):
+        return False
+    row = TABLE[name]
+    return row.pattern == Pattern.ELEMENTWISE or (
+        row.pattern == Pattern.BROADCAST and not row.attrs
+    )
+
+
+def _is_move(node: Expr) -> bool:
+    return is_view(node) or is_call(node, "transpose")
+
+
+def _behind(node: Call, at: int) -> Expr | None:
+    """`node` with the move of argument `at` behind it."""
+    moved = node.args[at]
+    if not isinstance(moved, Call) or not _is_move(moved):
+        return None
+    source = moved.args[0]
+    if not isinstance(source, Call):
+        return None
+    back = _unview(node, source) if is_view(moved) else _untranspose(node, moved)
+    args = [source if k == at else back(a) for k, a in enumerate(node.args)]
+    if any(a is None for a in args):
+        return None
+    made = Call(node.op, tuple(args), node.attrs)
+    if is_view(moved):
+        return call("reshape", made, newshape=node.shape)
+    return call("transpose", made, axes=moved.attrs.axes)
+
+
+def _unview(node: Call, source: Expr) -> Move:
+    def back(operand: Expr) -> Expr | None:
+        shape = unstretched(operand.shape, node.shape, source.shape)
+        if shape is None:
+            return None
+        if isinstance(operand, Constant):
+            return Constant(operand.data.reshape(shape))
+        if is_view(operand) and isinstance(operand, Call):
+            operand = operand.args[0]
+        return operand if operand.shape == shape else call("reshape", operand, newshape=shape)
+
+    return back
+
+
+def _untranspose(node: Call, moved: Call) -> Move:
+    rank, axes = len(node.shape), moved.attrs.axes
+    order = [axes.index(k) for k in range(rank)]
+
+    def back(operand: Expr) -> Expr | None:
+        if not isinstance(operand, Constant):
+            return None
+        if operand.data.size == 1:
+            return operand
+        data = operand.data.reshape((1,) * (rank - operand.data.ndim) + operand.data.shape)
+        return Constant(np.ascontiguousarray(data.transpose(order)))
+
+    return back
+
+
+def unstretched(
+    shape: Sequence[int], whole: Sequence[int], wanted: Sequence[int]
+) -> tuple[int, ...] | None:
+    """The shape that stretches to `wanted` as `shape` does to `whole`, which has as many elements.
+
+    None where `wanted` joins axes of which some are stretched, some not.
+    """
+    if math.prod(shape) == 1:
+        return (1,) * min(len(shape), len(wanted))
+    full = (1,) * (len(whole) - len(shape)) + tuple(shape)
+    made = [1] * len(wanted)
+    source, target = ([k for k, n in enumerate(s) if n != 1] for s in (whole, wanted))
+    for run, there in reshape_groups([whole[k] for k in source], [wanted[k] for k in target]):
+        kept = [full[source[k]] for k in run]
+        if kept == [whole[source[k]] for k in run]:
+            for k in there:
+                made[target[k]] = wanted[target[k]]
+        elif any(n != 1 for n in kept):
+            return None
+    return tuple(made)

@@ -1,0 +1,150 @@
+"""Views and transpositions go behind what is elementwise; nothing else changes its place."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from relay.case import function, tensor
+from relay.drawing import networks
+from tilewright import relay
+from tilewright.relay import nn
+from tilewright.relay.compile.extract import fused_groups, prepare
+from tilewright.relay.graph.expr import post_order
+from tilewright.relay.graph.traversal import op_name
+from tilewright.relay.passes import canonicalize, moves_last
+from tilewright.relay.passes.moves import unstretched
+
+RNG = np.random.default_rng(0)
+
+
+def const(*shape: int) -> relay.Constant:
+    return relay.const(RNG.standard_normal(shape))
+
+
+def matrix(name: str = "x", *shape: int) -> relay.Var:
+    return tensor(name, *(shape or (6, 4)), dtype="float64")
+
+
+def product(name: str = "x") -> relay.Expr:
+    return nn.dense(matrix(name), const(8, 4))
+
+
+def same(f: relay.Function, mod: relay.IRModule) -> None:
+    rng = np.random.default_rng(1)
+    inputs = {p.name_hint: rng.standard_normal(p.shape).astype(p.dtype) for p in f.params}
+    wanted = relay.evaluate(f, inputs)
+    np.testing.assert_allclose(relay.evaluate(mod, inputs), wanted, rtol=1e-9, atol=1e-12)
+
+
+def moved(body: relay.Expr) -> list[str]:
+    f = function(body)
+    mod = moves_last(canonicalize(relay.IRModule.from_expr(f)))
+    same(f, mod)
+    return [op_name(n) for n in post_order(mod["main"].body) if op_name(n)]
+
+
+def kernels(body: relay.Expr) -> list[str]:
+    f = function(body)
+    mod = prepare(f)
+    same(f, mod)
+    return [g.name for g in fused_groups(mod["main"])]
+
+
+def gelu(x: relay.Expr) -> relay.Expr:
+    return x * 0.5 * (relay.erf(x * 0.7) + 1.0)
+
+
+FOLLOWS = {
+    "bias": lambda: relay.reshape(product(), (2, 3, 8)) + const(8),
+    "all of it": lambda: relay.reshape(product(), (2, 3, 8)) + matrix("y", 2, 3, 8),
+    "stretched along the rows": lambda: relay.reshape(product(), (1, 6, 8)) + const(1, 6, 1),
+    "read twice": lambda: gelu(relay.reshape(product(), (1, 6, 8))),
+    "axes of one element": lambda: relay.transpose(
+        relay.reshape(product(), (6, 1, 8)), (1, 0, 2)
+    ) + matrix("y", 1, 6, 8),
+    "the other operand is one too": lambda: relay.reshape(product(), (2, 3, 8))
+    + relay.reshape(matrix("y", 3, 16), (2, 3, 8)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FOLLOWS)
+def test_what_follows_a_product_under_another_shape_shares_its_kernel(name):
+    (kernel,) = kernels(FOLLOWS[name]())
+    assert kernel.startswith("dense+")
+
+
+STAYS = {
+    "stretched in part": lambda: relay.reshape(product(), (2, 3, 8)) + const(2, 1, 8),
+    "the view is stretched": lambda: relay.reshape(product(), (1, 6, 8)) + matrix("y", 5, 6, 8),
+    "also read as it was": lambda: relay.Tuple(
+        [relay.reshape(p := product(), (1, 6, 8)) + const(8), p]
+    ),
+    "a transposition of a value": lambda: relay.transpose(product()) + matrix("y", 8, 6),
+    "axes matter": lambda: nn.softmax(relay.reshape(product(), (2, 3, 8)), 1),
+}
+
+
+@pytest.mark.parametrize("name", STAYS)
+def test_what_would_mean_something_else_or_gains_nothing_stays(name):
+    body = STAYS[name]()
+    before = [op_name(n) for n in post_order(body) if op_name(n)]
+    if isinstance(body, relay.Tuple):
+        after = moves_last(relay.IRModule.from_expr(function(body)))["main"].body
+        assert [op_name(n) for n in post_order(after) if op_name(n)] == before
+    else:
+        assert moved(body) == before
+
+
+def test_a_scale_passes_heads_and_enters_the_weight():
+    heads = relay.transpose(relay.reshape(product(), (1, 6, 2, 4)), (0, 2, 1, 3)) * 0.125
+    assert moved(heads) == ["nn.dense", "multiply", "reshape", "transpose"]
+    assert sorted(kernels(heads)) == ["dense", "transpose"]
+
+
+def test_of_two_values_the_one_that_a_product_computes_is_followed():
+    """The sum joins the product, not the norm, which others read as well."""
+    x = nn.layer_norm(matrix("x", 1, 6, 8), const(8), const(8))
+    branch = nn.dense(relay.reshape(x, (6, 8)), const(8, 8))
+    added = relay.reshape(branch, (1, 6, 8)) + x
+    assert kernels(added)[-1] == "dense+add"
+
+
+def test_a_transposed_factor_becomes_a_flag_where_neighbours_stay():
+    a, b = matrix("a", 2, 3, 4), matrix("b", 2, 5, 4)
+    swapped = relay.transpose(b, (0, 2, 1))
+    assert moved(nn.batch_matmul(a, swapped, transpose_b=False)) == ["nn.batch_matmul"]
+    heads = relay.transpose(matrix("c", 5, 2, 4), (1, 2, 0))  # [2, 4, 5]
+    body = nn.batch_matmul(a, relay.reshape(heads, (2, 4, 5)), transpose_b=False)
+    assert moved(body) == ["transpose", "nn.batch_matmul"]
+    rows = relay.transpose(matrix("d", 5, 2, 4), (1, 0, 2))  # neighbours already
+    assert moved(nn.batch_matmul(a, rows, transpose_b=True)) == ["transpose", "nn.batch_matmul"]
+
+
+@given(networks())
+@settings(max_examples=30, deadline=None)
+def test_random_networks_mean_the_same(mod):
+    same(mod["main"], moves_last(canonicalize(mod)))
+
+
+@given(st.data())
+@settings(max_examples=100, deadline=None)
+def test_an_unstretched_operand_stretches_to_the_same_values(data):
+    factors = data.draw(st.lists(st.sampled_from([1, 2, 3]), min_size=1, max_size=5))
+
+    def joined() -> list[int]:
+        cuts = data.draw(st.lists(st.booleans(), min_size=len(factors), max_size=len(factors)))
+        shape = [1]
+        for n, cut in zip(factors, cuts, strict=True):
+            shape = [*shape, n] if cut else [*shape[:-1], shape[-1] * n]
+        return shape
+
+    whole, wanted = joined(), joined()
+    given_shape = [n if data.draw(st.booleans()) else 1 for n in whole]
+    shape = unstretched(given_shape, whole, wanted)
+    values = RNG.standard_normal(given_shape)
+    if shape is not None:
+        wide = np.broadcast_to(values.reshape(shape), wanted)
+        np.testing.assert_array_equal(wide.ravel(), np.broadcast_to(values, whole).ravel())
+    if given_shape in (whole, [1] * len(whole)):
+        assert shape is not None
