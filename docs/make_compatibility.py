@@ -256,7 +256,11 @@ SECTIONS: dict[str, list[Row]] = {
         different("auto_scheduler.load_best_record", "raises where there is none"),
         *works("auto_scheduler.", "measure_record"),
         *works("auto_scheduler.", "ApplyHistoryBest"),
-        different("auto_scheduler.extract_tasks", "other_targets is accepted and has no effect"),
+        different(
+            "auto_scheduler.extract_tasks",
+            "tasks and weights of TVM's partition, in network order; a convolution is stated "
+            "directly, never as Winograd's; other_targets is accepted and has no effect",
+        ),
         different(
             "auto_scheduler.TaskScheduler",
             "time goes by the loop's predicted gain; the Trials column counts trials; "

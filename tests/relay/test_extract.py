@@ -1,6 +1,5 @@
 """Tasks of networks: which, how often, and under which names."""
 
-import numpy as np
 import pytest
 
 from relay.small import residual
@@ -99,49 +98,6 @@ def test_the_partition_is_that_of_the_tutorials(name, layout):
     tasks = fused_tasks(mod["main"], params, "llvm")
     assert len(tasks) == len({t.key for t in tasks}) == COUNTS[name]
     assert [t.weight for t in tasks] == WEIGHTS[name]
-
-
-def test_the_partition_of_vgg_16():
-    net = relay.testing.vgg.get_net(num_layers=16)
-    tasks = fused_tasks(
-        net, {p.name_hint: np.zeros(p.shape, p.dtype) for p in net.params[1:]}, "llvm"
-    )
-    assert len(tasks) == 18
-    assert [t.weight for t in tasks] == [*7 * [1], 2, 1, 1, 2, 1, 3, *5 * [1]]
-
-
-# Likewise, of networks with one layout.
-MORE = {
-    "mlp": [1, 1, 1, 1],
-    "dqn": 5 * [1],
-    # stem; blocks of 35x35: towers, pooling, projection; of 17x17: 1x1 of 192 twice in each of four
-    # and four times more, poolings in each; of 8x8: two forks in each; pooling, dense, softmax
-    "inception_v3": [
-        *7 * [1], 2, 1, 3, 4, 3, 1, 1, 3, 1, 1, 4, 1, 1, 1, 1, 1,
-        12, 2, 2, 1, 2, 1, 4, 4, 4, 2, 4, 2, 4, 4, 1, 1, 1,
-        1, 1, 4, 4, 1, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
-    ],
-}  # fmt: skip
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", MORE)
-def test_the_partition_of_networks_with_one_layout(name):
-    mod, params = relay.testing.get_network(name)
-    assert [t.weight for t in fused_tasks(mod, params, "llvm")] == MORE[name]
-
-
-@pytest.mark.slow
-def test_the_partition_of_a_chained_densenet():
-    """Of each block: the 1x1 of its first layer, of the others, the 3x3; between two of them 1x1
-    and pooling."""
-    mod, params = relay.testing.densenet.get_workload(batch_size=1)
-    tasks = fused_tasks(mod, params, "llvm")
-    found = [(t.name.partition("+")[0], t.weight) for t in tasks]
-    convolutions = [n for name, n in found if name == "conv2d_nchw"]
-    assert convolutions == [1, 1, 6, 5, 1, 1, 12, 11, 1, 1, 24, 23, 1, 1, 16, 15]
-    assert [n for name, n in found if name == "pool2d"] == [1, 1, 1, 1, 1]
-    assert [name for name, _ in found].count("dense") == 1
 
 
 def test_equal_kernels_are_one_task_with_a_weight():

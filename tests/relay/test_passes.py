@@ -156,8 +156,6 @@ AFTER = {
     "depthwise": lambda x: conv(x, out=4, groups=4) * channels(4),
     "both-of-a-sum": lambda x: (conv(x) + conv(x, kernel=1, padding=0)) * channels(6),
     "relu": lambda x: nn.relu(conv(x) + channels(6)) * channels(6, low=0.1),
-    "max-pool": lambda x: nn.max_pool2d(conv(x), 2) * channels(6, low=0.1),
-    "avg-pool": lambda x: nn.avg_pool2d(conv(x), 3, padding=1) * channels(6),
     "number": lambda x: conv(x) * relay.const(-0.5, "float64"),
     "dense": lambda x: nn.dense(nn.batch_flatten(x), const(3, 100)) * const(1, 3),
     "view": lambda x: relay.reshape(conv(x), (2, 6, 25)) * const(1, 6, 1),
@@ -173,7 +171,8 @@ def test_scale_enters_the_weight_from_behind(kind):
 
 KEPT_AFTER = {
     "negative-relu": lambda x: nn.relu(conv(x)) * channels(6, low=-1.0),
-    "negative-max-pool": lambda x: nn.max_pool2d(conv(x), 2) * channels(6, low=-1.0),
+    "max-pool": lambda x: nn.max_pool2d(conv(x), 2) * channels(6, low=0.1),
+    "avg-pool": lambda x: nn.avg_pool2d(conv(x), 3, padding=1) * channels(6),
     "per-pixel": lambda x: conv(x) * const(1, 6, 5, 5),
     "read-twice": lambda x: (lambda y: y * channels(6) + nn.relu(y))(conv(x)),
     "no-conv": lambda x: nn.relu(x) * channels(),
@@ -196,9 +195,8 @@ BEFORE = {
     "groups": lambda x: conv(x * channels(), out=8, groups=2),
     "depthwise": lambda x: conv(x * channels(), out=4, groups=4),
     "two-readers": lambda x: (lambda y: conv(y) + conv(y, kernel=1, padding=0))(x * channels()),
-    "pools": lambda x: conv(nn.avg_pool2d(nn.max_pool2d(x * channels(low=0.1), 2), 2)),
     "dense": lambda x: nn.dense(
-        nn.batch_flatten(nn.global_avg_pool2d(nn.relu(x * channels(low=0.1)))), const(3, 4)
+        nn.relu(nn.batch_flatten(x) * const(1, 100, low=0.1)), const(3, 100)
     ),
     "flatten": lambda x: nn.dense(nn.batch_flatten(x * channels()), const(3, 100)),
     "nhwc": lambda x: nn.conv2d(
@@ -215,6 +213,7 @@ def test_scale_enters_the_weight_from_in_front(kind):
 
 
 KEPT_BEFORE = {
+    "pool": lambda x: conv(nn.max_pool2d(x * channels(low=0.1), 2)),
     "negative-relu": lambda x: conv(nn.relu(x * channels(low=-1.0))),
     "one-reader-disagrees": lambda x: (lambda y: conv(y, out=4) + y)(x * channels()),
     "is-a-result": lambda x: (lambda y: relay.Tuple([conv(y), y]))(x * channels()),

@@ -30,6 +30,7 @@ from tilewright.relay.graph.printer import structural_key
 from tilewright.relay.graph.traversal import is_constant, op_name
 from tilewright.relay.op import TABLE, Op, Pattern
 from tilewright.relay.op import get as get_op
+from tilewright.relay.op.conv import TRANSPOSED
 from tilewright.relay.passes import fuse, fuse_attention, optimize, passes_of, separate
 from tilewright.relay.passes.attention import has_attention, is_attention
 from tilewright.relay.passes.weights import CONTRACTIONS
@@ -155,7 +156,7 @@ def extract_from_program(
 
 def _wanted(ops: Iterable[Op | str] | None) -> set[str]:
     if ops is None:
-        return {*CONTRACTIONS, "nn.batch_matmul"}
+        return {*CONTRACTIONS, *TRANSPOSED, "nn.batch_matmul"}
     listed = [ops] if isinstance(ops, (Op, str)) else list(ops)
     for op in listed:
         if not isinstance(op, (Op, str)):

@@ -4,7 +4,9 @@ In: a canonical module whose weights are constants.  Out: an equal one with fewe
 A scale moves only if it disappears: every step on its way must let it through.  Read next:
 `dead_code.py`.
 
-Padding: zeros stay zeros under a scale, so a scale may pass a padded convolution (a shift may not).
+Padding: zeros stay zeros under a scale, so it may pass a padded convolution (a shift may not).
+No scale passes a pooling, though it could: behind one it costs nothing, in the same kernel, and
+kernels are those of TVM's partition.
 """
 
 from __future__ import annotations
@@ -22,7 +24,6 @@ from tilewright.relay.graph.traversal import (
     users,
     with_body,
 )
-from tilewright.relay.op.window import RANKS
 from tilewright.relay.passes.dead_code import is_view
 from tilewright.relay.passes.weights import (
     CONTRACTIONS,
@@ -36,12 +37,7 @@ Rewrite = Callable[[Call], Expr]
 Plan = dict[Expr, Rewrite]
 Readers = Mapping[Expr, list[Expr]]
 
-# What lets a scale through if it is positive, and what does if it is uniform over the image.
-MAXIMA = tuple(
-    f"nn.{kind}max_pool{rank}d" for kind in ("", "global_", "adaptive_") for rank in RANKS
-)
-POSITIVE = ("nn.relu", "nn.leaky_relu", *MAXIMA)
-POOLS = (*MAXIMA, *(name.replace("max", "avg") for name in MAXIMA))
+POSITIVE = ("nn.relu", "nn.leaky_relu")  # what lets a scale through if it is positive
 
 
 def fold_scale_after(mod: IRModule) -> IRModule:
@@ -50,7 +46,7 @@ def fold_scale_after(mod: IRModule) -> IRModule:
     conv(x, W) * s          ->  conv(x, W * s)                dense alike
     (conv(x, W) + b) * s    ->  conv(x, W * s) + b * s
     (conv1 + conv2) * s     ->  both scaled
-    relu(conv(x, W)) * s    ->  relu(conv(x, W * s))          s > 0; max pooling alike
+    relu(conv(x, W)) * s    ->  relu(conv(x, W * s))          s > 0
     """
     return each_function(mod, lambda f: with_body(f, _until_settled(f.body, _plan_after)))
 
@@ -60,8 +56,7 @@ def fold_scale_before(mod: IRModule) -> IRModule:
 
     conv(x * s, W)          ->  conv(x, W * s)                dense alike
     conv(x * s + b, W)      ->  conv(x + b / s, W * s)        no zero in s
-    conv(relu(x * s), W)    ->  conv(relu(x), W * s)          s > 0; max pooling alike
-    dense(mean(x * s), W)   ->  dense(mean(x), W * s)         average pooling
+    conv(relu(x * s), W)    ->  conv(relu(x), W * s)          s > 0
     """
     return each_function(mod, lambda f: with_body(f, _until_settled(f.body, _all_readers)))
 
@@ -157,16 +152,11 @@ def _reader(reader: Expr, node: Expr, scale: Array, readers: Readers) -> Plan | 
 
 def _through(node: Call, scale: Array, forward: bool) -> Array | None:
     """`scale` on the other side of `node` (forward: of its result); None if it may not pass."""
-    name = op_name(node)
     if is_view(node):
         before, after = node.args[0].shape, node.shape
         here, there = (before, after) if forward else (after, before)
         return _compact(np.broadcast_to(scale, here).reshape(there))
-    if name not in (*POSITIVE, *POOLS) or (name in POSITIVE and not np.all(scale > 0)):
-        return None
-    if name in POOLS and not varies_only_at(scale, node.attrs.layout.index("C")):
-        return None
-    return scale
+    return scale if op_name(node) in POSITIVE and np.all(scale > 0) else None
 
 
 def _compact(scale: Array) -> Array:

@@ -40,7 +40,8 @@ def fold_shift(mod: IRModule) -> IRModule:
     (x * c1) * c2  ->  x * (c1 * c2)
     conv(x + c, W) ->  conv(x, W) + sum(c * W)   dense alike
 
-    The last one only without padding: zeros outside the image are not shifted.
+    The last one only without padding: zeros outside the image are not shifted.  It stays where `x`
+    is a contraction, too: there it costs nothing, as the end of that kernel.
     """
 
     def change(body: Expr) -> Expr:
@@ -58,9 +59,15 @@ def _visit(old: Expr, node: Expr, readers: Mapping[Expr, list[Expr]]) -> Expr:
         return node
     if op_name(node) in JOIN:
         return _join(node, inner)
-    if is_call(node, *CONTRACTIONS) and is_call(inner, "add"):
+    if is_call(node, *CONTRACTIONS) and is_call(inner, "add") and not _ends_contraction(inner):
         return _behind(node, inner)
     return node
+
+
+def _ends_contraction(node: Expr) -> bool:
+    while isinstance(node, Call) and op_name(node) in JOIN:
+        node = node.args[0]
+    return is_call(node, *CONTRACTIONS)
 
 
 def _join(node: Call, inner: Call) -> Expr:
