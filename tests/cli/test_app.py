@@ -15,7 +15,7 @@ from tilewright.cli.app import default_log, main
 from tilewright.driver import doctor
 from tilewright.measure import Database, Result, TaskId
 from tilewright.measure.record import make_record
-from tilewright.relay.compile import extract
+from tilewright.relay.compile import tune as tuning
 from tilewright.schedule.task import Task
 from tilewright.search import loop
 from tilewright.search.jobs import task_id
@@ -120,9 +120,9 @@ def test_a_run_that_ends_before_its_budget_says_why(run, quick_device, monkeypat
     def search(tasks, pipeline, database, options, on_event):
         return loop.Report([loop.TaskReport(t, exhausted=exhausted) for t in tasks])
 
-    monkeypatch.setattr(loop, "tune", search)
+    monkeypatch.setattr(tuning, "search", search)
     monkeypatch.setattr(network, "load_model", lambda *_: (None, {}))
-    monkeypatch.setattr(extract, "fused_tasks", lambda *_: [cpu_task(8, 8, 8)])
+    monkeypatch.setattr(tuning, "fused_tasks", lambda *_: [cpu_task(8, 8, 8)])
     code, out, _ = run("tune", "resnet-18", "--trials", "5")
     assert code == 0 and "Done.  Next: tilewright bench" in out
     assert ("Every sensible candidate of every task has been measured." in out) == exhausted
@@ -134,9 +134,9 @@ def test_what_the_search_says_is_shown(run, quick_device, monkeypatch):
         given_up = loop.TaskReport(tasks[0], trials=64, fruitless=True, failure="run: a fault")
         return loop.Report([given_up])
 
-    monkeypatch.setattr(loop, "tune", search)
+    monkeypatch.setattr(tuning, "search", search)
     monkeypatch.setattr(network, "load_model", lambda *_: (None, {}))
-    monkeypatch.setattr(extract, "fused_tasks", lambda *_: [cpu_task(8, 8, 8)])
+    monkeypatch.setattr(tuning, "fused_tasks", lambda *_: [cpu_task(8, 8, 8)])
     code, out, _ = run("tune", "resnet-18", "--trials", "500")
     assert code == 0 and "Converged after 5 trials." in out
     assert "keeps its default: none of 64 candidates was valid.  The last: run: a fault" in out
@@ -154,9 +154,9 @@ def test_rules_tune_every_kernel_and_templates_compete(run, quick_device, monkey
         assert include_simple
         return [cpu_task(8, 8, 8)]
 
-    monkeypatch.setattr(loop, "tune", search)
+    monkeypatch.setattr(tuning, "search", search)
     monkeypatch.setattr(network, "load_model", lambda *_: (None, {}))
-    monkeypatch.setattr(extract, "fused_tasks", found)
+    monkeypatch.setattr(tuning, "fused_tasks", found)
     flags = [] if templates else ["--no-templates"]
     args = "tune", "resnet-18", "--trials", "5", "--tuner", "auto-scheduler"
     assert run(*args, *flags)[0] == 0
@@ -395,9 +395,9 @@ def test_the_search_tells_when_it_times_the_leaders_again(run, quick_device, mon
         on_event(loop.Event("final", 0, 5, 1.0, record=best))
         return loop.Report([loop.TaskReport(tasks[0], trials=5, best=best)])
 
-    monkeypatch.setattr(loop, "tune", search)
+    monkeypatch.setattr(tuning, "search", search)
     monkeypatch.setattr(network, "load_model", lambda *_: (None, {}))
-    monkeypatch.setattr(extract, "fused_tasks", lambda *_: [cpu_task(8, 8, 8)])
+    monkeypatch.setattr(tuning, "fused_tasks", lambda *_: [cpu_task(8, 8, 8)])
     _, out, _ = run("tune", "resnet-18", "--trials", "5")
     lines = out.splitlines()
     assert lines[1] == "Timing the leaders again."
@@ -412,6 +412,6 @@ def test_the_next_command_can_be_pasted(run, quick_device, monkeypatch):
 
 def test_a_network_without_templates_is_told_what_needs_none(run, quick_device, monkeypatch):
     monkeypatch.setattr(network, "load_model", lambda *_: (None, {}))
-    monkeypatch.setattr(extract, "fused_tasks", lambda *_: [])
+    monkeypatch.setattr(tuning, "fused_tasks", lambda *_: [])
     code, _, err = run("tune", "resnet-18", "--trials", "5")
     assert code == 1 and "--tuner auto-scheduler needs none" in err

@@ -11,11 +11,11 @@ import pytest
 
 from tilewright import cpu, relay
 from tilewright.base.errors import ModelError
-from tilewright.cli import network
-from tilewright.relay.compile.extract import fused_tasks
+from tilewright.relay.compile.tune import tasks_of
 from tilewright.relay.exchange.networks import load_batches
 from tilewright.runtime import load_module
 from tilewright.runtime.network.graph_executor import GraphModule
+from tilewright.targets.target import Target
 
 onnx = pytest.importorskip("onnx")
 
@@ -85,8 +85,9 @@ def test_compile_writes_a_library_for_the_sizes(tmp_path):
 def test_tasks_of_several_sizes_are_tuned_together(tmp_path):
     mods, params = load_batches("mlp", [1, 4])
     assert [m["main"].params[0].shape[0] for m in mods] == [1, 4]
-    tasks = network._distinct([t for m in [*mods, mods[0]] for t in fused_tasks(m, params, "llvm")])
-    assert sorted({t.weight for t in tasks}) == [1, 2] and len(tasks) == 8
+    tasks = tasks_of([*mods, mods[0]], params, Target("llvm"), rules=False)
+    assert sorted({t.weight for t in tasks}) == [1, 2] and len(tasks) == 6
+    assert len(tasks_of([*mods, mods[0]], params, Target("llvm"))) == 8
 
 
 def test_an_unknown_network():

@@ -18,12 +18,8 @@ if TYPE_CHECKING:
     from tilewright.cli.progress import Progress, TaskRow
     from tilewright.cli.tables import BenchReport
     from tilewright.measure.database import Database
-    from tilewright.measure.local import LocalRunner
     from tilewright.runtime.network.library import Library
     from tilewright.schedule.task import Task
-
-TRIAL_SECONDS = 10.0  # for one candidate, all its runs together
-MIN_REPEAT_MS = 20.0  # of each timed repeat of a candidate that may set a record
 
 
 def check_model(model: str) -> None:
@@ -66,24 +62,9 @@ def in_type(mod: Any, params: dict[str, Any], dtype: str) -> Any:
 
 def real_target(target: Target) -> Target:
     """`target` with what the device reports.  Raises TargetError or DeviceError without one."""
-    with _runner() as runner:
-        return target.on(runner.describe(target))
+    from tilewright.relay.compile.tune import as_described
 
-
-def _distinct(tasks: Sequence[Task]) -> list[Task]:
-    """Each task once, with the weights of all that equal it."""
-    found: dict[str, Task] = {}
-    for task in tasks:
-        known = found.setdefault(task.key, task)
-        if known is not task:
-            known.weight += task.weight
-    return list(found.values())
-
-
-def _runner() -> LocalRunner:
-    from tilewright.measure.local import LocalRunner
-
-    return LocalRunner(timeout=TRIAL_SECONDS, number=4, repeat=3, min_repeat_ms=MIN_REPEAT_MS)
+    return as_described(target)
 
 
 def tune(
@@ -112,22 +93,15 @@ def tune(
     Calls `progress.start(rows)` once, `progress.record(index, record)` for each result, and
     `progress.again()` for each leader that is timed again.
     """
-    from tilewright.measure.local import LocalBuilder
-    from tilewright.measure.pipeline import Pipeline
-    from tilewright.relay.compile.extract import fused_tasks
-    from tilewright.search.loop import tune as search
+    from tilewright.relay.compile.tune import tasks_of
+    from tilewright.relay.compile.tune import tune as search
     from tilewright.search.report import Event, Options
 
     mods, params = load_sizes(model, batch, shapes)
     if dtype != "float32":
         mods, params = [in_type(mod, params, dtype) for mod in mods], {}
     by_rules = tuner == "auto-scheduler"
-    tasks = _distinct([t for mod in mods for t in fused_tasks(mod, params, target, by_rules)])
-    if by_rules:
-        from tilewright.search.rules.derive import with_rules
-
-        tasks, tuner = [with_rules(t, templates=templates) for t in tasks], "xgb"
-    tasks = [t for t in tasks if t.sketches]
+    tasks = tasks_of(mods, params, target, by_rules, templates)
     if not tasks:
         raise ModelError(
             f"tune {model!r}", "no kernel of the network has a template to tune",
@@ -145,13 +119,8 @@ def tune(
         else:
             progress.redraw()
 
-    options = Options(trials=trials, seconds=seconds, tuner=tuner, seed=seed)
-    with (
-        LocalBuilder() as builder,
-        _runner() as runner,
-        Pipeline(builder, runner, database, on_error=lambda e: progress.note(str(e))) as pipeline,
-    ):
-        report = search(tasks, pipeline, database, options, on_event=on_event)
+    options = Options(trials=trials, seconds=seconds, tuner="xgb" if by_rules else tuner, seed=seed)
+    report = search(tasks, database, options, on_event, lambda e: progress.note(str(e)))
     progress.settle([found.best_seconds for found in report.tasks])
     for found in report.tasks:
         if found.fruitless:

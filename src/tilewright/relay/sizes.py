@@ -12,6 +12,7 @@ from typing import Any
 from tilewright.base.doors import is_integer
 from tilewright.base.errors import ModelError
 from tilewright.relay.graph.expr import Expr, TensorType, Var
+from tilewright.topi import stage
 
 SIDES = {
     1: "Use an int or (left, right).",
@@ -21,15 +22,8 @@ SIDES = {
 
 
 def per_axis(value: Any, rank: int, what: str, place: str) -> tuple[int, ...]:
-    """`value` as one int for each of `rank` axes, such as (height, width); an int serves all."""
-    items = tuple(value) if isinstance(value, (tuple, list)) else (value,) * rank
-    if len(items) != rank or not all(is_integer(v) for v in items):
-        several = {1: "a list of one", 2: "a pair of ints"}.get(rank, f"{rank} ints")
-        raise ModelError(
-            place, f"{what}={value!r} is neither an int nor {several}",
-            f"Write {what}=1 or {what}={(1,) * rank}.",
-        )  # fmt: skip
-    return tuple(map(int, items))
+    """`topi`'s, for ints of which the type rule says what they may be."""
+    return stage.per_axis(value, rank, what, place, None, ModelError)
 
 
 def sides(padding: Any, rank: int, place: str) -> tuple[int, ...]:

@@ -14,7 +14,7 @@ from typing import Any
 from tilewright import te
 from tilewright.base import doors
 from tilewright.base.dtype import DType, join
-from tilewright.base.errors import ExpressionError
+from tilewright.base.errors import ExpressionError, TilewrightError
 from tilewright.ir.expr import Expr
 from tilewright.te.tensor import Tensor, compute
 
@@ -147,16 +147,28 @@ def require_float(x: Tensor, name: str, place: str) -> None:
     )  # fmt: skip
 
 
-def per_axis(value: Any, rank: int, what: str, place: str, least: int = 1) -> tuple[int, ...]:
-    """`value` as one int for each of `rank` axes, such as (height, width); an int serves all."""
+def per_axis(
+    value: Any,
+    rank: int,
+    what: str,
+    place: str,
+    least: int | None = 1,
+    error: type[TilewrightError] = ExpressionError,
+) -> tuple[int, ...]:
+    """`value` as one int for each of `rank` axes, such as (height, width); an int serves all.
+
+    least: that each must be; None: any.  error: what a wrong one raises
+    """
     items = tuple(value) if isinstance(value, (tuple, list)) else (value,) * rank
-    ok = len(items) == rank and all(is_integer(v) and int(v) >= least for v in items)
-    several = {1: "a list of one", 2: "a pair of ints"}.get(rank, f"{rank} ints")
-    example = (max(least, 1),) * rank
-    require(
-        ok, place, f"{what}={value!r} is neither an int nor {several} of at least {least}",
-        f"Write {what}={example[0]} or {what}={example}.",
-    )  # fmt: skip
+    enough = all(is_integer(v) and (least is None or int(v) >= least) for v in items)
+    if len(items) != rank or not enough:
+        several = {1: "a list of one", 2: "a pair of ints"}.get(rank, f"{rank} ints")
+        limit = "" if least is None else f" of at least {least}"
+        example = (max(least or 1, 1),) * rank
+        raise error(
+            place, f"{what}={value!r} is neither an int nor {several}{limit}",
+            f"Write {what}={example[0]} or {what}={example}.",
+        )  # fmt: skip
     return tuple(map(int, items))
 
 

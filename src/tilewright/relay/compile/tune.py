@@ -1,47 +1,78 @@
-"""Tuning of a network as a call: what `tilewright tune` does, without its display.
+"""Tuning of a network: its tasks, and the search over them all.
 
-In: a module, its parameters, a target, the path of a log, seconds.  Out: records in the log.
-Read next: `extract.py`, `search/loop.py`.
+In: a network for one or several shapes, its parameters, a target, a database.  Out: tasks; records
+in the database, a `Report`.  Read next: `extract.py`, `search/loop.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from tilewright.base.errors import RecordError
 from tilewright.measure.database import Database
 from tilewright.measure.local import LocalBuilder, LocalRunner
 from tilewright.measure.pipeline import Pipeline
 from tilewright.relay.compile.extract import fused_tasks
-from tilewright.relay.graph.expr import IRModule
+from tilewright.relay.graph.expr import Function, IRModule
+from tilewright.schedule.task import Task
 from tilewright.search.loop import tune as search
-from tilewright.search.report import Options, Report
+from tilewright.search.report import Event, Options, Report
 from tilewright.search.rules.derive import with_rules
 from tilewright.targets.target import Target
 
-_MIN_REPEAT_MS = 20.0
+TRIAL_SECONDS = 10.0  # for one candidate, all its runs together
+MIN_REPEAT_MS = 20.0  # of each timed repeat of a candidate that may set a record
+
+
+def tasks_of(
+    mods: Sequence[IRModule | Function],
+    params: Mapping[str, Any] | None,
+    target: Target,
+    rules: bool = True,
+    templates: bool = True,
+) -> list[Task]:
+    """The distinct kernels of all of `mods` that can be tuned; weight: how often they run in all.
+
+    rules:     all kernels, by rules; else those that a template fits
+    templates: with rules: whether templates compete with them
+    """
+    found: dict[str, Task] = {}
+    for task in (t for mod in mods for t in fused_tasks(mod, params, target, rules)):
+        known = found.setdefault(task.key, task)
+        if known is not task:
+            known.weight += task.weight
+    tasks = list(found.values())
+    if rules:
+        tasks = [with_rules(t, templates=templates) for t in tasks]
+    return [t for t in tasks if t.sketches]
 
 
 def tune(
-    mod: IRModule, params: Mapping[str, Any], target: Target, log: Path, seconds: float
-) -> Report | None:
-    """Tune every kernel of the network, with templates and rules; None where it has none to tune.
+    tasks: Sequence[Task],
+    database: Database,
+    options: Options,
+    on_event: Callable[[Event], None] | None = None,
+    on_error: Callable[[RecordError], None] | None = None,
+) -> Report:
+    """Measure candidates of `tasks` on the device of this machine until a budget is spent.
 
-    Started again with the same log, it goes on where it was.  Raises SearchError where every trial
-    failed, DeviceError without the device.
+    Started again with the same log, it goes on where it was.  on_error: told
+    when the log cannot be written.  Raises DeviceError without the device.
     """
     with (
-        Database(log) as database,
         LocalBuilder() as builder,
-        LocalRunner(number=4, repeat=3, min_repeat_ms=_MIN_REPEAT_MS) as runner,
-        Pipeline(builder, runner, database) as pipeline,
+        _runner() as runner,
+        Pipeline(builder, runner, database, on_error=on_error) as pipeline,
     ):
-        here = target.on(runner.describe(target))
-        tasks = [with_rules(t) for t in fused_tasks(mod, params, here, include_simple=True)]
-        tasks = [t for t in tasks if t.sketches]
-        if not tasks:
-            return None
-        report = search(tasks, pipeline, database, Options(seconds=seconds))
-    report.check()
-    return report
+        return search(list(tasks), pipeline, database, options, on_event=on_event)
+
+
+def as_described(target: Target) -> Target:
+    """`target` with what its device reports.  Raises TargetError or DeviceError without one."""
+    with _runner() as runner:
+        return target.on(runner.describe(target))
+
+
+def _runner() -> LocalRunner:
+    return LocalRunner(timeout=TRIAL_SECONDS, number=4, repeat=3, min_repeat_ms=MIN_REPEAT_MS)

@@ -19,18 +19,21 @@ from typing import Any
 
 from tilewright.base.concurrency import lock
 from tilewright.base.errors import ModelError, TilewrightError
+from tilewright.measure.database import Database
 from tilewright.relay.compile.build import build
-from tilewright.relay.compile.tune import tune
+from tilewright.relay.compile.tune import as_described, tasks_of, tune
 from tilewright.relay.exchange.torch import store
 from tilewright.relay.exchange.torch.eager import Eager
 from tilewright.relay.exchange.torch.export import as_numpy, decomposed, read, torch_module
 from tilewright.relay.exchange.torch.importer import Blocked, import_program
 from tilewright.relay.exchange.torch.parts import Part, parts_of, without_values
 from tilewright.relay.exchange.torch.program import Program
+from tilewright.relay.graph.expr import IRModule
 from tilewright.runtime.device import device
 from tilewright.runtime.drivers import ALIGNMENT
 from tilewright.runtime.network.caller import Caller
 from tilewright.runtime.network.library import Library
+from tilewright.search import report
 from tilewright.targets.target import Target, TargetLike
 
 PLACE = 'torch.compile(backend="tilewright")'
@@ -208,11 +211,18 @@ class _Site:
     def built(self, program: Program) -> Library:
         mod, params = import_program(program, PLACE)
         if self.options.log is not None and self.options.tune_minutes:
-            seconds = 60 * self.options.tune_minutes
-            tune(mod, params, self.target, Path(self.options.log), seconds)
+            self._tune(mod, params, Path(self.options.log))
         has_log = self.options.log is not None and Path(self.options.log).is_file()
         log = self.options.log if has_log else None
         return build(mod, self.target, params, log, verify=self.options.verify)
+
+    def _tune(self, mod: IRModule, params: Mapping[str, Any], log: Path) -> None:
+        with Database(log) as database:
+            tasks = tasks_of([mod], params, as_described(self.target))
+            if tasks:
+                tune(
+                    tasks, database, report.Options(seconds=60 * self.options.tune_minutes)
+                ).check()
 
     def loaded(
         self, library: Library, outputs: Sequence[Any], inputs: Sequence[int]

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
 INSTALL = 'Install it with: pip install "tilewright[torch]" (or pip install torch).'
-_EXPORT = "relay.frontend.from_exported_program"
 
 # Kept whole: what they decompose into hides what they are.
 _KEPT = (
