@@ -10,16 +10,16 @@ from tilewright import relay
 from tilewright.relay import nn
 from tilewright.relay.compile.memory import Lifetime, lifetimes, plan_memory
 from tilewright.relay.passes import fuse
+from tilewright.runtime.drivers import ALIGNMENT
 
 
 @st.composite
 def values(draw) -> list[Lifetime]:
     found = []
     for k in range(draw(st.integers(0, 12))):
-        first = draw(st.integers(0, 10))
-        found.append(
-            Lifetime(f"v{k}", draw(st.integers(0, 50)), first, first + draw(st.integers(0, 5)))
-        )
+        first, kept = draw(st.integers(0, 10)), draw(st.booleans())
+        last = 15 if kept else first + draw(st.integers(0, 5))
+        found.append(Lifetime(f"v{k}", draw(st.integers(0, 300)), first, last, kept))
     return found
 
 
@@ -27,19 +27,28 @@ def values(draw) -> list[Lifetime]:
 def test_values_alive_together_never_share(found):
     plan = plan_memory(found)
     for a in found:
-        assert plan.slot_bytes[plan.slot_of[a.name]] >= a.nbytes
+        slot, begin = plan.place_of[a.name]
+        assert begin % ALIGNMENT == 0 and begin + a.nbytes <= plan.slot_bytes[slot]
+        assert not a.kept or (begin, plan.slot_bytes[slot]) == (0, a.nbytes)
         for b in found:
-            together = a.first <= b.last and b.first <= a.last
-            assert a is b or not together or plan.slot_of[a.name] != plan.slot_of[b.name]
-    assert plan.peak_bytes <= plan.planned_bytes <= plan.unshared_bytes
+            other, at = plan.place_of[b.name]
+            apart = slot != other or begin >= at + b.nbytes or at >= begin + a.nbytes
+            assert a is b or apart or a.first > b.last or b.first > a.last
+    assert plan.peak_bytes <= plan.planned_bytes <= plan.unshared_bytes + ALIGNMENT * len(found)
 
 
 def test_a_chain_needs_two_buffers():
     chain = [Lifetime(f"v{k}", 100, k, k + 1) for k in range(10)]
     plan = plan_memory(chain)
-    assert plan.slot_bytes == (100, 100)
+    assert plan.slot_bytes == (2 * 128,)  # at multiples of 64 bytes
     assert (plan.unshared_bytes, plan.peak_bytes) == (1000, 200)
-    assert "10 values in 2 buffers" in str(plan)
+    assert str(plan).startswith("10 values: ")
+    assert plan == plan_memory(list(reversed(chain)))
+
+
+def test_a_result_takes_in_what_is_gone_before_it_is_made():
+    plan = plan_memory([Lifetime("early", 640, 0, 1), Lifetime("result", 1280, 2, 3, kept=True)])
+    assert plan.slot_bytes == (1280,) and plan.place_of["early"] == (0, 0)
 
 
 def lives(body) -> list[tuple[int, int, int]]:
@@ -75,7 +84,7 @@ def test_a_network_needs_a_fraction_of_its_values():
     mod, params = relay.testing.get_network("resnet-18-v1", image_shape=(3, 64, 64))
     main = relay.optimize(mod, params)["main"]
     plan = plan_memory(list(lifetimes(main).values()))
-    assert plan.planned_bytes <= 1.25 * plan.peak_bytes
+    assert plan.planned_bytes <= 1.1 * plan.peak_bytes
     assert plan.planned_bytes * 2 < plan.unshared_bytes
 
 
@@ -87,7 +96,8 @@ def test_the_most_bytes_alive_at_once(found):
 
 
 def test_a_long_network_is_planned_at_once():
-    chain = [Lifetime(f"v{k}", 100 + k % 7, k, k + 1) for k in range(20_000)]
+    chain = [Lifetime(f"v{k}", 100 + 64 * (k % 7), k, k + 1) for k in range(20_000)]
     began = time.process_time()
-    assert len(plan_memory(chain).slot_bytes) < 10
+    plan = plan_memory(chain)
+    assert plan.planned_bytes < 1.2 * plan.peak_bytes
     assert time.process_time() - began < 3

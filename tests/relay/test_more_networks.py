@@ -100,12 +100,13 @@ def test_a_causal_transformer_does_not_look_ahead():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", ["resnet-50-v1", "mobilenet_v2", "densenet-121", "unet", "vit-tiny", "squeezenet-1.1"]
-)
+    "name", ["resnet-50", "resnet3d-50", "inception_v3", "mobilenet_v2", "densenet-121", "unet",
+             "dcgan", "vit-tiny", "bert-tiny", "gpt2-tiny", "squeezenet-1.1"]
+)  # fmt: skip
 def test_memory_is_near_what_is_alive_at_once(name):
     mod, params = relay.testing.get_network(name)
     plan = plan_memory([*lifetimes(prepare(mod, params)["main"]).values()])
-    assert plan.planned_bytes <= 1.3 * plan.peak_bytes
+    assert plan.planned_bytes <= 1.1 * plan.peak_bytes
 
 
 @pytest.mark.parametrize(

@@ -195,6 +195,9 @@ class Driver:
     def fenced(self, nbytes: int) -> Fenced:
         return CpuMemory.fenced(nbytes)
 
+    def part(self, memory: CpuMemory, offset: int, nbytes: int) -> CpuMemory:
+        return memory.part(offset, nbytes)
+
     def borrow(self, pointer: int, nbytes: int, owner: object) -> CpuMemory:
         raise DeviceError("ctext.borrow", "memory cannot be shared", "Copy it.")
 

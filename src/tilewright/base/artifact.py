@@ -66,6 +66,10 @@ class BufferSpec:
         return prod(self.shape)
 
     @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.bytes
+
+    @property
     def logical_shape(self) -> tuple[int, ...]:
         """The shape that users pass."""
         return self.shape if self.packing is None else self.packing.shape

@@ -63,6 +63,7 @@ def _overlap(x: NDArray, y: NDArray) -> bool:
     a, b, m, n = x.memory, y.memory, x.nbytes, y.nbytes
     if not m or not n:
         return False
-    if not a.pointer or not b.pointer:  # memory without addresses has no parts
-        return a is b
+    if not a.pointer or not b.pointer:  # memory without addresses
+        apart = a.offset >= b.offset + n or b.offset >= a.offset + m
+        return a.whole is b.whole and not apart
     return a.pointer < b.pointer + n and b.pointer < a.pointer + m

@@ -112,6 +112,7 @@ KIND = DeviceKind(
     default_arch=ARCH,
     dlpack=2,
     has_threads=True,
+    alignment=256,  # what an allocation has
     vectors_are_aligned=True,
     bounded=("build",),
 )

@@ -61,6 +61,8 @@ class DeviceKind:
                   are bound to them.  Otherwise kernels are functions with parallel loops
     shares_host:  kernels run on the processor that also compiles and searches.  A driver may say so
                   of one device whose kind does not
+    alignment:    of values that share memory, in bytes: at least 64.  OpenCL makes parts of memory
+                  from such places only
     vectors_are_aligned: loads and stores of vectors must be aligned, and of 8 or 16 bytes
     bounded:      which worker processes may be given less address space: of "build", "run".
                   Drivers of GPUs reserve more addresses than there is memory
@@ -87,6 +89,7 @@ class DeviceKind:
     loader: Provider = ""
     has_threads: bool = False
     shares_host: bool = False
+    alignment: int = 64
     vectors_are_aligned: bool = False
     bounded: tuple[str, ...] = ("build", "run")
     kernels_per_process: int = 4

@@ -71,6 +71,7 @@ KIND = DeviceKind(
     aliases=("cl",),
     options=("device",),
     has_threads=True,
+    alignment=512,  # of the devices in use, none asks for more
     vectors_are_aligned=True,
     bounded=(),
 )

@@ -20,7 +20,14 @@ from tilewright.base.errors import ModelError
 from tilewright.driver.build import resolve_target
 from tilewright.relay.compile.extract import FusedGroup, fused_groups
 from tilewright.relay.compile.grouping import grouped
-from tilewright.relay.compile.memory import Lifetime, MemoryPlan, lifetimes, plan_memory
+from tilewright.relay.compile.memory import (
+    Lifetime,
+    MemoryPlan,
+    lifetimes,
+    places,
+    plan_memory,
+    steps,
+)
 from tilewright.relay.compile.schedules import Chooser, sources_of
 from tilewright.relay.compile.ship import ship
 from tilewright.relay.graph.expr import (
@@ -34,7 +41,6 @@ from tilewright.relay.graph.expr import (
     Tuple,
     TupleGetItem,
     Var,
-    post_order,
 )
 from tilewright.relay.passes.batch import with_batch
 from tilewright.runtime.device import local_target
@@ -92,7 +98,8 @@ def build(
     choices = [chooser.choices(g.dag, chosen) for g in groups]
     made, more = ship(groups, choices, chosen, verify=verify and dev is not None)
     artifacts, constants = [m.artifact for m in made], _Constants()
-    nets = [_Network(main, groups, artifacts, constants) for main in mains]
+    alignment = chosen.device_kind.alignment
+    nets = [_Network(main, groups, artifacts, constants, alignment) for main in mains]
     largest = max((net.memory for net in nets), key=lambda memory: memory.planned_bytes)
     report = BuildReport(
         target=str(chosen), kernels=tuple(m.report for m in made),
@@ -187,6 +194,7 @@ class _Network:
     """Launches, buffers and packed weights of a prepared function.
 
     artifacts: of `groups`, in their order; constants: takes the weights
+    alignment: of places of values in memory that they share, in bytes
     """
 
     def __init__(
@@ -195,24 +203,23 @@ class _Network:
         groups: Sequence[FusedGroup],
         artifacts: Sequence[Artifact],
         constants: _Constants,
+        alignment: int,
     ) -> None:
         self.main, self.artifacts, self.constants = main, artifacts, constants
         self.kernel_of = {call: k for k, g in enumerate(groups) for call in g.calls}
-        alive = lifetimes(main)
+        alive, order = lifetimes(main), steps(main.body)
         spaces = {
-            (call, k): Lifetime(f"w{life.first}.{k}", spec.size * spec.dtype.bytes, life.first,
-                                life.first)
-            for call, life in alive.items()
+            (call, k): Lifetime(f"w{step}.{k}", spec.nbytes, step, step)
+            for step, call in enumerate(order)
             for k, spec in enumerate(self._artifact(call).source.buffers)
             if spec.role == "workspace"
-        }  # fmt: skip
-        self.memory: MemoryPlan = plan_memory([*alive.values(), *spaces.values()])
+        }
+        self.memory: MemoryPlan = plan_memory([*alive.values(), *spaces.values()], alignment)
         values: dict[Any, Lifetime] = {**alive, **spaces}
-        self._slots = {key: self.memory.slot_of[life.name] for key, life in values.items()}
+        self._slots = {key: self.memory.place_of[life.name] for key, life in values.items()}
+        self._places = places(main.body)
         self.launches = tuple(
-            Launch(self.kernel_of[call], tuple(self._operands(call)))
-            for call in post_order(main.body)
-            if isinstance(call, Call) and call in self.kernel_of
+            Launch(self.kernel_of[call], tuple(self._operands(call))) for call in order
         )
         self.results = [(e.tensor_type, self._place(e)) for e in _results(main.body)]
 
@@ -234,22 +241,23 @@ class _Network:
         given = iter(_arguments(call))
         for k, spec in enumerate(self._artifact(call).source.buffers):
             if spec.role == "workspace":
-                yield Operand("slot", self._slots[call, k])
+                yield Operand("slot", *self._slots[call, k])
             elif spec.role == "output":
-                yield Operand("slot", self._slots[call])
+                yield self._place(call)
             else:
                 yield self._place(next(given), spec.packing)
 
     def _place(self, value: Expr, packing: Any = None) -> Operand:
-        while isinstance(value, Call) and value not in self.kernel_of:
-            value = value.args[0]  # a view is in the memory of what it renames
         if isinstance(value, TupleGetItem) and isinstance(value.tuple_value, Tuple):
             return self._place(value.tuple_value.fields[value.index], packing)
-        if isinstance(value, Var):
-            return Operand("input", self.main.params.index(value))
-        if isinstance(value, Constant):
-            return Operand("constant", self.constants.index(value, packing))
-        return Operand("slot", self._slots[value])
+        place = self._places[value]
+        owner, offset = place.owner, place.offset
+        if isinstance(owner, Var):
+            return Operand("input", self.main.params.index(owner), offset)
+        if isinstance(owner, Constant):
+            return Operand("constant", self.constants.index(owner, packing))
+        slot, begin = self._slots[owner]
+        return Operand("slot", slot, begin + offset)
 
 
 def _arguments(call: Call) -> list[Expr]:

@@ -1,8 +1,8 @@
 """Fusion: which operators share a kernel.
 
 In: a module of plain calls.  Out: an equal module whose main calls fused functions, one per
-kernel; views stay outside, they cost nothing.  Read next: `printer.py` for how it looks,
-`memory.py`.
+kernel; views, and what `placed.py` finds, stay outside, they cost nothing.  Read next:
+`printer.py` for how it looks, `placed.py`.
 
 A group is one anchor (or reduction) and the elementwise steps behind it, or elementwise and moving
 steps alone.  It has one result, the value of its last step.  No step is computed twice: a value
@@ -12,7 +12,7 @@ TVM's partition, except that elementwise steps in front of an anchor or reductio
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from tilewright.relay.graph.expr import (
@@ -31,6 +31,7 @@ from tilewright.relay.graph.traversal import each_function, op_name, rewrite, us
 from tilewright.relay.op import TABLE, Pattern
 from tilewright.relay.passes.attention import attentions
 from tilewright.relay.passes.dead_code import is_view
+from tilewright.relay.passes.placed import placed
 
 JOINS = (Pattern.ELEMENTWISE, Pattern.BROADCAST)
 
@@ -107,16 +108,18 @@ def partition(body: Expr, join: bool = True, whole: Sequence[Sequence[Call]] = (
     nodes = post_order(body)
     readers, position = users(body), {node: k for k, node in enumerate(nodes)}
     meets = post_dominators(nodes, readers)
-    steps = [n for n in nodes if isinstance(n, Call) and op_name(n) and not is_view(n)]
     group_of: dict[Expr, Group] = {}
     for own in whole:
         group_of |= dict.fromkeys(own, Group(list(own), Pattern.OPAQUE, {}))
+    outside = placed(body, readers, group_of) if join else set()
+    outside.update(n for n in nodes if is_view(n))
+    steps = [n for n in nodes if isinstance(n, Call) and op_name(n) and n not in outside]
     # anchors first: they take what elementwise steps could take as well
     for seed in sorted(steps, key=lambda n: TABLE[op_name(n)].pattern < Pattern.REDUCTION):
         if seed in group_of:
             continue
         group = Group([seed], TABLE[op_name(seed)].pattern, {seed: 1})
-        while join and (more := _following(group, readers, meets, group_of)):
+        while join and (more := _following(group, readers, meets, {*group_of, *outside})):
             longer = group.with_steps(sorted(more, key=position.__getitem__))
             if longer is None:
                 break
@@ -179,9 +182,12 @@ def _following(
     group: Group,
     readers: Mapping[Expr, Sequence[Expr]],
     meets: Mapping[Expr, Expr | None],
-    group_of: Mapping[Expr, Group],
+    kept: Collection[Expr],
 ) -> list[Call]:
-    """What is made of the group's result up to where it meets again, if all of that may join."""
+    """What is made of the group's result up to where it meets again, if all of that may join.
+
+    kept: what may not
+    """
     end = meets[group.result]
     if end is None or group.anchor == Pattern.OPAQUE:
         return []
@@ -191,7 +197,7 @@ def _following(
         if len(group.steps) + len(found) > LONGEST:
             break
         node, arg = waiting.pop()
-        if node in group_of or not _may_follow(node, arg, group, len(readers[group.result]) == 1):
+        if node in kept or not _may_follow(node, arg, group, len(readers[group.result]) == 1):
             return []
         if node not in found and node is not end:
             waiting += [(r, node) for r in readers[node]]
@@ -201,7 +207,7 @@ def _following(
 
 def _may_follow(node: Expr, arg: Expr, group: Group, alone: bool) -> bool:
     """alone: nothing else reads the group's result."""
-    if not op_name(node) or is_view(node) or not isinstance(node.checked_type, TensorType):
+    if not op_name(node) or not isinstance(node.checked_type, TensorType):
         return False
     pattern = TABLE[op_name(node)].pattern
     if pattern in JOINS:

@@ -10,7 +10,7 @@ import ctypes
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -28,10 +28,15 @@ class Memory(Protocol):
     """A block of device memory; it is freed when nothing refers to it any more.
 
     pointer: its address on the device (0 where the device has none, as in OpenCL)
+    whole:   the block that it is a part of, or itself; offset: where in that it begins, in bytes
     """
 
     nbytes: int
     pointer: int
+    offset: int
+
+    @property
+    def whole(self) -> Memory: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +69,14 @@ class Launch:
     buffers: tuple[Memory, ...]
 
 
+class Spot(NamedTuple):
+    """An argument of a launch of a plan, and where in given memory it begins, in bytes."""
+
+    launch: int
+    position: int
+    offset: int
+
+
 class Plan(Protocol):
     """A sequence of launches bound to memory, each launch after the one before it has finished."""
 
@@ -88,8 +101,8 @@ class Plan(Protocol):
 class OpenPlan(Plan, Protocol):
     """A plan that takes memory of other libraries by its address, and their streams."""
 
-    def argument(self, places: Sequence[tuple[int, int]]) -> Callable[[int], None]:
-        """A function that puts memory at an address into (launch, position) `places`.
+    def argument(self, places: Sequence[Spot]) -> Callable[[int], None]:
+        """A function that puts memory at an address into `places`.
 
         It counts from the next run on.  The caller keeps the memory alive, and nothing is checked:
         it has the size of what was there and is aligned to `ALIGNMENT`.
@@ -110,6 +123,8 @@ class Driver(Protocol):
     describe:   what the device is
     fenced:     memory between zones that belong to it; beyond them lies, where the device can have
                 that, what nobody may touch
+    part:       some bytes of memory, from a multiple of `ALIGNMENT` on.  Parts see each other's
+                writes, launch by launch
     borrow:     memory at an address that somebody else gave, which lives as long as `owner`
     plan:       capture: prepare for many runs, at some cost
     """
@@ -121,6 +136,7 @@ class Driver(Protocol):
     def sync(self) -> None: ...
     def allocate(self, nbytes: int) -> Memory: ...
     def fenced(self, nbytes: int) -> Fenced: ...
+    def part(self, memory: Memory, offset: int, nbytes: int) -> Memory: ...
     def borrow(self, pointer: int, nbytes: int, owner: object) -> Memory: ...
     def write(self, memory: Memory, data: np.ndarray, offset: int = 0) -> None: ...
     def read(self, memory: Memory, out: np.ndarray, offset: int = 0) -> None: ...

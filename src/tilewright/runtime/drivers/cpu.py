@@ -27,6 +27,7 @@ from tilewright.runtime.drivers import (
     Kernel,
     Launch,
     Memory,
+    Spot,
     cpu_apart,
     cpu_calls,
     cpu_features,
@@ -185,12 +186,22 @@ def _compiled_for() -> dict[str, str]:
 
 
 class CpuMemory:
-    """64-byte aligned host memory; `view` is it as bytes, `base` what keeps it alive."""
+    """64-byte aligned host memory; `view` is it as bytes, `base` what keeps it alive: for a part,
+    the memory that it is part of."""
 
-    def __init__(self, view: np.ndarray, base: object) -> None:
-        self.view, self.base = view, base
+    def __init__(self, view: np.ndarray, base: object, offset: int = 0) -> None:
+        self.view, self.base, self.offset = view, base, offset
         self.nbytes = int(view.nbytes)
         self.pointer = int(view.ctypes.data)
+
+    @property
+    def whole(self) -> CpuMemory:
+        return self.base if isinstance(self.base, CpuMemory) else self
+
+    def part(self, offset: int, nbytes: int) -> CpuMemory:
+        """See `Driver.part`."""
+        inside = self.view[offset : offset + nbytes]
+        return CpuMemory(inside, self.whole, self.offset + offset)
 
     @classmethod
     def empty(cls, nbytes: int) -> CpuMemory:
@@ -251,14 +262,15 @@ class CpuPlan:
     def on(self, stream: Callable[[], int]) -> Callable[[], object]:
         return self.run  # which keeps code and memory alive
 
-    def argument(self, places: Sequence[tuple[int, int]]) -> Callable[[int], None]:
-        args, indices = self._args, [self._begins[launch] + k for launch, k in places]
-        if len(indices) == 1:
-            return partial(args.__setitem__, indices[0])
+    def argument(self, places: Sequence[Spot]) -> Callable[[int], None]:
+        args = self._args
+        slots = [(self._begins[p.launch] + p.position, p.offset) for p in places]
+        if len(slots) == 1 and not slots[0][1]:
+            return partial(args.__setitem__, slots[0][0])
 
         def put(pointer: int) -> None:
-            for k in indices:
-                args[k] = pointer
+            for k, offset in slots:
+                args[k] = pointer + offset
 
         return put
 
@@ -316,6 +328,10 @@ class CpuDriver:
             raise DeviceError(
                 f"cpu(0).fenced({nbytes})", str(error), "Free arrays, or use smaller shapes."
             ) from None
+
+    def part(self, memory: Memory, offset: int, nbytes: int) -> CpuMemory:
+        assert isinstance(memory, CpuMemory)
+        return memory.part(offset, nbytes)
 
     def borrow(self, pointer: int, nbytes: int, owner: object) -> CpuMemory:
         """Raises DeviceError for memory that is not aligned as kernels expect it."""

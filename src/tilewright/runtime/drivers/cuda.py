@@ -20,7 +20,15 @@ import numpy as np
 from tilewright.base.artifact import Artifact
 from tilewright.base.concurrency import importing, lock, once
 from tilewright.base.errors import DeviceError, TargetError
-from tilewright.runtime.drivers import ZONE_BYTES, Fenced, ForkGuard, Kernel, Launch, Memory
+from tilewright.runtime.drivers import (
+    ZONE_BYTES,
+    Fenced,
+    ForkGuard,
+    Kernel,
+    Launch,
+    Memory,
+    Spot,
+)
 from tilewright.targets.kind import LimitValue
 from tilewright.targets.spec import DeviceSpec
 
@@ -126,10 +134,15 @@ def _call(place: str, result: tuple[Any, ...]) -> Any:
 
 
 class CudaMemory:
-    """Device memory.  `owner` keeps borrowed memory alive; own memory is freed with this object."""
+    """Device memory.  `owner` keeps borrowed memory alive, or the memory that this is a part of;
+    own memory is freed with this object."""
 
-    def __init__(self, pointer: int, nbytes: int, owner: object) -> None:
-        self.pointer, self.nbytes, self.owner = pointer, nbytes, owner
+    def __init__(self, pointer: int, nbytes: int, owner: object, offset: int = 0) -> None:
+        self.pointer, self.nbytes, self.owner, self.offset = pointer, nbytes, owner, offset
+
+    @property
+    def whole(self) -> CudaMemory:
+        return self.owner if isinstance(self.owner, CudaMemory) else self
 
 
 class CudaPlan:
@@ -153,15 +166,15 @@ class CudaPlan:
         self._change(int(self._driver.stream))
         self._pass()
 
-    def argument(self, places: Sequence[tuple[int, int]]) -> Callable[[int], None]:
+    def argument(self, places: Sequence[Spot]) -> Callable[[int], None]:
         at = len(self._open)
         self._open.append(0)
 
         def put(pointer: int) -> None:
             if self._open[at] != pointer:
                 self._open[at] = pointer
-                for launch, position in places:
-                    self._calls[launch].put(position, pointer)
+                for launch, position, offset in places:
+                    self._calls[launch].put(position, pointer + offset)
 
         return put
 
@@ -322,7 +335,12 @@ class CudaDriver:
 
     def fenced(self, nbytes: int) -> Fenced:
         whole = self.allocate(nbytes + 2 * ZONE_BYTES)
-        return Fenced(whole, CudaMemory(whole.pointer + ZONE_BYTES, nbytes, whole), ZONE_BYTES)
+        return Fenced(whole, self.part(whole, ZONE_BYTES, nbytes), ZONE_BYTES)
+
+    def part(self, memory: Memory, offset: int, nbytes: int) -> CudaMemory:
+        assert isinstance(memory, CudaMemory)
+        begin = memory.offset + offset
+        return CudaMemory(memory.pointer + offset, nbytes, memory.whole, begin)
 
     def borrow(self, pointer: int, nbytes: int, owner: object) -> CudaMemory:
         """Memory that somebody else allocated and that lives as long as `owner`."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -93,13 +93,31 @@ def open_device(index: int) -> OpenclDriver:
 
 
 class OpenclMemory:
-    """A `cl.Buffer`; it has no address of its own."""
+    """A `cl.Buffer`; it has no address of its own.
+
+    within: what it is a part of, from `offset` on
+    copied: kernels use a copy, since its offset is none that the device allows; the plan brings
+            it in front of a launch that reads it, and back behind one that writes it
+    """
 
     pointer = 0
 
-    def __init__(self, buffer: Any, nbytes: int) -> None:
+    def __init__(
+        self, buffer: Any, nbytes: int, within: OpenclMemory | None = None, offset: int = 0,
+        copied: bool = False,
+    ) -> None:  # fmt: skip
         self.buffer, self.nbytes = buffer, nbytes
+        self.within, self.offset, self.copied = within, offset, copied
         _fork.keep(self)
+
+    @property
+    def whole(self) -> OpenclMemory:
+        return self.within or self
+
+    @property
+    def place(self) -> tuple[Any, int]:
+        """The buffer that has its contents between launches, and where in that they begin."""
+        return (self.whole.buffer, self.offset) if self.copied else (self.buffer, 0)
 
 
 class OpenclPlan:
@@ -115,7 +133,10 @@ class OpenclPlan:
                 kernel = _cl().Kernel(launch.kernel.handle, info.name)
                 kernel.set_args(*(_buffer(m) for m in launch.buffers))
             size = tuple(g * b for g, b in zip(info.grid, info.block, strict=True))
-            self._calls.append((kernel, size, info.block, launch))
+            pairs = list(zip(launch.kernel.source.arguments(info), launch.buffers, strict=True))
+            read = _copies(m for spec, m in pairs if spec.role == "input")
+            written = _copies(m for spec, m in pairs if spec.role != "input")
+            self._calls.append((kernel, size, info.block, launch, read, written))
 
     def run(self) -> None:
         self._enqueue()
@@ -156,9 +177,13 @@ class OpenclPlan:
         """Enqueue one pass; the events of its first and last launch."""
         cl, queue = _cl(), self._driver.queue
         first = last = None
-        for kernel, size, block, launch in self._calls:
+        for kernel, size, block, launch, read, written in self._calls:
             try:
+                for m in read:
+                    first = _copied(queue, m.place, (m.buffer, 0), m.nbytes) or first
                 last = cl.enqueue_nd_range_kernel(queue, kernel, size, block)
+                for m in written:
+                    last = _copied(queue, (m.buffer, 0), m.place, m.nbytes)
             except cl.Error as error:
                 raise self._driver.error(f"launch {launch.kernel.info.name}", error) from None
             first = first or last
@@ -180,6 +205,7 @@ class OpenclDriver:
             self.queue = cl.CommandQueue(
                 self.context, properties=cl.command_queue_properties.PROFILING_ENABLE
             )
+            self._alignment = max(device.mem_base_addr_align // 8, 1)  # of parts; told in bits
         self._scratch: OpenclMemory | None = None
 
     @property
@@ -240,6 +266,15 @@ class OpenclDriver:
             inner = whole.buffer.get_sub_region(ZONE_BYTES, nbytes)
         return Fenced(whole, OpenclMemory(inner, nbytes), ZONE_BYTES)
 
+    def part(self, memory: Memory, offset: int, nbytes: int) -> OpenclMemory:
+        assert isinstance(memory, OpenclMemory)
+        whole, begin = memory.whole, memory.offset + offset
+        if begin % self._alignment:
+            return OpenclMemory(self.allocate(nbytes).buffer, nbytes, whole, begin, copied=True)
+        with self.errors(f"part({offset}, {nbytes})"):
+            inner = whole.buffer.get_sub_region(begin, nbytes)
+        return OpenclMemory(inner, nbytes, whole, begin)
+
     def borrow(self, pointer: int, nbytes: int, owner: object) -> OpenclMemory:
         """Raises DeviceError: memory of OpenCL has no addresses."""
         raise DeviceError(
@@ -247,16 +282,18 @@ class OpenclDriver:
         )
 
     def write(self, memory: Memory, data: np.ndarray, offset: int = 0) -> None:
+        buffer, begin = _place(memory)
         with self.errors("write"):
-            _cl().enqueue_copy(self.queue, _buffer(memory), data, dst_offset=offset)
+            _cl().enqueue_copy(self.queue, buffer, data, dst_offset=begin + offset)
 
     def read(self, memory: Memory, out: np.ndarray, offset: int = 0) -> None:
+        buffer, begin = _place(memory)
         with self.errors("read"):
-            _cl().enqueue_copy(self.queue, out, _buffer(memory), src_offset=offset)
+            _cl().enqueue_copy(self.queue, out, buffer, src_offset=begin + offset)
 
     def copy(self, source: Memory, target: Memory, nbytes: int) -> None:
         with self.errors("copy"):
-            _cl().enqueue_copy(self.queue, _buffer(target), _buffer(source), byte_count=nbytes)
+            _copied(self.queue, _place(source), _place(target), nbytes)
 
     def flush_caches(self, nbytes: int) -> None:
         if self._scratch is None or self._scratch.nbytes < nbytes:
@@ -330,3 +367,19 @@ class OpenclDriver:
 def _buffer(memory: Memory) -> Any:
     assert isinstance(memory, OpenclMemory)
     return memory.buffer
+
+
+def _place(memory: Memory) -> tuple[Any, int]:
+    assert isinstance(memory, OpenclMemory)
+    return memory.place
+
+
+def _copies(buffers: Iterable[Memory]) -> list[OpenclMemory]:
+    return [m for m in buffers if isinstance(m, OpenclMemory) and m.copied]
+
+
+def _copied(queue: Any, source: tuple[Any, int], target: tuple[Any, int], nbytes: int) -> Any:
+    """Enqueue a copy between places; its event."""
+    return _cl().enqueue_copy(
+        queue, target[0], source[0], byte_count=nbytes, src_offset=source[1], dst_offset=target[1]
+    )

@@ -12,10 +12,10 @@ from typing import cast
 
 from tilewright.base.concurrency import lock
 from tilewright.base.errors import DeviceError
-from tilewright.runtime.drivers import Launch, Memory, OpenPlan
+from tilewright.runtime.drivers import Launch, Memory, OpenPlan, Spot
 from tilewright.runtime.network.instance import Instance, slots_of
 from tilewright.runtime.network.library import LoadedLibrary
-from tilewright.runtime.network.plan import TensorSpec
+from tilewright.runtime.network.plan import Operand, TensorSpec
 
 Put = Callable[[int], None]
 
@@ -64,24 +64,27 @@ class Caller:
             )  # fmt: skip
         self._plan = cast(OpenPlan, plan)
         self.run = self._plan.on(stream)
-        self._places: dict[int, list[tuple[int, int]]] = {}  # by the memory that is there
+        self._places: dict[int, list[Spot]] = {}  # by the memory that is there, or a part of it
         for k, launch in enumerate(launches):
             for position, memory in enumerate(launch.buffers):
-                self._places.setdefault(id(memory), []).append((k, position))
+                spot = Spot(k, position, memory.offset)
+                self._places.setdefault(id(memory.whole), []).append(spot)
         self.staging = [a.memory for a in self._held.inputs]
         self.inputs = [self._plan.argument(self._places.get(id(m), [])) for m in self.staging]
         self.outputs = self._outputs()
 
     def _outputs(self) -> list[Output]:
-        plan, found, first = self._held.plan, list[Output](), dict[int, int]()
+        plan, found, first = self._held.plan, list[Output](), dict[Operand, int]()
         for k, (spec, where) in enumerate(plan.outputs):
             if where.kind != "slot":
                 raise DeviceError(
                     f"Caller: output {k}", f"it is {where.kind} {where.index}: nothing computes it",
                     "Use the tensor itself.",
                 )  # fmt: skip
-            memory, same = self._held.outputs[k].memory, first.setdefault(where.index, k)
+            memory, same = self._held.outputs[k].memory, first.setdefault(where, k)
             is_whole = spec.nbytes == plan.slot_bytes[where.index]
-            put = self._plan.argument(self._places[id(memory)]) if is_whole and same == k else None
+            put = None
+            if is_whole and same == k:
+                put = self._plan.argument(self._places[id(memory.whole)])
             found.append(Output(spec, put, memory, None if same == k else same))
         return found

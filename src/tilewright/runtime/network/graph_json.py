@@ -7,8 +7,10 @@ of each.  Read next: `plan.py`.
 from __future__ import annotations
 
 import json
+from math import prod
 from typing import TYPE_CHECKING, Any
 
+from tilewright.base.dtype import DType
 from tilewright.runtime.network.plan import Operand
 
 if TYPE_CHECKING:
@@ -19,23 +21,36 @@ def graph_json(library: Library) -> str:
     """The first plan of `library`: `nodes`, `arg_nodes`, `heads`, `node_row_ptr`, `attrs`.
 
     A kernel is a node `tvm_op` whose inputs are what it reads; weights are called as in
-    `Library.get_params`.  storage_id: inputs, weights and slots one after the other.
+    `Library.get_params`.  It reads several nodes where each of them is a part of what it takes.
+    storage_id: inputs, weights, then places in memory, of which some overlap.
     """
     plan = library.plan
     nodes: list[dict[str, Any]] = []
     shapes: list[list[int]] = []
     types: list[str] = []
     storage: list[int] = []
-    made: dict[Operand, int] = {}  # which node's value is there now
-    first = {"input": 0, "constant": len(plan.inputs)}
-    first["slot"] = first["constant"] + len(library.constants)
+    made: dict[Operand, tuple[int, int]] = {}  # whose value is there now, and how many bytes
+    places: dict[Operand, int] = {}
+
+    def found(where: Operand, nbytes: int) -> list[int]:
+        """The nodes whose values are there."""
+        end = where.offset + max(nbytes, 1)
+        return [
+            k for other, (k, size) in made.items()
+            if (other.kind, other.index) == (where.kind, where.index)
+            and other.offset < end and where.offset < other.offset + max(size, 1)
+        ]  # fmt: skip
 
     def add(node: dict[str, Any], where: Operand, shape: tuple[int, ...], dtype: str) -> None:
-        made[where] = len(nodes)
+        nbytes = prod(shape) * DType(dtype).bytes
+        gone = set(found(where, nbytes))
+        for other in [o for o, (k, _) in made.items() if k in gone]:
+            del made[other]
+        made[where] = len(nodes), nbytes
         nodes.append(node)
         shapes.append(list(shape))
         types.append(dtype)
-        storage.append(first[where.kind] + where.index)
+        storage.append(places.setdefault(where, len(places)))
 
     for k, spec in enumerate(plan.inputs):
         add(_argument(spec.name), Operand("input", k), spec.shape, spec.dtype)
@@ -45,7 +60,7 @@ def graph_json(library: Library) -> str:
     for launch in plan.launches:
         source = library.kernels[launch.kernel].source
         placed = list(zip(launch.operands, source.buffers, strict=True))
-        read = [made[where] for where, buffer in placed if buffer.role == "input"]
+        read = [k for at, b in placed if b.role == "input" for k in found(at, b.nbytes)]
         written = [(where, buffer) for where, buffer in placed if buffer.role == "output"]
         name = _distinct(source.entry_name, names)
         attrs = {
@@ -56,7 +71,7 @@ def graph_json(library: Library) -> str:
         for where, buffer in written:
             node = {"op": "tvm_op", "name": name, "attrs": attrs, "inputs": inputs}
             add(node, where, buffer.logical_shape, str(buffer.dtype))
-    heads = [[made[where], 0, 0] for _, where in plan.outputs]
+    heads = [[found(where, spec.nbytes)[-1], 0, 0] for spec, where in plan.outputs]
     return json.dumps(
         {
             "nodes": nodes,

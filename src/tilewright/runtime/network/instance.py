@@ -13,6 +13,7 @@ import numpy as np
 
 from tilewright.base.artifact import BufferSpec
 from tilewright.base.dtype import DType
+from tilewright.runtime.drivers import Memory
 from tilewright.runtime.ndarray import NDArray, empty
 from tilewright.runtime.network.library import LoadedLibrary
 from tilewright.runtime.network.plan import Operand, Plan
@@ -36,11 +37,12 @@ class Instance:
 
     def __init__(self, module: LoadedLibrary, plan: Plan, slots: Sequence[NDArray]) -> None:
         self.module, self.plan, self._slots = module, plan, slots
+        self._parts: dict[tuple[Operand, int], Memory] = {}
         self.inputs = [empty(s.shape, s.dtype, module.device) for s in plan.inputs]
         for held in self.inputs:
             held.copyfrom(np.zeros(held.shape, held.dtype))
         self.outputs = [
-            NDArray(spec.shape, DType(spec.dtype), module.device, self._held(where).memory)
+            NDArray(spec.shape, DType(spec.dtype), module.device, self._memory(where, spec.nbytes))
             for spec, where in plan.outputs
         ]
         self.launches = [self._calls(k) for k in range(len(plan.launches))]
@@ -63,13 +65,21 @@ class Instance:
             if spec.role == "output"
         )
 
-    def _held(self, where: Operand) -> NDArray:
+    def _memory(self, where: Operand, nbytes: int) -> Memory:
+        """`nbytes` of an operand; the same object each time it is asked for."""
         held = {"input": self.inputs, "constant": self.module.constants, "slot": self._slots}
-        return held[where.kind][where.index]
+        whole = held[where.kind][where.index].memory
+        if not where.offset and nbytes == whole.nbytes:
+            return whole
+        if (where, nbytes) not in self._parts:
+            driver = self.module.device.driver
+            self._parts[where, nbytes] = driver.part(whole, where.offset, max(nbytes, 1))
+        return self._parts[where, nbytes]
 
     def _array(self, where: Operand, spec: BufferSpec) -> NDArray:
         """An operand as its kernel sees it: a slot has bytes, a view another shape."""
-        return NDArray(spec.shape, spec.dtype, self.module.device, self._held(where).memory)
+        memory = self._memory(where, spec.nbytes)
+        return NDArray(spec.shape, spec.dtype, self.module.device, memory)
 
     def _calls(self, index: int) -> list[KernelCall]:
         launch = self.plan.launches[index]

@@ -33,7 +33,7 @@ from tilewright.runtime.network.plan import Array, Plan
 from tilewright.runtime.network.report import BuildReport
 from tilewright.targets.kind import kind, resolve
 
-_FORMAT = "tilewright network 2"
+_FORMAT = "tilewright network 3"
 _HEADER, _DIGESTS = "network.json", "sha256"
 _USTAR_AT = 257  # of its magic in the first block of a tar
 _Read = Callable[[str], bytes]

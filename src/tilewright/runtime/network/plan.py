@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from tilewright.base.artifact import Artifact
 from tilewright.base.dtype import DType
+from tilewright.runtime.drivers import ALIGNMENT
 
 Array = NDArray[Any]
 
@@ -37,10 +38,14 @@ class TensorSpec:
 
 @dataclass(frozen=True)
 class Operand:
-    """Where an argument of a kernel lives: "input", "constant" or "slot", and which of them."""
+    """Where an argument of a kernel lives: "input", "constant" or "slot", and which of them.
+
+    offset: where in that it begins, in bytes: values share slots, and a slice is a part of a value
+    """
 
     kind: str
     index: int
+    offset: int = 0
 
 
 @dataclass(frozen=True)
@@ -88,7 +93,7 @@ class Plan:
             if any(not 0 <= i < len(source.buffers) for k in source.kernels for i in k.args):
                 return f"{source.entry_name} reads an argument that it has not"
             for operand, buffer in zip(launch.operands, source.buffers, strict=True):
-                wrong = _misplaced(operand, buffer.size * buffer.dtype.bytes, held)
+                wrong = _misplaced(operand, buffer.nbytes, held)
                 if wrong:
                     return f"{buffer.name} of {source.entry_name}: {wrong}"
                 if buffer.role != "input" and operand.kind != "slot":
@@ -100,11 +105,15 @@ class Plan:
 
 
 def _misplaced(operand: Operand, nbytes: int, held: dict[str, list[int]]) -> str:
-    """What is wrong with `nbytes` at `operand`.  A slot may be larger, as values share it."""
+    """What is wrong with `nbytes` at `operand`.  Constants are used whole, of all else parts."""
     sizes = held.get(operand.kind)
     if sizes is None or not 0 <= operand.index < len(sizes):
         return f"there is no {operand.kind} {operand.index}"
-    size = sizes[operand.index]
-    if nbytes < 0 or nbytes > size or (operand.kind != "slot" and nbytes != size):
-        return f"{operand.kind} {operand.index} has {size} bytes, not {nbytes}"
+    size, begin = sizes[operand.index], operand.offset
+    whole = operand.kind == "constant"
+    if nbytes < 0 or begin < 0 or begin + nbytes > size or (whole and nbytes != size):
+        at = f" from {begin} on" if begin else ""
+        return f"{operand.kind} {operand.index} has {size} bytes, not {nbytes}{at}"
+    if begin % ALIGNMENT:
+        return f"{begin} in {operand.kind} {operand.index} is not aligned to {ALIGNMENT} bytes"
     return ""
