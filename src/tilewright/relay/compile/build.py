@@ -67,7 +67,9 @@ def build(
     mod:       or several: the same network for other shapes of its inputs.  One library then holds
                them all, and a run takes the one that the shape of an input asks for
     target:    default: that of the innermost `with target:`
-    params:    weights by name; they become constants.  The other parameters are inputs
+    params:    weights by name; they become constants.  The other parameters are inputs.  A CPU
+               uses an array that is dense and aligned to 64 bytes where it is, without a copy: it
+               must not change while the library is in use
     schedules: the path of a log, a `measure.Database` or another `ScheduleSource`, or several;
                default: what `with autotvm.apply_history_best(log):` entered
     target_host: the target of the processor beside the device; see `Target`

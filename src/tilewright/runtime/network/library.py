@@ -16,8 +16,8 @@ from tilewright.base.doors import door
 from tilewright.base.errors import DeviceError, ModelError
 from tilewright.runtime.device import Device, device
 from tilewright.runtime.drivers import Kernel
-from tilewright.runtime.ndarray import NDArray, array
-from tilewright.runtime.network import library_file
+from tilewright.runtime.ndarray import NDArray
+from tilewright.runtime.network import library_file, weights
 from tilewright.runtime.network.graph_json import graph_json
 from tilewright.runtime.network.library_file import Contents
 from tilewright.runtime.network.plan import Array, Plan
@@ -151,7 +151,9 @@ class LoadedLibrary:
         if library.shared is not None and (loader := dev.device_kind.loader):
             load = resolve(loader)(library.shared, library.kernels).load
         self.kernels = tuple(load(artifact) for artifact in library.kernels)
-        self.constants: tuple[NDArray, ...] = tuple(array(c, dev) for c in library.constants)
+        given = library.constants
+        self.constants: tuple[NDArray, ...] = tuple(weights.on_device(c, dev) for c in given)
+        library.constants = tuple(map(weights.host_view, self.constants, given))
 
     def __repr__(self) -> str:
         return f"{self.library!r} on {self.device}"
