@@ -278,7 +278,7 @@ SECTIONS: dict[str, list[Row]] = {
 NO_OPERATORS = frozenset(
     ["bind_params", "build", "const", "evaluate", "free_vars", "load", "optimize", "to_onnx", "var"]
 )
-OPERATORS = ("relay", "relay.nn", "relay.image", "topi", "topi.nn", "topi.testing")
+OPERATORS = ("relay", "relay.nn", "relay.image", "relay.vision", "topi", "topi.nn", "topi.testing")
 
 COMMANDS = (
     ("python -m tvm.driver.tvmc tune", "`tilewright tune MODEL`"),

@@ -54,7 +54,7 @@ def test_a_name_that_is_missing_says_what_to_use(name: str) -> None:
 @pytest.mark.parametrize("package", GENERATOR.OPERATORS)
 def test_operators_that_the_page_lists_are_there(package: str) -> None:
     names = GENERATOR.operators(package)
-    assert len(names) > 3
+    assert names
     assert all(callable(GENERATOR.resolve(f"{package}.{name}")) for name in names)
 
 

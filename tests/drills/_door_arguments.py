@@ -130,9 +130,13 @@ _OPERATORS: dict[str, dict[str, Any]] = {
     "depthwise_conv depthwise_conv2d_nchw": {"kernel": Of((4, 1, 3, 3))},
     "depthwise_conv2d_NCHWc": {"data": Of((1, 1, 8, 8, 4)), "kernel": Of((1, 1, 3, 3, 1, 4))},
     "depthwise_conv2d_nhwc": {"data": Of((1, 8, 8, 4)), "kernel": Of((3, 3, 4, 1))},
+    "deformable_conv2d": {
+        "data": Of((1, 2, 4, 4)), "offset": Of((1, 18, 2, 2)), "weight": Of((3, 2, 3, 3)),
+    },
     "einsum": {"data": [Of((2, 3)), Of((3, 4))], "equation": "ij,jk->ik"},
     "gather_nd scatter_nd": {"indices": Of((4, 8), "int32"), "updates": Of((8,))},
     "get_pad_tuple": {"kernel": (3, 3)},
+    "grid_sample": {"data": Of((1, 2, 4, 4)), "grid": Of((1, 2, 3, 3))},
     "group_conv2d_nchw": {"kernel": Of((4, 2, 3, 3)), "groups": 2},
     "group_conv2d_nhwc": {
         "data": Of((1, 8, 8, 4)), "kernel": Of((3, 3, 2, 4)), "groups": 2,
@@ -147,6 +151,10 @@ _OPERATORS: dict[str, dict[str, Any]] = {
     "prelu": {"alpha": Of((4,))},
     "resize": {"axes": (2, 3), "sizes": (4, 4)},
     "reverse_sequence": {"seq_lengths": Of((1,), "int32"), "seq_axis": 1},
+    "roi_align": {
+        "data": Of((1, 2, 4, 4)), "rois": Of((3, 5)), "pooled_size": 2, "spatial_scale": 1.0,
+        "sample_ratio": 2,
+    },
     "scale_shift_nchw": _SCALE_SHIFT,
     "scale_shift_nhwc": {"data": Of((1, 4, 4, 4)), **_SCALE_SHIFT},
     "scatter scatter_elements": {"updates": Of()},

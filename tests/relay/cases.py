@@ -9,6 +9,7 @@ from relay.case import Case, function, random_inputs, tensor
 from relay.cases_elementwise import ELEMENTWISE
 from relay.cases_indexing import INDEXING
 from relay.cases_norm import NORM
+from relay.cases_sampling import SAMPLING
 from tilewright import relay
 from tilewright.relay import nn
 from tilewright.relay.graph.expr import Expr
@@ -124,6 +125,7 @@ CASES: tuple[Case, ...] = (
     *ELEMENTWISE,
     *NORM,
     *INDEXING,
+    *SAMPLING,
 )  # fmt: skip
 
 __all__ = ["CASES", "Case", "function", "random_inputs", "tensor"]

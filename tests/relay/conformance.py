@@ -144,8 +144,8 @@ def run(case: Case, build: bool = False) -> Outcome:
     try:
         reason = _import_and_compare(case, build, constants=True)
         return Outcome("wrong", reason) if reason else Outcome("right, with constants")
-    except TilewrightError:
-        return Outcome("refused", refusal)
+    except TilewrightError as error:  # what stands against it once constants are there
+        return Outcome("refused", str(error))
     except Exception as error:
         return Outcome("crashed", f"{type(error).__name__}: {error}")
 

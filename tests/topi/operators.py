@@ -266,6 +266,20 @@ ROWS: dict[str, Row] = {
                       lambda x: np.pad(x, ((1, 4), (2, 0)), "reflect"), TYPES),
     "strided_set": Row(((7, 4), (3, 4)), lambda x, v: topi.strided_set(x, v, (5, 0), (-2, 1)),
                        lambda x, v: _set(x, v), TYPES),
+    # images read where data says
+    **{
+        f"grid_sample{name}": Row(
+            ((1, 2, 3, 3), (1, 2, 4, 5)),
+            lambda g, x, m=m, p=p: topi.grid_sample(x, g, m, padding_mode=p),
+            lambda g, x, m=m, p=p: testing.grid_sample_python(x, g, m, p), FLOATS)
+        for name, m, p in (
+            (" nearest", "nearest", "border"), ("", "bilinear", "zeros"),
+            (" bicubic", "bicubic", "reflection"),
+        )
+    },
+    "roi_align": Row(
+        ((1, 5), (1, 2, 4, 5)), lambda r, x: topi.roi_align(x, r, 2, 0.5, 2),
+        lambda r, x: testing.roi_align_python(x, r * [0, 1, 1, 1, 1], (2, 2), 0.5, 2), FLOATS),
     # pooling, normalisation
     "lp_pool": Row(((2, 4, 9),), lambda x: nn.lp_pool(x, 3, 2, 1, 0, layout="NCW"),
                    lambda x: testing.pool2d_python(x ** 2, 3, 2, 1, 0, "sum", layout="NCW") ** 0.5,

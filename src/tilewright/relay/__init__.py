@@ -10,7 +10,7 @@ from typing import Any as _Any  # relay.Any is a name of TVM
 
 from tilewright.base.doors import open_doors
 from tilewright.base.errors import ModelError, absent
-from tilewright.relay import analysis, frontend, image, nn, op, qnn, testing, transform
+from tilewright.relay import analysis, frontend, image, nn, op, qnn, testing, transform, vision
 from tilewright.relay.compile.build import build
 from tilewright.relay.exchange.onnx.export import to_onnx
 from tilewright.relay.graph.evaluate import evaluate
@@ -43,7 +43,7 @@ __all__ = [
     "analysis", "bind_params", "build", "Call", "const", "Constant", "einsum", "evaluate",
     "Expr", "free_vars", "frontend", "Function", "image", "IRModule", "Library", "load", "nn",
     "op", "optimize", "PASSES", "qnn", "TensorType", "testing", "to_onnx", "transform", "Tuple",
-    "TupleGetItem", "TupleType", "Var", "var", *_indexing, *_operators, *_reductions,
+    "TupleGetItem", "TupleType", "Var", "var", "vision", *_indexing, *_operators, *_reductions,
 ]  # fmt: skip
 
 open_doors(globals(), __all__, ModelError)

@@ -227,5 +227,25 @@ def affine_grid(
     return reshape(call("nn.batch_matmul", data, base), (data.shape[0], rank, *shape))
 
 
-__all__ = ["affine_grid", "resize", "resize1d", "resize2d", "resize3d"]
+def grid_sample(
+    data: Expr,
+    grid: Expr,
+    method: str = "bilinear",
+    layout: str = "NCHW",
+    padding_mode: str = "zeros",
+    align_corners: bool = True,
+) -> Call:
+    """`data` [N, C, H, W] at the places of `grid` [N, 2, h, w], coordinates x, y from -1 to 1, as
+    `affine_grid` makes them; with layout="NCDHW" [N, C, D, H, W] at [N, 3, d, h, w].
+
+    method: "nearest", "bilinear" (trilinear), "bicubic"; padding_mode: what is outside: "zeros",
+    "border", "reflection"; align_corners: as in `affine_grid`.
+    """
+    return call(
+        "image.grid_sample", data, grid, method=method, layout=layout, padding_mode=padding_mode,
+        align_corners=bool(align_corners),
+    )  # fmt: skip
+
+
+__all__ = ["affine_grid", "grid_sample", "resize", "resize1d", "resize2d", "resize3d"]
 open_doors(globals(), [*__all__, "upsampling", "upsampling3d"], ModelError)

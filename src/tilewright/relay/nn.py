@@ -17,6 +17,7 @@ from tilewright.relay.activations import __all__ as _activations
 from tilewright.relay.attention import attention
 from tilewright.relay.convolution import *  # noqa: F403
 from tilewright.relay.convolution import __all__ as _convolutions
+from tilewright.relay.deformable import deformable_conv2d
 from tilewright.relay.graph.expr import Call, Expr
 from tilewright.relay.image import upsampling, upsampling3d
 from tilewright.relay.indexing import depth_to_space, mirror_pad, space_to_depth
@@ -146,10 +147,10 @@ def pad(
 
 
 __all__ = [
-    "attention", "batch_flatten", "batch_matmul", "batch_norm", "bias_add", "dense",
-    "depth_to_space", "dropout", "group_norm", "instance_norm", "l2_normalize", "layer_norm",
-    "leaky_relu", "log_softmax", "matmul", "mirror_pad", "nll_loss", "pad", "relu", "rms_norm",
-    "softmax", "space_to_depth", "standardize", "upsampling", "upsampling3d", *_activations,
-    *_convolutions, *_pooling,
+    "attention", "batch_flatten", "batch_matmul", "batch_norm", "bias_add", "deformable_conv2d",
+    "dense", "depth_to_space", "dropout", "group_norm", "instance_norm", "l2_normalize",
+    "layer_norm", "leaky_relu", "log_softmax", "matmul", "mirror_pad", "nll_loss", "pad", "relu",
+    "rms_norm", "softmax", "space_to_depth", "standardize", "upsampling", "upsampling3d",
+    *_activations, *_convolutions, *_pooling,
 ]  # fmt: skip
 open_doors(globals(), __all__, ModelError)

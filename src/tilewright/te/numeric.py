@@ -271,6 +271,14 @@ def _sum(value: Array, values: Sequence[Array], errors: Sequence[Array]) -> Arra
     return np.asarray(errors[0] + errors[1])
 
 
+def _of_extreme(value: Array, values: Sequence[Array], errors: Sequence[Array]) -> Array:
+    """Where rounding cannot change which operand it is, that one's error."""
+    other = np.where(values[0] == value, values[1], values[0])
+    own = np.where(values[0] == value, errors[0], errors[1])
+    either = np.maximum(errors[0], errors[1])
+    return np.where(np.abs(value - other) > errors[0] + errors[1], own, either)
+
+
 def _largest(value: Array, values: Sequence[Array], errors: Sequence[Array]) -> Array:
     return np.asarray(np.maximum.reduce(np.broadcast_arrays(*errors)))
 
@@ -282,7 +290,8 @@ def _same(value: Array, values: Sequence[Array], errors: Sequence[Array]) -> Arr
 # (value, operands, their errors) -> the error that the operands' errors cause
 PROPAGATE: dict[str, Callable[[Array, Sequence[Array], Sequence[Array]], Array]] = {
     **dict.fromkeys(("add", "sub"), _sum),
-    **dict.fromkeys(("min", "max", "and", "or"), _largest),
+    **dict.fromkeys(("min", "max"), _of_extreme),
+    **dict.fromkeys(("and", "or"), _largest),
     **dict.fromkeys(("eq", "ne", "lt", "le", "gt", "ge"), _of_comparison),
     **dict.fromkeys(("select", "if_then_else"), _of_choice),
     **dict.fromkeys(("floordiv", "floormod", "fmod", *BITWISE), _of_jump),

@@ -77,6 +77,7 @@ from tilewright.topi.nn.dense import matmul
 from tilewright.topi.ranking import argmax, argmin, argsort, sort, topk
 from tilewright.topi.reduction import max, mean, min, prod, sum
 from tilewright.topi.resize import Resizing, resize
+from tilewright.topi.sampling import grid_sample, roi_align
 from tilewright.topi.scan import cumprod, cumsum
 from tilewright.topi.transform import (
     concatenate,
@@ -98,13 +99,13 @@ operators.install()
 __all__ = [
     "Resizing", "abs", "acos", "acosh", "add", "argmax", "argmin", "argsort", "asin", "asinh",
     "atan", "atanh", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "broadcast_to",
-    "cast", "ceil", "clip", "concatenate", "cos", "cosh", "cumprod", "cumsum", "divide",
-    "equal", "erf", "exp", "expand_dims", "flatten", "floor", "floor_divide", "full",
-    "full_like", "gather", "gather_nd", "greater", "greater_equal", "identity", "isfinite",
-    "isinf", "isnan", "layout_transform", "left_shift", "less", "less_equal", "log",
-    "logical_and", "logical_not", "logical_or", "logical_xor", "matmul", "max", "maximum",
-    "mean", "min", "minimum", "mirror_pad", "mod", "multiply", "negative", "nn", "not_equal",
-    "power", "prod", "reshape", "resize", "right_shift", "round", "rsqrt", "scatter_elements",
+    "cast", "ceil", "clip", "concatenate", "cos", "cosh", "cumprod", "cumsum", "divide", "equal",
+    "erf", "exp", "expand_dims", "flatten", "floor", "floor_divide", "full", "full_like", "gather",
+    "gather_nd", "greater", "greater_equal", "grid_sample", "identity", "isfinite", "isinf",
+    "isnan", "layout_transform", "left_shift", "less", "less_equal", "log", "logical_and",
+    "logical_not", "logical_or", "logical_xor", "matmul", "max", "maximum", "mean", "min",
+    "minimum", "mirror_pad", "mod", "multiply", "negative", "nn", "not_equal", "power", "prod",
+    "reshape", "resize", "right_shift", "roi_align", "round", "rsqrt", "scatter_elements",
     "scatter_nd", "sigmoid", "sign", "sin", "sinh", "sort", "split", "sqrt", "squeeze", "stack",
     "strided_set", "strided_slice", "subtract", "sum", "take", "tan", "tanh", "testing", "topk",
     "transpose", "trunc_divide", "trunc_mod", "where",

@@ -22,6 +22,7 @@ from tilewright.relay.op import (
     ranking,
     reduction,
     resize,
+    sampling,
 )
 from tilewright.relay.op.row import Op, Pattern
 
@@ -36,6 +37,7 @@ ROWS: tuple[Op, ...] = (
     *ranking.ROWS,
     *indexing.ROWS,
     *resize.ROWS,
+    *sampling.ROWS,
 )
 TABLE: dict[str, Op] = {row.name: row for row in ROWS}
 

@@ -14,6 +14,7 @@ from tilewright.relay.graph.traversal import op_name
 from tilewright.relay.op.conv import CONVOLUTIONS, TRANSPOSED
 from tilewright.relay.op.pooling import ROWS as POOLING
 from tilewright.relay.op.resize import taps
+from tilewright.relay.op.sampling import TAPS
 
 
 def elements(kind: Type) -> int:
@@ -67,10 +68,16 @@ def _resize(node: Call) -> int:
     return 8 * taps(node.attrs, [shape[k] for k in node.attrs.axes])
 
 
+def _grid_sample(node: Call) -> int:
+    return int(16 * TAPS[node.attrs.method] ** (len(node.shape) - 2))
+
+
 _INNER: dict[str, Callable[[Call], int]] = {  # operations for each element of the result
     "nn.dense": lambda n: 2 * n.args[0].shape[1],
     "nn.batch_matmul": lambda n: 2 * n.args[0].shape[1 if n.attrs.transpose_a else 2],
+    "image.grid_sample": _grid_sample,
     "image.resize": _resize,
+    "vision.roi_align": lambda n: 64 * int(n.attrs.sample_ratio) ** 2,
     **dict.fromkeys(CONVOLUTIONS, _conv),
     **dict.fromkeys(TRANSPOSED, _conv_transpose),
     **{row.name: _pool for row in POOLING if "pool_size" in row.attrs},

@@ -38,15 +38,16 @@ from tilewright.topi.testing.pooling import (
     poolnd_python,
     upsampling_python,
 )
+from tilewright.topi.testing.sampling import grid_sample_python, roi_align_python
 from tilewright.topi.testing.transform import layout_transform_python, strided_slice_python
 
 __all__ = [
     "adaptive_pool", "batch_matmul", "batch_norm", "conv2d_nchw_python", "conv2d_nhwc_python",
     "conv_python", "conv_transpose_python", "cumulative_python", "dense",
     "depthwise_conv2d_python_nchw", "depthwise_conv2d_python_nhwc", "dilate_python",
-    "gather_nd_python", "gather_python", "layout_transform_python", "log_softmax_python",
-    "matmul", "max_pool_indices_python", "pool2d_python", "poolnd_python",
-    "scale_shift_nchw_python", "scale_shift_nhwc_python", "scatter_elements_python",
-    "scatter_nd_python", "softmax_python", "standardize_python", "strided_slice_python",
-    "topk_python", "upsampling_python",
+    "gather_nd_python", "gather_python", "grid_sample_python", "layout_transform_python",
+    "log_softmax_python", "matmul", "max_pool_indices_python", "pool2d_python", "poolnd_python",
+    "roi_align_python", "scale_shift_nchw_python", "scale_shift_nhwc_python",
+    "scatter_elements_python", "scatter_nd_python", "softmax_python", "standardize_python",
+    "strided_slice_python", "topk_python", "upsampling_python",
 ]  # fmt: skip

@@ -1,6 +1,7 @@
 """Export to ONNX, so that peers and references run the same network.
 
-In: a module as it was built or imported, and its weights.  Out: an `onnx.ModelProto` (opset 18).
+In: a module as it was built or imported, and its weights.  Out: an `onnx.ModelProto` (opset 18,
+or a newer one that an operator needs).
 NHWC operators are written between transpositions, ONNX knows NCHW only.  Read next:
 `export_elementwise.py`, `export_window.py`, `writer.py`; `importer.py`.
 """
@@ -31,7 +32,7 @@ from tilewright.relay.op.reduction import reduced_axes
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-OPSET, IR_VERSION = 18, 8
+IR_VERSION = 8
 
 
 def to_onnx(
@@ -61,7 +62,7 @@ def to_onnx(
         [_info(helper, n, r) for n, r in zip(outputs, results, strict=True)],
         [numpy_helper.from_array(a, n) for n, a in writer.arrays.items()],
     )  # fmt: skip
-    opsets = [helper.make_opsetid("", OPSET)]
+    opsets = [helper.make_opsetid("", writer.opset)]
     model = helper.make_model(graph, opset_imports=opsets, producer_name="tilewright")
     model.ir_version = IR_VERSION
     checker.check_model(model)

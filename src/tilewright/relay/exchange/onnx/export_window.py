@@ -128,8 +128,48 @@ def _pools(rank: int) -> dict[str, Exporter]:
     return found
 
 
+def _grid_sample(w: Writer, node: Call) -> str:
+    """ONNX counts from -1 to 1 only, and has x, y, .. on the last axis."""
+    a, grid = node.attrs, node.args[1]
+    rank = len(grid.shape) - 2
+    w.opset = max(w.opset, 20)
+    places = w.op("Transpose", w.name(grid), perm=[0, *range(2, rank + 2), 1])
+    align = a.align_corners and (a.normalized or a.padding_mode == "reflection")
+    if not a.normalized:
+        extents = np.array(node.args[0].shape[:1:-1], grid.dtype)
+        step = 2 / np.maximum(extents - 1, 1) if align else 2 / extents
+        start = np.zeros_like(step) if align else 1 / extents
+        places = w.op("Mul", places, w.array(step, "step", grid.dtype))
+        places = w.op("Add", places, w.array(start - 1, "start", grid.dtype))
+    return w.op(
+        "GridSample", w.name(node.args[0]), places, padding_mode=a.padding_mode,
+        mode={"bilinear": "linear", "bicubic": "cubic"}.get(a.method, a.method),
+        align_corners=int(align),
+    )  # fmt: skip
+
+
+def _roi_align(w: Writer, node: Call) -> str:
+    """The numbers of images are integers of their own."""
+    a, (data, rois) = node.attrs, node.args
+    mode = {"avg": "avg", "max_weighted": "max"}.get(a.mode)
+    _require(node, mode is not None, f"ONNX has no mode {a.mode}", 'Use "max_weighted".')
+    number, corners = (
+        w.op("Slice", w.name(rois), *(w.ints([k], "slice") for k in (begin, end, 1)))
+        for begin, end in ((0, 1), (1, 5))
+    )
+    number = w.op("Reshape", w.cast(number, "int64"), w.ints([-1], "shape"))
+    return w.op(
+        "RoiAlign", w.name(data), corners, number, mode=mode, output_height=a.pooled_size[0],
+        output_width=a.pooled_size[1], sampling_ratio=a.sample_ratio,
+        spatial_scale=a.spatial_scale,
+        coordinate_transformation_mode="half_pixel" if a.aligned else "output_half_pixel",
+    )  # fmt: skip
+
+
 EXPORTERS: dict[str, Exporter] = {
+    "image.grid_sample": _grid_sample,
     "image.resize": _resize,
+    "vision.roi_align": _roi_align,
     **dict.fromkeys((*CONVOLUTIONS, *TRANSPOSED), _conv),
     **{name: export for rank in RANKS for name, export in _pools(rank).items()},
 }

@@ -53,7 +53,7 @@ from tilewright.relay.exchange.onnx.functions import (
 from tilewright.relay.exchange.onnx.inputs import Given
 from tilewright.relay.exchange.onnx.load import load, opsets
 from tilewright.relay.exchange.onnx.node import Node
-from tilewright.relay.exchange.onnx.ops import CONVERTERS
+from tilewright.relay.exchange.onnx.ops import DOMAINS
 from tilewright.relay.exchange.onnx.structure import Plan, plan
 from tilewright.relay.exchange.onnx.values import Unknown, Value, items
 from tilewright.relay.graph.expr import (
@@ -377,7 +377,8 @@ class _Importer:
             )  # fmt: skip
         with _damaged():
             schema = check_node(node, version, place, domain)
-        converter = None if domain else CONTROL.get(node.op_type) or CONVERTERS.get(node.op_type)
+        control = None if domain else CONTROL.get(node.op_type)
+        converter = control or DOMAINS.get(domain, {}).get(node.op_type)
         if any(isinstance(v, Unknown) for v in values.values()):
             return self._behind(node, official, name, converter is not None)
         if converter is None:

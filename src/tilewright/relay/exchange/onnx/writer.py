@@ -24,6 +24,7 @@ from tilewright.relay.graph.expr import (
     post_order,
 )
 
+OPSET = 18
 Names = str | tuple[str, ...]
 
 
@@ -31,12 +32,13 @@ class Writer:
     """The nodes and initializers written so far, and the ONNX name of each value.
 
     exporters: operator -> what writes a call of it
+    opset:     the least, from OPSET on, that has all operators written
     """
 
     def __init__(
         self, params: dict[str, Any], function: Function, exporters: Mapping[str, Exporter]
     ) -> None:
-        self.exporters = exporters
+        self.exporters, self.opset = exporters, OPSET
         self.function = function
         self.params = {n: as_array(v) for n, v in params.items()}
         self.nodes: list[Any] = []

@@ -9,6 +9,7 @@ from tilewright.relay.exchange.onnx.ops import (
     attention,
     constant,
     elementwise,
+    features,
     indexing,
     linear,
     movement,
@@ -18,7 +19,9 @@ from tilewright.relay.exchange.onnx.ops import (
     recurrent,
     reduction,
     resize,
+    sampling,
     signal,
+    training,
     window,
 )
 
@@ -26,6 +29,7 @@ CONVERTERS: dict[str, Converter] = {
     **attention.CONVERTERS,
     **constant.CONVERTERS,
     **elementwise.CONVERTERS,
+    **features.CONVERTERS,
     **indexing.CONVERTERS,
     **linear.CONVERTERS,
     **movement.CONVERTERS,
@@ -35,6 +39,15 @@ CONVERTERS: dict[str, Converter] = {
     **random.CONVERTERS,
     **reduction.CONVERTERS,
     **resize.CONVERTERS,
+    **sampling.CONVERTERS,
     **signal.CONVERTERS,
     **window.CONVERTERS,
+}
+
+# by domain
+DOMAINS: dict[str, dict[str, Converter]] = {
+    "": CONVERTERS,
+    "ai.onnx.ml": features.LEARNING,
+    "ai.onnx.preview": attention.PREVIEW,
+    "ai.onnx.preview.training": training.CONVERTERS,
 }

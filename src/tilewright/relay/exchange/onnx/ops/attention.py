@@ -23,6 +23,7 @@ from tilewright.relay.exchange.onnx.node import Converter, Node
 from tilewright.relay.graph.expr import Expr, const
 from tilewright.relay.indexing import split, strided_slice, take
 from tilewright.relay.linear import einsum
+from tilewright.relay.nn import softmax
 from tilewright.relay.recurrent import States, unrolled
 
 MODES = (0, 1, 2, 3)  # of qk_matmul_output: 0 and 1 before the mask, 2 with it, 3 the probabilities
@@ -51,6 +52,31 @@ def _attention(n: Node) -> Sequence[Expr]:
     n.require(mode in MODES, f"qk_matmul_output_mode={mode} is not known", "Use 0 to 3.")
     shown = (score, score, biased(score, mask, -math.inf), probability)[mode]
     return [result, key, value, shown]
+
+
+def _flex_attention(n: Node) -> Expr:
+    """Graphs inside it change the scores and the probabilities."""
+    query, key, value = (n[k] for k in range(3))
+    n.require(len(query.shape) == 4, f"its query has shape {query.shape}", "Give four axes.")
+    asked = n.attr("softmax_precision")
+    usual = "float64" if query.dtype == "float64" else "float32"
+    precision = element_type(asked) if asked else usual
+
+    def changed(values: Expr, name: str) -> Expr:
+        body = n.attr(name)
+        if body is None:
+            return values
+        made = [n.as_expr(v) for v in n.inline(body, [values])]
+        n.require(
+            len(made) == 1 and made[0].checked_type == values.checked_type,
+            f"{name} does not keep {values.checked_type}", "The model is damaged; export it again.",
+        )  # fmt: skip
+        return made[0]
+
+    score = tensor.cast(scores(query, key, n.attr("scale")), precision)
+    probability: Expr = softmax(changed(score, "score_mod"), axis=-1)
+    probability = changed(probability, "prob_mod")
+    return weighted(tensor.cast(probability, value.dtype), value)
 
 
 def _in_heads(n: Node, x: Expr, heads: int | None) -> Expr:
@@ -196,3 +222,4 @@ CONVERTERS: dict[str, Converter] = {
     "RotaryEmbedding": _rotary,
     "SwiGLU": _swiglu,
 }
+PREVIEW: dict[str, Converter] = {"FlexAttention": _flex_attention}

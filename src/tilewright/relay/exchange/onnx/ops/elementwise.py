@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from tilewright.base.dtype import DType
+import numpy as np
+
+from tilewright.base.dtype import TYPES, DType
 from tilewright.relay import nn, tensor
 from tilewright.relay.activations import SELU_ALPHA, SELU_SCALE, sloped
 from tilewright.relay.exchange.onnx.checks import element_type
 from tilewright.relay.exchange.onnx.node import Converter, Node, number
-from tilewright.relay.graph.expr import Expr, const
+from tilewright.relay.graph.expr import Array, Expr, const
 from tilewright.relay.op import ROWS, call
 
 
@@ -125,13 +127,40 @@ def _cast_like(n: Node) -> Expr:
     return tensor.cast(n[0], n[1].dtype)
 
 
-def _dropout(n: Node) -> Expr:
-    n.require(len(n.outputs) == 1, "its mask is read", "Export the model for inference.")
+def _dropout(n: Node) -> Expr | list[Expr]:
+    """At inference nothing is dropped, and the mask, of what is kept, is all true."""
+    n.attr("seed"), n.flag("is_test")
     training = n.static(2, "training_mode")
+    if training is not None and training.any():
+        n.require(
+            number(n, "ratio", 1, 0.5) == 0, "it is in training mode and drops elements at random",
+            "Export the model for inference, or with ratio=0.",
+        )  # fmt: skip
+    n.attr("ratio")  # of what training would drop
+    kept = nn.dropout(n[0])
+    if len(n.outputs) == 1:
+        return kept
+    one = const(1, "bool" if n.opset >= 10 else n[0].dtype)
+    return [kept, tensor.broadcast_to(one, n[0].shape)]
+
+
+def _bit_cast(n: Node) -> Expr | Array:
+    """The same bits under another type: of integers what wraps around, of others if known."""
+    wanted, data = element_type(n.attr("to")), n.value(0)
+    known = n.known(data)
+    bits = np.dtype(n[0].dtype.storage).itemsize
     n.require(
-        training is None or not training.any(), "it is in training mode", "Export for inference."
+        wanted in TYPES and DType(wanted).bytes == bits,
+        f"{n[0].dtype} has not as many bits as {wanted}", "Use a type of the same size.",
+    )  # fmt: skip
+    if known is not None:
+        return np.ascontiguousarray(known).view(DType(wanted).storage).reshape(known.shape)
+    n.require(
+        not n[0].tensor_type.dtype.is_float and not DType(wanted).is_float and wanted != "bool",
+        f"it reads the bits of {n[0].dtype} as {wanted}",
+        "Only integers of one size are exchanged; give a constant, or do it outside the network.",
     )
-    return nn.dropout(n[0], number(n, "ratio", 1, 0.5))
+    return tensor.cast(n[0], wanted)
 
 
 def _prelu(n: Node) -> Expr:
@@ -145,6 +174,7 @@ CONVERTERS: dict[str, Converter] = {
     **{r.onnx[0]: _unary(r.name) for r in ROWS if r.onnx and not r.attrs and len(r.inputs) == 1},
     "Add": _binary(tensor.add),
     "And": _binary(tensor.logical_and),
+    "BitCast": _bit_cast,
     "BitShift": _shift,
     "BitwiseAnd": _binary(tensor.bitwise_and),
     "BitwiseOr": _binary(tensor.bitwise_or),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilewright.relay import nn, tensor
 from tilewright.relay.exchange.onnx.node import Converter, Node
 from tilewright.relay.graph.expr import Expr
-from tilewright.relay.linear import einsum, product
+from tilewright.relay.linear import determinant, einsum, product
 
 
 def _gemm(n: Node) -> Expr:
@@ -35,6 +35,7 @@ def _matmul(n: Node) -> Expr:
 
 
 CONVERTERS: dict[str, Converter] = {
+    "Det": lambda n: determinant(n[0]),
     "Einsum": lambda n: einsum(n.all(), n.attr("equation", "")),
     "Gemm": _gemm,
     "MatMul": _matmul,

@@ -1,13 +1,13 @@
-"""Images of other sizes, and moved ones."""
+"""Images of other sizes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import floor, prod
+from math import floor
 from typing import TypeVar
 
 from tilewright.relay import image
-from tilewright.relay.exchange.onnx.node import Converter, Node, shape_input
+from tilewright.relay.exchange.onnx.node import Converter, Node
 from tilewright.relay.graph.expr import Expr
 from tilewright.relay.op.resize import simplest
 
@@ -100,19 +100,7 @@ def _upsample(n: Node) -> Expr:
     return image.resize(data, kept, _of(sizes, kept), _of(given, kept), mode, "asymmetric", "floor")
 
 
-def _affine_grid(n: Node) -> Expr:
-    size = shape_input(n, 1)
-    n.require(
-        len(size) in (4, 5) and size[0] == n[0].shape[0],
-        f"its size is {size} for matrices {n[0].shape}",
-        "[N, C, H, W] or [N, C, D, H, W] is needed.",
-    )  # fmt: skip
-    n.room(prod(size[2:]) * len(size) * n[0].dtype.bytes)
-    return image.affine_grid(n[0], size[2:], n.flag("align_corners"), channels_last=True)
-
-
 CONVERTERS: dict[str, Converter] = {
-    "AffineGrid": _affine_grid,
     "Resize": _resize,
     "Upsample": _upsample,
 }
