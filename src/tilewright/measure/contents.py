@@ -8,6 +8,7 @@ Read next: `index.py`, which keeps this between processes; `database.py`, which 
 
 from __future__ import annotations
 
+import contextlib
 import math
 from typing import Any
 
@@ -15,7 +16,17 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from tilewright.measure.lines import NOT_TEXT, TOO_DEEP, TOO_LONG, Skipped, is_deep, is_text
+from tilewright.measure.lines import (
+    NOT_TEXT,
+    REASONS,
+    TOO_DEEP,
+    TOO_LONG,
+    Block,
+    Skipped,
+    is_deep,
+    is_text,
+    next_block,
+)
 from tilewright.measure.lines import read_lines as lines_of
 from tilewright.measure.record import (
     UNREADABLE,
@@ -36,7 +47,6 @@ ROW = np.dtype([
 Rows = npt.NDArray[Any]
 OK, ELIGIBLE, FINAL, WRONG = 1, 2, 4, 8
 Place = tuple[int, int]  # offset, size
-_ROWS_AT_ONCE = 1 << 16
 _COPIES = 4  # of a computation: the first may be damaged
 
 
@@ -70,28 +80,54 @@ class Contents:
         self._origin_numbers: dict[str, int] = {}
         self._new: list[tuple[Any, ...]] = []
 
-    def read(self, file: int) -> Contents | None:
-        """Read on from `covered`.
+    def read(self, file: int, end: int | None = None) -> Contents | None:
+        """Read on from `covered`, up to `end`, where a line must end; None: as far as there is any.
 
         A last line without its end (a writer was killed, or is still writing) is not covered; it
         comes back by itself.
         """
         torn = None
         blocks = [self.rows]
-        for offset, line, end in lines_of(file, self.covered):
-            if end < 0:
+        while end is None or self.covered < end:
+            block = next_block(file, self.covered, end)
+            if block is not None:
+                self._take_block(block, blocks)
+                self.covered += len(block.text)
+                continue
+            offset, line, behind = next(lines_of(file, self.covered), (0, None, None))
+            if behind is None:
+                break
+            if behind < 0:
                 torn = Contents()
                 torn.lines = self.lines
                 torn._take(offset, line)
                 torn.rows = np.array(torn._new, ROW)
                 break
             self._take(offset, line)
-            self.covered = end
-            if len(self._new) == _ROWS_AT_ONCE:
-                self._gather(blocks)
-        self._gather(blocks)
+            self._gather(blocks)
+            self.covered = behind
         self.rows = np.concatenate(blocks)
         return torn
+
+    def join(self, other: Contents) -> bool:
+        """Take in what was read from `covered` on; False where that would not be told the same."""
+        if other.skipped.overflows or len({*self.skipped, *other.skipped}) > REASONS:
+            return False
+        rows = other.rows.copy()
+        tasks = [self._task(text) for text in other._task_numbers]  # as they are written
+        origins = [self._origin(origin) for origin in other.origins]
+        if len(rows):
+            rows["task"] = np.array(tasks)[rows["task"]]
+            rows["origin"] = np.array(origins)[rows["origin"]]
+        self.rows = np.concatenate([self.rows, rows])
+        for hash_, places in other.dags.items():
+            own = self.dags.setdefault(hash_, [])
+            own += places[: _COPIES - len(own)]
+        self.runs += other.runs
+        self.skipped.add(other.skipped, self.lines)
+        self.lines += other.lines
+        self.covered = other.covered
+        return True
 
     def name(self, tasks: list[TaskId], origins: list[str]) -> None:
         """Go on from these tasks and origins, which rows have the numbers of."""
@@ -102,6 +138,32 @@ class Contents:
     def _gather(self, blocks: list[Rows]) -> None:
         blocks.append(np.array(self._new, ROW))
         self._new.clear()
+
+    def _take_block(self, block: Block, blocks: list[Rows]) -> None:
+        """The same as `_take` of each line, sooner where all are records of ours.
+
+        Where each line goes from { to }, no value goes over the end of a line: read in one go, as
+        many values as lines are one in each.
+        """
+        found: list[Glance] = []
+        tasks: list[int] = []
+        with contextlib.suppress(*UNREADABLE):
+            values = _read_all(block.text) if block.plain else []
+            found = [one for one in values if isinstance(one, Glance)]
+            if len(found) == len(values) == len(block.starts):
+                tasks = [self._task(bytes(one.task)) for one in found]
+        if not tasks:
+            for offset, line in block.lines():
+                self._take(offset, line)
+            self._gather(blocks)
+            return
+        rows = np.empty(len(found), ROW)
+        rows["offset"], rows["size"] = block.offset + block.starts, block.ends - block.starts
+        rows["file"], rows["task"] = 0, tasks
+        rows["seconds"], rows["flags"] = zip(*[figures(one.result) for one in found], strict=True)
+        rows["origin"] = [self._origin(one.origin) for one in found]
+        self.lines += len(found)
+        blocks.append(rows)
 
     def _take(self, offset: int, line: bytes | None) -> None:
         self.lines += 1
@@ -152,6 +214,6 @@ class Contents:
         return number
 
 
-_read = glance().decode
+_read, _read_all = glance().decode, glance().decode_lines
 _read_task = msgspec.json.Decoder(TaskId).decode
 _write_task = msgspec.json.Encoder().encode

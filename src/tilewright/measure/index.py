@@ -23,6 +23,7 @@ import numpy as np
 
 from tilewright.driver.cache import default_cache
 from tilewright.measure.contents import ROW, Contents, Place
+from tilewright.measure.parts import read_ahead
 from tilewright.measure.record import TaskId
 
 FROM_BYTES = 4 << 20  # of log that is not covered yet, for which an index is written
@@ -58,6 +59,7 @@ def contents_of(path: Path, file: int, *, fresh: bool = False) -> tuple[Contents
     known = None if place is None or fresh else _load(place, file)
     contents = Contents() if known is None else known
     before = contents.covered
+    read_ahead(contents, path, file)
     torn = contents.read(file)
     if place is not None and contents.covered - before >= FROM_BYTES:
         _save(place, path, file, contents)

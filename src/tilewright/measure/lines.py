@@ -12,9 +12,12 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
 from tilewright.base.errors import RecordError
 from tilewright.base.text import printable
@@ -27,12 +30,15 @@ LINE_BYTES = 1 << 20
 # calls, so that what walks such an expression by recursion has room.
 DEPTH = 200
 _NEWLINE = ord("\n")
-_CHUNK = 1 << 18  # small enough for a core's own cache
+_CHUNK = 1 << 17  # small enough for a core's own cache
 _NUMBERS = 5  # line numbers that are kept for each reason
-_REASONS = 40  # distinct reasons that are kept
+REASONS = 40  # distinct reasons that are kept
+_OTHERWISE = "other reasons"
 _REASON_LENGTH = 240
+Positions = npt.NDArray[np.intp]
 NOT_TEXT, NOT_JSON = "not UTF-8 text", "not JSON, or cut off"
 TOO_LONG, TOO_DEEP = f"longer than {LINE_BYTES >> 20} MiB", f"nested more than {DEPTH} deep"
+_ONES = np.array([k.bit_count() for k in range(256)], np.uint8)
 _ESCAPES = re.compile(rb"\\.", re.DOTALL)
 _NOT_OPENING = bytes(set(range(256)) - set(b"[{"))
 _OTHERS = bytes(set(range(256)) - set(b'[]{}"'))
@@ -48,20 +54,29 @@ class Skipped(Counter[str]):
         super().__init__()
         self.lines: dict[str, list[int]] = {}
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Skipped, (), {"lines": self.lines}, None, iter(self.items())
+
     def note(self, reason: str, line: int) -> None:
         reason = short(reason)
-        if reason not in self and len(self) >= _REASONS:
-            reason = "other reasons"
+        if reason not in self and len(self) >= REASONS:
+            reason = _OTHERWISE
         self[reason] += 1
         numbers = self.lines.setdefault(reason, [])
         if len(numbers) < _NUMBERS:
             numbers.append(line)
 
-    def add(self, other: Skipped) -> None:
-        """Those of another log, too."""
+    @property
+    def overflows(self) -> bool:
+        """Whether there were more reasons than are kept."""
+        return _OTHERWISE in self
+
+    def add(self, other: Skipped, lines: int = 0) -> None:
+        """Those of another log, too, or of what follows so many lines of this one."""
         self.update(other)
         for reason, numbers in other.lines.items():
-            self.lines[reason] = [*self.lines.get(reason, ()), *numbers][:_NUMBERS]
+            moved = [lines + n for n in numbers]
+            self.lines[reason] = [*self.lines.get(reason, ()), *moved][:_NUMBERS]
 
     def clear(self) -> None:
         super().clear()
@@ -123,6 +138,51 @@ def read_lines(file: int, offset: int = 0) -> Iterator[tuple[int, bytes | None, 
                 end += len(line)
             yield at, None, end if line else -1
         at = end
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some whole lines, each with its newline, that begin at `offset` of a file.
+
+    starts, ends: of the lines in `text`, without newlines
+    """
+
+    offset: int
+    text: bytes
+    starts: Positions
+    ends: Positions
+
+    @property
+    def plain(self) -> bool:
+        """Whether all lines are ASCII, from { to }, and none is deep or long."""
+        if not self.text.isascii():
+            return False
+        marks = np.frombuffer(self.text, np.uint8)
+        if not ((marks[self.starts] == ord("{")) & (marks[self.ends - 1] == ord("}"))).all():
+            return False
+        # How many brackets open in each line, at most: those of eight bytes count together.
+        opening = np.packbits(marks | 0x20 == ord("{"))  # [ and { differ in this bit
+        total = np.concatenate([[0], np.cumsum(_ONES[opening], dtype=np.int64)])
+        count = total[-(-self.ends // 8)] - total[self.starts // 8]
+        return all(not is_deep(self.line(int(k))) for k in np.flatnonzero(count > DEPTH))
+
+    def line(self, number: int) -> bytes:
+        return self.text[self.starts[number] : self.ends[number]]
+
+    def lines(self) -> Iterator[tuple[int, bytes]]:
+        """Each with its offset in the file."""
+        for k, start in enumerate(self.starts):
+            yield self.offset + int(start), self.line(k)
+
+
+def next_block(file: int, offset: int, end: int | None = None) -> Block | None:
+    """Whole lines from `offset` on, not beyond `end`; None where the next one is long, or torn."""
+    text = os.pread(file, _CHUNK if end is None else min(_CHUNK, end - offset), offset)
+    text = text[: text.rfind(b"\n") + 1]
+    if not text:
+        return None
+    ends = np.flatnonzero(np.frombuffer(text, np.uint8) == _NEWLINE)
+    return Block(offset, text, np.concatenate([[0], ends[:-1] + 1]), ends)
 
 
 def refusal(line: bytes) -> str | None:
