@@ -65,7 +65,7 @@ def _operations() -> list[Operation]:
         Operation("mul", 2, lambda x, y: x * y, both, 1),
         Operation("div", 2, lambda x, y: x / y, FLOATS, RELATIVE["div"]),
         Operation("floordiv", 2, lambda x, y: x // y, INTEGERS),
-        Operation("floormod", 2, lambda x, y: x % y, INTEGERS),
+        Operation("floormod", 2, lambda x, y: x % y, both, 1),
         Operation("pow", 2, te.power, FLOATS, RELATIVE["pow"]),
         Operation("neg", 1, lambda x: -x, both),
         Operation("less", 2, lambda x, y: x < y, both),
@@ -140,7 +140,7 @@ def rows(dtype: DType, count: int, terms: int, rng: np.random.Generator) -> Arra
 def defined(op: Operation, dtype: DType, columns: list[Array]) -> Array:
     """Where `docs/numerics.md` says what an operation gives."""
     values = [c.astype(np.float64) for c in columns]
-    if op.name in ("floordiv", "floormod"):
+    if op.name in ("floordiv", "floormod") and dtype.is_int:
         return (values[1] != 0) & (np.abs(values[0]) < EXACT_INDEX)
     if dtype.is_index:
         limit = (

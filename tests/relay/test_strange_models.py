@@ -55,6 +55,12 @@ REFUSALS = {
         with_attribute(not_text, [node("MaxPool", ["x"], **POOL)]), ["auto_pad", "not text"],
     ),
     "attribute-reference": (with_attribute(of_a_function), ["one of a function"]),
+    "attribute-far-out": (  # onnx's own inference would take the process along
+        model(
+            [node("GatherND", ["x", "at"], batch_dims=-100)], SHAPE, {"at": number([[0], [1]])},
+        ),
+        ["GatherND", "-100 common axes"],
+    ),
     "inputs": (model([node("Relu", ["x", "x"])], SHAPE), ["2 inputs, not 1"]),
     "input-empty": (model([node("Add", ["x", ""])], SHAPE), ["input 1 is missing"]),
     "element-type": (

@@ -275,8 +275,12 @@ class ValuePrinter:
         a, b = node.args
         dtype, division = node.dtype, node.op == "floordiv"
         if dtype.is_float:
-            whole = E.call("floor", E.binary("div", a, b))
-            return self._expression(whole if division else E.binary("sub", a, b * whole))
+            if division:
+                return self._expression(E.call("floor", E.binary("div", a, b)))
+            # C's remainder has the sign of a; where b has the other one, the next b is its own
+            r, zero = E.call("fmod", a, b), E.const(0, dtype)
+            astray = E.select(b < zero, r > zero, r < zero)
+            return self._expression(E.select(astray, r + b, r))
         sign = "/" if division else "%"
         if dtype.kind == "uint":
             return f"{self._print(a, PRODUCT)} {sign} {self._print(b, UNARY)}", PRODUCT

@@ -43,8 +43,8 @@ def work(node: Expr) -> int:
 
 
 def _conv(node: Call) -> int:
-    weight, a = node.args[1].shape, node.attrs
-    return 2 * math.prod(weight) // weight[str(a.kernel_layout).index("O")]
+    output = str(node.attrs.kernel_layout).index("O")
+    return 2 * math.prod(e for k, e in enumerate(node.args[1].shape) if k != output)
 
 
 def _conv_transpose(node: Call) -> int:

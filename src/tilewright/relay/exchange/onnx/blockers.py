@@ -8,34 +8,30 @@ read.  Read next: `importer.py`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tilewright.base.dtype import TYPES, DType
 from tilewright.base.errors import InternalError, ModelError
-from tilewright.relay.exchange.onnx.checks import element_type, shown
+from tilewright.relay.exchange.onnx.checks import shown
 from tilewright.relay.exchange.onnx.values import Unknown, Value, tensors
 from tilewright.relay.graph.expr import (
-    Array,
     Call,
     Expr,
     TensorType,
     Tuple,
     TupleGetItem,
     TupleType,
-    oversize,
     post_order,
 )
 from tilewright.relay.op.row import Op, Pattern
 
 if TYPE_CHECKING:
-    from onnx import NodeProto, TypeProto
+    from onnx import NodeProto
 
 OPERATORS, REASONS, NAMES = 9, 2, 3  # lines of the error, so that it stays readable
 WIDTH = 200
 NO_CONVERTER = "there is no converter for it"
-MOST_DATA = 64  # elements of an input that inference is told: a shape, axes
 
 
 @dataclass(frozen=True)
@@ -166,67 +162,6 @@ def _nodes(count: int) -> str:
 def _cut(line: str) -> str:
     line = line.replace("\n", " ")
     return line if len(line) <= WIDTH else f"{line[: WIDTH - 3]}..."
-
-
-# -- types of what cannot be imported --------------------------------------------------------------
-
-
-def output_types(
-    node: NodeProto,
-    schema: Any,
-    inputs: Mapping[str, Value],
-    known: Callable[[Value], Array | None],
-    declared: Mapping[str, TensorType],
-) -> list[TensorType | None]:
-    """The types of the outputs of `node`, by onnx's inference or as the model declares them.
-
-    schema:   onnx's own, None where it has none
-    known:    the array of an input that is known
-    declared: types by name, of values whose extents are numbers
-    """
-    inferred = _inferred(node, schema, inputs, known) if schema is not None else {}
-    return [inferred.get(name) or declared.get(name) for name in node.output if name]
-
-
-def _inferred(
-    node: NodeProto, schema: Any, inputs: Mapping[str, Value],
-    known: Callable[[Value], Array | None],
-) -> dict[str, TensorType]:  # fmt: skip
-    from onnx import helper, numpy_helper
-    from onnx.shape_inference import infer_node_outputs
-
-    kinds, data = {}, {}
-    for name, value in inputs.items():
-        array = known(value)
-        if array is not None:
-            kinds[name] = array.dtype, array.shape
-        elif isinstance(value, Expr) and isinstance(value.checked_type, TensorType):
-            kinds[name] = value.dtype.storage, value.shape
-        else:
-            return {}
-        if array is not None and array.size <= MOST_DATA:
-            data[name] = numpy_helper.from_array(array, name)
-    try:
-        types = {
-            name: helper.make_tensor_type_proto(helper.np_dtype_to_tensor_dtype(storage), shape)
-            for name, (storage, shape) in kinds.items()
-        }
-        found = infer_node_outputs(schema, node, types, data)
-    except Exception:  # it is the type of what is refused anyway
-        return {}
-    return {name: t for name, kind in found.items() if (t := static_type(kind)) is not None}
-
-
-def static_type(kind: TypeProto) -> TensorType | None:
-    """The type that `kind` declares; None where an extent is open or networks cannot have it."""
-    tensor = kind.tensor_type
-    if not kind.HasField("tensor_type") or not tensor.HasField("shape"):
-        return None
-    dims = tuple(d.dim_value if d.HasField("dim_value") else -1 for d in tensor.shape.dim)
-    dtype = element_type(tensor.elem_type)
-    if dtype not in TYPES or min(dims, default=0) < 0 or oversize(dims, DType(dtype)):
-        return None
-    return TensorType(dims, DType(dtype))
 
 
 def operator_name(node: NodeProto) -> str:

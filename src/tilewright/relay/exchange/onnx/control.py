@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.relay import indexing, tensor
-from tilewright.relay.exchange.onnx.blockers import static_type
+from tilewright.relay.exchange.onnx.inference import static_type
 from tilewright.relay.exchange.onnx.node import Node
 from tilewright.relay.exchange.onnx.values import Absent, Items, Unknown, Value
 from tilewright.relay.graph.expr import Array, Expr

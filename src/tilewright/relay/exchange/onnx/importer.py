@@ -26,8 +26,6 @@ from tilewright.relay.exchange.onnx.blockers import (
     Blocker,
     Blockers,
     operator_name,
-    output_types,
-    static_type,
 )
 from tilewright.relay.exchange.onnx.checks import (
     DAMAGED,
@@ -50,6 +48,7 @@ from tilewright.relay.exchange.onnx.functions import (
     definition,
     functions_of,
 )
+from tilewright.relay.exchange.onnx.inference import output_types, static_type
 from tilewright.relay.exchange.onnx.inputs import Given
 from tilewright.relay.exchange.onnx.load import load, opsets
 from tilewright.relay.exchange.onnx.node import Node
@@ -484,10 +483,10 @@ class _Importer:
         op = operator_name(node)
         blocker = None if isinstance(error, _Hidden) else Blocker(op, name, error)
         domain = "" if node.domain == "ai.onnx" else node.domain
-        official = onnx_schema(node.op_type, scope.versions.get(domain, 0), domain)
         types = output_types(
-            node, official, values, lambda v: self._known(v, "from_onnx"), scope.declared
-        )
+            node, scope.versions.get(domain, 0), values, lambda v: self._known(v, "from_onnx"),
+            scope.declared,
+        )  # fmt: skip
         made = iter(self.blockers.stand_ins(op, blocker, list(values.values()), types))
         return [next(made) if o else Unknown() for o in node.output]
 

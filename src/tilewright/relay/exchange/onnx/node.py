@@ -55,6 +55,15 @@ class Node:
             raise self.refuse(f"input {index} is missing", "The model is damaged; export it again.")
         return self.expr_of(str(self.names[index]), self.place.removeprefix("from_onnx: "))
 
+    def of_rank(self, index: int, *ranks: int) -> Expr:
+        """Input `index`, which has one of `ranks` dimensions."""
+        found = self[index]
+        self.require(
+            len(found.shape) in ranks, f"input {index} has shape {found.shape}",
+            f"{' or '.join(map(str, ranks))} dimensions are needed.",
+        )  # fmt: skip
+        return found
+
     def value(self, index: int) -> Value:
         """Input `index` as it is: a sequence, an optional, an array that is known."""
         if not self.has(index):

@@ -37,7 +37,7 @@ def _attention(n: Node) -> Sequence[Expr]:
     past = 0
     if n.has(4):
         n.require(n.has(5), "it has past keys without past values", "Give both, or none.")
-        past = n[4].shape[2]
+        past = n.of_rank(4, 4).shape[2]
         key, value = (tensor.concatenate([n[k], x], axis=2) for k, x in ((4, key), (5, value)))
     mask = _mask(n, query.shape[2], key.shape[2], past)
     score = scores(query, key, n.attr("scale"), float(n.attr("softcap", 0.0)))
@@ -175,15 +175,22 @@ def _linear_attention(n: Node) -> Sequence[Expr]:
         and n.has(5) == (rule in CORRECTED),
         f"update_rule={rule} does not go with its inputs", "Decay and beta belong to some rules.",
     )  # fmt: skip
-    n.require(heads % groups == 0, f"{groups} heads do not serve {heads}", "Use a divisor.")
+    n.require(
+        groups >= 1 and heads % groups == 0, f"{groups} heads do not serve {heads}",
+        "Use a divisor.",
+    )  # fmt: skip
     query, key, value = (
         tensor.cast(_in_heads(n, n[k], heads if k == 0 else groups), "float32") for k in range(3)
     )
     batch, _, steps, inner = query.shape
     size = value.shape[3]
+    n.require(inner >= 1, "its heads are empty", "Use a size of at least 1.")
     scale = n.attr("scale", 0.0) or 1 / math.sqrt(inner)
     decay = tensor.exp(tensor.cast(_in_heads(n, n[4], groups), "float32")) if n.has(4) else None
-    beta = tensor.cast(_in_heads(n, n[5], n[5].shape[2]), "float32") if n.has(5) else None
+    beta = None
+    if n.has(5):
+        given = n.of_rank(5, 3, 4)
+        beta = tensor.cast(_in_heads(n, given, given.shape[2]), "float32")
 
     def at(x: Expr, t: int) -> Expr:
         picked = strided_slice(x, [t], [t + 1], axes=[2])

@@ -65,7 +65,8 @@ def _scatter_nd(n: Node) -> Expr:
 
 def _tensor_scatter(n: Node) -> Expr:
     """A cache with one update for each of some following places."""
-    cache, update, rank = n[0], n[1], len(n[0].shape)
+    cache, rank = n[0], len(n[0].shape)
+    update = n.of_rank(1, rank)
     axis = n.axis(n.attr("axis", -2), rank)
     mode, length = n.attr("mode", "linear"), cache.shape[axis]
     n.require(mode in ("linear", "circular"), f"mode={mode}", "Use linear or circular.")

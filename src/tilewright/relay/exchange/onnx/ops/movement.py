@@ -87,6 +87,10 @@ def _split(n: Node) -> list[Expr]:
     sizes = n.ints("split", 1)
     if sizes is None:
         count = n.attr("num_outputs") or len(n.outputs)
+        n.require(
+            1 <= count <= max(extent, len(n.outputs)), f"{count} pieces of {extent} elements",
+            "Use a number that is not greater.",
+        )  # fmt: skip
         size = -(-extent // count)
         sizes = [size] * (count - 1) + [extent - size * (count - 1)]
     else:

@@ -57,7 +57,9 @@ def _layer(make_step: Callable[[Direction, Options], Step]) -> Converter:
             raise n.refuse(f"direction={name} is not known", f"Use {', '.join(DIRECTIONS)}.")
         n.attr("output_sequence")
         batch_first = n.flag("layout")
-        x = tensor.transpose(n[0], (1, 0, 2)) if batch_first else n[0]
+        x = n.of_rank(0, 3)
+        if batch_first:
+            x = tensor.transpose(x, (1, 0, 2))
         steps, batch, _ = x.shape
         rows = tensor.reshape(x, (steps * batch, -1))
         lengths = tensor.cast(n[4], "int32") if n.has(4) else None
@@ -88,28 +90,29 @@ def _beside(parts: Sequence[Expr], axis: int) -> Expr:
 def _direction(n: Node, k: int, rows: Expr, batch: int, batch_first: bool) -> Direction:
     """The weights of direction k; its first states are zero where they are left out."""
     gates, dtype = GATES[n.op], rows.dtype
+    weight, recurrence = n.of_rank(1, 3), n.of_rank(2, 3)
+    size = recurrence.shape[2]
     n.require(
-        n[1].shape[0] == n[2].shape[0] and n[1].shape[1] == n[2].shape[1] == gates * n[2].shape[2],
-        f"its weights have shapes {n[1].shape} and {n[2].shape}",
+        weight.shape[:2] == recurrence.shape[:2] and recurrence.shape[1] == gates * size,
+        f"its weights have shapes {weight.shape} and {recurrence.shape}",
         f"{gates} gates of the hidden size are needed, for each direction.",
     )
-    size = n[2].shape[2]
     asked = n.attr("hidden_size")
     n.require(
         asked in (None, size), f"hidden_size={asked}, its weights say {size}", "Leave it out."
     )
 
-    def of(index: int, axis: int = 0) -> Expr:
-        picked = part(n[index], k, 1, axis)
+    def of(index: int, rank: int = 3, axis: int = 0) -> Expr:
+        picked = part(n.of_rank(index, rank), k, 1, axis)
         return tensor.squeeze(picked, axis)
 
     def state(index: int) -> Expr:
         if n.has(index):
-            return of(index, 1 if batch_first else 0)
+            return of(index, axis=1 if batch_first else 0)
         return const(np.zeros((batch, size)), dtype)
 
     return Direction(
-        rows, of(1), of(2), of(3) if n.has(3) else None, state(5),
+        rows, of(1), of(2), of(3, 2) if n.has(3) else None, state(5),
         state(6) if n.op == "LSTM" else None,
     )  # fmt: skip
 
@@ -155,7 +158,7 @@ def _activation(n: Node, name: str, values: Sequence[Iterator[float]], clip: flo
 def _peepholes(n: Node, k: int) -> list[Expr] | None:
     if n.op != "LSTM" or not n.has(7):
         return None
-    whole = tensor.squeeze(part(n[7], k, 1, 0), 0)
+    whole = tensor.squeeze(part(n.of_rank(7, 2), k, 1, 0), 0)
     return [part(whole, gate, whole.shape[0] // 3, 0) for gate in range(3)]
 
 
