@@ -259,7 +259,8 @@ def test_float_division_rounds_down() -> None:
     body = seq(Store(A, I, x // E.const(2.0)), Store(A, I, x % E.const(2.0)))
     text = text_of(body, A, threads=(Thread("threadIdx.x", I, 8),))
     assert "a[i] = floorf(a[i] / 2.0f);" in text
-    assert "a[i] = a[i] - 2.0f * floorf(a[i] / 2.0f);" in text
+    rest = "fmodf(a[i], 2.0f)"
+    assert f"a[i] = {rest} < 0.0f ? {rest} + 2.0f : {rest};" in text
 
 
 def test_division_by_what_may_be_negative_takes_the_helper() -> None:
