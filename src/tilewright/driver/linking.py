@@ -13,7 +13,6 @@ import os
 import shutil
 import struct
 import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -73,12 +72,13 @@ def _linker(triple: str, cc: str | None, place: str) -> tuple[list[str], list[st
         cc = shutil.which("cc")
     if cc is not None:
         return [cc], ["-lm", "-lpthread"]
-    if importlib.util.find_spec("ziglang") is None:
+    found = importlib.util.find_spec("ziglang")
+    if found is None or found.origin is None:
         raise ModelError(
             place, f"a shared object for {triple} needs a linker, and there is none",
             f"{_INSTALL}, name a C compiler for it with cc=, or a file that ends in .tar.",
         )  # fmt: skip
-    return [sys.executable, "-m", "ziglang", "ld.lld"], []
+    return [str(Path(found.origin).with_name("zig")), "ld.lld"], []
 
 
 def _mark_hard_float(path: str) -> None:

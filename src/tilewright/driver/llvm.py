@@ -17,7 +17,7 @@ from tilewright.codegen.llvm_half import in_integers, is_half_helper
 from tilewright.runtime.drivers import cpu_features
 from tilewright.runtime.drivers.cpu import code_model
 from tilewright.runtime.drivers.cpu_llvm import prepare_library
-from tilewright.targets.processors import architecture
+from tilewright.targets.processors import architecture, whole
 from tilewright.targets.target import Target
 
 # Loops, vectors and registers are decided before LLVM sees them: level 3 takes 1.2 to 2.4 times as
@@ -54,7 +54,7 @@ def identity(target: Target) -> dict[str, str]:
     """
     llvm = _binding()
     native = _native(target)
-    triple = target.option("mtriple") or native["mtriple"]
+    triple = whole(target.option("mtriple") or native["mtriple"])
     cpu, features = target.option("mcpu", "native"), ""
     if cpu == "native":
         if architecture(triple) != architecture(native["mtriple"]):
@@ -86,29 +86,42 @@ def _native(target: Target) -> dict[str, str]:
 
 
 def build(source: Source, target: Target) -> Artifact:
-    llvm = _binding()
     about = identity(target)
-    place = f"compile {source.entry_name} for {target}"
     needs = cpu_features.required(about["triple"], about["cpu"], about["features"])
     with _lock:
-        machine = target_machine(about["triple"], about["cpu"], about["features"])
-        try:
-            module = llvm.parse_assembly(source.text)
-            module.triple = about["triple"]
-            module.data_layout = str(machine.target_data)
-            module.verify()
-        except RuntimeError as error:
-            reason = f"LLVM refused the text: {str(error).strip()}"
-            raise CompileError(place, reason, CompileError.REPORT) from None
-        _link_half_helpers(module, about)
-        if about["triple"] == llvm.get_process_triple():
-            _check_externals(module, place)
-        options = llvm.create_pipeline_tuning_options(speed_level=_OPTIMISATION)
-        options.loop_vectorization = options.slp_vectorization = False
-        builder = llvm.create_pass_builder(machine, options)
-        builder.getModulePassManager().run(module, builder)
+        machine, module = _optimised(source, target, about)
         meta = {} if needs is None else {"needs": [*needs]}
         return Artifact(source, machine.emit_object(module), meta=meta)
+
+
+def assembly(source: Source, target: Target) -> str:
+    """The instructions of `build`'s object file, as text."""
+    with _lock:
+        machine, module = _optimised(source, target, identity(target))
+        return str(machine.emit_assembly(module))
+
+
+def _optimised(source: Source, target: Target, about: dict[str, str]) -> tuple[Any, Any]:
+    """The target machine, and the module after LLVM's passes.  The lock is held."""
+    llvm = _binding()
+    place = f"compile {source.entry_name} for {target}"
+    machine = target_machine(about["triple"], about["cpu"], about["features"])
+    try:
+        module = llvm.parse_assembly(source.text)
+        module.triple = about["triple"]
+        module.data_layout = str(machine.target_data)
+        module.verify()
+    except RuntimeError as error:
+        reason = f"LLVM refused the text: {str(error).strip()}"
+        raise CompileError(place, reason, CompileError.REPORT) from None
+    _link_half_helpers(module, about)
+    if about["triple"] == llvm.get_process_triple():
+        _check_externals(module, place)
+    options = llvm.create_pipeline_tuning_options(speed_level=_OPTIMISATION)
+    options.loop_vectorization = options.slp_vectorization = False
+    builder = llvm.create_pass_builder(machine, options)
+    builder.getModulePassManager().run(module, builder)
+    return machine, module
 
 
 def _check_externals(module: Any, place: str) -> None:

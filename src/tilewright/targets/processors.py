@@ -29,6 +29,15 @@ def here() -> str:
     return "arm" if machine == "aarch64" and sys.maxsize < 2**32 else machine
 
 
+def whole(triple: str) -> str:
+    """With its vendor, which users leave out, and LLVM then takes the system for: floats would be
+    passed as a system without a name passes them."""
+    parts = triple.split("-")
+    if len(parts) == 3 and parts[1] == "linux":
+        parts.insert(1, "unknown")
+    return "-".join(parts)
+
+
 def elsewhere(triple: str) -> bool:
     """Whether code for it is not for this process; "" is."""
     linux = sys.platform.startswith("linux")

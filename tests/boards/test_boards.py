@@ -1,0 +1,58 @@
+"""Networks compiled here run right on ARM boards, emulated: every operator, by the runtime."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from boards.corpus import corpus, wrong
+from boards.emulated import BOARDS, FOLDER, Board, made
+from relay.cases import CASES
+from tilewright import relay
+from tilewright.driver.archive import write_runtime
+
+BOARDS_AT = made()
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        BOARDS_AT is None or shutil.which("dpkg") is None,
+        reason=f"no boards: `tests/boards/emulated.py FOLDER` makes them for {FOLDER}=FOLDER",
+    ),
+]
+every_board = pytest.mark.parametrize("board", BOARDS, ids=lambda b: b.name)
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("runtime") / "tilewright-runtime.pyz"
+    write_runtime(path)
+    return path
+
+
+@every_board
+def test_every_operator_is_right(board: Board, archive: Path, tmp_path: Path) -> None:
+    made = corpus(CASES, board.target)
+    assert BOARDS_AT is not None and wrong(made, board, BOARDS_AT, archive, tmp_path) == []
+
+
+@every_board
+def test_a_board_tells_its_target(board: Board, archive: Path) -> None:
+    assert BOARDS_AT is not None
+    done = board.run(BOARDS_AT, [archive])
+    assert f"-mtriple={board.libraries.replace('arm-', 'armv7l-')}" in done.stdout, done.stderr
+    assert "neon" in done.stdout and "vector_bytes 16" in done.stdout
+
+
+def test_code_for_a_newer_processor_is_refused(archive: Path, tmp_path: Path) -> None:
+    x = relay.var("x", shape=(4, 4))
+    newer = "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76"
+    relay.build(relay.Function([x], x + x), newer).export_library(tmp_path / "net.so")
+    assert BOARDS_AT is not None
+    for cpu, works in (("cortex-a53", False), ("max", True)):
+        done = BOARDS[0].run(
+            BOARDS_AT, [archive, tmp_path / "net.so"], environment={"QEMU_CPU": cpu}
+        )
+        assert (done.returncode == 0) == works, done.stderr
+        assert works or "compiled for a processor with dotprod, fullfp16" in done.stderr
