@@ -148,7 +148,11 @@ SECTIONS: dict[str, list[Row]] = {
         *works("autotvm.record.", "pick_best"),
         different("autotvm.record.load_from_file", "gives Records; a log of TVM is an error"),
         *works("autotvm.", "apply_history_best ApplyHistoryBest"),
-        *not_yet("autotvm.", "RPCRunner apply_graph_best ApplyGraphBest ApplyConfig"),
+        different(
+            "autotvm.RPCRunner",
+            "as many trials at once as there are devices: n_parallel is accepted and not needed",
+        ),
+        *not_yet("autotvm.", "apply_graph_best ApplyGraphBest ApplyConfig"),
         *not_yet("autotvm.", "DispatchContext FallbackContext database feature graph_tuner"),
         *not_yet("autotvm.", "tophub create"),
         *not_yet("autotvm.task.", "TaskExtractEnv extract_from_multiple_program DispatchContext"),
@@ -268,7 +272,8 @@ SECTIONS: dict[str, list[Row]] = {
         ),
         *works("scheduler.", "tune best_costs task_cts ct dead_tasks"),
         *works("auto_scheduler.", "TaskSchedulerCallback PrintTableInfo LogEstimatedLatency"),
-        *not_yet("auto_scheduler.", "RPCRunner load_best load_from_file write_to_file"),
+        different("auto_scheduler.RPCRunner", "n_parallel is accepted and not needed"),
+        *not_yet("auto_scheduler.", "load_best load_from_file write_to_file"),
         *not_yet("auto_scheduler.", "ApplyHistoryBestOrSample DispatchContext FallbackContext"),
         *not_yet("auto_scheduler.", "enable_relay_integration is_auto_scheduler_enabled"),
     ],
@@ -288,8 +293,20 @@ COMMANDS = (
         "`tilewright records distill FILE`, `python -m tilewright.auto_scheduler.measure_record`",
     ),
     ("python -m tvm.exec.autotvm_log_editor", "`autotvm.record.pick_best(log, best)` in Python"),
-    ("python -m tvm.exec.rpc_tracker", "other machines are not there yet"),
-    ("python -m tvm.exec.rpc_server", "other machines are not there yet"),
+    (
+        "python -m tvm.exec.rpc_tracker",
+        "`python -m tilewright.exec.rpc_tracker`, which listens on this machine only unless --host "
+        "says otherwise, and then by TLS; `tilewright farm tracker`",
+    ),
+    (
+        "python -m tvm.exec.rpc_server",
+        "`python -m tilewright.exec.rpc_server`, `tilewright farm server`; --load-library and "
+        "--through-proxy are not there",
+    ),
+    (
+        "python -m tvm.exec.query_rpc_tracker",
+        "`python -m tilewright.exec.query_rpc_tracker`, `tilewright farm status`",
+    ),
 )
 
 HEAD = """# Compatibility with TVM's AutoTVM, auto-scheduler and Relay

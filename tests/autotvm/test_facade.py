@@ -401,7 +401,6 @@ def test_refused_options(make: Any, reason: str) -> None:
 @pytest.mark.parametrize(
     ("module", "name", "reason"),
     [
-        (autotvm, "RPCRunner", "use LocalRunner"),
         (autotvm.tuner, "DropletTuner", "Use XGBTuner"),
         (autotvm.callback, "Monitor", "load_from_file"),
         (autotvm.record, "encode", r"tilewright\.measure\.record\.encode"),

@@ -39,7 +39,7 @@ def run(capsys, tmp_path, monkeypatch):
 
 @pytest.fixture
 def quick_device(monkeypatch):
-    monkeypatch.setattr(network, "real_target", lambda target: target)
+    monkeypatch.setattr(network, "real_target", lambda target, farm=None: target)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_a_log_that_cannot_be_written_is_refused_before_tuning(run, quick_device
 
 
 def test_a_target_without_its_device_is_refused(run, monkeypatch):
-    def missing(target):
+    def missing(target, farm=None):
         raise TargetError("cuda(0)", "cuda-bindings is not installed", "Try pip install cuda.")
 
     monkeypatch.setattr(network, "real_target", missing)
@@ -102,7 +102,7 @@ def test_tune_passes_everything_on(run, quick_device, monkeypatch):
     assert seen == {
         "model": "mobilenet", "target": "llvm -num-cores=2", "log": "x.jsonl", "trials": 7,
         "seconds": None, "tuner": "random", "dtype": "float32", "templates": True, "seed": 3,
-        "batch": (), "shapes": {},
+        "batch": (), "shapes": {}, "farm": None,
     }  # fmt: skip
     assert "tilewright bench mobilenet --target 'llvm -num-cores=2' --log x.jsonl" in out
     run("tune", "mobilenet")

@@ -28,7 +28,7 @@ from search.spaces import cpu_task
 from tilewright.measure.pipeline import Pipeline
 from tilewright.search import loop, report
 network.check_model = lambda model: None
-network.real_target = lambda target: target
+network.real_target = lambda target, farm=None: target
 def tune(model, target, database, *, progress, **options):
     with Pipeline(builder, runner, database) as pipeline:
         found = loop.tune(

@@ -200,6 +200,7 @@ _SPECIAL: dict[str, dict[str, Any]] = {
     "autotvm.callback.log_to_file": {"file_out": "out.json"},
     "autotvm.record.pick_best": {"source": "log.json", "target": "best.json"},
     "autotvm.task.create": {"args": (4, 8, 6)},
+    "autotvm.RPCRunner auto_scheduler.RPCRunner": {"key": "k", "host": "127.0.0.1", "port": 1},
     "autotvm.task.extract_from_program auto_scheduler.extract_tasks relay.build": {
         "target": "llvm"
     },

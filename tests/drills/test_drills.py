@@ -19,8 +19,9 @@ def test_nothing_breaks(drill: Drill) -> None:
     assert drill.broken(counts) == []
 
 
-# These need PyTorch and a log with records.
+# These need PyTorch, a log with records, a tracker.
 REFUSED = {
+    "autotvm.RPCRunner", "auto_scheduler.RPCRunner",
     "relay.frontend.from_exported_program", "relay.frontend.from_pytorch",
     "auto_scheduler.load_best_record",
 }  # fmt: skip

@@ -19,6 +19,7 @@ from tilewright.auto_scheduler.measure import (
     MeasureInput,
     MeasureResult,
     PythonBasedMeasureCallback,
+    RPCRunner,
     TuningOptions,
 )
 from tilewright.auto_scheduler.pairs import (
@@ -56,9 +57,9 @@ __all__ = [
     "ApplyHistoryBest", "ComputeDAG", "EmptyPolicy", "HardwareParams", "LocalBuilder",
     "LocalRPCMeasureContext", "LocalRunner", "LogEstimatedLatency", "MeasureInput", "MeasureResult",
     "PreloadCustomSketchRule", "PreloadMeasuredStates", "PrintTableInfo",
-    "PythonBasedMeasureCallback", "RandomModel", "RecordReader", "RecordToFile", "SearchTask",
-    "SketchPolicy", "TaskScheduler", "TaskSchedulerCallback", "TuningOptions", "XGBModel",
-    "distill_record_file", "extract_tasks", "load_best_record", "load_records",
+    "PythonBasedMeasureCallback", "RPCRunner", "RandomModel", "RecordReader", "RecordToFile",
+    "SearchTask", "SketchPolicy", "TaskScheduler", "TaskSchedulerCallback", "TuningOptions",
+    "XGBModel", "distill_record_file", "extract_tasks", "load_best_record", "load_records",
     "make_workload_key", "register_workload", "register_workload_tensors", "save_records",
     "workload_key_to_tensors",
 ]  # fmt: skip
@@ -66,8 +67,9 @@ __all__ = [
 open_doors(
     globals(),
     (
-        "ComputeDAG", "LocalBuilder", "LocalRunner", "SearchTask", "TaskScheduler", "TuningOptions",
-        "XGBModel", "extract_tasks", "register_workload_tensors", "workload_key_to_tensors",
+        "ComputeDAG", "LocalBuilder", "LocalRunner", "RPCRunner", "SearchTask", "TaskScheduler",
+        "TuningOptions", "XGBModel", "extract_tasks", "register_workload_tensors",
+        "workload_key_to_tensors",
     ), SpaceError,
 )  # fmt: skip
 open_doors(
@@ -85,7 +87,6 @@ _ELSEWHERE = {
     "FallbackContext": "Untuned kernels have default schedules; relay.build's report names them.",
     "LayoutRewriteOption": "Leave it out: constants of a network are packed where that pays.",
     "PythonBasedModel": "Use XGBModel or RandomModel.",
-    "RPCRunner": "Measuring on other machines is not there yet; use LocalRunner.",
     "auto_schedule": "Use task.tune(options), then task.apply_best(log).",
     "create_task": "Use SearchTask(func=, args=, target=).",
     "enable_relay_integration": "Not needed: relay.build uses what ApplyHistoryBest(log) knows.",

@@ -17,6 +17,7 @@ from tilewright.auto_scheduler.computation import Computation
 from tilewright.auto_scheduler.compute_dag import ComputeDAG
 from tilewright.autotvm.tuners import ERROR_NUMBERS
 from tilewright.base.errors import RecordError, SpaceError, TilewrightError
+from tilewright.farm.runner import FarmRunner
 from tilewright.measure import local
 from tilewright.measure.jobs import Builder, Runner
 from tilewright.measure.local import BuildFunction
@@ -51,6 +52,30 @@ class LocalRunner(local.LocalRunner):
         super().__init__(
             timeout, number, repeat, min_repeat_ms, cooldown_interval, enable_cpu_cache_flush,
             race=race, index=device,
+        )  # fmt: skip
+
+
+class RPCRunner(FarmRunner):
+    """Runs candidates on all devices that the tracker at host:port has for `key`, one on each.
+
+    host, port: default: TVM_TRACKER_HOST and TVM_TRACKER_PORT; device: which one of the target's
+    kind each server has; the rest: see `LocalRunner`
+    n_parallel is accepted and not needed: there are as many trials as devices.
+    Raises DeviceError where the tracker cannot be reached.
+    """
+
+    def __init__(
+        self, key: str, host: str | None = None, port: int | None = None, priority: int = 1,
+        n_parallel: int | None = 1, timeout: float = 10, number: int = 3, repeat: int = 1,
+        min_repeat_ms: float = 100, cooldown_interval: float = 0.0,
+        enable_cpu_cache_flush: bool = False, device: int = 0, *, race: bool = True,
+        certificates: str | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(
+            key, host, port, priority=priority, timeout=timeout, number=number, repeat=repeat,
+            min_repeat_ms=min_repeat_ms, cooldown_interval=cooldown_interval,
+            enable_cpu_cache_flush=enable_cpu_cache_flush, race=race, index=device,
+            certificates=certificates,
         )  # fmt: skip
 
 

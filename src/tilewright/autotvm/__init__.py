@@ -9,6 +9,7 @@ from typing import Any
 
 from tilewright.autotvm import callback, record, task, tuner
 from tilewright.autotvm.dispatch import ApplyHistoryBest, apply_history_best
+from tilewright.autotvm.measure import RPCRunner
 from tilewright.autotvm.tuners import MeasureInput, MeasureResult
 from tilewright.base.doors import open_doors
 from tilewright.base.errors import SpaceError, absent
@@ -19,8 +20,8 @@ from tilewright.schedule.template import get_config, template
 
 __all__ = [
     "ApplyHistoryBest", "ConfigEntity", "ConfigSpace", "FallbackConfigEntity", "LocalBuilder",
-    "LocalRunner", "MeasureInput", "MeasureResult", "apply_history_best", "callback", "get_config",
-    "measure_option", "record", "task", "template", "tuner",
+    "LocalRunner", "MeasureInput", "MeasureResult", "RPCRunner", "apply_history_best", "callback",
+    "get_config", "measure_option", "record", "task", "template", "tuner",
 ]  # fmt: skip
 
 # Names of TVM whose time has not come, or never will: what to use instead.
@@ -29,7 +30,6 @@ _ELSEWHERE = {
     "ApplyGraphBest": "Use ApplyHistoryBest: schedules are chosen per kernel.",
     "DispatchContext": "Enter apply_history_best(log); its .query answers.",
     "FallbackContext": "Untuned operators have default schedules; relay.build's report names them.",
-    "RPCRunner": "Measuring on other machines is not there yet; use LocalRunner.",
     "apply_graph_best": "Use apply_history_best: schedules are chosen per kernel.",
     "create": "Use autotvm.task.create.",
     "database": "Use log_to_file: a log holds any number of tasks, several runs may write to it.",
@@ -42,8 +42,10 @@ _ELSEWHERE = {
 
 
 open_doors(
-    globals(), ("ApplyHistoryBest", "LocalBuilder", "LocalRunner", "apply_history_best"), SpaceError
-)  # fmt: skip
+    globals(),
+    ("ApplyHistoryBest", "LocalBuilder", "LocalRunner", "RPCRunner", "apply_history_best"),
+    SpaceError,
+)
 
 
 def measure_option(builder: Any, runner: Any) -> dict[str, Any]:

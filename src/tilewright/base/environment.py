@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 
 CACHE = "TILEWRIGHT_CACHE"
+CERTIFICATES = "TILEWRIGHT_CERTIFICATES"
 DEBUG = "TILEWRIGHT_DEBUG"
 DUMP = "TILEWRIGHT_DUMP"
 NUM_THREADS = "TILEWRIGHT_NUM_THREADS"
@@ -17,6 +18,11 @@ NUM_THREADS = "TILEWRIGHT_NUM_THREADS"
 def cache() -> str:
     """Where compiled kernels are kept; "" is the platform's cache directory."""
     return os.environ.get(CACHE, "")
+
+
+def certificates() -> str:
+    """The folder with the certificates of a farm; "none": speak plainly; "": not said."""
+    return os.environ.get(CERTIFICATES, "")
 
 
 def debug_level() -> int:
@@ -33,3 +39,12 @@ def dump_directory() -> str:
 def num_threads() -> str:
     """Threads of CPU kernels, as given; "": one per core."""
     return os.environ.get(NUM_THREADS, "")
+
+
+def tracker_host() -> str:
+    """Of the farm, where a script does not say; "": not set."""
+    return os.environ.get("TVM_TRACKER_HOST", "")
+
+
+def tracker_port() -> str:
+    return os.environ.get("TVM_TRACKER_PORT", "")

@@ -21,6 +21,7 @@ import click
 
 from tilewright.base.errors import TilewrightError
 from tilewright.base.terminal import say
+from tilewright.cli.farm import farm
 from tilewright.cli.import_logs import import_logs
 from tilewright.targets.kind import kinds
 from tilewright.targets.target import Target
@@ -71,6 +72,9 @@ def cli() -> None:
     """Tune networks for the device at hand, and run them with what was found."""
 
 
+cli.add_command(farm)
+
+
 class _TargetType(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions of click
     name = "target"
 
@@ -99,6 +103,25 @@ _target = click.option(
     "--target", type=_TargetType(), default="llvm", show_default=True,
     help=f"{', '.join(k.name for k in kinds())}, perhaps with options: 'cuda -arch=sm_90'.",
 )  # fmt: skip
+
+
+def _farm_options(command: Any) -> Any:
+    """--farm and --key, given as one value `farm`."""
+    place = click.option(
+        "--farm", metavar="HOST:PORT",
+        help="Tracker whose devices are used, instead of this machine's; see `tilewright farm`.",
+    )  # fmt: skip
+    key = click.option("--key", help="Which devices of --farm.")
+    return place(key(command))
+
+
+def _farm(place: str | None, key: str | None) -> Any:
+    """Where the two options lead; None: to this machine.  Raises DeviceError for no address."""
+    from tilewright.farm.address import Devices, parsed
+
+    if (place is None) != (key is None):
+        raise click.UsageError("--farm and --key belong together")
+    return None if place is None or key is None else Devices(key, *parsed(place))
 
 
 _dtype = click.option(
@@ -168,10 +191,11 @@ _shape = click.option(
     help="Whether templates compete with the rules of --tuner auto-scheduler.",
 )  # fmt: skip
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the search.")
+@_farm_options
 def tune(
     model: str, target: Target, dtype: str, batch: tuple[int, ...], shape: dict[str, Any],
     trials: int | None, minutes: float | None, log: Path | None, tuner: str, templates: bool,
-    seed: int,
+    seed: int, farm: str | None, key: str | None,
 ) -> None:  # fmt: skip
     """Search for fast kernels for MODEL and write every result to a log.
 
@@ -189,7 +213,8 @@ def tune(
         minutes = DEFAULT_MINUTES
     seconds = None if minutes is None else minutes * 60
     path = log or default_log(model, target, dtype)
-    target = network.real_target(target)
+    devices = _farm(farm, key)
+    target = network.real_target(target, devices)
     with (
         Database(path, on_error=_warn) as database,
         Progress(trials, seconds) as progress,
@@ -202,7 +227,7 @@ def tune(
             network.tune(
                 model, target, database, trials=trials, seconds=seconds, tuner=tuner,
                 dtype=dtype, batch=batch, shapes=shape, templates=templates, seed=seed,
-                progress=progress,
+                farm=devices, progress=progress,
             )  # fmt: skip
         except KeyboardInterrupt:
             progress.note(

@@ -17,6 +17,7 @@ from tilewright.targets.target import Target
 if TYPE_CHECKING:
     from tilewright.cli.progress import Progress, TaskRow
     from tilewright.cli.tables import BenchReport
+    from tilewright.farm.address import Devices
     from tilewright.measure.database import Database
     from tilewright.runtime.network.library import Library
     from tilewright.schedule.task import Task
@@ -60,11 +61,11 @@ def in_type(mod: Any, params: dict[str, Any], dtype: str) -> Any:
     return fold_constants(to_mixed_precision(folded, dtype))
 
 
-def real_target(target: Target) -> Target:
+def real_target(target: Target, farm: Devices | None = None) -> Target:
     """`target` with what the device reports.  Raises TargetError or DeviceError without one."""
     from tilewright.relay.compile.tune import as_described
 
-    return as_described(target)
+    return as_described(target, farm)
 
 
 def tune(
@@ -80,6 +81,7 @@ def tune(
     shapes: Mapping[str, Any] | None = None,
     templates: bool = True,
     seed: int,
+    farm: Devices | None = None,
     progress: Progress,
 ) -> None:
     """Tune every task of the network until `trials` candidates or `seconds` are spent.
@@ -89,6 +91,7 @@ def tune(
     shapes:    of the inputs of a file, by name
     tuner:     "auto-scheduler" tunes every kernel, by rules; others those that have a template
     templates: whether templates compete with rules
+    farm:      where candidates are timed, instead of this machine's device
     Raises SearchError where every trial failed.
     Calls `progress.start(rows)` once, `progress.record(index, record)` for each result, and
     `progress.again()` for each leader that is timed again.
@@ -120,7 +123,9 @@ def tune(
             progress.redraw()
 
     options = Options(trials=trials, seconds=seconds, tuner="xgb" if by_rules else tuner, seed=seed)
-    report = search(tasks, database, options, on_event, lambda e: progress.note(str(e)))
+    report = search(
+        tasks, database, options, on_event, lambda e: progress.note(str(e)), farm, progress.note
+    )
     progress.settle([found.best_seconds for found in report.tasks])
     for found in report.tasks:
         if found.fruitless:

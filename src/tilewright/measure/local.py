@@ -107,6 +107,7 @@ class LocalRunner:
     enable_cpu_cache_flush: write 64 MiB of other memory before each run, so that all runs are cold
     race:             five runs are enough for a candidate clearly slower than the best one
     index:            which device of the target's kind
+    limits:           of its processes, see `pool.Options`
     """
 
     n_parallel = 1
@@ -122,6 +123,7 @@ class LocalRunner:
         *,
         race: bool = True,
         index: int = 0,
+        limits: tuple[tuple[str, int], ...] = (),
     ) -> None:
         _check(timeout > 0, f"LocalRunner(timeout={timeout})", "it must be positive", "Try 10.")
         _check(
@@ -132,14 +134,22 @@ class LocalRunner:
         flush_bytes = _FLUSH_BYTES if enable_cpu_cache_flush else 0
         self._options = (index, number, repeat, min_repeat_ms, flush_bytes, cooldown_interval)
         self._deadline = timeout + cooldown_interval
-        self._pools: dict[str, WorkerPool] = {}
-        self._devices: dict[str, DeviceSpec] = {}
+        self._limits = limits
+        self._pools: dict[tuple[str, int], WorkerPool] = {}
+        self._devices: dict[tuple[str, int], DeviceSpec] = {}
+
+    def sharing(self, **options: Any) -> LocalRunner:
+        """Another runner, with options of its own, over the processes of this one."""
+        other = LocalRunner(**options, limits=self._limits)
+        other._pools, other._devices = self._pools, self._devices
+        return other
 
     def describe(self, target: Target) -> DeviceSpec:
         """The device that runs `target`.  Raises TargetError or DeviceError when there is none."""
-        if target.kind not in self._devices:
-            self._devices[target.kind] = self._open(target.kind)
-        return self._devices[target.kind]
+        device = target.kind, self.index
+        if device not in self._devices:
+            self._devices[device] = self._open(target.kind)
+        return self._devices[device]
 
     def submit(self, run: RunJob) -> Future[RunResult]:
         """Try one candidate.
@@ -157,10 +167,15 @@ class LocalRunner:
 
         Raises DeviceError or TargetError when the device is gone.
         """
-        kind, pool = target.kind, self._pool(target.kind)
-        pool.replace_workers(spares=True)  # a spare may be as lost as the others
+        kind, pool = target.kind, self.renew(target)
         call = pool.submit(calls.probe_device, kind, self.index, timeout=_OPEN_SECONDS)
         _answer(call, f"device {kind} {self.index}", "it cannot be opened")
+
+    def renew(self, target: Target) -> WorkerPool:
+        """The next trial gets a new process."""
+        pool = self._pool(target.kind)
+        pool.replace_workers(spares=True)  # a spare may be as lost as the others
+        return pool
 
     def close(self) -> None:
         for pool in self._pools.values():
@@ -179,15 +194,17 @@ class LocalRunner:
         return spec
 
     def _pool(self, kind: str) -> WorkerPool:
-        if kind not in self._pools:
+        device = kind, self.index
+        if device not in self._pools:
             known = device_kind(kind)
             memory = _machine_bytes() if "run" in known.bounded else None
             spares = 0 if known.shares_host else 1  # one would start while the CPU is timed
             options = Options(
-                partial(calls.warm_device, kind, self.index), memory, max_calls=2000, spares=spares
-            )
-            self._pools[kind] = WorkerPool(self.n_parallel, options)
-        return self._pools[kind]
+                partial(calls.warm_device, kind, self.index), memory, max_calls=2000,
+                spares=spares, limits=self._limits,
+            )  # fmt: skip
+            self._pools[device] = WorkerPool(self.n_parallel, options)
+        return self._pools[device]
 
 
 def _answer(call: Future[Any], place: str, reason: str) -> Any:

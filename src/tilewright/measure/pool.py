@@ -74,6 +74,7 @@ class Options:
 
     warm:         called in a new worker before it takes calls, to import modules and open devices
     memory_bytes: address space of a worker, or None
+    limits:       names and values of more limits, as the module `resource` has them
     max_calls:    a worker is replaced after so many calls, so that leaks of compilers stay small
     spares:       idle workers kept warm, which make a replacement immediate
     """
@@ -82,6 +83,7 @@ class Options:
     memory_bytes: int | None = None
     max_calls: int = 500
     spares: int = 0
+    limits: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -255,7 +257,7 @@ class _Worker:
             self._selector.register(self._errors, selectors.EVENT_READ)
         self._deadline = _Deadline(_BOOT_SECONDS)
         self._lock = threading.Lock()
-        start = pickle.dumps(Start(options.memory_bytes, options.warm, origins()))
+        start = pickle.dumps(Start(options.memory_bytes, options.warm, origins(), options.limits))
         with contextlib.suppress(WorkerFailure, TimeoutError):  # `wait_ready` tells
             self._send(start, self._deadline)
 

@@ -28,12 +28,14 @@ HEADER = struct.Struct("<Q")
 class Start:
     """memory_bytes: address space that this process may use, or None.  warm: called at once.
 
+    limits: names and values of more limits, as the module `resource` has them
     origins: the modules with device kinds that the parent has registered; nothing else is imported
     """
 
     memory_bytes: int | None
     warm: Callable[[], object] | None
     origins: tuple[Origin, ...] = ()
+    limits: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -92,11 +94,15 @@ def _answer(frame: bytes) -> object:
 def _confine(start: Start) -> None:
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as f:
         f.write("1000")  # when memory runs out, this process goes before its parent
+    limits = list(start.limits)
     if start.memory_bytes is not None:
+        limits.append(("RLIMIT_AS", start.memory_bytes))
+    if limits:
         import resource
 
-        with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_AS, (start.memory_bytes, start.memory_bytes))
+        for name, value in limits:
+            with contextlib.suppress(OSError, ValueError):
+                resource.setrlimit(getattr(resource, name), (value, value))
 
 
 def _read(source: BinaryIO) -> Any:

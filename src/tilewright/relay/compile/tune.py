@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tilewright.base.errors import RecordError
+from tilewright.farm.address import Devices
+from tilewright.farm.runner import FarmRunner
 from tilewright.measure.database import Database
 from tilewright.measure.local import LocalBuilder, LocalRunner
 from tilewright.measure.pipeline import Pipeline
@@ -54,25 +56,36 @@ def tune(
     options: Options,
     on_event: Callable[[Event], None] | None = None,
     on_error: Callable[[RecordError], None] | None = None,
+    farm: Devices | None = None,
+    on_notice: Callable[[str], object] | None = None,
 ) -> Report:
-    """Measure candidates of `tasks` on the device of this machine until a budget is spent.
+    """Measure candidates of `tasks` until a budget is spent, on the device of this machine or on
+    those of a farm.
 
     Started again with the same log, it goes on where it was.  on_error: told
-    when the log cannot be written.  Raises DeviceError without the device.
+    when the log cannot be written; on_notice: told of devices of the farm that come and go.
+    Raises DeviceError without the device.
     """
     with (
         LocalBuilder() as builder,
-        _runner() as runner,
+        _runner(farm, on_notice) as runner,
         Pipeline(builder, runner, database, on_error=on_error) as pipeline,
     ):
         return search(list(tasks), pipeline, database, options, on_event=on_event)
 
 
-def as_described(target: Target) -> Target:
+def as_described(target: Target, farm: Devices | None = None) -> Target:
     """`target` with what its device reports.  Raises TargetError or DeviceError without one."""
-    with _runner() as runner:
+    with _runner(farm) as runner:
         return target.on(runner.describe(target))
 
 
-def _runner() -> LocalRunner:
-    return LocalRunner(timeout=TRIAL_SECONDS, number=4, repeat=3, min_repeat_ms=MIN_REPEAT_MS)
+def _runner(
+    farm: Devices | None, on_notice: Callable[[str], object] | None = None
+) -> LocalRunner | FarmRunner:
+    if farm is None:
+        return LocalRunner(timeout=TRIAL_SECONDS, number=4, repeat=3, min_repeat_ms=MIN_REPEAT_MS)
+    return FarmRunner(
+        farm.key, farm.host, farm.port, timeout=TRIAL_SECONDS, number=4, repeat=3,
+        min_repeat_ms=MIN_REPEAT_MS, on_notice=on_notice,
+    )  # fmt: skip

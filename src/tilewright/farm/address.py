@@ -1,0 +1,106 @@
+"""Where a tracker is and how it is spoken to: plainly on this machine, by TLS everywhere else.
+
+In: a host, a port, where certificates are.  Out: `Place`s to try, in order.
+Read next: `certificates.py`, `network.py`.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import ssl
+from dataclasses import dataclass
+
+from tilewright.base import environment
+from tilewright.base.errors import DeviceError
+from tilewright.farm import certificates
+
+PORT = 9190
+
+
+@dataclass(frozen=True)
+class Place:
+    """scheme: "tcp" or "tls"."""
+
+    scheme: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}"
+
+
+@dataclass(frozen=True)
+class Devices:
+    """Those of a key at a tracker, to use instead of this machine's."""
+
+    key: str
+    host: str
+    port: int
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can be meant."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def parsed(text: str) -> tuple[str, int]:
+    """HOST:PORT or tls://HOST:PORT, as host and port.  Raises DeviceError."""
+    rest = text.partition("://")[2] or text
+    host, _, port = rest.rpartition(":")
+    if not host or not port.isdigit() or not 0 < int(port) < 65536:
+        raise DeviceError(
+            f"tracker {text!r}", "it is no address", f"Write HOST:PORT, such as 127.0.0.1:{PORT}."
+        )
+    return host.strip("[]"), int(port)
+
+
+def tracker_address(host: str | None, port: int | None) -> tuple[str, int]:
+    """The tracker's, from the environment where it is not given.  Raises DeviceError."""
+    host = host or environment.tracker_host()
+    if not host:
+        raise DeviceError(
+            "tracker", "its host is not known",
+            "Pass host= and port=, or set TVM_TRACKER_HOST and TVM_TRACKER_PORT.",
+        )  # fmt: skip
+    text = environment.tracker_port()
+    return host, port or (int(text) if text.isdigit() else PORT)
+
+
+def listening(host: str, given: str | None) -> certificates.Credentials | None:
+    """What a tracker or a device at `host` shows; None: it is spoken to plainly.
+
+    Raises DeviceError where others can reach it and there are no certificates.
+    """
+    if given is None and is_loopback(host) and not environment.certificates():
+        return None
+    found = certificates.credentials(certificates.SERVER, given)
+    if found is None and certificates.folder(given) is not None:
+        raise DeviceError(
+            f"host {host}", "other machines can reach it, and there are no certificates",
+            "Make them with `tilewright farm certificates`, listen on 127.0.0.1, or say "
+            "--certificates none where everybody in the network may run code here.",
+        )  # fmt: skip
+    return found
+
+
+def ways(
+    host: str, port: int, given: str | None = None, role: str = certificates.CLIENT
+) -> list[tuple[Place, ssl.SSLContext | None]]:
+    """How to reach it, what is likelier first.  Raises DeviceError where no way is allowed."""
+    found = certificates.credentials(role, given)
+    context = None if found is None else found.context(listening=False)
+    plain = (Place("tcp", host, port), None)
+    if context is None:
+        if not is_loopback(host) and certificates.folder(given) is not None:
+            raise DeviceError(
+                f"tracker {host}:{port}", "there are no certificates to speak to it",
+                "Copy ca.pem, client.pem and client.key from the machine where `tilewright farm "
+                f"certificates` ran into {certificates.folder(given)}.",
+            )  # fmt: skip
+        return [plain]
+    encrypted = (Place("tls", host, port), context)
+    return [plain, encrypted] if is_loopback(host) else [encrypted]

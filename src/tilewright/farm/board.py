@@ -1,0 +1,306 @@
+"""`Board`: what a device does for those who were lent it: describe itself, try artefacts, sessions.
+
+In: messages of one connection at a time or of several, which take turns.  Out: answers.  Artefacts
+run in worker processes with limits on time, memory, files and processes; whoever goes away takes
+the process that works for him along.  Nothing else is accepted.
+Read next: `server.py` (Dask's part), `store.py`, `measure/local.py`, `session_calls.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from tilewright.base.artifact import Artifact
+from tilewright.base.errors import DeviceError, TilewrightError
+from tilewright.farm import session_calls, wire
+from tilewright.farm.store import Incoming, Store
+from tilewright.farm.versions import VERSION
+from tilewright.measure.jobs import Job, RunJob, RunResult
+from tilewright.measure.local import LocalRunner
+from tilewright.measure.pool import Options, WorkerFailure, WorkerMissing, WorkerPool
+from tilewright.measure.record import TaskId
+from tilewright.measure.reference import Reference
+from tilewright.runtime import artifact_file
+from tilewright.targets.target import Target
+
+_LOG = logging.getLogger("tilewright.farm")
+_FILE_BYTES = 4 << 30  # that a process which runs artefacts may write into one file
+_PROCESSES = 512  # more than there are, threads included
+
+Read = Callable[[], Awaitable[wire.Message]]
+Write = Callable[[wire.Message], Awaitable[None]]
+
+
+class Board:
+    """One device of this machine and whatever runs on it."""
+
+    def __init__(self) -> None:
+        limits = (("RLIMIT_FSIZE", _FILE_BYTES), ("RLIMIT_CORE", 0), *_process_limit())
+        self._limits = limits
+        self._runner = LocalRunner(limits=limits)
+        self._store = Store()
+        self._turn = asyncio.Lock()
+
+    async def serve(self, read: Read, write: Write, peer: str) -> None:
+        """Answer one tuner until it goes; `read` raises OSError then."""
+        try:
+            hello = wire.check_hello(await read(), peer)
+        except DeviceError as error:
+            _LOG.warning("refused %s: %s", peer, error)
+            await write(_refused(error))
+            return
+        await write(wire.Hello(wire.PROTOCOL, VERSION))
+        visitor = _Visitor(self, _Inbox(read, write), write, f"{hello.user} at {peer}")
+        try:
+            await visitor.stay()
+        finally:
+            await visitor.leave()
+
+    def close(self) -> None:
+        self._runner.close()
+        self._store.close()
+
+
+class _Gone(Exception):
+    """The other side has closed the connection."""
+
+
+class _Inbox:
+    """Messages of one connection, read ahead so that its end is noticed while something runs."""
+
+    def __init__(self, read: Read, write: Write) -> None:
+        self._queue: asyncio.Queue[wire.Message | Exception] = asyncio.Queue(4)
+        self._read, self._write = read, write
+        self._task = asyncio.ensure_future(self._listen())
+        self.gone = asyncio.Event()
+
+    async def get(self) -> wire.Message:
+        """Raises _Gone, or DeviceError for what is no message."""
+        item = await self._queue.get()
+        if isinstance(item, Exception):
+            raise item
+        return item
+
+    async def _listen(self) -> None:
+        while True:
+            try:
+                message = await self._read()
+                if isinstance(message, wire.Ping):
+                    await self._write(message)
+                    continue
+                await self._queue.put(message)
+            except OSError:
+                self.gone.set()
+                await self._queue.put(_Gone())
+                return
+            except DeviceError as error:
+                self.gone.set()
+                await self._queue.put(error)
+                return
+
+    def close(self) -> None:
+        self._task.cancel()
+
+
+class _Visitor:
+    """A tuner or a session on the device, from its first message to its last."""
+
+    def __init__(self, board: Board, inbox: _Inbox, write: Write, name: str) -> None:
+        self._board, self._inbox, self._write, self.name = board, inbox, write, name
+        self._incoming: dict[str, Incoming] = {}
+        self._folder: Path | None = None  # of a session
+        self._pool: WorkerPool | None = None  # of a session, which has the device until it ends
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    async def stay(self) -> None:
+        while True:
+            try:
+                message = await self._inbox.get()
+            except _Gone:
+                return
+            except DeviceError as error:
+                _LOG.warning("refused %s: %s", self.name, error)
+                await self._write(_refused(error))
+                return
+            try:
+                await self._answer(message)
+            except _Gone:
+                return
+            except TilewrightError as error:
+                _LOG.warning("refused %s of %s: %s", type(message).__name__, self.name, error)
+                await self._write(_refused(error))
+            except OSError as error:
+                full = DeviceError(
+                    "device's disk", f"a file cannot be kept there ({error.strerror or error})",
+                    "Free some space on it, or set TMPDIR of its server to a larger directory.",
+                )  # fmt: skip
+                _LOG.warning("%s", full)
+                await self._write(_refused(full))
+
+    async def leave(self) -> None:
+        self._inbox.close()
+        for incoming in self._incoming.values():
+            incoming.drop()
+        if self._pool is not None:
+            self._pool.close()
+            self._board._turn.release()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    async def _answer(self, message: wire.Message) -> None:
+        if isinstance(message, wire.Part):
+            await self._take_part(message)
+        elif isinstance(message, wire.Describe):
+            await self._write(await self._described(message))
+        elif isinstance(message, wire.Run):
+            await self._run(message)
+        elif isinstance(message, wire.Call):
+            await self._call(message)
+        else:
+            raise wire.malformed(self.name, f"{type(message).__name__} is not for a device")
+
+    # -- files -------------------------------------------------------------------------------------
+    async def _take_part(self, part: wire.Part) -> None:
+        by_hash = len(part.name) == 64 and set(part.name) <= set("0123456789abcdef")
+        if part.at == 0 and part.name in self._incoming:
+            self._incoming.pop(part.name).drop()
+        if part.name not in self._incoming:
+            parent = self._board._store.path if by_hash else self._session_folder()
+            handle, path = tempfile.mkstemp(prefix="part-", dir=parent)
+            os.close(handle)
+            self._incoming[part.name] = Incoming(Path(path), part.total)
+        incoming = self._incoming[part.name]
+        try:
+            incoming.write(part)
+        except (OSError, DeviceError):
+            self._incoming.pop(part.name).drop()
+            raise
+        if not incoming.is_complete:
+            return
+        del self._incoming[part.name]
+        if by_hash:
+            self._board._store.add(part.name, incoming)
+        else:
+            incoming.move(self._session_folder() / session_calls.plain_name(part.name))
+        await self._write(wire.Stored(part.name))
+
+    def _session_folder(self) -> Path:
+        if self._folder is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="session-", dir=self._board._store.path))
+        return self._folder
+
+    # -- trials ------------------------------------------------------------------------------------
+    async def _described(self, asked: wire.Describe) -> wire.Spec:
+        runner = self._board._runner.sharing(index=asked.index)
+        spec = await asyncio.to_thread(runner.describe, Target(asked.kind))
+        fields = asdict(spec)
+        del fields["shares_host"]
+        return wire.Spec(**fields)
+
+    async def _run(self, asked: wire.Run) -> None:
+        store = self._board._store
+        data = asked.data
+        needed = [asked.artifact, *([name for _, name in data.files] if data else ())]
+        missing = tuple(dict.fromkeys(name for name in needed if name not in store))
+        if missing:
+            await self._write(wire.Missing(missing))
+            return
+        artifact = artifact_file.from_bytes(store.get(asked.artifact).read_bytes(), "artefact")
+        target = Target(artifact.source.target)  # refuses kinds that are not known here
+        reference = None
+        if data is not None:
+            folder = store.folder(data.files)
+            reference = Reference(str(folder), data.inputs, data.outputs, data.also)
+        run = _run_job(asked, artifact, target, reference)
+        t = asked.timing
+        runner = self._board._runner.sharing(
+            timeout=t.timeout, number=t.number, repeat=t.repeat, min_repeat_ms=t.min_repeat_ms,
+            cooldown_interval=t.cooldown, enable_cpu_cache_flush=t.flush, index=t.index,
+        )  # fmt: skip
+        async with self._board._turn:
+            await self._write(wire.Started())
+            if asked.fresh:
+                runner.renew(target)
+            result = await self._watched(runner.submit(run), runner.close)
+        await self._write(_ran(result))
+
+    async def _watched(self, future: Future[Any], kill: Callable[[], object]) -> Any:
+        """The result of a call in a process, which is killed when its owner goes."""
+        call = asyncio.wrap_future(future)
+        gone = asyncio.ensure_future(self._inbox.gone.wait())
+        try:
+            await asyncio.wait({call, gone}, return_when=asyncio.FIRST_COMPLETED)
+            if call.done():
+                return call.result()
+            _LOG.info("%s is gone in the middle of a trial", self.name)
+            await asyncio.to_thread(kill)
+            with contextlib.suppress(BaseException):
+                await call
+            raise _Gone
+        finally:
+            gone.cancel()
+
+    # -- sessions ----------------------------------------------------------------------------------
+    async def _call(self, asked: wire.Call) -> None:
+        function = session_calls.CALLS.get(asked.function)
+        if function is None:
+            raise wire.malformed(self.name, f"no call is named {asked.function[:40]!r}")
+        folder = self._session_folder()
+        if self._pool is None:
+            await self._board._turn.acquire()
+            await asyncio.to_thread(self._board._runner.close)  # its processes hold the device
+            self._pool = WorkerPool(1, Options(max_calls=1 << 30, limits=self._board._limits))
+        future = self._pool.submit(
+            session_calls.call, asked.function, str(folder), asked.arguments, timeout=asked.timeout
+        )
+        try:
+            value = await self._watched(future, self._pool.close)
+        except (WorkerFailure, WorkerMissing) as failure:
+            raise DeviceError(
+                f"{asked.function} on the device", str(failure),
+                "What was loaded in this session is lost: load it again.",
+            ) from None  # fmt: skip
+        await self._write(wire.Answer(value))
+
+
+def _run_job(
+    asked: wire.Run, artifact: Artifact, target: Target, reference: Reference | None
+) -> RunJob:
+    task = TaskId(artifact.source.entry_name, [], asked.dag, artifact.source.target)
+    job = Job(task, {}, reference, target=target)
+    return RunJob(
+        job, artifact, asked.best_seconds, verify=asked.verify, race=asked.race,
+        control=asked.control,
+    )  # fmt: skip
+
+
+def _ran(result: RunResult) -> wire.Ran:
+    return wire.Ran(
+        costs=result.costs, raced=result.raced, verified=result.verified, error=result.error,
+        message=result.message[:10_000], seconds=result.seconds, device=result.device[:200],
+        cause=result.cause, fatal=result.fatal, first=result.first,
+    )  # fmt: skip
+
+
+def _refused(error: TilewrightError) -> wire.Refused:
+    return wire.Refused(error.place[:10_000], error.reason[:10_000], error.way_out[:10_000])
+
+
+def _process_limit() -> tuple[tuple[str, int], ...]:
+    """Processes and threads of this user may become so many, where the system counts them."""
+    count = 0
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if folder.stat().st_uid == os.getuid():
+                count += len(list((folder / "task").iterdir()))
+    return (("RLIMIT_NPROC", count + _PROCESSES),) if count else ()

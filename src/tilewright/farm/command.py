@@ -1,0 +1,175 @@
+"""The three commands of a farm with TVM's options: tracker, server, query.
+
+In: a command line.  Out: processes that serve until they are stopped; the table of the queues.
+`python -m tilewright.exec.rpc_tracker` and `tilewright farm tracker` both call `tracker`.
+Read next: `tracker.py`, `server.py`, `client.py`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import signal
+import sys
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from typing import Any
+
+from tilewright.base.errors import DeviceError, TilewrightError
+from tilewright.base.terminal import say
+from tilewright.farm import address, wire
+from tilewright.farm.network import check_installed, dask_security
+
+_KEY_WIDTH = 10
+# Of Dask: refused connections, and what is no consequence of a process that went away.
+_LEVELS = {
+    "distributed": logging.ERROR, "distributed.comm.tcp": logging.WARNING,
+    "distributed.batched": logging.CRITICAL, "distributed.http.proxy": logging.ERROR,
+}  # fmt: skip
+_CERTIFICATES = (
+    "folder with the certificates of the farm, or none to speak plainly (default: "
+    "TILEWRIGHT_CERTIFICATES, or tilewright/farm in the user's configuration)"
+)
+
+
+def tracker(arguments: Sequence[str] | None = None, prog: str | None = None) -> int:
+    """Run a tracker until it is stopped."""
+    parser = argparse.ArgumentParser(prog, description="Know devices by key, and lend them.")
+    parser.add_argument(
+        "--host", default="127.0.0.1", help="address to listen at (default: %(default)s)"
+    )
+    parser.add_argument("--port", type=int, default=address.PORT, help="default: %(default)s")
+    parser.add_argument("--port-end", type=int, default=9199, help="last port to try")
+    parser.add_argument("--silent", action="store_true", help="say errors only")
+    parser.add_argument("--certificates", help=_CERTIFICATES)
+    parser.add_argument(
+        "--dashboard", metavar="HOST:PORT", help="serve Dask's pages there (needs bokeh)"
+    )
+    given = parser.parse_args(arguments)
+    log = logging.getLogger("RPCTracker")
+
+    def ready(at: str) -> None:
+        log.info("bind to %s:%s", given.host, at.rpartition(":")[2])
+
+    async def serve() -> None:
+        _set_levels(log, given.silent)
+        from tilewright.farm import plain_comm
+        from tilewright.farm.tracker import run_tracker
+
+        shown = address.listening(given.host, given.certificates)
+        security = None if shown is None else dask_security(shown)
+        plain_comm.use_plain_connections()
+        ports = _ports(given.port, given.port_end)
+        await run_tracker(given.host, ports, security, given.dashboard, ready)
+
+    return _run(serve)
+
+
+def server(arguments: Sequence[str] | None = None, prog: str | None = None) -> int:
+    """Run a device until it is stopped."""
+    parser = argparse.ArgumentParser(prog, description="Let a tracker lend this machine's device.")
+    parser.add_argument("--tracker", required=True, metavar="HOST:PORT", help="also --scheduler")
+    parser.add_argument("--scheduler", dest="tracker", help=argparse.SUPPRESS)
+    parser.add_argument("--key", required=True, help="by which devices of one make are asked for")
+    parser.add_argument(
+        "--host", default="0.0.0.0", help="address to listen at (default: %(default)s)"
+    )
+    parser.add_argument("--port", type=int, default=9090, help="default: %(default)s")
+    parser.add_argument("--port-end", type=int, default=9199, help="last port to try")
+    parser.add_argument("--custom-addr", metavar="HOST", help="address by which others reach it")
+    parser.add_argument("--silent", action="store_true", help="say errors only")
+    parser.add_argument("--no-fork", action="store_true", help="accepted and not needed")
+    parser.add_argument("--certificates", help=_CERTIFICATES)
+    given = parser.parse_args(arguments)
+    log = logging.getLogger("RPCServer")
+
+    def ready(at: str) -> None:
+        log.info("bind to %s, key %s", at.partition("://")[2], given.key)
+
+    async def serve() -> None:
+        _set_levels(log, given.silent)
+        from tilewright.farm import plain_comm
+        from tilewright.farm.server import run_server
+
+        place = address.parsed(given.tracker)
+        plain_comm.use_plain_connections()
+        ports = _ports(given.port, given.port_end)
+        await run_server(
+            place, given.key, given.host, ports, given.certificates, ready, given.custom_addr
+        )
+
+    return _run(serve)
+
+
+def query(arguments: Sequence[str] | None = None, prog: str | None = None) -> int:
+    """Print which devices there are, how many are free and how many are waited for."""
+    parser = argparse.ArgumentParser(prog, description="Show the devices of a tracker.")
+    parser.add_argument("--host", help="default: TVM_TRACKER_HOST")
+    parser.add_argument("--port", type=int, help=f"default: TVM_TRACKER_PORT, or {address.PORT}")
+    parser.add_argument("--certificates", help=_CERTIFICATES)
+    given = parser.parse_args(arguments)
+
+    async def ask() -> None:
+        from tilewright.farm.client import summary
+
+        host, port = address.tracker_address(given.host or None, given.port)
+        say(f"Tracker address {host}:{port}\n")
+        say(table(await summary(host, port, given.certificates)))
+
+    return _run(ask)
+
+
+def table(found: wire.Summary) -> str:
+    """The servers and the queues, as TVM prints them."""
+    rule = "-" * 30
+    lines = ["Server List", rule, "server-address           key", rule]
+    for member in sorted(found.members, key=lambda m: (m.key, m.address)):
+        lines.append(f"{member.address.partition('://')[2]:>21}    server:{member.key}")
+    lines += [rule, "", "Queue Status"]
+    width = max([len(row.key) for row in found.rows], default=0)
+    width = max(width, _KEY_WIDTH)
+    title = f"{'key':<{width}}   total  free  pending"
+    rule = "-" * (len(title) + 1)
+    lines += [rule, title, rule]
+    for row in found.rows:
+        cells = f"{row.key:<{width}}   {row.total:<5d}  {row.free:<4d}  {row.pending:<7d}"
+        lines.append(cells.rstrip())
+    return "\n".join([*lines, rule])
+
+
+def _ports(first: int, last: int) -> range:
+    if not 0 <= first < 65536 or last >= 65536:
+        raise DeviceError(f"--port {first} --port-end {last}", "ports are 0 to 65535")
+    return range(first, max(first, last) + 1) if first else range(0, 1)
+
+
+def _set_levels(log: logging.Logger, silent: bool) -> None:
+    """Messages in the form of `INFO:RPCTracker:bind to 0.0.0.0:9190`; of Dask, warnings only."""
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
+    for ours in (log, logging.getLogger("tilewright.farm")):
+        ours.setLevel(logging.ERROR if silent else logging.INFO)
+    import distributed  # noqa: F401  # sets the levels of its loggers when it is imported
+
+    for theirs, level in _LEVELS.items():
+        logging.getLogger(theirs).setLevel(level)
+
+
+def _run(serve: Callable[[], Coroutine[Any, Any, None]]) -> int:
+    """An exit code: 1 for an error, which is told in one line; a signal to stop is no error."""
+
+    async def until_stopped() -> None:
+        task = asyncio.ensure_future(serve())
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, task.cancel)
+        with suppress(asyncio.CancelledError):
+            await task
+
+    try:
+        check_installed()
+        asyncio.run(until_stopped())
+    except TilewrightError as error:
+        say(f"error: {error}", stream=sys.stderr)
+        return 1
+    return 0

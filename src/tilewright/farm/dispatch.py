@@ -1,0 +1,171 @@
+"""What becomes of each trial of a tuner on a farm: a state machine without clock or connection.
+
+In: work, devices granted and lost, results.  Out: which work a device does now, what is settled.
+Work is done in the order in which it came.  What a lost device was doing is done again elsewhere;
+what fails is tried once more on another device before it counts, and a device that contradicts
+others too often is left out.  `runner.py` drives it with a real farm, a simulation without one.
+Read next: `leases.py` (the tracker's side), `runner.py`.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+LOSSES = 3  # devices that one piece of work may lose before it is suspected itself
+STRIKES = 3  # contradictions before a device is left out
+
+
+@dataclass
+class Opinion:
+    """What a device said of a piece of work.  failed: the work, as far as that device can tell."""
+
+    device: str
+    value: Any
+    failed: bool
+
+
+@dataclass(order=True)
+class Ticket:
+    """A piece of work.
+
+    twice:   a failure counts only when another device confirms it
+    losses:  devices that were lost while they did it
+    first:   the opinion that another device shall confirm
+    """
+
+    number: int
+    work: Any = field(compare=False)
+    twice: bool = field(default=True, compare=False)
+    losses: int = field(default=0, compare=False)
+    first: Opinion | None = field(default=None, compare=False)
+
+    @property
+    def without(self) -> frozenset[str]:
+        return frozenset() if self.first is None else frozenset({self.first.device})
+
+
+@dataclass(frozen=True)
+class Settled:
+    """What came of a ticket.
+
+    opinion:   the last one; None: it was given up
+    confirmed: two devices say so
+    why:       it was given up for this
+    """
+
+    ticket: Ticket
+    opinion: Opinion | None = None
+    confirmed: bool = False
+    why: str = ""
+
+
+class Dispatch:
+    """total: devices of the key.  left_out: devices not to be used, and why."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self.left_out: dict[str, str] = {}
+        self.doing: dict[str, Ticket] = {}
+        self.strikes: Counter[str] = Counter()
+        self.notices: list[str] = []  # for the user, taken by whoever shows them
+        self._waiting: list[Ticket] = []
+        self._number = 0
+
+    # -- work --------------------------------------------------------------------------------------
+    def add(self, work: Any, twice: bool = True) -> Ticket:
+        ticket = Ticket(self._number, work, twice)
+        self._number += 1
+        heapq.heappush(self._waiting, ticket)
+        return ticket
+
+    @property
+    def useful(self) -> int:
+        """Devices that may be used."""
+        return max(self.total - len(self.left_out), 0)
+
+    @property
+    def wanted(self) -> tuple[int, frozenset[str]]:
+        """How many more devices there is work for, and which ones are of no use to any of it."""
+        useless = [ticket.without for ticket in self._waiting]
+        common = frozenset.intersection(*useless) if useless else frozenset()
+        return len(self._waiting), common | frozenset(self.left_out)
+
+    def granted(self, device: str) -> Ticket | None:
+        """The work that this device does from now on; None: there is none for it."""
+        if device in self.left_out or device in self.doing:
+            return None
+        fitting = [t for t in self._waiting if device not in t.without]
+        if not fitting:
+            return None
+        ticket = min(fitting)
+        self._waiting.remove(ticket)
+        heapq.heapify(self._waiting)
+        self.doing[device] = ticket
+        return ticket
+
+    def done(self, device: str, value: Any, failed: bool) -> Iterator[Settled]:
+        """A device has an answer."""
+        ticket = self.doing.pop(device, None)
+        if ticket is None:
+            return
+        opinion = Opinion(device, value, failed)
+        if ticket.first is not None:
+            confirmed = failed == ticket.first.failed
+            if not confirmed:
+                self._strike(ticket.first.device, f"{device} finds right what it refused")
+            yield Settled(ticket, opinion, confirmed)
+        elif failed and ticket.twice and self.useful > 1:
+            ticket.first = opinion
+            heapq.heappush(self._waiting, ticket)
+        else:
+            yield Settled(ticket, opinion)
+
+    def lost(self, device: str, why: str) -> Iterator[Settled]:
+        """A device is gone, or does not answer: what it was doing is done again."""
+        ticket = self.doing.pop(device, None)
+        if ticket is None:
+            return
+        ticket.losses += 1
+        if ticket.losses >= LOSSES:
+            yield Settled(ticket, why=f"{ticket.losses} devices were lost with it, at last {why}")
+        else:
+            self.notices.append(f"{device} is lost ({why}); its trial is made again elsewhere.")
+            heapq.heappush(self._waiting, ticket)
+
+    def leave_out(self, device: str, why: str) -> None:
+        """Use the device no more; what it was doing is done elsewhere, and nobody is to blame."""
+        if device not in self.left_out:
+            self.left_out[device] = why
+            self.notices.append(f"{device} is left out: {why}")
+        ticket = self.doing.pop(device, None)
+        if ticket is not None:
+            heapq.heappush(self._waiting, ticket)
+
+    def forgive(self) -> None:
+        """Devices that were left out get another chance."""
+        self.left_out.clear()
+        self.strikes.clear()
+
+    def alone(self) -> Iterator[Settled]:
+        """Nobody is left to confirm a failure: the first opinion counts."""
+        if self.useful > 1:
+            return
+        for ticket in [t for t in self._waiting if t.first is not None]:
+            self._waiting.remove(ticket)
+            heapq.heapify(self._waiting)
+            yield Settled(ticket, ticket.first)
+
+    def give_up(self, why: str) -> Iterator[Settled]:
+        """Nothing that waits will be done."""
+        given_up, self._waiting = self._waiting, []
+        for ticket in given_up:
+            yield Settled(ticket, why=why)
+
+    def _strike(self, device: str, why: str) -> None:
+        self.strikes[device] += 1
+        if self.strikes[device] >= STRIKES and self.useful > 1:
+            self.leave_out(device, f"it contradicts other devices ({why})")

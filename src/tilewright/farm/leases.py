@@ -1,0 +1,193 @@
+"""Who gets which device: a state machine without clock, thread or connection.
+
+In: devices that come, fall silent and go; holders that want devices of a key, release them, go.
+Out: `Grant`s, and whom to tell that a device is lost.  The tracker drives it with real time, the
+simulation with time of its own.  Read next: `tracker.py`, `dispatch.py`.
+
+Holders of one key share its devices by time: whoever has had least gets the next one, counting what
+is under way.  Who comes late does not get what others had before: it starts at the least of those
+who are there.  A holder gets the device back that it had last where that is free, since its files
+lie there.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from tilewright.farm.wire import Row
+
+Holder = str
+
+
+@dataclass
+class Device:
+    """One device.  silent: it says nothing; free_at: when it was last released."""
+
+    address: str
+    key: str
+    holder: Holder | None = None
+    since: float = 0.0
+    free_at: float = 0.0
+    silent: bool = False
+    last: Holder | None = None
+
+
+@dataclass
+class _Want:
+    """used: seconds of devices of the key that its holder has had, and a start for late comers."""
+
+    holder: Holder
+    count: int = 0
+    priority: int = 1
+    without: frozenset[str] = frozenset()
+    used: float = 0.0
+    held: dict[str, float] = field(default_factory=dict)  # device -> since when
+
+    def shared(self, now: float) -> float:
+        return self.used + sum(now - since for since in self.held.values())
+
+
+@dataclass(frozen=True)
+class Grant:
+    holder: Holder
+    key: str
+    device: str
+
+
+class Leases:
+    """devices: by address."""
+
+    def __init__(self) -> None:
+        self.devices: dict[str, Device] = {}
+        self._wants: dict[str, dict[Holder, _Want]] = defaultdict(dict)
+        self._free: dict[str, dict[str, None]] = defaultdict(dict)  # key -> free devices, in order
+
+    # -- devices -----------------------------------------------------------------------------------
+    def join(self, address: str, key: str) -> None:
+        self.devices[address] = Device(address, key)
+        self._free[key][address] = None
+
+    def leave(self, address: str, now: float) -> Holder | None:
+        """The device is gone; whose it was."""
+        device = self.devices.pop(address, None)
+        if device is None:
+            return None
+        self._free[device.key].pop(address, None)
+        return self._taken_back(device, now)
+
+    def fall_silent(self, address: str, now: float) -> Holder | None:
+        """Nothing is heard of it: nobody gets it until it speaks; whose it was."""
+        device = self.devices[address]
+        device.silent = True
+        self._free[device.key].pop(address, None)
+        return self._taken_back(device, now)
+
+    def speak(self, address: str) -> None:
+        """It is heard of again."""
+        device = self.devices[address]
+        if device.silent:
+            device.silent = False
+            self._free[device.key][address] = None
+
+    # -- holders -----------------------------------------------------------------------------------
+    def want(
+        self, holder: Holder, key: str, count: int, now: float, priority: int = 1,
+        without: Iterable[str] = (),
+    ) -> None:  # fmt: skip
+        """From now on `holder` wants `count` devices besides those it holds."""
+        known = self._wants[key]
+        entry = known.get(holder)
+        if entry is None:
+            entry = known[holder] = _Want(holder)
+        if count and not entry.count and not entry.held:  # it was idle
+            active = [w.shared(now) for w in known.values() if w is not entry and _is_active(w)]
+            entry.used = max(entry.used, min(active, default=0.0))
+        entry.count, entry.priority, entry.without = count, priority, frozenset(without)
+
+    def release(self, holder: Holder, address: str, now: float) -> None:
+        """Nothing happens where it is not the holder's."""
+        device = self.devices.get(address)
+        if device is not None and device.holder == holder:
+            self._taken_back(device, now)
+            if not device.silent:
+                self._free[device.key][address] = None
+
+    def gone(self, holder: Holder, now: float) -> None:
+        """Its leases end with it."""
+        for device in list(self.devices.values()):
+            if device.holder == holder:
+                self.release(holder, device.address, now)
+        for wants in self._wants.values():
+            wants.pop(holder, None)
+
+    # -- what follows ------------------------------------------------------------------------------
+    def grants(self, now: float) -> Iterator[Grant]:
+        """Give free devices to who wants them; each grant is in force when it is made."""
+        for key in [k for k, free in self._free.items() if free]:
+            yield from self._grants_of(key, now)
+
+    def _grants_of(self, key: str, now: float) -> Iterator[Grant]:
+        free, refused = self._free[key], set()
+        while free:
+            waiting = [w for w in self._wants[key].values() if w.count and w.holder not in refused]
+            if not waiting:
+                return
+            next_one = min(waiting, key=lambda w: (-w.priority, w.shared(now), w.holder))
+            address = self._fitting(next_one, free)
+            if address is None:
+                refused.add(next_one.holder)
+                continue
+            del free[address]
+            device = self.devices[address]
+            device.holder = device.last = next_one.holder
+            device.since = next_one.held[address] = now
+            next_one.count -= 1
+            yield Grant(next_one.holder, key, address)
+
+    def _fitting(self, want: _Want, free: dict[str, None]) -> str | None:
+        """The device it had last, or else the one that has been free for longest."""
+        allowed = None
+        for address in free:
+            if address in want.without:
+                continue
+            if self.devices[address].last == want.holder:
+                return address
+            allowed = allowed or address
+        return allowed
+
+    def _taken_back(self, device: Device, now: float) -> Holder | None:
+        holder, device.holder = device.holder, None
+        if holder is not None:
+            device.free_at = now
+            want = self._wants[device.key].get(holder)
+            if want is not None:
+                want.used += now - want.held.pop(device.address, now)
+        return holder
+
+    # -- what is known -----------------------------------------------------------------------------
+    def total(self, key: str) -> int:
+        """Devices of the key that are heard of."""
+        return sum(d.key == key and not d.silent for d in self.devices.values())
+
+    def used(self, holder: Holder, key: str, now: float) -> float:
+        """Seconds of devices that the holder has had."""
+        want = self._wants[key].get(holder)
+        return 0.0 if want is None else want.shared(now)
+
+    def rows(self) -> tuple[Row, ...]:
+        """The table of `query_rpc_tracker`: keys with devices or with somebody who wants one."""
+        made = []
+        keys = {d.key: None for d in self.devices.values()}
+        keys |= {
+            k: None for k, wants in self._wants.items() if any(w.count for w in wants.values())
+        }
+        for key in sorted(keys):
+            pending = sum(w.count for w in self._wants[key].values())
+            made.append(Row(key, self.total(key), len(self._free[key]), pending))
+        return tuple(made)
+
+
+def _is_active(want: _Want) -> bool:
+    return bool(want.count or want.held)

@@ -1,0 +1,133 @@
+"""A device of the farm: a Dask worker that registers with a tracker and lets a `Board` answer.
+
+In: the tracker's address, a key.  Out: a process that runs until it is stopped, and comes back by
+itself when the tracker does.  Dask keeps it known to the tracker; nothing of Dask that runs code of
+others is left in it.  Read next: `board.py`, `tracker.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from distributed import Worker
+from distributed.core import Status
+
+from tilewright.base.errors import DeviceError
+from tilewright.farm import wire
+from tilewright.farm.address import is_loopback
+from tilewright.farm.board import Board
+from tilewright.farm.certificates import SERVER, credentials
+from tilewright.farm.network import OPERATION, dask_security, reach
+from tilewright.farm.tracker import KEY
+
+_ALLOWED = {"identity", "ping", "terminate", OPERATION}
+_ALLOWED_STREAMS = {"close", "worker-status-change", "remove-worker"}
+_PAUSE = 0.5  # seconds between attempts to find the tracker
+_LOG = logging.getLogger("tilewright.farm")
+
+
+class _Silent(Worker):
+    """Without Dask's pages, which would be open to everybody who reaches the machine."""
+
+    def start_http_server(self, *_: Any, **__: Any) -> None:
+        pass
+
+
+async def run_server(
+    tracker: tuple[str, int],
+    key: str,
+    host: str,
+    ports: range,
+    certificates: str | None,
+    ready: Callable[[str], object],
+    contact: str | None = None,
+) -> None:
+    """Serve as a device until cancelled; `ready` is told its address, each time it registers.
+
+    contact: the address under which others reach it, where that is not its own
+    Raises DeviceError where no port is free or the certificates do not do.
+    """
+    board = Board()
+    try:
+        while True:
+            try:
+                place, _ = await reach(tracker[0], tracker[1], certificates, role=SERVER)
+            except OSError as error:
+                _LOG.info("waiting for the tracker at %s:%d (%s)", *tracker, error)
+                await asyncio.sleep(_PAUSE)
+                continue
+            security, bound = None, host
+            if place.scheme == "tls":
+                shown = credentials(SERVER, certificates)
+                assert shown is not None  # else the tracker was not reached
+                security = dask_security(shown)
+            elif is_loopback(place.host):
+                bound = "127.0.0.1"  # spoken to plainly, and the tracker's users are all here
+            with tempfile.TemporaryDirectory(prefix="tilewright-server-") as folder:
+                worker = _worker(board, str(place), key, bound, ports, security, folder, contact)
+                try:
+                    await _start(worker, bound, ports)
+                    ready(worker.address)
+                    await worker.finished()
+                finally:
+                    with suppress(Exception):
+                        await worker.close(nanny=False)
+            _LOG.info("the tracker is gone")
+            await asyncio.sleep(_PAUSE)
+    finally:
+        board.close()
+
+
+def _worker(
+    board: Board, tracker: str, key: str, host: str, ports: range, security: Any, folder: str,
+    contact: str | None,
+) -> Worker:  # fmt: skip
+    async def told(worker: Any) -> str:
+        return key
+
+    async def serve(comm: Any, **_: Any) -> Any:
+        async def read() -> wire.Message:
+            return wire.decoded(await comm.read(), comm.peer_address)
+
+        async def write(message: wire.Message) -> None:
+            await comm.write(wire.encoded(message))
+
+        with suppress(OSError):
+            await board.serve(read, write, comm.peer_address)
+        with suppress(OSError):
+            await comm.close()
+        return Status.dont_reply
+
+    last = ports.stop - 1
+    worker = _Silent(
+        tracker, host=host, port=f"{ports.start}:{last}" if last > ports.start else ports.start,
+        nthreads=1, resources={key: 1}, startup_information={KEY: told}, security=security,
+        extensions={}, preload=[], dashboard=False, deserialize=False, memory_limit=0,
+        local_directory=folder, contact_address=contact, death_timeout=None,
+    )  # fmt: skip
+    worker.handlers = {k: v for k, v in worker.handlers.items() if k in _ALLOWED}
+    worker.handlers[OPERATION] = serve
+    worker.stream_handlers = {
+        k: v for k, v in worker.stream_handlers.items() if k in _ALLOWED_STREAMS
+    }
+    return worker
+
+
+async def _start(worker: Worker, host: str, ports: range) -> None:
+    """Raises DeviceError where no port is free."""
+    try:
+        await worker
+    except (ValueError, OSError, RuntimeError) as error:
+        cause: BaseException = error.__cause__ or error
+        if isinstance(cause, (ValueError, OSError)) and "port" in str(cause).lower():
+            raise DeviceError(
+                f"server at {host}",
+                f"no port from {ports.start} to {ports.stop - 1} is free ({cause})",
+                "Name others with --port and --port-end.",
+            ) from None  # fmt: skip
+        raise

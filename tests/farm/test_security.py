@@ -1,0 +1,258 @@
+"""Who is let in, and what is refused: certificates, versions, sizes, what would be unpickled."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import ssl
+import struct
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from farm.processes import Farm, farm
+from tilewright.base.errors import DeviceError
+from tilewright.farm import address, certificates, wire
+from tilewright.farm.client import summary
+from tilewright.farm.network import OPERATION, opened
+from tilewright.farm.versions import VERSION
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("certificates")
+    certificates.make(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def secure_farm(authority: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    with farm(tmp_path_factory.mktemp("farm"), ["k"], "--certificates", str(authority)) as made:
+        yield made
+
+
+def ask(port: int, folder: str | None) -> wire.Summary:
+    return asyncio.run(summary("127.0.0.1", port, folder))
+
+
+def test_with_certificates_everything_is_encrypted(secure_farm: Farm, authority: Path):
+    found = ask(secure_farm.port, str(authority))
+    assert [(row.key, row.total) for row in found.rows] == [("k", 1)]
+    assert found.members[0].address.startswith("tls://")
+
+
+def test_a_client_without_a_certificate_is_refused_and_logged(secure_farm: Farm):
+    with pytest.raises(DeviceError, match="certificates"):
+        ask(secure_farm.port, "none")
+    assert "handshake failed" in secure_farm.tracker.text()
+
+
+def test_a_certificate_of_another_authority_is_refused(secure_farm: Farm, tmp_path: Path):
+    certificates.make(tmp_path)
+    with pytest.raises(DeviceError, match="does not accept the certificate"):
+        ask(secure_farm.port, str(tmp_path))
+
+
+def test_a_clients_certificate_does_not_make_a_device(
+    secure_farm: Farm, authority: Path, tmp_path: Path
+):
+    """Who may tune may not pose as a device to other tuners: TLS itself refuses it."""
+    for name in ("ca.pem", "client.pem", "client.key"):
+        to = tmp_path / name.replace("client", "server")
+        to.write_bytes((authority / name).read_bytes())
+    posing = certificates.credentials(certificates.SERVER, str(tmp_path))
+    asking = certificates.credentials(certificates.CLIENT, str(authority))
+    assert posing is not None and asking is not None
+
+    async def handshake() -> None:
+        server = await asyncio.start_server(
+            lambda r, w: None, "127.0.0.1", 0, ssl=posing.context(listening=True)
+        )
+        port = server.sockets[0].getsockname()[1]
+        await asyncio.open_connection("127.0.0.1", port, ssl=asking.context(listening=False))
+
+    with pytest.raises(ssl.SSLError, match="purpose"):
+        asyncio.run(handshake())
+
+
+def test_new_certificates_keep_the_authority(tmp_path: Path):
+    first = certificates.make(tmp_path)
+    kept = (tmp_path / "ca.pem").read_bytes()
+    second = certificates.make(tmp_path)
+    assert len(first) == 6 and len(second) == 4 and (tmp_path / "ca.pem").read_bytes() == kept
+    assert all(path.stat().st_mode & 0o077 == 0 for path in first)
+
+
+def test_beyond_this_machine_certificates_are_needed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    monkeypatch.delenv("TILEWRIGHT_CERTIFICATES", raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    with pytest.raises(DeviceError, match="farm certificates"):
+        address.listening("0.0.0.0", None)
+    with pytest.raises(DeviceError, match="no certificates"):
+        address.ways("10.0.0.1", 9190)
+    assert address.listening("127.0.0.1", None) is None
+    assert address.listening("0.0.0.0", "none") is None
+    certificates.make(tmp_path / "tilewright" / "farm")
+    assert address.listening("0.0.0.0", None) is not None
+    ((place, context),) = address.ways("10.0.0.1", 9190)
+    assert place.scheme == "tls" and context is not None
+
+
+def test_a_folder_that_was_named_must_have_them(tmp_path: Path):
+    with pytest.raises(DeviceError, match=r"no server\.pem"):
+        address.listening("127.0.0.1", str(tmp_path))
+
+
+def test_damaged_certificates_are_named(tmp_path: Path):
+    certificates.make(tmp_path)
+    (tmp_path / "server.key").write_text("no key")
+    found = certificates.credentials(certificates.SERVER, str(tmp_path))
+    assert found is not None
+    with pytest.raises(DeviceError, match="cannot be used"):
+        found.context(listening=True)
+
+
+# -- strangers that get a connection --------------------------------------------------------------
+
+
+def places(made: Farm) -> dict[str, int]:
+    servers = [p for p in made.started if p.name == "rpc_server"]
+    return {"tracker": made.tracker.port, "device": servers[0].port}
+
+
+def spoken(port: int, first: wire.Message | None, *more: bytes) -> str:
+    """What is answered to messages, as the text of an error; "" where it hangs up."""
+
+    async def speak() -> str:
+        from tilewright.farm import plain_comm
+
+        comm = await plain_comm.connect(f"tcp://127.0.0.1:{port}", None, 10)
+        await comm.write({"op": OPERATION, "reply": False})
+        sent = [] if first is None else [wire.encoded(first)]
+        try:
+            for data in (*sent, *more):
+                await comm.write(data)
+            while True:
+                answer = wire.decoded(await comm.read(), "it")
+                if isinstance(answer, wire.Refused):
+                    return f"{answer.place}: {answer.reason}"
+        except OSError:
+            return ""
+        finally:
+            comm.abort()
+
+    return asyncio.run(asyncio.wait_for(speak(), 60))
+
+
+HELLO = wire.Hello(wire.PROTOCOL, VERSION, "test")
+STRANGE: dict[str, Callable[[int], str]] = {
+    "speaks protocol 99": lambda port: spoken(port, wire.Hello(99, "9.9", "test")),
+    "before Hello": lambda port: spoken(port, wire.Ask()),
+    "no message of this protocol": lambda port: spoken(port, HELLO, b"\xff\x00garbage"),
+    "it sent no message": lambda port: spoken(
+        port, HELLO, msgspec.msgpack.encode({"type": "Eval"})
+    ),
+}
+
+
+@pytest.mark.parametrize("place", ["tracker", "device"])
+@pytest.mark.parametrize("expected", STRANGE)
+def test_what_is_not_understood_is_refused(shared_farm: Farm, place: str, expected: str):
+    assert expected in STRANGE[expected](places(shared_farm)[place])
+    ask(shared_farm.port, None)  # and it goes on
+
+
+@pytest.mark.parametrize("message", [wire.Release("x"), wire.Call("eval", {}), wire.Spec])
+def test_a_message_for_somebody_else_is_refused(shared_farm: Farm, message: Any):
+    if message is wire.Spec:
+        message = wire.Spec("llvm", "x", "y", "", (), (), ())
+    place = "device" if not isinstance(message, wire.Call) else "tracker"
+    assert "not for a" in spoken(places(shared_farm)[place], HELLO, wire.encoded(message))
+
+
+def test_a_session_calls_nothing_but_what_sessions_have(shared_farm: Farm):
+    asked = wire.encoded(wire.Call("os.system", {"command": "true"}))
+    assert "no call is named 'os.system'" in spoken(places(shared_farm)["device"], HELLO, asked)
+
+
+def frame(*parts: bytes) -> bytes:
+    """As Dask frames a message of several parts."""
+    lengths = struct.pack(f"Q{len(parts)}Q", len(parts), *map(len, parts))
+    body = lengths + b"".join(parts)
+    return struct.pack("Q", len(body)) + body
+
+
+class _Evil:
+    def __reduce__(self) -> Any:
+        return (open, ("/tmp/tilewright-was-unpickled", "w"))
+
+
+def raw(*data: bytes) -> Callable[[int], Coroutine[Any, Any, bytes]]:
+    async def send(port: int) -> bytes:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for one in data:
+            writer.write(one)
+        await writer.drain()
+        try:
+            while await reader.read(1 << 16):  # its own greeting, then the end
+                pass
+        except ConnectionError:
+            pass
+        writer.close()
+        return b"closed"
+
+    return send
+
+
+PICKLED = frame(
+    msgspec.msgpack.encode({"op": "identity", "x": {"__Pickled__": 1}}),
+    msgspec.msgpack.encode({"num-sub-frames": 0, "pickled-obj": pickle.dumps(_Evil())}),
+)
+RAW = {
+    "an enormous message": raw(struct.pack("Q", 1 << 60)),
+    "a message of a gigabyte": raw(struct.pack("Q", 1 << 30)),
+    "what must be unpickled": raw(PICKLED),
+    "another protocol": raw(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"),
+    "nothing but noise": raw(bytes(range(256)) * 8),
+}
+
+
+@pytest.mark.parametrize("place", ["tracker", "device"])
+@pytest.mark.parametrize("what", RAW)
+def test_it_hangs_up_on(shared_farm: Farm, place: str, what: str):
+    port = places(shared_farm)[place]
+    assert asyncio.run(asyncio.wait_for(RAW[what](port), 60)) == b"closed"
+    assert not Path("/tmp/tilewright-was-unpickled").exists()
+    ask(shared_farm.port, None)
+
+
+@pytest.mark.parametrize("operation", ["run_function", "broadcast", "register_scheduler_plugin"])
+def test_dasks_own_operations_are_gone(shared_farm: Farm, operation: str):
+    """Nothing is answered to them: who asks waits until it hangs up."""
+
+    async def speak() -> None:
+        from tilewright.farm import plain_comm
+
+        at = f"tcp://127.0.0.1:{shared_farm.port}"
+        comm = await plain_comm.connect(at, None, 10)
+        await comm.write({"op": operation, "function": b"x", "reply": True})
+        answer = await comm.read()
+        assert answer is None
+        comm.abort()
+
+    asyncio.run(asyncio.wait_for(speak(), 60))
+    assert f"No handler {operation}" not in ask(shared_farm.port, None).rows
+
+
+async def _opened(port: int) -> None:
+    (await opened(f"tcp://127.0.0.1:{port}", None, "test")).abort()
+
+
+def test_a_right_visitor_is_let_in(shared_farm: Farm):
+    for port in places(shared_farm).values():
+        asyncio.run(_opened(port))
