@@ -85,7 +85,9 @@ def test_the_table_of_a_profile(library):
     first = profile[0]
     assert first.gflops == pytest.approx(first.flop / first.seconds * 1e-9)
     assert first.nbytes >= 4 * (2 * 8 + 4 * 8 + 2 * 4) and first.gbytes > 0
-    assert 0 <= profile.overhead < 1
+    assert 0 <= profile.overhead < 1 and 0 <= profile.call_overhead < 1
+    assert told["call_seconds"] == profile.call_seconds > 0
+    assert "with copies from and to the host" in lines[-1]
 
 
 def test_refusals(library):

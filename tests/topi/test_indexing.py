@@ -1,5 +1,8 @@
 """take, gather, scatter, order and running sums: what data may hold, ties, NaN, refusals."""
 
+from math import prod
+from unittest.mock import patch
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -14,10 +17,11 @@ from tilewright.schedule.default import default_schedule
 from tilewright.targets.target import Target
 from tilewright.te import ComputeDAG
 from tilewright.te.evaluate import evaluate
-from tilewright.topi import testing
+from tilewright.topi import ranking, scatter, sorting, testing
 
 small = settings(max_examples=25, deadline=None)
 ANY = st.sampled_from([-(2**31), -12, -1, 0, 1, 4, 5, 12, 2**31 - 1])
+LATER = {True: ranking.greater, False: lambda a, b: ranking.greater(b, a)}  # by is_ascend
 NUMBERS = st.sampled_from([-np.inf, -2.0, -0.0, 0.0, 1.0, 3.0, np.inf, np.nan])
 
 
@@ -115,12 +119,84 @@ def test_order_in_kernels(kind):
 
 
 @small
-@given(st.integers(1, 1200), st.integers(1, 40), st.booleans())
+@given(st.integers(1, 1200), st.integers(1, 1200), st.booleans())
 def test_blocks_do_not_change_the_order(count, k, ascend):
     x = np.random.default_rng(count).integers(-9, 9, (1, count)).astype(np.int8)
     k = min(k, count)
     found = value(lambda x: topi.topk(x, k, is_ascend=ascend), x)[1]
     np.testing.assert_array_equal(found, testing.topk_python(x, k, is_ascend=ascend))
+
+
+@small
+@given(st.integers(1, 90), st.integers(1, 90), st.integers(1, 7), st.integers(2, 5), st.booleans())
+def test_merges_of_any_size(count, k, block, radix, ascend):
+    x = np.random.default_rng(count).integers(-3, 4, (2, count)).astype(np.float32)
+    x[x == 3] = np.nan
+    k = min(k, count)
+    with patch.object(sorting, "BLOCK", block), patch.object(sorting, "RADIX", radix):
+        found = value(lambda x: sorting.first_places(x, k, LATER[ascend]), x)[1]
+    np.testing.assert_array_equal(found, testing.topk_python(x, k, is_ascend=ascend))
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint64", "float16"])
+def test_long_sorts_of_every_kind_of_type(dtype):
+    x = np.random.default_rng(0).integers(0, 2 if dtype == "bool" else 99, (520,)).astype(dtype)
+    dag, found = value(topi.argsort, x)
+    np.testing.assert_array_equal(found, np.argsort(x, kind="stable"))
+    np.testing.assert_array_equal(kernel("llvm", dag, x), found)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        topi.argsort, lambda x: topi.topk(x, 1000), lambda x: topi.topk(x, 5),
+        lambda x: topi.scatter_nd(x, topi.reshape(topi.cast(x, "int32"), (1, -1)), x, "add"),
+        lambda x: topi.scatter_elements(x, topi.cast(x, "int32"), x), topi.cumsum,
+    ],
+)  # fmt: skip
+def test_long_sorts_scatters_and_sums_are_not_quadratic(f):
+    def steps(n: int) -> int:
+        x = te.placeholder((n,), "float32", "x")
+        ops = te.ComputeDAG([x, f(x)]).compute_ops
+        return sum(prod(op.shape) * prod(a.size for a in op.reduce_axis) for op in ops)
+
+    assert steps(1 << 16) < 3 * 16 * steps(1 << 12)
+    assert steps(1 << 16) < 3000 << 16
+
+
+REDUCTIONS = ("update", "add", "mul", "min", "max")
+
+
+@small
+@given(st.integers(1, 40), st.integers(1, 60), st.sampled_from(REDUCTIONS), st.integers(0, 1))
+def test_sorted_updates_mean_the_same(places, count, reduction, axis):
+    rng = np.random.default_rng(places * count)
+    x = rng.integers(-9, 9, (places, 3)).astype(np.int64)
+    i = rng.integers(-places - 2, places + 2, (count, 2)).astype(np.int32)
+    u = rng.integers(-9, 9, (count, 2)).astype(np.int64)
+    if axis:
+        x, i, u = x.T.copy(), i.T.copy(), u.T.copy()
+    with patch.object(scatter, "_SORTED_AT", 0), patch.object(sorting, "BLOCK", 8):
+        found = value(lambda *a: topi.scatter_elements(*a, axis, reduction), x, i, u)[1]
+        wanted = testing.scatter_elements_python(x, i, u, axis, reduction)
+        np.testing.assert_array_equal(found, wanted)
+        i, rows = np.stack([i.reshape(-1), i.reshape(-1)[::-1]]), u.reshape(-1)
+        found = value(lambda *a: topi.scatter_nd(*a, reduction), x, i, rows)[1]
+    np.testing.assert_array_equal(found, testing.scatter_nd_python(x, i, rows, reduction))
+
+
+@pytest.mark.parametrize("kind", ["llvm", "opencl"])
+@pytest.mark.parametrize("reduction", ["update", "add"])
+def test_sorted_updates_in_kernels(kind, reduction):
+    x = np.arange(15.0, dtype=np.float32).reshape(5, 3)
+    u = np.arange(1.0, 9.0, dtype=np.float32).reshape(4, 2)
+    with patch.object(scatter, "_SORTED_AT", 0), patch.object(sorting, "BLOCK", 2):
+        dag, _ = value(lambda *a: topi.scatter_elements(*a, 0, reduction), x, np.zeros(
+            (4, 2), np.int32), u)  # fmt: skip
+    for indices in ([-(2**31), -1, 4, 2**31 - 1], [5, -6, 0, -5], [2, 2, 2, 2]):
+        i = np.array([indices, indices[::-1]], np.int32).T.copy()
+        wanted = testing.scatter_elements_python(x, i, u, 0, reduction)
+        np.testing.assert_array_equal(kernel(kind, dag, x, i, u), wanted)
 
 
 @small

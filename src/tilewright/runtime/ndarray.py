@@ -209,7 +209,8 @@ class NDArray:
             source.copyto(self)
             return self
         value = _as_array(source, "copyfrom")
-        self._check_like(value.shape, value.dtype.name, "copyfrom")
+        if value.dtype != self.dtype.storage or value.shape != self.shape:
+            self._check_like(value.shape, value.dtype.name, "copyfrom")
         if value.size:
             native = np.ascontiguousarray(value, self.dtype.storage)
             self.device.driver.write(self.memory, native.reshape(-1).view(np.uint8))

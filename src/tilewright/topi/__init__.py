@@ -72,13 +72,14 @@ from tilewright.topi.elementwise import (
     tan,
     tanh,
 )
-from tilewright.topi.indexing import gather, gather_nd, scatter_elements, scatter_nd, take
+from tilewright.topi.indexing import gather, gather_nd, take
 from tilewright.topi.nn.dense import matmul
 from tilewright.topi.ranking import argmax, argmin, argsort, sort, topk
 from tilewright.topi.reduction import max, mean, min, prod, sum
 from tilewright.topi.resize import Resizing, resize
 from tilewright.topi.sampling import grid_sample, roi_align
 from tilewright.topi.scan import cumprod, cumsum
+from tilewright.topi.scatter import scatter_elements, scatter_nd
 from tilewright.topi.transform import (
     concatenate,
     expand_dims,

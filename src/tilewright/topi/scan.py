@@ -18,6 +18,7 @@ from tilewright.topi.stage import Indices, call_text, check_tensors, normal_axis
 BLOCK = 16  # elements that are combined with each other at once
 
 Combine = Callable[[Expr, Expr], Expr]
+Key = Callable[[Indices], Expr]
 
 
 def cumsum(
@@ -62,40 +63,53 @@ def _scan(
     def seen(at: Expr) -> Expr:
         return count - 1 - at if reverse else at
 
-    running = _inclusive(
+    sums = running(
         stage(
             data.shape,
             lambda i: wanted[(*i[:k], seen(i[k]), *i[k + 1 :])].astype(adding),
             f"T_{name}_in", "injective",
         ),
-        k, reduce, combine, start,
+        k, reduce, combine,
     )  # fmt: skip
 
     def body(i: Indices) -> Expr:
         at = seen(i[k])
         if not exclusive:
-            return running[(*i[:k], at, *i[k + 1 :])].astype(kind)
-        before = running[(*i[:k], at - 1, *i[k + 1 :])]
+            return sums[(*i[:k], at, *i[k + 1 :])].astype(kind)
+        before = sums[(*i[:k], at - 1, *i[k + 1 :])]
         return te.if_then_else(at > 0, before, te.const(start, adding)).astype(kind)
 
     return stage(data.shape, body, f"T_{name}", "injective")
 
 
-def _inclusive(
-    x: Tensor, k: int, reduce: Callable[..., Expr], combine: Combine, start: int
+def running(
+    x: Tensor, k: int, reduce: Callable[..., Expr], combine: Combine, key: Key | None = None
 ) -> Tensor:
-    """The combination of elements 0 to i of axis k, for each i."""
+    """The combination of elements 0 to i of axis k, for each i.
+
+    key: of an element: only those with the key of element i count.  Equal keys are neighbours
+    """
     count = x.shape[k]
     block = count if count <= 2 * BLOCK else BLOCK
     number = -(-count // block)
     j = te.reduce_axis((0, block), "j")
 
+    def at(i: Indices, place: Expr) -> Indices:
+        return (*i[:k], place, *i[k + 1 :])
+
+    def same(i: Indices, a: Expr, b: Expr) -> list[Expr]:
+        """That elements a and b of axis k have one key."""
+        if key is None:
+            return []
+        ends = [te.minimum(e, te.const(count - 1)) for e in (a, b)]
+        return [key(at(i, ends[0])).equal(key(at(i, ends[1])))]
+
     def partial(i: Indices) -> Expr:
-        first = i[k] * block
-        inside = j.var <= i[k + 1]
+        first, rest = i[k] * block, (*i[:k], i[k], *i[k + 2 :])
+        inside = [j.var <= i[k + 1], *same(rest, first + j.var, first + i[k + 1])]
         if number * block > count:
-            inside = te.all(inside, first + j.var < count)
-        return reduce(x[(*i[:k], first + j.var, *i[k + 2 :])], axis=j, where=inside)
+            inside.append(first + j.var < count)
+        return reduce(x[at(rest, first + j.var)], axis=j, where=te.all(*inside))
 
     shape = [*x.shape[:k], number, block, *x.shape[k + 1 :]]
     blocks = stage(shape, partial, "T_partial", "comm_reduce")
@@ -107,12 +121,16 @@ def _inclusive(
         [*x.shape[:k], number, *x.shape[k + 1 :]],
         lambda i: blocks[(*i[: k + 1], te.const(block - 1), *i[k + 1 :])], "T_whole", "injective",
     )  # fmt: skip
-    behind = _inclusive(whole, k, reduce, combine, start)
+
+    def last(i: Indices) -> Indices:
+        return at(i, te.minimum(i[k] * block + (block - 1), te.const(count - 1)))
+
+    behind = running(whole, k, reduce, combine, None if key is None else lambda i: key(last(i)))
 
     def body(i: Indices) -> Expr:
-        at, rest = i[k] // block, i[k + 1 :]
-        own = blocks[(*i[:k], at, i[k] % block, *rest)]
-        before = behind[(*i[:k], at - 1, *rest)]
-        return combine(own, te.if_then_else(at > 0, before, te.const(start, x.dtype)))
+        own = blocks[(*i[:k], i[k] // block, i[k] % block, *i[k + 1 :])]
+        first = i[k] // block * block
+        joins = te.all(first > 0, *same(i, te.maximum(first - 1, te.const(0)), i[k]))
+        return te.if_then_else(joins, combine(own, behind[at(i, i[k] // block - 1)]), own)
 
     return stage(x.shape, body, "T_running", "injective")

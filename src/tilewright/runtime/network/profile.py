@@ -42,12 +42,15 @@ class KernelTime:
 class Profile(Sequence[KernelTime]):
     """launches: in the order in which they run; seconds: of a whole run, launches back to back.
 
+    call_seconds: of a call, which copies the inputs from host memory, runs, and copies the outputs
+    to it; 0 where that was not timed.
     The sum of the launches differs from the run: alone a kernel finds its operands in the caches.
     """
 
     launches: tuple[KernelTime, ...]
     seconds: float
     device: str
+    call_seconds: float = 0.0
 
     @property
     def kernel_seconds(self) -> float:
@@ -57,7 +60,12 @@ class Profile(Sequence[KernelTime]):
     @property
     def overhead(self) -> float:
         """The share of a run that its kernels do not explain, at least 0."""
-        return max(1 - self.kernel_seconds / self.seconds, 0.0) if self.seconds else 0.0
+        return _unexplained(self.kernel_seconds, self.seconds)
+
+    @property
+    def call_overhead(self) -> float:
+        """The same of a call."""
+        return _unexplained(self.kernel_seconds, self.call_seconds)
 
     def table(self) -> str:
         """A line for each distinct kernel, those that take longest first, and the whole run."""
@@ -73,10 +81,16 @@ class Profile(Sequence[KernelTime]):
             )  # fmt: skip
         widths = [max(len(r[c]) for r in rows) for c in range(5)]
         lines = ["  ".join([*(f"{r[c]:>{widths[c]}}" for c in range(5)), r[5]]) for r in rows]
-        return "\n".join(
-            [*lines, f"{len(self)} launches on {self.device}: {show_seconds(self.kernel_seconds)} "
-             f"alone, {show_seconds(self.seconds)} as one run ({self.overhead:.1%} not kernels)"]
-        )  # fmt: skip
+        last = (
+            f"{len(self)} launches on {self.device}: {show_seconds(self.kernel_seconds)} alone, "
+            f"{show_seconds(self.seconds)} as one run ({self.overhead:.1%} not kernels)"
+        )
+        if self.call_seconds:
+            last += (
+                f", {show_seconds(self.call_seconds)} with copies from and to the host "
+                f"({self.call_overhead:.1%} not kernels)"
+            )
+        return "\n".join([*lines, last])
 
     def csv(self) -> str:
         """A line for each launch, under a line of names; seconds and bytes."""
@@ -90,9 +104,14 @@ class Profile(Sequence[KernelTime]):
         return "\n".join(lines) + "\n"
 
     def json(self) -> str:
-        """The same as an object with `launches`, `seconds` and `device`."""
+        """The same as an object with `launches`, `seconds`, `call_seconds` and `device`."""
         rows = [asdict(k) | {"gflops": k.gflops, "gbytes": k.gbytes} for k in self.launches]
-        return json.dumps({"device": self.device, "seconds": self.seconds, "launches": rows})
+        return json.dumps(
+            {
+                "device": self.device, "seconds": self.seconds, "call_seconds": self.call_seconds,
+                "launches": rows,
+            }
+        )  # fmt: skip
 
     def _by_kernel(self) -> list[list[KernelTime]]:
         found: dict[str, list[KernelTime]] = {}
@@ -111,3 +130,7 @@ class Profile(Sequence[KernelTime]):
 
     def __str__(self) -> str:
         return self.table()
+
+
+def _unexplained(kernels: float, whole: float) -> float:
+    return max(1 - kernels / whole, 0.0) if whole else 0.0
