@@ -8,14 +8,15 @@ Ranges of attributes are the business of each operator's type rule.  Read next: 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tilewright.base.errors import ModelError
+from tilewright.relay.exchange.onnx.foreign import foreign_schema
+from tilewright.relay.exchange.onnx.schema import Schema
 from tilewright.relay.graph.expr import Array
 
 if TYPE_CHECKING:
@@ -57,26 +58,6 @@ def check_text(model: ModelProto) -> None:
 # -- nodes -----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Schema:
-    """One operator in one version.
-
-    types:    of each attribute, as numbers of AttributeProto
-    required: attributes
-    inputs, outputs: least and greatest number of them
-    needed:   which inputs may not be left out
-    accepts:  element types of each input, in this version or the newest; the last row is that of
-              all further ones
-    """
-
-    types: Mapping[str, int]
-    required: tuple[str, ...]
-    inputs: tuple[int, int]
-    outputs: tuple[int, int]
-    needed: tuple[bool, ...]
-    accepts: tuple[frozenset[str], ...]
-
-
 def onnx_schema(op: str, opset: int, domain: str = "") -> Any:
     """onnx's own schema; None where that version has no such operator."""
     from onnx import defs
@@ -95,7 +76,7 @@ def schema_of(op: str, opset: int, domain: str = "") -> Schema | None:
 
     found = onnx_schema(op, opset, domain)
     if found is None:
-        return None
+        return foreign_schema(op, domain)
     single = defs.OpSchema.FormalParameterOption.Single
     return Schema(
         types={name: _number(a.type) for name, a in found.attributes.items()},
@@ -150,8 +131,8 @@ def check_node(node: NodeProto, opset: int, place: str, domain: str = "") -> Sch
 def check_types(schema: Schema, dtypes: Sequence[str | None], place: str) -> None:
     """dtypes: element type of each input, None for one that is left out."""
     for k, dtype in enumerate(dtypes):
-        accepted = schema.accepts[min(k, len(schema.accepts) - 1)]
-        if dtype is not None and dtype not in accepted:
+        accepted = schema.accepts[min(k, len(schema.accepts) - 1)] if schema.accepts else None
+        if dtype is not None and accepted is not None and dtype not in accepted:
             raise ModelError(
                 place, f"input {k} has elements of {dtype}",
                 f"ONNX allows {', '.join(sorted(accepted))}.",

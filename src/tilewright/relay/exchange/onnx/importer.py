@@ -29,7 +29,6 @@ from tilewright.relay.exchange.onnx.blockers import (
 )
 from tilewright.relay.exchange.onnx.checks import (
     DAMAGED,
-    Schema,
     array_of,
     attributes_of,
     check_node,
@@ -40,6 +39,7 @@ from tilewright.relay.exchange.onnx.checks import (
 )
 from tilewright.relay.exchange.onnx.control import CONTROL
 from tilewright.relay.exchange.onnx.fold import AT_ONCE, Folder
+from tilewright.relay.exchange.onnx.foreign import foreign_schema
 from tilewright.relay.exchange.onnx.functions import (
     DEEPEST,
     Body,
@@ -53,6 +53,7 @@ from tilewright.relay.exchange.onnx.inputs import Given
 from tilewright.relay.exchange.onnx.load import load, opsets
 from tilewright.relay.exchange.onnx.node import Node
 from tilewright.relay.exchange.onnx.ops import DOMAINS
+from tilewright.relay.exchange.onnx.schema import Schema
 from tilewright.relay.exchange.onnx.structure import Plan, plan
 from tilewright.relay.exchange.onnx.values import Unknown, Value, items
 from tilewright.relay.graph.expr import (
@@ -367,9 +368,10 @@ class _Importer:
             )
         version = scope.versions.get(domain, 0)
         official = onnx_schema(node.op_type, version, domain)
-        if official is None and domain:
+        is_foreign = official is None and foreign_schema(node.op_type, domain) is not None
+        if official is None and domain and not is_foreign:
             return self._blocked(scope, node, name, None, values)
-        if official is None:
+        if official is None and not is_foreign:
             raise ModelError(
                 place, f"opset {version} has no operator {shown(node.op_type)}",
                 "Convert the model to another opset.",
@@ -404,6 +406,8 @@ class _Importer:
         version: int, place: str,
     ) -> list[Value] | None:  # fmt: skip
         """By the function in ONNX's schema; None where there is none that can be imported."""
+        if official is None:
+            return None
         types = [self._type_proto(values[i]) if i else self._type_proto(None) for i in node.input]
         function = definition(official, node, version, types)
         if function is None:
@@ -492,7 +496,10 @@ class _Importer:
 
     def _behind(self, node: NodeProto, official: Any, name: str, known: bool) -> list[Value]:
         """A node that reads something of unknown type: it may be in the way as well."""
-        if known or official.has_function or official.has_context_dependent_function:
+        if known or (
+            official is not None
+            and (official.has_function or official.has_context_dependent_function)
+        ):
             self.blockers.behind += 1
         else:
             self.blockers.untyped.append(Blocker(operator_name(node), name, None))

@@ -12,6 +12,8 @@ from tilewright.relay.exchange.onnx.ops import (
     features,
     indexing,
     linear,
+    microsoft,
+    microsoft_quantized,
     movement,
     normalize,
     quantize,
@@ -48,6 +50,7 @@ CONVERTERS: dict[str, Converter] = {
 DOMAINS: dict[str, dict[str, Converter]] = {
     "": CONVERTERS,
     "ai.onnx.ml": features.LEARNING,
+    "com.microsoft": {**microsoft.CONVERTERS, **microsoft_quantized.CONVERTERS},
     "ai.onnx.preview": attention.PREVIEW,
     "ai.onnx.preview.training": training.CONVERTERS,
 }

@@ -32,7 +32,7 @@ MODES = (0, 1, 2, 3)  # of qk_matmul_output: 0 and 1 before the mask, 2 with it,
 def _attention(n: Node) -> Sequence[Expr]:
     flat = len(n[0].shape) == 3
     query, key, value = (
-        _in_heads(n, n[k], n.attr("q_num_heads" if k == 0 else "kv_num_heads")) for k in range(3)
+        in_heads(n, n[k], n.attr("q_num_heads" if k == 0 else "kv_num_heads")) for k in range(3)
     )
     past = 0
     if n.has(4):
@@ -79,7 +79,7 @@ def _flex_attention(n: Node) -> Expr:
     return weighted(tensor.cast(probability, value.dtype), value)
 
 
-def _in_heads(n: Node, x: Expr, heads: int | None) -> Expr:
+def in_heads(n: Node, x: Expr, heads: int | None) -> Expr:
     """[B, H, S, D] of [B, S, H * D]."""
     if len(x.shape) == 4:
         return x
@@ -116,13 +116,17 @@ def _mask(n: Node, queries: int, keys: int, past: int) -> Mask:
 
 
 def _rotary(n: Node) -> Expr:
-    """Pairs of elements are turned by an angle that grows with the position.
+    return rotated(n, n[1], n[2], n[3] if n.has(3) else None)
 
-    The tables hold a row for each position, or, without position_ids, one for each place.
+
+def rotated(n: Node, cosines: Expr, sines: Expr, positions: Expr | None) -> Expr:
+    """Pairs of elements of input 0 are turned by an angle that grows with the position.
+
+    The tables hold a row for each position, or, without `positions`, one for each place.
     """
     x = n[0]
     flat = len(x.shape) == 3
-    x = _in_heads(n, x, n.attr("num_heads"))
+    x = in_heads(n, x, n.attr("num_heads"))
     batch, _, length, size = x.shape
     turned = n.attr("rotary_embedding_dim", 0) or size
     half: int = turned // 2
@@ -130,16 +134,16 @@ def _rotary(n: Node) -> Expr:
         half > 0 and turned <= size and turned % 2 == 0,
         f"rotary_embedding_dim={turned} of heads of {size}", "Use an even number up to it.",
     )  # fmt: skip
-    cosine, sine = (_angles(n, n[k], batch, length, half) for k in (1, 2))
+    cosine, sine = (_angles(n, t, positions, batch, length, half) for t in (cosines, sines))
     interleaved = n.flag("interleaved")
-    rotated: Expr = strided_slice(x, [0], [turned], axes=[3]) if turned < size else x
-    pairs = tensor.reshape(rotated, (*x.shape[:3], half, 2)) if interleaved else rotated
+    part: Expr = strided_slice(x, [0], [turned], axes=[3]) if turned < size else x
+    pairs = tensor.reshape(part, (*x.shape[:3], half, 2)) if interleaved else part
     a, b = (tensor.reshape(half_of, (*x.shape[:3], half)) for half_of in split(pairs, 2, -1).fields)
     real = tensor.subtract(tensor.multiply(a, cosine), tensor.multiply(b, sine))
     imaginary = tensor.add(tensor.multiply(a, sine), tensor.multiply(b, cosine))
     if interleaved:
         parts = [tensor.expand_dims(v, -1) for v in (real, imaginary)]
-        made: Expr = tensor.reshape(tensor.concatenate(parts, axis=-1), rotated.shape)
+        made: Expr = tensor.reshape(tensor.concatenate(parts, axis=-1), part.shape)
     else:
         made = tensor.concatenate([real, imaginary], axis=-1)
     if turned < size:
@@ -150,10 +154,12 @@ def _rotary(n: Node) -> Expr:
     return made
 
 
-def _angles(n: Node, table: Expr, batch: int, length: int, half: int) -> Expr:
+def _angles(
+    n: Node, table: Expr, positions: Expr | None, batch: int, length: int, half: int
+) -> Expr:
     """[B, 1, S, half] of a table [positions, half], or of one that has it laid out already."""
-    if n.has(3):
-        table = take(table, n[3], axis=0)
+    if positions is not None:
+        table = take(table, positions, axis=0)
     n.require(
         table.shape in ((batch, length, half), (1, length, half)),
         f"its tables have shape {table.shape}", f"{(batch, length, half)} is needed.",
@@ -180,17 +186,17 @@ def _linear_attention(n: Node) -> Sequence[Expr]:
         "Use a divisor.",
     )  # fmt: skip
     query, key, value = (
-        tensor.cast(_in_heads(n, n[k], heads if k == 0 else groups), "float32") for k in range(3)
+        tensor.cast(in_heads(n, n[k], heads if k == 0 else groups), "float32") for k in range(3)
     )
     batch, _, steps, inner = query.shape
     size = value.shape[3]
     n.require(inner >= 1, "its heads are empty", "Use a size of at least 1.")
     scale = n.attr("scale", 0.0) or 1 / math.sqrt(inner)
-    decay = tensor.exp(tensor.cast(_in_heads(n, n[4], groups), "float32")) if n.has(4) else None
+    decay = tensor.exp(tensor.cast(in_heads(n, n[4], groups), "float32")) if n.has(4) else None
     beta = None
     if n.has(5):
         given = n.of_rank(5, 3, 4)
-        beta = tensor.cast(_in_heads(n, given, given.shape[2]), "float32")
+        beta = tensor.cast(in_heads(n, given, given.shape[2]), "float32")
 
     def at(x: Expr, t: int) -> Expr:
         picked = strided_slice(x, [t], [t + 1], axes=[2])

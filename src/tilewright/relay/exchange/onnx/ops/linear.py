@@ -8,7 +8,8 @@ from tilewright.relay.graph.expr import Expr
 from tilewright.relay.linear import determinant, einsum, product
 
 
-def _gemm(n: Node) -> Expr:
+def gemm(n: Node) -> Expr:
+    """alpha * A B + beta * C, as the attributes say."""
     n.flag("broadcast")  # before opset 7 C was stretched only where this is set
     made: Expr = nn.matmul(n[0], n[1], transpose_a=n.flag("transA"), transpose_b=n.flag("transB"))
     alpha, beta = float(n.attr("alpha", 1.0)), float(n.attr("beta", 1.0))
@@ -37,6 +38,6 @@ def _matmul(n: Node) -> Expr:
 CONVERTERS: dict[str, Converter] = {
     "Det": lambda n: determinant(n[0]),
     "Einsum": lambda n: einsum(n.all(), n.attr("equation", "")),
-    "Gemm": _gemm,
+    "Gemm": gemm,
     "MatMul": _matmul,
 }

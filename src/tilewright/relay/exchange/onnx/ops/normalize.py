@@ -80,28 +80,43 @@ def _group_norm(n: Node) -> Expr:
 
 
 def _layer_norm(n: Node) -> Sequence[Expr]:
+    return layer_norm(n, n[0], n[1], n[2] if n.has(2) else None, n.attr("epsilon", 1e-5))
+
+
+def layer_norm(
+    n: Node, data: Expr, scale: Expr, bias: Expr | None, epsilon: float
+) -> Sequence[Expr]:
     """The mean and the inverse deviation are results of their own, of what reads them."""
-    data, epsilon, rank = n[0], n.attr("epsilon", 1e-5), len(n[0].shape)
-    n.require(n.attr("stash_type", 1) == 1, "its statistics are not float32", "Use stash_type=1.")
-    axes = tuple(range(n.axis(n.attr("axis", -1), rank), rank))
-    made = tensor.multiply(standardize(data, axes, epsilon), n[1])
+    axes = _behind(n, data)
+    made: Expr = tensor.multiply(standardize(data, axes, epsilon), scale)
     wide = tensor.cast(data, "float32")
     mean = tensor.mean(wide, axis=axes, keepdims=True)
     apart = tensor.subtract(wide, mean)
+    return [made if bias is None else tensor.add(made, bias), mean, _inverse(apart, axes, epsilon)]
+
+
+def _behind(n: Node, data: Expr) -> tuple[int, ...]:
+    """The axes from `axis` on."""
+    n.require(n.attr("stash_type", 1) == 1, "its statistics are not float32", "Use stash_type=1.")
+    rank = len(data.shape)
+    return tuple(range(n.axis(n.attr("axis", -1), rank), rank))
+
+
+def _inverse(apart: Expr, axes: tuple[int, ...], epsilon: float) -> Expr:
     variance = tensor.mean(tensor.multiply(apart, apart), axis=axes, keepdims=True)
-    return [
-        tensor.add(made, n[2]) if n.has(2) else made,
-        mean,
-        tensor.rsqrt(tensor.add(variance, epsilon)),
-    ]
+    return tensor.rsqrt(tensor.add(variance, epsilon))
 
 
 def _rms_norm(n: Node) -> Expr:
-    data, rank = n[0], len(n[0].shape)
-    n.require(n.attr("stash_type", 1) == 1, "its statistics are not float32", "Use stash_type=1.")
-    axes = tuple(range(n.axis(n.attr("axis", -1), rank), rank))
-    made = standardize(data, axes, n.attr("epsilon", 1e-5), center=False)
-    return tensor.cast(tensor.multiply(tensor.cast(made, n[1].dtype), n[1]), n[1].dtype)
+    return rms_norm(n, n[0], n[1], n.attr("epsilon", 1e-5))[0]
+
+
+def rms_norm(n: Node, data: Expr, scale: Expr, epsilon: float) -> Sequence[Expr]:
+    """`layer_norm` around zero."""
+    axes = _behind(n, data)
+    made = standardize(data, axes, epsilon, center=False)
+    made = tensor.cast(tensor.multiply(tensor.cast(made, scale.dtype), scale), scale.dtype)
+    return [made, _inverse(tensor.cast(data, "float32"), axes, epsilon)]
 
 
 def _mean_variance(n: Node) -> Expr:
@@ -132,17 +147,17 @@ def hardmax(data: Expr, axis: int) -> Expr:
 
 
 def _softmax(function: Callable[..., Expr]) -> Converter:
-    def convert(n: Node) -> Expr:
-        data = n[0]
-        axis = n.attr("axis", -1 if n.opset >= 13 else 1)
-        at = n.axis(axis, len(data.shape))
-        if n.opset >= 13 or at == len(data.shape) - 1:
-            return function(data, axis)
-        # older versions normalise over everything from `axis` on
-        rows = tensor.reshape(data, (math.prod(data.shape[:at]), math.prod(data.shape[at:])))
-        return tensor.reshape(function(rows, -1), data.shape)
+    return lambda n: softmax_of(n, n[0], function, n.opset)
 
-    return convert
+
+def softmax_of(n: Node, data: Expr, function: Callable[..., Expr], opset: int) -> Expr:
+    """Before opset 13 over everything from `axis` on, later along `axis`."""
+    axis = n.attr("axis", -1 if opset >= 13 else 1)
+    at = n.axis(axis, len(data.shape))
+    if opset >= 13 or at == len(data.shape) - 1:
+        return function(data, axis)
+    rows = tensor.reshape(data, (math.prod(data.shape[:at]), math.prod(data.shape[at:])))
+    return tensor.reshape(function(rows, -1), data.shape)
 
 
 def _nll(n: Node) -> Expr:
@@ -172,6 +187,7 @@ CONVERTERS: dict[str, Converter] = {
     "MeanVarianceNormalization": _mean_variance,
     "NegativeLogLikelihoodLoss": _nll,
     "RMSNormalization": _rms_norm,
+    "SimplifiedLayerNormalization": lambda n: rms_norm(n, n[0], n[1], n.attr("epsilon", 1e-5)),
     "Softmax": _softmax(nn.softmax),
     "SoftmaxCrossEntropyLoss": _cross_entropy,
 }

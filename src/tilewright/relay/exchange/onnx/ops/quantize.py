@@ -17,7 +17,7 @@ from tilewright.relay.linear import product
 from tilewright.relay.qnn import op as qnn
 
 
-def _zero_point(n: Node, index: int, dtype: str) -> Expr:
+def zero_point(n: Node, index: int, dtype: str) -> Expr:
     return n[index] if n.has(index) else const(np.zeros((), DType(dtype).storage))
 
 
@@ -35,7 +35,7 @@ def _axis_of(n: Node) -> int:
 def _quantize(n: Node) -> Expr:
     n.attr("saturate")
     asked = _type_asked(n, "output_dtype")
-    zero = _zero_point(n, 2, asked or "uint8")
+    zero = zero_point(n, 2, asked or "uint8")
     n.require(
         asked in (None, zero.dtype), f"output_dtype is {asked}, the zero point {zero.dtype}",
         "Use one type.",
@@ -48,12 +48,11 @@ def _quantize(n: Node) -> Expr:
 
 def _dequantize(n: Node) -> Expr:
     wanted = _type_asked(n, "output_dtype") or n[1].dtype
-    return qnn.dequantize(n[0], n[1], _zero_point(n, 2, n[0].dtype), _axis_of(n), wanted)
+    return qnn.dequantize(n[0], n[1], zero_point(n, 2, n[0].dtype), _axis_of(n), wanted)
 
 
-def _dynamic(n: Node) -> list[Expr]:
-    """The range of the data, zero in it, on 0 to 255."""
-    data = n[0]
+def dynamic(data: Expr) -> list[Expr]:
+    """The range of the data, zero in it, on 0 to 255: steps, what one is, where zero lies."""
     low = tensor.minimum(tensor.min(data), 0.0)
     high = tensor.maximum(tensor.max(data), 0.0)
     step = (high - low) / const(255.0, "float32")
@@ -62,29 +61,29 @@ def _dynamic(n: Node) -> list[Expr]:
     return [qnn.quantize(data, safe, zero, out_dtype="uint8"), step, zero]
 
 
-def _of_rows(value: Expr, data: Expr) -> Expr:
+def of_rows(value: Expr, data: Expr) -> Expr:
     """A scale or zero point of each row; one of higher rank is placed already."""
     rows = len(value.shape) == 1 and value.shape[0] > 1 and len(data.shape) > 1
-    return tensor.expand_dims(value, 1) if rows else _scalar(value)
+    return tensor.expand_dims(value, 1) if rows else scalar(value)
 
 
-def _scalar(value: Expr) -> Expr:
+def scalar(value: Expr) -> Expr:
     single = value.tensor_type.size == 1 and value.shape
     return tensor.reshape(value, ()) if single else value
 
 
 def _matmul_integer(n: Node) -> Expr:
     a, b = n[0], n[1]
-    left = _of_rows(_zero_point(n, 2, a.dtype), a)
-    right = _scalar(_zero_point(n, 3, b.dtype))
+    left = of_rows(zero_point(n, 2, a.dtype), a)
+    right = scalar(zero_point(n, 3, b.dtype))
     return product(qnn.centred(a, left), qnn.centred(b, right))
 
 
 def _qlinear_matmul(n: Node) -> Expr:
     a, b = n[0], n[3]
-    made = product(qnn.centred(a, _of_rows(n[2], a)), qnn.centred(b, _scalar(n[5])))
-    scale = _scale_of(_of_rows(n[1], a), _scalar(n[4]), _scalar(n[6]))
-    return _requantized(made, scale, _scalar(n[7]))
+    made = product(qnn.centred(a, of_rows(n[2], a)), qnn.centred(b, scalar(n[5])))
+    scale = _scale_of(of_rows(n[1], a), scalar(n[4]), scalar(n[6]))
+    return requantized(made, scale, scalar(n[7]))
 
 
 def _scale_of(left: Expr, right: Expr, result: Expr) -> Expr:
@@ -93,7 +92,7 @@ def _scale_of(left: Expr, right: Expr, result: Expr) -> Expr:
     return left * right / result
 
 
-def _requantized(made: Expr, scale: Expr, zero: Expr) -> Expr:
+def requantized(made: Expr, scale: Expr, zero: Expr) -> Expr:
     steps = tensor.cast(made, "float32") * scale
     return qnn.narrowed(steps, zero, zero.tensor_type.dtype)
 
@@ -101,32 +100,32 @@ def _requantized(made: Expr, scale: Expr, zero: Expr) -> Expr:
 def _of_channels(value: Expr, behind: int) -> Expr:
     """A scale or zero point of each output channel; behind: how many axes follow it."""
     if value.tensor_type.size == 1:
-        return _scalar(value)
+        return scalar(value)
     return tensor.expand_dims(value, 1, behind)
 
 
 def _conv_integer(n: Node) -> Expr:
     data, weight = n[0], n[1]
-    zero = _of_channels(_zero_point(n, 3, weight.dtype), len(weight.shape) - 1)
-    left = qnn.centred(data, _scalar(_zero_point(n, 2, data.dtype)))
+    zero = _of_channels(zero_point(n, 3, weight.dtype), len(weight.shape) - 1)
+    left = qnn.centred(data, scalar(zero_point(n, 2, data.dtype)))
     return convolution(n, left, qnn.centred(weight, zero))
 
 
 def _qlinear_conv(n: Node) -> Expr:
     data, weight = n[0], n[3]
     image = len(weight.shape) - 2
-    left = qnn.centred(data, _scalar(n[2]))
+    left = qnn.centred(data, scalar(n[2]))
     made = convolution(n, left, qnn.centred(weight, _of_channels(n[5], image + 1)))
     if n.has(8):
         made = made + tensor.expand_dims(n[8], 1, image)
-    scale = _scale_of(_scalar(n[1]), _of_channels(n[4], image), _scalar(n[6]))
-    return _requantized(made, scale, _scalar(n[7]))
+    scale = _scale_of(scalar(n[1]), _of_channels(n[4], image), scalar(n[6]))
+    return requantized(made, scale, scalar(n[7]))
 
 
 CONVERTERS: dict[str, Converter] = {
     "ConvInteger": _conv_integer,
     "DequantizeLinear": _dequantize,
-    "DynamicQuantizeLinear": _dynamic,
+    "DynamicQuantizeLinear": lambda n: dynamic(n[0]),
     "MatMulInteger": _matmul_integer,
     "QLinearConv": _qlinear_conv,
     "QLinearMatMul": _qlinear_matmul,

@@ -24,7 +24,7 @@ def _affine_grid(n: Node) -> Expr:
     return image.affine_grid(n[0], size[2:], n.flag("align_corners"), channels_last=True)
 
 
-def _grid_sample(n: Node) -> Expr:
+def grid_sample(n: Node) -> Expr:
     """ONNX has the coordinates on the last axis, TVM on the second."""
     data, grid, rank = n[0], n[1], len(n[0].shape)
     n.require(
@@ -90,6 +90,6 @@ def _deform_conv(n: Node) -> Expr:
 CONVERTERS: dict[str, Converter] = {
     "AffineGrid": _affine_grid,
     "DeformConv": _deform_conv,
-    "GridSample": _grid_sample,
+    "GridSample": grid_sample,
     "RoiAlign": _roi_align,
 }

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.relay import nn
+from tilewright.relay import nn, tensor
 from tilewright.relay.exchange.onnx.node import Converter, Node, shape_input
 from tilewright.relay.graph.expr import Expr, const
 from tilewright.relay.indexing import scatter_elements
@@ -32,7 +32,7 @@ def _rank(n: Node, kernel: Sequence[int], data: Expr) -> int:
     return rank
 
 
-def _window(n: Node, kernel: Sequence[int], data: Expr) -> dict[str, Any]:
+def window_of(n: Node, kernel: Sequence[int], data: Expr) -> dict[str, Any]:
     """strides, padding and dilation of a window."""
     rank = _rank(n, kernel, data)
     strides, dilation = (n.ints(k) or [1] * rank for k in ("strides", "dilations"))
@@ -78,7 +78,7 @@ def convolution(n: Node, data: Expr, weight: Expr) -> Expr:
     """`data` with `weight` as the node's attributes say, without a bias."""
     kernel = _weight_window(n, weight)
     function = getattr(nn, f"conv{_rank(n, kernel, data)}d")
-    made: Expr = function(data, weight, groups=n.attr("group", 1), **_window(n, kernel, data))
+    made: Expr = function(data, weight, groups=n.attr("group", 1), **window_of(n, kernel, data))
     return made
 
 
@@ -93,7 +93,7 @@ def _conv_transpose(n: Node) -> Expr:
     rank = _rank(n, kernel, data)
     auto, wanted = _auto(n), n.ints("output_shape")
     n.attrs["auto_pad"] = "NOTSET"  # its padding is of the result, and computed here
-    window = _window(n, kernel, data)
+    window = window_of(n, kernel, data)
     extra, strides = n.ints("output_padding") or [0] * rank, window["strides"]
     n.require(
         len(extra) == rank and (wanted is None or len(wanted) == rank),
@@ -121,7 +121,7 @@ def _conv_transpose(n: Node) -> Expr:
 
 def _max_pool(n: Node) -> Expr | list[Expr]:
     kernel, ceil = n.ints("kernel_shape") or [], n.flag("ceil_mode")
-    order, window = n.flag("storage_order"), _window(n, kernel, n[0])
+    order, window = n.flag("storage_order"), window_of(n, kernel, n[0])
     function = getattr(nn, f"max_pool{len(kernel)}d")
     values: Expr = function(n[0], tuple(kernel), ceil_mode=ceil, **window)
     if len(n.outputs) == 1:
@@ -130,6 +130,17 @@ def _max_pool(n: Node) -> Expr | list[Expr]:
         n[0], tuple(kernel), ceil_mode=ceil, storage_order=int(order), **window
     )
     return [values, where]
+
+
+def channels_last_pool(n: Node, data: Expr, kind: str, **options: bool) -> Expr:
+    """A pool of data [N, image.., C]."""
+    kernel, rank = n.ints("kernel_shape") or [], len(data.shape)
+    first = tensor.transpose(data, (0, rank - 1, *range(1, rank - 1)))
+    made: Expr = getattr(nn, f"{kind}_pool{_rank(n, kernel, first)}d")(
+        first, tuple(kernel), ceil_mode=n.flag("ceil_mode"), **options,
+        **window_of(n, kernel, first),
+    )  # fmt: skip
+    return tensor.transpose(made, (0, *range(2, rank), 1))
 
 
 def _average_pool(n: Node) -> Expr:
@@ -147,7 +158,7 @@ def _lp_pool(n: Node) -> Expr:
 
 def _pool(n: Node) -> tuple[tuple[int, ...], dict[str, Any]]:
     kernel = n.ints("kernel_shape") or []
-    return tuple(kernel), {"ceil_mode": n.flag("ceil_mode"), **_window(n, kernel, n[0])}
+    return tuple(kernel), {"ceil_mode": n.flag("ceil_mode"), **window_of(n, kernel, n[0])}
 
 
 def _layout(data: Expr) -> str:
