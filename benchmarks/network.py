@@ -34,12 +34,13 @@ from tilewright.cli.network import load_model, real_target
 from tilewright.cli.tables import KernelLine, Latency
 from tilewright.measure.database import Database
 from tilewright.relay.compile.build import build
-from tilewright.relay.compile.tune import tune
+from tilewright.relay.compile.tune import as_described, tasks_of, tune
 from tilewright.relay.exchange.networks import sample_inputs
 from tilewright.relay.graph.evaluate import largest_deviation
 from tilewright.relay.peers.engines import onnxruntime_benchmark, reference, torch_benchmark
 from tilewright.runtime.device import device
 from tilewright.runtime.network.graph_executor import GraphModule
+from tilewright.search.report import Options
 from tilewright.targets.target import Target
 
 NAMES = torch_networks.HOW_TO
@@ -144,13 +145,14 @@ class Bench:
         print(results_file.table([row.flat() for row in self.rows]), flush=True)
 
     def tune(self, case: Case) -> None:
-        began, log = time.perf_counter(), Path(self.options.log)
-        report = tune(case.mod, case.params, self.target, log, self.options.minutes * 60)
+        began = time.perf_counter()
+        tasks = tasks_of([case.mod], case.params, as_described(self.target))
+        with Database(self.options.log) as database:
+            report = tune(tasks, database, Options(seconds=self.options.minutes * 60))
         spent = time.perf_counter() - began
-        trials = 0 if report is None else report.trials
-        failed = 0 if report is None else sum(t.failed for t in report.tasks)
-        self.tell(f"tuned {spent:.0f} s, {trials} trials, {failed} failed")
-        self.notes |= {"tuning_seconds": round(spent), "trials": trials, "failed": failed}
+        failed = sum(t.failed for t in report.tasks)
+        self.tell(f"tuned {spent:.0f} s, {report.trials} trials, {failed} failed")
+        self.notes |= {"tuning_seconds": round(spent), "trials": report.trials, "failed": failed}
 
     def ours(self, engine: str, case: Case, schedules: Any) -> Row:
         library = build(case.mod, self.target, case.params, schedules=schedules)
