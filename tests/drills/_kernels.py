@@ -31,6 +31,9 @@ from tilewright.measure.record import TaskId
 from tilewright.measure.reference import ReferenceStore
 from tilewright.runtime.device import device
 from tilewright.schedule.schedule import Schedule
+from tilewright.schedule.tree import legality
+from tilewright.schedule.tree.loop_tree import LoopTree
+from tilewright.schedule.tree.resources import Resources
 from tilewright.targets.target import Target
 from tilewright.te.cases import cases
 from tilewright.te.dag import ComputeDAG
@@ -111,7 +114,10 @@ def tiles(rng: random.Random, kind: str) -> Kernel:
 
 def _lowered(dag: ComputeDAG, schedule: Schedule, kind: str) -> Kernel | None:
     try:
-        program = lower_schedule(schedule, Target(kind))
+        tree, target = LoopTree(schedule), Target(kind)
+        bounds = tree.bounds()
+        legality.check(Resources(bounds, target), "drill")
+        program = lower_schedule(schedule, target, tree=tree, bounds=bounds)
         verify(program)
     except TilewrightError:  # a shape that is refused with a way out
         return None
