@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from auto_scheduler.workloads import CPU, invented, product, three
-from tilewright import auto_scheduler, te, topi
-from tilewright.auto_scheduler import measure_record
+from tilewright import auto_scheduler, build, te, topi
+from tilewright.auto_scheduler import measure_record, search_task
 from tilewright.base.errors import RecordError, SpaceError, TargetError, TilewrightError
 from tilewright.measure.database import Database
 from tilewright.measure.record import Result, make_record
@@ -155,6 +155,18 @@ def test_what_a_log_lacks_is_told(
         )
     with pytest.raises(RecordError, match="No such file"):
         auto_scheduler.PreloadMeasuredStates(tmp_path / "missing")
+
+
+def test_what_does_not_compile_in_time_is_refused_by_another_process(
+    task: auto_scheduler.SearchTask, log: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search_task, "LOG_SECONDS", 1e-4)
+    with pytest.raises(RecordError, match=r"best record of .* the build took more than 0.0001 s"):
+        task.apply_best(log)
+    monkeypatch.setattr(search_task, "LOG_SECONDS", 60.0)
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(Path(log).parent / "kernels"))
+    made = build(*task.apply_best(log), target=CPU)
+    assert made.artifact.meta["cached"]
 
 
 def test_a_log_of_other_tasks_is_told(

@@ -24,6 +24,8 @@ from tilewright.measure.pipeline import Pipeline
 from tilewright.measure.pool import Options, WorkerPool
 from tilewright.measure.reference import ReferenceStore
 from tilewright.runtime.device import device
+from tilewright.runtime.drivers.cpu_llvm import llvm_library
+from tilewright.targets import processors
 from tilewright.targets.target import Target
 
 LIMIT = 1.0  # seconds for a trial
@@ -309,3 +311,28 @@ def test_a_target_is_completed_by_the_device(runner):
     assert found.limits.cores >= 1 and str(found) == "llvm"
     chosen = Target("llvm -num-cores=7 -l2-bytes=4096").on(found.device)
     assert (chosen.limits.cores, chosen.limits.l2_bytes) == (7, 4096)
+
+
+@pytest.mark.parametrize(
+    ("target", "reason"),
+    [
+        ("llvm -mattr=+{lacked}", "this processor lacks {lacked}"),
+        ("llvm -mtriple={other}-unknown-linux-gnu", "machines of another kind"),
+    ],
+)
+def test_code_for_another_processor_is_one_error_before_the_search(
+    target: str, reason: str
+) -> None:
+    """Not one for each trial."""
+    names = llvm_library().get_host_cpu_features()
+    lacked = next(n for n in ("avx512fp16", "avx512f", "sve2", "sve") if not names.get(n, True))
+    other = "aarch64" if processors.here() == "x86_64" else "x86_64"
+    known = Target(target.format(lacked=lacked, other=other))
+    with LocalRunner(LIMIT) as runner, ReferenceStore() as store:
+        with pytest.raises(TargetError, match=reason.format(lacked=lacked)):
+            runner.describe(known)
+        with LocalBuilder(60, 1) as builder, Pipeline(builder, runner) as pipeline:
+            job = replace(K.job("good", K.reference(store)), target=known)
+            with pytest.raises(TargetError, match=r"measure for .*Name what this machine has"):
+                pipeline.submit(job)
+            assert len(pipeline) == 0

@@ -10,10 +10,13 @@ from tilewright.auto_scheduler.computation import Computation
 from tilewright.auto_scheduler.measure import TuningOptions, replayed
 from tilewright.auto_scheduler.records import Path, best_record, dag_of
 from tilewright.auto_scheduler.search_policy import SketchPolicy
-from tilewright.base.errors import SpaceError
+from tilewright.base.errors import RecordError, SpaceError, TargetError
 from tilewright.codegen import generate
+from tilewright.driver.build import payload_of, resolve_target
 from tilewright.lowering.pipeline import lower_schedule
 from tilewright.measure.database import Database
+from tilewright.measure.jobs import Job
+from tilewright.measure.local import LOG_SECONDS, LocalBuilder
 from tilewright.runtime.device import local_target
 from tilewright.schedule.schedule import Schedule
 from tilewright.search.jobs import task_id
@@ -61,14 +64,19 @@ class SearchTask(Computation):
     ) -> tuple[Schedule, list[Tensor]]:
         """(schedule, arguments) of the best record, for `build`.
 
-        Raises RecordError where the log has no valid schedule of the task for its target.
+        What a log proposes may crash a compiler, or keep it busy for ever: it is compiled once in a
+        process of its own, and `build` finds the kernel in the cache.
+        Raises RecordError where the log has no valid schedule of the task for its target, and where
+        its kernel does not compile in ten seconds.
         """
         if include_compatible:
             raise SpaceError(
                 "SearchTask.apply_best(include_compatible=True)", "schedules fit one shape only",
                 "Tune this task.",
             )  # fmt: skip
-        return self.compute_dag.apply_steps_from_state(self._best(log_file))
+        schedule, args = self.compute_dag.apply_steps_from_state(self._best(log_file))
+        self._try_build(schedule, log_file)
+        return schedule, args
 
     def print_best(self, log_file: Path, print_mode: str = "schedule") -> str:
         """The best record as text: "schedule": Python; "cuda" (or another kind): generated code."""
@@ -82,6 +90,21 @@ class SearchTask(Computation):
             return self.compute_dag.print_python_code_from_state(state)
         schedule, args = self.compute_dag.apply_steps_from_state(state)
         return generate(lower_schedule(schedule, self.target, "main", args), self.target).text
+
+    def _try_build(self, schedule: Schedule, log_file: Path) -> None:
+        """Raises RecordError where that fails; nothing where the compiler is not there."""
+        target, _ = local_target(resolve_target(self.target))
+        job = Job(task_id(self.task), payload_of(schedule), None, target=target)
+        with LocalBuilder(LOG_SECONDS, 1) as builder:
+            try:
+                built = builder.submit(job).result()
+            except TargetError:  # the schedule may be wanted for itself
+                return
+        if built.error is not None and built.cause != "machine":
+            raise RecordError(
+                f"the best record of {self.workload_key} in {log_file}", built.message.strip(),
+                "Leave that record out, or tune the task again.",
+            )  # fmt: skip
 
     def _best(self, log_file: Path) -> Schedule:
         database, key = Database.load(log_file), {self.compute_dag.hash}

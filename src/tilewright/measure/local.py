@@ -15,7 +15,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any, TypeVar
 
-from tilewright.base.errors import DeviceError
+from tilewright.base.errors import DeviceError, TargetError
 from tilewright.measure import calls
 from tilewright.measure.jobs import Built, Cause, Job, RunJob, RunResult
 from tilewright.measure.pool import (
@@ -27,11 +27,14 @@ from tilewright.measure.pool import (
     WorkerTimeout,
 )
 from tilewright.targets.kind import kind as device_kind
+from tilewright.targets.kind import resolve
+from tilewright.targets.processors import elsewhere
 from tilewright.targets.spec import DeviceSpec
 from tilewright.targets.target import Target
 
 T = TypeVar("T")
 BuildFunction = Callable[[Any, Target], Any] | str
+LOG_SECONDS = 10.0  # to build what a log proposes, and again to try it: what a search allows
 _OPEN_SECONDS = 60.0
 _FLUSH_BYTES = 64 << 20  # larger than the caches of most CPUs
 
@@ -137,6 +140,7 @@ class LocalRunner:
         self._limits = limits
         self._pools: dict[tuple[str, int], WorkerPool] = {}
         self._devices: dict[tuple[str, int], DeviceSpec] = {}
+        self._fit: set[Target] = set()
 
     def sharing(self, **options: Any) -> LocalRunner:
         """Another runner, with options of its own, over the processes of this one."""
@@ -145,7 +149,11 @@ class LocalRunner:
         return other
 
     def describe(self, target: Target) -> DeviceSpec:
-        """The device that runs `target`.  Raises TargetError or DeviceError when there is none."""
+        """The device that runs `target`.  Raises TargetError or DeviceError when there is none, and
+        for code of another processor."""
+        if target not in self._fit:
+            _check_here(target)
+            self._fit.add(target)
         device = target.kind, self.index
         if device not in self._devices:
             self._devices[device] = self._open(target.kind)
@@ -205,6 +213,20 @@ class LocalRunner:
             )  # fmt: skip
             self._pools[device] = WorkerPool(self.n_parallel, options)
         return self._pools[device]
+
+
+def _check_here(target: Target) -> None:
+    """Raises TargetError where code for it cannot run on this machine, whatever the device."""
+    ask, reason = device_kind(target.kind).host_lacks, ""
+    if elsewhere(target.option("mtriple")):
+        reason = "it is for machines of another kind than this one"
+    elif ask is not None and (lacks := resolve(ask)(dict(target.options))):
+        reason = f"this processor lacks {', '.join(lacks)}"
+    if reason:
+        raise TargetError(
+            f"measure for {target}", reason,
+            "Name what this machine has, or measure on a machine of that kind.",
+        )  # fmt: skip
 
 
 def _answer(call: Future[Any], place: str, reason: str) -> Any:

@@ -22,7 +22,7 @@ from tilewright.driver.build import build_artifact, payload_of
 from tilewright.measure import signatures
 from tilewright.measure.calls import BUILD_ERRORS
 from tilewright.measure.jobs import Built, Job, RunJob, RunResult
-from tilewright.measure.local import LocalBuilder, LocalRunner
+from tilewright.measure.local import LOG_SECONDS, LocalBuilder, LocalRunner
 from tilewright.measure.record import TaskId
 from tilewright.measure.reference import Reference
 from tilewright.relay.compile import untuned
@@ -35,7 +35,6 @@ from tilewright.schedule.task import Task
 from tilewright.search.jobs import References
 from tilewright.targets.target import Target
 
-LOG_SECONDS = 10.0  # to build what a log proposes, and again to try it: what a search allows
 OWN_SECONDS = 120.0  # likewise of what Tilewright chose itself
 _TIMED_RUNS = 5
 _SLOWER = 100  # times what a record claims: it is of another program,
