@@ -121,7 +121,7 @@ def test_a_run_that_ends_before_its_budget_says_why(run, quick_device, monkeypat
         return loop.Report([loop.TaskReport(t, exhausted=exhausted) for t in tasks])
 
     monkeypatch.setattr(tuning, "search", search)
-    monkeypatch.setattr(network, "load_model", lambda *_: (None, {}))
+    monkeypatch.setattr(network, "load_sizes", lambda *_: ([None], {}))
     monkeypatch.setattr(tuning, "fused_tasks", lambda *_: [cpu_task(8, 8, 8)])
     code, out, _ = run("tune", "resnet-18", "--trials", "5")
     assert code == 0 and "Done.  Next: tilewright bench" in out
@@ -135,7 +135,7 @@ def test_what_the_search_says_is_shown(run, quick_device, monkeypatch):
         return loop.Report([given_up])
 
     monkeypatch.setattr(tuning, "search", search)
-    monkeypatch.setattr(network, "load_model", lambda *_: (None, {}))
+    monkeypatch.setattr(network, "load_sizes", lambda *_: ([None], {}))
     monkeypatch.setattr(tuning, "fused_tasks", lambda *_: [cpu_task(8, 8, 8)])
     code, out, _ = run("tune", "resnet-18", "--trials", "500")
     assert code == 0 and "Converged after 5 trials." in out
@@ -155,7 +155,7 @@ def test_rules_tune_every_kernel_and_templates_compete(run, quick_device, monkey
         return [cpu_task(8, 8, 8)]
 
     monkeypatch.setattr(tuning, "search", search)
-    monkeypatch.setattr(network, "load_model", lambda *_: (None, {}))
+    monkeypatch.setattr(network, "load_sizes", lambda *_: ([None], {}))
     monkeypatch.setattr(tuning, "fused_tasks", found)
     flags = [] if templates else ["--no-templates"]
     args = "tune", "resnet-18", "--trials", "5", "--tuner", "auto-scheduler"
@@ -396,7 +396,7 @@ def test_the_search_tells_when_it_times_the_leaders_again(run, quick_device, mon
         return loop.Report([loop.TaskReport(tasks[0], trials=5, best=best)])
 
     monkeypatch.setattr(tuning, "search", search)
-    monkeypatch.setattr(network, "load_model", lambda *_: (None, {}))
+    monkeypatch.setattr(network, "load_sizes", lambda *_: ([None], {}))
     monkeypatch.setattr(tuning, "fused_tasks", lambda *_: [cpu_task(8, 8, 8)])
     _, out, _ = run("tune", "resnet-18", "--trials", "5")
     lines = out.splitlines()
@@ -411,7 +411,7 @@ def test_the_next_command_can_be_pasted(run, quick_device, monkeypatch):
 
 
 def test_a_network_without_templates_is_told_what_needs_none(run, quick_device, monkeypatch):
-    monkeypatch.setattr(network, "load_model", lambda *_: (None, {}))
+    monkeypatch.setattr(network, "load_sizes", lambda *_: ([None], {}))
     monkeypatch.setattr(tuning, "fused_tasks", lambda *_: [])
     code, _, err = run("tune", "resnet-18", "--trials", "5")
     assert code == 1 and "--tuner auto-scheduler needs none" in err

@@ -144,25 +144,27 @@ _batch = click.option(
 
 
 def _shapes(ctx: click.Context, param: click.Parameter, value: Sequence[str]) -> dict[str, Any]:
-    """`data:[1,3,224,224]`, several of them, or `batch:8` for an extent that has a name."""
+    """`data:[1,3,224,224]`, several of them, or `batch:8` for an extent that has a name; `seq:64,128`
+    is a list of what it may be."""
     found: dict[str, Any] = {}
     for text in (word for given in value for word in given.split()):
         name, _, extents = text.rpartition(":")  # names of inputs may have colons
         inner = extents.removeprefix("[").removesuffix("]")
         parts = inner.split(",") if inner else []
         is_list = extents == f"[{inner}]"
-        if not name or not all(p.isdigit() for p in parts) or not (is_list or len(parts) == 1):
+        if not name or not all(p.isdigit() for p in parts) or not (is_list or parts):
             raise click.BadParameter(
                 f"{text!r} is no shape such as data:[1,3,224,224]", ctx=ctx, param=param
             )
-        found[name] = tuple(map(int, parts)) if is_list else int(inner)
+        numbers = [int(p) for p in parts]
+        found[name] = tuple(numbers) if is_list else numbers if len(numbers) > 1 else numbers[0]
     return found
 
 
 _shape = click.option(
     "--shape", multiple=True, callback=_shapes, metavar="NAME:[N,N,...]",
-    help="Shape of an input of FILE.onnx, or NAME:N for an extent that has a name; for each that "
-    "the file leaves open.",
+    help="Shape of an input of FILE.onnx, or NAME:N for an extent that has a name (NAME:N,N,... for "
+    "several sizes); for each that the file leaves open.",
 )  # fmt: skip
 
 
@@ -238,6 +240,7 @@ def tune(
     following = ["tilewright", "bench", model, "--target", str(target), "--log", str(path)]
     following += ["--dtype", dtype] if dtype != "float32" else []
     for name, given in shape.items():
+        given = given[0] if isinstance(given, list) else given  # one of the sizes
         extents = given if isinstance(given, int) else f"[{','.join(map(str, given))}]"
         following += ["--shape", f"{name}:{extents}"]
     say(f"Done.  Next: {shlex.join(following)}")

@@ -40,13 +40,10 @@ def load_model(model: str, shapes: Mapping[str, Any] | None = None) -> tuple[Any
 def load_sizes(
     model: str, batch: Sequence[int], shapes: Mapping[str, Any] | None = None
 ) -> tuple[list[Any], dict[str, Any]]:
-    """The network for each batch size, or as it is where none is given.  Raises ModelError."""
-    from tilewright.relay.exchange.networks import load_batches
+    """The network for each batch size and each number of its open extents.  Raises ModelError."""
+    from tilewright.relay.exchange.networks import load_sizes as load
 
-    if batch:
-        return load_batches(model, batch, shapes)
-    mod, params = load_model(model, shapes)
-    return [mod], params
+    return load(model, batch, shapes)
 
 
 def in_type(mod: Any, params: dict[str, Any], dtype: str) -> Any:

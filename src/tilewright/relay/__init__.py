@@ -29,10 +29,12 @@ from tilewright.relay.graph.expr import (
     free_vars,
     var,
 )
+from tilewright.relay.graph.extents import Any
 from tilewright.relay.indexing import *  # noqa: F403
 from tilewright.relay.indexing import __all__ as _indexing
 from tilewright.relay.linear import einsum
 from tilewright.relay.passes import PASSES, bind_params, optimize
+from tilewright.relay.passes.extents import with_sizes
 from tilewright.relay.reductions import *  # noqa: F403
 from tilewright.relay.reductions import __all__ as _reductions
 from tilewright.relay.tensor import *  # noqa: F403
@@ -40,21 +42,21 @@ from tilewright.relay.tensor import __all__ as _operators
 from tilewright.runtime.network.library import Library, load
 
 __all__ = [
-    "analysis", "bind_params", "build", "Call", "const", "Constant", "einsum", "evaluate",
+    "analysis", "Any", "bind_params", "build", "Call", "const", "Constant", "einsum", "evaluate",
     "Expr", "free_vars", "frontend", "Function", "image", "IRModule", "Library", "load", "nn",
     "op", "optimize", "PASSES", "qnn", "TensorType", "testing", "to_onnx", "transform", "Tuple",
-    "TupleGetItem", "TupleType", "Var", "var", "vision", *_indexing, *_operators, *_reductions,
+    "TupleGetItem", "TupleType", "Var", "var", "vision", "with_sizes", *_indexing, *_operators,
+    *_reductions,
 ]  # fmt: skip
 
 open_doors(globals(), __all__, ModelError)
 
 # Names of TVM that are not there: what to use instead.
 _ELSEWHERE = {
-    "Any": "Shapes are static: give every extent as an int.",
     "backend": "Use relay.build; its report names the schedule of each kernel.",
     "create_executor": "Use relay.build and contrib.graph_executor, or relay.evaluate.",
     "quantize": "Import a model that is quantised already, with QuantizeLinear in ONNX.",
-    "vm": "Use relay.build and contrib.graph_executor: shapes are static.",
+    "vm": "Use relay.build and contrib.graph_executor; relay.Any for open extents.",
 }
 
 

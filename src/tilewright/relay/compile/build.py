@@ -42,7 +42,9 @@ from tilewright.relay.graph.expr import (
     TupleGetItem,
     Var,
 )
+from tilewright.relay.graph.open import still_open
 from tilewright.relay.passes.batch import with_batch
+from tilewright.relay.passes.extents import open_extents, with_sizes
 from tilewright.runtime.device import local_target
 from tilewright.runtime.network.library import Library, load
 from tilewright.runtime.network.plan import Launch, Operand, Plan, TensorSpec
@@ -61,6 +63,7 @@ def build(
     *,
     verify: bool = True,
     batch_sizes: Sequence[int] | None = None,
+    sizes: Sequence[Mapping[str, int]] | None = None,
 ) -> Library:
     """Compile a network.
 
@@ -77,7 +80,9 @@ def build(
                process of its own.  Those that were verified here before are not run again; what
                is wrong, hangs or crashes is not shipped, whatever its record says
     batch_sizes: make of `mod`, which is for one batch size, the network for each of these: the
-               first extents of its inputs (all parameters that are not in `params`)
+               first extents of its inputs (all parameters that are not in `params`).  Of a network
+               with one open extent (`relay.Any()`): what that may be
+    sizes:     the same for several open extents: numbers by their names, for each network one set
 
     `transform.PassContext(opt_level=)` counts: below 3 nothing is folded into weights, below 2
     nothing is fused.  Raises ModelError for a network that cannot be compiled.
@@ -85,7 +90,7 @@ def build(
     began = time.perf_counter()
     asked = Target(resolve_target(target), target_host)
     chosen, dev = local_target(asked)
-    functions = _functions(mod, batch_sizes, tuple(params or ()))
+    functions = _functions(mod, batch_sizes, sizes, tuple(params or ()))
     names = (str(chosen), str(asked))
     chooser = Chooser(sources_of(schedules), names, chosen.fingerprint)
     mains = [grouped(f, params, chooser) for f in functions]
@@ -116,26 +121,60 @@ def build(
 # -- several shapes --------------------------------------------------------------------------------
 
 
-def _functions(mod: Any, batch_sizes: Sequence[int] | None, bound: tuple[str, ...]) -> list[Any]:
+def _functions(
+    mod: Any,
+    batch_sizes: Sequence[int] | None,
+    sizes: Sequence[Mapping[str, int]] | None,
+    bound: tuple[str, ...],
+) -> list[Any]:
     """What to build, one for each set of input shapes.  Raises ModelError."""
     if not isinstance(mod, (IRModule, Function)):
         mods = list(mod)
-        if not mods or batch_sizes is not None:
+        if not mods or batch_sizes is not None or sizes is not None:
             raise ModelError(
                 "relay.build", "no module is given" if not mods
-                else "several modules and batch_sizes are given",
-                "Give one module and sizes, or a module for each.",
+                else f"several modules and {'sizes' if batch_sizes is None else 'batch_sizes'} "
+                "are given", "Give one module and sizes, or a module for each.",
             )  # fmt: skip
         return mods
-    if batch_sizes is None:
-        return [mod]
-    if not batch_sizes or len(set(batch_sizes)) < len(batch_sizes) or min(batch_sizes) < 1:
+    if batch_sizes is not None and (
+        not batch_sizes or len(set(batch_sizes)) < len(batch_sizes) or min(batch_sizes) < 1
+    ):
         raise ModelError(
             f"relay.build(batch_sizes={list(batch_sizes)})",
             "they are not different whole numbers of at least 1", "Example: batch_sizes=[1, 8].",
         )  # fmt: skip
+    names = open_extents(mod)
+    if names or sizes is not None:
+        return [with_sizes(mod, **each) for each in _sets(names, batch_sizes, sizes)]
+    if batch_sizes is None:
+        return [mod]
     main = mod["main"] if isinstance(mod, IRModule) else mod
     return [with_batch(main, int(size), bound) for size in batch_sizes]
+
+
+def _sets(
+    names: tuple[str, ...],
+    batch_sizes: Sequence[int] | None,
+    sizes: Sequence[Mapping[str, int]] | None,
+) -> Sequence[Mapping[str, int]]:
+    """The numbers of the open extents `names`, one set for each network."""
+    if not names:
+        raise ModelError(
+            "relay.build(sizes=)", "the network has no open extent",
+            "Give batch_sizes, or relay.Any() in the shapes of its inputs.",
+        )  # fmt: skip
+    if (batch_sizes is None) == (sizes is None):
+        if sizes is None:
+            raise still_open("relay.build", names)
+        raise ModelError("relay.build", "both batch_sizes and sizes are given", "Give one of them.")
+    if sizes is not None:
+        if not sizes:
+            raise ModelError("relay.build(sizes=[])", "no set is given", "Give one for a network.")
+        return sizes
+    if len(names) > 1:
+        raise still_open(f"relay.build(batch_sizes={list(batch_sizes or ())})", names)
+    return [{names[0]: size} for size in batch_sizes or ()]
 
 
 def _check_inputs(mains: Sequence[Function]) -> None:

@@ -6,6 +6,7 @@ Read next: `onnx/importer.py`, `../testing/`.
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -57,6 +58,31 @@ def _refuse_shapes(name: str, shapes: Mapping[str, Any] | None) -> None:
             f"network {name!r}", "its shapes are fixed, only those of an .onnx file can be given",
             "Leave them out.",
         )  # fmt: skip
+
+
+def load_sizes(
+    name_or_path: str | os.PathLike[str],
+    batch: Sequence[int] = (),
+    shapes: Mapping[str, Any] | None = None,
+) -> tuple[list[IRModule], dict[str, Array]]:
+    """The network for each batch size and for each number that an open extent may be.
+
+    batch:  none: as it is
+    shapes: as for `load`; a list stands for several numbers of an extent that has a name
+    """
+    given = dict(shapes or {})
+    several = {name: numbers for name, numbers in given.items() if isinstance(numbers, list)}
+    mods: list[IRModule] = []
+    params: dict[str, Array] = {}
+    for numbers in itertools.product(*several.values()):
+        chosen = {**given, **dict(zip(several, numbers, strict=True))}
+        if batch:
+            made, params = load_batches(name_or_path, batch, chosen)
+            mods += made
+        else:
+            one, params = load(name_or_path, chosen)
+            mods.append(one)
+    return mods, params
 
 
 def load_batches(

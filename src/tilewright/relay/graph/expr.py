@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from tilewright.base.doors import door, is_integer
 from tilewright.base.dtype import FLOAT32, DType
 from tilewright.base.errors import ExpressionError, ModelError
+from tilewright.relay.graph.extents import closed, open_axes, stand_in
 
 if TYPE_CHECKING:
     from tilewright.relay.op.row import Op
@@ -221,12 +222,21 @@ def _arithmetic(name: str, lhs: Any, rhs: Any) -> Expr:
 
 
 class Var(Expr):
-    """A parameter of a function.  Without a type it takes the one its first operator asks for."""
+    """A parameter of a function.  Without a type it takes the one its first operator asks for.
 
-    __slots__ = ("name_hint",)
+    open_extents: names by axis of extents for which others stand until the network is built
+    """
 
-    def __init__(self, name_hint: str, type_annotation: Type | None = None) -> None:
+    __slots__ = ("name_hint", "open_extents")
+
+    def __init__(
+        self,
+        name_hint: str,
+        type_annotation: Type | None = None,
+        open_extents: Mapping[int, str] | None = None,
+    ) -> None:
         self.name_hint, self._type = name_hint, type_annotation
+        self.open_extents: Mapping[int, str] = open_extents or {}
 
     @property
     def is_typed(self) -> bool:
@@ -423,7 +433,8 @@ def var(
 ) -> Var:
     """An input or a weight called `name_hint`.
 
-    shape: ints; left out for weights whose operator can tell (kernel_size=, channels=, units=).
+    shape: ints, or `relay.Any()` for what relay.build is told; left out for weights whose operator
+        can tell (kernel_size=, channels=, units=).
     """
     place = f"relay.var({name_hint!r})"
     if type_annotation is not None:
@@ -431,7 +442,10 @@ def var(
             raise ModelError(place, "both type_annotation and shape are given", "Give one of them.")
         return Var(name_hint, type_annotation)
     kind = check_dtype(dtype, place)
-    return Var(name_hint, None if shape is None else TensorType(static_shape(shape, place), kind))
+    if shape is None:
+        return Var(name_hint)
+    extents = static_shape(closed(shape, stand_in), place)
+    return Var(name_hint, TensorType(extents, kind), open_axes(shape))
 
 
 def static_shape(shape: Any, place: str) -> tuple[int, ...]:

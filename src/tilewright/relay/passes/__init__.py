@@ -16,6 +16,7 @@ from tilewright.relay.passes.canonicalize import canonicalize
 from tilewright.relay.passes.constants import fold_constants
 from tilewright.relay.passes.dead_code import eliminate_dead_code
 from tilewright.relay.passes.empty import drop_empty
+from tilewright.relay.passes.extents import require_closed
 from tilewright.relay.passes.fuse import fuse, fuse_attention, separate
 from tilewright.relay.passes.moves import moves_last
 from tilewright.relay.passes.scale import fold_scale_after, fold_scale_before
@@ -65,6 +66,7 @@ def optimize(
     observe: called with the name of each pass and its result.
     """
     current = mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
+    require_closed(current, "the network")
     if params:
         current = bind_params(current, params)
     for change in passes:

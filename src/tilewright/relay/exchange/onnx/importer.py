@@ -68,6 +68,8 @@ from tilewright.relay.graph.expr import (
     free_vars,
     var,
 )
+from tilewright.relay.graph.extents import closed, open_names
+from tilewright.relay.graph.open import opened
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto
@@ -86,7 +88,8 @@ def from_onnx(
     """The network in `model` and its weights.
 
     shape:  input shapes by name, for inputs whose extents the model leaves open (or to change
-            them); an extent that the model gives a name may be given by that: {"batch": 8}
+            them); an extent that the model gives a name may be given by that: {"batch": 8}.
+            `relay.Any()` in a shape or for a name leaves it open: relay.build is told its sizes
     dtype:  element types of inputs by name, where they shall not be the model's; one name for all
             is accepted, as TVM does, and has no effect
     opset:  of ONNX's operators, instead of what the model says
@@ -102,11 +105,19 @@ def from_onnx(
             f"from_onnx(dtype={dtype!r})", "it is neither one name nor names by input",
             'Leave it out, or give {"input": "float32"}.',
         )  # fmt: skip
+    limits = limits or Limits()
+    proto = load(model, limits)
+    if names := open_names(shape or {}):
+        return opened(
+            names,
+            lambda sizes: from_onnx(
+                proto, closed(shape, sizes.__getitem__), dtype, opset, freeze_params,
+                params=params, limits=limits,
+            ),
+        )  # fmt: skip
     given = Given(
         dict(shape or {}), {} if isinstance(dtype, str) else dict(dtype), dict(params or {})
     )
-    limits = limits or Limits()
-    proto = load(model, limits)
     versions = opsets(proto.opset_import, opset)
     return _Importer(proto, versions, given, limits, freeze_params).run()
 

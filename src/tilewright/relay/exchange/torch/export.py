@@ -20,6 +20,8 @@ from tilewright.relay.exchange.limits import Limits
 from tilewright.relay.exchange.torch.importer import import_program
 from tilewright.relay.exchange.torch.program import Program, Ref, Spec, Step
 from tilewright.relay.graph.expr import Array, IRModule
+from tilewright.relay.graph.extents import closed, open_names
+from tilewright.relay.graph.open import opened
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -78,10 +80,19 @@ def from_pytorch(
 
     input_infos: for each input its name and shape, and, if it is not `default_dtype`, its element
     type: ``[("input0", (1, 3, 224, 224)), ("ids", ((1, 128), "int64"))]``
+    `relay.Any()` in a shape leaves an extent open: the module is exported for each size that
+    relay.build is told.
     The module is taken in evaluation mode.  Raises ModelError as `from_exported_program` does.
     """
     place = "from_pytorch"
     torch = torch_module(place)
+    if names := open_names(input_infos):
+        return opened(
+            names,
+            lambda sizes: from_pytorch(
+                script_module, closed(input_infos, sizes.__getitem__), default_dtype, limits
+            ),
+        )
     infos = [_input_info(info, default_dtype, place) for info in input_infos]
     if not isinstance(script_module, torch.nn.Module):
         raise ModelError(

@@ -1,0 +1,67 @@
+"""Extents that stay open until a network is built: `relay.Any()`.
+
+In: shapes as users write them.  Out: shapes of ints.  While a graph is made by hand an open extent
+is a prime that stands for it, so that types are inferred as ever.
+Read next: `expr.py`, `open.py`, `../passes/extents.py`.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from math import isqrt
+from typing import Any as Anything
+
+# Primes that are extents of nothing else, small enough for the square of one to be a tensor's size.
+_STAND_INS = tuple(n for n in range(1009, 1600, 2) if all(n % k for k in range(3, isqrt(n) + 1, 2)))
+
+
+class Any:
+    """An extent that is not known yet, in a shape of `relay.var`, `from_onnx` or `from_pytorch`.
+
+    name: open extents of one name are equal; by default `batch` on the first axis, `axis1`, ... on
+        the others, or the name that an ONNX model gives the extent
+    `relay.build(batch_sizes=)` or `(sizes=)` says what it may be.
+    """
+
+    def __init__(self, name: str = "") -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"relay.Any({self.name!r})" if self.name else "relay.Any()"
+
+
+def stand_in(name: str) -> int:
+    """The prime that stands for the open extent of this name."""
+    return _STAND_INS[zlib.crc32(name.encode()) % len(_STAND_INS)]
+
+
+def closed(shape: Anything, extent_of: Callable[[str], int], own: str = "") -> Anything:
+    """`shape`, or shapes by name, or lists of them, with an int for every `Any`.
+
+    own: the name of one that has none
+    """
+    if isinstance(shape, Any):
+        return extent_of(shape.name or own)
+    if isinstance(shape, Mapping):
+        return {name: closed(s, extent_of, name) for name, s in shape.items()}
+    if isinstance(shape, (tuple, list)):
+        return tuple(closed(s, extent_of, _axis_name(k)) for k, s in enumerate(shape))
+    return shape
+
+
+def open_names(shape: Anything) -> tuple[str, ...]:
+    """The names of the open extents in `shape`, which is what `closed` takes."""
+    found: dict[str, int] = {}
+    closed(shape, lambda name: found.setdefault(name, 1))
+    return tuple(found)
+
+
+def open_axes(shape: Anything) -> dict[int, str]:
+    """The names of the open extents of one shape, by axis."""
+    items = shape if isinstance(shape, Sequence) else ()
+    return {k: x.name or _axis_name(k) for k, x in enumerate(items) if isinstance(x, Any)}
+
+
+def _axis_name(axis: int) -> str:
+    return f"axis{axis}" if axis else "batch"

@@ -1,0 +1,144 @@
+"""Open extents become numbers.
+
+In: a network with `relay.Any()` in the shapes of its inputs, and a number for each.  Out: the
+network for them.  One that was imported is imported again; in a graph that was made by hand the
+primes that stand for open extents (`graph/extents.py`) are replaced wherever they are in a shape
+or an attribute, and types are inferred anew.  Read next: `batch.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tilewright.base.doors import is_integer
+from tilewright.base.errors import ModelError
+from tilewright.relay.graph.expr import (
+    Call,
+    Constant,
+    Expr,
+    Function,
+    IRModule,
+    TensorType,
+    Var,
+    children,
+    post_order,
+)
+from tilewright.relay.graph.extents import stand_in
+from tilewright.relay.graph.open import OpenModule, still_open
+from tilewright.relay.graph.traversal import with_children
+
+_WAY_OUT = "Make a module for each size and give relay.build the list of them."
+
+
+def open_extents(mod: IRModule | Function) -> tuple[str, ...]:
+    """The names of the extents that are open, in the order of the inputs."""
+    if isinstance(mod, OpenModule):
+        return mod.names
+    functions = [mod] if isinstance(mod, Function) else mod.functions.values()
+    names = (n for f in functions for p in f.params for n in p.open_extents.values())
+    return tuple(dict.fromkeys(names))
+
+
+def require_closed(mod: IRModule | Function, place: str) -> None:
+    if names := open_extents(mod):
+        raise still_open(place, names)
+
+
+def with_sizes(mod: IRModule | Function, **sizes: int) -> IRModule:
+    """The network whose open extents (`relay.Any()`) are these numbers, given by name.
+
+    Raises ModelError for a name too few or too many, and where the network cannot be of that size.
+    """
+    names, place = open_extents(mod), f"relay.with_sizes({_shown(sizes)})"
+    if set(names) != set(sizes):
+        raise ModelError(
+            place, f"the open extents are {', '.join(names) or 'none'}",
+            f"Give {', '.join(f'{n}=8' for n in names)}." if names else "Leave it as it is.",
+        )  # fmt: skip
+    if wrong := [n for n, size in sizes.items() if not is_integer(size) or size < 1]:
+        raise ModelError(place, f"{wrong[0]} is no whole number of at least 1", "Try 8.")
+    chosen = {name: int(size) for name, size in sizes.items()}
+    if isinstance(mod, OpenModule):
+        return mod.make(chosen)
+    if not names:
+        return mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
+    functions = {"main": mod} if isinstance(mod, Function) else mod.functions
+    return IRModule({name: _closed(f, chosen, place) for name, f in functions.items()})
+
+
+def _shown(sizes: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={size!r}" for name, size in sizes.items())
+
+
+class _Numbers:
+    """What each number of the graph becomes."""
+
+    def __init__(self, sizes: Mapping[str, int], place: str) -> None:
+        self.sizes = {stand_in(name): size for name, size in sizes.items()}
+        if len(self.sizes) < len(sizes):
+            raise ModelError(
+                place, "two of the names cannot be told apart", "Give relay.Any other names."
+            )
+
+    def extent(self, value: int) -> int:
+        factor = 1
+        for prime, size in self.sizes.items():
+            while value and value % prime == 0:
+                value, factor = value // prime, factor * size
+        return value * factor
+
+    def shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(map(self.extent, shape))
+
+    def attribute(self, value: Any) -> Any:
+        if isinstance(value, (tuple, list)):
+            return type(value)(map(self.attribute, value))
+        is_number = isinstance(value, int) and not isinstance(value, bool)
+        return self.extent(value) if is_number else value
+
+    def means(self, data: np.ndarray) -> bool:
+        """Whether a constant has an open extent, or is one, or the share of one element of it."""
+        if self.shape(data.shape) != data.shape:
+            return True
+        known = [x for prime in self.sizes for x in (prime, 1 / prime)]
+        return data.size == 1 and any(
+            np.isclose(float(data.ravel()[0]), x, rtol=1e-6) for x in known
+        )
+
+
+def _closed(function: Function, sizes: Mapping[str, int], place: str) -> Function:
+    numbers = _Numbers(sizes, place)
+    new: dict[Expr, Expr] = {}
+    for p in function.params:
+        shape = numbers.shape(p.shape)
+        if shape != p.shape and not p.open_extents:
+            raise ModelError(
+                f"{place}: {p.name_hint}", "its shape follows from an open extent",
+                "A weight has one shape; give its own.",
+            )  # fmt: skip
+        new[p] = Var(p.name_hint, TensorType(shape, p.dtype)) if p.open_extents else p
+    for node in post_order(function.body):
+        if isinstance(node, Constant) and numbers.means(node.data):
+            raise ModelError(
+                f"{place}: a constant of shape {list(node.shape)}", "it was made of an open extent",
+                _WAY_OUT,
+            )  # fmt: skip
+        if node not in new:
+            new[node] = _rebuilt(node, new, numbers, place)
+    params = [new[p] for p in function.params]
+    kept = [p for p in params if isinstance(p, Var)]
+    return Function(kept, new[function.body], attrs=function.attrs)
+
+
+def _rebuilt(node: Expr, new: Mapping[Expr, Expr], numbers: _Numbers, place: str) -> Expr:
+    args = tuple(new[c] for c in children(node))
+    if not isinstance(node, Call):
+        return with_children(node, args)
+    attrs = {name: numbers.attribute(value) for name, value in node.attrs.items()}
+    try:
+        return Call(node.op, args, attrs)
+    except ModelError as error:
+        raise ModelError(f"{place}: {error.place}", error.reason, _WAY_OUT) from None
