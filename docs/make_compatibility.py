@@ -183,6 +183,11 @@ SECTIONS: dict[str, list[Row]] = {
         *works("contrib.debugger.debug_executor.", "GraphModuleDebug"),
         *not_yet("relay.", "vm create_executor quantize backend"),
         *works("relay.transform.", "ToMixedPrecision InferType"),
+        different(
+            "relay.Any",
+            'an extent that relay.build is told: batch_sizes=[1, 8], or sizes=[{"seq": 128}]; it may '
+            "have a name",
+        ),
         *not_yet("relay.transform.", "FoldConstant FuseOps SimplifyInference AlterOpLayout"),
         *not_yet("relay.frontend.", "from_mxnet from_tensorflow from_tflite"),
         *not_yet("relay.frontend.", "from_keras from_caffe from_caffe2 from_coreml from_darknet"),

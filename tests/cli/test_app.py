@@ -107,9 +107,9 @@ def test_tune_passes_everything_on(run, quick_device, monkeypatch):
     assert "tilewright bench mobilenet --target 'llvm -num-cores=2' --log x.jsonl" in out
     run("tune", "mobilenet")
     assert (seen["trials"], seen["seconds"], seen["log"]) == (None, 300, "mobilenet.llvm.jsonl")
-    _, out, _ = run("tune", "mobilenet", "--shape", "a:b:[1,3] n:8", "--shape", "s:[]")
-    assert seen["shapes"] == {"a:b": (1, 3), "n": 8, "s": ()}
-    assert "--shape 'a:b:[1,3]' --shape n:8 --shape 's:[]'" in out
+    _, out, _ = run("tune", "mobilenet", "--shape", "a:b:[1,3] n:8", "--shape", "s:[] t:4,5")
+    assert seen["shapes"] == {"a:b": (1, 3), "n": 8, "s": (), "t": [4, 5]}
+    assert "--shape 'a:b:[1,3]' --shape n:8 --shape 's:[]' --shape t:4" in out
     _, out, _ = run("tune", "mobilenet", "--dtype", "float16")
     assert (seen["dtype"], seen["log"]) == ("float16", "mobilenet.llvm.float16.jsonl")
     assert "--log mobilenet.llvm.float16.jsonl --dtype float16" in out  # bench looks there too

@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tilewright import cpu, relay
+from tilewright import cpu, nd, relay
 from tilewright.base.errors import DeviceError, ModelError
+from tilewright.relay.compile.extract import fused_groups, prepare
+from tilewright.relay.compile.rows import mixes
 from tilewright.relay.passes.batch import with_batch
 from tilewright.runtime import load_module
 from tilewright.runtime.network.graph_executor import GraphModule
@@ -142,3 +144,85 @@ def fixed() -> relay.Function:
 def test_refusals(make, words):
     with pytest.raises(ModelError, match=words):
         make()
+
+
+# -- batches between two sizes ---------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def partial():
+    return relay.build(network(2), "llvm", PARAMS, batch_sizes=SIZES, partial_batches=True)
+
+
+def test_a_batch_between_two_sizes_runs_in_the_greater(partial, tmp_path):
+    partial.export_library(tmp_path / "net.tar")
+    for lib in (partial, load_module(tmp_path / "net.tar")):
+        module = GraphModule(lib["default"](cpu()))
+        for size in (5, 8, 2, 1, 7, 3, 6):
+            given = data(size) if size % 2 else nd.array(data(size))
+            module.run(x=given)
+            wanted = relay.evaluate(network(size), {**PARAMS, "x": data(size)})
+            found = module.get_output(0)
+            assert found.shape == wanted.shape
+            np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-5, atol=1e-6)
+    with pytest.raises(DeviceError, match=r"9, 3, 8, 8.*or \[8, 3, 8, 8\]"):
+        module.run(x=data(9))
+    with pytest.raises(DeviceError, match="5, 3, 9, 8"):
+        module.run(x=np.zeros((5, 3, 9, 8), "float32"))
+
+
+def test_several_inputs_have_as_many_samples():
+    def both(n: int) -> relay.Function:
+        x, y = relay.var("x", shape=(n, 4)), relay.var("y", shape=(n, 4))
+        return relay.Function([x, y], relay.Tuple([relay.add(x, y), relay.nn.softmax(y)]))
+
+    library = relay.build([both(4), both(8)], "llvm", partial_batches=True)
+    module = GraphModule(library["default"](cpu()))
+    ones = np.ones((8, 4), "float32")
+    module.run(x=ones[:6], y=ones[:6])
+    assert [module.get_output(k).shape for k in (0, 1)] == [(6, 4), (6, 4)]
+    with pytest.raises(DeviceError, match="6 and 7 samples"):
+        module.run(x=ones[:7])
+    with pytest.raises(DeviceError, match="6 and 8 samples"):
+        module.run(x=ones)
+    module.run(y=ones)
+    assert module.get_output(0).shape == (8, 4)
+    module.run(x=ones[:3], y=ones[:3])
+    assert module.get_output(1).shape == (3, 4)
+
+
+@pytest.mark.parametrize("name", ["resnet-18", "mobilenet_v2", "densenet-121", "unet"])
+def test_samples_of_networks_are_apart(name):
+    options = {"image_shape": (3, 64, 64)} if name != "densenet-121" else {}
+    mod, params = relay.testing.get_network(name, batch_size=3, **options)
+    main = prepare(mod, params)["main"]
+    assert mixes(main, fused_groups(main)) == ""
+
+
+def mixed(kind: str) -> relay.Function:
+    x = relay.var("x", shape=(4, 6))
+    y = {
+        "sum": lambda: relay.subtract(x, relay.mean(x, axis=0, keepdims=True)),
+        "softmax": lambda: relay.nn.softmax(x, axis=0),
+        "reverse": lambda: relay.reverse(x, 0),
+        "running": lambda: relay.cumsum(x, axis=0),
+        "product": lambda: relay.nn.dense(x, x),
+        "transpose": lambda: relay.transpose(x),
+        "pairs": lambda: relay.reshape(x, (2, 12)),
+        "gather": lambda: relay.take(x, relay.const(np.array([0, 0, 1, 1])), axis=0),
+        "shift": lambda: relay.nn.pad(relay.strided_slice(x, [0], [3], axes=[0]), ((1, 0), (0, 0))),
+        "constant": lambda: relay.Tuple([x, relay.const(np.ones((4, 2), "float32"))]),
+        "join": lambda: relay.concatenate((x, x), 0),
+        "split": lambda: relay.strided_slice(x, [0], [2], axes=[0]),
+    }[kind]()
+    return relay.Function([x], y)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["sum", "softmax", "reverse", "running", "product", "transpose", "pairs", "gather", "shift",
+     "constant", "join", "split"],
+)  # fmt: skip
+def test_samples_that_meet_are_refused(kind):
+    with pytest.raises(ModelError, match=r"partial_batches=True.*every size"):
+        relay.build(mixed(kind), "llvm", partial_batches=True)

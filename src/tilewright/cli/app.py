@@ -144,8 +144,8 @@ _batch = click.option(
 
 
 def _shapes(ctx: click.Context, param: click.Parameter, value: Sequence[str]) -> dict[str, Any]:
-    """`data:[1,3,224,224]`, several of them, or `batch:8` for an extent that has a name; `seq:64,128`
-    is a list of what it may be."""
+    """`data:[1,3,224,224]`, several of them, or `batch:8` for an extent that has a name, or
+    `seq:64,128` for several sizes of it."""
     found: dict[str, Any] = {}
     for text in (word for given in value for word in given.split()):
         name, _, extents = text.rpartition(":")  # names of inputs may have colons
@@ -163,8 +163,8 @@ def _shapes(ctx: click.Context, param: click.Parameter, value: Sequence[str]) ->
 
 _shape = click.option(
     "--shape", multiple=True, callback=_shapes, metavar="NAME:[N,N,...]",
-    help="Shape of an input of FILE.onnx, or NAME:N for an extent that has a name (NAME:N,N,... for "
-    "several sizes); for each that the file leaves open.",
+    help="Shape of an input of FILE.onnx, or NAME:N for an extent that has a name, NAME:N,N,... "
+    "for several sizes of it; for each that the file leaves open.",
 )  # fmt: skip
 
 

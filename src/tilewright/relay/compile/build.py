@@ -28,6 +28,7 @@ from tilewright.relay.compile.memory import (
     plan_memory,
     steps,
 )
+from tilewright.relay.compile.rows import mixes
 from tilewright.relay.compile.schedules import Chooser, sources_of
 from tilewright.relay.compile.ship import ship
 from tilewright.relay.graph.expr import (
@@ -64,6 +65,7 @@ def build(
     verify: bool = True,
     batch_sizes: Sequence[int] | None = None,
     sizes: Sequence[Mapping[str, int]] | None = None,
+    partial_batches: bool = False,
 ) -> Library:
     """Compile a network.
 
@@ -83,6 +85,9 @@ def build(
                first extents of its inputs (all parameters that are not in `params`).  Of a network
                with one open extent (`relay.Any()`): what that may be
     sizes:     the same for several open extents: numbers by their names, for each network one set
+    partial_batches: a batch between two sizes runs in the network for the greater one, filled up
+               with zeros, and gives as many results as it has samples.  Refused where samples,
+               along the first axis of inputs and outputs, depend on each other
 
     `transform.PassContext(opt_level=)` counts: below 3 nothing is folded into weights, below 2
     nothing is fused.  Raises ModelError for a network that cannot be compiled.
@@ -95,7 +100,10 @@ def build(
     chooser = Chooser(sources_of(schedules), names, chosen.fingerprint)
     mains = [grouped(f, params, chooser) for f in functions]
     _check_inputs(mains)
-    groups = _joined([fused_groups(main) for main in mains])
+    each = [fused_groups(main) for main in mains]
+    groups = _joined(each)
+    if partial_batches:
+        _check_apart(mains, each)
     notes = [note] if (note := chooser.note()) else []
     if verify and dev is None:
         why = f"{chosen.triple} is another machine" if chosen.triple else "there is none here"
@@ -115,6 +123,7 @@ def build(
         constant_bytes=sum(c.nbytes for c in constants.arrays), notes=(*notes, *more),
     )  # fmt: skip
     plans = [net.plan(str(chosen), tuple(params or ())) for net in nets]
+    plans = [replace(plan, partial=partial_batches) for plan in plans]
     return Library(plans, artifacts, constants.arrays, report)
 
 
@@ -189,6 +198,17 @@ def _check_inputs(mains: Sequence[Function]) -> None:
             "relay.build", "the modules have not the same inputs in different shapes",
             "Give the same network for each set of input shapes, once.",
         )  # fmt: skip
+
+
+def _check_apart(mains: Sequence[Function], each: Sequence[Sequence[FusedGroup]]) -> None:
+    """Samples of a batch must not depend on each other; of a batch of 1 they cannot."""
+    for main, groups in zip(mains, each, strict=True):
+        alone = all(p.shape[:1] == (1,) for p in main.params)
+        if not alone and (reason := mixes(main, groups)):
+            raise ModelError(
+                "relay.build(partial_batches=True)", reason,
+                "Leave it out, and build the network for every size.",
+            )  # fmt: skip
 
 
 def _joined(each: Sequence[Sequence[FusedGroup]]) -> list[FusedGroup]:

@@ -21,6 +21,7 @@ from tilewright.relay.exchange.onnx.inputs import open_batch
 from tilewright.relay.exchange.onnx.load import load as load_proto
 from tilewright.relay.graph.expr import Array, IRModule
 from tilewright.relay.passes.batch import with_batch
+from tilewright.relay.passes.bind import with_weights
 from tilewright.relay.testing import NETWORKS, get_network, unknown_network
 
 
@@ -72,17 +73,15 @@ def load_sizes(
     """
     given = dict(shapes or {})
     several = {name: numbers for name, numbers in given.items() if isinstance(numbers, list)}
-    mods: list[IRModule] = []
-    params: dict[str, Array] = {}
+    made: list[tuple[IRModule, dict[str, Array]]] = []
     for numbers in itertools.product(*several.values()):
         chosen = {**given, **dict(zip(several, numbers, strict=True))}
         if batch:
-            made, params = load_batches(name_or_path, batch, chosen)
-            mods += made
+            mods, params = load_batches(name_or_path, batch, chosen)
+            made += ((mod, params) for mod in mods)
         else:
-            one, params = load(name_or_path, chosen)
-            mods.append(one)
-    return mods, params
+            made.append(load(name_or_path, chosen))
+    return _sharing(made)
 
 
 def load_batches(
@@ -99,17 +98,23 @@ def load_batches(
     check(text)
     if text in NETWORKS:
         _refuse_shapes(text, shapes)
-        made = [get_network(text, batch_size=size) for size in sizes]
-        return [mod for mod, _ in made], made[0][1]
+        return _sharing([get_network(text, batch_size=size) for size in sizes])
     proto = load_proto(text, Limits())
     if names := open_batch(proto):
-        made = [
+        return _sharing([
             from_onnx(proto, {**(shapes or {}), **dict.fromkeys(names, size)}) for size in sizes
-        ]
-        return [mod for mod, _ in made], made[0][1]
+        ])  # fmt: skip
     mod, params = from_onnx(proto, shapes)
     bound = tuple(params)
     return [IRModule.from_expr(with_batch(mod["main"], size, bound)) for size in sizes], params
+
+
+def _sharing(
+    made: Sequence[tuple[IRModule, dict[str, Array]]],
+) -> tuple[list[IRModule], dict[str, Array]]:
+    """One network for several shapes, with the weights of the first."""
+    weights = made[0][1]
+    return [with_weights(mod, own, weights) for mod, own in made], weights
 
 
 def sample_inputs(

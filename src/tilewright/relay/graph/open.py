@@ -10,10 +10,7 @@ from collections.abc import Callable, Mapping
 
 from tilewright.base.doors import door
 from tilewright.base.errors import ModelError
-from tilewright.relay.graph.expr import Array, Function, IRModule
-
-Made = tuple[IRModule, dict[str, Array]]
-_TRIAL = 32  # for each open extent where one network is made to see whether it can be
+from tilewright.relay.graph.expr import Function, IRModule
 
 
 class OpenModule(IRModule):
@@ -43,12 +40,3 @@ def still_open(place: str, names: tuple[str, ...]) -> ModelError:
         f"Say which they may be: relay.build(mod, {build}); or take one network: "
         f"relay.with_sizes(mod, {sizes}).",
     )  # fmt: skip
-
-
-def opened(names: tuple[str, ...], make: Callable[[Mapping[str, int]], Made]) -> Made:
-    """The network that `make` makes for every number, and its weights.
-
-    It is made once, so what cannot be imported is told at once.
-    """
-    _, params = make(dict.fromkeys(names, _TRIAL))
-    return OpenModule(names, lambda sizes: make(sizes)[0]), params

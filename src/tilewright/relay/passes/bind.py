@@ -9,8 +9,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
+from tilewright.base.dtype import DType
 from tilewright.base.errors import ModelError
-from tilewright.relay.graph.expr import Constant, Expr, Function, IRModule, as_array
+from tilewright.relay.graph.expr import (
+    Array,
+    Constant,
+    Expr,
+    Function,
+    IRModule,
+    TensorType,
+    Var,
+    as_array,
+)
 from tilewright.relay.graph.traversal import substitute
 
 
@@ -43,3 +55,27 @@ def bind_params(mod: IRModule, params: Mapping[str, Any]) -> IRModule:
     free = [p for p in function.params if p not in constants]
     main = Function(free, substitute(function.body, constants), attrs=function.attrs)
     return IRModule({**mod.functions, "main": main})
+
+
+def with_weights(
+    mod: IRModule, params: Mapping[str, Array], shared: Mapping[str, Array]
+) -> IRModule:
+    """`mod` for the weights `shared` of the same network for other shapes.
+
+    What an importer computes of shapes are weights, too: those of `params` that `shared` has not,
+    or with other values, become constants, and a weight that is only in `shared` a parameter that
+    nothing reads.
+    """
+    own = {n: v for n, v in params.items() if n not in shared or not _equal(v, shared[n])}
+    bound = bind_params(mod, own) if own else mod
+    main = bound["main"]
+    known = {p.name_hint for p in main.params}
+    if not (absent := [n for n in shared if n not in known]):
+        return bound
+    unread = [Var(n, TensorType(shared[n].shape, DType(shared[n].dtype))) for n in absent]
+    main = Function([*main.params, *unread], main.body, attrs=main.attrs)
+    return IRModule({**bound.functions, "main": main})
+
+
+def _equal(a: Array, b: Array) -> bool:
+    return a is b or (a.dtype == b.dtype and np.array_equal(a, b, equal_nan=a.dtype.kind == "f"))

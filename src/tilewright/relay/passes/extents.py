@@ -8,7 +8,7 @@ or an attribute, and types are inferred anew.  Read next: `batch.py`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy as np
 from tilewright.base.doors import is_integer
 from tilewright.base.errors import ModelError
 from tilewright.relay.graph.expr import (
+    Array,
     Call,
     Constant,
     Expr,
@@ -29,7 +30,9 @@ from tilewright.relay.graph.expr import (
 from tilewright.relay.graph.extents import stand_in
 from tilewright.relay.graph.open import OpenModule, still_open
 from tilewright.relay.graph.traversal import with_children
+from tilewright.relay.passes.bind import with_weights
 
+_TRIAL = 32  # for each open extent where one network is made to see whether it can be
 _WAY_OUT = "Make a module for each size and give relay.build the list of them."
 
 
@@ -67,6 +70,17 @@ def with_sizes(mod: IRModule | Function, **sizes: int) -> IRModule:
         return mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
     functions = {"main": mod} if isinstance(mod, Function) else mod.functions
     return IRModule({name: _closed(f, chosen, place) for name, f in functions.items()})
+
+
+def opened(
+    names: tuple[str, ...], make: Callable[[Mapping[str, int]], tuple[IRModule, dict[str, Array]]]
+) -> tuple[IRModule, dict[str, Array]]:
+    """The network that `make` makes for every number of the extents `names`, and its weights.
+
+    It is made once, so what cannot be imported is told at once.
+    """
+    _, weights = make(dict.fromkeys(names, _TRIAL))
+    return OpenModule(names, lambda sizes: with_weights(*make(sizes), weights)), weights
 
 
 def _shown(sizes: Mapping[str, Any]) -> str:

@@ -35,7 +35,9 @@ _ONE_EACH = (
 class GraphModule:
     """A network ready to run.  Two modules of one library share code and weights, nothing else.
 
-    A library for several batch sizes runs the one that the shape of an input asks for.
+    A library for several batch sizes runs the one that the shape of an input asks for.  Where it
+    was built with `partial_batches=True`, a batch between two sizes runs in the greater one, filled
+    up with zeros, and outputs have as many samples as were given.
 
     Inputs and outputs are its state, so it belongs to the thread that uses it first, until that
     thread ends.  Threads that share one write `with module:` around what belongs together, from
@@ -57,6 +59,7 @@ class GraphModule:
         self._slots = slots_of(module)
         self._instances: dict[int, Instance] = {}  # by plan; those whose shapes were given
         self._unset: set[int] = set()  # inputs whose value has the shape of another plan
+        self._given: dict[int, int] = {}  # samples of inputs that have fewer than their shape says
         self._now = self._instance(0)
 
     # -- inputs and outputs ------------------------------------------------------------------------
@@ -85,6 +88,10 @@ class GraphModule:
         self._check_index("get_output", index, self.get_num_outputs(), "outputs")
         with self._own:
             found = self._now.outputs[index]
+            for count in self._given.values():  # they are equal
+                shape = count, *found.shape[1:]
+                found = NDArray(shape, found.dtype, found.device, found.memory)
+                break
             return found if out is None else found.copyto(out)
 
     def get_input(self, key: str | int, out: NDArray | None = None) -> NDArray:
@@ -245,6 +252,9 @@ class GraphModule:
         if str(value.dtype) == spec.dtype and tuple(value.shape) != spec.shape:
             self._take_plan(k, tuple(value.shape))
             spec = self._now.plan.inputs[k]
+        given = tuple(value.shape)
+        if self._now.plan.partial and _is_part(given, spec.shape):
+            value = _filled_up(value, spec.shape)
         if tuple(value.shape) != spec.shape or str(value.dtype) != spec.dtype:
             raise DeviceError(
                 place,
@@ -255,15 +265,22 @@ class GraphModule:
             )  # fmt: skip
         self._now.inputs[k].copyfrom(value)
         self._unset.discard(k)
+        self._given.pop(k, None)
+        if given != spec.shape:
+            self._given[k] = given[0]
 
     def _take_plan(self, k: int, shape: tuple[int, ...]) -> None:
-        """Run the plan whose input `k` has this shape from now on, if there is one.
+        """Run the plan whose input `k` has this shape from now on, if there is one; or the smallest
+        that such a batch is a part of.
 
         Inputs that have the same shape in it keep their values, the others are to be set anew.
         """
         plans = self.module.library.plans
-        index = next((i for i, p in enumerate(plans) if p.inputs[k].shape == shape), None)
-        if index is None:
+        shapes = {i: p.inputs[k].shape for i, p in enumerate(plans)}
+        larger = [i for i, s in shapes.items() if plans[i].partial and _is_part(shape, s)]
+        fitting = [i for i, s in shapes.items() if s == shape] or larger
+        index = min(fitting, key=lambda i: shapes[i][:1], default=None)
+        if index is None or self._instance(index) is self._now:
             return
         before, self._now = self._now, self._instance(index)
         for i, (old, new) in enumerate(zip(before.inputs, self._now.inputs, strict=True)):
@@ -271,6 +288,7 @@ class GraphModule:
                 old.copyto(new)
             else:
                 self._unset.add(i)
+                self._given.pop(i, None)
 
     def _check_set(self) -> None:
         if self._unset:
@@ -278,6 +296,13 @@ class GraphModule:
             raise DeviceError(
                 "run()", f"the inputs set since belong to other shapes than {missing}",
                 "Set every input for the new shapes before a run.",
+            )  # fmt: skip
+        specs = enumerate(self._now.plan.inputs)
+        counts = {self._given.get(k, next(iter(spec.shape), 0)) for k, spec in specs}
+        if self._given and len(counts) > 1:
+            raise DeviceError(
+                "run()", f"the inputs have {' and '.join(map(str, sorted(counts)))} samples",
+                "Set every input for as many.",
             )  # fmt: skip
 
     def _shapes(self, k: int) -> str:
@@ -311,6 +336,19 @@ class GraphModule:
 
     def __repr__(self) -> str:
         return f"GraphModule({self.module!r})"
+
+
+def _is_part(shape: tuple[int, ...], whole: tuple[int, ...]) -> bool:
+    """Whether there are fewer samples than in `whole`, but some."""
+    return len(shape) > 0 and shape[1:] == whole[1:] and 0 < shape[0] < whole[0]
+
+
+def _filled_up(value: NDArray | np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """`value` and zeros behind it."""
+    given = value.numpy() if isinstance(value, NDArray) else value
+    whole = np.zeros(shape, given.dtype)
+    whole[: len(given)] = given
+    return whole
 
 
 def _host_array(value: Any, spec: TensorSpec, place: str) -> np.ndarray:

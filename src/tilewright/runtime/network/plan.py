@@ -62,6 +62,8 @@ class Plan:
 
     slot_bytes: sizes of the buffers that intermediate values share; launches run in order
     bound:      parameters that became constants
+    partial:    samples, along the first axis of all inputs and outputs, do not depend on each
+                other: fewer of them may be given
     """
 
     target: str
@@ -70,6 +72,7 @@ class Plan:
     launches: tuple[Launch, ...]
     slot_bytes: tuple[int, ...]
     bound: tuple[str, ...] = ()
+    partial: bool = False
 
     def misfit(self, kernels: Sequence[Artifact], constants: Sequence[Array]) -> str:
         """Why it cannot run with these kernels and constants; "" where it can.

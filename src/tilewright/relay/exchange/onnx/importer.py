@@ -69,7 +69,7 @@ from tilewright.relay.graph.expr import (
     var,
 )
 from tilewright.relay.graph.extents import closed, open_names
-from tilewright.relay.graph.open import opened
+from tilewright.relay.passes.extents import opened
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto

@@ -21,7 +21,7 @@ from tilewright.relay.exchange.torch.importer import import_program
 from tilewright.relay.exchange.torch.program import Program, Ref, Spec, Step
 from tilewright.relay.graph.expr import Array, IRModule
 from tilewright.relay.graph.extents import closed, open_names
-from tilewright.relay.graph.open import opened
+from tilewright.relay.passes.extents import opened
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
