@@ -185,8 +185,8 @@ SECTIONS: dict[str, list[Row]] = {
         *works("relay.transform.", "ToMixedPrecision InferType"),
         different(
             "relay.Any",
-            'an extent that relay.build is told: batch_sizes=[1, 8], or sizes=[{"seq": 128}]; it may '
-            "have a name",
+            'an extent that relay.build is told: batch_sizes=[1, 8], or sizes=[{"seq": 128}]; it '
+            "may have a name",
         ),
         *not_yet("relay.transform.", "FoldConstant FuseOps SimplifyInference AlterOpLayout"),
         *not_yet("relay.frontend.", "from_mxnet from_tensorflow from_tflite"),

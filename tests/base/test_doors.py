@@ -116,11 +116,6 @@ def test_a_wrong_argument_is_refused_with_place_reason_and_way_out(name: str) ->
     assert caught.value.place and caught.value.reason
 
 
-def test_any_is_no_name_of_relay() -> None:
-    with pytest.raises(AttributeError, match="relay.Any does not exist here. Shapes are static"):
-        relay.Any()
-
-
 def same(value: relay.Expr, expected: list[Any]) -> bool:
     return np.array_equal(relay.evaluate(value), expected)
 

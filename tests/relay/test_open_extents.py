@@ -56,12 +56,12 @@ def test_an_extent_may_be_any_number(size):
     """Also one that stands for open extents."""
     x = relay.var("x", shape=(relay.Any(), 6))
     y = relay.reshape(relay.tile(x, (2, 1)), (2, x.shape[0], 3, 2))
-    made = relay.with_sizes(relay.Function([x], y), batch=size)["main"]
+    made = relay.with_sizes(relay.Function([x], y), {"batch": size})["main"]
     assert made.params[0].shape == (size, 6) and made.ret_type.shape == (2, size, 3, 2)
 
 
 def test_a_module_holds_the_graph_too():
-    mod = relay.with_sizes(relay.IRModule.from_expr(attention()), batch=2, seq=3)
+    mod = relay.with_sizes(relay.IRModule.from_expr(attention()), {"batch": 2, "seq": 3})
     x = np.full((2, 3, 8), 0.1, "float32")
     found = relay.evaluate(mod, {**WEIGHTS, "x": x})
     np.testing.assert_allclose(found, same_with_numbers(2, 3, x), rtol=1e-4)
@@ -167,16 +167,16 @@ def of_arithmetic() -> relay.Function:
         (lambda: relay.build(attention(), "llvm", sizes=[]), "no set"),
         (lambda: relay.build(attention(), "llvm", sizes=[{"batch": 1}]), "extents are batch, seq"),
         (lambda: relay.build(of_constant(), "llvm", sizes=[{}], batch_sizes=[1]), "both"),
-        (lambda: relay.build(relay.with_sizes(attention(), batch=1, seq=1), "llvm", sizes=[{}]),
+        (lambda: relay.build(relay.testing.mlp.get_workload()[0], "llvm", sizes=[{}]),
          "no open extent"),
-        (lambda: relay.with_sizes(attention(), batch=0, seq=1), "batch is no whole number"),
-        (lambda: relay.with_sizes(attention(), batch=1, seq=1, n=2), "extents are batch, seq"),
+        (lambda: relay.with_sizes(attention(), {"batch": 0, "seq": 1}), "batch is no whole number"),
+        (lambda: relay.with_sizes(attention(), {"batch": 1, "n": 2}), "extents are batch, seq"),
         (lambda: relay.optimize(attention()), "open: batch, seq"),
         (lambda: auto_scheduler.extract_tasks(attention(), {}, "llvm"), "open: batch, seq"),
-        (lambda: relay.with_sizes(of_constant(), batch=2), "it was made of an open extent"),
-        (lambda: relay.with_sizes(of_number(), batch=2), "it was made of an open extent"),
-        (lambda: relay.with_sizes(of_weight(), axis1=2), "follows from an open extent"),
-        (lambda: relay.with_sizes(of_arithmetic(), batch=3), "Make a module for each size"),
+        (lambda: relay.with_sizes(of_constant(), {"batch": 2}), "it was made of an open extent"),
+        (lambda: relay.with_sizes(of_number(), {"batch": 2}), "it was made of an open extent"),
+        (lambda: relay.with_sizes(of_weight(), {"axis1": 2}), "follows from an open extent"),
+        (lambda: relay.with_sizes(of_arithmetic(), {"batch": 3}), "Make a module for each size"),
         (lambda: relay.frontend.from_onnx(model("N", 2, 4), {"N": relay.Any()})[0]["main"],
          "open: N.*batch_sizes"),
         (lambda: relay.frontend.from_onnx(model("N", 2, 4), {"M": relay.Any()}), "no such input"),

@@ -155,7 +155,7 @@ def _functions(
         )  # fmt: skip
     names = open_extents(mod)
     if names or sizes is not None:
-        return [with_sizes(mod, **each) for each in _sets(names, batch_sizes, sizes)]
+        return [with_sizes(mod, each) for each in _sets(names, batch_sizes, sizes)]
     if batch_sizes is None:
         return [mod]
     main = mod["main"] if isinstance(mod, IRModule) else mod

@@ -32,9 +32,8 @@ class OpenModule(IRModule):
 
 def still_open(place: str, names: tuple[str, ...]) -> ModelError:
     """The error of who needs a network whose extents are numbers."""
-    sizes = ", ".join(f"{name}=8" for name in names)
-    quoted = ", ".join(f'"{name}": 8' for name in names)
-    build = "batch_sizes=[1, 8]" if len(names) == 1 else f"sizes=[{{{quoted}}}]"
+    sizes = dict.fromkeys(names, 8)
+    build = "batch_sizes=[1, 8]" if len(names) == 1 else f"sizes=[{sizes}]"
     return ModelError(
         place, f"its extents are open: {', '.join(names)}",
         f"Say which they may be: relay.build(mod, {build}); or take one network: "

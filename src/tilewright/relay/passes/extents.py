@@ -50,16 +50,16 @@ def require_closed(mod: IRModule | Function, place: str) -> None:
         raise still_open(place, names)
 
 
-def with_sizes(mod: IRModule | Function, **sizes: int) -> IRModule:
-    """The network whose open extents (`relay.Any()`) are these numbers, given by name.
+def with_sizes(mod: IRModule | Function, sizes: Mapping[str, int]) -> IRModule:
+    """The network whose open extents (`relay.Any()`) are these numbers, by name.
 
     Raises ModelError for a name too few or too many, and where the network cannot be of that size.
     """
-    names, place = open_extents(mod), f"relay.with_sizes({_shown(sizes)})"
+    names, place = open_extents(mod), f"relay.with_sizes({dict(sizes)})"
     if set(names) != set(sizes):
         raise ModelError(
             place, f"the open extents are {', '.join(names) or 'none'}",
-            f"Give {', '.join(f'{n}=8' for n in names)}." if names else "Leave it as it is.",
+            f"Give {dict.fromkeys(names, 8)}." if names else "Leave it as it is.",
         )  # fmt: skip
     if wrong := [n for n, size in sizes.items() if not is_integer(size) or size < 1]:
         raise ModelError(place, f"{wrong[0]} is no whole number of at least 1", "Try 8.")
@@ -81,10 +81,6 @@ def opened(
     """
     _, weights = make(dict.fromkeys(names, _TRIAL))
     return OpenModule(names, lambda sizes: with_weights(*make(sizes), weights)), weights
-
-
-def _shown(sizes: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name}={size!r}" for name, size in sizes.items())
 
 
 class _Numbers:
