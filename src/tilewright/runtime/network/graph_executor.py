@@ -244,6 +244,7 @@ class GraphModule:
         ):  # as nearly always
             held.copyfrom(value)
             self._unset.discard(k)
+            self._given.pop(k, None)
             return
         spec = self._now.plan.inputs[k]
         place = f"set_input({spec.name!r})"
