@@ -100,7 +100,7 @@ SECTIONS: dict[str, list[Row]] = {
         *works("", "runtime.load_module"),
         *works("result.", "mean median min max std results"),
         *works("dev.", "exist sync"),
-        different("dev.max_threads_per_block", "and every other limit", "dev.limits"),
+        *works("dev.", "max_shared_memory_per_block max_threads_per_block warp_size"),
         *not_yet("", "gpu context rocm metal vulkan rpc micro meta_schedule"),
         different("contrib.ndk.create_shared", "changes nothing: the target says what to link for"),
         *not_yet("contrib.", "cc nvcc graph_runtime"),
@@ -243,7 +243,7 @@ SECTIONS: dict[str, list[Row]] = {
         *not_yet("auto_scheduler.", "feature"),
         *not_yet("auto_scheduler.", "register_task_input_buffer get_task_input_buffer"),
         *not_yet("auto_scheduler.", "register_task_input_check_func LayoutRewriteOption"),
-        *not_yet("auto_scheduler.", "rewrite_compute_body utils"),
+        *not_yet("auto_scheduler.", "rewrite_compute_body"),
     ],
     "Auto-scheduler: measuring, logs, networks": [
         different(
@@ -277,6 +277,8 @@ SECTIONS: dict[str, list[Row]] = {
         ),
         *works("scheduler.", "tune best_costs task_cts ct dead_tasks"),
         *works("auto_scheduler.", "TaskSchedulerCallback PrintTableInfo LogEstimatedLatency"),
+        *works("auto_scheduler.utils.", "request_remote"),
+        *works("remote.", "upload load_module listdir remove cpu cl cuda device"),
         different("auto_scheduler.RPCRunner", "n_parallel is accepted and not needed"),
         *not_yet("auto_scheduler.", "load_best load_from_file write_to_file"),
         *not_yet("auto_scheduler.", "ApplyHistoryBestOrSample DispatchContext FallbackContext"),
@@ -404,6 +406,7 @@ def _samples() -> dict[str, Any]:
     """An object for each word that the page uses for one."""
     from tilewright import auto_scheduler, autotvm, cpu, nd, te
     from tilewright.driver.build import build
+    from tilewright.farm.session import RemoteSession
     from tilewright.measure.record import Result, make_record
     from tilewright.runtime.timing import BenchmarkResult
     from tilewright.search.jobs import task_id
@@ -435,7 +438,7 @@ def _samples() -> dict[str, Any]:
         "search_task": search_task, "dag": search_task.compute_dag,
         "inp": auto_scheduler.MeasureInput(known, search_task.compute_dag),
         "policy": auto_scheduler.SketchPolicy(search_task), "model": auto_scheduler.XGBModel(),
-        "scheduler": auto_scheduler.TaskScheduler([search_task]),
+        "scheduler": auto_scheduler.TaskScheduler([search_task]), "remote": RemoteSession,
     }  # fmt: skip
 
 

@@ -93,6 +93,18 @@ def test_who_would_confirm_may_go():
     assert settled.opinion.device == "x" and made.wanted == (0, frozenset())
 
 
+def test_the_opinion_of_a_device_that_was_left_out_counts_for_nothing():
+    made = dispatch(2)
+    made.add("a")
+    made.granted("x")
+    assert list(made.done("x", "wrong", failed=True)) == []
+    made.leave_out("x", "it lies")
+    assert list(made.alone()) == []
+    made.granted("y")
+    (settled,) = made.done("y", "right", failed=False)
+    assert settled.opinion.value == "right"
+
+
 def test_what_needs_no_confirmation():
     made = dispatch(2)
     made.add("a", twice=False)

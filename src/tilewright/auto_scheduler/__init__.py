@@ -99,12 +99,11 @@ _ELSEWHERE = {
     "register_task_input_buffer": "Inputs are drawn at random; leave it out.",
     "register_task_input_check_func": "Inputs are drawn at random; leave it out.",
     "rewrite_compute_body": "Leave it out: constants of a network are packed where that pays.",
-    "utils": "Measuring on other machines is not there yet; HardwareParams has the limits.",
     "write_to_file": "Use save_records.",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name == "measure_record":  # imported when asked for: `python -m` runs it
-        return import_module("tilewright.auto_scheduler.measure_record")
+    if name in ("measure_record", "utils"):  # imported when asked for: `python -m` runs the one
+        return import_module(f"tilewright.auto_scheduler.{name}")
     raise absent("auto_scheduler", name, _ELSEWHERE)

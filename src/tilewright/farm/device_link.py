@@ -63,11 +63,7 @@ class DeviceLink:
 
     async def describe(self, kind: str, index: int) -> DeviceSpec:
         async with self._turn:
-            answer = await self._line.ask(wire.Describe(kind, index))
-        if not isinstance(answer, wire.Spec):
-            raise wire.malformed("device", type(answer).__name__)
-        fields = {f: getattr(answer, f) for f in answer.__struct_fields__}
-        return DeviceSpec(**fields, shares_host=False)
+            return described(await self._line.ask(wire.Describe(kind, index)))
 
     async def run(
         self, run: RunJob, timing: wire.Timing, reference: SentReference | None, fresh: bool
@@ -115,6 +111,14 @@ class DeviceLink:
         for part in parts(name, content()):
             await self._line.write(part)
         self._sent.add(name)
+
+
+def described(answer: wire.Message) -> DeviceSpec:
+    """What a device says it is.  It computes on no processor of this machine."""
+    if not isinstance(answer, wire.Spec):
+        raise wire.malformed("device", type(answer).__name__)
+    fields = {f: getattr(answer, f) for f in answer.__struct_fields__}
+    return DeviceSpec(**fields, shares_host=False)
 
 
 def parts(name: str, data: bytes) -> Iterable[wire.Part]:

@@ -72,7 +72,8 @@ class Dispatch:
         self.doing: dict[str, Ticket] = {}
         self.strikes: Counter[str] = Counter()
         self.notices: list[str] = []  # for the user, taken by whoever shows them
-        self._waiting: list[Ticket] = []
+        self._waiting: list[Ticket] = []  # a heap: whatever any device may do
+        self._doubted: list[Ticket] = []  # of which a second opinion is wanted
         self._number = 0
 
     # -- work --------------------------------------------------------------------------------------
@@ -90,20 +91,25 @@ class Dispatch:
     @property
     def wanted(self) -> tuple[int, frozenset[str]]:
         """How many more devices there is work for, and which ones are of no use to any of it."""
-        useless = [ticket.without for ticket in self._waiting]
-        common = frozenset.intersection(*useless) if useless else frozenset()
-        return len(self._waiting), common | frozenset(self.left_out)
+        count = len(self._waiting) + len(self._doubted)
+        useless = [ticket.without for ticket in self._doubted]
+        common = frozenset[str]()
+        if useless and not self._waiting:
+            common = frozenset.intersection(*useless)
+        return count, common | frozenset(self.left_out)
 
     def granted(self, device: str) -> Ticket | None:
         """The work that this device does from now on; None: there is none for it."""
         if device in self.left_out or device in self.doing:
             return None
-        fitting = [t for t in self._waiting if device not in t.without]
-        if not fitting:
+        fitting = [t for t in self._doubted if device not in t.without]
+        ticket = min([*fitting, *self._waiting[:1]], default=None)
+        if ticket is None:
             return None
-        ticket = min(fitting)
-        self._waiting.remove(ticket)
-        heapq.heapify(self._waiting)
+        if ticket.first is None:
+            heapq.heappop(self._waiting)
+        else:
+            self._doubted.remove(ticket)
         self.doing[device] = ticket
         return ticket
 
@@ -120,7 +126,7 @@ class Dispatch:
             yield Settled(ticket, opinion, confirmed)
         elif failed and ticket.twice and self.useful > 1:
             ticket.first = opinion
-            heapq.heappush(self._waiting, ticket)
+            self._wait(ticket)
         else:
             yield Settled(ticket, opinion)
 
@@ -134,7 +140,7 @@ class Dispatch:
             yield Settled(ticket, why=f"{ticket.losses} devices were lost with it, at last {why}")
         else:
             self.notices.append(f"{device} is lost ({why}); its trial is made again elsewhere.")
-            heapq.heappush(self._waiting, ticket)
+            self._wait(ticket)
 
     def leave_out(self, device: str, why: str) -> None:
         """Use the device no more; what it was doing is done elsewhere, and nobody is to blame."""
@@ -143,7 +149,7 @@ class Dispatch:
             self.notices.append(f"{device} is left out: {why}")
         ticket = self.doing.pop(device, None)
         if ticket is not None:
-            heapq.heappush(self._waiting, ticket)
+            self._wait(ticket)
 
     def forgive(self) -> None:
         """Devices that were left out get another chance."""
@@ -151,19 +157,30 @@ class Dispatch:
         self.strikes.clear()
 
     def alone(self) -> Iterator[Settled]:
-        """Nobody is left to confirm a failure: the first opinion counts."""
+        """Nobody is left to confirm a failure: the first opinion counts, unless it is that of a
+        device which was left out."""
         if self.useful > 1:
             return
-        for ticket in [t for t in self._waiting if t.first is not None]:
-            self._waiting.remove(ticket)
-            heapq.heapify(self._waiting)
-            yield Settled(ticket, ticket.first)
+        doubted, self._doubted = self._doubted, []
+        for ticket in doubted:
+            if ticket.without <= self.left_out.keys():
+                ticket.first = None
+                self._wait(ticket)
+            else:
+                yield Settled(ticket, ticket.first)
 
     def give_up(self, why: str) -> Iterator[Settled]:
         """Nothing that waits will be done."""
-        given_up, self._waiting = self._waiting, []
+        given_up = sorted([*self._waiting, *self._doubted])
+        self._waiting, self._doubted = [], []
         for ticket in given_up:
             yield Settled(ticket, why=why)
+
+    def _wait(self, ticket: Ticket) -> None:
+        if ticket.first is None:
+            heapq.heappush(self._waiting, ticket)
+        else:
+            self._doubted.append(ticket)
 
     def _strike(self, device: str, why: str) -> None:
         self.strikes[device] += 1

@@ -37,6 +37,7 @@ from tilewright.targets.target import Target
 
 T = TypeVar("T")
 EMPTY_SECONDS = 5.0  # without any device of the key, until what waits is given up
+LOST_SECONDS = 30.0  # the same where there were devices: they, or the tracker, may come back
 BUSY_SECONDS = 60.0  # for a device to become free, when only what it is shall be asked
 DIFFERENCE = 0.1  # two devices of a make may differ by this share
 _YARDSTICK_SECONDS = 20e-6  # kernels shorter than this tell little about a device
@@ -334,9 +335,14 @@ class FarmRunner:
                 self._empty_since = None
             elif self._empty_since is None:
                 self._empty_since = now
-            elif now - self._empty_since > EMPTY_SECONDS and self._dispatch.wanted[0]:
+            elif now - self._empty_since > self._patience and self._dispatch.wanted[0]:
                 self._settle(*self._dispatch.give_up(await self._why_empty()))
                 self._say_wants()
+
+    @property
+    def _patience(self) -> float:
+        """Seconds without a device; where all that there are were left out, none comes back."""
+        return LOST_SECONDS if self._known and not self._dispatch.left_out else EMPTY_SECONDS
 
     async def _why_empty(self) -> str:
         host, port = self._place

@@ -24,7 +24,7 @@ Hash = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 Count = Annotated[int, Meta(ge=0, le=1 << 20)]
 Seconds = Annotated[float, Meta(ge=0, le=1e6)]
 Cost = Annotated[float, Meta(gt=0, le=1e6)]
-LimitValue = int | float | str | bool | tuple[tuple[str, float], ...]
+LimitValue = int | float | tuple[int, int, int]  # as `targets.kind` has it
 
 
 class Message(Struct, tag=True, frozen=True, forbid_unknown_fields=True):

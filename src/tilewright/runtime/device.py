@@ -89,6 +89,19 @@ class Device:
         return dict(self.spec.limits)
 
     @property
+    def max_shared_memory_per_block(self) -> int:
+        """Bytes."""
+        return self.target.limits.shared_bytes_per_block
+
+    @property
+    def max_threads_per_block(self) -> int:
+        return self.target.limits.max_threads_per_block
+
+    @property
+    def warp_size(self) -> int:
+        return self.target.limits.warp_size
+
+    @property
     def spec(self) -> DeviceSpec:
         """What the device is, as data."""
         return self.driver.describe()

@@ -45,6 +45,10 @@ class GraphModule:
     DeviceError.
     """
 
+    def __new__(cls, module: Any = None, *_: Any, **__: Any) -> Any:
+        elsewhere = getattr(module, "graph_module", None)  # it is loaded on another machine
+        return super().__new__(cls) if elsewhere is None else elsewhere()
+
     def __init__(self, module: LoadedLibrary) -> None:
         if not isinstance(module, LoadedLibrary):
             raise DeviceError(

@@ -1,0 +1,342 @@
+"""`request_remote`: a device of the farm for as long as one likes, with files, arrays and networks.
+
+In: a key, a tracker.  Out: a `RemoteSession`: what is uploaded and loaded lives on the device, in a
+process of the session's own, until the session ends.  Arrays there are ordinary `NDArray`s: their
+device is a `RemoteDevice`, whose driver asks the other side.
+Read next: `session_calls.py` (the other side), `remote_graph.py`, `client.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import weakref
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from tilewright.base.artifact import Artifact
+from tilewright.base.doors import door
+from tilewright.base.errors import DeviceError, TilewrightError
+from tilewright.farm import address, wire
+from tilewright.farm.client import TrackerClient, user_name
+from tilewright.farm.device_link import described, send_file
+from tilewright.farm.network import Line, check_installed, opened, soon
+from tilewright.farm.remote_graph import RemoteLibrary, RemoteModule
+from tilewright.runtime.device import Device, device
+from tilewright.runtime.drivers import Driver, Fenced, Kernel, Launch, Memory, Plan
+from tilewright.targets.spec import DeviceSpec
+
+WAIT_SECONDS = 60.0  # for a device to become free
+
+
+@door(DeviceError)
+def request_remote(
+    device_key: str,
+    host: str | None = None,
+    port: int | None = None,
+    priority: int = 1,
+    timeout: float = 60,
+    *,
+    certificates: str | None = None,
+) -> RemoteSession:
+    """A session on a device that the tracker at host:port has for `device_key`.
+
+    host, port: default: TVM_TRACKER_HOST and TVM_TRACKER_PORT
+    priority:   who has a higher one gets devices first
+    timeout:    seconds for one call, and to wait for a device that is free
+    Raises DeviceError where there is none.
+    """
+    check_installed()
+    place = address.tracker_address(host, port)
+    return RemoteSession(device_key, place, priority, timeout, certificates)
+
+
+class RemoteSession:
+    """Use it in a `with`, or `close` it: the device is others' again then, or when this process
+    ends.  Raises DeviceError, from any method, once the device or the connection is lost."""
+
+    def __init__(
+        self, key: str, place: tuple[str, int], priority: int, timeout: float,
+        certificates: str | None,
+    ) -> None:  # fmt: skip
+        self.key, self.timeout = key, timeout
+        self._lease = _Lease(key, priority)
+        self._turn = threading.Lock()
+        self._client = self._lease.client = TrackerClient(*place, certificates, self._lease)
+        try:
+            self._line, self.address = soon(self._open(timeout)).result()
+        except BaseException:
+            soon(self._shut(None))
+            raise
+        self._finalizer = weakref.finalize(self, _end, self._client, self._line)
+
+    # -- devices -----------------------------------------------------------------------------------
+    def cpu(self, index: int = 0) -> RemoteDevice:
+        return self.device("cpu", index)
+
+    def cl(self, index: int = 0) -> RemoteDevice:
+        return self.device("opencl", index)
+
+    opencl = cl
+
+    def cuda(self, index: int = 0) -> RemoteDevice:
+        return self.device("cuda", index)
+
+    def device(self, kind: str, index: int = 0) -> RemoteDevice:
+        """Asks the other side when it is used, not before."""
+        return RemoteDevice(device(kind, index).kind, index, self)
+
+    # -- files -------------------------------------------------------------------------------------
+    def upload(self, data: str | os.PathLike[str] | bytes, target: str | None = None) -> None:
+        """Send a file, or bytes under the name `target`; default: the file's own name."""
+        if isinstance(data, (bytes, bytearray)):
+            content, name = bytes(data), target
+        else:
+            path = Path(data)
+            try:
+                content, name = path.read_bytes(), target or path.name
+            except OSError as error:
+                raise DeviceError(
+                    f"upload({os.fspath(path)!r})", f"it cannot be read ({error.strerror})",
+                    "Name a file that lib.export_library wrote.",
+                ) from None  # fmt: skip
+        if not name or Path(name).name != name or len(name) == 64:
+            raise DeviceError(
+                f"upload(target={target!r})", "it is no plain name", 'Use one such as "lib.so".'
+            )
+        self._ask(send_file(self._line, name, content))
+
+    def listdir(self) -> list[str]:
+        """Names of the session's files."""
+        return cast(list[str], self.call("files"))
+
+    def remove(self, path: str) -> None:
+        self.call("remove", name=path)
+
+    def load_module(self, path: str) -> RemoteLibrary | RemoteModule:
+        """What an uploaded file holds: a network or one computation, loaded there."""
+        about = self.call("load", name=path)
+        made = RemoteLibrary if about["network"] else RemoteModule
+        return made(self, about["held"], about["kind"], about["about"])
+
+    # -- below -------------------------------------------------------------------------------------
+    def call(self, function: str, *, seconds: float | None = None, **arguments: Any) -> Any:
+        """One of `session_calls.CALLS`, with plain arguments."""
+        asked = wire.Call(function, arguments, seconds or self.timeout)
+        answer = self._ask(self._line.ask(asked))
+        if not isinstance(answer, wire.Answer):
+            raise wire.malformed(self.address, type(answer).__name__)
+        return answer.value
+
+    def describe(self, kind: str, index: int) -> DeviceSpec:
+        return described(self._ask(self._line.ask(wire.Describe(kind, index))))
+
+    def close(self) -> None:
+        self._finalizer()
+
+    def __enter__(self) -> RemoteSession:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"RemoteSession({self.key} at {self.address})"
+
+    def _ask(self, coroutine: Any) -> Any:
+        with self._turn:
+            try:
+                return soon(coroutine).result()
+            except OSError as error:
+                why = self._lease.why or str(error) or type(error).__name__
+                raise DeviceError(
+                    f"session with {self.address}", f"the device is lost ({why})",
+                    "Request a device again, and upload and load again.",
+                ) from None  # fmt: skip
+
+    async def _open(self, timeout: float) -> tuple[Line, str]:
+        await self._client.start()
+        found = asyncio.ensure_future(self._lease.device)
+        try:
+            async with asyncio.timeout(max(timeout, 1.0)):
+                at = await found
+        except TimeoutError:
+            known = self._lease.total
+            raise DeviceError(
+                f"request_remote({self.key!r})",
+                f"all {known} devices of the key are in use after {timeout:g} s" if known
+                else "the tracker has no device of this key",
+                "`python -m tilewright.exec.query_rpc_tracker` shows which there are.",
+            ) from None  # fmt: skip
+        try:
+            self._lease.line = await opened(at, self._client.context, user_name())
+        except OSError as error:
+            raise DeviceError(f"device {at}", f"it cannot be reached ({error})") from None
+        return self._lease.line, at
+
+    async def _shut(self, line: Line | None) -> None:
+        self._client.close()
+
+
+def _end(client: TrackerClient, line: Line) -> None:
+    async def end() -> None:
+        client.close()
+        line.abort()
+
+    soon(end())
+
+
+class _Lease:
+    """What the tracker says to a session.  why: the device was lost, or ""."""
+
+    def __init__(self, key: str, priority: int) -> None:
+        self.key, self.priority = key, priority
+        self.total = 0
+        self.why = ""
+        self.line: Line | None = None
+        self.client: TrackerClient | None = None
+        self._loop_future: asyncio.Future[str] | None = None
+
+    @property
+    def device(self) -> asyncio.Future[str]:
+        if self._loop_future is None:
+            self._loop_future = asyncio.get_running_loop().create_future()
+        return self._loop_future
+
+    def connected(self) -> None:
+        if not self.device.done() and self.client is not None:
+            self.client.send(wire.Want(self.key, 1, self.priority))
+
+    def disconnected(self, why: str) -> None:
+        """The device goes on, and others may get it too: whoever is lent it then has to wait."""
+
+    def granted(self, key: str, device: str) -> None:
+        if not self.device.done():
+            self.device.set_result(device)
+
+    def lost(self, device: str, why: str) -> None:
+        self.why = why
+        if self.line is not None:
+            self.line.abort()
+
+    def counted(self, key: str, total: int) -> None:
+        self.total = total
+
+
+@dataclass(frozen=True)
+class RemoteDevice(Device):
+    """A device of a session: `nd.array(x, remote.cl())` is an array there."""
+
+    session: RemoteSession = field(kw_only=True, repr=False)
+
+    def __init__(self, kind: str, index: int, session: RemoteSession) -> None:
+        for name, value in (("kind", kind), ("index", index), ("session", session)):
+            object.__setattr__(self, name, value)
+
+    def why_not(self) -> TilewrightError | None:
+        try:
+            _ = self.spec
+        except TilewrightError as error:
+            return error
+        return None
+
+    @property
+    def driver(self) -> Driver:
+        return self._driver
+
+    @cached_property
+    def _driver(self) -> RemoteDriver:
+        return RemoteDriver(self)
+
+    def __str__(self) -> str:
+        return f"{self.kind}({self.index}) of {self.session.key} at {self.session.address}"
+
+
+class RemoteMemory:
+    """A block of memory of the device; freed there when nothing here refers to it."""
+
+    def __init__(self, session: RemoteSession, held: int, nbytes: int) -> None:
+        self.pointer = self.offset = 0
+        self.held, self.nbytes = held, nbytes
+        self._finalizer = weakref.finalize(self, _drop, session, held)
+        self._finalizer.atexit = False
+
+    @property
+    def whole(self) -> Memory:
+        return self
+
+
+def _drop(session: RemoteSession, held: int) -> None:
+    """Soon, and not from here: a finalizer may run in any thread, even that of the network."""
+
+    def drop() -> None:
+        with suppress(TilewrightError):  # it is gone with the session
+            session.call("drop", held=held)
+
+    threading.Thread(target=drop, daemon=True).start()
+
+
+class RemoteDriver:
+    """What arrays of a `RemoteDevice` need of a driver; code is loaded by `load_module`."""
+
+    def __init__(self, on: RemoteDevice) -> None:
+        self._device, self._session = on, on.session
+        self._where: dict[str, Any] = {"kind": on.kind, "index": on.index}
+        self._spec = self._session.describe(on.device_kind.name, on.index)
+        self.name, self.arch = self._spec.name, self._spec.arch
+
+    def describe(self) -> DeviceSpec:
+        return self._spec
+
+    def sync(self) -> None:
+        self._session.call("sync", **self._where)
+
+    def allocate(self, nbytes: int) -> Memory:
+        held = self._session.call("allocate", nbytes=nbytes, **self._where)
+        return RemoteMemory(self._session, held, nbytes)
+
+    def write(self, memory: Memory, data: np.ndarray, offset: int = 0) -> None:
+        held = cast(RemoteMemory, memory).held
+        view = np.ascontiguousarray(data).reshape(-1).view(np.uint8).data
+        for at in range(0, len(view), wire.PART_BYTES):
+            part = bytes(view[at : at + wire.PART_BYTES])
+            self._session.call("write", held=held, data=part, offset=offset + at)
+
+    def read(self, memory: Memory, out: np.ndarray, offset: int = 0) -> None:
+        held = cast(RemoteMemory, memory).held
+        for at in range(0, out.size, wire.PART_BYTES):
+            size = min(wire.PART_BYTES, out.size - at)
+            data = self._session.call("read", held=held, offset=offset + at, nbytes=size)
+            out[at : at + size] = np.frombuffer(data, np.uint8)
+
+    def copy(self, source: Memory, target: Memory, nbytes: int) -> None:
+        one, two = cast(RemoteMemory, source), cast(RemoteMemory, target)
+        self._session.call("copy", source=one.held, target=two.held, nbytes=nbytes)
+
+    def fenced(self, nbytes: int) -> Fenced:
+        raise self._elsewhere("fenced memory")
+
+    def part(self, memory: Memory, offset: int, nbytes: int) -> Memory:
+        raise self._elsewhere("a part of memory")
+
+    def borrow(self, pointer: int, nbytes: int, owner: object) -> Memory:
+        raise self._elsewhere("memory of others")
+
+    def load(self, artifact: Artifact) -> tuple[Kernel, ...]:
+        raise self._elsewhere("code")
+
+    def plan(self, launches: tuple[Launch, ...], capture: bool = False) -> Plan:
+        raise self._elsewhere("code")
+
+    def _elsewhere(self, what: str) -> DeviceError:
+        return DeviceError(
+            f"{self._device}", f"{what} of this machine cannot be used there",
+            "Write it to a file with save or export_library, then remote.upload(file) and "
+            "remote.load_module(file).",
+        )  # fmt: skip

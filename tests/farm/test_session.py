@@ -1,0 +1,155 @@
+"""A device for as long as one likes: files, arrays, computations and networks on it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tilewright
+from farm.processes import Farm
+from tilewright import nd, relay, te
+from tilewright.auto_scheduler import HardwareParams
+from tilewright.auto_scheduler.utils import request_remote
+from tilewright.base.errors import DeviceError
+from tilewright.contrib import graph_executor
+from tilewright.farm.session import RemoteSession
+
+
+@pytest.fixture(scope="module")
+def remote(shared_farm: Farm) -> Iterator[RemoteSession]:
+    with request_remote("titanx", "127.0.0.1", shared_farm.port, timeout=120) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, np.ndarray, np.ndarray]:
+    """A file, an input, what must come out."""
+    x, w = relay.var("x", shape=(2, 8)), relay.var("w", shape=(4, 8))
+    mod = relay.IRModule.from_expr(relay.nn.relu(relay.nn.dense(x, w)))
+    rng = np.random.default_rng(0)
+    weights = rng.standard_normal((4, 8)).astype("float32")
+    value = rng.standard_normal((2, 8)).astype("float32")
+    path = tmp_path_factory.mktemp("library") / "net.tar"
+    relay.build(mod, "llvm", {"w": weights}).export_library(path)
+    return path, value, np.maximum(value @ weights.T, 0)
+
+
+def test_a_network_runs_there(remote: RemoteSession, network: tuple[Path, np.ndarray, np.ndarray]):
+    path, value, expected = network
+    remote.upload(path)
+    assert remote.listdir() == ["net.tar"]
+    device = remote.cpu()
+    module = graph_executor.GraphModule(remote.load_module("net.tar")["default"](device))
+    module.set_input("x", nd.array(value))
+    module.run()
+    np.testing.assert_allclose(module.get_output(0).numpy(), expected, rtol=1e-5, atol=1e-6)
+    module.run(x=2 * value)
+    np.testing.assert_allclose(module.get_output(0).numpy(), 2 * expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(module.get_input("x").numpy(), 2 * value)
+    assert (module.get_num_inputs(), module.get_num_outputs()) == (1, 1)
+    assert module.get_input_index("x") == 0 and module.get_input_index("y") == -1
+    timed = module.benchmark(device, repeat=3, number=2)
+    assert len(timed.results) == 3 and timed.min > 0
+    remote.remove("net.tar")
+    assert remote.listdir() == []
+
+
+def test_arrays_live_there(remote: RemoteSession):
+    values = np.arange(24, dtype="int16").reshape(4, 6)
+    there = nd.array(values, remote.cpu())
+    assert str(there.device).startswith("cpu(0) of titanx at")
+    np.testing.assert_array_equal(there.numpy(), values)
+    again = there.copyto(remote.cpu())
+    again.copyfrom(values + 1)
+    np.testing.assert_array_equal(again.numpy(), values + 1)
+    np.testing.assert_array_equal(there.copyto(tilewright.cpu()).numpy(), values)
+    assert nd.empty((0, 3), "float32", remote.cpu()).numpy().shape == (0, 3)
+
+
+def test_a_computation_runs_there(remote: RemoteSession, tmp_path: Path):
+    a = te.placeholder((64,), name="A")
+    b = te.compute((64,), lambda i: a[i] * 3.0, name="B")
+    tilewright.build(te.create_schedule(b.op), [a, b], "llvm").save(tmp_path / "triple.tw")
+    remote.upload(tmp_path / "triple.tw", target="t.tw")
+    module = remote.load_module("t.tw")
+    x = np.linspace(0, 1, 64, dtype="float32")
+    arrays = [nd.array(x, remote.cpu()), nd.empty((64,), "float32", remote.cpu())]
+    module(*arrays)
+    np.testing.assert_array_equal(arrays[1].numpy(), x * np.float32(3))
+    timed = module.time_evaluator("default", remote.cpu(), number=3, repeat=2)(*arrays)
+    assert len(timed.results) == 2
+    with pytest.raises(DeviceError, match="no device of this session"):
+        module(nd.array(x), arrays[1])
+
+
+def test_limits_of_the_device_are_hardware_parameters(remote: RemoteSession):
+    device = remote.cl()
+    if not device.exist:
+        pytest.skip(f"there is no OpenCL device: {device.why_not()}")
+    shared, threads = device.max_shared_memory_per_block, device.max_threads_per_block
+    vthread = int(device.warp_size / 4) if int(device.warp_size / 4) > 1 else device.warp_size
+    params = HardwareParams(-1, 16, 64, shared, 2**31 - 1, threads, vthread, device.warp_size)
+    assert params.max_threads_per_block == threads >= 64 and shared >= 16 << 10
+
+
+def test_what_the_device_is(remote: RemoteSession):
+    assert remote.cpu().exist and remote.cpu().name == tilewright.cpu().name
+    assert remote.cpu().limits == tilewright.cpu().limits
+    assert "titanx" in repr(remote)
+    assert remote.cpu() == remote.cpu() != tilewright.cpu()
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("absent.so", "no such file"), ("../etc/passwd", "no plain name"), ("", "no plain name")],
+)
+def test_files_that_cannot_be_loaded(remote: RemoteSession, name: str, reason: str):
+    with pytest.raises(DeviceError, match=reason):
+        remote.load_module(name)
+
+
+def test_files_that_are_no_libraries_are_refused_and_the_session_goes_on(remote: RemoteSession):
+    remote.upload(b"not a library", target="x.tar")
+    with pytest.raises(DeviceError, match=r"x\.tar"):
+        remote.load_module("x.tar")
+    with pytest.raises(DeviceError, match="cannot be read"):
+        remote.upload("absent.so")
+    with pytest.raises(DeviceError, match="no plain name"):
+        remote.upload(b"x", target="a/b")
+    assert "x.tar" in remote.listdir()
+    remote.remove("x.tar")
+
+
+def test_code_is_not_sent_by_loading_it_there(remote: RemoteSession):
+    a = te.placeholder((8,), name="A")
+    b = te.compute((8,), lambda i: a[i] + 1.0, name="B")
+    artifact = tilewright.build(te.create_schedule(b.op), [a, b], "llvm").artifact
+    with pytest.raises(DeviceError, match="export_library"):
+        tilewright.runtime.module.Module(artifact, remote.cpu())
+
+
+def test_while_a_session_lasts_nobody_else_gets_the_device(
+    remote: RemoteSession, shared_farm: Farm
+):
+    with pytest.raises(DeviceError, match="all 1 devices of the key are in use after 1 s"):
+        request_remote("titanx", "127.0.0.1", shared_farm.port, timeout=1)
+
+
+def test_the_device_is_free_after_the_session(shared_farm: Farm):
+    for _ in range(3):
+        with request_remote("1080ti", "127.0.0.1", shared_farm.port) as one:
+            with request_remote("1080ti", "127.0.0.1", shared_farm.port) as two:
+                assert one.address != two.address
+    with pytest.raises(DeviceError, match="device is lost"):
+        one.listdir()
+
+
+def test_a_key_that_nobody_has_is_one_error(shared_farm: Farm):
+    began = time.monotonic()
+    with pytest.raises(DeviceError, match="no device of this key"):
+        request_remote("rk3399", "127.0.0.1", shared_farm.port, timeout=1)
+    assert time.monotonic() - began < 30
