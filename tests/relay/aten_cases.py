@@ -315,6 +315,16 @@ CASES: list[tuple[str, dict[str, Any]]] = [
           scale_factors=None),
     *each("im2col", self=IMAGE, kernel_size=[3, 2], dilation=[1, 2], padding=[1, 0],
           stride=[2, 1]),
+    *(
+        (f"grid_sampler{form}", {
+            "input": IMAGE if form == "_2d" else VOLUME,
+            "grid": T((1, 4, 3, 2) if form == "_2d" else (1, 2, 3, 2, 3), -1.3, 1.3),
+            "interpolation_mode": mode, "padding_mode": padding, "align_corners": corners,
+        })
+        for form, modes in (("_2d", (0, 1, 2)), ("_3d", (0, 1)))
+        for mode in modes for padding in (0, 1, 2) for corners in (False, True)
+    ),
+    *each("linalg_det _linalg_det", A=T((2, 4, 4))),
 ]  # fmt: skip
 
 

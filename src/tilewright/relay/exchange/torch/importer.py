@@ -13,7 +13,7 @@ from tilewright.base.dtype import TYPES, DType
 from tilewright.base.errors import ModelError
 from tilewright.relay.exchange.limits import Limits
 from tilewright.relay.exchange.torch.node import Node, as_type
-from tilewright.relay.exchange.torch.ops import CONVERTERS
+from tilewright.relay.exchange.torch.ops import CONVERTERS, REFUSED
 from tilewright.relay.exchange.torch.program import Program, Ref, Spec, Step, refs
 from tilewright.relay.graph.expr import (
     Array,
@@ -135,6 +135,8 @@ class _Importer:
             return None if step.op == "getitem" else self._block(step, _NO_TYPE)
         if step.op == "getitem":
             return self.values[given[0]][step.args["index"]]
+        if step.op in REFUSED:
+            return self._block(step, *REFUSED[step.op])
         converter = CONVERTERS.get(step.op)
         if converter is None:
             return self._block(step, "no converter")

@@ -32,6 +32,7 @@ def _grams(n: Node) -> list[tuple[Array, Array]]:
     n.require(
         not n.attr("pool_strings"), "its n-grams are text", "Number the words, outside the network."
     )
+    n.require(bool(starts), "its ngram_counts are empty", "Give where each length starts.")
     places, first, found = np.array(n.attr("ngram_indexes"), "int64"), 0, []
     ends = [*starts[1:], len(pool or ())]
     for length, (begin, end) in enumerate(zip(starts, ends, strict=True), 1):

@@ -15,6 +15,7 @@ from tilewright.relay.exchange.torch.ops import (
     movement,
     normalize,
     reduction,
+    sampling,
     window,
 )
 
@@ -27,9 +28,11 @@ _FAMILIES = (
     linear,
     attention,
     normalize,
+    sampling,
     window,
 )
 CONVERTERS: dict[str, Converter] = {
     name: converter for family in _FAMILIES for name, converter in family.CONVERTERS.items()
 }
-__all__ = ["CONVERTERS"]
+REFUSED = sampling.REFUSED
+__all__ = ["CONVERTERS", "REFUSED"]
