@@ -250,6 +250,8 @@ def good(name: str, call: Callable[..., Any]) -> Arguments:
     room, known = name.partition(".")[0], _known(name)
     found: dict[str, Any] = {}
     for p in inspect.signature(call).parameters.values():
+        if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) and p.name.startswith("_"):
+            continue  # passed on, and not looked at
         if p.name in known:
             found[p.name] = _made(known[p.name], room)
         elif p.default is not p.empty:

@@ -45,7 +45,7 @@ class GraphModule:
     DeviceError.
     """
 
-    def __new__(cls, module: Any = None, *_: Any, **__: Any) -> Any:
+    def __new__(cls, module: LoadedLibrary, *_: Any, **__: Any) -> Any:
         elsewhere = getattr(module, "graph_module", None)  # it is loaded on another machine
         return super().__new__(cls) if elsewhere is None else elsewhere()
 
