@@ -7,16 +7,20 @@ launches, and fails on demand.  On a machine with a GPU the other tests run on t
 import ctypes
 import gc
 import json
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tilewright.base.artifact import Artifact, BufferSpec, KernelInfo, Source
+from tilewright.base.case import Case
 from tilewright.base.errors import DeviceError
 from tilewright.runtime import Device, LaunchSequence, Module, array, drivers, from_dlpack
+from tilewright.runtime import trial as trials
 from tilewright.runtime.dlpack import export_capsule
 from tilewright.runtime.drivers import cuda
 from tilewright.runtime.trial import trial
@@ -273,6 +277,29 @@ def test_timing_counts_every_pass(simulation: Simulation) -> None:
     cold = module.time_evaluator("default", GPU, number=70, cache_flush_bytes=1 << 10)(*arrays)
     assert cold.mean == pytest.approx(1e-3)
     assert {"graph1", "graph64"} <= set(simulation.log)
+
+
+def test_what_is_small_travels_in_one_piece(
+    simulation: Simulation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A candidate that loses its race costs three fillings, and a look at all after each."""
+    counts: Counter[str] = Counter()
+
+    def counted(name: str) -> None:
+        real = getattr(cuda.CudaDriver, name)
+
+        def call(self: cuda.CudaDriver, *args: Any) -> None:
+            counts[name] += 1
+            real(self, *args)
+
+        monkeypatch.setattr(cuda.CudaDriver, name, call)
+
+    counted("read")
+    counted("write")
+    also = [Case.of([Y, X], [X + Y], [0.0])]
+    monkeypatch.setattr(trials, "_ROUNDS", 0)
+    assert trial(artifact([ADD]), GPU, [X, Y], [X + Y], None, 1e-9, also=also).raced
+    assert counts == {"write": 3 * 3, "read": 3 * 3}
 
 
 def test_a_poisoned_context_is_fatal(simulation: Simulation) -> None:

@@ -7,11 +7,12 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from runtime.conftest import EXISTING
 from tilewright.base.artifact import Artifact, BufferSpec
 from tilewright.base.case import Case
 from tilewright.base.dtype import TYPES, DType
 from tilewright.base.errors import InternalError
-from tilewright.runtime import Device, array, cpu
+from tilewright.runtime import Device, array, cpu, guarded
 from tilewright.runtime.guarded import Filling, GuardedBuffer, garbage
 from tilewright.runtime.trial import trial
 
@@ -19,6 +20,14 @@ Build = Callable[..., Artifact]
 SIZE = 1000
 X, Y = np.random.default_rng(0).normal(size=(2, SIZE)).astype(np.float32)
 SMALL = np.arange(1, SIZE + 1, dtype=np.float32)
+
+
+@pytest.fixture(params=[(d, n) for d in EXISTING for n in (guarded._AT_ONCE, 0)], ids=str)
+def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Device:
+    """Where buffers are written and read in one piece, and where in three."""
+    found, at_once = request.param
+    monkeypatch.setattr(guarded, "_AT_ONCE", at_once)
+    return found
 
 
 @pytest.mark.parametrize("shift", [-1, -4, -1024, -2048])
@@ -74,6 +83,17 @@ def test_results_that_differ_between_two_runs_are_seen(device: Device, elementwi
     artifact, slack = elementwise(device, [(2, 0, "+", 3)], "iiow"), [np.full(SIZE, 1e39)]
     result = trial(artifact, device, [X, Y], [X], slack)
     assert result.error == "wrong"  # in a run that was short enough to repeat, or as NaN
+
+
+def test_a_second_look_sees_what_has_changed(device: Device) -> None:
+    buffer = GuardedBuffer(BufferSpec("b", DType("float32"), (SIZE,), "output"), device, 0)
+    buffer.fill(Filling.NAN)
+    buffer.look()
+    assert np.isnan(buffer.read()).all() and not buffer.damage()
+    device.driver.write(buffer.memory, X.view(np.uint8))
+    device.driver.write(buffer._fenced.whole, X[:1].view(np.uint8))
+    buffer.look()
+    assert np.array_equal(buffer.read(), X) and "bytes before output b" in buffer.damage()
 
 
 def test_borrowed_inputs_are_of_a_lone_case(device: Device, elementwise: Build) -> None:

@@ -140,6 +140,7 @@ def _read(reference: Reference) -> ReferenceArrays:
 
 def _load(path: Path) -> Array:
     array: Array = np.load(path)
+    array.flags.writeable = False
     # numpy's files have no name for bfloat16, the only type that they hold as plain bytes
     return array.view(BFLOAT16.storage) if array.dtype.kind == "V" else array
 

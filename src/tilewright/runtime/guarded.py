@@ -33,6 +33,7 @@ class Filling(Enum):
     NAN = 2
 
 
+_AT_ONCE = 1 << 20  # bytes with zones: what is smaller is written and read in one piece
 _MARKS = 31  # so many fillings of one kind differ, so that a copy of one zone in another shows
 
 
@@ -56,6 +57,15 @@ def garbage(dtype: DType, count: int, filling: Filling, mark: int) -> np.ndarray
     return made
 
 
+def _content(dtype: DType, count: int, filling: Filling, mark: int) -> np.ndarray:
+    """`garbage`, the same array each time where it is small."""
+    small = count * dtype.bytes <= _AT_ONCE
+    return (_small_content if small else garbage)(dtype, count, filling, mark)
+
+
+_small_content = lru_cache(maxsize=32)(garbage)
+
+
 @lru_cache(maxsize=128)
 def _zone(dtype: DType, nbytes: int, filling: Filling, mark: int) -> np.ndarray:
     """The bytes of a zone, the same array each time."""
@@ -73,25 +83,49 @@ class GuardedBuffer:
         self._nbytes = max(spec.size * spec.dtype.bytes, 1)
         self._fenced = self._driver.fenced(self._nbytes)
         self._filling = Filling.NAN
+        self._held: np.ndarray | None = None
+        self._seen: np.ndarray | None = None
 
     @property
     def memory(self) -> Memory:
         return self._fenced.inner
 
     def fill(self, filling: Filling, value: np.ndarray | None = None) -> None:
-        """`value` in the buffer (None: garbage), garbage around it."""
-        self._filling = filling
+        """`value` in the buffer (None: garbage), garbage around it.
+
+        An input that it holds already is not written again: that kernels leave it is checked.
+        """
+        self._filling, self._seen = filling, None
+        held, self._held = self._held, value
+        if value is None:
+            value = _content(self.spec.dtype, self.spec.size, filling, self._mark + 1)
+        (_, before), (_, after) = self._zones()
+        if self._fenced.whole.nbytes <= _AT_ONCE:
+            empty = np.zeros(self._nbytes - value.nbytes, np.uint8)
+            parts = [before, _bytes(value), empty, after]
+            self._driver.write(self._fenced.whole, np.concatenate(parts))
+            return
         for start, zone in self._zones():
             self._driver.write(self._fenced.whole, zone, start)
-        if value is None:
-            value = garbage(self.spec.dtype, self.spec.size, filling, self._mark + 1)
-        if value.size:
+        if value.size and (held is None or held is not value):
             self._driver.write(self.memory, _bytes(value))
+
+    def look(self) -> None:
+        """What `read` and `damage` tell from now on is what is in memory now."""
+        self._seen = None
+        if self._fenced.whole.nbytes <= _AT_ONCE:
+            self._seen = np.empty(self._fenced.whole.nbytes, np.uint8)
+            self._driver.read(self._fenced.whole, self._seen)
 
     def read(self) -> np.ndarray:
         out = np.empty(self.spec.shape, self.spec.dtype.storage)
-        if out.size:
-            self._driver.read(self.memory, out.reshape(-1).view(np.uint8))
+        if not out.size:
+            return out
+        to = out.reshape(-1).view(np.uint8)
+        if self._seen is None:
+            self._driver.read(self.memory, to)
+        else:
+            to[:] = self._seen[self._fenced.zone :][: to.size]
         return out
 
     def unwritten(self, found: np.ndarray) -> np.ndarray:
@@ -105,8 +139,11 @@ class GuardedBuffer:
         """What was written next to the buffer, or ""."""
         spec, step = self.spec, self.spec.dtype.bytes
         for start, zone in self._zones():
-            found = np.empty_like(zone)
-            self._driver.read(self._fenced.whole, found, start)
+            if self._seen is None:
+                found = np.empty_like(zone)
+                self._driver.read(self._fenced.whole, found, start)
+            else:
+                found = self._seen[start : start + zone.size]
             if np.array_equal(found, zone):
                 continue
             changed = np.flatnonzero(found != zone)
@@ -135,6 +172,9 @@ class BorrowedBuffer:
 
     def fill(self, filling: Filling, value: np.ndarray | None = None) -> None:
         """It has its content."""
+
+    def look(self) -> None:
+        """It is always looked at."""
 
     def read(self) -> np.ndarray:
         return self._array.numpy()

@@ -83,11 +83,11 @@ class Plan(Protocol):
     def run(self) -> None:
         """Enqueue the sequence once.  Errors may show only at the next `sync`."""
 
-    def run_apart(self, written: Sequence[Memory], seconds: float) -> bool:
+    def run_apart(self, written: Sequence[Memory], seconds: float) -> bool | None:
         """Run once so that iterations of a parallel loop see nothing of each other's writes.
 
-        written: all memory that is written.  Returns False where the device cannot do this, or not
-        in `seconds` of one core; what is in memory then means nothing.
+        written: all memory that is written.  Returns None where the device cannot do this, and
+        False where it takes longer than `seconds` of one core: memory then means nothing.
         """
 
     def seconds(self, number: int, flush_bytes: int = 0) -> float:

@@ -202,8 +202,8 @@ class CudaPlan:
             self._driver.order(self._stream, stream)
             self._stream = stream
 
-    def run_apart(self, written: Sequence[Memory], seconds: float) -> bool:
-        return False
+    def run_apart(self, written: Sequence[Memory], seconds: float) -> None:
+        return None
 
     def seconds(self, number: int, flush_bytes: int = 0) -> float:
         self._driver.enter()
@@ -324,6 +324,9 @@ class CudaDriver:
 
     def sync(self) -> None:
         self.enter()
+        self._wait()
+
+    def _wait(self) -> None:
         self._ask("sync", _cu().cuStreamSynchronize(self.stream))
 
     def allocate(self, nbytes: int) -> CudaMemory:
@@ -350,13 +353,13 @@ class CudaDriver:
         self.enter()
         target, source = memory.pointer + offset, data.ctypes.data
         self._ask("write", _cu().cuMemcpyHtoDAsync(target, source, data.nbytes, self.stream))
-        self.sync()  # `data` may change or die after this call
+        self._wait()  # `data` may change or die after this call
 
     def read(self, memory: Memory, out: np.ndarray, offset: int = 0) -> None:
         self.enter()
         target, source = out.ctypes.data, memory.pointer + offset
         self._ask("read", _cu().cuMemcpyDtoHAsync(target, source, out.nbytes, self.stream))
-        self.sync()
+        self._wait()
 
     def copy(self, source: Memory, target: Memory, nbytes: int) -> None:
         self.enter()

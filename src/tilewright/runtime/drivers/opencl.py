@@ -143,8 +143,8 @@ class OpenclPlan:
         with self._driver.errors("flush"):
             self._driver.queue.flush()
 
-    def run_apart(self, written: Sequence[Memory], seconds: float) -> bool:
-        return False
+    def run_apart(self, written: Sequence[Memory], seconds: float) -> None:
+        return None
 
     def seconds(self, number: int, flush_bytes: int = 0) -> float:
         passes = 1 if flush_bytes else max(1, _IN_FLIGHT // max(len(self._calls), 1))
