@@ -102,6 +102,27 @@ COMPUTATIONS: dict[str, Callable[[], Tensor]] = {
     "depthwise": lambda: bias_relu(depthwise((1, 6, 9, 10), 3, 2, 1, 1, "NCHW")),
     "depthwise, two each": lambda: depthwise((1, 5, 7, 7), 3, 1, (0, 1, 2, 1), 2, "NCHW"),
     "depthwise NHWC": lambda: bias_relu(depthwise((2, 7, 6, 8), 3, 1, 1, 1, "NHWC"), 3),
+    "depthwise NCW": lambda: residual(
+        topi.nn.conv(*inputs((2, 6, 17), (6, 1, 5)), 1, 2, groups=6, data_layout="NCW")
+    ),
+    "depthwise NWC, two each": lambda: topi.nn.conv(
+        *inputs((2, 15, 8), (3, 1, 16)), 2, 1, groups=8, data_layout="NWC"
+    ),
+    "depthwise NCDHW": lambda: bias_relu(
+        topi.nn.conv(*inputs((2, 6, 4, 7, 9), (6, 1, 3, 3, 3)), 1, 1, 1, 6, "NCDHW")
+    ),
+    "depthwise NDHWC": lambda: topi.nn.conv(
+        *inputs((1, 4, 5, 6, 8), (2, 3, 3, 1, 8)), 1, 1, groups=8, data_layout="NDHWC"
+    ),
+    "transposed groups": lambda: residual(
+        topi.nn.conv_transpose(*inputs((1, 8, 5, 6), (8, 3, 4, 4)), 2, 1, groups=4)
+    ),
+    "transposed NWC groups": lambda: topi.nn.conv_transpose(
+        *inputs((1, 9, 8), (8, 2, 4)), 2, 1, groups=2, data_layout="NWC"
+    ),
+    "transposed depthwise": lambda: topi.nn.conv_transpose(
+        *inputs((1, 6, 5, 6), (6, 1, 3, 3)), 2, 1, groups=6
+    ),
     "dense": lambda: bias_relu(dense(9, 21, 40)),
     "dense, weights given": lambda: dense(16, 12, 33, constant=False),
     "vector": lambda: bias_relu(dense(1, 37, 100)),

@@ -57,5 +57,5 @@ for _layout in ("ncw", "nwc", "nchw", "nhwc", "ncdhw", "ndhwc"):
     )(schedule_conv2d)  # fmt: skip
     anchor_template(
         f"{_name}_transpose_{_layout}.gpu", kinds=KINDS, fallback=fallback,
-        tags=[f"{_name}_transpose_{_layout}"],
+        tags=[f"{_name}_transpose_{_layout}", f"group_{_name}_transpose_{_layout}"],
     )(schedule_conv2d)  # fmt: skip

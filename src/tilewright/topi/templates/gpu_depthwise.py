@@ -1,7 +1,8 @@
-"""Depthwise convolutions on GPUs: `depthwise_conv2d_nchw.gpu` and `depthwise_conv2d_nhwc.gpu`.
+"""Depthwise convolutions on GPUs: `depthwise_conv2d_nchw.gpu`, and so for each rank and layout.
 
-In: anchors of `topi.nn.depthwise_conv2d`.  Out: schedules in which a thread owns a small image tile
-of one channel (NHWC: of a few) and keeps its inputs in registers.  Read next: `gpu.py`.
+In: anchors of `topi.nn.depthwise_conv2d` and of `topi.nn.conv`.  Out: schedules in which a thread
+owns a small tile of one channel (channels last: of a few), along the last two axes of the image,
+and keeps its inputs in registers.  Read next: `gpu.py`.
 """
 
 from __future__ import annotations
@@ -29,8 +30,7 @@ from tilewright.topi.templates.gpu import (
 from tilewright.topi.templates.gpu_epilogue import inline_around
 from tilewright.topi.templates.untuned import fastest
 
-NCHW = Roles(channel=1, rows=2, columns=3, depth=0)
-NHWC = Roles(channel=3, rows=1, columns=2, depth=0)
+LAYOUTS = ("ncw", "nwc", "nchw", "nhwc", "ncdhw", "ndhwc")
 CHANNEL_THREADS = (1, 2, 4, 8, 16, 32, 64)
 UNROLLS = (0, 64, 512)
 
@@ -53,14 +53,21 @@ class Loops:
     channels_last: bool
 
 
+def roles_of(layout: str) -> Roles:
+    channel, columns = layout.index("c"), layout.index("w")
+    rows = columns - 1 if "h" in layout else None
+    return Roles(channel=channel, rows=rows, columns=columns, depth=0)
+
+
 def dims(roles: Roles) -> list[Dim]:
-    assert roles.rows is not None
-    found = [Dim("tile_c", roles.channel), Dim("tile_y", roles.rows), Dim("tile_x", roles.columns)]
+    found = [Dim("tile_c", roles.channel), Dim("tile_x", roles.columns)]
+    if roles.rows is not None:
+        found.append(Dim("tile_y", roles.rows))
     return sorted(found, key=lambda d: d.position)
 
 
 def define_knobs(cfg: Any, op: ComputeOp, roles: Roles, target: Target) -> None:
-    channels, rows, columns = (op.axis[d].size for d in (roles.channel, *_image(roles)))
+    channels = op.axis[roles.channel].size
     last = roles.channel == len(op.axis) - 1
     each = sorted(vector_widths(op.output_tensor.dtype, target)) if last else [1]
     cfg.define_split(
@@ -70,19 +77,17 @@ def define_knobs(cfg: Any, op: ComputeOp, roles: Roles, target: Target) -> None:
             if t * e == 1 or (t * e <= channels and channels % e == 0)
         ],
     )  # fmt: skip
-    cfg.define_split("tile_y", rows, policy="candidate", candidate=pixel_tiles(rows, 8))
-    cfg.define_split("tile_x", columns, policy="candidate", candidate=pixel_tiles(columns, 8))
+    for knob, position in (("tile_y", roles.rows), ("tile_x", roles.columns)):
+        if position is not None:
+            size = op.axis[position].size
+            cfg.define_split(knob, size, policy="candidate", candidate=pixel_tiles(size, 8))
     cfg.define_knob("shared_data", [0, 1])
     cfg.define_knob("auto_unroll_max_step", list(UNROLLS))
 
 
-def _image(roles: Roles) -> tuple[int, int]:
-    assert roles.rows is not None
-    return roles.rows, roles.columns
-
-
-def schedule_depthwise(cfg: Any, a: Anchored, roles: Roles) -> None:
+def schedule_depthwise(cfg: Any, a: Anchored) -> None:
     op = op_of(a.schedule, a.anchor)
+    roles = roles_of(op.tag.rpartition("_")[2])
     define_knobs(cfg, op, roles, a.target)
     last = inline_around(a)
     s = a.schedule
@@ -90,21 +95,21 @@ def schedule_depthwise(cfg: Any, a: Anchored, roles: Roles) -> None:
     local = accumulator(s, a.anchor, last)
     stage = s[last]
     tiles = {d: cfg[d.knob].apply(s, stage, stage.op.axis[d.position]) for d in dims(roles)}
-    batch = stage.op.axis[0]
+    outer = [stage.op.axis[d] for d in roles.batch(len(op.axis))]
     blocks, threads, each = ([tile[k] for tile in tiles.values()] for k in range(3))
     channel = next(tile for d, tile in tiles.items() if d.position == roles.channel)
     pixels = [axis for axis in blocks if axis is not channel[0]]
-    stage.reorder(batch, channel[0], *pixels, *threads, *each)
-    grid = [stage.fuse(*pixels), channel[0], batch]
+    stage.reorder(*outer, channel[0], *pixels, *threads, *each)
+    grid = [stage.fuse(*pixels), channel[0], stage.fuse(*outer)]
     for axis, dim in zip(grid, "xyz", strict=True):
         stage.bind(axis, f"blockIdx.{dim}")
     thread = stage.fuse(*threads)
     stage.bind(thread, "threadIdx.x")
-    stage.pragma(batch, "auto_unroll_max_step", cfg["auto_unroll_max_step"].val)
+    stage.pragma(grid[2], "auto_unroll_max_step", cfg["auto_unroll_max_step"].val)
     s[local].compute_at(stage, thread)
     s[local].reorder(*s[local].op.reduce_axis, *s[local].op.axis)
     count = prod(cfg[d.knob].size[1] for d in tiles)
-    loops = Loops(grid[0], thread, count, roles.channel == 3)
+    loops = Loops(grid[0], thread, count, roles.channel == len(op.axis) - 1)
     read_inputs(cfg, s, factors, local, stage, loops)
 
 
@@ -121,24 +126,15 @@ def read_inputs(
         own = s.cache_read(tensor, "local", [local])
         s[own].compute_at(stage, loops.thread)
         if loops.channels_last:
-            s[own].vectorize(s[own].op.axis[3])
+            s[own].vectorize(s[own].op.axis[-1])
 
 
 def fallback(sketch: Sketch, _: Anchored) -> int:
     return fastest(sketch, {"auto_unroll_max_step": UNROLLS[1]})
 
 
-@anchor_template(
-    "depthwise_conv2d_nchw.gpu", kinds=KINDS, tags=["depthwise_conv2d_nchw"],
-    fallback=fallback,
-)  # fmt: skip
-def depthwise_nchw(cfg: Any, a: Anchored) -> None:
-    schedule_depthwise(cfg, a, NCHW)
-
-
-@anchor_template(
-    "depthwise_conv2d_nhwc.gpu", kinds=KINDS, tags=["depthwise_conv2d_nhwc"],
-    fallback=fallback,
-)  # fmt: skip
-def depthwise_nhwc(cfg: Any, a: Anchored) -> None:
-    schedule_depthwise(cfg, a, NHWC)
+for _layout in LAYOUTS:
+    _name = f"depthwise_conv{len(_layout) - 2}d_{_layout}"
+    anchor_template(f"{_name}.gpu", kinds=KINDS, tags=[_name], fallback=fallback)(
+        schedule_depthwise
+    )
