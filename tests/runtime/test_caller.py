@@ -45,6 +45,19 @@ def test_inputs_are_read_and_outputs_written_where_they_are():
         np.testing.assert_allclose(outs[1], shifted / shifted.sum(1, keepdims=True), rtol=1e-5)
 
 
+def test_a_slice_of_an_input_is_read_where_it_lies():
+    x = relay.var("x", shape=(16, 16))
+    parts = [relay.strided_slice(x, [k, 0], [k + 8, 16]) for k in (8, 0)]
+    caller = caller_of(relay.add(*parts))
+    for seed in range(2):
+        array, out = aligned((16, 16)), aligned((8, 16))
+        array[:] = np.random.default_rng(seed).standard_normal((16, 16))
+        caller.inputs[0](array.ctypes.data)
+        caller.outputs[0].put(out.ctypes.data)
+        caller.run()
+        np.testing.assert_array_equal(out, array[8:] + array[:8])
+
+
 def test_an_output_that_is_another_under_a_new_shape_is_named():
     y = relay.nn.relu(relay.var("x", shape=(4, 8)))
     caller = caller_of(relay.Tuple([y, relay.reshape(y, (32,))]))

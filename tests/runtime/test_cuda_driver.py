@@ -22,7 +22,7 @@ from tilewright.base.errors import DeviceError
 from tilewright.runtime import Device, LaunchSequence, Module, array, drivers, from_dlpack
 from tilewright.runtime import trial as trials
 from tilewright.runtime.dlpack import export_capsule
-from tilewright.runtime.drivers import cuda
+from tilewright.runtime.drivers import Launch, Spot, cuda
 from tilewright.runtime.trial import trial
 
 SIZE = 40
@@ -244,6 +244,33 @@ def test_memory_that_is_not_aligned_is_copied(simulation: Simulation) -> None:
     assert taken.memory.pointer != block.memory.pointer + 4
     with pytest.raises(DeviceError, match="not aligned to 64 bytes"):
         from_dlpack(Shifted(), copy=False)
+
+
+def test_a_part_of_memory_keeps_the_whole(simulation: Simulation) -> None:
+    driver = GPU.driver
+    block = array(np.arange(64, dtype="float32"), GPU).memory
+    part = driver.part(driver.part(block, 64, 192), 64, SIZE)
+    assert (part.pointer, part.offset, part.whole) == (block.pointer + 128, 128, block)
+    del block
+    gc.collect()
+    assert "cuMemFree" not in simulation.log
+    found = np.empty(SIZE, np.uint8)
+    driver.read(part, found)
+    np.testing.assert_array_equal(found.view("float32"), np.arange(32, 32 + SIZE // 4))
+
+
+def test_an_open_plan_passes_parts_of_what_it_is_given(simulation: Simulation) -> None:
+    driver, module = GPU.driver, Module(artifact([ADD]), GPU)
+    (kernel,) = module.kernels
+    held = [driver.allocate(4 * SIZE) for _ in range(3)]
+    plan = driver.plan((Launch(kernel, tuple(held)),))
+    put = plan.argument([Spot(0, 0, 64), Spot(0, 1, 0)])
+    given = array(np.arange(SIZE + 16, dtype="float32"), GPU)
+    put(given.memory.pointer)
+    plan.run()
+    found = np.empty(4 * SIZE, np.uint8)
+    driver.read(held[2], found)
+    np.testing.assert_array_equal(found.view("float32"), 2 * np.arange(SIZE) + 16)
 
 
 def test_module_call_and_release(simulation: Simulation) -> None:
