@@ -302,9 +302,11 @@ class GraphModule:
                 "run()", f"the inputs set since belong to other shapes than {missing}",
                 "Set every input for the new shapes before a run.",
             )  # fmt: skip
+        if not self._given:
+            return
         specs = enumerate(self._now.plan.inputs)
         counts = {self._given.get(k, next(iter(spec.shape), 0)) for k, spec in specs}
-        if self._given and len(counts) > 1:
+        if len(counts) > 1:
             raise DeviceError(
                 "run()", f"the inputs have {' and '.join(map(str, sorted(counts)))} samples",
                 "Set every input for as many.",

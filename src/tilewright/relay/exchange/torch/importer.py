@@ -116,7 +116,7 @@ class _Importer:
         return var(name, shape=array.shape, dtype=array.dtype.name)
 
     def _output(self, index: int, given: Any) -> Expr:
-        value = self.values[given.name] if isinstance(given, Ref) else given
+        value = self.values.get(given.name) if isinstance(given, Ref) else given
         if isinstance(value, Expr):
             return value
         if isinstance(value, (bool, int, float)):
@@ -131,7 +131,7 @@ class _Importer:
         given = list(refs(list(step.args.values())))
         if step.op.startswith(_CHECKS):
             return None
-        if any(self.values[name] is None for name in given):
+        if any(self.values.get(name) is None for name in given):
             return None if step.op == "getitem" else self._block(step, _NO_TYPE)
         if step.op == "getitem":
             return self.values[given[0]][step.args["index"]]
