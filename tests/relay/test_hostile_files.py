@@ -183,7 +183,12 @@ def check_refused(child: _Child, path: Path) -> str:
     return text
 
 
-@pytest.mark.parametrize("kind", FILES)
+SLOW = ("loop without end", "chain beyond the limit")
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(k, marks=pytest.mark.slow) if k in SLOW else k for k in FILES]
+)
 def test_a_file_is_refused_in_words_soon_and_without_memory(kind, child, tmp_path):
     made = FILES[kind]()
     path = tmp_path / "net.onnx"
