@@ -15,13 +15,17 @@ import pytest
 
 from drills._kernels import Kernel, tiles
 from drills._mutations import MUTATIONS, harmful
+from tilewright import te
 from tilewright.base.artifact import Source
 from tilewright.codegen import generate, opencl, turns
 from tilewright.driver import compile_source, nvrtc
+from tilewright.lowering.pipeline import lower_schedule
 from tilewright.runtime import device
 from tilewright.runtime.trial import check
+from tilewright.schedule.schedule import Schedule
 from tilewright.targets.target import Target
 from tilewright.te.cases import whole_numbers
+from tilewright.te.dag import ComputeDAG
 
 COMPILER = shutil.which("g++")
 BARRIER = opencl.DIALECT.barrier.removesuffix(";")
@@ -148,8 +152,23 @@ def test_what_is_not_our_text_has_no_turns() -> None:
     assert turns.in_turns(replace(source, text=early)) is None
     assert turns.in_turns(replace(source, text=source.text.replace("main", "other"))) is None
     assert turns.in_turns(replace(source, target="llvm")) is None
-    alone = tuple(replace(k, block=(1, 1, 1)) for k in source.kernels)
+    alone = tuple(replace(k, block=(1, 1, 1), shared_bytes=0) for k in source.kernels)
     assert turns.in_turns(replace(source, kernels=alone)) is None
+
+
+def test_a_single_thread_that_reads_what_it_did_not_write_finds_garbage() -> None:
+    """Shared memory is filled whatever the number of threads."""
+    a = te.placeholder((4,), name="A")
+    b = te.compute((4,), lambda i: a[i] * 2.0, name="B")
+    schedule = Schedule(ComputeDAG([a, b]))
+    copy = schedule.cache_read(a, "shared", [b])
+    outer, _ = schedule[b].split(schedule[b].op.axis[0], factor=2)
+    schedule[b].bind(outer, "blockIdx.x")
+    schedule[copy].compute_at(schedule[b], outer)
+    source = generate(lower_schedule(schedule, CUDA), CUDA)
+    changed = turns.in_turns(source)
+    assert source.kernels[0].block == (1, 1, 1) and changed is not None
+    assert "tw_memory)[k] =" in changed.text
 
 
 @pytest.mark.skipif(not device("opencl").exist, reason="there is no OpenCL device")

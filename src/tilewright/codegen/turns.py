@@ -132,10 +132,10 @@ def order(*, backwards: bool, group: int, seconds: float) -> tuple[int, ...]:
 
 
 def in_turns(source: Source) -> Source | None:
-    """`source` with threads that take turns, and one more input; None where a block has only one,
-    or the text is not ours."""
+    """`source` with threads that take turns, and one more input; None where blocks have only one
+    and share no memory, or the text is not ours."""
     words = _WORDS.get(source.target.partition(" ")[0])
-    if words is None or all(prod(k.block) == 1 for k in source.kernels):
+    if words is None or all(prod(k.block) == 1 and not k.shared_bytes for k in source.kernels):
         return None
     text = source.text
     for kernel in source.kernels:
