@@ -64,6 +64,7 @@ static void tw_wait(TW_TURN turn, tw_uint at, tw_ulong until) {
   while ((int)(*turn - at) < 0 && tw_now() < until) sched_yield();
   TW_FENCE;
 }
+static void tw_rest(tw_ulong until) { while (tw_now() < until) sched_yield(); }
 static void tw_pass(TW_TURN turn) { __sync_fetch_and_add((tw_uint*)turn, 1u); }
 static tw_uint tw_meet(TW_TURN turn, tw_uint at, tw_uint threads, tw_ulong until) {
   tw_pass(turn);
@@ -152,7 +153,7 @@ def test_what_is_not_our_text_has_no_turns() -> None:
     assert turns.in_turns(replace(source, text=early)) is None
     assert turns.in_turns(replace(source, text=source.text.replace("main", "other"))) is None
     assert turns.in_turns(replace(source, target="llvm")) is None
-    alone = tuple(replace(k, block=(1, 1, 1), shared_bytes=0) for k in source.kernels)
+    alone = tuple(replace(k, grid=(1, 1, 1), block=(1, 1, 1)) for k in source.kernels)
     assert turns.in_turns(replace(source, kernels=alone)) is None
 
 

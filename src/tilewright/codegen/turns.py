@@ -6,9 +6,10 @@ shared memory is read before it is written.  For devices with warps of 32 thread
 each for itself, as NVIDIA's do since sm_70.  Read next: `measure/turns.py`, which runs them.
 
 Between two barriers a thread runs when those before it have arrived at the second, in an order and
-in groups that one more argument gives.  Threads of a warp run in step whatever they wait for, so
-where each takes its own turn, each calls the body from a place of its own.  Only time depends on
-all this: who has waited too long goes on, and nothing that is right becomes wrong.
+in groups that one more argument gives; blocks begin some time after each other, in that order, too.
+Threads of a warp run in step whatever they wait for, so where each takes its own turn, each calls
+the body from a place of its own.  Only time depends on all this: who has waited too long goes on,
+and nothing that is right becomes wrong.
 """
 
 from __future__ import annotations
@@ -34,6 +35,9 @@ TW_INLINE tw_ulong tw_now(void) {
   tw_ulong now;
   asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
   return now;
+}
+TW_INLINE void tw_rest(tw_ulong until) {
+  while (tw_now() < until) asm volatile("nanosleep.u32 200;");
 }
 TW_INLINE void tw_wait(TW_TURN turn, tw_uint at, tw_ulong until) {
   while ((int)(*turn - at) < 0 && tw_now() < until) asm volatile("nanosleep.u32 40;");
@@ -78,6 +82,7 @@ _BODY = """{function} void {name}_body({takes}) {{
   const tw_uint group = tw_order[1], first = me / group * group;
   const tw_uint end = first + group < {threads} ? first + group : {threads};
   const tw_uint at = tw_order[0] ? {threads} - end : first;
+  tw_rest(tw_now() + (tw_ulong)tw_order[3] * (tw_order[0] ? {blocks} - 1 - ({block}) : {block}));
   const tw_ulong until = tw_now() + 1000 * (tw_ulong)tw_order[2];
   if (group > 1) {{
     {name}_body({given});
@@ -122,20 +127,21 @@ _WORDS = {
 }  # fmt: skip
 
 
-def order(*, backwards: bool, group: int, seconds: float) -> tuple[int, ...]:
+def order(*, backwards: bool, group: int, seconds: float, apart: float = 0.0) -> tuple[int, ...]:
     """The value of the last input, int32[4].
 
     group:   so many neighbours have one turn: 1, or whole warps
     seconds: after which the threads of a block run as they like
+    apart:   seconds from the begin of one block to that of the next, if all fit on the device
     """
-    return int(backwards), group, max(1, int(seconds * 1e6)), 0
+    return int(backwards), group, max(1, int(seconds * 1e6)), int(apart * 1e9)
 
 
 def in_turns(source: Source) -> Source | None:
-    """`source` with threads that take turns, and one more input; None where blocks have only one
-    and share no memory, or the text is not ours."""
+    """`source` with threads that take turns, and one more input; None where there is one thread in
+    all, or the text is not ours."""
     words = _WORDS.get(source.target.partition(" ")[0])
-    if words is None or all(prod(k.block) == 1 and not k.shared_bytes for k in source.kernels):
+    if words is None or all(prod(k.grid + k.block) == 1 for k in source.kernels):
         return None
     text = source.text
     for kernel in source.kernels:
@@ -173,7 +179,10 @@ def _changed(text: str, kernel: KernelInfo, words: _Words) -> str | None:
     given = [re.findall(r"\w+$", p)[0] for p in own] + [n for _, n in handed]
     takes = own + [f"{kind} {n}" for kind, n in handed]
     call = ", ".join([*given, "&tw_turn", "at", "until"])
-    tx, ty, tz = (dialect.threads[f"threadIdx.{d}"] for d in "xyz")
+    tx, ty, tz, bx, by, bz = (
+        dialect.threads[f"{kind}Idx.{d}"] for kind in ("thread", "block") for d in "xyz"
+    )
+    gx, gy, _ = kernel.grid
     changed = _BODY.format(
         function=words.function, name=name, given=call, threads=threads, warp=WARP,
         takes=", ".join([*takes, "TW_TURN tw_turn", "tw_uint tw_at", "tw_ulong tw_until"]),
@@ -182,7 +191,8 @@ def _changed(text: str, kernel: KernelInfo, words: _Words) -> str | None:
         ),
         head=head.replace("\0", ", ".join([*own, words.order])),
         declared="\n".join(f"  {line}" for line in [*(d for d, *_ in arrays), words.turn]),
-        linear=f"{tx} + {x} * ({ty} + {y} * {tz})",
+        linear=f"{tx} + {x} * ({ty} + {y} * {tz})", blocks=f"{prod(kernel.grid)}u",
+        block=f"(tw_uint)({bx} + {gx} * ({by} + {gy} * {bz}))",
         poison="\n".join(
             _POISON.format(nbytes=size, threads=threads, name=n, space=dialect.spaces["shared"])
             for _, n, size in arrays

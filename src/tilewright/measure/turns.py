@@ -23,6 +23,8 @@ from tilewright.runtime.trial import TrialResult, check
 
 _SECONDS = 0.2  # for all blocks of a kernel, roughly
 _LEAST = 1e-3  # for each block
+_BLOCKS = 4  # for each core: so many begin one after the other,
+_APART, _STAGGER = 2e-5, 0.05  # so long apart at least, in so long altogether
 _SINGLY = 0.05  # a kernel that takes longer, times its threads, takes turns by warps
 _LONGEST = 4.0  # to compile once more; a build has a deadline, and so has a trial
 
@@ -50,7 +52,9 @@ def tried(artifact: Artifact, device: Device, case: Case, seconds: float) -> Tri
     cores = limits.get("cores", 1)
     assert isinstance(cores, int)
     each = max(_LEAST, _SECONDS * min(1.0, cores / blocks))
-    turns = [order(backwards=b, group=group, seconds=each) for b in (False, True)]
+    few = blocks <= _BLOCKS * cores  # the device may run them all at once
+    apart = min(max(_APART, seconds), _STAGGER / blocks) if few else 0.0
+    turns = [order(backwards=b, group=group, seconds=each, apart=apart) for b in (False, True)]
     cases = [replace(case, inputs=(*case.inputs, np.array(t, np.int32))) for t in turns]
     result = check(changed, device, cases)
     if result.error == "run" and not result.fatal:  # too much shared memory by one word, say
