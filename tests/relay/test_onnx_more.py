@@ -1,9 +1,10 @@
 """Operators of ONNX's other domains, and those that only some inputs let through."""
 
+import ml_dtypes
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from relay.test_onnx import check, model, node
 from tilewright import relay
@@ -148,3 +149,64 @@ def test_grams_are_counted_with_what_lies_between():
 def test_grams_that_are_damaged(changes, words):
     with pytest.raises(ModelError, match=words):
         from_onnx(_grams(**changes))
+
+
+@pytest.mark.parametrize("kind", [
+    "int4", "uint4", "int2", "uint2", "float4_e2m1fn", "float8_e4m3fn", "float8_e5m2",
+])  # fmt: skip
+def test_weights_of_a_few_bits_are_what_they_stand_for(kind):
+    storage = np.dtype(getattr(ml_dtypes, kind))
+    held = np.linspace(-1 if kind[0] != "u" else 0, 1, 24).reshape(4, 6).astype("float32")
+    held = (held * 3 if "float" in kind or "4" in kind else held).astype(storage)
+    scale = np.abs(RNG.standard_normal((2, 6))).astype("float32") + 0.1
+    proto = model(
+        [node("DequantizeLinear", ["w", "s"], "d", axis=0, block_size=2), node("Add", ["x", "d"])],
+        {"x": [4, 6]},
+        {"w": np.zeros(1), "s": scale},
+        25,
+    )
+    proto.graph.initializer[0].CopyFrom(numpy_helper.from_array(held, "w"))
+    x = RNG.standard_normal((4, 6)).astype("float32")
+    wanted = x + held.astype("float32") * scale.repeat(2, 0)
+    np.testing.assert_allclose(evaluated(proto, x=x), wanted, rtol=1e-6)
+
+
+def test_a_zero_point_of_four_bits_is_taken_off():
+    held, zero = np.arange(6).astype(ml_dtypes.uint4), np.array(3).astype(ml_dtypes.uint4)
+    weights = {"w": np.zeros(1), "z": np.zeros(1), "s": np.float32(0.5)}
+    nodes = [node("DequantizeLinear", ["w", "s", "z"], "d"), node("Add", ["x", "d"])]
+    proto = model(nodes, {"x": [6]}, weights, 21)
+    for k, value in enumerate((held, zero)):
+        name = proto.graph.initializer[k].name
+        proto.graph.initializer[k].CopyFrom(numpy_helper.from_array(value, name))
+    x = RNG.standard_normal(6).astype("float32")
+    np.testing.assert_allclose(evaluated(proto, x=x), x + (np.arange(6) - 3) * 0.5, rtol=1e-6)
+    check(proto, {"x": x})
+
+
+def test_a_constant_of_four_bits_is_cast():
+    proto = model([node("Cast", ["w"], "c", to=TensorProto.FLOAT), node("Add", ["x", "c"])],
+                  {"x": [3]}, {"w": np.zeros(1)}, 21)  # fmt: skip
+    held = np.array([-8, 0, 7]).astype(ml_dtypes.int4)
+    proto.graph.initializer[0].CopyFrom(numpy_helper.from_array(held, "w"))
+    np.testing.assert_array_equal(evaluated(proto, x=np.zeros(3, "float32")), [-8, 0, 7])
+
+
+@pytest.mark.parametrize(("op", "domain", "words"), [
+    ("NonMaxSuppression", "", "choose among them outside"),
+    ("Conv", "com.microsoft.nchwc", "ORT_ENABLE_EXTENDED"),
+    ("Gradient", "ai.onnx.preview.training", "for inference"),
+])  # fmt: skip
+def test_a_refusal_says_what_to_do_instead(op, domain, words):
+    shapes = {"x": [1, 5, 4], "s": [1, 1, 5]}
+    attrs = {"y": "x", "xs": ["x"]} if op == "Gradient" else {}
+    proto = model([node(op, ["x", "s"], **attrs)], shapes)
+    with pytest.raises(ModelError, match=words):
+        from_onnx(of_domain(proto, domain) if domain else proto)
+
+
+def test_text_is_numbered_outside():
+    proto = model([node("StringConcat", ["x", "x"])], {"x": [3]}, opset=20)
+    proto.graph.input[0].type.tensor_type.elem_type = TensorProto.STRING
+    with pytest.raises(ModelError, match="Number the words outside"):
+        from_onnx(proto)

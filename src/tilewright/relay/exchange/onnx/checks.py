@@ -102,10 +102,18 @@ def _number(kind: Any) -> int:
     return int(kind.value)
 
 
+_NAMES = {
+    "float": "float32", "double": "float64", "float4e2m1": "float4_e2m1fn",
+    "float8e4m3fn": "float8_e4m3fn", "float8e4m3fnuz": "float8_e4m3fnuz",
+    "float8e5m2": "float8_e5m2", "float8e5m2fnuz": "float8_e5m2fnuz",
+    "float8e8m0": "float8_e8m0fnu",
+}  # fmt: skip
+
+
 def _element(text: str) -> str:
     """`tensor(float)` as numpy calls it."""
     name = text.removeprefix("tensor(").removesuffix(")")
-    return {"float": "float32", "double": "float64"}.get(name, name)
+    return _NAMES.get(name, name)
 
 
 def check_node(node: NodeProto, opset: int, place: str, domain: str = "") -> Schema:

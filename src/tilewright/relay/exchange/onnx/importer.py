@@ -53,6 +53,7 @@ from tilewright.relay.exchange.onnx.inputs import Given
 from tilewright.relay.exchange.onnx.load import load, opsets
 from tilewright.relay.exchange.onnx.node import Node
 from tilewright.relay.exchange.onnx.ops import DOMAINS
+from tilewright.relay.exchange.onnx.ops.refused import refusal
 from tilewright.relay.exchange.onnx.schema import Schema
 from tilewright.relay.exchange.onnx.structure import Plan, plan
 from tilewright.relay.exchange.onnx.values import Unknown, Value, items
@@ -381,7 +382,7 @@ class _Importer:
         official = onnx_schema(node.op_type, version, domain)
         is_foreign = official is None and foreign_schema(node.op_type, domain) is not None
         if official is None and domain and not is_foreign:
-            return self._blocked(scope, node, name, None, values)
+            return self._blocked(scope, node, name, refusal(domain, place), values)
         if official is None and not is_foreign:
             raise ModelError(
                 place, f"opset {version} has no operator {shown(node.op_type)}",
@@ -397,7 +398,7 @@ class _Importer:
             inlined = self._by_definition(scope, node, official, values, version, place)
             if inlined is not None:
                 return inlined
-            return self._blocked(scope, node, name, None, values)
+            return self._blocked(scope, node, name, refusal(domain, place), values)
         try:
             made = self._apply(scope, converter, node, schema, values, place)
         except (BeyondLimit, _Damaged, InternalError):

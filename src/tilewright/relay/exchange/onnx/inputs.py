@@ -17,6 +17,9 @@ from tilewright.relay.exchange.onnx.checks import element_type, shown
 from tilewright.relay.exchange.onnx.values import Absent, Items, Value
 from tilewright.relay.graph.expr import Var, as_array, var
 
+_WAYS_OUT = {"string": "Number the words outside the network, and make the numbers its input."}
+OTHERS = f"Convert it outside the network to one of {', '.join(TYPES)}."
+
 
 @dataclass(frozen=True)
 class Given:
@@ -64,9 +67,7 @@ class Given:
             )  # fmt: skip
         dtype = str(self.dtypes.get(info.name) or element_type(info.type.tensor_type.elem_type))
         if dtype not in TYPES:
-            raise ModelError(
-                place, f"its element type is {dtype}", f"Supported are {', '.join(TYPES)}."
-            )
+            raise ModelError(place, f"its element type is {dtype}", _WAYS_OUT.get(dtype, OTHERS))
         return var(info.name, shape=self._shape(info, place), dtype=dtype)
 
     def _shape(self, info: Any, place: str) -> tuple[Any, ...]:

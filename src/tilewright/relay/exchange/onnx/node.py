@@ -12,9 +12,21 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.base.dtype import TYPES
 from tilewright.base.errors import ModelError
 from tilewright.relay.exchange.onnx.values import Value
 from tilewright.relay.graph.expr import Array, Expr
+
+# Types of constants that networks do not have, and the least that hold their numbers.
+_WIDER = {
+    **dict.fromkeys(("int2", "int4"), "int8"),
+    **dict.fromkeys(("uint2", "uint4"), "uint8"),
+    **dict.fromkeys(
+        ("float4_e2m1fn", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"),
+        "float16",
+    ),
+    "float8_e8m0fnu": "float32",
+}
 
 
 @dataclass
@@ -83,6 +95,20 @@ class Node:
                 f"{what} is computed by the network", f"{what} must be a constant of the model."
             )
         return found
+
+    def widened(self, index: int) -> Expr:
+        """Input `index`; a constant of a type that networks do not have, of 4 bits or the like, in
+        the least that holds its numbers."""
+        found = self.known(self.value(index))
+        if found is None or found.dtype.name in TYPES:
+            return self[index]
+        wanted = _WIDER.get(found.dtype.name)
+        self.require(
+            wanted is not None, f"input {index} has the element type {found.dtype}",
+            f"Supported are {', '.join(TYPES)}.",
+        )  # fmt: skip
+        self.room(found.size * np.dtype(wanted).itemsize)
+        return self.as_expr(found.astype(wanted))
 
     def is_static(self, index: int) -> bool:
         """Whether input `index` is left out, or an array that is known at import."""

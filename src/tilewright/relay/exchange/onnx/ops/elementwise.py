@@ -118,13 +118,13 @@ def _cast(n: Node) -> Expr:
     n.attr("round_mode")
     to = n.attr("to")
     n.require(n.opset >= 6, "its type is text, as before opset 6", "Convert to a newer opset.")
-    return tensor.cast(n[0], element_type(to))
+    return tensor.cast(n.widened(0), element_type(to))
 
 
 def _cast_like(n: Node) -> Expr:
     n.attr("saturate")
     n.attr("round_mode")
-    return tensor.cast(n[0], n[1].dtype)
+    return tensor.cast(n.widened(0), n[1].dtype)
 
 
 def _dropout(n: Node) -> Expr | list[Expr]:

@@ -146,7 +146,7 @@ def _compress(n: Node) -> Expr:
 
 
 def _non_zero(n: Node) -> Array:
-    data = n.static(0, "what its shape depends on")
+    data = n.static(0, "its data, on which its shape depends,")
     assert data is not None
     found = np.stack(np.nonzero(np.atleast_1d(data))).astype("int64")
     n.room(found.nbytes)
@@ -154,7 +154,7 @@ def _non_zero(n: Node) -> Array:
 
 
 def _unique(n: Node) -> list[Array]:
-    data = n.static(0, "what its shape depends on")
+    data = n.static(0, "its data, on which its shape depends,")
     assert data is not None
     axis, in_order = n.attr("axis"), n.flag("sorted", True)
     n.room(4 * data.nbytes)

@@ -48,7 +48,14 @@ def _quantize(n: Node) -> Expr:
 
 def _dequantize(n: Node) -> Expr:
     wanted = _type_asked(n, "output_dtype") or n[1].dtype
-    return qnn.dequantize(n[0], n[1], zero_point(n, 2, n[0].dtype), _axis_of(n), wanted)
+    data = n.widened(0)
+    if not data.tensor_type.dtype.is_float:
+        zero = n.widened(2) if n.has(2) else zero_point(n, 2, data.dtype)
+        return qnn.dequantize(data, n[1], zero, _axis_of(n), wanted)
+    zeros = n.static(2, "its zero point")
+    n.require(zeros is None or not zeros.any(), "its zero point is not 0", "Floats have none.")
+    scale = qnn.placed(n[1], data, _axis_of(n))
+    return tensor.cast(tensor.multiply(tensor.cast(data, scale.dtype), scale), wanted)
 
 
 def dynamic(data: Expr) -> list[Expr]:
