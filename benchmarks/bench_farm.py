@@ -119,12 +119,15 @@ def rate() -> list[dict[str, Any]]:
 def overhead() -> list[dict[str, Any]]:
     """What one trial after another costs, beside the same on this machine."""
     jobs = [sleeper(0.0, n) for n in range(100)]
-    with LocalRunner(timeout=60, number=1, repeat=1, race=False) as local:
+    with (
+        started(1) as farm,
+        runner_of(farm) as far,
+        LocalRunner(timeout=60, number=1, repeat=1, race=False) as local,
+    ):
         warm(local, 1)
-        here = statistics.median(seconds_of(local, [job]) for job in jobs)
-    with started(1) as farm, runner_of(farm) as runner:
-        warm(runner, 1)
-        there = statistics.median(seconds_of(runner, [job]) for job in jobs)
+        warm(far, 1)
+        pairs = [(seconds_of(local, [job]), seconds_of(far, [job])) for job in jobs]
+    here, there = (statistics.median(column) for column in zip(*pairs, strict=True))
     return [
         {
             "local ms": round(here * 1e3, 2),
@@ -182,7 +185,7 @@ def share() -> list[dict[str, Any]]:
             while not any(all(f.done() for f in fs) for fs in futures):
                 time.sleep(0.01)
             done = [sum(f.done() for f in fs) for fs in futures]
-            times = [n * (3 * s + 0.005) for n, s in zip(done, lengths, strict=True)]
+            times = [sum(f.result().seconds for f in fs if f.done()) for fs in futures]
         rows.append(
             {
                 "trials ms": " and ".join(f"{3e3 * s:g}" for s in lengths),

@@ -23,13 +23,11 @@ Holder = str
 
 @dataclass
 class Device:
-    """One device.  silent: it says nothing; free_at: when it was last released."""
+    """One device.  silent: it says nothing; last: who had it last."""
 
     address: str
     key: str
     holder: Holder | None = None
-    since: float = 0.0
-    free_at: float = 0.0
     silent: bool = False
     last: Holder | None = None
 
@@ -44,9 +42,19 @@ class _Want:
     without: frozenset[str] = frozenset()
     used: float = 0.0
     held: dict[str, float] = field(default_factory=dict)  # device -> since when
+    began: float = 0.0  # sum of `held`
 
     def shared(self, now: float) -> float:
-        return self.used + sum(now - since for since in self.held.values())
+        return self.used + len(self.held) * now - self.began
+
+    def take(self, device: str, now: float) -> None:
+        self.held[device] = now
+        self.began += now
+
+    def give_back(self, device: str, now: float) -> None:
+        since = self.held.pop(device, now)
+        self.used += now - since
+        self.began = self.began - since if self.held else 0.0
 
 
 @dataclass(frozen=True)
@@ -142,7 +150,7 @@ class Leases:
             del free[address]
             device = self.devices[address]
             device.holder = device.last = next_one.holder
-            device.since = next_one.held[address] = now
+            next_one.take(address, now)
             next_one.count -= 1
             yield Grant(next_one.holder, key, address)
 
@@ -160,10 +168,9 @@ class Leases:
     def _taken_back(self, device: Device, now: float) -> Holder | None:
         holder, device.holder = device.holder, None
         if holder is not None:
-            device.free_at = now
             want = self._wants[device.key].get(holder)
             if want is not None:
-                want.used += now - want.held.pop(device.address, now)
+                want.give_back(device.address, now)
         return holder
 
     # -- what is known -----------------------------------------------------------------------------
