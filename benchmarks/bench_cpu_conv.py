@@ -18,7 +18,7 @@ import numpy as np
 from resnet18_layers import LAYERS, Layer, dag_of
 
 from tilewright.driver.build import build
-from tilewright.runtime.drivers.cpu import set_num_threads
+from tilewright.runtime.drivers.cpu_native import set_num_threads
 from tilewright.runtime.ndarray import array, empty
 from tilewright.schedule.default import default_schedule
 from tilewright.schedule.schedule import Schedule

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tilewright.measure.database import Database
+from tilewright.runtime import opencl
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -20,7 +21,7 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureF
     monkeypatch.chdir(tmp_path)
 
     def run(name: str, *options: str) -> str:
-        monkeypatch.setattr(sys, "argv", [name, "--target", "llvm", *options])
+        monkeypatch.setattr(sys, "argv", [name, *options])
         runpy.run_path(str(EXAMPLES / name))
         return capsys.readouterr().out
 
@@ -30,8 +31,8 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureF
 @pytest.mark.slow
 def test_a_convolution_layer(run) -> None:
     out = run(
-        "tune_conv2d_layer_auto_scheduler.py", "--trials", "4", "--more", "2",
-        "--min-repeat-ms", "2",
+        "tune_conv2d_layer_auto_scheduler.py", "--target", "llvm", "--trials", "4",
+        "--more", "2", "--min-repeat-ms", "2",
     )  # fmt: skip
     assert [int(n) for n in re.findall(r"^No: (\d+)\t", out, re.M)] == [1, 2, 3, 4, 1, 2]
     assert "Resuming: the best of earlier runs takes" in out
@@ -42,7 +43,8 @@ def test_a_convolution_layer(run) -> None:
 @pytest.mark.slow
 def test_a_network(run) -> None:
     out = run(
-        "tune_network_auto_scheduler.py", "--trials", "22", "--image", "32", "--min-repeat-ms", "1",
+        "tune_network_auto_scheduler.py", "--target", "llvm", "--trials", "22", "--image", "32",
+        "--min-repeat-ms", "1",
     )  # fmt: skip
     assert out.count("(workload key: ") == 22
     last = out.rpartition("[ Task Scheduler ]")[2]
@@ -50,3 +52,14 @@ def test_a_network(run) -> None:
     assert len(counts) == 22 and sum(map(int, counts)) == 22
     assert re.search(r"^Measured end-to-end latency: [\d.]+ ms \(estimated: ", last, re.M)
     assert "(22 record)" in last
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not opencl().exist, reason="no OpenCL device to stand in for a Mali")
+def test_a_network_for_a_mali(run) -> None:
+    """Made for a board that is elsewhere; an OpenCL device of this machine measures its kernels."""
+    out = run("tune_network_mali.py", "--trials", "22", "--image", "32", "--min-repeat-ms", "1")
+    assert out.count("(workload key: ") == 22
+    assert re.search(r"^22 kernels for opencl -device=mali \(22 record\)", out, re.M)
+    assert "aarch64-linux-gnu is another machine" in out
+    assert "Execution time of one call over 3 repeats" in out.rpartition("Evaluate inference")[2]

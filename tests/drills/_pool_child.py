@@ -19,7 +19,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tilewright.runtime.drivers import cpu, cpu_pool
+from tilewright.runtime.drivers import cpu_native, cpu_pool
 
 SIZE = 4096  # iterations, at most
 
@@ -142,7 +142,7 @@ def run_loops(
         naps = rng.choice([0, 3, 15, -1]) if n * inner < 100 else -1
         times = min(rng.choice([1, 50 if naps < 0 else 5]), loops - found.total())
         if rng.random() < 0.02:
-            cpu.set_num_threads(rng.randint(1, setting["threads"]), setting["spin_ns"])
+            cpu_native.set_num_threads(rng.randint(1, setting["threads"]), setting["spin_ns"])
         counts[:] = 0
         env = np.array([counts.ctypes.data, threads.ctypes.data, inner, naps, 0])
         run(env.ctypes.data, n, times)
@@ -160,8 +160,8 @@ def main() -> None:
     if setting["stretch"]:
         plain = cpu_pool.pool_ir
         cpu_pool.pool_ir = lambda triple: stretched(plain(triple))
-    cpu.set_num_threads(setting["threads"], setting["spin_ns"])
-    engine = cpu._engine(TEXT)
+    cpu_native.set_num_threads(setting["threads"], setting["spin_ns"])
+    engine = cpu_native.engine(TEXT)
     run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(
         engine.get_function_address("run")
     )

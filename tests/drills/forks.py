@@ -24,7 +24,7 @@ from drills.drill import Counts, Drill
 from drills.threads import call, infer, module, network
 from tilewright.base.errors import DeviceError
 from tilewright.runtime import Module, array, cpu, cuda, opencl
-from tilewright.runtime.drivers.cpu import set_num_threads
+from tilewright.runtime.drivers.cpu_native import set_num_threads
 from tilewright.runtime.network.graph_executor import GraphModule
 
 BUSY_THREADS = 3

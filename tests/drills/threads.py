@@ -24,7 +24,7 @@ from drills.drill import Counts, Drill
 from tilewright import relay, te
 from tilewright.base.errors import DeviceError
 from tilewright.runtime import Device, Module, array, cpu, cuda, empty, opencl
-from tilewright.runtime.drivers.cpu import set_num_threads
+from tilewright.runtime.drivers.cpu_native import set_num_threads
 from tilewright.runtime.network.graph_executor import GraphModule
 
 THREADS = 8

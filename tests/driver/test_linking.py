@@ -72,3 +72,22 @@ def test_what_is_not_run_says_so() -> None:
     target = "llvm -mtriple=riscv64-linux-gnu"
     assert "no kernel was run" in str(built(target).report)
     assert "riscv64-linux-gnu is another machine" in str(built(target).report)
+
+
+@needs_lld
+def test_an_artefact_for_devices_without_llvm(tmp_path: Path) -> None:
+    """It is loaded as a shared object, and unloaded with its kernels."""
+    library = built("llvm")
+    made = [linking.linked(artifact) for artifact in library.kernels]
+    assert all(a.binary[16] == 3 for a in made)
+    x = np.random.default_rng(0).standard_normal((3, 40)).astype("float32")
+    found = []
+    for artifacts in (library.kernels, made):
+        again = Library(library.plans, artifacts, library.constants, library.report)
+        module = GraphModule(again["default"](cpu()))
+        module.run(x=x)
+        found.append(module.get_output(0).numpy())
+    np.testing.assert_array_equal(*found)
+    foreign = linking.linked(built(next(iter(TARGETS))).kernels[0])
+    with pytest.raises(DeviceError, match="it was compiled for"):
+        cpu().driver.load(foreign)

@@ -20,7 +20,7 @@ from tilewright.driver.cache import Cache
 from tilewright.driver.compilers import compile_source
 from tilewright.runtime import Module, array, cpu
 from tilewright.runtime.drivers import cpu_pool
-from tilewright.runtime.drivers.cpu import default_threads, native_ir, set_num_threads
+from tilewright.runtime.drivers.cpu_native import default_threads, native_ir, set_num_threads
 
 OUTER, INNER = 37, 11
 
@@ -190,15 +190,15 @@ def child(script: str) -> subprocess.CompletedProcess[str]:
     head = f"""
 import ctypes, threading
 import numpy as np
-from tilewright.runtime.drivers import cpu, cpu_pool
+from tilewright.runtime.drivers import cpu_native, cpu_pool
 flags = np.zeros(3, np.int64)
 def kernel(name):
     address = engine.get_function_address(name)
     return lambda: ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address)(flags.ctypes.data)
 def prepare(threads, awaited):
     global engine
-    cpu.set_num_threads(threads)
-    engine = cpu._engine({WAITING!r}.replace("AWAITED", str(awaited)))
+    cpu_native.set_num_threads(threads)
+    engine = cpu_native.engine({WAITING!r}.replace("AWAITED", str(awaited)))
 """
     return subprocess.run(
         [sys.executable, "-c", head + script], capture_output=True, text=True, timeout=30
@@ -236,7 +236,7 @@ def test_sleeping_needs_no_futex() -> None:
     done = child("""
 cpu_pool._FUTEX_CALL.clear()
 prepare(2, 20)
-cpu.set_num_threads(2, spin_ns=0)
+cpu_native.set_num_threads(2, spin_ns=0)
 for _ in range(200):
     flags[:] = 0
     kernel("uneven")()

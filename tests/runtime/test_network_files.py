@@ -163,10 +163,10 @@ def test_a_shared_object_can_only_be_copied(library, tmp_path):
 @needs_cc
 def test_shared_objects_use_one_pool(library, tmp_path):
     """Theirs, or that of code compiled here: kernels of all run, and apart where that is asked."""
-    from tilewright.runtime.drivers import cpu as driver
+    from tilewright.runtime.drivers.cpu_native import native
     from tilewright.runtime.drivers.cpu_shared import open_shared
 
-    native = driver._native()
+    own = native()
     for name in ("a.so", "b.so"):
         library.export_library(tmp_path / name)
         np.testing.assert_array_equal(
@@ -175,7 +175,7 @@ def test_shared_objects_use_one_pool(library, tmp_path):
         code = open_shared(str(tmp_path / name), ())
 
         instead = ctypes.c_void_p.from_address(code.address("tilewright_instead")).value
-        assert instead == native.parallel
+        assert instead == own.parallel
 
 
 @needs_cc

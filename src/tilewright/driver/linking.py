@@ -15,13 +15,14 @@ import struct
 import subprocess
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from tilewright.base.artifact import Artifact
 from tilewright.base.concurrency import once
 from tilewright.base.errors import ModelError
 from tilewright.driver.llvm import target_machine
-from tilewright.runtime.drivers import cpu
+from tilewright.runtime.drivers import cpu_native
 from tilewright.runtime.drivers.cpu_llvm import llvm_library
 from tilewright.targets import processors
 
@@ -41,7 +42,9 @@ def link(artifacts: Sequence[Artifact], path: str, cc: str | None = None) -> Non
     triple = next((a.meta["triple"] for a in artifacts if "triple" in a.meta), "")
     triple = triple or llvm_library().get_process_triple()
     command, libraries = _linker(triple, cc, place)
-    arity = max([cpu.COMMON_ARITY, *(len(k.args) for a in artifacts for k in a.source.kernels)])
+    arity = max(
+        [cpu_native.COMMON_ARITY, *(len(k.args) for a in artifacts for k in a.source.kernels)]
+    )
     with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
         objects = [_native_object(arity, triple), *dict.fromkeys(a.binary for a in artifacts)]
         names = []
@@ -63,6 +66,17 @@ def link(artifacts: Sequence[Artifact], path: str, cc: str | None = None) -> Non
         )  # fmt: skip
     if processors.architecture(triple) == "arm" and triple.endswith("hf"):
         _mark_hard_float(path)
+
+
+def linked(artifact: Artifact) -> Artifact:
+    """The artefact with a shared object in place of its object file, for devices without LLVM.
+
+    Raises ModelError without a linker.
+    """
+    with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
+        path = os.path.join(folder, f"{artifact.source.entry_name}.so")
+        link([artifact], path)
+        return replace(artifact, binary=Path(path).read_bytes())
 
 
 def _linker(triple: str, cc: str | None, place: str) -> tuple[list[str], list[str]]:
@@ -90,8 +104,8 @@ def _mark_hard_float(path: str) -> None:
 
 @once
 def _native_object(arity: int, triple: str) -> bytes:
-    """`cpu.native_ir` for any processor of the triple's architecture, as an object file."""
+    """`cpu_native.native_ir` for any processor of the triple's architecture, as an object file."""
     machine = target_machine(triple, "", "")
-    module = llvm_library().parse_assembly(cpu.native_ir(arity, triple))
+    module = llvm_library().parse_assembly(cpu_native.native_ir(arity, triple))
     module.triple, module.data_layout = triple, str(machine.target_data)
     return bytes(machine.emit_object(module))

@@ -15,8 +15,8 @@ from tilewright.base.concurrency import importing, lock, once
 from tilewright.base.errors import CompileError, TargetError
 from tilewright.codegen.llvm_half import in_integers, is_half_helper
 from tilewright.runtime.drivers import cpu_features
-from tilewright.runtime.drivers.cpu import code_model
 from tilewright.runtime.drivers.cpu_llvm import prepare_library
+from tilewright.runtime.drivers.cpu_native import code_model
 from tilewright.targets.processors import architecture, whole
 from tilewright.targets.target import Target
 

@@ -151,7 +151,7 @@ def _gpu(s: Schedule, stage: Stage, target: Target) -> None:
     limit = target.limits.max_threads_per_block
     if (
         op.combiner is not None
-        and steps >= 2 * target.limits.warp_size
+        and steps >= max(2 * target.limits.warp_size, 32)
         and points < 64 * target.limits.cores
     ):
         _gpu_cross_thread(stage, min(limit, 128 if steps >= 512 else 32))

@@ -53,7 +53,7 @@ def schedule_rows(s: Schedule, target: Target) -> list[Stage]:
     *inner, output = roots
     rows, row = prod(output.op.shape[:outer]), prod(output.op.shape[outer:])
     if target.has_threads:
-        least = 2 * target.limits.warp_size
+        least = max(2 * target.limits.warp_size, 32)
         return _on_threads(s, inner, output, outer, row) if least <= row <= LONGEST_ROW else []
     kept = prod(output.op.shape[outer:]) * output.op.dtype.compute.bytes
     whole = any(prod(stage.op.shape[outer:]) > 1 for stage in inner)

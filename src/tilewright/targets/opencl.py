@@ -29,7 +29,7 @@ _OPENCL = Limits(
 )
 
 # The least of Midgard and Bifrost.  Threads run one by one, each on vectors of 16 bytes; local
-# memory is memory like any other, so staging in it gains nothing (`search/rules/state.py`).
+# memory is memory like any other, so staging in it gains nothing (`Target.is_mali`).
 _MALI = replace(
     _OPENCL, warp_size=1, registers_per_thread=64, registers_per_block=16384,
     max_threads_per_core=256, max_blocks_per_core=4, cores=4, l1_bytes=16 << 10, l2_bytes=256 << 10,

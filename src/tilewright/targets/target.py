@@ -131,6 +131,12 @@ class Target:
         return self.device_kind.has_threads
 
     @property
+    def is_mali(self) -> bool:
+        """A GPU whose threads run vectors, and whose shared memory is memory like any other; the
+        option `-device=mali` says so."""
+        return self.kind == "opencl" and self.option("device") == "mali"
+
+    @property
     def arch(self) -> str:
         """The architecture: as the target names it, as the device has it, as the kind assumes."""
         own = self.device.arch if self.device is not None else ""

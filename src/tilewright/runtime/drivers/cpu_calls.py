@@ -1,6 +1,6 @@
 """How CPU kernels are called without Python in the loop, as LLVM IR text: thunks, replay, clock.
 
-In: a kernel's argument count.  Out: LLVM IR for `drivers/cpu.py` to compile.  Read next: `cpu.py`.
+In: a kernel's argument count.  Out: LLVM IR for `cpu_native.py` to compile.  Read next: `cpu.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The thread pool that CPU kernels run their parallel loops on, as LLVM IR text.
 
-In: a triple.  Out: LLVM IR for `drivers/cpu.py` to compile once a process.  Read next:
-`cpu.py`.
+In: a triple.  Out: LLVM IR for `cpu_native.py` to compile once a process.  Read next:
+`cpu_native.py`.
 
 How the pool works.  `tilewright_pool_run(body, env, n)` fills a free job, rings the bell, takes
 chunks until none is left, and waits for those that others began; a worker that gets no core costs

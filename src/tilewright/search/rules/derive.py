@@ -29,7 +29,7 @@ from tilewright.search.rules.rules import (
     Condition,
     SketchRule,
 )
-from tilewright.search.rules.state import Application, Derivation, Hardware, State, is_mali
+from tilewright.search.rules.state import Application, Derivation, Hardware, State
 from tilewright.search.rules.tiling import GPU_STRUCTURE
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
@@ -42,14 +42,14 @@ STRIDES = (1, 2, 4, 8)
 
 def ansor_rules(target: Target) -> tuple[SketchRule, ...]:
     """Ansor's rules for the target, in their order."""
-    if is_mali(target):
+    if target.is_mali:
         return MALI_RULES
     return GPU_RULES if target.has_threads else CPU_RULES
 
 
 def rules_for(target: Target) -> tuple[SketchRule, ...]:
     """Ansor's rules for the target, and ours in front of them."""
-    own = OWN_GPU_RULES if target.has_threads and not is_mali(target) else ()
+    own = OWN_GPU_RULES if target.has_threads and not target.is_mali else ()
     return (*own, *ansor_rules(target))
 
 

@@ -20,11 +20,6 @@ MAX_INNERMOST = 64  # of tiles
 SPARSE = 4
 
 
-def is_mali(target: Target) -> bool:
-    """A GPU whose threads run vectors and have no fast memory in common; the option names it."""
-    return target.kind == "opencl" and target.option("device") == "mali"
-
-
 @dataclass(frozen=True)
 class Hardware:
     """What rules weigh a computation against; `of` takes it from a target.
@@ -47,7 +42,7 @@ class Hardware:
         limits = target.limits
         if not target.has_threads:
             return Hardware(limits.cores)
-        if is_mali(target):
+        if target.is_mali:
             return Hardware(-1, limits.max_threads_per_block, 1, 1)
         warp = limits.warp_size
         return Hardware(-1, limits.max_threads_per_block, max(1, warp // 4), warp)
@@ -100,7 +95,7 @@ class State:
     @property
     def vectors(self) -> bool:
         """Whether loops run in vectors because a schedule says so."""
-        return not self.target.has_threads or is_mali(self.target)
+        return not self.target.has_threads or self.target.is_mali
 
     # -- decisions ---------------------------------------------------------------------------------
     @property

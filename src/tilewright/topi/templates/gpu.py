@@ -150,8 +150,9 @@ def define_knobs(cfg: Any, op: ComputeOp, roles: Roles, target: Target) -> None:
     cfg.define_split("tile_x", extents[roles.columns], policy="candidate", candidate=columns)
     cfg.define_knob("vthread_x", [1, 2])
     cfg.define_knob("split_k", divisors_of(depth, SPLITS, 4))
-    cfg.define_knob("threads_k", divisors_of(depth, LANES, 4))
-    cfg.define_knob("step_k", [n for n in STEPS if n <= depth])
+    lanes, steps = ((1,), (1,)) if target.is_mali else (LANES, STEPS)
+    cfg.define_knob("threads_k", divisors_of(depth, lanes, 4))
+    cfg.define_knob("step_k", [n for n in steps if n <= depth])
     factors = operands(op, roles)
     vector, *_ = vector_widths(factors.data.dtype.staged, target)
     cfg.define_knob("align_data", [1, vector if factors.along_columns else 2])
@@ -241,7 +242,10 @@ def schedule_contraction(cfg: Any, a: Anchored, roles: Roles) -> None:
     s[root].pragma(
         s[root].leaf_iter_vars[0], "auto_unroll_max_step", cfg["auto_unroll_max_step"].val
     )
-    reduce_in_slices(cfg, s, local, factors, roles, threads)
+    if a.target.is_mali:
+        reduce_in_registers(cfg, s, local, factors, roles)
+    else:
+        reduce_in_slices(cfg, s, local, factors, roles, threads)
 
 
 def op_of(s: Schedule, tensor: Tensor) -> ComputeOp:
@@ -398,6 +402,21 @@ def reduce_in_slices(
             copy_weight(cfg, s[shared], s[own], factors, threads)
 
 
+def reduce_in_registers(
+    cfg: Any, s: Schedule, local: Tensor, factors: Operands, roles: Roles
+) -> None:
+    """A thread's reduction where shared memory gains nothing: factors come to registers at once."""
+    stage = s[local]
+    window = list(op_of(s, local).reduce_axis)
+    depth = window.pop(roles.depth)
+    stage.reorder(depth, *window, *op_of(s, local).axis)
+    for tensor in (factors.data, factors.weight):
+        own = s.cache_read(tensor, "local", [local])
+        s[own].compute_at(stage, [depth, *window][-1])
+        if tensor is factors.weight:
+            in_vectors(cfg, s[own], factors)
+
+
 def copy_data(cfg: Any, shared: Stage, factors: Operands, threads: Size) -> None:
     """Rows are padded: along the columns, so that they may start at vectors; along the channels to
     an odd length, so that columns lie in different banks.
@@ -416,7 +435,13 @@ def copy_weight(cfg: Any, shared: Stage, own: Stage, factors: Operands, threads:
         return
     tile = cfg["tile_f"].size
     fetch(shared, threads, widest(prod(tile[1:]), factors.vectors))
-    _, lane = own.split(own.op.axis[-1], factor=widest(tile[3], factors.vectors))
+    in_vectors(cfg, own, factors)
+
+
+def in_vectors(cfg: Any, own: Stage, factors: Operands) -> None:
+    """Weights to registers, neighbouring channels of a thread in one access."""
+    width = widest(cfg["tile_f"].size[3], factors.vectors)
+    _, lane = own.split(own.op.axis[-1], factor=width)
     own.vectorize(lane)
 
 

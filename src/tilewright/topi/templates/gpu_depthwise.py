@@ -81,7 +81,7 @@ def define_knobs(cfg: Any, op: ComputeOp, roles: Roles, target: Target) -> None:
         if position is not None:
             size = op.axis[position].size
             cfg.define_split(knob, size, policy="candidate", candidate=pixel_tiles(size, 8))
-    cfg.define_knob("shared_data", [0, 1])
+    cfg.define_knob("shared_data", [0] if target.is_mali else [0, 1])
     cfg.define_knob("auto_unroll_max_step", list(UNROLLS))
 
 
