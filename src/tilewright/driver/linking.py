@@ -22,7 +22,7 @@ from tilewright.base.artifact import Artifact
 from tilewright.base.concurrency import once
 from tilewright.base.errors import ModelError
 from tilewright.driver.llvm import target_machine
-from tilewright.runtime.drivers import cpu_native
+from tilewright.runtime.drivers import cpu_native, cpu_shared
 from tilewright.runtime.drivers.cpu_llvm import llvm_library
 from tilewright.targets import processors
 
@@ -77,6 +77,13 @@ def linked(artifact: Artifact) -> Artifact:
         path = os.path.join(folder, f"{artifact.source.entry_name}.so")
         link([artifact], path)
         return replace(artifact, binary=Path(path).read_bytes())
+
+
+def for_boards(artifact: Artifact) -> Artifact:
+    """What to send to a device: code for another processor is linked, since boards have no LLVM."""
+    is_object = artifact.binary and not cpu_shared.is_shared(artifact.binary)
+    foreign = processors.elsewhere(artifact.meta.get("triple", ""))
+    return linked(artifact) if is_object and foreign else artifact
 
 
 def _linker(triple: str, cc: str | None, place: str) -> tuple[list[str], list[str]]:

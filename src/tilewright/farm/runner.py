@@ -18,10 +18,11 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from tilewright.base.errors import DeviceError, TilewrightError
+from tilewright.base.errors import DeviceError, ModelError, TilewrightError
 from tilewright.driver.cache import Cache
 from tilewright.driver.compilers import compile_source
 from tilewright.driver.doctor import small_source
+from tilewright.driver.linking import for_boards
 from tilewright.farm import address, wire
 from tilewright.farm.client import TrackerClient, summary
 from tilewright.farm.device_link import DeviceLink, SentReference
@@ -289,8 +290,10 @@ class FarmRunner:
     async def _run_on(self, device: str, link: DeviceLink, run: RunJob, fresh: bool) -> RunResult:
         try:
             sent = self._sent_reference(run.job.reference)
-        except OSError as error:
-            message = f"the inputs cannot be read ({error})"
+            assert run.artifact is not None
+            run = replace(run, artifact=await asyncio.to_thread(for_boards, run.artifact))
+        except (OSError, ModelError) as error:
+            message = f"it cannot be sent ({error})"
             return RunResult(error="run", message=message, cause="machine")
         yardstick = self._yardstick
         if not run.control and yardstick.is_due(device):
