@@ -15,6 +15,7 @@ import numpy as np
 
 import tilewright
 from tilewright import auto_scheduler, nd, relay, transform
+from tilewright.auto_scheduler.utils import request_remote
 from tilewright.contrib import graph_executor, ndk, utils
 from tilewright.target import Target
 
@@ -51,10 +52,8 @@ def hardware_params(dev):
 
 hardware = None  # as the target has it, which is for every Mali
 if options.key:
-    from tilewright.auto_scheduler.utils import request_remote
-
-    remote = request_remote(options.key, options.host, options.port)
-    hardware = hardware_params(remote.cl())
+    with request_remote(options.key, options.host, options.port) as remote:
+        hardware = hardware_params(remote.cl())
 tasks, task_weights = auto_scheduler.extract_tasks(
     mod["main"], params, target, hardware_params=hardware
 )

@@ -72,6 +72,22 @@ def test_numpy_and_the_archive_run_a_network(archive: Path, bare: Path, tmp_path
     assert not {"llvmlite", "msgspec", "ml_dtypes", "click", "rich"} & set(names.split())
 
 
+def test_a_server_needs_no_compiler(tmp_path: Path) -> None:
+    pytest.importorskip("distributed")
+    write_runtime(tmp_path / "server.pyz", server=True)
+    code = """
+import sys
+sys.path[:0] = [sys.argv[1]]
+import tilewright.exec.rpc_server, tilewright.farm.server, tilewright.measure.calls
+assert tilewright.farm.server.__file__.startswith(sys.argv[1])
+assert not {"llvmlite", "xgboost", "rich", "onnx"} & set(sys.modules)
+"""
+    run = [sys.executable, "-s", "-c", code, str(tmp_path / "server.pyz")]
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    done = subprocess.run(run, capture_output=True, text=True, env=environment, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
 def test_equal_sources_make_equal_files(archive: Path, tmp_path: Path) -> None:
     write_runtime(tmp_path / "again")
     assert (tmp_path / "again").read_bytes() == archive.read_bytes()

@@ -313,14 +313,17 @@ def compile_command(
 
 @cli.command("runtime-archive")
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
-def runtime_archive(file: Path) -> None:
+@click.option(
+    "--server", is_flag=True, help="With the server of a farm; the board needs Dask, too."
+)
+def runtime_archive(file: Path, server: bool) -> None:
     """Write the runtime alone to FILE, for boards: Python with numpy is all that it needs there.
 
     Put it into PYTHONPATH to use it, or run it: `python FILE` tells what the board is.
     """
     from tilewright.driver.archive import write_runtime
 
-    say(f"{file}: {write_runtime(file) / 1e3:.0f} KB.  Copy it to the board.")
+    say(f"{file}: {write_runtime(file, server) / 1e3:.0f} KB.  Copy it to the board.")
 
 
 class _WithDefault(click.Group):

@@ -1,7 +1,8 @@
 """The runtime alone as one file, for boards: what loads a compiled network, with its imports.
 
 In: this installation.  Out: a zip that Python imports from and runs, of the same version as the
-compiler that fills its libraries; it needs numpy and nothing to install.
+compiler that fills its libraries; it needs numpy and nothing to install.  With a farm's server in
+it a board needs Dask as well, and still no compiler.
 Read next: `runtime/board.py`, which runs where the file is run.
 """
 
@@ -10,13 +11,21 @@ from __future__ import annotations
 import io
 import os
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tilewright.base.doors import door
 from tilewright.base.errors import ModelError
 
 ROOMS = ("base", "targets", "runtime", "contrib")
+SERVER_ROOMS = (
+    "ir",
+    "te",
+    "driver",
+    "measure",
+    "farm",
+    "exec",
+)  # what a device of a farm needs, too
 _FILES = ("__init__.py", "nd.py", "target.py")
 _MAIN = "from tilewright.runtime.board import main\n\nmain()\n"
 _SHEBANG = b"#!/usr/bin/env python3\n"
@@ -24,11 +33,16 @@ _DATE = (1980, 1, 1, 0, 0, 0)  # of every member, so that equal sources make equ
 
 
 @door(ModelError)
-def write_runtime(path: str | os.PathLike[str]) -> int:
-    """Write the file; gives its bytes.  Raises ModelError where it cannot be written."""
+def write_runtime(path: str | os.PathLike[str], server: bool = False) -> int:
+    """Write the file; gives its bytes.
+
+    server: with what `python -m tilewright.exec.rpc_server` needs; that takes Dask and msgspec, too
+    Raises ModelError where it cannot be written.
+    """
+    rooms = (*ROOMS, *SERVER_ROOMS) if server else ROOMS
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, data in _members():
+        for name, data in _members(rooms):
             info = zipfile.ZipInfo(name, _DATE)
             info.external_attr = 0o644 << 16
             archive.writestr(info, data, zipfile.ZIP_DEFLATED)
@@ -43,10 +57,10 @@ def write_runtime(path: str | os.PathLike[str]) -> int:
     return len(data)
 
 
-def _members() -> Iterator[tuple[str, bytes]]:
+def _members(rooms: Sequence[str]) -> Iterator[tuple[str, bytes]]:
     package = Path(__file__).parents[1]
     found = [package / name for name in _FILES]
-    found += sorted(p for room in ROOMS for p in (package / room).rglob("*.py"))
+    found += sorted(p for room in rooms for p in (package / room).rglob("*.py"))
     for file in found:
         yield f"tilewright/{file.relative_to(package).as_posix()}", file.read_bytes()
     yield "__main__.py", _MAIN.encode()
