@@ -33,8 +33,13 @@ def product(name: str = "x") -> relay.Expr:
 def same(f: relay.Function, mod: relay.IRModule) -> None:
     rng = np.random.default_rng(1)
     inputs = {p.name_hint: rng.standard_normal(p.shape).astype(p.dtype) for p in f.params}
-    wanted = relay.evaluate(f, inputs)
-    np.testing.assert_allclose(relay.evaluate(mod, inputs), wanted, rtol=1e-9, atol=1e-12)
+    for found, wanted in zip(values(mod, inputs), values(f, inputs), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-12)
+
+
+def values(mod: relay.IRModule | relay.Function, inputs: dict[str, np.ndarray]) -> tuple:
+    found = relay.evaluate(mod, inputs)
+    return found if isinstance(found, tuple) else (found,)
 
 
 def moved(body: relay.Expr) -> list[str]:
@@ -48,7 +53,7 @@ def kernels(body: relay.Expr) -> list[str]:
     f = function(body)
     mod = prepare(f)
     same(f, mod)
-    return [g.name for g in fused_groups(mod["main"])]
+    return [g.name for g in fused_groups(mod["main"]) for _ in g.calls]
 
 
 def gelu(x: relay.Expr) -> relay.Expr:
@@ -148,3 +153,79 @@ def test_an_unstretched_operand_stretches_to_the_same_values(data):
         np.testing.assert_array_equal(wide.ravel(), np.broadcast_to(values, whole).ravel())
     if given_shape in (whole, [1] * len(whole)):
         assert shape is not None
+
+
+# --- products of one value
+
+
+def heads(x: relay.Expr) -> relay.Expr:
+    split = relay.reshape(x, (1, x.shape[0], 2, x.shape[1] // 2))
+    return relay.transpose(split, (0, 2, 1, 3))
+
+
+def several(*kinds: str) -> relay.Expr:
+    """Products of one value, each with a shift or without."""
+    x = matrix()
+    made = []
+    for kind in kinds:
+        product = nn.dense(x, const(8, 4))
+        made.append(product + const(8) if "+" in kind else product)
+    return relay.Tuple([heads(p) if "heads" in k else p for p, k in zip(made, kinds, strict=True)])
+
+
+@pytest.mark.parametrize("kind", ["heads", "heads+"])
+def test_products_that_are_only_moved_are_one(kind):
+    found = kernels(several(kind, kind, kind))
+    assert [name for name in found if name.startswith("dense")] == [
+        "dense" + kind[5:].replace("+", "+add")
+    ]
+    assert set(found[1:]) == {"strided_slice+transpose"}
+
+
+@pytest.mark.parametrize("kinds", [("heads", "heads+"), ("heads", "plain"), ("plain", "plain")])
+def test_other_products_stay_by_themselves(kinds):
+    found = kernels(several(*kinds))
+    assert sum(name.startswith("dense") for name in found) == 2
+
+
+def test_a_value_behind_combined_products_is_computed_once():
+    x = nn.dense(matrix(), const(4, 4))
+    q, k = (heads(nn.dense(x, const(4, 4))) for _ in range(2))
+    y = relay.reshape(q + k, (6, 4)) + x
+    r, s = (heads(nn.dense(y, const(4, 4))) for _ in range(2))
+    assert sum(name.startswith("dense") for name in kernels(r + s)) == 3
+
+
+# --- views of slices
+
+PARTS = {
+    "heads of a third": (lambda x: relay.strided_slice(x, [0, 8], [6, 16]), (1, 6, 2, 4), True),
+    "one of three": (
+        lambda x: relay.strided_slice(relay.reshape(x, (6, 3, 8)), [0, 1, 0], [6, 2, 8]),
+        (6, 2, 4), True,
+    ),
+    "across parts": (lambda x: relay.strided_slice(x, [0, 2], [6, 10]), (6, 2, 4), False),
+    "rows": (lambda x: relay.strided_slice(x, [2, 0], [4, 24]), (2, 6, 4), True),
+    "every other": (lambda x: relay.strided_slice(x, [0, 0], [6, 24], [1, 2]), (6, 3, 4), False),
+    "two axes": (lambda x: relay.strided_slice(x, [1, 8], [3, 16]), (2, 2, 4), False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_a_slice_is_taken_of_parts_where_it_consists_of_them(name):
+    slice_, shape, joins = PARTS[name]
+    body = relay.reshape(slice_(matrix("x", 6, 24)), shape)
+    body = relay.transpose(
+        body, (*range(len(shape) - 3), -2 % len(shape), -3 % len(shape), -1 % len(shape))
+    )
+    found = kernels(body)
+    assert (found == ["strided_slice+transpose"]) == joins
+
+
+def test_one_of_three_that_were_moved_in_front_is_moved_alone():
+    """As exporters write queries, keys and values of one product."""
+    three = relay.transpose(relay.reshape(matrix("x", 5, 24), (1, 5, 1, 3, 8)), (3, 1, 2, 0, 4))
+    flat = relay.reshape(three, (3, 5, 1, 8))
+    parts = [relay.strided_slice(flat, [k, 0, 0, 0], [k + 1, 5, 1, 8]) for k in range(3)]
+    moved_ = [relay.transpose(relay.reshape(p, (5, 2, 4)), (1, 0, 2)) for p in parts]
+    assert kernels(relay.Tuple(moved_)) == ["strided_slice+transpose"] * 3

@@ -57,10 +57,13 @@ class Guards:
         return tests
 
     def _carried(self, node: Node) -> list[IterVar]:
-        """Uneven axes of the stages around `node` whose guards it repeats."""
-        guards = self.place.bounds.guards
-        flags = (item for n, _ in self.place.tree.path(node) for item in guards[n].items())
-        return list(dict.fromkeys(ax for ax, flag in flags if flag and ax in node.carried))
+        """Uneven axes of the stages around `node` whose guards it repeats: those along which its
+        region moves.  What is the same all along an axis is there for all of it."""
+        guards, tree = self.place.bounds.guards, self.place.tree
+        moving = frozenset(p for atom in self._atoms(node) for p in tree.pieces(atom))
+        flags = (item for n, _ in tree.path(node) for item in guards[n].items())
+        uneven = dict.fromkeys(ax for ax, flag in flags if flag and ax in node.carried)
+        return [ax for ax in uneven if moving & tree.pieces(ax)]
 
     def lanes(self, node: Node, *, reduce: bool = True, once: bool = True) -> Expr:
         """Which threads of the block take part: those inside the stage's own extents (`reduce`: of
@@ -87,15 +90,20 @@ class Guards:
         """Thread axes of other stages that the node's region starts from: lanes beyond them have
         no region."""
         tree = self.place.tree
-        leaves: dict[IterVar, None] = {}
+        leaves = dict.fromkeys(ax for atom in self._atoms(node) for ax in tree.leaves_under[atom])
+        return [(ax, tree.tag_of[ax]) for ax in leaves if ax in tree.tag_of]
+
+    def _atoms(self, node: Node) -> list[IterVar]:
+        """The axes that the node's region starts from."""
+        found: list[IterVar] = []
 
         def collect(base: Base) -> None:
             for atom in base.terms:
                 if isinstance(atom, Quotient):
                     collect(atom.base)
                 else:
-                    leaves.update(dict.fromkeys(tree.leaves_under[atom]))
+                    found.append(atom)
 
         for base in self.place.bounds.base[node]:
             collect(base)
-        return [(ax, tree.tag_of[ax]) for ax in leaves if ax in tree.tag_of]
+        return found

@@ -13,6 +13,7 @@ from typing import Any
 from tilewright.relay.graph.expr import Function, IRModule
 from tilewright.relay.passes.bind import bind_params
 from tilewright.relay.passes.canonicalize import canonicalize
+from tilewright.relay.passes.combine import combine_products
 from tilewright.relay.passes.constants import fold_constants
 from tilewright.relay.passes.dead_code import eliminate_dead_code
 from tilewright.relay.passes.empty import drop_empty
@@ -37,6 +38,7 @@ PASSES: tuple[Pass, ...] = (
     fold_scale_after,     # conv(x, W) * s  ->  conv(x, W * s)
     fold_scale_before,    # conv(x * s, W)  ->  conv(x, W * s)
     fold_shift,           # shifts that met after the scales have gone join as well
+    combine_products,     # queries, keys and values are one product
     slices_first,         # what would be moved and then dropped is not moved
     eliminate_dead_code,  # operators that do nothing disappear
     fuse,                 # groups that become one kernel each
@@ -77,8 +79,8 @@ def optimize(
 
 
 __all__ = [
-    "PASSES", "Pass", "bind_params", "canonicalize", "drop_empty", "eliminate_dead_code",
-    "fold_constants", "fold_scale_after", "fold_scale_before", "fold_shift", "fuse",
-    "fuse_attention", "moves_last", "optimize", "passes_of", "separate",
+    "PASSES", "Pass", "bind_params", "canonicalize", "combine_products", "drop_empty",
+    "eliminate_dead_code", "fold_constants", "fold_scale_after", "fold_scale_before", "fold_shift",
+    "fuse", "fuse_attention", "moves_last", "optimize", "passes_of", "separate",
     "simplify_inference", "slices_first",
 ]  # fmt: skip

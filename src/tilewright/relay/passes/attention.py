@@ -1,35 +1,46 @@
 """Attention as one kernel: softmax(a b) c with all that stands in between.
 
 In: a function before fusion.  Out: groups for `fuse`: product, elementwise steps and views, the
-softmax, the same again, product.  Whether they are one kernel or several is decided by what was
-measured: `compile/extract.py` offers both, `compile/grouping.py` takes the faster one.
-Read next: `fuse.py`.
+softmax, the same again, product; and what only moves the operands or the result, such as taking the
+heads of queries out of a larger product and putting them side by side again.  Whether they are one
+kernel or several is decided by what was measured: `compile/extract.py` offers both,
+`compile/grouping.py` takes the faster one.  Read next: `fuse.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tilewright.relay.graph.expr import Call, Expr, IRModule, TensorType
-from tilewright.relay.graph.traversal import op_name, users
+from tilewright.relay.graph.expr import Call, Constant, Expr, IRModule, TensorType
+from tilewright.relay.graph.traversal import is_call, op_name, users
 from tilewright.relay.op import TABLE, Pattern
 from tilewright.relay.passes.dead_code import is_view
 
 JOINS = (Pattern.ELEMENTWISE, Pattern.BROADCAST)
 PRODUCT, SOFTMAX = "nn.batch_matmul", "nn.softmax"
-LONGEST = 8  # steps between a product and the softmax
+MOVES = ("transpose", "strided_slice", "broadcast_to")
+LONGEST = 8  # steps between a product and the softmax, or before an operand
+
+Readers = Mapping[Expr, Sequence[Expr]]
 
 
 def attentions(body: Expr) -> list[list[Call]]:
     """The steps of each attention in `body`, in order; the last one is its result."""
     readers = users(body)
-    found = []
+    position = {node: k for k, node in enumerate(readers)}
+    found, taken = [], set[Expr]()
     for node in readers:
         if op_name(node) == PRODUCT and isinstance(node, Call) and not node.attrs.transpose_a:
-            after = _path(node.args[0], SOFTMAX, readers)
-            before = after and _path(after[0].args[0], PRODUCT, readers)
+            after = _path(node.args[0], SOFTMAX, readers, position)
+            before = after and _path(after[0].args[0], PRODUCT, readers, position)
             if after and before and _by_rows(after[0]) and not before[0].attrs.transpose_a:
-                found.append([*before, *after, node])
+                inner = [*before, *after, node]
+                operands = [*before[0].args, node.args[1]]
+                moved = [step for arg in operands for step in _moves(arg, inner, readers)]
+                steps = {*moved, *inner, *_moved_result(node, readers)}
+                if not steps & taken:
+                    taken |= steps
+                    found.append(sorted(steps, key=position.__getitem__))
     return found
 
 
@@ -46,18 +57,24 @@ def _by_rows(softmax: Call) -> bool:
     return softmax.attrs.axis in (-1, len(softmax.shape) - 1)
 
 
-def _path(
-    end: Expr, start: str, readers: Mapping[Expr, Sequence[Expr]], most: int = LONGEST
-) -> list[Call]:
-    """The calls from an operator `start` to `end`, each read by the next one alone; [] for none."""
-    if not isinstance(end, Call) or len(readers[end]) != 1 or most < 0:
+def _path(end: Expr, start: str, readers: Readers, position: Mapping[Expr, int]) -> list[Call]:
+    """The calls from an operator `start` to `end`, which nothing else reads; [] for none."""
+    near: list[Expr] = [end]
+    for node in near:
+        if isinstance(node, Call) and op_name(node) != start and len(near) <= 4 * LONGEST:
+            near += [a for a in node.args if _keeps_rows(node, a) and a not in near]
+    made: dict[Expr, bool] = {}  # whether it is computed of `start`, element by element
+    for node in sorted(near, key=position.__getitem__):
+        made[node] = op_name(node) == start or (
+            isinstance(node, Call)
+            and any(made.get(a, False) and _keeps_rows(node, a) for a in node.args)
+        )
+    found = [n for n, yes in made.items() if yes and isinstance(n, Call)]
+    closed = all(set(readers[n]) <= set(found) for n in found if n is not end)
+    one = sum(op_name(n) == start for n in found) == 1
+    if not made[end] or not one or not closed or len(readers[end]) != 1 or len(found) > LONGEST:
         return []
-    if op_name(end) == start:
-        return [end]
-    for arg in end.args:
-        if _keeps_rows(end, arg) and (path := _path(arg, start, readers, most - 1)):
-            return [*path, end]
-    return []
+    return found
 
 
 def _keeps_rows(node: Call, arg: Expr) -> bool:
@@ -67,3 +84,38 @@ def _keeps_rows(node: Call, arg: Expr) -> bool:
     if is_view(node):
         return len(arg.shape) > 1 and node.shape[-2:] == arg.shape[-2:]
     return TABLE[op_name(node)].pattern in JOINS and node.shape == arg.shape
+
+
+def _moves(operand: Expr, inner: Sequence[Call], readers: Readers) -> list[Call]:
+    """What only moves an operand of `inner`, or multiplies it by a number, for `inner` alone."""
+    found: list[Call] = []
+    node, allowed = operand, set(inner)
+    while isinstance(node, Call) and len(found) < LONGEST:
+        scaled = is_call(node, "multiply") and _is_number(node.args[1])
+        if not (is_view(node) or is_call(node, *MOVES) or scaled):
+            break
+        if not set(readers[node]) <= allowed:
+            break
+        found.append(node)
+        node, allowed = node.args[0], {node}
+    while found and is_view(found[-1]):  # they cost nothing outside
+        found.pop()
+    return found
+
+
+def _is_number(node: Expr) -> bool:
+    return isinstance(node, Constant) and node.data.size == 1
+
+
+def _moved_result(result: Call, readers: Readers) -> list[Call]:
+    """The transposition of the result that puts heads side by side, with views before it."""
+    found: list[Call] = []
+    node: Expr = result
+    while len(readers[node]) == 1 and len(found) < LONGEST:
+        (node,) = readers[node]
+        if not isinstance(node, Call) or not (is_view(node) or is_call(node, "transpose")):
+            break
+        found.append(node)
+    while found and is_view(found[-1]):
+        found.pop()
+    return found

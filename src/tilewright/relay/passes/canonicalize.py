@@ -31,6 +31,7 @@ def canonicalize(mod: IRModule) -> IRModule:
     c of a lower rank    ->  c of full rank, unless it is a single number
     concatenate(many)    ->  concatenate(concatenate(some), concatenate(some), ...)
     transpose(x)         ->  reshape(x), where axes of one element change places only
+    cast to x's own type ->  x
     where(c, x, y)       ->  x or y, where c is the same everywhere
     (a, b, ...).k        ->  the k-th value
     """
@@ -86,6 +87,10 @@ def _transpose(node: Call) -> Expr:
     return node if moved != sorted(moved) else call("reshape", node.args[0], newshape=node.shape)
 
 
+def _cast(node: Call) -> Expr:
+    return node.args[0] if node.args[0].dtype == node.dtype else node
+
+
 def _where(node: Call) -> Expr:
     condition, *sides = node.args
     if isinstance(condition, Constant) and condition.data.size:
@@ -119,6 +124,7 @@ RULES: dict[str, Callable[[Call], Expr]] = {
     "subtract": _subtract,
     "concatenate": _concatenate,
     "divide": _divide,
+    "cast": _cast,
     "transpose": _transpose,
     "where": _where,
     "add": _commutative,

@@ -149,6 +149,25 @@ class Structure:
         for ax in stage.all_iter_vars:
             under(ax)
 
+    def pieces(self, axis: IterVar) -> frozenset[IterVar]:
+        """What `axis` is made of, such that axes without a common piece vary without each other:
+        what it was split into, up to where pieces were fused with others.  A fused axis, and what
+        it was split into, has the pieces of all that was fused."""
+        stage = self.stage_of_axis[axis].stage
+        over: dict[IterVar, SplitRelation | FuseRelation] = {}
+        for r in stage.relations:
+            made = (r.outer, r.inner) if isinstance(r, SplitRelation) else (r.fused,)
+            over |= dict.fromkeys(made, r)
+        made_by = over.get(axis)
+        while isinstance(made_by, SplitRelation):
+            made_by = over.get(made_by.parent)
+        if made_by is not None:
+            return self.pieces(made_by.outer) | self.pieces(made_by.inner)
+        below = self.relation_under.get(axis)
+        if isinstance(below, SplitRelation):
+            return self.pieces(below.outer) | self.pieces(below.inner)
+        return frozenset((axis,))
+
     def _attach(self) -> None:
         for node in self.nodes:
             if node.stage.attach_kind != "scope":

@@ -1,8 +1,9 @@
 """Attention: softmax(a b) c in one kernel, a block of rows at a time, with no scores in memory.
 
 In: a product whose first operand is the softmax of another product, with elementwise steps and
-views in between.  Out: its schedule; a block computes the scores of a few rows where it needs them,
-in registers' caches on a CPU, in shared memory on a GPU.  Read next: `cpu_dense.py`.
+views in between, of operands that were moved, and perhaps a transposition of the result.  Out: its
+schedule; a block computes the scores of a few rows where it needs them, in registers' caches on a
+CPU, in shared memory on a GPU.  Read next: `cpu_dense.py`.
 """
 
 from __future__ import annotations
@@ -11,17 +12,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilewright.base.errors import ScheduleError
-from tilewright.schedule.schedule import Stage
+from tilewright.ir import expr as E
+from tilewright.ir.affine import Simplifier
+from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.schedule.sketch import Sketch
+from tilewright.schedule.space.decision import ceil_div, maximum, minimum
 from tilewright.schedule.template import Anchored, anchor_template
-from tilewright.schedule.vectors import lanes_inside, lanes_of
-from tilewright.te.tensor import ComputeOp, IterVar
+from tilewright.schedule.vectors import inlined_body, lanes_inside, lanes_of
+from tilewright.te.tensor import ComputeOp, IterVar, Tensor
 from tilewright.topi.templates.untuned import fastest
 
 PRODUCT, SUM = "batch_matmul", "comm_reduce"
 ROWS = (1, 2, 4, 8, 16, 32)
 COLUMNS = (1, 2, 4)  # vectors of a tile in registers
 THREADS = (64, 128, 256)
+STEPS = (8, 16, 32, 64)  # of a product per slice in shared memory
+LANES = (8, 16, 32)  # threads that share a row of the softmax
 
 
 @dataclass(frozen=True)
@@ -50,18 +56,19 @@ def attention_of(at: Anchored) -> Attention:
     ops = s.dag.compute_ops
     products = [op for op in ops if op.tag == PRODUCT]
     sums = [op for op in ops if op.tag == SUM]
-    computed = [t for t in anchor.input_tensors if isinstance(t.op, ComputeOp)]
+    computed, values = anchor.input_tensors[0], anchor.input_tensors[-1]
     exponentials = [op for op in ops if op.name == "T_softmax_exp"]
     if (
-        [len(products), len(sums), len(computed), len(exponentials)] != [2, 2, 1, 1]
+        [len(products), len(sums), len(exponentials)] != [2, 2, 1]
         or products[1] is not anchor
-        or computed[0] is not anchor.input_tensors[0]
+        or not s.reaches(s[exponentials[0]], s[computed])
+        or s.reaches(s[products[0]], s[values])
     ):
         raise ScheduleError(
             f"template for {anchor.name}", "it is no product with a softmax of a product",
             "Other templates take it.",
         )  # fmt: skip
-    found = Attention(s[products[0]], s[sums[0]], s[sums[1]], s[exponentials[0]], s[computed[0]])
+    found = Attention(s[products[0]], s[sums[0]], s[sums[1]], s[exponentials[0]], s[computed])
     limits = at.target.limits
     room = limits.shared_bytes_per_block if at.target.has_threads else limits.max_stack_bytes
     row = len(found.all) * products[0].shape[-1] * products[0].dtype.compute.bytes
@@ -70,24 +77,52 @@ def attention_of(at: Anchored) -> Attention:
             f"template for {anchor.name}", f"a row of scores takes {row} of {room} bytes",
             "It compiles with its default schedule.",
         )  # fmt: skip
-    ends = [*found.all, s[anchor], s[at.output]]
+    ends = [*found.all, s[anchor], s[s.dag.outputs[0]]]
     for stage in s.stages:
         if isinstance(stage.op, ComputeOp) and stage not in ends:
             stage.compute_inline()
     return found
 
 
+def result_of(at: Anchored) -> tuple[Stage, list[IterVar], IterVar, IterVar]:
+    """The stage of the result; its axes that follow batch, rows and columns of the second product.
+
+    Raises ScheduleError where the result is more than transposed.
+    """
+    s = at.schedule
+    out = s[s.dag.outputs[0]]
+    axes = list(out.op.axis)
+    if out is s[at.anchor]:
+        return out, axes[:-2], axes[-2], axes[-1]
+    reads = [n for n in E.walk(inlined_body(s, out)) if n.op == "read" and n.attr is at.anchor]
+    simple = Simplifier({ax.var: (0, ax.size - 1) for ax in axes})
+    found = []
+    for index in (reads[0].args[-2], reads[0].args[-1]) if len(set(reads)) == 1 else ():
+        found += [ax for ax in axes if simple(index) is ax.var]
+    if len(found) != 2:
+        raise ScheduleError(
+            f"template for {at.anchor.op.name}", "its result is moved in another way than rows",
+            "It compiles with its default schedule.",
+        )  # fmt: skip
+    return out, [ax for ax in axes if ax not in found], found[0], found[1]
+
+
+def _adder(at: Anchored, out: Stage) -> Stage:
+    """The sums of the second product, by themselves."""
+    s = at.schedule
+    return s[s.cache_write(at.anchor, "local")] if out is s[at.anchor] else s[at.anchor]
+
+
 def schedule_cpu(cfg: Any, at: Anchored) -> None:
     """rewrite: parallel for rows: {scores, max, exp, sum, exp / sum, out of them}"""
-    a, s = attention_of(at), at.schedule
-    cfg.define_knob("rows", [n for n in ROWS if n <= max(at.output.shape[-2], 1)])
+    a = attention_of(at)
+    cfg.define_knob("rows", [n for n in ROWS if n <= max(at.anchor.shape[-2], 1)])
     cfg.define_knob("scores_j", COLUMNS)
     cfg.define_knob("out_j", COLUMNS)
-    adder = s[at.anchor] if at.has_epilogue else s[s.cache_write(at.anchor, "local")]
+    out, batch, i, j = result_of(at)
+    adder = _adder(at, out)
     parts = [_partial(at, stage) for stage in (a.largest, a.total)]
     dot = _dot(at, a.scores)
-    out = s[at.output]
-    *batch, i, j = out.op.axis
     block, _ = out.split(i, factor=cfg["rows"].val)
     row = out.leaf_iter_vars[out.leaf_iter_vars.index(block) + 1]
     out.reorder(*batch, block, row, j)
@@ -179,49 +214,105 @@ def _partial(at: Anchored, stage: Stage) -> Stage | None:
 def schedule_gpu(cfg: Any, at: Anchored) -> None:
     """rewrite: block of rows: {shared scores; shared max, sum; shared probabilities; out}"""
     a, s = attention_of(at), at.schedule
-    cfg.define_knob("rows", [n for n in ROWS if n <= max(at.output.shape[-2], 1)])
-    cfg.define_knob("each", [1, 2, 4, 8])  # rows of a thread's results
+    depth = _op(a.scores).reduce_axis[0].size
+    cfg.define_knob("rows", [n for n in ROWS if n <= max(at.anchor.shape[-2], 1)])
+    cfg.define_knob("each", [1, 2, 4, 8])  # rows of a thread
+    cfg.define_knob("scores_j", COLUMNS)  # columns of a thread
+    cfg.define_knob("out_j", COLUMNS)
+    cfg.define_knob("step_k", [n for n in STEPS if n <= max(depth, STEPS[0])])
+    cfg.define_knob("step_v", [n for n in STEPS if n <= max(a.scores.op.shape[-1], STEPS[0])])
+    cfg.define_knob("lanes", LANES)
     cfg.define_knob("threads", list(THREADS))
     cfg.define_knob("auto_unroll_max_step", [0, 64, 512])
-    threads = cfg["threads"].val
+    block = Block(cfg["threads"].val, cfg["lanes"].val, cfg["rows"].val, cfg["each"].val)
     a.kept.compute_inline()
-    adder = s[at.anchor] if at.has_epilogue else s[s.cache_write(at.anchor, "local")]
+    out, batch, i, j = result_of(at)
+    adder = _adder(at, out)
     scores = s[s.cache_write(a.scores.tensor, "local")]
-    out = s[at.output]
-    *batch, i, j = out.op.axis
-    block, row = out.split(i, factor=cfg["rows"].val)
-    rows, each = out.split(row, factor=cfg["each"].val)
-    out.reorder(*batch, block, rows, j, each)
-    task = out.fuse(*batch, block)
+    rows, row = out.split(i, factor=block.rows)
+    out.reorder(*batch, rows, row, j)
+    task = out.fuse(*batch, rows)
     out.bind(task, "blockIdx.x")
-    place = out.fuse(rows, j)
-    thread = _thread(out, place, threads)
     out.pragma(task, "auto_unroll_max_step", cfg["auto_unroll_max_step"].val)
-    _in_registers(adder, out, thread)
     for stage in (a.scores, a.largest, a.total, a.probability):
         stage.set_scope("shared")
         stage.compute_at(out, task)
+    place = block.tile(out, row, j, cfg["out_j"].val)
+    _sums(s, adder, out, place, cfg["step_v"].val, block, a.probability.tensor)
     for stage in (a.largest, a.total):
-        _thread(stage, stage.fuse(*stage.op.reduce_axis), threads)
-    *others, i, j = a.scores.op.axis
-    a.scores.reorder(*others, j, i)
-    _in_registers(scores, a.scores, _thread(a.scores, j, threads))
-    _thread(a.probability, a.probability.op.axis[-1], threads)
+        block.share(stage, stage.op.axis[-1], stage.fuse(*_op(stage).reduce_axis))
+    block.share(a.probability, *a.probability.op.axis[-2:])
+    place = block.tile(a.scores, *a.scores.op.axis[-2:], cfg["scores_j"].val)
+    _sums(s, scores, a.scores, place, cfg["step_k"].val, block)
 
 
-def _thread(stage: Stage, loop: IterVar, threads: Any) -> IterVar:
-    _, thread = stage.split(loop, factor=threads)
-    stage.bind(thread, "threadIdx.x")
-    return thread
+@dataclass(frozen=True)
+class Block:
+    """Threads of a block: `lanes` along x, the rest along y.  rows: of the block; each: of a thread
+    where it adds up products."""
+
+    threads: Any
+    lanes: Any
+    rows: Any
+    each: Any
+
+    def tile(self, stage: Stage, i: IterVar, j: IterVar, columns: Any) -> IterVar:
+        """A thread has `each` neighbouring rows, and columns as far apart as there are threads for
+        the same rows, so that neighbours read neighbours.  Returns the innermost thread loop."""
+        wide = maximum(self.threads // ceil_div(self.rows, self.each), 1)
+        group, row = stage.split(i, factor=self.each)
+        outer, inner = stage.split(j, factor=wide * columns)
+        apart, column = stage.split(inner, factor=wide)
+        stage.reorder(outer, apart, group, column, row)
+        stage.bind(apart, "vthread")
+        _, thread = stage.split(stage.fuse(group, column), factor=self.threads)
+        return self._bind(stage, *stage.split(thread, factor=self.lanes))
+
+    def share(self, stage: Stage, i: IterVar, j: IterVar) -> None:
+        """Some threads for each row, which add up what they have where `j` is a reduction."""
+        _, y = stage.split(i, factor=self.threads // self.lanes)
+        _, x = stage.split(j, factor=self.lanes)
+        self._bind(stage, y, x)
+
+    def fetch(self, stage: Stage) -> None:
+        """Copied by all threads."""
+        _, thread = stage.split(stage.fuse(*stage.op.axis), factor=self.threads)
+        self._bind(stage, *stage.split(thread, factor=self.lanes))
+
+    def _bind(self, stage: Stage, y: IterVar, x: IterVar) -> IterVar:
+        stage.bind(y, "threadIdx.y")
+        stage.bind(x, "threadIdx.x")
+        return x
 
 
-def _in_registers(adder: Stage, reader: Stage, at: IterVar) -> None:
-    """The sums of a thread's rows go on together: a column is loaded once for all of them."""
+def _sums(
+    s: Schedule, adder: Stage, reader: Stage, at: IterVar, step: Any, block: Block,
+    near: Tensor | None = None,
+) -> None:  # fmt: skip
+    """The sums of a thread in registers, from slices of both factors in shared memory.
+
+    near: the factor that is there already
+    """
+    op = _op(adder)
     adder.set_scope("local")
     adder.compute_at(reader, at)
-    *batch, i, j = adder.op.axis
-    adder.reorder(*adder.op.reduce_axis, *batch, j, i)
-    adder.unroll(i)
+    (k,) = op.reduce_axis
+    slices, inner = adder.split(k, factor=minimum(step, k.size))
+    adder.reorder(slices, inner, *op.axis)
+    for tensor in dict.fromkeys(op.input_tensors):
+        shared = tensor
+        if tensor is not near:
+            shared = s.cache_read(tensor, "shared", [adder.tensor], tensor.dtype.staged)
+            s[shared].compute_at(adder, slices)
+            s[shared].storage_align(s[shared].op.axis[-2], 2, 1)  # columns in different banks
+            block.fetch(s[shared])
+        own = s.cache_read(shared, "local", [adder.tensor])
+        s[own].compute_at(adder, inner)
+
+
+def _op(stage: Stage) -> ComputeOp:
+    assert isinstance(stage.op, ComputeOp)
+    return stage.op
 
 
 def fallback(sketch: Sketch, _: Anchored) -> int:
