@@ -205,7 +205,6 @@ PARTS = {
         (6, 2, 4), True,
     ),
     "across parts": (lambda x: relay.strided_slice(x, [0, 2], [6, 10]), (6, 2, 4), False),
-    "rows": (lambda x: relay.strided_slice(x, [2, 0], [4, 24]), (2, 6, 4), True),
     "every other": (lambda x: relay.strided_slice(x, [0, 0], [6, 24], [1, 2]), (6, 3, 4), False),
     "two axes": (lambda x: relay.strided_slice(x, [1, 8], [3, 16]), (2, 2, 4), False),
 }  # fmt: skip

@@ -20,6 +20,7 @@ from tilewright.relay.passes.empty import drop_empty
 from tilewright.relay.passes.extents import require_closed
 from tilewright.relay.passes.fuse import fuse, fuse_attention, separate
 from tilewright.relay.passes.moves import moves_last
+from tilewright.relay.passes.norms import join_norms
 from tilewright.relay.passes.scale import fold_scale_after, fold_scale_before
 from tilewright.relay.passes.shift import fold_shift
 from tilewright.relay.passes.simplify import simplify_inference
@@ -33,6 +34,7 @@ PASSES: tuple[Pass, ...] = (
     canonicalize,         # one spelling of everything
     drop_empty,           # tensors without elements need no kernel
     fold_constants,       # what depends on constants only is computed now
+    join_norms,           # norms and softmax that were taken apart are one operator
     moves_last,           # what is elementwise comes right behind what computes
     fold_shift,           # neighbouring shifts and scales join
     fold_scale_after,     # conv(x, W) * s  ->  conv(x, W * s)
@@ -81,6 +83,6 @@ def optimize(
 __all__ = [
     "PASSES", "Pass", "bind_params", "canonicalize", "combine_products", "drop_empty",
     "eliminate_dead_code", "fold_constants", "fold_scale_after", "fold_scale_before", "fold_shift",
-    "fuse", "fuse_attention", "moves_last", "optimize", "passes_of", "separate",
+    "fuse", "fuse_attention", "join_norms", "moves_last", "optimize", "passes_of", "separate",
     "simplify_inference", "slices_first",
 ]  # fmt: skip

@@ -89,7 +89,7 @@ def _keeps_rows(node: Call, arg: Expr) -> bool:
 def _moves(operand: Expr, inner: Sequence[Call], readers: Readers) -> list[Call]:
     """What only moves an operand of `inner`, or multiplies it by a number, for `inner` alone."""
     found: list[Call] = []
-    node, allowed = operand, set(inner)
+    node, allowed = operand, set[Expr](inner)
     while isinstance(node, Call) and len(found) < LONGEST:
         scaled = is_call(node, "multiply") and _is_number(node.args[1])
         if not (is_view(node) or is_call(node, *MOVES) or scaled):

@@ -139,8 +139,8 @@ def _sliced(data: Expr, old: Expr, ranges: Sequence[range], readers: Readers) ->
         return call("transpose", found, axes=axes)
     if is_view(data) and is_view(old) and _only_sliced(old, readers):
         assert isinstance(data, Call) and isinstance(old, Call)
-        inner = _of_view(data, ranges)
-        kept = None if inner is None else _sliced(inner[0], old.args[0], inner[1], readers)
+        seen = _of_view(data, ranges)
+        kept = None if seen is None else _sliced(seen[0], old.args[0], seen[1], readers)
         return None if kept is None else _view(kept, tuple(map(len, ranges)))
     return None
 

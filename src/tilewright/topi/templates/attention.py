@@ -241,8 +241,10 @@ def schedule_gpu(cfg: Any, at: Anchored) -> None:
     _sums(s, adder, out, place, cfg["step_v"].val, block, a.probability.tensor)
     for stage in (a.largest, a.total):
         block.share(stage, stage.op.axis[-1], stage.fuse(*_op(stage).reduce_axis))
-    block.share(a.probability, *a.probability.op.axis[-2:])
-    place = block.tile(a.scores, *a.scores.op.axis[-2:], cfg["scores_j"].val)
+    i, j = a.probability.op.axis[-2:]
+    block.share(a.probability, i, j)
+    i, j = a.scores.op.axis[-2:]
+    place = block.tile(a.scores, i, j, cfg["scores_j"].val)
     _sums(s, scores, a.scores, place, cfg["step_k"].val, block)
 
 
