@@ -107,7 +107,7 @@ def test_moving_steps_join_each_other_but_no_anchor():
     assert groups(moved) == ["exp transpose add"]
     assert groups(relay.transpose(conv(x), (0, 2, 3, 1))) == ["conv2d", "transpose"]
     both = relay.concatenate([nn.relu(x), relay.exp(x)], axis=1)
-    assert groups(both) == ["relu", "exp", "concatenate"]
+    assert groups(both) == ["relu exp concatenate"]
 
 
 def test_chains_without_an_anchor_are_one_kernel_where_they_meet():
@@ -187,3 +187,28 @@ def test_a_value_is_not_written_out_again_and_again():
         body = body * relay.sigmoid(body)
     sizes = [g.count("sigmoid") for g in groups(body)]
     assert sum(sizes) == 12 and max(sizes) == 7  # 2 * (2**7 - 1) operators
+
+
+def test_halves_that_are_turned_and_put_together_are_one_group():
+    """As positions are rotated into queries and keys."""
+    x = tensor("x", 2, 6, 8)
+    first = relay.strided_slice(x, [0, 0, 0], [2, 6, 4])
+    second = relay.strided_slice(x, [0, 0, 4], [2, 6, 8])
+    turned = relay.concatenate([-second, first], axis=2)
+    (found,) = groups(x * tensor("cos", 6, 8) + turned * tensor("sin", 6, 8))
+    assert found.split().count("strided_slice") == 2
+
+
+def test_what_a_tuple_holds_twice_or_returns_ends_its_group():
+    y = relay.exp(image())
+    assert groups(relay.concatenate([y, y], axis=1)) == ["exp", "concatenate"]
+    assert groups(relay.Tuple([relay.exp(y), nn.relu(y)])) == ["exp", "exp", "relu"]
+
+
+def test_what_only_moves_joins_whatever_reads_it_alone():
+    x = image()
+    moved = relay.transpose(x, (0, 2, 3, 1))
+    assert groups(relay.concatenate([moved, moved], axis=3)) == ["transpose concatenate"]
+    assert groups(nn.dense(relay.transpose(tensor("m", 3, 4)), tensor("w", 5, 3))) == [
+        "transpose", "dense",
+    ]  # fmt: skip

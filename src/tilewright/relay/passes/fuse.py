@@ -27,13 +27,21 @@ from tilewright.relay.graph.expr import (
     children,
     post_order,
 )
-from tilewright.relay.graph.traversal import each_function, op_name, rewrite, users, with_body
+from tilewright.relay.graph.traversal import (
+    each_function,
+    is_call,
+    op_name,
+    rewrite,
+    users,
+    with_body,
+)
 from tilewright.relay.op import TABLE, Pattern
 from tilewright.relay.passes.attention import attentions
 from tilewright.relay.passes.dead_code import is_view
 from tilewright.relay.passes.placed import placed
 
 JOINS = (Pattern.ELEMENTWISE, Pattern.BROADCAST)
+MOVES = ("transpose", "strided_slice")
 
 # Operators of one kernel.  They become one expression, and what walks expressions goes as deep as
 # they are: up to 25 calls for each operator, of the thousand that Python allows.  The longest
@@ -66,7 +74,7 @@ class Group:
         sizes = dict(self.sizes)
         for step in more:
             op = TABLE[op_name(step)]
-            sizes[step] = 1 + op.reads * sum(sizes.get(a, 0) for a in step.args)
+            sizes[step] = 1 + op.reads * sum(sizes.get(a, 0) for a in _operands(step))
         if len(self.steps) + len(more) > LONGEST or sizes[more[-1]] > LARGEST:
             return None
         anchor = max(self.anchor, *(TABLE[op_name(n)].pattern for n in more))
@@ -81,6 +89,7 @@ def fuse(mod: IRModule) -> IRModule:
     s = add(conv, x); f(s), conv(s)        s ends the group of conv: it is read twice
     s = add(conv, x); s * sigmoid(s)       one group: all that reads s meets again
     exp -> transpose -> add                one group without an anchor
+    concatenate(exp(x), slice(y))          one group: each element is computed once
     exp(x) * sigmoid(y)                    one group: neither of its two chains has an anchor
     exp -> slice                           one group, which computes what is kept
     take(table, indices) -> add            one group, also where `indices` are computed
@@ -135,16 +144,19 @@ def _merge(
     readers: Mapping[Expr, Sequence[Expr]],
     position: Mapping[Expr, int],
 ) -> None:
-    """Groups without anchors whose result only one other such group reads, element for element,
-    become part of it: the gates of a recurrent cell, each of them a chain, are one kernel."""
+    """Groups without anchors whose result only one other such group reads, each element once, or
+    which only move elements, become part of it: the gates of a recurrent cell, each of them a
+    chain, are one kernel, and so are halves that are turned and put together again."""
     results = sorted({g.result for g in group_of.values()}, key=position.__getitem__)
     for result in results:
         group = group_of[result]  # with all that became part of it
-        ends = {group_of.get(r) for r in readers[result]}
+        calls = _calls(result, readers)
+        ends = {group_of.get(r) for r in calls}
         reader = next(iter(ends)) if len(ends) == 1 else None
         if reader is None or max(group.anchor, reader.anchor) > Pattern.INJECTIVE:
             continue
-        if not all(_takes(r, result) for r in readers[result]):
+        moves = all(is_call(step, *MOVES) for step in group.steps)
+        if not moves and not all(_takes(r, result) for r in calls):
             continue
         first, *rest = sorted([*group.steps, *reader.steps], key=position.__getitem__)
         merged = Group([first], TABLE[op_name(first)].pattern, {first: 1}).with_steps(rest)
@@ -154,8 +166,24 @@ def _merge(
 
 def _takes(reader: Expr, value: Expr) -> bool:
     """Whether each element of `reader` reads one of `value`, and no element is read twice."""
+    if is_call(reader, "concatenate"):
+        return isinstance(reader, Call) and list(_operands(reader)).count(value) == 1
     pattern = TABLE[op_name(reader)].pattern
     return pattern in JOINS and reader.shape == value.shape
+
+
+def _operands(step: Call) -> list[Expr]:
+    """The values that `step` reads, those in tuples too."""
+    return [v for a in step.args for v in (a.fields if isinstance(a, Tuple) else (a,))]
+
+
+def _calls(value: Expr, readers: Mapping[Expr, Sequence[Expr]]) -> list[Expr]:
+    """Who reads `value`, by itself or in a tuple; the tuple where that is a result."""
+    found: list[Expr] = []
+    for reader in readers[value]:
+        inside = readers[reader] if isinstance(reader, Tuple) else ()
+        found += inside or [reader]
+    return found
 
 
 def post_dominators(
