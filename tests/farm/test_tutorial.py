@@ -5,8 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
 from farm.processes import Farm
-from tilewright import auto_scheduler, autotvm, te
+from tilewright import auto_scheduler, autotvm, relay, te
+from tilewright.cli.app import cli
 from tilewright.measure.database import Database
 
 
@@ -63,3 +68,25 @@ def test_the_auto_scheduler_on_the_other_key(shared_farm: Farm, tmp_path: Path):
     task.tune(options)
     runner.close()
     assert any(r.result.ok for r in Database.load(log))
+
+
+def test_the_command_tunes_and_times_a_network_there(
+    shared_farm: Farm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    onnx = pytest.importorskip("onnx")
+    x, w = relay.var("x", shape=(4, 16)), relay.var("w", shape=(8, 16))
+    mod = relay.IRModule.from_expr(relay.nn.relu(relay.nn.dense(x, w)))
+    weights = {"w": np.ones((8, 16), "float32")}
+    onnx.save(relay.to_onnx(mod, weights), tmp_path / "net.onnx")
+    monkeypatch.chdir(tmp_path)
+    there = ["--farm", shared_farm.address, "--key", "titanx"]
+    done = CliRunner().invoke(
+        cli, ["tune", "net.onnx", "--trials", "3", "--tuner", "random", *there]
+    )
+    assert done.exit_code == 0, done.output
+    assert len(Database.load("net.llvm.jsonl")) >= 3
+    done = CliRunner().invoke(cli, ["bench", "net.onnx", *there])
+    assert done.exit_code == 0, done.output
+    assert "on cpu(0) of titanx at" in done.output and "Execution time" in done.output
+    done = CliRunner().invoke(cli, ["bench", "net.onnx", "--key", "titanx"])
+    assert done.exit_code == 2 and "belong together" in done.output

@@ -255,15 +255,27 @@ def tune(
     "--log", type=click.Path(dir_okay=False, path_type=Path), callback=_check_log,
     help="Log of `tune`.  [default: MODEL.TARGET.jsonl where it exists]",
 )  # fmt: skip
-def bench(model: str, target: Target, dtype: str, shape: dict[str, Any], log: Path | None) -> None:
-    """Time MODEL untuned, tuned, and in other engines, and compare what they compute."""
+@_farm_options
+def bench(
+    model: str, target: Target, dtype: str, shape: dict[str, Any], log: Path | None,
+    farm: str | None, key: str | None,
+) -> None:  # fmt: skip
+    """Time MODEL untuned, tuned, and in other engines, and compare what they compute.
+
+    With --farm, time it on a device there, as it is after tuning.
+    """
     from tilewright.auto_scheduler.records import check_history
     from tilewright.cli import network, tables
     from tilewright.measure.database import Database
 
     network.check_model(model)
     path = log or default_log(model, target, dtype)
-    target = network.real_target(target)
+    devices = _farm(farm, key)
+    target = network.real_target(target, devices)
+    if devices is not None:
+        used = path if path.exists() else None
+        click.echo(network.bench_there(model, target, used, devices, dtype, shape))
+        return
     database = Database.load(path) if path.exists() else None
     if database is not None:
         check_history(database, path, target, f"a kernel of {model}")

@@ -187,3 +187,46 @@ def bench(
     mod, params = load_model(model, shapes)
     narrow = None if dtype == "float32" else (dtype, in_type(mod, params, dtype))
     return bench_network(model, mod, params, target, database, narrow)
+
+
+def bench_there(
+    model: str,
+    target: Target,
+    log: Path | None,
+    farm: Devices,
+    dtype: str = "float32",
+    shapes: Mapping[str, Any] | None = None,
+) -> str:
+    """Build the network here, run it on a device of the farm, and tell how long it takes there.
+
+    Inputs are drawn at random, of integers zeros.  Raises DeviceError without a free device.
+    """
+    import tempfile
+
+    import numpy as np
+
+    from tilewright.base.dtype import DType
+    from tilewright.farm.session import request_remote
+    from tilewright.relay.compile.build import build
+    from tilewright.runtime.network.graph_executor import GraphModule
+
+    mod, params = load_model(model, shapes)
+    if dtype != "float32":
+        mod, params = in_type(mod, params, dtype), {}
+    library = build(mod, target, params, None if log is None else str(log))
+    rng = np.random.default_rng(0)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        request_remote(farm.key, farm.host, farm.port, timeout=600) as remote,
+    ):
+        path = Path(folder, "network.tar")
+        library.export_library(path)
+        remote.upload(path)
+        device = remote.device(target.kind)
+        loaded: Any = remote.load_module(path.name)
+        module = GraphModule(loaded["default"](device))
+        for spec in library.plan.inputs:
+            drawn = rng.standard_normal(spec.shape) if DType(spec.dtype).is_float else np.zeros(1)
+            module.set_input(spec.name, np.broadcast_to(drawn, spec.shape).astype(spec.dtype))
+        module.run()
+        return f"{library!r} on {device}\n{module.benchmark(device, repeat=5, min_repeat_ms=100)}"
