@@ -62,6 +62,22 @@ def _detector(name: str, size: int = 64) -> Network:
     return Network(f"torchvision/{name}", make)
 
 
+def _mvit(name: str, **options: Any) -> Network:
+    """torchvision's video transformer with four blocks; it gives no other way to a small one."""
+
+    def make() -> tuple[Any, tuple[Any, ...]]:
+        from torchvision.models.video import mvit
+
+        first = (1, 32, 32, [], [1, 4, 4]), (1, 32, 64, [1, 2, 2], [1, 4, 4])
+        later = (2, 64, 64, [], [1, 2, 2]), (2, 64, 128, [1, 2, 2], [1, 2, 2])
+        blocks = [mvit.MSBlockConfig(*b[:3], [3] * len(b[3]), [3, 3, 3], *b[3:])
+                  for b in (*first, *later)]  # fmt: skip
+        net = mvit.MViT((64, 64), 8, blocks, **options)
+        return net, (_image(64, 8),)
+
+    return Network(f"torchvision/{name}", make)
+
+
 def _timm(name: str, size: int = 64, **options: Any) -> Network:
     def make() -> tuple[Any, tuple[Any, ...]]:
         import timm
@@ -72,7 +88,7 @@ def _timm(name: str, size: int = 64, **options: Any) -> Network:
 
 
 def _called(net: Any, masked: bool) -> Any:
-    """`net` with no arguments but those given (the older exporter fills in others), a tuple."""
+    """`net` with no arguments but those given (the older exporter fills in others), its tensors."""
     import torch
 
     class Called(torch.nn.Module):
@@ -81,7 +97,8 @@ def _called(net: Any, masked: bool) -> Any:
             self.net = net
 
         def forward(self, *given: Any) -> Any:
-            return self.net(*given).to_tuple()
+            found = self.net(*given).to_tuple()
+            return tuple(t for t in found if isinstance(t, torch.Tensor))
 
     class Masked(Called):
         def forward(self, input_ids: Any, attention_mask: Any) -> Any:
@@ -166,9 +183,11 @@ NETWORKS = (
     _torchvision("lraspp_mobilenet_v3_large", weights_backbone=None),
     # video
     _torchvision("r3d_18", 32, 8), _torchvision("mc3_18", 32, 8),
-    _torchvision("r2plus1d_18", 32, 8), _torchvision("s3d", 64, 16),
-    _torchvision("mvit_v1_b", 64, 8, spatial_size=(64, 64), temporal_size=8),
-    _torchvision("mvit_v2_s", 64, 8, spatial_size=(64, 64), temporal_size=8),
+    _torchvision("r2plus1d_18", 32, 8), _torchvision("s3d", 224, 16),
+    _mvit("mvit_v1", residual_pool=False, residual_with_cls_embed=True, rel_pos_embed=False,
+          proj_after_attn=False),
+    _mvit("mvit_v2", residual_pool=True, residual_with_cls_embed=False, rel_pos_embed=True,
+          proj_after_attn=True),
     _torchvision("swin3d_t", 32, 8),
     # timm: convolutions
     _timm("resnet18d"), _timm("efficientnet_lite0"), _timm("tf_efficientnet_b0"),

@@ -109,31 +109,48 @@ def _scatter(reduction: str) -> Converter:
 
 
 def _index_put(n: Node) -> Expr:
-    """Whole slices written at positions: `x[i, j] = values`."""
+    """Slices written at positions: `x[i, :, j] = values`."""
     data, given = n["self"], list(n.args["indices"])
-    n.require(None not in given, "it leaves out an axis before an indexed one",
-              "Index the leading axes.")  # fmt: skip
-    if len(given) == 1 and given[0].dtype == "bool":
-        mask = given[0]
-        mask = reshaped(mask, (*mask.shape, *(1,) * (len(data.shape) - len(mask.shape))))
-        values = as_type(n["values"], n.dtype)
-        n.require(values.tensor_type.size == 1, "a mask says where values go", "Use torch.where.")
-        return tensor.where(mask, reshaped(values, ()), data)
-    extents = list(data.shape[: len(given)])
-    shape = tuple(map(int, np.broadcast_shapes(*(i.shape for i in given))))
-    rest = data.shape[len(given) :]
+    axes = [k for k, index in enumerate(given) if index is not None]
+    if not axes:
+        return tensor.broadcast_to(as_type(n["values"], n.dtype), data.shape)
+    indices = [given[k] for k in axes]
+    if len(axes) == 1 and indices[0].dtype == "bool":
+        return _masked_put(n, indices[0], axes[0])
+    shape = tuple(map(int, np.broadcast_shapes(*(i.shape for i in indices))))
+    rest = [k for k in range(len(data.shape)) if k not in axes]
+    adjacent = axes == list(range(axes[0], axes[-1] + 1))
+    before = axes[0] if adjacent else 0  # axes of the values before those of the positions
+    outer = [data.shape[k] for k in rest]
+    wanted = (*outer[:before], *shape, *outer[before:])
     updates = as_type(n["values"], n.dtype)
-    if updates.shape != (*shape, *rest):
-        updates = tensor.broadcast_to(updates, (*shape, *rest))
+    if updates.shape != wanted:
+        updates = tensor.broadcast_to(updates, wanted)
+    if before:  # the positions go to the front
+        behind = before + len(shape)
+        order = [*range(before, behind), *range(before), *range(behind, len(wanted))]
+        updates = tensor.transpose(updates, order)
     parts = []
-    for index, extent in zip(given, extents, strict=True):
-        at = as_type(from_front(n, index, extent), "int64")
+    for index, axis in zip(indices, axes, strict=True):
+        at = as_type(from_front(n, index, data.shape[axis]), "int64")
         wide = at if at.shape == shape else tensor.broadcast_to(at, shape)
         parts.append(tensor.expand_dims(wide, 0))
     index = parts[0] if len(parts) == 1 else tensor.concatenate(parts, 0)
     mode = "add" if n.get("accumulate", False) else "update"
-    found: Expr = relay_indexing.scatter_nd(data, index, updates, mode)
-    return found
+    order = [*axes, *rest]
+    if order == sorted(order):
+        found: Expr = relay_indexing.scatter_nd(data, index, updates, mode)
+        return found
+    made = relay_indexing.scatter_nd(tensor.transpose(data, order), index, updates, mode)
+    return tensor.transpose(made, [order.index(k) for k in range(len(order))])
+
+
+def _masked_put(n: Node, mask: Expr, axis: int) -> Expr:
+    data, values = n["self"], as_type(n["values"], n.dtype)
+    n.require(values.tensor_type.size == 1, "a mask says where values go", "Use torch.where.")
+    behind = len(data.shape) - axis - len(mask.shape)
+    mask = reshaped(mask, (*mask.shape, *(1,) * behind))
+    return tensor.where(mask, reshaped(values, ()), data)
 
 
 def _topk(n: Node) -> list[Expr]:
