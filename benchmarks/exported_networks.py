@@ -222,7 +222,7 @@ NETWORKS = (
     _timm("mvitv2_tiny", img_size=64), _timm("davit_tiny", depths=STAGES),
     _timm("pit_ti_224", img_size=64, depth=STAGES[:3]),
     _timm("tnt_s_patch16_224", img_size=64, depth=2),
-    _timm("botnet26t_256", img_size=64), _timm("halonet26t"),
+    _timm("botnet26t_256", img_size=64), _timm("halonet26t", 256),
     _timm("hiera_tiny_224", 224, stages=STAGES), _timm("sequencer2d_s", img_size=64, layers=STAGES),
     _timm("volo_d1_224", 224), _timm("gcvit_xxtiny", 224),
     # transformers: words

@@ -40,8 +40,8 @@ ERROR = {"plain": 2e-3, "basic": 2e-3, "static": 5e-2, "dynamic": 5e-2}
 @dataclass(frozen=True)
 class Outcome:
     """
-    stage: the last that was reached: "export", "import", "build", "right" or "wrong"; a process
-           that ends without a result "crashed" or "hung"
+    stage: the last that was reached: "export", "import", "build", "compare" where the reference
+           itself fails, "right" or "wrong"; a process without a result "crashed" or "hung"
     why:   what stopped it, empty if nothing did
     """
 
@@ -111,7 +111,7 @@ class Attempt:
     def _results(self, mod: Any, params: dict[str, Any], inputs: dict[str, Any]) -> list[Any]:
         self.stage = "build"
         found = (_built if self.build else _evaluated)(mod, params, inputs)
-        self.stage = "wrong"
+        self.stage = "compare"
         return found
 
 
