@@ -144,6 +144,7 @@ def test_grams_are_counted_with_what_lies_between():
 
 @pytest.mark.parametrize(("changes", "words"), [
     ({"mode": "NONE"}, "Use TF"), ({"ngram_counts": [0, 1]}, "do not divide"),
+    ({"ngram_counts": [0, 6]}, "do not divide"),
     ({"weights": [1.0]}, "1 weights"), ({"ngram_indexes": [-1, 0, 3]}, "no places"),
 ])  # fmt: skip
 def test_grams_that_are_damaged(changes, words):

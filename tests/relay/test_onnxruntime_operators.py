@@ -307,6 +307,10 @@ REFUSED: dict[str, tuple[Callable[[], Case], str]] = {
     "layout": (
         lambda: Case("QLinearConv", CASES["qconv"].inputs, {"channels_last": 1}), "channels",
     ),
+    "rows of words": (
+        lambda: Case("EmbedLayerNormalization", [WORDS[0], *EMBED[1:]]), "2 dimensions",
+    ),
+    "flat": (lambda: Case("Attention", [real(3, 8), *PACKED[1:]], HEADS), "3 dimensions"),
     "heads": (lambda: Case("Attention", PACKED), "num_heads is missing"),
     "unknown": (lambda: Case("Attention", PACKED, {**HEADS, "tricks": 1}), "no meaning"),
     "bits": (

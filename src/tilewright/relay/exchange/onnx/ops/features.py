@@ -38,7 +38,7 @@ def _grams(n: Node) -> list[tuple[Array, Array]]:
     for length, (begin, end) in enumerate(zip(starts, ends, strict=True), 1):
         count, rest = divmod(end - begin, length)
         n.require(
-            0 <= begin <= end and rest == 0 and first + count <= len(places),
+            0 <= begin <= end <= len(pool or ()) and rest == 0 and first + count <= len(places),
             f"ngram_counts {starts} do not divide its {len(pool or ())} numbers",
             "The model is damaged; export it again.",
         )  # fmt: skip

@@ -98,7 +98,8 @@ def _skip_rms_norm(n: Node) -> list[Expr]:
 
 def _embed(n: Node) -> list[Expr]:
     """Three embeddings, added up and normalised; and how many words of each row count."""
-    words, length = n[0], n[0].shape[-1]
+    words = n.of_rank(0, 2)
+    length = words.shape[1]
     n.attr("mask_index_type")
     at = n[8] if n.has(8) else const(np.arange(length, dtype="int32").reshape(1, -1))
     total = tensor.add(take(n[2], words, 0), take(n[3], at, 0))
@@ -208,7 +209,7 @@ def _optional(n: Node, index: int) -> Expr | None:
 
 def _attention(n: Node) -> list[Expr]:
     n.require(not n.has(6), "its past is shared", "Export it without past_sequence_length.")
-    projected = product(n[0], n[1])
+    projected = product(n.of_rank(0, 3), n.of_rank(1, 2))
     projected = tensor.add(projected, n[2]) if n.has(2) else projected
     return packed_attention(n, projected, _optional(n, 3), _optional(n, 4), _optional(n, 5))
 
@@ -243,7 +244,7 @@ def _rotary(n: Node) -> Expr:
         scale == 1 and not n.flag("is_packed_batching"), f"scale={scale}, or ragged batches",
         "Only scale=1 and even batches are supported.",
     )  # fmt: skip
-    positions, length = n[1], n[0].shape[-2]
+    positions, length = n[1], n.of_rank(0, 3, 4).shape[-2]
     if positions.shape == (1,):
         steps = const(np.arange(length).reshape(1, -1), positions.dtype)
         positions = tensor.add(tensor.reshape(positions, (1, 1)), steps)

@@ -135,7 +135,7 @@ def _qgemm(n: Node) -> Expr:
 
 
 def _attention(n: Node) -> list[Expr]:
-    left, right = n[0], n[1]
+    left, right = n.of_rank(0, 3), n.of_rank(1, 2)
     zeros = scalar(zero_point(n, 6, left.dtype)), scalar(zero_point(n, 7, right.dtype))
     made = product(qnn.centred(left, zeros[0]), qnn.centred(right, zeros[1]))
     scale = tensor.multiply(scalar(n[3]), scalar(n[4]))
