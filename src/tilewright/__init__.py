@@ -64,7 +64,7 @@ _ELSEWHERE = {
     "placeholder": "Use te.placeholder.",
     "reduce_axis": "Use te.reduce_axis.",
     "rocm": "ROCm is not a target; try opencl().",
-    "rpc": "Measuring and running on other machines is not there yet; work on the device's host.",
+    "rpc": "Use autotvm.RPCRunner to measure, auto_scheduler.utils.request_remote for a session.",
     "thread_axis": "Use te.thread_axis.",
     "tir": "Use te: te.if_then_else, te.all, te.any, te.exp, ...",
     "vulkan": "Vulkan is not a target; try opencl().",
