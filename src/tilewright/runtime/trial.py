@@ -438,7 +438,7 @@ def _close(got: np.ndarray, want: np.ndarray, slack: np.ndarray | float) -> bool
     if got.dtype == bool or want.dtype == bool:
         return False
     with np.errstate(invalid="ignore", over="ignore"):
-        distance = np.subtract(got, want, dtype=np.float64)
+        distance = np.asarray(np.subtract(got, want, dtype=np.float64))  # of rank 0: a number
         return bool((np.abs(distance, out=distance) <= slack).all())
 
 
