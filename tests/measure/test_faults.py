@@ -181,7 +181,7 @@ def test_a_frozen_device_process_costs_no_candidate(store, builder, runner):
     reference = K.reference(store)
     with Pipeline(builder, runner) as pipeline:
         (before,) = pipeline.measure([K.job("good", reference, 0)])
-        for worker in runner._pools["llvm"]._stock._living:
+        for worker in runner._pools["llvm", 0]._stock._living:
             os.kill(worker._process.pid, signal.SIGSTOP)
         (after,) = pipeline.measure([K.job("good", reference, 1)])
     assert before.result.error is None and after.result.error is None
@@ -245,7 +245,7 @@ def test_a_lost_device_costs_no_candidate(state, words, store, builder, tmp_path
     told.write_text("there")
     with LocalRunner(timeout=LIMIT, number=1, repeat=1) as runner:
         pool = WorkerPool(1, Options(partial(M.open_device_if, str(told))))
-        runner._pools["llvm"] = pool
+        runner._pools["llvm", 0] = pool
         with Pipeline(builder, runner) as pipeline:
             (before,) = pipeline.measure([K.job("good", reference, 0)])
             told.write_text(state)
