@@ -173,7 +173,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--records", type=int, default=1_000_000)
-    parser.add_argument("--trials", type=int, default=100_000)
+    parser.add_argument("--trials", type=int, default=100_000, help="0: no search")
     parser.add_argument("--tuners", nargs="*", default=["xgb", "random"], choices=TUNERS)
     parser.add_argument("--folder", type=Path, help="where the log is written; default: temporary")
     parser.add_argument(
@@ -195,7 +195,8 @@ def main() -> None:
             print(f"{options.records:,} records, {log.stat().st_size / 1e9:.2f} GB")
             rows = [_fresh("--one", what, str(log)) for what in LOADS]
             print(table(rows))
-    searches = [row for t in options.tuners for row in _fresh("--one", t, str(options.trials))]
+    tuners = options.tuners if options.trials else []
+    searches = [row for t in tuners for row in _fresh("--one", t, str(options.trials))]
     print(table(searches))
     if options.keep:
         command = f"bench_log.py --records {options.records} --trials {options.trials}"
