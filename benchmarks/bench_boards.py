@@ -3,8 +3,8 @@
 Every case of every operator is compiled here for each board and run there by the runtime alone; the
 results are compared with numpy's.  Times under emulation would mean nothing and are not taken.
 
-    python tests/boards/emulated.py /tmp/boards
-    EMULATED_BOARDS=/tmp/boards PYTHONPATH=src:tests python benchmarks/bench_boards.py [--code]
+    python tests/boards/emulated.py FOLDER
+    EMULATED_BOARDS=FOLDER PYTHONPATH=src:tests python benchmarks/bench_boards.py [--code]
 """
 
 from __future__ import annotations

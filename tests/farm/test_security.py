@@ -6,6 +6,7 @@ import asyncio
 import pickle
 import ssl
 import struct
+import tempfile
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -187,9 +188,12 @@ def frame(*parts: bytes) -> bytes:
     return struct.pack("Q", len(body)) + body
 
 
+MARK = Path(tempfile.gettempdir()) / "tilewright-was-unpickled"
+
+
 class _Evil:
     def __reduce__(self) -> Any:
-        return (open, ("/tmp/tilewright-was-unpickled", "w"))
+        return (open, (str(MARK), "w"))
 
 
 def raw(*data: bytes) -> Callable[[int], Coroutine[Any, Any, bytes]]:
@@ -227,7 +231,7 @@ RAW = {
 def test_it_hangs_up_on(shared_farm: Farm, place: str, what: str):
     port = places(shared_farm)[place]
     assert asyncio.run(asyncio.wait_for(RAW[what](port), 60)) == b"closed"
-    assert not Path("/tmp/tilewright-was-unpickled").exists()
+    assert not MARK.exists()
     ask(shared_farm.port, None)
 
 
