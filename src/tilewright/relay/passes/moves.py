@@ -48,6 +48,7 @@ def _until_settled(body: Expr) -> Expr:
 
 def _rewritten(body: Expr) -> Expr:
     readers = users(body)
+    gains: dict[Expr, int] = {}
 
     def visit(old: Expr, node: Expr) -> Expr:
         if not isinstance(node, Call) or not isinstance(old, Call):
@@ -58,8 +59,10 @@ def _rewritten(body: Expr) -> Expr:
             return merged_view(node)
         if node is not old or not _is_elementwise(node):
             return node  # what was changed below is looked at in the next round
-        worth = [_worth(a, readers) for a in node.args]
         movable = [k for k, arg in enumerate(node.args) if _may_move(node, arg, readers)]
+        if not movable:
+            return node
+        worth = [_worth(a, readers, gains) for a in node.args]
         for at in sorted(movable, key=lambda k: -worth[k]):
             fixed = [
                 worth[k]
@@ -87,24 +90,31 @@ def _may_move(node: Call, arg: Expr, readers: dict[Expr, list[Expr]]) -> bool:
     )
 
 
-def _worth(node: Expr, readers: dict[Expr, list[Expr]]) -> int:
+def _worth(node: Expr, readers: dict[Expr, list[Expr]], known: dict[Expr, int]) -> int:
     """How much is gained by following what computes `node`: 2 for a contraction, 1 for a reduction
-    at the head of elementwise steps, 0 for others and for what several read."""
-    while isinstance(node, Call):
-        if _is_move(node):
+    at the head of elementwise steps, 0 for others and for what several read.
+
+    known: what this gave; every step on the way there gives the same
+    """
+    way: list[Expr] = []
+    while node not in known:
+        way.append(node)
+        if isinstance(node, Call) and _is_move(node):
             node = node.args[0]
-            continue
-        if len(readers[node]) != 1:
-            return 0
-        if not _is_elementwise(node):
-            break
-        same = [a for a in node.args if isinstance(a, Call) and a.shape == node.shape]
-        if not same:
-            return 0
-        node = same[0]
-    name = op_name(node)
-    pattern = TABLE[name].pattern if name else Pattern.OPAQUE
-    return {Pattern.ANCHOR: 2, Pattern.REDUCTION: 1}.get(pattern, 0)
+        elif isinstance(node, Call) and len(readers[node]) != 1:
+            known[node] = 0
+        elif isinstance(node, Call) and _is_elementwise(node):
+            same = [a for a in node.args if isinstance(a, Call) and a.shape == node.shape]
+            if same:
+                node = same[0]
+            else:
+                known[node] = 0
+        else:
+            name = op_name(node)
+            pattern = TABLE[name].pattern if name else Pattern.OPAQUE
+            known[node] = {Pattern.ANCHOR: 2, Pattern.REDUCTION: 1}.get(pattern, 0)
+    known.update(dict.fromkeys(way, known[node]))
+    return known[node]
 
 
 def _product(node: Call) -> Call:
