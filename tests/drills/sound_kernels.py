@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections import Counter
 
 from codegen.typed_operators import OPERATORS
@@ -22,6 +23,9 @@ def run(tries: int, seed: int) -> Counts:
             kind = kinds()[number % len(kinds())]
             kernel = _typed(rng, kind) if number % 4 >= 2 else None
             result = on.result(kernel or drawn(rng, kind), rng.randrange(1000))
+            if result.error:
+                told = f"  sound_kernels: seed {seed}, try {number}, {kind}: {result.message}"
+                print(told, file=sys.stderr)
             counts["refused" if result.error else "accepted"] += 1
     return counts
 
