@@ -61,6 +61,9 @@ REFUSALS = {
         ),
         ["GatherND", "-100 common axes"],
     ),
+    "pieces-without-number": (
+        model([node("Split", ["x"], num_outputs=2**40)], SHAPE, opset=18), ["pieces of"],
+    ),
     "inputs": (model([node("Relu", ["x", "x"])], SHAPE), ["2 inputs, not 1"]),
     "input-empty": (model([node("Add", ["x", ""])], SHAPE), ["input 1 is missing"]),
     "element-type": (
