@@ -182,13 +182,27 @@ SECTIONS: dict[str, list[Row]] = {
         different("contrib.debugger.debug_executor.create", "writes files only with dump_root"),
         *works("contrib.debugger.debug_executor.", "GraphModuleDebug"),
         *not_yet("relay.", "vm create_executor quantize backend"),
-        *works("relay.transform.", "ToMixedPrecision InferType"),
+        *works("relay.transform.", "ToMixedPrecision InferType FoldConstant SimplifyInference"),
+        *works("relay.transform.", "CanonicalizeOps FuseOps DefuseOps EliminateCommonSubexpr"),
+        *works("relay.transform.", "DeadCodeElimination CombineParallelConv2D SimplifyExpr"),
+        *works("relay.transform.", "CombineParallelDense RemoveUnusedFunctions function_pass"),
+        different(
+            "relay.transform.FoldScaleAxis",
+            "weights must be constants: bind_params first; so for ForwardFoldScaleAxis and "
+            "BackwardFoldScaleAxis",
+        ),
+        different(
+            "transform.Sequential",
+            "outside of a PassContext every pass of it runs; inside one, levels count as in TVM",
+        ),
+        *works("transform.", "module_pass PrintIR"),
+        *works("instrument.", "PrintBeforeAll PrintAfterAll PassTimingInstrument"),
         different(
             "relay.Any",
             'an extent that relay.build is told: batch_sizes=[1, 8], or sizes=[{"seq": 128}]; it '
             "may have a name",
         ),
-        *not_yet("relay.transform.", "FoldConstant FuseOps SimplifyInference AlterOpLayout"),
+        *not_yet("relay.transform.", "ToANormalForm PartitionGraph FastMath Legalize"),
         *not_yet("relay.frontend.", "from_mxnet from_tensorflow from_tflite"),
         *not_yet("relay.frontend.", "from_keras from_caffe from_caffe2 from_coreml from_darknet"),
         *not_yet("relay.frontend.", "from_paddle"),

@@ -43,6 +43,7 @@ _MODULES = (
     "relay",
     "autotvm",
     "auto_scheduler",
+    "instrument",
     "nd",
     "target",
     "testing",

@@ -1,24 +1,200 @@
-"""Passes under TVM's names: `relay.transform.ToMixedPrecision("float16")(mod)`.
+"""Passes under TVM's names: `relay.transform.FoldConstant()(mod)`, `Sequential([...])(mod)`.
 
-In: options.  Out: functions from module to module.  `relay.build` runs its own passes by itself.
-Read next: `passes/mixed_precision.py`.
+In: options.  Out: objects that map a module to a module.  `relay.build` runs its own passes by
+itself; these are for looking at what one of them does, and for what only some networks want.
+Read next: `tilewright/transform.py`, `passes/__init__.py`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from tilewright.base import context
-from tilewright.base.errors import absent
-from tilewright.relay.graph.expr import IRModule
+from tilewright.base.doors import open_doors
+from tilewright.base.errors import ModelError, absent
+from tilewright.relay.graph.expr import Expr, IRModule
+from tilewright.relay.passes import Pass as Change
+from tilewright.relay.passes import (
+    canonicalize,
+    combine_parallel_conv2d,
+    combine_parallel_dense,
+    defuse,
+    drop_empty,
+    eliminate_common,
+    eliminate_dead_code,
+    fold_constants,
+    fold_scale_after,
+    fold_scale_before,
+    fold_shift,
+    fuse,
+    separate,
+    simplify_inference,
+)
 from tilewright.relay.passes.mixed_precision import to_mixed_precision
+from tilewright.transform import (
+    Pass,
+    PassContext,
+    PassInfo,
+    PrintIR,
+    Sequential,
+    function_pass,
+    module_pass,
+)
 
-__all__ = ["InferType", "ToMixedPrecision"]
+__all__ = [
+    "BackwardFoldScaleAxis", "CanonicalizeOps", "CombineParallelConv2D", "CombineParallelDense",
+    "DeadCodeElimination", "DefuseOps", "EliminateCommonSubexpr", "FoldConstant", "FoldScaleAxis",
+    "ForwardFoldScaleAxis", "FuseOps", "InferType", "PrintIR", "RemoveUnusedFunctions",
+    "Sequential", "SimplifyExpr", "SimplifyInference", "ToMixedPrecision", "function_pass",
+    "module_pass",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
-class ToMixedPrecision:
+class RelayPass(Pass):
+    """A pass of this file: `CHANGES` in order, at `OPT_LEVEL` of TVM."""
+
+    OPT_LEVEL: ClassVar[int] = 0
+    CHANGES: ClassVar[tuple[Change, ...]] = ()
+
+    @property
+    def info(self) -> PassInfo:
+        return PassInfo(type(self).__name__, self.OPT_LEVEL)
+
+    def change(self, mod: IRModule) -> IRModule:
+        for change in self.CHANGES:
+            mod = change(mod)
+        return mod
+
+
+class InferType(RelayPass):
+    """Types are known as soon as a graph is built: this gives the module back."""
+
+
+class SimplifyInference(RelayPass):
+    """Batch norms become scales and shifts; dropout disappears."""
+
+    CHANGES = (simplify_inference,)
+
+
+class CanonicalizeOps(RelayPass):
+    """One spelling of everything: bias_add is an addition, a constant comes second, ..."""
+
+    OPT_LEVEL, CHANGES = 3, (canonicalize,)
+
+
+class FoldConstant(RelayPass):
+    """What depends on constants only is computed now, and what is left gets its one spelling."""
+
+    OPT_LEVEL, CHANGES = 2, (fold_constants,)
+
+
+class FoldScaleAxis(RelayPass):
+    """Scales of channels move into constant weights, from behind and from in front."""
+
+    OPT_LEVEL = 3
+    CHANGES = (canonicalize, fold_shift, fold_scale_after, fold_scale_before, fold_shift)
+
+
+class ForwardFoldScaleAxis(RelayPass):
+    """Scales in front of convolutions and dense layers move into their constant weights."""
+
+    OPT_LEVEL, CHANGES = 3, (canonicalize, fold_scale_before)
+
+
+class BackwardFoldScaleAxis(RelayPass):
+    """Scales behind convolutions and dense layers move into their constant weights."""
+
+    OPT_LEVEL, CHANGES = 3, (canonicalize, fold_scale_after)
+
+
+class SimplifyExpr(RelayPass):
+    """Operators that do nothing disappear, views join, spellings become one."""
+
+    CHANGES = (canonicalize, drop_empty, eliminate_dead_code)
+
+
+class DeadCodeElimination(RelayPass):
+    """Operators that do nothing disappear, with what only they read."""
+
+    OPT_LEVEL, CHANGES = 1, (eliminate_dead_code,)
+
+
+class DefuseOps(RelayPass):
+    """`FuseOps` undone: fused functions become their operators."""
+
+    OPT_LEVEL, CHANGES = 3, (defuse,)
+
+
+@dataclass(frozen=True)
+class RemoveUnusedFunctions(RelayPass):
+    """A module of the functions `entry_functions` only; no function of a module calls another."""
+
+    entry_functions: tuple[str, ...] = ("main",)
+
+    def change(self, mod: IRModule) -> IRModule:
+        return IRModule({name: mod[name] for name in self.entry_functions})
+
+
+@dataclass(frozen=True)
+class EliminateCommonSubexpr(RelayPass):
+    """What is computed twice from the same values is computed once.
+
+    fskip: of a call, whether it stays by itself
+    """
+
+    OPT_LEVEL = 3
+    fskip: Callable[[Expr], bool] | None = None
+
+    def change(self, mod: IRModule) -> IRModule:
+        return eliminate_common(mod, self.fskip)
+
+
+@dataclass(frozen=True)
+class FuseOps(RelayPass):
+    """Groups of operators that become one kernel each are functions of their own.
+
+    fuse_opt_level: below 2 each operator is a group; -1: that of the current PassContext
+    """
+
+    fuse_opt_level: int = -1
+
+    def change(self, mod: IRModule) -> IRModule:
+        level = self.fuse_opt_level
+        level = PassContext.current().opt_level if level < 0 else level
+        return fuse(mod) if level >= 2 else separate(mod)
+
+
+@dataclass(frozen=True)
+class CombineParallelConv2D(RelayPass):
+    """Convolutions of one value become one; at least `min_num_branches` of them."""
+
+    OPT_LEVEL = 4
+    min_num_branches: int = 3
+
+    def change(self, mod: IRModule) -> IRModule:
+        return combine_parallel_conv2d(mod, self.min_num_branches)
+
+
+@dataclass(frozen=True)
+class CombineParallelDense(RelayPass):
+    """Dense layers of one value become one; at least `min_num_branches` of them.
+
+    to_batch: those of equal size become a batch_matmul; else any become one wide dense layer
+    """
+
+    OPT_LEVEL = 4
+    min_num_branches: int = 3
+    to_batch: bool = True
+
+    def change(self, mod: IRModule) -> IRModule:
+        return combine_parallel_dense(mod, self.min_num_branches, self.to_batch)
+
+
+@dataclass(frozen=True)
+class ToMixedPrecision(RelayPass):
     """Contractions and what follows them in `mixed_precision_type`: "float16" or "bfloat16".
 
     Sums accumulate in float32; softmax, exponentials and means stay in float32.  The option
@@ -29,24 +205,28 @@ class ToMixedPrecision:
     mixed_precision_type: str = "float16"
     missing_op_mode: int = 1
 
-    def __call__(self, mod: IRModule) -> IRModule:
+    def change(self, mod: IRModule) -> IRModule:
         options = getattr(context.current("pass"), "config", {})
         keep = bool(options.get("relay.ToMixedPrecision.keep_orig_output_dtype", False))
         return to_mixed_precision(mod, self.mixed_precision_type, keep)
 
 
-class InferType:
-    """Types are known as soon as a graph is built: this gives the module back."""
-
-    def __call__(self, mod: IRModule) -> IRModule:
-        return mod
-
-
 _ELSEWHERE = dict.fromkeys(
-    ("FoldConstant", "FuseOps", "SimplifyInference", "EliminateCommonSubexpr", "AlterOpLayout"),
+    (
+        "AnnotateTarget", "MergeCompilerRegions", "PartitionGraph", "ToANormalForm",
+        "ToBasicBlockNormalForm", "ToGraphNormalForm", "Inline", "Legalize", "DynamicToStatic",
+        "FastMath", "PartialEvaluate", "LambdaLift", "EtaExpand", "LazyGradientInit",
+    ),
     "relay.build runs its passes by itself; relay.optimize applies them, relay.PASSES lists them.",
-)
+) | {
+    "CombineParallelBatchMatmul": "Use CombineParallelDense.",
+    "gradient": "Gradients are not there; networks are for inference.",
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
     raise absent("relay.transform", name, _ELSEWHERE)
+
+
+_OWN = [n for n, v in dict(globals()).items() if isinstance(v, type) and issubclass(v, RelayPass)]
+open_doors(globals(), _OWN, ModelError)

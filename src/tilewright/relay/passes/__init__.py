@@ -14,13 +14,15 @@ from tilewright.relay.graph.expr import Function, IRModule
 from tilewright.relay.passes.bind import bind_params
 from tilewright.relay.passes.canonicalize import canonicalize
 from tilewright.relay.passes.combine import combine_products
+from tilewright.relay.passes.common import eliminate_common
 from tilewright.relay.passes.constants import fold_constants
 from tilewright.relay.passes.dead_code import eliminate_dead_code
 from tilewright.relay.passes.empty import drop_empty
 from tilewright.relay.passes.extents import require_closed
-from tilewright.relay.passes.fuse import fuse, fuse_attention, separate
+from tilewright.relay.passes.fuse import defuse, fuse, fuse_attention, separate
 from tilewright.relay.passes.moves import moves_last
 from tilewright.relay.passes.norms import join_norms
+from tilewright.relay.passes.parallel import combine_parallel_conv2d, combine_parallel_dense
 from tilewright.relay.passes.scale import fold_scale_after, fold_scale_before
 from tilewright.relay.passes.shift import fold_shift
 from tilewright.relay.passes.simplify import simplify_inference
@@ -81,7 +83,8 @@ def optimize(
 
 
 __all__ = [
-    "PASSES", "Pass", "bind_params", "canonicalize", "combine_products", "drop_empty",
+    "PASSES", "Pass", "bind_params", "canonicalize", "combine_parallel_conv2d",
+    "combine_parallel_dense", "combine_products", "defuse", "drop_empty", "eliminate_common",
     "eliminate_dead_code", "fold_constants", "fold_scale_after", "fold_scale_before", "fold_shift",
     "fuse", "fuse_attention", "join_norms", "moves_last", "optimize", "passes_of", "separate",
     "simplify_inference", "slices_first",

@@ -32,6 +32,7 @@ from tilewright.relay.graph.traversal import (
     is_call,
     op_name,
     rewrite,
+    substitute,
     users,
     with_body,
 )
@@ -109,6 +110,18 @@ def separate(mod: IRModule) -> IRModule:
     return each_function(mod, lambda f: with_body(f, _fused(f.body, join=False)))
 
 
+def defuse(mod: IRModule) -> IRModule:
+    """`fuse` undone: each call of a function becomes what the function computes."""
+
+    def visit(old: Expr, node: Expr) -> Expr:
+        if not isinstance(node, Call) or not isinstance(node.op, Function):
+            return node
+        given: dict[Expr, Expr] = dict(zip(node.op.params, node.args, strict=True))
+        return substitute(node.op.body, given)
+
+    return each_function(mod, lambda f: with_body(f, rewrite(f.body, visit)))
+
+
 def partition(body: Expr, join: bool = True, whole: Sequence[Sequence[Call]] = ()) -> list[Group]:
     """The groups of `body`, in an order in which each group's inputs come before it.
 
@@ -169,7 +182,8 @@ def _takes(reader: Expr, value: Expr) -> bool:
     if is_call(reader, "concatenate"):
         return isinstance(reader, Call) and list(_operands(reader)).count(value) == 1
     pattern = TABLE[op_name(reader)].pattern
-    return pattern in JOINS and reader.shape == value.shape
+    single = isinstance(reader.checked_type, TensorType)  # a batch norm gives several
+    return pattern in JOINS and single and reader.shape == value.shape
 
 
 def _operands(step: Call) -> list[Expr]:
