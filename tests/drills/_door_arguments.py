@@ -126,6 +126,7 @@ _OPERATORS: dict[str, dict[str, Any]] = {
     "concatenate stack": {n: [Of(), Of()] for n in ("a_tuple", "tensors", "data")},
     "conv2d_NCHWc": {"data": Of((1, 1, 8, 8, 4)), "kernel": Of((1, 1, 3, 3, 4, 4))},
     "conv2d_nhwc": {"data": Of((1, 8, 8, 4)), "kernel": Of((3, 3, 4, 4))},
+    "conv2d_hwcn": {"data": Of((8, 8, 4, 1)), "kernel": Of((3, 3, 4, 4))},
     "dense": {"data": Of((2, 4)), "weight": Of((3, 4))},
     "depthwise_conv depthwise_conv2d_nchw": {"kernel": Of((4, 1, 3, 3))},
     "depthwise_conv2d_NCHWc": {"data": Of((1, 1, 8, 8, 4)), "kernel": Of((1, 1, 3, 3, 1, 4))},

@@ -200,6 +200,10 @@ ROWS: dict[str, Row] = {
     "conv2d_nhwc": Row(((1, 6, 5, 4), (3, 3, 4, 2)),
                        lambda x, w: nn.conv2d_nhwc(x, w, 1, 0, 1, _sums(x)),
                        _on_wide(lambda x, w: testing.conv2d_nhwc_python(x, w, 1, 0))),
+    "conv2d_hwcn": Row(((6, 5, 4, 1), (3, 3, 4, 2)),
+                       lambda x, w: nn.conv2d_hwcn(x, w, 1, 0, 1, _sums(x)),
+                       _on_wide(lambda x, w: testing.conv2d_nhwc_python(
+                           x.transpose(3, 0, 1, 2), w, 1, 0).transpose(1, 2, 3, 0))),
     "group_conv2d_nchw": Row((NCHW, (6, 2, 3, 3)),
                              lambda x, w: nn.group_conv2d_nchw(x, w, 1, 1, 1, 2, _sums(x)),
                              _on_wide(lambda x, w: testing.conv2d_nchw_python(x, w, 1, 1, 2))),

@@ -21,8 +21,8 @@ from tilewright.auto_scheduler.workload_registry import (
 )
 from tilewright.base.errors import SpaceError
 from tilewright.driver.build import resolve_target
-from tilewright.foreign.tvm_logs import arguments_of
 from tilewright.schedule.task import task_of_dag
+from tilewright.schedule.workload import arguments_of
 from tilewright.targets.target import TargetLike
 from tilewright.te.tensor import Tensor
 

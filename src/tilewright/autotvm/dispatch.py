@@ -27,15 +27,16 @@ class ApplyHistoryBest:
     def query(self, target: Any, workload: Sequence[Any]) -> ConfigEntity | None:
         """The best configuration for a workload (name, *args), or None where no record fits."""
         name, args, chosen = workload[0], tuple(workload[1:]), Target(target)
-        origin = f"template:{name}"  # a sketch of another origin has other knobs
         keys = self.database.keys(name, plain(list(args)), str(chosen))
         here = local_target(chosen)[0].fingerprint
         keys = {Key(k.dag, k.target, here) for k in keys}
+        (sketch,) = create(name, args, chosen).sketches
+        origin = sketch.origin  # one of another origin has other knobs
         bests = [best for key in keys if (best := self.database.best(key, origin)) is not None]
         if not bests:
             return None
         best = min(bests, key=lambda r: r.seconds)
-        space = create(name, args, chosen).config_space
+        space = sketch.space
         config = space.get(space.index_of(best.decisions))
         config.cost = best.seconds
         return config

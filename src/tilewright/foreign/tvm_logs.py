@@ -43,9 +43,10 @@ from tilewright.schedule.task import Task, create
 from tilewright.schedule.tree.legality import REASONS, judge
 from tilewright.schedule.tree.loop_tree import LoopTree
 from tilewright.schedule.tree.resources import Resources
+from tilewright.schedule.workload import arguments_of
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
-from tilewright.te.tensor import Tensor, placeholder
+from tilewright.te.tensor import Tensor
 
 AUTOTVM_VERSION = 0.2
 ANSOR_VERSIONS = tuple(f"v0.{n}" for n in range(1, 7))  # one format; newer tasks say more
@@ -357,21 +358,6 @@ def _time(result: Sequence[Any]) -> float:
     if not 0 <= seconds < MOST_TIME:
         raise _refuse("a timestamp out of range")
     return seconds
-
-
-def arguments_of(args: list[Any]) -> tuple[Any, ...]:
-    """Arguments as they were given: lists of JSON were tuples, or tensors."""
-
-    def one(value: Any) -> Any:
-        if not isinstance(value, list):
-            return value
-        if len(value) == 3 and value[0] == "TENSOR":
-            names.append(f"placeholder_{len(names)}" if names else "placeholder")
-            return placeholder(value[1], value[2], names[-1])
-        return tuple(one(v) for v in value)
-
-    names: list[str] = []
-    return tuple(one(v) for v in args)
 
 
 def parsed(key: str) -> Any:

@@ -18,7 +18,7 @@ from tilewright.base.errors import TilewrightError
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.space.config_space import ConfigSpace
 from tilewright.schedule.space.decision import Assignment
-from tilewright.schedule.space.trace import REFUSALS, Part, Tracer, Trail
+from tilewright.schedule.space.trace import MAX_PARTS, REFUSALS, Part, Refused, Tracer, Trail
 from tilewright.schedule.tree.legality import Verdict, judge
 from tilewright.schedule.tree.loop_tree import Bounds, LoopTree
 from tilewright.schedule.tree.resources import Resources
@@ -54,6 +54,7 @@ class Group:
 class Sketch:
     """origin: "template:NAME" or "rules:N"
     build: configuration (concrete or symbolic) -> Schedule
+    structures: kinds of loop nests that `build` gives, at most
     """
 
     def __init__(
@@ -64,16 +65,21 @@ class Sketch:
         build: Callable[[Any], Schedule],
         target: Target,
         fallback: Callable[[], Any] | None = None,
+        structures: int = MAX_PARTS,
     ) -> None:
         self.origin, self.dag, self.space, self.target = origin, dag, space, target
         self._fallback = fallback
         self.build = build
         symbolic = space.symbolic()
-        self._tracer: Tracer[LoopTree] = Tracer(lambda: LoopTree(build(symbolic)))
+        self._tracer: Tracer[LoopTree] = Tracer(lambda: LoopTree(build(symbolic)), structures)
 
     def close(self, index: int) -> Schedule:
         """The schedule of configuration `index`; raises what the template or a step refuses."""
-        return self.build(self.space.get(index))
+        config = self.space.get(index)
+        schedule = self.build(config)
+        if not config.valid():
+            raise Refused(self.origin, config.errors[0])
+        return schedule
 
     def fallback(self) -> int | None:
         """Index of the untuned configuration; None where there is none or it is not legal here."""

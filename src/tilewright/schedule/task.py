@@ -17,7 +17,14 @@ from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.space.config_space import ConfigSpace
 from tilewright.schedule.steps import Step
-from tilewright.schedule.template import anchor_sketches, find_anchor, sketch_of_function
+from tilewright.schedule.template import (
+    anchor_sketches,
+    find_anchor,
+    named_template,
+    sketch_of_function,
+    sketch_of_name,
+)
+from tilewright.schedule.workload import plain
 from tilewright.targets.target import Target, TargetLike
 from tilewright.te.dag import ComputeDAG
 
@@ -89,10 +96,18 @@ class Task:
 
 
 def create(name: str, args: Sequence[Any], target: TargetLike) -> Task:
-    """The task of a function template, as `autotvm.task.create("name", args=, target=)`."""
+    """The task of a template, as `autotvm.task.create("name", args=, target=)`.
+
+    name: of a function template, or a template by TVM's name ("conv2d_nchw.cuda"), whose arguments
+    are those of its computation; a tensor may be ("TENSOR", shape, dtype)
+    """
     chosen = Target(target).native()
-    sketch = sketch_of_function(name, tuple(args), chosen)
-    return Task(name, tuple(args), sketch.dag, chosen, [sketch])
+    registered = named_template(name)
+    if registered is None:
+        sketch = sketch_of_function(name, tuple(args), chosen)
+        return Task(name, tuple(args), sketch.dag, chosen, [sketch])
+    sketch = sketch_of_name(registered, args, chosen)
+    return Task(name, tuple(map(plain, args)), sketch.dag, chosen, [sketch])
 
 
 def task_of_dag(

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import wraps
 from importlib import import_module
 from math import prod
@@ -23,7 +24,8 @@ from tilewright.ir import expr as E
 from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.space.config_space import ConfigSpace, FallbackConfigEntity
-from tilewright.schedule.space.trace import REFUSALS
+from tilewright.schedule.space.trace import MAX_PARTS, REFUSALS
+from tilewright.schedule.workload import arguments_of
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.tensor import ComputeOp, Tensor
@@ -61,12 +63,17 @@ class Anchored:
 
 AnchorTemplate = Callable[[Any, Anchored], None]
 Fallback = Callable[[Sketch, Anchored], Mapping[str, Any] | int]
+Computation = Callable[..., Tensor]
 
 
 @dataclass(frozen=True)
 class RegisteredAnchor:
     """fallback: the configuration (values, or an index) to use where nothing was tuned, if there is
     one; it gets the sketch of the DAG at hand and an unscheduled `Anchored`.
+
+    compute: the result, of the arguments of a task by this name; None: tasks have no such name
+    offered: every task that it fits has a sketch of it; else those that ask for it by name
+    structures: how many kinds of loop nests its space has, at most
     """
 
     name: str
@@ -74,18 +81,30 @@ class RegisteredAnchor:
     tags: tuple[str, ...]
     schedule: AnchorTemplate
     fallback: Fallback | None = None
+    compute: Computation | None = None
+    offered: bool = True
+    structures: int = MAX_PARTS
+
+    @property
+    def origin(self) -> str:
+        """Of its sketches and their records: TVM's names may be those of other templates here."""
+        return f"template:{self.name}" if self.offered else f"template:tvm.{self.name}"
+
+    def fits(self, target: Target) -> bool:
+        return bool(set(target.device_kind.templates).intersection(self.kinds))
 
 
 _FUNCTIONS: dict[str, FunctionTemplate] = {}
-_ANCHORS: dict[str, RegisteredAnchor] = {}
+_ANCHORS: dict[str, RegisteredAnchor] = {}  # by origin
 
 # Importing it registers the anchor templates of this package.  Named, because its room is a later
 # one; loaded by whoever looks a template up or registers one, so that it always comes first.
 _BUILT_IN = "tilewright.topi.templates"
+_LONG_NAME = 100  # characters of a name that is unknown
 
 
 def _anchors() -> dict[str, RegisteredAnchor]:
-    """All anchor templates by name: the built-in ones, then those of users as registered."""
+    """All anchor templates by origin: the built-in ones, then those of users as registered."""
     import_module(_BUILT_IN)
     return _ANCHORS
 
@@ -123,17 +142,27 @@ def _dispatched(name: str, args: tuple[Any, ...]) -> Any:
 
 
 def anchor_template(
-    name: str, *, kinds: Sequence[str], tags: Sequence[str], fallback: Fallback | None = None
+    name: str,
+    *,
+    kinds: Sequence[str],
+    tags: Sequence[str],
+    fallback: Fallback | None = None,
+    compute: Computation | None = None,
+    offered: bool = True,
+    structures: int = MAX_PARTS,
 ) -> Callable[[AnchorTemplate], AnchorTemplate]:
     """Register a template for anchors with one of `tags` on targets of one of `kinds`.
 
-    fallback: see `RegisteredAnchor`; `default_schedule` uses it.
+    fallback: `default_schedule` uses it; it and the others: see `RegisteredAnchor`.
     """
 
     def register(function: AnchorTemplate) -> AnchorTemplate:
         own = function.__module__.startswith(_BUILT_IN)
         known = _ANCHORS if own else _anchors()
-        known[name] = RegisteredAnchor(name, tuple(kinds), tuple(tags), function, fallback)
+        registered = RegisteredAnchor(
+            name, tuple(kinds), tuple(tags), function, fallback, compute, offered, structures
+        )
+        known[registered.origin] = registered
         return function
 
     return register
@@ -142,9 +171,19 @@ def anchor_template(
 def function_template(name: str) -> FunctionTemplate:
     found = _FUNCTIONS.get(name)
     if found is None:
-        known = ", ".join(sorted(_FUNCTIONS)) or "none"
+        named = [t.name for t in _anchors().values() if t.compute is not None]
+        near = get_close_matches(name[:_LONG_NAME], named, n=3, cutoff=0.5)
+        known = ", ".join([*near, *sorted(_FUNCTIONS)]) or "none"
         raise SpaceError(f"template {name!r}", "no template of that name", f"Registered: {known}.")
     return found
+
+
+def named_template(name: str) -> RegisteredAnchor | None:
+    """The anchor template that tasks of this name use, where no function template has the name."""
+    if name in _FUNCTIONS:
+        return None
+    own = (_anchors().get(f"template:{prefix}{name}") for prefix in ("", "tvm."))
+    return next((t for t in own if t is not None and t.compute is not None), None)
 
 
 def get_config() -> Any:
@@ -240,13 +279,12 @@ def _same_place(index: Sequence[E.Expr], own: Sequence[E.Expr], shape: Sequence[
 
 
 def anchor_templates(dag: ComputeDAG, target: Target) -> list[RegisteredAnchor]:
-    """Templates that fit the anchor of `dag` on `target`: what follows it is elementwise, or can be
-    computed behind it."""
+    """Templates that fit the anchor of `dag` on `target`, also those that are taken by name only:
+    what follows it is elementwise, or can be computed behind it."""
     anchor = find_anchor(dag)
     if anchor is None or (epilogue(dag, anchor) is None and not separate(dag, anchor)):
         return []
-    fits = set(target.device_kind.templates)
-    return [t for t in _anchors().values() if fits.intersection(t.kinds) and anchor.tag in t.tags]
+    return [t for t in _anchors().values() if t.fits(target) and anchor.tag in t.tags]
 
 
 def anchored_schedule(dag: ComputeDAG, target: Target) -> Anchored:
@@ -259,11 +297,12 @@ def anchored_schedule(dag: ComputeDAG, target: Target) -> Anchored:
 
 
 def anchor_sketches(dag: ComputeDAG, target: Target) -> list[Sketch]:
-    """The sketches of all templates that fit `dag` and do not refuse it."""
+    """The sketches of all templates that are offered, fit `dag` and do not refuse it."""
     found = []
     for registered in anchor_templates(dag, target):
-        with suppress(*REFUSALS):
-            found.append(sketch_of_anchor(registered, dag, target))
+        if registered.offered:
+            with suppress(*REFUSALS):
+                found.append(sketch_of_anchor(registered, dag, target))
     return found
 
 
@@ -290,6 +329,28 @@ def sketch_of_anchor(registered: RegisteredAnchor, dag: ComputeDAG, target: Targ
 
     space = ConfigSpace()
     build(space)
-    origin = f"template:{registered.name}"
-    sketch = Sketch(origin, dag, space, build, target, fallback if registered.fallback else None)
+    sketch = Sketch(
+        registered.origin, dag, space, build, target, fallback if registered.fallback else None,
+        registered.structures,
+    )  # fmt: skip
     return sketch
+
+
+def sketch_of_name(registered: RegisteredAnchor, args: Sequence[Any], target: Target) -> Sketch:
+    """The sketch of an anchor template on the computation that it has for a task's arguments."""
+    compute, place = registered.compute, f"template {registered.name!r}"
+    assert compute is not None
+    if not registered.fits(target):
+        raise SpaceError(
+            place, f"it is not for {target.kind}", f"Use a target of {', '.join(registered.kinds)}."
+        )  # fmt: skip
+    tensors = arguments_of(args)
+    check_arguments(compute, tensors, place, SpaceError)
+    dag = ComputeDAG([compute(*tensors)])
+    anchor = find_anchor(dag)
+    if anchor is None or anchor.tag not in registered.tags:
+        raise SpaceError(
+            place, "its computation is not one that it schedules",
+            f"It schedules {', '.join(registered.tags)}.",
+        )  # fmt: skip
+    return sketch_of_anchor(registered, dag, target)

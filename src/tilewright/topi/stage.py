@@ -16,6 +16,7 @@ from tilewright.base import doors
 from tilewright.base.dtype import DType, join
 from tilewright.base.errors import ExpressionError, TilewrightError
 from tilewright.ir.expr import Expr
+from tilewright.schedule.workload import plain
 from tilewright.te.tensor import Tensor, compute
 
 Indices = tuple[Expr, ...]
@@ -51,13 +52,7 @@ def stage(
 
 def workload(name: str, *args: Any) -> list[Any]:
     """`[name, args...]` as plain JSON; a tensor becomes `["TENSOR", shape, dtype]`."""
-    return [name, *map(_plain, args)]
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Tensor):
-        return ["TENSOR", list(value.shape), value.dtype]
-    return list(value) if isinstance(value, (tuple, list)) else value
+    return [name, *map(plain, args)]
 
 
 def call_text(name: str, /, **arguments: Any) -> str:

@@ -132,7 +132,7 @@ class Chooser:
 
     def _reinstantiated(self, dag: ComputeDAG, target: Target) -> Iterator[Choice]:
         """The anchor's template again, on this DAG, with the decisions of other DAGs' records."""
-        templates = {f"template:{t.name}": t for t in anchor_templates(dag, target)}
+        templates = {t.origin: t for t in anchor_templates(dag, target)}
         anchor = find_anchor(dag)
         if not templates or anchor is None or not self._databases:
             return

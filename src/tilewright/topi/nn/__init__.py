@@ -9,6 +9,7 @@ from tilewright.base.errors import ExpressionError
 from tilewright.topi.nn.conv import conv, conv1d, conv3d
 from tilewright.topi.nn.conv2d import (
     conv2d,
+    conv2d_hwcn,
     conv2d_nchw,
     conv2d_NCHWc,
     conv2d_nhwc,
@@ -49,8 +50,9 @@ batch_flatten = flatten
 
 __all__ = [
     "adaptive_pool", "batch_flatten", "batch_matmul", "batch_norm", "bias_add", "conv",
-    "conv1d", "conv1d_transpose_ncw", "conv2d", "conv2d_NCHWc", "conv2d_nchw", "conv2d_nhwc",
-    "conv2d_transpose_nchw", "conv3d", "conv3d_transpose_ncdhw", "conv_transpose", "dense",
+    "conv1d", "conv1d_transpose_ncw", "conv2d", "conv2d_NCHWc", "conv2d_hwcn", "conv2d_nchw",
+    "conv2d_nhwc", "conv2d_transpose_nchw", "conv3d", "conv3d_transpose_ncdhw",
+    "conv_transpose", "dense",
     "depthwise_conv", "depthwise_conv2d_NCHWc", "depthwise_conv2d_nchw",
     "depthwise_conv2d_nhwc", "dropout", "flatten", "get_pad_tuple", "global_pool",
     "group_conv2d_nchw", "group_conv2d_nhwc", "leaky_relu", "log_softmax", "lp_pool", "matmul",

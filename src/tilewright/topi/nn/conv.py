@@ -45,7 +45,7 @@ def conv(
     kernel_layout: str = "",
     out_dtype: str | None = None,
 ) -> Tensor:
-    """Convolution of the rank that `data_layout` has: NCW, NWC, NCHW, NHWC, NCDHW or NDHWC.
+    """Convolution of the rank that `data_layout` has: NCW, NWC, NCHW, NHWC, HWCN, NCDHW, NDHWC.
 
     kernel_layout: any order of O, I and the image's axes, I being channels / groups.
     """
@@ -57,8 +57,8 @@ def conv(
         name, data=data, kernel=kernel, stride=strides, padding=padding, dilation=dilation
     )
     require(
-        layout in (f"NC{image}", f"N{image}C"), place, f"data layout {layout!r} is unknown",
-        "Use NCW, NWC, NCHW, NHWC, NCDHW or NDHWC.",
+        layout in (f"NC{image}", f"N{image}C", f"{image}CN"), place,
+        f"data layout {layout!r} is unknown", "Use NCW, NWC, NCHW, NHWC, HWCN, NCDHW or NDHWC.",
     )  # fmt: skip
     check_tensor(data, "data", layout, place)
     kernel_layout = kernel_layout or kernel_layout_of(layout)

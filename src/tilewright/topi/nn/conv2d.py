@@ -40,17 +40,19 @@ def conv2d(
 ) -> Tensor:
     """Convolution in any layout this room knows.
 
-    data_layout: NCHW, NHWC or blocked (NCHW8c); kernel_layout: any order of OIHW, by default OIHW
-    for NCHW and HWIO for NHWC.  A blocked convolution takes the kernel of `conv2d_NCHWc`.
+    data_layout: NCHW, NHWC, HWCN or blocked (NCHW8c); kernel_layout: any order of OIHW, by default
+    OIHW for NCHW, else HWIO.  A blocked convolution takes the kernel of `conv2d_NCHWc`.
     """
-    if data_layout in ("NCHW", "NHWC"):
+    if data_layout in ("NCHW", "NHWC", "HWCN"):
         return conv(
             data, kernel, strides, padding, dilation, groups, data_layout, kernel_layout, out_dtype
         )
     place = call_text("conv2d", data=data, kernel=kernel, data_layout=data_layout)
     if L.parse(data_layout, place).axes != "NCHWc":
         raise ExpressionError(
-            place, f"data layout {data_layout!r} has no convolution", "Use NCHW, NHWC or NCHW8c."
+            place,
+            f"data layout {data_layout!r} has no convolution",
+            "Use NCHW, NHWC, HWCN or NCHW8c.",
         )
     require(groups == 1, place, "a blocked convolution has no groups", "Use NCHW or NHWC.")
     L.extents(L.parse(data_layout, place), data.shape, place)
@@ -79,6 +81,18 @@ def conv2d_nhwc(
 ) -> Tensor:
     """data [N, H, W, CI], kernel [KH, KW, CI, CO]; result [N, OH, OW, CO]."""
     return conv(data, kernel, stride, padding, dilation, 1, "NHWC", "HWIO", out_dtype)
+
+
+def conv2d_hwcn(
+    data: Tensor,
+    kernel: Tensor,
+    stride: Any,
+    padding: Any,
+    dilation: Any = 1,
+    out_dtype: str | None = None,
+) -> Tensor:
+    """data [H, W, CI, N], kernel [KH, KW, CI, CO]; result [OH, OW, CO, N]."""
+    return conv(data, kernel, stride, padding, dilation, 1, "HWCN", "HWIO", out_dtype)
 
 
 def group_conv2d_nchw(

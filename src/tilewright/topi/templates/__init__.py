@@ -2,10 +2,11 @@
 
 In: nothing.  Out: entries in the registry of `tilewright.schedule.template`, which imports it by
 name when a template is looked up.
-Read next: `cpu_conv2d.py`, `cpu_tile.py`.
+Read next: `cpu_conv2d.py`, `cpu_tile.py`, `by_name/`.
 """
 
 from tilewright.topi.templates import attention as attention  # before products: it is special
+from tilewright.topi.templates import by_name as by_name
 from tilewright.topi.templates import cpu_conv2d as cpu_conv2d
 from tilewright.topi.templates import cpu_dense as cpu_dense
 from tilewright.topi.templates import cpu_depthwise as cpu_depthwise

@@ -11,16 +11,18 @@ from tilewright.schedule.template import Anchored
 from tilewright.te.tensor import Tensor
 
 
-def inline_around(a: Anchored) -> Tensor:
+def inline_around(a: Anchored, last: Tensor | None = None) -> Tensor:
     """Inline the epilogue and what is cheap; other producers get kernels of their own.
 
+    last: whose loops the anchor shares where that is not `a.output`
     Returns the output, which is the anchor itself where nothing follows.
     """
     s = a.schedule
-    anchor, output = s[a.anchor], s[a.output]
+    shared = a.output if last is None else last
+    anchor, output = s[a.anchor], s[shared]
     for stage in s.stages:
         if stage is not output and s.reaches(anchor, stage) and s.reaches(stage, output):
             stage.compute_inline()
     inline_cheap_stages(s)
     schedule_roots(s, a.target, done=(anchor, output))
-    return a.output
+    return shared

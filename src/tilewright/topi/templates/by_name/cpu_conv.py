@@ -1,0 +1,132 @@
+"""Convolutions for x86 by TVM's names: vectors over a block of channels, some columns at a time.
+
+In: anchors over NCHW, or over blocks of channels, whose sizes are then those of the data.  Out:
+tiles in registers, by `cpu_tile.py`.  In TVM the tile of input channels is the block that data lie
+in; data NCHW are read where they lie.  Read next: `cpu_products.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tilewright.schedule.space.config_space import ConfigSpace
+from tilewright.schedule.space.decision import Size
+from tilewright.schedule.space.trace import Refused
+from tilewright.schedule.template import Anchored, anchor_template
+from tilewright.te.tensor import ComputeOp
+from tilewright.topi.templates.by_name import workloads
+from tilewright.topi.templates.by_name.tiles import pack
+from tilewright.topi.templates.cpu_tile import Tile, Tiled, finish, operands, register_tile
+from tilewright.topi.templates.gpu import op_of
+
+KINDS = ("llvm",)
+MOST_COLUMNS = 64
+STRUCTURES = 1 << 9  # blocks of both kinds of channels, and the order
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Of the convolution; blocks: of input and output channels, where data have some
+
+    row, column: dimensions of the output; channel: the one with the lanes
+    """
+
+    channels_in: int
+    channels_out: int
+    row: int
+    column: int
+    channel: int
+    blocks: tuple[int, int] | None
+
+
+def sizes_of(op: ComputeOp) -> Sizes:
+    name, (_, data, _), (_, weight, _), *_ = op.attrs["workload"]
+    if not name.endswith("NCHWc"):
+        return Sizes(data[1], op.shape[1], 2, 3, 1, None)
+    blocks = (data[4], weight[5])
+    return Sizes(data[1] * data[4], op.shape[1] * op.shape[4], 2, 3, 4, blocks)
+
+
+def define(cfg: Any, sizes: Sizes, columns: int, policy: str) -> None:
+    cfg.define_split("tile_ic", sizes.channels_in, num_outputs=2)
+    cfg.define_split("tile_oc", sizes.channels_out, num_outputs=2)
+    cfg.define_split(
+        "tile_ow", columns, num_outputs=2, policy=policy,
+        filter=lambda tile: tile.size[-1] <= MOST_COLUMNS,
+    )  # fmt: skip
+
+
+def schedule_conv2d(cfg: Any, a: Anchored) -> None:
+    s, op = a.schedule, op_of(a.schedule, a.anchor)
+    sizes = sizes_of(op)
+    window = [ax.size for ax in op.reduce_axis][1:3]
+    define(cfg, sizes, op.shape[sizes.column], "verbose")
+    single = window == [1, 1]
+    if single:
+        cfg.define_knob("tile_oh", [1, 2] if op.shape[sizes.row] > 1 else [1])
+    else:
+        cfg.define_knob("unroll_kw", [True, False])
+    ops = operands(a)
+    if sizes.blocks is None:  # OIHW: both kinds of channels innermost, in blocks
+        blocks = [cfg["tile_oc"].size[-1], cfg["tile_ic"].size[-1], 1, 1]
+        pack(s, ops.weight, blocks, [0, 1, 2, 3, 5, 4])
+    tiled = tile(cfg, a, sizes, cfg["tile_oh"].val if single else 1)
+    axes = op_of(s, tiled.local.tensor).reduce_axis
+    if sizes.blocks is None:
+        depth, ky, kx = axes
+        outer, inner = cfg["tile_ic"].apply(s, tiled.local.tensor, depth)
+    else:
+        outer, ky, kx, inner = axes
+    if not single and bool(cfg["unroll_kw"].val):
+        tiled.local.reorder(outer, ky, inner, kx)
+        tiled.local.unroll(kx)
+    else:
+        tiled.local.reorder(outer, ky, kx, inner)
+    finish(a, tiled)
+
+
+def schedule_depthwise(cfg: Any, a: Anchored) -> None:
+    s, op = a.schedule, op_of(a.schedule, a.anchor)
+    sizes = sizes_of(op)
+    define(cfg, sizes, op.shape[sizes.column], "factors")
+    cfg.define_knob("unroll_kw", [True, False])
+    operands(a)
+    tiled = tile(cfg, a, sizes, 1)
+    ky, kx = op_of(s, tiled.local.tensor).reduce_axis
+    tiled.local.reorder(ky, kx)
+    if bool(cfg["unroll_kw"].val):
+        tiled.local.unroll(kx)
+    finish(a, tiled)
+
+
+def tile(cfg: Any, a: Anchored, sizes: Sizes, rows: Size) -> Tiled:
+    lanes = cfg["tile_oc"].size[-1]
+    if sizes.blocks is not None:
+        check_blocks(cfg, sizes.blocks)
+        lanes = sizes.blocks[1]
+    inner = {sizes.channel: 1, sizes.row: rows, sizes.column: cfg["tile_ow"].size[-1]}
+    outer = [0, 1, 2, 3] if sizes.channel == 1 else [0, 1, 2, 3, 4]
+    return register_tile(a, Tile(sizes.channel, lanes, inner, outer, 3))
+
+
+def check_blocks(cfg: Any, blocks: tuple[int, int]) -> None:
+    """Refuse configurations whose blocks are not those that data and weights lie in."""
+    if isinstance(cfg, ConfigSpace):  # it is being filled: nothing is chosen yet
+        return
+    for name, block in zip(("tile_ic", "tile_oc"), blocks, strict=True):
+        if cfg[name].size[-1] != block:
+            raise Refused(
+                name, f"the data lie in blocks of {block}", f"Use {name} = [-1, {block}]."
+            )  # fmt: skip
+
+
+anchor_template(
+    "conv2d_NCHWc.x86", kinds=KINDS, tags=["conv2d_nchw", "conv2d_NCHWc"],
+    compute=workloads.conv2d_nchw_or_blocked, offered=False, structures=STRUCTURES,
+)(schedule_conv2d)  # fmt: skip
+anchor_template(
+    "depthwise_conv2d_NCHWc.x86", kinds=KINDS,
+    tags=["depthwise_conv2d_nchw", "depthwise_conv2d_NCHWc"],
+    compute=workloads.depthwise_conv2d_nchw_or_blocked, offered=False, structures=STRUCTURES,
+)(schedule_depthwise)  # fmt: skip
