@@ -185,7 +185,7 @@ def test_an_autotvm_line_is_the_same_configuration(index: int) -> None:
 def test_an_autotvm_line_finds_a_task_that_is_given() -> None:
     real = create(TEMPLATE, FLAGSHIP, "cuda -arch=sm_90")
     args = (["TENSOR", [1, 512, 7, 7], "float32"], (1, 1))
-    task = Task("conv2d_nchw.cuda", args, real.dag, real.target, real.sketches)
+    task = Task("conv2d_nchw.mine", args, real.dag, real.target, real.sketches)
     line = autotvm(PRINTED[430132], name=task.name, args=json.loads(json.dumps(args)))
     database, _ = imported(line, tasks=[task], target="cuda -arch=sm_90")
     assert database.records[0].task.args == [["TENSOR", [1, 512, 7, 7], "float32"], [1, 1]]
@@ -256,7 +256,7 @@ UNUSABLE: dict[str, tuple[str, str]] = {
         "not legal on llvm -mcpu=x -num-cores=2: straight-line code so long that compiling takes "
         "seconds",
     ),
-    "template": (autotvm(SOME, name="conv2d_nchw.cuda"), "no template of that name"),
+    "template": (autotvm(SOME, name="conv2d_nchw.mine"), "no template of that name"),
     "template fails": (autotvm(SOME, args=[1]), "missing a required argument: 'h' (1 given)"),
     "keywords": (autotvm(SOME, kwargs={"a": 1}), "a task with keyword arguments"),
     "knobs": (

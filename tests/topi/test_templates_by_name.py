@@ -208,7 +208,7 @@ def test_a_layer_of_resnet_has_its_space_and_an_index_is_its_values() -> None:
     chosen = space.get(space.index_of(values))
     assert chosen["tile_f"].size == [8, 1, 64, 1] and chosen["tile_rc"].size == [256, 2]
     # the first knob varies fastest, a split's innermost loop slowest
-    assert space.point2knob(space.index_of(values))[1:4] == [3, 1, 1]
+    assert space.point2knob(space.index_of(values))[1:4] == [3, 2, 1]
 
 
 def test_blocks_of_channels_are_those_of_the_data() -> None:

@@ -13,19 +13,27 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from tilewright.base.errors import RecordError, TilewrightError
 from tilewright.foreign.ansor_steps import replay_ansor
+from tilewright.foreign.autotvm_line import (
+    AUTOTVM_VERSION,
+    autotvm_line,
+    costs_of,
+    decoded_line,
+    refuse,
+    target_of,
+    time_of,
+)
 from tilewright.measure.database import DAMAGE, Database
 from tilewright.measure.failures import blotted
-from tilewright.measure.lines import NOT_JSON, TOO_LONG, Skipped, decoded, read_lines, refusal
+from tilewright.measure.lines import Skipped, decoded, read_lines
 from tilewright.measure.record import (
     ANSOR,
     AUTOTVM,
-    MOST_SECONDS,
-    MOST_TIME,
     OWN,
     Key,
     Record,
@@ -38,26 +46,24 @@ from tilewright.measure.record import (
     written_by,
 )
 from tilewright.schedule.schedule import Schedule
-from tilewright.schedule.space.config_space import ConfigEntity
+from tilewright.schedule.space.trace import REFUSALS
 from tilewright.schedule.task import Task, create
+from tilewright.schedule.template import (
+    anchor_key,
+    find_anchor,
+    named_template,
+    sketch_of_anchor,
+)
 from tilewright.schedule.tree.legality import REASONS, judge
 from tilewright.schedule.tree.loop_tree import LoopTree
 from tilewright.schedule.tree.resources import Resources
-from tilewright.schedule.workload import arguments_of
+from tilewright.schedule.workload import arguments_of, plain
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.tensor import Tensor
 
-AUTOTVM_VERSION = 0.2
 ANSOR_VERSIONS = tuple(f"v0.{n}" for n in range(1, 7))  # one format; newer tasks say more
 PREFIX = "import:"
-ERRORS = (
-    "", "instantiation", "compiling for the host", "compiling for the device", "running",
-    "a wrong answer", "a build timeout", "a run timeout", "an unknown error", "the fleet",
-)  # fmt: skip
-# Options of an old target that say what is compiled for; others are limits, which `Target` knows.
-_KEPT = {"llvm": ("mcpu", "mattr", "num-cores"), "cuda": ("arch",), "opencl": ("device",)}
-
 Function = Callable[..., Sequence[Tensor]]
 
 
@@ -71,7 +77,8 @@ class Workloads:
     tasks:     of a network.  AutoTVM's lines find them by name and arguments, Ansor's hashed keys
                by `workload_key`, or by the shapes of inputs and outputs that one task only has
 
-    AutoTVM's lines also find every function template that is registered.
+    AutoTVM's lines also find every function template that is registered, and every template by
+    TVM's name; one of those is good for all kernels of `tasks` with its computation as anchor.
     """
 
     functions: Mapping[str, Function] = field(default_factory=dict)
@@ -84,7 +91,7 @@ class Workloads:
 class ImportReport:
     """lines: read, less comments and empty ones; unusable: of these, by reason
 
-    imported: new records of each of `tasks`
+    imported: new records of each of `tasks`; a line may be good for several kernels of a network
     known:    lines that an earlier import had put into the database
     """
 
@@ -118,20 +125,25 @@ def import_lines(
             continue
         report.lines += 1
         try:
-            found = importer.read(data)
-            record = _record(found)
+            found = [(one, _record(one)) for one in importer.read(data)]
         except TilewrightError as error:
             report.unusable.note(_reason(error), number)
             continue
-        identity = record.key, record.candidate, record.timestamp
-        if identity in known:
-            report.known += 1
-            continue
-        known.add(identity)
-        database.append(record, found.schedule.dag.to_json())
-        report.tasks.setdefault(record.key, record.task)
-        report.imported[record.key] += 1
+        new = [(one, r) for one, r in found if (r.key, r.candidate, r.timestamp) not in known]
+        report.known += not new
+        for one, record in new:
+            known.add((record.key, record.candidate, record.timestamp))
+            database.append(record, one.schedule.dag.to_json())
+            report.tasks.setdefault(record.key, record.task)
+            report.imported[record.key] += 1
     return report
+
+
+def _broken(found: _Found) -> str:
+    """Why the device of its target cannot run it; ""."""
+    target = Target(found.task.target).native()
+    reasons = judge(Resources(LoopTree(found.schedule).bounds(), target)).reasons()
+    return REASONS[reasons[0]] if reasons else ""
 
 
 def _record(found: _Found) -> Record:
@@ -174,10 +186,6 @@ def _reason(error: TilewrightError) -> str:
     return error.reason
 
 
-def _refuse(reason: str, way_out: str = "") -> RecordError:
-    return RecordError("line", reason, way_out)
-
-
 @dataclass(frozen=True)
 class _Found:
     """A usable line.  device: the target as the line has it: the log does not name the device"""
@@ -201,45 +209,40 @@ class _Importer:
         self._made: dict[str, ComputeDAG | TilewrightError] = {}
         self._tasks: dict[tuple[str, str], list[Task] | TilewrightError] = {}
 
-    def read(self, line: bytes | None) -> _Found:
-        """Raises a TilewrightError saying why the line is of no use."""
-        reason = TOO_LONG if line is None else refusal(line)
-        if line is None or reason is not None:
-            raise _refuse(reason or TOO_LONG)
-        try:
-            data = json.loads(line)
-        except (ValueError, RecursionError):
-            raise _refuse(NOT_JSON) from None
+    def read(self, line: bytes | None) -> list[_Found]:
+        """What the line says, of one computation or of several kernels that it is good for.
+
+        Raises a TilewrightError saying why the line is of no use.
+        """
+        data = decoded_line(line)
         program = written_by(data)
         if program not in (AUTOTVM, ANSOR):
-            raise _refuse(
+            raise refuse(
                 "a line of Tilewright's own log, which needs no import" if program == OWN
                 else "no line of AutoTVM or of the auto-scheduler"
             )  # fmt: skip
         try:
-            found = self._ansor(data) if program == ANSOR else self._autotvm(data)
-            bounds = LoopTree(found.schedule).bounds()
-            target = Target(found.task.target).native()
-            broken = judge(Resources(bounds, target)).reasons()
+            found = [self._ansor(data)] if program == ANSOR else self._autotvm(data)
+            broken = [_broken(one) for one in found]
         except DAMAGE:
-            raise _refuse(f"a damaged line of {program}") from None
-        if broken:
-            raise _refuse(f"not legal on {found.task.target}: {REASONS[broken[0]]}")
-        return found
+            raise refuse(f"a damaged line of {program}") from None
+        if all(broken):
+            raise refuse(f"not legal on {found[0].task.target}: {broken[0]}")
+        return [one for one, reason in zip(found, broken, strict=True) if not reason]
 
     # -- the auto-scheduler ------------------------------------------------------------------------
     def _ansor(self, data: dict[str, Any]) -> _Found:
         version = data["v"]
         if version not in ANSOR_VERSIONS:
-            raise _refuse(f"auto-scheduler log version {version!r}, known are v0.1 to v0.6")
+            raise refuse(f"auto-scheduler log version {version!r}, known are v0.1 to v0.6")
         (key, old_target, *_), (_, steps) = data["i"]
-        costs = _costs(data["r"])
+        costs = costs_of(data["r"])
         target = self._target(old_target)
         name, *args = parsed(key)
         schedule = replay_ansor(self._dag(key), steps, target)
         task = TaskId(str(name), args, schedule.dag.hash, str(target))
         return _Found(
-            task, schedule, {}, costs, f"{PREFIX}ansor-{version}", old_target, _time(data["r"]),
+            task, schedule, {}, costs, f"{PREFIX}ansor-{version}", old_target, time_of(data["r"]),
             {"log": version},
         )  # fmt: skip
 
@@ -266,98 +269,89 @@ class _Importer:
             try:
                 return ComputeDAG(list(given.functions[name](*arguments_of(args))))
             except Exception as error:  # the function is the user's
-                raise _refuse(f"the workload function {name} failed ({error})") from None
+                raise refuse(f"the workload function {name} failed ({error})") from None
         if len(name) != 32 or set(name) - set("0123456789abcdef"):
-            raise _refuse(f"no workload function {name!r}")
+            raise refuse(f"no workload function {name!r}")
         named = [t.dag for t in given.tasks if t.dag.workload_key() == _normal(key)]
         if named:
             return named[0]
         fitting = {t.key: t.dag for t in given.tasks if _numbers(_shapes(t.dag)) == _numbers(args)}
         if len(fitting) == 1:
             return next(iter(fitting.values()))
-        raise _refuse(
+        raise refuse(
             "several tasks of the network have its shapes" if fitting
             else "a hashed workload key that matches nothing given"
         )  # fmt: skip
 
     # -- AutoTVM -----------------------------------------------------------------------------------
-    def _autotvm(self, data: dict[str, Any]) -> _Found:
-        version = data.get("version", data.get("v"))
-        if version != AUTOTVM_VERSION:
-            raise _refuse(f"AutoTVM log version {version}, known is {AUTOTVM_VERSION}")
-        old_target, name, args, kwargs = data["input"]
-        costs = _costs(data["result"])
-        target = self._target(old_target)
-        if kwargs:
-            raise _refuse("a task with keyword arguments")
-        if any(len(row) != 3 for row in data["config"]["entity"]):
-            raise ValueError("a knob is [name, kind, value]")
-        config = ConfigEntity.from_json_dict(data["config"])
-        knobs = [knob for knob, _ in config.items()]
-        for task in self._tasks_of(name, args, target):
-            for sketch in task.sketches:
-                if set(sketch.space.space_map) == set(knobs):
-                    index = sketch.space.index_of(config)
-                    decisions = {n: e.value for n, e in sketch.space.get(index).items()}
-                    return _Found(
-                        TaskId(task.name, args, task.key, str(target)), sketch.close(index),
-                        decisions, costs, f"{PREFIX}autotvm-{version}", old_target,
-                        _time(data["result"]), {"tvm": str(data.get("tvm_version", ""))},
-                    )  # fmt: skip
-        raise _refuse(f"{name} has other knobs here than {', '.join(sorted(knobs)) or 'none'}")
+    def _autotvm(self, data: dict[str, Any]) -> list[_Found]:
+        line = autotvm_line(data)
+        costs, target = line.costs, self._target(line.target)
+        knobs = [knob for knob, _ in line.config.items()]
+        tasks = self._tasks_of(line.name, line.args, target)
+        found = []
+        for task in tasks:
+            fitting = (s for s in task.sketches if set(s.space.space_map) == set(knobs))
+            if (sketch := next(fitting, None)) is not None:
+                index = sketch.space.index_of(line.config)
+                decisions = {n: e.value for n, e in sketch.space.get(index).items()}
+                found.append(_Found(
+                    TaskId(task.name, plain(task.args), task.key, str(target)), sketch.close(index),
+                    decisions, costs, f"{PREFIX}autotvm-{AUTOTVM_VERSION}", line.target,
+                    line.timestamp, {"tvm": line.tvm},
+                ))  # fmt: skip
+        if not found:
+            told = ", ".join(sorted(knobs)) or "none"
+            raise refuse(f"{line.name} has other knobs here than {told}")
+        return found
 
     def _tasks_of(self, name: str, args: list[Any], target: Target) -> list[Task]:
         key = json.dumps([name, args]), str(target)
         if key not in self._tasks:
-            text = json.dumps(args)
-            found = [
-                t for t in self.workloads.tasks
-                if t.name == name and t.target == target and json.dumps(list(t.args)) == text
-            ]  # fmt: skip
             try:
-                self._tasks[key] = found or [create(name, arguments_of(args), target)]
+                self._tasks[key] = self._make_tasks(name, args, target)
             except TilewrightError as error:
                 self._tasks[key] = error
             except Exception as error:  # the template is the user's
-                self._tasks[key] = _refuse(f"the template {name} failed ({error})")
+                self._tasks[key] = refuse(f"the template {name} failed ({error})")
         tasks = self._tasks[key]
         if isinstance(tasks, TilewrightError):
             raise tasks
         return tasks
 
+    def _make_tasks(self, name: str, args: list[Any], target: Target) -> list[Task]:
+        """Of the network those that the line is of by name, else one by its own name, and with a
+        template by TVM's name all kernels of the network that have its computation as anchor."""
+        text = json.dumps(args)
+        named = [
+            t for t in self.workloads.tasks
+            if t.name == name and t.target == target and json.dumps(list(t.args)) == text
+        ]  # fmt: skip
+        if named:
+            return named
+        own = create(name, arguments_of(args), target)
+        registered, anchor = named_template(name), find_anchor(own.dag)
+        if registered is None or anchor is None:
+            return [own]
+        structure = anchor_key(anchor)[0]
+        kernels = [own]
+        for task in self.workloads.tasks:
+            found = find_anchor(task.dag)
+            if found is None or task.key == own.key or anchor_key(found)[0] != structure:
+                continue
+            with suppress(*REFUSALS):
+                sketch = sketch_of_anchor(registered, task.dag, target)
+                kernels.append(Task(task.name, task.args, task.dag, target, [sketch]))
+        return kernels
+
     # -- both --------------------------------------------------------------------------------------
     def _target(self, text: str) -> Target:
-        words = text.split()
-        kind = words[0] if words else ""
-        if kind not in _KEPT:
-            raise _refuse(f"target kind {kind!r}, known are {', '.join(_KEPT)}")
-        if self.target is not None:
-            if self.target.kind != kind:
-                raise _refuse(f"of target kind {kind}, not {self.target.kind}")
-            return self.target
-        options = (word.lstrip("-") for word in words[1:])
-        kept = [f"-{o}" for o in options if o.partition("=")[0] in _KEPT[kind]]
-        return Target(" ".join([kind, *kept]))
-
-
-def _costs(result: Sequence[Any]) -> tuple[float, ...]:
-    """Seconds of a trial that succeeded in TVM."""
-    costs, error = result[0], int(result[1])
-    if error:
-        known = ERRORS[error] if 0 < error < len(ERRORS) else f"error {error}"
-        raise _refuse(f"a trial that failed in TVM: {known}")
-    seconds = tuple(float(c) for c in costs)
-    if not seconds or not all(0 < c < MOST_SECONDS for c in seconds):
-        raise _refuse("no costs that are times")
-    return seconds
-
-
-def _time(result: Sequence[Any]) -> float:
-    """When the trial was, in seconds since the epoch."""
-    seconds = float(result[3])
-    if not 0 <= seconds < MOST_TIME:
-        raise _refuse("a timestamp out of range")
-    return seconds
+        target = target_of(text)
+        if self.target is None:
+            return target
+        if self.target.kind != target.kind:
+            raise refuse(f"of target kind {target.kind}, not {self.target.kind}")
+        return self.target
 
 
 def parsed(key: str) -> Any:

@@ -236,6 +236,17 @@ def find_anchor(dag: ComputeDAG) -> ComputeOp | None:
     return best
 
 
+def anchor_key(anchor: ComputeOp) -> tuple[str, bool]:
+    """The anchor with what it reads, by structure, and whether some operand of it is constant."""
+    data = ComputeDAG([anchor.output_tensor]).to_json()
+    constant = False
+    for op in data["ops"]:
+        if op[0] == "placeholder":
+            constant |= bool(op[4])
+            op[4] = 0
+    return ComputeDAG.from_json(data).hash, constant
+
+
 def epilogue(dag: ComputeDAG, anchor: ComputeOp) -> tuple[ComputeOp, ...] | None:
     """What follows `anchor`, in order, if all of it is elementwise and ends in the one output.
 

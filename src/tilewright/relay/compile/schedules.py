@@ -21,10 +21,14 @@ from tilewright.measure.database import Database, readable
 from tilewright.measure.record import Key, Record
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.task import ScheduleSource
-from tilewright.schedule.template import anchor_templates, find_anchor, sketch_of_anchor
+from tilewright.schedule.template import (
+    anchor_key,
+    anchor_templates,
+    find_anchor,
+    sketch_of_anchor,
+)
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
-from tilewright.te.tensor import ComputeOp
 
 RECORD, REINSTANTIATED, DEFAULT = "record", "re-instantiated", "default"
 _RECORDS = 3  # of a kernel that are tried
@@ -136,7 +140,7 @@ class Chooser:
         anchor = find_anchor(dag)
         if not templates or anchor is None or not self._databases:
             return
-        key, packable, own = *_anchor_key(anchor), dag.hash
+        key, packable, own = *anchor_key(anchor), dag.hash
         usable = [
             (constant != packable, record.seconds, record)
             for constant, record in self._index().get(key, ())
@@ -159,7 +163,7 @@ class Chooser:
                     dag = best and database.computation(key.dag)
                     anchor = find_anchor(dag) if dag else None
                     if best is not None and anchor is not None:
-                        structure, constant = _anchor_key(anchor)
+                        structure, constant = anchor_key(anchor)
                         self._by_anchor.setdefault(structure, []).append((constant, best))
         return self._by_anchor
 
@@ -175,14 +179,3 @@ def _replayed(database: Database, record: Record, dag: ComputeDAG) -> Choice:
         return Choice(RECORD, database.replay(record, dag), record.seconds)
     except TilewrightError as error:
         return Choice(RECORD, str(error))
-
-
-def _anchor_key(anchor: ComputeOp) -> tuple[str, bool]:
-    """The anchor with what it reads, by structure, and whether some operand of it is constant."""
-    data = ComputeDAG([anchor.output_tensor]).to_json()
-    constant = False
-    for op in data["ops"]:
-        if op[0] == "placeholder":
-            constant |= bool(op[4])
-            op[4] = 0
-    return ComputeDAG.from_json(data).hash, constant
