@@ -286,8 +286,8 @@ SECTIONS: dict[str, list[Row]] = {
         ),
         different(
             "auto_scheduler.TaskScheduler",
-            "time goes by the loop's predicted gain; the Trials column counts trials; "
-            "objective_func is refused; alpha, beta, gamma have no effect",
+            "time goes by the loop's predicted gain, by Ansor's gradient where alpha, beta or "
+            "backward_window_size is given; the Trials column counts trials; gamma is refused",
         ),
         *works("scheduler.", "tune best_costs task_cts ct dead_tasks"),
         *works("auto_scheduler.", "TaskSchedulerCallback PrintTableInfo LogEstimatedLatency"),

@@ -316,7 +316,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "weights": (lambda task: auto_scheduler.TaskScheduler([task], [1, 2]), "not 1 numbers from 0"),
     "strategy": (lambda task: auto_scheduler.TaskScheduler([task], strategy="x"), "round-robin"),
     "objective": (
-        lambda task: auto_scheduler.TaskScheduler([task], objective_func=sum), "Give task_weights"
+        lambda task: auto_scheduler.TaskScheduler([task], objective_func=3), "it is no function"
     ),
     "too few trials": (
         lambda task: auto_scheduler.TaskScheduler([task, task]).tune(

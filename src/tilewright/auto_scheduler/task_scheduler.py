@@ -21,6 +21,7 @@ from tilewright.base.errors import SpaceError, TilewrightError
 from tilewright.base.terminal import say
 from tilewright.foreign.tvm_logs import is_imported
 from tilewright.schedule.task import Task
+from tilewright.search.gradient import Gradient
 from tilewright.search.jobs import task_id
 from tilewright.search.report import Event, Options, Report
 
@@ -80,7 +81,12 @@ class TaskScheduler:
     load_model_file: what `XGBModel.save` wrote
     load_log_file:   go on from this log: models, best results, nothing is measured twice
     callbacks:       default: `PrintTableInfo()` and `LogEstimatedLatency("total_latency.tsv")`
-    alpha, beta, gamma and backward_window_size are accepted and not needed.
+    objective_func:  what is to be made small: takes `best_costs`, a list of seconds by task;
+                     default: the sum weighted by `task_weights`
+    alpha, beta, backward_window_size: where one of them is given, which task is next goes by
+                     Ansor's gradient with them (0.2, 2 and 3 where they are not), else by the
+                     search's own prediction; see `search.gradient.Gradient`
+    gamma:           it had no effect in TVM; another than 0.5 is refused
 
     While it tunes: best_costs: seconds by task (1e10: none yet); task_cts: trials by task, with
     those of earlier runs; ct: their sum; tic: when it began; dead_tasks: those that are through.
@@ -90,18 +96,26 @@ class TaskScheduler:
         self, tasks: Sequence[SearchTask], task_weights: Sequence[float] | None = None,
         objective_func: Any = None, strategy: str = "gradient",
         load_model_file: Path | None = None, load_log_file: Path | None = None,
-        alpha: float = 0.2, beta: float = 2, gamma: float = 0.5, backward_window_size: int = 3,
+        alpha: float | None = None, beta: float | None = None, gamma: float = 0.5,
+        backward_window_size: int | None = None,
         callbacks: Sequence[Any] | None = None,
     ) -> None:  # fmt: skip
         self.tasks = list(tasks)
         if not self.tasks:
             raise SpaceError("TaskScheduler(tasks=[])", "there is no task", "Extract some first.")
         self.task_weights = _weights(self.tasks, task_weights)
-        if objective_func is not None:
+        if objective_func is not None and not callable(objective_func):
             raise SpaceError(
-                "TaskScheduler(objective_func=)", "the objective is the weighted sum of latencies",
-                "Give task_weights.",
+                f"TaskScheduler(objective_func={objective_func!r})", "it is no function",
+                "Give one of a list of seconds, one for each task.",
             )  # fmt: skip
+        if gamma != 0.5:
+            raise SpaceError(
+                f"TaskScheduler(gamma={gamma!r})", "nothing goes by it, in TVM neither",
+                "Leave it out; alpha and beta have an effect.",
+            )  # fmt: skip
+        self.objective_func = objective_func
+        self.gradient = _gradient(alpha, beta, backward_window_size)
         if strategy not in STRATEGIES:
             raise SpaceError(
                 f"TaskScheduler(strategy={strategy!r})", "no such strategy",
@@ -167,6 +181,7 @@ class TaskScheduler:
             trials=trials or None, seconds=tune_option.seconds,
             early_stopping=per_task_early_stopping, patience=tune_option.early_stopping,
             tuner=model.tuner, seed=policies[0].seed, order=STRATEGIES[self.strategy],
+            objective=self.objective_func, gradient=self.gradient,
         )  # fmt: skip
         report = run(tasks, tune_option, options, log, model.model, policies, self._on_event)
         self._finish(report, log, tune_option)
@@ -174,9 +189,11 @@ class TaskScheduler:
         return report
 
     def estimated_latency(self) -> float | None:
-        """Seconds: the weighted sum of the best; None while a task has none."""
+        """Seconds: the weighted sum of the best, or the objective; None while a task has none."""
         if any(cost >= 1e10 for cost in self.best_costs):
             return None
+        if self.objective_func is not None:
+            return float(self.objective_func(list(self.best_costs)))
         return sum(c * w for c, w in zip(self.best_costs, self.task_weights, strict=True))
 
     def table(self, next_id: int | None = None) -> str:
@@ -278,6 +295,12 @@ class TaskScheduler:
         estimate = "" if total is None else f" (estimated: {total * 1e3:.3f} ms)"
         if self.verbose:
             say(f"Measured end-to-end latency: {self.measured_latency * 1e3:.3f} ms{estimate}")
+
+
+def _gradient(alpha: float | None, beta: float | None, window: int | None) -> Gradient | None:
+    given = {"alpha": alpha, "beta": beta, "window": window}
+    given = {name: value for name, value in given.items() if value is not None}
+    return Gradient(**given) if given else None  # type: ignore[arg-type]
 
 
 def _trials(log: Log, task: Task) -> int:

@@ -8,15 +8,21 @@ Read next: `loop.py`, which drives it.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import isfinite
+from numbers import Real
 from typing import Any
 
+from tilewright.base.errors import SpaceError
 from tilewright.measure.record import Record
+from tilewright.search.gradient import kind_of
 from tilewright.search.propose.proposers import Candidate, Outcome, Proposer
 from tilewright.search.report import Options, TaskReport
 
 GAIN = 0.2  # improvement hoped for before a task has shown any
 FINAL_SHARE = 0.15  # of a budget of seconds, at most, for timing the leaders again
+_STEP = 1e-3  # of a task's seconds: how far the slope of an objective is looked at
 MIN_BATCHES = 4  # of each task, before a run may end for lack of predicted gain
 
 
@@ -25,7 +31,8 @@ class TaskState:
     """One task on its way.
 
     stale: results since its best; hope: relative gain of an improvement; trace: the best so far
-    after each of the last results; guess: its seconds, before anything is measured
+    after each of the last results; rounds: the same after each batch of results
+    guess: its seconds, before anything is measured
     untuned: what the network would run without tuning, per sketch
     first: what is left of candidates to try before others
     leaders: the fastest candidates with their seconds
@@ -45,10 +52,16 @@ class TaskState:
     hope: float = GAIN
     guess: float = 0.0
     trace: deque[float] = field(default_factory=deque)
+    rounds: list[float] = field(default_factory=list)
 
     @property
     def done(self) -> bool:
         return self.report.exhausted or self.report.stopped or self.report.fruitless
+
+    @property
+    def seconds(self) -> float:
+        """Of the best, or as guessed."""
+        return self.guess if self.report.best_seconds is None else self.report.best_seconds
 
     @property
     def urgency(self) -> tuple[float, int]:
@@ -129,11 +142,46 @@ class Portfolio:
         The greater of what the last trials saved, and of a hope: the chance of an improvement
         falls with the trials since the last one, what it brings is learned from those before.
         """
-        best = state.report.best_seconds
-        best = state.guess if best is None else best
+        if self.options.gradient is not None:
+            saved = self.options.gradient.saved(state.rounds, state.seconds, self._reached(state))
+            return self._slope(state) * saved / self.batch
+        best = state.seconds
         hoped = best * state.hope / (state.stale + state.in_flight + self.batch)
         saved = (state.trace[0] - best) / len(state.trace) if state.trace else 0.0
-        return state.report.task.weight * max(hoped, saved)
+        return self._slope(state) * max(hoped, saved)
+
+    def _slope(self, state: TaskState) -> float:
+        """What a second less of this task is worth."""
+        if self.options.objective is None:
+            return state.report.task.weight
+        costs = [s.seconds for s in self.states]
+        place, step = self.states.index(state), max(_STEP * state.seconds, 1e-15)
+        less = [*costs[:place], costs[place] - step, *costs[place + 1 :]]
+        return max(0.0, (self.objective(costs) - self.objective(less)) / step)
+
+    def objective(self, costs: Sequence[float]) -> float:
+        """What is to be made small, of the seconds of all tasks.  Raises SpaceError."""
+        if self.options.objective is None:
+            pairs = zip(costs, self.states, strict=True)
+            return sum(c * s.report.task.weight for c, s in pairs)
+        found = self.options.objective(list(costs))
+        if not isinstance(found, Real) or not isfinite(found):
+            raise SpaceError(
+                "the objective", f"of {len(costs)} tasks it is {found!r}, which is no number",
+                "It takes a list of seconds, one for each task, and returns a number.",
+            )  # fmt: skip
+        return float(found)
+
+    def _reached(self, state: TaskState) -> float | None:
+        """Seconds of this task at the speed of the fastest other one that is alike."""
+        task = state.report.task
+        own = kind_of(task.name, task.flop)
+        others = [
+            s.report.task.flop / s.seconds for s in self.states
+            if s is not state and s.report.best is not None
+            and kind_of(s.report.task.name, s.report.task.flop) == own
+        ]  # fmt: skip
+        return task.flop / max(others) if others and task.flop else None
 
     def _rank(self, state: TaskState) -> tuple[float, int]:
         return self.gain(state), -state.at
@@ -151,9 +199,9 @@ class Portfolio:
         Tasks that are given up do not count: how long their defaults take was not measured.
         """
         counted = [s for s in self.states if s.report.best is not None or not s.done]
-        return self.options.negligible * sum(
-            s.report.task.weight * (s.report.best_seconds or s.guess) for s in counted
-        )
+        if self.options.objective is not None:
+            return self.options.negligible * abs(self.objective([s.seconds for s in self.states]))
+        return self.options.negligible * sum(s.report.task.weight * s.seconds for s in counted)
 
     def is_fruitless(self, state: TaskState) -> bool:
         """It had all the trials a task gets without one success, done or on their way."""
@@ -185,6 +233,8 @@ class Portfolio:
             state.trace.append(state.report.best.seconds)
             if len(state.trace) > 2 * self.batch:
                 state.trace.popleft()
+            if state.report.trials % self.batch == 0:
+                state.rounds.append(state.report.best.seconds)
         return improved
 
     def is_stale(self, state: TaskState) -> bool:

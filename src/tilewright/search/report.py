@@ -6,11 +6,13 @@ Read next: `loop.py`.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from tilewright.base.errors import SearchError
 from tilewright.measure.record import Record
 from tilewright.schedule.task import Task
+from tilewright.search.gradient import Gradient
 
 # By whether kernels run on the processor that builds:
 BATCH = {True: 8, False: 16}  # proposals at once
@@ -32,6 +34,9 @@ class Options:
                  all tasks take, whichever task it goes to; 0: never
     fruitless:   a task is given up after so many batches without one success; 0: never
     lost_seconds: how long to wait for a device, space or memory that is lost in mid-search
+    objective: what is to be made small: of the seconds of all tasks, in order; None: their
+               weighted sum
+    gradient:  Ansor's prediction decides what "gain" means; None: the search's own
     """
 
     trials: int | None = None
@@ -47,6 +52,8 @@ class Options:
     negligible: float = NEGLIGIBLE
     fruitless: int = MAX_FRUITLESS
     lost_seconds: float = 60.0
+    objective: Callable[[Sequence[float]], float] | None = None
+    gradient: Gradient | None = None
 
     def sizes(self, shares_host: bool) -> tuple[int, int]:
         """Batch and look-ahead."""
