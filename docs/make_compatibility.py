@@ -137,16 +137,28 @@ SECTIONS: dict[str, list[Row]] = {
         *works("autotvm.tuner.", "RandomTuner GridSearchTuner GATuner"),
         different(
             "autotvm.tuner.XGBTuner",
-            "features come from the loop tree; feature_type, loss_type, optimizer, num_threads and "
-            "log_interval are accepted and have no effect",
+            "the project's own features and candidates unless feature_type or optimizer is given; "
+            "then AutoTVM's, counted from the loop tree, and only what the device can run is "
+            "planned",
+        ),
+        different(
+            "autotvm.tuner.DropletTuner",
+            "starts from what runs untuned, where there is that; start_position=[0, ...] is TVM's",
         ),
         *works("tuner.", "tune next_batch has_next update reset set_error_threshold best_config"),
         *works("tuner.", "best_flops best_iter best_measure_pair ttl"),
-        different("tuner.load_history", "records of this task only; any number helps"),
+        different(
+            "tuner.load_history",
+            "records of any task on devices of the kind; any number helps, unless "
+            "min_seed_records is given",
+        ),
         *works("autotvm.callback.", "progress_bar"),
         different("autotvm.callback.log_to_file", "this project's JSON lines, not TVM's"),
         *works("autotvm.record.", "pick_best"),
-        different("autotvm.record.load_from_file", "gives Records; a log of TVM is an error"),
+        different(
+            "autotvm.record.load_from_file",
+            "gives Records; of a log of TVM the lines of templates that are known here",
+        ),
         *works("autotvm.", "apply_history_best ApplyHistoryBest"),
         different(
             "autotvm.RPCRunner",
@@ -157,7 +169,6 @@ SECTIONS: dict[str, list[Row]] = {
         *not_yet("autotvm.", "tophub create"),
         *not_yet("autotvm.task.", "TaskExtractEnv extract_from_multiple_program DispatchContext"),
         *not_yet("autotvm.task.", "register_topi_compute register_topi_schedule"),
-        *not_yet("autotvm.tuner.", "DropletTuner"),
         *not_yet("autotvm.callback.", "Monitor log_to_database"),
         *not_yet("autotvm.record.", "encode decode load_from_buffer split_workload"),
     ],

@@ -6,15 +6,15 @@ import re
 import pytest
 
 from search.spaces import answer, cpu_task, flagship
-from tilewright.autotvm.tuners import (
+from tilewright.autotvm.results import MeasureInput, MeasureResult
+from tilewright.autotvm.tuner import (
+    DropletTuner,
     GATuner,
     GridSearchTuner,
-    MeasureInput,
-    MeasureResult,
     RandomTuner,
     XGBTuner,
-    format_si,
 )
+from tilewright.autotvm.tuners import format_si
 from tilewright.base.errors import SearchError, SpaceError
 from tilewright.measure.jobs import RunResult
 from tilewright.measure.replay import NullBuilder, ReplayRunner
@@ -40,7 +40,7 @@ def option():
         one.close()
 
 
-@pytest.mark.parametrize("kind", [XGBTuner, RandomTuner, GridSearchTuner, GATuner])
+@pytest.mark.parametrize("kind", [XGBTuner, RandomTuner, GridSearchTuner, GATuner, DropletTuner])
 def test_tuning_finds_a_best_configuration(kind, option):
     task = cpu_task()
     seen = []
@@ -118,17 +118,22 @@ def test_the_best_of_an_earlier_run_stays(option):
     assert tuner.best_flops == pytest.approx(task.flop / 1e-9)
 
 
-def test_history_of_another_task_is_passed_over(option):
+def test_history_of_another_task_teaches_the_model_and_nothing_else(option):
     """Even where its configurations have the same knobs and inner sizes."""
     task, other = cpu_task(48, 64, 32), cpu_task(48, 64, 16)
     pairs = []
     RandomTuner(other).tune(
-        8, option(answer(other)), callbacks=[lambda t, i, r: pairs.extend(zip(i, r, strict=True))]
+        24, option(answer(other)), callbacks=[lambda t, i, r: pairs.extend(zip(i, r, strict=True))]
     )
     tuner = XGBTuner(task)
-    tuner.load_history(pairs)
     tuner.update([i for i, _ in pairs], [r for _, r in pairs])
     assert len(tuner.model) == 0
+    tuner.load_history(pairs, min_seed_records=500)
+    assert len(tuner.model) == 0
+    tuner.load_history(pairs)
+    assert len(tuner.model) == 24 and tuner.model.trained
+    (pool,) = tuner.proposer.pools
+    assert len(pool.visited) == 0
 
 
 def test_one_may_write_a_loop_of_ones_own():
@@ -178,17 +183,6 @@ def test_options_of_autotvm_are_accepted(option):
     )  # fmt: skip
     tuner.tune(n_trial=8, measure_option=option(answer(task)), si_prefix="M")
     assert tuner.ttl == 8
-
-
-@pytest.mark.parametrize(("plan_size", "batch"), [(64, 8), (12, 3), (1, 1)])
-def test_the_plan_size_limits_batches(plan_size, batch, option, monkeypatch):
-    task = cpu_task()
-    tuner = XGBTuner(task, plan_size=plan_size)
-    asked = []
-    suggest = tuner.proposer.suggest
-    monkeypatch.setattr(tuner.proposer, "suggest", lambda n: asked.append(n) or suggest(n))
-    tuner.tune(n_trial=24, measure_option=option(answer(task)))
-    assert max(asked) == batch and sum(asked) == 24
 
 
 @pytest.mark.parametrize(

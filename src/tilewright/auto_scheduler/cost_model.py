@@ -8,15 +8,11 @@ from __future__ import annotations
 
 import os
 
-from tilewright.auto_scheduler.records import dag_of, trials_of
-from tilewright.base.errors import TilewrightError
+from tilewright.auto_scheduler.records import trials_of
 from tilewright.measure.database import Database, readable
-from tilewright.schedule.task import task_of_dag
-from tilewright.search.jobs import history
 from tilewright.search.propose.cost_model import CostModel, Options
-from tilewright.search.propose.model_proposer import ModelProposer
-from tilewright.search.rules.derive import with_rules
-from tilewright.targets.target import Target
+from tilewright.search.propose.model_proposer import rows_key
+from tilewright.search.transfer import recall, teach
 
 Path = str | os.PathLike[str]
 
@@ -57,19 +53,10 @@ class XGBModel:
         database = readable(file_name)
         if n_lines is not None:
             database = _first(database, n_lines)
-        before = len(self.model)
-        for identity in database.tasks():
-            dag = dag_of(database, identity.dag)
-            if dag is None:
-                continue
-            try:
-                task = with_rules(task_of_dag(dag, Target(identity.target), identity.name))
-            except TilewrightError:  # a log may name targets that are no more
-                continue
-            self.model.forget(task.key)
-            outcomes = [outcome for outcome, _ in history(task, database)]
-            ModelProposer(task, 0, self.model).update(outcomes)
-        self.model.fit()
+        before, history = len(self.model), recall(database)
+        for past in history.told:
+            self.model.forget(rows_key(past.task))
+        teach(self.model, history)
         return len(self.model) - before
 
     def save(self, file_name: Path) -> None:

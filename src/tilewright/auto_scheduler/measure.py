@@ -15,7 +15,7 @@ from typing import Any
 from tilewright import te
 from tilewright.auto_scheduler.computation import Computation
 from tilewright.auto_scheduler.compute_dag import ComputeDAG
-from tilewright.autotvm.tuners import ERROR_NUMBERS
+from tilewright.autotvm.results import ERROR_NUMBERS
 from tilewright.base.errors import RecordError, SpaceError, TilewrightError
 from tilewright.farm.runner import FarmRunner
 from tilewright.measure import local

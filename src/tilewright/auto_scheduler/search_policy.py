@@ -21,7 +21,7 @@ from tilewright.measure.database import Database
 from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.task import Task
-from tilewright.search.loop import make_proposer
+from tilewright.search.propose.named import make_proposer
 from tilewright.search.report import Options, Report
 from tilewright.search.rules.derive import default_sketch, rule_sketches, rules_for, with_rules
 from tilewright.search.rules.rules import Condition, SketchRule

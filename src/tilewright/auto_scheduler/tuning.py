@@ -29,6 +29,7 @@ from tilewright.schedule.task import Task
 from tilewright.search.jobs import task_id
 from tilewright.search.loop import tune
 from tilewright.search.propose.cost_model import CostModel
+from tilewright.search.propose.model_proposer import rows_key
 from tilewright.search.report import BATCH, Event, Options, Report
 from tilewright.targets.target import Target
 
@@ -68,7 +69,7 @@ def run(
     told = [getattr(c, "callback", c) for c in callbacks if not isinstance(c, RecordToFile)]
     for task in tasks:
         if log.query(task_id(task)):
-            model.forget(task.key)  # the loop tells it again
+            model.forget(rows_key(task))  # the loop tells it again
 
     def tell(event: Event) -> None:
         if event.kind == "trial" and event.record is not None:

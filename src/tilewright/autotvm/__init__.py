@@ -10,7 +10,7 @@ from typing import Any
 from tilewright.autotvm import callback, record, task, tuner
 from tilewright.autotvm.dispatch import ApplyHistoryBest, apply_history_best
 from tilewright.autotvm.measure import RPCRunner
-from tilewright.autotvm.tuners import MeasureInput, MeasureResult
+from tilewright.autotvm.results import MeasureInput, MeasureResult
 from tilewright.base.doors import open_doors
 from tilewright.base.errors import SpaceError, absent
 from tilewright.measure.jobs import Builder, Runner

@@ -11,7 +11,8 @@ from typing import IO, Any
 
 import msgspec
 
-from tilewright.autotvm.tuners import MeasureInput, MeasureResult, format_si
+from tilewright.autotvm.results import MeasureInput, MeasureResult
+from tilewright.autotvm.tuners import format_si
 from tilewright.base.doors import door
 from tilewright.base.dtype import json_name
 from tilewright.base.errors import RecordError, SpaceError, absent

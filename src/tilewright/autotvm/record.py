@@ -8,8 +8,9 @@ from typing import Any
 
 from tilewright.base.doors import open_doors
 from tilewright.base.errors import SpaceError, absent
-from tilewright.measure.database import pick_best, readable
+from tilewright.measure.database import Database, pick_best
 from tilewright.measure.record import Record
+from tilewright.search.transfer import read_history
 
 __all__ = ["load_from_file", "pick_best"]
 
@@ -21,12 +22,24 @@ _ELSEWHERE = {
 }
 
 
-def load_from_file(filename: str | os.PathLike[str]) -> Iterator[Record]:
+class Records(Iterator[Record]):
+    """The records of a log, oldest first.  database: the log, which tells what they computed."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self._left = iter(database)
+
+    def __next__(self) -> Record:
+        return next(self._left)
+
+
+def load_from_file(filename: str | os.PathLike[str]) -> Records:
     """The records of a log, oldest first; lines that cannot be read are left out, with a warning.
 
-    `tuner.load_history` takes them.  Raises RecordError for a log of another program.
+    `tuner.load_history` takes them.  Of a log of TVM, the lines that function templates of this
+    process can be found for.  Raises RecordError for a log of another program.
     """
-    return iter(readable(filename))
+    return Records(read_history([filename]))
 
 
 open_doors(globals(), __all__, SpaceError)

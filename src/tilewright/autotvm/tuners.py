@@ -9,19 +9,29 @@ from __future__ import annotations
 import logging
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
+from tilewright.autotvm.results import (
+    MeasureInput,
+    MeasureResult,
+    candidate_by_values,
+    measure_result,
+    outcome_of,
+    told,
+)
 from tilewright.base.errors import SpaceError
 from tilewright.measure.database import Database
 from tilewright.measure.pipeline import Pipeline
-from tilewright.measure.record import ErrorKind, Record
+from tilewright.measure.record import Record
 from tilewright.schedule.space.config_space import ConfigEntity
 from tilewright.schedule.task import Task
 from tilewright.search.jobs import candidate_of
 from tilewright.search.loop import tune
 from tilewright.search.propose.cost_model import CostModel
 from tilewright.search.propose.cost_model import Options as ModelOptions
-from tilewright.search.propose.model_proposer import ModelProposer, Plan
+from tilewright.search.propose.droplet import P_VALUE, DropletProposer
+from tilewright.search.propose.model_proposer import ModelProposer
+from tilewright.search.propose.plan_proposer import PlanProposer
 from tilewright.search.propose.proposers import (
     Candidate,
     GeneticProposer,
@@ -30,63 +40,15 @@ from tilewright.search.propose.proposers import (
     Proposer,
     RandomProposer,
 )
-from tilewright.search.report import BATCH, Event, Options, Report
+from tilewright.search.report import Event, Options, Report
+from tilewright.search.transfer import teach, teach_plan
 
 logger = logging.getLogger("autotvm")
 
-# AutoTVM's numbers for the kinds of failure.
-ERROR_NUMBERS: dict[ErrorKind, int] = {
-    "instantiate": 1, "compile": 2, "verify": 1, "run": 4, "wrong": 5, "timeout": 7,
-}  # fmt: skip
-SI_PREFIXES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _POPULATION = 1 << 20  # of a genetic algorithm, at most
-
-
-class MeasureInput(NamedTuple):
-    """What was measured: target, task and configuration."""
-
-    target: Any
-    task: Task
-    config: ConfigEntity
-
-
-class _ResultFields(NamedTuple):
-    costs: tuple[Any, ...]
-    error_no: int
-    all_cost: float
-    timestamp: float
-
-
-class MeasureResult(_ResultFields):
-    """costs: seconds per repeat, or one exception; error_no: 0 for success, see ERROR_NUMBERS;
-    all_cost: wall seconds of build and trial; timestamp: since the epoch; record: the full record
-    """
-
-    record: Record | None = None
-
-    def __repr__(self) -> str:
-        fields = ", ".join(f"{n}={getattr(self, n)!r}" for n in self._fields)
-        return f"MeasureResult({fields})"
-
-
-class MeasureError(Exception):
-    """In the costs of a result that failed: what went wrong."""
-
+SI_PREFIXES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 
 Callback = Callable[["Tuner", list[MeasureInput], list[MeasureResult]], Any]
-
-
-def measure_result(record: Record) -> MeasureResult:
-    """A record as AutoTVM's callbacks expect it."""
-    r = record.result
-    costs: tuple[Any, ...] = r.costs
-    if r.error is not None:
-        first = r.message.strip().partition("\n")[0]
-        costs = (MeasureError(f"{r.error}: {first}"),)
-    number = 0 if r.error is None else ERROR_NUMBERS[r.error]
-    result = MeasureResult(costs, number, r.build_s + r.run_s, record.timestamp)
-    result.record = record
-    return result
 
 
 def format_si(value: float, prefix: str) -> float:
@@ -94,9 +56,6 @@ def format_si(value: float, prefix: str) -> float:
     if prefix not in SI_PREFIXES:
         raise SpaceError(f"si_prefix={prefix!r}", "no such prefix", f"Use one of {[*SI_PREFIXES]}.")
     return value / SI_PREFIXES[prefix]
-
-
-_MOST_WIDER = 1000  # candidates to choose from, per candidate of a plan
 
 
 class Tuner:
@@ -108,7 +67,7 @@ class Tuner:
     """
 
     name = "xgb"
-    batch = 0  # proposals at once; 0: by the device
+    plan = 0  # results between fits; 0: by how many there are
 
     def __init__(self, task: Task, *, seed: int = 0) -> None:
         if seed < 0:
@@ -129,8 +88,12 @@ class Tuner:
         self.error_threshold = 150
         self.n_trial = 0
         self.early_stopping: int | None = None
-        self.model = CostModel(ModelOptions(seed=self.seed))
+        self.model = self.make_model()
         self.proposer = self.make_proposer()
+
+    def make_model(self) -> CostModel:
+        """The model of our own features; tuners that rank otherwise leave it alone."""
+        return CostModel(ModelOptions(seed=self.seed))
 
     def make_proposer(self) -> Proposer:
         """The proposer this tuner stands for."""
@@ -153,32 +116,31 @@ class Tuner:
         for given, result in zip(inputs, results, strict=True):
             candidate = self._candidate(given)
             if candidate is not None:
-                seconds = _mean(result.costs) if result.error_no == 0 else float("inf")
-                outcomes.append(Outcome(candidate, seconds))
+                outcomes.append(outcome_of(candidate, result))
         self._tell(outcomes)
 
-    def load_history(self, data_set: Iterable[Any], min_seed_records: int = 500) -> None:
-        """Learn from earlier records of this task.
+    def load_history(self, data_set: Iterable[Any], min_seed_records: int = 0) -> None:
+        """Start from earlier records: of this task, and of other tasks, shapes and devices.
 
-        data_set: a `Database`, `Record`s, or (MeasureInput, MeasureResult) pairs.  Configurations
-        found there are not measured again.  min_seed_records is accepted and not needed: any number
-        of records helps the model, which predicts from shape-free features.
+        data_set: a `Database`, what `record.load_from_file` gives (TVM's logs, too), `Record`s, or
+        (MeasureInput, MeasureResult) pairs.  Configurations of this very task found there are not
+        measured again; all others teach the model, if there is one.  Devices of another kind, and
+        what cannot be rebuilt, are skipped and counted in one warning.
+        min_seed_records: with fewer records of other tasks, the model does not start from them
         """
-        outcomes = []
-        for item in data_set:
-            if isinstance(item, Record):
-                if item.task.dag != self.task.key or item.task.target != str(self.task.target):
-                    continue
-                candidate = candidate_of(self.task, item.origin, item.decisions)
-                seconds = item.seconds
-            else:
-                given, result = item
-                candidate = self._candidate(given)
-                seconds = _mean(result.costs) if result.error_no == 0 else float("inf")
-            if candidate is not None:
-                outcomes.append(Outcome(candidate, seconds))
-        self._tell(outcomes)
-        self.model.fit()
+        own, past = told(self.task, data_set)
+        self.proposer.update(own)
+        enough = past.rows >= max(min_seed_records, 1)
+        if enough and isinstance(self.proposer, ModelProposer):
+            teach(self.model, past)
+        elif enough and isinstance(self.proposer, PlanProposer):
+            teach_plan(self.proposer, past)
+        elif own:
+            self.model.fit()
+        if past.skipped:
+            logger.warning("%s", past.text())
+        elif past.rows:
+            logger.info("%s", past.text())
 
     def tune(
         self,
@@ -216,7 +178,7 @@ class Tuner:
         builder, runner = measure_option["builder"], measure_option["runner"]
         options = Options(
             trials=n_trial, early_stopping=early_stopping, tuner=self.name, seed=self.seed,
-            batch=self.batch, leaders=0, negligible=0, fruitless=0,
+            plan=self.plan, leaders=0, negligible=0, fruitless=0,
         )  # fmt: skip
         try:
             with Pipeline(builder, runner, Database()) as pipeline:
@@ -238,16 +200,10 @@ class Tuner:
 
     # -- parts -------------------------------------------------------------------------------------
     def _candidate(self, given: MeasureInput) -> Candidate | None:
-        """The candidate of a configuration, by its values; None where it is of another task."""
+        """The candidate of a configuration; None where it is of another task."""
         if given.task.key != self.task.key or str(given.target) != str(self.task.target):
             return None
-        values = {name: entity.value for name, entity in given.config.items()}
-        for sketch in self.task.sketches:
-            try:
-                return Candidate(sketch, sketch.space.index_of(values))
-            except SpaceError:
-                continue
-        return None
+        return candidate_by_values(self.task, given.config)
 
     def _tell(self, outcomes: list[Outcome]) -> None:
         self.proposer.update(outcomes)
@@ -304,46 +260,6 @@ class Tuner:
         )  # fmt: skip
 
 
-class XGBTuner(Tuner):
-    """Machine model, and boosted trees that learn what it misses.
-
-    Of AutoTVM's options these have a meaning: `plan_size` (proposals are made in batches of at most
-    a quarter of it), `diversity_filter_ratio` (proposals consider this many times more candidates
-    from which unlike ones are chosen).  The others are accepted so that scripts run:
-    `feature_type` (features always come from the loop tree), `loss_type` (always squared error of
-    log seconds), `num_threads` (always one: builds need the others), `optimizer` (candidates are
-    ranked, not annealed), `log_interval`.
-    """
-
-    name = "xgb"
-
-    def __init__(
-        self, task: Task, plan_size: int = 64, feature_type: str = "itervar",
-        loss_type: str = "reg", num_threads: int | None = None, optimizer: Any = "sa",
-        diversity_filter_ratio: float | None = None, log_interval: int = 50, *, seed: int = 0,
-    ) -> None:  # fmt: skip
-        for option, value, known in (
-            ("feature_type", feature_type, ("itervar", "knob", "curve")),
-            ("loss_type", loss_type, ("reg", "rank", "rank-binary")),
-        ):
-            if value not in known:
-                raise SpaceError(
-                    f"XGBTuner({option}={value!r})", "no such choice", f"Use one of {known}."
-                )
-        self.batch = min(BATCH[task.target.device_kind.shares_host], max(1, plan_size // 4))
-        if diversity_filter_ratio is not None and not 1 <= diversity_filter_ratio <= _MOST_WIDER:
-            raise SpaceError(
-                f"XGBTuner(diversity_filter_ratio={diversity_filter_ratio})",
-                f"not from 1 to {_MOST_WIDER}", "Leave it out, or use 2.",
-            )  # fmt: skip
-        self.diversity_filter_ratio = diversity_filter_ratio
-        super().__init__(task, seed=seed)
-
-    def make_proposer(self) -> Proposer:
-        wider = max(1, round(self.diversity_filter_ratio or 1))
-        return ModelProposer(self.task, self.seed, self.model, Plan(wide=16 * wider))
-
-
 class RandomTuner(Tuner):
     """Uniform over the sensible configurations, none twice."""
 
@@ -362,7 +278,7 @@ class RandomTuner(Tuner):
 class GridSearchTuner(Tuner):
     """Ascending index over the sensible configurations; range_idx: (first, last), both included."""
 
-    name = "grid"
+    name = "gridsearch"
 
     def __init__(
         self, task: Task, range_idx: tuple[int, int] | None = None, *, seed: int = 0
@@ -401,6 +317,28 @@ class GATuner(Tuner):
         )
 
 
+class DropletTuner(Tuner):
+    """From one configuration downhill, to neighbours that are surely faster: `DropletProposer`.
+
+    start_position: position of each knob; default: what runs untuned, or the first of each
+    pvalue: chance of a faster look by luck, up to which a neighbour counts as faster
+    """
+
+    name = "droplet"
+
+    def __init__(
+        self, task: Task, start_position: Sequence[int] | None = None, pvalue: float = P_VALUE, *,
+        seed: int = 0,
+    ) -> None:  # fmt: skip
+        if not 0 < pvalue <= 1:
+            raise SpaceError(f"DropletTuner(pvalue={pvalue})", "no chance", "Use 0.05.")
+        self.start_position, self.pvalue = start_position, pvalue
+        super().__init__(task, seed=seed)
+
+    def make_proposer(self) -> Proposer:
+        return DropletProposer(self.task, self.seed, self.start_position, self.pvalue)
+
+
 def _checked_range(task: Task, given: tuple[int, int] | None) -> tuple[int, int] | None:
     if given is None:
         return None
@@ -409,7 +347,3 @@ def _checked_range(task: Task, given: tuple[int, int] | None) -> tuple[int, int]
     if not 0 <= first <= last < size:
         raise SpaceError(f"range_idx={given}", f"not within [0, {size - 1}]", "Both ends count.")
     return given
-
-
-def _mean(costs: Sequence[float]) -> float:
-    return sum(costs) / len(costs)

@@ -73,7 +73,7 @@ def first_candidates(
         if len(chosen) == MOST:
             break
         try:
-            candidate = _member(task, record) or replays.candidate(record)
+            candidate = member(task, record) or replays.candidate(record)
         except TilewrightError as error:
             refused[error.reason] += 1
             continue
@@ -87,7 +87,7 @@ def first_candidates(
     return list(chosen), refused
 
 
-def _member(task: Task, record: Record) -> Candidate | None:
+def member(task: Task, record: Record) -> Candidate | None:
     """By its decisions, in the sketch of its template or in one that gives the same steps."""
     decisions = record.decisions
     for sketch in task.sketches:
@@ -95,7 +95,7 @@ def _member(task: Task, record: Record) -> Candidate | None:
             continue
         try:
             index = sketch.space.index_of(decisions)
-            named = sketch.origin == f"template:{record.task.name}"
+            named = sketch.origin in (record.origin, f"template:{record.task.name}")
             if named or sketch.close(index).to_json() == record.steps:
                 return Candidate(sketch, index)
         except TilewrightError:

@@ -185,5 +185,6 @@ def history(
             else:
                 candidate = candidate_of(task, record.origin, record.decisions)
         if candidate is not None:
-            found[candidate] = Outcome(candidate, record.seconds), record
+            outcome = Outcome(candidate, record.seconds, record.result.costs)
+            found[candidate] = outcome, record
     return list(found.values())

@@ -40,32 +40,15 @@ from tilewright.search.jobs import (
 )
 from tilewright.search.portfolio import Portfolio, TaskState
 from tilewright.search.propose.cost_model import CostModel
-from tilewright.search.propose.cost_model import Options as ModelOptions
-from tilewright.search.propose.model_proposer import ModelProposer
-from tilewright.search.propose.proposers import (
-    Candidate,
-    GeneticProposer,
-    GridProposer,
-    Proposer,
-    RandomProposer,
-)
+from tilewright.search.propose.named import make_model, make_proposer, shares_model
+from tilewright.search.propose.plan_proposer import PlanProposer
+from tilewright.search.propose.proposers import Candidate, Proposer
 from tilewright.search.report import Event, Options, Report, TaskReport
+from tilewright.search.transfer import recall, teach, teach_plan
 
 T = TypeVar("T")
 FINAL_PASSES = 3  # over the leaders of a task, at most
 FIRST_PAUSE, LAST_PAUSE = 0.25, 5.0  # seconds between attempts; each pause is twice the last one
-
-
-def make_proposer(tuner: str, task: Task, seed: int, model: CostModel) -> Proposer:
-    """The proposer of that name; those with a model share `model`."""
-    if tuner == "xgb":
-        return ModelProposer(task, seed, model)
-    plain: dict[str, Callable[[Task, int], Proposer]] = {
-        "random": RandomProposer, "grid": GridProposer, "ga": GeneticProposer,
-    }  # fmt: skip
-    if tuner not in plain:
-        raise SpaceError(f"tuner {tuner!r}", "no such tuner", "Use xgb, random, grid or ga.")
-    return plain[tuner](task, seed)
 
 
 def tune(
@@ -77,6 +60,7 @@ def tune(
     on_event: Callable[[Event], None] | None = None,
     proposers: Sequence[Proposer] | None = None,
     model: CostModel | None = None,
+    history: Database | None = None,
     verify: bool = True,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
@@ -85,13 +69,16 @@ def tune(
 
     database:  what earlier runs measured: proposals are not repeated, the model learns from it
     proposers: one per task, instead of those that `options.tuner` names
+    history:   what was measured of other tasks and shapes, or elsewhere: models start from it, and
+               the fastest records of these very computations are tried first
     verify:    give measurers the expected results; what is not verified can never be best
     Raises TargetError or DeviceError when nothing can be measured, or nothing more; what was is in
     the database.  Ctrl-C ends it with what is known so far, `Report.interrupted` set.
     """
     loop = _Loop(
-        tasks, measurer, database, options or Options(), on_event, model, verify, clock, sleep
-    )
+        tasks, measurer, database, options or Options(), on_event, model, history, verify, clock,
+        sleep,
+    )  # fmt: skip
     return loop.run(proposers)
 
 
@@ -108,7 +95,8 @@ class _Loop:
     def __init__(
         self, tasks: Sequence[Task], measurer: Measurer, database: Database | None,
         options: Options, on_event: Callable[[Event], None] | None, model: CostModel | None,
-        verify: bool, clock: Callable[[], float], sleep: Callable[[float], None],
+        past: Database | None, verify: bool, clock: Callable[[], float],
+        sleep: Callable[[float], None],
     ) -> None:  # fmt: skip
         if options.order not in ("gain", "turns"):
             raise SpaceError(f"tune(order={options.order!r})", "no such order", "Use gain, turns.")
@@ -130,7 +118,9 @@ class _Loop:
         can_final = measurer.repeats and options.leaders > 1
         self.portfolio = Portfolio(options, batch, ahead, can_final)
         self.owns_model = model is None
-        self.model = CostModel(ModelOptions(seed=options.seed)) if model is None else model
+        self.model = make_model(options.tuner, options.seed) if model is None else model
+        self.learns = shares_model(options.tuner)
+        self.past = past
         self.references = References() if verify else None
         self.quiet = device.shares_host  # nothing may run beside a kernel that is timed
         self.flights: deque[_Flight] = deque()
@@ -165,6 +155,7 @@ class _Loop:
         foreign = {} if self.database is None else imports(self.database)
         unusable: Counter[str] = Counter()
         tried_first = 0
+        past = None if self.past is None else recall(self.past, self.tasks[0].target.kind)
         for at, task in enumerate(self.tasks):
             database = Database() if self.database is None else self.database
             replays = Replays(task, database)
@@ -178,6 +169,13 @@ class _Loop:
             untuned = _untuned(task) if proposers is None else []
             measured = {outcome.candidate for outcome, _ in known}
             imported, refused = first_candidates(task, foreign.get(task.key, ()), measured, replays)
+            if self.past is not None and past is not None:
+                same, _ = first_candidates(
+                    task, past.records.get(task.key, ()), measured, Replays(task, self.past)
+                )
+                imported += same
+                if isinstance(proposer, PlanProposer):
+                    teach_plan(proposer, past)
             unusable += refused
             tried_first += len(imported)
             first = list(dict.fromkeys([*([] if known else untuned), *imported]))
@@ -206,8 +204,13 @@ class _Loop:
             chosen = {n: getattr(self.options, n) for n in ("tuner", "seed", "trials", "seconds")}
             tasks = [s.identity.dag for s in self.portfolio.states]
             self.database.note_run(**chosen, **sizes, tasks=tasks)
-        if len(self.model):
+        if past is not None:
+            if self.learns:
+                teach(self.model, past)
+            self._tell("imported", self.portfolio.states[0], message=past.text())
+        elif len(self.model):
             self.model.fit()
+        if len(self.model):
             self.next_fit = self._interval()
 
     # -- proposing ---------------------------------------------------------------------------------
@@ -218,6 +221,8 @@ class _Loop:
             if state is None:
                 return
             chosen = state.propose(self.portfolio.wanted)
+            if not chosen and state.in_flight and not state.proposer.exhausted:
+                return  # a result on its way may show it where to look
             if not chosen:
                 state.report.exhausted = True
                 self._tell("exhausted", state)
@@ -302,7 +307,7 @@ class _Loop:
 
     def _learn(self, state: TaskState) -> None:
         """Fits start and come into force at fixed counts of results."""
-        if self.options.tuner != "xgb":
+        if not self.learns:
             return
         consumed = self.portfolio.consumed
         if self.fit_at is None and consumed >= self.next_fit:
@@ -316,7 +321,7 @@ class _Loop:
 
     def _interval(self) -> int:
         """Results between fits: more of them as they weigh less."""
-        return max(self.portfolio.batch, len(self.model) // 8)
+        return self.options.plan or max(self.portfolio.batch, len(self.model) // 8)
 
     # -- the end -----------------------------------------------------------------------------------
     def _converge(self, report: Report) -> None:

@@ -225,7 +225,7 @@ class Portfolio:
             state.report.failed += 1
             first = record.result.message.strip().partition("\n")[0]
             state.report.failure = f"{record.result.error}: {first}"
-        state.proposer.update([Outcome(candidate, record.seconds)])
+        state.proposer.update([Outcome(candidate, record.seconds, record.result.costs)])
         improved = state.note_best(candidate, record, self.options.leaders)
         self.improved_at = self.consumed if improved else self.improved_at
         state.stale = 0 if improved else state.stale + 1

@@ -26,7 +26,8 @@ class Options:
     """trials, seconds: the budget, whichever ends first (None: no limit); trials count new ones
     early_stopping: a task ends after so many trials without improvement
     patience: the run ends after so many trials without an improvement of any task
-    tuner:   "xgb", "random", "grid" or "ga"
+    tuner:   one of `propose.named.TUNERS`
+    plan:    results between fits of the model that tasks share; 0: by how many there are
     order:   who is next: "gain", the task with the greatest predicted gain, or "turns"
     batch:   proposals made at once; ahead: proposals on their way at most; 0: by the device
     leaders: of each task, timed again in turn at the end
@@ -47,6 +48,7 @@ class Options:
     order: str = "gain"
     seed: int = 0
     batch: int = 0
+    plan: int = 0
     ahead: int = 0
     leaders: int = 3
     negligible: float = NEGLIGIBLE

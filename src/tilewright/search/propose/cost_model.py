@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from tilewright.base.errors import ModelError
 from tilewright.cost.features import FEATURES, Matrix, Vector
+from tilewright.search.propose.losses import Loss, relevance
 
 MIN_ROWS = 16  # below this the machine model alone is better
 FAILED = 2.0  # a failure counts this many times slower than the slowest success of its task
@@ -27,13 +28,19 @@ RECENT = 128  # rows the reported correlation looks back on
 
 @dataclass(frozen=True)
 class Options:
-    """trees, depth, rate: of the boosted trees; subsample: share of rows and columns a tree sees"""
+    """trees, depth, rate: of the boosted trees; subsample: share of rows and columns a tree sees
+
+    loss:    "reg": they learn log seconds; "rank", "rank-binary": the order within a task
+    threads: that train; builds need the others
+    """
 
     trees: int = 150
     depth: int = 6
     rate: float = 0.1
     subsample: float = 0.8
     seed: int = 0
+    loss: Loss = "reg"
+    threads: int = 1
 
 
 @dataclass
@@ -44,9 +51,31 @@ class _Rows:
     machine: list[Vector] = field(default_factory=list)
     measured: list[Vector] = field(default_factory=list)
 
+    def join(self) -> tuple[Matrix, Vector, Vector]:
+        """The three as one array each, instead of one for each result; machine seconds above 0."""
+        features, machine = np.concatenate(self.features), np.concatenate(self.machine)
+        measured = np.concatenate(self.measured)
+        self.features, self.machine, self.measured = [features], [machine], [measured]
+        return features, np.maximum(machine, 1e-12), measured
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """What trees are trained on.  groups: rows of each task, one after the other
+
+    margin: what is predicted without them, where they learn an order
+    """
+
+    features: Matrix
+    labels: Vector
+    weights: Vector
+    groups: list[int]
+    margin: Vector
+
 
 class CostModel:
-    """Predicts seconds; learns from what was measured.
+    """Predicts seconds; learns from what was measured.  With a ranking loss what it predicts is an
+    order: of no meaning but beside other candidates of the task.
 
     The correlation it reports is between predictions made before a row was measured and what was
     measured then, so no row is ever judged by a model that has seen it.
@@ -74,7 +103,8 @@ class CostModel:
         base = np.log(np.maximum(machine, 1e-12))
         if self._booster is None or not len(features):
             return base
-        return base + np.asarray(self._booster.inplace_predict(features), np.float64)
+        found = self._booster.inplace_predict(features, predict_type="margin")
+        return base + np.asarray(found, np.float64) * (1 if self.options.loss == "reg" else -1)
 
     def add(self, task: str, features: Matrix, machine: Vector, measured: Vector) -> None:
         """Add measured rows; infinite seconds mean that the candidate failed."""
@@ -90,9 +120,9 @@ class CostModel:
         self._rows += len(features)
 
     def forget(self, task: str) -> None:
-        """Drop the rows of a task, before they are told again."""
-        rows = self._tasks.pop(task, _Rows())
-        self._rows -= sum(map(len, rows.measured))
+        """Drop the rows of a task, on all devices, before they are told again."""
+        for key in [k for k in self._tasks if k == task or k.startswith(f"{task} ")]:
+            self._rows -= sum(map(len, self._tasks.pop(key).measured))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the trees; rows are not kept.  Raises ModelError where there are none yet."""
@@ -101,6 +131,7 @@ class CostModel:
                 f"cost model {os.fspath(path)!r}", f"there is nothing to save: it has {self._rows} "
                 f"rows, and learns from {MIN_ROWS} on", "Measure some candidates first.",
             )  # fmt: skip
+        self._booster.set_attr(loss=self.options.loss)
         Path(path).write_bytes(self._booster.save_raw("json"))
 
     def load(self, path: str | os.PathLike[str]) -> None:
@@ -120,10 +151,11 @@ class CostModel:
                 f"cost model {os.fspath(path)!r}", f"it cannot be read ({why})",
                 "Give a file that save wrote.",
             ) from None  # fmt: skip
-        if not fits:
+        loss = booster.attr("loss") or "reg"
+        if not fits or loss != self.options.loss:
+            why = "it is of a version with other features" if not fits else f"its loss is {loss!r}"
             raise ModelError(
-                f"cost model {os.fspath(path)!r}", "it is of a version with other features",
-                "Train it again from a log.",
+                f"cost model {os.fspath(path)!r}", why, "Train it again from a log."
             )  # fmt: skip
         self._booster = booster
 
@@ -137,14 +169,16 @@ class CostModel:
         self.finish_fit()
         if self._rows < MIN_ROWS:
             return
-        data = self._training_rows()
+        lesson = self._lesson()
+        if lesson is None:
+            return
         if not background:
             self._pending = Future()
-            self._pending.set_result(train(*data, self.options))
+            self._pending.set_result(train(lesson, self.options))
             return
         if self._pool is None:
             self._pool = ThreadPoolExecutor(1, thread_name_prefix="cost-model")
-        self._pending = self._pool.submit(train, *data, self.options)
+        self._pending = self._pool.submit(train, lesson, self.options)
 
     def finish_fit(self) -> bool:
         """Wait for the fit that was started, if any; returns whether there was one."""
@@ -176,40 +210,56 @@ class CostModel:
                 weight += count
         return total / weight if weight else None
 
-    def _training_rows(self) -> tuple[Matrix, Vector, Vector]:
-        """Features, labels and weights of all rows; the fast ones of each task count most."""
-        parts = [_labelled(rows) for rows in self._tasks.values()]
-        features, labels, weights = (np.concatenate(p) for p in zip(*parts, strict=True))
-        return features, labels, weights
+    def _lesson(self) -> Lesson | None:
+        """All rows; None where there is no order to learn from."""
+        parts = [_part(rows, self.options.loss) for rows in self._tasks.values()]
+        told = [part for part in parts if part is not None]
+        if not told:
+            return None
+        features, labels, weights, margin = map(np.concatenate, zip(*told, strict=True))
+        return Lesson(features, labels, weights, [len(part[0]) for part in told], margin)
 
 
-def _labelled(rows: _Rows) -> tuple[Matrix, Vector, Vector]:
-    features = np.concatenate(rows.features)
-    machine = np.concatenate(rows.machine)
-    measured = np.concatenate(rows.measured)
-    # One array instead of one for each result.
-    rows.features, rows.machine, rows.measured = [features], [machine], [measured]
-    machine = np.maximum(machine, 1e-12)
+def _part(rows: _Rows, loss: Loss) -> tuple[Matrix, Vector, Vector, Vector] | None:
+    """Features, labels, weights and margins of a task; the fast candidates count most.
+
+    None where an order is to be learned, and there are no two valid results of different speed.
+    """
+    features, machine, measured = rows.join()
     good = np.isfinite(measured)
     slowest = measured[good].max() if good.any() else float(machine.max())
     best = measured[good].min() if good.any() else slowest
     seconds = np.where(good, measured, np.maximum(slowest, machine) * FAILED)
-    labels = np.clip(np.log(seconds / machine), -8, 8)
-    return features, labels, np.clip((best / seconds) ** 0.5, 0.15, 1.0)
+    weights = np.clip((best / seconds) ** 0.5, 0.15, 1.0)
+    margin = -np.log(machine)
+    if loss == "reg":
+        return features, np.clip(np.log(seconds) + margin, -8, 8), weights, margin
+    if best == slowest:
+        return None
+    return features, relevance(loss, np.where(good, best / seconds, 0.0)), weights, margin
 
 
-def train(features: Matrix, labels: Vector, weights: Vector, options: Options) -> Any:
-    """A booster for `labels`; the same for the same arguments.  One thread: builds need cores."""
+def train(lesson: Lesson, options: Options) -> Any:
+    """A booster; the same for the same arguments."""
     import xgboost
 
-    data = xgboost.DMatrix(features, label=labels, weight=weights, nthread=1)
+    data = xgboost.DMatrix(lesson.features, label=lesson.labels, nthread=options.threads)
     parameters = {
         "max_depth": options.depth, "eta": options.rate, "subsample": options.subsample,
         "colsample_bytree": options.subsample, "min_child_weight": 0.5, "lambda": 1.0,
-        "tree_method": "hist", "max_bin": 64, "objective": "reg:squarederror",
-        "base_score": float(np.average(labels, weights=weights)), "nthread": 1,
-        "seed": options.seed, "verbosity": 0,
+        "tree_method": "hist", "max_bin": 64, "nthread": options.threads, "seed": options.seed,
+        "verbosity": 0,
     }  # fmt: skip
+    if options.loss == "reg":
+        data.set_weight(lesson.weights)
+        mean = float(np.average(lesson.labels, weights=lesson.weights))
+        parameters |= {"objective": "reg:squarederror", "base_score": mean}
+    else:
+        data.set_group(lesson.groups)
+        data.set_base_margin(lesson.margin)
+        parameters |= {
+            "objective": "rank:pairwise", "lambdarank_pair_method": "mean", "base_score": 0.0,
+        }  # fmt: skip
     return xgboost.train(parameters, data, options.trees)
 
 

@@ -75,6 +75,11 @@ class Population:
         self.machine = self.machine[mask]
 
 
+def rows_key(task: Task) -> str:
+    """How a shared model tells the rows of tasks apart."""
+    return f"{task.key} {task.target}"
+
+
 def evaluate(sketch: Sketch, indices: Indices) -> tuple[Matrix, Vector]:
     """Features and machine seconds of any candidates, row by row; refused ones get an hour."""
     rows = np.zeros((len(indices), len(FEATURES)), np.float32)
@@ -133,7 +138,7 @@ class ModelProposer(Pooled):
         for sketch in dict.fromkeys(r.candidate.sketch for r in results):
             mine = [r for r in results if r.candidate.sketch is sketch]
             rows, machine = self._describe(sketch, [r.candidate.index for r in mine])
-            self.model.add(self.task.key, rows, machine, np.array([r.seconds for r in mine]))
+            self.model.add(rows_key(self.task), rows, machine, np.array([r.seconds for r in mine]))
             at = places.get(id(sketch))
             if at is not None:  # else a candidate that somebody else brought
                 self._measured += len(mine)

@@ -32,10 +32,11 @@ class Candidate(NamedTuple):
 
 @dataclass(frozen=True)
 class Outcome:
-    """seconds: what was measured, infinity for a failure"""
+    """seconds: what was measured, infinity for a failure; costs: of each repeat, where known"""
 
     candidate: Candidate
     seconds: float
+    costs: tuple[float, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -73,6 +74,9 @@ class Visited:
 
     def __len__(self) -> int:
         return len(self._every)
+
+    def indices(self) -> frozenset[int]:
+        return frozenset(self._every)
 
     def add(self, index: int) -> None:
         if index not in self._every:

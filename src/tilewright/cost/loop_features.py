@@ -1,0 +1,248 @@
+"""Features of loops, as AutoTVM's tuners see a candidate: `itervar` and `curve`.
+
+In: a `Group` of candidates of one structure.  Out: float32 [n, width]; the width depends on the
+structure.  Everything is counted from the loop tree, nothing is lowered.
+Read next: `features.py` (the project's own), `search/propose/feature_types.py`.
+
+`itervar` has a row per loop, in the order of the text: log2 of its length, its depth, log2 of the
+product of the lengths around it (itself included) and of the iterations inside it, its mark one-hot
+over `MARKS`, log2 of the additions, multiplications and divisions of its statements; then, for each
+access inside it, by the name of the buffer: stride, modulus, count, reuse, and count and reuse over
+the parallel loops alone.  log2 is of x + 1, with the sign of x.
+
+`curve` takes the accesses of the innermost loops, one per tensor, and samples how count, reuse and
+the product of lengths grow from loop to loop: count -> reuse, reuse -> count, count -> product,
+product -> count, each at log2 = 0, 1, ..., as (value, distance to the sample).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tilewright.cost.access import Point
+from tilewright.ir import expr as E
+from tilewright.schedule.sketch import Group
+from tilewright.schedule.tree.loop_tree import Bounds, Node
+from tilewright.schedule.tree.touch import Touch, anatomy, moves
+from tilewright.te.tensor import IterVar
+
+Matrix = npt.NDArray[np.float32]
+MARKS = (
+    "blockIdx.x", "blockIdx.y", "blockIdx.z", "threadIdx.x", "threadIdx.y", "threadIdx.z",
+    "unroll", "vectorize", "parallel", "", "vthread",
+)  # fmt: skip
+# Loops that run side by side: the greater, the further out.
+_LEVEL = {"blockIdx": 2, "threadIdx": 1, "parallel": 1}
+SAMPLES = 20  # of a curve
+_COUNTED = {"add": 0, "sub": 0, "mul": 1, "div": 2, "mod": 2}
+_NO_MODULUS = -1
+
+
+@dataclass(eq=False)
+class _Loop:
+    """A loop where it stands in the text.  arithmetic: additions, multiplications, divisions of
+    the statements right inside it; accesses: all inside it
+    """
+
+    axis: IterVar
+    depth: int
+    mark: str
+    arithmetic: list[int] = field(default_factory=lambda: [0, 0, 0])
+    accesses: list[_Access] = field(default_factory=list)
+
+    @property
+    def level(self) -> int:
+        return _LEVEL.get(self.mark.partition(".")[0], 0)
+
+
+@dataclass(eq=False)
+class _Access:
+    """name: of the buffer, with a number that tells its accesses apart; loops: those around it"""
+
+    name: str
+    touch: Touch
+    loops: tuple[_Loop, ...]
+
+    @property
+    def tensor(self) -> str:
+        """What the buffer is a copy of."""
+        return self.name.rpartition("_")[0].partition(".")[0]
+
+
+def itervar_features(group: Group) -> Matrix:
+    """float32 [n, width], see the head of the module."""
+    numbers = _Numbers(group.bounds)
+    columns: list[Any] = []
+    for loop in numbers.loops:
+        columns += [_log(numbers.length(loop)), float(loop.depth)]
+        columns += [_log(numbers.product(loop)), _log(numbers.inside(loop))]
+        columns += [float(loop.mark == mark) for mark in MARKS]
+        columns += [_log(n) for n in loop.arithmetic]
+        for access in sorted(loop.accesses, key=lambda a: a.name):
+            columns += [_log(x) for x in numbers.pattern(access, loop)]
+    return _stacked(columns, len(group.rows))
+
+
+def curve_features(group: Group) -> Matrix:
+    """float32 [n, width], see the head of the module."""
+    numbers, rows = _Numbers(group.bounds), len(group.rows)
+    columns: list[Any] = []
+    for access in sorted(_innermost(numbers.loops), key=lambda a: a.name):
+        points = [numbers.point(access, loop) for loop in access.loops]
+        count, reuse, product = (_curve([p[k] for p in points], rows) for k in range(3))
+        for x, y in ((count, reuse), (reuse, count), (count, product), (product, count)):
+            columns += _samples(x, y)
+    return _stacked(columns, rows)
+
+
+class _Numbers:
+    """The numbers of loops and accesses for the candidates of a group."""
+
+    def __init__(self, bounds: Bounds) -> None:
+        self.bounds = bounds
+        self.loops = list(_loops(bounds))
+        self._zero = Point(bounds, {})
+        self._one: dict[IterVar, Point] = {}
+        self._moves: dict[_Access, frozenset[IterVar]] = {}
+
+    def length(self, loop: _Loop) -> Any:
+        return self.bounds.extent[loop.axis]
+
+    def product(self, loop: _Loop) -> Any:
+        """Of the lengths of the loops around, itself included."""
+        around = next(iter(loop.accesses)).loops if loop.accesses else (loop,)
+        return self._product(around[: loop.depth])
+
+    def inside(self, loop: _Loop) -> Any:
+        """Iterations of the busiest statement inside."""
+        most: Any = -1
+        for access in loop.accesses:
+            most = np.maximum(most, self._product(access.loops[loop.depth - 1 :]))
+        return most
+
+    def point(self, access: _Access, loop: _Loop) -> tuple[Any, Any, Any]:
+        count, reuse = self._split(access, access.loops[loop.depth - 1 :])
+        return count, reuse, self._product(access.loops[: loop.depth])
+
+    def pattern(self, access: _Access, loop: _Loop) -> tuple[Any, ...]:
+        """stride, modulus, count, reuse, and the last two of the parallel loops alone."""
+        stride = self._stride(access, loop.axis) if loop.axis in self._moved(access) else 0
+        count, reuse = self._split(access, access.loops[loop.depth - 1 :])
+        end = self._end_of_level(access, loop)
+        threads = (0, 0) if end is None else self._split(access, access.loops[loop.depth - 1 : end])
+        return (stride, _NO_MODULUS, count, reuse, *threads)
+
+    def _end_of_level(self, access: _Access, loop: _Loop) -> int | None:
+        """Where the loops of this level end, directly around those of the next."""
+        loops = access.loops
+        if loop.level:
+            for k in range(loop.depth, len(loops)):
+                if loops[k - 1].level == loop.level and loops[k].level == loop.level - 1:
+                    return k
+        return None
+
+    def _split(self, access: _Access, loops: tuple[_Loop, ...]) -> tuple[Any, Any]:
+        """Products of the loops that move the access, and of those that do not."""
+        moved = self._moved(access)
+        return (
+            self._product(tuple(lp for lp in loops if lp.axis in moved)),
+            self._product(tuple(lp for lp in loops if lp.axis not in moved)),
+        )
+
+    def _product(self, loops: tuple[_Loop, ...]) -> Any:
+        total: Any = 1
+        for loop in loops:
+            total = total * self.length(loop)
+        return total
+
+    def _moved(self, access: _Access) -> frozenset[IterVar]:
+        if access not in self._moves:
+            self._moves[access] = moves(self.bounds, access.touch)
+        return self._moves[access]
+
+    def _stride(self, access: _Access, axis: IterVar) -> Any:
+        if axis not in self._one:
+            self._one[axis] = Point(self.bounds, {axis: 1})
+        return self._one[axis].address(access.touch) - self._zero.address(access.touch)
+
+
+def _loops(bounds: Bounds) -> Iterator[_Loop]:
+    """All loops in the order of the text, with what they hold."""
+    seen: Counter[str] = Counter()
+    found: list[_Loop] = []
+    for root in bounds.tree.roots:
+        _visit(bounds, root, (), found, seen)
+    return iter(found)
+
+
+def _visit(
+    bounds: Bounds, node: Node, around: tuple[_Loop, ...], found: list[_Loop], seen: Counter[str]
+) -> None:
+    stage = node.stage
+    for axis in stage.leaf_iter_vars:
+        mark = bounds.tree.tag_of.get(axis) or stage.annotations.get(axis, "")
+        loop = _Loop(axis, len(around) + 1, mark)
+        found.append(loop)
+        around = (*around, loop)
+        for child in node.children:
+            if child.attach_axis is axis:
+                _visit(bounds, child, around, found, seen)
+    known = anatomy(bounds.tree)
+    own = known.write[node]
+    if around:
+        for n in E.walk(node.body):
+            if n.op in _COUNTED and n.dtype.startswith(("float", "bfloat")):
+                around[-1].arithmetic[_COUNTED[n.op]] += 1
+        around[-1].arithmetic[0] += node.op.combiner is not None
+    for touch in (*known.reads[node], *[own] * (1 + (node.op.combiner is not None))):
+        buffer = touch.producer.name if touch.producer is not None else touch.tensor.name
+        access = _Access(f"{buffer}_{seen[buffer]}", touch, around)
+        seen[buffer] += 1
+        for loop in around:
+            loop.accesses.append(access)
+
+
+def _innermost(loops: list[_Loop]) -> list[_Access]:
+    """The accesses of the deepest loops, of each tensor those of the last loop."""
+    deepest = max((loop.depth for loop in loops), default=0)
+    found: dict[str, _Access] = {}
+    for loop in reversed(loops):
+        if loop.depth == deepest:
+            for access in sorted(loop.accesses, key=lambda a: a.name):
+                found.setdefault(access.tensor, access)
+    return list(found.values())
+
+
+def _curve(values: list[Any], rows: int) -> npt.NDArray[np.float64]:
+    """log2 of the values in ascending order, after a first 0: [len(values) + 1, rows]."""
+    table = np.zeros((len(values) + 1, rows))
+    for k, value in enumerate(values):
+        table[k + 1] = np.log2(np.maximum(value, 1))
+    return np.sort(table, axis=0)
+
+
+def _samples(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> list[Any]:
+    """At each sample: y of the last point that is not beyond it, and how far it is behind."""
+    columns: list[Any] = []
+    for at in range(SAMPLES):
+        last = (x < at + 1e-6).sum(axis=0)[None, :] - 1
+        columns.append(np.take_along_axis(y, last, 0)[0])
+        columns.append(at - np.take_along_axis(x, last, 0)[0])
+    return columns
+
+
+def _log(x: Any) -> Any:
+    return np.sign(x) * np.log2(np.abs(x) + 1.0)
+
+
+def _stacked(columns: list[Any], rows: int) -> Matrix:
+    out = np.zeros((len(columns), rows), np.float32)
+    for row, values in zip(out, columns, strict=True):
+        row[:] = values
+    return np.ascontiguousarray(out.T)

@@ -1,0 +1,208 @@
+"""What other tasks, shapes and devices taught: logs as something for a model to start from.
+
+In: logs of this project or of TVM.  Out: measured candidates of every computation in them that this
+version can rebuild, as rows for a cost model, and the fastest of the very same computations, to be
+tried first.  What is of no use is counted by reason.  A log tells how to compute; what is computed
+comes from its own description of the computation, whose hash is worked out again.
+Read next: `loop.py` (`tune(history=)`), `imported.py`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tilewright.base.errors import RecordError, TilewrightError
+from tilewright.foreign.tvm_logs import Workloads, import_lines, log_lines
+from tilewright.measure.database import Database, readable
+from tilewright.measure.record import Key, Record, TaskId
+from tilewright.schedule.sketch import Sketch
+from tilewright.schedule.task import Task, create, task_of_dag
+from tilewright.search.imported import Replays, member
+from tilewright.search.propose.cost_model import CostModel
+from tilewright.search.propose.feature_types import rows_of, stacked
+from tilewright.search.propose.model_proposer import evaluate, rows_key
+from tilewright.search.propose.plan_model import Told
+from tilewright.search.propose.plan_proposer import PlanProposer, numbered
+from tilewright.search.propose.proposers import Candidate, Outcome
+from tilewright.search.rules.derive import with_rules
+from tilewright.targets.target import Target
+
+
+@dataclass(frozen=True)
+class Past:
+    """Measured candidates of one computation on one device."""
+
+    task: Task
+    key: Key
+    outcomes: list[Outcome]
+
+
+@dataclass
+class History:
+    """told: what models learn from; skipped: records that are of no use, by reason
+
+    records: of all computations, usable or not
+    """
+
+    told: list[Past] = field(default_factory=list)
+    skipped: Counter[str] = field(default_factory=Counter)
+    records: dict[str, list[Record]] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> int:
+        return sum(len(past.outcomes) for past in self.told)
+
+    def text(self) -> str:
+        """One line for the user."""
+        tasks = len({past.key.dag for past in self.told})
+        found = f"The model starts from {self.rows} trials of {tasks} computations."
+        if self.skipped:
+            why = "; ".join(f"{n} x {reason}" for reason, n in self.skipped.most_common(3))
+            found += f"  {self.skipped.total()} trials of the history cannot be used: {why}"
+        return found
+
+
+def read_history(paths: Sequence[str | os.PathLike[str]], tasks: Sequence[Task] = ()) -> Database:
+    """The records of logs of Tilewright and of TVM together; nothing is written to them.
+
+    tasks: which lines of TVM's may be about, beside what function templates are registered for
+    Raises RecordError for a file that is missing, or of which no line can be used.
+    """
+    foreign = {path: _imported(path, tasks) for path in paths}
+    own = [path for path, found in foreign.items() if found is None]
+    database = readable(*own) if own else Database()
+    for found in foreign.values():
+        for record in found or ():
+            assert found is not None
+            database.append(record, found.dag(record.task.dag))
+    return database
+
+
+def _imported(path: str | os.PathLike[str], tasks: Sequence[Task]) -> Database | None:
+    """What a log of TVM holds; None for a log of Tilewright."""
+    database = Database.load(path)
+    if len(database) or not database.skipped:
+        return None
+    found = Database()
+    report = import_lines(log_lines(path), found, Workloads(tasks=tasks))
+    if not len(found):
+        raise RecordError(
+            f"history {os.fspath(path)!r}",
+            f"no line can be used ({'; '.join(report.unusable.told())})",
+            "`tilewright records import` finds more lines of TVM's, with the network they are of.",
+        )
+    return found
+
+
+def recall(database: Database, kind: str | None = None) -> History:
+    """What `database` tells of any computation.
+
+    kind: of devices whose trials count: a model knows CPUs or GPUs of one family.  None: all
+    """
+    history = History()
+    for identity in database.tasks():
+        mine = [r for r in database.query(identity) if r.task.key == identity.key]
+        history.records.setdefault(identity.dag, []).extend(mine)
+        made = identity.target.split()[0]
+        if kind is not None and made != kind:
+            history.skipped[f"for {made}, not {kind}"] += len(mine)
+            continue
+        try:
+            task = _task(database, identity, mine)
+        except TilewrightError as error:
+            history.skipped[error.reason] += len(mine)
+            continue
+        outcomes = list(_outcomes(task, database, mine, history.skipped))
+        if outcomes:
+            history.told.append(Past(task, identity.key, outcomes))
+    return history
+
+
+def teach(model: CostModel, history: History) -> None:
+    """Add all that was told to a model that tasks share, and fit it."""
+    for past in history.told:
+        key = f"{rows_key(past.task)} {past.key.fingerprint}"
+        for sketch, mine in _by_sketch(past):
+            indices = np.array([o.candidate.index for o in mine], np.int64)
+            rows, machine = evaluate(sketch, indices)
+            model.add(key, rows, machine, np.array([o.seconds for o in mine]))
+    model.fit()
+
+
+def teach_plan(proposer: PlanProposer, history: History) -> bool:
+    """The same for a proposer with a model of its own; whether it was enough to learn from."""
+    own = {sketch.origin: sketch for sketch in proposer.task.sketches}
+    features, told = proposer.planning.features, []
+    for past in history.told:
+        rows, seconds = [], []
+        for sketch, mine in _by_sketch(past):
+            alike = own.get(sketch.origin)
+            if features == "knob" and (
+                alike is None or list(alike.space.space_map) != list(sketch.space.space_map)
+            ):
+                history.skipped["knobs of another template"] += len(mine)
+                continue
+            number = -1 if alike is None else proposer.task.sketches.index(alike)
+            indices = np.array([o.candidate.index for o in mine], np.int64)
+            rows.append(numbered(number, rows_of(features, sketch, indices)[0]))
+            seconds += [o.seconds for o in mine]
+        if rows:
+            told.append(Told(stacked(rows), np.array(seconds)))
+    return proposer.start_from(told)
+
+
+def _task(database: Database, identity: TaskId, records: Sequence[Record]) -> Task:
+    """The task that was measured.  Raises RecordError where the log does not tell it."""
+    target = Target(identity.target)
+    named = _named(identity, target)
+    if named is not None:
+        return named
+    dag = database.computation(identity.dag)
+    if dag is None:
+        raise RecordError(
+            f"task {identity.name}", "the log does not tell its computation",
+            "Logs that searches write do.",
+        )  # fmt: skip
+    found = task_of_dag(dag, target, identity.name, tuple(identity.args))
+    known = {sketch.origin for sketch in found.sketches}
+    by_rules = any(r.origin not in known and ":" in r.origin for r in records)
+    return with_rules(found) if by_rules else found
+
+
+def _named(identity: TaskId, target: Target) -> Task | None:
+    """The task of a function template that this process knows by that name."""
+    try:
+        task = create(identity.name, identity.args, target)
+    except TilewrightError:
+        return None
+    except Exception:  # the template is the user's, its arguments are a log's
+        return None
+    return task if task.key == identity.dag else None
+
+
+def _outcomes(
+    task: Task, database: Database, records: Sequence[Record], skipped: Counter[str]
+) -> Iterator[Outcome]:
+    """One for each candidate: what was measured last."""
+    replays = Replays(task, database)
+    found: dict[Candidate, Outcome] = {}
+    for record in records:
+        try:
+            candidate = member(task, record) or replays.candidate(record)
+        except TilewrightError as error:
+            skipped[error.reason] += 1
+            continue
+        found[candidate] = Outcome(candidate, record.seconds, record.result.costs)
+    return iter(found.values())
+
+
+def _by_sketch(past: Past) -> Iterator[tuple[Sketch, list[Outcome]]]:
+    by_sketch: dict[Sketch, list[Outcome]] = {}
+    for outcome in past.outcomes:
+        by_sketch.setdefault(outcome.candidate.sketch, []).append(outcome)
+    return iter(by_sketch.items())
