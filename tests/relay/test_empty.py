@@ -32,14 +32,25 @@ GRAPHS = {
     "moved": (lambda: relay.transpose(relay.reshape(none(0, 3, 2), (0, 6)), (1, 0)), 0),
     "beside": (lambda: relay.Tuple([relay.exp(none(0, 3)), relay.exp(tensor("y", 2))]), 1),
     "input": (lambda: none(3, 0), 0),
-}
+    "take": (lambda: relay.take(none(0, 3), at(2), 1), 0),
+    "take-nowhere": (lambda: relay.take(none(0, 3), at(0, 2), 0), 0),
+    "gather": (lambda: relay.gather(none(3, 0), 0, at(2, 0)), 0),
+    "gather_nd": (lambda: relay.gather_nd(none(3, 0), at(1, 2)), 0),
+    "scatter_nd": (lambda: relay.scatter_nd(none(3, 0), at(1, 2), none(2, 0, name="u")), 0),
+    "scatter_elements": (lambda: relay.scatter_elements(none(0, 3), at(0, 3), none(0, 3, name="u")),
+                         0),
+}  # fmt: skip
+
+
+def at(*shape):
+    return tensor("at1", *shape, dtype="int32")
 
 
 @pytest.mark.parametrize("kind", GRAPHS)
 def test_what_is_built_is_what_is_evaluated(kind):
     make, kernels = GRAPHS[kind]
     net = function(make())
-    given = {p.name_hint: np.full(p.shape, 0.5, "float32") for p in net.params}
+    given = {p.name_hint: np.full(p.shape, 0.5).astype(p.dtype) for p in net.params}
     wanted = relay.evaluate(net, given)
     library = relay.build(relay.IRModule.from_expr(net), "llvm")
     assert len(library.report.kernels) == kernels

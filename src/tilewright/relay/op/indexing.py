@@ -29,8 +29,10 @@ def _indices(site: Site, index: int = 1) -> TensorType:
     return found
 
 
-def _something(site: Site, extents: Sequence[int]) -> None:
-    site.require(0 not in extents, "there is nothing to choose from", "Leave it out.")
+def _something(site: Site, extents: Sequence[int], chosen: Sequence[int]) -> None:
+    """extents: of the axes that indices choose along; chosen: the shape of all that they choose."""
+    nothing = 0 in extents and 0 not in chosen
+    site.require(not nothing, "there is nothing to choose from", "Leave it out.")
 
 
 # -- reading ---------------------------------------------------------------------------------------
@@ -39,7 +41,6 @@ def _something(site: Site, extents: Sequence[int]) -> None:
 def _take_type(site: Site) -> Type:
     data, indices, a = site.tensor(0), _indices(site), site.attrs
     axis, batch = site.axis(a.axis, len(data.shape)), a.batch_dims
-    _something(site, data.shape[axis : axis + 1])
     site.require(a.mode in MODES, f"the mode {a.mode!r}", f"Use one of {', '.join(MODES)}.")
     site.require(
         0 <= batch <= min(axis, len(indices.shape)) and data.shape[:batch] == indices.shape[:batch],
@@ -47,12 +48,16 @@ def _take_type(site: Site) -> Type:
         "Use batch_dims=0, or equal leading extents.",
     )
     shape = (*data.shape[:axis], *indices.shape[batch:], *data.shape[axis + 1 :])
+    _something(site, data.shape[axis : axis + 1], shape)
     return TensorType(shape, data.dtype)
 
 
 def _take_numpy(arrays: Sequence[Any], attrs: Attrs) -> Array:
     data, indices = arrays
     axis, batch = attrs.axis % data.ndim, attrs.batch_dims
+    if not data.size:
+        shape = (*data.shape[:axis], *indices.shape[batch:], *data.shape[axis + 1 :])
+        return np.zeros(shape, data.dtype)
     if not batch:
         return np.asarray(np.take(data, indices, axis, mode=attrs.mode))
     extents = data.shape[:batch]
@@ -66,7 +71,7 @@ def _fits_type(site: Site) -> TensorType:
     """The indices of gather and scatter, which lie along the axes of the data."""
     data, indices = site.tensor(0), _indices(site)
     axis = site.axis(site.attrs.axis, len(data.shape))
-    _something(site, data.shape[axis : axis + 1])
+    _something(site, data.shape[axis : axis + 1], indices.shape)
     pairs = zip(indices.shape, data.shape, strict=False)
     site.require(
         len(indices.shape) == len(data.shape)
@@ -83,6 +88,8 @@ def _gather_type(site: Site) -> Type:
 
 def _gather_numpy(arrays: Sequence[Any], attrs: Attrs) -> Array:
     data, indices = arrays
+    if not indices.size:
+        return np.zeros(indices.shape, data.dtype)
     axis = attrs.axis % data.ndim
     at: list[Any] = list(np.ix_(*map(range, indices.shape)))
     at[axis] = indices.astype(np.int64) % data.shape[axis]
@@ -96,7 +103,6 @@ def _points(site: Site) -> tuple[TensorType, int, tuple[int, ...]]:
         len(indices.shape) >= 1 and indices.shape[0] >= 1, "the indices name no axis",
         "Give [M, ..], M being at least 1.",
     )  # fmt: skip
-    _something(site, data.shape)
     return data, indices.shape[0], indices.shape[1:]
 
 
@@ -111,12 +117,16 @@ def _gather_nd_type(site: Site) -> Type:
     site.require(
         points[:batch] == data.shape[:batch], "the common axes differ", "Give equal extents."
     )
-    return TensorType((*points, *data.shape[batch + chosen :]), data.dtype)
+    shape = (*points, *data.shape[batch + chosen :])
+    _something(site, data.shape[batch : batch + chosen], shape)
+    return TensorType(shape, data.dtype)
 
 
 def _gather_nd_numpy(arrays: Sequence[Any], attrs: Attrs) -> Array:
     data, indices = arrays
     batch, points = attrs.batch_dims, indices.shape[1:]
+    if not data.size:
+        return np.zeros((*points, *data.shape[batch + len(indices) :]), data.dtype)
     common = np.indices(points)[:batch]
     chosen = [i.astype(np.int64) % n for i, n in zip(indices, data.shape[batch:], strict=False)]
     at = (*common, *chosen)
@@ -153,7 +163,9 @@ def _scatter_nd_type(site: Site) -> Type:
         chosen <= len(data.shape), f"{chosen} indices for {len(data.shape)} axes",
         "The first axis of indices is as long as the axes of data that they choose along.",
     )  # fmt: skip
-    return _reduction(site, site.tensor(2), (*points, *data.shape[chosen:]))
+    put = (*points, *data.shape[chosen:])
+    _something(site, data.shape[:chosen], put)
+    return _reduction(site, site.tensor(2), put)
 
 
 _AT: dict[str, Callable[..., Any]] = {
