@@ -12,7 +12,7 @@ from tilewright.relay import nn
 from tilewright.relay.compile.extract import fused_groups, prepare
 from tilewright.relay.graph.expr import post_order
 from tilewright.relay.graph.traversal import op_name
-from tilewright.relay.passes import canonicalize, moves_last
+from tilewright.relay.passes import canonicalize, moves, moves_last
 from tilewright.relay.passes.moves import unstretched
 
 RNG = np.random.default_rng(0)
@@ -228,3 +228,17 @@ def test_one_of_three_that_were_moved_in_front_is_moved_alone():
     parts = [relay.strided_slice(flat, [k, 0, 0, 0], [k + 1, 5, 1, 8]) for k in range(3)]
     moved_ = [relay.transpose(relay.reshape(p, (5, 2, 4)), (1, 0, 2)) for p in parts]
     assert kernels(relay.Tuple(moved_)) == ["strided_slice+transpose"] * 3
+
+
+def test_a_move_passes_a_chain_at_once(monkeypatch):
+    """The rounds that it takes do not grow with the chain."""
+    rounds, rewrite = [], moves.rewrite
+    monkeypatch.setattr(moves, "rewrite", lambda *args: rounds.append(0) or rewrite(*args))
+    for steps in (10, 100):
+        body: relay.Expr = relay.reshape(product(), (2, 3, 8))
+        for k in range(steps):
+            body = body + const(8) if k % 2 else relay.tanh(body)
+            body = relay.reshape(body, ((1, 6, 8), (2, 3, 8))[k // 2 % 2])
+        assert moved(body) == ["nn.dense", *["tanh", "add"] * (steps // 2), "reshape"]
+        assert len(rounds) == 2
+        rounds.clear()

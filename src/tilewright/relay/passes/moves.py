@@ -46,19 +46,49 @@ def _until_settled(body: Expr) -> Expr:
     return body
 
 
+class _Readers:
+    """Who reads what while a graph is rewritten from its inputs on, so that a move passes a whole
+    chain at once: what stands in the place of a node is read by what read that."""
+
+    def __init__(self, body: Expr) -> None:
+        self._found: dict[Expr, Sequence[Expr]] = dict(users(body))
+
+    def __getitem__(self, node: Expr) -> Sequence[Expr]:
+        return self._found.get(node, ())
+
+    def replaced(self, old: Expr, new: Expr) -> None:
+        self._found.setdefault(new, self._found[old])
+
+    def made(self, node: Expr, reader: Expr) -> None:
+        self._found[node] = (reader,)
+
+    def passed(self, view: Expr, source: Expr) -> None:
+        """One reader of `view` now reads its `source`; who else does is seen in the next round."""
+        if len(self[view]) != 1:
+            self._found[source] = ()
+
+
 def _rewritten(body: Expr) -> Expr:
-    readers = users(body)
+    readers = _Readers(body)
     gains: dict[Expr, int] = {}
 
     def visit(old: Expr, node: Expr) -> Expr:
-        if not isinstance(node, Call) or not isinstance(old, Call):
+        found = changed(node)
+        readers.replaced(old, found)
+        return found
+
+    def changed(node: Expr) -> Expr:
+        if not isinstance(node, Call):
             return node
         if is_call(node, "nn.batch_matmul"):
             return _product(node)
         if is_view(node):
-            return merged_view(node)
-        if node is not old or not _is_elementwise(node):
-            return node  # what was changed below is looked at in the next round
+            found, source = merged_view(node), node.args[0]
+            if found is not node and is_view(source) and isinstance(source, Call):
+                readers.passed(source, source.args[0])
+            return found
+        if not _is_elementwise(node):
+            return node
         movable = [k for k, arg in enumerate(node.args) if _may_move(node, arg, readers)]
         if not movable:
             return node
@@ -70,13 +100,14 @@ def _rewritten(body: Expr) -> Expr:
                 if a.shape == node.shape and not isinstance(a, Constant) and not _is_move(a)
             ]
             if worth[at] > max(fixed, default=-1) and (found := _behind(node, at)) is not None:
+                readers.made(found.args[0], found)
                 return found
         return node
 
     return rewrite(body, visit)
 
 
-def _may_move(node: Call, arg: Expr, readers: dict[Expr, list[Expr]]) -> bool:
+def _may_move(node: Call, arg: Expr, readers: _Readers) -> bool:
     """Whether `arg` moves what nothing else reads, and all that read it can do without."""
     if not isinstance(arg, Call) or not _is_move(arg) or arg.shape != node.shape:
         return False
@@ -90,7 +121,7 @@ def _may_move(node: Call, arg: Expr, readers: dict[Expr, list[Expr]]) -> bool:
     )
 
 
-def _worth(node: Expr, readers: dict[Expr, list[Expr]], known: dict[Expr, int]) -> int:
+def _worth(node: Expr, readers: _Readers, known: dict[Expr, int]) -> int:
     """How much is gained by following what computes `node`: 2 for a contraction, 1 for a reduction
     at the head of elementwise steps, 0 for others and for what several read.
 
@@ -152,7 +183,7 @@ def _is_move(node: Expr) -> bool:
     return is_view(node) or is_call(node, "transpose")
 
 
-def _behind(node: Call, at: int) -> Expr | None:
+def _behind(node: Call, at: int) -> Call | None:
     """`node` with the move of argument `at` behind it."""
     moved = node.args[at]
     if not isinstance(moved, Call) or not _is_move(moved):

@@ -14,6 +14,7 @@ import numpy as np
 from tilewright.relay import indexing, tensor
 from tilewright.relay.exchange.onnx.inference import static_type
 from tilewright.relay.exchange.onnx.node import Node
+from tilewright.relay.exchange.onnx.structure import names_read
 from tilewright.relay.exchange.onnx.values import Absent, Items, Unknown, Value
 from tilewright.relay.graph.expr import Array, Expr
 
@@ -62,6 +63,7 @@ def _loop(n: Node) -> list[Value]:
     most = n.static(0, "the number of trips")
     n.require(most is None or most.size == 1, "its number of trips is no number", "Give one.")
     trips = np.inf if most is None else int(most.reshape(-1)[0])
+    asked = n.has(1) or trips == np.inf
     going = n.value(1) if n.has(1) else np.array(True)
     carried = [n.value(k) for k in range(2, len(n.names))]
     scans: list[list[Value]] = [[] for _ in body.output[1 + len(carried) :]]
@@ -75,16 +77,32 @@ def _loop(n: Node) -> list[Value]:
         )
         if known is not None and not _truth(n, known):
             break
+        if done == int(asked) and (not asked or _goes_on(body)):
+            n.require(trips < np.inf, "it never ends", "The body must end it, or a number of trips.")
+            n.copies(body, int(trips) - done)
         made = n.inline(body, [np.array(done, "int64"), np.array(True), *carried])
-        going, carried = (
-            made[0] if n.has(1) or trips == np.inf else going,
-            made[1 : 1 + len(carried)],
-        )
+        going, carried = made[0] if asked else going, made[1 : 1 + len(carried)]
         for scan, value in zip(scans, made[1 + len(carried) :], strict=True):
             scan.append(value)
         done += 1
     infos = body.output[1 + len(carried) :]
     return [*carried, *(_stacked(n, s, 0, i) for s, i in zip(scans, infos, strict=True))]
+
+
+def _goes_on(body: Any) -> bool:
+    """Whether no trip of a loop decides if there is another: its condition depends neither on the
+    trip's number nor on what trips compute, so what the first one says holds for all."""
+    number, _, *carried = (i.name for i in body.input)
+    computed = {output: node for node in body.node for output in node.output if output}
+    waiting, seen = [body.output[0].name], set[str]()
+    while waiting:
+        name = waiting.pop()
+        if name in (number, *carried):
+            return False
+        if name in computed and name not in seen:
+            waiting += names_read(computed[name])
+        seen.add(name)
+    return True
 
 
 def _scan(n: Node) -> list[Value]:
@@ -107,6 +125,7 @@ def _scan(n: Node) -> list[Value]:
     lengths = {s.shape[a] for s, a in zip(sources, axes, strict=True)}
     n.require(len(lengths) == 1, f"its inputs have lengths {sorted(lengths)}", "Give one length.")
     length = lengths.pop()
+    n.copies(body, length)
     scans: list[list[Value]] = [[] for _ in range(results)]
     for k in range(length):
         slices = [
@@ -247,6 +266,7 @@ def _sequence_map(n: Node) -> list[Value]:
         n.require(
             fits, f"input {k} has another length than input 0", "Give sequences of one length."
         )
+    n.copies(body, len(first))
     rows = [
         n.inline(body, [v.parts[k] if isinstance(v, Items) else v for v in given])
         for k in range(len(first))

@@ -250,16 +250,23 @@ class _Importer:
 
     def _run(self, scope: _Scope, plan: Plan) -> None:
         for k, node in plan.nodes:
-            self.nodes += 1
-            self.limits.check("nodes", self.nodes, "from_onnx: with all copies of bodies")
+            self._count(1)
             self._convert(scope, node, shown(node.name) or f"#{k}")
+
+    def _count(self, more: int) -> None:
+        self.nodes += more
+        self.limits.check("nodes", self.nodes, "from_onnx: with all copies of bodies")
+
+    def _copies(self, graph: GraphProto, count: int) -> None:
+        """Refuses copies that would be beyond the limit, before the first of them is made."""
+        nodes = self.nodes + count * (1 + len(self._prepare(graph).plan.nodes))
+        self.limits.check("nodes", nodes, "from_onnx: with all copies of bodies")
 
     def _inline(self, outer: _Scope, graph: GraphProto, values: Sequence[Value]) -> list[Value]:
         """The results of a graph inside a node of `outer`."""
         place = f"from_onnx: graph {shown(graph.name)!r}"
         prepared = self._prepare(graph)
-        self.nodes += 1
-        self.limits.check("nodes", self.nodes, "from_onnx: with all copies of bodies")
+        self._count(1)
         scope = _Scope(outer.versions, prepared.plan.read, outer, outer.depth,
                        declared=prepared.declared)  # fmt: skip
         if len(graph.input) != len(values):
@@ -464,7 +471,7 @@ class _Importer:
             _until_read(node.output, scope.read),
             lambda n: self._room(n, place), lambda i: values[i],
             lambda v: self._known(v, place), lambda g, v: self._inline(scope, g, v),
-            lambda v: self.expr(v, node.op_type, place.removeprefix("from_onnx: ")),
+            self._copies, lambda v: self.expr(v, node.op_type, place.removeprefix("from_onnx: ")),
         )  # fmt: skip
         try:
             result = converter(view)

@@ -38,7 +38,8 @@ class Node:
     outputs: names of the results, up to the last that something reads
     room: asks for bytes of a constant that is about to be made
     value_of: what a name stands for, tensor or not; known: the array of a value, if it has one
-    inline: the results of a graph inside the node, for the values of its inputs
+    inline: the results of a graph inside the node, for the values of its inputs; copies: asks for
+            as many more copies of it, which may be beyond the limits
     as_expr: a value as a graph value
     used: attributes that were read
     """
@@ -55,6 +56,7 @@ class Node:
     value_of: Callable[[str], Value]
     known: Callable[[Value], Array | None]
     inline: Callable[[Any, Sequence[Value]], list[Value]]
+    copies: Callable[[Any, int], None]
     as_expr: Callable[[Value], Expr]
     used: set[str] = field(default_factory=set)
 
