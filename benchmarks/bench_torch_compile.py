@@ -1,5 +1,5 @@
 """What a call through `torch.compile` costs the host: our backend, one that does nothing, and our
-library called directly.
+library called directly; with PyTorch's guards, and without those on modules.
 
 In: nothing; the device is cuda where PyTorch has one, else the CPU.  Out: a table; with --keep
 `results/torch_compile_overhead.json`.  "host": until the call returns; else until the device is
@@ -11,6 +11,7 @@ PYTHONPATH=src:benchmarks python benchmarks/bench_torch_compile.py [--preload MO
 from __future__ import annotations
 
 import argparse
+import copy
 import importlib
 import statistics
 import time
@@ -95,6 +96,10 @@ def main() -> None:
         "ours": {"backend": "tilewright"},
         "ours, frozen": {"backend": "tilewright", "options": {"frozen": True}},
     }
+    if unguarded := getattr(torch.compiler, "skip_guard_on_inbuilt_nn_modules_unsafe", None):
+        ways["ours, modules unguarded"] = {
+            "backend": "tilewright", "options": {"guard_filter_fn": unguarded}
+        }  # fmt: skip
     rows = []
     for name, module, args in networks():
         module.eval()
@@ -105,7 +110,7 @@ def main() -> None:
         module.to(there[0].device)
         for label, how in ways.items():
             torch._dynamo.reset()
-            compiled = torch.compile(module, **how)
+            compiled = torch.compile(module, **copy.deepcopy(how))  # which changes the options
             compiled(*there)
             spent = microseconds(lambda f=compiled, x=there: f(*x), sync)
             row |= {f"{label} host us": round(spent[0], 1), f"{label} us": round(spent[1], 1)}

@@ -204,9 +204,7 @@ def test_a_file_is_refused_in_words_soon_and_without_memory(kind, child, tmp_pat
 )
 def test_a_loop_whose_end_is_known_is_refused_before_it_runs(trips, words, monkeypatch):
     made, run = [], importer._Importer._inline
-    monkeypatch.setattr(
-        importer._Importer, "_inline", lambda *args: made.append(0) or run(*args)
-    )
+    monkeypatch.setattr(importer._Importer, "_inline", lambda *args: made.append(0) or run(*args))
     with pytest.raises(ModelError, match=words):
         from_onnx(endless(trips))
     assert len(made) == 1

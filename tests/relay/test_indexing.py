@@ -172,10 +172,14 @@ REFUSALS = {
     "image": (lambda: nn.space_to_depth(x, 2), "no batch of images"),
     "pad": (lambda: nn.pad(x, ((1, 1), (0, 0)), pad_mode="bounce"), "the mode 'bounce'"),
     "nothing there": (lambda: relay.take(tensor("x", 0, 3), at, 0), "nothing to choose from"),
-    "points of nothing": (lambda: relay.gather_nd(tensor("x", 0, 3), relay.reshape(at, (1, -1))),
-                          "nothing to choose from"),
-    "put nowhere": (lambda: relay.scatter_nd(tensor("x", 0, 3), relay.reshape(at, (1, -1)),
-                                             tensor("u", 5, 3)), "nothing to choose from"),
+    "points of nothing": (
+        lambda: relay.gather_nd(tensor("x", 0, 3), relay.reshape(at, (1, -1))),
+        "nothing to choose from",
+    ),
+    "put nowhere": (
+        lambda: relay.scatter_nd(tensor("x", 0, 3), relay.reshape(at, (1, -1)), tensor("u", 5, 3)),
+        "nothing to choose from",
+    ),
     "best of nothing": (lambda: relay.argmax(tensor("x", 0, 3), 0), "nothing to choose from"),
     "endless": (lambda: relay.arange(1, 3, 0), "no end"),
     "grid": (lambda: relay.meshgrid([at], "yx"), "no such order"),

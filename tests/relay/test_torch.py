@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+import weakref
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from tilewright import relay
 from tilewright.base.errors import ModelError
 from tilewright.contrib import graph_executor
 from tilewright.relay.exchange.torch import compile as torch_compile
+from tilewright.relay.exchange.torch.weights import unchanged
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 nn = torch.nn
@@ -212,15 +214,51 @@ def test_inputs_that_are_strided_or_not_aligned_are_copied():
         close(leaves(run(buffer[1:].view(x.shape))), module(x))
 
 
-def test_changed_weights_count():
+SKIPPED = getattr(torch.compiler, "skip_guard_on_inbuilt_nn_modules_unsafe", None)
+
+
+@pytest.mark.parametrize("options", [{}, {"guard_filter_fn": SKIPPED}] if SKIPPED else [{}])
+def test_changed_weights_count(options):
     module = nn.Linear(4, 4).eval()
-    run, x = compiled(module), torch.randn(2, 4)
+    run, x = compiled(module, **options), torch.randn(2, 4)
     with torch.no_grad():
         run(x)
         module.bias.add_(1.0)
         with pytest.warns(torch_compile.TilewrightWarning, match="weights have changed"):
             found = run(x)
         close(leaves(found), module(x))
+        module.weight.data = torch.randn(4, 4)
+        close(leaves(run(x)), module(x))
+        module.weight = nn.Parameter(torch.randn(4, 4))
+        close(leaves(run(x)), module(x))
+
+
+def test_new_weights_do_not_get_the_addresses_of_old_ones():
+    memory = np.ones((4, 4), "float32")
+    freed = weakref.ref(memory)
+    weight = nn.Parameter(torch.from_numpy(memory))
+    same = unchanged(torch, [weight])
+    assert same([weight])
+    del memory
+    weight.data = torch.ones(4, 4)
+    assert not same([weight]) and freed() is not None
+    del same
+    assert freed() is None
+
+
+@pytest.mark.parametrize("as_cuda", [False, True])
+def test_weights_that_pytorch_made_part_of_the_graph_are_watched(monkeypatch, as_cuda):
+    def at_once(tensors: list[Any], addresses: list[int], places: list[int]) -> bool:
+        return all(tensors[k].data_ptr() == addresses[k] for k in places)
+
+    if as_cuda:  # where PyTorch can tell all addresses at once
+        monkeypatch.setattr(torch._C, "_tensors_data_ptrs_at_indices_equal", at_once, raising=False)
+    module = nn.Linear(4, 4).eval()
+    run, x = compiled(module), torch.randn(2, 4)
+    with torch.no_grad(), torch._dynamo.config.patch(prepare_freezing=True):
+        close(leaves(run(x)), module(x))
+        module.bias.add_(1.0)
+        close(leaves(run(x)), module(x))
         module.weight.data = torch.randn(4, 4)
         close(leaves(run(x)), module(x))
 

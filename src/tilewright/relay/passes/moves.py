@@ -83,10 +83,10 @@ def _rewritten(body: Expr) -> Expr:
         if is_call(node, "nn.batch_matmul"):
             return _product(node)
         if is_view(node):
-            found, source = merged_view(node), node.args[0]
-            if found is not node and is_view(source) and isinstance(source, Call):
+            merged, source = merged_view(node), node.args[0]
+            if merged is not node and is_view(source) and isinstance(source, Call):
                 readers.passed(source, source.args[0])
-            return found
+            return merged
         if not _is_elementwise(node):
             return node
         movable = [k for k, arg in enumerate(node.args) if _may_move(node, arg, readers)]

@@ -78,7 +78,9 @@ def _loop(n: Node) -> list[Value]:
         if known is not None and not _truth(n, known):
             break
         if done == int(asked) and (not asked or _goes_on(body)):
-            n.require(trips < np.inf, "it never ends", "The body must end it, or a number of trips.")
+            n.require(
+                trips < np.inf, "it never ends", "The body must end it, or a number of trips."
+            )
             n.copies(body, int(trips) - done)
         made = n.inline(body, [np.array(done, "int64"), np.array(True), *carried])
         going, carried = made[0] if asked else going, made[1 : 1 + len(carried)]

@@ -2,7 +2,8 @@
 
 In: graphs of PyTorch's and, at their first call, their arguments.  Out: a function that calls a
 compiled network on the tensors' own memory.  What cannot be compiled runs as it did, with one
-warning.  Needs PyTorch.  Read next: `export.py`, `../../../runtime/network/caller.py`, `store.py`.
+warning.  Needs PyTorch.  Read next: `export.py`, `../../../runtime/network/caller.py`, `store.py`,
+`weights.py`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from tilewright.relay.exchange.torch.export import as_numpy, decomposed, read, t
 from tilewright.relay.exchange.torch.importer import Blocked, import_program
 from tilewright.relay.exchange.torch.parts import Part, parts_of, without_values
 from tilewright.relay.exchange.torch.program import Program
+from tilewright.relay.exchange.torch.weights import attributes, unchanged
 from tilewright.relay.graph.expr import IRModule
 from tilewright.runtime.device import device
 from tilewright.runtime.drivers import ALIGNMENT
@@ -37,6 +39,7 @@ from tilewright.search import report
 from tilewright.targets.target import Target, TargetLike
 
 PLACE = 'torch.compile(backend="tilewright")'
+Run = Callable[[Sequence[Any]], Any]  # of the arguments of a graph
 _KINDS = {"cpu": "llvm", "cuda": "cuda"}
 _MOST_VARIANTS = 32  # shapes of one graph
 _MOST_PARTS = 8  # that a graph is cut into by operators that PyTorch runs
@@ -136,37 +139,39 @@ class _Graph:
             if "_dynamo_static_input_type" in (node.meta.get("tensor_dict") or {})
         ]  # fmt: skip
         self.dynamic = any(n.op == "placeholder" and n.type is torch.SymInt for n in gm.graph.nodes)
-        self._variants: dict[Any, Callable[..., Any]] = {}
-        self._only: Callable[..., Any] | None = None
+        self._variants: dict[Any, Run] = {}
+        self._only: Run | None = None
         self._turn = lock()
 
     def __call__(self, *args: Any) -> Any:
         if self._only is not None:
-            return self._only(*args)
+            return self._only(args)
         key = self._key(args) if self.dynamic else ()
         run = self._variants.get(key)
         if run is None:
             with self._turn:
                 run = self._variants.get(key) or self._made(key, args)
-        return run(*args)
+        return run(args)
 
     def _key(self, args: Sequence[Any]) -> Any:
         return tuple(a.shape if isinstance(a, self.torch.Tensor) else a for a in args)
 
-    def _made(self, key: Any, args: Sequence[Any]) -> Callable[..., Any]:
-        run: Callable[..., Any]
+    def _made(self, key: Any, args: Sequence[Any]) -> Run:
         if len(self._variants) >= _MOST_VARIANTS:
             _warn(f"a graph that was met with {_MOST_VARIANTS} shapes runs in PyTorch for others")
-            return self.gm.forward  # type: ignore[no-any-return]
+            return self._in_pytorch
         try:
             run = _compiled(self.torch, self.gm, self.static, args, self.options)
         except TilewrightError as error:
             _warn(f"a graph runs in PyTorch: {error}")
-            run = self.gm.forward
+            run = self._in_pytorch
         self._variants[key] = run
         if not self.dynamic:
             self._only = run
         return run
+
+    def _in_pytorch(self, args: Sequence[Any]) -> Any:
+        return self.gm.forward(*args)
 
 
 # -- building --------------------------------------------------------------------------------------
@@ -174,7 +179,7 @@ class _Graph:
 
 def _compiled(
     torch: Any, gm: Any, static: Sequence[int], args: Sequence[Any], options: Options
-) -> Callable[..., Any]:
+) -> Run:
     """The graph as a function of its arguments.  Raises TilewrightError where it cannot be made."""
     tensors = [a for a in args if isinstance(a, torch.Tensor)]
     devices = {a.device for a in tensors}
@@ -194,7 +199,7 @@ def _compiled(
         run = site.loaded(*found, dynamic)
     else:
         run = _made_anew(site, gm, args, dynamic, key)
-    if options.frozen or not static:
+    if options.frozen:
         return run
     return _watched(torch, gm, run, static, args, options)
 
@@ -224,9 +229,7 @@ class _Site:
                     tasks, database, report.Options(seconds=60 * self.options.tune_minutes)
                 ).check()
 
-    def loaded(
-        self, library: Library, outputs: Sequence[Any], inputs: Sequence[int]
-    ) -> Callable[..., Any]:
+    def loaded(self, library: Library, outputs: Sequence[Any], inputs: Sequence[int]) -> Run:
         """inputs: the position among the arguments of each input of the library."""
         stream = _stream(self.torch, self.where)
         caller = Caller(library.load_on(device(self.target, self.where.index or 0)), stream)
@@ -236,7 +239,7 @@ class _Site:
 
 def _made_anew(
     site: _Site, gm: Any, args: Sequence[Any], dynamic: Sequence[int], key: str | None
-) -> Callable[..., Any]:
+) -> Run:
     torch = site.torch
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -270,7 +273,7 @@ def _made_anew(
 def _in_parts(
     site: _Site, ep: Any, program: Program, blocked: frozenset[str], outputs: Sequence[Any],
     names: Mapping[int, str],
-) -> Callable[..., Any]:  # fmt: skip
+) -> Run:  # fmt: skip
     """What can be compiled is, PyTorch runs the rest.
 
     names: of the arguments, by position.  Raises ModelError where that would be too many pieces.
@@ -283,7 +286,7 @@ def _in_parts(
     runs = [_part(site, part, eager) for part in parts]
     results = [ref.name for ref in program.outputs]
 
-    def run(*args: Any) -> Any:
+    def run(args: Sequence[Any]) -> Any:
         values = {**eager.constants, **{name: args[k] for k, name in names.items()}}
         for part, step in zip(parts, runs, strict=True):
             step(values)
@@ -310,7 +313,7 @@ def _part(site: _Site, part: Part, eager: Eager) -> Callable[[dict[str, Any]], N
     outputs = [ref.name for ref in part.program.outputs]
 
     def run(values: dict[str, Any]) -> None:
-        values.update(zip(outputs, call(*(values[name] for name in inputs)), strict=True))
+        values.update(zip(outputs, call([values[name] for name in inputs]), strict=True))
 
     return run
 
@@ -321,7 +324,7 @@ def _part(site: _Site, part: Part, eager: Eager) -> Callable[[dict[str, Any]], N
 def _function(
     torch: Any, caller: Caller, inputs: Sequence[int], outputs: Sequence[Any], where: Any,
     copy: Callable[[int, int, int], Any],
-) -> Callable[..., Any]:  # fmt: skip
+) -> Run:  # fmt: skip
     """The call, with everything bound that can be known before it."""
     turn, compute = caller.turn, caller.run
     puts = list(zip(inputs, caller.inputs, caller.staging, strict=True))
@@ -333,7 +336,7 @@ def _function(
         o.put is not None for o in caller.outputs
     )
 
-    def run(*args: Any) -> Any:
+    def run(args: Sequence[Any]) -> Any:
         with turn:
             kept = []  # until the kernels are enqueued
             for k, put, stage in puts:
@@ -393,26 +396,27 @@ def _copy_function(caller: Caller, stream: Callable[[], int]) -> Callable[[int, 
 
 
 def _watched(
-    torch: Any, gm: Any, run: Callable[..., Any], static: Sequence[int], args: Sequence[Any],
-    options: Options,
-) -> Callable[..., Any]:  # fmt: skip
+    torch: Any, gm: Any, run: Run, static: Sequence[int], args: Sequence[Any], options: Options
+) -> Run:
     """`run`, built again when a weight is not what it was: another tensor, or written to."""
-    pick: Any = itemgetter(*static) if len(static) > 1 else lambda a: (a[static[0]],)
-    address = torch.Tensor.data_ptr
-    version: Any = attrgetter("_version")
-    if any(t.is_inference() for t in pick(args)):  # which count no writes
-        version = address
-    known = [list(map(address, pick(args))), list(map(version, pick(args)))]
-    current = [run]
+    own = tuple(t for t in attributes(gm) if isinstance(t, torch.Tensor))
+    quick = itemgetter(*static) if len(static) > 1 else None
 
-    def call(*given: Any) -> Any:
-        weights = pick(given)
-        if list(map(version, weights)) != known[1] or list(map(address, weights)) != known[0]:
+    def weights(given: Sequence[Any]) -> tuple[Any, ...]:
+        picked = quick(given) if quick else tuple(given[k] for k in static)
+        return picked + own if own else picked
+
+    if not weights(args):
+        return run
+    same, current = unchanged(torch, weights(args)), run
+
+    def call(given: Sequence[Any]) -> Any:
+        nonlocal same, current
+        if not same(held := weights(given)):
             _warn("weights have changed, so the graph is compiled again")
-            known[:] = [list(map(address, weights)), list(map(version, weights))]
-            unwatched = replace(options, frozen=True)
-            current[0] = _compiled(torch, gm, static, given, unwatched)
-        return current[0](*given)
+            same = unchanged(torch, held)
+            current = _compiled(torch, gm, static, given, replace(options, frozen=True))
+        return current(given)
 
     return call
 

@@ -20,6 +20,7 @@ import tilewright
 from tilewright.base.errors import TilewrightError
 from tilewright.driver.cache import default_cache
 from tilewright.relay.exchange.torch.export import as_numpy
+from tilewright.relay.exchange.torch.weights import attributes
 from tilewright.runtime.device import local_target
 from tilewright.runtime.network.library import Library
 from tilewright.runtime.network.library import load as load_library
@@ -38,7 +39,7 @@ def key(
     if not all(map(_is_known, gm.graph.nodes)):
         return None
     held = [a for k, a in enumerate(args) if isinstance(a, torch.Tensor) and k not in dynamic]
-    held += [_attribute(gm, str(n.target)) for n in gm.graph.nodes if n.op == "get_attr"]
+    held += attributes(gm)
     if any(not isinstance(t, torch.Tensor) for t in held) or list(gm.children()):
         return None
     if sum(t.nbytes for t in held) > _MOST_BYTES:
@@ -93,12 +94,6 @@ def _is_known(node: Any) -> bool:
         return bool(node.op != "call_module")
     room = str(getattr(node.target, "__module__", "") or "")
     return room.partition(".")[0] in _KNOWN
-
-
-def _attribute(gm: Any, name: str) -> Any:
-    for word in name.split("."):
-        gm = getattr(gm, word)
-    return gm
 
 
 def _log_digest(log: str | None) -> str:
