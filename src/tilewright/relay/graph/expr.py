@@ -1,93 +1,37 @@
-"""The graph of a network: types, and the few kinds of node a graph is made of.
+"""The graph of a network: the few kinds of node a graph is made of, and modules of functions.
 
 In: operators from the table and Python values.  Out: immutable, typed nodes; a shared node is a
-value that is read several times.  Read next: `graph.py` (walks and rewrites), `printer.py`,
-`op/row.py`.
+value that is read several times.  Read next: `types.py`, `traversal.py` (walks and rewrites),
+`printer.py`, `op/row.py`.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tilewright.base.doors import door, is_integer
-from tilewright.base.dtype import FLOAT32, DType
-from tilewright.base.errors import ExpressionError, ModelError
-from tilewright.relay.graph.extents import closed, open_axes, stand_in
+from tilewright.base.doors import door
+from tilewright.base.dtype import DType
+from tilewright.base.errors import ModelError
+from tilewright.relay.graph.types import MAX_BYTES as MAX_BYTES
+from tilewright.relay.graph.types import MAX_EXTENT as MAX_EXTENT
+from tilewright.relay.graph.types import MAX_RANK as MAX_RANK
+from tilewright.relay.graph.types import Array as Array
+from tilewright.relay.graph.types import FuncType as FuncType
+from tilewright.relay.graph.types import IncompleteType as IncompleteType
+from tilewright.relay.graph.types import TensorType as TensorType
+from tilewright.relay.graph.types import TupleType as TupleType
+from tilewright.relay.graph.types import Type as Type
+from tilewright.relay.graph.types import as_array as as_array
+from tilewright.relay.graph.types import check_dtype as check_dtype
+from tilewright.relay.graph.types import oversize as oversize
+from tilewright.relay.graph.types import static_shape as static_shape
+from tilewright.relay.graph.types import tensor_type
 
 if TYPE_CHECKING:
     from tilewright.relay.op.row import Op
-
-Array = NDArray[Any]
-
-# Of one tensor: numpy has no more axes, loops count in 32 bits, and a terabyte is an error.
-MAX_RANK, MAX_EXTENT, MAX_BYTES = 32, 2**31 - 1, 2**40
-
-
-def as_array(value: Any) -> Array:
-    """`value` as a numpy array: numbers, lists, arrays, anything with `.numpy()`."""
-    try:
-        made = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
-        reason = "it holds no numbers" if made.dtype.hasobject or made.dtype.kind in "SU" else ""
-    except ValueError as error:
-        reason = str(error)
-    if reason:
-        raise ModelError(
-            f"array of a {type(value).__name__}", f"it is none ({reason})",
-            "Give numbers, or lists of one length.",
-        )  # fmt: skip
-    return made
-
-
-def check_dtype(dtype: object, place: str) -> DType:
-    """The element type called `dtype`; raises ModelError where networks may not have it."""
-    try:
-        return DType(dtype)
-    except ExpressionError as error:
-        raise ModelError(place, error.reason, error.way_out) from None
-
-
-@dataclass(frozen=True)
-class TensorType:
-    """A dense tensor: `shape` in elements of `dtype`, row-major."""
-
-    shape: tuple[int, ...]
-    dtype: DType = FLOAT32
-
-    def __post_init__(self) -> None:
-        if type(self.shape) is not tuple or any(type(n) is not int for n in self.shape):
-            object.__setattr__(self, "shape", static_shape(self.shape, "relay.TensorType"))
-        if not isinstance(self.dtype, DType):  # a name, as users give it
-            object.__setattr__(self, "dtype", check_dtype(self.dtype, "relay.TensorType"))
-
-    @property
-    def size(self) -> int:
-        return math.prod(self.shape)
-
-    @property
-    def nbytes(self) -> int:
-        return self.size * self.dtype.bytes
-
-    def __str__(self) -> str:
-        return f"Tensor[({', '.join(map(str, self.shape))}), {self.dtype}]"
-
-
-@dataclass(frozen=True)
-class TupleType:
-    """Several values at once."""
-
-    fields: tuple[Type, ...]
-
-    def __str__(self) -> str:
-        return f"({', '.join(map(str, self.fields))})"
-
-
-Type = TensorType | TupleType
 
 
 class Attrs(Mapping[str, Any]):
@@ -142,9 +86,13 @@ class Expr:
     @property
     def tensor_type(self) -> TensorType:
         """The type of a single tensor; ModelError for a tuple."""
-        found = self.checked_type
+        found: Type | FuncType = self.checked_type
         if isinstance(found, TensorType):
             return found
+        if isinstance(found, FuncType):
+            raise ModelError(
+                str(self), "a function where a tensor is needed", "Call it: f(x), or use its body."
+            )
         raise ModelError(
             str(self), f"a tuple of {len(found.fields)} values where one tensor is needed",
             "Pick one with [0].",
@@ -184,7 +132,29 @@ class Expr:
     def __contains__(self, value: object) -> bool:
         return any(value is part for part in self)
 
-    # arithmetic spells the operators add, subtract, multiply, divide, negative
+    def __len__(self) -> int:
+        """How many values it has."""
+        if not isinstance(self._type, TupleType):
+            raise ModelError(
+                f"len of a {type(self).__name__} of type {self._type}",
+                "it is one tensor, not a tuple", "Its extents are in .shape.",
+            )  # fmt: skip
+        return len(self._type.fields)
+
+    def __bool__(self) -> bool:
+        return True  # it is there; what it holds is not known before it runs
+
+    def astuple(self) -> Expr:
+        """Itself: what TVM needs for operators with several results."""
+        return self
+
+    def astype(self, dtype: str) -> Expr:
+        """Converted, as by `relay.cast`."""
+        from tilewright.relay.op import call
+
+        return call("cast", self, dtype=str(check_dtype(dtype, "astype")))
+
+    # arithmetic spells the operators add, subtract, multiply, divide, negative and comparisons
     def __add__(self, other: Any) -> Expr:
         return _arithmetic("add", self, other)
 
@@ -209,6 +179,18 @@ class Expr:
     def __rtruediv__(self, other: Any) -> Expr:
         return _arithmetic("divide", other, self)
 
+    def __lt__(self, other: Any) -> Expr:
+        return _arithmetic("less", self, other)
+
+    def __le__(self, other: Any) -> Expr:
+        return _arithmetic("less_equal", self, other)
+
+    def __gt__(self, other: Any) -> Expr:
+        return _arithmetic("greater", self, other)
+
+    def __ge__(self, other: Any) -> Expr:
+        return _arithmetic("greater_equal", self, other)
+
     def __neg__(self) -> Expr:
         from tilewright.relay.op import call
 
@@ -232,15 +214,22 @@ class Var(Expr):
     def __init__(
         self,
         name_hint: str,
-        type_annotation: Type | None = None,
+        type_annotation: Type | IncompleteType | None = None,
         open_extents: Mapping[int, str] | None = None,
     ) -> None:
-        self.name_hint, self._type = name_hint, type_annotation
-        self.open_extents: Mapping[int, str] = open_extents or {}
+        told = None if isinstance(type_annotation, IncompleteType) else type_annotation
+        self.name_hint, self._type = name_hint, told
+        named = told.open_extents if isinstance(told, TensorType) else {}
+        self.open_extents: Mapping[int, str] = open_extents or named
 
     @property
     def is_typed(self) -> bool:
         return self._type is not None
+
+    @property
+    def type_annotation(self) -> Type | None:
+        """The type, None where it is still open."""
+        return self._type
 
     def settle(self, wanted: TensorType) -> None:
         """Take the type `wanted` if none was given."""
@@ -363,8 +352,18 @@ class Function(Expr):
         return ()
 
     @property
+    def checked_type(self) -> Any:
+        """What it takes and gives."""
+        return FuncType(tuple(p.checked_type for p in self.params), self.ret_type)
+
+    @property
     def ret_type(self) -> Type:
-        return self.checked_type
+        assert self._type is not None
+        return self._type
+
+    def __call__(self, *args: Expr) -> Call:
+        """A call of this function; relay.build puts its body in the call's place."""
+        return Call(self, args)
 
     def infer(self, args: tuple[Expr, ...], attrs: Attrs) -> Type:
         """The type of a call of this function; ModelError unless the arguments fit."""
@@ -388,19 +387,34 @@ class Function(Expr):
         return self.ret_type
 
 
+class GlobalVar(str):
+    """The name of a function in a module: a string, which TVM wraps."""
+
+    @property
+    def name_hint(self) -> str:
+        return str(self)
+
+    def __call__(self, *_: Any) -> Any:
+        raise ModelError(
+            f"relay.GlobalVar({str(self)!r})(...)", "functions do not call each other by name",
+            "Call the relay.Function itself: f(x).",
+        )  # fmt: skip
+
+
 class IRModule:
     """Functions by name; a network is the one called "main"."""
 
     @door(ModelError)
     def __init__(self, functions: Mapping[str, Function] | None = None) -> None:
-        self.functions: dict[str, Function] = dict(functions or {})
+        given = dict(functions or {})
+        self.functions: dict[str, Function] = {GlobalVar(name): f for name, f in given.items()}
 
     @staticmethod
     @door(ModelError)
-    def from_expr(expr: Expr) -> IRModule:
+    def from_expr(expr: Expr, functions: Mapping[str, Function] | None = None) -> IRModule:
         """A module whose main is `expr`, a function or an expression over variables."""
         main = expr if isinstance(expr, Function) else Function(free_vars(expr), expr)
-        return IRModule({"main": main})
+        return IRModule({**(functions or {}), "main": main})
 
     @door(ModelError)
     def __getitem__(self, name: str) -> Function:
@@ -413,10 +427,38 @@ class IRModule:
         )
 
     def __setitem__(self, name: str, function: Function) -> None:
-        self.functions[name] = function
+        self.functions[GlobalVar(name)] = function
 
     def __contains__(self, name: object) -> bool:
         return name in self.functions
+
+    def __len__(self) -> int:
+        return len(self.functions)
+
+    @door(ModelError)
+    def get_global_var(self, name: str) -> GlobalVar:
+        """The name of a function that is there.  Raises ModelError."""
+        self[name]
+        return GlobalVar(name)
+
+    def get_global_vars(self) -> list[GlobalVar]:
+        """The names of all functions."""
+        return [GlobalVar(name) for name in self.functions]
+
+    @door(ModelError)
+    def update_func(self, var: str, func: Function) -> None:
+        """Put a function in the place of the one called `var`.  Raises ModelError without one."""
+        self[var]
+        self[var] = func
+
+    def update(self, other: IRModule | Mapping[str, Function]) -> None:
+        """Add the functions of another module, which replace those of the same names."""
+        mapping = other.functions if isinstance(other, IRModule) else IRModule(other).functions
+        self.functions.update(mapping)
+
+    def shallow_copy(self) -> IRModule:
+        """Another module with the same functions."""
+        return IRModule(self.functions)
 
     def __str__(self) -> str:
         from tilewright.relay.graph.printer import module_text
@@ -429,10 +471,14 @@ class IRModule:
 
 
 def var(
-    name_hint: str, type_annotation: Type | None = None, shape: Any = None, dtype: str = "float32"
+    name_hint: str,
+    type_annotation: Type | IncompleteType | str | None = None,
+    shape: Any = None,
+    dtype: str = "float32",
 ) -> Var:
     """An input or a weight called `name_hint`.
 
+    type_annotation: a `relay.TensorType`, or the element type of a single number
     shape: ints, or `relay.Any()` for what relay.build is told; left out for weights whose operator
         can tell (kernel_size=, channels=, units=).
     """
@@ -440,38 +486,13 @@ def var(
     if type_annotation is not None:
         if shape is not None:
             raise ModelError(place, "both type_annotation and shape are given", "Give one of them.")
+        if isinstance(type_annotation, str):
+            return Var(name_hint, TensorType((), check_dtype(type_annotation, place)))
         return Var(name_hint, type_annotation)
     kind = check_dtype(dtype, place)
     if shape is None:
         return Var(name_hint)
-    extents = static_shape(closed(shape, stand_in), place)
-    return Var(name_hint, TensorType(extents, kind), open_axes(shape))
-
-
-def static_shape(shape: Any, place: str) -> tuple[int, ...]:
-    """`shape` as a tuple of ints; a tensor with an extent of 0 has no elements."""
-    items = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
-    for extent in items:
-        if not is_integer(extent) or int(extent) < 0:
-            raise ModelError(
-                place,
-                f"shape {items} has the extent {extent!r}",
-                "Every extent is an int of at least 0.",
-            )
-    found = tuple(int(e) for e in items)
-    if reason := oversize(found, FLOAT32):
-        raise ModelError(place, f"the shape is too large: {reason}", "Use smaller extents.")
-    return found
-
-
-def oversize(shape: tuple[int, ...], dtype: DType) -> str:
-    """What is beyond the limits of a tensor; empty if nothing."""
-    if len(shape) > MAX_RANK:
-        return f"{len(shape)} dimensions, at most {MAX_RANK} are possible"
-    if max(shape, default=0) > MAX_EXTENT:
-        return f"an extent of {max(shape)}, loops count to {MAX_EXTENT}"
-    nbytes = math.prod(shape) * dtype.bytes
-    return f"{nbytes} bytes, of {MAX_BYTES} at most" if nbytes > MAX_BYTES else ""
+    return Var(name_hint, tensor_type(shape, kind, place))
 
 
 def const(value: Any, dtype: str | None = None) -> Constant:

@@ -12,12 +12,15 @@ from collections.abc import Callable, Mapping, Sequence
 from math import isqrt
 from typing import Any as Anything
 
+from tilewright.ir.expr import Expr as IrExpr
+
 # Primes that are extents of nothing else, small enough for the square of one to be a tensor's size.
 _STAND_INS = tuple(n for n in range(1009, 1600, 2) if all(n % k for k in range(3, isqrt(n) + 1, 2)))
 
 
 class Any:
-    """An extent that is not known yet, in a shape of `relay.var`, `from_onnx` or `from_pytorch`.
+    """An extent that is not known yet, in a shape of `relay.var`, `from_onnx` or `from_pytorch`;
+    a `te.var` in a shape means the same under its name.
 
     name: open extents of one name are equal; by default `batch` on the first axis, `axis1`, ... on
         the others, or the name that an ONNX model gives the extent
@@ -41,8 +44,8 @@ def closed(shape: Anything, extent_of: Callable[[str], int], own: str = "") -> A
 
     own: the name of one that has none
     """
-    if isinstance(shape, Any):
-        return extent_of(shape.name or own)
+    if (name := _open_name(shape, own)) is not None:
+        return extent_of(name)
     if isinstance(shape, Mapping):
         return {name: closed(s, extent_of, name) for name, s in shape.items()}
     if isinstance(shape, (tuple, list)):
@@ -60,7 +63,16 @@ def open_names(shape: Anything) -> tuple[str, ...]:
 def open_axes(shape: Anything) -> dict[int, str]:
     """The names of the open extents of one shape, by axis."""
     items = shape if isinstance(shape, Sequence) else ()
-    return {k: x.name or _axis_name(k) for k, x in enumerate(items) if isinstance(x, Any)}
+    names = {k: _open_name(x, _axis_name(k)) for k, x in enumerate(items)}
+    return {k: name for k, name in names.items() if name is not None}
+
+
+def _open_name(extent: Anything, own: str) -> str | None:
+    """What an open extent is called, `own` where it says nothing; None for any other value."""
+    if isinstance(extent, Any):
+        return extent.name or own
+    is_variable = isinstance(extent, IrExpr) and extent.op == "var"
+    return extent.name if is_variable else None
 
 
 def _axis_name(axis: int) -> str:

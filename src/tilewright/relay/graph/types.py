@@ -1,0 +1,169 @@
+"""Types of graph values: tensors, tuples of them, functions.
+
+In: shapes and element types as users write them.  Out: frozen types of plain ints, of which equal
+ones are equal.  Read next: `expr.py`, `extents.py` (open extents).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.base.doors import is_integer
+from tilewright.base.dtype import FLOAT32, DType
+from tilewright.base.errors import ExpressionError, ModelError
+from tilewright.relay.graph.extents import closed, open_axes, stand_in
+
+Array = NDArray[Any]
+
+# Of one tensor: numpy has no more axes, loops count in 32 bits, and a terabyte is an error.
+MAX_RANK, MAX_EXTENT, MAX_BYTES = 32, 2**31 - 1, 2**40
+
+
+def as_array(value: Any) -> Array:
+    """`value` as a numpy array: numbers, lists, arrays, anything with `.numpy()`."""
+    try:
+        made = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
+        reason = "it holds no numbers" if made.dtype.hasobject or made.dtype.kind in "SU" else ""
+    except ValueError as error:
+        reason = str(error)
+    if reason:
+        raise ModelError(
+            f"array of a {type(value).__name__}", f"it is none ({reason})",
+            "Give numbers, or lists of one length.",
+        )  # fmt: skip
+    return made
+
+
+def check_dtype(dtype: object, place: str) -> DType:
+    """The element type called `dtype`; raises ModelError where networks may not have it."""
+    try:
+        return DType(dtype)
+    except ExpressionError as error:
+        raise ModelError(place, error.reason, error.way_out) from None
+
+
+@dataclass(frozen=True)
+class TensorType:
+    """A dense tensor: `shape` in elements of `dtype`, row-major.
+
+    shape: ints, or `relay.Any()` and `te.var` for what relay.build is told
+    open_extents: the names of those, by axis; types that a graph infers have only what stands for
+        them in `shape`
+    """
+
+    shape: tuple[int, ...]
+    dtype: DType = FLOAT32
+    open_extents: Mapping[int, str] = field(default_factory=dict, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if type(self.shape) is not tuple or any(type(n) is not int for n in self.shape):
+            made = tensor_type(self.shape, FLOAT32, "relay.TensorType")
+            object.__setattr__(self, "open_extents", made.open_extents)
+            object.__setattr__(self, "shape", made.shape)
+        if not isinstance(self.dtype, DType):  # a name, as users give it
+            object.__setattr__(self, "dtype", check_dtype(self.dtype, "relay.TensorType"))
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.bytes
+
+    @property
+    def concrete_shape(self) -> tuple[int, ...]:
+        """The shape, under the name that TVM has for it where all of it is known."""
+        return self.shape
+
+    def __str__(self) -> str:
+        return f"Tensor[({', '.join(map(str, self.shape))}), {self.dtype}]"
+
+
+@dataclass(frozen=True)
+class TupleType:
+    """Several values at once."""
+
+    fields: tuple[Type, ...]
+
+    def __post_init__(self) -> None:
+        if type(self.fields) is not tuple:
+            object.__setattr__(self, "fields", _listed(self.fields, "relay.TupleType"))
+
+    def __str__(self) -> str:
+        return f"({', '.join(map(str, self.fields))})"
+
+
+@dataclass(frozen=True)
+class FuncType:
+    """What a function takes and gives; `relay.Function.checked_type`."""
+
+    arg_types: tuple[Type, ...]
+    ret_type: Type
+
+    def __post_init__(self) -> None:
+        if type(self.arg_types) is not tuple:
+            object.__setattr__(self, "arg_types", _listed(self.arg_types, "relay.FuncType"))
+
+    def __str__(self) -> str:
+        return f"fn ({', '.join(map(str, self.arg_types))}) -> {self.ret_type}"
+
+
+Type = TensorType | TupleType
+
+
+class IncompleteType:
+    """Of a variable whose first operator tells its type: the same as to leave the type out."""
+
+
+def tensor_type(shape: Any, dtype: DType, place: str) -> TensorType:
+    """The type of a shape that a user gives, with open extents or without."""
+    extents = static_shape(closed(shape, stand_in), place)
+    return TensorType(extents, dtype, open_axes(shape))
+
+
+def scalar_type(dtype: str) -> TensorType:
+    """The type of one number."""
+    return TensorType((), check_dtype(dtype, "relay.scalar_type"))
+
+
+def _listed(types: Any, place: str) -> tuple[Type, ...]:
+    found = tuple(types) if isinstance(types, Sequence) and not isinstance(types, str) else (types,)
+    if wrong := [t for t in found if not isinstance(t, Type)]:
+        raise ModelError(
+            f"{place}({wrong[0]!r})", "it is no type of a value",
+            "Give a list of relay.TensorType(shape, dtype).",
+        )  # fmt: skip
+    return found
+
+
+def static_shape(shape: Any, place: str) -> tuple[int, ...]:
+    """`shape` as a tuple of ints; a tensor with an extent of 0 has no elements."""
+    items = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+    for extent in items:
+        if not is_integer(extent) or int(extent) < 0:
+            raise ModelError(
+                place,
+                f"shape {items} has the extent {extent!r}",
+                "Every extent is an int of at least 0.",
+            )
+    found = tuple(int(e) for e in items)
+    if reason := oversize(found, FLOAT32):
+        raise ModelError(place, f"the shape is too large: {reason}", "Use smaller extents.")
+    return found
+
+
+def oversize(shape: tuple[int, ...], dtype: DType) -> str:
+    """What is beyond the limits of a tensor; empty if nothing."""
+    if len(shape) > MAX_RANK:
+        return f"{len(shape)} dimensions, at most {MAX_RANK} are possible"
+    if max(shape, default=0) > MAX_EXTENT:
+        return f"an extent of {max(shape)}, loops count to {MAX_EXTENT}"
+    nbytes = math.prod(shape) * dtype.bytes
+    return f"{nbytes} bytes, of {MAX_BYTES} at most" if nbytes > MAX_BYTES else ""
