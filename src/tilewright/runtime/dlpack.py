@@ -18,8 +18,8 @@ HOST_CODES = (1, 3)  # CPU, and CUDA's page-locked host memory
 
 _KINDS = {"int": 0, "uint": 1, "float": 2, "bool": 6}
 _BFLOAT = 4
-_TYPES = {t: (_BFLOAT if t == "bfloat16" else _KINDS[t.kind], t.bits) for t in map(DType, TYPES)}
-_NAMES = {code: name for name, code in _TYPES.items()}
+CODES = {t: (_BFLOAT if t == "bfloat16" else _KINDS[t.kind], t.bits) for t in map(DType, TYPES)}
+NAMES = {code: name for name, code in CODES.items()}
 
 
 class _Tensor(ctypes.Structure):
@@ -79,7 +79,7 @@ def export_capsule(
     pointer: int, shape: tuple[int, ...], dtype: str, device: tuple[int, int], owner: object
 ) -> Any:
     """A capsule over row-major memory at `pointer`; `owner` lives until the consumer is done."""
-    code, bits = _TYPES[DType(dtype)]
+    code, bits = CODES[DType(dtype)]
     dims = (ctypes.c_int64 * len(shape))(*shape)
     tensor = _Tensor(pointer, *device, len(shape), code, bits, 1, dims, None, 0)
     managed = _Managed(tensor, None, _deleter)
@@ -98,8 +98,8 @@ class View:
         self.pointer = int(tensor.data or 0) + int(tensor.byte_offset)
         self.shape = tuple(tensor.shape[i] for i in range(tensor.ndim))
         key = (tensor.code, tensor.bits)
-        known = tensor.lanes == 1 and key in _NAMES
-        self.dtype = _NAMES[key] if known else f"code {key[0]}, {key[1]} bits, {tensor.lanes} lanes"
+        known = tensor.lanes == 1 and key in NAMES
+        self.dtype = NAMES[key] if known else f"code {key[0]}, {key[1]} bits, {tensor.lanes} lanes"
         dense = [prod(self.shape[i + 1 :]) for i in range(tensor.ndim)]
         self.strides = [tensor.strides[i] for i in range(tensor.ndim)] if tensor.strides else dense
         self.contiguous = all(

@@ -142,6 +142,30 @@ def _host_view(tensor: Any) -> np.ndarray:
     return np.ndarray(view.shape, dtype.storage, raw, strides=strides)
 
 
+def converted(value: np.ndarray, dtype: DType, place: str) -> np.ndarray:
+    """`value` in the element type `dtype`, where that is what its writer meant.
+
+    Floats round to other floats, integers and bools become floats, and integers other integers
+    that hold them.  Raises DeviceError for all else: what is cut off is asked for, by `.astype`.
+    """
+    if value.dtype == dtype.storage:
+        return value
+    given = _checked(value.dtype, place)
+    if dtype.is_float or given.is_float or dtype == "bool":
+        means_it = dtype.is_float
+    else:
+        means_it = not value.size or bool(
+            dtype.least <= int(value.min()) and int(value.max()) <= dtype.greatest
+        )
+    if not means_it:
+        raise DeviceError(
+            place, f"the value is {given}{list(value.shape)}: {dtype} does not hold its numbers",
+            f'Convert it with .astype("{dtype}").',
+        )  # fmt: skip
+    with np.errstate(over="ignore"):
+        return value.astype(dtype.storage)
+
+
 def _as_array(source: Any, place: str) -> np.ndarray:
     try:
         made = np.asarray(source)
@@ -201,16 +225,20 @@ class NDArray:
         return out
 
     def copyfrom(self, source: np.ndarray | NDArray) -> NDArray:
-        """Overwrite the contents with `source`, of the same shape and dtype.  Returns self.
+        """Overwrite the contents with `source`, of the same shape.  Returns self.
 
-        The byte order and strides of a numpy array do not matter.
+        Numbers of another element type are converted as `converted` does.  The byte order and
+        strides of a numpy array do not matter.
         """
         if isinstance(source, NDArray):
-            source.copyto(self)
-            return self
+            if source.dtype == self.dtype:
+                source.copyto(self)
+                return self
+            source = source.numpy()
         value = _as_array(source, "copyfrom")
         if value.dtype != self.dtype.storage or value.shape != self.shape:
-            self._check_like(value.shape, value.dtype.name, "copyfrom")
+            self._check_like(value.shape, self.dtype, "copyfrom")
+            value = converted(value, self.dtype, "NDArray.copyfrom")
         if value.size:
             native = np.ascontiguousarray(value, self.dtype.storage)
             self.device.driver.write(self.memory, native.reshape(-1).view(np.uint8))

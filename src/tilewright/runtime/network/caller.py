@@ -14,7 +14,7 @@ from tilewright.base.concurrency import lock
 from tilewright.base.errors import DeviceError
 from tilewright.runtime.drivers import Launch, Memory, OpenPlan, Spot
 from tilewright.runtime.network.instance import Instance, slots_of
-from tilewright.runtime.network.library import LoadedLibrary
+from tilewright.runtime.network.loaded import LoadedLibrary
 from tilewright.runtime.network.plan import Operand, TensorSpec
 
 Put = Callable[[int], None]

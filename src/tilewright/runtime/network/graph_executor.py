@@ -13,18 +13,24 @@ from typing import Any
 import numpy as np
 
 from tilewright.base.doors import door, is_integer
+from tilewright.base.dtype import DType
 from tilewright.base.errors import DeviceError
 from tilewright.runtime.device import Device
-from tilewright.runtime.ndarray import NDArray
+from tilewright.runtime.ndarray import NDArray, converted
 from tilewright.runtime.network.instance import Instance, slots_of
-from tilewright.runtime.network.library import Library, LoadedLibrary
+from tilewright.runtime.network.loaded import LoadedLibrary
 from tilewright.runtime.network.ownership import Ownership
+from tilewright.runtime.network.param_dict import load_param_dict
 from tilewright.runtime.network.plan import TensorSpec
 from tilewright.runtime.network.profile import KernelTime, Profile
 from tilewright.runtime.sequence import LaunchSequence
 from tilewright.runtime.timing import BenchmarkResult
 
 _MAX_NUMBER = 1 << 20
+_BY_NAME = (
+    "set_input", "set_input_zero_copy", "run", "get_output", "get_input", "get_num_inputs",
+    "get_num_outputs", "get_input_index", "get_input_info", "load_params", "share_params",
+)  # fmt: skip
 _ROUNDS = 3  # of a profile: what else the machine does changes between them
 _ONE_EACH = (
     'Give each thread its own GraphModule(lib["default"](dev)), which share code and weights, or '
@@ -53,7 +59,7 @@ class GraphModule:
         if not isinstance(module, LoadedLibrary):
             raise DeviceError(
                 f"GraphModule({type(module).__name__})",
-                "the network is not on a device yet" if isinstance(module, Library)
+                "the network is not on a device yet" if hasattr(module, "load_on")
                 else "it is no compiled network",
                 'Write GraphModule(lib["default"](dev)).',
             )  # fmt: skip
@@ -71,14 +77,52 @@ class GraphModule:
     def set_input(self, key: str | int | None = None, value: Any = None, **params: Any) -> None:
         """Copy `value` (numpy array, NDArray, nested list) into input `key`, by name or position.
 
-        params: further inputs by name.  Raises DeviceError for an unknown input and for a value of
-        another shape or element type.
+        params: further inputs by name
+        Numbers of another element type are converted as by `NDArray.copyfrom`.  Weights by the
+        names of `lib.get_params()` are in the library already: equal ones may be given again.
+        Raises DeviceError for an unknown input, another shape, and numbers that the type of the
+        input does not hold.
         """
         with self._own:
             if key is not None:
                 self._set(key, value)
             for name, item in params.items():
                 self._set(name, item)
+
+    def set_input_zero_copy(
+        self, key: str | int | None = None, value: Any = None, **params: Any
+    ) -> None:
+        """Let input `key` be the array `value` itself: runs read what it holds then.
+
+        value: an NDArray on this device, of the shape and element type of the input
+        Another array than before prepares the launches anew, which takes about as long as to make
+        a `GraphModule`.  Raises DeviceError for what cannot be used where it is.
+        """
+        with self._own:
+            given: list[tuple[str | int, Any]] = [] if key is None else [(key, value)]
+            for name, item in (*given, *params.items()):
+                self._use(self._position("set_input_zero_copy", name), item)
+
+    @door(DeviceError)
+    def load_params(self, params_bytes: bytes | bytearray) -> None:
+        """Set inputs, and compare weights, by what `runtime.save_param_dict` wrote."""
+        with self._own:
+            for name, value in load_param_dict(params_bytes).items():
+                self._set(name, value)
+
+    @door(DeviceError)
+    def share_params(self, other: GraphModule, params_bytes: bytes | bytearray) -> None:
+        """Weights are shared by all modules of a library: this checks that `other` is one.
+
+        params_bytes: the weights, as for `load_params`
+        Raises DeviceError for a module of another library.
+        """
+        if other.module.library is not self.module.library:
+            raise DeviceError(
+                "share_params", "the other module is of another library",
+                "Make both of one: GraphModule(lib[\"default\"](dev)).",
+            )  # fmt: skip
+        self.load_params(params_bytes)
 
     def run(self, **inputs: Any) -> None:
         """Set `inputs` and run.  On a GPU this enqueues; reading an output waits for it."""
@@ -121,6 +165,19 @@ class GraphModule:
     def get_input_index(self, name: str) -> int:
         """The position of an input, -1 where there is none of that name."""
         return self._index.get(name, -1)
+
+    def get_input_info(self) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
+        """Shapes and element types of the inputs, by name."""
+        specs = self._now.plan.inputs
+        return {s.name: s.shape for s in specs}, {s.name: str(s.dtype) for s in specs}
+
+    def __getitem__(self, name: str) -> Any:
+        """`module["run"]`: a method by its name, as TVM's modules have them."""
+        if name in _BY_NAME:
+            return getattr(self, name)
+        raise DeviceError(
+            f"GraphModule[{name!r}]", "there is no such function", f"It has {', '.join(_BY_NAME)}."
+        )
 
     @property
     def planned_bytes(self) -> int:
@@ -238,7 +295,26 @@ class GraphModule:
         if self._now.sequence is not None:
             self._now.sequence.run()
 
+    def _use(self, k: int, value: Any) -> None:
+        spec = self._now.plan.inputs[k]
+        place = f"set_input_zero_copy({spec.name!r})"
+        if not isinstance(value, NDArray) or value.device != self.device:
+            raise DeviceError(
+                place, f"the value is no array on {self.device}",
+                "Make one with nd.array(value, device), or use set_input.",
+            )  # fmt: skip
+        if value.shape != spec.shape or value.dtype != spec.dtype:
+            raise DeviceError(
+                place, f"the value is {value.dtype}{list(value.shape)}, the input "
+                f"{spec.dtype}{list(spec.shape)}", "Use set_input, which converts and copies.",
+            )  # fmt: skip
+        self._now.use_input(k, value)
+        self._unset.discard(k)
+        self._given.pop(k, None)
+
     def _set(self, key: str | int, value: Any) -> None:
+        if isinstance(key, str) and key not in self._index and self._is_weight(key, value):
+            return
         k = self._position("set_input", key)
         held = self._now.inputs[k]
         if (
@@ -254,19 +330,21 @@ class GraphModule:
         place = f"set_input({spec.name!r})"
         if not isinstance(value, NDArray):
             value = _host_array(value, spec, place)
-        if str(value.dtype) == spec.dtype and tuple(value.shape) != spec.shape:
+        if str(value.dtype) != spec.dtype:
+            source = value.numpy() if isinstance(value, NDArray) else value
+            value = converted(source, DType(spec.dtype), place)
+        if tuple(value.shape) != spec.shape:
             self._take_plan(k, tuple(value.shape))
             spec = self._now.plan.inputs[k]
         given = tuple(value.shape)
         if self._now.plan.partial and _is_part(given, spec.shape):
             value = _filled_up(value, spec.shape)
-        if tuple(value.shape) != spec.shape or str(value.dtype) != spec.dtype:
+        if tuple(value.shape) != spec.shape:
             raise DeviceError(
                 place,
                 f"the value is {value.dtype}{list(value.shape)}, the input "
                 f"{spec.dtype}{self._shapes(k)}",
-                "Convert it with .astype(...)." if tuple(value.shape) == spec.shape
-                else "Reshape it, or build the network for that shape.",
+                "Reshape it, or build the network for that shape.",
             )  # fmt: skip
         self._now.inputs[k].copyfrom(value)
         self._unset.discard(k)
@@ -324,6 +402,21 @@ class GraphModule:
             raise DeviceError(f"{what}({key!r})", *self._unknown(key))
         self._check_index(what, key, self.get_num_inputs(), "inputs")
         return int(key)
+
+    def _is_weight(self, name: str, value: Any) -> bool:
+        """Whether it is a weight of the library, given once more.  Raises for another value."""
+        known = self.module.library.get_params().get(name)
+        if known is None:
+            return False
+        given = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
+        raw = np.ascontiguousarray(given).reshape(-1).view(np.uint8)
+        if given.shape != known.shape or not np.array_equal(raw, known.reshape(-1).view(np.uint8)):
+            raise DeviceError(
+                f"set_input({name!r})", "it is a weight of the library, which has another value",
+                "Build the network with the new weights, or leave them out of relay.build(params=) "
+                "to set them before a run.",
+            )  # fmt: skip
+        return True
 
     def _unknown(self, name: str) -> tuple[str, str]:
         if name in self.module.library.plan.bound:

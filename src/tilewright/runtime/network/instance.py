@@ -15,7 +15,7 @@ from tilewright.base.artifact import BufferSpec
 from tilewright.base.dtype import DType
 from tilewright.runtime.drivers import Memory
 from tilewright.runtime.ndarray import NDArray, empty
-from tilewright.runtime.network.library import LoadedLibrary
+from tilewright.runtime.network.loaded import LoadedLibrary
 from tilewright.runtime.network.plan import Operand, Plan
 from tilewright.runtime.sequence import KernelCall, LaunchSequence
 
@@ -37,15 +37,27 @@ class Instance:
 
     def __init__(self, module: LoadedLibrary, plan: Plan, slots: Sequence[NDArray]) -> None:
         self.module, self.plan, self._slots = module, plan, slots
-        self._parts: dict[tuple[Operand, int], Memory] = {}
         self.inputs = [empty(s.shape, s.dtype, module.device) for s in plan.inputs]
         for held in self.inputs:
             held.copyfrom(np.zeros(held.shape, held.dtype))
+        self._bind()
+
+    def use_input(self, index: int, array: NDArray) -> None:
+        """Read input `index` from `array`, which is like the one that it replaces."""
+        if self.inputs[index].memory is array.memory:
+            return
+        self.inputs[index] = array
+        self.__dict__.pop("sequence", None)
+        self._bind()
+
+    def _bind(self) -> None:
+        """Outputs and launches over the memory there is now."""
+        self._parts: dict[tuple[Operand, int], Memory] = {}
         self.outputs = [
-            NDArray(spec.shape, DType(spec.dtype), module.device, self._memory(where, spec.nbytes))
-            for spec, where in plan.outputs
+            NDArray(s.shape, DType(s.dtype), self.module.device, self._memory(where, s.nbytes))
+            for s, where in self.plan.outputs
         ]
-        self.launches = [self._calls(k) for k in range(len(plan.launches))]
+        self.launches = [self._calls(k) for k in range(len(self.plan.launches))]
 
     @cached_property
     def sequence(self) -> LaunchSequence | None:

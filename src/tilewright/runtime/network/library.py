@@ -7,7 +7,8 @@ device; files (`library_file.py`).  Read next: `plan.py`, `graph_executor.py`, w
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 from tilewright.base.artifact import Artifact
@@ -15,14 +16,13 @@ from tilewright.base.concurrency import lock
 from tilewright.base.doors import door
 from tilewright.base.errors import DeviceError, ModelError
 from tilewright.runtime.device import Device, device
-from tilewright.runtime.drivers import Kernel
-from tilewright.runtime.ndarray import NDArray
-from tilewright.runtime.network import library_file, weights
+from tilewright.runtime.network import library_file
+from tilewright.runtime.network.graph_executor import GraphModule
 from tilewright.runtime.network.graph_json import graph_json
 from tilewright.runtime.network.library_file import Contents
+from tilewright.runtime.network.loaded import LoadedLibrary as LoadedLibrary
 from tilewright.runtime.network.plan import Array, Plan
 from tilewright.runtime.network.report import BuildReport
-from tilewright.targets.kind import resolve
 
 _loading = lock()
 
@@ -69,10 +69,10 @@ class Library:
         return self.plan.target
 
     @door(ModelError)
-    def __getitem__(self, name: str) -> Callable[[Device], LoadedLibrary]:
+    def __getitem__(self, name: str) -> Callable[[Device], OpenedLibrary]:
         """`lib["default"](dev)`: the network on a device."""
         if name == "default":
-            return self.load_on
+            return lambda dev: OpenedLibrary(self.load_on(dev))
         raise ModelError(f"lib[{name!r}]", "there is no such function", 'Use lib["default"](dev).')
 
     def load_on(self, dev: Device) -> LoadedLibrary:
@@ -94,6 +94,14 @@ class Library:
             if dev not in self._loaded:
                 self._loaded[dev] = LoadedLibrary(self, dev)
             return self._loaded[dev]
+
+    def __iter__(self) -> Iterator[Any]:
+        """`graph, lib, params = relay.build(...)`, as before TVM had libraries."""
+        return iter((self.get_graph_json(), self, self.get_params()))
+
+    def get_lib(self) -> Library:
+        """Itself: code, graph and weights are one here."""
+        return self
 
     def get_source(self) -> str:
         """The generated text of all kernels."""
@@ -142,21 +150,21 @@ class Library:
         )
 
 
-class LoadedLibrary:
-    """Code and weights of a library on a device; `GraphModule` runs it."""
+class OpenedLibrary(LoadedLibrary):
+    """What `lib["default"](dev)` gives: `GraphModule` runs it, and so do functions by their names,
+    `opened["set_input"]("data", x)`, of a module that is its own."""
 
-    def __init__(self, library: Library, dev: Device) -> None:
-        self.library, self.device = library, dev
-        load: Callable[[Artifact], tuple[Kernel, ...]] = dev.driver.load
-        if library.shared is not None and (loader := dev.device_kind.loader):
-            load = resolve(loader)(library.shared, library.kernels).load
-        self.kernels = tuple(load(artifact) for artifact in library.kernels)
-        given = library.constants
-        self.constants: tuple[NDArray, ...] = tuple(weights.on_device(c, dev) for c in given)
-        library.constants = tuple(map(weights.host_view, self.constants, given))
+    def __init__(self, loaded: LoadedLibrary) -> None:
+        self.library, self.device = loaded.library, loaded.device
+        self.kernels, self.constants = loaded.kernels, loaded.constants
 
-    def __repr__(self) -> str:
-        return f"{self.library!r} on {self.device}"
+    def __getitem__(self, name: str) -> Any:
+        """A method of `GraphModule` by its name."""
+        return self._module[name]
+
+    @cached_property
+    def _module(self) -> GraphModule:
+        return GraphModule(self)
 
 
 def load(path: str | os.PathLike[str]) -> Library:
