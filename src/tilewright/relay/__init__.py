@@ -10,8 +10,25 @@ from typing import Any as _Any  # relay.Any is a name of TVM
 
 from tilewright.base.doors import open_doors
 from tilewright.base.errors import ModelError, absent
-from tilewright.relay import analysis, frontend, image, nn, op, qnn, testing, transform, vision
+from tilewright.relay import (
+    analysis,
+    backend,
+    build_module,
+    expr,
+    expr_functor,
+    frontend,
+    image,
+    nn,
+    op,
+    qnn,
+    testing,
+    transform,
+    ty,
+    vision,
+    vm,
+)
 from tilewright.relay.compile.build import build
+from tilewright.relay.compile.executor import create_executor
 from tilewright.relay.exchange.onnx.export import to_onnx
 from tilewright.relay.graph.evaluate import evaluate
 from tilewright.relay.graph.expr import (
@@ -19,6 +36,9 @@ from tilewright.relay.graph.expr import (
     Constant,
     Expr,
     Function,
+    FuncType,
+    GlobalVar,
+    IncompleteType,
     IRModule,
     TensorType,
     Tuple,
@@ -30,6 +50,9 @@ from tilewright.relay.graph.expr import (
     var,
 )
 from tilewright.relay.graph.extents import Any
+from tilewright.relay.graph.functor import ExprFunctor, ExprMutator, ExprVisitor
+from tilewright.relay.graph.scope import Let, ScopeBuilder, bind
+from tilewright.relay.graph.types import scalar_type
 from tilewright.relay.indexing import *  # noqa: F403
 from tilewright.relay.indexing import __all__ as _indexing
 from tilewright.relay.linear import einsum
@@ -40,23 +63,32 @@ from tilewright.relay.reductions import __all__ as _reductions
 from tilewright.relay.tensor import *  # noqa: F403
 from tilewright.relay.tensor import __all__ as _operators
 from tilewright.runtime.network.library import Library, load
+from tilewright.runtime.network.param_dict import load_param_dict, save_param_dict
 
 __all__ = [
-    "analysis", "Any", "bind_params", "build", "Call", "const", "Constant", "einsum", "evaluate",
-    "Expr", "free_vars", "frontend", "Function", "image", "IRModule", "Library", "load", "nn",
-    "op", "optimize", "PASSES", "qnn", "TensorType", "testing", "to_onnx", "transform", "Tuple",
-    "TupleGetItem", "TupleType", "Var", "var", "vision", "with_sizes", *_indexing, *_operators,
-    *_reductions,
+    "analysis", "Any", "backend", "bind", "bind_params", "build", "build_module", "Call", "const",
+    "Constant", "create_executor", "einsum", "evaluate", "Expr", "expr", "expr_functor",
+    "ExprFunctor", "ExprMutator", "ExprVisitor", "free_vars", "frontend", "FuncType", "Function",
+    "GlobalVar", "image", "IncompleteType", "IRModule", "Let", "Library", "load", "load_param_dict",
+    "nn", "op", "optimize", "PASSES", "qnn", "save_param_dict", "scalar_type", "ScopeBuilder",
+    "TensorType", "testing", "to_onnx", "transform", "Tuple", "TupleGetItem", "TupleType", "ty",
+    "Var", "var", "vision", "vm", "with_sizes", *_indexing, *_operators, *_reductions,
 ]  # fmt: skip
 
 open_doors(globals(), __all__, ModelError)
 
 # Names of TVM that are not there: what to use instead.
 _ELSEWHERE = {
-    "backend": "Use relay.build; its report names the schedule of each kernel.",
-    "create_executor": "Use relay.build and contrib.graph_executor, or relay.evaluate.",
+    **dict.fromkeys(("If", "Match"), "Graphs have no branches: use relay.where."),
+    **dict.fromkeys(
+        ("adt", "prelude", "TypeVar", "TypeData", "Clause", "RefCreate", "RefRead", "RefWrite"),
+        "Values are tensors and tuples of them; unroll lists and loops in Python.",
+    ),
+    **dict.fromkeys(("parser", "fromtext", "parse"), "Text is not read: save with relay.to_onnx."),
+    "build_config": "Use transform.PassContext.",
+    "collage": "relay.build chooses by measured records; there are no other compilers to ask.",
+    "dataflow_pattern": "Use relay.ExprMutator, or relay.analysis.post_order_visit.",
     "quantize": "Import a model that is quantised already, with QuantizeLinear in ONNX.",
-    "vm": "Use relay.build and contrib.graph_executor; relay.Any for open extents.",
 }
 
 

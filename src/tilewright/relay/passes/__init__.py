@@ -20,6 +20,8 @@ from tilewright.relay.passes.dead_code import eliminate_dead_code
 from tilewright.relay.passes.empty import drop_empty
 from tilewright.relay.passes.extents import require_closed
 from tilewright.relay.passes.fuse import defuse, fuse, fuse_attention, separate
+from tilewright.relay.passes.fuse import fuse, fuse_attention, separate
+from tilewright.relay.passes.inline import inline_calls
 from tilewright.relay.passes.moves import moves_last
 from tilewright.relay.passes.norms import join_norms
 from tilewright.relay.passes.parallel import combine_parallel_conv2d, combine_parallel_dense
@@ -32,6 +34,7 @@ Pass = Callable[[IRModule], IRModule]
 
 # fmt: off
 PASSES: tuple[Pass, ...] = (
+    inline_calls,         # functions of the user's are what they compute
     simplify_inference,   # batch_norm becomes a scale and a shift, dropout disappears
     canonicalize,         # one spelling of everything
     drop_empty,           # tensors without elements need no kernel
@@ -86,6 +89,6 @@ __all__ = [
     "PASSES", "Pass", "bind_params", "canonicalize", "combine_parallel_conv2d",
     "combine_parallel_dense", "combine_products", "defuse", "drop_empty", "eliminate_common",
     "eliminate_dead_code", "fold_constants", "fold_scale_after", "fold_scale_before", "fold_shift",
-    "fuse", "fuse_attention", "join_norms", "moves_last", "optimize", "passes_of", "separate",
-    "simplify_inference", "slices_first",
+    "fuse", "fuse_attention", "inline_calls", "join_norms", "moves_last", "optimize", "passes_of",
+    "separate", "simplify_inference", "slices_first",
 ]  # fmt: skip

@@ -1,0 +1,50 @@
+"""`relay.backend`: what TVM's build is made of; here `relay.build` has no parts to choose.
+
+`Executor("graph")` and `Runtime("cpp")` name what there is, for scripts that pass them on.
+Read next: `compile/build.py`.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from tilewright.base.errors import ModelError, absent
+
+__all__ = ["Executor", "Runtime"]
+
+
+@dataclass(frozen=True)
+class Executor:
+    """How a network runs: "graph", as `contrib.graph_executor` does it."""
+
+    name: str = "graph"
+
+    def __post_init__(self) -> None:
+        _require(self.name == "graph", f"relay.backend.Executor({self.name!r})", "graph")
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """What it runs on: "cpp", the package `tilewright.runtime`."""
+
+    name: str = "cpp"
+
+    def __post_init__(self) -> None:
+        _require(self.name == "cpp", f"relay.backend.Runtime({self.name!r})", "cpp")
+
+
+def _require(holds: bool, place: str, only: str) -> None:
+    if not holds:
+        raise ModelError(
+            place, f'"{only}" is the only one there is',
+            "Networks run from Python with numpy and one file, see docs/boards.md.",
+        )  # fmt: skip
+
+
+_ELSEWHERE = dict.fromkeys(
+    ("te_compiler", "graph_executor_codegen", "interpreter", "executor_factory", "vm", "aot"),
+    "Use relay.build, whose report names the schedule of each kernel; relay.create_executor runs.",
+) | {"compile_engine": "Use relay.build; its report names the schedule of each kernel."}
+
+
+def __getattr__(name: str) -> Any:
+    raise absent("relay.backend", name, _ELSEWHERE)

@@ -1,0 +1,33 @@
+"""`relay.build_module`: what builds networks, where TVM has it.
+
+Read next: `compile/build.py`, `compile/executor.py`.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from tilewright.base.doors import door
+from tilewright.base.errors import ModelError, absent
+from tilewright.relay.compile.build import build
+from tilewright.relay.compile.executor import create_executor
+from tilewright.relay.graph.expr import Function, IRModule
+from tilewright.relay.passes import bind_params, optimize
+
+__all__ = ["bind_params_by_name", "build", "create_executor", "optimize"]
+
+
+@door(ModelError, "relay.build_module.bind_params_by_name")
+def bind_params_by_name(func: Function, params: Mapping[str, Any]) -> Function:
+    """`func` with the parameters named in `params` made constants."""
+    return bind_params(IRModule.from_expr(func), params)["main"]
+
+
+def __getattr__(name: str) -> Any:
+    raise absent(
+        "relay.build_module", name,
+        {
+            "BuildModule": "Use relay.build.",
+            "GraphExecutor": 'Use relay.create_executor("graph").',
+            "build_config": "Use transform.PassContext.",
+        },
+    )  # fmt: skip

@@ -1,0 +1,127 @@
+"""Equality of graphs by structure, whatever their variables are called.
+
+In: expressions, functions, modules.  Out: whether they compute the same in the same way, and where
+they first differ.  Read next: `traversal.py`.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any
+
+import numpy as np
+
+from tilewright.relay.graph.expr import (
+    Call,
+    Constant,
+    Expr,
+    Function,
+    IRModule,
+    TupleGetItem,
+    Var,
+    children,
+)
+from tilewright.relay.graph.printer import structural_key
+
+Graph = Expr | IRModule
+
+
+def first_difference(lhs: Graph, rhs: Graph, map_free_vars: bool = False) -> str:
+    """Where two graphs differ, in words; "" where they do not.
+
+    map_free_vars: variables that are no parameters need not be the same ones, as long as each of
+        the one graph stands for one of the other
+    """
+    if isinstance(lhs, IRModule) and isinstance(rhs, IRModule):
+        if set(lhs.functions) != set(rhs.functions):
+            return f"functions {', '.join(lhs.functions)} and {', '.join(rhs.functions)}"
+        found = ((n, first_difference(f, rhs[n])) for n, f in lhs.functions.items())
+        return next((f"in {name}: {what}" for name, what in found if what), "")
+    if isinstance(lhs, IRModule) or isinstance(rhs, IRModule):
+        return "a module and an expression"
+    return _Comparison(map_free_vars).run(lhs, rhs)
+
+
+class _Comparison:
+    def __init__(self, map_free_vars: bool) -> None:
+        self.map_free_vars = map_free_vars
+        self.there: dict[Var, Var] = {}
+        self.back: dict[Var, Var] = {}
+
+    def run(self, lhs: Expr, rhs: Expr) -> str:
+        done: set[tuple[Expr, Expr]] = set()
+        stack = [(lhs, rhs)]
+        while stack:
+            pair = stack.pop()
+            if pair in done:
+                continue
+            done.add(pair)
+            a, b = pair
+            if what := self._differ(a, b):
+                return what
+            if isinstance(a, Function) and isinstance(b, Function):
+                stack.append((a.body, b.body))
+            if isinstance(a, Call) and isinstance(b, Call) and isinstance(a.op, Function):
+                assert isinstance(b.op, Function)
+                stack.append((a.op, b.op))
+            stack.extend(reversed(list(zip(children(a), children(b), strict=True))))
+        return ""
+
+    def _differ(self, a: Expr, b: Expr) -> str:
+        if type(a) is not type(b):
+            return f"a {type(a).__name__} and a {type(b).__name__}"
+        if a._type != b._type:
+            return f"types {a._type} and {b._type}"
+        if isinstance(a, Var) and isinstance(b, Var):
+            same = self._matched(a, b)
+            return "" if same else f"variables {a.name_hint} and {b.name_hint}"
+        if isinstance(a, Constant) and isinstance(b, Constant):
+            nan = a.data.dtype.kind == "f"
+            return "" if np.array_equal(a.data, b.data, equal_nan=nan) else f"constants {a} and {b}"
+        if isinstance(a, Function) and isinstance(b, Function):
+            return self._functions(a, b)
+        if isinstance(a, TupleGetItem) and isinstance(b, TupleGetItem):
+            return "" if a.index == b.index else f"values {a.index} and {b.index} of a tuple"
+        if isinstance(a, Call) and isinstance(b, Call):
+            return self._calls(a, b)
+        return "" if len(children(a)) == len(children(b)) else "tuples of other lengths"
+
+    def _matched(self, a: Var, b: Var) -> bool:
+        if self.map_free_vars:
+            self.there.setdefault(a, b)
+            self.back.setdefault(b, a)
+        return self.there.get(a, a) is b and self.back.get(b, b) is a
+
+    def _functions(self, a: Function, b: Function) -> str:
+        if len(a.params) != len(b.params):
+            return f"functions of {len(a.params)} and {len(b.params)} parameters"
+        for p, q in zip(a.params, b.params, strict=True):
+            if p.checked_type != q.checked_type:
+                return f"parameters {p.name_hint} and {q.name_hint}"
+            self.there[p], self.back[q] = q, p
+        return ""
+
+    def _calls(self, a: Call, b: Call) -> str:
+        if isinstance(a.op, Function) != isinstance(b.op, Function):
+            return "a call of a function and one of an operator"
+        if not isinstance(a.op, Function) and a.op is not b.op:
+            assert not isinstance(b.op, Function)
+            return f"operators {a.op.name} and {b.op.name}"
+        if len(a.args) != len(b.args):
+            return "calls with other numbers of arguments"
+        if not _equal_attributes(dict(a.attrs), dict(b.attrs)):
+            return f"attributes {dict(a.attrs)} and {dict(b.attrs)}"
+        return ""
+
+
+def _equal_attributes(a: dict[str, Any], b: dict[str, Any]) -> bool:
+    return a.keys() == b.keys() and all(np.array_equal(v, b[k]) for k, v in a.items())
+
+
+def hash_of(graph: Graph) -> int:
+    """Equal for graphs without a difference; names of parameters and weights do not count."""
+    if isinstance(graph, IRModule):
+        parts = sorted((str(name), hash_of(f)) for name, f in graph.functions.items())
+        return zlib.crc32(repr(parts).encode())
+    text = structural_key(graph) if isinstance(graph, Function) else str(graph)
+    return zlib.crc32(text.encode())

@@ -1,0 +1,158 @@
+"""`ExprVisitor` and `ExprMutator`: walks of a user's own, one method for each kind of node.
+
+In: expressions.  Out: whatever the methods do; of a mutator, an expression.  Each node is visited
+once.  Read next: `traversal.py`, whose functions need no class.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tilewright.base.concurrency import lock
+from tilewright.base.errors import ModelError
+from tilewright.relay.graph.expr import (
+    Call,
+    Constant,
+    Expr,
+    Function,
+    Tuple,
+    TupleGetItem,
+    Var,
+    children,
+    post_order,
+)
+
+_METHODS: dict[type[Expr], str] = {
+    Var: "visit_var", Constant: "visit_constant", Call: "visit_call", Tuple: "visit_tuple",
+    TupleGetItem: "visit_tuple_getitem", Function: "visit_function",
+}  # fmt: skip
+_FRAMES = 8  # of Python for one node of a path, with a method of the user's among them
+_changing = lock()
+
+
+class ExprFunctor:
+    """`visit(expr)` calls the method of the node's kind once, and knows its result from then on."""
+
+    def __init__(self) -> None:
+        self.memo_map: dict[Expr, Any] = {}
+
+    def visit(self, expr: Expr) -> Any:
+        if not isinstance(expr, Expr):
+            raise ModelError(
+                f"{type(self).__name__}.visit({expr!r})", "it is no value of relay",
+                "Visit an expression, or mod[name].",
+            )  # fmt: skip
+        if expr not in self.memo_map:
+            method = getattr(self, _METHODS[type(expr)])
+            if self.memo_map:
+                self.memo_map[expr] = method(expr)
+            else:
+                with _room_for(expr):
+                    self.memo_map[expr] = method(expr)
+        return self.memo_map[expr]
+
+    def visit_op(self, op: Any) -> Any:
+        """Of the operator of a call; it is no expression, so nothing calls this by itself."""
+        return op
+
+    def visit_var(self, var: Var) -> Any:
+        raise NotImplementedError
+
+    def visit_constant(self, const: Constant) -> Any:
+        raise NotImplementedError
+
+    def visit_call(self, call: Call) -> Any:
+        raise NotImplementedError
+
+    def visit_tuple(self, tup: Tuple) -> Any:
+        raise NotImplementedError
+
+    def visit_tuple_getitem(self, t: TupleGetItem) -> Any:
+        raise NotImplementedError
+
+    def visit_function(self, fn: Function) -> Any:
+        raise NotImplementedError
+
+
+class ExprVisitor(ExprFunctor):
+    """Visits everything; override the methods of the kinds that matter, and call theirs."""
+
+    def visit_var(self, var: Var) -> Any:
+        return None
+
+    def visit_constant(self, const: Constant) -> Any:
+        return None
+
+    def visit_call(self, call: Call) -> Any:
+        if isinstance(call.op, Function):
+            self.visit(call.op)
+        for arg in call.args:
+            self.visit(arg)
+
+    def visit_tuple(self, tup: Tuple) -> Any:
+        for field in tup.fields:
+            self.visit(field)
+
+    def visit_tuple_getitem(self, t: TupleGetItem) -> Any:
+        self.visit(t.tuple_value)
+
+    def visit_function(self, fn: Function) -> Any:
+        for param in fn.params:
+            self.visit(param)
+        self.visit(fn.body)
+
+
+class ExprMutator(ExprFunctor):
+    """Rebuilds everything that reads what changed; override the methods of what should change."""
+
+    def visit_var(self, var: Var) -> Any:
+        return var
+
+    def visit_constant(self, const: Constant) -> Any:
+        return const
+
+    def visit_call(self, call: Call) -> Any:
+        op = self.visit(call.op) if isinstance(call.op, Function) else call.op
+        args = [self.visit(arg) for arg in call.args]
+        if op is call.op and all(a is b for a, b in zip(args, call.args, strict=True)):
+            return call
+        return Call(op, args, call.attrs)
+
+    def visit_tuple(self, tup: Tuple) -> Any:
+        fields = [self.visit(field) for field in tup.fields]
+        unchanged = all(a is b for a, b in zip(fields, tup.fields, strict=True))
+        return tup if unchanged else Tuple(fields)
+
+    def visit_tuple_getitem(self, t: TupleGetItem) -> Any:
+        value = self.visit(t.tuple_value)
+        return t if value is t.tuple_value else TupleGetItem(value, t.index)
+
+    def visit_function(self, fn: Function) -> Any:
+        params = [self.visit(param) for param in fn.params]
+        body = self.visit(fn.body)
+        if body is fn.body and all(a is b for a, b in zip(params, fn.params, strict=True)):
+            return fn
+        return Function(params, body, attrs=fn.attrs)
+
+
+@contextmanager
+def _room_for(expr: Expr) -> Iterator[None]:
+    """Python's limit of frames, raised for as long as the longest path of `expr` needs it."""
+    body = expr.body if isinstance(expr, Function) else expr
+    depth: dict[Expr, int] = {}
+    for node in post_order(body):
+        inside = node.op.body if isinstance(node, Call) and isinstance(node.op, Function) else None
+        own = len(post_order(inside)) if inside is not None else 1
+        depth[node] = own + max((depth[c] for c in children(node)), default=0)
+    needed = _FRAMES * depth[body]
+    with _changing:
+        before = sys.getrecursionlimit()
+        sys.setrecursionlimit(before + needed)
+    try:
+        yield
+    finally:
+        with _changing:
+            sys.setrecursionlimit(max(sys.getrecursionlimit() - needed, before))

@@ -1,0 +1,161 @@
+"""`VirtualMachine`: functions that take arrays and give arrays, where `GraphModule` has steps.
+
+In: a `Library`, or what builds one for the shapes that it is given (`relay.vm.compile`).  Out:
+arrays of their own.  Read next: `graph_executor.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from tilewright.base.doors import door
+from tilewright.base.errors import DeviceError
+from tilewright.runtime.device import Device
+from tilewright.runtime.ndarray import NDArray
+from tilewright.runtime.network.graph_executor import GraphModule
+from tilewright.runtime.network.library import Library
+from tilewright.runtime.timing import BenchmarkResult
+
+Nesting = tuple[Any, ...] | None  # of a result: None for one array, else that of each of several
+
+
+class Builder(Protocol):
+    """input_names: of "main", in order; nesting: of its result."""
+
+    @property
+    def input_names(self) -> tuple[str, ...]: ...
+    @property
+    def nesting(self) -> Nesting: ...
+    def library_for(self, shapes: Sequence[tuple[int, ...]]) -> Library: ...
+
+
+class VirtualMachine:
+    """Runs "main" of a network; one `GraphModule` for each library that shapes have asked for."""
+
+    @door(DeviceError)
+    def __init__(self, exe: Any, device: Device) -> None:
+        self.device = device
+        self._built: Builder = _Finished(exe) if isinstance(exe, Library) else exe
+        if not hasattr(self._built, "library_for"):
+            raise DeviceError(
+                f"VirtualMachine({type(exe).__name__})", "it is no compiled network",
+                "Give what relay.vm.compile, relay.build or runtime.load_module gave.",
+            )  # fmt: skip
+        self._modules: dict[Library, GraphModule] = {}
+        self._now: GraphModule | None = None
+
+    def set_input(self, func_name: str, *args: Any, **named: Any) -> None:
+        """The inputs of "main", in order or by name: all of them.
+
+        Raises DeviceError for another function, a missing or unknown input and wrong shapes.
+        """
+        place = f"VirtualMachine.set_input({func_name!r})"
+        if func_name != "main":
+            raise DeviceError(place, "there is no such function", 'Use "main".')
+        values = ordered(self._built.input_names, args, named, place)
+        library = self._built.library_for([shape_of(v) for v in values])
+        if library not in self._modules:
+            self._modules[library] = GraphModule(library["default"](self.device))
+        self._now = self._modules[library]
+        for k, value in enumerate(values):
+            self._now.set_input(k, value)
+
+    def run(self, *args: Any, **named: Any) -> Any:
+        """`invoke("main", ...)`; without arguments what was set."""
+        if args or named or not self._built.input_names:
+            return self.invoke("main", *args, **named)
+        self.invoke_stateful("main")
+        return self._result()
+
+    def invoke(self, func_name: str, *args: Any, **named: Any) -> Any:
+        """The result for these inputs: an NDArray, or a list of them where there are several."""
+        self.set_input(func_name, *args, **named)
+        self.invoke_stateful(func_name)
+        return self._result()
+
+    def invoke_stateful(self, func_name: str, *args: Any, **named: Any) -> None:
+        """`invoke`, of which `get_outputs` gives the result."""
+        if args or named:
+            self.set_input(func_name, *args, **named)
+        self._ready("invoke_stateful").run()
+
+    def get_outputs(self) -> list[NDArray]:
+        """Copies of all results of the last run."""
+        module = self._ready("get_outputs")
+        return [module.get_output(k).copyto(self.device) for k in range(module.get_num_outputs())]
+
+    @door(DeviceError)
+    def get_input_index(self, input_name: str, func_name: str = "main") -> int:
+        """The position of an input, -1 where there is none of that name."""
+        names = self._built.input_names
+        return names.index(input_name) if input_name in names else -1
+
+    def benchmark(
+        self,
+        device: Device,
+        *args: Any,
+        func_name: str = "main",
+        repeat: int = 5,
+        number: int = 5,
+        min_repeat_ms: float | None = None,
+        end_to_end: bool = False,
+        **named: Any,
+    ) -> BenchmarkResult:
+        """Seconds of one run with these inputs; options as for `GraphModule.benchmark`."""
+        self.set_input(func_name, *args, **named)
+        return self._ready("benchmark").benchmark(
+            device, repeat=repeat, number=number, min_repeat_ms=min_repeat_ms, end_to_end=end_to_end
+        )
+
+    def _ready(self, what: str) -> GraphModule:
+        if self._now is None:
+            raise DeviceError(
+                f"VirtualMachine.{what}", "no input was set", 'Call set_input("main", ...) first.'
+            )
+        return self._now
+
+    def _result(self) -> Any:
+        outputs = self.get_outputs()
+        nesting = self._built.nesting
+        return nested(iter(outputs), nesting)
+
+
+class _Finished:
+    """A library as a `Builder`: there is one for all shapes."""
+
+    def __init__(self, library: Library) -> None:
+        self.library = library
+        self.input_names = tuple(spec.name for spec in library.plan.inputs)
+        count = len(library.plan.outputs)
+        self.nesting: Nesting = None if count == 1 else (None,) * count
+
+    def library_for(self, shapes: Sequence[tuple[int, ...]]) -> Library:
+        return self.library
+
+
+def nested(outputs: Iterator[NDArray], nesting: Nesting) -> Any:
+    """A flat list of results as lists in lists."""
+    return next(outputs) if nesting is None else [nested(outputs, part) for part in nesting]
+
+
+def ordered(
+    names: Sequence[str], args: Sequence[Any], named: Mapping[str, Any], place: str
+) -> list[Any]:
+    """The values of inputs, in the order of `names`.  Raises DeviceError unless each has one."""
+    given = dict(zip(names, args, strict=False))
+    unknown = [name for name in named if name not in names or name in given]
+    missing = [name for name in names if name not in given and name not in named]
+    if len(args) > len(names) or unknown or missing:
+        wrong = (
+            f"{unknown[0]} is no input, or given twice" if unknown
+            else f"{missing[0]} is missing" if missing else f"{len(args)} inputs are given"
+        )  # fmt: skip
+        raise DeviceError(place, wrong, f"Give {', '.join(names) or 'nothing'}.")
+    return [given[name] if name in given else named[name] for name in names]
+
+
+def shape_of(value: Any) -> tuple[int, ...]:
+    return tuple(value.shape) if hasattr(value, "shape") else np.shape(value)
