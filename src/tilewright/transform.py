@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tilewright.base import context
@@ -26,12 +26,27 @@ class PassContext:
     """opt_level: below 2 operators are not fused, below 3 batch norms are not folded into weights.
 
     config: further options by name; unknown ones are kept and ignored, as TVM's often do not apply.
+    required_pass: names of passes that `relay.build` and `Sequential` run at any opt_level
+    disabled_pass: names of those that they leave out, as "FuseOps" or "FoldScaleAxis"
     instruments: told before and after each pass that runs; see `tilewright.instrument`
     """
 
     opt_level: int = 3
-    config: dict[str, Any] = field(default_factory=dict)
-    instruments: Sequence[Any] = ()
+    required_pass: Collection[str] | None = None
+    disabled_pass: Collection[str] | None = None
+    instruments: Sequence[Any] | None = None
+    config: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        for option in ("required_pass", "disabled_pass"):
+            names = () if getattr(self, option) is None else getattr(self, option)
+            is_list = isinstance(names, Collection) and not isinstance(names, str)
+            if not is_list or not all(isinstance(n, str) for n in names):
+                raise ModelError(
+                    f"PassContext({option}={names!r})", "it is no list of names",
+                    'Example: disabled_pass=["FuseOps"].',
+                )  # fmt: skip
+        self.instruments, self.config = self.instruments or (), self.config or {}
 
     def __enter__(self) -> PassContext:
         context.push("pass", self)
@@ -73,7 +88,7 @@ class Pass:
 
     def __call__(self, mod: IRModule) -> IRModule:
         self._require_module(mod, "there is nothing to change in it")
-        instruments = PassContext.current().instruments
+        instruments = PassContext.current().instruments or ()
         for each in instruments:
             each.run_before_pass(mod, self.info)
         made = self.change(mod)
@@ -131,10 +146,9 @@ def _is_enabled(info: PassInfo) -> bool:
     inside = context.current("pass")
     if inside is None:
         return True
-    if info.name in (getattr(inside, "disabled_pass", None) or ()):
+    if info.name in (inside.disabled_pass or ()):
         return False
-    required = getattr(inside, "required_pass", None) or ()
-    return info.name in required or inside.opt_level >= info.opt_level
+    return info.name in (inside.required_pass or ()) or inside.opt_level >= info.opt_level
 
 
 class PrintIR(Pass):

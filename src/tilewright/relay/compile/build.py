@@ -18,6 +18,7 @@ import numpy as np
 from tilewright.base.artifact import Artifact
 from tilewright.base.errors import ModelError
 from tilewright.driver.build import resolve_target
+from tilewright.relay.backend import Executor, Runtime
 from tilewright.relay.compile.extract import FusedGroup, fused_groups
 from tilewright.relay.compile.grouping import grouped
 from tilewright.relay.compile.memory import (
@@ -66,6 +67,8 @@ def build(
     batch_sizes: Sequence[int] | None = None,
     sizes: Sequence[Mapping[str, int]] | None = None,
     partial_batches: bool = False,
+    executor: Executor | None = None,
+    runtime: Runtime | None = None,
 ) -> Library:
     """Compile a network.
 
@@ -88,9 +91,11 @@ def build(
     partial_batches: a batch between two sizes runs in the network for the greater one, filled up
                with zeros, and gives as many results as it has samples.  Refused where samples,
                along the first axis of inputs and outputs, depend on each other
+    executor, runtime: what scripts for TVM pass on; `relay.backend` refuses those there are not
 
-    `transform.PassContext(opt_level=)` counts: below 3 nothing is folded into weights, below 2
-    nothing is fused.  Raises ModelError for a network that cannot be compiled.
+    `transform.PassContext` counts: with opt_level below 3 nothing is folded into weights, below 2
+    nothing is fused; so do passes that it disables or requires by name.
+    Raises ModelError for a network that cannot be compiled.
     """
     began = time.perf_counter()
     asked = Target(resolve_target(target), target_host)

@@ -67,7 +67,10 @@ class FusedGroup:
 def prepare(
     mod: IRModule | Function, params: Mapping[str, Any] | None = None, opt_level: int | None = None
 ) -> IRModule:
-    """The module whose groups become kernels; opt_level: that of the current PassContext."""
+    """The module whose groups become kernels; opt_level: that of the current PassContext.
+
+    Passes that the context disables or requires count, too.
+    """
     return groupings(mod, params, opt_level)[0]
 
 
@@ -76,9 +79,12 @@ def groupings(
 ) -> list[IRModule]:
     """The module in each of the ways to group its operators into kernels: the usual one, and, where
     it has attention, one in which each attention is a kernel."""
+    options = context.current("pass")
     if opt_level is None:
-        opt_level = getattr(context.current("pass"), "opt_level", DEFAULT_OPT_LEVEL)
-    *before, last = passes_of(opt_level)
+        opt_level = getattr(options, "opt_level", DEFAULT_OPT_LEVEL)
+    disabled = tuple(getattr(options, "disabled_pass", None) or ())
+    required = tuple(getattr(options, "required_pass", None) or ())
+    *before, last = passes_of(opt_level, disabled, required)
     plain = optimize(mod, params, before)
     whole = [fuse_attention(plain)] if last is fuse and has_attention(plain) else []
     return [last(plain), *whole]

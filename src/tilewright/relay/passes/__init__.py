@@ -7,9 +7,11 @@ Read next: the passes, in the order of the list.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from tilewright.base.errors import ModelError
 from tilewright.relay.graph.expr import Function, IRModule
 from tilewright.relay.passes.bind import bind_params
 from tilewright.relay.passes.canonicalize import canonicalize
@@ -19,9 +21,8 @@ from tilewright.relay.passes.constants import fold_constants
 from tilewright.relay.passes.dead_code import eliminate_dead_code
 from tilewright.relay.passes.empty import drop_empty
 from tilewright.relay.passes.extents import require_closed
-from tilewright.relay.passes.fuse import defuse, fuse, fuse_attention, separate
 from tilewright.relay.passes.fuse import fuse, fuse_attention, separate
-from tilewright.relay.passes.inline import inline_calls
+from tilewright.relay.passes.inline import defuse, inline_calls
 from tilewright.relay.passes.moves import moves_last
 from tilewright.relay.passes.norms import join_norms
 from tilewright.relay.passes.parallel import combine_parallel_conv2d, combine_parallel_dense
@@ -55,13 +56,73 @@ PASSES: tuple[Pass, ...] = (
 
 FOLDING = (fold_shift, fold_scale_after, fold_scale_before)
 
+# Of TVM's passes those that a build runs, by what `PassContext(disabled_pass=)` calls them,
+_RUN: dict[str, tuple[Pass, ...]] = {
+    "CanonicalizeOps": (canonicalize,),
+    "FoldConstant": (fold_constants,),
+    "FoldScaleAxis": FOLDING,
+    "BackwardFoldScaleAxis": (fold_scale_after,),
+    "ForwardFoldScaleAxis": (fold_scale_before,),
+    "SimplifyExpr": (drop_empty, eliminate_dead_code),
+    "DeadCodeElimination": (eliminate_dead_code,),
+    "FuseOps": (fuse,),
+}
+# without which there are no kernels,
+_NEEDED = ("Inline", "SimplifyInference")
+# those that it runs where `PassContext(required_pass=)` asks for them, in front of dead code's,
+_ASKED: dict[str, tuple[Pass, ...]] = {
+    "EliminateCommonSubexpr": (eliminate_common,),
+    "CombineParallelConv2D": (combine_parallel_conv2d,),
+    "CombineParallelDense": (combine_parallel_dense,),
+    "DefuseOps": (defuse,),
+}
+# and those that it has not, so that they are disabled as it is.
+_NEVER = (
+    "AlterOpLayout", "AnnotateSpans", "AnnotateTarget", "AutoSchedulerLayoutRewrite",
+    "CombineParallelBatchMatmul", "ConvertLayout", "DynamicToStatic", "EtaExpand", "FastMath",
+    "FirstOrderGradient", "FlattenAtrousConv", "LazyGradientInit", "Legalize",
+    "MetaScheduleLayoutRewrite", "PartialEvaluate", "PartitionGraph", "PlanDevices",
+    "SimplifyFCTranspose", "SplitArgs", "ToANormalForm", "ToMixedPrecision", "qnn.Legalize",
+    "tir.CommonSubexprElimTIR", "tir.HoistIfThenElse", "tir.LoopPartition",
+)  # fmt: skip
 
-def passes_of(opt_level: int) -> tuple[Pass, ...]:
+
+def passes_of(
+    opt_level: int, disabled: Sequence[str] = (), required: Sequence[str] = ()
+) -> tuple[Pass, ...]:
     """The passes of `transform.PassContext(opt_level=)`: below 3 scales and shifts stay operators,
     below 2 every operator has a kernel of its own.
+
+    disabled: TVM's names of passes that do not run; without FuseOps as below 2
+    required: those that run at any level
+    Raises ModelError for a name that is none, or of a pass that there is not.
     """
-    kept = [p for p in PASSES if opt_level >= 3 or p not in FOLDING]
-    return tuple(separate if p is fuse and opt_level < 2 else p for p in kept)
+    off = {p for name in disabled for p in _named(name, "disabled_pass")}
+    on = [p for name in required for p in _named(name, "required_pass")]
+    kept: list[Pass] = []
+    for p in PASSES:
+        if p is fuse:
+            kept.append(fuse if p not in off and (opt_level >= 2 or p in on) else separate)
+            continue
+        if p is eliminate_dead_code:
+            kept += [more for more in on if more not in PASSES and more not in off]
+        if p not in off and (opt_level >= 3 or p not in FOLDING or p in on):
+            kept.append(p)
+    return tuple(kept)
+
+
+def _named(name: str, option: str) -> tuple[Pass, ...]:
+    known = {**_RUN, **_ASKED}
+    if name in known:
+        return known[name]
+    if name in (_NEVER if option == "disabled_pass" else _NEEDED):
+        return ()  # it is so anyway
+    place = f"PassContext({option}=[{name!r}])"
+    if name in _NEEDED:
+        raise ModelError(place, "no kernel can be made without it", "Leave it out.")
+    near = difflib.get_close_matches(name, known, 3) or list(known)
+    reason = "relay.build has no such pass" if name in _NEVER else "there is no such pass"
+    raise ModelError(place, reason, f"Use {', '.join(near)}.")
 
 
 def optimize(

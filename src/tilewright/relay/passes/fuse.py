@@ -32,7 +32,6 @@ from tilewright.relay.graph.traversal import (
     is_call,
     op_name,
     rewrite,
-    substitute,
     users,
     with_body,
 )
@@ -108,18 +107,6 @@ def fuse_attention(mod: IRModule) -> IRModule:
 def separate(mod: IRModule) -> IRModule:
     """`fuse` with every operator in a group of its own."""
     return each_function(mod, lambda f: with_body(f, _fused(f.body, join=False)))
-
-
-def defuse(mod: IRModule) -> IRModule:
-    """`fuse` undone: each call of a function becomes what the function computes."""
-
-    def visit(old: Expr, node: Expr) -> Expr:
-        if not isinstance(node, Call) or not isinstance(node.op, Function):
-            return node
-        given: dict[Expr, Expr] = dict(zip(node.op.params, node.args, strict=True))
-        return substitute(node.op.body, given)
-
-    return each_function(mod, lambda f: with_body(f, rewrite(f.body, visit)))
 
 
 def partition(body: Expr, join: bool = True, whole: Sequence[Sequence[Call]] = ()) -> list[Group]:

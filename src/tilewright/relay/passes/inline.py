@@ -1,31 +1,39 @@
-"""Calls of functions that a user wrote become what the functions compute.
+"""Calls of functions become what the functions compute.
 
-In: any module.  Out: an equal one that calls no functions but fused groups, which have a name.
-Read next: `canonicalize.py`.
+In: any module.  Out: an equal one without calls of functions, or with those of fused groups only,
+which have a name.  Read next: `canonicalize.py`, `fuse.py`.
 """
 
 from __future__ import annotations
 
-from tilewright.relay.graph.expr import Call, Expr, Function, IRModule, TupleGetItem
+from collections.abc import Callable
+
+from tilewright.relay.graph.expr import Call, Expr, Function, IRModule
 from tilewright.relay.graph.traversal import each_function, rewrite, substitute, unpacked, with_body
 
 
 def inline_calls(mod: IRModule) -> IRModule:
-    """Put the body of each function without a name in the place of its calls.
+    """Put the body of each function that a user wrote in the place of its calls.
 
     (fn(x) { exp(x) + 1 })(y)  ->  exp(y) + 1
     """
-    return each_function(mod, lambda f: with_body(f, inlined(f.body)))
+    return each_function(mod, lambda f: with_body(f, _inlined(f.body, lambda g: not g.attrs)))
 
 
-def inlined(body: Expr) -> Expr:
-    return rewrite(body, _visit)
+def defuse(mod: IRModule) -> IRModule:
+    """`fuse` undone: each call of a function becomes what the function computes."""
+    return each_function(mod, lambda f: with_body(f, _inlined(f.body, lambda g: True)))
 
 
-def _visit(old: Expr, node: Expr) -> Expr:
-    if isinstance(node, TupleGetItem):
-        return unpacked(node)
-    if not (isinstance(node, Call) and isinstance(node.op, Function) and not node.op.attrs):
-        return node
-    arguments: dict[Expr, Expr] = dict(zip(node.op.params, node.args, strict=True))
-    return substitute(inlined(node.op.body), arguments)
+def _inlined(body: Expr, wanted: Callable[[Function], bool]) -> Expr:
+    known: dict[Function, Expr] = {}
+
+    def visit(old: Expr, node: Expr) -> Expr:
+        if not (isinstance(node, Call) and isinstance(node.op, Function) and wanted(node.op)):
+            return unpacked(node)
+        if node.op not in known:
+            known[node.op] = _inlined(node.op.body, wanted)
+        arguments: dict[Expr, Expr] = dict(zip(node.op.params, node.args, strict=True))
+        return substitute(known[node.op], arguments)
+
+    return rewrite(body, visit)

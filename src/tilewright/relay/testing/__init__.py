@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from tilewright.base.doors import open_doors
 from tilewright.base.errors import ModelError, absent
 from tilewright.relay.graph.expr import Array, IRModule
 from tilewright.relay.testing import (
@@ -18,6 +19,7 @@ from tilewright.relay.testing import (
     densenet,
     dqn,
     inception_v3,
+    init,
     layers,
     lstm,
     mlp,
@@ -28,10 +30,18 @@ from tilewright.relay.testing import (
     resnet_v1,
     resnext,
     squeezenet,
+    synthetic,
     transformers,
     unet,
     vgg,
     yolo_detection,
+)
+from tilewright.relay.testing.checks import (
+    ctx_list,
+    enabled_targets,
+    rand,
+    run_infer_type,
+    run_opt_pass,
 )
 from tilewright.relay.testing.layers import create_workload
 
@@ -85,15 +95,19 @@ def unknown_network(name: str) -> ModelError:
 
 
 __all__ = [
-    "NETWORKS", "create_workload", "dcgan", "densenet", "dqn", "get_network", "inception_v3",
-    "layers", "lstm", "mlp", "mobilenet", "mobilenet_v2", "resnet", "resnet_3d", "resnet_v1",
-    "resnext", "squeezenet", "transformers", "unet", "unknown_network", "vgg",
-    "yolo_detection",
+    "NETWORKS", "create_workload", "ctx_list", "dcgan", "densenet", "dqn", "enabled_targets",
+    "get_network", "inception_v3", "init", "layers", "lstm", "mlp", "mobilenet", "mobilenet_v2",
+    "rand", "resnet", "resnet_3d", "resnet_v1", "resnext", "run_infer_type", "run_opt_pass",
+    "squeezenet", "synthetic", "transformers", "unet", "unknown_network", "vgg", "yolo_detection",
 ]  # fmt: skip
+open_doors(globals(), ("rand", "run_infer_type", "run_opt_pass"), ModelError)
 
 _ELSEWHERE = {
+    "check_grad": "Gradients are not there; networks are for inference.",
     "nat": "Export the network to ONNX and use relay.frontend.from_onnx.",
-    "synthetic": "Use relay.testing.create_workload with a function of your own.",
+    "Prelude": "Values are tensors and tuples of them; unroll lists and loops in Python.",
+    "to_python": "relay.evaluate computes a graph with numpy.",
+    "run_as_python": "relay.evaluate computes a graph with numpy.",
 }
 
 

@@ -1,0 +1,52 @@
+"""What tests of networks for TVM call: `run_infer_type`, `run_opt_pass`, `ctx_list`, `rand`.
+
+In: expressions and passes.  Out: expressions; targets whose device is there.
+Read next: `../graph/expr.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from tilewright.base.dtype import DType
+from tilewright.relay.graph.expr import Expr, Function, IRModule
+from tilewright.runtime.device import Device, device
+from tilewright.runtime.ndarray import NDArray, array
+from tilewright.targets.kind import kinds
+
+Change = Callable[[IRModule], IRModule]
+
+
+def run_opt_pass(expr: Expr, opt_pass: Change | Sequence[Change]) -> Expr:
+    """`expr`, a function or a value of free variables, after a pass or several in order."""
+    mod = IRModule.from_expr(expr)
+    for change in opt_pass if isinstance(opt_pass, Sequence) else (opt_pass,):
+        mod = change(mod)
+    main = mod["main"]
+    return main if isinstance(expr, Function) else main.body
+
+
+def run_infer_type(expr: Expr) -> Expr:
+    """Itself: types are known as soon as a graph is made.  Raises ModelError where one is not."""
+    if not isinstance(expr, Function):
+        _ = expr.checked_type
+    return expr
+
+
+def enabled_targets() -> list[tuple[str, Device]]:
+    """The kinds of target whose device is there, with its first device."""
+    found = [(kind.name, device(kind.name)) for kind in kinds()]
+    return [(name, dev) for name, dev in found if dev.exist]
+
+
+def ctx_list() -> list[tuple[str, Device]]:
+    """`enabled_targets`, as it was called before."""
+    return enabled_targets()
+
+
+def rand(dtype: str, *shape: int) -> NDArray:
+    """An array of random numbers from 0 to 1 on the CPU."""
+    kind = DType(dtype, "relay.testing.rand")
+    return array(np.random.default_rng().random(shape).astype(kind.storage))
