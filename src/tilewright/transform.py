@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +35,7 @@ class PassContext:
     required_pass: Collection[str] | None = None
     disabled_pass: Collection[str] | None = None
     instruments: Sequence[Any] | None = None
-    config: dict[str, Any] | None = None
+    config: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         for option in ("required_pass", "disabled_pass"):
@@ -46,7 +46,13 @@ class PassContext:
                     f"PassContext({option}={names!r})", "it is no list of names",
                     'Example: disabled_pass=["FuseOps"].',
                 )  # fmt: skip
-        self.instruments, self.config = self.instruments or (), self.config or {}
+        self.instruments = () if self.instruments is None else self.instruments
+        self.config = {} if self.config is None else self.config
+        if not isinstance(self.config, Mapping) or not isinstance(self.instruments, Sequence):
+            raise ModelError(
+                "PassContext", "config is no dict, or instruments no list",
+                'Example: config={"tir.UnrollLoop": {}}, instruments=[].',
+            )  # fmt: skip
 
     def __enter__(self) -> PassContext:
         context.push("pass", self)

@@ -29,9 +29,10 @@ from drills._door_arguments import (
     task,
     vector,
 )
-from tilewright import auto_scheduler, autotvm, nd, relay, te, topi
+from tilewright import auto_scheduler, autotvm, nd, relay, runtime, te, topi
 from tilewright.contrib import graph_executor
 from tilewright.contrib.debugger import debug_executor
+from tilewright.runtime.vm import VirtualMachine
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,7 @@ def files() -> None:
     Path("log.json").touch()
     Path("model.onnx").write_bytes(relay.to_onnx(network()).SerializeToString())
     library().export_library("library.so")
+    runtime.save_param_dict_to_file({}, "weights.params")
 
 
 def values() -> list[Any]:
@@ -106,11 +108,13 @@ def values() -> list[Any]:
 
 
 # What they are given they call, and pass its errors on.
-CALLED = ("observe", "change")
+CALLED = ("observe", "change", "fvisit")
 # Made by other functions, never by users.
 SKIPPED = {
     "te.Combiner", "te.ComputeOp", "te.Expr", "te.PlaceholderOp", "te.Tensor", "te.IterVar",
-    "relay.Expr", "relay.PASSES", "nd.NDArray",
+    "relay.Expr", "relay.PASSES", "nd.NDArray", "relay.ExprFunctor", "relay.ExprMutator",
+    "relay.ExprVisitor", "relay.ScopeBuilder", "relay.IncompleteType",
+    "relay.expr", "relay.expr_functor", "relay.ty",  # other names of what relay has
     "relay.testing", "topi.testing", "relay.op", "relay.Library", "relay.nn.pair", "relay.nn.sides",
     "autotvm.ConfigEntity", "autotvm.MeasureInput", "autotvm.MeasureResult", "autotvm.task.Task",
     "autotvm.task.ConfigEntity", "auto_scheduler.MeasureInput", "auto_scheduler.MeasureResult",
@@ -200,7 +204,19 @@ def methods() -> list[Door]:
         (library(), "export_library", lambda: {"file_name": "saved.so"}),
         (library(), "__getitem__", lambda: {"name": "default"}),
         (library(), "load_on", lambda: {"dev": tilewright.cpu()}),
+        (module, "set_input_zero_copy", lambda: {
+            "key": "x", "value": nd.array(np.zeros((1, 4), "float32")),
+        }),
+        (module, "load_params", lambda: {"params_bytes": runtime.save_param_dict({})}),
+        (module, "share_params", lambda: {
+            "other": module, "params_bytes": runtime.save_param_dict({}),
+        }),
+        (module, "__getitem__", lambda: {"name": "run"}),
         (network(), "__getitem__", lambda: {"name": "main"}),
+        (network(), "get_global_var", lambda: {"name": "main"}),
+        (network(), "update_func", lambda: {"var": "main", "func": network()["main"]}),
+        (network(), "update", lambda: {"other": network()}),
+        (relay.create_executor("debug", network()), "evaluate", dict),
         (relay.Tuple([vector()]), "__getitem__", lambda: {"index": 0}),
         (image(), "__getitem__", lambda: {"indices": (0, 0, 0, 0)}),
         (tilewright.Target("llvm"), "with_limits", lambda: {"limits": {"cores": 2}}),
@@ -252,7 +268,10 @@ def doors() -> list[Door]:
         walk(room, module)
     found |= {
         "lower": tilewright.lower, "build": tilewright.build, "device": tilewright.device,
-        "load_module": tilewright.runtime.load_module,
+        "load_module": runtime.load_module,
+        "save_param_dict_to_file": runtime.save_param_dict_to_file,
+        "load_param_dict_from_file": runtime.load_param_dict_from_file,
+        "VirtualMachine": VirtualMachine,
         "cpu": tilewright.cpu, "cuda": tilewright.cuda, "opencl": tilewright.opencl,
         "Target": tilewright.Target, "target.create": tilewright.target.create,
         "te.create_schedule": te.create_schedule, "PassContext": tilewright.transform.PassContext,

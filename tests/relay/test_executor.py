@@ -62,6 +62,66 @@ def test_several_inputs_and_outputs():
     np.testing.assert_array_equal(module.get_output(1).numpy(), -y)
 
 
+def test_numbers_of_another_type_are_converted():
+    module = total()
+    x = np.arange(6, dtype="float64").reshape(2, 3) / 4
+    for given in (x, nd.array(x), x.astype("float16")):
+        module.run(x=given, y=np.ones((2, 3), "int64"))
+        np.testing.assert_array_equal(module.get_output(0).numpy(), x.astype("float32") + 2)
+    held = nd.empty((2,), "int8")
+    np.testing.assert_array_equal(held.copyfrom(np.int64([-3, 127])).numpy(), [-3, 127])
+    for wrong in (np.int64([0, 128]), np.float32([0, 1])):
+        with pytest.raises(DeviceError, match=r'int8 does not hold.*astype\("int8"\)'):
+            held.copyfrom(wrong)
+
+
+def test_an_input_may_be_an_array_of_the_user():
+    module = total()
+    x, y = np.float32([[1, 2, 3], [4, 5, 6]]), np.ones((2, 3), "float32")
+    own, other = nd.array(x), nd.array(x * 2)
+    module.set_input_zero_copy("x", own)
+    module.run(y=y)
+    np.testing.assert_array_equal(module.get_output(0).numpy(), x + 2)
+    own.copyfrom(x * 3)  # the next run reads it
+    module.run()
+    np.testing.assert_array_equal(module.get_output(0).numpy(), x * 3 + 2)
+    module.set_input_zero_copy(x=other)
+    module.run()
+    np.testing.assert_array_equal(module.get_output(1).numpy(), x * 2 - 1)
+    module.set_input("x", x)  # copies into the array that is there
+    np.testing.assert_array_equal(other.numpy(), x)
+
+
+def test_a_network_that_hands_an_input_on_reads_the_new_array():
+    x = relay.var("x", shape=(3,))
+    library = relay.build(relay.Function([x], relay.Tuple([x, x + 1.0])), "llvm", verify=False)
+    module = GraphModule(library["default"](cpu()))
+    module.set_input_zero_copy("x", nd.array(np.float32([1, 2, 3])))
+    module.run()
+    np.testing.assert_array_equal(module.get_output(0).numpy(), [1, 2, 3])
+    np.testing.assert_array_equal(module.get_output(1).numpy(), [2, 3, 4])
+
+
+def test_the_spelling_of_older_scripts(library):
+    mod, params = residual()
+    data = image()
+    want = wanted(mod, params, data)
+    graph, lib, weights = library
+    module = graph_executor.create(graph, lib, cpu())
+    module.set_input("data", data)
+    module.set_input(**weights)  # they are in the library: equal ones may be given again
+    module.run()
+    opened = lib["default"](cpu())
+    opened["set_input"]("data", data)
+    opened["load_params"](relay.save_param_dict(weights))
+    opened["run"]()
+    for found in (module.get_output(0), opened["get_output"](0)):
+        np.testing.assert_allclose(found.numpy(), want, rtol=1e-4, atol=1e-6)
+    other = GraphModule(library["default"](cpu()))
+    other.share_params(module, relay.save_param_dict(weights))
+    assert module.get_input_info() == ({"data": (1, 3, 12, 12)}, {"data": "float32"})
+
+
 def test_a_big_endian_array_is_converted():
     module = total()
     x = np.arange(6, dtype=">f4").reshape(2, 3)
@@ -169,7 +229,13 @@ def test_a_network_without_kernels():
         (lambda m: m.set_input(1, image()), ("set_input(1)", "has 1 inputs")),
         (lambda m: m.set_input(-1, image()), ("set_input(-1)", "has 1 inputs")),
         (lambda m: m.run(data=image()[:, :2]), ("'data'", "float32[1, 2, 12, 12]", "Reshape")),
-        (lambda m: m.run(data=image().astype("float64")), ("float64[1, 3, 12, 12]", "astype")),
+        (lambda m: m.run(data=image().astype("complex64")), ("complex64", "astype")),
+        (lambda m: m.set_input("p0", image()), ("a weight", "has another value")),
+        (lambda m: m.set_input_zero_copy("data", image()), ("no array on cpu(0)", "nd.array")),
+        (lambda m: m.set_input_zero_copy(0, nd.empty((3,))), ("float32[3]", "set_input")),
+        (lambda m: m["sum"], ("'sum'", "set_input")),
+        (lambda m: m.load_params(b"text"), ("load_param_dict", "too early")),
+        (lambda m: m.share_params(total(), b""), ("another library",)),
         (lambda m: m.run(data="text"), ("'data'", "no array")),
         (lambda m: m.run(data=[[1.0], [2.0, 3.0]]), ("'data'", "no array")),
         (lambda m: m.set_input("data"), ("'data'", "no value", "float32[1, 3, 12, 12]")),

@@ -52,8 +52,8 @@ def test_refused_arrays() -> None:
         array([1.0], dtype="half")
     with pytest.raises(DeviceError, match="negative"):
         empty((2, -1))
-    with pytest.raises(DeviceError, match=r"float64\[3\] but the target is float32\[3\]"):
-        empty((3,)).copyfrom(np.zeros(3))
+    with pytest.raises(DeviceError, match=r"float32\[4\] but the target is float32\[3\]"):
+        empty((3,)).copyfrom(np.zeros(4, "float32"))
 
 
 def test_dlpack_shares_memory_with_numpy() -> None:

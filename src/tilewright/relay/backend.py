@@ -19,7 +19,7 @@ class Executor:
     name: str = "graph"
 
     def __post_init__(self) -> None:
-        _require(self.name == "graph", f"relay.backend.Executor({self.name!r})", "graph")
+        _require(self.name, "relay.backend.Executor", "graph")
 
 
 @dataclass(frozen=True)
@@ -29,13 +29,13 @@ class Runtime:
     name: str = "cpp"
 
     def __post_init__(self) -> None:
-        _require(self.name == "cpp", f"relay.backend.Runtime({self.name!r})", "cpp")
+        _require(self.name, "relay.backend.Runtime", "cpp")
 
 
-def _require(holds: bool, place: str, only: str) -> None:
-    if not holds:
+def _require(name: object, place: str, only: str) -> None:
+    if not isinstance(name, str) or name != only:
         raise ModelError(
-            place, f'"{only}" is the only one there is',
+            f"{place}({name!r})", f'"{only}" is the only one there is',
             "Networks run from Python with numpy and one file, see docs/boards.md.",
         )  # fmt: skip
 

@@ -6,7 +6,7 @@ Read next: `compile/build.py`, `compile/executor.py`.
 from collections.abc import Mapping
 from typing import Any
 
-from tilewright.base.doors import door
+from tilewright.base.doors import door, open_doors
 from tilewright.base.errors import ModelError, absent
 from tilewright.relay.compile.build import build
 from tilewright.relay.compile.executor import create_executor
@@ -14,6 +14,7 @@ from tilewright.relay.graph.expr import Function, IRModule
 from tilewright.relay.passes import bind_params, optimize
 
 __all__ = ["bind_params_by_name", "build", "create_executor", "optimize"]
+open_doors(globals(), ("build", "optimize"), ModelError)
 
 
 @door(ModelError, "relay.build_module.bind_params_by_name")

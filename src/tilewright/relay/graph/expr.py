@@ -390,6 +390,11 @@ class Function(Expr):
 class GlobalVar(str):
     """The name of a function in a module: a string, which TVM wraps."""
 
+    def __new__(cls, name_hint: str) -> GlobalVar:
+        if not isinstance(name_hint, str):
+            raise ModelError(f"relay.GlobalVar({name_hint!r})", "it is no name", 'Give "main".')
+        return super().__new__(cls, name_hint)
+
     @property
     def name_hint(self) -> str:
         return str(self)

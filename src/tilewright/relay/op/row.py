@@ -20,6 +20,7 @@ from tilewright.relay.graph.expr import (
     Array,
     Attrs,
     Expr,
+    Function,
     TensorType,
     TupleType,
     Type,
@@ -204,6 +205,11 @@ class Op:
                 raise ModelError(
                     f"{self.name}({name}={arg!r})", f"a {type(arg).__name__} is not a graph value",
                     "Wrap numbers and arrays in relay.const.",
+                )  # fmt: skip
+            if isinstance(arg, Function):
+                raise ModelError(
+                    f"{self.name}({name}=)", "a function where a tensor is needed",
+                    "Call it: f(x), or use its body.",
                 )  # fmt: skip
             try:
                 types.append(arg.checked_type)

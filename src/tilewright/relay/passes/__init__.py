@@ -69,18 +69,17 @@ _RUN: dict[str, tuple[Pass, ...]] = {
 }
 # without which there are no kernels,
 _NEEDED = ("Inline", "SimplifyInference")
-# those that it runs where `PassContext(required_pass=)` asks for them, in front of dead code's,
+# those that it runs where `PassContext(required_pass=)` asks for them, before constants are folded
 _ASKED: dict[str, tuple[Pass, ...]] = {
     "EliminateCommonSubexpr": (eliminate_common,),
     "CombineParallelConv2D": (combine_parallel_conv2d,),
     "CombineParallelDense": (combine_parallel_dense,),
-    "DefuseOps": (defuse,),
 }
 # and those that it has not, so that they are disabled as it is.
 _NEVER = (
     "AlterOpLayout", "AnnotateSpans", "AnnotateTarget", "AutoSchedulerLayoutRewrite",
-    "CombineParallelBatchMatmul", "ConvertLayout", "DynamicToStatic", "EtaExpand", "FastMath",
-    "FirstOrderGradient", "FlattenAtrousConv", "LazyGradientInit", "Legalize",
+    "CombineParallelBatchMatmul", "ConvertLayout", "DefuseOps", "DynamicToStatic", "EtaExpand",
+    "FastMath", "FirstOrderGradient", "FlattenAtrousConv", "LazyGradientInit", "Legalize",
     "MetaScheduleLayoutRewrite", "PartialEvaluate", "PartitionGraph", "PlanDevices",
     "SimplifyFCTranspose", "SplitArgs", "ToANormalForm", "ToMixedPrecision", "qnn.Legalize",
     "tir.CommonSubexprElimTIR", "tir.HoistIfThenElse", "tir.LoopPartition",
@@ -104,7 +103,7 @@ def passes_of(
         if p is fuse:
             kept.append(fuse if p not in off and (opt_level >= 2 or p in on) else separate)
             continue
-        if p is eliminate_dead_code:
+        if p is fold_constants:
             kept += [more for more in on if more not in PASSES and more not in off]
         if p not in off and (opt_level >= 3 or p not in FOLDING or p in on):
             kept.append(p)

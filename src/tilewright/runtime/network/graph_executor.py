@@ -173,7 +173,7 @@ class GraphModule:
 
     def __getitem__(self, name: str) -> Any:
         """`module["run"]`: a method by its name, as TVM's modules have them."""
-        if name in _BY_NAME:
+        if isinstance(name, str) and name in _BY_NAME:
             return getattr(self, name)
         raise DeviceError(
             f"GraphModule[{name!r}]", "there is no such function", f"It has {', '.join(_BY_NAME)}."

@@ -1,0 +1,273 @@
+"""Names of TVM's relay: modules, walks, questions about graphs, options of passes."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+
+from relay.small import residual
+from tilewright import relay, te, transform
+from tilewright.base.errors import ModelError
+from tilewright.relay import analysis
+
+
+def scaled(name: str = "x", by: float = 2.0) -> relay.Function:
+    x = relay.var(name, shape=(2, 3))
+    return relay.Function([x], relay.exp(x) * by + x)
+
+
+# -- modules, functions, types ---------------------------------------------------------------------
+
+
+def test_functions_of_a_module_have_names():
+    mod = relay.IRModule.from_expr(scaled())
+    main = mod.get_global_var("main")
+    assert (main.name_hint, main, len(mod)) == ("main", "main", 1)
+    assert mod[main] is mod["main"] is mod.functions[relay.GlobalVar("main")]
+    mod.update(relay.IRModule({"other": scaled("y")}))
+    assert mod.get_global_vars() == ["main", "other"]
+    copy = mod.shallow_copy()
+    copy.update_func("other", scaled("z"))
+    assert copy["other"].params[0].name_hint == "z" and mod["other"].params[0].name_hint == "y"
+    with pytest.raises(ModelError, match="mod\\['third'\\].*main, other"):
+        mod.get_global_var("third")
+    with pytest.raises(ModelError, match="by name.*f\\(x\\)"):
+        main(relay.var("x", shape=(2, 3)))
+
+
+def test_a_function_has_a_type():
+    kind = relay.TensorType((2, 3))
+    found = scaled().checked_type
+    assert found == relay.FuncType([kind], kind) and found.arg_types[0].concrete_shape == (2, 3)
+    assert relay.ty.TupleType([kind, relay.scalar_type("int8")]).fields[1].shape == ()
+    assert relay.var("n", "int32").checked_type == relay.scalar_type("int32")
+    with pytest.raises(ModelError, match="a function where a tensor is needed"):
+        relay.exp(scaled())
+    with pytest.raises(ModelError, match="relay.TensorType"):
+        relay.TupleType([3])
+
+
+def test_a_variable_of_te_is_an_open_extent():
+    n, m = te.var("n"), te.var("m")
+    x = relay.var("x", relay.TensorType((n, 4, m)))
+    assert x.open_extents == {0: "n", 2: "m"}
+    assert relay.transpose(x, (2, 1, 0)).checked_type == relay.TensorType((m, 4, n))
+    net = relay.with_sizes(relay.Function([x], relay.nn.relu(x)), {"n": 2, "m": 3})
+    assert net["main"].ret_type == relay.TensorType((2, 4, 3))
+
+
+def test_comparisons_and_conversions():
+    x = relay.var("x", shape=(3,))
+    value = np.float32([-1, 0, 1])
+    for made, want in ((x < 0, value < 0), (x <= 0, value <= 0), (x > 0, value > 0),
+                       (x >= 0, value >= 0), (x.astype("int8"), np.int8([-1, 0, 1]))):  # fmt: skip
+        found = relay.evaluate(made, {"x": value})
+        np.testing.assert_array_equal(found, want)
+        assert found.dtype == want.dtype
+    assert x and len(relay.split(x, 3)) == len(relay.split(x, 3).astuple()) == 3
+    with pytest.raises(ModelError, match="one tensor, not a tuple"):
+        len(x)
+
+
+# -- names for values ------------------------------------------------------------------------------
+
+
+def test_let_and_bind_put_values_in_the_place_of_variables():
+    x, y = relay.var("x", shape=(3,)), relay.var("y", shape=(3,))
+    made = relay.Let(y, relay.exp(x), y + y)
+    assert relay.free_vars(made) == [x]
+    bound = relay.bind(relay.Function([x, y], x * y), {y: relay.const(np.float32([1, 2, 3]))})
+    assert bound.params == (x,)
+    np.testing.assert_array_equal(relay.evaluate(bound, {"x": [1, 1, 1]}), [1, 2, 3])
+    with pytest.raises(ModelError, match=r"relay.Let\(y\).*Leave the variable's type out"):
+        relay.Let(y, relay.var("z", shape=(4,)), y)
+
+
+def test_a_scope_gives_values_back():
+    scope = relay.ScopeBuilder()
+    x = relay.var("x", shape=(3,))
+    scope.ret(scope.let("twice", x + x) * 2.0)
+    np.testing.assert_array_equal(relay.evaluate(scope.get(), {"x": [1, 2, 3]}), [4, 8, 12])
+    with pytest.raises(ModelError, match="Return once"):
+        scope.ret(x)
+    with pytest.raises(ModelError, match=r"relay\.where"):
+        scope.if_scope(x)
+    with pytest.raises(ModelError, match="nothing was returned"):
+        relay.ScopeBuilder().get()
+
+
+def test_calls_of_functions_are_one_kernel_with_their_surroundings():
+    f, y = scaled(), relay.var("y", shape=(2, 3))
+    g = relay.Function([y], relay.nn.relu(f(f(y))))
+    value = np.random.default_rng(0).standard_normal((2, 3)).astype("float32")
+    library = relay.build(g, "llvm")
+    assert len(library.plan.launches) == 1
+    found = relay.create_executor("graph").evaluate(g)(value)
+    np.testing.assert_allclose(found.numpy(), relay.evaluate(g, {"y": value}), rtol=1e-5)
+
+
+# -- walks -----------------------------------------------------------------------------------------
+
+
+class Exponents(relay.ExprMutator):
+    """exp becomes tanh."""
+
+    def visit_call(self, call):
+        made = super().visit_call(call)
+        return relay.tanh(made.args[0]) if made.op.name == "exp" else made
+
+
+class Calls(relay.ExprVisitor):
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def visit_call(self, call):
+        super().visit_call(call)
+        self.names.append(call.op.name)
+
+
+def test_a_mutator_rebuilds_what_changed():
+    f = scaled()
+    changed = Exponents().visit(f)
+    value = np.float32([[0.5, 1, 2], [0, -1, 1]])
+    want = np.tanh(value) * 2 + value
+    np.testing.assert_allclose(relay.evaluate(changed, {"x": value}), want, rtol=1e-6)
+    x = relay.var("x", shape=(2,))
+    kept = relay.Function([x], relay.nn.relu(x))
+    assert Exponents().visit(kept) is kept
+
+
+def test_a_visitor_sees_each_node_once_however_deep():
+    x = relay.var("x", shape=(2,))
+    value = x
+    for _ in range(3000):
+        value = value + value
+    limit, seen = sys.getrecursionlimit(), Calls()
+    seen.visit(relay.Function([x], value))
+    assert seen.names == ["add"] * 3000 and sys.getrecursionlimit() == limit
+    with pytest.raises(ModelError, match="no value of relay"):
+        seen.visit("x")
+
+
+# -- questions -------------------------------------------------------------------------------------
+
+
+def test_graphs_are_equal_by_structure():
+    assert analysis.structural_equal(scaled("x"), scaled("y"))
+    assert analysis.structural_hash(scaled("x")) == analysis.structural_hash(scaled("y"))
+    assert not analysis.structural_equal(scaled(by=2.0), scaled(by=3.0))
+    with pytest.raises(ValueError, match="constants"):
+        analysis.assert_structural_equal(scaled(by=2.0), scaled(by=3.0))
+    x, y = relay.var("x", shape=(2,)), relay.var("y", shape=(2,))
+    assert not analysis.structural_equal(x + y, y + x)
+    assert analysis.structural_equal(x + y, y + x, map_free_vars=True)
+    assert not analysis.structural_equal(x + x, x + y, map_free_vars=True)
+    assert not analysis.structural_equal(relay.sum(x), relay.sum(x, 0, keepdims=True))
+    mod = relay.IRModule.from_expr(scaled())
+    assert analysis.structural_equal(mod, relay.IRModule.from_expr(scaled("z")))
+
+
+def test_questions_about_a_network():
+    mod, _ = residual()
+    assert analysis.count_layers(mod, ["nn.conv2d"]) == 7
+    assert analysis.list_op_freqs(mod)["nn.conv2d"] == 8
+    x, w = relay.var("x", shape=(4, 8)), relay.var("w", shape=(16, 8))
+    assert analysis.get_total_mac_number(relay.nn.dense(x, w)) == 4 * 8 * 16
+    seen: list[relay.Expr] = []
+    analysis.post_order_visit(mod["main"], seen.append)
+    assert seen[-1] is mod["main"] and len(seen) == len(set(seen))
+    params = list(mod["main"].params)
+    assert analysis.all_vars(mod["main"]) == analysis.bound_vars(mod["main"]) == params
+    assert analysis.free_vars(mod["main"]) == []
+    first = analysis.extract_intermdeiate_expr(mod, 0)["main"].body
+    assert first.op.name == "nn.conv2d"
+    groups = analysis.extract_fused_functions(mod)
+    assert all(analysis.structural_hash(group) == key for key, group in groups.items())
+    assert analysis.check_constant(relay.const(1)) and not analysis.check_constant(x)
+    assert analysis.well_formed(mod)
+
+
+# -- options of passes -----------------------------------------------------------------------------
+
+
+def kernels(**options) -> int:
+    mod, params = relay.testing.synthetic.get_workload((1, 2, 4, 4))
+    with transform.PassContext(**options):
+        return len(relay.build(mod, "llvm", params, verify=False).plan.launches)
+
+
+def test_passes_are_disabled_and_required_by_name():
+    fused, apart = kernels(), kernels(opt_level=0)
+    assert fused < kernels(disabled_pass=["FuseOps"]) <= apart
+    assert kernels(opt_level=1, required_pass=["FuseOps"]) == fused
+    assert kernels(disabled_pass=["AlterOpLayout"]) == fused
+    x = relay.var("x", shape=(1, 8))
+    weights = [relay.const(np.full((4, 8), k, "float32")) for k in (1, 2, 3)]
+    mod = relay.Function([x], relay.concatenate([relay.nn.dense(x, w) for w in weights], 1))
+    with transform.PassContext(required_pass=["CombineParallelDense"]):
+        joined = relay.build(mod, "llvm", verify=False)
+    assert "batch_matmul" in str(joined.report)
+
+
+@pytest.mark.parametrize(
+    ("options", "parts"),
+    [
+        ({"disabled_pass": ["FuseOp"]}, ("no such pass", "FuseOps")),
+        ({"required_pass": ["AlterOpLayout"]}, ("relay.build has no such pass",)),
+        ({"disabled_pass": ["SimplifyInference"]}, ("without it", "Leave it out")),
+        ({"disabled_pass": "FuseOps"}, ("no list of names",)),
+        ({"required_pass": [3]}, ("no list of names",)),
+    ],
+)
+def test_names_that_are_no_passes(options, parts):
+    with pytest.raises(ModelError) as caught:
+        kernels(**options)
+    for part in parts:
+        assert part in str(caught.value)
+
+
+# -- what there is not -----------------------------------------------------------------------------
+
+
+def test_backends_that_there_are_not():
+    mod, params = relay.testing.synthetic.get_workload((1, 2, 4, 4))
+    executor, runtime = relay.backend.Executor("graph"), relay.backend.Runtime("cpp")
+    built = relay.build(mod, "llvm", params, verify=False, executor=executor, runtime=runtime)
+    assert built.get_lib() is built
+    for make in (lambda: relay.backend.Executor("aot"), lambda: relay.backend.Runtime("crt")):
+        with pytest.raises(ModelError, match="the only one there is"):
+            make()
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "part"),
+    [
+        (relay, "If", "relay.where"), (relay, "parser", "relay.to_onnx"),
+        (relay.backend, "te_compiler", "relay.build"),
+        (relay.analysis, "alpha_equal", "structural"),
+        (relay.vm, "VMCompiler", "relay.vm.compile"), (relay.ty, "TypeVar", "tensors"),
+        (relay.testing, "check_grad", "Gradients"), (relay.expr, "If", "relay.where"),
+        (relay.build_module, "GraphExecutor", "create_executor"),
+    ],
+)  # fmt: skip
+def test_other_names_say_what_to_use(owner, name, part):
+    with pytest.raises(AttributeError, match=part):
+        getattr(owner, name)
+
+
+def test_helpers_of_tests():
+    f = scaled()
+    assert relay.testing.run_infer_type(f) is f
+    folded = relay.testing.run_opt_pass(
+        relay.const(np.float32(1)) + relay.const(np.float32(2)), relay.transform.FoldConstant()
+    )
+    assert isinstance(folded, relay.Constant) and folded.data == 3
+    assert ("llvm", "cpu(0)") in [(t, str(dev)) for t, dev in relay.testing.ctx_list()]
+    assert relay.testing.rand("float16", 2, 3).dtype == "float16"
+    with pytest.raises(ModelError, match="its shape is not known"):
+        relay.testing.run_infer_type(relay.var("x"))
+    bound = relay.build_module.bind_params_by_name(f, {"x": np.ones((2, 3), "float32")})
+    assert not bound.params
