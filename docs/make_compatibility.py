@@ -245,6 +245,15 @@ SECTIONS: dict[str, list[Row]] = {
         *works("relay.transform.", "DeadCodeElimination CombineParallelConv2D SimplifyExpr"),
         *works("relay.transform.", "CombineParallelDense RemoveUnusedFunctions function_pass"),
         different(
+            "relay.transform.ConvertLayout",
+            "convolutions and poolings are named, all else follows; channels that do not fill "
+            "whole blocks of NCHW8c stay as they are",
+        ),
+        different(
+            "relay.transform.AlterOpLayout",
+            "for CPUs blocks of as many channels as a vector holds; an optional target",
+        ),
+        different(
             "relay.transform.FoldScaleAxis",
             "weights must be constants: bind_params first; so for ForwardFoldScaleAxis and "
             "BackwardFoldScaleAxis",

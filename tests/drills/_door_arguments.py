@@ -220,6 +220,7 @@ _SPECIAL: dict[str, dict[str, Any]] = {
     "relay.frontend.from_pytorch": {"script_module": object, "input_infos": [("x", (1, 4))]},
     "load_module relay.load": {"path": "library.so"},
     "relay.optimize": {"params": dict},
+    "relay.transform.ConvertLayout": {"desired_layouts": lambda: {"nn.conv2d": ["NHWC"]}},
     "relay.with_sizes": {"sizes": dict},
     "nd.array": {"source": lambda: np.zeros((2, 3))},
     "nd.from_dlpack": {"tensor": lambda: np.zeros((2, 3))},

@@ -52,6 +52,28 @@ def convolutions(rank: int) -> Iterator[Made]:
     )  # fmt: skip
 
 
+def blocked() -> Iterator[Made]:
+    """Channels in blocks: of 2 into blocks of 3, depthwise, pooled."""
+    x, other = tensor("x", 2, 2, 7, 6, 2), tensor("x", 2, 4, 7, 6, 1)
+    wide, deep = tensor("w", 2, 2, 3, 3, 2, 3), tensor("w", 2, 1, 3, 3, 1, 2)
+    conv, kernels = nn.conv2d, {"data_layout": "NCHW2c", "kernel_layout": "OIHW2i3o"}
+    yield "nn.conv2d", lambda: conv(x, wide, 2, 1, **kernels, out_layout="NCHW3c"), "blocks"
+    yield (
+        "nn.conv2d",
+        lambda: conv(
+            other, tensor("w", 3, 4, 3, 3, 1, 2), 1, 1, data_layout="NCHW1c",
+            kernel_layout="OIHW1i2o",
+        ),
+        "blocks-of-one",
+    )  # fmt: skip
+    each = {"data_layout": "NCHW2c", "kernel_layout": "OIHW1i2o", "groups": 4}
+    yield "nn.conv2d", lambda: conv(x, deep, 1, 1, **each), "blocks-depthwise"
+    yield "nn.max_pool2d", lambda: nn.max_pool2d(x, 3, 2, padding=1, layout="NCHW2c"), "blocks"
+    yield "nn.avg_pool2d", lambda: nn.avg_pool2d(x, 3, 2, padding=1, layout="NCHW2c"), "blocks"
+    yield "nn.global_avg_pool2d", lambda: nn.global_avg_pool2d(x, "NCHW2c"), "blocks"
+    yield "nn.adaptive_max_pool2d", lambda: nn.adaptive_max_pool2d(x, (7, 3), "NCHW2c"), "blocks"
+
+
 def transposed(rank: int) -> Iterator[Made]:
     row, conv = f"nn.conv{rank}d_transpose", getattr(nn, f"conv{rank}d_transpose")
     x, uneven = _data(rank), (1, *[0] * (rank - 1), 2, *[1] * (rank - 1))
@@ -101,7 +123,7 @@ def pools(rank: int) -> Iterator[Made]:
         yield f"nn.adaptive_{kind}_pool{rank}d", lambda p=parts: p(x), "same-size"
 
 
-MADE: tuple[Made, ...] = tuple(
+MADE: tuple[Made, ...] = (*blocked(), *(
     made for rank in (1, 2, 3) for family in (convolutions, transposed, pools)
     for made in family(rank)
-)  # fmt: skip
+))  # fmt: skip

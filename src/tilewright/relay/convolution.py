@@ -11,8 +11,8 @@ from typing import Any
 
 from tilewright.base.errors import ModelError
 from tilewright.relay.graph.expr import Call, Expr, Var
-from tilewright.relay.op import call
-from tilewright.relay.op.window import IMAGE
+from tilewright.relay.op import call, window
+from tilewright.relay.op.window import IMAGE, is_blocked
 from tilewright.relay.sizes import per_axis, same_layout, settle, sides
 
 
@@ -53,7 +53,8 @@ def conv2d(
 ) -> Call:
     """Two-dimensional convolution.
 
-    data_layout: NCHW or NHWC; kernel_layout: any order of OIHW, I being channels / groups.
+    data_layout: NCHW or NHWC; kernel_layout: any order of OIHW, I being channels / groups.  Or
+        blocks of channels, NCHW8c with OIHW8i16o, which give NCHW16c; depthwise OIHW1i8o.
     channels, kernel_size: give an untyped weight its shape, and are checked against a typed one.
     out_dtype: of the sums; by default the data's, int32 for narrower integers.
     """
@@ -173,9 +174,11 @@ def _conv(
     """output_padding: None for a convolution that is not transposed"""
     transposed = output_padding is not None
     place = f"nn.conv{rank}d" + ("_transpose" if transposed else "")
-    same_layout(out_layout, data_layout, place)
+    blocked = is_blocked(data_layout)
+    if not blocked:
+        same_layout(out_layout, data_layout, place)
     size = None if kernel_size is None else per_axis(kernel_size, rank, "kernel_size", place)
-    if isinstance(weight, Var) and not weight.is_typed and "C" in data_layout:
+    if isinstance(weight, Var) and not weight.is_typed and "C" in data_layout and not blocked:
         if channels is None or size is None:
             raise ModelError(
                 f"{place}(weight={weight.name_hint})", "its shape is not known",
@@ -198,7 +201,12 @@ def _conv(
         groups=int(groups), data_layout=data_layout, kernel_layout=kernel_layout,
         out_dtype=str(out_dtype), **extra,
     )  # fmt: skip
-    held = dict(zip(kernel_layout, weight.shape, strict=True))
+    if blocked:  # the row has seen that data and weight fit
+        same_layout(out_layout, window.out_layout(made.attrs), place)
+        channels_of = {"O": weight.shape[0] * weight.shape[5]}
+        held = channels_of | dict(zip("IHW", weight.shape[1:4], strict=True))
+    else:
+        held = dict(zip(kernel_layout, weight.shape, strict=True))
     for what, asked, found in (
         ("channels", channels, held["O"] * (groups if transposed else 1)),
         ("kernel_size", size, tuple(held[k] for k in IMAGE[rank])),

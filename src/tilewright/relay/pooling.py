@@ -13,7 +13,7 @@ from typing import Any
 from tilewright.base.errors import ModelError
 from tilewright.relay.graph.expr import Call, Expr
 from tilewright.relay.op import call
-from tilewright.relay.op.window import IMAGE, RANKS, channels_first
+from tilewright.relay.op.window import IMAGE, RANKS, channels_first, image_rank
 from tilewright.relay.sizes import per_axis, same_layout, sides
 from tilewright.relay.tensor import add, divide, multiply, power, reshape
 
@@ -143,8 +143,9 @@ def lp_pool(
     ceil_mode: bool = False,
 ) -> Call:
     """The p-norm of each window: (sum of |x|^p)^(1/p); layout: NCW, NCHW, NCDHW, channels last."""
+    rank = _rank(image_rank(layout) + 2)
     return _pool(
-        "lp_pool", _rank(len(layout)), data, pool_size, strides, dilation, padding, ceil_mode,
+        "lp_pool", rank, data, pool_size, strides, dilation, padding, ceil_mode,
         layout=layout, p=p,
     )  # fmt: skip
 
@@ -207,8 +208,9 @@ def _adaptive(kind: str, rank: int) -> Callable[..., Call]:
     ) -> Call:
         same_layout(out_layout, layout, f"nn.{name}")
         whole = output_size is None or (isinstance(output_size, (tuple, list)) and not output_size)
-        if whole and len(layout) == len(data.shape):
-            pairs = zip(layout, data.shape, strict=True)
+        letters = "".join(filter(str.isalpha, layout))
+        if whole and len(letters) == len(data.shape):
+            pairs = zip(letters, data.shape, strict=True)
             output_size = tuple(n for letter, n in pairs if letter in IMAGE[rank])
         size = per_axis(output_size, rank, "output_size", f"nn.{name}")
         return call(f"nn.{name}", data, output_size=size, layout=layout)

@@ -7,13 +7,15 @@ Read next: `tilewright/transform.py`, `passes/__init__.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tilewright.base import context
 from tilewright.base.doors import open_doors
+from tilewright.base.dtype import FLOAT32
 from tilewright.base.errors import ModelError, absent
+from tilewright.driver.build import resolve_target
 from tilewright.relay.graph.expr import Expr, IRModule
 from tilewright.relay.passes import Pass as Change
 from tilewright.relay.passes import (
@@ -32,7 +34,9 @@ from tilewright.relay.passes import (
     separate,
     simplify_inference,
 )
+from tilewright.relay.passes.layouts import alter_layout, convert_layout
 from tilewright.relay.passes.mixed_precision import to_mixed_precision
+from tilewright.targets.target import TargetLike
 from tilewright.transform import (
     Pass,
     PassContext,
@@ -44,11 +48,11 @@ from tilewright.transform import (
 )
 
 __all__ = [
-    "BackwardFoldScaleAxis", "CanonicalizeOps", "CombineParallelConv2D", "CombineParallelDense",
-    "DeadCodeElimination", "DefuseOps", "EliminateCommonSubexpr", "FoldConstant", "FoldScaleAxis",
-    "ForwardFoldScaleAxis", "FuseOps", "InferType", "PrintIR", "RemoveUnusedFunctions",
-    "Sequential", "SimplifyExpr", "SimplifyInference", "ToMixedPrecision", "function_pass",
-    "module_pass",
+    "AlterOpLayout", "BackwardFoldScaleAxis", "CanonicalizeOps", "CombineParallelConv2D",
+    "CombineParallelDense", "ConvertLayout", "DeadCodeElimination", "DefuseOps",
+    "EliminateCommonSubexpr", "FoldConstant", "FoldScaleAxis", "ForwardFoldScaleAxis", "FuseOps",
+    "InferType", "PrintIR", "RemoveUnusedFunctions", "Sequential", "SimplifyExpr",
+    "SimplifyInference", "ToMixedPrecision", "function_pass", "module_pass",
 ]  # fmt: skip
 
 
@@ -191,6 +195,41 @@ class CombineParallelDense(RelayPass):
 
     def change(self, mod: IRModule) -> IRModule:
         return combine_parallel_dense(mod, self.min_num_branches, self.to_batch)
+
+
+@dataclass(frozen=True)
+class ConvertLayout(RelayPass):
+    """Operators get the layouts that they are given, and others follow where they can.
+
+    desired_layouts: {"nn.conv2d": ["NHWC", "default"]}: of the data and of the kernel; in blocks of
+        channels ["NCHW8c", "default"], where channels that fill no whole blocks stay as they are,
+        and convolutions in groups that are not depthwise.  Of a pooling ["NHWC"]
+    Raises ModelError for a layout that an operator cannot have.
+    """
+
+    OPT_LEVEL = 3
+    desired_layouts: Mapping[str, Sequence[str]]
+
+    def change(self, mod: IRModule) -> IRModule:
+        return convert_layout(mod, self.desired_layouts)
+
+
+@dataclass(frozen=True)
+class AlterOpLayout(RelayPass):
+    """Convolutions in the layout that kernels of a target prefer: for CPUs in blocks of as many
+    channels as a vector holds; for GPUs as they are.
+
+    target: default: that of the innermost `with target:`
+    """
+
+    OPT_LEVEL = 3
+    target: TargetLike | None = None
+
+    def change(self, mod: IRModule) -> IRModule:
+        target = resolve_target(self.target)
+        if target.has_threads:
+            return mod
+        return alter_layout(mod, target.limits.vector_bytes // FLOAT32.bytes)
 
 
 @dataclass(frozen=True)

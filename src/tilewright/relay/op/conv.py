@@ -27,6 +27,10 @@ def _parts(site: Site, inner: str) -> tuple[dict[str, int], dict[str, int]]:
     """
     a, rank = site.attrs, rank_of(site.attrs)
     layout = window.check_layout(site, a.data_layout, rank)
+    site.require(
+        not window.is_blocked(layout), f"layout {a.data_layout!r} is one of nn.conv2d only",
+        f"Use {' or '.join(window.layouts(rank))}.",
+    )  # fmt: skip
     letters = f"OI{window.IMAGE[rank]}"
     site.require(
         sorted(a.kernel_layout) == sorted(letters),
@@ -47,9 +51,34 @@ def _parts(site: Site, inner: str) -> tuple[dict[str, int], dict[str, int]]:
     return d, w
 
 
+def _blocked_parts(site: Site) -> tuple[dict[str, int], dict[str, int]]:
+    """`_parts` of a convolution over blocks of channels, of one group or depthwise."""
+    a = site.attrs
+    letters = window.check_layout(site, a.data_layout, 2)
+    kernel = "".join(filter(str.isalpha, str(a.kernel_layout)))
+    site.require(
+        kernel == "OIHWio", f"kernel layout {a.kernel_layout!r} does not go with {a.data_layout}",
+        "Use blocks of both channels, such as OIHW8i8o.",
+    )  # fmt: skip
+    d = window.check_blocks(site, a.data_layout, site.tensor(0, 5, letters).shape)
+    w = window.check_blocks(site, a.kernel_layout, site.tensor(1, 6, "OIHWio").shape)
+    inner = site.tensor(0).shape[4], *site.tensor(1).shape[4:]
+    site.require(
+        a.groups == 1 or (a.groups == d["C"] == w["O"] and w["I"] == 1 and inner[0] == inner[2]),
+        f"there are no {a.groups} groups in blocks of channels",
+        "Use one group, or as many as there are channels, or NCHW.",
+    )
+    site.require(
+        a.groups > 1 or inner[0] == inner[1], f"blocks of {inner[0]} channels meet kernels for "
+        f"blocks of {inner[1]}", "Store both in blocks of one size.",
+    )  # fmt: skip
+    return d, w
+
+
 def _conv_type(site: Site) -> Type:
     a = site.attrs
-    d, w = _parts(site, "O")
+    blocked = rank_of(a) == 2 and window.is_blocked(a.data_layout)
+    d, w = _blocked_parts(site) if blocked else _parts(site, "O")
     site.require(
         d["C"] == w["I"] * a.groups,
         f"data has {d['C']} channels, the weight takes {w['I']} x {a.groups} groups",
@@ -58,11 +87,18 @@ def _conv_type(site: Site) -> Type:
     image = window.IMAGE[rank_of(a)]
     sizes = window.image_size(site, [d[k] for k in image], [w[k] for k in image])
     d |= {"C": w["O"], **dict(zip(image, sizes, strict=True))}
-    return TensorType(tuple(d[x] for x in a.data_layout), site.product_dtype())
+    if blocked:
+        d["c"] = site.tensor(1).shape[5]
+        d["C"] //= d["c"]
+    letters = filter(str.isalpha, str(a.data_layout))
+    return TensorType(tuple(d[x] for x in letters), site.product_dtype())
 
 
 def _conv_te(tensors: Sequence[Any], a: Attrs, result: Type) -> Any:
     data, weight = tensors
+    if window.is_blocked(a.data_layout):
+        function = topi.nn.conv2d_NCHWc if a.groups == 1 else topi.nn.depthwise_conv2d_NCHWc
+        return function(data, weight, a.strides, a.padding, a.dilation, a.out_dtype or None)
     first, last = window.layouts(rank_of(a))
     image = window.IMAGE[rank_of(a)]
     depthwise = {first: f"OI{image}", last: f"{image}OI"}[a.data_layout]

@@ -21,8 +21,7 @@ from tilewright.relay.op.row import Op, Pattern, Site
 def _pool_type(site: Site) -> Type:
     a, rank = site.attrs, len(site.attrs.strides)
     layout = window.check_layout(site, a.get("layout", window.channels_first(rank)), rank)
-    data = site.tensor(0, rank + 2, layout)
-    d = dict(zip(layout, data.shape, strict=True))
+    d = _extents(site, layout)
     image = window.IMAGE[rank]
     sizes = window.image_size(site, [d[k] for k in image], a.pool_size)
     reach = window.reaches(a.pool_size, a.dilation)
@@ -78,11 +77,16 @@ def _indices_te(tensors: Sequence[Any], a: Attrs, result: Type) -> Any:
 
 def _resized(site: Site, size: Sequence[int]) -> Type:
     layout = window.check_layout(site, site.attrs.layout, len(size))
-    data = site.tensor(0, len(size) + 2, layout)
-    d = dict(zip(layout, data.shape, strict=True)) | dict(
-        zip(window.IMAGE[len(size)], size, strict=True)
-    )
-    return TensorType(tuple(d[x] for x in layout), data.dtype)
+    d = _extents(site, layout) | dict(zip(window.IMAGE[len(size)], size, strict=True))
+    return TensorType(tuple(d[x] for x in layout), site.tensor(0).dtype)
+
+
+def _extents(site: Site, letters: str) -> dict[str, int]:
+    """The data's extents by letter."""
+    data = site.tensor(0, len(letters), letters)
+    if "c" in letters:
+        window.check_blocks(site, site.attrs.layout, data.shape)
+    return dict(zip(letters, data.shape, strict=True))
 
 
 def _adaptive_type(rank: int, kind: str) -> Any:
@@ -112,7 +116,8 @@ def _global_type(rank: int, kind: str) -> Any:
 
 def _global_numpy(kind: str) -> Any:
     def evaluate(arrays: Sequence[Any], a: Attrs) -> Array:
-        axes = tuple(k for k, letter in enumerate(a.layout) if letter not in "NC")
+        letters = filter(str.isalpha, a.layout)
+        axes = tuple(k for k, letter in enumerate(letters) if letter not in "NCc")
         return np.asarray(getattr(np, kind)(arrays[0], axis=axes, keepdims=True), arrays[0].dtype)
 
     return evaluate

@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 
 from tilewright.base.dtype import DType
+from tilewright.base.errors import ExpressionError
 from tilewright.relay.graph.expr import MAX_EXTENT, Array, Attrs
 from tilewright.relay.op.row import Site
+from tilewright.topi import layout as L
 
 IMAGE = {1: "W", 2: "HW", 3: "DHW"}
 RANKS = tuple(IMAGE)
@@ -33,12 +35,33 @@ def layouts(rank: int) -> tuple[str, str]:
 
 
 def check_layout(site: Site, layout: str, rank: int) -> str:
+    """The letters of `layout`, one for each axis; blocks of channels have the letter c."""
+    if is_blocked(layout):
+        try:
+            parsed = L.parse(layout, site.place)
+        except ExpressionError as error:
+            raise site.refuse(error.reason, error.way_out) from None
+        if parsed.axes == f"{channels_first(rank)}c":
+            return parsed.axes
     site.require(
         layout in layouts(rank),
         f"layout {layout!r} is not known",
-        f"Use {' or '.join(layouts(rank))}.",
+        f"Use {' or '.join(layouts(rank))}, or blocks of channels: {channels_first(rank)}8c.",
     )
     return layout
+
+
+def is_blocked(layout: str) -> bool:
+    """Whether it has inner axes: NCHW8c."""
+    return any(map(str.islower, layout))
+
+
+def check_blocks(site: Site, layout: str, shape: Sequence[int]) -> dict[str, int]:
+    """The whole extents of a tensor by letter; refuses blocks of another size than the layout's."""
+    try:
+        return L.extents(L.parse(layout, site.place), shape, site.place)
+    except ExpressionError as error:
+        raise site.refuse(error.reason, error.way_out) from None
 
 
 def defaults(rank: int) -> dict[str, Any]:
@@ -47,8 +70,40 @@ def defaults(rank: int) -> dict[str, Any]:
 
 
 def to_order(x: Array, source: str, wanted: str) -> Array:
-    """`x`, whose axes are the letters of `source`, with the axes in the order `wanted`."""
-    return x if source == wanted else np.transpose(x, [source.index(a) for a in wanted])
+    """`x`, whose axes are the letters of `source`, with the axes in the order `wanted`; either may
+    have blocks."""
+    apart, split, order = moves(source, wanted, x.shape)
+    return np.transpose(np.transpose(x, apart).reshape(split), order)
+
+
+def moves(
+    source: str, wanted: str, shape: Sequence[int]
+) -> tuple[list[int], tuple[int, ...], list[int]]:
+    """A transposition, a shape and a transposition that lead from one layout to another."""
+    had, has = L.parse(source, "relay.op"), L.parse(wanted, "relay.op")
+    sizes = dict(zip(had.axes, shape, strict=True))
+    whole = {a: sizes[a] * sizes.get(a.lower(), 1) for a in had.outer}
+    extents = {a: n // has.blocks.get(a.lower(), 1) for a, n in whole.items()} | has.blocks
+    apart, cut = (
+        [a for letter in had.outer for a in (letter, letter.lower()) if a in axes]
+        for axes in (had.axes, has.axes)
+    )
+    return (
+        [had.axes.index(a) for a in apart],
+        tuple(extents[a] for a in cut),
+        [cut.index(a) for a in has.axes],
+    )
+
+
+def in_order(shape: Sequence[int], source: str, wanted: str) -> tuple[int, ...]:
+    """The shape that a tensor of `shape` has in the layout `wanted`."""
+    _, split, order = moves(source, wanted, shape)
+    return tuple(split[k] for k in order)
+
+
+def image_rank(layout: str) -> int:
+    """Axes of the image in a layout."""
+    return sum(map(str.isupper, layout)) - 2
 
 
 def reaches(kernel: Sequence[int], dilation: Sequence[int]) -> list[int]:
@@ -159,7 +214,14 @@ def conv(arrays: Sequence[Any], a: Attrs) -> Array:
     met = np.stack(list(_taps(x, kernel, a, 0)), 2)  # [N, C, taps, windows]
     columns = met.reshape(n, groups, in_channels * math.prod(kernel), -1)
     result = w.reshape(groups, out_channels // groups, -1) @ columns
-    return to_order(result.reshape(n, out_channels, *met.shape[3:]), order, a.data_layout)
+    return to_order(result.reshape(n, out_channels, *met.shape[3:]), order, out_layout(a))
+
+
+def out_layout(a: Attrs) -> str:
+    """Of a convolution's result: that of its data, in blocks of the output channels."""
+    if not is_blocked(a.data_layout):
+        return str(a.data_layout)
+    return f"NCHW{L.parse(a.kernel_layout, 'conv2d').blocks['o']}c"
 
 
 def conv_transpose(arrays: Sequence[Any], a: Attrs) -> Array:

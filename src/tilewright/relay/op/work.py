@@ -43,8 +43,9 @@ def work(node: Expr) -> int:
 
 
 def _conv(node: Call) -> int:
-    output = str(node.attrs.kernel_layout).index("O")
-    return 2 * math.prod(e for k, e in enumerate(node.args[1].shape) if k != output)
+    letters = filter(str.isalpha, str(node.attrs.kernel_layout))
+    weight = zip(letters, node.args[1].shape, strict=True)
+    return 2 * math.prod(e for letter, e in weight if letter not in "Oo")
 
 
 def _conv_transpose(node: Call) -> int:

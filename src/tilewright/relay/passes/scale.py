@@ -27,7 +27,7 @@ from tilewright.relay.graph.traversal import (
 from tilewright.relay.passes.dead_code import is_view
 from tilewright.relay.passes.weights import (
     CONTRACTIONS,
-    channel_axis,
+    channel_axes,
     constant_operand,
     scaled_weight,
     varies_only_at,
@@ -98,7 +98,7 @@ def _into(node: Expr, scale: Array, readers: Readers) -> Plan | None:
     if not isinstance(node, Call) or len(readers[node]) > 1:
         return None
     if is_call(node, *CONTRACTIONS):
-        fits = isinstance(node.args[1], Constant) and varies_only_at(scale, channel_axis(node))
+        fits = isinstance(node.args[1], Constant) and varies_only_at(scale, *channel_axes(node))
         return _checked(node, lambda n: _with_weight(n, scale, "O")) if fits else None
     if is_call(node, "add"):
         shift = constant_operand(node)
@@ -136,7 +136,7 @@ def _reader(reader: Expr, node: Expr, scale: Array, readers: Readers) -> Plan | 
     if not isinstance(reader, Call) or reader.args[0] is not node:
         return None
     if is_call(reader, *CONTRACTIONS):
-        fits = isinstance(reader.args[1], Constant) and varies_only_at(scale, channel_axis(reader))
+        fits = isinstance(reader.args[1], Constant) and varies_only_at(scale, *channel_axes(reader))
         return _checked(reader, lambda n: _with_weight(n, scale, "I")) if fits else None
     if is_call(reader, "add"):
         shift = constant_operand(reader)

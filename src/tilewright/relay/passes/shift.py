@@ -24,9 +24,9 @@ from tilewright.relay.op.conv import CONVOLUTIONS
 from tilewright.relay.op.window import IMAGE
 from tilewright.relay.passes.canonicalize import is_normal
 from tilewright.relay.passes.weights import (
-    CONTRACTIONS,
     channel_axis,
     constant_operand,
+    is_contraction,
     varies_only_at,
 )
 
@@ -59,7 +59,7 @@ def _visit(old: Expr, node: Expr, readers: Mapping[Expr, list[Expr]]) -> Expr:
         return node
     if op_name(node) in JOIN:
         return _join(node, inner)
-    if is_call(node, *CONTRACTIONS) and is_call(inner, "add") and not _ends_contraction(inner):
+    if is_contraction(node) and is_call(inner, "add") and not _ends_contraction(inner):
         return _behind(node, inner)
     return node
 
@@ -67,7 +67,7 @@ def _visit(old: Expr, node: Expr, readers: Mapping[Expr, list[Expr]]) -> Expr:
 def _ends_contraction(node: Expr) -> bool:
     while isinstance(node, Call) and op_name(node) in JOIN:
         node = node.args[0]
-    return is_call(node, *CONTRACTIONS)
+    return is_contraction(node)
 
 
 def _join(node: Call, inner: Call) -> Expr:

@@ -5,7 +5,9 @@ In: any module.  Out: one without batch_norm and dropout.  Read next: `canonical
 
 from __future__ import annotations
 
-from tilewright.relay.graph.expr import Call, Expr, IRModule, Tuple, const
+from collections.abc import Sequence
+
+from tilewright.relay.graph.expr import Attrs, Call, Expr, IRModule, Tuple, const
 from tilewright.relay.graph.traversal import each_function, is_call, rewrite, with_body
 from tilewright.relay.op import call
 
@@ -31,17 +33,22 @@ def _visit(old: Expr, node: Expr) -> Expr:
 
 
 def _normalise(node: Call) -> Expr:
-    data, gamma, beta, mean, var = node.args
-    a, rank = node.attrs, len(node.args[0].shape)
-    one, epsilon = const(1, data.dtype), const(a.epsilon, data.dtype)
+    data, _, _, mean, var = node.args
+    scale, shift = scale_and_shift(node.args[1:], node.attrs)
+    axis, rank = node.attrs.axis, len(data.shape)
+    scaled = call("multiply", data, along(scale, axis, rank))
+    return Tuple([call("add", scaled, along(shift, axis, rank)), mean, var])
+
+
+def scale_and_shift(vectors: Sequence[Expr], attrs: Attrs) -> tuple[Expr, Expr]:
+    """What a batch norm multiplies by and adds; vectors: gamma, beta, mean, variance."""
+    gamma, beta, mean, var = vectors
+    one, epsilon = const(1, var.dtype), const(attrs.epsilon, var.dtype)
     scale: Expr = call("divide", one, call("sqrt", call("add", var, epsilon)))
-    if a.scale:
+    if attrs.scale:
         scale = call("multiply", scale, gamma)
     shift: Expr = call("negative", call("multiply", mean, scale))
-    if a.center:
-        shift = call("add", shift, beta)
-    scaled = call("multiply", data, along(scale, a.axis, rank))
-    return Tuple([call("add", scaled, along(shift, a.axis, rank)), mean, var])
+    return scale, call("add", shift, beta) if attrs.center else shift
 
 
 def along(vector: Expr, axis: int, rank: int) -> Expr:

@@ -29,7 +29,7 @@ from tilewright.relay.graph.expr import (
 from tilewright.relay.graph.traversal import op_name
 from tilewright.relay.op.conv import CONVOLUTIONS, TRANSPOSED
 from tilewright.relay.op.reduction import reduced_axes
-from tilewright.relay.op.window import IMAGE, RANKS, channels_first
+from tilewright.relay.op.window import IMAGE, RANKS, channels_first, moves, out_layout
 
 Rule = Callable[[Sequence[Any], Any, Any], Any]  # tensors, attributes, result type -> tensor
 
@@ -245,11 +245,13 @@ def _along(vector: Any, axis: int, rank: int) -> Any:
 
 
 def _image(layout: str) -> tuple[int, ...]:
-    return tuple(k for k, letter in enumerate(layout) if letter not in "NC")
+    letters = filter(str.isalpha, layout)
+    return tuple(k for k, letter in enumerate(letters) if letter not in "NCc")
 
 
 def _ordered(tensor: Any, source: str, wanted: str) -> Any:
-    return tensor.permute(*(source.index(k) for k in wanted))
+    apart, split, order = moves(source, wanted, tensor.shape)
+    return tensor.permute(*apart).reshape(split).permute(*order)
 
 
 def _sides(tensor: Any, padding: Sequence[int], value: float) -> tuple[Any, tuple[int, ...]]:
@@ -298,7 +300,7 @@ def _conv(t: Sequence[Any], a: Any, result: Any) -> Any:
     weight = _ordered(t[1], a.kernel_layout, f"OI{IMAGE[rank]}")
     function = getattr(F, f"conv{rank}d")
     made = function(data, weight, None, a.strides, around, a.dilation, a.groups)
-    return _ordered(made, order, a.data_layout)
+    return _ordered(made, order, out_layout(a))
 
 
 def _conv_transpose(t: Sequence[Any], a: Any, result: Any) -> Any:

@@ -16,15 +16,23 @@ from tilewright.relay.exchange.onnx.writer import Exporter, Writer
 from tilewright.relay.graph.expr import Call
 from tilewright.relay.op import TABLE
 from tilewright.relay.op.conv import CONVOLUTIONS, TRANSPOSED
-from tilewright.relay.op.window import IMAGE, RANKS, channels_first
+from tilewright.relay.op.window import (
+    IMAGE,
+    RANKS,
+    channels_first,
+    image_rank,
+    in_order,
+    out_layout,
+)
 
 
 def _channels_first(onnx_op: str, attrs_of: Callable[[Call], dict[str, Any]]) -> Exporter:
     def export(w: Writer, node: Call) -> str:
         layout = node.attrs.layout
-        order = channels_first(len(layout) - 2)
-        data = w.transposed(w.name(node.args[0]), layout, order)
-        return w.transposed(w.op(onnx_op, data, **attrs_of(node)), order, layout)
+        order = channels_first(image_rank(layout))
+        data = w.transposed(w.name(node.args[0]), layout, order, node.args[0].shape)
+        made = w.op(onnx_op, data, **attrs_of(node))
+        return w.transposed(made, order, layout, in_order(node.shape, layout, order))
 
     return export
 
@@ -34,14 +42,15 @@ def _conv(w: Writer, node: Call) -> str:
     rank = len(a.strides)
     transposed = "output_padding" in a
     order, kernel = channels_first(rank), f"{'IO' if transposed else 'OI'}{IMAGE[rank]}"
-    data = w.transposed(w.name(node.args[0]), a.data_layout, order)
-    weight = w.transposed(w.name(node.args[1]), a.kernel_layout, kernel)
+    data = w.transposed(w.name(node.args[0]), a.data_layout, order, node.args[0].shape)
+    weight = w.transposed(w.name(node.args[1]), a.kernel_layout, kernel, node.args[1].shape)
     extra = {"output_padding": list(a.output_padding)} if transposed else {}
     made = w.op(
         "ConvTranspose" if transposed else "Conv", data, weight, group=a.groups,
         dilations=list(a.dilation), strides=list(a.strides), pads=list(a.padding), **extra,
     )  # fmt: skip
-    return w.transposed(made, order, a.data_layout)
+    layout = a.data_layout if transposed else out_layout(a)
+    return w.transposed(made, order, layout, in_order(node.shape, layout, order))
 
 
 def _window(node: Call) -> dict[str, Any]:
@@ -79,8 +88,9 @@ def _adaptive(onnx_op: str) -> Exporter:
     def export(w: Writer, node: Call) -> str:
         a = node.attrs
         order = channels_first(len(a.output_size))
-        data = w.transposed(w.name(node.args[0]), a.layout, order)
-        extents = [node.args[0].shape[a.layout.index(k)] for k in IMAGE[len(a.output_size)]]
+        shape = node.args[0].shape
+        data = w.transposed(w.name(node.args[0]), a.layout, order, shape)
+        extents = list(in_order(shape, a.layout, order))[2:]
         steps = [n // o for n, o in zip(extents, a.output_size, strict=True)]
         _require(
             node, [s * o for s, o in zip(steps, a.output_size, strict=True)] == extents,
@@ -88,7 +98,7 @@ def _adaptive(onnx_op: str) -> Exporter:
             "Use an output_size that divides the image.",
         )  # fmt: skip
         made = w.op(onnx_op, data, kernel_shape=steps, strides=steps)
-        return w.transposed(made, order, a.layout)
+        return w.transposed(made, order, a.layout, in_order(node.shape, a.layout, order))
 
     return export
 

@@ -6,7 +6,7 @@ In: a function, its weights and a table of exporters.  Out: nodes and arrays.  R
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from tilewright.relay.graph.expr import (
     as_array,
     post_order,
 )
+from tilewright.relay.op.window import moves
 
 OPSET = 18
 Names = str | tuple[str, ...]
@@ -116,13 +117,17 @@ class Writer:
 
         return self.op("Cast", name, to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
 
-    def transposed(self, name: str, source: str, wanted: str) -> str:
-        """`name`, whose axes are the letters of `source`, in the order `wanted`."""
-        return (
-            name
-            if source == wanted
-            else self.op("Transpose", name, perm=[source.index(a) for a in wanted])
-        )
+    def transposed(self, name: str, source: str, wanted: str, shape: Sequence[int]) -> str:
+        """`name`, whose axes are the letters of `source`, in the order `wanted`; shape: it has."""
+        apart, split, order = moves(source, wanted, shape)
+        if len(split) == len(shape):
+            order, apart = [apart[k] for k in order], sorted(apart)
+        for perm, reshaped in ((apart, len(split) != len(shape)), (order, False)):
+            if perm != sorted(perm):
+                name = self.op("Transpose", name, perm=perm)
+            if reshaped:
+                name = self.op("Reshape", name, self.ints(split, "shape"))
+        return name
 
 
 Exporter = Callable[[Writer, Call], Names]
