@@ -3,6 +3,7 @@
 In: `Artifact`s made by `driver`.  Out: results and seconds.  Read next: `module.py`.
 """
 
+from tilewright.runtime import vm
 from tilewright.runtime.device import Device, cpu, cuda, device, opencl
 from tilewright.runtime.load import load_module
 from tilewright.runtime.module import Module
@@ -19,5 +20,5 @@ from tilewright.runtime.timing import BenchmarkResult
 __all__ = [
     "BenchmarkResult", "Device", "LaunchSequence", "Module", "NDArray",
     "array", "cpu", "cuda", "device", "empty", "from_dlpack", "load_module", "load_param_dict",
-    "load_param_dict_from_file", "opencl", "save_param_dict", "save_param_dict_to_file",
+    "load_param_dict_from_file", "opencl", "save_param_dict", "save_param_dict_to_file", "vm",
 ]  # fmt: skip
