@@ -48,7 +48,8 @@ class Packing:
 class BufferSpec:
     """One global buffer: row-major, `shape` in elements of `dtype`.
 
-    role:    "input", "output" or "workspace" (allocated by whoever runs the program)
+    role:    "input", "output", "workspace" (allocated by whoever runs the program), or "extent"
+             (an integer that whoever runs it finds in the shapes of the arguments)
     packing: of a constant input that kernels read in another layout; `shape` is then the packed one
     """
 
@@ -92,11 +93,30 @@ class KernelInfo:
 
 
 @dataclass(frozen=True)
+class OpenExtents:
+    """What each call gives a value: variables of extents, and integers that kernels read.
+
+    symbols: their names
+    places:  of each, the index in `Source.buffers` of the one element that kernels read it from
+    shapes:  of each buffer (`extent.Extent`s); `BufferSpec.shape` has 0 where that is no number
+    grids:   of each kernel, likewise
+    loops:   extents that must be numbers from 1 to 2^31 - 1
+    """
+
+    symbols: tuple[str, ...]
+    places: tuple[int, ...]
+    shapes: tuple[Any, ...]
+    grids: tuple[Any, ...]
+    loops: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
 class Source:
     """Generated text with everything a compiler and a launcher need to know of it.
 
     buffers: the caller's arguments in order (inputs and outputs), then the workspaces
     kernels: launched in this order, each after the one before it has finished
+    open:    None where all extents are numbers
     """
 
     target: str
@@ -104,6 +124,7 @@ class Source:
     entry_name: str
     buffers: tuple[BufferSpec, ...]
     kernels: tuple[KernelInfo, ...]
+    open: OpenExtents | None = None
 
     def arguments(self, kernel: KernelInfo) -> tuple[BufferSpec, ...]:
         """The buffers that a kernel takes, in the order of its parameters."""

@@ -18,7 +18,7 @@ from tilewright.base.artifact import KernelInfo, Source
 from tilewright.base.dtype import DType
 from tilewright.codegen.c_dialect import Dialect, Names
 from tilewright.codegen.c_shared import SharedPlan, plan_shared
-from tilewright.codegen.c_value import ValuePrinter
+from tilewright.codegen.c_value import SUM, ValuePrinter
 from tilewright.codegen.signature import arguments_of, source_of
 from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr
@@ -38,6 +38,8 @@ from tilewright.ir.stmt import (
     statements,
     written_buffers,
 )
+from tilewright.ir.symbols import last
+from tilewright.ir.symbols import ranges as symbol_ranges
 from tilewright.targets.target import Target
 
 VECTOR_BYTES = 16  # the widest access
@@ -124,7 +126,7 @@ class _KernelPrinter(ValuePrinter):
         ranges = _ranges(kernel)
         super().__init__(dialect, kernel.name, {p: spelled[p] for p in kernel.params}, ranges)
         self.kernel, self.shared, self.names = kernel, shared, names
-        self._fixed = {v: 0 for v, (_, last) in ranges.items() if last == 0}
+        self._fixed = {v: 0 for v, (_, greatest) in ranges.items() if greatest == 0}
         self._sizes: dict[Expr, int] = {}
         self._lines: list[str] = []
         self._indent = 1
@@ -140,18 +142,24 @@ class _KernelPrinter(ValuePrinter):
         )
         x, y, z = kernel.block
         head = d.head.format(name=name, params=params, threads=x * y * z, x=x, y=y, z=z)
+        self._declare_given()
         self._declare_threads()
         self._declare_shared()
         self._statement(kernel.body)
         return "\n".join([f"{head} {{", *self._lines, "}", ""])
 
+    def _declare_given(self) -> None:
+        for g in self.kernel.given:
+            name, kind = self._declare(g.var, str(g.var.attr)), self._type(g.var.dtype)
+            self._line(f"const {kind} {name} = {self.buffers[g.buffer]}[0];")
+
     def _declare_threads(self) -> None:
-        extents: dict[str, int] = {}
+        extents: dict[str, Any] = {}
         for thread in self.kernel.threads:
             tag, var = thread.tag, thread.var
             if tag not in BLOCK_TAGS + THREAD_TAGS:
                 raise self._broken(f"there is no launch dimension {tag!r}")
-            if extents.setdefault(tag, thread.extent) != thread.extent:
+            if extents.setdefault(tag, thread.extent) is not thread.extent:
                 raise self._broken(f"{tag} has extents {extents[tag]} and {thread.extent}")
             if var not in self._fixed:
                 name, kind = self._declare(var, str(var.attr)), self._type(var.dtype)
@@ -191,16 +199,18 @@ class _KernelPrinter(ValuePrinter):
     def _for(self, loop: For) -> None:
         if loop.kind not in ("serial", "unrolled"):
             raise self._broken(f"a {loop.kind} loop over {loop.var.attr} reached code generation")
-        if loop.var in self._fixed and loop.extent == 1:
+        is_open = isinstance(loop.extent, Expr)
+        if loop.var in self._fixed and not is_open and loop.extent == 1:
             self._statement(loop.body)
             return
         name = self._variables.get(loop.var) or self._declare(loop.var, str(loop.var.attr))
         if loop.kind == "unrolled":
             self._line(self.dialect.unroll)
-        elif _copies(loop.body):
+        elif not is_open and _copies(loop.body):
             self._line(f"{self.dialect.unroll} {COPIES_IN_FLIGHT}")
         kind = self._type(loop.var.dtype)
-        self._line(f"for ({kind} {name} = 0; {name} < {loop.extent}; ++{name}) {{")
+        end = self._print(loop.extent, SUM) if is_open else loop.extent
+        self._line(f"for ({kind} {name} = 0; {name} < {end}; ++{name}) {{")
         self._block(loop.body)
         self._line("}")
 
@@ -392,11 +402,12 @@ class _KernelPrinter(ValuePrinter):
 
 def _ranges(kernel: Kernel) -> dict[Expr, tuple[int, int]]:
     """Inclusive range of every variable, over all loops that bind it."""
-    last = {t.var: t.extent - 1 for t in kernel.threads}
+    found = {t.var: last(t.extent) for t in kernel.threads}
     for s in statements(kernel.body):
         if isinstance(s, For):
-            last[s.var] = max(s.extent - 1, last.get(s.var, 0))
-    return {v: (0, n) for v, n in last.items()}
+            found[s.var] = max(last(s.extent), found.get(s.var, 0))
+    given = symbol_ranges(g.var for g in kernel.given if g.sized)
+    return given | {v: (0, n) for v, n in found.items()}
 
 
 def _widest(buffer: Buffer, value: Expr) -> int:

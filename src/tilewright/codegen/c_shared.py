@@ -10,6 +10,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from tilewright.base.errors import InternalError
+from tilewright.ir.expr import Expr
 from tilewright.ir.stmt import Allocate, Barrier, Buffer, For, If, Seq, Stmt, Store, statements
 
 ALIGNMENT = 16  # bytes: the widest access
@@ -114,7 +115,7 @@ def _starts_with_barrier(stmt: Stmt) -> bool:
     if isinstance(stmt, Seq):
         return bool(stmt.body) and _starts_with_barrier(stmt.body[0])
     if isinstance(stmt, For):
-        return stmt.extent > 0 and _starts_with_barrier(stmt.body)
+        return not isinstance(stmt.extent, Expr) and stmt.extent > 0 and _starts_with_barrier(stmt.body)
     if isinstance(stmt, Allocate):
         return _starts_with_barrier(stmt.body)
     return isinstance(stmt, Barrier)

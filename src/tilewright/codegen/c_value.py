@@ -309,7 +309,8 @@ class ValuePrinter:
 
     # -- names and types ---------------------------------------------------------------------------
     def _index(self, buffer: Buffer, index: Expr) -> Expr:
-        return widened(index) if buffer.size >= INDEX_LIMIT else index
+        large = not isinstance(buffer.size, Expr) and buffer.size >= INDEX_LIMIT
+        return widened(index) if large else index  # calls limit what they give the size of
 
     def _buffer(self, buffer: Buffer) -> str:
         if buffer not in self.buffers:

@@ -20,9 +20,10 @@ from typing import Any
 from tilewright.base.artifact import KernelInfo, Source
 from tilewright.base.errors import LegalityError
 from tilewright.codegen.llvm_index import constant
-from tilewright.codegen.llvm_text import ALIGNMENT, FunctionText, Module, refusal
+from tilewright.codegen.llvm_text import ALIGNMENT, FunctionText, Module, refusal, typed
 from tilewright.codegen.llvm_value import Values
 from tilewright.codegen.signature import arguments_of, source_of
+from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr, broadcast, cast, walk
 from tilewright.ir.stmt import (
     Allocate,
@@ -38,6 +39,7 @@ from tilewright.ir.stmt import (
     statements,
     written_buffers,
 )
+from tilewright.ir.symbols import MOST, last
 from tilewright.targets.target import Target
 
 # Functions that compiled code may call: a kernel of that name would take their place.
@@ -95,14 +97,17 @@ def _kernel(module: Module, kernel: Kernel, name: str) -> None:
     function = _Function(module, stored, name)
     params = [f"{_pointer_type(p, stored)} %a{i}" for i, p in enumerate(kernel.params)]
     function.memory.pointers.update((p, f"%a{i}") for i, p in enumerate(kernel.params))
+    for g in kernel.given:
+        function.give(g.var, g.buffer, sized=g.sized)
     function.statement(kernel.body)
     function.finish(f"define void @{name}({', '.join(params)}) nounwind")
 
 
 def _pointer_type(buffer: Buffer, stored: set[Buffer]) -> str:
     access = "" if buffer in stored else "readonly "
-    size = buffer.size * buffer.dtype.bytes
-    return f"ptr noalias nocapture {access}align {ALIGNMENT} dereferenceable({size})"
+    size = 0 if isinstance(buffer.size, Expr) else buffer.size * buffer.dtype.bytes
+    known = f" dereferenceable({size})" if size else ""
+    return f"ptr noalias nocapture {access}align {ALIGNMENT}{known}"
 
 
 class _Function:
@@ -135,6 +140,22 @@ class _Function:
             raise refusal(self.name, f"{type(stmt).__name__} has no form on a CPU")
         rule(self, stmt)
 
+    def give(self, symbol: Expr, buffer: Buffer, *, sized: bool) -> None:
+        """Bind a symbol to the element of its buffer."""
+        low, high = (1, MOST) if sized else (int(symbol.dtype.least), int(symbol.dtype.greatest))
+        n, value = self.index.new_variable(low, high)
+        kind = typed(symbol.dtype, 1)
+        word = self.text.emit(f"load {kind}, ptr {self.memory.pointers[buffer]}")
+        wide = f"sext {kind} {word} to i64" if kind != "i64" else f"add i64 {word}, 0"
+        self.text.lines.append(f"  %v{n} = {wide}")
+        self.index.bind(symbol, value)
+
+    def _extent(self, extent: Any) -> str:
+        """The operand of a number of iterations or elements."""
+        if not isinstance(extent, Expr):
+            return str(extent)
+        return self.index.word(self.index.affine(extent))
+
     # -- blocks ----------------------------------------------------------------------------------
     def _seq(self, stmt: Seq) -> None:
         for s in stmt.body:
@@ -142,6 +163,9 @@ class _Function:
 
     def _allocate(self, stmt: Allocate) -> None:
         buffer = stmt.buffer
+        if isinstance(buffer.size, Expr):
+            self._allocate_open(stmt)
+            return
         if self.memory.allocate(buffer):
             self._stack += buffer.size * buffer.dtype.bytes
             if self._stack > STACK_BYTES:
@@ -152,6 +176,22 @@ class _Function:
                     "Compute them at an inner loop, or use smaller tiles.",
                 )
         self.statement(stmt.body)
+
+    def _allocate_open(self, stmt: Allocate) -> None:
+        """As many elements as a call says come from the C library, and go back to it."""
+        buffer = stmt.buffer
+        self.module.declare("malloc", "ptr", "i64")
+        self.module.declare("free", "void", "ptr")
+        count = self._extent(buffer.size * E.const(buffer.dtype.bytes))
+        whole = self.text.emit(f"add i64 {count}, {2 * ALIGNMENT}")
+        block = self.text.emit(f"call ptr @malloc(i64 {whole})")
+        address = self.text.emit(f"ptrtoint ptr {block} to i64")
+        ahead = self.text.emit(f"add i64 {address}, {ALIGNMENT - 1}")
+        start = self.text.emit(f"and i64 {ahead}, -{ALIGNMENT}")
+        self.memory.pointers[buffer] = self.text.emit(f"inttoptr i64 {start} to ptr")
+        with self.text.scope():
+            self.statement(stmt.body)
+        self.text.lines.append(f"  call void @free(ptr {block})")
 
     def _if(self, stmt: If) -> None:
         self.values.forget()
@@ -191,20 +231,21 @@ class _Function:
     def _for(self, stmt: For) -> None:
         if stmt.kind not in ("serial", "unrolled", "parallel"):
             raise refusal(self.name, f"lowering left a {stmt.kind} loop over {stmt.var}")
-        if stmt.extent == 1 or stmt.kind == "unrolled":
+        is_open = isinstance(stmt.extent, Expr)
+        if not is_open and (stmt.extent == 1 or stmt.kind == "unrolled"):
             for k in range(stmt.extent):
                 self.index.bind(stmt.var, constant(k))
                 self.statement(stmt.body)
         elif stmt.kind == "parallel" and not self.inside:
             self._parallel(stmt)
-        elif stmt.extent > 0:
-            self._loop(stmt, "0", str(stmt.extent))
+        elif is_open or stmt.extent > 0:
+            self._loop(stmt, "0", self._extent(stmt.extent))
         self.index.bind(stmt.var, None)
 
     def _loop(self, stmt: For, begin: str, end: str) -> None:
         """The body runs at least once; the test is at its end."""
         text = self.text
-        n, variable = self.index.new_variable(0, stmt.extent - 1)
+        n, variable = self.index.new_variable(0, last(stmt.extent))
         head, after = f"loop{n}", f"done{n}"
         self.index.bind(stmt.var, variable)
         before = text.label
@@ -251,8 +292,9 @@ class _Function:
             ))
         )  # fmt: skip
         self.module.declare("tilewright_parallel", "void", "ptr", "ptr", "i64")
+        count = self._extent(stmt.extent)
         self.text.lines.append(
-            f"  call void @tilewright_parallel(ptr @{body}, ptr {env}, i64 {stmt.extent})"
+            f"  call void @tilewright_parallel(ptr @{body}, ptr {env}, i64 {count})"
         )
 
     def _outline(self, stmt: For, buffers: list[Buffer], variables: list[Expr], name: str) -> None:
@@ -286,7 +328,9 @@ class _Function:
         for s in statements(loop):
             if isinstance(s, Store):
                 buffers[s.buffer] = None
-        for node in walk(*expressions(loop)):
+        scratch = [s.buffer.size for s in statements(loop) if isinstance(s, Allocate)]
+        sizes = (n for n in scratch if isinstance(n, Expr))
+        for node in walk(*expressions(loop), *sizes):
             if node.op == "load":
                 buffers[node.attr] = None
             elif node.op == "var" and node not in bound:

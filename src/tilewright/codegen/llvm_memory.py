@@ -89,7 +89,7 @@ class Memory:
         element, inbounds = element_in_memory(buffer.dtype), "inbounds "
         if terms:
             low, high = self.index.bounds((0, terms))
-            if low < 0 or high > buffer.size:  # the part without the constant may lie outside
+            if low < 0 or isinstance(buffer.size, Expr) or high > buffer.size:  # the part without the constant may lie outside
                 inbounds = ""
             total = self.index.word((0, terms))
             base = self.pure(f"getelementptr {inbounds}{element}, ptr {base}, i64 {total}")
@@ -178,7 +178,8 @@ class Memory:
             return self.pure(f"shufflevector {t} {vector}, {t} poison, <{lanes} x i32> {order}")
         low, high = self.index.bounds(first)
         near = step if step is not None and 2 <= step <= _MAX_SHUFFLED_STRIDE else 0
-        if near and low >= 0 and high + near * lanes <= buffer.size:
+        fixed = not isinstance(buffer.size, Expr)
+        if fixed and near and low >= 0 and high + near * lanes <= buffer.size:
             return self._read_strided(buffer, first, near, lanes)
         values = [self._load_scalar(buffer, i) for i in self.index.lanes(index)]
         return self.text.pack(values, element)

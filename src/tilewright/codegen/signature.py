@@ -7,11 +7,16 @@ Read next: `c_family.py`, `llvm.py`.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
-from tilewright.base.artifact import BufferSpec, KernelInfo, Source
+from tilewright.base.artifact import BufferSpec, KernelInfo, OpenExtents, Source
 from tilewright.base.errors import InternalError
-from tilewright.ir.stmt import Buffer, Kernel, Program
+from tilewright.base.extent import OPERATIONS, Extent
+from tilewright.ir.expr import Expr
+from tilewright.ir.stmt import Buffer, For, Kernel, Program, statements
+from tilewright.ir.symbols import symbols_of
 from tilewright.targets.target import Target
 
 
@@ -35,13 +40,61 @@ def source_of(program: Program, target: Target, text: str, kernels: Sequence[Ker
         text=text,
         entry_name=program.name,
         buffers=tuple(
-            BufferSpec(b.name, b.dtype, _shape(b), role, b.packing)
+            BufferSpec(b.name, b.dtype, _numbers(_shape(b)), role, b.packing)
             for b, role in zip(program.args + program.workspaces, roles, strict=True)
         ),
-        kernels=tuple(kernels),
+        kernels=tuple(replace(k, grid=_numbers(k.grid)) for k in kernels),
+        open=_open_extents(program),
     )
 
 
-def _shape(buffer: Buffer) -> tuple[int, ...]:
+def _shape(buffer: Buffer) -> tuple[Any, ...]:
     """Flat where the memory has more elements than the tensor: overhanging tiles need them."""
+    if any(isinstance(n, Expr) for n in (buffer.size, *buffer.shape)):
+        return buffer.shape
     return buffer.shape if math.prod(buffer.shape) == buffer.size else (buffer.size,)
+
+
+def _numbers(extents: tuple[Any, ...]) -> Any:
+    return tuple(0 if isinstance(n, Expr) else n for n in extents)
+
+
+def _open_extents(program: Program) -> OpenExtents | None:
+    """The variables of a program as plain data; None where it has none."""
+    buffers = program.args + program.workspaces
+    given = list(dict.fromkeys(g for k in program.kernels for g in k.given))
+    sizes = [n for b in buffers for n in b.shape]
+    sizes += [t.extent for k in program.kernels for t in k.threads]
+    loops = [s.extent for k in program.kernels for s in statements(k.body) if isinstance(s, For)]
+    if not given and not symbols_of(sizes):
+        return None
+    places = {g.var: buffers.index(g.buffer) for g in given}
+    names: dict[Expr, str] = {}
+    for v in (*places, *symbols_of(sizes)):
+        taken, name, k = set(names.values()), str(v.attr), 1
+        while name in taken and v not in names:
+            name, k = f"{v.attr}_{k}", k + 1
+        names.setdefault(v, name)
+    plain = [_plain(n, names) for n in [*sizes, *loops] if isinstance(n, Expr)]
+    return OpenExtents(
+        tuple(names.values()),
+        tuple(places.get(v, -1) for v in names),
+        tuple(tuple(_plain(n, names) for n in _shape(b)) for b in buffers),
+        tuple(tuple(_plain(n, names) for n in k.grid) for k in program.kernels),
+        tuple(dict.fromkeys(plain)),
+    )
+
+
+def _plain(extent: Any, names: Mapping[Expr, str]) -> Extent:
+    """An extent as it travels."""
+    if not isinstance(extent, Expr):
+        return int(extent)
+    if extent.op == "var":
+        return names[extent]
+    if extent.op == "const":
+        return int(extent.attr)
+    if extent.op == "cast":
+        return _plain(extent.args[0], names)
+    if extent.op not in OPERATIONS:
+        raise InternalError(f"generate: the extent {extent}", f"it has the operation {extent.op}")
+    return (extent.op, *(_plain(a, names) for a in extent.args))

@@ -16,17 +16,21 @@ from tilewright.base.doors import door
 from tilewright.base.errors import ScheduleError, TargetError
 from tilewright.codegen import generate
 from tilewright.driver.compilers import compile_source
+from tilewright.ir.expr import Expr
 from tilewright.ir.stmt import Program
 from tilewright.lowering.pipeline import lower_schedule
 from tilewright.runtime.device import device, local_target
 from tilewright.runtime.module import Module
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree import legality
-from tilewright.schedule.tree.loop_tree import LoopTree
+from tilewright.schedule.tree.loop_tree import Bounds, LoopTree
 from tilewright.schedule.tree.resources import Resources
 from tilewright.targets.target import Target, TargetLike
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.tensor import ComputeOp, Tensor
+
+
+_LARGE = 4096  # an extent like any other, by which limits of a device are checked
 
 
 def resolve_target(target: TargetLike | None) -> Target:
@@ -42,7 +46,7 @@ def resolve_target(target: TargetLike | None) -> Target:
 @door(ScheduleError)
 def lower(
     schedule: Schedule,
-    args: Sequence[Tensor] | None = None,
+    args: Sequence[Tensor | Expr] | None = None,
     target: TargetLike | None = None,
     name: str = "main",
     simple_mode: bool = False,
@@ -61,7 +65,10 @@ def lower(
 
 
 def generate_source(
-    schedule: Schedule, target: Target, name: str = "main", args: Sequence[Tensor] | None = None
+    schedule: Schedule,
+    target: Target,
+    name: str = "main",
+    args: Sequence[Tensor | Expr] | None = None,
 ) -> Source:
     """Legality, lowering and text.
 
@@ -70,9 +77,19 @@ def generate_source(
     check_types(schedule.dag, target)
     tree = LoopTree(schedule)
     bounds = tree.bounds()
-    legality.check(Resources(bounds, target), name)
+    legality.check(Resources(_numbers(schedule, bounds), target), name)
     program = lower_schedule(schedule, target, kernel_name(name), args, tree, bounds)
     return generate(program, target)
+
+
+def _numbers(schedule: Schedule, bounds: Bounds) -> Bounds:
+    """Of a schedule whose extents are variables, the bounds where each of them is large: what a
+    kernel takes of its device follows from the factors of its splits."""
+    dag = schedule.dag
+    if not dag.symbols:
+        return bounds
+    values = {str(v.attr): _LARGE for v in dag.symbols}
+    return LoopTree(Schedule.replay(dag.at(**values), schedule.to_json())).bounds()
 
 
 def check_types(dag: ComputeDAG, target: Target) -> None:
@@ -93,7 +110,10 @@ def check_types(dag: ComputeDAG, target: Target) -> None:
 
 
 def build_artifact(
-    schedule: Schedule, target: Target, name: str = "main", args: Sequence[Tensor] | None = None
+    schedule: Schedule,
+    target: Target,
+    name: str = "main",
+    args: Sequence[Tensor | Expr] | None = None,
 ) -> Artifact:
     return compile_source(generate_source(schedule, target, name, args), target)
 
@@ -101,11 +121,16 @@ def build_artifact(
 @door(ScheduleError)
 def build(
     schedule: Schedule,
-    args: Sequence[Tensor] | None = None,
+    args: Sequence[Tensor | Expr] | None = None,
     target: TargetLike | None = None,
     name: str = "main",
 ) -> Module:
-    """A callable module on device 0 of the target; its arguments are `args` in order."""
+    """A callable module on device 0 of the target; its arguments are `args` in order.
+
+    args: default: the inputs and outputs of the schedule.  All inputs must be there, and whatever
+          else is wanted that is computed on its own; variables are given as numbers, and where
+          they are left out, extents are what the shapes of a call's arrays say
+    """
     chosen, _ = local_target(resolve_target(target))
     return Module(build_artifact(schedule, chosen, name, args), device(chosen))
 

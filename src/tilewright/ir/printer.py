@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 from tilewright.ir.expr import BINARY, Expr
 from tilewright.ir.stmt import (
@@ -158,6 +159,7 @@ def kernel_text(kernel: Kernel) -> str:
         named = ", ".join(f"{t.var.name} = {t.tag}" for t in kernel.threads)
         grid, block = _product(kernel.grid), _product(kernel.block)
         lines.append(f"  launch {grid} blocks of {block} threads: {named}")
+    lines += [f"  {g.var.name} = {g.buffer.name}[0]" for g in kernel.given]
     return "\n".join([*lines, statement_text(kernel.body, 1)])
 
 
@@ -167,7 +169,7 @@ def program_text(program: Program) -> str:
 
 
 def _declared(buffer: Buffer) -> str:
-    whole = buffer.size == math.prod(buffer.shape) and buffer.shape
+    whole = buffer.shape and (_open(buffer) or buffer.size == math.prod(buffer.shape))
     extents = ", ".join(map(str, buffer.shape)) if whole else str(buffer.size)
     return f"{buffer.name}: {buffer.dtype}[{extents}]"
 
@@ -176,9 +178,14 @@ def _size(buffer: Buffer) -> str:
     return f"{buffer.scope}, {buffer.size * buffer.dtype.bytes} bytes"
 
 
-def _product(extents: tuple[int, ...]) -> str:
+def _open(buffer: Buffer) -> bool:
+    return any(isinstance(n, Expr) for n in (buffer.size, *buffer.shape))
+
+
+def _product(extents: tuple[Any, ...]) -> str:
     """4 x 2, without the ones at the end."""
-    count = max((k for k, n in enumerate(extents, 1) if n > 1), default=1)
+    sized = enumerate(extents, 1)
+    count = max((k for k, n in sized if isinstance(n, Expr) or n > 1), default=1)
     return " x ".join(map(str, extents[:count]))
 
 

@@ -1,6 +1,8 @@
 """Statements, buffers, kernels and programs: what lowering makes and code generation prints.
 
-All extents are Python ints (shapes are static); every buffer access has one flat index.
+Extents are Python ints, or expressions of the kernel's symbols, which each call gives a value
+(`ir/symbols.py`; `specialised` puts numbers in their places).  Every buffer access has one flat
+index.
 Statements are frozen; rewriting returns the same object when nothing changed.
 
 The statements are a closed set, `STATEMENTS`, which says where each class keeps its parts.  What
@@ -32,6 +34,8 @@ TAGS = (*BLOCK_TAGS, *THREAD_TAGS, "vthread")  # what a schedule can bind a loop
 class Buffer:
     """`size` elements of `dtype`.  A buffer starts at a multiple of 64 bytes (on a GPU: of 16).
 
+    size, shape: of arguments, workspaces and a CPU's scratch also expressions of symbols
+
     scope: "global" (arguments, workspaces), "shared" (one per block) or "local" (one per thread).
     shape: the logical shape, for readers only.
     packing: for a constant argument stored in another layout.
@@ -39,9 +43,9 @@ class Buffer:
 
     name: str
     dtype: DType
-    size: int
+    size: Any
     scope: str = "global"
-    shape: tuple[int, ...] = ()
+    shape: tuple[Any, ...] = ()
     packing: Packing | None = None
 
     def __post_init__(self) -> None:
@@ -69,13 +73,13 @@ class Stmt:
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
 class For(Stmt):
-    """`for var in range(extent): body`.  kind: one of LOOP_KINDS.
+    """`for var in range(extent): body`.  kind: one of LOOP_KINDS; extent: an int or an Expr.
 
     "unrolled" loops are written out or fully unrolled by pragma, as the back end prefers.
     """
 
     var: Expr
-    extent: int
+    extent: Any
     body: Stmt
     kind: str = "serial"
 
@@ -116,29 +120,48 @@ class Barrier(Stmt):
 
 @dataclass(frozen=True, eq=False)
 class Thread:
-    """One launch dimension.  tag: in BLOCK_TAGS or THREAD_TAGS; var is bound in the whole body."""
+    """One launch dimension.  tag: in BLOCK_TAGS or THREAD_TAGS; var is bound in the whole body.
+
+    extent: an int; of blocks also an expression of symbols
+    """
 
     tag: str
     var: Expr
-    extent: int
+    extent: Any
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """A symbol, bound in the whole body of a kernel to the one element of `buffer`.
+
+    sized: whether it is of an extent, and so at least 1
+    """
+
+    var: Expr
+    buffer: Buffer
+    sized: bool = True
 
 
 @dataclass(frozen=True, eq=False)
 class Kernel:
-    """One launch.  params: the global buffers it touches; threads: empty on a CPU."""
+    """One launch.  params: the global buffers it touches; threads: empty on a CPU.
+
+    given: the symbols it uses, whose buffers are among `params`
+    """
 
     name: str
     params: tuple[Buffer, ...]
     body: Stmt
     threads: tuple[Thread, ...] = ()
+    given: tuple[Given, ...] = ()
 
-    def _dims(self, tags: tuple[str, ...]) -> tuple[int, int, int]:
+    def _dims(self, tags: tuple[str, ...]) -> tuple[Any, Any, Any]:
         extents = {t.tag: t.extent for t in self.threads}
         x, y, z = (extents.get(tag, 1) for tag in tags)
         return x, y, z
 
     @property
-    def grid(self) -> tuple[int, int, int]:
+    def grid(self) -> tuple[Any, Any, Any]:
         return self._dims(BLOCK_TAGS)
 
     @property
@@ -155,7 +178,8 @@ class Kernel:
 class Program:
     """A lowered schedule: kernels run in order on the caller's `args` and on `workspaces`.
 
-    roles: for each of `args` "input" or "output".
+    roles: for each of `args` "input", "output", or "extent": an integer that is not given by the
+           caller, but follows from the shapes of what is
     """
 
     name: str
@@ -189,7 +213,7 @@ class Parts:
     """Where a class of statements keeps its parts: names of its fields.
 
     statements:  each holds a statement, None, or a tuple of statements
-    expressions: each holds an expression
+    expressions: each holds an expression, or a number that is none
     written:     holds the buffer that it stores to
     """
 
@@ -226,7 +250,7 @@ class Rules(dict[type[Stmt], Rule]):
 STATEMENTS: Rules[Parts] = Rules(
     "traversal",
     {
-        For: Parts(statements=("body",)),
+        For: Parts(statements=("body",), expressions=("extent",)),
         Store: Parts(expressions=("index", "value"), written="buffer"),
         If: Parts(statements=("then", "orelse"), expressions=("condition",)),
         Seq: Parts(statements=("body",)),
@@ -244,6 +268,8 @@ def map_children(
     changed: dict[str, Any] = {}
     for name in parts.expressions if on_expr is not None else ():
         node = getattr(stmt, name)
+        if not isinstance(node, Expr):
+            continue
         new_node = on_expr(node)  # type: ignore[misc]
         if new_node is not node:
             changed[name] = new_node
@@ -289,7 +315,8 @@ def expressions(stmt: Stmt) -> Iterator[Expr]:
     """The root expressions of every statement under `stmt`."""
     for s in statements(stmt):
         for name in STATEMENTS[type(s)].expressions:
-            yield getattr(s, name)
+            if isinstance(part := getattr(s, name), Expr):
+                yield part
 
 
 def written_buffers(stmt: Stmt) -> set[Buffer]:

@@ -7,6 +7,7 @@ It looks at structure only; `interpreter.py` finds what depends on values.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from tilewright.base.errors import InternalError
 from tilewright.ir.expr import Expr, walk
@@ -42,7 +43,7 @@ def verify(program: Program) -> None:
     if len(program.roles) != len(program.args):
         counts = f"{len(program.roles)} roles for {len(program.args)} arguments"
         raise InternalError(program.name, counts)
-    unknown = [r for r in program.roles if r not in ("input", "output")]
+    unknown = [r for r in program.roles if r not in ("input", "output", "extent")]
     if unknown:
         raise InternalError(program.name, f"an argument has the role {unknown[0]!r}")
     owned = (*program.args, *program.workspaces)
@@ -80,8 +81,11 @@ class _Checker:
         tags = [t.tag for t in self.kernel.threads]
         if len(set(tags)) != len(tags) or any(t not in (*BLOCK_TAGS, *THREAD_TAGS) for t in tags):
             raise InternalError(self.kernel.name, f"the launch tags {tags} are unknown or repeated")
+        for given in self.kernel.given:
+            self._use(given.buffer)
+            self._bind(given.var)
         for thread in self.kernel.threads:
-            if thread.extent < 1:
+            if _empty(thread.extent):
                 raise InternalError(self.kernel.name, f"{thread.tag} has extent {thread.extent}")
             self._bind(thread.var)
             if thread.tag in THREAD_TAGS:
@@ -109,7 +113,9 @@ class _Checker:
             raise self._fail(f"unknown loop kind {stmt.kind!r}")
         if stmt.kind == "parallel" and self.kernel.threads:
             raise self._fail("a parallel loop in a kernel that has launch dimensions")
-        if stmt.extent < 1:
+        if isinstance(stmt.extent, Expr):
+            self._expression(stmt.extent)
+        if _empty(stmt.extent):
             raise self._fail(f"a loop of extent {stmt.extent}")
         self._bind(stmt.var)
         before = self.divergent
@@ -161,7 +167,7 @@ class _Checker:
             raise self._fail("global memory cannot be allocated inside a kernel that is launched")
         if buffer in self.allocated or buffer in self.kernel.params:
             raise self._fail(f"{buffer!r} is allocated twice or is a parameter")
-        if buffer.size < 1:
+        if _empty(buffer.size):
             raise self._fail(f"{buffer!r} has no elements")
         self.allocated.add(buffer)
         self.buffers.add(buffer)
@@ -214,6 +220,10 @@ _CHECKS: Rules[Callable[..., None]] = Rules(
         Barrier: _Checker._barrier,
     },
 )
+
+
+def _empty(extent: Any) -> bool:
+    return not isinstance(extent, Expr) and extent < 1
 
 
 def _elementwise(node: Expr) -> Iterator[Expr]:

@@ -10,10 +10,12 @@ read, which is the matter of `threads.py`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr
 from tilewright.ir.stmt import Buffer, load
+from tilewright.ir.symbols import is_symbol
 from tilewright.lowering.placement import Placement
 from tilewright.lowering.storage import Storage
 from tilewright.schedule.tree.loop_tree import Node
@@ -63,18 +65,22 @@ class Accesses:
             flat = index * stride + flat
         return load(buffer, self.place.simplify(flat))
 
-    def _inside(self, index: Expr, size: int) -> Expr:
+    def _inside(self, index: Expr, size: Any) -> Expr:
         """`index`, limited to a dimension of `size` elements where it depends on what is loaded.
 
         Data may hold anything: the reference refuses what leaves a tensor, no kernel reads it.  A
         dimension read so is stored whole (`schedule/tree/access.py`).
         """
-        if not any(n.op == "load" for n in E.walk(index)):
+        if not any(n.op == "load" or self._is_free(n) for n in E.walk(index)):
             return index
         least, most = self.place.simplify.interval(index)
-        if most >= size:
-            index = E.minimum(index, E.const(size - 1, index.dtype))
+        if isinstance(size, Expr) or most >= size:
+            index = E.minimum(index, E.convert(size - 1, index))
         return index if least >= 0 else E.maximum(index, E.const(0, index.dtype))
+
+    def _is_free(self, node: Expr) -> bool:
+        """A scalar argument, which may be any integer."""
+        return is_symbol(node) and node not in self.place.simplify.ranges
 
     def _flat(self, node: Node, index: Sequence[Expr]) -> Expr:
         """Flat position in the node's buffer of an index into its whole tensor."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from tilewright.base.errors import LoweringError
 from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr
 from tilewright.ir.stmt import Allocate, For, If, Stmt, seq
@@ -50,12 +51,17 @@ class Emission:
         if not self.place.is_loop(axis):
             return body
         var = self.place.leaf[axis] if var is None else var
-        kind = _KIND.get(node.stage.annotations.get(axis, ""), "serial")
+        kind, extent = _KIND.get(node.stage.annotations.get(axis, ""), "serial"), self.place.extent(axis)
+        if isinstance(extent, Expr) and (mark := node.stage.mark(axis)) not in (None, "parallel"):
+            raise LoweringError(
+                f"{mark}({node.name}.{axis.name})", f"the loop has {extent} iterations, no number",
+                f"Split it by a factor, and {mark} the inner loop.",
+            )  # fmt: skip
         limit = int(pragma_in_force(node, axis, self.place.bounds.assignment))
         if limit:
             self.unroll_limit[var] = limit
         kind = "vthread" if axis in node.stage.binds else kind
-        return For(var, self.place.extent(axis), body, kind)
+        return For(var, extent, body, kind)
 
     def nest(
         self,

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr
@@ -75,14 +76,14 @@ class Guards:
         ]
         bound += self._lanes_around(node)
         for ax, tag in bound:
-            if tag != "vthread" and place.extent(ax) < place.launch[tag]:
+            if tag != "vthread" and _fewer(place.extent(ax), place.launch[tag]):
                 tests.append(place.thread_var[tag] < place.extent(ax))
         if once and node.scope != "local":
             mine = {tag for ax, tag in node.stage.binds.items() if ax.kind == "spatial"}
             sharing = (THREAD_TAGS, BLOCK_TAGS) if node.scope == "global" else (THREAD_TAGS,)
             for tags in sharing:
                 for tag, extent in place.launch.items():
-                    if tag in tags and tag not in mine and extent > 1:
+                    if tag in tags and tag not in mine and _fewer(1, extent):
                         tests.append(place.thread_var[tag].equal(0))
         return E.all_of(*tests)
 
@@ -107,3 +108,10 @@ class Guards:
         for base in self.place.bounds.base[node]:
             collect(base)
         return found
+
+
+def _fewer(extent: Any, launched: Any) -> bool:
+    """Whether fewer may take part than are launched."""
+    if isinstance(extent, Expr) or isinstance(launched, Expr):
+        return extent is not launched
+    return bool(extent < launched)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from tilewright.ir import expr as E
+from tilewright.ir import symbols
 from tilewright.ir.affine import Simplifier
 from tilewright.ir.expr import Expr
 from tilewright.ir.stmt import (
@@ -33,9 +34,11 @@ from tilewright.ir.stmt import (
 
 def loop_ranges(kernel: Kernel) -> dict[Expr, tuple[int, int]]:
     """Inclusive range of every loop and thread variable of the kernel."""
-    ranges = {t.var: (0, t.extent - 1) for t in kernel.threads}
-    ranges |= {s.var: (0, s.extent - 1) for s in statements(kernel.body) if isinstance(s, For)}
-    return ranges
+    known = symbols.ranges(g.var for g in kernel.given if g.sized)
+    least = Simplifier(known)
+    known |= {t.var: (0, symbols.last(t.extent, least)) for t in kernel.threads}
+    loops = (s for s in statements(kernel.body) if isinstance(s, For))
+    return known | {s.var: (0, symbols.last(s.extent, least)) for s in loops}
 
 
 def vectorize(kernel: Kernel, gpu: bool) -> Kernel:
@@ -176,6 +179,8 @@ class _Unroll:
 
     def _for(self, stmt: For) -> tuple[Stmt, int]:
         body, steps = self.visit(stmt.body)
+        if isinstance(stmt.extent, Expr):
+            return replace(stmt, body=body), 1 << 40  # nothing around it is unrolled
         total, kind = steps * stmt.extent, stmt.kind
         if kind == "serial":
             wanted = total <= self.limits.get(stmt.var, 0)

@@ -12,12 +12,25 @@ ones made and changes nothing of it.  Read next: `threads.py`, `loops.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
+from tilewright.base.errors import LoweringError
 from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr
-from tilewright.ir.stmt import Buffer, If, Kernel, Stmt, Store, Thread
+from tilewright.ir.stmt import (
+    Allocate,
+    Buffer,
+    Given,
+    If,
+    Kernel,
+    Stmt,
+    Store,
+    Thread,
+    expressions,
+    statements,
+)
+from tilewright.ir.symbols import symbols_of
 from tilewright.lowering.accesses import Accesses
 from tilewright.lowering.emission import Emission, guarded
 from tilewright.lowering.guards import SPATIAL, Guards
@@ -35,40 +48,68 @@ class Nests:
     """What the later passes need to know beside the kernels.
 
     unroll_limit: loop variable -> auto_unroll_max_step in force there
+    given:        symbol -> the buffer of its value
     narrow:       whether they store or compute in formats of memory: work for `types.py`
     """
 
     kernels: list[Kernel]
     buffers: Mapping[Tensor, Buffer]
+    given: Mapping[Expr, Given]
     unroll_limit: dict[Expr, int]
     narrow: bool
 
 
-def build_nests(tree: LoopTree, bounds: Bounds, name: str, gpu: bool) -> Nests:
-    """All kernels of the schedule, one per root stage."""
+def build_nests(
+    tree: LoopTree, bounds: Bounds, name: str, gpu: bool, given_out: Collection[Tensor] = ()
+) -> Nests:
+    """All kernels of the schedule, one per root stage.
+
+    given_out: what the caller gets beside the outputs: such a buffer has no room behind its end
+    """
     places = [place(tree, bounds, root) for root in tree.roots]
     storage = store_tensors(tree, bounds)
-    kept = Overhang(tuple(map(Guards, places)), storage) if gpu else let_overhang(places, storage)
+    guarded_all = gpu or bool(tree.schedule.dag.symbols)  # room is for numbers of elements only
+    kept = (
+        Overhang(tuple(map(Guards, places)), storage)
+        if guarded_all
+        else let_overhang(places, storage, given_out)
+    )
+    dag = tree.schedule.dag
+    given = {
+        v: Given(v, Buffer(str(v.attr), v.dtype, 1, "global", ()), v in dag.extent_symbols)
+        for v in dag.symbols
+    }
     limits: dict[Expr, int] = {}
     kernels = []
     for k, guards in enumerate(kept.guards):
         emission = Emission(Accesses(guards.place, kept.storage), guards, limits)
         label = name if len(places) == 1 else f"{name}_{k}"
-        kernels.append(_kernel(emission, label, may_split=not gpu))
+        kernels.append(_kernel(emission, label, given, may_split=not gpu))
     narrow = any(map(is_narrow, tree.schedule.dag.types))
-    return Nests(kernels, kept.storage.buffers, limits, narrow)
+    return Nests(kernels, kept.storage.buffers, given, limits, narrow)
 
 
-def _kernel(emission: Emission, name: str, may_split: bool) -> Kernel:
+def _kernel(
+    emission: Emission, name: str, given: Mapping[Expr, Given], may_split: bool
+) -> Kernel:
     """The nest of a root stage with everything computed inside it.
 
     may_split: whether a tile that may overhang gets a nest of its own where it does not
     """
     own = emission.place
     body = _stage(emission, own.root, may_split)
+    for s in statements(body):
+        if isinstance(s, Allocate) and isinstance(s.buffer.size, Expr) and own.launch:
+            raise LoweringError(
+                f"{s.buffer.name}: {s.buffer.scope}",
+                f"it would have {s.buffer.size} elements, not a number of them",
+                "Compute it inside a loop that a factor split, or at the root.",
+            )  # fmt: skip
     threads = tuple(Thread(tag, own.thread_var[tag], e) for tag, e in own.launch.items())
     params = tuple(b for b in emission.accesses.used if b.scope == "global")
-    return Kernel(name, params, body, threads)
+    local = [s.buffer.size for s in statements(body) if isinstance(s, Allocate)]
+    used = tuple(given[v] for v in symbols_of([*expressions(body), *local]))
+    return Kernel(name, (*params, *(g.buffer for g in used)), body, threads, used)
 
 
 def _stage(emission: Emission, node: Node, may_split: bool) -> Stmt:
@@ -82,7 +123,7 @@ def _stage(emission: Emission, node: Node, may_split: bool) -> Stmt:
         return emission.nest(node, _copy(emission, node), inside)
 
     def reduced(guards: Guards) -> Stmt:
-        made = reduction(replace(emission, guards=guards), node, combiner)
+        made = reduction(replace(emission, guards=guards), node, combiner, inside)
         return emission.nest(node, made.innermost, inside, made.around, made.upto)
 
     if may_split and node.parent is not None and not node.children:

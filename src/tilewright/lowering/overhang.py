@@ -9,13 +9,14 @@ statement with loop variables of its own.  Read next: `nest.py`, which emits bot
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from tilewright.ir import expr as E
 from tilewright.ir.affine import Simplifier
 from tilewright.ir.expr import Expr
 from tilewright.ir.stmt import For, Stmt, map_children
+from tilewright.ir.symbols import MOST
 from tilewright.lowering.accesses import Accesses
 from tilewright.lowering.guards import SPATIAL, Guards
 from tilewright.lowering.placement import Placement
@@ -40,9 +41,13 @@ class Overhang:
     storage: Storage
 
 
-def let_overhang(places: Sequence[Placement], storage: Storage) -> Overhang:
+def let_overhang(
+    places: Sequence[Placement], storage: Storage, given_out: Collection[Tensor] = ()
+) -> Overhang:
     """Drop the guards that stages computed inside others can do without.  Their buffers take an
     element for every iteration; workspaces grow by the few elements that are read behind them.
+
+    given_out: tensors that are no workspaces though they are no outputs
     """
     behind: dict[Tensor, int] = {}
     found = []
@@ -59,7 +64,8 @@ def let_overhang(places: Sequence[Placement], storage: Storage) -> Overhang:
             storage = storage.with_room(node, place.tree, place.bounds)
             for tests in (free, *([test] for test in free)):
                 rest = [test for test in kept if test not in tests]
-                if tests[0] in kept and _reads_behind(guards, storage, node, rest) is not None:
+                over = _reads_behind(guards, storage, node, rest) if tests[0] in kept else None
+                if over is not None and over.keys().isdisjoint(given_out):
                     kept = rest
                     guards = guards.without(node, tests)
             for tensor, last in (_reads_behind(guards, storage, node, kept) or {}).items():
@@ -148,6 +154,8 @@ def whole_tile(guard: Expr, own: set[Expr], simplify: Simplifier) -> Expr | None
         for atom, c in form.terms.items():
             if atom in own:
                 worst[atom] = simplify.ranges[atom][1 if c * sign > 0 else 0]
+                if int(worst[atom]) >= MOST - 1:  # type: ignore[call-overload]
+                    return None  # as often as a call says
             elif own & E.free_variables(atom):
                 return None
         tests.append(E.substitute(simplify(test), worst))

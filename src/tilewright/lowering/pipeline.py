@@ -11,13 +11,16 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 
 from tilewright.base import environment
 from tilewright.base.errors import LoweringError, part_of
-from tilewright.ir.stmt import Kernel, Program
+from tilewright.ir.expr import Expr
+from tilewright.ir.stmt import Buffer, Kernel, Program
+from tilewright.ir.symbols import is_symbol
 from tilewright.ir.verifier import verify, verify_kernel
 from tilewright.lowering.branches import flatten_choices, merge_guards
 from tilewright.lowering.loops import simplify_indices, unroll, vectorize
@@ -27,8 +30,7 @@ from tilewright.lowering.types import legalize_types
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree.loop_tree import Bounds, LoopTree
 from tilewright.targets.target import Target
-from tilewright.te.dag import ComputeDAG
-from tilewright.te.tensor import Tensor
+from tilewright.te.tensor import PlaceholderOp, Tensor, scalar
 
 Pass = Callable[[Kernel, Nests, Target], Kernel]
 
@@ -76,21 +78,23 @@ def lower_schedule(
     schedule: Schedule,
     target: Target,
     name: str = "main",
-    args: Sequence[Tensor] | None = None,
+    args: Sequence[Tensor | Expr] | None = None,
     tree: LoopTree | None = None,
     bounds: Bounds | None = None,
 ) -> Program:
     """The program of a schedule whose decisions are all ints.
 
-    args: the parameters in order, the DAG's own order where none is given.  Tensors that are stored
-    between kernels and are no parameter become workspaces.
+    args: the parameters in order, the DAG's own order where none is given: all inputs, and of what
+          is computed on its own whatever the caller wants; what is none becomes a workspace.
+          Variables may be among them; extents that are not follow from the shapes of the others
     """
     watch = _Watch.from_environment()
     start = time.perf_counter()
     tree = tree if tree is not None else LoopTree(schedule)
     _check_target(tree, target)
     bounds = bounds if bounds is not None else tree.bounds()
-    nests = build_nests(tree, bounds, name, target.has_threads)
+    given_out = [t for t in args or () if isinstance(t, Tensor) and t in schedule.dag.computed]
+    nests = build_nests(tree, bounds, name, target.has_threads, given_out)
     kernels = []
     for kernel in nests.kernels:
         watch.see(0, "loops", kernel, time.perf_counter() - start)
@@ -102,15 +106,10 @@ def lower_schedule(
                 watch.see(number, label, new, time.perf_counter() - start)
             kernel = new
         kernels.append(kernel)
-    dag = schedule.dag
-    params = _parameters(dag, args)
-    outputs = set(dag.outputs)
-    roles = tuple("output" if t in outputs else "input" for t in params)
-    workspaces = tuple(
-        nests.buffers[n.stage.tensor] for n in tree.roots if n.stage.tensor not in outputs
-    )
-    buffers = tuple(nests.buffers[t] for t in params)
-    program = Program(name, buffers, roles, tuple(kernels), workspaces)
+    params = _parameters(schedule, nests, args)
+    stored = (nests.buffers[n.stage.tensor] for n in tree.roots)
+    workspaces = tuple(b for b in stored if b not in params)
+    program = Program(name, tuple(params), tuple(params.values()), tuple(kernels), workspaces)
     if watch.debug:
         verify(program)
     return program
@@ -135,16 +134,73 @@ def _check_target(tree: LoopTree, target: Target) -> None:
                 )
 
 
-def _parameters(dag: ComputeDAG, args: Sequence[Tensor] | None) -> tuple[Tensor, ...]:
-    if args is None:
-        return dag.args
-    missing = [t.name for t in dag.args if t not in args]
-    unknown = [t.name for t in args if t not in dag.args]
-    if missing or unknown or len(set(args)) != len(args):
+def _parameters(
+    schedule: Schedule, nests: Nests, args: Sequence[Tensor | Expr] | None
+) -> dict[Buffer, str]:
+    """The buffers that callers give, in order, with their roles."""
+    dag = schedule.dag
+    listed = dag.args if args is None else args
+    found: dict[Buffer, str] = {}
+    for item in listed:
+        buffer, role = _parameter(schedule, nests, item)
+        if buffer in found:
+            raise LoweringError(
+                f"lower(args): {buffer.name}", "it is listed twice", "List every argument once."
+            )
+        found[buffer] = role
+    missing = [op.name for op in dag.placeholders if nests.buffers[op.output_tensor] not in found]
+    if missing:
         raise LoweringError(
-            "lower(args)",
-            "the arguments must be every input and output once; "
-            f"missing {missing}, unknown {unknown}",
+            f"lower(args): {missing[0]}", "it is an input and not among the arguments",
             f"Pass [{', '.join(t.name for t in dag.args)}].",
-        )
-    return tuple(args)
+        )  # fmt: skip
+    return found | {b: "extent" for b in _hidden(nests, found)}
+
+
+def _parameter(schedule: Schedule, nests: Nests, item: Tensor | Expr) -> tuple[Buffer, str]:
+    """A tensor of the schedule, or a variable; other inputs may be given and are not used."""
+    if isinstance(item, Expr):
+        if not is_symbol(item):
+            raise LoweringError(
+                f"lower(args): {item}", "it is no tensor and no variable",
+                "Give tensors, and variables that te.var made.",
+            )  # fmt: skip
+        if item in nests.given:
+            return nests.given[item].buffer, "input"
+        item = scalar(item)
+    if item in nests.buffers and isinstance(item.op, PlaceholderOp):
+        return nests.buffers[item], "input"
+    if item in nests.buffers and schedule[item].attach_kind == "root":
+        return nests.buffers[item], "output"
+    if isinstance(item.op, PlaceholderOp):
+        size = prod(item.shape)
+        return Buffer(item.name, item.dtype, size, "global", tuple(item.shape)), "input"
+    inside = item.op in schedule.dag.ops
+    raise LoweringError(
+        f"lower(args): {item.name}",
+        "it is computed inside another stage and stored nowhere"
+        if inside
+        else "this schedule does not compute it",
+        f"Leave it out, or call s[{item.name}].compute_root()."
+        if inside
+        else f"Pass [{', '.join(t.name for t in schedule.dag.args)}].",
+    )
+
+
+def _hidden(nests: Nests, given: Collection[Buffer]) -> list[Buffer]:
+    """Buffers of extents that follow from the shapes of arguments.
+
+    Raises LoweringError for a variable that follows from none of them.
+    """
+    shapes = [n for b in given for n in b.shape]
+    hidden = []
+    for v, g in nests.given.items():
+        if g.buffer in given:
+            continue
+        if not any(v is n for n in shapes):
+            raise LoweringError(
+                f"lower(args): {v.attr}", f"no argument has {v.attr} itself as a dimension",
+                f"Give {v.attr} among the arguments: [{v.attr}, ...].",
+            )  # fmt: skip
+        hidden.append(g.buffer)
+    return hidden

@@ -11,11 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
+from tilewright.base.errors import LoweringError
 from tilewright.ir import expr as E
 from tilewright.ir.affine import Simplifier
 from tilewright.ir.expr import Expr
+from tilewright.ir.symbols import last
 from tilewright.schedule.tree.loop_tree import Bounds, LoopTree, Node
+from tilewright.schedule.tree.bounds import plain
 from tilewright.te.tensor import IterVar
 
 
@@ -35,15 +39,16 @@ class Placement:
     bounds: Bounds
     root: Node
     nodes: tuple[Node, ...]
-    launch: Mapping[str, int]
+    launch: Mapping[str, Any]
     thread_var: Mapping[str, Expr]
     leaf: Mapping[IterVar, Expr]
     values: Mapping[IterVar, Expr]
     region_base: Mapping[Node, tuple[Expr, ...]]
     simplify: Simplifier
 
-    def extent(self, axis: IterVar) -> int:
-        return int(self.bounds.extent[axis])
+    def extent(self, axis: IterVar) -> Any:
+        """An int, or an expression of symbols."""
+        return plain(self.bounds.extent[axis])
 
     def is_loop(self, axis: IterVar) -> bool:
         """Whether the leaf `axis` is run by a loop: not by threads, and more than once."""
@@ -72,24 +77,31 @@ class Placement:
 
 def place(tree: LoopTree, bounds: Bounds, root: Node) -> Placement:
     nodes = tuple(tree.subtree(root))
-    launch = {tag: int(e) for tag, e in bounds.launch(root).items()}
+    launch = {tag: plain(e) for tag, e in bounds.launch(root).items()}
+    for tag, e in launch.items():
+        if isinstance(e, Expr) and tag.startswith("threadIdx"):
+            raise LoweringError(
+                f"{root.name}: {tag}", f"a block would have {e} threads, not a number",
+                "Split the loop by a factor and bind the inner one.",
+            )  # fmt: skip
     thread_var = {tag: E.var(tag.replace("Idx.", "_")) for tag in sorted(launch)}
-    ranges = {thread_var[tag]: (0, e - 1) for tag, e in launch.items()}
+    ranges = dict(bounds.symbols.ranges)
+    ranges |= {thread_var[tag]: (0, last(e, bounds.symbols)) for tag, e in launch.items()}
     leaf: dict[IterVar, Expr] = {}
     for node in nodes:
         for ax in node.stage.leaf_iter_vars:
-            extent, tag = int(bounds.extent[ax]), node.stage.binds.get(ax, "")
-            if extent == 1:
+            extent, tag = plain(bounds.extent[ax]), node.stage.binds.get(ax, "")
+            if not isinstance(extent, Expr) and extent == 1:
                 leaf[ax] = E.const(0)
             elif tag and tag != "vthread":
                 leaf[ax] = thread_var[tag]
             else:
                 leaf[ax] = E.var(ax.name)
-                ranges[leaf[ax]] = (0, extent - 1)
+                ranges[leaf[ax]] = (0, last(extent, bounds.symbols))
     simplify = Simplifier(ranges)
     values: dict[IterVar, Expr] = {}
     for node in nodes:
-        inner = {r.inner: int(bounds.extent[r.inner]) for r in node.stage.relations}
+        inner = {r.inner: plain(bounds.extent[r.inner]) for r in node.stage.relations}
         values |= node.stage.axis_values({ax: leaf[ax] for ax in node.stage.leaf_iter_vars}, inner)
     region_base = {
         node: tuple(simplify(b.expression(values)) for b in bounds.base[node]) for node in nodes

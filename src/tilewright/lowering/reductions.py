@@ -11,6 +11,7 @@ more thing that stands `around` a reduction loop.  Read next: `nest.py`.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tilewright.base.errors import LoweringError
@@ -42,10 +43,15 @@ class Reduction:
     upto: int | None = None
 
 
-def reduction(emission: Emission, node: Node, combiner: Combiner) -> Reduction:
-    """How `node` reduces, by its schedule and its types."""
+def reduction(
+    emission: Emission, node: Node, combiner: Combiner, inside: Callable[[Node], Stmt]
+) -> Reduction:
+    """How `node` reduces, by its schedule and its types.
+
+    inside: gives the statements of a stage that is computed in its loops
+    """
     if reduces_across_threads(node):
-        return _across_threads(emission, node, combiner)
+        return _across_threads(emission, node, combiner, inside)
     if has_accumulator(node):
         return _accumulated(emission, node, combiner)
     return _in_place(emission, node, combiner)
@@ -122,8 +128,12 @@ def _refuse_parallel(node: Node, outermost: int) -> None:
             )  # fmt: skip
 
 
-def _across_threads(emission: Emission, node: Node, combiner: Combiner) -> Reduction:
-    """Each thread reduces its share into a register; shared memory combines the shares."""
+def _across_threads(
+    emission: Emission, node: Node, combiner: Combiner, inside: Callable[[Node], Stmt]
+) -> Reduction:
+    """Each thread reduces its share into a register; shared memory combines the shares.  What is
+    computed at the loops of the reduction, such as the partial results of `rfactor`, is computed by
+    each thread for its share."""
     accesses, guards, place = emission.accesses, emission.guards, emission.place
     leaves, first = node.stage.leaf_iter_vars, first_reduction(node)
     _refuse_across_threads(place, node, first)
@@ -141,6 +151,10 @@ def _across_threads(emission: Emission, node: Node, combiner: Combiner) -> Reduc
     guard = E.binary("and", guards.lanes(node, once=False), guards.of(node, ALL))
     update = guarded(guard, Store(partial, zero, combiner.combine(load(partial, zero), value)))
     for ax in reversed(leaves[first:]):
+        children = place.children(node, ax)
+        update = seq(*map(inside, children), update)
+        for child in reversed(children):
+            update = Allocate(accesses.storage.buffers[child.stage.tensor], update)
         if ax not in node.stage.binds:
             update = emission.loop(node, ax, update)
     combine: list[Stmt] = []
@@ -183,12 +197,6 @@ def _refuse_across_threads(place: Placement, node: Node, first: int) -> None:
                 node.name, f"a reduction over threads inside the virtual thread {ax.name}",
                 "Leave that loop unbound, or bind it to blockIdx.",
             )  # fmt: skip
-    inside = [child for ax in leaves[first:] for child in place.children(node, ax)]
-    if inside:
-        raise LoweringError(
-            node.name, f"{inside[0].name} is computed inside a reduction over threads",
-            "Attach it outside the reduction loops.",
-        )  # fmt: skip
 
 
 def _linear(place: Placement, tags: list[str]) -> Expr:

@@ -12,10 +12,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from tilewright.base.artifact import Packing
 from tilewright.ir.stmt import Buffer
+from tilewright.ir.symbols import number
 from tilewright.schedule.tree.loop_tree import Bounds, LoopTree, Node
+from tilewright.schedule.tree.bounds import plain
 from tilewright.te.tensor import Tensor
 
 
@@ -24,9 +27,9 @@ class Storage:
     """buffers: of every tensor that is stored; strides: of the buffer of a stage, in elements."""
 
     buffers: Mapping[Tensor, Buffer]
-    strides: Mapping[Node, tuple[int, ...]]
+    strides: Mapping[Node, tuple[Any, ...]]
 
-    def strides_of(self, tensor: Tensor, producer: Node | None) -> tuple[int, ...]:
+    def strides_of(self, tensor: Tensor, producer: Node | None) -> tuple[Any, ...]:
         """Of `tensor`, which the stage `producer` stores; None for an input."""
         return self.strides[producer] if producer is not None else row_major(tensor.shape)
 
@@ -48,11 +51,11 @@ def store_tensors(tree: LoopTree, bounds: Bounds) -> Storage:
     """A buffer for every input and every stage that is not inlined."""
     buffers: dict[Tensor, Buffer] = {}
     for op in tree.schedule.dag.placeholders:
-        size = math.prod(op.shape)
+        size = number(math.prod(op.shape), bounds.symbols)
         buffers[op.output_tensor] = Buffer(op.name, op.dtype, size, "global", op.shape)
     for node in tree.nodes:
-        shape = tuple(int(e) for e in bounds.region(node))
-        size, packing = int(bounds.elements(node)), None
+        shape = tuple(plain(e) for e in bounds.region(node))
+        size, packing = plain(bounds.elements(node)), None
         source = tree.prepacked.get(node)
         if source is not None:
             packing = Packing(source.shape, node.op.attrs["blocks"], node.op.attrs["order"])
@@ -60,7 +63,7 @@ def store_tensors(tree: LoopTree, bounds: Bounds) -> Storage:
         buffers[node.stage.tensor] = buffer
         if source is not None:
             buffers[source] = buffer  # the argument is the packed constant
-    strides = {node: tuple(int(s) for s in bounds.strides(node)) for node in tree.nodes}
+    strides = {node: tuple(plain(s) for s in bounds.strides(node)) for node in tree.nodes}
     return Storage(buffers, strides)
 
 

@@ -6,21 +6,29 @@ Read next: `sequence.py` for whole networks, `trial.py` for verified timing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import numbers
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from tilewright.base.artifact import Artifact
+import numpy as np
+
+from tilewright.base.artifact import Artifact, BufferSpec
 from tilewright.base.doors import door
 from tilewright.base.errors import DeviceError
-from tilewright.runtime import arguments, artifact_file
+from tilewright.base.extent import text_of
+from tilewright.runtime import arguments, artifact_file, extents
 from tilewright.runtime.device import Device, cpu
-from tilewright.runtime.drivers import Launch, Plan
+from tilewright.runtime.drivers import Kernel, Launch, Plan
 from tilewright.runtime.ndarray import NDArray, array, empty
 from tilewright.runtime.sequence import KernelCall
 from tilewright.runtime.timing import BenchmarkResult, measure
 
 TimeEvaluator = Callable[..., BenchmarkResult]
+
+_OWN = ("workspace", "extent")  # what a module passes beside the caller's arguments
+_NUMBERS = (numbers.Real, np.generic)
 
 _KEPT = 16  # calls that stay ready, and so at most the sets of workspaces that an idle module has
 
@@ -38,6 +46,24 @@ class _Ready:
     held: tuple[NDArray, ...]
     workspaces: tuple[NDArray, ...]
     plan: Plan
+
+
+@dataclass(frozen=True, eq=False)
+class _Call:
+    """What is launched for the shapes of one call.
+
+    given:  the extents that kernels read; spaces: of workspaces
+    """
+
+    kernels: tuple[Kernel, ...]
+    given: tuple[NDArray, ...]
+    spaces: tuple[BufferSpec, ...]
+
+    def launches(
+        self, arrays: Sequence[NDArray], workspaces: Sequence[NDArray]
+    ) -> list[KernelCall]:
+        buffers = (*arrays, *self.given, *workspaces)
+        return [(kernel, [buffers[i] for i in kernel.info.args]) for kernel in self.kernels]
 
 
 class Module:
@@ -61,8 +87,9 @@ class Module:
                 f"Load it on device({wanted!r}).",
             )  # fmt: skip
         self.kernels = self.device.driver.load(artifact)
-        self.parameters = tuple(b for b in source.buffers if b.role != "workspace")
+        self.parameters = tuple(b for b in source.buffers if b.role not in _OWN)
         self._spaces = tuple(b for b in source.buffers if b.role == "workspace")
+        self._has_scalars = any(not b.shape for b in self.parameters)
         self._has_packing = any(spec.packing for spec in self.parameters)
         self._idle: list[_Ready] = []  # appended to and popped from, which threads may do at once
 
@@ -79,9 +106,13 @@ class Module:
         """The generated text: LLVM IR, CUDA C or OpenCL C."""
         return self.artifact.source.text
 
-    def __call__(self, *arrays: NDArray) -> None:
-        """Run.  On a GPU this enqueues; reading an output waits for it."""
-        ready = self._take(arrays)
+    def __call__(self, *arrays: NDArray | float) -> None:
+        """Run.  On a GPU this enqueues; reading an output waits for it.
+
+        Numbers may be given for inputs without dimensions.  Extents that are variables are what the
+        shapes of the arrays say.
+        """
+        ready = self._take(self._arrays(arrays))
         ready.plan.run()
         self._give(ready)
 
@@ -91,8 +122,9 @@ class Module:
         Packed constants are packed now: later changes of their contents are not seen.  The launches
         have workspaces of their own.
         """
-        self._check(arrays)
-        return self._launches(self._packed(arrays), self._workspaces())
+        arrays = self._arrays(arrays)
+        call = self._call(arrays)
+        return call.launches(self._packed(arrays), self._workspaces(call))
 
     @door(DeviceError)
     def time_evaluator(
@@ -126,7 +158,7 @@ class Module:
             )  # fmt: skip
 
         def evaluate(*arrays: NDArray) -> BenchmarkResult:
-            ready = self._take(arrays)
+            ready = self._take(self._arrays(arrays))
             ready.plan.run()
             self.device.sync()
             timed = measure(
@@ -162,7 +194,8 @@ class Module:
         except IndexError:
             return self._bind(key, arrays, None)
         if ready.key != key:
-            return self._bind(key, arrays, ready.workspaces)
+            spaces = ready.workspaces if self.artifact.source.open is None else None
+            return self._bind(key, arrays, spaces)
         if self._has_packing:
             self._repack(arrays, ready.held)
         return ready
@@ -174,23 +207,58 @@ class Module:
     def _bind(
         self, key: tuple[int, ...], arrays: tuple[NDArray, ...], spaces: tuple[NDArray, ...] | None
     ) -> _Ready:
-        self._check(arrays)
+        call = self._call(arrays)
         held = self._packed(arrays)
-        workspaces = self._workspaces() if spaces is None else spaces
+        workspaces = self._workspaces(call) if spaces is None else spaces
         launches = tuple(
             Launch(kernel, tuple(a.memory for a in buffers))
-            for kernel, buffers in self._launches(held, workspaces)
+            for kernel, buffers in call.launches(held, workspaces)
         )
         return _Ready(key, arrays, held, workspaces, self.device.driver.plan(launches))
 
-    def _workspaces(self) -> tuple[NDArray, ...]:
-        return tuple(empty(b.shape, b.dtype, self.device) for b in self._spaces)
+    def _call(self, arrays: tuple[NDArray, ...]) -> _Call:
+        """What is launched for `arrays`, which are checked."""
+        source = self.artifact.source
+        if source.open is None:
+            self._check(arrays, self.parameters)
+            return _Call(self.kernels, (), self._spaces)
+        self._check_count(arrays)
+        values = extents.values_of(source, arrays)
+        buffers, infos = extents.with_numbers(source, values)
+        specs = tuple(b for b in buffers if b.role not in _OWN)
+        self._check(arrays, specs)
+        kernels = tuple(
+            replace(kernel, info=info, source=replace(source, buffers=buffers, kernels=infos))
+            for kernel, info in zip(self.kernels, infos, strict=True)
+        )
+        named = {at: values[name] for name, at in zip(source.open.symbols, source.open.places)}
+        given = tuple(
+            array(np.full((), named[at], b.dtype.storage), self.device)
+            for at, b in enumerate(buffers)
+            if b.role == "extent"
+        )
+        return _Call(kernels, given, tuple(b for b in buffers if b.role == "workspace"))
 
-    def _launches(
-        self, arrays: tuple[NDArray, ...], workspaces: tuple[NDArray, ...]
-    ) -> list[KernelCall]:
-        buffers = (*arrays, *workspaces)
-        return [(kernel, [buffers[i] for i in kernel.info.args]) for kernel in self.kernels]
+    def _arrays(self, arrays: tuple[Any, ...]) -> tuple[NDArray, ...]:
+        """The arguments, numbers among them as arrays without dimensions."""
+        if not self._has_scalars or len(arrays) != len(self.parameters):
+            return arrays
+        return tuple(
+            self._scalar(value, spec) if not spec.shape and isinstance(value, _NUMBERS) else value
+            for value, spec in zip(arrays, self.parameters, strict=True)
+        )
+
+    def _scalar(self, value: Any, spec: BufferSpec) -> NDArray:
+        number = np.asarray(value)
+        if spec.dtype.is_int and (number.dtype.kind == "f" or not spec.dtype.holds(int(number))):
+            raise DeviceError(
+                f"{self.entry_name}(): {spec.name}", f"{value!r} is no {spec.dtype}",
+                "Give a number of its type.",
+            )  # fmt: skip
+        return array(number.astype(spec.dtype.storage), self.device)
+
+    def _workspaces(self, call: _Call) -> tuple[NDArray, ...]:
+        return tuple(empty(b.shape, b.dtype, self.device) for b in call.spaces)
 
     def _packed(self, arrays: tuple[NDArray, ...]) -> tuple[NDArray, ...]:
         """The arrays that the kernels read: a new one for each packed constant."""
@@ -204,7 +272,11 @@ class Module:
             if spec.packing:
                 target.copyfrom(spec.packing.apply(value.numpy()))
 
-    def _check(self, arrays: tuple[NDArray, ...]) -> None:
+    def _check(self, arrays: tuple[NDArray, ...], specs: Sequence[BufferSpec]) -> None:
+        self._check_count(arrays)
+        arguments.check(f"{self.entry_name}()", specs, arrays, self.device, packed=False)
+
+    def _check_count(self, arrays: tuple[Any, ...]) -> None:
         if len(arrays) != len(self.parameters):
             names = ", ".join(p.name for p in self.parameters)
             raise DeviceError(
@@ -212,10 +284,15 @@ class Module:
                 f"it takes {len(self.parameters)} arrays, not {len(arrays)}",
                 f"Pass {names}.",
             )  # fmt: skip
-        place = f"{self.entry_name}()"
-        arguments.check(place, self.parameters, arrays, self.device, packed=False)
 
     def __repr__(self) -> str:
-        inputs = ", ".join(f"{p.name}: {p.dtype}{list(p.logical_shape)}" for p in self.parameters)
+        known = self.artifact.source.open
+        shapes: list[Any] = [p.logical_shape for p in self.parameters]
+        if known is not None:
+            shapes = [[text_of(n) for n in shape] for shape in known.shapes[: len(shapes)]]
+        inputs = ", ".join(
+            f"{p.name}: {p.dtype}[{', '.join(map(str, n))}]"
+            for p, n in zip(self.parameters, shapes, strict=True)
+        )
         names = " ".join(k.info.name for k in self.kernels)
         return f"Module {self.entry_name}({inputs}) on {self.device}; kernels: {names}"

@@ -7,7 +7,7 @@ Read next: `tensor.py`, `reductions.py`, `dag.py`, `evaluate.py`.
 from importlib import import_module
 from typing import Any
 
-from tilewright.base.doors import open_doors
+from tilewright.base.doors import door, open_doors
 from tilewright.base.errors import ExpressionError, absent
 from tilewright.ir.expr import (
     Expr,
@@ -19,8 +19,8 @@ from tilewright.ir.expr import (
     maximum,
     minimum,
     select,
-    var,
 )
+from tilewright.ir.symbols import declared as _declared
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.reductions import comm_reducer, max, min, prod, sum
 from tilewright.te.tensor import (
@@ -60,8 +60,10 @@ from tilewright.te.tensor import (
 
 all = all_of
 any = any_of
+var = door(ExpressionError, "te.var")(_declared)
+size_var = door(ExpressionError, "te.size_var")(_declared)
 open_doors(
-    globals(), ("placeholder", "compute", "thread_axis", "reduce_axis", "var", "comm_reducer"),
+    globals(), ("placeholder", "compute", "thread_axis", "reduce_axis", "comm_reducer"),
     ExpressionError,
 )  # fmt: skip
 
@@ -70,7 +72,7 @@ __all__ = [
     "acos", "acosh", "all", "any", "asin", "asinh", "atan", "atanh", "cast", "ceil", "comm_reducer",
     "compute", "const", "cos", "cosh", "erf", "exp", "floor", "if_then_else", "log", "max",
     "maximum", "min", "minimum", "placeholder", "power", "prod", "reduce_axis", "round", "rsqrt",
-    "select", "sigmoid", "sin", "sinh", "sqrt", "sum", "tan", "tanh", "thread_axis", "var",
+    "select", "sigmoid", "sin", "sinh", "size_var", "sqrt", "sum", "tan", "tanh", "thread_axis", "var",
 ]  # fmt: skip
 
 _LATER = {"create_schedule": "tilewright.schedule.schedule"}  # its home is a later room
@@ -81,7 +83,6 @@ _ELSEWHERE = {
     "gradient": "Gradients are not there; declare the derivative with te.compute.",
     "hybrid": "Declare the computation with te.compute.",
     "scan": "Recurrences are not there; unroll them into several te.compute.",
-    "size_var": "Shapes are static; use a Python int.",
 }
 
 

@@ -19,6 +19,7 @@ from tilewright.base.dtype import DType
 from tilewright.base.errors import ExpressionError
 from tilewright.ir import expr as E
 from tilewright.ir.expr import ARITHMETIC, COMPARE, LOGIC, Expr
+from tilewright.te import symbolic
 from tilewright.te.reductions import builtin_combiner
 from tilewright.te.tensor import (
     Combiner,
@@ -71,6 +72,11 @@ class ComputeDAG:
         return tuple(op for op in self.ops if isinstance(op, ComputeOp))
 
     @cached_property
+    def computed(self) -> frozenset[Tensor]:
+        """What stages compute: outputs, and what lies before them."""
+        return frozenset(op.output_tensor for op in self.compute_ops)
+
+    @cached_property
     def types(self) -> frozenset[DType]:
         """Every element type that something is stored or computed in."""
         bodies = [op.body for op in self.compute_ops]
@@ -81,7 +87,23 @@ class ComputeDAG:
     @property
     def flop_ct(self) -> float:
         """Operations as AutoTVM counts them: also those of padding predicates."""
+        symbolic.refuse(self.symbols, "ComputeDAG.flop_ct")
         return float(sum(op_flops(op) for op in self.compute_ops))
+
+    @cached_property
+    def symbols(self) -> tuple[Expr, ...]:
+        """The variables that a call gives: those of extents, and integers in expressions."""
+        return symbolic.all_symbols(self.ops)
+
+    @cached_property
+    def extent_symbols(self) -> tuple[Expr, ...]:
+        """Those of extents, which are at least 1."""
+        return symbolic.extent_symbols(self.ops)
+
+    def at(self, **values: int) -> ComputeDAG:
+        """The computation with these numbers for its variables, by their names."""
+        made = symbolic.concrete(self.ops, values)
+        return ComputeDAG([made[t.op].output_tensor for t in self.args])
 
     def consumers(self, op: Operation) -> tuple[ComputeOp, ...]:
         return tuple(c for c in self.compute_ops if any(t.op is op for t in c.input_tensors))
@@ -144,6 +166,7 @@ class ComputeDAG:
 
         To the letter what TVM's auto-scheduler (v0.14) calls the task, so its logs can be matched.
         """
+        symbolic.refuse(self.symbols, "ComputeDAG.workload_key")
         text = "".join(f"{_key_text(op)}\n" for op in self.ops)
         shapes = [list(t.shape) for t in self.args]
         return json.dumps([hashlib.md5(text.encode()).hexdigest(), *shapes])
@@ -240,6 +263,7 @@ def op_flops(op: ComputeOp, kind: str = "") -> int:
 
 class _Writer:
     def __init__(self, dag: ComputeDAG, names: bool = True) -> None:
+        symbolic.refuse(dag.symbols, "ComputeDAG.to_json")
         self.index = {op: i for i, op in enumerate(dag.ops)}
         self.names = names
         self.result: dict[str, Any] = {

@@ -18,6 +18,7 @@ import numpy as np
 from tilewright.base.dtype import DType
 from tilewright.base.errors import ExpressionError
 from tilewright.ir.expr import Expr, walk
+from tilewright.te import symbolic
 from tilewright.te.contraction import Affine, Contraction, affine, contraction
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.numeric import DOMAINS, apply, constant, constant_value
@@ -116,6 +117,7 @@ def random_inputs(dag: ComputeDAG, seed: int, draw: Draw | None = None) -> list[
     with positions, are valid ones, of either sign and some beyond the ends where the DAG limits
     them itself.
     """
+    symbolic.refuse(dag.symbols, "te.random_inputs")
     tensors = _input_tensors(dag)
     divisors = _read_below(dag, lambda n: n.op in ("floordiv", "floormod"), lambda n: n.args[1:])
     kinds = dict.fromkeys(divisors, "divisor")
@@ -230,6 +232,7 @@ def _bind(dag: ComputeDAG, inputs: Inputs, track: bool) -> dict[Operation, Appro
 
 
 def _outputs(dag: ComputeDAG, inputs: Inputs, track: bool) -> list[Approx]:
+    symbolic.refuse(dag.symbols, "te.evaluate")
     values = _bind(dag, inputs, track)
     with np.errstate(all="ignore"):
         for op in dag.compute_ops:

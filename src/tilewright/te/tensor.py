@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import operator
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -16,15 +17,19 @@ from tilewright.base.dtype import BOOL, FLOAT32, DType
 from tilewright.base.errors import ExpressionError, InternalError
 from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr, Value, walk
+from tilewright.ir.symbols import is_extent, is_symbol
 from tilewright.ir.stmt import TAGS
+
+
+Extent = int | Expr  # a number, or an expression of the variables that calls give
 
 
 @dataclass(frozen=True)
 class Range:
     """`[min, min + extent)`; the spelling TVM users know from `axis.dom.extent`."""
 
-    min: int
-    extent: int
+    min: Extent
+    extent: Extent
 
 
 class IterVar:
@@ -39,10 +44,10 @@ class IterVar:
     def __init__(
         self,
         name: str,
-        extent: int | None,
+        extent: Extent | None,
         kind: str = "spatial",
         *,
-        begin: int = 0,
+        begin: Extent = 0,
         thread_tag: str = "",
     ) -> None:
         self.var = E.var(name)
@@ -54,10 +59,11 @@ class IterVar:
 
     @property
     def size(self) -> int:
-        """The extent of a root axis; for others see `Bounds.extent`."""
+        """The extent of a root axis, also where it is an expression that calls give a value; for
+        other axes see `Bounds.extent`."""
         if self.extent is None:
             raise InternalError(f"{self.name}.size", "an axis of a schedule, known by bounds only")
-        return self.extent
+        return self.extent  # type: ignore[return-value]
 
     @property
     def dom(self) -> Range | None:
@@ -156,7 +162,10 @@ class AxisCopy(IterVar):
 
 
 class Tensor:
-    """The value of an operation: `shape` (ints) and `dtype`.  `t[i, j]` reads an element."""
+    """The value of an operation: `shape` and `dtype`.  `t[i, j]` or `t[i][j]` reads an element.
+
+    shape: ints, or expressions of variables (`te.var`) that each call gives a value
+    """
 
     __slots__ = ("op",)
 
@@ -181,6 +190,8 @@ class Tensor:
 
     def __getitem__(self, indices: Any) -> Expr:
         items = indices if isinstance(indices, tuple) else (indices,)
+        if len(items) < self.ndim and items:
+            return Slice(self, items)  # type: ignore[return-value]
         if len(items) != self.ndim:
             raise ExpressionError(
                 f"{self.name}[{', '.join(map(str, items))}]",
@@ -212,6 +223,33 @@ class Tensor:
 
     def __repr__(self) -> str:
         return f"Tensor(shape={list(self.shape)}, dtype={self.dtype}, name={self.name})"
+
+
+class Slice:
+    """A tensor with its first indices given: `t[i]` of a matrix, which `t[i][j]` reads."""
+
+    __slots__ = ("indices", "tensor")
+
+    def __init__(self, tensor: Tensor, indices: tuple[Any, ...]) -> None:
+        self.tensor, self.indices = tensor, indices
+
+    def __getitem__(self, indices: Any) -> Expr:
+        more = indices if isinstance(indices, tuple) else (indices,)
+        return self.tensor[(*self.indices, *more)]
+
+    def as_expr(self) -> Expr:
+        names = ", ".join(map(str, self.indices))
+        raise ExpressionError(
+            f"{self.tensor.name}[{names}]",
+            f"{len(self.indices)} indices for a tensor of shape {list(self.tensor.shape)}",
+            f"Give {self.tensor.ndim}.",
+        )
+
+    def __iter__(self) -> Iterator[Expr]:
+        return iter(self.tensor)
+
+    def __repr__(self) -> str:
+        return f"{self.tensor!r}[{', '.join(map(str, self.indices))}]"
 
 
 class PlaceholderOp:
@@ -316,7 +354,7 @@ def _shape(shape: Any, place: str) -> tuple[int, ...]:
     several = isinstance(shape, Iterable) and not isinstance(shape, (str, Expr))
     dims = tuple(_extent(dim, place, "dimension") for dim in (shape if several else (shape,)))
     for size in dims:
-        if size < 1:
+        if not isinstance(size, Expr) and size < 1:
             raise ExpressionError(
                 place, f"a dimension of extent {size}", "Extents must be at least 1."
             )
@@ -324,10 +362,15 @@ def _shape(shape: Any, place: str) -> tuple[int, ...]:
 
 
 def _extent(value: Any, place: str, what: str) -> int:
+    """An int, or an expression of variables that calls give, whatever the annotation says: only
+    bounds, lowering and text meet these (`te/symbolic.py` refuses them elsewhere)."""
+    if isinstance(value, Expr) and value.op != "const" and is_extent(value):
+        return value  # type: ignore[return-value]
     if isinstance(value, IterVar) or (isinstance(value, Expr) and value.op != "const"):
         raise ExpressionError(
-            place, f"the {what} {value} is symbolic", "Shapes are fixed: give every extent as int."
-        )
+            place, f"the {what} {value} is no number and no expression of te.var",
+            'Give ints, or integer arithmetic of variables: te.var("n") // 2.',
+        )  # fmt: skip
     try:
         return operator.index(value.attr if isinstance(value, Expr) else value)
     except TypeError:
@@ -356,11 +399,12 @@ def reduce_axis(dom: Any, name: str = "rv") -> IterVar:
     """A reduction axis over `dom`, a (begin, end) pair or an extent."""
     place = f"reduce_axis({name!r})"
     begin, end = _range(dom, place)
-    if end <= begin:
+    extent: Extent = end - begin
+    if not isinstance(extent, Expr) and extent < 1:
         raise ExpressionError(
             place, f"the range [{begin}, {end}) is empty", "It must have at least one value."
         )
-    return IterVar(name, end - begin, "reduce", begin=begin)
+    return IterVar(name, extent, "reduce", begin=begin)
 
 
 def _range(dom: Any, place: str) -> tuple[int, int]:
@@ -401,7 +445,7 @@ def compute(
     axis = tuple(
         IterVar(n, d) for n, d in zip(_axis_names(fcompute, len(dims), place), dims, strict=True)
     )
-    body = _element(fcompute(*(ax.var for ax in axis)), place)
+    body = _with_scalars(_element(fcompute(*(ax.var for ax in axis)), place))
     root = reduction_of(body)
     for node in walk(*(body if root is None else root).args):
         if node.op == "reduce":
@@ -413,12 +457,30 @@ def compute(
     if root is not None:
         known |= {ax.var for ax in root.attr[1]}
     for node in walk(body):
-        if node.op == "var" and node not in known:
+        if node.op == "var" and node not in known and not is_symbol(node):
             raise ExpressionError(
                 place, f"{node} is not an axis of this computation",
                 "Use the axes passed to the function, or name a reduce_axis in te.sum(axis=).",
             )  # fmt: skip
     return ComputeOp(name, axis, body, tag, attrs).output_tensor
+
+
+_SCALARS: weakref.WeakKeyDictionary[Expr, Tensor] = weakref.WeakKeyDictionary()
+
+
+def scalar(symbol: Expr) -> Tensor:
+    """The input without dimensions that a variable stands for which is no extent."""
+    found = _SCALARS.get(symbol)
+    if found is None:
+        found = PlaceholderOp(str(symbol.attr), (), symbol.dtype).output_tensor
+        _SCALARS[symbol] = found
+    return found
+
+
+def _with_scalars(body: Expr) -> Expr:
+    """`body` where variables of numbers that are no extents are read as inputs."""
+    found = [n for n in walk(body) if is_symbol(n) and not n.dtype.is_index]
+    return E.substitute(body, {n: scalar(n)[()] for n in found}) if found else body
 
 
 def _element(value: Any, place: str) -> Expr:

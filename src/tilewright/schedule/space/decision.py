@@ -1,6 +1,6 @@
 """Polymorphic numbers: integers, int64 vectors over a population, and integers still open.
 
-In: ints, numpy vectors, `Choice` expressions.  Out: the same, from one set of operators; `evaluate`
+In: ints, numpy vectors, `Choice` expressions; extents that calls give (`ir/symbols.py`).  Out: the same, from one set of operators; `evaluate`
 turns a Choice into a number under an `Assignment`.  Read next: `trace.py`, `entities.py`.
 """
 
@@ -18,6 +18,8 @@ import numpy.typing as npt
 from tilewright.base import context
 from tilewright.base.concurrency import lock
 from tilewright.base.errors import SpaceError
+from tilewright.ir import expr as E
+from tilewright.ir.expr import Expr
 
 Vector = npt.NDArray[Any]  # int64, or bool where a comparison made it: one entry per candidate
 Number = int | Vector
@@ -31,6 +33,8 @@ def ceil_div(a: Any, b: Any) -> Any:
     """a / b rounded up, for b >= 1."""
     if isinstance(a, Choice) or isinstance(b, Choice):
         return _node("ceil_div", a, b)
+    if isinstance(a, Expr) or isinstance(b, Expr):
+        return (a + (b - 1)) // b
     if isinstance(b, np.ndarray):
         return (a + b - 1) // b
     return -(-a // b) if not isinstance(a, np.ndarray) else (a + (b - 1)) // b
@@ -39,6 +43,8 @@ def ceil_div(a: Any, b: Any) -> Any:
 def minimum(a: Any, b: Any) -> Any:
     if isinstance(a, Choice) or isinstance(b, Choice):
         return _node("min", a, b)
+    if isinstance(a, Expr) or isinstance(b, Expr):
+        return E.minimum(a, b)
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
         return np.minimum(a, b)
     return a if a <= b else b
@@ -47,6 +53,8 @@ def minimum(a: Any, b: Any) -> Any:
 def maximum(a: Any, b: Any) -> Any:
     if isinstance(a, Choice) or isinstance(b, Choice):
         return _node("max", a, b)
+    if isinstance(a, Expr) or isinstance(b, Expr):
+        return E.maximum(a, b)
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
         return np.maximum(a, b)
     return a if a >= b else b
@@ -86,7 +94,12 @@ def logical_not(a: Any) -> Any:
 
 
 def gcd(a: Number, b: Number) -> Number:
-    """Greatest common divisor of ints or vectors, never negative; gcd(0, 0) is 0."""
+    """Greatest common divisor of ints or vectors, never negative; gcd(0, 0) is 0.  Of an
+    expression only 1 is known, and that it divides itself and 0."""
+    if isinstance(a, Expr) or isinstance(b, Expr):
+        if a is b:
+            return a
+        return a if isinstance(b, int) and b == 0 else 1
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
         return np.gcd(a, b)
     return math.gcd(a, b)

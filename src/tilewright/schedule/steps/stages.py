@@ -12,8 +12,10 @@ from typing import Any, ClassVar
 from tilewright.base.dtype import DType, join
 from tilewright.base.errors import ScheduleError
 from tilewright.ir import expr as E
+from tilewright.ir.affine import Simplifier
 from tilewright.ir.expr import Expr
-from tilewright.schedule.space.decision import Size
+from tilewright.ir.symbols import may_hold, number, ranges, symbols_of
+from tilewright.schedule.space.decision import Size, ceil_div
 from tilewright.schedule.state import FuseRelation, StageState, renamed_body
 from tilewright.schedule.steps.names import PythonNames
 from tilewright.schedule.steps.step import (
@@ -261,11 +263,13 @@ def _leaf_values(
         elif r.parent.kind == "reduce":
             n = extents[r.parent]
             # a decision asked for here becomes part of the structure: extents of stages are fixed
-            factor = int(r.factor) if r.factor is not None else -(-n // int(r.nparts))  # type: ignore[arg-type]
-            extents[r.inner], extents[r.outer] = factor, -(-n // factor)
+            factor = int(r.factor) if r.factor is not None else ceil_div(n, int(r.nparts))  # type: ignore[arg-type]
+            extents[r.inner], extents[r.outer] = factor, ceil_div(n, factor)
             if r.nparts is not None:
                 extents[r.outer] = int(r.nparts)
-            if extents[r.outer] * factor != n:
+            short = Simplifier(ranges(symbols_of([n])))
+            extents[r.outer] = number(extents[r.outer], short)
+            if may_hold(extents[r.outer] * factor != n, short):
                 uneven.append(r.parent)
     values = stage.axis_values({ax: ax.var for ax in stage.leaf_iter_vars}, extents)
     return values, extents, [values[ax] < extents[ax] for ax in uneven]
@@ -307,6 +311,8 @@ class Pack(Step):
                 place, "only inputs can be packed", "Use cache_read for computed tensors."
             )
         shape = source.op.shape
+        if symbols_of(shape):
+            raise ScheduleError(place, "its extents are variables", "Use cache_read.")
         n = len(shape)
         blocks = tuple(int(b) for b in self.blocks)
         wanted = [*range(n), *(n + d for d in range(n) if len(blocks) == n and blocks[d] > 1)]

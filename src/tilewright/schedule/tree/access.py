@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from tilewright.ir import expr as E
 from tilewright.ir.affine import Linear, Simplifier
@@ -26,7 +27,10 @@ class DivMod:
 
 @dataclass(frozen=True, eq=False)
 class Access:
-    """One index: sum of coefficient * (root axis or DivMod) + constant."""
+    """One index: sum of coefficient * (root axis or DivMod) + constant.
+
+    constant: an int, or an expression of what calls give
+    """
 
     terms: tuple[tuple[int, IterVar | DivMod], ...]
     constant: int
@@ -48,8 +52,11 @@ def simplified_indices(body: Expr, simple: Simplifier) -> Expr:
 def affine_access(form: Linear, axes: Mapping[Expr, IterVar], simple: Simplifier) -> Access | None:
     """The index `form` over axes; None where an atom is neither an axis nor `// k` or `% k`."""
     terms: list[tuple[int, IterVar | DivMod]] = []
+    constant: Any = form.constant
     for atom, c in form.terms.items():
-        if atom.op == "var":
+        if not any(n in axes or n.op == "read" for n in E.walk(atom)):
+            constant = atom * c + constant
+        elif atom.op == "var":
             terms.append((c, axes[atom]))
         elif (
             atom.op in ("floordiv", "floormod")
@@ -63,4 +70,4 @@ def affine_access(form: Linear, axes: Mapping[Expr, IterVar], simple: Simplifier
             terms.append((c, DivMod(kind, inner, int(atom.args[1].attr))))
         else:
             return None
-    return Access(tuple(terms), form.constant)
+    return Access(tuple(terms), constant)

@@ -1,5 +1,9 @@
 """Bound inference: extents, regions and guards of every stage, on ints and on arrays alike.
 
+Extents that calls give are expressions (`ir/symbols.py`), and so is what follows from them.  What
+cannot be decided of them is decided for safety: a guard where one may be needed, a region as its
+readers ask for it where that is a number, and the whole dimension where it is none.
+
 In: a `Structure` and an assignment of its decisions.  Out: `Bounds`, polymorphic numbers.  Branches
 depend on structure only; `where`, `minimum` and the gcd rule do what would be a branch on a number.
 Read next: `resources.py` (what they ask of a device), `lowering/nest.py` (ints to loops).
@@ -14,7 +18,9 @@ from typing import Any
 import numpy as np
 
 from tilewright.ir import expr as E
+from tilewright.ir.affine import Simplifier
 from tilewright.ir.expr import Expr
+from tilewright.ir.symbols import may_hold, number, ranges
 from tilewright.schedule.space.decision import (
     Number,
     ceil_div,
@@ -64,14 +70,14 @@ class Base:
 
     def expression(self, values: Mapping[IterVar, Expr]) -> Expr:
         """The base of one candidate over the values of axes."""
-        total = E.const(int(self.constant))
+        total = E.convert(plain(self.constant))
         for atom, c in self.terms.items():
             if isinstance(atom, Quotient):
-                inner, k = atom.base.expression(values), int(atom.k)
+                inner, k = atom.base.expression(values), plain(atom.k)
                 value = inner // k if atom.kind == "div" else inner % k
             else:
                 value = values[atom]
-            total = total + value * int(c)
+            total = total + value * plain(c)
         return total
 
     def masked(self, keep: Number) -> Base:
@@ -79,6 +85,11 @@ class Base:
         if isinstance(keep, int):
             return self if keep else Base()
         return Base({a: c * keep for a, c in self.terms.items()}, self.constant * keep)
+
+
+def plain(number: Any) -> int | Expr:
+    """A number of one candidate: an int, or an expression of what calls give."""
+    return number if isinstance(number, Expr) else int(number)
 
 
 Span = tuple[Base, Number]  # [base, base + extent)
@@ -106,6 +117,7 @@ class Bounds:
         self.base: dict[Node, list[Base]] = {}
         self.guards: dict[Node, dict[IterVar, Any]] = {}
         self.outside: dict[Node, list[tuple[Any, Any]]] = {}
+        self.symbols = Simplifier(ranges(tree.schedule.dag.extent_symbols))
         self._quotients: dict[tuple[Any, ...], Quotient] = {}
         self._limited: dict[tuple[Node, frozenset[IterVar]], dict[IterVar, Number]] = {}
         self._vthreads: dict[Node, dict[IterVar, Any]] = {}
@@ -131,7 +143,7 @@ class Bounds:
                 base, extent = self._region(node, d, size)
                 bases[d], self.extent[ax] = base, extent
                 lo, hi = self.interval(base, node)
-                outside[d] = (lo < 0, hi + extent > size)
+                outside[d] = (self._may(lo < 0), self._may(hi + extent > size))
         self.base[node], self.outside[node] = bases, outside
         self._propagate(node)
 
@@ -142,25 +154,26 @@ class Bounds:
         lanes = node.stage.binds.keys() | vectors  # as many as were asked for
         for r in node.stage.relations:
             if isinstance(r, FuseRelation):
-                self.extent[r.fused] = self.extent[r.outer] * self.extent[r.inner]
+                self.extent[r.fused] = self._short(self.extent[r.outer] * self.extent[r.inner])
                 continue
             n = self.extent[r.parent]
             if r.factor is not None:
                 f = evaluate(r.factor, self.assignment)
-                if node.parent is not None and not self.tree.leaves_under[r.inner] & lanes:
+                asked = isinstance(n, Expr) or self.tree.leaves_under[r.inner] & lanes
+                if node.parent is not None and not asked:
                     f = minimum(f, n)  # the tile is of the tensor, less of it may be needed here
-                outer = ceil_div(n, f)
+                outer = self._short(ceil_div(n, f))
             else:
                 outer = evaluate(r.nparts, self.assignment)  # type: ignore[arg-type]
-                f = ceil_div(n, outer)
+                f = self._short(ceil_div(n, outer))
             self.extent[r.outer], self.extent[r.inner], self.factor[r] = outer, f, f
-            uneven[r] = outer * f != n
+            uneven[r] = self._may(outer * f != n)
         for ax in node.stage.leaf_iter_vars:
             self.reach[ax] = self.extent[ax]
         for r in reversed(node.stage.relations):
             if isinstance(r, SplitRelation):
                 whole = (self.reach[r.outer] - 1) * self.factor[r]
-                self.reach[r.parent] = whole + self.reach[r.inner]
+                self.reach[r.parent] = self._short(whole + self.reach[r.inner])
                 outer = need.pop(r.outer, False)
                 need[r.parent] = uneven[r]  # implies the outer child's guard, else that suffices
                 if outer is not False:
@@ -170,6 +183,12 @@ class Bounds:
                 self.reach[r.outer] = (self.reach[r.fused] - 1) // inner + 1
                 self.reach[r.inner] = inner
         self.guards[node] = {ax: flag for ax, flag in need.items() if flag is not False}
+
+    def _may(self, condition: Any) -> Any:
+        return may_hold(condition, self.symbols)
+
+    def _short(self, value: Any) -> Any:
+        return number(value, self.symbols)
 
     # -- regions -----------------------------------------------------------------------------------
     def _region(self, node: Node, dim: int, size: int) -> Span:
@@ -184,8 +203,12 @@ class Bounds:
             hull = span if hull is None else self._hull(hull, span)
         if hull is None:
             return whole
-        base, extent = hull
+        base, extent = hull[0], self._short(hull[1])
+        if isinstance(extent, Expr):
+            return whole
         over = extent >= size
+        if isinstance(over, Expr):
+            over = not self._may(extent < size)
         if isinstance(over, (bool, np.bool_)):
             return whole if over else hull
         return base.masked(where(over, 0, 1)), minimum(extent, size)
@@ -227,7 +250,7 @@ class Bounds:
             result = result.add(b, c)
             if not (isinstance(e, int) and e == 1):
                 result.constant = result.constant + minimum(c, 0) * (e - 1)
-                scale: Any = abs(c)
+                scale: Any = maximum(c, -c)
                 extent = extent + scale * (e - 1)
         return result, extent
 
@@ -263,6 +286,8 @@ class Bounds:
                 return Base({}, b.constant // k), extent
             return Base({atom: 1}), extent
         aligned = e <= g
+        if isinstance(aligned, Expr):
+            aligned = not self._may(e > g)
         if isinstance(aligned, (bool, np.bool_)):
             if not aligned:
                 return _ZERO, k
@@ -339,13 +364,15 @@ class Bounds:
                 factor, offset = (evaluate(v, self.assignment) for v in node.stage.aligned[d])
                 step = step + (factor + offset - step % factor) % factor
             strides[d] = step
-            step = step * region[d]
+            step = self._short(step * region[d])
         return strides
 
     def elements(self, node: Node) -> Number:
         """Elements of the node's buffer (one copy)."""
         order = self.tree.storage_order(node)
-        return self.strides(node)[order[0]] * self.region(node)[order[0]] if order else 1
+        if not order:
+            return 1
+        return self._short(self.strides(node)[order[0]] * self.region(node)[order[0]])  # type: ignore[no-any-return]
 
     def vthreads(self, node: Node) -> dict[IterVar, Any]:
         """Virtual threads around `node` that its values differ by: axis -> whether they do (or a
@@ -383,7 +410,7 @@ class Bounds:
             else:
                 inner = leaf in self.tree.leaves_under[atom]
             if inner is not False:
-                flag = flag | ((c != 0) & inner)
+                flag = flag | ((isinstance(c, Expr) or c != 0) & inner)
         return flag
 
     def replicas(self, node: Node) -> Number:
@@ -402,5 +429,5 @@ class Bounds:
             for ax, tag in node.stage.binds.items():
                 if tag != "vthread":
                     e = self.extent[ax]
-                    result[tag] = maximum(result[tag], e) if tag in result else e
+                    result[tag] = self._short(maximum(result[tag], e)) if tag in result else e
         return result

@@ -13,6 +13,7 @@ from tilewright.base.errors import ScheduleError
 from tilewright.ir import expr as E
 from tilewright.ir.affine import Simplifier
 from tilewright.ir.expr import Expr
+from tilewright.ir.symbols import last, ranges
 from tilewright.schedule.state import FuseRelation, ScheduleState, SplitRelation, StageState
 from tilewright.schedule.tree.access import Access, affine_access, simplified_indices
 from tilewright.te.tensor import ComputeOp, IterVar, PlaceholderOp, Tensor
@@ -185,7 +186,8 @@ class Structure:
     def _collect_reads(self) -> None:
         for reader in self.nodes:
             axes = {ax.var: ax for ax in (*reader.op.axis, *reader.op.reduce_axis)}
-            simple = Simplifier({v: (0, ax.size - 1) for v, ax in axes.items()})
+            known = ranges(self.schedule.dag.extent_symbols)
+            simple = Simplifier(known | {v: (0, last(ax.size)) for v, ax in axes.items()})
             reader.body = simplified_indices(reader.body, simple)
             for e in dict.fromkeys(n for n in E.walk(reader.body) if n.op == "read"):
                 producer = self.of_stage.get(self.schedule[e.attr])

@@ -13,6 +13,7 @@ from tilewright.ir import expr as E
 from tilewright.ir.affine import Simplifier
 from tilewright.ir.expr import Expr
 from tilewright.ir.printer import infix_text
+from tilewright.ir.symbols import last
 from tilewright.schedule.space.decision import Choice, Size, ceil_div, choice_text, same
 from tilewright.schedule.state import FuseRelation, ScheduleState, StageState
 from tilewright.schedule.tree.access import simplified_indices
@@ -65,7 +66,7 @@ class _Writer:
                 self.loops[ax] = E.var(f"{stage.name}.{ax.name}" if clash else ax.name)
             self.extent |= _open_extents(stage)
         if bounds is not None:
-            self.extent |= {ax: int(n) for ax, n in bounds.extent.items()}
+            self.extent |= {ax: _sized(n) for ax, n in bounds.extent.items()}  # type: ignore[arg-type, misc]
         self.lines: list[str] = []
         for stage in schedule.stages:
             self._stage(stage)
@@ -109,8 +110,9 @@ class _Writer:
         op = stage.op
         parts = [f"{stage.name}: {_type(op.dtype, map(self._size, op.axis))} {scope}".rstrip()]
         if self.bounds is not None and node is not None:
-            count = int(self.bounds.elements(node))
-            parts.append(f"{count} element{'s' * (count != 1)}, {count * op.dtype.bytes} bytes")
+            count = _sized(self.bounds.elements(node))  # type: ignore[arg-type]
+            several = isinstance(count, Expr) or count != 1
+            parts.append(f"{count} element{'s' * several}, {count * op.dtype.bytes} bytes")
             copies = int(self.bounds.replicas(node))
             if copies > 1:
                 parts.append(f"{copies} copies (vthread)")
@@ -134,9 +136,9 @@ class _Writer:
         values = self._values(stage)
         simple = Simplifier(
             {
-                self.loops[ax]: (0, n - 1)
+                self.loops[ax]: (0, last(n))
                 for ax, n in self.extent.items()
-                if ax in self.loops and isinstance(n, int)
+                if ax in self.loops and isinstance(n, (int, Expr))
             }
         )
         place = self._place(stage, values)
@@ -200,7 +202,7 @@ class _Writer:
                 ax for ax, flag in bounds.guards[owner].items() if flag and ax in node.carried
             ]
             owner = owner.parent
-        tests = [values[ax] < int(bounds.extent[ax]) for ax in guarded]
+        tests = [values[ax] < _sized(bounds.extent[ax]) for ax in guarded]  # type: ignore[arg-type]
         for ax, (below, above) in zip(node.op.axis, bounds.outside[node], strict=True):
             at = self._coordinate(stage, ax, values, place)
             tests += [at >= 0] if below else []
@@ -245,4 +247,6 @@ def _sized(size: Size | None) -> int | Expr:
     """An extent as an operand of index arithmetic."""
     if size is None:
         return _UNKNOWN
+    if isinstance(size, Expr):
+        return size
     return E.var(choice_text(size, 9)) if isinstance(size, Choice) else int(size)
