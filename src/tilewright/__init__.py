@@ -12,6 +12,7 @@ Read next: docs/design.md.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from tilewright.base.elsewhere import explain_imports
 from tilewright.base.errors import absent
 from tilewright.targets.target import Target as Target
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
+explain_imports()
+
 # Loaded on first use, so that `import tilewright` and the command line start fast.
 _LAZY = {
     "build": "tilewright.driver.build",
@@ -34,11 +37,15 @@ _LAZY = {
     "cpu": "tilewright.runtime.device",
     "cuda": "tilewright.runtime.device",
     "opencl": "tilewright.runtime.device",
+    "cl": "tilewright.runtime.device:opencl",
+    "gpu": "tilewright.runtime.device:cuda",
+    "context": "tilewright.runtime.device:device",
     "device": "tilewright.runtime.device",
     "IRModule": "tilewright.relay.graph.expr",
 }
 _MODULES = (
     "te",
+    "tir",
     "topi",
     "relay",
     "autotvm",
@@ -56,25 +63,30 @@ _MODULES = (
 # Names of TVM whose time has not come, or never will: what to use instead.
 _ELSEWHERE = {
     "compute": "Use te.compute.",
-    "context": "Use device(kind, index).",
     "create_schedule": "Use te.create_schedule.",
-    "gpu": "Use cuda() or opencl().",
     "meta_schedule": "Use autotvm.",
+    "driver": "Use build, and relay.build for networks; the command is `tilewright`.",
+    "error": "Errors are tilewright.base.errors.TilewrightError and its subclasses.",
+    "get_global_func": "There is no registry of functions; call Python functions directly.",
+    "ir": "Use IRModule, and te for expressions.",
     "metal": "Metal is not a target; the targets are llvm, cuda and opencl.",
     "micro": "Microcontrollers are no target; the targets are llvm, cuda and opencl.",
     "placeholder": "Use te.placeholder.",
+    "register_func": "There is no registry of functions; call Python functions directly.",
     "reduce_axis": "Use te.reduce_axis.",
     "rocm": "ROCm is not a target; try opencl().",
+    "relax": "Networks are relay's: relay.frontend imports them.",
     "rpc": "Use autotvm.RPCRunner to measure, auto_scheduler.utils.request_remote for a session.",
+    "script": "TVMScript is not read; declare with te.compute, schedule with te.create_schedule.",
     "thread_axis": "Use te.thread_axis.",
-    "tir": "Use te: te.if_then_else, te.all, te.any, te.exp, ...",
     "vulkan": "Vulkan is not a target; try opencl().",
 }
 
 
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
-        return getattr(import_module(_LAZY[name]), name)
+        module, _, other = _LAZY[name].partition(":")
+        return getattr(import_module(module), other or name)
     if name in _MODULES:
         return import_module(f"tilewright.{name}")
     raise absent("tilewright", name, _ELSEWHERE)

@@ -1,5 +1,10 @@
 """Arrays on devices under the name TVM users know: `nd.array(x, device)`, `nd.empty(shape)`."""
 
+from tilewright.runtime.device import cpu, cuda, device, opencl
 from tilewright.runtime.ndarray import NDArray, array, empty, from_dlpack
 
-__all__ = ["NDArray", "array", "empty", "from_dlpack"]
+gpu, cl = cuda, opencl
+
+__all__ = [
+    "NDArray", "array", "cl", "cpu", "cuda", "device", "empty", "from_dlpack", "gpu", "opencl",
+]  # fmt: skip

@@ -125,3 +125,17 @@ def test_rates_are_of_an_element_type() -> None:
     cpu = Target("llvm -vector-bytes=32").limits
     assert cpu.rate(DType("float64")) == cpu.rate(DType("float32")) / 2
     assert {hopper, turing, cpu}, "limits hash"
+
+
+def test_a_target_has_the_attributes_of_tvms() -> None:
+    t = Target(target="cuda -arch=sm_80", host="llvm")
+    assert t.kind == "cuda" == t.kind.name and t.keys == ("cuda", "gpu")
+    assert t.attrs == {"arch": "sm_80"} and t.host == Target("llvm")
+    assert t.max_num_threads == t.limits.max_threads_per_block and t.thread_warp_size == 32
+    assert Target("llvm -mcpu=skylake -mattr=+avx2,+fma").mattr == ["+avx2", "+fma"]
+    assert Target("llvm -mcpu=skylake").mcpu == "skylake" and Target("llvm").keys == ("cpu",)
+    assert Target("llvm -mtriple=aarch64-linux-gnu").keys == ("arm_cpu", "cpu")
+    assert Target("opencl -device=mali").keys == ("mali", "opencl", "gpu")
+    assert pickle.loads(pickle.dumps(t)).kind.name == "cuda"
+    with pytest.raises(TargetError, match="no target is in force"):
+        Target.current(allow_none=False)

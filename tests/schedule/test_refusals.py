@@ -488,5 +488,10 @@ def test_loops_that_a_target_does_not_have() -> None:
 
 def test_arguments_of_lower() -> None:
     s, a, _, c = mm()
-    with pytest.raises(LoweringError, match="every input and output once; missing"):
+    with pytest.raises(LoweringError, match="B: it is an input and not among the arguments"):
         lower_schedule(s, Target("llvm"), "main", [a, c])
+    with pytest.raises(LoweringError, match="A: it is listed twice"):
+        lower_schedule(s, Target("llvm"), "main", [a, a, c])
+    other = te.compute((4,), lambda i: a[i, 0], name="other")
+    with pytest.raises(LoweringError, match="other: this schedule does not compute it"):
+        lower_schedule(s, Target("llvm"), "main", [*s.dag.args, other])

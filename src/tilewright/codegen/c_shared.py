@@ -115,7 +115,11 @@ def _starts_with_barrier(stmt: Stmt) -> bool:
     if isinstance(stmt, Seq):
         return bool(stmt.body) and _starts_with_barrier(stmt.body[0])
     if isinstance(stmt, For):
-        return not isinstance(stmt.extent, Expr) and stmt.extent > 0 and _starts_with_barrier(stmt.body)
+        return (
+            not isinstance(stmt.extent, Expr)
+            and stmt.extent > 0
+            and _starts_with_barrier(stmt.body)
+        )
     if isinstance(stmt, Allocate):
         return _starts_with_barrier(stmt.body)
     return isinstance(stmt, Barrier)

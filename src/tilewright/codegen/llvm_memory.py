@@ -89,7 +89,9 @@ class Memory:
         element, inbounds = element_in_memory(buffer.dtype), "inbounds "
         if terms:
             low, high = self.index.bounds((0, terms))
-            if low < 0 or isinstance(buffer.size, Expr) or high > buffer.size:  # the part without the constant may lie outside
+            known = not isinstance(buffer.size, Expr)
+            if low < 0 or not known or high > buffer.size:
+                # the part without the constant may lie outside
                 inbounds = ""
             total = self.index.word((0, terms))
             base = self.pure(f"getelementptr {inbounds}{element}, ptr {base}, i64 {total}")

@@ -10,13 +10,25 @@ from typing import Any
 from tilewright.base.errors import absent
 
 _ELSEWHERE = {
-    "cc": "Use Module.save or Library.save: no compiler is needed.",
+    "cc": "Use Module.save or Library.export_library: no compiler is called by hand.",
+    "clang": "C text is not compiled into kernels; declare them with te.compute.",
+    "cblas": "Libraries are not called from kernels; topi.nn.matmul is tuned instead.",
+    "cublas": "Libraries are not called from kernels; topi.nn.matmul is tuned instead.",
+    "cudnn": "Libraries are not called from kernels; topi.nn is tuned instead.",
     "graph_runtime": "Use contrib.graph_executor.",
+    "hexagon": "Hexagon is no target; the targets are llvm, cuda and opencl.",
     "nvcc": "CUDA is compiled by NVRTC; nothing to call.",
+    "pickle_memoize": "Use functools.cache.",
+    "random": "Draw inputs with numpy.",
+    "sparse": "Sparse arrays are not there; give their parts as tensors of te.",
+    "spirv": "Vulkan is not a target; try opencl().",
+    "tar": "Use Library.export_library: a .tar is written without it.",
 }
 
 
 def __getattr__(name: str) -> Any:
+    if name == "util":  # its name before TVM 0.7
+        return import_module("tilewright.contrib.utils")
     if name in ("debugger", "graph_executor", "ndk", "utils"):
         return import_module(f"tilewright.contrib.{name}")
     raise absent("contrib", name, _ELSEWHERE)

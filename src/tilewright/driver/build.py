@@ -29,7 +29,6 @@ from tilewright.targets.target import Target, TargetLike
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.tensor import ComputeOp, Tensor
 
-
 _LARGE = 4096  # an extent like any other, by which limits of a device are checked
 
 

@@ -12,7 +12,17 @@ from typing import Any
 
 from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr
-from tilewright.ir.stmt import Allocate, Buffer, For, Kernel, Program, Stmt, Store, load, map_children
+from tilewright.ir.stmt import (
+    Allocate,
+    Buffer,
+    For,
+    Kernel,
+    Program,
+    Stmt,
+    Store,
+    load,
+    map_children,
+)
 from tilewright.ir.symbols import one_of
 
 

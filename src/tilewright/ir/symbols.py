@@ -1,7 +1,7 @@
-"""Symbols: integers that a computation names and a call gives: extents of shapes, scalar arguments.
+"""Symbols: integers that a computation names and a call gives: extents of shapes, scalars.
 
-In: variables that users declare with `te.var`.  Out: what tells them from axes, the numbers they may
-be, and decisions about conditions on them.  An extent is an int or an integer expression of symbols.
+In: variables that users declare with `te.var`.  Out: what tells them from axes, the numbers they
+may be, decisions about conditions on them.  An extent is an int, or integer arithmetic of symbols.
 Read next: `te/symbolic.py` (computations), `base/artifact.py` (extents as plain data).
 """
 

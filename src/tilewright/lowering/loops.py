@@ -216,7 +216,8 @@ _UNROLL: Rules[Callable[..., tuple[Stmt, int]]] = Rules(
 
 def _indexes_registers(body: Stmt, var: Expr, register_bytes: int) -> bool:
     def indexed(buffer: Buffer, index: Expr) -> bool:
-        small = buffer.scope == "local" and buffer.size * buffer.dtype.bytes <= register_bytes
+        small = not isinstance(buffer.size, Expr) and buffer.scope == "local"
+        small = small and buffer.size * buffer.dtype.bytes <= register_bytes
         return small and var in E.free_variables(index)
 
     for s in statements(body):

@@ -89,9 +89,7 @@ def build_nests(
     return Nests(kernels, kept.storage.buffers, given, limits, narrow)
 
 
-def _kernel(
-    emission: Emission, name: str, given: Mapping[Expr, Given], may_split: bool
-) -> Kernel:
+def _kernel(emission: Emission, name: str, given: Mapping[Expr, Given], may_split: bool) -> Kernel:
     """The nest of a root stage with everything computed inside it.
 
     may_split: whether a tile that may overhang gets a nest of its own where it does not

@@ -154,7 +154,7 @@ def whole_tile(guard: Expr, own: set[Expr], simplify: Simplifier) -> Expr | None
         for atom, c in form.terms.items():
             if atom in own:
                 worst[atom] = simplify.ranges[atom][1 if c * sign > 0 else 0]
-                if int(worst[atom]) >= MOST - 1:  # type: ignore[call-overload]
+                if int(worst[atom]) >= MOST - 1:
                     return None  # as often as a call says
             elif own & E.free_variables(atom):
                 return None

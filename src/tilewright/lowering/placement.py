@@ -18,8 +18,8 @@ from tilewright.ir import expr as E
 from tilewright.ir.affine import Simplifier
 from tilewright.ir.expr import Expr
 from tilewright.ir.symbols import last
-from tilewright.schedule.tree.loop_tree import Bounds, LoopTree, Node
 from tilewright.schedule.tree.bounds import plain
+from tilewright.schedule.tree.loop_tree import Bounds, LoopTree, Node
 from tilewright.te.tensor import IterVar
 
 

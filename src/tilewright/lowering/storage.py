@@ -17,8 +17,8 @@ from typing import Any
 from tilewright.base.artifact import Packing
 from tilewright.ir.stmt import Buffer
 from tilewright.ir.symbols import number
-from tilewright.schedule.tree.loop_tree import Bounds, LoopTree, Node
 from tilewright.schedule.tree.bounds import plain
+from tilewright.schedule.tree.loop_tree import Bounds, LoopTree, Node
 from tilewright.te.tensor import Tensor
 
 

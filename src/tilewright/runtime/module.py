@@ -231,7 +231,8 @@ class Module:
             replace(kernel, info=info, source=replace(source, buffers=buffers, kernels=infos))
             for kernel, info in zip(self.kernels, infos, strict=True)
         )
-        named = {at: values[name] for name, at in zip(source.open.symbols, source.open.places)}
+        pairs = zip(source.open.symbols, source.open.places, strict=True)
+        named = {at: values[name] for name, at in pairs}
         given = tuple(
             array(np.full((), named[at], b.dtype.storage), self.device)
             for at, b in enumerate(buffers)

@@ -224,6 +224,26 @@ class NDArray:
             self.device.driver.read(self.memory, out.reshape(-1).view(np.uint8))
         return out
 
+    asnumpy = numpy  # its name before TVM 0.8
+
+    @property
+    def ctx(self) -> Device:
+        """The device, by its name before TVM 0.8."""
+        return self.device
+
+    def __setitem__(self, index: Any, source: Any) -> None:
+        """`a[:] = x` overwrites the contents; parts cannot be set."""
+        if not (isinstance(index, slice) and index == slice(None)) and index is not Ellipsis:
+            raise DeviceError(
+                f"NDArray[{index!r}] = ...", "only all of an array can be set",
+                "Use a[:] = x, or change a copy: x = a.numpy().",
+            )  # fmt: skip
+        if isinstance(source, NDArray):
+            source.copyto(self)
+            return
+        value = _as_array(source, "NDArray[:]")
+        self.copyfrom(np.broadcast_to(value, self.shape) if not value.ndim else value)
+
     def copyfrom(self, source: np.ndarray | NDArray) -> NDArray:
         """Overwrite the contents with `source`, of the same shape.  Returns self.
 

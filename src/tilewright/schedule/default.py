@@ -28,10 +28,13 @@ from tilewright.te.dag import ComputeDAG
 from tilewright.te.tensor import ComputeOp, IterVar
 
 UNROLLED_STEPS = 64
+OPEN_THREADS = 128  # of a block, where nobody knows how many there will be
 
 
 def default_schedule(dag: ComputeDAG, target: Target) -> Schedule:
     """The schedule used where no record exists.  Never fails for a well-formed DAG."""
+    if dag.symbols:
+        return open_schedule(dag, target)
     proposed = fallback_schedule(dag, target)
     return proposed if proposed is not None else generic_schedule(dag, target)
 
@@ -41,6 +44,24 @@ def generic_schedule(dag: ComputeDAG, target: Target) -> Schedule:
     s = Schedule(dag)
     inline_cheap_stages(s, () if target.has_threads else [*padded_inputs(s), *dear_rows(s)])
     schedule_roots(s, target, schedule_rows(s, target))
+    return s
+
+
+def open_schedule(dag: ComputeDAG, target: Target) -> Schedule:
+    """Of a computation whose extents are variables: cheap stages inlined, elements of the others
+    spread over blocks of threads, or rows over cores."""
+    s = Schedule(dag)
+    inline_cheap_stages(s)
+    for stage in s.stages:
+        op = stage.op
+        if not isinstance(op, ComputeOp) or stage.attach_kind != "root" or not op.axis:
+            continue
+        if target.has_threads:
+            block, thread = stage.split(stage.fuse(*op.axis), factor=OPEN_THREADS)
+            stage.bind(block, "blockIdx.x")
+            stage.bind(thread, "threadIdx.x")
+        else:
+            stage.parallel(op.axis[0])
     return s
 
 

@@ -43,6 +43,16 @@ LONGEST = 2000  # characters of a target; TVM's longest have some hundred
 _DERIVED = ("kind", "host", "keys", "tag")  # what a target of TVM, as a dict, holds besides options
 
 
+class KindName(str):
+    """The kind of a target, "cuda", by its name as in TVM: `target.kind.name`."""
+
+    __slots__ = ()
+
+    @property
+    def name(self) -> str:
+        return str(self)
+
+
 @dataclass(frozen=True)
 class Target:
     """`Target("cuda -arch=sm_90")`: a kind ("llvm", "cuda", ...), its options, its limits.
@@ -59,7 +69,7 @@ class Target:
     device: what real device the limits are of, perhaps known in part; None: portable ones
     """
 
-    kind: str
+    kind: KindName
     options: tuple[tuple[str, str], ...]
     limits: Limits
     device: DeviceSpec | None
@@ -112,7 +122,8 @@ class Target:
         device: DeviceSpec | None,
         host: Target | None,
     ) -> None:
-        for f, value in zip(fields(self), (kind, options, limits, device, host), strict=True):
+        values = (KindName(kind), options, limits, device, host)
+        for f, value in zip(fields(self), values, strict=True):
             object.__setattr__(self, f.name, value)
 
     def _beside(self, host: TargetLike) -> Target:
@@ -120,6 +131,54 @@ class Target:
 
     def option(self, name: str, default: str = "") -> str:
         return dict(self.options).get(name, default)
+
+    @property
+    def attrs(self) -> dict[str, str]:
+        """The options, by their names."""
+        return dict(self.options)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """What the target is, from the narrowest word to the widest: ("cuda", "gpu")."""
+        own = [k for k in self.option("keys").split(",") if k]
+        if self.option("device"):
+            own.append(self.option("device"))
+        if self.kind == "llvm":
+            arm = self.triple.startswith(("arm", "aarch64")) and "arm_cpu" not in own
+            return tuple(dict.fromkeys([*own, *(["arm_cpu"] if arm else []), "cpu"]))
+        known = [str(self.kind), *(["gpu"] if self.has_threads else [])]
+        return tuple(dict.fromkeys([*own, *known]))
+
+    @property
+    def mcpu(self) -> str:
+        return self.option("mcpu")
+
+    @property
+    def mattr(self) -> list[str]:
+        """The instructions that -mattr adds or takes away."""
+        return [word for word in self.option("mattr").split(",") if word]
+
+    @property
+    def model(self) -> str:
+        return self.option("model", "unknown")
+
+    @property
+    def libs(self) -> list[str]:
+        return [word for word in self.option("libs").split(",") if word]
+
+    @property
+    def max_num_threads(self) -> int:
+        """Threads of a block."""
+        return self.limits.max_threads_per_block
+
+    @property
+    def thread_warp_size(self) -> int:
+        return self.limits.warp_size
+
+    @property
+    def max_shared_memory_per_block(self) -> int:
+        """Bytes."""
+        return self.limits.shared_bytes_per_block
 
     @property
     def device_kind(self) -> DeviceKind:
@@ -216,9 +275,21 @@ class Target:
         context.pop("target")
 
     @staticmethod
-    def current() -> Target | None:
-        """The target of the innermost `with target:`, or None."""
-        return context.current("target")  # type: ignore[no-any-return]
+    def current(allow_none: bool = True) -> Target | None:
+        """The target of the innermost `with target:`, or None.
+
+        Raises TargetError where there is none and `allow_none` is False.
+        """
+        found: Target | None = context.current("target")
+        if found is None and not allow_none:
+            raise TargetError(
+                "Target.current", "no target is in force", "Use `with Target('llvm'):`."
+            )
+        return found
+
+    def with_host(self, host: TargetLike) -> Target:
+        """The same target beside another processor."""
+        return self._beside(host)
 
 
 def create(text: TargetLike) -> Target:

@@ -72,7 +72,8 @@ __all__ = [
     "acos", "acosh", "all", "any", "asin", "asinh", "atan", "atanh", "cast", "ceil", "comm_reducer",
     "compute", "const", "cos", "cosh", "erf", "exp", "floor", "if_then_else", "log", "max",
     "maximum", "min", "minimum", "placeholder", "power", "prod", "reduce_axis", "round", "rsqrt",
-    "select", "sigmoid", "sin", "sinh", "size_var", "sqrt", "sum", "tan", "tanh", "thread_axis", "var",
+    "select", "sigmoid", "sin", "sinh", "size_var", "sqrt", "sum", "tan", "tanh", "thread_axis",
+    "var",
 ]  # fmt: skip
 
 _LATER = {"create_schedule": "tilewright.schedule.schedule"}  # its home is a later room

@@ -45,8 +45,7 @@ def positions(dag: ComputeDAG) -> dict[Tensor, Position]:
 def _uses(op: ComputeOp) -> Iterator[tuple[Expr, Position]]:
     """Expressions of the stage that are positions."""
     axes = (*op.axis, *op.reduce_axis)
-    begins = {ax: int(ax.begin) for ax in axes}  # numbers: `te.evaluate` refuses others
-    simple = Simplifier({ax.var: (n, n + ax.size - 1) for ax, n in begins.items()})
+    simple = Simplifier({ax.var: (ax.begin, ax.begin + ax.size - 1) for ax in axes})
     for node in walk(op.body):
         if node.op == "read":
             for index, size in zip(node.args, node.attr.shape, strict=True):

@@ -14,8 +14,9 @@ from typing import Any
 from tilewright.base.errors import ExpressionError
 from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr
-from tilewright.ir.symbols import is_symbol, one_of, symbols_of
+from tilewright.ir.symbols import one_of, symbols_of
 from tilewright.te.tensor import ComputeOp, IterVar, Operation, PlaceholderOp, Tensor
+
 
 def extent_symbols(ops: Iterable[Operation]) -> tuple[Expr, ...]:
     """The variables in extents."""

@@ -17,19 +17,16 @@ from tilewright.base.dtype import BOOL, FLOAT32, DType
 from tilewright.base.errors import ExpressionError, InternalError
 from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr, Value, walk
-from tilewright.ir.symbols import is_extent, is_symbol
 from tilewright.ir.stmt import TAGS
-
-
-Extent = int | Expr  # a number, or an expression of the variables that calls give
+from tilewright.ir.symbols import is_extent, is_symbol
 
 
 @dataclass(frozen=True)
 class Range:
     """`[min, min + extent)`; the spelling TVM users know from `axis.dom.extent`."""
 
-    min: Extent
-    extent: Extent
+    min: int
+    extent: int
 
 
 class IterVar:
@@ -44,10 +41,10 @@ class IterVar:
     def __init__(
         self,
         name: str,
-        extent: Extent | None,
+        extent: int | None,
         kind: str = "spatial",
         *,
-        begin: Extent = 0,
+        begin: int = 0,
         thread_tag: str = "",
     ) -> None:
         self.var = E.var(name)
@@ -63,7 +60,7 @@ class IterVar:
         other axes see `Bounds.extent`."""
         if self.extent is None:
             raise InternalError(f"{self.name}.size", "an axis of a schedule, known by bounds only")
-        return self.extent  # type: ignore[return-value]
+        return self.extent
 
     @property
     def dom(self) -> Range | None:
@@ -245,6 +242,12 @@ class Slice:
             f"Give {self.tensor.ndim}.",
         )
 
+    def _no_element(self, *_: Any) -> Expr:
+        return self.as_expr()
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _no_element
+    __truediv__ = __rtruediv__ = __floordiv__ = __mod__ = __neg__ = _no_element
+
     def __iter__(self) -> Iterator[Expr]:
         return iter(self.tensor)
 
@@ -399,7 +402,7 @@ def reduce_axis(dom: Any, name: str = "rv") -> IterVar:
     """A reduction axis over `dom`, a (begin, end) pair or an extent."""
     place = f"reduce_axis({name!r})"
     begin, end = _range(dom, place)
-    extent: Extent = end - begin
+    extent = end - begin
     if not isinstance(extent, Expr) and extent < 1:
         raise ExpressionError(
             place, f"the range [{begin}, {end}) is empty", "It must have at least one value."

@@ -1,7 +1,8 @@
 """Polymorphic numbers: integers, int64 vectors over a population, and integers still open.
 
-In: ints, numpy vectors, `Choice` expressions; extents that calls give (`ir/symbols.py`).  Out: the same, from one set of operators; `evaluate`
-turns a Choice into a number under an `Assignment`.  Read next: `trace.py`, `entities.py`.
+In: ints, numpy vectors, `Choice` expressions; extents that calls give (`ir/symbols.py`).  Out: the
+same, from one set of operators; `evaluate` turns a Choice into a number under an `Assignment`.
+Read next: `trace.py`, `entities.py`.
 """
 
 from __future__ import annotations
