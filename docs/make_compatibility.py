@@ -108,7 +108,9 @@ SECTIONS: dict[str, list[Row]] = {
         ),
         *works("", "testing.assert_allclose"),
         *works("a.", "numpy asnumpy shape dtype copyto copyfrom ctx"),
-        different("a[:] =", "all of it; numbers are converted, but no floats to integers", "nd.NDArray"),
+        different(
+            "a[:] =", "all of it; numbers are converted, but no floats to integers", "nd.NDArray"
+        ),
         *works("func.", "entry_name get_source time_evaluator imported_modules"),
         different("func.export_library", "writes one file", "func.save"),
         *works("", "runtime.load_module"),
@@ -421,8 +423,9 @@ HEAD = """# Compatibility with TVM's AutoTVM, auto-scheduler and Relay
 Names are in the newest spelling that TVM gave them, after `from tilewright import te, topi, relay,
 autotvm, auto_scheduler, nd, ...`. Here `C` is a tensor, `s` a schedule, `cfg` a configuration
 space, `config` a configuration, `func` what `build` returns, `lib` what `relay.build` returns, `a`
-an array on a device, `T` a target, `result` what `time_evaluator` and `benchmark` return, `search_task` a
-`SearchTask`, `dag` its computation, `inp` the input of a record, `model` an `XGBModel`.
+an array on a device, `T` a target, `result` what `time_evaluator` and `benchmark` return,
+`search_task` a `SearchTask`, `dag` its computation, `inp` the input of a record, `model` an
+`XGBModel`.
 
 Three states. *Works*: as in TVM. *Different*: there, with a difference that a user may meet. *Not
 yet*: using the name raises an error that says what to use instead; the text below is that error's.

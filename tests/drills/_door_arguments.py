@@ -253,7 +253,7 @@ _SPECIAL: dict[str, dict[str, Any]] = {
     "auto_scheduler.workload_key_to_tensors": {"workload_key": '["drills.doors", 4, 8, 6]'},
     "lower build": {"schedule": lambda: te.create_schedule(matmul()[-1].op), "target": "llvm"},
     "Target target.create": {"text": "llvm -num-cores=2"},
-    "device": {"kind": "cpu"},
+    "device nd.device": {"kind": "cpu"},
     "te.create_schedule": {"ops": lambda: matmul()[-1].op},
     "PassContext": {"opt_level": 3},
     "IRModule.from_expr": {"expr": lambda: network()["main"]},

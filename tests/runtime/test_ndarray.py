@@ -54,6 +54,19 @@ def test_refused_arrays() -> None:
         empty((2, -1))
     with pytest.raises(DeviceError, match=r"float32\[4\] but the target is float32\[3\]"):
         empty((3,)).copyfrom(np.zeros(4, "float32"))
+    with pytest.raises(DeviceError, match="only all of an array can be set"):
+        empty((3,))[0] = 1.0
+
+
+def test_contents_are_set_as_in_numpy() -> None:
+    a = empty((3,))
+    a[:] = np.arange(3.0)
+    assert a.asnumpy().tolist() == [0, 1, 2] and a.ctx == a.device
+    a[:] = 7
+    assert a.numpy().tolist() == [7, 7, 7]
+    b = empty((3,))
+    b[:] = a
+    assert b.numpy().tolist() == [7, 7, 7]
 
 
 def test_dlpack_shares_memory_with_numpy() -> None:

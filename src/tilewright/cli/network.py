@@ -222,7 +222,7 @@ def bench_there(
         path = Path(folder, "network.tar")
         library.export_library(path)
         remote.upload(path)
-        device = remote.device(target.kind)
+        device = remote.device(str(target.kind))
         loaded: Any = remote.load_module(path.name)
         module = GraphModule(loaded["default"](device))
         for spec in library.plan.inputs:

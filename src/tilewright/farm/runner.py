@@ -119,7 +119,7 @@ class FarmRunner:
 
     def describe(self, target: Target) -> DeviceSpec:
         """The make of the devices.  Raises DeviceError where there is none, or none gets free."""
-        kind = target.kind
+        kind = str(target.kind)
         if kind not in self._specs:
             self._specs[kind] = self._ask(kind)
         return self._specs[kind]
@@ -185,7 +185,7 @@ class FarmRunner:
             return await self._run_on(device, link, run, fresh)
 
         future: Future[RunResult] = Future()
-        kind = run.job.full_target.kind
+        kind = str(run.job.full_target.kind)
         order = _Order(work, future, kind, lambda result: result.error is not None)
         soon(self._add(order, twice=not run.control and not fresh))
         return future

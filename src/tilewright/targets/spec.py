@@ -35,6 +35,9 @@ class DeviceSpec:
     lacks: tuple[str, ...] = ()
     shares_host: bool = False
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kind", str(self.kind))  # a target's has a type of its own
+
     @property
     def reported(self) -> Mapping[str, LimitValue]:
         return dict(self.limits)
