@@ -25,7 +25,7 @@ from tilewright.schedule.vectors import (
 )
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
-from tilewright.te.tensor import ComputeOp, IterVar
+from tilewright.te.tensor import CONSTANTS_ATTR, ComputeOp, IterVar
 
 UNROLLED_STEPS = 64
 OPEN_THREADS = 128  # of a block, where nobody knows how many there will be
@@ -107,7 +107,7 @@ def inline_cheap_stages(s: Schedule, keep: Collection[Stage] = ()) -> None:
             or stage in keep
         ):
             continue
-        if op.tag == "pack" or stage.attach_kind != "root":
+        if op.tag == "pack" or CONSTANTS_ATTR in op.attrs or stage.attach_kind != "root":
             continue
         readers = s.readers(stage.tensor)
         dear = any(n.op == "call" or _chosen_by_data(n) for n in E.walk(op.body))

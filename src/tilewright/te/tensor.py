@@ -21,6 +21,11 @@ from tilewright.ir.stmt import TAGS
 from tilewright.ir.symbols import is_extent, is_symbol
 
 
+# Attribute of a computation: names of axes that index constants only.  Loops over them are unrolled
+# where it is scheduled, and it is never repeated at its readers.
+CONSTANTS_ATTR = "auto_scheduler_simplify_const_tensor_indices"
+
+
 @dataclass(frozen=True)
 class Range:
     """`[min, min + extent)`; the spelling TVM users know from `axis.dom.extent`."""

@@ -7,7 +7,7 @@ Read next: `elementwise.py` for the simplest users, `nn/conv2d.py` for the other
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from typing import Any
 
@@ -31,11 +31,13 @@ def stage(
     *,
     axes: str | Sequence[str] = "ax",
     workload: list[Any] | None = None,
+    attrs: Mapping[str, Any] | None = None,
 ) -> Tensor:
     """A computed tensor: `body` maps a tuple of indices to the element there.
 
     axes: the prefix of numbered axis names (ax0, ax1, ...), or all the names.
     workload: what a template finds its anchor by; see `workload`.
+    attrs: further attributes of the operation.
     """
     names = [f"{axes}{k}" for k in range(len(shape))] if isinstance(axes, str) else axes
 
@@ -46,8 +48,8 @@ def stage(
     element.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [inspect.Parameter(n, kind) for n in names]
     )
-    attrs = {} if workload is None else {"workload": workload}
-    return compute(tuple(shape), element, name=name, tag=tag, attrs=attrs)
+    every = {**(attrs or {}), **({} if workload is None else {"workload": workload})}
+    return compute(tuple(shape), element, name=name, tag=tag, attrs=every)
 
 
 def workload(name: str, *args: Any) -> list[Any]:

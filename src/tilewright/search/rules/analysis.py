@@ -13,9 +13,8 @@ from tilewright.ir.affine import Simplifier
 from tilewright.ir.expr import Expr
 from tilewright.schedule.default import reads_elementwise
 from tilewright.schedule.schedule import Schedule, Stage
-from tilewright.te.tensor import ComputeOp
+from tilewright.te.tensor import CONSTANTS_ATTR, ComputeOp
 
-UNROLLED_ATTR = "auto_scheduler_simplify_const_tensor_indices"
 OUTER_ONLY_ATTR = "auto_scheduler_no_split_at_inner"
 
 
@@ -41,7 +40,7 @@ def attribute(op: ComputeOp, name: str) -> tuple[str, ...]:
 def needs_tiling(op: ComputeOp) -> bool:
     """Whether values are reused: two producers, or one of a reduction, whose reads do not depend
     on some spatial axis."""
-    if attribute(op, UNROLLED_ATTR):
+    if attribute(op, CONSTANTS_ATTR):
         return False
     spatial = {ax.var for ax in op.axis if ax.size > 1}
     used: dict[object, set[Expr]] = {}

@@ -14,7 +14,6 @@ from typing import Any, ClassVar
 
 from tilewright.schedule.schedule import Stage
 from tilewright.search.rules.analysis import (
-    UNROLLED_ATTR,
     attribute,
     common_outer_axes,
     compute_op,
@@ -29,7 +28,7 @@ from tilewright.search.rules.analysis import (
 )
 from tilewright.search.rules.state import Rows, State
 from tilewright.search.rules.tiling import follow, spatial_sizes, split_levels, tile
-from tilewright.te.tensor import IterVar
+from tilewright.te.tensor import CONSTANTS_ATTR, IterVar
 
 PARTIAL = (4, 16, 64)  # partial results of a split reduction; each is a structure of its own
 WORK_PER_CORE = 16  # output points per core below which a tiled reduction may be split
@@ -94,7 +93,7 @@ def inlined(state: State, stage: Stage) -> bool:
     if not is_compute(stage) or stage.is_output or stage.scope in ("shared", "local"):
         return False
     op = compute_op(stage)
-    if op.combiner is not None or attribute(op, UNROLLED_ATTR) or stage.name in state.tiled:
+    if op.combiner is not None or attribute(op, CONSTANTS_ATTR) or stage.name in state.tiled:
         return False
     return state.target.has_threads or strictly_inlineable(op)
 
@@ -336,7 +335,7 @@ class SpecialComputeLocationGPU(SketchRule):
         if not inlined(state, stage) or not stage.op.input_tensors:
             return Condition.PASS
         found = consumers(state.schedule, stage)
-        return _only(len(found) == 1 and bool(attribute(compute_op(found[0]), UNROLLED_ATTR)))
+        return _only(len(found) == 1 and bool(attribute(compute_op(found[0]), CONSTANTS_ATTR)))
 
     def apply(self, state: State, stage: Stage, variant: int) -> str | None:
         before = state.before(stage)
@@ -357,11 +356,11 @@ class SimplifyComputeWithConstTensor(SketchRule):
     name = "unroll_constants"
 
     def meets(self, state: State, stage: Stage) -> Condition:
-        return _only(is_compute(stage) and bool(attribute(compute_op(stage), UNROLLED_ATTR)))
+        return _only(is_compute(stage) and bool(attribute(compute_op(stage), CONSTANTS_ATTR)))
 
     def apply(self, state: State, stage: Stage, variant: int) -> str | None:
         before, op = state.before(stage), compute_op(stage)
-        names = attribute(op, UNROLLED_ATTR)
+        names = attribute(op, CONSTANTS_ATTR)
         constant = [ax for ax in (*op.axis, *op.reduce_axis) if ax.name in names]
         others = [ax for ax in (*op.axis, *op.reduce_axis) if ax.name not in names]
         loops = [split_levels(stage, ax, state.tiles(stage, ax, 2)) for ax in others]
