@@ -203,12 +203,17 @@ def _split(space: ConfigSpace, shares: int, lanes: int) -> tuple[int, int]:
 # -- the schedule ----------------------------------------------------------------------------------
 
 
-def schedule_contraction(cfg: Any, a: Anchored, roles: Roles) -> None:
-    """Tile the anchor, split its reduction, and compute what follows where its results are."""
+def schedule_contraction(
+    cfg: Any, a: Anchored, roles: Roles, last: Tensor | None = None
+) -> None:
+    """Tile the anchor, split its reduction, and compute what follows where its results are.
+
+    last: the stage whose loops the anchor shares, where what surrounds it is scheduled already
+    """
     s, anchor = a.schedule, a.anchor
     op = op_of(s, anchor)
     define_knobs(cfg, op, roles, a.target)
-    last = inline_around(a)
+    last = inline_around(a) if last is None else last
     factors = packed(s, operands(op_of(s, anchor), roles), a.target)
     tiling = Tiling(cfg, roles, len(op.axis))
 
