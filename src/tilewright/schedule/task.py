@@ -42,6 +42,8 @@ class Task:
     """name and args label the computation for people; dag and target identify it.
 
     weight: how often it occurs in the network it came from
+    instead_of: key of the task of which this is another implementation: the network runs the
+            faster one; "" where there is none
     """
 
     name: str
@@ -50,6 +52,7 @@ class Task:
     target: Target
     sketches: list[Sketch] = field(default_factory=list)
     weight: int = 1
+    instead_of: str = ""
 
     @property
     def workload(self) -> tuple[Any, ...]:
@@ -60,6 +63,11 @@ class Task:
     def key(self) -> str:
         """Hash of the computation; records match on it and on the target."""
         return self.dag.hash
+
+    @property
+    def family(self) -> str:
+        """What all implementations of one thing have in common: the key of the first."""
+        return self.instead_of or self.key
 
     @cached_property
     def flop(self) -> float:
@@ -111,10 +119,16 @@ def create(name: str, args: Sequence[Any], target: TargetLike) -> Task:
 
 
 def task_of_dag(
-    dag: ComputeDAG, target: TargetLike, name: str = "", args: Sequence[Any] = (), weight: int = 1
+    dag: ComputeDAG,
+    target: TargetLike,
+    name: str = "",
+    args: Sequence[Any] = (),
+    weight: int = 1,
+    instead_of: str = "",
 ) -> Task:
     """A task with every anchor template that fits the DAG."""
     chosen = Target(target).native()
     anchor = find_anchor(dag)
     label = name or (anchor.tag or anchor.name if anchor is not None else dag.outputs[0].name)
-    return Task(label, tuple(args), dag, chosen, anchor_sketches(dag, chosen), weight)
+    sketches = anchor_sketches(dag, chosen)
+    return Task(label, tuple(args), dag, chosen, sketches, weight, instead_of)

@@ -20,7 +20,6 @@ from tilewright.ir.expr import Expr, Value, walk
 from tilewright.ir.stmt import TAGS
 from tilewright.ir.symbols import is_extent, is_symbol
 
-
 # Attribute of a computation: names of axes that index constants only.  Loops over them are unrolled
 # where it is scheduled, and it is never repeated at its readers.
 CONSTANTS_ATTR = "auto_scheduler_simplify_const_tensor_indices"

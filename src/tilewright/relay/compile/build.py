@@ -11,6 +11,7 @@ import time
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from tilewright.base.errors import ModelError
 from tilewright.driver.build import resolve_target
 from tilewright.relay.backend import Executor, Runtime
 from tilewright.relay.compile.extract import FusedGroup, fused_groups
-from tilewright.relay.compile.grouping import grouped
+from tilewright.relay.compile.grouping import grouped, implemented
 from tilewright.relay.compile.memory import (
     Lifetime,
     MemoryPlan,
@@ -30,7 +31,7 @@ from tilewright.relay.compile.memory import (
     steps,
 )
 from tilewright.relay.compile.rows import mixes
-from tilewright.relay.compile.schedules import Chooser, sources_of
+from tilewright.relay.compile.schedules import DEFAULT, Choice, Chooser, sources_of
 from tilewright.relay.compile.ship import ship
 from tilewright.relay.graph.expr import (
     Array,
@@ -100,23 +101,29 @@ def build(
     began = time.perf_counter()
     asked = Target(resolve_target(target), target_host)
     chosen, dev = local_target(asked)
+    here = dev is not None
     functions = _functions(mod, batch_sizes, sizes, tuple(params or ()))
     names = (str(chosen), str(asked))
     chooser = Chooser(sources_of(schedules), names, chosen.fingerprint)
     mains = [grouped(f, params, chooser) for f in functions]
     _check_inputs(mains)
     each = [fused_groups(main) for main in mains]
-    groups = _joined(each)
+    joined = _joined(each)
     if partial_batches:
         _check_apart(mains, each)
     notes = [note] if (note := chooser.note()) else []
-    if verify and dev is None:
+    if verify and not here:
         why = f"{chosen.triple} is another machine" if chosen.triple else "there is none here"
         notes.append(f"no kernel was run, for want of a device of kind {chosen.kind}: {why}")
     if len(mains) > 1:
         notes.append(f"for {len(mains)} shapes of inputs: calls and times are those of all")
-    choices = [chooser.choices(g.dag, chosen) for g in groups]
-    made, more = ship(groups, choices, chosen, verify=verify and dev is not None)
+    # Tiles of several samples lie side by side in what Winograd's transforms compute.
+    groups = joined if partial_batches else [implemented(g, chooser, chosen) for g in joined]
+    made, more = ship(groups, _choices(groups, chooser, chosen), chosen, verify=verify and here)
+    lost = [g.instead_of and m.report.source == DEFAULT for g, m in zip(groups, made, strict=True)]
+    if any(lost):  # what was chosen for its records turned out not to have any that is right
+        groups = [own if no else g for own, g, no in zip(joined, groups, lost, strict=True)]
+        made, more = ship(groups, _choices(groups, chooser, chosen), chosen, verify=verify and here)
     artifacts, constants = [m.artifact for m in made], _Constants()
     alignment = chosen.device_kind.alignment
     nets = [_Network(main, groups, artifacts, constants, alignment) for main in mains]
@@ -216,6 +223,12 @@ def _check_apart(mains: Sequence[Function], each: Sequence[Sequence[FusedGroup]]
             )  # fmt: skip
 
 
+def _choices(
+    groups: Sequence[FusedGroup], chooser: Chooser, target: Target
+) -> list[Iterator[Choice]]:
+    return [chooser.choices(g.dag, target) for g in groups]
+
+
 def _joined(each: Sequence[Sequence[FusedGroup]]) -> list[FusedGroup]:
     """The distinct groups of several networks, with the calls of all."""
     found: dict[str, FusedGroup] = {}
@@ -227,29 +240,32 @@ def _joined(each: Sequence[Sequence[FusedGroup]]) -> list[FusedGroup]:
     return list(found.values())
 
 
+Forms = tuple[Any, ...]  # what is applied to a constant, in order: each has apply(array)
+
+
 class _Constants:
-    """The weights of a library, each once in every layout that kernels read."""
+    """The weights of a library, each once in every form that kernels read."""
 
     def __init__(self) -> None:
         self.arrays: list[Array] = []
-        self._by_node: dict[tuple[Constant, Any], int] = {}
+        self._by_node: dict[tuple[Constant, Forms], int] = {}
         self._by_content: dict[tuple[Any, ...], list[tuple[Array, int]]] = {}
 
-    def index(self, value: Constant, packing: Any) -> int:
-        if (value, packing) not in self._by_node:
-            self._by_node[value, packing] = self._index(value.data, packing)
-        return self._by_node[value, packing]
+    def index(self, value: Constant, forms: Forms) -> int:
+        if (value, forms) not in self._by_node:
+            self._by_node[value, forms] = self._index(value.data, forms)
+        return self._by_node[value, forms]
 
-    def _index(self, data: Array, packing: Any) -> int:
+    def _index(self, data: Array, forms: Forms) -> int:
         """Networks for several shapes have equal weights, which are folded in each of them."""
         raw = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
-        key = (data.shape, str(data.dtype), packing, zlib.crc32(raw.data))
+        key = (data.shape, str(data.dtype), forms, zlib.crc32(raw.data))
         known = self._by_content.setdefault(key, [])
         for other, index in known:
             if np.array_equal(other, raw):
                 return index
         known.append((raw, len(self.arrays)))
-        self.arrays.append(data if packing is None else packing.apply(data))
+        self.arrays.append(reduce(lambda made, form: form.apply(made), forms, data))
         return len(self.arrays) - 1
 
 
@@ -272,6 +288,7 @@ class _Network:
         alignment: int,
     ) -> None:
         self.main, self.artifacts, self.constants = main, artifacts, constants
+        self.groups = groups
         self.kernel_of = {call: k for k, g in enumerate(groups) for call in g.calls}
         alive, order = lifetimes(main), steps(main.body)
         spaces = {
@@ -304,24 +321,27 @@ class _Network:
 
     def _operands(self, call: Call) -> Iterator[Operand]:
         """One for each buffer of its kernel: the call's arguments, its result, workspaces."""
-        given = iter(_arguments(call))
+        transformed = self.groups[self.kernel_of[call]].transformed
+        given = iter(enumerate(_arguments(call)))
         for k, spec in enumerate(self._artifact(call).source.buffers):
             if spec.role == "workspace":
                 yield Operand("slot", *self._slots[call, k])
             elif spec.role == "output":
                 yield self._place(call)
             else:
-                yield self._place(next(given), spec.packing)
+                at, value = next(given)
+                steps = (transformed.get(at), spec.packing)
+                yield self._place(value, tuple(step for step in steps if step is not None))
 
-    def _place(self, value: Expr, packing: Any = None) -> Operand:
+    def _place(self, value: Expr, forms: Forms = ()) -> Operand:
         if isinstance(value, TupleGetItem) and isinstance(value.tuple_value, Tuple):
-            return self._place(value.tuple_value.fields[value.index], packing)
+            return self._place(value.tuple_value.fields[value.index], forms)
         place = self._places[value]
         owner, offset = place.owner, place.offset
         if isinstance(owner, Var):
             return Operand("input", self.main.params.index(owner), offset)
         if isinstance(owner, Constant):
-            return Operand("constant", self.constants.index(owner, packing))
+            return Operand("constant", self.constants.index(owner, forms))
         slot, begin = self._slots[owner]
         return Operand("slot", slot, begin + offset)
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tilewright.base import context
 from tilewright.base.errors import ModelError
 from tilewright.driver.build import resolve_target
+from tilewright.relay.compile.alternatives import Transformed, alternatives
 from tilewright.relay.compile.lower import compute_dag
 from tilewright.relay.graph.expr import (
     Call,
@@ -35,7 +36,7 @@ from tilewright.relay.passes import fuse, fuse_attention, optimize, passes_of, s
 from tilewright.relay.passes.attention import has_attention, is_attention
 from tilewright.relay.passes.weights import CONTRACTIONS
 from tilewright.schedule.task import Task, task_of_dag
-from tilewright.targets.target import TargetLike
+from tilewright.targets.target import Target, TargetLike
 from tilewright.te.dag import ComputeDAG
 
 DEFAULT_OPT_LEVEL = 3
@@ -47,12 +48,16 @@ class FusedGroup:
 
     name, args: for people: the anchor's workload, with what follows it: ``conv2d_nchw+add+relu``
     calls:      nodes of main that run it, in order; they differ in their weights
+    transformed: argument of the calls -> how the kernel reads that constant
+    instead_of: key of the group of which this is another implementation; ""
     """
 
     name: str
     args: tuple[Any, ...]
     dag: ComputeDAG
     calls: tuple[Call, ...]
+    transformed: Mapping[int, Transformed] = field(default_factory=dict)
+    instead_of: str = ""
 
     @functools.cached_property
     def key(self) -> str:
@@ -105,12 +110,24 @@ def fused_groups(main: Function) -> list[FusedGroup]:
     ]
 
 
+def implementations(group: FusedGroup, target: Target) -> list[FusedGroup]:
+    """Other computations of a group, for the same calls; see `alternatives.py`."""
+    function = group.calls[0].op
+    assert isinstance(function, Function)
+    constant = [is_constant(a) for a in group.calls[0].args]
+    return [
+        FusedGroup(*_label(function, a.dag), a.dag, group.calls, a.transformed, group.key)
+        for a in alternatives(function, constant, target)
+    ]
+
+
 def fused_tasks(
     mod: IRModule | Function,
     params: Mapping[str, Any] | None = None,
     target: TargetLike | None = None,
     include_simple: bool = False,
     opt_level: int | None = None,
+    every_implementation: bool = False,
 ) -> list[Task]:
     """One task per distinct kernel of the network, in network order; weight: how often it runs.
 
@@ -119,17 +136,18 @@ def fused_tasks(
     build takes what turns out faster.
     include_simple: also kernels without a reduction (contraction, pooling, softmax, sum, ...)
     opt_level: default: that of the current PassContext
+    every_implementation: behind each kernel its alternatives (`implementations`), as tasks that
+        are `instead_of` it
     """
     chosen = resolve_target(target)
     groups: dict[str, FusedGroup] = {}
     for grouped in groupings(mod, params, opt_level):
         for group in fused_groups(grouped["main"]):
             groups.setdefault(group.key, group)
-    return [
-        task_of_dag(g.dag, chosen, g.name, g.args, len(g.calls))
-        for g in groups.values()
-        if include_simple or not g.is_simple
-    ]
+    listed = [g for g in groups.values() if include_simple or not g.is_simple]
+    if every_implementation:
+        listed = [each for g in listed for each in (g, *implementations(g, chosen))]
+    return [task_of_dag(g.dag, chosen, g.name, g.args, len(g.calls), g.instead_of) for g in listed]
 
 
 def extract_from_program(

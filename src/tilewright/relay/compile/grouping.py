@@ -1,6 +1,7 @@
-"""Which operators share a kernel, where there is a choice: what was measured decides.
+"""Which operators share a kernel, and by which computation: what was measured decides.
 
-In: a module, and the records.  Out: the function whose groups become kernels.
+In: a module, and the records.  Out: the function whose groups become kernels; for each group the
+implementation that is fastest.
 Read next: `extract.py`, `schedules.py`.
 """
 
@@ -11,9 +12,15 @@ from collections.abc import Mapping
 from math import inf
 from typing import Any
 
-from tilewright.relay.compile.extract import FusedGroup, fused_groups, groupings
+from tilewright.relay.compile.extract import (
+    FusedGroup,
+    fused_groups,
+    groupings,
+    implementations,
+)
 from tilewright.relay.compile.schedules import Chooser
 from tilewright.relay.graph.expr import Function, IRModule
+from tilewright.targets.target import Target
 
 
 def grouped(
@@ -37,6 +44,21 @@ def grouped(
         if gained < lost:
             best = other
     return best
+
+
+def implemented(group: FusedGroup, chooser: Chooser, target: Target) -> FusedGroup:
+    """The implementation of a group that is fastest by the records; itself where none was measured.
+
+    Records of the very kernel are compared first, then those of its anchor.
+    """
+    if not chooser.has_records:
+        return group
+    others = implementations(group, target) if not group.is_simple else []
+    for seconds in (chooser.seconds, chooser.seconds_of_anchor):
+        known = {g: t for g in (group, *others) if (t := seconds(g.dag)) is not None}
+        if others and known:
+            return min(known, key=lambda g: known[g])
+    return group
 
 
 def _or(seconds: float | None, default: float) -> float:

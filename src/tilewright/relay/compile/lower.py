@@ -6,7 +6,8 @@ In: a fused function.  Out: its `te` tensors, its `ComputeDAG`.  Read next: `pas
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tilewright import te, topi
@@ -26,30 +27,53 @@ from tilewright.relay.graph.expr import (
 )
 from tilewright.relay.op import takes_numbers
 
+Lower = Callable[[Sequence[Any], Type], te.Tensor]
 
-def compute_dag(function: Function, constant: Sequence[bool] = ()) -> te.ComputeDAG:
+
+@dataclass(frozen=True)
+class Instead:
+    """Another computation of one call of a fused function, which gives the same.
+
+    shapes: of parameters that it reads in another form; lower: its value, from the tensors of the
+    call's arguments and the call's type
+    """
+
+    call: Call
+    shapes: Mapping[Var, tuple[int, ...]]
+    lower: Lower
+
+
+def compute_dag(
+    function: Function, constant: Sequence[bool] = (), instead: Instead | None = None
+) -> te.ComputeDAG:
     """The computation of a fused function; its arguments are the parameters, then the result.
 
     constant: for each parameter, whether its value is known when the network is built.
     """
-    inputs, result = tensors_of(function, constant)
+    inputs, result = tensors_of(function, constant, instead)
     if isinstance(result.op, te.PlaceholderOp):  # a group that only hands its input on
         result = topi.identity(result)
     return te.ComputeDAG([*inputs, result])
 
 
 def tensors_of(
-    function: Function, constant: Sequence[bool] = ()
+    function: Function, constant: Sequence[bool] = (), instead: Instead | None = None
 ) -> tuple[list[te.Tensor], te.Tensor]:
     """Placeholders for the parameters (named as they are) and the tensor of the result."""
     flags = [*constant, *[False] * (len(function.params) - len(constant))]
+    other: Mapping[Var, tuple[int, ...]] = {} if instead is None else instead.shapes
     inputs = [
-        te.placeholder(p.shape, p.dtype, p.name_hint, constant=flag)
+        te.placeholder(other.get(p, p.shape), p.dtype, p.name_hint, constant=flag)
         for p, flag in zip(function.params, flags, strict=True)
     ]
     values: dict[Expr, Any] = dict(zip(function.params, inputs, strict=True))
     for node in post_order(function.body):
-        if node not in values:
+        if node in values:
+            continue
+        if instead is not None and node is instead.call:
+            args = [values[a] for a in instead.call.args]
+            values[node] = instead.lower(args, instead.call.checked_type)
+        else:
             values[node] = _value(node, values)
     result = values[function.body]
     if not isinstance(result, te.Tensor):

@@ -100,6 +100,18 @@ class Chooser:
         bests = [best for d in self._databases for k in keys if (best := d.best(k)) is not None]
         return min((best.seconds for best in bests), default=None)
 
+    def seconds_of_anchor(self, dag: ComputeDAG) -> float | None:
+        """Of one call of what has the same anchor, as the best record claims."""
+        anchor = find_anchor(dag)
+        if anchor is None or not self._databases:
+            return None
+        found = self._index().get(_anchor_key(anchor)[0], ())
+        return min((record.seconds for _, record in found), default=None)
+
+    @property
+    def has_records(self) -> bool:
+        return any(d.tasks() for d in self._databases)
+
     def note(self) -> str:
         """Why the sources can have had nothing for this target; "" where they may have."""
         tasks = [t for d in self._databases for t in d.tasks()]

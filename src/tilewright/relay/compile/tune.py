@@ -34,13 +34,19 @@ def tasks_of(
     rules: bool = True,
     templates: bool = True,
 ) -> list[Task]:
-    """The distinct kernels of all of `mods` that can be tuned; weight: how often they run in all.
+    """The distinct kernels of all of `mods` that can be tuned, each in every implementation;
+    weight: how often they run in all.
 
     rules:     all kernels, by rules; else those that a template fits
     templates: with rules: whether templates compete with them
     """
     found: dict[str, Task] = {}
-    for task in (t for mod in mods for t in fused_tasks(mod, params, target, rules)):
+    every = (
+        t
+        for mod in mods
+        for t in fused_tasks(mod, params, target, rules, every_implementation=True)
+    )
+    for task in every:
         known = found.setdefault(task.key, task)
         if known is not task:
             known.weight += task.weight

@@ -77,9 +77,9 @@ def matrices(m: int, r: int) -> Matrices:
 
 def _expanded(roots: Sequence[Fraction]) -> list[Fraction]:
     """Coefficients of the product of x - root, that of x^0 first."""
-    found = [Fraction(1)]
+    zero, found = Fraction(0), [Fraction(1)]
     for root in roots:
-        found = [b - root * a for a, b in zip([*found, 0], [0, *found], strict=True)]
+        found = [b - root * a for a, b in zip([*found, zero], [zero, *found], strict=True)]
     return found
 
 

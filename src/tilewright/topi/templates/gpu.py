@@ -203,9 +203,7 @@ def _split(space: ConfigSpace, shares: int, lanes: int) -> tuple[int, int]:
 # -- the schedule ----------------------------------------------------------------------------------
 
 
-def schedule_contraction(
-    cfg: Any, a: Anchored, roles: Roles, last: Tensor | None = None
-) -> None:
+def schedule_contraction(cfg: Any, a: Anchored, roles: Roles, last: Tensor | None = None) -> None:
     """Tile the anchor, split its reduction, and compute what follows where its results are.
 
     last: the stage whose loops the anchor shares, where what surrounds it is scheduled already

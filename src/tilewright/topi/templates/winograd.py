@@ -1,4 +1,4 @@
-"""Winograd's convolutions: transforms in registers around a batched product that is tiled as others.
+"""Winograd's convolutions: transforms in registers around a batched product like any other.
 
 In: a configuration and the product of `topi.nn.winograd`.  Out: three nests, on GPUs three kernels:
 
@@ -131,7 +131,7 @@ def unrolled(stage: Stage, axes: Sequence[IterVar] | None = None) -> None:
 def held(
     s: Schedule, transform: Transform, consumer: Stage, at: IterVar, form: Callable[[Stage], None]
 ) -> None:
-    """Compute a transform's first half, and what it reads, in registers inside a loop of `consumer`.
+    """Compute a transform's first half, and what it reads, in registers in a loop of `consumer`.
 
     form: gives each of these stages its loops
     """
