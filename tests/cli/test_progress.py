@@ -63,6 +63,22 @@ def test_rows_keep_the_best_verified_time():
     assert progress.network_seconds() == (8e-3, 1)
 
 
+def test_the_network_runs_the_fastest_implementation_of_each():
+    progress = Progress(stream=io.StringIO())
+    both = [TaskRow(n, 2, 1e9, family="conv") for n in ("direct", "winograd")]
+    progress.start([*both, TaskRow("dense", 1, 1e6)])
+    progress.record(0, ok(3e-3))
+    assert progress.network_seconds() == (6e-3, 1)
+    progress.record(1, ok(1e-3))
+    assert progress.network_seconds() == (2e-3, 1)
+    progress.record(2, ok(2e-3))
+    out = io.StringIO()
+    Console(file=out, width=120).print(progress.table())
+    shares = {line.split()[1]: line.split()[-2] for line in out.getvalue().splitlines()
+              if "GFLOP" not in line and line.startswith("│")}  # fmt: skip
+    assert shares == {"direct": "-", "winograd": "50%", "dense": "50%"}
+
+
 def test_the_remaining_time_is_that_of_the_budget_that_ends_first():
     clock = Clock()
     progress = Progress(trials=4, seconds=100, stream=io.StringIO(), clock=clock)

@@ -127,6 +127,13 @@ _OPERATORS: dict[str, dict[str, Any]] = {
     "conv2d_NCHWc": {"data": Of((1, 1, 8, 8, 4)), "kernel": Of((1, 1, 3, 3, 4, 4))},
     "conv2d_nhwc": {"data": Of((1, 8, 8, 4)), "kernel": Of((3, 3, 4, 4))},
     "conv2d_hwcn": {"data": Of((8, 8, 4, 1)), "kernel": Of((3, 3, 4, 4))},
+    "conv2d_winograd_nchw": {"weight": Of((4, 4, 3, 3))},
+    "conv2d_winograd_nchw_without_weight_transform": {"weight": Of((6, 6, 4, 4))},
+    "conv2d_winograd_nhwc": {"data": Of((1, 8, 8, 4)), "weight": Of((3, 3, 4, 4))},
+    "conv2d_winograd_nhwc_without_weight_transform": {
+        "data": Of((1, 8, 8, 4)), "weight": Of((6, 6, 4, 4)),
+    },
+    "conv2d_winograd_weight_transform": {"kernel": Of((4, 4, 3, 3)), "tile_size": 4},
     "dense": {"data": Of((2, 4)), "weight": Of((3, 4))},
     "depthwise_conv depthwise_conv2d_nchw": {"kernel": Of((4, 1, 3, 3))},
     "depthwise_conv2d_NCHWc": {"data": Of((1, 1, 8, 8, 4)), "kernel": Of((1, 1, 3, 3, 1, 4))},
@@ -139,6 +146,7 @@ _OPERATORS: dict[str, dict[str, Any]] = {
     "get_pad_tuple": {"kernel": (3, 3)},
     "grid_sample": {"data": Of((1, 2, 4, 4)), "grid": Of((1, 2, 3, 3))},
     "group_conv2d_nchw": {"kernel": Of((4, 2, 3, 3)), "groups": 2},
+    "winograd_transform_matrices": {"tile_size": 4, "kernel_size": 3},
     "group_conv2d_nhwc": {
         "data": Of((1, 8, 8, 4)), "kernel": Of((3, 3, 2, 4)), "groups": 2,
     },

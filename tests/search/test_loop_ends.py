@@ -87,6 +87,43 @@ def test_each_task_gets_a_few_batches_before_the_end():
     assert report.converged and report.tasks[1].trials == FEW < report.tasks[0].trials
 
 
+# -- several implementations of one thing ----------------------------------------------------------
+
+
+def rivals(first, second):
+    """Two tasks of which the network runs the faster one, and a measurer with their seconds."""
+    tasks = [cpu_task(), cpu_task(24, 64, 32)]
+    tasks[1].instead_of = tasks[0].key
+    measurer = flat(*tasks)
+    seconds = dict(zip((t.key for t in tasks), (first, second), strict=True))
+    measurer.of = {
+        key: lambda job, cost=cost: RunResult(costs=(cost,), verified=True)
+        for key, cost in seconds.items()
+    }
+    return tasks, measurer
+
+
+@pytest.mark.parametrize("faster", [0, 1])
+def test_the_implementation_that_is_ahead_gets_the_trials(faster):
+    seconds = (1e-3, 3e-3)
+    tasks, measurer = rivals(*(seconds if faster == 0 else seconds[::-1]))
+    report, _ = run(tasks, measurer, trials=120, negligible=0)
+    assert report.tasks[1 - faster].trials <= FEW and report.trials == 120
+
+
+def test_implementations_that_are_level_share_the_trials():
+    tasks, measurer = rivals(1e-3, 1e-3)
+    report, _ = run(tasks, measurer, trials=120, negligible=0)
+    assert min(t.trials for t in report.tasks) >= 40
+
+
+def test_what_a_network_takes_counts_the_faster_one():
+    tasks, measurer = rivals(1e-3, 5e-3)
+    _, events = run(tasks, measurer, trials=2000, negligible=2e-3)
+    (text,) = said(events, "converged")
+    assert "of 1 ms, all tasks together" in text
+
+
 # -- nothing valid ---------------------------------------------------------------------------------
 
 

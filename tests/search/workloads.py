@@ -124,6 +124,13 @@ def winograd(size: int, ci: int, co: int, m: int, pad: int = 1) -> list[Tensor]:
     return [data, weight, result]
 
 
+def winograd_relu(size: int, ci: int, co: int, m: int) -> list[Tensor]:
+    data = te.placeholder((1, ci, size, size), name="data")
+    weight = te.placeholder((m + 2, m + 2, ci, co), name="weight", constant=True)
+    made = topi.nn.conv2d_winograd_nchw(data, weight, 1, 1, pre_computed=True, tile_size=m)
+    return [data, weight, topi.nn.relu(made)]
+
+
 def depthwise(channels: int, size: int, stride: int) -> list[Tensor]:
     data = te.placeholder((1, channels, size, size), name="data")
     kernel = te.placeholder((channels, 1, 3, 3), name="kernel")
@@ -276,6 +283,7 @@ SMALL: dict[str, Declare] = {
     "dense": lambda: dense(3, 10, 12),
     "batch matmul": lambda: batch_matmul(2, 4, 6, 5),
     "winograd": lambda: winograd(5, 3, 4, 2),
+    "winograd in two steps": lambda: winograd_relu(5, 3, 4, 2),
     "max pool": lambda: pool(6, 9, 3, 2, 1, "max"),
     "average pool": lambda: pool(4, 6, 2, 2, 0, "avg"),
     "softmax": lambda: softmax(6, 40),

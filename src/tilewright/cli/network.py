@@ -171,7 +171,9 @@ def _row(task: Task, database: Database) -> TaskRow:
     best = database.best(identity)
     failed = sum(r.result.error is not None for r in known)
     seconds = None if best is None else best.seconds
-    return TaskRow(task_label(task), task.weight, task.flop, len(known), failed, seconds)
+    return TaskRow(
+        task_label(task), task.weight, task.flop, len(known), failed, seconds, task.family
+    )
 
 
 def bench(

@@ -30,6 +30,7 @@ class TaskRow:
 
     weight: how often the network calls it; flop: of one call
     trials, failed: measured so far in all runs of this log
+    family: what implementations of one thing share, of which the network runs the fastest
     """
 
     name: str
@@ -38,6 +39,7 @@ class TaskRow:
     trials: int = 0
     failed: int = 0
     best_seconds: float | None = None
+    family: str = ""
 
     @property
     def gflops(self) -> float | None:
@@ -139,8 +141,25 @@ class Progress:
 
     def network_seconds(self) -> tuple[float, int]:
         """The sum of the best times by weight, and how many tasks have none yet."""
-        known = [r.weight * r.best_seconds for r in self.rows if r.best_seconds is not None]
-        return sum(known), len(self.rows) - len(known)
+        families = {self._family(row) for row in self.rows}
+        chosen = self.chosen()
+        known = [r.weight * r.best_seconds for r in chosen if r.best_seconds is not None]
+        return sum(known), len(families) - len(known)
+
+    def chosen(self) -> list[TaskRow]:
+        """The fastest measured implementation of each task."""
+        best: dict[object, TaskRow] = {}
+        for row in self.rows:
+            if row.best_seconds is not None:
+                known = best.get(self._family(row), row)
+                assert known.best_seconds is not None
+                faster = row.best_seconds < known.best_seconds
+                best[self._family(row)] = row if faster else known
+        return list(best.values())
+
+    @staticmethod
+    def _family(row: TaskRow) -> object:
+        return row.family or id(row)
 
     def line(self) -> str:
         of = f"/{self.trials}" if self.trials is not None else ""
@@ -160,11 +179,13 @@ class Progress:
         for column in ("calls", "trials", "failed", "best ms", "GFLOP/s", "share"):
             table.add_column(column, justify="right", no_wrap=True)
         total, _ = self.network_seconds()
+        chosen = {id(row) for row in self.chosen()}
         for row in self.rows:
             best, share = "-", "-"
             if row.best_seconds is not None:
                 best = f"{row.best_seconds * 1e3:.4f}"
-                share = f"{row.weight * row.best_seconds / total:.0%}" if total else "-"
+                part = row.weight * row.best_seconds / total if id(row) in chosen else 0.0
+                share = f"{part:.0%}" if part else "-"
             rate = "-" if row.gflops is None else f"{row.gflops:.1f}"
             table.add_row(
                 Text(row.name, no_wrap=True, overflow="ellipsis"), str(row.weight),
@@ -174,7 +195,7 @@ class Progress:
 
     def _network(self) -> str:
         total, missing = self.network_seconds()
-        if missing == len(self.rows):
+        if not self.chosen():
             return "-"
         rest = f" + {missing} tasks without a result" if missing else ""
         return f"{total * 1e3:.3f} ms{rest}"

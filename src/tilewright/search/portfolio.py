@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import isfinite
+from math import exp, inf, isfinite
 from numbers import Real
 from typing import Any
 
@@ -137,18 +137,23 @@ class Portfolio:
         return max(open_, key=self._rank, default=None)
 
     def gain(self, state: TaskState) -> float:
-        """Seconds per run of the network that the next trial of the task may save.
+        """Seconds per run of the network that the next trial of the task may save; of another
+        implementation of a task, what it may save beyond the faster one.
 
         The greater of what the last trials saved, and of a hope: the chance of an improvement
         falls with the trials since the last one, what it brings is learned from those before.
         """
+        best = state.seconds
+        step = best * state.hope
+        # Improvements are many and small or few and large, as an exponential distribution has
+        # them: of one beyond the lead of another implementation, so much is to be expected.
+        lead = exp(-self._behind(state) / step) if step else 0.0
         if self.options.gradient is not None:
             saved = self.options.gradient.saved(state.rounds, state.seconds, self._reached(state))
-            return self._slope(state) * saved / self.batch
-        best = state.seconds
-        hoped = best * state.hope / (state.stale + state.in_flight + self.batch)
+            return self._slope(state) * saved * lead / self.batch
+        hoped = step / (state.stale + state.in_flight + self.batch)
         saved = (state.trace[0] - best) / len(state.trace) if state.trace else 0.0
-        return self._slope(state) * max(hoped, saved)
+        return self._slope(state) * max(hoped, saved) * lead
 
     def _slope(self, state: TaskState) -> float:
         """What a second less of this task is worth."""
@@ -183,6 +188,15 @@ class Portfolio:
         ]  # fmt: skip
         return task.flop / max(others) if others and task.flop else None
 
+    def _behind(self, state: TaskState) -> float:
+        """Seconds that its best takes more than the best of another implementation of it."""
+        own = state.report.best_seconds
+        if own is None:
+            return 0.0
+        family = state.report.task.family
+        same = (s.report for s in self.states if s.report.task.family == family)
+        return own - min((r.best_seconds for r in same if r.best_seconds is not None), default=own)
+
     def _rank(self, state: TaskState) -> tuple[float, int]:
         return self.gain(state), -state.at
 
@@ -198,10 +212,15 @@ class Portfolio:
 
         Tasks that are given up do not count: how long their defaults take was not measured.
         """
-        counted = [s for s in self.states if s.report.best is not None or not s.done]
         if self.options.objective is not None:
             return self.options.negligible * abs(self.objective([s.seconds for s in self.states]))
-        return self.options.negligible * sum(s.report.task.weight * s.seconds for s in counted)
+        fastest: dict[str, float] = {}
+        for s in self.states:
+            if s.report.best is not None or not s.done:
+                task = s.report.task
+                known = fastest.get(task.family, inf)
+                fastest[task.family] = min(known, task.weight * s.seconds)
+        return self.options.negligible * sum(fastest.values())
 
     def is_fruitless(self, state: TaskState) -> bool:
         """It had all the trials a task gets without one success, done or on their way."""

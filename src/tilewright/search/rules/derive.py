@@ -26,6 +26,7 @@ from tilewright.search.rules.rules import (
     GPU_RULES,
     MALI_RULES,
     OWN_GPU_RULES,
+    OWN_RULES,
     Condition,
     SketchRule,
 )
@@ -49,7 +50,7 @@ def ansor_rules(target: Target) -> tuple[SketchRule, ...]:
 
 def rules_for(target: Target) -> tuple[SketchRule, ...]:
     """Ansor's rules for the target, and ours in front of them."""
-    own = OWN_GPU_RULES if target.has_threads and not target.is_mali else ()
+    own = OWN_GPU_RULES if target.has_threads and not target.is_mali else OWN_RULES
     return (*own, *ansor_rules(target))
 
 

@@ -340,11 +340,10 @@ class SpecialComputeLocationGPU(SketchRule):
     def apply(self, state: State, stage: Stage, variant: int) -> str | None:
         before = state.before(stage)
         (consumer,) = consumers(state.schedule, stage)
-        first = next(
-            k for k, ax in enumerate(consumer.leaf_iter_vars) if ax in consumer.annotations
-        )
+        place = before_unrolled(consumer)
+        assert place is not None
         stage.set_scope("local")
-        stage.compute_at(consumer, consumer.leaf_iter_vars[first - 1])
+        stage.compute_at(consumer, place)
         state.tiled.add(stage.name)
         return before
 
@@ -371,6 +370,45 @@ class SimplifyComputeWithConstTensor(SketchRule):
         spread_points(state, stage, spatial, [inner for _, inner in loops])
         state.tiled.add(stage.name)
         return before
+
+
+class ConstantsInConsumer(SketchRule):
+    """Not one of Ansor's.
+    condition: it names axes along which its operands are constants, and so does its only consumer.
+    effect: both run in one unrolled block, with what lies between them in registers."""
+
+    name = "inside_unrolled"
+
+    def meets(self, state: State, stage: Stage) -> Condition:
+        if not is_compute(stage) or stage.is_output:
+            return Condition.PASS
+        found = consumers(state.schedule, stage)
+        named = [bool(attribute(compute_op(s), CONSTANTS_ATTR)) for s in (stage, *found)]
+        return _only(len(found) == 1 and all(named))
+
+    def apply(self, state: State, stage: Stage, variant: int) -> str | None:
+        before, op = state.before(stage), compute_op(stage)
+        (consumer,) = consumers(state.schedule, stage)
+        place = before_unrolled(consumer)
+        if place is None:  # the consumer has nothing but the axes of constants
+            return before
+        names = attribute(op, CONSTANTS_ATTR)
+        every = (*op.axis, *op.reduce_axis)
+        constant = [ax for ax in every if ax.name in names]
+        stage.reorder(*(ax for ax in every if ax.name not in names), *constant)
+        for ax in constant:
+            stage.unroll(ax)
+        stage.set_scope("local")
+        stage.compute_at(consumer, place)
+        state.tiled.add(stage.name)
+        return before
+
+
+def before_unrolled(stage: Stage) -> IterVar | None:
+    """The loop just outside the first of the unrolled ones."""
+    leaves = stage.leaf_iter_vars
+    first = next((k for k, ax in enumerate(leaves) if stage.annotations.get(ax) == "unroll"), 0)
+    return leaves[first - 1] if first else None
 
 
 def spread_points(state: State, stage: Stage, outer: list[IterVar], inner: list[IterVar]) -> None:
@@ -426,5 +464,6 @@ GPU_RULES: tuple[SketchRule, ...] = (
     CrossThreadReduction(), AddCacheWrite(), MultiLevelTilingWithFusion(), MultiLevelTiling(),
     SkipStage(),
 )  # fmt: skip
-OWN_GPU_RULES: tuple[SketchRule, ...] = (ReduceInConsumer(),)
+OWN_RULES: tuple[SketchRule, ...] = (ConstantsInConsumer(),)
+OWN_GPU_RULES: tuple[SketchRule, ...] = (ReduceInConsumer(), *OWN_RULES)
 MALI_RULES = CPU_RULES  # nothing is gained by copies in shared memory, nor by sharing a reduction
