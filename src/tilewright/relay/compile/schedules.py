@@ -105,7 +105,7 @@ class Chooser:
         anchor = find_anchor(dag)
         if anchor is None or not self._databases:
             return None
-        found = self._index().get(_anchor_key(anchor)[0], ())
+        found = self._index().get(anchor_key(anchor)[0], ())
         return min((record.seconds for _, record in found), default=None)
 
     @property
