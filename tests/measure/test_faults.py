@@ -293,6 +293,7 @@ def no_compiler(payload, target):
         (lambda: LocalBuilder(n_parallel=0), "n_parallel=0.*at least 1"),
         (lambda: LocalRunner(timeout=-1), "timeout=-1.*must be positive"),
         (lambda: LocalRunner(number=0), "number=0.*at least 1"),
+        (lambda: LocalRunner(cold_bytes=-1), "cold_bytes=-1.*must not be negative"),
         (lambda: LocalRunner(repeat=0), "repeat=0.*at least 1"),
     ],
 )

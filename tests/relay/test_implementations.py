@@ -13,7 +13,7 @@ from tilewright.relay.compile.extract import (
     implementations,
     prepare,
 )
-from tilewright.relay.compile.tune import tasks_of
+from tilewright.relay.compile.tune import cold_bytes, tasks_of
 from tilewright.runtime.network.graph_executor import GraphModule
 from tilewright.schedule.task import Task
 from tilewright.targets.target import Target
@@ -172,6 +172,18 @@ def test_weights_are_transformed_once_when_the_network_is_built():
     middle[..., 1, 1] = 1  # which the points zero and infinity do not see
     found = how.apply(middle)[:, :, 0, 0]
     assert not found[[0, 5]].any() and not found[:, [0, 5]].any() and found[1:5, 1:5].all()
+
+
+def test_weights_are_timed_cold_where_they_do_not_stay_in_the_caches():
+    mod = network()  # 2,304 bytes of weights, direct
+
+    def asked(target: Target) -> int:
+        return cold_bytes([t for t in every_task(mod, target) if t.sketches])
+
+    small = Target("llvm").with_limits(l2_bytes=1 << 10)
+    assert asked(small.with_limits(l3_bytes=1 << 11)) == 1 << 12
+    assert asked(small.with_limits(l3_bytes=1 << 22)) == 0  # they stay
+    assert asked(Target("cuda").with_limits(l2_bytes=1 << 10)) == 0  # a device of its own
 
 
 def test_partial_batches_keep_the_direct_kernel():

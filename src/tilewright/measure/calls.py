@@ -91,6 +91,7 @@ def run(
     min_repeat_ms: float,
     flush_bytes: int,
     cooldown: float,
+    cold_bytes: int = 0,
 ) -> RunResult:
     """Try one candidate on device `index` of its target's kind, then rest `cooldown` seconds."""
     from tilewright.measure import turns
@@ -117,6 +118,7 @@ def run(
         data.expected if verify else None, data.tolerance if verify else None,
         run_job.best_seconds, also=data.also if verify else (), number=number, repeat=repeat,
         min_repeat_ms=min_repeat_ms, race=run_job.race, cache_flush_bytes=flush_bytes,
+        constants=stored.constants if stored else (), cold_bytes=cold_bytes,
     )  # fmt: skip
     if verify and result.costs and not result.raced and _may_ship(result.costs, run_job):
         seconds = statistics.median(result.costs)

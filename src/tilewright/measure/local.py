@@ -108,6 +108,8 @@ class LocalRunner:
     min_repeat_ms:    `number` grows until a repeat lasts that long
     cooldown_interval: seconds to wait after each trial
     enable_cpu_cache_flush: write 64 MiB of other memory before each run, so that all runs are cold
+    cold_bytes:       constants come from memory, as in a network: runs take turns among copies of
+                      them, so many bytes of them together; 0: all runs read the same
     race:             five runs are enough for a candidate clearly slower than the best one
     index:            which device of the target's kind
     limits:           of its processes, see `pool.Options`
@@ -126,6 +128,7 @@ class LocalRunner:
         *,
         race: bool = True,
         index: int = 0,
+        cold_bytes: int = 0,
         limits: tuple[tuple[str, int], ...] = (),
     ) -> None:
         _check(timeout > 0, f"LocalRunner(timeout={timeout})", "it must be positive", "Try 10.")
@@ -135,7 +138,12 @@ class LocalRunner:
         )  # fmt: skip
         self.timeout, self.race, self.index = timeout, race, index
         flush_bytes = _FLUSH_BYTES if enable_cpu_cache_flush else 0
-        self._options = (index, number, repeat, min_repeat_ms, flush_bytes, cooldown_interval)
+        _check(
+            cold_bytes >= 0, f"LocalRunner(cold_bytes={cold_bytes})", "it must not be negative",
+            "Try twice the size of the last cache.",
+        )  # fmt: skip
+        repeats = (number, repeat, min_repeat_ms)
+        self._options = (index, *repeats, flush_bytes, cooldown_interval, cold_bytes)
         self._deadline = timeout + cooldown_interval
         self._limits = limits
         self._pools: dict[tuple[str, int], WorkerPool] = {}

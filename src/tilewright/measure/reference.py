@@ -33,12 +33,14 @@ class Reference:
 
     inputs, outputs: how many there are
     also: how many further cases there are
+    constants: which inputs are known when a network is built
     """
 
     directory: str
     inputs: int
     outputs: int
     also: int = 0
+    constants: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -73,11 +75,12 @@ class ReferenceStore:
         expected: Sequence[Array],
         tolerance: Sequence[Array | float],
         also: Sequence[Case] = (),
+        constants: Sequence[int] = (),
     ) -> Reference:
         """Store the arrays of task `name` (such as its DAG's hash).
 
         expected, tolerance: one per output buffer; a tolerance broadcasts to its output.
-        also: further cases of the same task.
+        also: further cases of the same task; constants: see `Reference`.
         Raises Unavailable when the temporary directory is full; what was written of it is removed.
         """
         folder = None
@@ -89,7 +92,9 @@ class ReferenceStore:
             if folder is not None:
                 shutil.rmtree(folder, ignore_errors=True)
             raise _full(f"reference of {name}", str(self._directory), error) from None
-        self._known[name] = Reference(str(folder), len(inputs), len(expected), len(also))
+        self._known[name] = Reference(
+            str(folder), len(inputs), len(expected), len(also), tuple(constants)
+        )
         return self._known[name]
 
     def close(self) -> None:

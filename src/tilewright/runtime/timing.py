@@ -9,11 +9,18 @@ from __future__ import annotations
 import statistics
 import time
 from dataclasses import dataclass
+from typing import Protocol
 
 from tilewright.base.errors import DeviceError
-from tilewright.runtime.drivers import Plan
 
 _GROWTH = 1.618  # a repeat that was too short at least grows by this
+
+
+class Timed(Protocol):
+    """What can be timed: plans, for one."""
+
+    def seconds(self, number: int, flush_bytes: int = 0) -> float:
+        """Mean seconds of one pass; see `drivers.Plan`."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +66,7 @@ def show_seconds(seconds: float) -> str:
 
 
 def measure(
-    plan: Plan,
+    plan: Timed,
     number: int = 10,
     repeat: int = 1,
     min_repeat_ms: float = 0,

@@ -17,11 +17,12 @@ import numpy as np
 from tilewright.base.artifact import Artifact, BufferSpec, Packing
 from tilewright.base.case import Case
 from tilewright.base.errors import DeviceError, InternalError, TilewrightError
+from tilewright.runtime.cold import bind, in_turn
 from tilewright.runtime.device import Device
-from tilewright.runtime.drivers import Launch, Plan
+from tilewright.runtime.drivers import Plan
 from tilewright.runtime.guarded import BorrowedBuffer, Filling, GuardedBuffer
 from tilewright.runtime.ndarray import NDArray
-from tilewright.runtime.timing import measure
+from tilewright.runtime.timing import Timed, measure
 
 _CHEAP_SECONDS = 2e-3  # a run that takes longer is not repeated for the sake of verification
 _SHORT_SECONDS = 1e-2  # of this thread, waiting included: whether loops are worth running apart
@@ -84,6 +85,8 @@ def trial(
     min_repeat_ms: float = 0,
     race: bool = True,
     cache_flush_bytes: int = 0,
+    constants: Sequence[int] = (),
+    cold_bytes: int = 0,
 ) -> TrialResult:
     """Measure one candidate; never raises for what the candidate does, only for a wrong call.
 
@@ -96,6 +99,8 @@ def trial(
     expected:  one per output buffer, or None to skip verification
     tolerance: largest |out - expected| per element, broadcast to the output; None: exact
     also:      what is verified before, and not timed; see `te.cases`.  Inputs are then arrays
+    constants, cold_bytes: which inputs are constant; the timed runs take turns among copies of them
+               that have so many bytes together (0: none), so that they come from memory
     """
     specs = artifact.source.buffers
     for one in also if expected is not None else ():
@@ -115,7 +120,9 @@ def trial(
 
     try:
         buffers = _buffers(specs, inputs, device)
-        plan = _load(artifact, device, buffers)
+        kernels = device.driver.load(artifact)
+        memory = [buffer.memory for buffer in buffers]
+        plan = device.driver.plan(bind(kernels, memory))
         mark = lap("load", began)
         wanted, found = None, []
         if expected is None:
@@ -126,12 +133,17 @@ def trial(
             cases = [_Wanted(_packed(specs, c.inputs), c.expected, c.tolerance) for c in also]
             found = _verify(plan, device, buffers, [*cases, wanted])
         mark = lap("verify", mark)
+        held = [i for i, spec in enumerate(specs) if spec.role == "input"]
+        which = [held[k] for k in constants] if cold_bytes else []
+        timed_plan = in_turn(device.driver, kernels, memory, which, cold_bytes) or plan
         if race and best_seconds is not None:
-            cost = _race(plan, best_seconds, cache_flush_bytes)
+            cost = _race(timed_plan, best_seconds, cache_flush_bytes)
             if cost is not None:
                 lap("time", mark)
                 return result(costs=(cost,), raced=True)
-        timed = measure(plan, number, repeat, min_repeat_ms, cache_flush_bytes=cache_flush_bytes)
+        timed = measure(
+            timed_plan, number, repeat, min_repeat_ms, cache_flush_bytes=cache_flush_bytes
+        )
         if wanted is not None:  # a race, or state left behind, may show only after many runs
             _check_guards(buffers)
             _check_same(buffers, found, wanted)
@@ -147,7 +159,8 @@ def check(artifact: Artifact, device: Device, cases: Sequence[Case]) -> TrialRes
     try:
         specs = artifact.source.buffers
         buffers = _buffers(specs, (), device)
-        plan = _load(artifact, device, buffers)
+        memory = [buffer.memory for buffer in buffers]
+        plan = device.driver.plan(bind(device.driver.load(artifact), memory))
         for case in cases:
             _check_call(specs, case.inputs, case.expected, case.tolerance, device)
             wanted = _Wanted(_packed(specs, case.inputs), case.expected, case.tolerance)
@@ -168,7 +181,7 @@ def _failed(
     )  # fmt: skip
 
 
-def _race(plan: Plan, best_seconds: float, cache_flush_bytes: int) -> float | None:
+def _race(plan: Timed, best_seconds: float, cache_flush_bytes: int) -> float | None:
     """Seconds of a candidate that cannot set a record; None for one that may.
 
     Only likely record-setters are worth `repeat` times `min_repeat_ms`, which is what most of a
@@ -261,12 +274,6 @@ def _buffers(specs: tuple[BufferSpec, ...], inputs: Inputs, device: Device) -> l
         else:
             buffers.append(GuardedBuffer(spec, device, number))
     return buffers
-
-
-def _load(artifact: Artifact, device: Device, buffers: list[_Buffer]) -> Plan:
-    kernels = device.driver.load(artifact)
-    launches = tuple(Launch(k, tuple(buffers[i].memory for i in k.info.args)) for k in kernels)
-    return device.driver.plan(launches)
 
 
 def _verify(

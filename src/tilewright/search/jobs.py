@@ -97,7 +97,11 @@ class References:
     def _compute(self, task: Task) -> Reference:
         try:
             timed, *also = cases(task.dag, self.seed)
-            return self._store.put(task.key, timed.inputs, timed.expected, timed.tolerance, also)
+            given = [t for t in task.dag.args if t not in task.dag.outputs]
+            constants = [k for k, t in enumerate(given) if t.op.constant]
+            return self._store.put(
+                task.key, timed.inputs, timed.expected, timed.tolerance, also, constants
+            )
         except MemoryError as error:
             raise Unavailable(
                 f"reference of {task.name}", f"there is no memory for it ({error})",

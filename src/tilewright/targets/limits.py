@@ -32,6 +32,7 @@ class Limits:
     vector_registers: int = 16
     l1_bytes: int = 32 << 10
     l2_bytes: int = 1 << 20
+    l3_bytes: int = 0
     rates: tuple[tuple[DType, float], ...] = ()  # operations of arithmetic; a multiply-add is two
     memory_bandwidth: float = 0.0
     l2_bandwidth: float = 0.0

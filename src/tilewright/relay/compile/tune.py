@@ -7,6 +7,7 @@ in the database, a `Report`.  Read next: `extract.py`, `search/loop.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import prod
 from typing import Any
 
 from tilewright.base.errors import RecordError
@@ -74,7 +75,7 @@ def tune(
     """
     with (
         LocalBuilder() as builder,
-        _runner(farm, on_notice) as runner,
+        _runner(farm, on_notice, cold_bytes(tasks)) as runner,
         Pipeline(builder, runner, database, on_error=on_error) as pipeline,
     ):
         return search(list(tasks), pipeline, database, options, on_event=on_event)
@@ -86,11 +87,33 @@ def as_described(target: Target, farm: Devices | None = None) -> Target:
         return target.on(runner.describe(target))
 
 
+def cold_bytes(tasks: Sequence[Task]) -> int:
+    """How many bytes of constants must go by before one of them is read again, where the network
+    has so many that they do not stay in the caches of its processor; 0 where they do, and on
+    devices of their own.
+
+    Each implementation is timed as the direct one: weights of another size are as far away.
+    """
+    target = tasks[0].target
+    cache = max(target.limits.l2_bytes, target.limits.l3_bytes)
+    weights = sum(t.weight * _constant_bytes(t) for t in tasks if not t.instead_of)
+    return 2 * cache if target.device_kind.shares_host and weights > cache else 0
+
+
+def _constant_bytes(task: Task) -> int:
+    held = [op for op in task.dag.placeholders if op.constant]
+    return sum(prod(op.shape) * op.dtype.bytes for op in held)
+
+
 def _runner(
-    farm: Devices | None, on_notice: Callable[[str], object] | None = None
+    farm: Devices | None,
+    on_notice: Callable[[str], object] | None = None,
+    cold: int = 0,
 ) -> LocalRunner | FarmRunner:
     if farm is None:
-        return LocalRunner(timeout=TRIAL_SECONDS, number=4, repeat=3, min_repeat_ms=MIN_REPEAT_MS)
+        return LocalRunner(
+            timeout=TRIAL_SECONDS, number=4, repeat=3, min_repeat_ms=MIN_REPEAT_MS, cold_bytes=cold
+        )
     return FarmRunner(
         farm.key, farm.host, farm.port, timeout=TRIAL_SECONDS, number=4, repeat=3,
         min_repeat_ms=MIN_REPEAT_MS, on_notice=on_notice,

@@ -69,13 +69,13 @@ def cores() -> int:
 
 
 def cache_sizes() -> dict[str, LimitValue]:
-    """Bytes of the first two levels of the first core."""
+    """Bytes of each level that the first core sees."""
     found: dict[str, LimitValue] = {}
     for level, kind, size in _caches():
         if level == 1 and kind != "Instruction":
             found["l1_bytes"] = size
-        if level == 2:
-            found["l2_bytes"] = size
+        if level in (2, 3):
+            found[f"l{level}_bytes"] = size
     return found
 
 
