@@ -393,7 +393,13 @@ NO_OPERATORS = {
 OPERATORS = ("relay", "relay.nn", "relay.image", "relay.vision", "topi", "topi.nn", "topi.testing")
 
 COMMANDS = (
-    ("python -m tvm.driver.tvmc tune", "`tilewright tune MODEL`"),
+    (
+        "python -m tvm.driver.tvmc tune",
+        "`tilewright tune MODEL`: trials are of all tasks together, --trials and --minutes; "
+        "--shape for --input-shapes, --farm and --key for --rpc-tracker and --rpc-key",
+    ),
+    ("python -m tvm.driver.tvmc compile", "`tilewright compile MODEL --log FILE -o net.so`"),
+    ("python -m tvm.driver.tvmc run", "`tilewright run net.so`"),
     ("python -m tvm.autotvm.record --mode read", "`tilewright records FILE`"),
     (
         "python -m tvm.auto_scheduler.measure_record --mode distill",

@@ -339,3 +339,17 @@ def test_every_failure_is_summed_up(
     assert "8 x wrong: element # is wrong" in out
     with pytest.raises(RecordError, match="every trial failed, most often by wrong: element # is"):
         task.apply_best(log)
+
+
+def test_history_of_other_tasks_teaches_the_scheduler(
+    task: auto_scheduler.SearchTask, options: Any, tmp_path: Path, capsys: Any
+) -> None:
+    log = tmp_path / "old.json"
+    task.tune(options(24, auto_scheduler.RecordToFile(log)))
+    other = auto_scheduler.SearchTask(func=product, args=(32, 24, 16), target=task.target)
+    scheduler = auto_scheduler.TaskScheduler([other], callbacks=[], history=[log])
+    chosen = options(8)
+    chosen.verbose = 1
+    scheduler.tune(chosen)
+    assert "The model starts from 24 trials of 1 computations." in capsys.readouterr().out
+    assert scheduler.task_cts == [8]

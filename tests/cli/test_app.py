@@ -52,7 +52,7 @@ def quick_device(monkeypatch):
         (["tune", "resnet-18", "--target", "tpu"], 2, "unknown kind 'tpu'"),
         (["tune", "resnet-18", "--target", "cuda -arch=sm_20"], 2, "'sm_20' is not supported"),
         (["tune", "resnet-18", "--target", "llvm -num-cores=x"], 2, "'x'"),
-        (["tune", "resnet-18", "--tuner", "oracle"], 2, "'oracle' is not one of"),
+        (["tune", "resnet-18", "--tuner", "oracle"], 2, "tuner 'oracle': no such tuner"),
         (["tune"], 2, "Missing argument 'MODEL'"),
         (["tune", "resnet-19"], 1, "there is no such network. Did you mean resnet-18"),
         (["tune", "missing.onnx"], 1, "there is no such file"),
@@ -102,7 +102,8 @@ def test_tune_passes_everything_on(run, quick_device, monkeypatch):
     assert seen == {
         "model": "mobilenet", "target": "llvm -num-cores=2", "log": "x.jsonl", "trials": 7,
         "seconds": None, "tuner": "random", "dtype": "float32", "templates": True, "seed": 3,
-        "batch": (), "shapes": {}, "farm": None,
+        "batch": (), "shapes": {}, "farm": None, "tasks": "all", "early_stopping": None,
+        "history": (), "measuring": tuning.Measuring(),
     }  # fmt: skip
     assert "tilewright bench mobilenet --target 'llvm -num-cores=2' --log x.jsonl" in out
     run("tune", "mobilenet")
@@ -117,26 +118,26 @@ def test_tune_passes_everything_on(run, quick_device, monkeypatch):
 
 @pytest.mark.parametrize("exhausted", [True, False])
 def test_a_run_that_ends_before_its_budget_says_why(run, quick_device, monkeypatch, exhausted):
-    def search(tasks, pipeline, database, options, on_event):
+    def search(tasks, pipeline, database, options, on_event, history):
         return loop.Report([loop.TaskReport(t, exhausted=exhausted) for t in tasks])
 
     monkeypatch.setattr(tuning, "search", search)
     monkeypatch.setattr(network, "load_sizes", lambda *_: ([None], {}))
-    monkeypatch.setattr(tuning, "fused_tasks", lambda *_: [cpu_task(8, 8, 8)])
+    monkeypatch.setattr(tuning, "fused_tasks", lambda *_, **__: [cpu_task(8, 8, 8)])
     code, out, _ = run("tune", "resnet-18", "--trials", "5")
     assert code == 0 and "Done.  Next: tilewright bench" in out
     assert ("Every sensible candidate of every task has been measured." in out) == exhausted
 
 
 def test_what_the_search_says_is_shown(run, quick_device, monkeypatch):
-    def search(tasks, pipeline, database, options, on_event):
+    def search(tasks, pipeline, database, options, on_event, history):
         on_event(loop.Event("converged", 0, 5, 1.0, message="Converged after 5 trials."))
         given_up = loop.TaskReport(tasks[0], trials=64, fruitless=True, failure="run: a fault")
         return loop.Report([given_up])
 
     monkeypatch.setattr(tuning, "search", search)
     monkeypatch.setattr(network, "load_sizes", lambda *_: ([None], {}))
-    monkeypatch.setattr(tuning, "fused_tasks", lambda *_: [cpu_task(8, 8, 8)])
+    monkeypatch.setattr(tuning, "fused_tasks", lambda *_, **__: [cpu_task(8, 8, 8)])
     code, out, _ = run("tune", "resnet-18", "--trials", "500")
     assert code == 0 and "Converged after 5 trials." in out
     assert "keeps its default: none of 64 candidates was valid.  The last: run: a fault" in out
@@ -146,11 +147,11 @@ def test_what_the_search_says_is_shown(run, quick_device, monkeypatch):
 def test_rules_tune_every_kernel_and_templates_compete(run, quick_device, monkeypatch, templates):
     seen = []
 
-    def search(tasks, pipeline, database, options, on_event):
+    def search(tasks, pipeline, database, options, on_event, history):
         seen.append((options.tuner, [s.origin for s in tasks[0].sketches]))
         return loop.Report([loop.TaskReport(t) for t in tasks])
 
-    def found(mod, params, target, include_simple):
+    def found(mod, params, target, include_simple, every_implementation):
         assert include_simple
         return [cpu_task(8, 8, 8)]
 
@@ -389,7 +390,7 @@ def test_a_task_and_its_records_have_one_label():
 
 
 def test_the_search_tells_when_it_times_the_leaders_again(run, quick_device, monkeypatch):
-    def search(tasks, pipeline, database, options, on_event):
+    def search(tasks, pipeline, database, options, on_event, history):
         best = make_record(task_id(tasks[0]), Result(costs=(2e-3,), verified=True, final=True))
         on_event(loop.Event("leaders", 0, 5, 1.0, message="Timing the leaders again."))
         on_event(loop.Event("final", 0, 5, 1.0, record=best))
@@ -397,7 +398,7 @@ def test_the_search_tells_when_it_times_the_leaders_again(run, quick_device, mon
 
     monkeypatch.setattr(tuning, "search", search)
     monkeypatch.setattr(network, "load_sizes", lambda *_: ([None], {}))
-    monkeypatch.setattr(tuning, "fused_tasks", lambda *_: [cpu_task(8, 8, 8)])
+    monkeypatch.setattr(tuning, "fused_tasks", lambda *_, **__: [cpu_task(8, 8, 8)])
     _, out, _ = run("tune", "resnet-18", "--trials", "5")
     lines = out.splitlines()
     assert lines[1] == "Timing the leaders again."
@@ -412,6 +413,6 @@ def test_the_next_command_can_be_pasted(run, quick_device, monkeypatch):
 
 def test_a_network_without_templates_is_told_what_needs_none(run, quick_device, monkeypatch):
     monkeypatch.setattr(network, "load_sizes", lambda *_: ([None], {}))
-    monkeypatch.setattr(tuning, "fused_tasks", lambda *_: [])
+    monkeypatch.setattr(tuning, "fused_tasks", lambda *_, **__: [])
     code, _, err = run("tune", "resnet-18", "--trials", "5")
     assert code == 1 and "--tuner auto-scheduler needs none" in err

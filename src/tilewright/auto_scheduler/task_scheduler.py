@@ -24,6 +24,7 @@ from tilewright.schedule.task import Task
 from tilewright.search.gradient import Gradient
 from tilewright.search.jobs import task_id
 from tilewright.search.report import Event, Options, Report
+from tilewright.search.transfer import read_history
 
 MODELS = {"default": XGBModel, "sketch.xgb": XGBModel, "sketch.random": RandomModel}
 STRATEGIES = {"gradient": "gain", "round-robin": "turns"}  # -> of the loop
@@ -80,6 +81,7 @@ class TaskScheduler:
     strategy:        "gradient": the task with the greatest predicted gain; "round-robin"
     load_model_file: what `XGBModel.save` wrote
     load_log_file:   go on from this log: models, best results, nothing is measured twice
+    history:         logs of other tasks and devices, TVM's too, that the model starts from
     callbacks:       default: `PrintTableInfo()` and `LogEstimatedLatency("total_latency.tsv")`
     objective_func:  what is to be made small: takes `best_costs`, a list of seconds by task;
                      default: the sum weighted by `task_weights`
@@ -98,9 +100,9 @@ class TaskScheduler:
         load_model_file: Path | None = None, load_log_file: Path | None = None,
         alpha: float | None = None, beta: float | None = None, gamma: float = 0.5,
         backward_window_size: int | None = None,
-        callbacks: Sequence[Any] | None = None,
+        callbacks: Sequence[Any] | None = None, *, history: Sequence[Path] = (),
     ) -> None:  # fmt: skip
-        self.tasks = list(tasks)
+        self.tasks, self.history = list(tasks), list(history)
         if not self.tasks:
             raise SpaceError("TaskScheduler(tasks=[])", "there is no task", "Extract some first.")
         self.task_weights = _weights(self.tasks, task_weights)
@@ -183,7 +185,8 @@ class TaskScheduler:
             tuner=model.tuner, seed=policies[0].seed, order=STRATEGIES[self.strategy],
             objective=self.objective_func, gradient=self.gradient,
         )  # fmt: skip
-        report = run(tasks, tune_option, options, log, model.model, policies, self._on_event)
+        past = read_history(self.history, tasks) if self.history else None
+        report = run(tasks, tune_option, options, log, model.model, policies, self._on_event, past)
         self._finish(report, log, tune_option)
         report.check()
         return report

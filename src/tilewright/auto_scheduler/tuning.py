@@ -23,6 +23,7 @@ from tilewright.auto_scheduler.measure import (
 from tilewright.auto_scheduler.records import Log, Path, RecordToFile, check_history
 from tilewright.base.errors import TargetError
 from tilewright.base.terminal import say
+from tilewright.measure.database import Database
 from tilewright.measure.jobs import Builder, Runner
 from tilewright.measure.pipeline import Pipeline
 from tilewright.schedule.task import Task
@@ -61,8 +62,10 @@ def run(
     model: CostModel,
     policies: Sequence[Any],
     on_event: OnEvent | None = None,
+    history: Database | None = None,
 ) -> Report:
-    """Tune; policies: what callbacks are told of each task.  Raises KeyboardInterrupt on Ctrl-C."""
+    """Tune; policies: what callbacks are told of each task; history: of other tasks, see
+    `search.loop.tune`.  Raises KeyboardInterrupt on Ctrl-C."""
     callbacks = list(options.measure_callbacks or ())
     log.files = [c.database for c in callbacks if isinstance(c, RecordToFile)]
     dags = [ComputeDAG(task.dag) for task in tasks]
@@ -87,8 +90,9 @@ def run(
         _check_arch(runner, tasks[0].target)
         try:
             report = tune(
-                tasks, pipeline, log, replace(loop, batch=batch), on_event=tell, model=model
-            )
+                tasks, pipeline, log, replace(loop, batch=batch), on_event=tell, model=model,
+                history=history,
+            )  # fmt: skip
         finally:
             model.finish_fit()
             model.close()

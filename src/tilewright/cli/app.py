@@ -1,19 +1,17 @@
 """The commands and their options; every one imports what it needs when it runs.
 
-In: a command line.  Out: calls into `network.py` (tune, bench), tables, an exit code: 0, 1 for an
-error that is told in one line, 2 for a wrong option, 130 after Ctrl-C.  Read next: `network.py`.
+In: a command line.  Out: calls into `network.py`, tables, an exit code: 0, 1 for an error that is
+told in one line, 2 for a wrong option, 130 after Ctrl-C.
+Read next: `tune.py`, `deploy.py`, `network.py`.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-import shlex
-import signal
 import sys
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +19,22 @@ import click
 
 from tilewright.base.errors import TilewrightError
 from tilewright.base.terminal import say
+from tilewright.cli.deploy import compile_command, run
 from tilewright.cli.farm import farm
 from tilewright.cli.import_logs import import_logs
-from tilewright.targets.kind import kinds
+from tilewright.cli.options import (
+    MODEL_HELP,
+    check_log,
+    default_log,
+    devices_of,
+    dtype_option,
+    farm_options,
+    shape_option,
+    target_option,
+)
+from tilewright.cli.tune import tune
 from tilewright.targets.target import Target
 
-MODEL_HELP = "MODEL is resnet-18, resnet-18-v1, mobilenet, another network's name, or FILE.onnx."
-DEFAULT_MINUTES = 5.0
 _OUTPUT_LOST = (errno.EPIPE, errno.ENOSPC, errno.EIO, errno.EBADF)
 
 
@@ -72,190 +79,20 @@ def cli() -> None:
     """Tune networks for the device at hand, and run them with what was found."""
 
 
-cli.add_command(farm)
-
-
-class _TargetType(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions of click
-    name = "target"
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> Target:
-        try:
-            return Target(value)
-        except (TilewrightError, ValueError) as error:
-            self.fail(str(error), param, ctx)
-
-
-def _check_positive(ctx: click.Context, param: click.Parameter, value: float | None) -> Any:
-    if value is not None and not value > 0:
-        raise click.BadParameter(f"{value:g} is not more than zero", ctx=ctx, param=param)
-    return value
-
-
-def _check_log(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path | None:
-    if value is not None and not value.exists():
-        raise click.BadParameter(
-            f"there is no file {str(value)!r}; `tilewright tune` writes one", ctx=ctx, param=param
-        )
-    return value
-
-
-_target = click.option(
-    "--target", type=_TargetType(), default="llvm", show_default=True,
-    help=f"{', '.join(k.name for k in kinds())}, perhaps with options: 'cuda -arch=sm_90'.",
-)  # fmt: skip
-
-
-def _farm_options(command: Any) -> Any:
-    """--farm and --key, given as one value `farm`."""
-    place = click.option(
-        "--farm", metavar="HOST:PORT",
-        help="Tracker whose devices are used, instead of this machine's; see `tilewright farm`.",
-    )  # fmt: skip
-    key = click.option("--key", help="Which devices of --farm.")
-    return place(key(command))
-
-
-def _farm(place: str | None, key: str | None) -> Any:
-    """Where the two options lead; None: to this machine.  Raises DeviceError for no address."""
-    from tilewright.farm.address import Devices, parsed
-
-    if (place is None) != (key is None):
-        raise click.UsageError("--farm and --key belong together")
-    return None if place is None or key is None else Devices(key, *parsed(place))
-
-
-_dtype = click.option(
-    "--dtype", type=click.Choice(["float32", "float16", "bfloat16"]), default="float32",
-    show_default=True, help="Element type of contractions and what follows; sums stay float32.",
-)  # fmt: skip
-
-
-def _sizes(ctx: click.Context, param: click.Parameter, value: str) -> tuple[int, ...]:
-    parts = [part.strip() for part in value.split(",")] if value else []
-    if not all(part.isdigit() and int(part) for part in parts) or len({*parts}) < len(parts):
-        raise click.BadParameter(f"{value!r} is no list such as 1,8,32", ctx=ctx, param=param)
-    return tuple(map(int, parts))
-
-
-_batch = click.option(
-    "--batch", default="", callback=_sizes, metavar="N,N,...",
-    help="Batch sizes, the first extent of each input.  [default: that of MODEL]",
-)  # fmt: skip
-
-
-def _shapes(ctx: click.Context, param: click.Parameter, value: Sequence[str]) -> dict[str, Any]:
-    """`data:[1,3,224,224]`, several of them, or `batch:8` for an extent that has a name, or
-    `seq:64,128` for several sizes of it."""
-    found: dict[str, Any] = {}
-    for text in (word for given in value for word in given.split()):
-        name, _, extents = text.rpartition(":")  # names of inputs may have colons
-        inner = extents.removeprefix("[").removesuffix("]")
-        parts = inner.split(",") if inner else []
-        is_list = extents == f"[{inner}]"
-        if not name or not all(p.isdigit() for p in parts) or not (is_list or parts):
-            raise click.BadParameter(
-                f"{text!r} is no shape such as data:[1,3,224,224]", ctx=ctx, param=param
-            )
-        numbers = [int(p) for p in parts]
-        found[name] = tuple(numbers) if is_list else numbers if len(numbers) > 1 else numbers[0]
-    return found
-
-
-_shape = click.option(
-    "--shape", multiple=True, callback=_shapes, metavar="NAME:[N,N,...]",
-    help="Shape of an input of FILE.onnx, or NAME:N for an extent that has a name, NAME:N,N,... "
-    "for several sizes of it; for each that the file leaves open.",
-)  # fmt: skip
+for _command in (tune, compile_command, run, farm):
+    cli.add_command(_command)
 
 
 @cli.command(epilog=MODEL_HELP)
 @click.argument("model")
-@_target
-@_dtype
-@_batch
-@_shape
-@click.option("--trials", type=int, callback=_check_positive, help="Candidates to measure, in all.")
+@target_option
+@dtype_option
+@shape_option
 @click.option(
-    "--minutes", type=float, callback=_check_positive,
-    help=f"Time to spend.  [default: {DEFAULT_MINUTES:g}, unless --trials is given]",
-)  # fmt: skip
-@click.option(
-    "--log", type=click.Path(dir_okay=False, path_type=Path),
-    help="File of the results; more are added to it.  [default: MODEL.TARGET.jsonl]",
-)  # fmt: skip
-@click.option(
-    "--tuner", type=click.Choice(["xgb", "random", "auto-scheduler"]), default="xgb",
-    show_default=True,
-    help="How candidates are chosen; auto-scheduler: those that rules derive, for every kernel.",
-)  # fmt: skip
-@click.option(
-    "--templates/--no-templates", default=True, show_default=True,
-    help="Whether templates compete with the rules of --tuner auto-scheduler.",
-)  # fmt: skip
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the search.")
-@_farm_options
-def tune(
-    model: str, target: Target, dtype: str, batch: tuple[int, ...], shape: dict[str, Any],
-    trials: int | None, minutes: float | None, log: Path | None, tuner: str, templates: bool,
-    seed: int, farm: str | None, key: str | None,
-) -> None:  # fmt: skip
-    """Search for fast kernels for MODEL and write every result to a log.
-
-    Started again with the same log, it goes on where it was: after Ctrl-C, a crash, or to search
-    longer.
-    """
-    from tilewright.cli import network
-    from tilewright.cli.progress import Progress
-    from tilewright.measure.database import Database
-
-    network.check_model(model)
-    if not templates and tuner != "auto-scheduler":
-        raise click.UsageError("--no-templates leaves nothing to search but with auto-scheduler")
-    if trials is None and minutes is None:
-        minutes = DEFAULT_MINUTES
-    seconds = None if minutes is None else minutes * 60
-    path = log or default_log(model, target, dtype)
-    devices = _farm(farm, key)
-    target = network.real_target(target, devices)
-    with (
-        Database(path, on_error=_warn) as database,
-        Progress(trials, seconds) as progress,
-        _termination_as_interrupt(),
-    ):
-        progress.note(f"tuning {model} for {target}, results in {path} ({len(database)} so far)")
-        for told in database.skipped.told():
-            progress.note(f"{path}: skipped {told}")
-        try:
-            network.tune(
-                model, target, database, trials=trials, seconds=seconds, tuner=tuner,
-                dtype=dtype, batch=batch, shapes=shape, templates=templates, seed=seed,
-                farm=devices, progress=progress,
-            )  # fmt: skip
-        except KeyboardInterrupt:
-            progress.note(
-                f"Stopped.  {len(database)} results are in {path}; the same command goes on:\n"
-                f"  {_command_line()}"
-            )
-            raise
-    following = ["tilewright", "bench", model, "--target", str(target), "--log", str(path)]
-    following += ["--dtype", dtype] if dtype != "float32" else []
-    for name, given in shape.items():
-        given = given[0] if isinstance(given, list) else given  # one of the sizes
-        extents = given if isinstance(given, int) else f"[{','.join(map(str, given))}]"
-        following += ["--shape", f"{name}:{extents}"]
-    say(f"Done.  Next: {shlex.join(following)}")
-
-
-@cli.command(epilog=MODEL_HELP)
-@click.argument("model")
-@_target
-@_dtype
-@_shape
-@click.option(
-    "--log", type=click.Path(dir_okay=False, path_type=Path), callback=_check_log,
+    "--log", type=click.Path(dir_okay=False, path_type=Path), callback=check_log,
     help="Log of `tune`.  [default: MODEL.TARGET.jsonl where it exists]",
 )  # fmt: skip
-@_farm_options
+@farm_options
 def bench(
     model: str, target: Target, dtype: str, shape: dict[str, Any], log: Path | None,
     farm: str | None, key: str | None,
@@ -270,7 +107,7 @@ def bench(
 
     network.check_model(model)
     path = log or default_log(model, target, dtype)
-    devices = _farm(farm, key)
+    devices = devices_of(farm, key)
     target = network.real_target(target, devices)
     if devices is not None:
         used = path if path.exists() else None
@@ -285,42 +122,6 @@ def bench(
     tables.print_bench(report)
     if not report.correct:
         raise click.ClickException("the results differ by more than rounding explains")
-
-
-@cli.command("compile", epilog=MODEL_HELP)
-@click.argument("model")
-@_target
-@_dtype
-@_batch
-@_shape
-@click.option(
-    "--log", type=click.Path(dir_okay=False, path_type=Path), callback=_check_log,
-    help="Log of `tune`.  [default: MODEL.TARGET.jsonl where it exists]",
-)  # fmt: skip
-@click.option(
-    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path),
-    help="File that runtime.load_module reads: .so or .tar.  [default: MODEL.TARGET.tar]",
-)  # fmt: skip
-def compile_command(
-    model: str, target: Target, dtype: str, batch: tuple[int, ...], shape: dict[str, Any],
-    log: Path | None, output: Path | None,
-) -> None:  # fmt: skip
-    """Build MODEL with the best that is known, and write one file that runs without the compiler.
-
-    With several batch sizes, the file holds kernels for each of them.
-    """
-    from tilewright.cli import network
-
-    network.check_model(model)
-    path = log or default_log(model, target, dtype)
-    made = output or default_log(model, target, dtype).with_suffix(".tar")
-    target = network.real_target(target)
-    used = path if path.exists() else None
-    if used is None:
-        click.echo(f"There is no log {path}: the kernels are untuned.", err=True)
-    library = network.compile_model(model, target, used, made, dtype, batch, shape)
-    say(library.report.summary())
-    say(f"Done.  The library is in {made}: {library!r}")
 
 
 @cli.command("runtime-archive")
@@ -358,7 +159,7 @@ records.add_command(import_logs)
 
 
 @records.command()
-@click.argument("file", type=click.Path(dir_okay=False, path_type=Path), callback=_check_log)
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path), callback=check_log)
 @click.option("--failures", default=12, show_default=True, help="Rows of the failure table.")
 @click.option(
     "--pick-best", type=click.Path(dir_okay=False, path_type=Path),
@@ -376,7 +177,7 @@ def show(file: Path, failures: int, pick_best: Path | None) -> None:
 
 
 @records.command()
-@click.argument("file", type=click.Path(dir_okay=False, path_type=Path), callback=_check_log)
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path), callback=check_log)
 @click.option(
     "-o", "--output", type=click.Path(dir_okay=False, path_type=Path),
     help="Where to; merged with what it holds.  [default: FILE.best.json]",
@@ -402,35 +203,3 @@ def doctor() -> None:
     tables.print_findings(findings)
     if not any(f.works and f.what.startswith("device") for f in findings):
         sys.exit(1)
-
-
-def _warn(error: TilewrightError) -> None:
-    say(f"warning: {error}", stream=sys.stderr)
-
-
-def default_log(model: str, target: Target, dtype: str = "float32") -> Path:
-    """Where `tune` and `bench` look when no --log is given."""
-    name = Path(model).stem if model.endswith(".onnx") else model
-    kind = "" if dtype == "float32" else f".{dtype}"
-    return Path(f"{name}.{target.kind}{kind}.jsonl")
-
-
-@contextmanager
-def _termination_as_interrupt() -> Iterator[None]:
-    """A request to terminate ends the run as Ctrl-C does: with everything written."""
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    if threading.current_thread() is not threading.main_thread():  # only that may set handlers
-        yield
-        return
-    previous = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, previous)
-
-
-def _command_line() -> str:
-    return shlex.join(["tilewright", *sys.argv[1:]])

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tilewright.cli.tables import BenchReport
     from tilewright.farm.address import Devices
     from tilewright.measure.database import Database
+    from tilewright.relay.compile.tune import Measuring
     from tilewright.runtime.network.library import Library
     from tilewright.schedule.task import Task
 
@@ -65,6 +66,56 @@ def real_target(target: Target, farm: Devices | None = None) -> Target:
     return as_described(target, farm)
 
 
+def found_tasks(
+    model: str, target: Target, tuner: str, dtype: str = "float32", batch: Sequence[int] = (),
+    shapes: Mapping[str, Any] | None = None, templates: bool = True,
+) -> list[Task]:  # fmt: skip
+    """The tasks of the network, see `tune`.  Raises ModelError where there is none."""
+    from tilewright.relay.compile.tune import tasks_of
+
+    mods, params = load_sizes(model, batch, shapes)
+    if dtype != "float32":
+        mods, params = [in_type(mod, params, dtype) for mod in mods], {}
+    found = tasks_of(mods, params, target, tuner == "auto-scheduler", templates)
+    if not found:
+        raise ModelError(
+            f"tune {model!r}", "no kernel of the network has a template to tune",
+            "--tuner auto-scheduler needs none.",
+        )  # fmt: skip
+    return found
+
+
+def list_tasks(model: str, target: Target, **what: Any) -> list[str]:
+    """A line for each task, with the number that `tune(tasks=)` takes."""
+    found = found_tasks(model, target, **what)
+    return [
+        f"{k:3d}  {task_label(task)}  x{task.weight}  "
+        f"{sum(s.space.range_length for s in task.sketches):,} candidates"
+        for k, task in enumerate(found)
+    ]
+
+
+def chosen_tasks(text: str, count: int | None) -> list[int]:
+    """Numbers of tasks, as "all", "3" or "0,2-4" say it.
+
+    count: how many there are, None: not known yet.  Raises ValueError for what is no such list
+    """
+    if text in ("all", "list"):
+        return list(range(count or 0))
+    chosen: list[int] = []
+    for part in text.replace(" ", ",").split(","):
+        first, dash, last = part.partition("-")
+        if not first.isdigit() or (dash and not last.isdigit()) or len(part) > 12:
+            raise ValueError(f"{text!r} is no list such as 0,2-4, all or list")
+        end = int(last) if dash else int(first)
+        if end < int(first) or (count is not None and end >= count):
+            raise ValueError(
+                f"{part!r}: there are tasks 0 to {'?' if count is None else count - 1}"
+            )
+        chosen += range(int(first), min(end, 10**6) + 1)
+    return list(dict.fromkeys(chosen))
+
+
 def tune(
     model: str,
     target: Target,
@@ -78,6 +129,10 @@ def tune(
     shapes: Mapping[str, Any] | None = None,
     templates: bool = True,
     seed: int,
+    tasks: str = "all",
+    early_stopping: int | None = None,
+    history: Sequence[Path] = (),
+    measuring: Measuring | None = None,
     farm: Devices | None = None,
     progress: Progress,
 ) -> None:
@@ -88,26 +143,27 @@ def tune(
     shapes:    of the inputs of a file, by name
     tuner:     "auto-scheduler" tunes every kernel, by rules; others those that have a template
     templates: whether templates compete with rules
+    tasks:     which of them, see `chosen_tasks`
+    early_stopping: a task ends after so many candidates without a faster one
+    history:   logs of other networks or devices to start from
     farm:      where candidates are timed, instead of this machine's device
     Raises SearchError where every trial failed.
     Calls `progress.start(rows)` once, `progress.record(index, record)` for each result, and
     `progress.again()` for each leader that is timed again.
     """
-    from tilewright.relay.compile.tune import tasks_of
     from tilewright.relay.compile.tune import tune as search
     from tilewright.search.report import Event, Options
+    from tilewright.search.transfer import read_history
 
-    mods, params = load_sizes(model, batch, shapes)
-    if dtype != "float32":
-        mods, params = [in_type(mod, params, dtype) for mod in mods], {}
-    by_rules = tuner == "auto-scheduler"
-    tasks = tasks_of(mods, params, target, by_rules, templates)
-    if not tasks:
+    every = found_tasks(model, target, tuner, dtype, batch, shapes, templates)
+    try:
+        found = [every[k] for k in chosen_tasks(tasks, len(every))]
+    except ValueError as error:
         raise ModelError(
-            f"tune {model!r}", "no kernel of the network has a template to tune",
-            "--tuner auto-scheduler needs none.",
-        )  # fmt: skip
-    progress.start([_row(task, database) for task in tasks])
+            f"tune {model!r}, --tasks", str(error), "--tasks list shows them."
+        ) from None
+    past = read_history(history, every) if history else None
+    progress.start([_row(task, database) for task in found])
 
     def on_event(event: Event) -> None:
         if event.kind == "trial" and event.record is not None:
@@ -119,17 +175,21 @@ def tune(
         else:
             progress.redraw()
 
-    options = Options(trials=trials, seconds=seconds, tuner="xgb" if by_rules else tuner, seed=seed)
+    options = Options(
+        trials=trials, seconds=seconds, tuner="xgb" if tuner == "auto-scheduler" else tuner,
+        seed=seed, early_stopping=early_stopping,
+    )  # fmt: skip
     report = search(
-        tasks, database, options, on_event, lambda e: progress.note(str(e)), farm, progress.note
-    )
-    progress.settle([found.best_seconds for found in report.tasks])
-    for found in report.tasks:
-        if found.fruitless:
-            label = task_label(found.task)
+        found, database, options, on_event, lambda e: progress.note(str(e)), farm, progress.note,
+        past, measuring,
+    )  # fmt: skip
+    progress.settle([told.best_seconds for told in report.tasks])
+    for told in report.tasks:
+        if told.fruitless:
+            label = task_label(told.task)
             progress.note(
-                f"{label} keeps its default: none of {found.trials} candidates was valid.  "
-                f"The last: {found.failure}"
+                f"{label} keeps its default: none of {told.trials} candidates was valid.  "
+                f"The last: {told.failure}"
             )
     if report.interrupted:
         raise KeyboardInterrupt

@@ -7,6 +7,7 @@ in the database, a `Report`.  Read next: `extract.py`, `search/loop.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -24,8 +25,19 @@ from tilewright.search.report import Event, Options, Report
 from tilewright.search.rules.derive import with_rules
 from tilewright.targets.target import Target
 
-TRIAL_SECONDS = 10.0  # for one candidate, all its runs together
-MIN_REPEAT_MS = 20.0  # of each timed repeat of a candidate that may set a record
+
+@dataclass(frozen=True)
+class Measuring:
+    """number, repeat, min_repeat_ms: of a candidate that may set a record, see `LocalRunner`
+    timeout:  seconds for building a candidate, and for all its runs together
+    parallel: candidates built at once; None: one per core
+    """
+
+    number: int = 4
+    repeat: int = 3
+    min_repeat_ms: float = 20.0
+    timeout: float = 10.0
+    parallel: int | None = None
 
 
 def tasks_of(
@@ -65,20 +77,26 @@ def tune(
     on_error: Callable[[RecordError], None] | None = None,
     farm: Devices | None = None,
     on_notice: Callable[[str], object] | None = None,
+    history: Database | None = None,
+    measuring: Measuring | None = None,
 ) -> Report:
     """Measure candidates of `tasks` until a budget is spent, on the device of this machine or on
     those of a farm.
 
     Started again with the same log, it goes on where it was.  on_error: told
-    when the log cannot be written; on_notice: told of devices of the farm that come and go.
+    when the log cannot be written; on_notice: told of devices of the farm that come and go;
+    history: of other tasks and devices, see `search.loop.tune`.
     Raises DeviceError without the device.
     """
+    chosen = measuring or Measuring()
     with (
-        LocalBuilder() as builder,
-        _runner(farm, on_notice, cold_bytes(tasks)) as runner,
+        LocalBuilder(chosen.timeout, chosen.parallel) as builder,
+        _runner(farm, on_notice, chosen, cold_bytes(tasks)) as runner,
         Pipeline(builder, runner, database, on_error=on_error) as pipeline,
     ):
-        return search(list(tasks), pipeline, database, options, on_event=on_event)
+        return search(
+            list(tasks), pipeline, database, options, on_event=on_event, history=history
+        )  # fmt: skip
 
 
 def as_described(target: Target, farm: Devices | None = None) -> Target:
@@ -108,13 +126,15 @@ def _constant_bytes(task: Task) -> int:
 def _runner(
     farm: Devices | None,
     on_notice: Callable[[str], object] | None = None,
+    measuring: Measuring | None = None,
     cold: int = 0,
 ) -> LocalRunner | FarmRunner:
+    chosen = measuring or Measuring()
     if farm is None:
         return LocalRunner(
-            timeout=TRIAL_SECONDS, number=4, repeat=3, min_repeat_ms=MIN_REPEAT_MS, cold_bytes=cold
+            chosen.timeout, chosen.number, chosen.repeat, chosen.min_repeat_ms, cold_bytes=cold
         )
     return FarmRunner(
-        farm.key, farm.host, farm.port, timeout=TRIAL_SECONDS, number=4, repeat=3,
-        min_repeat_ms=MIN_REPEAT_MS, on_notice=on_notice,
+        farm.key, farm.host, farm.port, timeout=chosen.timeout, number=chosen.number,
+        repeat=chosen.repeat, min_repeat_ms=chosen.min_repeat_ms, on_notice=on_notice,
     )  # fmt: skip

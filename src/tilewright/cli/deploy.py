@@ -1,0 +1,157 @@
+"""`tilewright compile` and `tilewright run`: a network as one file, and what the file computes.
+
+In: a network and a log; a file and inputs.  Out: the file; outputs, times, a profile.
+`run` needs the runtime only.  Read next: `network.py`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import numpy as np
+
+from tilewright.base.errors import ModelError
+from tilewright.base.terminal import say
+from tilewright.cli.options import (
+    MODEL_HELP,
+    batch_option,
+    check_log,
+    check_positive,
+    default_log,
+    dtype_option,
+    shape_option,
+    target_option,
+)
+from tilewright.targets.target import Target
+
+if TYPE_CHECKING:
+    from tilewright.runtime.network.plan import TensorSpec
+
+NUMBER = 1  # runs of a repeat
+
+
+@click.command("compile", epilog=MODEL_HELP)
+@click.argument("model")
+@target_option
+@dtype_option
+@batch_option
+@shape_option
+@click.option(
+    "--log", type=click.Path(dir_okay=False, path_type=Path), callback=check_log,
+    help="Log of `tune`.  [default: MODEL.TARGET.jsonl where it exists]",
+)  # fmt: skip
+@click.option(
+    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path),
+    help="File that runtime.load_module reads: .so or .tar.  [default: MODEL.TARGET.tar]",
+)  # fmt: skip
+def compile_command(
+    model: str, target: Target, dtype: str, batch: tuple[int, ...], shape: dict[str, Any],
+    log: Path | None, output: Path | None,
+) -> None:  # fmt: skip
+    """Build MODEL with the best that is known, and write one file that runs without the compiler.
+
+    With several batch sizes, the file holds kernels for each of them.
+    """
+    from tilewright.cli import network
+
+    network.check_model(model)
+    path = log or default_log(model, target, dtype)
+    made = output or default_log(model, target, dtype).with_suffix(".tar")
+    target = network.real_target(target)
+    used = path if path.exists() else None
+    if used is None:
+        click.echo(f"There is no log {path}: the kernels are untuned.", err=True)
+    library = network.compile_model(model, target, used, made, dtype, batch, shape)
+    say(library.report.summary())
+    say(f"Done.  The library is in {made}: {library!r}")
+
+
+@click.command("run")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option(
+    "--inputs", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="File of numpy.savez with the inputs by name; those that are not in it are filled.",
+)  # fmt: skip
+@click.option(
+    "--fill", type=click.Choice(["random", "zeros", "ones"]), default="random", show_default=True,
+    help="What inputs are that no file gives; integers are zeros, unless they are ones.",
+)  # fmt: skip
+@click.option(
+    "--outputs", type=click.Path(dir_okay=False, path_type=Path),
+    help="File to write the outputs to, as numpy.savez does: output_0, output_1, ...",
+)  # fmt: skip
+@click.option("--repeat", type=int, callback=check_positive, help="Time it so often.")
+@click.option(
+    "--number", type=int, default=NUMBER, callback=check_positive, show_default=True,
+    help="Runs back to back in each repeat.",
+)  # fmt: skip
+@click.option("--profile", is_flag=True, help="Time every kernel alone, too.")
+def run(
+    file: Path, inputs: Path | None, fill: str, outputs: Path | None, repeat: int | None,
+    number: int, profile: bool,
+) -> None:  # fmt: skip
+    """Run the network that `compile` wrote to FILE, on the device it was built for."""
+    from tilewright.runtime.device import device
+    from tilewright.runtime.load import load_module
+    from tilewright.runtime.network.graph_executor import GraphModule
+    from tilewright.runtime.network.library import Library
+
+    library = load_module(file)
+    if not isinstance(library, Library):
+        raise ModelError(f"run {str(file)!r}", "it is one kernel, no network", "Use compile's.")
+    given = {} if inputs is None else _read(inputs)
+    specs = {spec.name: spec for spec in library.plan.inputs}
+    unknown = [name for name in given if name not in specs]
+    if unknown:
+        raise ModelError(
+            f"--inputs {inputs}", f"the network has no input {unknown[0]!r}",
+            f"It has {', '.join(specs) or 'none'}.",
+        )  # fmt: skip
+    dev = device(Target(library.target).kind)
+    module = GraphModule(library["default"](dev))
+    module.run(**{n: given[n] if n in given else _filled(s, fill) for n, s in specs.items()})
+    found = [module.get_output(k).numpy() for k in range(module.get_num_outputs())]
+    for k, value in enumerate(found):
+        say(f"output_{k}: {value.dtype}{list(value.shape)}")
+    if outputs is not None:
+        _write(outputs, found)
+    if repeat is not None:
+        say(str(module.benchmark(dev, repeat=repeat, number=number)))
+    if profile:
+        say(str(module.profile(number=number)))
+
+
+def _filled(spec: TensorSpec, fill: str) -> Any:
+    from tilewright.base.dtype import DType
+
+    if fill == "ones":
+        return np.ones(spec.shape, spec.dtype)
+    if fill == "random" and DType(spec.dtype).is_float:
+        return np.random.default_rng(0).standard_normal(spec.shape).astype(spec.dtype)
+    return np.zeros(spec.shape, spec.dtype)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """The arrays of a file of numpy's, which is no program.  Raises ModelError."""
+    try:
+        found = np.load(path, allow_pickle=False)
+        if isinstance(found, np.ndarray):
+            raise ValueError("it is one array without a name")
+        with found:
+            return {name: found[name] for name in found.files}
+    except Exception as error:  # a damaged archive raises many kinds
+        raise ModelError(
+            f"--inputs {path}", f"it cannot be read ({error})", "Write it with numpy.savez."
+        ) from None
+
+
+def _write(path: Path, outputs: list[Any]) -> None:
+    try:
+        with open(path, "wb") as file:
+            np.savez(file, **{f"output_{k}": value for k, value in enumerate(outputs)})
+    except OSError as error:
+        raise ModelError(
+            f"--outputs {path}", f"it cannot be written ({error.strerror})", "Name another file."
+        ) from None

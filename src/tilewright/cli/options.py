@@ -1,0 +1,122 @@
+"""Options that several commands share, and what their values mean.
+
+In: what was typed.  Out: targets, shapes, files, devices of a farm; `click`'s own error for what is
+none.  Read next: `app.py`, `tune.py`, `deploy.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tilewright.base.errors import TilewrightError
+from tilewright.targets.kind import kinds
+from tilewright.targets.target import Target
+
+MODEL_HELP = "MODEL is resnet-18, resnet-18-v1, mobilenet, another network's name, or FILE.onnx."
+
+
+class _TargetType(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions of click
+    name = "target"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Target:
+        try:
+            return Target(value)
+        except (TilewrightError, ValueError) as error:
+            self.fail(str(error), param, ctx)
+
+
+def check_positive(ctx: click.Context, param: click.Parameter, value: float | None) -> Any:
+    if value is not None and not value > 0:
+        raise click.BadParameter(f"{value:g} is not more than zero", ctx=ctx, param=param)
+    return value
+
+
+def check_log(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
+    """One file, or several, that must be there."""
+    for path in value if isinstance(value, tuple) else [value]:
+        if path is not None and not path.exists():
+            raise click.BadParameter(
+                f"there is no file {str(path)!r}; `tilewright tune` writes one", ctx=ctx,
+                param=param,
+            )  # fmt: skip
+    return value
+
+
+target_option = click.option(
+    "--target", type=_TargetType(), default="llvm", show_default=True,
+    help=f"{', '.join(k.name for k in kinds())}, perhaps with options: 'cuda -arch=sm_90'.",
+)  # fmt: skip
+
+
+def farm_options(command: Any) -> Any:
+    """--farm and --key, given as one value `farm`."""
+    place = click.option(
+        "--farm", metavar="HOST:PORT",
+        help="Tracker whose devices are used, instead of this machine's; see `tilewright farm`.",
+    )  # fmt: skip
+    key = click.option("--key", help="Which devices of --farm.")
+    return place(key(command))
+
+
+def devices_of(place: str | None, key: str | None) -> Any:
+    """Where the two options lead; None: to this machine.  Raises DeviceError for no address."""
+    from tilewright.farm.address import Devices, parsed
+
+    if (place is None) != (key is None):
+        raise click.UsageError("--farm and --key belong together")
+    return None if place is None or key is None else Devices(key, *parsed(place))
+
+
+dtype_option = click.option(
+    "--dtype", type=click.Choice(["float32", "float16", "bfloat16"]), default="float32",
+    show_default=True, help="Element type of contractions and what follows; sums stay float32.",
+)  # fmt: skip
+
+
+def _sizes(ctx: click.Context, param: click.Parameter, value: str) -> tuple[int, ...]:
+    parts = [part.strip() for part in value.split(",")] if value else []
+    if not all(part.isdigit() and int(part) for part in parts) or len({*parts}) < len(parts):
+        raise click.BadParameter(f"{value!r} is no list such as 1,8,32", ctx=ctx, param=param)
+    return tuple(map(int, parts))
+
+
+batch_option = click.option(
+    "--batch", default="", callback=_sizes, metavar="N,N,...",
+    help="Batch sizes, the first extent of each input.  [default: that of MODEL]",
+)  # fmt: skip
+
+
+def _shapes(ctx: click.Context, param: click.Parameter, value: Sequence[str]) -> dict[str, Any]:
+    """`data:[1,3,224,224]`, several of them, or `batch:8` for an extent that has a name, or
+    `seq:64,128` for several sizes of it."""
+    found: dict[str, Any] = {}
+    for text in (word for given in value for word in given.split()):
+        name, _, extents = text.rpartition(":")  # names of inputs may have colons
+        inner = extents.removeprefix("[").removesuffix("]")
+        parts = inner.split(",") if inner else []
+        is_list = extents == f"[{inner}]"
+        if not name or not all(p.isdigit() for p in parts) or not (is_list or parts):
+            raise click.BadParameter(
+                f"{text!r} is no shape such as data:[1,3,224,224]", ctx=ctx, param=param
+            )
+        numbers = [int(p) for p in parts]
+        found[name] = tuple(numbers) if is_list else numbers if len(numbers) > 1 else numbers[0]
+    return found
+
+
+shape_option = click.option(
+    "--shape", multiple=True, callback=_shapes, metavar="NAME:[N,N,...]",
+    help="Shape of an input of FILE.onnx, or NAME:N for an extent that has a name, NAME:N,N,... "
+    "for several sizes of it; for each that the file leaves open.",
+)  # fmt: skip
+
+
+def default_log(model: str, target: Target, dtype: str = "float32") -> Path:
+    """Where `tune` and `bench` look when no --log is given."""
+    name = Path(model).stem if model.endswith(".onnx") else model
+    kind = "" if dtype == "float32" else f".{dtype}"
+    return Path(f"{name}.{target.kind}{kind}.jsonl")

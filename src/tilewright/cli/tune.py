@@ -1,0 +1,221 @@
+"""`tilewright tune`: its options, those of TVM's `tvmc tune` among them, and how a run ends.
+
+In: a command line.  Out: a call of `network.tune`, the command to go on with.
+Read next: `network.py`.
+"""
+
+from __future__ import annotations
+
+import shlex
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tilewright.base.errors import TilewrightError
+from tilewright.base.terminal import say
+from tilewright.cli.options import (
+    MODEL_HELP,
+    batch_option,
+    check_log,
+    check_positive,
+    default_log,
+    devices_of,
+    dtype_option,
+    farm_options,
+    shape_option,
+    target_option,
+)
+from tilewright.targets.target import Target
+
+DEFAULT_MINUTES = 5.0
+RULES = "auto-scheduler"
+
+
+class _TunerType(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions of click
+    name = "tuner"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> str:
+        from tilewright.search.propose.named import tuner_name
+
+        try:
+            return value if value == RULES else tuner_name(value)
+        except TilewrightError as error:
+            self.fail(f"{error}  Or {RULES}.", param, ctx)
+
+
+def _check_tasks(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    from tilewright.cli.network import chosen_tasks
+
+    try:
+        chosen_tasks(value, None)
+    except ValueError as error:
+        raise click.BadParameter(str(error), ctx=ctx, param=param) from None
+    return value
+
+
+def _measuring_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """How candidates are built and timed."""
+    options = (
+        ("--number", int, "Runs back to back in each repeat.  [default: 4]"),
+        ("--repeat", int, "Repeats; the median counts.  [default: 3]"),
+        ("--min-repeat-ms", float, "A repeat lasts as long at least.  [default: 20]"),
+        ("--timeout", float, "Seconds for building a candidate, and for timing it.  [default: 10]"),
+        ("--parallel", int, "Candidates built at once.  [default: one per core]"),
+    )
+    for name, kind, text in reversed(options):
+        command = click.option(name, type=kind, callback=check_positive, help=text)(command)
+    return command
+
+
+@click.command(epilog=MODEL_HELP)
+@click.argument("model")
+@target_option
+@dtype_option
+@batch_option
+@shape_option
+@click.option("--trials", type=int, callback=check_positive, help="Candidates to measure, in all.")
+@click.option(
+    "--minutes", type=float, callback=check_positive,
+    help=f"Time to spend.  [default: {DEFAULT_MINUTES:g}, unless --trials is given]",
+)  # fmt: skip
+@click.option(
+    "--early-stopping", type=int, callback=check_positive,
+    help="A task ends after so many candidates without a faster one.",
+)  # fmt: skip
+@click.option(
+    "--log", "--output", "-o", "log", type=click.Path(dir_okay=False, path_type=Path),
+    help="File of the results; more are added to it.  [default: MODEL.TARGET.jsonl]",
+)  # fmt: skip
+@click.option(
+    "--history", "--tuning-records", "history", multiple=True, callback=check_log,
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Log of other networks or devices, of TVM's perhaps, that the search starts from; several "
+    "times for several.",
+)  # fmt: skip
+@click.option(
+    "--tuner", type=_TunerType(), default="xgb", show_default=True,
+    help="How candidates are chosen: xgb, xgb_rank, xgb_rank_binary, each also with _knob, "
+    "_itervar or _curve for AutoTVM's features; ga, random, gridsearch, droplet; auto-scheduler: "
+    "those that rules derive, for every kernel.",
+)  # fmt: skip
+@click.option(
+    "--templates/--no-templates", default=True, show_default=True,
+    help="Whether templates compete with the rules of --tuner auto-scheduler.",
+)  # fmt: skip
+@click.option(
+    "--tasks", default="all", callback=_check_tasks, metavar="all|list|N,N-N,...",
+    help="Tasks to tune, by their numbers in the list.  [default: all]",
+)  # fmt: skip
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the search.")
+@_measuring_options
+@farm_options
+def tune(
+    model: str, target: Target, dtype: str, batch: tuple[int, ...], shape: dict[str, Any],
+    trials: int | None, minutes: float | None, log: Path | None, tuner: str, templates: bool,
+    seed: int, farm: str | None, key: str | None, tasks: str, **more: Any,
+) -> None:  # fmt: skip
+    """Search for fast kernels for MODEL and write every result to a log.
+
+    Started again with the same log, it goes on where it was: after Ctrl-C, a crash, or to search
+    longer.
+    """
+    from tilewright.cli import network
+    from tilewright.cli.progress import Progress
+    from tilewright.measure.database import Database
+
+    network.check_model(model)
+    if not templates and tuner != RULES:
+        raise click.UsageError("--no-templates leaves nothing to search but with auto-scheduler")
+    if trials is None and minutes is None:
+        minutes = DEFAULT_MINUTES
+    seconds = None if minutes is None else minutes * 60
+    path = log or default_log(model, target, dtype)
+    devices = devices_of(farm, key)
+    target = network.real_target(target, devices)
+    what: dict[str, Any] = {
+        "tuner": tuner,
+        "dtype": dtype,
+        "batch": batch,
+        "shapes": shape,
+        "templates": templates,
+    }
+    if tasks == "list":
+        for line in network.list_tasks(model, target, **what):
+            click.echo(line)
+        return
+    with (
+        Database(path, on_error=_warn) as database,
+        Progress(trials, seconds) as progress,
+        _termination_as_interrupt(),
+    ):
+        progress.note(f"tuning {model} for {target}, results in {path} ({len(database)} so far)")
+        for told in database.skipped.told():
+            progress.note(f"{path}: skipped {told}")
+        try:
+            network.tune(
+                model, target, database, trials=trials, seconds=seconds, seed=seed, farm=devices,
+                tasks=tasks, progress=progress, **what, **_search_options(more),
+            )  # fmt: skip
+        except KeyboardInterrupt:
+            progress.note(
+                f"Stopped.  {len(database)} results are in {path}; the same command goes on:\n"
+                f"  {_command_line()}"
+            )
+            raise
+    say(f"Done.  Next: {_next_command(model, target, path, dtype, shape)}")
+
+
+def _search_options(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Early stopping, history, and how candidates are measured, where that was given."""
+    from tilewright.relay.compile.tune import Measuring
+
+    timing = ("number", "repeat", "min_repeat_ms", "timeout", "parallel")
+    measuring = Measuring(**{name: given[name] for name in timing if given[name] is not None})
+    return {
+        "early_stopping": given["early_stopping"], "history": given["history"],
+        "measuring": measuring,
+    }  # fmt: skip
+
+
+def _next_command(
+    model: str, target: Target, log: Path, dtype: str, shapes: Mapping[str, Any]
+) -> str:
+    following: Sequence[str] = ["tilewright", "bench", model, "--target", str(target)]
+    following = [*following, "--log", str(log)]
+    following += ["--dtype", dtype] if dtype != "float32" else []
+    for name, given in shapes.items():
+        given = given[0] if isinstance(given, list) else given  # one of the sizes
+        extents = given if isinstance(given, int) else f"[{','.join(map(str, given))}]"
+        following += ["--shape", f"{name}:{extents}"]
+    return shlex.join(following)
+
+
+def _warn(error: TilewrightError) -> None:
+    say(f"warning: {error}", stream=sys.stderr)
+
+
+@contextmanager
+def _termination_as_interrupt() -> Iterator[None]:
+    """A request to terminate ends the run as Ctrl-C does: with everything written."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():  # only that may set handlers
+        yield
+        return
+    previous = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+def _command_line() -> str:
+    return shlex.join(["tilewright", *sys.argv[1:]])
