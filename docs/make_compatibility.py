@@ -134,10 +134,20 @@ SECTIONS: dict[str, list[Row]] = {
         *works("cfg['knob'].", "val"),
         *works("config.", "get_flatten_feature get_other_option to_json_dict from_json_dict"),
         *works("fallback.", "fallback_split fallback_with_reference_log is_fallback"),
-        *not_yet("autotvm.", "register_topi_compute register_topi_schedule"),
+        different(
+            "autotvm.register_topi_compute",
+            "the name up to its dot is that of the operator whose kernels get the template, "
+            "where it computes the same",
+        ),
+        *works("autotvm.", "register_topi_schedule"),
     ],
     "AutoTVM: tasks, measuring, tuners": [
-        *works("autotvm.task.", "create extract_from_program"),
+        different(
+            "autotvm.task.create",
+            "also takes TVM's own templates by their names, listed at the end",
+        ),
+        *works("autotvm.", "create TaskExtractEnv"),
+        *works("autotvm.task.", "extract_from_program extract_from_multiple_program get_workload"),
         *works("task.", "name args target workload flop config_space"),
         different("task.instantiate", "close(index) gives the schedule", "sketch.close"),
         *works("autotvm.", "measure_option MeasureInput MeasureResult"),
@@ -168,25 +178,29 @@ SECTIONS: dict[str, list[Row]] = {
             "records of any task on devices of the kind; any number helps, unless "
             "min_seed_records is given",
         ),
-        *works("autotvm.callback.", "progress_bar"),
+        *works("autotvm.callback.", "progress_bar Monitor"),
+        different("autotvm.callback.log_to_database", "a tilewright.measure.Database"),
         different("autotvm.callback.log_to_file", "this project's JSON lines, not TVM's"),
-        *works("autotvm.record.", "pick_best"),
+        *works("autotvm.record.", "pick_best measure_str_key split_workload"),
+        different("autotvm.record.encode", "this project's JSON line"),
+        different("autotvm.record.decode", "reads lines of both"),
+        different("autotvm.record.load_from_buffer", "gives Records"),
         different(
             "autotvm.record.load_from_file",
             "gives Records; of a log of TVM the lines of templates that are known here",
         ),
-        *works("autotvm.", "apply_history_best ApplyHistoryBest"),
+        different(
+            "autotvm.apply_history_best", "logs of AutoTVM, too; relay.build verifies what they say"
+        ),
+        *works("autotvm.", "ApplyHistoryBest ApplyConfig ApplyFixedConfig FallbackContext"),
+        *works(
+            "autotvm.", "DispatchContext DispatchContext.current ApplyGraphBest apply_graph_best"
+        ),
         different(
             "autotvm.RPCRunner",
             "as many trials at once as there are devices: n_parallel is accepted and not needed",
         ),
-        *not_yet("autotvm.", "apply_graph_best ApplyGraphBest ApplyConfig"),
-        *not_yet("autotvm.", "DispatchContext FallbackContext database feature graph_tuner"),
-        *not_yet("autotvm.", "tophub create"),
-        *not_yet("autotvm.task.", "TaskExtractEnv extract_from_multiple_program DispatchContext"),
-        *not_yet("autotvm.task.", "register_topi_compute register_topi_schedule"),
-        *not_yet("autotvm.callback.", "Monitor log_to_database"),
-        *not_yet("autotvm.record.", "encode decode load_from_buffer split_workload"),
+        *not_yet("autotvm.", "database feature graph_tuner tophub"),
     ],
     "Relay": [
         *works("relay.", "var const Var Constant Call Function Tuple TupleGetItem TensorType"),
@@ -438,6 +452,17 @@ yet*: using the name raises an error that says what to use instead; the text bel
 """
 
 
+TEMPLATES = """
+## Templates by TVM's names
+
+`autotvm.task.create(name, args, target)` makes the task of one, with AutoTVM's knobs in its order;
+lines of its logs with these names are imported, applied and built from. Indices are the originals',
+except of splits with policy "verbose", which TVM numbers in the order of a Python set: lines are
+read by their knobs. `.cuda`, `.gpu` and `.mali` are for every GPU, `.x86` and `.arm_cpu` for every
+CPU.
+"""
+
+
 def resolve(name: str) -> Any:
     """What `name` stands for.  Raises AttributeError or ImportError where it is not there."""
     found, rest = _root(name)
@@ -464,6 +489,8 @@ def page() -> str:
     parts.append("Names, defaults and layouts are TVM's; what is not listed is not there yet.\n")
     for package in OPERATORS:
         parts.append(_listed(f"`{package}`", operators(package)))
+    parts.append(TEMPLATES)
+    parts.append(_listed("Names", template_names()))
     parts.append("\n## Commands\n\n| in TVM | here |\n| --- | --- |\n")
     parts += [f"| `{theirs}` | {ours} |\n" for theirs, ours in COMMANDS]
     return "".join(parts)
@@ -474,6 +501,12 @@ def operators(package: str) -> list[str]:
     module = import_module(f"tilewright.{package}")
     names = {n for n in module.__all__ if inspect.isroutine(getattr(module, n))}
     return sorted(names - NO_OPERATORS)
+
+
+def template_names() -> list[str]:
+    from tilewright.schedule.template import names_of_tvm
+
+    return names_of_tvm()
 
 
 def _listed(label: str, names: list[str]) -> str:

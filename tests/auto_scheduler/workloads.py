@@ -10,7 +10,7 @@ from typing import Any
 
 from tilewright import auto_scheduler, te, topi
 from tilewright.measure.jobs import Job, RunResult
-from tilewright.search.jobs import plain
+from tilewright.schedule.workload import plain
 from tilewright.target import Target
 from tilewright.te.tensor import Tensor
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import io
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ import numpy as np
 
 import tilewright
 from tilewright import auto_scheduler, autotvm, relay, te, topi
+from tilewright.measure.database import Database
 
 Arguments = Mapping[str, Any]
 
@@ -89,6 +91,18 @@ def library() -> Any:
 def kernel() -> Any:
     s = te.create_schedule(matmul()[-1].op)
     return tilewright.build(s, target="llvm")
+
+
+def trial() -> Any:
+    return autotvm.MeasureInput(task().target, task(), task().config_space.get(0))
+
+
+def measured() -> Any:
+    return autotvm.MeasureResult((1e-3,), 0, 1.0, 1.0)
+
+
+def row() -> str:
+    return autotvm.record.encode(trial(), measured())
 
 
 # What a parameter of this name takes wherever the tables after it do not say otherwise.
@@ -235,7 +249,19 @@ _SPECIAL: dict[str, dict[str, Any]] = {
     "autotvm.ApplyHistoryBest autotvm.apply_history_best auto_scheduler.ApplyHistoryBest": {
         "records": "log.json"
     },
+    "autotvm.ApplyConfig": {"config": lambda: task().config_space.get(0)},
+    "autotvm.ApplyFixedConfig": {"tasks": lambda: [task()], "schedule_names": "dense.mali"},
+    "autotvm.ApplyGraphBest autotvm.apply_graph_best": {"records": "log.json"},
     "autotvm.callback.log_to_file": {"file_out": "out.json"},
+    "autotvm.callback.log_to_database": {"db": Database},
+    "autotvm.register_topi_compute autotvm.register_topi_schedule": {
+        "task_name": "drills.doors.two", "func": lambda: print,
+    },
+    "autotvm.record.encode autotvm.record.measure_str_key": {"inp": trial, "result": measured},
+    "autotvm.record.decode": {"row": row},
+    "autotvm.record.load_from_buffer": {"file": lambda: io.StringIO(row())},
+    "autotvm.record.split_workload": {"in_file": "log.json"},
+    "autotvm.task.extract_from_multiple_program": {"mods": lambda: [network()], "target": "llvm"},
     "autotvm.record.pick_best": {"source": "log.json", "target": "best.json"},
     "autotvm.task.create": {"args": (4, 8, 6)},
     "autotvm.RPCRunner auto_scheduler.RPCRunner": {"key": "k", "host": "127.0.0.1", "port": 1},

@@ -6,7 +6,8 @@ from functools import cache
 
 import numpy as np
 
-from tilewright import relay
+from tilewright import cpu, relay
+from tilewright.contrib import graph_executor
 from tilewright.measure.database import Database
 from tilewright.measure.record import Result, make_record
 from tilewright.relay import nn
@@ -41,6 +42,15 @@ def image(seed: int = 0, shape: tuple[int, ...] = SHAPE) -> Array:
 def wanted(mod: IRModule, params: dict[str, Array], data: Array) -> Array:
     """What the network computes, in float64."""
     return relay.evaluate(mod, {**params, "data": data}, "float64")
+
+
+def close_to_reference(lib: relay.Library) -> None:
+    """The library of `residual` computes it."""
+    mod, params = residual()
+    data = image()
+    module = graph_executor.GraphModule(lib["default"](cpu()))
+    module.run(data=data)
+    assert np.allclose(module.get_output(0).numpy(), wanted(mod, params, data), 1e-4, 1e-5)
 
 
 def database_of(tasks: list[Task], seconds: float = 1e-3, verified: bool = True) -> Database:

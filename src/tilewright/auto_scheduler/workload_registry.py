@@ -16,8 +16,7 @@ import numpy as np
 from tilewright.base.doors import check_arguments
 from tilewright.base.errors import RecordError, SpaceError
 from tilewright.foreign.tvm_logs import parsed
-from tilewright.schedule.workload import arguments_of
-from tilewright.search.jobs import plain
+from tilewright.schedule.workload import arguments_of, plain
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.tensor import Tensor
 

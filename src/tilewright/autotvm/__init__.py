@@ -8,9 +8,24 @@ Read next: `tuners.py`, `schedule/template.py`, `measure/database.py`.
 from typing import Any
 
 from tilewright.autotvm import callback, record, task, tuner
-from tilewright.autotvm.dispatch import ApplyHistoryBest, apply_history_best
+from tilewright.autotvm.dispatch import (
+    ApplyConfig,
+    ApplyFixedConfig,
+    ApplyGraphBest,
+    ApplyHistoryBest,
+    DispatchContext,
+    FallbackContext,
+    apply_graph_best,
+    apply_history_best,
+)
 from tilewright.autotvm.measure import RPCRunner
 from tilewright.autotvm.results import MeasureInput, MeasureResult
+from tilewright.autotvm.task import create
+from tilewright.autotvm.topi_integration import (
+    TaskExtractEnv,
+    register_topi_compute,
+    register_topi_schedule,
+)
 from tilewright.base.doors import open_doors
 from tilewright.base.errors import SpaceError, absent
 from tilewright.measure.jobs import Builder, Runner
@@ -19,31 +34,36 @@ from tilewright.schedule.space.config_space import ConfigEntity, ConfigSpace, Fa
 from tilewright.schedule.template import get_config, template
 
 __all__ = [
-    "ApplyHistoryBest", "ConfigEntity", "ConfigSpace", "FallbackConfigEntity", "LocalBuilder",
-    "LocalRunner", "MeasureInput", "MeasureResult", "RPCRunner", "apply_history_best", "callback",
-    "get_config", "measure_option", "record", "task", "template", "tuner",
+    "ApplyConfig", "ApplyFixedConfig", "ApplyGraphBest", "ApplyHistoryBest", "ConfigEntity",
+    "ConfigSpace", "DispatchContext", "FallbackConfigEntity", "FallbackContext", "LocalBuilder",
+    "LocalRunner", "MeasureInput", "MeasureResult", "RPCRunner", "TaskExtractEnv",
+    "apply_graph_best", "apply_history_best", "callback", "create", "get_config",
+    "measure_option", "record", "register_topi_compute", "register_topi_schedule", "task",
+    "template", "tuner",
 ]  # fmt: skip
 
 # Names of TVM whose time has not come, or never will: what to use instead.
 _ELSEWHERE = {
-    "ApplyConfig": "Call task.sketches[0].close(index) for the schedule of one configuration.",
-    "ApplyGraphBest": "Use ApplyHistoryBest: schedules are chosen per kernel.",
-    "DispatchContext": "Enter apply_history_best(log); its .query answers.",
-    "FallbackContext": "Untuned operators have default schedules; relay.build's report names them.",
-    "apply_graph_best": "Use apply_history_best: schedules are chosen per kernel.",
-    "create": "Use autotvm.task.create.",
     "database": "Use log_to_file: a log holds any number of tasks, several runs may write to it.",
     "feature": "Features come from the loop tree: tilewright.cost.features.",
     "graph_tuner": "Layouts are not chosen over the graph yet; constants are packed per kernel.",
-    "register_topi_compute": "Use tilewright.schedule.template.anchor_template.",
-    "register_topi_schedule": "Use tilewright.schedule.template.anchor_template.",
     "tophub": "There are no published records; tune, or share a log file.",
 }
 
 
 open_doors(
     globals(),
-    ("ApplyHistoryBest", "LocalBuilder", "LocalRunner", "RPCRunner", "apply_history_best"),
+    (
+        "ApplyConfig",
+        "ApplyFixedConfig",
+        "ApplyGraphBest",
+        "ApplyHistoryBest",
+        "LocalBuilder",
+        "LocalRunner",
+        "RPCRunner",
+        "apply_graph_best",
+        "apply_history_best",
+    ),
     SpaceError,
 )
 

@@ -42,6 +42,40 @@ def log_to_file(file_out: str | os.PathLike[str] | IO[Any], protocol: str = "jso
 
 
 @door(SpaceError)
+def log_to_database(db: Database) -> Callback:
+    """Append every trial, failures included, to a `tilewright.measure.Database`."""
+    return _FileLog(db)
+
+
+class Monitor:
+    """Keeps what every trial gave: its operations per second, 0 for a failure, and when it was."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget everything."""
+        self._scores: list[float] = []
+        self._times: list[float] = []
+
+    def __call__(
+        self, tuner: Any, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]
+    ) -> None:
+        for given, result in zip(inputs, results, strict=True):
+            seconds = sum(result.costs) / len(result.costs) if result.error_no == 0 else None
+            self._scores.append(0.0 if seconds is None else given.task.flop / seconds)
+            self._times.append(result.timestamp)
+
+    def trial_scores(self) -> list[float]:
+        """Operations per second of each trial, in order."""
+        return list(self._scores)
+
+    def trial_timestamps(self) -> list[float]:
+        """Seconds since the epoch, of each trial."""
+        return list(self._times)
+
+
+@door(SpaceError)
 def progress_bar(total: int, prefix: str = "", si_prefix: str = "G") -> Callback:
     """A line that is rewritten after each trial:
     `[Task  1/12]  Current/Best:  541.83/3570.66 GFLOPS | Progress: (960/2000) | 1001.31 s Done.`
@@ -137,11 +171,5 @@ class _ProgressBar:
         )
 
 
-_ELSEWHERE = {
-    "Monitor": "Write a log and read it with load_from_file, or run `tilewright records LOG`.",
-    "log_to_database": "Use log_to_file.",
-}
-
-
 def __getattr__(name: str) -> Any:
-    raise absent("autotvm.callback", name, _ELSEWHERE)
+    raise absent("autotvm.callback", name, {})

@@ -1,4 +1,4 @@
-"""`autotvm.record`: reading logs back: `load_from_file`, `pick_best`."""
+"""`autotvm.record`: logs and single lines, read and written: `load_from_file`, `encode`, ..."""
 
 from __future__ import annotations
 
@@ -6,20 +6,25 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
+from tilewright.autotvm.results import ERROR_NUMBERS, MeasureInput, MeasureResult, measure_result
 from tilewright.base.doors import open_doors
-from tilewright.base.errors import SpaceError, absent
-from tilewright.measure.database import Database, pick_best
-from tilewright.measure.record import Record
+from tilewright.base.errors import RecordError, SpaceError, TilewrightError, absent
+from tilewright.foreign.autotvm_line import read_autotvm, target_of
+from tilewright.foreign.history import index_of
+from tilewright.foreign.tvm_logs import import_lines
+from tilewright.measure import record as records
+from tilewright.measure.database import Database, pick_best, readable
+from tilewright.measure.record import AUTOTVM, DagLine, ErrorKind, Record, Result, make_record, read
+from tilewright.schedule.task import Task, create
+from tilewright.schedule.workload import arguments_of
+from tilewright.search.jobs import task_id
 from tilewright.search.transfer import read_history
+from tilewright.targets.target import Target
 
-__all__ = ["load_from_file", "pick_best"]
-
-_ELSEWHERE = {
-    "decode": "Use tilewright.measure.record.decode.",
-    "encode": "Use tilewright.measure.record.encode.",
-    "load_from_buffer": "Write it to a file and use load_from_file.",
-    "split_workload": "Use tilewright.measure.Database.load(log).query(...).",
-}
+__all__ = [
+    "decode", "encode", "load_from_buffer", "load_from_file", "measure_str_key", "pick_best",
+    "split_workload",
+]  # fmt: skip
 
 
 class Records(Iterator[Record]):
@@ -42,8 +47,117 @@ def load_from_file(filename: str | os.PathLike[str]) -> Records:
     return Records(read_history([filename]))
 
 
+def load_from_buffer(file: Any) -> Iterator[Record]:
+    """The same of an open file, of text or bytes; lines of AutoTVM are imported where templates of
+    their names are known, and never count as best."""
+    if not hasattr(file, "readline"):
+        raise RecordError(
+            f"load_from_buffer({file!r:.100})", "it is no open file",
+            "Open the log, or use load_from_file.",
+        )  # fmt: skip
+    found, foreign, dags = Database(), [], {}
+    for text in file:
+        line = text.encode(errors="surrogatepass") if isinstance(text, str) else text
+        held, reason = read(line)
+        if isinstance(held, DagLine):
+            dags[held.hash] = held.dag
+        elif isinstance(held, Record):
+            found.append(held, dags.get(held.task.dag))
+        elif reason == f"a line of {AUTOTVM}":
+            foreign.append(line)
+    import_lines(foreign, found)
+    return iter(found)
+
+
+def encode(inp: MeasureInput, result: MeasureResult, protocol: str = "json") -> str:
+    """The line of a log for an input and what came of it."""
+    if protocol != "json":
+        raise RecordError(f"encode(protocol={protocol!r})", "logs are JSON lines", 'Use "json".')
+    record = getattr(result, "record", None) or _record(inp, result)
+    return records.encode(record).decode().rstrip("\n")
+
+
+def decode(row: str | bytes, protocol: str = "json") -> tuple[MeasureInput, MeasureResult]:
+    """The inverse of `encode`; also of a line of AutoTVM.
+
+    Raises RecordError for what is no such line, and for one whose template is not known here.
+    """
+    if protocol != "json":
+        raise RecordError(f"decode(protocol={protocol!r})", "logs are JSON lines", 'Use "json".')
+    line = row.encode(errors="surrogatepass") if isinstance(row, str) else row
+    held, reason = read(line)
+    if isinstance(held, Record):
+        task = _task(held.task.name, held.task.args, Target(held.task.target))
+        space = task.config_space
+        config = space.get(space.index_of(held.decisions))
+        return MeasureInput(task.target, task, config), measure_result(held)
+    if reason != f"a line of {AUTOTVM}":
+        raise RecordError("decode", reason or "not a record", "Give one line of a log.")
+    told = read_autotvm(line)
+    task = _task(told.name, told.args, target_of(told.target))
+    space = task.config_space
+    config = space.get(index_of(space, told.config))
+    costs, error, all_cost, timestamp = told.result
+    return MeasureInput(task.target, task, config), MeasureResult(
+        tuple(costs), int(error), float(all_cost), float(timestamp)
+    )
+
+
+def measure_str_key(inp: MeasureInput, include_config: bool = True) -> str:
+    """The same for two inputs of one task, and of one configuration."""
+    config = str(inp.config) if include_config else ""
+    return "".join([str(inp.target), inp.task.name, str(inp.task.args), config])
+
+
+def split_workload(in_file: str | os.PathLike[str], clean: bool = True) -> list[str]:
+    """One log for each task of a log, beside it: `LOG.000.wkl`, `LOG.001.wkl`, ...
+
+    clean: of several records of one configuration only the last.  Returns the paths.
+    Raises RecordError for a log of another program.
+    """
+    whole = readable(in_file)
+    paths = []
+    for number, task in enumerate(whole.tasks()):
+        found = whole.query(task=task)
+        if clean:
+            found = list({record.candidate: record for record in found}.values())
+        paths.append(f"{os.fspath(in_file)}.{number:03d}.wkl")
+        own = Database()
+        for record in found:
+            own.append(record, whole.dag(record.task.dag))
+        own.save(paths[-1])
+    return paths
+
+
+def _task(name: str, args: Any, target: Target) -> Task:
+    try:
+        return create(name, arguments_of(args), target)
+    except TilewrightError as error:
+        raise RecordError(
+            f"decode: task {name!r:.100}", error.reason,
+            "Register the template of that name, or read the whole log with load_from_file.",
+        ) from None  # fmt: skip
+
+
+def _record(inp: MeasureInput, result: MeasureResult) -> Record:
+    """Of a result that was made by hand."""
+    task, values = inp.task, {name: entity.value for name, entity in inp.config.items()}
+    sketch = task.sketches[0]
+    kinds = (kind for kind, n in ERROR_NUMBERS.items() if n == result.error_no)
+    failed: ErrorKind = next(kinds, "run")
+    outcome = (
+        Result(costs=tuple(result.costs)) if result.error_no == 0
+        else Result(error=failed, message=str(result.costs))
+    )  # fmt: skip
+    steps = sketch.close(sketch.space.index_of(values)).to_json() if outcome.ok else []
+    return make_record(
+        task_id(task), outcome, origin=sketch.origin, decisions=values, steps=steps,
+        timestamp=result.timestamp,
+    )  # fmt: skip
+
+
 open_doors(globals(), __all__, SpaceError)
 
 
 def __getattr__(name: str) -> Any:
-    raise absent("autotvm.record", name, _ELSEWHERE)
+    raise absent("autotvm.record", name, {})

@@ -5,6 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from tilewright.autotvm.dispatch import (
+    ApplyConfig,
+    ApplyFixedConfig,
+    ApplyGraphBest,
+    ApplyHistoryBest,
+    DispatchContext,
+    FallbackContext,
+)
+from tilewright.autotvm.topi_integration import (
+    TaskExtractEnv,
+    get_workload,
+    register_topi_compute,
+    register_topi_schedule,
+)
 from tilewright.base.doors import open_doors
 from tilewright.base.errors import SpaceError, absent
 from tilewright.schedule.space.config_space import ConfigEntity, ConfigSpace, FallbackConfigEntity
@@ -13,17 +27,11 @@ from tilewright.schedule.template import get_config, template
 from tilewright.targets.target import TargetLike
 
 __all__ = [
-    "ConfigEntity", "ConfigSpace", "FallbackConfigEntity", "Task", "create", "extract_from_program",
-    "get_config", "template",
+    "ApplyConfig", "ApplyFixedConfig", "ApplyGraphBest", "ApplyHistoryBest", "ConfigEntity",
+    "ConfigSpace", "DispatchContext", "FallbackConfigEntity", "FallbackContext", "Task",
+    "TaskExtractEnv", "create", "extract_from_multiple_program", "extract_from_program",
+    "get_config", "get_workload", "register_topi_compute", "register_topi_schedule", "template",
 ]  # fmt: skip
-
-_ELSEWHERE = {
-    "DispatchContext": "Enter autotvm.apply_history_best(log); its .query answers.",
-    "TaskExtractEnv": "Use extract_from_program.",
-    "extract_from_multiple_program": "Call extract_from_program for each network.",
-    "register_topi_compute": "Use tilewright.schedule.template.anchor_template.",
-    "register_topi_schedule": "Use tilewright.schedule.template.anchor_template.",
-}
 
 
 def extract_from_program(
@@ -42,8 +50,39 @@ def extract_from_program(
     return extract(mod, params=params, target=target, ops=ops)
 
 
-open_doors(globals(), ("create", "extract_from_program"), SpaceError)
+def extract_from_multiple_program(
+    mods: Iterable[Any],
+    params: Iterable[Mapping[str, Any] | None] | None = None,
+    target: TargetLike | None = None,
+    target_host: Any = None,
+    ops: str | Iterable[Any] | None = None,
+) -> list[Task]:
+    """The distinct anchors of several networks, in their order; weights are of all together.
+
+    params: of each of `mods`; the rest: see `extract_from_program`
+    """
+    networks = list(mods)
+    given = [None] * len(networks) if params is None else list(params)
+    if len(given) != len(networks):
+        raise SpaceError(
+            "extract_from_multiple_program",
+            f"{len(networks)} networks, and parameters for {len(given)}",
+            "Give as many of both.",
+        )
+    wanted = ops if ops is None or isinstance(ops, str) else list(ops)
+    found: dict[str, Task] = {}
+    for mod, own in zip(networks, given, strict=True):
+        for task in extract_from_program(mod, own, target, target_host, wanted):
+            known = found.setdefault(task.key, task)
+            if known is not task:
+                known.weight += task.weight
+    return list(found.values())
+
+
+open_doors(
+    globals(), ("create", "extract_from_multiple_program", "extract_from_program"), SpaceError
+)
 
 
 def __getattr__(name: str) -> Any:
-    raise absent("autotvm.task", name, _ELSEWHERE)
+    raise absent("autotvm.task", name, {})

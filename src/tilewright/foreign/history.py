@@ -11,13 +11,14 @@ import json
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any
 
-from tilewright.base.errors import TilewrightError
+from tilewright.base.errors import SpaceError, TilewrightError
 from tilewright.foreign.autotvm_line import AutotvmLine, read_autotvm, target_of
 from tilewright.measure.lines import Skipped
 from tilewright.schedule.schedule import Schedule
-from tilewright.schedule.space.config_space import ConfigEntity
+from tilewright.schedule.space.config_space import ConfigEntity, ConfigSpace
 from tilewright.schedule.template import (
     RegisteredAnchor,
     anchor_key,
@@ -67,11 +68,15 @@ class History:
 
     def add(self, line: AutotvmLine) -> None:
         """Raises a TilewrightError for a trial that failed, or a target that there is not here."""
-        costs = sorted(line.costs)
-        told = Told(costs[len(costs) // 2], line.config)
-        key = _key(target_of(line.target), line.name, line.args)
-        known = self._told.setdefault(key, [])
-        known.append(told)
+        self.tell(target_of(line.target), line.name, line.args, line.config, line.costs)
+
+    def tell(
+        self, target: Target, name: str, args: Iterable[Any], config: ConfigEntity,
+        costs: Iterable[float],
+    ) -> None:  # fmt: skip
+        """Learn what a configuration cost, in seconds."""
+        known = self._told.setdefault(_key(target, name, list(args)), [])
+        known.append(Told(median(costs), config))
         known.sort(key=lambda t: t.seconds)
         del known[_KEPT:]
         self._anchors.clear()
@@ -102,7 +107,7 @@ class History:
         for told, registered in known[:TRIED]:
             with suppress(TilewrightError):
                 sketch = sketch_of_anchor(registered, dag, target)
-                index = sketch.space.index_of(told.config)
+                index = index_of(sketch.space, told.config)
                 if not sketch.explain(index):
                     yield sketch.close(index)
 
@@ -125,6 +130,17 @@ class History:
                 own.sort(key=lambda pair: pair[0].seconds)
             self._anchors[device] = found
         return self._anchors[device]
+
+
+def index_of(space: ConfigSpace, config: ConfigEntity) -> int:
+    """The index of a configuration of TVM's.  Raises SpaceError where it has other knobs."""
+    names = {name for name, _ in config.items()}
+    if names != set(space.space_map):
+        raise SpaceError(
+            "configuration", f"its knobs are {', '.join(sorted(names)) or 'none'}",
+            f"The template has {', '.join(space.space_map) or 'none'}.",
+        )  # fmt: skip
+    return space.index_of(config)
 
 
 def _key(target: Target, name: str, args: list[Any]) -> _Key:

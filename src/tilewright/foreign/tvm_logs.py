@@ -12,7 +12,7 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -166,7 +166,7 @@ def _is_import(origin: str) -> bool:
     return origin.startswith(PREFIX)
 
 
-def log_lines(path: str | os.PathLike[str]) -> Iterator[bytes | None]:
+def log_lines(path: str | os.PathLike[str]) -> Generator[bytes | None]:
     """The lines of a file, with bounded memory.  Raises RecordError where it cannot be read."""
     try:
         with open(path, "rb", buffering=0) as file:

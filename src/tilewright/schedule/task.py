@@ -27,6 +27,7 @@ from tilewright.schedule.template import (
 from tilewright.schedule.workload import plain
 from tilewright.targets.target import Target, TargetLike
 from tilewright.te.dag import ComputeDAG
+from tilewright.te.tensor import Tensor
 
 
 @runtime_checkable
@@ -113,7 +114,8 @@ def create(name: str, args: Sequence[Any], target: TargetLike) -> Task:
     registered = named_template(name)
     if registered is None:
         sketch = sketch_of_function(name, tuple(args), chosen)
-        return Task(name, tuple(args), sketch.dag, chosen, [sketch])
+        told = (plain(a) if isinstance(a, Tensor) else a for a in args)
+        return Task(name, tuple(told), sketch.dag, chosen, [sketch])
     sketch = sketch_of_name(registered, args, chosen)
     return Task(name, tuple(map(plain, args)), sketch.dag, chosen, [sketch])
 

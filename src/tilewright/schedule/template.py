@@ -157,7 +157,7 @@ def anchor_template(
     """
 
     def register(function: AnchorTemplate) -> AnchorTemplate:
-        own = function.__module__.startswith(_BUILT_IN)
+        own = function.__module__.startswith(_BUILT_IN)  # they are registered while it is imported
         known = _ANCHORS if own else _anchors()
         registered = RegisteredAnchor(
             name, tuple(kinds), tuple(tags), function, fallback, compute, offered, structures
@@ -171,8 +171,7 @@ def anchor_template(
 def function_template(name: str) -> FunctionTemplate:
     found = _FUNCTIONS.get(name)
     if found is None:
-        named = [t.name for t in _anchors().values() if t.compute is not None]
-        near = get_close_matches(name[:_LONG_NAME], named, n=3, cutoff=0.5)
+        near = get_close_matches(name[:_LONG_NAME], names_of_tvm(), n=3, cutoff=0.5)
         known = ", ".join([*near, *sorted(_FUNCTIONS)]) or "none"
         raise SpaceError(f"template {name!r}", "no template of that name", f"Registered: {known}.")
     return found
@@ -184,6 +183,11 @@ def named_template(name: str) -> RegisteredAnchor | None:
         return None
     own = (_anchors().get(f"template:{prefix}{name}") for prefix in ("", "tvm."))
     return next((t for t in own if t is not None and t.compute is not None), None)
+
+
+def names_of_tvm() -> list[str]:
+    """The names of TVM's templates that tasks can be created by."""
+    return sorted(t.name for t in _anchors().values() if not t.offered)
 
 
 def get_config() -> Any:

@@ -9,16 +9,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tilewright.te.tensor import Tensor, placeholder
+import numpy as np
+
+from tilewright.te.tensor import placeholder
 
 TENSOR = "TENSOR"
 
 
 def plain(value: Any) -> Any:
-    """An argument as JSON has it: tuples become lists."""
-    if isinstance(value, Tensor):
-        return [TENSOR, list(value.shape), value.dtype]
-    return [plain(v) for v in value] if isinstance(value, (tuple, list)) else value
+    """`value` as JSON: tuples become lists, numpy's numbers Python's, tensors ["TENSOR", shape,
+    dtype]."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, (list, tuple)):
+        return [plain(v) for v in value]
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        return [TENSOR, list(value.shape), str(value.dtype)]
+    return value if isinstance(value, (int, float, str, bool, type(None))) else str(value)
 
 
 def arguments_of(args: Sequence[Any]) -> tuple[Any, ...]:

@@ -11,8 +11,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, Protocol
 
-import numpy as np
-
 from tilewright.base.errors import SpaceError, TilewrightError, Unavailable
 from tilewright.driver.build import payload_of
 from tilewright.measure.calls import BUILD_ERRORS
@@ -21,6 +19,7 @@ from tilewright.measure.jobs import Job
 from tilewright.measure.record import Record, Result, TaskId, make_record
 from tilewright.measure.reference import Reference, ReferenceStore
 from tilewright.schedule.task import Task
+from tilewright.schedule.workload import plain
 from tilewright.search.imported import REPLAY, Replays
 from tilewright.search.propose.proposers import Candidate, Outcome
 from tilewright.targets.spec import DeviceSpec
@@ -113,18 +112,6 @@ def task_id(task: Task, device: DeviceSpec | None = None) -> TaskId:
     """How records name the task.  device: that they are of; default: the target's, if it has one"""
     fingerprint = task.target.fingerprint if device is None else device.fingerprint
     return TaskId(task.name, plain(list(task.args)), task.key, str(task.target), fingerprint)
-
-
-def plain(value: Any) -> Any:
-    """`value` as JSON: tuples become lists, numpy's numbers Python's, tensors ["TENSOR", shape,
-    dtype]."""
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, (list, tuple)):
-        return [plain(v) for v in value]
-    if hasattr(value, "shape") and hasattr(value, "dtype"):
-        return ["TENSOR", list(value.shape), str(value.dtype)]
-    return value if isinstance(value, (int, float, str, bool, type(None))) else str(value)
 
 
 def decisions_of(candidate: Candidate) -> dict[str, Any]:

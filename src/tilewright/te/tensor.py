@@ -267,6 +267,7 @@ class PlaceholderOp:
     axis: tuple[IterVar, ...] = ()
     reduce_axis: tuple[IterVar, ...] = ()
     input_tensors: tuple[Tensor, ...] = ()
+    tag = ""
 
     def __init__(
         self, name: str, shape: tuple[int, ...], dtype: str, constant: bool = False

@@ -17,6 +17,7 @@ from typing import Any
 
 from tilewright.base import context
 from tilewright.base.errors import ModelError, TilewrightError
+from tilewright.foreign.history import History
 from tilewright.measure.database import Database, readable
 from tilewright.measure.record import Key, Record
 from tilewright.schedule.schedule import Schedule
@@ -56,17 +57,24 @@ def sources_of(schedules: Any) -> list[ScheduleSource]:
     ModelError for anything else.
     """
     if schedules is None:
-        return [s for s in context.every("dispatch") if isinstance(s, ScheduleSource)]
+        found = (s for s in context.every("dispatch") if isinstance(s, ScheduleSource))
+        return [part for source in found for part in _parts(source)]
     if isinstance(schedules, (str, os.PathLike)):
         return [readable(Path(schedules))]
     if isinstance(schedules, ScheduleSource):
-        return [schedules]
+        return _parts(schedules)
     if isinstance(schedules, (list, tuple)):
         return [source for s in schedules for source in sources_of(s)]
     raise ModelError(
         f"relay.build(schedules={type(schedules).__name__})", "it has no lookup(dag, target)",
         "Give a log's path or a measure.Database.",
     )  # fmt: skip
+
+
+def _parts(source: ScheduleSource) -> list[ScheduleSource]:
+    """A source, and behind it what logs of another program recommend that it has read."""
+    foreign = getattr(source, "foreign", None)
+    return [source, foreign] if isinstance(foreign, History) and len(foreign) else [source]
 
 
 class Chooser:
@@ -115,7 +123,10 @@ class Chooser:
     def note(self) -> str:
         """Why the sources can have had nothing for this target; "" where they may have."""
         tasks = [t for d in self._databases for t in d.tasks()]
-        held = sorted({t.target for t in tasks})
+        foreign = [s for s in self.sources if isinstance(s, History)]
+        if any(name.split()[0] in s.kinds for s in foreign for name in self.names):
+            return ""
+        held = sorted({t.target for t in tasks}.union(*(s.kinds for s in foreign)))
         if held and not any(name in held for name in self.names):
             return f"the log holds records for {', '.join(held)}, none for {self.names[0]}"
         devices = sorted({t.fingerprint for t in tasks if t.target in self.names})

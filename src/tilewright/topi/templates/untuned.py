@@ -87,4 +87,4 @@ def _neighbours(space: ConfigSpace, index: int, held: Held) -> Indices:
 
 def _position(space: ConfigSpace, name: str, value: Any) -> int:
     """The position of the knob's entity with this value."""
-    return next(k for k, entity in enumerate(space.space_map[name]) if entity.val == value)
+    return next(k for k, entity in enumerate(space.space_map[name]) if entity.value == value)

@@ -4,7 +4,7 @@
 among its sketches, but kernels of a network take over what was recorded with it.  The spaces are
 AutoTVM's, knob for knob and entity for entity.  What a knob does to the loops is what it did there.
 Where the original packed data or weights, constants are packed here, and data are read where they
-lie.  Read next: `workloads.py`, then one of the others.
+lie.  Read next: `naming.py`, `workloads.py`, then one of the others.
 
 | module | templates |
 | --- | --- |

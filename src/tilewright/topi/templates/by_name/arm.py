@@ -6,17 +6,19 @@ loops ordered, unrolled and vectorised by knobs.  Read next: `spatial.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tilewright.schedule.default import schedule_roots
 from tilewright.schedule.schedule import Stage
-from tilewright.schedule.template import Anchored, anchor_template
+from tilewright.schedule.template import Anchored
 from tilewright.te.tensor import IterVar, Tensor
 from tilewright.topi.templates.by_name import workloads
+from tilewright.topi.templates.by_name.naming import CPU, by_name
 from tilewright.topi.templates.by_name.spatial import (
     STRUCTURES,
+    UNTUNED,
     annotate_loops,
     annotate_reduction,
     annotate_tile,
@@ -29,7 +31,6 @@ from tilewright.topi.templates.by_name.spatial import (
 from tilewright.topi.templates.cpu_tile import operands
 from tilewright.topi.templates.gpu import accumulator, op_of
 
-KINDS = ("llvm",)
 UNROLLED = 16
 
 
@@ -149,23 +150,18 @@ def schedule_depthwise_nhwc(cfg: Any, a: Anchored) -> None:
     finish(a)
 
 
-def _register(name: str, tag: str, compute: Any, schedule: Callable[[Any, Anchored], None]) -> None:
-    anchor_template(
-        name, kinds=KINDS, tags=[tag], compute=compute, offered=False, structures=STRUCTURES
-    )(schedule)
-
-
-_register(
-    "conv2d_nchw_spatial_pack.arm_cpu", "conv2d_nchw", workloads.conv2d_nchw, schedule_nchw
+for _layout, _compute, _schedule in (
+    ("nchw", workloads.conv2d_nchw, schedule_nchw), ("nhwc", workloads.conv2d_nhwc, schedule_nhwc),
+):  # fmt: skip
+    by_name(
+        f"conv2d_{_layout}_spatial_pack.arm_cpu", CPU, [f"conv2d_{_layout}"], _compute, _schedule,
+        STRUCTURES, UNTUNED[_layout],
+    )  # fmt: skip
+by_name(
+    "depthwise_conv2d_nchw.arm_cpu", CPU, ["depthwise_conv2d_nchw"],
+    workloads.depthwise_conv2d_nchw, schedule_depthwise_nchw, STRUCTURES,
 )  # fmt: skip
-_register(
-    "conv2d_nhwc_spatial_pack.arm_cpu", "conv2d_nhwc", workloads.conv2d_nhwc, schedule_nhwc
-)  # fmt: skip
-_register(
-    "depthwise_conv2d_nchw.arm_cpu", "depthwise_conv2d_nchw", workloads.depthwise_conv2d_nchw,
-    schedule_depthwise_nchw,
-)  # fmt: skip
-_register(
-    "depthwise_conv2d_nhwc.arm_cpu", "depthwise_conv2d_nhwc", workloads.depthwise_conv2d_nhwc,
-    schedule_depthwise_nhwc,
+by_name(
+    "depthwise_conv2d_nhwc.arm_cpu", CPU, ["depthwise_conv2d_nhwc"],
+    workloads.depthwise_conv2d_nhwc, schedule_depthwise_nhwc,
 )  # fmt: skip

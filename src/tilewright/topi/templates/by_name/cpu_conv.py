@@ -13,14 +13,14 @@ from typing import Any
 from tilewright.schedule.space.config_space import ConfigSpace
 from tilewright.schedule.space.decision import Size
 from tilewright.schedule.space.trace import Refused
-from tilewright.schedule.template import Anchored, anchor_template
+from tilewright.schedule.template import Anchored
 from tilewright.te.tensor import ComputeOp
 from tilewright.topi.templates.by_name import workloads
+from tilewright.topi.templates.by_name.naming import CPU, by_name
 from tilewright.topi.templates.by_name.tiles import pack
 from tilewright.topi.templates.cpu_tile import Tile, Tiled, finish, operands, register_tile
 from tilewright.topi.templates.gpu import op_of
 
-KINDS = ("llvm",)
 MOST_COLUMNS = 64
 STRUCTURES = 1 << 9  # blocks of both kinds of channels, and the order
 
@@ -121,12 +121,11 @@ def check_blocks(cfg: Any, blocks: tuple[int, int]) -> None:
             )  # fmt: skip
 
 
-anchor_template(
-    "conv2d_NCHWc.x86", kinds=KINDS, tags=["conv2d_nchw", "conv2d_NCHWc"],
-    compute=workloads.conv2d_nchw_or_blocked, offered=False, structures=STRUCTURES,
-)(schedule_conv2d)  # fmt: skip
-anchor_template(
-    "depthwise_conv2d_NCHWc.x86", kinds=KINDS,
-    tags=["depthwise_conv2d_nchw", "depthwise_conv2d_NCHWc"],
-    compute=workloads.depthwise_conv2d_nchw_or_blocked, offered=False, structures=STRUCTURES,
-)(schedule_depthwise)  # fmt: skip
+by_name(
+    "conv2d_NCHWc.x86", CPU, ["conv2d_nchw", "conv2d_NCHWc"], workloads.conv2d_nchw_or_blocked,
+    schedule_conv2d, STRUCTURES,
+)  # fmt: skip
+by_name(
+    "depthwise_conv2d_NCHWc.x86", CPU, ["depthwise_conv2d_nchw", "depthwise_conv2d_NCHWc"],
+    workloads.depthwise_conv2d_nchw_or_blocked, schedule_depthwise,
+)  # fmt: skip

@@ -6,18 +6,17 @@ In: anchors of `topi.nn`.  Out: `dense_pack` with weights in blocks of lanes, `d
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from tilewright.schedule.default import schedule_roots
-from tilewright.schedule.template import Anchored, anchor_template
+from tilewright.schedule.template import Anchored
 from tilewright.te.tensor import IterVar
 from tilewright.topi.templates.by_name import workloads
+from tilewright.topi.templates.by_name.naming import CPU, by_name
 from tilewright.topi.templates.by_name.tiles import factors, pack
 from tilewright.topi.templates.cpu_tile import operands
 from tilewright.topi.templates.gpu import accumulator, op_of
 
-KINDS = ("llvm",)
 MOST_INNER = 16
 BATCH_UNROLL = 16
 
@@ -119,10 +118,6 @@ def finish(a: Anchored) -> None:
     schedule_roots(a.schedule, a.target, done=[a.stage(a.output)])
 
 
-def _register(name: str, tag: str, compute: Any, schedule: Callable[[Any, Anchored], None]) -> None:
-    anchor_template(name, kinds=KINDS, tags=[tag], compute=compute, offered=False)(schedule)
-
-
-_register("dense_pack.x86", "dense", workloads.dense, schedule_dense_pack)
-_register("dense_nopack.x86", "dense", workloads.dense, schedule_dense_nopack)
-_register("batch_matmul.x86", "batch_matmul", workloads.batch_matmul, schedule_batch_matmul)
+by_name("dense_pack.x86", CPU, ["dense"], workloads.dense, schedule_dense_pack)
+by_name("dense_nopack.x86", CPU, ["dense"], workloads.dense, schedule_dense_nopack)
+by_name("batch_matmul.x86", CPU, ["batch_matmul"], workloads.batch_matmul, schedule_batch_matmul)

@@ -12,9 +12,10 @@ from typing import Any
 
 from tilewright.base.errors import ScheduleError
 from tilewright.schedule.schedule import Schedule
-from tilewright.schedule.template import Anchored, anchor_template
+from tilewright.schedule.template import Anchored
 from tilewright.te.tensor import ComputeOp, IterVar, Tensor
 from tilewright.topi.templates.by_name import workloads
+from tilewright.topi.templates.by_name.naming import GPU, by_name
 from tilewright.topi.templates.by_name.tiles import (
     Knobs,
     define_unroll,
@@ -23,7 +24,7 @@ from tilewright.topi.templates.by_name.tiles import (
     through_shared,
     unroll,
 )
-from tilewright.topi.templates.gpu import KINDS, accumulator, op_of
+from tilewright.topi.templates.gpu import accumulator, op_of
 from tilewright.topi.templates.gpu_epilogue import inline_around
 
 
@@ -166,8 +167,7 @@ def _register(name: str, tags: list[str], compute: Any, form: Form) -> None:
     def scheduled(cfg: Any, a: Anchored) -> None:
         schedule(cfg, a, form)
 
-    scheduled.__module__ = __name__
-    anchor_template(name, kinds=KINDS, tags=tags, compute=compute, offered=False)(scheduled)
+    by_name(name, GPU, tags, compute, scheduled)
 
 
 _register("conv1d_ncw.cuda", ["conv1d_ncw"], workloads.conv1d_ncw, CONV1D)
@@ -178,7 +178,7 @@ _register(
     "conv2d_transpose_nchw.cuda", ["conv2d_transpose_nchw", "group_conv2d_transpose_nchw"],
     workloads.conv2d_transpose_nchw, TRANSPOSED,
 )  # fmt: skip
-anchor_template(
-    "depthwise_conv2d_nchw.cuda", kinds=KINDS, tags=["depthwise_conv2d_nchw"],
-    compute=workloads.depthwise_conv2d_nchw, offered=False,
-)(schedule_depthwise)  # fmt: skip
+by_name(
+    "depthwise_conv2d_nchw.cuda", GPU, ["depthwise_conv2d_nchw"], workloads.depthwise_conv2d_nchw,
+    schedule_depthwise,
+)  # fmt: skip

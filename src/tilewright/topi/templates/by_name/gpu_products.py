@@ -7,16 +7,16 @@ Read next: `mali.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.schedule.space.decision import Size
-from tilewright.schedule.template import Anchored, anchor_template
+from tilewright.schedule.template import Anchored
 from tilewright.te.tensor import Tensor
 from tilewright.topi.templates.by_name import workloads
+from tilewright.topi.templates.by_name.naming import GPU, by_name
 from tilewright.topi.templates.by_name.tiles import define_unroll, factors, spread
-from tilewright.topi.templates.gpu import KINDS, accumulator, op_of
+from tilewright.topi.templates.gpu import accumulator, op_of
 from tilewright.topi.templates.gpu_epilogue import inline_around
 
 STEP = 8  # channels of a slice, conv2d_hwcn
@@ -215,12 +215,8 @@ def share_batch(s: Schedule, shared: Tensor, counts: list[Size], steps: Size) ->
     stage.pragma(row, "auto_unroll_max_step", steps)
 
 
-def _register(name: str, tag: str, compute: Any, schedule: Callable[[Any, Anchored], None]) -> None:
-    anchor_template(name, kinds=KINDS, tags=[tag], compute=compute, offered=False)(schedule)
-
-
-_register("conv2d_hwcn.cuda", "conv2d_hwcn", workloads.conv2d_hwcn, schedule_hwcn)
-_register("conv2d_nhwc.gpu", "conv2d_nhwc", workloads.conv2d_nhwc, schedule_nhwc)
-_register("dense_small_batch.gpu", "dense", workloads.dense, schedule_small_batch)
-_register("dense_large_batch.gpu", "dense", workloads.dense, schedule_large_batch)
-_register("batch_matmul.cuda", "batch_matmul", workloads.batch_matmul, schedule_batch_matmul)
+by_name("conv2d_hwcn.cuda", GPU, ["conv2d_hwcn"], workloads.conv2d_hwcn, schedule_hwcn)
+by_name("conv2d_nhwc.gpu", GPU, ["conv2d_nhwc"], workloads.conv2d_nhwc, schedule_nhwc)
+by_name("dense_small_batch.gpu", GPU, ["dense"], workloads.dense, schedule_small_batch)
+by_name("dense_large_batch.gpu", GPU, ["dense"], workloads.dense, schedule_large_batch)
+by_name("batch_matmul.cuda", GPU, ["batch_matmul"], workloads.batch_matmul, schedule_batch_matmul)

@@ -6,15 +6,17 @@ ordered, unrolled and vectorised by knobs.  Read next: `arm.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tilewright.schedule.schedule import Schedule, Stage
-from tilewright.schedule.template import Anchored, anchor_template
+from tilewright.schedule.template import Anchored
 from tilewright.te.tensor import IterVar, Tensor
 from tilewright.topi.templates.by_name import workloads
+from tilewright.topi.templates.by_name.naming import GPU, by_name
 from tilewright.topi.templates.by_name.spatial import (
     STRUCTURES,
+    UNTUNED,
     annotate_reduction,
     annotate_tile,
     define_nchw,
@@ -24,7 +26,7 @@ from tilewright.topi.templates.by_name.spatial import (
     packed,
 )
 from tilewright.topi.templates.by_name.tiles import Tiles, factors, spread
-from tilewright.topi.templates.gpu import KINDS, accumulator, op_of
+from tilewright.topi.templates.gpu import accumulator, op_of
 from tilewright.topi.templates.gpu_epilogue import inline_around
 
 UNROLLED, LANES = 16, (1, 2, 4, 8, 16)
@@ -111,15 +113,16 @@ def mark_tile(cfg: Any, stage: Stage, loops: Sequence[IterVar]) -> None:
         stage.vectorize(columns)
 
 
-def _register(name: str, compute: Any, schedule: Callable[[Any, Anchored], None]) -> None:
-    tag = name.partition(".")[0].replace("_spatial_pack", "")
-    anchor_template(
-        name, kinds=KINDS, tags=[tag], compute=compute, offered=False, structures=STRUCTURES
-    )(schedule)
-
-
-_register("conv2d_nchw_spatial_pack.mali", workloads.conv2d_nchw, schedule_spatial_pack)
-_register("conv2d_nhwc_spatial_pack.mali", workloads.conv2d_nhwc, schedule_spatial_pack)
-_register("depthwise_conv2d_nchw.mali", workloads.depthwise_conv2d_nchw, schedule_depthwise)
-_register("depthwise_conv2d_nhwc.mali", workloads.depthwise_conv2d_nhwc, schedule_depthwise)
-_register("dense.mali", workloads.dense, schedule_dense)
+for _layout, _compute, _depthwise in (
+    ("nchw", workloads.conv2d_nchw, workloads.depthwise_conv2d_nchw),
+    ("nhwc", workloads.conv2d_nhwc, workloads.depthwise_conv2d_nhwc),
+):
+    by_name(
+        f"conv2d_{_layout}_spatial_pack.mali", GPU, [f"conv2d_{_layout}"], _compute,
+        schedule_spatial_pack, STRUCTURES, UNTUNED[_layout],
+    )  # fmt: skip
+    by_name(
+        f"depthwise_conv2d_{_layout}.mali", GPU, [f"depthwise_conv2d_{_layout}"], _depthwise,
+        schedule_depthwise, STRUCTURES,
+    )  # fmt: skip
+by_name("dense.mali", GPU, ["dense"], workloads.dense, schedule_dense)

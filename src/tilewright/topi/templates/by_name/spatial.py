@@ -17,7 +17,11 @@ from tilewright.topi.templates.by_name.tiles import pack
 from tilewright.topi.templates.gpu import op_of
 
 STRUCTURES = 1 << 10  # orders, times marks of the window, times marks of the tile
-TILES = ("tile_co", "tile_oh", "tile_ow")
+# Of an untuned configuration: the first order, everything unrolled, channels in vectors.
+_MARKS = {"ann_reduce": ["unroll"] * 2, "ann_spatial": ["unroll", "unroll", "vec"]}
+UNTUNED = {
+    "nchw": {"reorder_0": [*range(10)], **_MARKS}, "nhwc": {"reorder_conv": [*range(10)], **_MARKS},
+}  # fmt: skip
 # The axes of the orders by letter: reduction i, y, x; a tile h, w, c; "." are loops over tiles,
 # which are outside here, all of them.
 LETTERS = {"nchw": "....iyxhwc", "nhwc": "....yxihwc"}
