@@ -24,6 +24,7 @@ def pytest_configure(config: pytest.Config) -> None:
     cache = tempfile.TemporaryDirectory(prefix="tilewright-tests-")
     config.add_cleanup(cache.cleanup)
     os.environ["TILEWRIGHT_CACHE"] = cache.name  # worker processes inherit it
+    os.environ["TILEWRIGHT_KNOWLEDGE"] = "off"  # what is untuned is untuned, whatever ships
 
 
 @pytest.fixture

@@ -47,7 +47,7 @@ _ELSEWHERE = {
     "database": "Use log_to_file: a log holds any number of tasks, several runs may write to it.",
     "feature": "Features come from the loop tree: tilewright.cost.features.",
     "graph_tuner": "Layouts are not chosen over the graph yet; constants are packed per kernel.",
-    "tophub": "There are no published records; tune, or share a log file.",
+    "tophub": "Not needed: relay.build uses tilewright.knowledge; see `tilewright records use`.",
 }
 
 

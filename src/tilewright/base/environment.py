@@ -12,6 +12,7 @@ CACHE = "TILEWRIGHT_CACHE"
 CERTIFICATES = "TILEWRIGHT_CERTIFICATES"
 DEBUG = "TILEWRIGHT_DEBUG"
 DUMP = "TILEWRIGHT_DUMP"
+KNOWLEDGE = "TILEWRIGHT_KNOWLEDGE"
 NUM_THREADS = "TILEWRIGHT_NUM_THREADS"
 
 
@@ -34,6 +35,11 @@ def debug_level() -> int:
 def dump_directory() -> str:
     """Where kernels are written after each pass; "": nowhere."""
     return os.environ.get(DUMP, "")
+
+
+def knowledge() -> str:
+    """Folders of knowledge, as a search path; "off": none, not even what ships; "": not said."""
+    return os.environ.get(KNOWLEDGE, "")
 
 
 def num_threads() -> str:

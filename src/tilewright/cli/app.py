@@ -22,6 +22,7 @@ from tilewright.base.terminal import say
 from tilewright.cli.deploy import compile_command, run
 from tilewright.cli.farm import farm
 from tilewright.cli.import_logs import import_logs
+from tilewright.cli.knowledge import publish_logs, use_knowledge
 from tilewright.cli.options import (
     MODEL_HELP,
     check_log,
@@ -156,6 +157,8 @@ def records() -> None:
 
 
 records.add_command(import_logs)
+records.add_command(publish_logs)
+records.add_command(use_knowledge)
 
 
 @records.command()

@@ -41,7 +41,7 @@ class Latency:
 class KernelLine:
     """One task of the network as it was built.
 
-    source: "record", "re-instantiated" or "default"; seconds: of one call, as recorded
+    source: "record", "knowledge", "re-instantiated" or "default"; seconds: of one call, as recorded
     """
 
     name: str
@@ -133,6 +133,13 @@ def print_records(
     if rest:
         rows.append(("...", str(sum(f.count for f in rest)), f"{len(rest)} more reasons"))
     _print(console, "failures", ("kind", "count", "reason"), rows)
+
+
+def print_knowledge(
+    head: Sequence[str], rows: Sequence[tuple[str, ...]], console: Console | None = None
+) -> None:
+    """What was published, or which folders are in force."""
+    _print(console or _console(), "knowledge", head, rows)
 
 
 def print_import(report: ImportReport, console: Console | None = None) -> None:

@@ -38,6 +38,7 @@ from tilewright.search.jobs import (
     refused_record,
     task_id,
 )
+from tilewright.search.known import Known, recalled
 from tilewright.search.portfolio import Portfolio, TaskState
 from tilewright.search.propose.cost_model import CostModel
 from tilewright.search.propose.named import make_model, make_proposer, shares_model
@@ -120,6 +121,7 @@ class _Loop:
         self.owns_model = model is None
         self.model = make_model(options.tuner, options.seed) if model is None else model
         self.learns = shares_model(options.tuner)
+        self.known = recalled(tasks[0].target.on(device)) if options.knowledge else Known()
         self.past = past
         self.references = References() if verify else None
         self.quiet = device.shares_host  # nothing may run beside a kernel that is timed
@@ -156,6 +158,8 @@ class _Loop:
         unusable: Counter[str] = Counter()
         tried_first = 0
         past = None if self.past is None else recall(self.past, self.tasks[0].target.kind)
+        if self.learns and self.known.trees is not None and not len(self.model):
+            self.model.begin_with(self.known.trees)
         for at, task in enumerate(self.tasks):
             database = Database() if self.database is None else self.database
             replays = Replays(task, database)
@@ -176,6 +180,8 @@ class _Loop:
                 imported += same
                 if isinstance(proposer, PlanProposer):
                     teach_plan(proposer, past)
+            if proposers is None:
+                imported += self.known.candidates(task, measured)
             unusable += refused
             tried_first += len(imported)
             first = list(dict.fromkeys([*([] if known else untuned), *imported]))
@@ -192,6 +198,8 @@ class _Loop:
             self.portfolio.states.append(state)
             report.tasks.append(state.report)
             self._tell("start", state)
+        for message in self.known.messages:
+            self._tell("imported", self.portfolio.states[0], message=message)
         if tried_first or unusable:
             self._tell(
                 "imported", self.portfolio.states[0], message=_imported_text(tried_first, unusable)
@@ -201,7 +209,8 @@ class _Loop:
                 self.references.prefetch(state.report.task)
         if self.database is not None:
             sizes = {"batch": self.portfolio.batch, "ahead": self.portfolio.ahead}
-            chosen = {n: getattr(self.options, n) for n in ("tuner", "seed", "trials", "seconds")}
+            told = ("tuner", "seed", "trials", "seconds", "knowledge")
+            chosen = {n: getattr(self.options, n) for n in told}
             tasks = [s.identity.dag for s in self.portfolio.states]
             self.database.note_run(**chosen, **sizes, tasks=tasks)
         if past is not None:

@@ -37,6 +37,7 @@ class Options:
     lost_seconds: how long to wait for a device, space or memory that is lost in mid-search
     objective: what is to be made small: of the seconds of all tasks, in order; None: their
                weighted sum
+    knowledge: begin with what is known of devices of this class; see `tilewright.knowledge`
     gradient:  Ansor's prediction decides what "gain" means; None: the search's own
     """
 
@@ -56,6 +57,7 @@ class Options:
     lost_seconds: float = 60.0
     objective: Callable[[Sequence[float]], float] | None = None
     gradient: Gradient | None = None
+    knowledge: bool = True
 
     def sizes(self, shares_host: bool) -> tuple[int, int]:
         """Batch and look-ahead."""

@@ -19,6 +19,7 @@ import numpy as np
 from tilewright.base.artifact import Artifact
 from tilewright.base.errors import ModelError
 from tilewright.driver.build import resolve_target
+from tilewright.knowledge import records
 from tilewright.relay.backend import Executor, Runtime
 from tilewright.relay.compile.extract import FusedGroup, fused_groups
 from tilewright.relay.compile.grouping import grouped, implemented
@@ -70,6 +71,7 @@ def build(
     partial_batches: bool = False,
     executor: Executor | None = None,
     runtime: Runtime | None = None,
+    use_knowledge: bool = True,
 ) -> Library:
     """Compile a network.
 
@@ -93,6 +95,8 @@ def build(
                with zeros, and gives as many results as it has samples.  Refused where samples,
                along the first axis of inputs and outputs, depend on each other
     executor, runtime: what scripts for TVM pass on; `relay.backend` refuses those there are not
+    use_knowledge: where `schedules` have nothing, use what is known of devices of this class: what
+               ships with Tilewright, and what a site added; see `tilewright.knowledge`
 
     `transform.PassContext` counts: with opt_level below 3 nothing is folded into weights, below 2
     nothing is fused; so do passes that it disables or requires by name.
@@ -104,7 +108,8 @@ def build(
     here = dev is not None
     functions = _functions(mod, batch_sizes, sizes, tuple(params or ()))
     names = (str(chosen), str(asked))
-    chooser = Chooser(sources_of(schedules), names, chosen.fingerprint)
+    known = records(chosen) if use_knowledge else []
+    chooser = Chooser(sources_of(schedules), names, chosen.fingerprint, known)
     mains = [grouped(f, params, chooser) for f in functions]
     _check_inputs(mains)
     each = [fused_groups(main) for main in mains]

@@ -1,7 +1,8 @@
-"""Which schedule a kernel gets: the best record, one taken over from its anchor, or the default.
+"""Which schedule a kernel gets: the best record, one that ships, its anchor's, or the default.
 
-In: schedule sources (logs) and a kernel's computation.  Out: choices, the preferred one first, all
-of them on that very computation: a log says how to compute, never what.
+In: schedule sources (logs), what is known of the class of device, and a kernel's computation.
+Out: choices, the preferred one first, all of them on that very computation: a log says how to
+compute, never what.
 Read next: `ship.py`, which takes the first that compiles and computes the right thing.
 """
 
@@ -11,6 +12,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -31,14 +33,14 @@ from tilewright.schedule.template import (
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 
-RECORD, REINSTANTIATED, DEFAULT = "record", "re-instantiated", "default"
+RECORD, KNOWLEDGE, REINSTANTIATED, DEFAULT = "record", "knowledge", "re-instantiated", "default"
 _RECORDS = 3  # of a kernel that are tried
 _ANCHORS = 2  # records of other kernels whose template is tried on this one
 
 
 @dataclass(frozen=True)
 class Choice:
-    """source: `RECORD`, `REINSTANTIATED` or `DEFAULT`.
+    """source: `RECORD`, `KNOWLEDGE`, `REINSTANTIATED` or `DEFAULT`.
 
     schedule: of exactly the kernel's computation; or why there is none; None: the default schedule
     seconds:  of one call, as the record claims for this kernel
@@ -77,20 +79,39 @@ def _parts(source: ScheduleSource) -> list[ScheduleSource]:
     return [source, foreign] if isinstance(foreign, History) and len(foreign) else [source]
 
 
+@dataclass(frozen=True)
+class _Log:
+    """Records behind a source; fingerprint: of the device whose records count, "": all count."""
+
+    database: Database
+    fingerprint: str
+    label: str
+
+    def key(self, dag: str, target: str) -> Key:
+        return Key(dag, target, self.fingerprint)
+
+
 class Chooser:
     """Choices for kernels of one target.
 
     names:       the spellings of the target that records may carry
     fingerprint: of the device it is built for; "" where that is not known
+    knowledge:   records of devices of its class, which count where the sources have none
     """
 
     def __init__(
-        self, sources: Sequence[ScheduleSource], names: Sequence[str], fingerprint: str = ""
+        self,
+        sources: Sequence[ScheduleSource],
+        names: Sequence[str],
+        fingerprint: str = "",
+        knowledge: Sequence[Database] = (),
     ) -> None:
         self.sources, self.fingerprint = sources, fingerprint
         self.names = tuple(dict.fromkeys(names))
-        self._databases = [d for d in map(_database, sources) if d is not None]
-        self._by_anchor: dict[str, list[tuple[bool, Record]]] | None = None
+        databases = [d for d in map(_database, sources) if d is not None]
+        self._own = [_Log(d, fingerprint, RECORD) for d in databases]
+        self._known = [_Log(d, "", KNOWLEDGE) for d in knowledge]
+        self._by_anchor: dict[int, dict[str, list[tuple[bool, Record]]]] = {}
 
     def choices(self, dag: ComputeDAG, target: Target) -> Iterator[Choice]:
         """Preferred first; the last one is the default schedule.
@@ -99,30 +120,37 @@ class Chooser:
         """
         for source in self.sources:
             yield from self._exact(source, dag, target)
+        for log in self._known:
+            yield from self._recorded(log, dag)
         yield from islice(self._reinstantiated(dag, target), _ANCHORS)
         yield Choice(DEFAULT, None)
 
     def seconds(self, dag: ComputeDAG) -> float | None:
         """Of one call of this computation, as its best record claims; None where there is none."""
-        keys = [self._key(dag.hash, name) for name in self.names]
-        bests = [best for d in self._databases for k in keys if (best := d.best(k)) is not None]
+        every = ((log, log.key(dag.hash, name)) for log in self._judges for name in self.names)
+        bests = [best for log, key in every if (best := log.database.best(key)) is not None]
         return min((best.seconds for best in bests), default=None)
 
     def seconds_of_anchor(self, dag: ComputeDAG) -> float | None:
         """Of one call of what has the same anchor, as the best record claims."""
         anchor = find_anchor(dag)
-        if anchor is None or not self._databases:
+        if anchor is None or not self._judges:
             return None
-        found = self._index().get(anchor_key(anchor)[0], ())
+        found = self._with_anchor(self._judges, anchor_key(anchor)[0])
         return min((record.seconds for _, record in found), default=None)
 
     @property
     def has_records(self) -> bool:
-        return any(d.tasks() for d in self._databases)
+        return bool(self._judges)
+
+    @cached_property
+    def _judges(self) -> list[_Log]:
+        """Whose figures are compared with each other: those of this device, where there are any."""
+        return [log for log in self._own if log.database.tasks()] or self._known
 
     def note(self) -> str:
         """Why the sources can have had nothing for this target; "" where they may have."""
-        tasks = [t for d in self._databases for t in d.tasks()]
+        tasks = [t for log in self._own for t in log.database.tasks()]
         foreign = [s for s in self.sources if isinstance(s, History)]
         if any(name.split()[0] in s.kinds for s in foreign for name in self.names):
             return ""
@@ -134,61 +162,65 @@ class Chooser:
             return ""
         return f"the log holds records of {', '.join(devices)}, none of this device"
 
-    def _key(self, dag: str, target: str) -> Key:
-        return Key(dag, target, self.fingerprint)
-
     def _exact(self, source: ScheduleSource, dag: ComputeDAG, target: Target) -> Iterator[Choice]:
-        """The fastest records of this computation; the others are looked for when they fail."""
         database = _database(source)
-        if database is None:
-            found = source.lookup(dag, target)
-            if found is not None:
-                same = found.dag.hash == dag.hash
-                yield Choice(RECORD, found if same else "it computes something else")
+        if database is not None:
+            yield from self._recorded(_Log(database, self.fingerprint, RECORD), dag)
             return
-        keys = [self._key(dag.hash, name) for name in self.names]
-        bests = [best for key in keys if (best := database.best(key)) is not None]
+        found = source.lookup(dag, target)
+        if found is not None:
+            same = found.dag.hash == dag.hash
+            yield Choice(RECORD, found if same else "it computes something else")
+
+    def _recorded(self, log: _Log, dag: ComputeDAG) -> Iterator[Choice]:
+        """The fastest records of this computation; the others are looked for when they fail."""
+        keys = [log.key(dag.hash, name) for name in self.names]
+        bests = [best for key in keys if (best := log.database.best(key)) is not None]
         first = min(bests, key=lambda r: r.seconds, default=None)
         if first is None:
             return
-        yield _replayed(database, first, dag)
-        others = [r for key in keys for r in database.leaders(key, _RECORDS)]
+        yield _replayed(log, first, dag)
+        others = [r for key in keys for r in log.database.leaders(key, _RECORDS)]
         others = [r for r in others if r.candidate != first.candidate]
         for record in sorted(others, key=lambda r: r.seconds)[: _RECORDS - 1]:
-            yield _replayed(database, record, dag)
+            yield _replayed(log, record, dag)
 
     def _reinstantiated(self, dag: ComputeDAG, target: Target) -> Iterator[Choice]:
         """The anchor's template again, on this DAG, with the decisions of other DAGs' records."""
         templates = {t.origin: t for t in anchor_templates(dag, target)}
         anchor = find_anchor(dag)
-        if not templates or anchor is None or not self._databases:
+        if not templates or anchor is None:
             return
         key, packable, own = *anchor_key(anchor), dag.hash
-        usable = [
-            (constant != packable, record.seconds, record)
-            for constant, record in self._index().get(key, ())
-            if record.task.dag != own and record.origin in templates
-        ]
-        for _, _, record in sorted(usable, key=lambda item: item[:2]):
-            with suppress(TilewrightError):
-                sketch = sketch_of_anchor(templates[record.origin], dag, target)
-                schedule = sketch.close(sketch.space.index_of(record.decisions))
-                yield Choice(REINSTANTIATED, schedule)
+        for logs in (self._own, self._known):
+            usable = [
+                (constant != packable, record.seconds, record)
+                for constant, record in self._with_anchor(logs, key)
+                if record.task.dag != own and record.origin in templates
+            ]
+            for _, _, record in sorted(usable, key=lambda item: item[:2]):
+                with suppress(TilewrightError):
+                    sketch = sketch_of_anchor(templates[record.origin], dag, target)
+                    schedule = sketch.close(sketch.space.index_of(record.decisions))
+                    yield Choice(REINSTANTIATED, schedule)
 
-    def _index(self) -> dict[str, list[tuple[bool, Record]]]:
-        """The best record of each task by its anchor, and whether its operands are constant."""
-        if self._by_anchor is None:
-            self._by_anchor = {}
-            for database in self._databases:
-                keys = {self._key(t.dag, t.target) for t in database.tasks()}
-                for key in sorted(keys):
-                    best = database.best(key) if key.target in self.names else None
-                    dag = best and database.computation(key.dag)
-                    anchor = find_anchor(dag) if dag else None
-                    if best is not None and anchor is not None:
-                        structure, constant = anchor_key(anchor)
-                        self._by_anchor.setdefault(structure, []).append((constant, best))
-        return self._by_anchor
+    def _with_anchor(self, logs: Sequence[_Log], structure: str) -> list[tuple[bool, Record]]:
+        """The best record of each task with that anchor, and whether its operands are constant."""
+        return [found for log in logs for found in self._index(log).get(structure, ())]
+
+    def _index(self, log: _Log) -> dict[str, list[tuple[bool, Record]]]:
+        found = self._by_anchor.get(id(log))
+        if found is None:
+            found = self._by_anchor[id(log)] = {}
+            keys = {log.key(t.dag, t.target) for t in log.database.tasks()}
+            for key in sorted(keys):
+                best = log.database.best(key) if key.target in self.names else None
+                dag = best and log.database.computation(key.dag)
+                anchor = find_anchor(dag) if dag else None
+                if best is not None and anchor is not None:
+                    structure, constant = anchor_key(anchor)
+                    found.setdefault(structure, []).append((constant, best))
+        return found
 
 
 def _database(source: Any) -> Database | None:
@@ -197,8 +229,8 @@ def _database(source: Any) -> Database | None:
     return inner if isinstance(inner, Database) else None
 
 
-def _replayed(database: Database, record: Record, dag: ComputeDAG) -> Choice:
+def _replayed(log: _Log, record: Record, dag: ComputeDAG) -> Choice:
     try:
-        return Choice(RECORD, database.replay(record, dag), record.seconds)
+        return Choice(log.label, log.database.replay(record, dag), record.seconds)
     except TilewrightError as error:
-        return Choice(RECORD, str(error))
+        return Choice(log.label, str(error))

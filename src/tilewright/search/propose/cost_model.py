@@ -19,7 +19,9 @@ import numpy.typing as npt
 
 from tilewright.base.errors import ModelError
 from tilewright.cost.features import FEATURES, Matrix, Vector
+from tilewright.knowledge.trees import Trees
 from tilewright.search.propose.losses import Loss, relevance
+from tilewright.search.propose.prior import booster_of
 
 MIN_ROWS = 16  # below this the machine model alone is better
 FAILED = 2.0  # a failure counts this many times slower than the slowest success of its task
@@ -86,6 +88,7 @@ class CostModel:
         self._tasks: dict[str, _Rows] = {}
         self._rows = 0
         self._booster: Any = None
+        self._prior: Any = None
         self._pending: Future[Any] | None = None
         self._pool: ThreadPoolExecutor | None = None
         self._judged: deque[tuple[str, float, float]] = deque(maxlen=RECENT)
@@ -96,11 +99,37 @@ class CostModel:
 
     @property
     def trained(self) -> bool:
-        return self._booster is not None
+        return self._booster is not None or self._prior is not None
+
+    @property
+    def booster(self) -> Any:
+        """The trees that this model learned itself; None before the first fit."""
+        return self._booster
+
+    def begin_with(self, prior: Trees) -> None:
+        """Let trees that were trained elsewhere refine the machine model; this model learns what is
+        left.  Raises ModelError for trees on other features, and where rows are known already."""
+        if prior.features != tuple(FEATURES):
+            raise ModelError(
+                "cost model", "the trees to begin with are of a version with other features",
+                "Publish them again with this version.",
+            )  # fmt: skip
+        if self._rows:
+            raise ModelError(
+                "cost model", "it has rows, which trees to begin with would change",
+                "Give the trees to a new model.",
+            )  # fmt: skip
+        self._prior = booster_of(prior)
+
+    def _refined(self, features: Matrix, machine: Vector) -> Vector:
+        """The machine model's seconds, as the trees to begin with correct them."""
+        if self._prior is None or not len(features):
+            return machine
+        return machine * np.exp(np.asarray(self._prior.inplace_predict(features), np.float64))
 
     def predict(self, features: Matrix, machine: Vector) -> Vector:
-        """log of the predicted seconds, [n]; the machine model's alone before the first fit."""
-        base = np.log(np.maximum(machine, 1e-12))
+        """log of the predicted seconds, [n]; before the first fit those of the machine model."""
+        base = np.log(np.maximum(self._refined(features, machine), 1e-12))
         if self._booster is None or not len(features):
             return base
         found = self._booster.inplace_predict(features, predict_type="margin")
@@ -115,7 +144,7 @@ class CostModel:
             self._judged.extend(zip(repeat(task), predicted, measured.tolist(), strict=False))
         rows = self._tasks.setdefault(task, _Rows())
         rows.features.append(features)
-        rows.machine.append(machine)
+        rows.machine.append(self._refined(features, machine))
         rows.measured.append(measured)
         self._rows += len(features)
 

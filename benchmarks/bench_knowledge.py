@@ -1,0 +1,119 @@
+"""What knowledge is worth to a network that it never saw: tuned with it and without, side by side.
+
+In: logs of other networks, networks.  Out: the network's time, as its best records add up, at each
+mark of the run, and how good the first batch of each task was; `results/knowledge_TARGET.json`.
+
+    PYTHONPATH=src python benchmarks/bench_knowledge.py squeezenet-1.1 --target cuda --seconds 60 \
+        --logs r18.jsonl r50.jsonl mobilenet.jsonl
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import results_file
+
+from tilewright.cli.network import load_model, real_target
+from tilewright.measure.database import Database
+from tilewright.relay.compile.tune import as_described, tasks_of, tune
+from tilewright.runtime.device import device
+from tilewright.schedule.task import Task
+from tilewright.search.publish import publish
+from tilewright.search.report import Event, Options
+from tilewright.targets.target import Target
+
+MARKS = 6
+
+
+@dataclass
+class Run:
+    """Best seconds of each task as time goes by; first: after its first batch."""
+
+    tasks: list[Task]
+    batch: int
+    best: dict[int, float] = field(default_factory=dict)
+    first: dict[int, float] = field(default_factory=dict)
+    counts: dict[int, int] = field(default_factory=dict)
+    curve: list[tuple[float, float]] = field(default_factory=list)
+
+    def tell(self, event: Event) -> None:
+        if event.kind != "trial" or event.record is None:
+            return
+        at = event.task
+        self.counts[at] = self.counts.get(at, 0) + 1
+        if event.record.result.ok:
+            self.best[at] = min(event.record.seconds, self.best.get(at, math.inf))
+        if self.counts[at] <= self.batch and at in self.best:
+            self.first[at] = self.best[at]
+        if len(self.best) == len(self.tasks):
+            total = sum(t.weight * self.best[k] for k, t in enumerate(self.tasks))
+            self.curve.append((event.elapsed, total))
+
+    def at(self, seconds: float) -> float | None:
+        """The network's time, as known then; None where some kernel had no result yet."""
+        known = [total for elapsed, total in self.curve if elapsed <= seconds]
+        return known[-1] if known else None
+
+
+def tuned(model: str, target: Target, seconds: float, seed: int) -> Run:
+    mod, params = load_model(model)
+    tasks = tasks_of([mod], params, target)
+    options = Options(seconds=seconds, seed=seed)
+    run = Run(tasks, options.sizes(target.device_kind.shares_host)[0])
+    with Database() as database:
+        tune(tasks, database, options, run.tell)
+    return run
+
+
+def compared(model: str, target: Target, seconds: float, folder: str, seed: int) -> dict[str, Any]:
+    runs = {}
+    for name, said in (("without", "off"), ("with", folder)):
+        os.environ["TILEWRIGHT_KNOWLEDGE"] = said
+        runs[name] = tuned(model, target, seconds, seed)
+    both = [k for k in runs["with"].first if k in runs["without"].first]
+    ratios = [math.log(runs["without"].first[k] / runs["with"].first[k]) for k in both]
+    row: dict[str, Any] = {
+        "network": model,
+        "first_batch_gain": round(math.exp(sum(ratios) / max(len(ratios), 1)), 3),
+    }
+    for mark in range(1, MARKS + 1):
+        when = seconds * mark / MARKS
+        for name, run in runs.items():
+            known = run.at(when)
+            row[f"{when:.0f}s_{name}_us"] = None if known is None else round(known * 1e6, 1)
+    return row
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("models", nargs="+")
+    parser.add_argument("--target", default="cuda")
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--logs", nargs="+", required=True, type=Path, help="of other networks")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--folder", type=Path, help="where the results go")
+    parser.add_argument("--commit")
+    options = parser.parse_args()
+    target = as_described(real_target(Target(options.target)))
+    with tempfile.TemporaryDirectory() as folder:
+        published = publish(options.logs, folder).published
+        rows = [compared(m, target, options.seconds, folder, options.seed) for m in options.models]
+    for row in rows:
+        print("\n".join(f"{name:>20}  {value}" for name, value in row.items()))
+    results_file.append(
+        f"knowledge_{target.kind}", rows, device(target.kind).name, folder=options.folder,
+        commit=options.commit, logs=[log.name for log in options.logs],
+        taught=sum(p.taught for p in published),
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,29 @@
+"""The class of a device: those for which the same schedules are good.
+
+In: a target, as it is on a device.  Out: a name, which is also that of a folder.
+Read next: `store.py`.
+"""
+
+from __future__ import annotations
+
+import platform
+import re
+
+from tilewright.targets.target import Target
+
+
+def device_class(target: Target) -> str:
+    """ "cuda-sm_90": by architecture; "llvm-x86_64-256": by the width of vectors, in bits;
+    "opencl-nvidia-h200": by the device's name, where there are no architectures.
+
+    Neither the number of cores nor a clock counts: what is best there is found by tuning there.
+    """
+    if target.arch:
+        which = target.arch
+    elif not target.has_threads:
+        machine = target.triple.partition("-")[0] or platform.machine()
+        which = f"{machine}-{8 * target.limits.vector_bytes}"
+    else:
+        named = target.device.name if target.device is not None else ""
+        which = target.option("device") or named or "any"
+    return re.sub(r"[^a-z0-9_]+", "-", f"{target.kind}-{which}".lower()).strip("-")

@@ -1,0 +1,115 @@
+"""Trees that were trained before: taken out of a cost model, and put in front of another.
+
+In: a booster, or `knowledge.Trees`.  Out: the other.  What comes from a file is data that was
+checked; the booster is made here of it, so that no file of a stranger reaches xgboost.
+Read next: `cost_model.py`, `knowledge/trees.py`.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+
+from tilewright.cost.features import FEATURES, Matrix, Vector
+from tilewright.knowledge.trees import Trees
+
+_LEAF = -1
+
+
+def trees_of(booster: Any) -> Trees:
+    """The trees of a booster on `FEATURES`."""
+    learner = json.loads(bytes(booster.save_raw("json")))["learner"]
+    parts, begin = [], 0
+    for tree in learner["gradient_booster"]["model"]["trees"]:
+        left, right = (np.array(tree[f"{side}_children"], np.int64) for side in ("left", "right"))
+        order, leaf = _parents_first(left, right), left == _LEAF
+        place = np.empty(len(left), np.int64)
+        place[order] = begin + np.arange(len(order))
+        said = np.array(tree["split_conditions"], np.float32)
+        parts.append(
+            (
+                np.where(leaf, _LEAF, np.array(tree["split_indices"]))[order],
+                np.where(leaf, 0, said)[order],
+                np.where(leaf, 0, place[left])[order],
+                np.where(leaf, 0, place[right])[order],
+                np.where(leaf, said, 0)[order],
+            )
+        )
+        begin += len(order)
+    sizes = [len(p[0]) for p in parts]
+    arrays = (np.concatenate(column) for column in zip(*parts, strict=True))
+    base = float(str(learner["learner_model_param"]["base_score"]).strip("[]"))
+    roots = np.cumsum([0, *sizes[:-1]])
+    feature, threshold, left, right, value = arrays
+    return Trees(feature, threshold, left, right, value, roots, base, tuple(FEATURES))
+
+
+def _parents_first(left: np.ndarray, right: np.ndarray) -> list[int]:
+    """The nodes that are reached from the first, each behind its parent."""
+    order = [0]
+    for node in order:
+        if left[node] != _LEAF:
+            order += [int(left[node]), int(right[node])]
+    return order
+
+
+def booster_of(trees: Trees) -> Any:
+    """A booster that predicts what `trees` say, for rows of `trees.features`."""
+    import xgboost
+
+    width = len(trees.features)
+    some = xgboost.DMatrix(np.zeros((2, width), np.float32), label=np.zeros(2))
+    form = json.loads(bytes(xgboost.train({"max_depth": 1}, some, 1).save_raw("json")))
+    learner = form["learner"]
+    model = learner["gradient_booster"]["model"]
+    blank, ends = model["trees"][0], [*trees.roots[1:].tolist(), len(trees.feature)]
+    bounds = list(zip(trees.roots.tolist(), ends, strict=True))
+    model["trees"] = [_tree(trees, blank, k, *bound) for k, bound in enumerate(bounds)]
+    model["tree_info"] = [0] * len(bounds)
+    model["iteration_indptr"] = list(range(len(bounds) + 1))
+    model["gbtree_model_param"]["num_trees"] = str(len(bounds))
+    held = learner["learner_model_param"]
+    held["base_score"] = f"[{trees.base}]" if held["base_score"][:1] == "[" else str(trees.base)
+    made = xgboost.Booster({"nthread": 1})
+    made.load_model(bytearray(json.dumps(form).encode()))
+    return made
+
+
+def _tree(trees: Trees, blank: dict[str, Any], number: int, begin: int, end: int) -> dict[str, Any]:
+    """One tree in the form that xgboost reads; what it does not predict by is empty."""
+    mine = slice(begin, end)
+    inner = trees.feature[mine] != _LEAF
+    left, right = (np.where(inner, side[mine] - begin, _LEAF) for side in (trees.left, trees.right))
+    parents = np.full(end - begin, 2**31 - 1)
+    for side in (left, right):
+        parents[side[inner]] = np.flatnonzero(inner)
+    nodes = end - begin
+    return blank | {
+        "id": number,
+        "left_children": left.tolist(),
+        "right_children": right.tolist(),
+        "parents": parents.tolist(),
+        "split_indices": np.where(inner, trees.feature[mine], 0).tolist(),
+        "split_conditions": np.where(inner, trees.threshold[mine], trees.value[mine]).tolist(),
+        "base_weights": np.where(inner, 0, trees.value[mine]).tolist(),
+        "default_left": [0] * nodes,
+        "loss_changes": [0.0] * nodes,
+        "split_type": [0] * nodes,
+        "sum_hessian": [1.0] * nodes,
+        "tree_param": blank["tree_param"] | {"num_nodes": str(nodes)},
+    }
+
+
+def predict(trees: Trees, rows: Matrix) -> Vector:
+    """What the trees add up to, row by row: the meaning of a file, spelled out."""
+    total = np.full(len(rows), trees.base)
+    numbers = np.arange(len(rows))
+    for root in trees.roots.tolist():
+        node = np.full(len(rows), root)
+        while (inner := trees.feature[node] != _LEAF).any():
+            below = rows[numbers, trees.feature[node]] < trees.threshold[node]
+            node = np.where(inner, np.where(below, trees.left[node], trees.right[node]), node)
+        total += trees.value[node]
+    return total

@@ -1,0 +1,104 @@
+"""Trees out of a cost model and back: the same predictions, whatever the trees."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from search.spaces import Instant, cpu_task
+from tilewright.base.errors import ModelError
+from tilewright.cost.features import FEATURES
+from tilewright.knowledge.trees import Trees
+from tilewright.search.known import Known
+from tilewright.search.loop import Options as SearchOptions
+from tilewright.search.loop import tune
+from tilewright.search.propose import prior
+from tilewright.search.propose.cost_model import CostModel, Lesson, Options, train
+from tilewright.search.propose.model_proposer import evaluate
+
+
+def rows(rng, count):
+    return rng.normal(size=(count, len(FEATURES))).astype(np.float32)
+
+
+def lesson(features, labels):
+    ones = np.ones(len(labels))
+    return Lesson(features, labels, ones, [len(labels)], np.zeros(len(labels)))
+
+
+@settings(max_examples=10)
+@given(seed=st.integers(0, 99), trees=st.integers(1, 20), depth=st.integers(1, 8))
+def test_trees_of_a_model_predict_the_same(tmp_path_factory, seed, trees, depth):
+    rng = np.random.default_rng(seed)
+    seen = rows(rng, 300)
+    labels = seen[:, 0] * seen[:, 1] + rng.normal(size=300)
+    booster = train(lesson(seen, labels), Options(trees=trees, depth=depth))
+    path = tmp_path_factory.mktemp("prior") / "trees"
+    prior.trees_of(booster).save(path)
+    found, asked = Trees.load(path), rows(rng, 64)
+    want = booster.inplace_predict(asked)
+    np.testing.assert_array_equal(prior.booster_of(found).inplace_predict(asked), want)
+    np.testing.assert_allclose(prior.predict(found, asked), want, atol=1e-5)
+
+
+def taught(task, count=400):
+    """A model that has seen candidates of `task`, whose costs `Instant` gives."""
+    model, measurer = CostModel(), Instant([task])
+    report = tune([task], measurer, None, SearchOptions(trials=count, tuner="random"), verify=False)
+    assert report.trials == count
+    indices = np.array([r.index for r in _members(task, measurer.records)])
+    rows, machine = evaluate(task.sketches[0], indices)
+    model.add("a", rows, machine, np.array([r.seconds for r in measurer.records]))
+    model.fit()
+    return model
+
+
+def _members(task, records):
+    space = task.sketches[0].space
+    return [space.get(space.index_of(r.decisions)) for r in records]
+
+
+def test_a_search_begins_with_what_trees_know(monkeypatch):
+    """The first batch is better than without them, on a task of another size."""
+    trees = prior.trees_of(taught(cpu_task(48, 64, 32)).booster)
+    task, found = cpu_task(96, 64, 64), {}
+    for name, known in (("with", Known(trees)), ("without", Known())):
+        monkeypatch.setattr("tilewright.search.loop.recalled", lambda target, known=known: known)
+        best = []
+        for seed in range(5):
+            measurer = Instant([task])
+            options = SearchOptions(trials=8, batch=8, seed=seed)
+            tune([task], measurer, None, options, verify=False)
+            best.append(min(r.seconds for r in measurer.records))
+        found[name] = np.median(best)
+    assert found["with"] < 0.9 * found["without"]
+
+
+def test_a_model_learns_what_its_trees_leave():
+    rng = np.random.default_rng(0)
+    seen = rows(rng, 400)
+    shift = np.where(seen[:, 3] > 0, 1.0, -1.0)
+    before, model = CostModel(), CostModel()
+    before.add("a", seen, np.full(400, 1e-3), 1e-3 * np.exp(seen[:, 0]))
+    before.fit()
+    model.begin_with(prior.trees_of(before.booster))
+    assert model.trained
+    first = model.predict(seen, np.full(400, 1e-3))
+    assert np.corrcoef(first, seen[:, 0])[0, 1] > 0.95
+    model.add("b", seen, np.full(400, 1e-3), 1e-3 * np.exp(seen[:, 0] + shift))
+    model.fit()
+    assert np.corrcoef(model.predict(seen, np.full(400, 1e-3)), seen[:, 0] + shift)[0, 1] > 0.95
+
+
+def test_trees_that_a_model_cannot_begin_with():
+    rng = np.random.default_rng(0)
+    other = train(lesson(rows(rng, 50), rng.normal(size=50)), Options(trees=1))
+    trees = prior.trees_of(other)
+    model = CostModel()
+    model.add("a", rows(rng, 20), np.ones(20), np.ones(20))
+    with pytest.raises(ModelError, match="it has rows"):
+        model.begin_with(trees)
+    with pytest.raises(ModelError, match="other features"):
+        CostModel().begin_with(Trees(**{**vars(trees), "features": ("a",)}))
