@@ -90,6 +90,35 @@ def test_whole_numbers_stay_exact(m):
     assert np.asarray(random.tolerance[0]).max() > 0
 
 
+def test_how_much_it_rounds():
+    """Sums of 256 channels in float32, against float64, beside those of a direct convolution."""
+    rng = np.random.default_rng(0)
+    data = rng.standard_normal((256, 100, 6, 6)).astype("float32")
+    kernel = (rng.standard_normal((256, 3, 3)) / 48).astype("float32")
+    windows = np.lib.stride_tricks.sliding_window_view(data, (3, 3), (2, 3))
+    want = np.einsum("cpyxij,cij->pyx", windows.astype("float64"), kernel.astype("float64"))
+
+    def summed(terms):
+        total = np.zeros(terms[0].shape, "float32")
+        for term in terms:
+            total += term
+        return total
+
+    direct = summed([windows[c, ..., i, j] * kernel[c, i, j]
+                    for c in range(256) for i in range(3) for j in range(3)])  # fmt: skip
+    a, b, g = (np.array(x, "float64") for x in (
+        matrices(4, 3).inverse, matrices(4, 3).data, matrices(4, 3).kernel,
+    ))  # fmt: skip
+    u = np.einsum("ey,cyx,wx->cew", g, kernel.astype("float64"), g).astype("float32")
+    tiles = np.einsum("ye,cpyx->cpex", b.astype("float32"), data)
+    tiles = np.einsum("xw,cpex->cpew", b.astype("float32"), tiles)
+    product = summed([tiles[c] * u[c] for c in range(256)])
+    rows = np.einsum("em,pew->pmw", a.astype("float32"), product)
+    made = np.einsum("wn,pmw->pmn", a.astype("float32"), rows)
+    growth = np.abs(made - want).max() / np.abs(direct - want).max()
+    assert 1.5 < growth < 4
+
+
 def test_transforms_are_additions():
     """Of constants only the sums remain: no choice, no zero, no loop over them."""
     m, target = 4, Target(CPU)
