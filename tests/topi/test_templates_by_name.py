@@ -70,6 +70,14 @@ CASES = {
         (T(1, 6, 3, 4), T(6, 8, 4, 4), (2, 2), (1, 1, 1, 1), "float32", (0, 0)),
         {"tile_n": 1, **F8, "tile_rc": 9, **UNROLL, "fuse_yx": 2},
     ),
+    "conv2d_nchw_winograd.cuda": Case(
+        (T(1, 6, 7, 6), T(8, 6, 3, 3), *CONV[2:]),
+        {"tile_b": 1, "tile_y": 20, "tile_x": 20, "tile_rc": 4, **UNROLL},
+    ),
+    "conv2d_nchw_winograd_without_weight_transform.cuda": Case(
+        (T(1, 6, 8, 8), T(6, 6, 6, 8), *CONV[2:]),
+        {"tile_b": 1, "tile_y": 20, "tile_x": 10, "tile_rc": 4, **UNROLL},
+    ),
     "conv2d_hwcn.cuda": Case(
         (T(4, 5, 6, 16), T(3, 3, 6, 8), 1, 1, 1, "float32"), {"tile_fi": 20, "tile_ni": 34}
     ),

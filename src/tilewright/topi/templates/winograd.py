@@ -149,25 +149,29 @@ def held(
 
 
 def schedule_gpu(cfg: Any, a: Anchored) -> None:
-    s, op = a.schedule, op_of(a.schedule, a.anchor)
-    parts = parts_of(a)
-    inline_others(a, parts)
     most = a.target.limits.max_threads_per_block
     counts = [n for n in THREADS if n <= most] or [most]
     cfg.define_knob("threads_in", counts)
     cfg.define_knob("threads_out", counts)
+    around_product(a, cfg["threads_in"].val, cfg["threads_out"].val)
+    schedule_contraction(cfg, a, roles_of(op_of(a.schedule, a.anchor)), a.anchor)
+
+
+def around_product(a: Anchored, threads_in: Any, threads_out: Any) -> None:
+    """Everything but the product: a thread of a block of so many for each tile and channel."""
+    s, parts = a.schedule, parts_of(a)
+    inline_others(a, parts)
     for transform in parts.inputs:
         last = s[transform.last]
         eps, nu, *points = last.op.axis
-        _, thread = last.split(last.fuse(*points), factor=cfg["threads_in"].val)
+        _, thread = last.split(last.fuse(*points), factor=threads_in)
         last.reorder(*last.leaf_iter_vars[-2:], eps, nu)
         spread(last, last.leaf_iter_vars[0], thread)
         unrolled(last, (eps, nu))
         held(s, transform, last, thread, unrolled)
-    _output_gpu(cfg, s, parts)
+    _output_gpu(s, parts, threads_out)
     done = [s[parts.output], s[a.anchor], *(s[t.last] for t in parts.inputs)]
     schedule_roots(s, a.target, done)
-    schedule_contraction(cfg, a, roles_of(op), a.anchor)
 
 
 def spread(stage: Stage, block: IterVar, thread: IterVar) -> None:
@@ -181,12 +185,12 @@ def roles_of(op: ComputeOp) -> Roles:
     return Roles(channel=channel, columns=5 - channel, rows=None, depth=0)
 
 
-def _output_gpu(cfg: Any, s: Schedule, parts: Parts) -> None:
+def _output_gpu(s: Schedule, parts: Parts, threads: Any) -> None:
     """A thread for each tile of the output."""
     out = s[parts.output]
     outer, inner = tiles_of(out, parts)
     out.reorder(*outer, *inner)
-    block, thread = out.split(out.fuse(*outer), factor=cfg["threads_out"].val)
+    block, thread = out.split(out.fuse(*outer), factor=threads)
     spread(out, block, thread)
     *rows, last = inner
     unrolled(out, rows)

@@ -9,6 +9,7 @@ lie.  Read next: `naming.py`, `workloads.py`, then one of the others.
 | module | templates |
 | --- | --- |
 | `gpu_conv.py` | convolutions for CUDA with tiles of blocks, virtual threads, threads, elements |
+| `winograd.py` | Winograd's convolution for CUDA |
 | `gpu_products.py` | convolutions NHWC and HWCN, dense and batch_matmul for CUDA |
 | `mali.py` | all of Mali |
 | `cpu_conv.py` | convolutions for x86 and ARM that tile channels and columns |
@@ -22,3 +23,4 @@ from tilewright.topi.templates.by_name import cpu_products as cpu_products
 from tilewright.topi.templates.by_name import gpu_conv as gpu_conv
 from tilewright.topi.templates.by_name import gpu_products as gpu_products
 from tilewright.topi.templates.by_name import mali as mali
+from tilewright.topi.templates.by_name import winograd as winograd

@@ -54,6 +54,21 @@ def conv2d_nchw_or_blocked(
     return result
 
 
+def conv2d_nchw_winograd(
+    data: Tensor, kernel: Tensor, strides: Any, padding: Any, dilation: Any, out_dtype: Any = None
+) -> Tensor:
+    return nn.conv2d_winograd_nchw(data, weights(kernel), strides, padding, dilation, out_dtype)
+
+
+def conv2d_nchw_winograd_packed(
+    data: Tensor, kernel: Tensor, strides: Any, padding: Any, dilation: Any, out_dtype: Any = None
+) -> Tensor:
+    """The kernel comes as [alpha, alpha, CI, CO], of which alpha tells the size of a tile."""
+    u = weights(kernel)
+    tile = u.shape[0] - 2
+    return nn.conv2d_winograd_nchw(data, u, strides, padding, dilation, out_dtype, True, tile)
+
+
 def group_conv2d_nchw(
     data: Tensor, kernel: Tensor, strides: Any, padding: Any, dilation: Any, groups: int,
     out_dtype: Any = None,
