@@ -75,7 +75,8 @@ def _known(workloads: Path | None, model: str | None, target: Any) -> Workloads:
 
     network.check_model(model)
     mod, params = network.load_model(model)
-    tasks = fused_tasks(mod, params, target or "llvm", include_simple=True)
+    tasks = fused_tasks(mod, params, target or "llvm", include_simple=True,
+                        every_implementation=True)  # fmt: skip
     return Workloads(functions, tasks=tasks)
 
 

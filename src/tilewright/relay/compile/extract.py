@@ -156,7 +156,8 @@ def extract_from_program(
     target: TargetLike | None = None,
     ops: Iterable[Op | str] | None = None,
 ) -> list[Task]:
-    """The distinct contractions of the network by themselves, in network order.
+    """The distinct contractions of the network by themselves, in network order; behind each its
+    other implementations (`alternatives.py`), of which the network runs the fastest.
 
     ops: operators (rows of the table, or names) to look for; default: all contractions
     Raises ModelError for a name that is no operator, TargetError without a target.
@@ -164,18 +165,21 @@ def extract_from_program(
     chosen = resolve_target(target)
     wanted = _wanted(ops)
     passes = [p for p in passes_of(DEFAULT_OPT_LEVEL) if p not in (fuse, separate)]
-    found: dict[str, tuple[Call, ComputeDAG]] = {}
+    found: dict[str, _Contraction] = {}
     counts: dict[str, int] = {}
     for node in post_order(optimize(mod, params, passes)["main"].body):
         if not isinstance(node, Call) or op_name(node) not in wanted:
             continue
-        dag = _alone(node)
-        found.setdefault(dag.hash, (node, dag))
-        counts[dag.hash] = counts.get(dag.hash, 0) + 1
-    return [
-        task_of_dag(dag, chosen, *_label(node.op, dag), counts[key])
-        for key, (node, dag) in found.items()
-    ]
+        alone = _alone(node)
+        found.setdefault(alone.dag.hash, alone)
+        counts[alone.dag.hash] = counts.get(alone.dag.hash, 0) + 1
+    tasks = []
+    for key, alone in found.items():
+        others = alternatives(alone.function, alone.constant, chosen)
+        for dag, instead_of in ((alone.dag, ""), *((o.dag, key) for o in others)):
+            label = _label(alone.op, dag)
+            tasks.append(task_of_dag(dag, chosen, *label, counts[key], instead_of))
+    return tasks
 
 
 def _wanted(ops: Iterable[Op | str] | None) -> set[str]:
@@ -191,8 +195,18 @@ def _wanted(ops: Iterable[Op | str] | None) -> set[str]:
     return {(op if isinstance(op, Op) else get_op(op)).name for op in listed}
 
 
-def _alone(node: Call) -> ComputeDAG:
-    """The computation of one call whose arguments are its inputs, named as in a fused group."""
+@dataclass(frozen=True, eq=False)
+class _Contraction:
+    """One call as a function of its own; constant: of its parameters."""
+
+    op: Op | Function
+    function: Function
+    constant: tuple[bool, ...]
+    dag: ComputeDAG
+
+
+def _alone(node: Call) -> _Contraction:
+    """One call whose arguments are its inputs, named as in a fused group."""
     names: dict[Expr, Expr] = {}
     for arg in node.args:
         if arg not in names and not isinstance(arg.checked_type, TensorType):
@@ -203,7 +217,8 @@ def _alone(node: Call) -> ComputeDAG:
         names.setdefault(arg, Var(f"p{len(names)}", arg.checked_type))
     params = [p for p in names.values() if isinstance(p, Var)]
     body = Call(node.op, [names[a] for a in node.args], node.attrs)
-    return compute_dag(Function(params, body), [isinstance(a, Constant) for a in names])
+    function, constant = Function(params, body), tuple(isinstance(a, Constant) for a in names)
+    return _Contraction(node.op, function, constant, compute_dag(function, constant))
 
 
 def _operators(body: Expr) -> list[str]:
