@@ -72,7 +72,7 @@ CASES = {
     ),
     "conv2d_nchw_winograd.cuda": Case(
         (T(1, 6, 7, 6), T(8, 6, 3, 3), *CONV[2:]),
-        {"tile_b": 1, "tile_y": 20, "tile_x": 20, "tile_rc": 4, **UNROLL},
+        {"tile_b": 1, "tile_y": 20, "tile_x": 40, "tile_rc": 4, **UNROLL},
     ),
     "conv2d_nchw_winograd_without_weight_transform.cuda": Case(
         (T(1, 6, 8, 8), T(6, 6, 6, 8), *CONV[2:]),
