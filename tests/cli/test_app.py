@@ -102,8 +102,8 @@ def test_tune_passes_everything_on(run, quick_device, monkeypatch):
     assert seen == {
         "model": "mobilenet", "target": "llvm -num-cores=2", "log": "x.jsonl", "trials": 7,
         "seconds": None, "tuner": "random", "dtype": "float32", "templates": True, "seed": 3,
-        "batch": (), "shapes": {}, "farm": None, "tasks": "all", "early_stopping": None,
-        "history": (), "measuring": tuning.Measuring(),
+        "batch": (), "shapes": {}, "farm": None, "layout": None, "tasks": "all",
+        "early_stopping": None, "history": (), "measuring": tuning.Measuring(),
     }  # fmt: skip
     assert "tilewright bench mobilenet --target 'llvm -num-cores=2' --log x.jsonl" in out
     run("tune", "mobilenet")

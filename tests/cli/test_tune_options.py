@@ -3,15 +3,21 @@
 import json
 import sys
 
+import numpy as np
 import pytest
 
 from search.spaces import cpu_task
+from tilewright import cpu, relay
+from tilewright.base.errors import ModelError
 from tilewright.cli import network
 from tilewright.cli.app import main
 from tilewright.measure import Database
 from tilewright.relay.compile import tune as tuning
+from tilewright.runtime import load_module
+from tilewright.runtime.network.graph_executor import GraphModule
 from tilewright.search import loop
 from tilewright.search.propose.named import TUNERS
+from tilewright.targets.target import Target
 
 
 @pytest.fixture
@@ -107,6 +113,27 @@ def test_history(run, searched, tmp_path):
     assert code == 1 and "no line can be used" in err
     code, _, err = run("tune", "resnet-18", "--history", "missing")
     assert code == 2 and "there is no file 'missing'" in err
+
+
+def test_desired_layout(monkeypatch, tmp_path):
+    """Tasks are of convolutions in that layout, and what is built computes the same."""
+    x, w = relay.var("x", shape=(1, 4, 8, 8)), relay.var("w", shape=(8, 4, 3, 3))
+    mod = relay.IRModule.from_expr(relay.nn.relu(relay.nn.conv2d(x, w, padding=(1, 1))))
+    rng = np.random.default_rng(0)
+    weights = rng.standard_normal((8, 4, 3, 3)).astype("float32")
+    monkeypatch.setattr(network, "load_sizes", lambda *_: ([mod], {"w": weights}))
+    target, found, data = Target("llvm"), {}, rng.standard_normal((1, 4, 8, 8)).astype("float32")
+    for layout in (None, "NHWC"):
+        (task,) = network.found_tasks("net", target, "xgb", layout=layout)
+        path = tmp_path / f"{layout}.tar"
+        network.compile_model("net", target, None, path, "float32", (), None, layout)
+        module = GraphModule(load_module(path)["default"](cpu()))
+        module.run(x=data)
+        found[layout] = task.name, module.get_output(0).numpy()
+    assert "nhwc" in found["NHWC"][0] and "nhwc" not in found[None][0]
+    assert np.allclose(found[None][1], found["NHWC"][1], atol=1e-5)
+    with pytest.raises(ModelError, match="layout"):
+        network.found_tasks("net", target, "xgb", layout="NQHW")
 
 
 @pytest.mark.parametrize("option", ["number", "repeat", "min-repeat-ms", "timeout", "parallel"])

@@ -30,6 +30,7 @@ from tilewright.cli.options import (
     devices_of,
     dtype_option,
     farm_options,
+    layout_option,
     shape_option,
     target_option,
 )
@@ -89,14 +90,15 @@ for _command in (tune, compile_command, run, farm):
 @target_option
 @dtype_option
 @shape_option
+@layout_option
 @click.option(
     "--log", type=click.Path(dir_okay=False, path_type=Path), callback=check_log,
     help="Log of `tune`.  [default: MODEL.TARGET.jsonl where it exists]",
 )  # fmt: skip
 @farm_options
 def bench(
-    model: str, target: Target, dtype: str, shape: dict[str, Any], log: Path | None,
-    farm: str | None, key: str | None,
+    model: str, target: Target, dtype: str, shape: dict[str, Any], layout: str | None,
+    log: Path | None, farm: str | None, key: str | None,
 ) -> None:  # fmt: skip
     """Time MODEL untuned, tuned, and in other engines, and compare what they compute.
 
@@ -112,14 +114,14 @@ def bench(
     target = network.real_target(target, devices)
     if devices is not None:
         used = path if path.exists() else None
-        click.echo(network.bench_there(model, target, used, devices, dtype, shape))
+        click.echo(network.bench_there(model, target, used, devices, dtype, shape, layout))
         return
     database = Database.load(path) if path.exists() else None
     if database is not None:
         check_history(database, path, target, f"a kernel of {model}")
     else:
         click.echo(f"There is no log {path}: only the untuned network is timed.", err=True)
-    report = network.bench(model, target, database, dtype, shape)
+    report = network.bench(model, target, database, dtype, shape, layout)
     tables.print_bench(report)
     if not report.correct:
         raise click.ClickException("the results differ by more than rounding explains")

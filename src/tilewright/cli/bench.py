@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tilewright.cli.layouts import in_layout
 from tilewright.cli.tables import BenchReport, KernelLine, Latency
 from tilewright.targets.target import Target
 
@@ -28,8 +29,10 @@ def bench_network(
     target: Target,
     database: Database | None,
     narrow: tuple[str, Any] | None = None,
+    layout: str | None = None,
 ) -> BenchReport:
-    """narrow: an element type and the network in it, which is timed in place of `mod` and compared
+    """layout: of convolutions, in our own engines only
+    narrow: an element type and the network in it, which is timed in place of `mod` and compared
     with it.  Raises ModelError where the network cannot be built for the target.
     """
     from tilewright.relay.compile.build import build
@@ -47,9 +50,10 @@ def bench_network(
         dtype, converted = narrow
         tolerance += rounding_tolerance(mod, {**params, **inputs}, dtype)
         model, mod, params = f"{model} in {dtype}", converted, {}
-    engines = [("untuned", build(mod, target, params, schedules=[]))]
+    own = in_layout(mod, layout)
+    engines = [("untuned", build(own, target, params, schedules=[]))]
     if database is not None:
-        engines.append(("tuned", build(mod, target, params, schedules=database)))
+        engines.append(("tuned", build(own, target, params, schedules=database)))
     latencies, worst = [], 0.0
     for name, library in engines:
         module = GraphModule(library["default"](dev))

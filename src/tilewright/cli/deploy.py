@@ -21,6 +21,7 @@ from tilewright.cli.options import (
     check_positive,
     default_log,
     dtype_option,
+    layout_option,
     shape_option,
     target_option,
 )
@@ -38,6 +39,7 @@ NUMBER = 1  # runs of a repeat
 @dtype_option
 @batch_option
 @shape_option
+@layout_option
 @click.option(
     "--log", type=click.Path(dir_okay=False, path_type=Path), callback=check_log,
     help="Log of `tune`.  [default: MODEL.TARGET.jsonl where it exists]",
@@ -48,7 +50,7 @@ NUMBER = 1  # runs of a repeat
 )  # fmt: skip
 def compile_command(
     model: str, target: Target, dtype: str, batch: tuple[int, ...], shape: dict[str, Any],
-    log: Path | None, output: Path | None,
+    layout: str | None, log: Path | None, output: Path | None,
 ) -> None:  # fmt: skip
     """Build MODEL with the best that is known, and write one file that runs without the compiler.
 
@@ -63,7 +65,7 @@ def compile_command(
     used = path if path.exists() else None
     if used is None:
         click.echo(f"There is no log {path}: the kernels are untuned.", err=True)
-    library = network.compile_model(model, target, used, made, dtype, batch, shape)
+    library = network.compile_model(model, target, used, made, dtype, batch, shape, layout)
     say(library.report.summary())
     say(f"Done.  The library is in {made}: {library!r}")
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tilewright.base.errors import ModelError
+from tilewright.cli.layouts import in_layout
 from tilewright.cli.tables import task_label
 from tilewright.targets.target import Target
 
@@ -59,6 +60,17 @@ def in_type(mod: Any, params: dict[str, Any], dtype: str) -> Any:
     return fold_constants(to_mixed_precision(folded, dtype))
 
 
+def prepared(
+    model: str, batch: Sequence[int], shapes: Mapping[str, Any] | None, dtype: str,
+    layout: str | None,
+) -> tuple[list[Any], dict[str, Any]]:  # fmt: skip
+    """The network for each size, in its element type and layout.  Raises ModelError."""
+    mods, params = load_sizes(model, batch, shapes)
+    if dtype != "float32":
+        mods, params = [in_type(mod, params, dtype) for mod in mods], {}
+    return [in_layout(mod, layout) for mod in mods], params
+
+
 def real_target(target: Target, farm: Devices | None = None) -> Target:
     """`target` with what the device reports.  Raises TargetError or DeviceError without one."""
     from tilewright.relay.compile.tune import as_described
@@ -68,14 +80,12 @@ def real_target(target: Target, farm: Devices | None = None) -> Target:
 
 def found_tasks(
     model: str, target: Target, tuner: str, dtype: str = "float32", batch: Sequence[int] = (),
-    shapes: Mapping[str, Any] | None = None, templates: bool = True,
+    shapes: Mapping[str, Any] | None = None, layout: str | None = None, templates: bool = True,
 ) -> list[Task]:  # fmt: skip
     """The tasks of the network, see `tune`.  Raises ModelError where there is none."""
     from tilewright.relay.compile.tune import tasks_of
 
-    mods, params = load_sizes(model, batch, shapes)
-    if dtype != "float32":
-        mods, params = [in_type(mod, params, dtype) for mod in mods], {}
+    mods, params = prepared(model, batch, shapes, dtype, layout)
     found = tasks_of(mods, params, target, tuner == "auto-scheduler", templates)
     if not found:
         raise ModelError(
@@ -127,6 +137,7 @@ def tune(
     dtype: str = "float32",
     batch: Sequence[int] = (),
     shapes: Mapping[str, Any] | None = None,
+    layout: str | None = None,
     templates: bool = True,
     seed: int,
     tasks: str = "all",
@@ -141,6 +152,7 @@ def tune(
     dtype:     of contractions and what follows them
     batch:     sizes to tune it for; none: as it is
     shapes:    of the inputs of a file, by name
+    layout:    of convolutions; None: as the network has them
     tuner:     "auto-scheduler" tunes every kernel, by rules; others those that have a template
     templates: whether templates compete with rules
     tasks:     which of them, see `chosen_tasks`
@@ -155,7 +167,7 @@ def tune(
     from tilewright.search.report import Event, Options
     from tilewright.search.transfer import read_history
 
-    every = found_tasks(model, target, tuner, dtype, batch, shapes, templates)
+    every = found_tasks(model, target, tuner, dtype, batch, shapes, layout, templates)
     try:
         found = [every[k] for k in chosen_tasks(tasks, len(every))]
     except ValueError as error:
@@ -206,13 +218,12 @@ def compile_model(
     dtype: str,
     batch: Sequence[int],
     shapes: Mapping[str, Any] | None = None,
+    layout: str | None = None,
 ) -> Library:
     """Build the network with the best records of `log`, and write it to `output`."""
     from tilewright.relay.compile.build import build
 
-    mods, params = load_sizes(model, batch, shapes)
-    if dtype != "float32":
-        mods, params = [in_type(mod, params, dtype) for mod in mods], {}
+    mods, params = prepared(model, batch, shapes, dtype, layout)
     library = build(mods, target, params, None if log is None else str(log))
     library.export_library(output)
     return library
@@ -242,13 +253,14 @@ def bench(
     database: Database | None,
     dtype: str = "float32",
     shapes: Mapping[str, Any] | None = None,
+    layout: str | None = None,
 ) -> BenchReport:
     """Time the network untuned, with the best records, and in onnxruntime and PyTorch if there."""
     from tilewright.cli.bench import bench_network
 
     mod, params = load_model(model, shapes)
     narrow = None if dtype == "float32" else (dtype, in_type(mod, params, dtype))
-    return bench_network(model, mod, params, target, database, narrow)
+    return bench_network(model, mod, params, target, database, narrow, layout)
 
 
 def bench_there(
@@ -258,6 +270,7 @@ def bench_there(
     farm: Devices,
     dtype: str = "float32",
     shapes: Mapping[str, Any] | None = None,
+    layout: str | None = None,
 ) -> str:
     """Build the network here, run it on a device of the farm, and tell how long it takes there.
 
@@ -275,7 +288,7 @@ def bench_there(
     mod, params = load_model(model, shapes)
     if dtype != "float32":
         mod, params = in_type(mod, params, dtype), {}
-    library = build(mod, target, params, None if log is None else str(log))
+    library = build(in_layout(mod, layout), target, params, None if log is None else str(log))
     rng = np.random.default_rng(0)
     with (
         tempfile.TemporaryDirectory() as folder,

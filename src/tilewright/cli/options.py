@@ -115,6 +115,13 @@ shape_option = click.option(
 )  # fmt: skip
 
 
+layout_option = click.option(
+    "--desired-layout", "layout", metavar="LAYOUT",
+    help="Of convolutions, such as NHWC or NCHW16c; what stands between them follows.  [default: "
+    "as MODEL has them]",
+)  # fmt: skip
+
+
 def default_log(model: str, target: Target, dtype: str = "float32") -> Path:
     """Where `tune` and `bench` look when no --log is given."""
     name = Path(model).stem if model.endswith(".onnx") else model

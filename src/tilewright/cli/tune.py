@@ -28,6 +28,7 @@ from tilewright.cli.options import (
     devices_of,
     dtype_option,
     farm_options,
+    layout_option,
     shape_option,
     target_option,
 )
@@ -79,6 +80,7 @@ def _measuring_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @dtype_option
 @batch_option
 @shape_option
+@layout_option
 @click.option("--trials", type=int, callback=check_positive, help="Candidates to measure, in all.")
 @click.option(
     "--minutes", type=float, callback=check_positive,
@@ -117,8 +119,9 @@ def _measuring_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @farm_options
 def tune(
     model: str, target: Target, dtype: str, batch: tuple[int, ...], shape: dict[str, Any],
-    trials: int | None, minutes: float | None, log: Path | None, tuner: str, templates: bool,
-    seed: int, farm: str | None, key: str | None, tasks: str, **more: Any,
+    layout: str | None, trials: int | None, minutes: float | None, log: Path | None,
+    tuner: str, templates: bool, seed: int, farm: str | None, key: str | None, tasks: str,
+    **more: Any,
 ) -> None:  # fmt: skip
     """Search for fast kernels for MODEL and write every result to a log.
 
@@ -139,12 +142,9 @@ def tune(
     devices = devices_of(farm, key)
     target = network.real_target(target, devices)
     what: dict[str, Any] = {
-        "tuner": tuner,
-        "dtype": dtype,
-        "batch": batch,
-        "shapes": shape,
+        "tuner": tuner, "dtype": dtype, "batch": batch, "shapes": shape, "layout": layout,
         "templates": templates,
-    }
+    }  # fmt: skip
     if tasks == "list":
         for line in network.list_tasks(model, target, **what):
             click.echo(line)
@@ -168,7 +168,7 @@ def tune(
                 f"  {_command_line()}"
             )
             raise
-    say(f"Done.  Next: {_next_command(model, target, path, dtype, shape)}")
+    say(f"Done.  Next: {_next_command(model, target, path, dtype, shape, layout)}")
 
 
 def _search_options(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -184,11 +184,13 @@ def _search_options(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _next_command(
-    model: str, target: Target, log: Path, dtype: str, shapes: Mapping[str, Any]
-) -> str:
+    model: str, target: Target, log: Path, dtype: str, shapes: Mapping[str, Any],
+    layout: str | None,
+) -> str:  # fmt: skip
     following: Sequence[str] = ["tilewright", "bench", model, "--target", str(target)]
     following = [*following, "--log", str(log)]
     following += ["--dtype", dtype] if dtype != "float32" else []
+    following += ["--desired-layout", layout] if layout is not None else []
     for name, given in shapes.items():
         given = given[0] if isinstance(given, list) else given  # one of the sizes
         extents = given if isinstance(given, int) else f"[{','.join(map(str, given))}]"
