@@ -60,6 +60,13 @@ SECTIONS: dict[str, list[Row]] = {
         *works("C.", "shape dtype ndim name op op.name op.tag op.axis op.reduce_axis"),
         *works("C.", "op.input_tensors"),
         *works("te.", "size_var"),
+        different("te.sum(init=)", "and te.max, min, prod; not together with where=", "te.sum"),
+        different(
+            "te.compute of a tuple",
+            "a stage for each element, scheduled by itself; reduced together they are refused: use "
+            "topi.argmax, topi.argmin",
+            "te.compute",
+        ),
         different(
             "C.shape of te.var",
             "one kernel for every n: extents are what a call's arrays say; tuning, records, flops "
@@ -89,6 +96,22 @@ SECTIONS: dict[str, list[Row]] = {
         *not_yet("s[C].", "rolling_buffer transform_layout"),
         *not_yet("s.", "normalize create_group"),
     ],
+    "Operators by target": [
+        different(
+            "topi.cuda.schedule_*",
+            "and of topi.generic, x86, arm_cpu, mali, bifrost, intel_graphics: one default schedule "
+            "for the target in force, whatever the operator",
+            "topi.cuda.schedule_injective",
+        ),
+        different("topi.x86.conv2d_nchw", "topi.nn's: a computation is the same for every target"),
+        *works(
+            "topi.testing.", "get_injective_schedule get_reduce_schedule get_broadcast_schedule"
+        ),
+        *works("topi.testing.", "get_elemwise_schedule get_conv2d_nchw_implement dispatch"),
+        *works("topi.utils.", "get_const_tuple get_const_int get_const_float equal_const_int"),
+        *works("topi.utils.", "simplify prod ravel_index unravel_index traverse_inline"),
+        *works("topi.tag.", "is_injective is_broadcast INJECTIVE ELEMWISE BROADCAST COMM_REDUCE"),
+    ],
     "Building and running": [
         *works("", "build cpu cuda opencl device IRModule IRModule.from_expr cl gpu context"),
         *works("nd.", "cpu gpu cl"),
@@ -111,7 +134,16 @@ SECTIONS: dict[str, list[Row]] = {
         different(
             "a[:] =", "all of it; numbers are converted, but no floats to integers", "nd.NDArray"
         ),
-        *works("func.", "entry_name get_source time_evaluator imported_modules"),
+        *works("func.", "entry_name get_source time_evaluator imported_modules get_function"),
+        different("func.get_source(fmt)", '"ll" and "asm", "cu", "cl"', "func.get_source"),
+        different("func['name']", "the module itself", "func.get_function"),
+        different(
+            "build without the device", "its text can be read, calls raise what is missing", "build"
+        ),
+        different("s.rfactor at threads", "compute_at the loop that threads share", "s.rfactor"),
+        *works("runtime.", "convert enabled"),
+        *works("testing.", "enabled_targets device_enabled requires_llvm requires_gpu uses_gpu"),
+        *works("testing.", "requires_cuda requires_opencl parametrize_targets main"),
         different("func.export_library", "writes one file", "func.save"),
         *works("", "runtime.load_module"),
         *works("result.", "mean median min max std results"),

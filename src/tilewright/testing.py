@@ -1,10 +1,21 @@
-"""`testing.assert_allclose`, as in the tutorials."""
+"""`testing.assert_allclose`, as in the tutorials, and how TVM's tests say where they run.
+
+In: arrays, targets.  Out: AssertionErrors, marks of pytest.
+"""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
+from tilewright.base.doors import door
+from tilewright.base.errors import TargetError
+from tilewright.runtime.device import Device, device
+from tilewright.targets.kind import kinds
+from tilewright.targets.target import Target, TargetLike
 
 
 def assert_allclose(actual: Any, desired: Any, rtol: float = 1e-7, atol: float = 1e-7) -> None:
@@ -16,3 +27,71 @@ def assert_allclose(actual: Any, desired: Any, rtol: float = 1e-7, atol: float =
     if left.shape != right.shape:
         raise AssertionError(f"shapes differ: {left.shape} and {right.shape}")
     np.testing.assert_allclose(left, right, rtol=rtol, atol=atol, equal_nan=False)
+
+
+@door(TargetError, "testing.device_enabled")
+def device_enabled(target: TargetLike) -> bool:
+    """Whether kernels for the target run here."""
+    return device(Target(target)).exist
+
+
+enabled = device_enabled
+
+
+def enabled_targets() -> list[tuple[str, Device]]:
+    """(target, device) for each kind of target whose device is here."""
+    devices = [(known.name, device(known.name)) for known in kinds()]
+    return [(name, dev) for name, dev in devices if dev.exist]
+
+
+def _needs(*names: str) -> Any:
+    """A mark of pytest: a test that is skipped where none of these targets runs."""
+    import pytest
+
+    reason = f"no device for {' or '.join(names)}"
+    return pytest.mark.skipif(not any(map(device_enabled, names)), reason=reason)
+
+
+def _deferred(*names: str) -> Callable[..., Any]:
+    """A decorator, with or without a call: `@requires_gpu`, `@requires_gpu()`."""
+
+    def decorate(*tests: Any) -> Any:
+        mark = _needs(*names)
+        return mark(tests[0]) if tests else mark
+
+    return decorate
+
+
+requires_llvm, requires_cuda = _deferred("llvm"), _deferred("cuda")
+requires_opencl, requires_gpu = _deferred("opencl"), _deferred("cuda", "opencl")
+
+
+def uses_gpu(*tests: Any) -> Any:
+    """A test that uses a GPU where there is one: it runs anyway."""
+    return tests[0] if tests else lambda test: test
+
+
+def parametrize_targets(*targets: Any) -> Any:
+    """A test with arguments `target` and `dev`, once for each of the targets that runs here."""
+    import pytest
+
+    if len(targets) == 1 and callable(targets[0]):
+        return parametrize_targets()(targets[0])
+    names = targets or [name for name, _ in enabled_targets()]
+    return pytest.mark.parametrize(
+        ("target", "dev"),
+        [
+            pytest.param(
+                name, device(Target(name)),
+                marks=[] if device_enabled(name) else pytest.mark.skip(f"no device for {name}"),
+            )
+            for name in names
+        ],
+    )  # fmt: skip
+
+
+def main() -> None:
+    """Run the tests of the script that calls it, and end it."""
+    import pytest
+
+    sys.exit(pytest.main([sys.argv[0], *sys.argv[1:]]))

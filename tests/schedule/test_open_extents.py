@@ -279,3 +279,24 @@ def test_arguments_may_be_intermediate_unused_or_left_out() -> None:
     s[b].compute_inline()
     with pytest.raises(LoweringError, match="B: it is computed inside another stage"):
         build(s, [a, b, c], "llvm")
+
+
+def test_a_reduction_begins_with_an_expression() -> None:
+    n = te.var("n")
+    a = te.placeholder((n, 5), name="A")
+    k = te.reduce_axis((0, 5), "k")
+    for reduce, wanted in ((te.sum, np.sum), (te.max, np.max)):
+        b = te.compute((n,), lambda i, r=reduce: r(a[i, k], axis=k, init=a[i, 0] + 2.0), name="B")
+        data = np.random.default_rng(0).standard_normal((3, 5)).astype("float32")
+        (found,) = evaluate(ComputeDAG([a, b]).at(n=3), [data])
+        begun = np.concatenate([data[:, :1] + 2.0, data], axis=1)
+        np.testing.assert_allclose(found, wanted(begun, axis=1), rtol=1e-6)
+
+
+def test_a_function_of_several_elements_makes_as_many_tensors() -> None:
+    a = te.placeholder((4,), name="A")
+    more, twice = te.compute((4,), lambda i: (a[i] + 1.0, a[i] * 2.0), name="T")
+    assert (more.name, twice.name) == ("T.v0", "T.v1") and more.op.axis[0].name == "i"
+    data = np.arange(4, dtype="float32")
+    found = evaluate(ComputeDAG([a, more, twice]), [data])
+    assert (found[0] == data + 1).all() and (found[1] == data * 2).all()

@@ -140,9 +140,17 @@ REFUSALS = {
     ),
     "free axis": (lambda: te.compute((4,), lambda i: A[i, K]), "k is not an axis of this"),
     "no expression": (lambda: te.compute((4,), lambda i: "x"), "a str is not an expression"),
-    "several outputs": (
-        lambda: te.compute((4,), lambda i: (A[i, 0], A[i, 1]), name="C"),
-        r"compute\('C'\): the function gives a tuple, .*several outputs take a te.compute each",
+    "a list of outputs": (
+        lambda: te.compute((4,), lambda i: [A[i, 0], A[i, 1]], name="C"),
+        r"compute\('C'\): the function gives a list, .*several outputs take a te.compute each",
+    ),
+    "several values reduced together": (
+        lambda: te.comm_reducer(lambda x, y: x, lambda t: t, name="argmax")((1, 2), axis=K),
+        "several values are not reduced together. Use topi.argmax",
+    ),
+    "a beginning that may be left out": (
+        lambda: te.sum(A[0, K], axis=K, where=K.var < 2, init=1.0),
+        "a step that `where` leaves out would lose the beginning",
     ),
     "no return": (lambda: te.compute((4,), lambda i: None), "the function gives a NoneType, not"),
     "whole tensor": (

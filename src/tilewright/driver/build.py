@@ -124,13 +124,17 @@ def build(
     target: TargetLike | None = None,
     name: str = "main",
 ) -> Module:
-    """A callable module on device 0 of the target; its arguments are `args` in order.
+    """A callable module on device 0 of the target; its arguments are `args` in order.  Where there
+    is no such device, its text can be read, and calls raise what is missing.
 
     args: default: the inputs and outputs of the schedule.  All inputs must be there, and whatever
           else is wanted that is computed on its own; variables are given as numbers, and where
           they are left out, extents are what the shapes of a call's arrays say
     """
-    chosen, _ = local_target(resolve_target(target))
+    chosen, here = local_target(resolve_target(target))
+    if here is None and not device(chosen).exist:
+        source = generate_source(schedule, chosen, name, args)
+        return Module(Artifact(source, b""), device(chosen))
     return Module(build_artifact(schedule, chosen, name, args), device(chosen))
 
 

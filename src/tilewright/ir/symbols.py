@@ -61,11 +61,16 @@ def number(value: Any, simplify: Simplifier) -> Any:
     return int(short.attr) if short.op == "const" else short
 
 
+def simplifier(*values: Any) -> Simplifier:
+    """One that knows the symbols in `values` for extents."""
+    return Simplifier(ranges(symbols_of(values)))
+
+
 def last(extent: Any, simplify: Simplifier | None = None) -> int:
     """The greatest value of a loop variable."""
     if not isinstance(extent, Expr):
         return int(extent) - 1
-    known = simplify or Simplifier(ranges(symbols_of([extent])))
+    known = simplify or simplifier(extent)
     return int(min(known.interval(extent)[1], MOST)) - 1
 
 

@@ -193,6 +193,7 @@ def _hidden(nests: Nests, given: Collection[Buffer]) -> list[Buffer]:
     Raises LoweringError for a variable that follows from none of them.
     """
     shapes = [n for b in given for n in b.shape]
+    read = {g for kernel in nests.kernels for g in kernel.given}
     hidden = []
     for v, g in nests.given.items():
         if g.buffer in given:
@@ -202,5 +203,6 @@ def _hidden(nests: Nests, given: Collection[Buffer]) -> list[Buffer]:
                 f"lower(args): {v.attr}", f"no argument has {v.attr} itself as a dimension",
                 f"Give {v.attr} among the arguments: [{v.attr}, ...].",
             )  # fmt: skip
-        hidden.append(g.buffer)
+        if g in read:
+            hidden.append(g.buffer)
     return hidden

@@ -3,6 +3,10 @@
 In: `Artifact`s made by `driver`.  Out: results and seconds.  Read next: `module.py`.
 """
 
+from typing import Any
+
+from tilewright.base.doors import door
+from tilewright.base.errors import DeviceError, TilewrightError
 from tilewright.runtime import vm
 from tilewright.runtime.device import Device, cpu, cuda, device, opencl
 from tilewright.runtime.load import load_module
@@ -17,8 +21,40 @@ from tilewright.runtime.network.param_dict import (
 from tilewright.runtime.sequence import LaunchSequence
 from tilewright.runtime.timing import BenchmarkResult
 
+
+def convert(value: Any) -> Any:
+    """`value` itself, tuples as lists: numbers and lists of Python are what functions here take."""
+    return [convert(v) for v in value] if isinstance(value, (list, tuple)) else value
+
+
+@door(DeviceError, "runtime.enabled")
+def enabled(target: str) -> bool:
+    """Whether there is a device here for kernels of a target."""
+    try:
+        return device(target).exist
+    except TilewrightError:
+        return False
+
+
 __all__ = [
-    "BenchmarkResult", "Device", "LaunchSequence", "Module", "NDArray",
-    "array", "cpu", "cuda", "device", "empty", "from_dlpack", "load_module", "load_param_dict",
-    "load_param_dict_from_file", "opencl", "save_param_dict", "save_param_dict_to_file", "vm",
+    "BenchmarkResult",
+    "Device",
+    "LaunchSequence",
+    "Module",
+    "NDArray",
+    "array",
+    "convert",
+    "cpu",
+    "cuda",
+    "device",
+    "empty",
+    "enabled",
+    "from_dlpack",
+    "load_module",
+    "load_param_dict",
+    "load_param_dict_from_file",
+    "opencl",
+    "save_param_dict",
+    "save_param_dict_to_file",
+    "vm",
 ]  # fmt: skip

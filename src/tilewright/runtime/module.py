@@ -24,10 +24,13 @@ from tilewright.runtime.drivers import Kernel, Launch, Plan
 from tilewright.runtime.ndarray import NDArray, array, empty
 from tilewright.runtime.sequence import KernelCall
 from tilewright.runtime.timing import BenchmarkResult, measure
+from tilewright.targets.kind import resolve
+from tilewright.targets.target import Target
 
 TimeEvaluator = Callable[..., BenchmarkResult]
 
 _OWN = ("workspace", "extent")  # what a module passes beside the caller's arguments
+_TEXTS = {"llvm": "ll", "cuda": "cu", "opencl": "cl"}
 _NUMBERS = (numbers.Real, np.generic)
 
 _KEPT = 16  # calls that stay ready, and so at most the sets of workspaces that an idle module has
@@ -86,12 +89,20 @@ class Module:
                 f"it was compiled for {wanted}, not for {self.device}",
                 f"Load it on device({wanted!r}).",
             )  # fmt: skip
-        self.kernels = self.device.driver.load(artifact)
+        if self.device.exist or artifact.binary:
+            self.kernels = self.device.driver.load(artifact)
         self.parameters = tuple(b for b in source.buffers if b.role not in _OWN)
         self._spaces = tuple(b for b in source.buffers if b.role == "workspace")
         self._has_scalars = any(not b.shape for b in self.parameters)
         self._has_packing = any(spec.packing for spec in self.parameters)
         self._idle: list[_Ready] = []  # appended to and popped from, which threads may do at once
+
+    def __getattr__(self, name: str) -> Any:
+        """Kernels of a device that is not here are loaded when they are asked for, which raises."""
+        if name != "kernels":
+            raise AttributeError(f"Module has no attribute {name!r}")
+        self.kernels = self.device.driver.load(self.artifact)
+        return self.kernels
 
     @property
     def entry_name(self) -> str:
@@ -102,9 +113,39 @@ class Module:
         """The modules holding device code: this one, but for code of the host's own processor."""
         return () if self.device.device_kind.shares_host else (self,)
 
-    def get_source(self) -> str:
-        """The generated text: LLVM IR, CUDA C or OpenCL C."""
-        return self.artifact.source.text
+    @door(DeviceError)
+    def get_source(self, fmt: str = "") -> str:
+        """The generated text: LLVM IR, CUDA C or OpenCL C.
+
+        fmt: default: that text, "ll" of LLVM, "cu" of CUDA, "cl" of OpenCL; "asm" or "s" gives the
+             instructions of a CPU
+        """
+        source, kind = self.artifact.source, self.device.device_kind
+        if fmt in ("", _TEXTS.get(kind.name, kind.name)):
+            return source.text
+        if fmt in ("asm", "s") and kind.shares_host:
+            text: str = resolve(kind.compiler).assembly(source, Target(source.target))
+            return text
+        known = " or ".join(repr(f) for f in (_TEXTS.get(kind.name, kind.name), "asm"))
+        raise DeviceError(
+            f"get_source({fmt!r})", f"there is no such text of a kernel for {kind.name}",
+            f"Use {known if kind.shares_host else known.partition(' or ')[0]}.",
+        )  # fmt: skip
+
+    @door(DeviceError)
+    def get_function(self, name: str, query_imports: bool = False) -> Module:
+        """The function `name`, which is this module: it has one."""
+        self._check_name(name, f"get_function({name!r})")
+        return self
+
+    def __getitem__(self, name: str) -> Module:
+        return self.get_function(name)
+
+    def _check_name(self, name: str, place: str) -> None:
+        if name not in ("default", "main", "run", self.entry_name):
+            raise DeviceError(
+                place, f"this module's function is {self.entry_name!r}", "Pass mod.entry_name."
+            )
 
     def __call__(self, *arrays: NDArray | float) -> None:
         """Run.  On a GPU this enqueues; reading an output waits for it.
@@ -146,11 +187,7 @@ class Module:
         Python between them; `min_repeat_ms` raises `number` until a repeat lasts that long.
         `cache_flush_bytes` are written before each call, which is then timed alone.
         """
-        if func_name not in ("default", "main", "run", self.entry_name):
-            raise DeviceError(
-                f"time_evaluator({func_name!r})", f"this module's function is {self.entry_name!r}",
-                "Pass mod.entry_name.",
-            )  # fmt: skip
+        self._check_name(func_name, f"time_evaluator({func_name!r})")
         if dev != self.device:
             raise DeviceError(
                 f"time_evaluator({func_name!r}, {dev})", f"the module is loaded on {self.device}",
@@ -295,5 +332,5 @@ class Module:
             f"{p.name}: {p.dtype}[{', '.join(map(str, n))}]"
             for p, n in zip(self.parameters, shapes, strict=True)
         )
-        names = " ".join(k.info.name for k in self.kernels)
+        names = " ".join(k.name for k in self.artifact.source.kernels)
         return f"Module {self.entry_name}({inputs}) on {self.device}; kernels: {names}"

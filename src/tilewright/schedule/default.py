@@ -56,13 +56,28 @@ def open_schedule(dag: ComputeDAG, target: Target) -> Schedule:
         op = stage.op
         if not isinstance(op, ComputeOp) or stage.attach_kind != "root" or not op.axis:
             continue
-        if target.has_threads:
-            block, thread = stage.split(stage.fuse(*op.axis), factor=OPEN_THREADS)
-            stage.bind(block, "blockIdx.x")
-            stage.bind(thread, "threadIdx.x")
-        else:
-            stage.parallel(op.axis[0])
+        _open_stage(stage, target)
     return s
+
+
+def _open_stage(stage: Stage, target: Target) -> None:
+    axes = stage.op.axis
+    if not target.has_threads:
+        stage.parallel(axes[0])
+        return
+    block, thread = stage.split(stage.fuse(*axes), factor=OPEN_THREADS)
+    stage.bind(block, "blockIdx.x")
+    stage.bind(thread, "threadIdx.x")
+
+
+def schedule_stage(s: Schedule, stage: Stage, target: Target) -> None:
+    """One stage that is computed on its own; the others stay as they are."""
+    if s.dag.symbols and stage.op.axis:
+        _open_stage(stage, target)
+    elif target.has_threads:
+        _gpu(s, stage, target)
+    elif isinstance(stage.op, ComputeOp):
+        cpu_stage(s, stage, target)
 
 
 def schedule_roots(s: Schedule, target: Target, done: Collection[Stage] = ()) -> None:

@@ -53,11 +53,31 @@ def reduction(combiner: Combiner, value: Expr, axis: Any, where: Expr | None = N
     return E.make("reduce", (value,), (combiner, axes), value.dtype)
 
 
+_OPERATORS = {"sum": "add", "prod": "mul"}
+
+
+def _begun(value: Expr, axis: Any, init: Value, op: str, where: Expr | None) -> Expr:
+    """`value` where the first step of the reduction begins with `init`."""
+    if where is not None:
+        raise ExpressionError(
+            "te.sum(init=, where=)", "a step that `where` leaves out would lose the beginning",
+            "Use te.if_then_else in the expression instead of where=.",
+        )  # fmt: skip
+    axes = axis if isinstance(axis, (tuple, list)) else (axis,)
+    first = E.all_of(*(ax.var.equal(0) for ax in axes if isinstance(ax, IterVar)))
+    return E.select(first, E.binary(op, E.convert(init, value), value), value)
+
+
 def _accumulated(name: str) -> Callable[..., Expr]:
     def reduce(
-        expr: Value, axis: Any, where: Expr | None = None, acc_dtype: str | None = None
+        expr: Value,
+        axis: Any,
+        where: Expr | None = None,
+        acc_dtype: str | None = None,
+        init: Value | None = None,
     ) -> Expr:
         value, place = E.convert(expr), f"te.{name}"
+        value = value if init is None else _begun(value, axis, init, _OPERATORS[name], where)
         kind = value.dtype.accumulator if acc_dtype is None else DType(acc_dtype, place)
         own = INT32 if value.dtype is BOOL else value.dtype
         if join(kind, own, place) is not kind:
@@ -75,6 +95,7 @@ def _accumulated(name: str) -> Callable[..., Expr]:
     reduce.__name__ = name
     reduce.__doc__ = f"""The {name} of `expr` over the reduction axes `axis`, where `where` holds.
 
+    init:      what it begins with, an expression of the spatial axes; default: the identity
     acc_dtype: the type of partial results.  Left out: float32 for float16 and bfloat16 (the result
     has the type of `expr` again), int32 for narrower integers (so has the result), else the type of
     `expr`.
@@ -119,14 +140,20 @@ def _range_of(node: Expr) -> tuple[float, float]:
 
 
 def _selected(name: str) -> Callable[..., Expr]:
-    def reduce(expr: Value, axis: Any, where: Expr | None = None) -> Expr:
+    def reduce(
+        expr: Value, axis: Any, where: Expr | None = None, init: Value | None = None
+    ) -> Expr:
         value = E.convert(expr)
+        value = value if init is None else _begun(value, axis, init, name, where)
         if value.dtype is BOOL:
             value = E.cast(INT32, value)
         return reduction(builtin_combiner(name, value.dtype), value, axis, where)
 
     reduce.__name__ = name
-    reduce.__doc__ = f"The {name} of `expr` over the reduction axes `axis`, where `where` holds."
+    reduce.__doc__ = f"""The {name} of `expr` over the reduction axes `axis`, where `where` holds.
+
+    init: what it begins with, an expression of the spatial axes; default: the identity
+    """
     return reduce
 
 
@@ -142,6 +169,11 @@ def comm_reducer(
     """A reducer of your own: `fcombine(x, y)` must be associative and commutative."""
 
     def reduce(expr: Value, axis: Any, where: Expr | None = None) -> Expr:
+        if isinstance(expr, tuple):
+            raise ExpressionError(
+                f"comm_reducer({name!r})", "several values are not reduced together",
+                "Use topi.argmax or topi.argmin, or a reduction for each value.",
+            )  # fmt: skip
         value = E.convert(expr)
         lhs, rhs = E.var("lhs", value.dtype), E.var("rhs", value.dtype)
         result = E.convert(fcombine(lhs, rhs), value)

@@ -358,7 +358,8 @@ def reduction_of(body: Expr) -> Expr | None:
     return node if node.op == "reduce" else None
 
 
-def _shape(shape: Any, place: str) -> tuple[int, ...]:
+def shape_of(shape: Any, place: str) -> tuple[int, ...]:
+    """Extents as they are given: one or several ints, or expressions of variables."""
     several = isinstance(shape, Iterable) and not isinstance(shape, (str, Expr))
     dims = tuple(_extent(dim, place, "dimension") for dim in (shape if several else (shape,)))
     for size in dims:
@@ -400,7 +401,7 @@ def placeholder(
     costs nothing
     """
     place = f"placeholder({name!r})"
-    return PlaceholderOp(name, _shape(shape, place), DType(dtype, place), constant).output_tensor
+    return PlaceholderOp(name, shape_of(shape, place), DType(dtype, place), constant).output_tensor
 
 
 def reduce_axis(dom: Any, name: str = "rv") -> IterVar:
@@ -445,15 +446,19 @@ def compute(
 ) -> Tensor:
     """The tensor whose element at (i, j, ...) is `fcompute(i, j, ...)`.
 
-    shape: ints, or one for a vector.  Axis names are the parameter names of `fcompute` (i0, i1,
+    shape: ints, or one for a vector.  A function that gives several elements makes as many tensors.
+    Axis names are the parameter names of `fcompute` (i0, i1,
     ... for `*args`).
     """
     place = f"compute({name!r})"
-    dims = _shape(shape, place)
+    dims = shape_of(shape, place)
     axis = tuple(
         IterVar(n, d) for n, d in zip(_axis_names(fcompute, len(dims), place), dims, strict=True)
     )
-    body = _with_scalars(_element(fcompute(*(ax.var for ax in axis)), place))
+    value = fcompute(*(ax.var for ax in axis))
+    if isinstance(value, tuple) and value:
+        return _several(len(value), axis, fcompute, (name, tag, attrs))  # type: ignore[return-value]
+    body = _with_scalars(_element(value, place))
     root = reduction_of(body)
     for node in walk(*(body if root is None else root).args):
         if node.op == "reduce":
@@ -471,6 +476,24 @@ def compute(
                 "Use the axes passed to the function, or name a reduce_axis in te.sum(axis=).",
             )  # fmt: skip
     return ComputeOp(name, axis, body, tag, attrs).output_tensor
+
+
+def _several(
+    count: int, axis: tuple[IterVar, ...], fcompute: Callable[..., Any], how: tuple[Any, ...]
+) -> tuple[Tensor, ...]:
+    """One stage for each of several results, `NAME.v0`, `NAME.v1`, ..."""
+    name, *others = how
+
+    def part(k: int) -> Tensor:
+        def element(*indices: Expr) -> Any:
+            return fcompute(*indices)[k]
+
+        kind = inspect.Parameter.POSITIONAL_ONLY
+        parameters = [inspect.Parameter(ax.name, kind) for ax in axis]
+        element.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        return compute([ax.extent for ax in axis], element, f"{name}.v{k}", *others)
+
+    return tuple(map(part, range(count)))
 
 
 _SCALARS: weakref.WeakKeyDictionary[Expr, Tensor] = weakref.WeakKeyDictionary()

@@ -6,7 +6,17 @@ In: `te` tensors.  Out: `te` tensors, one stage or a few each.  Importing this r
 
 from tilewright.base.doors import open_doors
 from tilewright.base.errors import ExpressionError
+from tilewright.topi import arm_cpu as arm_cpu
+from tilewright.topi import bifrost as bifrost
+from tilewright.topi import cuda as cuda
+from tilewright.topi import generic as generic
+from tilewright.topi import intel_graphics as intel_graphics
+from tilewright.topi import mali as mali
 from tilewright.topi import nn, operators, testing
+from tilewright.topi import tag as tag
+from tilewright.topi import utils as util  # noqa: F401  # its name before TVM 0.8
+from tilewright.topi import utils as utils
+from tilewright.topi import x86 as x86
 from tilewright.topi.broadcast import (
     add,
     bitwise_and,
@@ -75,7 +85,7 @@ from tilewright.topi.elementwise import (
 from tilewright.topi.indexing import gather, gather_nd, take
 from tilewright.topi.nn.dense import matmul
 from tilewright.topi.ranking import argmax, argmin, argsort, sort, topk
-from tilewright.topi.reduction import max, mean, min, prod, sum
+from tilewright.topi.reduction import all, any, max, mean, min, prod, sum
 from tilewright.topi.resize import Resizing, resize
 from tilewright.topi.sampling import grid_sample, roi_align
 from tilewright.topi.scan import cumprod, cumsum
@@ -96,20 +106,21 @@ from tilewright.topi.transform import (
 )
 
 operators.install()
+floor_mod = mod
 
 __all__ = [
-    "Resizing", "abs", "acos", "acosh", "add", "argmax", "argmin", "argsort", "asin", "asinh",
-    "atan", "atanh", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "broadcast_to",
-    "cast", "ceil", "clip", "concatenate", "cos", "cosh", "cumprod", "cumsum", "divide", "equal",
-    "erf", "exp", "expand_dims", "flatten", "floor", "floor_divide", "full", "full_like", "gather",
-    "gather_nd", "greater", "greater_equal", "grid_sample", "identity", "isfinite", "isinf",
-    "isnan", "layout_transform", "left_shift", "less", "less_equal", "log", "logical_and",
-    "logical_not", "logical_or", "logical_xor", "matmul", "max", "maximum", "mean", "min",
-    "minimum", "mirror_pad", "mod", "multiply", "negative", "nn", "not_equal", "power", "prod",
-    "reshape", "resize", "right_shift", "roi_align", "round", "rsqrt", "scatter_elements",
-    "scatter_nd", "sigmoid", "sign", "sin", "sinh", "sort", "split", "sqrt", "squeeze", "stack",
-    "strided_set", "strided_slice", "subtract", "sum", "take", "tan", "tanh", "testing", "topk",
-    "transpose", "trunc_divide", "trunc_mod", "where",
+    "Resizing", "abs", "acos", "acosh", "add", "all", "any", "argmax", "argmin", "argsort", "asin",
+    "asinh", "atan", "atanh", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor",
+    "broadcast_to", "cast", "ceil", "clip", "concatenate", "cos", "cosh", "cumprod", "cumsum",
+    "divide", "equal", "erf", "exp", "expand_dims", "flatten", "floor", "floor_divide", "floor_mod",
+    "full", "full_like", "gather", "gather_nd", "greater", "greater_equal", "grid_sample",
+    "identity", "isfinite", "isinf", "isnan", "layout_transform", "left_shift", "less",
+    "less_equal", "log", "logical_and", "logical_not", "logical_or", "logical_xor", "matmul", "max",
+    "maximum", "mean", "min", "minimum", "mirror_pad", "mod", "multiply", "negative", "nn",
+    "not_equal", "power", "prod", "reshape", "resize", "right_shift", "roi_align", "round", "rsqrt",
+    "scatter_elements", "scatter_nd", "sigmoid", "sign", "sin", "sinh", "sort", "split", "sqrt",
+    "squeeze", "stack", "strided_set", "strided_slice", "subtract", "sum", "take", "tan", "tanh",
+    "testing", "topk", "transpose", "trunc_divide", "trunc_mod", "where",
 ]  # fmt: skip
 
 open_doors(globals(), __all__, ExpressionError)

@@ -14,7 +14,7 @@ from tilewright.base.dtype import DType
 from tilewright.base.errors import ExpressionError
 from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr, binary
-from tilewright.te.tensor import Tensor
+from tilewright.te.tensor import Tensor, shape_of
 from tilewright.topi import integer
 from tilewright.topi.elementwise import elementwise
 from tilewright.topi.stage import Indices, call_text, check_tensors, require, stage
@@ -48,11 +48,11 @@ def element(tensor: Tensor, indices: Indices, shape: Sequence[int]) -> Expr:
     return tensor[tuple(picked)]
 
 
-def broadcast_to(data: Tensor, shape: Sequence[int]) -> Tensor:
+def broadcast_to(data: Tensor, shape: Sequence[Any]) -> Tensor:
     """`data` stretched to `shape`."""
     place = call_text("broadcast_to", data=data, shape=list(shape))
     check_tensors(place, data=data)
-    target = tuple(int(s) for s in shape)
+    target = shape_of(shape, place)
     found = broadcast_shape(place, data.shape, target)
     require(
         found == target,

@@ -20,7 +20,12 @@ from tilewright.topi.stage import call_text, require, stage
 
 
 def elementwise(x: Tensor, function: Callable[[Expr], Any], name: str, axes: str = "ax") -> Tensor:
-    """`function` of every element of `x`, as the stage `name` with axes `axes`0, `axes`1, ..."""
+    """`function` of every element of `x`, as the stage `name` with axes `axes`0, `axes`1, ...
+
+    Of an expression, such as a scalar argument, `function` itself.
+    """
+    if isinstance(x, Expr):
+        return E.convert(function(x))
     if not isinstance(x, Tensor):
         raise ExpressionError(
             f"{name.removeprefix('T_')}({x!r})", f"a {type(x).__name__} is not a tensor",
@@ -30,8 +35,8 @@ def elementwise(x: Tensor, function: Callable[[Expr], Any], name: str, axes: str
 
 
 def _named(name: str, function: Callable[[Expr], Any], story: str) -> Callable[[Tensor], Tensor]:
-    def operator(x: Tensor) -> Tensor:
-        return elementwise(x, function, f"T_{name}")
+    def operator(x: Tensor | Expr) -> Any:
+        return elementwise(x, function, f"T_{name}")  # type: ignore[arg-type]
 
     operator.__name__ = operator.__qualname__ = name
     operator.__doc__ = f"{story}, element by element; same shape as `x`."
@@ -119,7 +124,7 @@ logical_not = _named("logical_not", E.logical_not, "Negation of a bool tensor")
 identity = _named("identity", lambda v: v, "x itself")
 
 
-def cast(x: Tensor, dtype: str) -> Tensor:
+def cast(x: Any, dtype: str) -> Any:
     """`x` converted to `dtype`; `x` itself when it has that type."""
     DType(dtype, f"cast(dtype={dtype!r})")
     if isinstance(x, Tensor) and x.dtype == dtype:
@@ -127,7 +132,7 @@ def cast(x: Tensor, dtype: str) -> Tensor:
     return elementwise(x, lambda v: te.cast(dtype, v), "T_cast")
 
 
-def clip(x: Tensor, a_min: float, a_max: float) -> Tensor:
+def clip(x: Any, a_min: float, a_max: float) -> Any:
     """`x` limited to [a_min, a_max]."""
     place = call_text("clip", x=x, a_min=a_min, a_max=a_max)
     require(a_min <= a_max, place, "the lower limit is above the upper one", "Swap them.")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from tilewright import te
 from tilewright.base.dtype import INT32
+from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr
 from tilewright.te.tensor import Tensor
 from tilewright.topi.stage import (
@@ -29,8 +30,8 @@ def _position(index: Expr, extent: int, mode: str = "wrap") -> Expr:
     """`index` as int32 within [0, extent)."""
     wide = index if index.dtype.bits >= 32 else index.astype(INT32)
     if mode == "wrap":
-        return (wide % te.const(extent, wide.dtype)).astype(INT32)
-    first, last = te.const(0, wide.dtype), te.const(extent - 1, wide.dtype)
+        return (wide % E.convert(extent, wide)).astype(INT32)
+    first, last = te.const(0, wide.dtype), E.convert(extent - 1, wide)
     return te.maximum(te.minimum(wide, last), first).astype(INT32)
 
 

@@ -62,6 +62,8 @@ sum = _reduction("sum", te.sum)
 prod = _reduction("prod", te.prod)
 max = _reduction("max", te.max)
 min = _reduction("min", te.min)
+any = _reduction("any", te.max, lambda v: v.astype("bool"))
+all = _reduction("all", te.min, lambda v: v.astype("bool"))
 _wide_sum = _reduction("mean", te.sum, wide)
 
 
@@ -71,5 +73,6 @@ def mean(data: Tensor, axis: Any = None, keepdims: bool = False) -> Tensor:
     check_tensors(place, data=data)
     require_float(data, "the mean", place)
     total = _wide_sum(data, axis, keepdims)
-    count = float(math.prod(data.shape[k] for k in normal_axes(axis, data.ndim, place)))
+    several: Any = math.prod(data.shape[k] for k in normal_axes(axis, data.ndim, place))
+    count = several.astype("float32") if isinstance(several, Expr) else float(several)
     return elementwise(total, lambda v: (v / count).astype(data.dtype), "T_divide")

@@ -16,6 +16,7 @@ from tilewright.base import doors
 from tilewright.base.dtype import DType, join
 from tilewright.base.errors import ExpressionError, TilewrightError
 from tilewright.ir.expr import Expr
+from tilewright.ir.symbols import may_hold, simplifier
 from tilewright.schedule.workload import plain
 from tilewright.te.tensor import Tensor, compute
 
@@ -69,7 +70,11 @@ def _argument(value: Any) -> str:
     return str(list(value.shape)) if isinstance(value, Tensor) else repr(value)
 
 
-def require(holds: bool, place: str, reason: str, way_out: str = "") -> None:
+def require(holds: bool | Expr, place: str, reason: str, way_out: str = "") -> None:
+    """Raises ExpressionError unless the condition holds, or may hold where extents are variables:
+    calls of the kernel check what is then left open."""
+    if isinstance(holds, Expr):
+        holds = may_hold(holds, simplifier(holds))
     if not holds:
         raise ExpressionError(place, reason, way_out)
 

@@ -13,7 +13,8 @@ from typing import Any
 
 from tilewright import te
 from tilewright.ir.expr import Expr, const
-from tilewright.te.tensor import Tensor
+from tilewright.ir.symbols import number, simplifier
+from tilewright.te.tensor import Tensor, shape_of
 from tilewright.topi import layout as L
 from tilewright.topi.stage import (
     Indices,
@@ -49,6 +50,12 @@ def reshape_groups(source: list[int], target: list[int]) -> list[tuple[list[int]
     """Shortest runs of axes (numbers) of equal product; neither shape contains a 1."""
     groups = []
     s = t = 0
+    if any(isinstance(n, Expr) for n in (*source, *target)):
+        while s < min(len(source), len(target)) and source[s] == target[s]:
+            groups.append(([s], [s]))
+            s += 1
+        rest = list(range(s, len(source))), list(range(s, len(target)))
+        return [*groups, rest] if rest[0] else groups
     while s < len(source):
         s_end, t_end = s + 1, t + 1
         while (m := math.prod(source[s:s_end])) != (n := math.prod(target[t:t_end])):
@@ -81,33 +88,35 @@ def reshape_indices(
     return tuple(result)
 
 
-def reshape(a: Tensor, newshape: Sequence[int] | int) -> Tensor:
+def reshape(a: Tensor, newshape: Sequence[Any] | Any) -> Tensor:
     """The elements of `a` in row-major order under `newshape`; one extent may be -1."""
     place = call_text("reshape", a=a, newshape=newshape)
     check_tensors(place, a=a)
     given = newshape if isinstance(newshape, (tuple, list)) else (newshape,)
     require(
-        all(is_integer(n) for n in given),
+        all(is_integer(n) or isinstance(n, Expr) for n in given),
         place,
         "an extent is not an int",
         "Use ints, one of which may be -1.",
     )
-    shape = [int(n) for n in given]
-    total = math.prod(a.shape)
+    shape: list[Any] = [shape_of(n, place)[0] if isinstance(n, Expr) else int(n) for n in given]
+    total: Any = math.prod(a.shape)
+    known = [n for n in shape if not isinstance(n, Expr)]
     require(
-        all(n > 0 or n == -1 for n in shape) and shape.count(-1) <= 1, place,
+        all(n > 0 or n == -1 for n in known) and known.count(-1) <= 1, place,
         "extents must be at least 1, and one of them may be -1",
         "Use extents of at least 1, and one -1 for the rest.",
     )  # fmt: skip
-    if -1 in shape:
-        rest = -math.prod(shape)
+    if -1 in known:
+        rest: Any = -math.prod(shape)
         require(
             total % rest == 0,
             place,
             f"{total} elements are not a multiple of {rest}",
             "Choose extents that divide them.",
         )
-        shape[shape.index(-1)] = total // rest
+        extent = number(total // rest, simplifier(total, rest))
+        shape = [extent if not isinstance(n, Expr) and n == -1 else n for n in shape]
     require(
         math.prod(shape) == total,
         place,
@@ -255,8 +264,13 @@ def strided_slice(
         "Give one number per axis that is cut.",
     )  # fmt: skip
     require(0 not in steps, place, "a stride of 0", "Use 1 to keep every element.")
-    ranges = [range(n) for n in a.shape]
+    ranges = [range(1) if isinstance(n, Expr) else range(n) for n in a.shape]
     for k, b, e, step in zip(where, begin, end, steps, strict=True):
+        require(
+            not isinstance(a.shape[k], Expr), place,
+            f"axis {k} has {a.shape[k]} elements, no number",
+            "Cut the other axes, or declare the result with te.compute.",
+        )  # fmt: skip
         ranges[k] = range(a.shape[k])[slice(b, e, step)]
         require(
             len(ranges[k]) > 0,
@@ -268,7 +282,9 @@ def strided_slice(
     def body(i: Indices) -> Expr:
         return a[tuple(x * r.step + r.start for x, r in zip(i, ranges, strict=True))]
 
-    return stage([len(r) for r in ranges], body, "T_strided_slice", "injective")
+    pairs = zip(a.shape, ranges, strict=True)
+    shape = [n if isinstance(n, Expr) else len(r) for n, r in pairs]
+    return stage(shape, body, "T_strided_slice", "injective")
 
 
 def layout_transform(array: Tensor, src_layout: str, dst_layout: str) -> Tensor:

@@ -107,11 +107,11 @@ def batch_matmul(
     _check_inner(inner, inner_b, place)
     batch_a, batch_b = tensor_a.shape[0], tensor_b.shape[0]
     require(
-        batch_a == batch_b or 1 in (batch_a, batch_b), place, f"batches of {batch_a} and {batch_b}",
-        "They must be equal, or one of them 1.",
+        batch_a == batch_b or batch_a == 1 or batch_b == 1, place,
+        f"batches of {batch_a} and {batch_b}", "They must be equal, or one of them 1.",
     )  # fmt: skip
     dtype = product_dtype(place, out_dtype, tensor_a=tensor_a, tensor_b=tensor_b)
-    batch = max(batch_a, batch_b)
+    batch = batch_b if batch_a == 1 else batch_a
     k = te.reduce_axis((0, inner), "k")
 
     def body(indices: Indices) -> Expr:

@@ -1,0 +1,108 @@
+"""Schedules and computations under the names of TVM's folders by target: `topi.cuda.schedule_pool`.
+
+In: the outputs of computations.  Out: the schedule that an untuned build would use, for the target
+in force, or the folder's own where there is none.  One `default_schedule` serves all operators, so
+the names differ in nothing else; a computation is the same for every target, and so is `topi.nn`'s.
+Read next: `schedule/default.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+from tilewright.base import context
+from tilewright.base.doors import door
+from tilewright.base.errors import ExpressionError, absent
+from tilewright.driver.build import resolve_target
+from tilewright.schedule.default import default_schedule, schedule_stage
+from tilewright.schedule.schedule import Schedule
+from tilewright.targets.target import Target, TargetLike
+from tilewright.te.dag import ComputeDAG
+from tilewright.te.tensor import Tensor
+from tilewright.topi import nn
+
+TARGETS = {
+    "generic": "llvm",
+    "x86": "llvm",
+    "arm_cpu": "llvm",
+    "cuda": "cuda",
+    "mali": "opencl -device=mali",
+    "bifrost": "opencl -device=mali",
+    "intel_graphics": "opencl",
+}
+
+# What TVM's folders have a function schedule_NAME for, and a computation of that name here.
+_NAMES = """
+    adaptive_pool argsort batch_matmul batch_norm binary_dense bitserial_conv2d_nchw broadcast
+    concatenate conv1d_ncw conv1d_nwc conv1d_transpose_ncw conv2d conv2d_hwcn conv2d_nchw
+    conv2d_nchw_int8 conv2d_nchw_spatial_pack conv2d_nchw_winograd conv2d_NCHWc conv2d_nhwc
+    conv2d_nhwc_spatial_pack conv2d_nhwc_winograd_direct conv2d_transpose_nchw conv3d_ncdhw
+    conv3d_ndhwc conv3d_transpose_ncdhw cumprod cumsum deformable_conv2d_nchw dense
+    dense_large_batch dense_nopack dense_pack dense_small_batch depth_to_space depthwise_conv2d
+    depthwise_conv2d_backward_input_nhwc depthwise_conv2d_backward_weight_nhwc
+    depthwise_conv2d_nchw depthwise_conv2d_NCHWc depthwise_conv2d_nhwc einsum elemwise extern
+    fifo_buffer gather global_pool group_conv2d_nchw group_conv2d_nhwc group_norm injective
+    instance_norm l2_normalize layer_norm log_softmax lrn matmul nms pool reduce reorg resize
+    roi_align roi_pool scatter scatter_nd softmax sort sparse_dense sparse_transpose take topk
+    transpose upsampling
+"""
+OPERATORS = frozenset(_NAMES.split())
+
+_COMPUTED_BY = {
+    "conv2d_nchw_spatial_pack": "conv2d_nchw",
+    "conv2d_nhwc_spatial_pack": "conv2d_nhwc",
+    "dense_large_batch": "dense",
+    "dense_nopack": "dense",
+    "dense_pack": "dense",
+    "dense_small_batch": "dense",
+}
+
+Outputs = Tensor | Sequence[Tensor]
+
+
+@cache
+def find(folder: str, name: str) -> Callable[..., Any]:
+    """`topi.FOLDER.NAME`.  Raises AttributeError for names that TVM does not have there."""
+    operator = name.removeprefix("schedule_")
+    if operator == "injective_from_existing":
+        return _injective_from_existing(folder)
+    if operator != name and operator in OPERATORS:
+        return scheduling(None, TARGETS[folder], f"topi.{folder}.{name}")
+    computed = _COMPUTED_BY.get(name, name)
+    if operator == name and computed in nn.__all__:
+        return getattr(nn, computed)  # type: ignore[no-any-return]
+    raise absent(f"topi.{folder}", name, {})
+
+
+def scheduling(
+    target: TargetLike | None, otherwise: TargetLike, place: str
+) -> Callable[[Outputs], Schedule]:
+    """A function from outputs to their default schedule.
+
+    target:    default: that in force where the function is called, and `otherwise` where none is
+    """
+
+    @door(ExpressionError, place)
+    def schedule(outs: Outputs) -> Schedule:
+        tensors = [outs] if isinstance(outs, Tensor) else list(outs)
+        return default_schedule(ComputeDAG(tensors), _target(target, otherwise))
+
+    schedule.__name__ = place.rpartition(".")[2]
+    return schedule
+
+
+def _injective_from_existing(folder: str) -> Callable[[Schedule, Tensor], Schedule]:
+    @door(ExpressionError, f"topi.{folder}.schedule_injective_from_existing")
+    def schedule(sch: Schedule, out: Tensor) -> Schedule:
+        """Schedule the stage of `out` as if it were alone."""
+        schedule_stage(sch, sch[out], _target(None, TARGETS[folder]))
+        return sch
+
+    return schedule
+
+
+def _target(target: TargetLike | None, otherwise: TargetLike) -> Target:
+    chosen = target if target is not None else context.current("target", otherwise)
+    return resolve_target(chosen)

@@ -1,0 +1,9 @@
+"""Names of TVM's `topi.intel_graphics`: see `by_target.py`."""
+
+from typing import Any
+
+from tilewright.topi import by_target
+
+
+def __getattr__(name: str) -> Any:
+    return by_target.find("intel_graphics", name)

@@ -1,0 +1,109 @@
+"""Schedules and helpers under the names of TVM's topi: right for each operator and target."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tilewright
+from strategies import assert_computes
+from tilewright import build, device, lower, nd, te, topi
+from tilewright.base.errors import ExpressionError
+from tilewright.ir.specialise import specialised
+from tilewright.targets.target import Target
+from tilewright.te.dag import ComputeDAG
+from tilewright.topi import by_target, utils
+
+
+@pytest.mark.parametrize("folder", by_target.TARGETS)
+@pytest.mark.parametrize("name", ["injective", "reduce", "softmax", "dense"])
+def test_a_schedule_by_name_computes_what_it_is_for(folder: str, name: str) -> None:
+    a, w = te.placeholder((6, 10), name="A"), te.placeholder((7, 10), name="W")
+    outputs = {
+        "injective": lambda: topi.nn.relu(topi.add(a, 1.0)), "reduce": lambda: topi.sum(a, axis=1),
+        "softmax": lambda: topi.nn.softmax(a), "dense": lambda: topi.nn.dense(a, w),
+    }  # fmt: skip
+    out = outputs[name]()
+    s = getattr(getattr(topi, folder), f"schedule_{name}")([out])
+    assert_computes(lower(s, target=by_target.TARGETS[folder]), s.dag)
+
+
+def test_the_target_in_force_is_scheduled_for() -> None:
+    a = te.placeholder((64,), name="A")
+    out = topi.exp(a)
+    with Target("cuda"):
+        assert topi.generic.schedule_injective(out).binds_threads
+    assert not topi.generic.schedule_injective(out).binds_threads
+    assert topi.cuda.schedule_injective(out).binds_threads
+    assert topi.testing.get_injective_schedule("opencl")(out).binds_threads
+    one = te.create_schedule(out.op)
+    assert topi.cuda.schedule_injective_from_existing(one, out) is one and one.binds_threads
+
+
+def test_names_that_tvm_does_not_have_are_pythons_error() -> None:
+    for name in ("schedule_nonsense", "nonsense", "schedule_"):
+        with pytest.raises(AttributeError, match=f"topi.cuda has no attribute '{name}'"):
+            getattr(topi.cuda, name)
+    assert topi.x86.conv2d_nchw is topi.nn.conv2d_nchw is topi.cuda.conv2d_nchw
+    assert topi.testing.dispatch("cuda", {"generic": 1, "gpu": 2}) == 2
+    assert topi.testing.dispatch("llvm", {"generic": 1, "gpu": 2}) == 1
+    with pytest.raises(ExpressionError, match="there is no entry for any of"):
+        topi.testing.dispatch("llvm", {"gpu": 2})
+
+
+def test_helpers_of_shapes() -> None:
+    n = te.var("n")
+    assert utils.get_const_tuple((te.const(3), n, 4)) == (3, n, 4)
+    assert utils.get_const_int(te.const(3) * 2) == 6 and utils.get_const_float(te.const(2.5)) == 2.5
+    assert utils.equal_const_int(te.const(3), 3) and not utils.equal_const_int(n, 3)
+    assert utils.prod(()) == 1 and utils.prod((2, te.const(3))) == 6
+    assert utils.ravel_index([1, 2], [4, 5]) == 7
+    assert [utils.simplify(i) for i in utils.unravel_index(7, [4, 5])] == [1, 2]
+    with pytest.raises(ExpressionError, match=r"get_const_int\(n\): it is no constant"):
+        utils.get_const_int(n)
+    a = te.placeholder((4,), name="A")
+    out = topi.nn.relu(topi.add(a, 1.0))
+    s, seen = te.create_schedule(out.op), []
+    utils.traverse_inline(s, out.op, seen.append)
+    assert [op.name for op in seen] == ["compute", "T_add"]
+    assert s[out.op.input_tensors[0]].attach_kind == "inline"
+
+
+CASES = {
+    "reshape": lambda n: topi.reshape(te.placeholder((n, 4, 5), name="A"), (n, -1)),
+    "swap": lambda n: topi.reshape(te.placeholder((8, n), name="A"), (n, 8)),
+    "broadcast": lambda n: topi.broadcast_to(te.placeholder((1, 6), name="A"), (n, 6)),
+    "mean": lambda n: topi.mean(te.placeholder((n, 6), name="A"), axis=0),
+    "convolution": lambda n: topi.nn.conv2d_nchw(
+        te.placeholder((1, 3, n, n), name="D"), te.placeholder((4, 3, 3, 3), name="W"), 1, 1
+    ),
+    "product": lambda n: topi.nn.batch_matmul(
+        te.placeholder((n, 4, 5), name="A"), te.placeholder((n, 6, 5), name="B")
+    ),
+    "slice": lambda n: topi.strided_slice(te.placeholder((n, 9), name="A"), [1], [7], axes=[1]),
+    "pool": lambda n: topi.nn.pool2d(
+        te.placeholder((n, 2, 8, 8), name="A"), (2, 2), (2, 2), (1, 1), (0, 0, 0, 0), "max"
+    ),
+    "any": lambda n: topi.any(te.placeholder((n, 6), "bool", name="A"), axis=1),
+}
+
+
+@pytest.mark.parametrize("kind", ["llvm", "cuda"])
+@pytest.mark.parametrize("name", CASES)
+def test_operators_take_extents_that_are_variables(name: str, kind: str) -> None:
+    out = CASES[name](te.var("n"))
+    s = topi.testing.get_injective_schedule(kind)(out)
+    program = lower(s, target=kind)
+    for n in (1, 5):
+        assert_computes(specialised(program, {"n": n}), ComputeDAG(s.dag.args).at(n=n))
+
+
+def test_operators_of_scalar_arguments_are_expressions() -> None:
+    x, y = te.var("x", "float32"), te.var("y", "float32")
+    assert isinstance(topi.add(x, y), tilewright.tir.PrimExpr)
+    assert topi.exp(x) is te.exp(x) and str(topi.floor_mod(x, y)) == str(x % y)
+    a = te.placeholder((3,), name="A")
+    out = topi.multiply(a, x)
+    f, result = build(te.create_schedule(out.op), [a, x, out], "llvm"), nd.empty((3,))
+    f(nd.array(np.ones(3, "float32")), 2.5, result)
+    assert (result.numpy() == 2.5).all() and device("llvm").exist
