@@ -117,3 +117,12 @@ def test_remainders_by_negative_numbers_keep_their_value(k, m):
     for i, j in itertools.product(range(10), range(4)):
         x = i * 4 + j
         assert value_of(simple, {"i": i, "j": j}) == x // k % m * k + x % k
+
+
+def test_a_quotient_and_a_remainder_by_a_variable_are_one_number() -> None:
+    x, y, n = E.var("x"), E.var("y"), E.var("n")
+    simple = Simplifier({x: (0, 100), y: (0, 100), n: (1, 100)})
+    assert simple(x // n * n + x % n) is x
+    assert simple((x + y * 4) // n * n + 3 + (x + y * 4) % n) is simple(x + y * 4 + 3)
+    for other in (x // n * n + y % n, x // n * 2 + x % n, x // n * n - x % n):
+        assert any(node.op == "floormod" for node in E.walk(simple(other)))

@@ -4,8 +4,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tilewright import build, cuda, te
 from tilewright.base.artifact import Artifact, Packing
-from tilewright.base.errors import DeviceError
+from tilewright.base.errors import DeviceError, TargetError
 from tilewright.runtime import (
     Device,
     LaunchSequence,
@@ -175,3 +176,30 @@ def test_benchmark_result() -> None:
     result = BenchmarkResult((1e-6, 2e-6, 6e-6))
     assert (result.mean, result.median, result.max) == (3e-6, 2e-6, 6e-6)
     assert "3 us" in str(result) and show_seconds(0.0025) == "2.5 ms"
+
+
+def test_functions_and_texts_by_name() -> None:
+    a = te.placeholder((4,), name="A")
+    b = te.compute((4,), lambda i: a[i] + 1.0, name="B")
+    module = build(te.create_schedule(b.op), [a, b], "llvm", name="add")
+    assert module["add"] is module and module.get_function("default") is module
+    assert module.get_source() == module.get_source("ll") and "ret" in module.get_source("asm")
+    with pytest.raises(DeviceError, match="this module's function is 'add'"):
+        module["sub"]
+    with pytest.raises(DeviceError, match="no such text of a kernel for llvm. Use 'll' or 'asm'"):
+        module.get_source("ptx")
+
+
+def test_text_can_be_read_where_there_is_no_device() -> None:
+    if cuda().exist:
+        pytest.skip("there is one")
+    a = te.placeholder((64,), name="A")
+    b = te.compute((64,), lambda i: a[i] + 1.0, name="B")
+    s = te.create_schedule(b.op)
+    s[b].bind(b.op.axis[0], "threadIdx.x")
+    module = build(s, [a, b], "cuda", name="add")
+    assert "__global__" in module.get_source("cu") and "kernels: add" in repr(module)
+    with pytest.raises(DeviceError, match="argument 0"):
+        module(empty((64,)), empty((64,)))
+    with pytest.raises((DeviceError, TargetError)):
+        _ = module.kernels

@@ -21,6 +21,7 @@ _ELSEWHERE = {
     "pickle_memoize": "Use functools.cache.",
     "random": "Draw inputs with numpy.",
     "sparse": "Sparse arrays are not there; give their parts as tensors of te.",
+    "tedd": "print(s) shows the loops, print(lower(s, args)) what they become.",
     "spirv": "Vulkan is not a target; try opencl().",
     "tar": "Use Library.export_library: a .tar is written without it.",
 }

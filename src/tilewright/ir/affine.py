@@ -20,6 +20,14 @@ def _is_positive(divisor: Expr) -> bool:
     return divisor.op == "const" and divisor.attr > 0
 
 
+def _takes(product: Expr, x: Expr, k: Expr) -> bool:
+    """Whether it is (x // k) * k."""
+    if product.op != "mul":
+        return False
+    pairs = (product.args, product.args[::-1])
+    return any(q.op == "floordiv" and q.args[0] is x and q.args[1] is k is f for q, f in pairs)
+
+
 class Linear:
     """`sum(coefficient * atom) + constant` over integers."""
 
@@ -306,9 +314,15 @@ class Simplifier:
         """(x // k) * k * m + (y % k) * m -> x * m where x and y differ by a multiple of k; two
         remainders that are one, see `_join`, likewise."""
         for atom, c in list(form.terms.items()):
-            if atom.op != "floormod" or not _is_positive(atom.args[1]):
+            if atom.op != "floormod":
                 continue
             x, k = atom.args
+            if not _is_positive(k):
+                other = next((m for m, d in form.terms.items() if d == c and _takes(m, x, k)), None)
+                if other is not None:  # (x // n) * n + x % n, of an n that calls give
+                    rest = form.add(Linear({other: c, atom: c}), -1)
+                    return self._recombine(rest.add(self.linear(x), c))
+                continue
             for other, d in form.terms.items():
                 if other.op == "floordiv" and other.args[1] is k and d == c * k.attr:
                     whole = self.linear(other.args[0])

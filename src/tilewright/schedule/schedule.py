@@ -29,13 +29,11 @@ _ELSEWHERE_STAGE = {
     "env_threads": "Bind the loops of the stage.",
     "prefetch": "Use s.cache_read and compute_at.",
     "rolling_buffer": "Use compute_at: the buffer holds what one iteration needs.",
-    "set_store_predicate": "Not needed: threads that would repeat a store are guarded.",
     "tensorize": "Matrix instructions are not there yet; split, vectorize and unroll.",
     "transform_layout": "Use s.pack for constants; reorder loops for computed tensors.",
 }
 _ELSEWHERE_SCHEDULE = {
     "create_group": "Call compute_at for each stage.",
-    "normalize": "Not needed: leave it out.",
 }
 
 
@@ -149,6 +147,18 @@ class Stage(StageState):
         sizes = _size(factor), _size(offset)
         self._do(S.StorageAlign(self.name, self._axis("storage_align", axis), *sizes))
 
+    @door(ScheduleError)
+    def set_store_predicate(self, predicate: Any) -> None:
+        """Only one of the threads that share a reduction stores its result: that is so anyway.
+
+        predicate: `thread.var.equal(0)`.  Raises ScheduleError for a stage that stores otherwise.
+        """
+        if not any(ax.kind == "reduce" for ax in self.binds):
+            raise ScheduleError(
+                f"set_store_predicate({self.name}, {predicate})",
+                "no threads share a reduction of it", "Put the condition into te.compute.",
+            )  # fmt: skip
+
     def __repr__(self) -> str:
         return f"Stage({self.name}: {place_text(self)}, loops {loops_text(self)})"
 
@@ -223,6 +233,10 @@ class Schedule(ScheduleState[Stage]):
         """Store an input in a blocked, permuted layout; see `steps.Pack`."""
         return self.do(S.Pack(self[tensor].name, tuple(_size(b) for b in blocks), tuple(order)))  # type: ignore[no-any-return]
 
+    def normalize(self) -> Schedule:
+        """The schedule itself: axes begin at 0 already."""
+        return self
+
     @staticmethod
     def replay(dag: ComputeDAG, steps: Iterable[Step | list[Any]]) -> Schedule:
         """The schedule that `steps` (or their JSON) build on `dag`.
@@ -268,4 +282,6 @@ def create_schedule(
     if isinstance(ops, ComputeDAG):
         return Schedule(ops)
     items = ops if isinstance(ops, Sequence) else [ops]
-    return Schedule(ComputeDAG([x if isinstance(x, Tensor) else x.output_tensor for x in items]))
+    tensors = [x if isinstance(x, Tensor) else x.output_tensor for x in items]
+    listed = [t for x in tensors for t in (getattr(x.op, "together", ()) or (x,))]
+    return Schedule(ComputeDAG(list(dict.fromkeys(listed))))

@@ -22,13 +22,7 @@ from tilewright.ir.expr import (
 )
 from tilewright.ir.symbols import declared as _declared
 from tilewright.te.dag import ComputeDAG
-from tilewright.te.reductions import comm_reducer, max, min, prod, sum
-from tilewright.te.tensor import (
-    Combiner,
-    ComputeOp,
-    IterVar,
-    PlaceholderOp,
-    Tensor,
+from tilewright.te.functions import (
     abs,
     acos,
     acosh,
@@ -37,16 +31,13 @@ from tilewright.te.tensor import (
     atan,
     atanh,
     ceil,
-    compute,
     cos,
     cosh,
     erf,
     exp,
     floor,
     log,
-    placeholder,
     power,
-    reduce_axis,
     round,
     rsqrt,
     sigmoid,
@@ -55,6 +46,17 @@ from tilewright.te.tensor import (
     sqrt,
     tan,
     tanh,
+)
+from tilewright.te.reductions import comm_reducer, max, min, prod, sum
+from tilewright.te.tensor import (
+    Combiner,
+    ComputeOp,
+    IterVar,
+    PlaceholderOp,
+    Tensor,
+    compute,
+    placeholder,
+    reduce_axis,
     thread_axis,
 )
 
@@ -79,10 +81,15 @@ __all__ = [
 _LATER = {"create_schedule": "tilewright.schedule.schedule"}  # its home is a later room
 
 _ELSEWHERE = {
+    "TensorIntrin": "Matrix instructions are not there yet; split, vectorize and unroll.",
     "create_prim_func": "Schedule tensors directly: te.create_schedule.",
-    "extern": "Declare the computation with te.compute.",
+    "decl_tensor_intrin": "Matrix instructions are not there yet; split, vectorize and unroll.",
+    "extern": "Functions of other libraries cannot be called; declare it with te.compute.",
+    "extern_primfunc": "Declare the computation with te.compute.",
     "gradient": "Gradients are not there; declare the derivative with te.compute.",
     "hybrid": "Declare the computation with te.compute.",
+    "span": "Nothing needs it: leave it out.",
+    "tag_scope": "Give te.compute its tag=.",
     "scan": "Recurrences are not there; unroll them into several te.compute.",
 }
 

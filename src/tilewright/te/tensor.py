@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tilewright.base.dtype import BOOL, FLOAT32, DType
+from tilewright.base.dtype import BOOL, DType
 from tilewright.base.errors import ExpressionError, InternalError
 from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr, Value, walk
@@ -290,7 +290,16 @@ class ComputeOp:
     have another type (the accumulator) than the elements of the stage.
     """
 
-    __slots__ = ("attrs", "axis", "body", "input_tensors", "name", "output_tensor", "tag")
+    __slots__ = (
+        "attrs",
+        "axis",
+        "body",
+        "input_tensors",
+        "name",
+        "output_tensor",
+        "tag",
+        "together",
+    )
 
     constant = False
 
@@ -305,6 +314,7 @@ class ComputeOp:
         self.name, self.axis, self.body, self.tag, self.attrs = name, axis, body, tag, attrs or {}
         self.input_tensors = tuple(dict.fromkeys(n.attr for n in walk(body) if n.op == "read"))
         self.output_tensor = Tensor(self)
+        self.together: tuple[Tensor, ...] = ()  # the results of one te.compute of several
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -380,8 +390,11 @@ def _extent(value: Any, place: str, what: str) -> int:
             place, f"the {what} {value} is no number and no expression of te.var",
             'Give ints, or integer arithmetic of variables: te.var("n") // 2.',
         )  # fmt: skip
+    plain = value.attr if isinstance(value, Expr) else value
     try:
-        return operator.index(value.attr if isinstance(value, Expr) else value)
+        return (
+            int(plain) if isinstance(plain, float) and plain.is_integer() else operator.index(plain)
+        )
     except TypeError:
         raise ExpressionError(
             place, f"the {what} {value!r} is no integer", "Give every extent as int."
@@ -493,7 +506,11 @@ def _several(
         element.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         return compute([ax.extent for ax in axis], element, f"{name}.v{k}", *others)
 
-    return tuple(map(part, range(count)))
+    parts = tuple(map(part, range(count)))
+    for tensor in parts:
+        assert isinstance(tensor.op, ComputeOp)
+        tensor.op.together = parts
+    return parts
 
 
 _SCALARS: weakref.WeakKeyDictionary[Expr, Tensor] = weakref.WeakKeyDictionary()
@@ -563,34 +580,3 @@ def widened(dtype: DType, value: Expr) -> Expr:
         choose = E.select if value.op == "select" else E.if_then_else
         return choose(test, *(widened(dtype, a) for a in sides))
     return E.cast(dtype, value)
-
-
-def _float_function(name: str) -> Callable[[Value], Expr]:
-    def function(x: Value) -> Expr:
-        return E.call(name, x)
-
-    function.__name__ = name
-    function.__doc__ = f"Elementwise {name}."
-    return function
-
-
-exp, log, sqrt, rsqrt, tanh, erf = map(
-    _float_function, ("exp", "log", "sqrt", "rsqrt", "tanh", "erf")
-)
-floor, ceil, round, abs, sin, cos = map(
-    _float_function, ("floor", "ceil", "round", "abs", "sin", "cos")
-)
-tan, asin, acos, atan = map(_float_function, ("tan", "asin", "acos", "atan"))
-sinh, cosh, asinh, acosh, atanh = map(_float_function, ("sinh", "cosh", "asinh", "acosh", "atanh"))
-
-
-def power(x: Value, y: Value) -> Expr:
-    return E.call("pow", x, y)
-
-
-def sigmoid(x: Value) -> Expr:
-    """1 / (1 + exp(-x)), in float32 for float16, whose range exp would leave."""
-    node = E.convert(x)
-    kind = node.dtype if node.dtype.is_float else FLOAT32
-    one = E.const(1, kind.compute)
-    return E.cast(kind, one / (one + E.call("exp", -widened(kind.compute, node))))

@@ -24,6 +24,7 @@ from tilewright.topi.broadcast import (
     bitwise_xor,
     broadcast_to,
     divide,
+    elemwise_sum,
     equal,
     floor_divide,
     full,
@@ -107,20 +108,24 @@ from tilewright.topi.transform import (
 
 operators.install()
 floor_mod = mod
+broadcast_add, broadcast_sub, broadcast_mul, broadcast_div = add, subtract, multiply, divide
+broadcast_maximum, broadcast_minimum, broadcast_mod = maximum, minimum, mod
+broadcast_power = power
 
 __all__ = [
-    "Resizing", "abs", "acos", "acosh", "add", "all", "any", "argmax", "argmin", "argsort", "asin",
-    "asinh", "atan", "atanh", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor",
+    "Resizing", "abs", "acos", "acosh", "add", "all", "any", "argmax", "argmin", "argsort",
+    "asin", "asinh", "atan", "atanh", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor",
     "broadcast_to", "cast", "ceil", "clip", "concatenate", "cos", "cosh", "cumprod", "cumsum",
-    "divide", "equal", "erf", "exp", "expand_dims", "flatten", "floor", "floor_divide", "floor_mod",
-    "full", "full_like", "gather", "gather_nd", "greater", "greater_equal", "grid_sample",
-    "identity", "isfinite", "isinf", "isnan", "layout_transform", "left_shift", "less",
-    "less_equal", "log", "logical_and", "logical_not", "logical_or", "logical_xor", "matmul", "max",
-    "maximum", "mean", "min", "minimum", "mirror_pad", "mod", "multiply", "negative", "nn",
-    "not_equal", "power", "prod", "reshape", "resize", "right_shift", "roi_align", "round", "rsqrt",
-    "scatter_elements", "scatter_nd", "sigmoid", "sign", "sin", "sinh", "sort", "split", "sqrt",
-    "squeeze", "stack", "strided_set", "strided_slice", "subtract", "sum", "take", "tan", "tanh",
-    "testing", "topk", "transpose", "trunc_divide", "trunc_mod", "where",
+    "divide", "elemwise_sum", "equal", "erf", "exp", "expand_dims", "flatten", "floor",
+    "floor_divide", "floor_mod", "full", "full_like", "gather", "gather_nd", "greater",
+    "greater_equal", "grid_sample", "identity", "isfinite", "isinf", "isnan", "layout_transform",
+    "left_shift", "less", "less_equal", "log", "logical_and", "logical_not", "logical_or",
+    "logical_xor", "matmul", "max", "maximum", "mean", "min", "minimum", "mirror_pad", "mod",
+    "multiply", "negative", "nn", "not_equal", "power", "prod", "reshape", "resize",
+    "right_shift", "roi_align", "round", "rsqrt", "scatter_elements", "scatter_nd", "sigmoid",
+    "sign", "sin", "sinh", "sort", "split", "sqrt", "squeeze", "stack", "strided_set",
+    "strided_slice", "subtract", "sum", "take", "tan", "tanh", "testing", "topk", "transpose",
+    "trunc_divide", "trunc_mod", "where",
 ]  # fmt: skip
 
 open_doors(globals(), __all__, ExpressionError)

@@ -7,6 +7,7 @@ with tag "broadcast"; a stretched axis reads index 0.  Read next: `operators.py`
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any
 
 from tilewright import te
@@ -48,7 +49,7 @@ def element(tensor: Tensor, indices: Indices, shape: Sequence[int]) -> Expr:
     return tensor[tuple(picked)]
 
 
-def broadcast_to(data: Tensor, shape: Sequence[Any]) -> Tensor:
+def broadcast_to(data: Tensor, shape: Sequence[int | Expr]) -> Tensor:
     """`data` stretched to `shape`."""
     place = call_text("broadcast_to", data=data, shape=list(shape))
     check_tensors(place, data=data)
@@ -181,3 +182,9 @@ def full(shape: Sequence[int], dtype: str, fill_value: float) -> Tensor:
 def full_like(x: Tensor, fill_value: float) -> Tensor:
     """A tensor like `x` filled with one number."""
     return full(x.shape, x.dtype, fill_value)
+
+
+def elemwise_sum(xs: Sequence[Tensor]) -> Any:
+    """The sum of several tensors, with numpy's broadcasting."""
+    require(bool(xs), "elemwise_sum([])", "nothing is added up", "Give at least one tensor.")
+    return reduce(add, xs)

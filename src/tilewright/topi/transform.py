@@ -88,7 +88,7 @@ def reshape_indices(
     return tuple(result)
 
 
-def reshape(a: Tensor, newshape: Sequence[Any] | Any) -> Tensor:
+def reshape(a: Tensor, newshape: Sequence[int | Expr] | int | Expr) -> Tensor:
     """The elements of `a` in row-major order under `newshape`; one extent may be -1."""
     place = call_text("reshape", a=a, newshape=newshape)
     check_tensors(place, a=a)
