@@ -449,7 +449,8 @@ COMMANDS = (
     (
         "python -m tvm.driver.tvmc tune",
         "`tilewright tune MODEL`: trials are of all tasks together, --trials and --minutes; "
-        "--shape for --input-shapes (`name:[1,3,224,224]`), --farm and --key for --rpc-tracker and --rpc-key",
+        "--shape for --input-shapes (`name:[1,3,224,224]`), --farm and --key for --rpc-tracker "
+        "and --rpc-key",
     ),
     ("python -m tvm.driver.tvmc compile", "`tilewright compile MODEL --log FILE -o net.so`"),
     ("python -m tvm.driver.tvmc run", "`tilewright run net.so`"),
