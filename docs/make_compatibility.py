@@ -284,6 +284,17 @@ SECTIONS: dict[str, list[Row]] = {
             'lib["default"](dev)["run"]', "functions by name, as of a GraphModule", "relay.Library"
         ),
         *works("runtime.", "save_param_dict load_param_dict"),
+        *works("relay.qnn.op.", "quantize dequantize concatenate conv2d dense batch_matmul"),
+        different(
+            "relay.qnn.op.requantize",
+            "scales are multiplied in float32; so for add, subtract and mul",
+        ),
+        *not_yet("relay.qnn.op.", "softmax simulated_quantize"),
+        different(
+            "a.copyfrom(float64)",
+            "and set_input: floats round, integers go where they fit, all else is an error",
+            "nd.NDArray",
+        ),
         different("relay.frontend.from_onnx", "weights stay parameters, unless freeze_params=True"),
         different("relay.frontend.from_pytorch", "exports with torch.export: inputs have types"),
         different("relay.build", "gives a Library; its report says where each schedule came from"),

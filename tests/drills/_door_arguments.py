@@ -122,7 +122,7 @@ _PARAMETERS: dict[str, Any] = {
     "indices": Of(dtype="int32"), "indices_or_sections": 2, "kernel": 2, "newshape": (4, 64),
     "num_groups": 2, "off_value": 0.0, "on_value": 1.0, "pad_before": (0, 0, 1, 1),
     "pad_width": ((0, 0), (0, 0), (1, 1), (1, 1)), "pool_size": 2, "shift": 1, "size": 4,
-    "stop": 4.0,
+    "start": 0.0, "stop": 4.0,
 }  # fmt: skip
 _OPERANDS = ("condition", "data", "lhs", "rhs", "x", "y")
 _CHANNELS = dict.fromkeys(("gamma", "beta", "moving_mean", "moving_var", "bias"), Of((4,)))
@@ -132,6 +132,33 @@ _OPERATORS: dict[str, dict[str, Any]] = {
     "all any": {"data": Of((2, 3), "bool"), "axis": 1},
     "affine_grid": {"data": Of((1, 2, 3)), "target_shape": (4, 4)},
     "attention": dict.fromkeys(("query", "key", "value"), Of((2, 2, 4, 4))),
+    "adv_index": {"inputs": [Of(), Of((3,), "int32")]},
+    "batch_to_space_nd": {
+        "data": Of((4, 2, 2, 3)), "block_shape": [2, 2], "crops": [[0, 0], [0, 0]],
+    },
+    "broadcast_to_like": {"broadcast_type": Of((2, 4, 8, 8))},
+    "cast_like": {"dtype_like": Of(dtype="int8")},
+    "collapse_sum_like": {"collapse_type": Of((1, 8))},
+    "collapse_sum_to": {"shape": (1, 8)},
+    "cross_entropy cross_entropy_with_logits": dict.fromkeys(
+        ("predictions", "targets"), Of((2, 3))
+    ),
+    "dilate": {"strides": (1, 1, 2, 2)},
+    "fifo_buffer": {"buffer": Of((1, 4, 8, 9)), "axis": 3},
+    "fixed_point_multiply": {"data": Of(dtype="int32"), "multiplier": 1 << 30, "shift": 0},
+    "invert_permutation": {"data": Of((4,), "int32")},
+    "matrix_set_diag": {"diagonal": Of((1, 4, 8))},
+    "reshape_like": {"shape_like": Of((4, 64))},
+    "reverse_reshape": {"newshape": (4, 64)},
+    "searchsorted": {"sorted_sequence": Of((5,)), "values": Of((2, 3))},
+    "sequence_mask": {"valid_length": Of((4,), "int32")},
+    "space_to_batch_nd": {
+        "data": Of((1, 4, 4, 3)), "block_shape": [2, 2], "paddings": [[0, 0], [0, 0]],
+    },
+    "sparse_to_dense": {
+        "sparse_indices": Of((3, 2), "int32"), "output_shape": (4, 5), "sparse_values": Of((3,)),
+    },
+    "unravel_index": {"indices": Of((3,), "int32"), "shape": (3, 4)},
     "batch_matmul": dict.fromkeys(("tensor_a", "tensor_b"), Of((2, 4, 4))),
     "batch_norm bias_add group_norm instance_norm": _CHANNELS,
     "bitwise_and bitwise_not bitwise_or bitwise_xor left_shift right_shift trunc_divide":
@@ -186,6 +213,11 @@ _OPERATORS: dict[str, dict[str, Any]] = {
     "strided_set": {"v": Of((1, 2, 3, 4))},
     "upsampling": {"scale_h": 2, "scale_w": 2},
 }  # fmt: skip
+_QUANTISED: dict[str, Any] = {
+    f"{of}{what}": (lambda: relay.const(1.0)) if what == "scale" else (lambda: relay.const(0))
+    for of in ("lhs_", "rhs_", "input_", "output_", "kernel_", "x_", "y_")
+    for what in ("scale", "zero_point")
+}
 # What one function takes, by its whole name.
 _SPECIAL: dict[str, dict[str, Any]] = {
     "te.all te.any": {"conditions": lambda: [te.var("n") < 1]},
@@ -233,6 +265,24 @@ _SPECIAL: dict[str, dict[str, Any]] = {
     },
     "relay.load_param_dict": {"param_bytes": lambda: relay.save_param_dict({})},
     "relay.save_param_dict": {"params": dict},
+    "relay.qnn.op.add relay.qnn.op.subtract relay.qnn.op.mul": {
+        **dict.fromkeys(("lhs", "rhs"), Of(dtype="int8")), **_QUANTISED,
+    },
+    "relay.qnn.op.batch_matmul": {
+        **dict.fromkeys(("x", "y"), Of((2, 4, 4), "int8")), **_QUANTISED,
+    },
+    "relay.qnn.op.concatenate": {
+        "data": [Of(dtype="int8")], "input_scales": lambda: [relay.const(1.0)],
+        "input_zero_points": lambda: [relay.const(0)], **_QUANTISED,
+    },
+    "relay.qnn.op.conv2d": {
+        "data": Of(dtype="int8"), "kernel": Of((4, 4, 3, 3), "int8"), "kernel_size": (3, 3),
+        "channels": 4, **_QUANTISED,
+    },
+    "relay.qnn.op.dense": {
+        "data": Of((2, 4), "int8"), "weight": Of((3, 4), "int8"), **_QUANTISED,
+    },
+    "relay.qnn.op.requantize": {"data": Of(dtype="int32"), **_QUANTISED},
     "load_param_dict_from_file": {"path": "weights.params"},
     "save_param_dict_to_file": {"params": dict, "path": "saved.params"},
     "VirtualMachine": {"exe": library, "device": tilewright.cpu},

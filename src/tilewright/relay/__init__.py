@@ -55,11 +55,16 @@ from tilewright.relay.graph.scope import Let, ScopeBuilder, bind
 from tilewright.relay.graph.types import scalar_type
 from tilewright.relay.indexing import *  # noqa: F403
 from tilewright.relay.indexing import __all__ as _indexing
+from tilewright.relay.layout import layout_transform
 from tilewright.relay.linear import einsum
 from tilewright.relay.passes import PASSES, bind_params, optimize
 from tilewright.relay.passes.extents import with_sizes
 from tilewright.relay.reductions import *  # noqa: F403
 from tilewright.relay.reductions import __all__ as _reductions
+from tilewright.relay.selection import *  # noqa: F403
+from tilewright.relay.selection import __all__ as _selection
+from tilewright.relay.shapes import *  # noqa: F403
+from tilewright.relay.shapes import __all__ as _shapes
 from tilewright.relay.tensor import *  # noqa: F403
 from tilewright.relay.tensor import __all__ as _operators
 from tilewright.runtime.network.library import Library, load
@@ -69,10 +74,11 @@ __all__ = [
     "analysis", "Any", "backend", "bind", "bind_params", "build", "build_module", "Call", "const",
     "Constant", "create_executor", "einsum", "evaluate", "Expr", "expr", "expr_functor",
     "ExprFunctor", "ExprMutator", "ExprVisitor", "free_vars", "frontend", "FuncType", "Function",
-    "GlobalVar", "image", "IncompleteType", "IRModule", "Let", "Library", "load", "load_param_dict",
-    "nn", "op", "optimize", "PASSES", "qnn", "save_param_dict", "scalar_type", "ScopeBuilder",
-    "TensorType", "testing", "to_onnx", "transform", "Tuple", "TupleGetItem", "TupleType", "ty",
-    "Var", "var", "vision", "vm", "with_sizes", *_indexing, *_operators, *_reductions,
+    "GlobalVar", "image", "IncompleteType", "IRModule", "layout_transform", "Let", "Library",
+    "load", "load_param_dict", "nn", "op", "optimize", "PASSES", "qnn", "save_param_dict",
+    "scalar_type", "ScopeBuilder", "TensorType", "testing", "to_onnx", "transform", "Tuple",
+    "TupleGetItem", "TupleType", "ty", "Var", "var", "vision", "vm", "with_sizes", *_indexing,
+    *_operators, *_reductions, *_selection, *_shapes,
 ]  # fmt: skip
 
 # A shape may hold more than ints, and the class checks it itself.

@@ -14,6 +14,7 @@ from typing import Any, TypeVar, cast
 from tilewright.base.errors import ModelError
 from tilewright.relay import tensor
 from tilewright.relay.graph.expr import Expr
+from tilewright.relay.sizes import settle
 
 # of a SELU, so that its outputs keep mean 0 and variance 1
 SELU_ALPHA, SELU_SCALE = 1.6732632423543772, 1.0507009873554805
@@ -49,6 +50,8 @@ def _expm1_below_zero(data: Expr) -> Expr:
 def prelu(data: Expr, alpha: Expr, axis: int = 1) -> Expr:
     """data where it is positive, elsewhere alpha * data; alpha: a vector along `axis`."""
     rank = len(data.shape)
+    if -rank <= axis < rank:
+        settle(alpha, (data.shape[axis],), data)
     if not -rank <= axis < rank or alpha.shape not in ((data.shape[axis],), (1,)):
         raise ModelError(
             f"nn.prelu(data={data.shape}, alpha={alpha.shape}, axis={axis})",

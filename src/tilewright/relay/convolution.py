@@ -10,10 +10,12 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright.base.errors import ModelError
-from tilewright.relay.graph.expr import Call, Expr, Var
+from tilewright.relay import tensor
+from tilewright.relay.graph.expr import Expr, Var
+from tilewright.relay.layout import in_layout
 from tilewright.relay.op import call, window
 from tilewright.relay.op.window import IMAGE, is_blocked
-from tilewright.relay.sizes import per_axis, same_layout, settle, sides
+from tilewright.relay.sizes import per_axis, settle, sides
 
 
 def conv1d(
@@ -29,7 +31,7 @@ def conv1d(
     kernel_layout: str = "OIW",
     out_layout: str = "",
     out_dtype: str = "",
-) -> Call:
+) -> Expr:
     """`conv2d` over the one axis W; data_layout: NCW or NWC; kernel_layout: an order of OIW."""
     return _conv(
         1, data, weight, strides, padding, dilation, groups, channels, kernel_size, data_layout,
@@ -50,7 +52,7 @@ def conv2d(
     kernel_layout: str = "OIHW",
     out_layout: str = "",
     out_dtype: str = "",
-) -> Call:
+) -> Expr:
     """Two-dimensional convolution.
 
     data_layout: NCHW or NHWC; kernel_layout: any order of OIHW, I being channels / groups.  Or
@@ -77,7 +79,7 @@ def conv3d(
     kernel_layout: str = "OIDHW",
     out_layout: str = "",
     out_dtype: str = "",
-) -> Call:
+) -> Expr:
     """`conv2d` over D, H, W; data_layout: NCDHW or NDHWC; kernel_layout: an order of OIDHW."""
     return _conv(
         3, data, weight, strides, padding, dilation, groups, channels, kernel_size, data_layout,
@@ -99,7 +101,7 @@ def conv1d_transpose(
     out_layout: str = "",
     output_padding: Any = (0,),
     out_dtype: str = "",
-) -> Call:
+) -> Expr:
     """`conv2d_transpose` over the one axis W."""
     return _conv(
         1, data, weight, strides, padding, dilation, groups, channels, kernel_size, data_layout,
@@ -121,7 +123,7 @@ def conv2d_transpose(
     out_layout: str = "",
     output_padding: Any = (0, 0),
     out_dtype: str = "",
-) -> Call:
+) -> Expr:
     """The gradient of a convolution: (H - 1)*stride - padding + kernel + output_padding rows.
 
     kernel_layout: any order of IOHW, I being the channels of the data, O those of the result /
@@ -147,7 +149,7 @@ def conv3d_transpose(
     out_layout: str = "",
     output_padding: Any = (0, 0, 0),
     out_dtype: str = "",
-) -> Call:
+) -> Expr:
     """`conv2d_transpose` over D, H, W."""
     return _conv(
         3, data, weight, strides, padding, dilation, groups, channels, kernel_size, data_layout,
@@ -170,13 +172,12 @@ def _conv(
     out_layout: str,
     out_dtype: str,
     output_padding: Any = None,
-) -> Call:
+) -> Expr:
     """output_padding: None for a convolution that is not transposed"""
     transposed = output_padding is not None
     place = f"nn.conv{rank}d" + ("_transpose" if transposed else "")
     blocked = is_blocked(data_layout)
-    if not blocked:
-        same_layout(out_layout, data_layout, place)
+    data, weight = _of_one_type(data, weight, out_dtype)
     size = None if kernel_size is None else per_axis(kernel_size, rank, "kernel_size", place)
     if isinstance(weight, Var) and not weight.is_typed and "C" in data_layout and not blocked:
         if channels is None or size is None:
@@ -202,7 +203,6 @@ def _conv(
         out_dtype=str(out_dtype), **extra,
     )  # fmt: skip
     if blocked:  # the row has seen that data and weight fit
-        same_layout(out_layout, window.out_layout(made.attrs), place)
         channels_of = {"O": weight.shape[0] * weight.shape[5]}
         held = channels_of | dict(zip("IHW", weight.shape[1:4], strict=True))
     else:
@@ -216,7 +216,17 @@ def _conv(
                 f"{place}(weight={weight.shape}, {what}={asked})", f"the weight has {what} {found}",
                 f"Leave {what} out, or check kernel_layout={kernel_layout}.",
             )  # fmt: skip
-    return made
+    return in_layout(made, window.out_layout(made.attrs) if blocked else data_layout, out_layout)
+
+
+def _of_one_type(data: Expr, weight: Expr, out_dtype: str) -> tuple[Expr, Expr]:
+    """Integers of two narrow types in the one that sums of them are asked for."""
+    if isinstance(weight, Var) and not weight.is_typed:
+        return data, weight
+    kinds = {data.dtype, weight.dtype}
+    if len(kinds) == 1 or not out_dtype or not all(k.is_int for k in kinds):
+        return data, weight
+    return tensor.cast(data, out_dtype), tensor.cast(weight, out_dtype)
 
 
 __all__ = [

@@ -55,6 +55,7 @@ def deformable_conv2d(
     if isinstance(weight, Var) and not weight.is_typed and channels and kernel_size is not None:
         window = per_axis(kernel_size, 2, "kernel_size", PLACE)
         settle(weight, (channels, data.shape[1] // max(groups, 1), *window), data)
+    _require(len(weight.shape) == 4, f"weight has shape {weight.shape}", "Give [O, I, H, W].")
     batch, inner, *image = data.shape
     outer, each, *kernel = weight.shape
     _require(
@@ -117,7 +118,7 @@ def _check_layouts(data: str, kernel: str, out: str, dtype: str) -> None:
         (data, kernel) == ("NCHW", "OIHW"), f"data_layout={data}, kernel_layout={kernel}",
         "Use NCHW and OIHW, and relay.transpose for others.",
     )  # fmt: skip
-    _require(not dtype, f"out_dtype={dtype}", "Cast the result: relay.cast.")
+    _require(str(dtype) == "", f"out_dtype={dtype}", "Cast the result: relay.cast.")
 
 
 def _require(holds: bool, reason: str, way_out: str) -> None:

@@ -32,6 +32,7 @@ from tilewright.relay.tensor import (
     cast,
     concatenate,
     expand_dims,
+    filled,
     full,
     reshape,
     transpose,
@@ -252,22 +253,31 @@ def cumprod(
 # -- slices ----------------------------------------------------------------------------------------
 
 
+Cut = Sequence[int | None] | Constant | None
+
+
 def strided_slice(
     data: Expr,
-    begin: Sequence[int],
-    end: Sequence[int],
-    strides: Sequence[int] | None = None,
+    begin: Cut,
+    end: Cut,
+    strides: Cut = None,
     axes: Sequence[int] | None = None,
     slice_mode: str = "end",
 ) -> Call:
     """`data[begin:end:strides]` on the first axes or on `axes`; negative numbers as in Python.
 
+    begin, end: numbers that are None, or missing at the end, are those of the whole axis
     slice_mode: "end", or "size": `end` holds extents, -1 for the rest
     """
     rank = len(data.shape)
+    begin, end, given = numbers(begin) or [], numbers(end) or [], numbers(strides)
+    count = max(len(begin), len(end)) if axes is None else len(axes)
+    if axes is None:
+        begin = [*begin, *[None] * (count - len(begin))]
+        end = [*end, *[None] * (count - len(end))]
     place = f"strided_slice(data={data.shape}, begin={tuple(begin)}, end={tuple(end)})"
     named = [_axis(int(k), rank, place) for k in (range(len(begin)) if axes is None else axes)]
-    steps = [1] * len(begin) if strides is None else [int(s) for s in strides]
+    steps = [1 if s is None else int(s) for s in given or ()]
     steps += [1] * (len(begin) - len(steps))
     if not len(named) == len(begin) == len(end) == len(steps) or len(set(named)) != len(named):
         raise ModelError(
@@ -283,10 +293,10 @@ def strided_slice(
     for k, b, e, s in zip(named, begin, end, steps, strict=True):
         extent = data.shape[k]
         if slice_mode == "size":
-            first = int(b) + (extent if b < 0 else 0)
-            cut = slice(first, extent if e < 0 else first + int(e))
+            first = int(b or 0) + (extent if b is not None and b < 0 else 0)
+            cut = slice(first, extent if e is None or e < 0 else first + int(e))
         else:
-            cut = slice(int(b), int(e), s)
+            cut = slice(b, e, s)
         ranges[k] = range(extent)[cut]
     return slice_of(data, ranges)
 
@@ -313,9 +323,9 @@ def slice_like(data: Expr, shape_like: Expr, axes: Sequence[int] | None = None) 
 def strided_set(
     data: Expr,
     v: Expr,
-    begin: Sequence[int],
-    end: Sequence[int],
-    strides: Sequence[int] | None = None,
+    begin: Cut,
+    end: Cut,
+    strides: Cut = None,
 ) -> Call:
     """`data` with `v` in place of `strided_slice(data, begin, end, strides)`."""
     cut = strided_slice(data, begin, end, strides).attrs
@@ -522,26 +532,39 @@ def arange_array(start: float, stop: float, step: float, dtype: str) -> np.ndarr
 
 
 def arange(
-    start: float, stop: float | None = None, step: float | None = None, dtype: str = "float32"
+    start: float | Constant,
+    stop: float | Constant | None = None,
+    step: float | Constant | None = None,
+    dtype: str = "float32",
 ) -> Constant:
     """The constant start, start + step, ... below `stop`; with one number from 0 up to it."""
-    first, last = (0, start) if stop is None else (start, stop)
-    return const(arange_array(first, last, 1 if step is None else step, dtype))
+    first, last = (0.0, number(start)) if stop is None else (number(start), number(stop))
+    return const(arange_array(first, last, 1 if step is None else number(step), dtype))
 
 
-def full_like(data: Expr, fill_value: float) -> Constant:
-    """A constant of one value with the shape and type of `data`."""
+def number(value: Any) -> Any:
+    """A number, also where it is given as a constant of the graph."""
+    return value.data.item() if isinstance(value, Constant) and value.data.size == 1 else value
+
+
+def numbers(value: Any) -> Any:
+    """A list, also where it is given as a constant vector of the graph."""
+    return value.data.tolist() if isinstance(value, Constant) and value.data.ndim == 1 else value
+
+
+def full_like(data: Expr, fill_value: float | Expr) -> Expr:
+    """One value with the shape and type of `data`."""
     return full(fill_value, data.shape, data.dtype)
 
 
 def zeros_like(data: Expr) -> Constant:
     """A constant of zeros with the shape and type of `data`."""
-    return full_like(data, 0)
+    return filled(0, data.shape, data.dtype)
 
 
 def ones_like(data: Expr) -> Constant:
     """A constant of ones with the shape and type of `data`."""
-    return full_like(data, 1)
+    return filled(1, data.shape, data.dtype)
 
 
 __all__ = [

@@ -7,6 +7,7 @@ weight made by ``relay.var("w")`` without a shape takes the one the operator imp
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,14 +16,15 @@ from tilewright.base.errors import ModelError
 from tilewright.relay.activations import *  # noqa: F403
 from tilewright.relay.activations import __all__ as _activations
 from tilewright.relay.attention import attention
+from tilewright.relay.blocks import batch_to_space_nd, dilate, fifo_buffer, space_to_batch_nd
 from tilewright.relay.convolution import *  # noqa: F403
 from tilewright.relay.convolution import __all__ as _convolutions
 from tilewright.relay.deformable import deformable_conv2d
-from tilewright.relay.graph.expr import Call, Expr
+from tilewright.relay.graph.expr import Call, Constant, Expr
 from tilewright.relay.image import upsampling, upsampling3d
-from tilewright.relay.indexing import depth_to_space, mirror_pad, space_to_depth
+from tilewright.relay.indexing import depth_to_space, mirror_pad, number, space_to_depth
 from tilewright.relay.linear import nn_matmul as matmul
-from tilewright.relay.loss import nll_loss
+from tilewright.relay.loss import cross_entropy, cross_entropy_with_logits, nll_loss
 from tilewright.relay.normalize import (
     group_norm,
     instance_norm,
@@ -35,20 +37,28 @@ from tilewright.relay.op import call
 from tilewright.relay.pooling import *  # noqa: F403
 from tilewright.relay.pooling import __all__ as _pooling
 from tilewright.relay.sizes import per_axis, settle
+from tilewright.relay.tensor import reshape
 
 
-def dense(data: Expr, weight: Expr, units: int | None = None) -> Call:
-    """data [batch, features] times the transpose of weight [units, features]."""
-    if units is not None and len(data.shape) == 2:
-        settle(weight, (units, data.shape[1]), data)
-    made = call("nn.dense", data, weight)
+def dense(data: Expr, weight: Expr, units: int | None = None, out_dtype: str = "") -> Expr:
+    """data [..., features] times the transpose of weight [units, features].
+
+    out_dtype: of the result; default: that of floating-point operands, int32 for narrow integers
+    """
+    if units is not None and data.shape:
+        settle(weight, (units, data.shape[-1]), data)
+    rows = data
+    if len(data.shape) > 2:
+        rows = reshape(data, (math.prod(data.shape[:-1]), data.shape[-1]))
+    made = call("nn.dense", rows, weight, out_dtype=str(out_dtype))
     if units is not None and units != made.shape[1]:
         raise ModelError(
             f"nn.dense(weight={weight.shape}, units={units})",
             f"the weight has {made.shape[1]} units",
             "Leave units out, or transpose the weight.",
         )
-    return made
+    shape = (*data.shape[:-1], made.shape[1])
+    return made if rows is data else call("reshape", made, newshape=shape)
 
 
 def batch_matmul(
@@ -123,6 +133,9 @@ def softmax(data: Expr, axis: int = -1) -> Call:
     return call("nn.softmax", data, axis=axis)
 
 
+fast_softmax = softmax  # under TVM's other name, and not less exact
+
+
 def log_softmax(data: Expr, axis: int = -1) -> Call:
     """Logarithm of softmax along `axis`."""
     return call("nn.log_softmax", data, axis=axis)
@@ -134,7 +147,10 @@ def batch_flatten(data: Expr) -> Call:
 
 
 def pad(
-    data: Expr, pad_width: Sequence[Any], pad_value: float = 0.0, pad_mode: str = "constant"
+    data: Expr,
+    pad_width: Sequence[Any],
+    pad_value: float | Constant = 0.0,
+    pad_mode: str = "constant",
 ) -> Call:
     """`data` with `pad_value` around it; pad_width: one (before, after) per axis.
 
@@ -143,14 +159,15 @@ def pad(
     if pad_mode != "constant":
         return mirror_pad(data, pad_width, pad_mode)
     width = tuple(per_axis(w, 2, "pad_width", "nn.pad") for w in pad_width)
-    return call("nn.pad", data, pad_width=width, pad_value=float(pad_value))
+    return call("nn.pad", data, pad_width=width, pad_value=float(number(pad_value)))
 
 
 __all__ = [
-    "attention", "batch_flatten", "batch_matmul", "batch_norm", "bias_add", "deformable_conv2d",
-    "dense", "depth_to_space", "dropout", "group_norm", "instance_norm", "l2_normalize",
-    "layer_norm", "leaky_relu", "log_softmax", "matmul", "mirror_pad", "nll_loss", "pad", "relu",
-    "rms_norm", "softmax", "space_to_depth", "standardize", "upsampling", "upsampling3d",
-    *_activations, *_convolutions, *_pooling,
+    "attention", "batch_flatten", "batch_matmul", "batch_norm", "batch_to_space_nd", "bias_add",
+    "cross_entropy", "cross_entropy_with_logits", "deformable_conv2d", "dense", "depth_to_space",
+    "dilate", "dropout", "fast_softmax", "fifo_buffer", "group_norm", "instance_norm",
+    "l2_normalize", "layer_norm", "leaky_relu", "log_softmax", "matmul", "mirror_pad", "nll_loss",
+    "pad", "relu", "rms_norm", "softmax", "space_to_batch_nd", "space_to_depth", "standardize",
+    "upsampling", "upsampling3d", *_activations, *_convolutions, *_pooling,
 ]  # fmt: skip
 open_doors(globals(), __all__, ModelError)

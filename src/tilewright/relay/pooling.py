@@ -11,10 +11,11 @@ from collections.abc import Callable
 from typing import Any
 
 from tilewright.base.errors import ModelError
-from tilewright.relay.graph.expr import Call, Expr
+from tilewright.relay.graph.expr import Expr
+from tilewright.relay.layout import in_layout
 from tilewright.relay.op import call
 from tilewright.relay.op.window import IMAGE, RANKS, channels_first, image_rank
-from tilewright.relay.sizes import per_axis, same_layout, sides
+from tilewright.relay.sizes import per_axis, sides
 from tilewright.relay.tensor import add, divide, multiply, power, reshape
 
 WORDS = {"avg": "Mean", "max": "Greatest element"}
@@ -29,11 +30,19 @@ def max_pool1d(
     layout: str = "NCW",
     out_layout: str = "",
     ceil_mode: bool = False,
-) -> Call:
+) -> Expr:
     """`max_pool2d` over the one axis W."""
-    same_layout(out_layout, layout, "nn.max_pool1d")
     return _pool(
-        "max_pool", 1, data, pool_size, strides, dilation, padding, ceil_mode, layout=layout
+        "max_pool",
+        1,
+        data,
+        pool_size,
+        strides,
+        dilation,
+        padding,
+        ceil_mode,
+        layout=layout,
+        out_layout=out_layout,
     )
 
 
@@ -46,11 +55,19 @@ def max_pool2d(
     layout: str = "NCHW",
     out_layout: str = "",
     ceil_mode: bool = False,
-) -> Call:
+) -> Expr:
     """Greatest element of each window; ceil_mode: a last, partly covered window counts too."""
-    same_layout(out_layout, layout, "nn.max_pool2d")
     return _pool(
-        "max_pool", 2, data, pool_size, strides, dilation, padding, ceil_mode, layout=layout
+        "max_pool",
+        2,
+        data,
+        pool_size,
+        strides,
+        dilation,
+        padding,
+        ceil_mode,
+        layout=layout,
+        out_layout=out_layout,
     )
 
 
@@ -63,11 +80,19 @@ def max_pool3d(
     layout: str = "NCDHW",
     out_layout: str = "",
     ceil_mode: bool = False,
-) -> Call:
+) -> Expr:
     """`max_pool2d` over D, H, W."""
-    same_layout(out_layout, layout, "nn.max_pool3d")
     return _pool(
-        "max_pool", 3, data, pool_size, strides, dilation, padding, ceil_mode, layout=layout
+        "max_pool",
+        3,
+        data,
+        pool_size,
+        strides,
+        dilation,
+        padding,
+        ceil_mode,
+        layout=layout,
+        out_layout=out_layout,
     )
 
 
@@ -81,12 +106,11 @@ def avg_pool1d(
     out_layout: str = "",
     ceil_mode: bool = False,
     count_include_pad: bool = False,
-) -> Call:
+) -> Expr:
     """`avg_pool2d` over the one axis W."""
-    same_layout(out_layout, layout, "nn.avg_pool1d")
     return _pool(
         "avg_pool", 1, data, pool_size, strides, dilation, padding, ceil_mode, layout=layout,
-        count_include_pad=bool(count_include_pad),
+        out_layout=out_layout, count_include_pad=bool(count_include_pad),
     )  # fmt: skip
 
 
@@ -100,16 +124,15 @@ def avg_pool2d(
     out_layout: str = "",
     ceil_mode: bool = False,
     count_include_pad: bool = False,
-) -> Call:
+) -> Expr:
     """Mean of each window.
 
     ceil_mode: a last, partly covered window counts too; count_include_pad: padding counts as
     elements, what a last window reaches behind it does not.
     """
-    same_layout(out_layout, layout, "nn.avg_pool2d")
     return _pool(
         "avg_pool", 2, data, pool_size, strides, dilation, padding, ceil_mode, layout=layout,
-        count_include_pad=bool(count_include_pad),
+        out_layout=out_layout, count_include_pad=bool(count_include_pad),
     )  # fmt: skip
 
 
@@ -123,12 +146,11 @@ def avg_pool3d(
     out_layout: str = "",
     ceil_mode: bool = False,
     count_include_pad: bool = False,
-) -> Call:
+) -> Expr:
     """`avg_pool2d` over D, H, W."""
-    same_layout(out_layout, layout, "nn.avg_pool3d")
     return _pool(
         "avg_pool", 3, data, pool_size, strides, dilation, padding, ceil_mode, layout=layout,
-        count_include_pad=bool(count_include_pad),
+        out_layout=out_layout, count_include_pad=bool(count_include_pad),
     )  # fmt: skip
 
 
@@ -141,7 +163,7 @@ def lp_pool(
     p: float = 2,
     layout: str = "NCHW",
     ceil_mode: bool = False,
-) -> Call:
+) -> Expr:
     """The p-norm of each window: (sum of |x|^p)^(1/p); layout: NCW, NCHW, NCDHW, channels last."""
     rank = _rank(image_rank(layout) + 2)
     return _pool(
@@ -158,7 +180,7 @@ def max_pool_indices(
     padding: Any = 0,
     ceil_mode: bool = False,
     storage_order: int = 0,
-) -> Call:
+) -> Expr:
     """Where in the flattened `data` [N, C, ...] the first greatest element of each window lies.
 
     storage_order: 1 counts the first axis of the image fastest, as ONNX has it.  Result int64.
@@ -176,44 +198,44 @@ def _rank(axes: int) -> int:
 
 def _pool(
     name: str, rank: int, data: Expr, size: Any, strides: Any, dilation: Any, padding: Any,
-    ceil: bool, ending: str = "", **more: Any,
-) -> Call:  # fmt: skip
+    ceil: bool, ending: str = "", out_layout: str = "", **more: Any,
+) -> Expr:  # fmt: skip
     """more: attributes besides those of the window"""
     place = f"nn.{name}{rank}d{ending}"
-    return call(
+    made = call(
         place, data, pool_size=per_axis(size, rank, "pool_size", place),
         strides=per_axis(strides, rank, "strides", place),
         dilation=per_axis(dilation, rank, "dilation", place), padding=sides(padding, rank, place),
         ceil_mode=bool(ceil), **more,
     )  # fmt: skip
+    return in_layout(made, more.get("layout", ""), out_layout)
 
 
-def _global(kind: str, rank: int) -> Callable[..., Call]:
+def _global(kind: str, rank: int) -> Callable[..., Expr]:
     name, usual = f"global_{kind}_pool{rank}d", channels_first(rank)
 
-    def pool(data: Expr, layout: str = usual, out_layout: str = "") -> Call:
-        same_layout(out_layout, layout, f"nn.{name}")
-        return call(f"nn.{name}", data, layout=layout)
+    def pool(data: Expr, layout: str = usual, out_layout: str = "") -> Expr:
+        return in_layout(call(f"nn.{name}", data, layout=layout), layout, out_layout)
 
     pool.__name__ = pool.__qualname__ = name
     pool.__doc__ = f"{WORDS[kind]} of each image; its extents become 1."
     return pool
 
 
-def _adaptive(kind: str, rank: int) -> Callable[..., Call]:
+def _adaptive(kind: str, rank: int) -> Callable[..., Expr]:
     name, usual = f"adaptive_{kind}_pool{rank}d", channels_first(rank)
 
     def pool(
         data: Expr, output_size: Any = None, layout: str = usual, out_layout: str = ""
-    ) -> Call:
-        same_layout(out_layout, layout, f"nn.{name}")
+    ) -> Expr:
         whole = output_size is None or (isinstance(output_size, (tuple, list)) and not output_size)
         letters = "".join(filter(str.isalpha, layout))
         if whole and len(letters) == len(data.shape):
             pairs = zip(letters, data.shape, strict=True)
             output_size = tuple(n for letter, n in pairs if letter in IMAGE[rank])
         size = per_axis(output_size, rank, "output_size", f"nn.{name}")
-        return call(f"nn.{name}", data, output_size=size, layout=layout)
+        made = call(f"nn.{name}", data, output_size=size, layout=layout)
+        return in_layout(made, layout, out_layout)
 
     pool.__name__ = pool.__qualname__ = name
     pool.__doc__ = (
@@ -236,7 +258,7 @@ def lrn(
     bias: float = 2,
     alpha: float = 1e-05,
     beta: float = 0.75,
-) -> Call:
+) -> Expr:
     """data / (bias + alpha/size * sum of squares of `size` neighbours along `axis`)^beta."""
     place, rank = "nn.lrn", len(data.shape)
     if not (-rank <= axis < rank and size >= 1):

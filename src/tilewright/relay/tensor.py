@@ -52,6 +52,7 @@ sinh, cosh, asinh, acosh, atanh = map(_unary, ("sinh", "cosh", "asinh", "acosh",
 abs, negative, floor, ceil, copy = map(_unary, ("abs", "negative", "floor", "ceil", "copy"))
 round, sign, bitwise_not, logical_not = map(_unary, ("round", "sign", "bitwise_not", "logical_not"))
 isnan, isinf, isfinite = map(_unary, ("isnan", "isinf", "isfinite"))
+fast_exp, fast_tanh, fast_erf = exp, tanh, erf  # TVM's other names, and not less exact
 add, subtract, multiply, divide = map(_binary, ("add", "subtract", "multiply", "divide"))
 maximum, minimum = map(_binary, ("maximum", "minimum"))
 floor_divide, trunc_divide = map(_binary, ("floor_divide", "trunc_divide"))
@@ -100,8 +101,10 @@ def log10(data: Expr) -> Call:
 
 
 def where(condition: Expr, x: Any, y: Any) -> Call:
-    """x where the bool tensor `condition` holds, else y; all broadcast."""
-    return call("where", condition, *same_dtype(x, y))
+    """x where `condition` holds, else y; all broadcast.  Numbers hold unless they are 0."""
+    kind = condition.tensor_type.dtype
+    held = condition if kind == "bool" else not_equal(condition, const(0, kind))
+    return call("where", held, *same_dtype(x, y))
 
 
 def clip(a: Expr, a_min: float, a_max: float) -> Call:
@@ -117,35 +120,69 @@ def cast(data: Expr, dtype: str) -> Call:
 def reshape(data: Expr, newshape: int | Sequence[int]) -> Call:
     """`data` under another shape, row-major.
 
-    newshape: extents; 0 keeps the input's extent at that place, one -1 takes what is left.
+    newshape: extents; 0 keeps the input's extent at that place, one -1 takes what is left, -2 keeps
+        all the input's extents from there on, -3 joins two of them, -4 splits one into the two
+        numbers behind it, of which one may be -1
     """
     given = tuple(newshape) if isinstance(newshape, (tuple, list, np.ndarray)) else (newshape,)
     place = f"reshape(data={data.shape}, newshape={tuple(given)})"
-    shape = [int(n) for n in given]
-    for k, n in enumerate(shape):
-        if n == 0 and k >= len(data.shape):
+    return call("reshape", data, newshape=reshaped_shape(data.shape, given, place))
+
+
+def reshaped_shape(old: Sequence[int], codes: Sequence[int], place: str) -> tuple[int, ...]:
+    """What `reshape` makes of the shape `old`.  Raises ModelError."""
+    left, todo = list(old), [int(n) for n in codes]
+    shape: list[int] = []
+
+    def taken(count: int, code: int) -> list[int]:
+        if len(left) < count:
             raise ModelError(
-                place,
-                f"0 at position {k} has no input extent to keep",
+                place, f"{code} at position {len(shape)} has no input extent to keep",
                 "Write the extent, or -1 for the rest.",
-            )
-        if n < -1:
+            )  # fmt: skip
+        found = left[:count]
+        del left[:count]
+        return found
+
+    while todo:
+        n = todo.pop(0)
+        if n < -4 or (n == -4 and len(todo) < 2):
             raise ModelError(
-                place, f"the extent {n}", "Use extents, 0 (keep) and one -1 (the rest)."
+                place, f"the extent {n}", "Use extents, 0 (keep), one -1 (the rest), -2, -3, -4."
             )
-    shape = [data.shape[k] if n == 0 else n for k, n in enumerate(shape)]
+        if n == 0:
+            shape += taken(1, n)
+        elif n == -2:
+            shape += taken(len(left), n)
+        elif n == -3:
+            shape.append(math.prod(taken(2, n)))
+        elif n == -4:
+            (whole,), first, second = taken(1, n), todo.pop(0), todo.pop(0)
+            known = second if first == -1 else first
+            parts = [first, second] if -1 not in (first, second) or known < 1 else [
+                whole // known if n == -1 else n for n in (first, second)
+            ]  # fmt: skip
+            if math.prod(parts) != whole or -1 in parts:
+                raise ModelError(
+                    place, f"an extent of {whole} is not split into {parts[0]} and {parts[1]}",
+                    "Their product must be the extent.",
+                )  # fmt: skip
+            shape += parts
+        else:
+            shape.append(n)
+            del left[:1]
     if shape.count(-1) > 1:
         raise ModelError(place, "more than one extent is -1", "Only one can be left open.")
     if -1 in shape:
-        rest = -math.prod(shape)
-        if rest == 0 or data.tensor_type.size % rest:
+        size, rest = math.prod(old), -math.prod(shape)
+        if rest == 0 or size % rest:
             raise ModelError(
                 place,
-                f"{data.tensor_type.size} elements are not a multiple of {rest}",
+                f"{size} elements are not a multiple of {rest}",
                 "The product of the extents must stay the same.",
             )
-        shape[shape.index(-1)] = data.tensor_type.size // rest
-    return call("reshape", data, newshape=tuple(shape))
+        shape[shape.index(-1)] = size // rest
+    return tuple(shape)
 
 
 def transpose(data: Expr, axes: Sequence[int] | None = None) -> Call:
@@ -197,7 +234,18 @@ def _reduction(name: str) -> Callable[..., Call]:
 sum, mean, max, min, prod = map(_reduction, ("sum", "mean", "max", "min", "prod"))
 
 
-def full(fill_value: float, shape: Any, dtype: str = "float32") -> Constant:
+def full(fill_value: float | Expr, shape: Any, dtype: str | None = None) -> Expr:
+    """A tensor of one value: a constant, unless the value is one of the graph.
+
+    dtype: default: float32, or that of a value of the graph
+    """
+    if isinstance(fill_value, Expr):
+        single = fill_value if not fill_value.shape else reshape(fill_value, ())
+        return broadcast_to(single if dtype is None else cast(single, dtype), shape)
+    return filled(fill_value, shape, "float32" if dtype is None else dtype)
+
+
+def filled(fill_value: float, shape: Any, dtype: str) -> Constant:
     """A constant tensor of one value."""
     kind = check_dtype(dtype, "relay.full")
     dims = static_shape(shape, "relay.full")
@@ -209,23 +257,23 @@ def full(fill_value: float, shape: Any, dtype: str = "float32") -> Constant:
 
 def zeros(shape: Any, dtype: str = "float32") -> Constant:
     """A constant tensor of zeros."""
-    return full(0, shape, dtype)
+    return filled(0, shape, dtype)
 
 
 def ones(shape: Any, dtype: str = "float32") -> Constant:
     """A constant tensor of ones."""
-    return full(1, shape, dtype)
+    return filled(1, shape, dtype)
 
 
 __all__ = [
     "abs", "acos", "acosh", "add", "asin", "asinh", "atan", "atanh", "bitwise_and",
     "bitwise_not", "bitwise_or", "bitwise_xor", "broadcast_to", "cast", "ceil", "clip",
     "concatenate", "copy", "cos", "cosh", "divide", "equal", "erf", "exp", "expand_dims",
-    "floor", "floor_divide", "floor_mod", "full", "greater", "greater_equal", "isfinite",
-    "isinf", "isnan", "left_shift", "less", "less_equal", "log", "log2", "log10", "logical_and",
-    "logical_not", "logical_or", "logical_xor", "max", "maximum", "mean", "min", "minimum",
-    "mod", "multiply", "negative", "not_equal", "ones", "power", "prod", "reshape",
-    "right_shift", "round", "rsqrt", "sigmoid", "sign", "sin", "sinh", "sqrt", "squeeze",
-    "subtract", "sum", "tan", "tanh", "transpose", "trunc", "trunc_divide", "trunc_mod",
-    "where", "zeros",
+    "fast_erf", "fast_exp", "fast_tanh", "floor", "floor_divide", "floor_mod", "full", "greater",
+    "greater_equal", "isfinite", "isinf", "isnan", "left_shift", "less", "less_equal", "log",
+    "log2", "log10", "logical_and", "logical_not", "logical_or", "logical_xor", "max", "maximum",
+    "mean", "min", "minimum", "mod", "multiply", "negative", "not_equal", "ones", "power", "prod",
+    "reshape", "right_shift", "round", "rsqrt", "sigmoid", "sign", "sin", "sinh", "sqrt", "squeeze",
+    "subtract", "sum", "tan", "tanh", "transpose", "trunc", "trunc_divide", "trunc_mod", "where",
+    "zeros",
 ]  # fmt: skip

@@ -21,8 +21,9 @@ from tilewright.relay.graph.extents import closed, open_axes, stand_in
 
 Array = NDArray[Any]
 
-# Of one tensor: numpy has no more axes, loops count in 32 bits, and a terabyte is an error.
-MAX_RANK, MAX_EXTENT, MAX_BYTES = 32, 2**31 - 1, 2**40
+# Of one tensor: numpy has no more axes, loops count in 32 bits, and what no process can address is
+# an error, which leaves room for four open extents.
+MAX_RANK, MAX_EXTENT, MAX_BYTES = 32, 2**31 - 1, 2**46
 
 
 def as_array(value: Any) -> Array:

@@ -1,4 +1,4 @@
-"""Quantised tensors: `relay.qnn.op.quantize` and `relay.qnn.op.dequantize`.
+"""Quantised tensors: `relay.qnn.op.quantize`, `relay.qnn.op.conv2d`, ...
 
 Read next: `op.py`.
 """

@@ -1,107 +1,37 @@
-"""To integers and back: real = scale * (integer - zero point).
+"""`relay.qnn.op`: quantised tensors under TVM's names.
 
-In: graph values; a scale and a zero point that are single numbers, vectors along one axis, or
-blocks along it.  Out: chains of elementwise operators.  Rounding is to nearest, halves to even, and
-what lies beyond the integers' range takes its end, as ONNX has it.
-Read next: `../exchange/onnx/ops/quantize.py`.
+Read next: `steps.py` (from real numbers to integers and back), `arithmetic.py`.
 """
 
-from __future__ import annotations
+from typing import Any
 
 from tilewright.base.doors import open_doors
-from tilewright.base.dtype import FLOAT32, DType
-from tilewright.base.errors import ModelError
-from tilewright.relay import indexing, tensor
-from tilewright.relay.graph.expr import Expr, check_dtype
+from tilewright.base.errors import ModelError, absent
+from tilewright.relay.qnn.arithmetic import (
+    add,
+    batch_matmul,
+    concatenate,
+    conv2d,
+    dense,
+    mul,
+    requantize,
+    subtract,
+)
+from tilewright.relay.qnn.steps import dequantize, quantize
 
-NARROW = ("int8", "uint8", "int16", "uint16")
-
-
-def quantize(
-    data: Expr,
-    output_scale: Expr,
-    output_zero_point: Expr,
-    axis: int = -1,
-    out_dtype: str = "int8",
-) -> Expr:
-    """round(data / output_scale) + output_zero_point, limited to what `out_dtype` holds.
-
-    output_scale, output_zero_point: one number, a vector along `axis`, or of the data's rank
-    Raises ModelError unless `out_dtype` is an integer type of 8 or 16 bits.
-    """
-    kind = check_dtype(out_dtype, "qnn.quantize")
-    if kind not in NARROW:
-        raise ModelError(
-            f"qnn.quantize(out_dtype={out_dtype!r})", "it is no integer type of 8 or 16 bits",
-            f"Use one of {', '.join(NARROW)}.",
-        )  # fmt: skip
-    wide = _computed_in(data.tensor_type.dtype)
-    scale = tensor.cast(placed(output_scale, data, axis), wide)
-    return narrowed(tensor.cast(data, wide) / scale, placed(output_zero_point, data, axis), kind)
-
-
-def narrowed(steps: Expr, zero_point: Expr, kind: DType) -> Expr:
-    """Floats that count steps of a scale, as integers of a narrow type."""
-    moved = tensor.round(steps) + tensor.cast(zero_point, steps.dtype)
-    return tensor.cast(tensor.clip(moved, float(kind.least), float(kind.greatest)), kind)
-
-
-def dequantize(
-    data: Expr,
-    input_scale: Expr,
-    input_zero_point: Expr,
-    axis: int = -1,
-    out_dtype: str = "float32",
-) -> Expr:
-    """input_scale * (data - input_zero_point), in `out_dtype`."""
-    kind = check_dtype(out_dtype, "qnn.dequantize")
-    wide = _computed_in(kind)
-    steps = centred(data, placed(input_zero_point, data, axis))
-    scale = tensor.cast(placed(input_scale, data, axis), wide)
-    return tensor.cast(tensor.cast(steps, wide) * scale, kind)
-
-
-def centred(data: Expr, zero_point: Expr) -> Expr:
-    """data - zero_point in int32, where no difference of narrow integers wraps around."""
-    return tensor.cast(data, "int32") - tensor.cast(zero_point, "int32")
-
-
-def _computed_in(kind: DType) -> DType:
-    return kind.compute if kind.is_float else FLOAT32
-
-
-def placed(value: Expr, data: Expr, axis: int) -> Expr:
-    """A scale or zero point in a shape that stretches to that of `data`."""
-    shape, rank = value.shape, len(data.shape)
-    if value.tensor_type.size == 1:
-        return tensor.reshape(value, ()) if shape else value
-    if not -rank <= axis < rank:
-        raise _misfit(value, data, axis)
-    at = axis % rank
-    extent = data.shape[at]
-    if shape == (extent,):
-        return tensor.expand_dims(value, 1, rank - 1 - at) if rank - 1 - at else value
-    if shape == data.shape:
-        return value
-    blocked = len(shape) == rank and all(
-        a == b or k == at for k, (a, b) in enumerate(zip(shape, data.shape, strict=True))
-    )
-    if not blocked or not 0 < shape[at] <= extent:
-        raise _misfit(value, data, axis)
-    size = -(-extent // shape[at])
-    if -(-extent // size) != shape[at]:
-        raise _misfit(value, data, axis)
-    whole = indexing.repeat(value, size, at)
-    kept = [range(extent if k == at else n) for k, n in enumerate(whole.shape)]
-    return whole if size * shape[at] == extent else indexing.slice_of(whole, kept)
-
-
-def _misfit(value: Expr, data: Expr, axis: int) -> ModelError:
-    return ModelError(
-        f"qnn(data={data.shape}, axis={axis})", f"a scale or zero point of {value.shape} is none",
-        "Use one number, a vector along the axis, or equal blocks along it.",
-    )  # fmt: skip
-
-
-__all__ = ["dequantize", "quantize"]
+__all__ = [
+    "add", "batch_matmul", "concatenate", "conv2d", "dense", "dequantize", "mul", "quantize",
+    "requantize", "subtract",
+]  # fmt: skip
 open_doors(globals(), __all__, ModelError)
+
+_ELSEWHERE = dict.fromkeys(
+    ("simulated_quantize", "simulated_dequantize"), "Use quantize, then dequantize."
+) | dict.fromkeys(
+    ("softmax", "sigmoid", "tanh", "exp", "sqrt", "rsqrt", "erf", "abs", "log", "leaky_relu"),
+    "Use dequantize, the operator of relay or relay.nn, then quantize: they become one kernel.",
+)
+
+
+def __getattr__(name: str) -> Any:
+    raise absent("relay.qnn.op", name, _ELSEWHERE)

@@ -25,7 +25,7 @@ from tilewright.relay.exchange.onnx.ops.quantize import (
 from tilewright.relay.exchange.onnx.ops.window import channels_last_pool, window_of
 from tilewright.relay.graph.expr import Expr
 from tilewright.relay.linear import product
-from tilewright.relay.qnn import op as qnn
+from tilewright.relay.qnn import steps as qnn
 
 
 def _real(n: Node, index: int) -> Expr:

@@ -14,7 +14,7 @@ from tilewright.relay.exchange.onnx.node import Converter, Node
 from tilewright.relay.exchange.onnx.ops.window import convolution
 from tilewright.relay.graph.expr import Expr, const
 from tilewright.relay.linear import product
-from tilewright.relay.qnn import op as qnn
+from tilewright.relay.qnn import steps as qnn
 
 
 def zero_point(n: Node, index: int, dtype: str) -> Expr:

@@ -1,0 +1,176 @@
+"""Operators that choose elements by data: masks of sequences, diagonals, sparse values.
+
+In: graph values.  Out: comparisons, gathers and scatters; nothing is read outside of its tensor.
+Read next: `indexing.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from tilewright.base.errors import ModelError
+from tilewright.relay import tensor
+from tilewright.relay.graph.expr import Constant, Expr, const, static_shape
+from tilewright.relay.indexing import gather_nd, number, scatter_elements, scatter_nd, stack
+from tilewright.relay.op import call
+
+
+def sequence_mask(
+    data: Expr, valid_length: Expr, mask_value: float | Constant = 0.0, axis: int = 0
+) -> Expr:
+    """`data` with `mask_value` behind the first valid_length[b] elements along `axis`.
+
+    axis: 0 or 1; the other one of these is that of the batch
+    """
+    place = f"sequence_mask(data={data.shape}, valid_length={valid_length.shape}, axis={axis})"
+    if axis not in (0, 1) or len(data.shape) < 2 or valid_length.shape != (data.shape[1 - axis],):
+        raise ModelError(
+            place, "there is no length for each sequence",
+            "Give data [length, batch, ...] with axis=0, or [batch, length, ...] with axis=1.",
+        )  # fmt: skip
+    rank, kind = len(data.shape), valid_length.dtype
+    places = _along(axis, rank, np.arange(data.shape[axis]), kind)
+    lengths = tensor.reshape(valid_length, [-1 if k == 1 - axis else 1 for k in range(rank)])
+    return tensor.where(places < lengths, data, const(number(mask_value), data.dtype))
+
+
+def matrix_set_diag(
+    data: Expr, diagonal: Expr, k: int | Sequence[int] = 0, align: str = "RIGHT_LEFT"
+) -> Expr:
+    """`data` [..., M, N] with a diagonal of its matrices replaced; k: 0 is the main one, positive
+    numbers are above it.
+
+    Raises ModelError for several diagonals at once, for which `align` would count.
+    """
+    place = f"matrix_set_diag(data={data.shape}, diagonal={diagonal.shape}, k={k})"
+    ends = [int(n) for n in (k if isinstance(k, (tuple, list)) else (k,))]
+    if len(set(ends)) != 1 or len(data.shape) < 2:
+        raise ModelError(place, "it is not one diagonal of matrices", "Set one after the other.")
+    at, (rows, columns) = ends[0], data.shape[-2:]
+    first = (max(-at, 0), max(at, 0))
+    length = max(min(rows - first[0], columns - first[1]), 0)
+    if diagonal.shape != (*data.shape[:-2], length) or not length:
+        raise ModelError(place, f"the diagonal has {length} elements", "Give [..., elements].")
+    row, column = np.arange(rows)[:, None], np.arange(columns)[None]
+    chosen = const(column - row == at)
+    # Element [i, j] of the diagonal is its element i - first row.
+    order = np.clip(np.arange(rows) - first[0], 0, length - 1).astype("int32")
+    spread = tensor.expand_dims(call("take", diagonal, const(order), axis=-1, batch_dims=0,
+                                            mode="clip"), -1)  # fmt: skip
+    return tensor.where(chosen, spread, data)
+
+
+def sparse_to_dense(
+    sparse_indices: Expr,
+    output_shape: Sequence[int] | Constant,
+    sparse_values: Expr,
+    default_value: float | Constant = 0.0,
+) -> Expr:
+    """A tensor of `default_value` with sparse_values[n] at the place sparse_indices[n].
+
+    sparse_indices: one number, [N], or [N, rank]; the last value wins where a place is named twice
+    """
+    given = output_shape.data.tolist() if isinstance(output_shape, Constant) else output_shape
+    shape = static_shape(given, "relay.sparse_to_dense")
+    indices = sparse_indices
+    if len(indices.shape) < 2:
+        indices = tensor.reshape(indices, (-1, 1))
+    count = indices.shape[0]
+    if indices.shape[1] != len(shape) or math.prod(sparse_values.shape) not in (1, count):
+        raise ModelError(
+            f"sparse_to_dense(sparse_indices={sparse_indices.shape}, output_shape={shape}, "
+            f"sparse_values={sparse_values.shape})", "they do not belong together",
+            f"Give indices [N, {len(shape)}] and N values.",
+        )  # fmt: skip
+    base = tensor.filled(number(default_value), shape, sparse_values.dtype)
+    values = tensor.broadcast_to(tensor.reshape(sparse_values, (-1,)), (count,))
+    return scatter_nd(base, tensor.transpose(indices), values)
+
+
+def unravel_index(indices: Expr, shape: Sequence[int] | Constant) -> Expr:
+    """The places [rank, ...] of elements that are numbered row by row in a tensor of `shape`."""
+    given = shape.data.tolist() if isinstance(shape, Constant) else shape
+    extents = static_shape(given, "relay.unravel_index")
+    if not extents or 0 in extents:
+        raise ModelError(f"unravel_index(shape={extents})", "it has no elements", "Try (3, 4).")
+    parts, rest = [], indices
+    for extent in reversed(extents):
+        size = const(extent, indices.dtype)
+        parts.append(tensor.floor_mod(rest, size))
+        rest = tensor.floor_divide(rest, size)
+    return stack(parts[::-1], 0)
+
+
+def adv_index(inputs: Sequence[Expr] | Expr) -> Expr:
+    """inputs[0][inputs[1], inputs[2], ...] as numpy has it: the indices broadcast."""
+    data, *indices = [*inputs] or [None]
+    if data is None or not indices or len(indices) > len(data.shape):
+        raise ModelError(
+            f"adv_index({len(indices)} indices)", "there are no indices, or more than axes",
+            "Give a value and at most one index for each of its axes.",
+        )  # fmt: skip
+    try:
+        shape = np.broadcast_shapes(*(i.shape for i in indices))
+    except ValueError as error:
+        raise ModelError("adv_index", str(error), "Give indices that broadcast.") from None
+    kind = indices[0].dtype
+    same = [tensor.broadcast_to(tensor.cast(i, kind), shape) for i in indices]
+    return gather_nd(data, stack(same, 0))
+
+
+def searchsorted(
+    sorted_sequence: Expr, values: Expr, right: bool = False, dtype: str = "int32"
+) -> Expr:
+    """Where each value would go in a sorted sequence, in front of equal elements, or behind them.
+
+    It compares each value with each element.
+    """
+    place = f"searchsorted(sorted_sequence={sorted_sequence.shape}, values={values.shape})"
+    rank = len(values.shape)
+    if len(sorted_sequence.shape) == 1:
+        rows = tensor.reshape(sorted_sequence, [1] * rank + [-1])
+    elif sorted_sequence.shape[:-1] == values.shape[:-1] and rank:
+        rows = tensor.expand_dims(sorted_sequence, rank - 1)
+    else:
+        raise ModelError(place, "the values are of other rows", "Give one sequence, or one a row.")
+    each = tensor.expand_dims(values, rank)
+    before = tensor.less_equal(rows, each) if right else tensor.less(rows, each)
+    return tensor.sum(tensor.cast(before, dtype), axis=-1)
+
+
+def invert_permutation(data: Expr) -> Expr:
+    """out[data[k]] = k, of a vector that has each of its places once."""
+    if len(data.shape) != 1:
+        raise ModelError(f"invert_permutation(data={data.shape})", "it is no vector", "Flatten it.")
+    places = const(np.arange(data.shape[0]).astype(data.dtype.storage))
+    return scatter_elements(data, data, places, axis=0)
+
+
+def fixed_point_multiply(data: Expr, multiplier: int, shift: int) -> Expr:
+    """data * multiplier * 2**(shift - 31), rounded, halves up: what quantised layers scale by.
+
+    data: int32; multiplier: of 32 bits
+    """
+    if data.dtype != "int32" or not -(2**31) <= multiplier < 2**31 or not -31 <= shift <= 30:
+        raise ModelError(
+            f"fixed_point_multiply(data={data.dtype}, multiplier={multiplier}, shift={shift})",
+            "it is of int32, with a multiplier of 32 bits and a shift from -31 to 30",
+            "Convert with relay.cast.",
+        )  # fmt: skip
+    wide, by = tensor.cast(data, "int64"), 31 - shift
+    product = wide * const(np.int64(multiplier)) + const(np.int64(1 << (by - 1)))
+    return tensor.cast(tensor.right_shift(product, const(np.int64(by))), "int32")
+
+
+def _along(axis: int, rank: int, values: np.ndarray, dtype: str) -> Expr:
+    shape = [-1 if k == axis else 1 for k in range(rank)]
+    return const(values.reshape(shape), dtype)
+
+
+__all__ = [
+    "adv_index", "fixed_point_multiply", "invert_permutation", "matrix_set_diag", "searchsorted",
+    "sequence_mask", "sparse_to_dense", "unravel_index",
+]  # fmt: skip
