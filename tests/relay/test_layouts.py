@@ -271,8 +271,9 @@ def test_blocked_operands_that_do_not_fit_are_refused():
     x, w = relay.var("x", shape=(1, 2, 6, 6, 4)), relay.var("w", shape=(2, 2, 3, 3, 4, 4))
     blocks = {"data_layout": "NCHW4c", "kernel_layout": "OIHW4i4o"}
     assert nn.conv2d(x, w, **blocks, channels=8, kernel_size=(3, 3)).shape == (1, 2, 4, 4, 4)
+    assert nn.conv2d(x, w, **blocks, out_layout="NCHW8c").shape == (1, 1, 4, 4, 8)
     cases = [
-        ({**blocks, "out_layout": "NCHW8c"}, "NCHW8c"),
+        ({**blocks, "out_layout": "NCHW3c"}, "NCHW3c"),
         ({**blocks, "channels": 4}, "the weight has channels 8"),
         ({**blocks, "groups": 2}, "no 2 groups in blocks"),
         ({**blocks, "kernel_layout": "OIHW"}, "does not go with NCHW4c"),
