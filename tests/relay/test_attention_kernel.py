@@ -51,7 +51,15 @@ MOVED = {
     "heads of one product": lambda: heads(*relay.split(matrix("x", 5, 24), 3, axis=1)),
     "keys and values for several heads": lambda: shared_heads(),
     "rows without a key": lambda: safe(),
+    "queries that are scaled": lambda: scaled("queries"),
+    "positions added along two axes of keys": lambda: decomposed(),
 }  # fmt: skip
+
+
+SCALED = {
+    where: lambda where=where: scaled(where)
+    for where in ("keys", "both", "keys in columns", "scores", "divided scores")
+}
 
 
 def matrix(name: str, *shape: int) -> relay.Expr:
@@ -76,6 +84,41 @@ def heads(q: relay.Expr, k: relay.Expr, v: relay.Expr) -> relay.Expr:
     return relay.reshape(back, (made.shape[1], made.shape[0] * made.shape[2]))
 
 
+def scaled(where: str) -> relay.Expr:
+    """Heads of one product, as vision transformers have them, scaled in the usual places."""
+    x = relay.transpose(relay.reshape(matrix("x", 5, 24), (5, 3, 2, 4)), (1, 2, 0, 3))
+    q, k, v = (relay.reshape(part, (2, 5, 4)) for part in relay.split(x, 3, axis=0))
+    if where in ("queries", "both"):
+        q = q * 0.7
+    if where in ("keys", "both"):
+        k = k * 0.7
+    if where == "keys in columns":
+        columns = relay.transpose(k, (0, 2, 1)) * 0.7
+        scores = nn.batch_matmul(q, columns, transpose_b=False)
+    else:
+        scores = nn.batch_matmul(q, k)
+    if where == "scores":
+        scores = scores * 0.5
+    if where == "divided scores":
+        scores = scores / relay.const(2.0)
+    return side_by_side_again(nn.batch_matmul(nn.softmax(scores), v, transpose_b=False))
+
+
+def decomposed() -> relay.Expr:
+    """Scores have axes of their own for rows and columns of an image while positions are added."""
+    q, k, v = (tensor(n, 2, 6, 4) for n in "qkv")
+    scores = relay.reshape(nn.batch_matmul(q, k), (2, 2, 3, 2, 3))
+    scores = scores + tensor("rows", 2, 2, 3, 2, 1) + tensor("columns", 2, 2, 3, 1, 3)
+    share = nn.softmax(relay.reshape(scores, (2, 6, 6)))
+    return nn.batch_matmul(share, v, transpose_b=False)
+
+
+def side_by_side_again(x: relay.Expr) -> relay.Expr:
+    """[heads, rows, columns] as [rows, heads * columns]."""
+    heads, rows, columns = x.shape
+    return relay.reshape(relay.transpose(x, (1, 0, 2)), (rows, heads * columns))
+
+
 def shared_heads() -> relay.Expr:
     q, k, v = (tensor(n, 4 if n == "q" else 2, 5, 4) for n in "qkv")
 
@@ -96,8 +139,15 @@ def safe() -> relay.Expr:
     return nn.batch_matmul(share, v, transpose_b=False)
 
 
+def parts_of_rows() -> relay.Expr:
+    q, k, v = (tensor(n, 2, 6, 4) for n in "qkv")
+    share = nn.softmax(relay.reshape(nn.batch_matmul(q, k), (2, 6, 2, 3)))
+    return nn.batch_matmul(relay.reshape(share, (2, 6, 6)), v, transpose_b=False)
+
+
 WHOLE |= MOVED
 NOT_WHOLE = {
+    "softmax over parts of rows": lambda: parts_of_rows(),
     "probabilities are read": lambda: by_hand(twice=True),
     "softmax over queries": lambda: by_hand(axis=1),
     "heads in groups": lambda: attention({**SHAPES, "k": (1, 1, 7, 8), "v": (1, 1, 7, 8)}),
@@ -116,9 +166,9 @@ def kernel(build) -> relay.Function:
     return group
 
 
-@pytest.mark.parametrize("name", WHOLE)
+@pytest.mark.parametrize("name", WHOLE | SCALED)
 def test_attention_is_recognised_and_keeps_its_meaning(name):
-    assert kernel(WHOLE[name]).args
+    assert kernel((WHOLE | SCALED)[name]).args
 
 
 @pytest.mark.parametrize("name", NOT_WHOLE)
@@ -156,10 +206,10 @@ def test_untuned_it_is_one_nest_unless_a_row_of_scores_has_no_room(target):
     assert nests(kernel(lambda: attention(shapes)).dag, target) > 1
 
 
-@pytest.mark.parametrize("name", MOVED)
+@pytest.mark.parametrize("name", MOVED | SCALED)
 def test_moving_the_operands_and_the_result_is_part_of_it(name):
     """What is left beside it are the products in front, and slices of them where there is one."""
-    f = function(MOVED[name]())
+    f = function((MOVED | SCALED)[name]())
     _, whole = groupings(f)
     found = [g.name for g in fused_groups(whole["main"])]
     assert found.count("attention") == 1

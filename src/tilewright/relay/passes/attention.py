@@ -33,7 +33,7 @@ def attentions(body: Expr) -> list[list[Call]]:
         if op_name(node) == PRODUCT and isinstance(node, Call) and not node.attrs.transpose_a:
             after = _path(node.args[0], SOFTMAX, readers, position)
             before = after and _path(after[0].args[0], PRODUCT, readers, position)
-            if after and before and _by_rows(after[0]) and not before[0].attrs.transpose_a:
+            if after and before and _by_rows(before[0], after[0], node):
                 inner = [*before, *after, node]
                 operands = [*before[0].args, node.args[1]]
                 moved = [step for arg in operands for step in _moves(arg, inner, readers)]
@@ -53,8 +53,12 @@ def is_attention(steps: Sequence[str]) -> bool:
     return SOFTMAX in steps and list(steps).count(PRODUCT) == 2
 
 
-def _by_rows(softmax: Call) -> bool:
-    return softmax.attrs.axis in (-1, len(softmax.shape) - 1)
+def _by_rows(scores: Call, softmax: Call, product: Call) -> bool:
+    """Whether the softmax is over rows of `scores`, which are then the rows that `product` reads,
+    whatever shapes they have in between."""
+    if scores.attrs.transpose_a or softmax.attrs.axis not in (-1, len(softmax.shape) - 1):
+        return False
+    return scores.shape[-2:] == softmax.shape[-2:] == product.args[0].shape[-2:]
 
 
 def _path(end: Expr, start: str, readers: Readers, position: Mapping[Expr, int]) -> list[Call]:
@@ -62,12 +66,12 @@ def _path(end: Expr, start: str, readers: Readers, position: Mapping[Expr, int])
     near: list[Expr] = [end]
     for node in near:
         if isinstance(node, Call) and op_name(node) != start and len(near) <= 4 * LONGEST:
-            near += [a for a in node.args if _keeps_rows(node, a) and a not in near]
+            near += [a for a in node.args if _keeps_order(node, a) and a not in near]
     made: dict[Expr, bool] = {}  # whether it is computed of `start`, element by element
     for node in sorted(near, key=position.__getitem__):
         made[node] = op_name(node) == start or (
             isinstance(node, Call)
-            and any(made.get(a, False) and _keeps_rows(node, a) for a in node.args)
+            and any(made.get(a, False) and _keeps_order(node, a) for a in node.args)
         )
     found = [n for n, yes in made.items() if yes and isinstance(n, Call)]
     closed = all(set(readers[n]) <= set(found) for n in found if n is not end)
@@ -77,12 +81,13 @@ def _path(end: Expr, start: str, readers: Readers, position: Mapping[Expr, int])
     return found
 
 
-def _keeps_rows(node: Call, arg: Expr) -> bool:
-    """Whether `node` computes each element from the same one of `arg`, in the same matrix."""
+def _keeps_order(node: Call, arg: Expr) -> bool:
+    """Whether `node` computes each element from the one of `arg` that is at the same place in
+    memory."""
     if not op_name(node) or not isinstance(arg.checked_type, TensorType):
         return False
     if is_view(node):
-        return len(arg.shape) > 1 and node.shape[-2:] == arg.shape[-2:]
+        return True
     return TABLE[op_name(node)].pattern in JOINS and node.shape == arg.shape
 
 
