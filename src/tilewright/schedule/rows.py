@@ -1,13 +1,16 @@
 """Row by row: a softmax or a norm reads each row some times while it is near, in one loop nest.
 
 In: a schedule whose cheap stages are inlined.  Out: the same, all of it computed where its output
-computes a row, if all reductions are along the rest of a row.  Read next: `default.py`.
+computes a row, if all reductions are along the rest of a row.  Read next: `default.py`,
+`../topi/templates/rows.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 from tilewright.ir import expr as E
 from tilewright.schedule.schedule import Schedule, Stage
@@ -20,7 +23,7 @@ from tilewright.schedule.vectors import (
     stride_along,
 )
 from tilewright.targets.target import Target
-from tilewright.te.tensor import ComputeOp, IterVar
+from tilewright.te.tensor import ComputeOp, IterVar, Tensor
 
 LONGEST_ROW = 1 << 16  # elements that one block of threads goes through
 ROW_BYTES = 1 << 14  # of a row that a CPU keeps between two passes
@@ -40,27 +43,83 @@ def dear_rows(s: Schedule) -> list[Stage]:
     ]
 
 
-def schedule_rows(s: Schedule, target: Target) -> list[Stage]:
-    """Schedule everything by rows, if that is what there is; the stages that are done, or none."""
-    roots = [
+@dataclass(frozen=True)
+class Rows:
+    """Stages of which each element belongs to one row, and the reductions go along rows.
+
+    inner:  all but the last, in order
+    outer:  how many first axes name the row
+    length: of a row, in elements
+    """
+
+    inner: Sequence[Stage]
+    output: Stage
+    outer: int
+
+    @property
+    def length(self) -> int:
+        return prod(self.output.op.shape[self.outer :])
+
+    @property
+    def whole(self) -> list[Stage]:
+        """Those in between that are as long as a row."""
+        return [stage for stage in self.inner if prod(stage.op.shape[self.outer :]) > 1]
+
+    @property
+    def last(self) -> int:
+        """Which axis tells neighbouring rows apart."""
+        sizes = [ax.size for ax in self.output.op.axis[: self.outer]]
+        return max((k for k, n in enumerate(sizes) if n > 1), default=self.outer - 1)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How rows are spread over threads; numbers may be open decisions.
+
+    threads, rows: of a row; of a block
+    vector:        neighbours that a thread stores at once
+    keep:          stages as long as a row are kept in shared memory, not computed for each reader
+    fetch:         so are inputs that several stages read
+    """
+
+    threads: Any
+    rows: Any = 1
+    vector: Any = 1
+    keep: bool = False
+    fetch: bool = False
+
+
+def rows_of(s: Schedule) -> Rows | None:
+    """What is left to schedule as rows, if that is what it is."""
+    stages = [
         stage
         for stage in s.stages
         if isinstance(stage.op, ComputeOp) and stage.attach_kind == "root"
     ]
-    outer = _outer_axes(s, roots)
-    if not outer:
+    outer = _outer_axes(s, stages)
+    return Rows(stages[:-1], stages[-1], outer) if outer else None
+
+
+def usual_threads(row: int) -> int:
+    return next((n for n in THREADS if 4 * n >= row), THREADS[-1])
+
+
+def schedule_rows(s: Schedule, target: Target) -> list[Stage]:
+    """Schedule everything by rows, if that is what there is; the stages that are done, or none."""
+    found = rows_of(s)
+    if found is None:
         return []
-    *inner, output = roots
-    rows, row = prod(output.op.shape[:outer]), prod(output.op.shape[outer:])
+    outer, output, row = found.outer, found.output, found.length
+    rows = prod(output.op.shape[:outer])
     if target.has_threads:
         least = max(2 * target.limits.warp_size, 32)
-        return _on_threads(s, inner, output, outer, row) if least <= row <= LONGEST_ROW else []
-    kept = prod(output.op.shape[outer:]) * output.op.dtype.compute.bytes
-    whole = any(prod(stage.op.shape[outer:]) > 1 for stage in inner)
+        fits = least <= row <= LONGEST_ROW
+        return rows_on_threads(s, found, Spread(usual_threads(row))) if fits else []
+    kept = row * output.op.dtype.compute.bytes
     few = rows < target.limits.cores and rows * row >= MIN_PARALLEL_WORK
-    if few or (whole and kept > ROW_BYTES):
+    if few or (found.whole and kept > ROW_BYTES):
         return []
-    return _on_cores(s, inner, output, outer, target)
+    return _on_cores(s, found.inner, output, outer, target)
 
 
 def _outer_axes(s: Schedule, roots: Sequence[Stage]) -> int:
@@ -95,31 +154,57 @@ def _leading(shape: Sequence[int], of: Sequence[int]) -> int:
     return next((k for k, (a, b) in pairs if a != b), min(len(shape), len(of)))
 
 
-def _on_threads(
-    s: Schedule, inner: Sequence[Stage], output: Stage, outer: int, row: int
-) -> list[Stage]:
-    """rewrite: block for each row: {shared max = ..; shared sum = ..; threads: C[row, :] = ..}
-
-    Whole rows in between are computed again by each reader: that is cheaper than to keep them.
-    """
-    for stage in inner:
-        if prod(stage.op.shape[outer:]) > 1:
+def rows_on_threads(s: Schedule, found: Rows, spread: Spread) -> list[Stage]:
+    """rewrite: block for some rows: {shared max = ..; shared sum = ..; threads: C[rows, :] = ..}"""
+    output, inner, last = found.output, list(found.inner), found.last
+    copies = [_fetched(s, tensor) for tensor in _inputs(s, found)] if spread.fetch else []
+    for stage in found.whole:
+        if not spread.keep:
             stage.compute_inline()
-    inner = [stage for stage in inner if stage.attach_kind == "root"]
-    threads = next((n for n in THREADS if 4 * n >= row), THREADS[-1])
-    block = output.fuse(*output.op.axis[:outer])
+            inner.remove(stage)
+    axes = list(output.op.axis[: found.outer])
+    row = axes.pop(last)
+    begin, row = output.split(row, factor=spread.rows)
+    output.reorder(*axes, begin, row)
+    block = output.fuse(*axes, begin)
     output.bind(block, "blockIdx.x")
-    _bind(output, output.fuse(*output.op.axis[outer:]), threads)
-    for stage in inner:
-        if stage.op.reduce_axis:
-            _bind(stage, stage.fuse(*stage.op.reduce_axis), threads)
+    output.bind(row, "threadIdx.y")
+    _along(output, output.fuse(*output.op.axis[found.outer :]), spread, vectors=True)
+    for stage in (*copies, *inner):
+        op = stage.op
+        assert isinstance(op, ComputeOp)
+        _, row = stage.split(op.axis[last], factor=spread.rows)
+        stage.bind(row, "threadIdx.y")
+        if op.reduce_axis:
+            _along(stage, stage.fuse(*op.reduce_axis), spread)
+        elif prod(op.shape[found.outer :]) > 1:
+            _along(stage, stage.fuse(*op.axis[found.outer :]), spread, vectors=stage in copies)
         stage.set_scope("shared")
         stage.compute_at(output, block)
-    return [*inner, output]
+    return [*copies, *inner, output]
 
 
-def _bind(stage: Stage, loop: IterVar, threads: int) -> None:
-    _, thread = stage.split(loop, factor=threads)
+def _inputs(s: Schedule, found: Rows) -> list[Tensor]:
+    """Of the shape of the output, and read by several stages."""
+    return [
+        stage.tensor
+        for stage in s.stages
+        if not isinstance(stage.op, ComputeOp)
+        and stage.op.shape == found.output.op.shape
+        and len(s.readers(stage.tensor)) > 1
+    ]
+
+
+def _fetched(s: Schedule, tensor: Tensor) -> Stage:
+    return s[s.cache_read(tensor, "shared", [r.tensor for r in s.readers(tensor)])]
+
+
+def _along(stage: Stage, loop: IterVar, spread: Spread, vectors: bool = False) -> None:
+    """The threads of a row take it in turns."""
+    if vectors:
+        loop, lane = stage.split(loop, factor=spread.vector)
+        stage.vectorize(lane)
+    _, thread = stage.split(loop, factor=spread.threads)
     stage.bind(thread, "threadIdx.x")
 
 

@@ -1,0 +1,87 @@
+"""Norms and softmax, row by row: a few threads for each row, some rows for each block.
+
+In: a reduction along rows, with what reads it and its rows, such as a softmax, a layer norm or an
+RMS norm.  Out: its schedule; how many threads, whether what several stages read is kept in shared
+memory.  Read next: `../../schedule/rows.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewright.base.errors import ScheduleError
+from tilewright.schedule.default import inline_cheap_stages
+from tilewright.schedule.rows import (
+    LONGEST_ROW,
+    Rows,
+    Spread,
+    rows_of,
+    rows_on_threads,
+    usual_threads,
+)
+from tilewright.schedule.sketch import Sketch
+from tilewright.schedule.template import Anchored, anchor_template
+from tilewright.topi.templates.untuned import fastest
+
+SHORTEST_ROW = 16
+THREADS = (8, 16, 32, 64, 128, 256, 512)
+ROWS = (1, 2, 4, 8, 16)
+VECTORS = (1, 2, 4, 8)
+VECTOR_BYTES = 16  # that a thread can load at once
+UNTUNED_BLOCK = 64  # threads of a block that has short rows
+
+
+def schedule_gpu(cfg: Any, at: Anchored) -> None:
+    """rewrite: block of rows: {shared rows; shared max, sum; threads: result}"""
+    s = at.schedule
+    found = _rows(at)
+    length, dtype = found.length, found.output.op.dtype
+    innermost = found.output.op.axis[-1].size
+    wide = max(VECTOR_BYTES // dtype.bytes, 1)
+    cfg.define_knob("threads", [n for n in THREADS if n < 2 * length])
+    cfg.define_knob("rows", [n for n in ROWS if n <= found.output.op.axis[found.last].size])
+    cfg.define_knob("vector", [n for n in VECTORS if n <= wide and innermost % n == 0])
+    cfg.define_knob("keep", [False, True] if found.whole else [False])
+    cfg.define_knob("fetch", [False, True])
+    cfg.define_knob("auto_unroll_max_step", [0, 16, 64])
+    spread = Spread(
+        cfg["threads"].val, cfg["rows"].val, cfg["vector"].val,
+        bool(cfg["keep"].val), bool(cfg["fetch"].val),
+    )  # fmt: skip
+    rows_on_threads(s, found, spread)
+    block = found.output.leaf_iter_vars[0]
+    found.output.pragma(block, "auto_unroll_max_step", cfg["auto_unroll_max_step"].val)
+
+
+def _rows(at: Anchored) -> Rows:
+    """Raises ScheduleError for what is not computed row by row, or has too short or long ones."""
+    inline_cheap_stages(at.schedule)
+    found = rows_of(at.schedule)
+    if found is None or not SHORTEST_ROW <= found.length <= LONGEST_ROW:
+        raise ScheduleError(
+            f"template for {at.anchor.op.name}",
+            f"it does not go along rows of {SHORTEST_ROW} to {LONGEST_ROW} elements",
+            "It compiles with its default schedule.",
+        )
+    return found
+
+
+def fallback(sketch: Sketch, at: Anchored) -> int:
+    """A block for each row; short ones share it."""
+    found = _rows(at)
+    spaces = sketch.space.space_map
+    most = [entity.val for entity in spaces["rows"]]
+    threads = min(usual_threads(found.length), max(e.val for e in spaces["threads"]))
+    return fastest(
+        sketch,
+        {
+            "threads": threads,
+            "rows": max(n for n in most if n == 1 or n * threads <= UNTUNED_BLOCK),
+            "vector": 1, "keep": False, "fetch": False, "auto_unroll_max_step": 0,
+        },
+    )  # fmt: skip
+
+
+anchor_template("rows.gpu", kinds=("cuda", "opencl"), tags=("comm_reduce",), fallback=fallback)(
+    schedule_gpu
+)
