@@ -14,7 +14,13 @@ import numpy as np
 
 import tilewright
 from tilewright import autotvm, nd, relay, transform
-from tilewright.autotvm.tuner import GATuner, GridSearchTuner, RandomTuner, XGBTuner
+from tilewright.autotvm.tuner import (
+    DropletTuner,
+    GATuner,
+    GridSearchTuner,
+    RandomTuner,
+    XGBTuner,
+)
 from tilewright.contrib import graph_executor as runtime
 from tilewright.target import Target
 
@@ -23,7 +29,11 @@ parser.add_argument("--target", default="cuda", help="cuda, opencl or llvm, with
 parser.add_argument("--trials", type=int, default=2000, help="configurations per task, at most")
 parser.add_argument("--image", type=int, default=224, help="height and width of the input")
 parser.add_argument("--tasks", type=int, default=None, help="tune only the first so many tasks")
-parser.add_argument("--tuner", default="xgb", choices=["xgb", "ga", "random", "gridsearch"])
+parser.add_argument(
+    "--tuner", default="xgb",
+    help="xgb, xgb_rank or xgb_rank_binary, each also with _knob, _itervar or _curve; ga, random, "
+    "gridsearch, droplet",
+)  # fmt: skip
 parser.add_argument("--log", default="resnet-18.log", help="file of the best records")
 options = parser.parse_args()
 
@@ -43,13 +53,25 @@ tuning_option = {
 }
 
 
+def make_tuner(name, task):
+    plain = {"random": RandomTuner, "gridsearch": GridSearchTuner, "droplet": DropletTuner}
+    if name in plain:
+        return plain[name](task)
+    if name == "ga":
+        return GATuner(task, pop_size=100)
+    for learned, loss in (("xgb_rank_binary", "rank-binary"), ("xgb_rank", "rank"), ("xgb", "reg")):
+        if name.startswith(learned):
+            features = name.removeprefix(learned).removeprefix("_") or None
+            return XGBTuner(task, loss_type=loss, feature_type=features)
+    raise ValueError("Invalid tuner: " + name)
+
+
 def tune_tasks(tasks, measure_option, tuner, n_trial, early_stopping, log_filename):
     temporary = log_filename + ".tmp"
     if os.path.exists(temporary):
         os.remove(temporary)
-    tuners = {"xgb": XGBTuner, "ga": GATuner, "random": RandomTuner, "gridsearch": GridSearchTuner}
     for i, task in enumerate(reversed(tasks)):
-        tuner_obj = tuners[tuner](task)
+        tuner_obj = make_tuner(tuner, task)
         if os.path.isfile(temporary):
             tuner_obj.load_history(autotvm.record.load_from_file(temporary))
         trials = min(n_trial, len(task.config_space))

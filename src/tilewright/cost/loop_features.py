@@ -17,6 +17,7 @@ product -> count, each at log2 = 0, 1, ..., as (value, distance to the sample).
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -51,6 +52,7 @@ class _Loop:
     """
 
     axis: IterVar
+    parent: _Loop | None
     depth: int
     mark: str
     arithmetic: list[int] = field(default_factory=lambda: [0, 0, 0])
@@ -108,35 +110,40 @@ class _Numbers:
         self.bounds = bounds
         self.loops = list(_loops(bounds))
         self._zero = Point(bounds, {})
+        self._origin: dict[_Access, Any] = {}
         self._one: dict[IterVar, Point] = {}
         self._moves: dict[_Access, frozenset[IterVar]] = {}
+        self._products: dict[_Loop, Any] = {}
+        self._inner: dict[tuple[_Access, int], tuple[Any, Any]] = {}
 
     def length(self, loop: _Loop) -> Any:
         return self.bounds.extent[loop.axis]
 
     def product(self, loop: _Loop) -> Any:
         """Of the lengths of the loops around, itself included."""
-        around = next(iter(loop.accesses)).loops if loop.accesses else (loop,)
-        return self._product(around[: loop.depth])
+        if loop not in self._products:
+            around = 1 if loop.parent is None else self.product(loop.parent)
+            self._products[loop] = around * self.length(loop)
+        return self._products[loop]
 
     def inside(self, loop: _Loop) -> Any:
         """Iterations of the busiest statement inside."""
         most: Any = -1
         for access in loop.accesses:
-            most = np.maximum(most, self._product(access.loops[loop.depth - 1 :]))
+            count, reuse = self._within(access, loop.depth - 1)
+            most = np.maximum(most, count * reuse)
         return most
 
     def point(self, access: _Access, loop: _Loop) -> tuple[Any, Any, Any]:
-        count, reuse = self._split(access, access.loops[loop.depth - 1 :])
-        return count, reuse, self._product(access.loops[: loop.depth])
+        """count, reuse, and the product of lengths, for a curve."""
+        return (*self._within(access, loop.depth - 1), self.product(loop))
 
     def pattern(self, access: _Access, loop: _Loop) -> tuple[Any, ...]:
         """stride, modulus, count, reuse, and the last two of the parallel loops alone."""
         stride = self._stride(access, loop.axis) if loop.axis in self._moved(access) else 0
-        count, reuse = self._split(access, access.loops[loop.depth - 1 :])
         end = self._end_of_level(access, loop)
-        threads = (0, 0) if end is None else self._split(access, access.loops[loop.depth - 1 : end])
-        return (stride, _NO_MODULUS, count, reuse, *threads)
+        threads = (0, 0) if end is None else self._split(access, loop.depth - 1, end)
+        return (stride, _NO_MODULUS, *self._within(access, loop.depth - 1), *threads)
 
     def _end_of_level(self, access: _Access, loop: _Loop) -> int | None:
         """Where the loops of this level end, directly around those of the next."""
@@ -147,19 +154,26 @@ class _Numbers:
                     return k
         return None
 
-    def _split(self, access: _Access, loops: tuple[_Loop, ...]) -> tuple[Any, Any]:
-        """Products of the loops that move the access, and of those that do not."""
-        moved = self._moved(access)
-        return (
-            self._product(tuple(lp for lp in loops if lp.axis in moved)),
-            self._product(tuple(lp for lp in loops if lp.axis not in moved)),
-        )
+    def _within(self, access: _Access, start: int) -> tuple[Any, Any]:
+        """`_split` of all loops from there on."""
+        key = access, start
+        if key not in self._inner:
+            if start == len(access.loops):
+                self._inner[key] = 1, 1
+            else:
+                inner, own = self._within(access, start + 1), self._split(access, start, start + 1)
+                self._inner[key] = own[0] * inner[0], own[1] * inner[1]
+        return self._inner[key]
 
-    def _product(self, loops: tuple[_Loop, ...]) -> Any:
-        total: Any = 1
-        for loop in loops:
-            total = total * self.length(loop)
-        return total
+    def _split(self, access: _Access, start: int, end: int) -> tuple[Any, Any]:
+        """Products of the loops that move the access, and of those that do not."""
+        moved, count, reuse = self._moved(access), 1, 1
+        for loop in access.loops[start:end]:
+            if loop.axis in moved:
+                count = count * self.length(loop)
+            else:
+                reuse = reuse * self.length(loop)
+        return count, reuse
 
     def _moved(self, access: _Access) -> frozenset[IterVar]:
         if access not in self._moves:
@@ -169,7 +183,9 @@ class _Numbers:
     def _stride(self, access: _Access, axis: IterVar) -> Any:
         if axis not in self._one:
             self._one[axis] = Point(self.bounds, {axis: 1})
-        return self._one[axis].address(access.touch) - self._zero.address(access.touch)
+        if access not in self._origin:
+            self._origin[access] = self._zero.address(access.touch)
+        return self._one[axis].address(access.touch) - self._origin[access]
 
 
 def _loops(bounds: Bounds) -> Iterator[_Loop]:
@@ -187,7 +203,7 @@ def _visit(
     stage = node.stage
     for axis in stage.leaf_iter_vars:
         mark = bounds.tree.tag_of.get(axis) or stage.annotations.get(axis, "")
-        loop = _Loop(axis, len(around) + 1, mark)
+        loop = _Loop(axis, around[-1] if around else None, len(around) + 1, mark)
         found.append(loop)
         around = (*around, loop)
         for child in node.children:
@@ -238,6 +254,8 @@ def _samples(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> list[Any
 
 
 def _log(x: Any) -> Any:
+    if not isinstance(x, np.ndarray):
+        return math.copysign(math.log2(abs(x) + 1.0), x)
     return np.sign(x) * np.log2(np.abs(x) + 1.0)
 
 
