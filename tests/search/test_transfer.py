@@ -13,6 +13,7 @@ from tilewright.autotvm.tuner import XGBTuner
 from tilewright.base.errors import RecordError, SpaceError
 from tilewright.measure.database import Database
 from tilewright.measure.record import TaskId
+from tilewright.search import transfer
 from tilewright.search.loop import tune
 from tilewright.search.propose.cost_model import CostModel
 from tilewright.search.propose.plan_proposer import Planning, PlanProposer
@@ -87,6 +88,18 @@ def test_steps_are_enough_where_the_template_is_unknown():
     knobs = PlanProposer(cpu_task(), 0, Planning("knob"))
     assert not teach_plan(knobs, history)
     assert history.skipped["knobs of another template"] == history.rows
+
+
+def test_of_many_lists_of_steps_some_are_replayed(monkeypatch):
+    monkeypatch.setattr(transfer, "REPLAYED", 5)
+    database, strange = log_of([other()], 24), Database()
+    for record in database:
+        named = replace(record.task, name="nobody's")
+        strange.append(
+            replace(record, task=named, origin="template:nobody's"), other().dag.to_json()
+        )
+    history = recall(strange)
+    assert history.rows == 5 and history.skipped["more than 5 lists of steps"] == 19
 
 
 def test_what_is_of_no_use_is_counted():

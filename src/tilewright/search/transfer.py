@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -31,6 +32,8 @@ from tilewright.search.propose.plan_proposer import PlanProposer, numbered
 from tilewright.search.propose.proposers import Candidate, Outcome
 from tilewright.search.rules.derive import with_rules
 from tilewright.targets.target import Target
+
+REPLAYED = 400  # records of a computation, at most: each takes some ten milliseconds
 
 
 @dataclass(frozen=True)
@@ -188,17 +191,35 @@ def _named(identity: TaskId, target: Target) -> Task | None:
 def _outcomes(
     task: Task, database: Database, records: Sequence[Record], skipped: Counter[str]
 ) -> Iterator[Outcome]:
-    """One for each candidate: what was measured last."""
-    replays = Replays(task, database)
+    """One for each candidate: what was measured last.
+
+    Records that are no member of a sketch are replayed by their steps, one by one: of many, some.
+    """
     found: dict[Candidate, Outcome] = {}
+    others: list[Record] = []
     for record in records:
+        candidate = None
+        with suppress(TilewrightError):  # it is damaged: its steps will tell
+            candidate = member(task, record)
+        if candidate is None:
+            others.append(record)
+        else:
+            found[candidate] = _outcome(candidate, record)
+    replays, every = Replays(task, database), -(-len(others) // REPLAYED) or 1
+    if every > 1:
+        skipped[f"more than {REPLAYED} lists of steps"] += len(others) - len(others[::every])
+    for record in others[::every]:
         try:
-            candidate = member(task, record) or replays.candidate(record)
+            candidate = replays.candidate(record)
         except TilewrightError as error:
             skipped[error.reason] += 1
             continue
-        found[candidate] = Outcome(candidate, record.seconds, record.result.costs)
+        found[candidate] = _outcome(candidate, record)
     return iter(found.values())
+
+
+def _outcome(candidate: Candidate, record: Record) -> Outcome:
+    return Outcome(candidate, record.seconds, record.result.costs)
 
 
 def _by_sketch(past: Past) -> Iterator[tuple[Sketch, list[Outcome]]]:
