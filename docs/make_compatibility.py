@@ -178,8 +178,8 @@ SECTIONS: dict[str, list[Row]] = {
         *works("fallback.", "fallback_split fallback_with_reference_log is_fallback"),
         different(
             "autotvm.register_topi_compute",
-            "the name up to its dot is that of the operator whose kernels get the template, "
-            "where it computes the same",
+            "the name up to its dot is the operator whose kernels get the template; another "
+            "computation is another implementation, taken where its records are faster",
         ),
         *works("autotvm.", "register_topi_schedule"),
     ],

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from relay.small import close_to_reference, residual
+from relay.small import close_to_reference, database_of, residual
 from tilewright import autotvm, relay, te, topi
 from tilewright.autotvm import callback, record
 from tilewright.autotvm.results import MeasureInput, MeasureResult, measure_result
@@ -304,19 +304,67 @@ def test_kernels_of_a_network_have_the_template_of_their_operator(mine: Any) -> 
     close_to_reference(lib)
 
 
-def test_a_computation_of_another_kind_is_for_tasks_by_name_only(mine: Any) -> None:
-    @autotvm.register_topi_compute("dense.other")
+@pytest.fixture
+def halves(mine: Any) -> None:
+    """A dense layer as two sums over half of the inputs each."""
+
+    @autotvm.register_topi_compute("dense.halves")
     def compute(cfg: Any, data: Tensor, weight: Tensor, *_: Any) -> Tensor:
-        return topi.nn.relu(topi.nn.dense(topi.add(data, te.const(1.0)), weight))
+        (m, n), half = (data.shape[0], weight.shape[0]), data.shape[1] // 2
+        k = te.reduce_axis((0, half), "k")
+        parts = te.compute(
+            (m, n, 2), lambda i, j, p: te.sum(data[i, p * half + k] * weight[j, p * half + k], k)
+        )
+        return te.compute((m, n), lambda i, j: parts[i, j, 0] + parts[i, j, 1], name="halves")
 
-    @autotvm.register_topi_schedule("dense.other")
+    @autotvm.register_topi_schedule("dense.halves")
     def schedule(cfg: Any, outs: list[Tensor]) -> Schedule:
-        return te.create_schedule([outs[0].op])
+        cfg.define_knob("unroll", [0, 16])
+        s = te.create_schedule([outs[0].op])
+        last = s[outs[0]]
+        last.pragma(last.op.axis[0], "auto_unroll_max_step", cfg["unroll"].val)
+        return s
 
+
+def test_another_computation_is_another_implementation(halves: None) -> None:
     mod, params = residual()
-    (dense,) = autotvm.task.extract_from_program(mod, params, "llvm", ops=["nn.dense"])
-    assert "template:dense.other" not in [s.origin for s in dense.sketches]
-    assert autotvm.create("dense.other", dense.args, "llvm").sketches
+    tasks = fused_tasks(mod, params, "llvm", every_implementation=True)
+    (plain,) = (t for t in tasks if t.name == "dense+add" and not t.instead_of)
+    (other,) = (t for t in tasks if t.instead_of == plain.key)
+    assert "template:dense.halves" in [s.origin for s in other.sketches]
+    assert "template:dense.halves" not in [s.origin for s in plain.sketches]
+    database = database_of([plain], 1e-3)
+    sketch = other.sketch("template:dense.halves")
+    for seconds, labels in ((1.0, set()), (1e-6, {"halves"})):
+        database.append(
+            make_record(
+                task_id(other), Result(costs=(seconds,), verified=True), origin=sketch.origin,
+                decisions={"unroll": 16}, steps=sketch.close(1).to_json(),
+            ),
+            other.dag.to_json(),
+        )  # fmt: skip
+        lib = relay.build(mod, "llvm", params, database)
+        kernels = [k for k in lib.report.kernels if k.label.startswith("dense")]
+        assert [k.source for k in kernels] == ["record"]
+        assert bool(labels) == (kernels[0].name.rpartition("_")[2] == other.key[:10])
+        close_to_reference(lib)
+
+
+def test_a_computation_of_something_else_is_refused(mine: Any) -> None:
+    @autotvm.register_topi_compute("dense.wrong")
+    def compute(cfg: Any, data: Tensor, weight: Tensor, *_: Any) -> Tensor:
+        return topi.add(topi.nn.dense(data, weight), te.const(0.01))
+
+    @autotvm.register_topi_compute("dense.open")
+    def opens(cfg: Any, data: Tensor, weight: Tensor, *_: Any) -> Tensor:
+        cfg.define_knob("a", [1, 2])
+        return topi.nn.dense(data, weight)
+
+    for name in ("dense.open", "dense.wrong"):
+        autotvm.register_topi_schedule(name, lambda cfg, outs: te.create_schedule([outs[0].op]))
+    mod, params = residual()
+    with pytest.raises(ModelError, match="it computes something else than its operator"):
+        fused_tasks(mod, params, "llvm", every_implementation=True)
 
 
 def test_a_schedule_that_fails_is_left_out_with_a_warning(

@@ -1,10 +1,11 @@
 """Templates by TVM's names: spaces knob for knob, right kernels, what they take and refuse.
 
-GPU templates run on an OpenCL device.
+GPU templates run on an OpenCL device, or on one of the kind TILEWRIGHT_DEVICE_KIND.
 """
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from tilewright import autotvm, te, topi
 from tilewright.base.errors import SpaceError, TilewrightError
 from tilewright.driver.build import build_artifact
-from tilewright.runtime.device import cpu, opencl
+from tilewright.runtime.device import cpu, device
 from tilewright.runtime.trial import trial
 from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.task import Task, task_of_dag
@@ -24,7 +25,8 @@ from tilewright.te.dag import ComputeDAG
 from tilewright.te.evaluate import evaluate_with_tolerance, random_inputs
 from tilewright.te.tensor import Tensor
 
-OPENCL, CPU = Target("opencl"), Target("llvm -num-cores=2 -vector-bytes=32")
+KIND = os.environ.get("TILEWRIGHT_DEVICE_KIND", "opencl")
+GPU, CPU = Target(KIND), Target("llvm -num-cores=2 -vector-bytes=32")
 
 
 def T(*shape: int) -> tuple[str, tuple[int, ...], str]:
@@ -127,7 +129,7 @@ CASES = {
 
 
 def target_of(name: str) -> Target:
-    return CPU if name.endswith(("x86", "arm_cpu")) else OPENCL
+    return CPU if name.endswith(("x86", "arm_cpu")) else GPU
 
 
 def made(name: str, *args: Any) -> Task:
@@ -136,14 +138,14 @@ def made(name: str, *args: Any) -> Task:
 
 def run(sketch: Sketch, indices: list[int]) -> None:
     """The kernels of these configurations give the reference."""
-    device = cpu() if sketch.target.kind == "llvm" else opencl()
+    where = cpu() if sketch.target.kind == "llvm" else device(KIND)
     inputs = random_inputs(sketch.dag, 1)
     expected, tolerance = evaluate_with_tolerance(sketch.dag, inputs)
     assert indices
     for index in indices:
         schedule = sketch.close(index)
         artifact = build_artifact(schedule, sketch.target)
-        done = trial(artifact, device, inputs, expected, tolerance, number=1, race=False)
+        done = trial(artifact, where, inputs, expected, tolerance, number=1, race=False)
         assert done.error is None, f"{done.message}\n{sketch.space.get(index)}\n{schedule}"
 
 
@@ -161,8 +163,8 @@ def test_knobs_have_the_names_the_order_and_the_lengths_of_the_originals(name: s
 
 @pytest.mark.parametrize("name", CASES)
 def test_random_legal_configurations_give_the_reference(name: str) -> None:
-    if target_of(name) is OPENCL and not opencl().exist:
-        pytest.skip("no OpenCL device here")
+    if target_of(name) is GPU and not device(KIND).exist:
+        pytest.skip(f"no {KIND} device here")
     (sketch,) = made(name).sketches
     run(sketch, legal(sketch, 1, seed=len(name)))
 
@@ -182,8 +184,8 @@ def bias_relu(x: Tensor, channel: int) -> Tensor:
 
 @pytest.mark.parametrize("name", CASES)
 def test_what_follows_in_a_network_joins_the_kernel(name: str) -> None:
-    if target_of(name) is OPENCL and not opencl().exist:
-        pytest.skip("no OpenCL device here")
+    if target_of(name) is GPU and not device(KIND).exist:
+        pytest.skip(f"no {KIND} device here")
     (plain,) = made(name).dag.outputs
     channel = {"nhwc": 3, "hwcn": 2, "depthwise_conv2d_nhwc": 3}.get(
         name.partition(".")[0].replace("_spatial_pack", "").rpartition("_")[2], 1
@@ -199,7 +201,7 @@ def test_no_task_has_them_unasked_and_they_are_told_apart_from_templates_of_ours
     task = made("conv2d_nhwc.gpu")
     (sketch,) = task.sketches
     assert sketch.origin == "template:tvm.conv2d_nhwc.gpu"
-    origins = [s.origin for s in task_of_dag(task.dag, OPENCL).sketches]
+    origins = [s.origin for s in task_of_dag(task.dag, GPU).sketches]
     assert origins == ["template:conv2d_nhwc.gpu"]
 
 

@@ -4,15 +4,16 @@
 `@register_topi_schedule("conv2d_nchw.mine")` over `g(cfg, outs) -> Schedule` make a template: tasks
 are created by its name, and `f(data, ...)` and `g(outs)` get the configuration that the dispatch
 context has.  What stands before the dot is an operator: its kernels in networks have the template
-among theirs, as long as the computation is the operator's own.
-Read next: `dispatch.py`, `schedule/template.py`.
+among theirs; with a computation of its own it is another implementation of them, which is extracted
+beside the operator's own, and built where its records are faster.
+Read next: `dispatch.py`, `schedule/template.py`, `relay/compile/registered.py`.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, ClassVar
 
 from tilewright.autotvm.dispatch import DispatchContext
@@ -20,9 +21,10 @@ from tilewright.base import context
 from tilewright.base.doors import door
 from tilewright.base.errors import ScheduleError, SpaceError, TilewrightError
 from tilewright.schedule.schedule import Schedule
-from tilewright.schedule.space.config_space import FallbackConfigEntity
+from tilewright.schedule.space.config_space import ConfigSpace, FallbackConfigEntity
 from tilewright.schedule.task import create
 from tilewright.schedule.template import (
+    MADE_BY,
     Anchored,
     anchor_key,
     anchor_template,
@@ -45,7 +47,6 @@ KINDS = {
     "arm_cpu": ("llvm",),
 }  # fmt: skip
 ALL = ("cuda", "opencl", "llvm")
-ATTRIBUTE = "autotvm"  # of an operation: the workload that it was computed for
 _COMPUTES: dict[str, Compute] = {}
 _SCHEDULES: dict[str, Scheduled] = {}
 _SAME: dict[tuple[str, str], bool] = {}  # (template, anchor by structure): computed alike
@@ -113,21 +114,16 @@ def register_topi_compute(task_name: str, func: Compute | None = None) -> Any:
     def register(function: Compute) -> Compute:
         _COMPUTES[task_name] = function
         _complete(task_name)
+        if task_name in _SCHEDULES:
+            _attach(task_name)
 
         @wraps(function)
         def computed(*args: Any) -> Tensor:
             env = TaskExtractEnv.current
             if env is not None and env.tracing:
                 env.add_task(task_name, args)
-            workload = [task_name, *plain(args)]
-            result = function(_configuration(workload), *args)
-            if not (isinstance(result, Tensor) and isinstance(result.op, ComputeOp)):
-                raise ScheduleError(
-                    f"template {task_name!r}", f"it computed a {type(result).__name__}",
-                    "Return the tensor that te.compute or an operator gives.",
-                )  # fmt: skip
-            result.op.attrs[ATTRIBUTE] = workload
-            return result
+            config = _configuration([task_name, *plain(args)])
+            return _marked(task_name, function(config, *args), args)
 
         return computed
 
@@ -166,7 +162,7 @@ def register_topi_schedule(task_name: str, func: Scheduled | None = None) -> Any
 def get_workload(outs: Sequence[Tensor], task_name: str | None = None) -> list[Any] | None:
     """[name, *args] of the template that computed something behind `outs`; None where none did."""
     for op in reversed(ComputeDAG(list(outs)).compute_ops):
-        found = op.attrs.get(ATTRIBUTE)
+        found = op.attrs.get(MADE_BY)
         if found is not None and task_name in (None, found[0]):
             return list(found)
     return None
@@ -209,16 +205,48 @@ def _attach(task_name: str) -> None:
     operator, _, last = task_name.partition(".")
 
     def schedule(cfg: Any, a: Anchored) -> None:
-        if task_name in _COMPUTES and not _same(task_name, a):
+        if task_name in _COMPUTES and not (_made(task_name, a) or _same(task_name, a)):
             raise ScheduleError(
                 f"template {task_name!r}", f"it computes {a.anchor.name} in another way",
-                "Create its task by name.",
+                "What it computes itself is another implementation of the operator.",
             )  # fmt: skip
         made = _called(task_name, cfg, list(a.schedule.dag.outputs))
         for step in made.steps:
             a.schedule.do(step)
 
-    anchor_template(task_name, kinds=KINDS.get(last, ALL), tags=[operator])(schedule)
+    compute = partial(_computed, task_name) if task_name in _COMPUTES else None
+    anchor_template(
+        task_name, kinds=KINDS.get(last, ALL), tags=[operator], compute=compute
+    )(schedule)  # fmt: skip
+
+
+def _computed(task_name: str, *args: Any) -> Tensor:
+    """What is registered computes of these arguments, for any configuration."""
+    space = ConfigSpace()
+    result = _COMPUTES[task_name](space, *args)
+    if space.space_map:
+        raise ScheduleError(
+            f"template {task_name!r}", "what it computes depends on knobs",
+            "Kernels of networks need one computation; create its tasks by name.",
+        )  # fmt: skip
+    return _marked(task_name, result, args)
+
+
+def _marked(task_name: str, result: Any, args: Sequence[Any]) -> Tensor:
+    """The result, which says from now on which template computed it."""
+    if not (isinstance(result, Tensor) and isinstance(result.op, ComputeOp)):
+        raise ScheduleError(
+            f"template {task_name!r}", f"it computed a {type(result).__name__}",
+            "Return the tensor that te.compute or an operator gives.",
+        )  # fmt: skip
+    result.op.attrs[MADE_BY] = [task_name, *plain(args)]
+    return result
+
+
+def _made(task_name: str, a: Anchored) -> bool:
+    """Whether the kernel was computed by what is registered."""
+    ops = a.schedule.dag.compute_ops
+    return any(op.attrs.get(MADE_BY, [None])[0] == task_name for op in ops)
 
 
 def _called(task_name: str, cfg: Any, outs: list[Tensor]) -> Schedule:

@@ -71,7 +71,8 @@ class RegisteredAnchor:
     """fallback: the configuration (values, or an index) to use where nothing was tuned, if there is
     one; it gets the sketch of the DAG at hand and an unscheduled `Anchored`.
 
-    compute: the result, of the arguments of a task by this name; None: tasks have no such name
+    compute: the result, of the arguments of a task by this name; None: tasks have no such name.
+             Of one that is offered: another way to compute the operator that its name begins with
     offered: every task that it fits has a sketch of it; else those that ask for it by name
     structures: how many kinds of loop nests its space has, at most
     """
@@ -100,6 +101,7 @@ _ANCHORS: dict[str, RegisteredAnchor] = {}  # by origin
 # Importing it registers the anchor templates of this package.  Named, because its room is a later
 # one; loaded by whoever looks a template up or registers one, so that it always comes first.
 _BUILT_IN = "tilewright.topi.templates"
+MADE_BY = "autotvm"  # attribute of what a template of the user's computed: its name and arguments
 _LONG_NAME = 100  # characters of a name that is unknown
 
 
@@ -299,7 +301,14 @@ def anchor_templates(dag: ComputeDAG, target: Target) -> list[RegisteredAnchor]:
     anchor = find_anchor(dag)
     if anchor is None or (epilogue(dag, anchor) is None and not separate(dag, anchor)):
         return []
-    return [t for t in _anchors().values() if t.fits(target) and anchor.tag in t.tags]
+    own = {op.attrs[MADE_BY][0] for op in dag.compute_ops if MADE_BY in op.attrs}
+    known = _anchors().values()
+    return [t for t in known if t.fits(target) and (anchor.tag in t.tags or t.name in own)]
+
+
+def registered_computations(target: Target) -> list[RegisteredAnchor]:
+    """Templates of users that compute an operator in their own way."""
+    return [t for t in _anchors().values() if t.offered and t.compute and t.fits(target)]
 
 
 def anchored_schedule(dag: ComputeDAG, target: Target) -> Anchored:

@@ -8,15 +8,16 @@ Read next: `lower.py`, `build.py`.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from tilewright.base import context
 from tilewright.base.errors import ModelError
 from tilewright.driver.build import resolve_target
-from tilewright.relay.compile.alternatives import Transformed, alternatives
+from tilewright.relay.compile.alternatives import Alternative, Transformed, alternatives
 from tilewright.relay.compile.lower import compute_dag
+from tilewright.relay.compile.registered import registered
 from tilewright.relay.graph.expr import (
     Call,
     Constant,
@@ -110,6 +111,14 @@ def fused_groups(main: Function) -> list[FusedGroup]:
     ]
 
 
+def every_alternative(
+    function: Function, constant: Sequence[bool], target: Target
+) -> Iterator[Alternative]:
+    """Winograd's computations, and those that users registered."""
+    yield from alternatives(function, constant, target)
+    yield from registered(function, constant, target)
+
+
 def implementations(group: FusedGroup, target: Target) -> list[FusedGroup]:
     """Other computations of a group, for the same calls; see `alternatives.py`."""
     function = group.calls[0].op
@@ -117,7 +126,7 @@ def implementations(group: FusedGroup, target: Target) -> list[FusedGroup]:
     constant = [is_constant(a) for a in group.calls[0].args]
     return [
         FusedGroup(*_label(function, a.dag), a.dag, group.calls, a.transformed, group.key)
-        for a in alternatives(function, constant, target)
+        for a in every_alternative(function, constant, target)
     ]
 
 
