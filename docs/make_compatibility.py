@@ -222,6 +222,7 @@ SECTIONS: dict[str, list[Row]] = {
         ),
         *works("autotvm.callback.", "progress_bar Monitor"),
         different("autotvm.callback.log_to_database", "a tilewright.measure.Database"),
+        *works("autotvm.feature.", "get_itervar_feature_flatten get_buffer_curve_sample_flatten"),
         different("autotvm.callback.log_to_file", "this project's JSON lines, not TVM's"),
         *works("autotvm.record.", "pick_best measure_str_key split_workload"),
         different("autotvm.record.encode", "this project's JSON line"),
@@ -242,7 +243,7 @@ SECTIONS: dict[str, list[Row]] = {
             "autotvm.RPCRunner",
             "as many trials at once as there are devices: n_parallel is accepted and not needed",
         ),
-        *not_yet("autotvm.", "database feature graph_tuner tophub"),
+        *not_yet("autotvm.", "database graph_tuner tophub"),
     ],
     "Relay": [
         *works("relay.", "var const Var Constant Call Function Tuple TupleGetItem TensorType"),

@@ -308,6 +308,9 @@ _SPECIAL: dict[str, dict[str, Any]] = {
         "task_name": "drills.doors.two", "func": lambda: print,
     },
     "autotvm.record.encode autotvm.record.measure_str_key": {"inp": trial, "result": measured},
+    "autotvm.feature.get_itervar_feature_flatten autotvm.feature.get_buffer_curve_sample_flatten": {
+        "sch": lambda: te.create_schedule(matmul()[-1].op)
+    },
     "autotvm.record.decode": {"row": row},
     "autotvm.record.load_from_buffer": {"file": lambda: io.StringIO(row())},
     "autotvm.record.split_workload": {"in_file": "log.json"},

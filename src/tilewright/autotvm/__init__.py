@@ -7,7 +7,7 @@ Read next: `tuners.py`, `schedule/template.py`, `measure/database.py`.
 
 from typing import Any
 
-from tilewright.autotvm import callback, record, task, tuner
+from tilewright.autotvm import callback, feature, record, task, tuner
 from tilewright.autotvm.dispatch import (
     ApplyConfig,
     ApplyFixedConfig,
@@ -37,7 +37,7 @@ __all__ = [
     "ApplyConfig", "ApplyFixedConfig", "ApplyGraphBest", "ApplyHistoryBest", "ConfigEntity",
     "ConfigSpace", "DispatchContext", "FallbackConfigEntity", "FallbackContext", "LocalBuilder",
     "LocalRunner", "MeasureInput", "MeasureResult", "RPCRunner", "TaskExtractEnv",
-    "apply_graph_best", "apply_history_best", "callback", "create", "get_config",
+    "apply_graph_best", "apply_history_best", "callback", "create", "feature", "get_config",
     "measure_option", "record", "register_topi_compute", "register_topi_schedule", "task",
     "template", "tuner",
 ]  # fmt: skip
@@ -45,7 +45,6 @@ __all__ = [
 # Names of TVM whose time has not come, or never will: what to use instead.
 _ELSEWHERE = {
     "database": "Use log_to_file: a log holds any number of tasks, several runs may write to it.",
-    "feature": "Features come from the loop tree: tilewright.cost.features.",
     "graph_tuner": "Layouts are not chosen over the graph yet; constants are packed per kernel.",
     "tophub": "Not needed: relay.build uses tilewright.knowledge; see `tilewright records use`.",
 }
