@@ -20,6 +20,7 @@ from tilewright.runtime.trial import trial
 from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.task import Task, task_of_dag
 from tilewright.schedule.template import anchor_templates, sketch_of_anchor
+from tilewright.schedule.tree.loop_tree import LoopTree
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.evaluate import evaluate_with_tolerance, random_inputs
@@ -177,6 +178,14 @@ def test_masks_on_arrays_judge_as_single_candidates(name: str) -> None:
     assert mask.tolist() == [not sketch.explain(int(i)) for i in drawn]
 
 
+def test_later_versions_of_a_task_have_groups() -> None:
+    name = "conv3d_ncdhw.cuda"
+    *args, dtype = CASES[name].args
+    assert made(name, *args, 1, dtype).key == made(name).key
+    with pytest.raises(SpaceError, match="not one that it schedules"):
+        made(name, args[0], T(8, 2, 2, 3, 3), *args[2:], 2, dtype)
+
+
 def bias_relu(x: Tensor, channel: int) -> Tensor:
     shape = [n if d == channel else 1 for d, n in enumerate(x.shape)]
     return topi.nn.relu(topi.add(x, te.placeholder(shape, name="bias")))
@@ -208,7 +217,8 @@ def test_no_task_has_them_unasked_and_they_are_told_apart_from_templates_of_ours
 def test_a_layer_of_resnet_has_its_space_and_an_index_is_its_values() -> None:
     """The last of them: 220 * 4 * 4 * 10 * 2 * 2 * 3 * 2."""
     args = (T(1, 512, 7, 7), T(512, 512, 3, 3), (1, 1), (1, 1, 1, 1), (1, 1), "float32")
-    space = autotvm.task.create("conv2d_nchw.cuda", args=args, target="cuda").config_space
+    task = autotvm.task.create("conv2d_nchw.cuda", args=args, target="cuda")
+    space = task.config_space
     assert len(space) == 844800
     values = {
         "tile_f": [-1, 1, 64, 1], "tile_y": [-1, 1, 1, 7], "tile_x": [-1, 1, 7, 1],
@@ -219,6 +229,14 @@ def test_a_layer_of_resnet_has_its_space_and_an_index_is_its_values() -> None:
     assert chosen["tile_f"].size == [8, 1, 64, 1] and chosen["tile_rc"].size == [256, 2]
     # the first knob varies fastest, a split's innermost loop slowest
     assert space.point2knob(space.index_of(values))[1:4] == [3, 2, 1]
+    tree = LoopTree(task.sketches[0].close(space.index_of(values)))
+    (root,) = tree.roots
+    launch = {name: n for name, n in tree.bounds().launch(root).items() if n > 1}
+    assert launch == {"blockIdx.z": 8, "threadIdx.z": 64, "threadIdx.x": 7}
+    shared = [node for node in tree.nodes if node.scope == "shared"]
+    # two channels, three rows and a column of the window; rows that they read
+    elements = sorted(tree.bounds().elements(node) for node in shared)
+    assert elements == [2 * 9 * 7, 64 * 2 * 3]
 
 
 def test_blocks_of_channels_are_those_of_the_data() -> None:

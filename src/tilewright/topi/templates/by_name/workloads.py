@@ -88,10 +88,14 @@ def conv2d_transpose_nchw(
 
 
 def conv3d_ncdhw(
-    data: Tensor, kernel: Tensor, strides: Any, padding: Any, dilation: Any, out_dtype: Any = None
-) -> Tensor:
-    kernel = weights(kernel)
-    return nn.conv3d(data, kernel, strides, padding, dilation, 1, "NCDHW", "OIDHW", out_dtype)
+    data: Tensor, kernel: Tensor, strides: Any, padding: Any, dilation: Any, groups: Any = 1,
+    out_dtype: Any = None,
+) -> Tensor:  # fmt: skip
+    """Earlier versions have no groups: the type comes in their place."""
+    if groups is None or isinstance(groups, str):
+        groups, out_dtype = 1, groups
+    own = weights(kernel)
+    return nn.conv3d(data, own, strides, padding, dilation, groups, "NCDHW", "OIDHW", out_dtype)
 
 
 def conv2d_hwcn(
