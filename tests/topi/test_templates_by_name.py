@@ -96,6 +96,10 @@ CASES = {
     "batch_matmul.cuda": Case(
         BATCH, {"tile_y": 10, "tile_x": 9, "tile_k": 6, **UNROLL, "auto_unroll_max_step": 4}
     ),
+    "conv2d_nchw_winograd.mali": Case(
+        (T(1, 6, 8, 8), T(8, 6, 3, 3), (1, 1), (1, 1, 1, 1), (1, 1), "float32"),
+        {"tile_bna": 4, "tile_bnb": 5, "tile_t1": 4, "tile_t2": 4, "c_unroll": 4, "yt": 6},
+    ),
     "conv2d_nchw_spatial_pack.mali": Case(CONV, {**SPATIAL3, "reorder_0": 2, **MARKS}),
     "conv2d_nhwc_spatial_pack.mali": Case(NHWC, {**SPATIAL3, "reorder_conv": 4, **MARKS}),
     "depthwise_conv2d_nchw.mali": Case(

@@ -166,7 +166,7 @@ def extract_from_program(
     ops: Iterable[Op | str] | None = None,
 ) -> list[Task]:
     """The distinct contractions of the network by themselves, in network order; behind each its
-    other implementations (`alternatives.py`), of which the network runs the fastest.
+    other implementations (`every_alternative`), of which the network runs the fastest.
 
     ops: operators (rows of the table, or names) to look for; default: all contractions
     Raises ModelError for a name that is no operator, TargetError without a target.
@@ -184,7 +184,7 @@ def extract_from_program(
         counts[alone.dag.hash] = counts.get(alone.dag.hash, 0) + 1
     tasks = []
     for key, alone in found.items():
-        others = alternatives(alone.function, alone.constant, chosen)
+        others = every_alternative(alone.function, alone.constant, chosen)
         for dag, instead_of in ((alone.dag, ""), *((o.dag, key) for o in others)):
             label = _label(alone.op, dag)
             tasks.append(task_of_dag(dag, chosen, *label, counts[key], instead_of))

@@ -9,9 +9,9 @@ lie.  Read next: `naming.py`, `workloads.py`, then one of the others.
 | module | templates |
 | --- | --- |
 | `gpu_conv.py` | convolutions for CUDA with tiles of blocks, virtual threads, threads, elements |
-| `winograd.py` | Winograd's convolution for CUDA |
+| `winograd.py` | Winograd's convolution for CUDA and Mali |
 | `gpu_products.py` | convolutions NHWC and HWCN, dense and batch_matmul for CUDA |
-| `mali.py` | all of Mali |
+| `mali.py` | all others of Mali |
 | `cpu_conv.py` | convolutions for x86 and ARM that tile channels and columns |
 | `cpu_products.py` | dense and batch_matmul for x86 |
 | `arm.py` | spatial packing for ARM |

@@ -1,7 +1,8 @@
-"""Winograd's convolution for CUDA by TVM's names: the tiles of its batched product are the space.
+"""Winograd's convolution for GPUs by TVM's names: the tiles of its batched product are the space.
 
 In: the product of `topi.nn.winograd`, channels before tiles.  Out: as `conv2d_nchw.cuda` tiles an
-output; the transforms as in `topi/templates/winograd.py`, with blocks of fixed size.
+output, or in registers alone for Mali; the transforms as in `topi/templates/winograd.py`, with
+blocks of fixed size.
 Read next: `tiles.py`.
 """
 
@@ -9,8 +10,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilewright.schedule.template import Anchored, anchor_template
+from tilewright.schedule.template import Anchored
 from tilewright.topi.templates.by_name import workloads
+from tilewright.topi.templates.by_name.naming import GPU, by_name
 from tilewright.topi.templates.by_name.tiles import (
     define_unroll,
     factors,
@@ -18,10 +20,11 @@ from tilewright.topi.templates.by_name.tiles import (
     through_shared,
     unroll,
 )
-from tilewright.topi.templates.gpu import KINDS, accumulator, op_of
+from tilewright.topi.templates.gpu import accumulator, op_of
 from tilewright.topi.templates.winograd import around_product
 
 THREADS = 128  # of a block that transforms
+LANES = (1, 2, 4, 8, 16)  # of a tile in registers, Mali's
 BLOCKS = (("tile_b",), ("tile_y",), ("tile_x",))
 
 
@@ -50,11 +53,48 @@ def schedule(cfg: Any, a: Anchored) -> None:
     unroll(cfg, s[a.anchor])
 
 
-NAMES = {
-    "conv2d_nchw_winograd.cuda": workloads.conv2d_nchw_winograd,
-    "conv2d_nchw_winograd_without_weight_transform.cuda": workloads.conv2d_nchw_winograd_packed,
-}
-for _name, _compute in NAMES.items():
-    anchor_template(
-        _name, kinds=KINDS, tags=["winograd_cp"], compute=_compute, offered=False
-    )(schedule)  # fmt: skip
+def schedule_mali(cfg: Any, a: Anchored) -> None:
+    """A thread has a tile of channels and tiles of the image in registers."""
+    s, op = a.schedule, op_of(a.schedule, a.anchor)
+    channels, depth = op.shape[2], op.reduce_axis[0].size
+    cfg.define_knob("tile_bna", [n for n in LANES if channels % n == 0])
+    cfg.define_knob("tile_bnb", list(LANES))
+    cfg.define_split("tile_t1", depth, num_outputs=2, max_factor=THREADS)
+    cfg.define_split("tile_t2", channels, num_outputs=2, max_factor=THREADS)
+    cfg.define_split("c_unroll", depth, num_outputs=2, max_factor=8)
+    cfg.define_knob("yt", [*LANES, 32])
+    around_product(a, cfg["tile_t1"].size[1], cfg["tile_t2"].size[1])
+    factors(a)
+    local = accumulator(s, a.anchor, a.anchor)
+    stage = s[a.anchor]
+    eps, nu, channel, point = stage.op.axis
+    channel, down = stage.split(channel, factor=cfg["tile_bna"].val)
+    point, along = stage.split(point, factor=cfg["tile_bnb"].val)
+    block, thread = stage.split(channel, factor=cfg["yt"].val)
+    plane = stage.fuse(eps, nu)
+    stage.reorder(plane, block, point, thread, down, along)
+    for loop, tag in (
+        (plane, "blockIdx.z"), (block, "blockIdx.y"), (point, "blockIdx.x"),
+        (thread, "threadIdx.y"),
+    ):  # fmt: skip
+        stage.bind(loop, tag)
+    s[local].compute_at(stage, thread)
+    outer, inner = cfg["c_unroll"].apply(s, local, op_of(s, local).reduce_axis[0])
+    *_, down, along = s[local].op.axis
+    s[local].reorder(outer, inner, down, along)
+    s[local].unroll(inner)
+    s[local].unroll(down)
+    s[local].vectorize(along)
+
+
+by_name(
+    "conv2d_nchw_winograd.cuda", GPU, ["winograd_cp"], workloads.conv2d_nchw_winograd, schedule
+)  # fmt: skip
+by_name(
+    "conv2d_nchw_winograd_without_weight_transform.cuda", GPU, ["winograd_cp"],
+    workloads.conv2d_nchw_winograd_packed, schedule,
+)  # fmt: skip
+by_name(
+    "conv2d_nchw_winograd.mali", GPU, ["winograd_cp"], workloads.conv2d_nchw_winograd_mali,
+    schedule_mali,
+)  # fmt: skip

@@ -60,6 +60,15 @@ def conv2d_nchw_winograd(
     return nn.conv2d_winograd_nchw(data, weights(kernel), strides, padding, dilation, out_dtype)
 
 
+def conv2d_nchw_winograd_mali(
+    data: Tensor, kernel: Tensor, strides: Any, padding: Any, dilation: Any, out_dtype: Any = None
+) -> Tensor:
+    """Tiles of 4 x 4 outputs where they divide the rows of the data."""
+    tile = 4 if isinstance(data, Tensor) and data.ndim == 4 and data.shape[2] % 4 == 0 else 2
+    own = weights(kernel)
+    return nn.conv2d_winograd_nchw(data, own, strides, padding, dilation, out_dtype, False, tile)
+
+
 def conv2d_nchw_winograd_packed(
     data: Tensor, kernel: Tensor, strides: Any, padding: Any, dilation: Any, out_dtype: Any = None
 ) -> Tensor:
