@@ -62,7 +62,8 @@ SECTIONS: dict[str, list[Row]] = {
         *works("te.", "exp log sqrt rsqrt tanh sigmoid erf sin cos floor ceil round abs power"),
         *works("C.", "shape dtype ndim name op op.name op.tag op.axis op.reduce_axis"),
         *works("C.", "op.input_tensors"),
-        *works("te.", "size_var"),
+        *works("te.", "size_var fmod log2 log10 exp2 exp10 trunc isnan floordiv floormod indexdiv"),
+        *works("te.", "indexmod min_value max_value infinity"),
         different("te.sum(init=)", "and te.max, min, prod; not together with where=", "te.sum"),
         different(
             "te.compute of a tuple",
@@ -100,7 +101,7 @@ SECTIONS: dict[str, list[Row]] = {
         *not_yet("s[C].", "tensorize double_buffer prefetch env_threads"),
         different(
             "s[C].set_store_predicate",
-            "of threads that share a reduction one stores anyway; refused elsewhere",
+            "of threads that would store the same one stores anyway; any other is refused",
         ),
         *not_yet("s[C].", "rolling_buffer transform_layout"),
         *works("s.", "normalize"),
@@ -146,6 +147,8 @@ SECTIONS: dict[str, list[Row]] = {
         ),
         *works("func.", "entry_name get_source time_evaluator imported_modules get_function"),
         different("func.get_source(fmt)", '"ll" and "asm", "cu", "cl"', "func.get_source"),
+        different("build(lower(s, args))", "lowered again for the target of the build", "build"),
+        *works("error.", "TVMError"),
         different("func['name']", "the module itself", "func.get_function"),
         different(
             "build without the device", "its text can be read; calls say what is missing", "build"

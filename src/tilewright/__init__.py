@@ -45,6 +45,7 @@ _LAZY = {
     "IRModule": "tilewright.relay.graph.expr",
 }
 _MODULES = (
+    "error",
     "te",
     "tir",
     "topi",
@@ -67,7 +68,6 @@ _ELSEWHERE = {
     "create_schedule": "Use te.create_schedule.",
     "meta_schedule": "Use autotvm.",
     "driver": "Use build, and relay.build for networks; the command is `tilewright`.",
-    "error": "Errors are tilewright.base.errors.TilewrightError and its subclasses.",
     "get_global_func": "There is no registry of functions; call Python functions directly.",
     "ir": "Use IRModule, and te for expressions.",
     "metal": "Metal is not a target; the targets are llvm, cuda and opencl.",

@@ -27,11 +27,24 @@ from tilewright.te import (
     cosh,
     erf,
     exp,
+    exp2,
+    exp10,
     floor,
+    floordiv,
+    floormod,
+    fmod,
     if_then_else,
+    indexdiv,
+    indexmod,
+    infinity,
+    isnan,
     log,
+    log2,
+    log10,
     max,
+    max_value,
     min,
+    min_value,
     power,
     round,
     rsqrt,
@@ -42,6 +55,7 @@ from tilewright.te import (
     sum,
     tan,
     tanh,
+    trunc,
     var,
 )
 from tilewright.te import select as Select
@@ -50,21 +64,6 @@ from tilewright.te import var as Var
 from tilewright.te.tensor import IterVar
 
 pow = power
-
-
-@door(ExpressionError, "tir.indexdiv")
-def indexdiv(a: Any, b: Any) -> PrimExpr:
-    """a // b of indices, rounding down."""
-    return _E.binary("floordiv", _E.convert(a), b)
-
-
-@door(ExpressionError, "tir.indexmod")
-def indexmod(a: Any, b: Any) -> PrimExpr:
-    """a % b of indices, with the sign of b."""
-    return _E.binary("floormod", _E.convert(a), b)
-
-
-floordiv, floormod = indexdiv, indexmod
 
 
 @door(ExpressionError, "tir.Cast")
@@ -104,11 +103,60 @@ _ELSEWHERE = {
 }
 
 __all__ = [
-    "Cast", "IterVar", "PrimExpr", "Select", "SizeVar", "Var", "abs", "acos", "acosh", "all", "any",
-    "asin", "asinh", "atan", "atanh", "call_intrin", "ceil", "comm_reducer", "const", "cos", "cosh",
-    "erf", "exp", "floor", "floordiv", "floormod", "if_then_else", "indexdiv", "indexmod", "log",
-    "max", "min", "pow", "power", "round", "rsqrt", "sigmoid", "sin", "sinh", "sqrt", "sum", "tan",
-    "tanh", "var",
+    "Cast",
+    "IterVar",
+    "PrimExpr",
+    "Select",
+    "SizeVar",
+    "Var",
+    "abs",
+    "acos",
+    "acosh",
+    "all",
+    "any",
+    "asin",
+    "asinh",
+    "atan",
+    "atanh",
+    "call_intrin",
+    "ceil",
+    "comm_reducer",
+    "const",
+    "cos",
+    "cosh",
+    "erf",
+    "exp",
+    "exp2",
+    "exp10",
+    "floor",
+    "floordiv",
+    "floormod",
+    "fmod",
+    "if_then_else",
+    "indexdiv",
+    "indexmod",
+    "infinity",
+    "isnan",
+    "log",
+    "log2",
+    "log10",
+    "max",
+    "max_value",
+    "min",
+    "min_value",
+    "pow",
+    "power",
+    "round",
+    "rsqrt",
+    "sigmoid",
+    "sin",
+    "sinh",
+    "sqrt",
+    "sum",
+    "tan",
+    "tanh",
+    "trunc",
+    "var",
 ]  # fmt: skip
 
 

@@ -300,3 +300,46 @@ def test_a_function_of_several_elements_makes_as_many_tensors() -> None:
     data = np.arange(4, dtype="float32")
     found = evaluate(ComputeDAG([a, more, twice]), [data])
     assert (found[0] == data + 1).all() and (found[1] == data * 2).all()
+
+
+def test_what_lower_gave_is_built_for_any_target() -> None:
+    _, a, b, s = vector()
+    lowered = lower(s, [a, b], "llvm")
+    out = nd.empty((2, 2))
+    build(lowered, target="llvm", target_host="llvm", name="twice")(
+        nd.array(np.ones((2, 2), "float32")), out
+    )
+    assert (out.numpy() == 2).all() and str(lowered) == str(lower_schedule(s, Target("llvm")))
+    with pytest.raises(ScheduleError, match="nothing says what this program was made from"):
+        build(lower_schedule(s, Target("llvm")), target="llvm")
+
+
+def test_the_first_of_some_threads_stores_anyway() -> None:
+    _, a, b, s = vector()
+    thread = te.thread_axis("threadIdx.x")
+    s[b].set_store_predicate(thread.var.equal(0))
+    _, inner = s[b].split(b.op.axis[0], factor=8)
+    s[b].bind(inner, thread)
+    for condition in (thread.var.equal(0), thread.var.equal(1), a[0, 0] > 0.0, True):
+        with pytest.raises(ScheduleError, match="it is not the first of threads that would store"):
+            s[b].set_store_predicate(condition)
+
+
+def test_functions_that_te_makes_of_others() -> None:
+    a = te.placeholder((5,), name="A")
+    data = np.array([-2.5, -0.5, 0.25, 1.5, 8.0], "float32")
+    pairs = [
+        (lambda x: te.fmod(x, 2.0), np.fmod(data, 2)), (te.trunc, np.trunc(data)),
+        (te.exp2, np.exp2(data)), (te.exp10, 10.0**data),
+        (lambda x: te.log2(x * x), np.log2(data**2)),
+        (lambda x: te.log10(x * x), np.log10(data**2)), (te.isnan, np.isnan(data)),
+        (lambda x: te.floormod(te.floordiv(x, 0.5), 3.0), np.floor(data / 0.5) % 3),
+    ]  # fmt: skip
+    for function, wanted in pairs:
+        out = te.compute((5,), lambda i, f=function: f(a[i]).astype("float32"), name="B")
+        (found,) = evaluate(ComputeDAG([a, out]), [data])
+        np.testing.assert_allclose(found, wanted, rtol=1e-5)
+    assert te.min_value("int8").value == -128 and te.max_value("int8").value == 127
+    assert te.infinity("float32").value == float("inf")
+    with pytest.raises(ExpressionError, match="it has none"):
+        te.infinity("int32")

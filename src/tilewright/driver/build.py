@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tilewright.base import context
@@ -42,6 +43,16 @@ def resolve_target(target: TargetLike | None) -> Target:
     return Target(found).native()
 
 
+@dataclass(frozen=True, eq=False)
+class Lowered(Program):
+    """A program that knows its schedule and arguments, so that `build` takes it for any target."""
+
+    schedule: Schedule | None = None
+    listed: tuple[Tensor | Expr, ...] | None = None
+
+    __str__ = Program.__str__
+
+
 @door(ScheduleError)
 def lower(
     schedule: Schedule,
@@ -60,7 +71,10 @@ def lower(
     if found is None:
         found = "cuda" if schedule.binds_threads else "llvm"
     chosen = Target(found).native()
-    return lower_schedule(schedule, chosen, kernel_name(name), args)
+    made = lower_schedule(schedule, chosen, kernel_name(name), args)
+    listed = None if args is None else tuple(args)
+    parts = (made.name, made.args, made.roles, made.kernels, made.workspaces)
+    return Lowered(*parts, schedule=schedule, listed=listed)
 
 
 def generate_source(
@@ -119,19 +133,31 @@ def build_artifact(
 
 @door(ScheduleError)
 def build(
-    schedule: Schedule,
+    schedule: Schedule | Program,
     args: Sequence[Tensor | Expr] | None = None,
     target: TargetLike | None = None,
+    target_host: TargetLike | None = None,
     name: str = "main",
 ) -> Module:
     """A callable module on device 0 of the target; its arguments are `args` in order.  Where there
     is no such device, its text can be read, and calls raise what is missing.
 
+    schedule:    or what `lower` gave for one, which is lowered again for the target
+    target_host: the processor beside the device, where it is not this machine's
     args: default: the inputs and outputs of the schedule.  All inputs must be there, and whatever
           else is wanted that is computed on its own; variables are given as numbers, and where
           they are left out, extents are what the shapes of a call's arrays say
     """
-    chosen, here = local_target(resolve_target(target))
+    if isinstance(schedule, Program):
+        if not isinstance(schedule, Lowered) or schedule.schedule is None:
+            raise ScheduleError(
+                f"build({schedule.name})", "nothing says what this program was made from",
+                "Give the schedule, or what lower(s, args) returned.",
+            )  # fmt: skip
+        args = schedule.listed if args is None else args
+        schedule = schedule.schedule
+    whole = resolve_target(target)
+    chosen, here = local_target(whole if target_host is None else whole.with_host(target_host))
     if here is None and not device(chosen).exist:
         source = generate_source(schedule, chosen, name, args)
         return Module(Artifact(source, b""), device(chosen))

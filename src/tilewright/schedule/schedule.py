@@ -13,6 +13,8 @@ from typing import Any
 from tilewright.base.doors import door
 from tilewright.base.dtype import DType
 from tilewright.base.errors import ScheduleError, absent
+from tilewright.ir.expr import Expr
+from tilewright.ir.stmt import THREAD_TAGS
 from tilewright.schedule import steps as S
 from tilewright.schedule.space.decision import Choice, Size
 from tilewright.schedule.state import ScheduleState, StageState
@@ -149,18 +151,30 @@ class Stage(StageState):
 
     @door(ScheduleError)
     def set_store_predicate(self, predicate: Any) -> None:
-        """Only one of the threads that share a reduction stores its result: that is so anyway.
+        """Only the first of the threads that would store the same elements does: it is so anyway.
 
-        predicate: `thread.var.equal(0)`.  Raises ScheduleError for a stage that stores otherwise.
+        predicate: `thread.var.equal(0)`, of a thread index that no spatial loop of the stage takes.
+        Raises ScheduleError for any other.
         """
-        if not any(ax.kind == "reduce" for ax in self.binds):
+        tag = _first_of(predicate)
+        if not tag or any(t == tag and ax.kind != "reduce" for ax, t in self.binds.items()):
             raise ScheduleError(
                 f"set_store_predicate({self.name}, {predicate})",
-                "no threads share a reduction of it", "Put the condition into te.compute.",
+                "it is not the first of threads that would store the same elements",
+                "Give thread.var.equal(0), or put the condition into te.compute.",
             )  # fmt: skip
 
     def __repr__(self) -> str:
         return f"Stage({self.name}: {place_text(self)}, loops {loops_text(self)})"
+
+
+def _first_of(predicate: Any) -> str:
+    """The thread index that a condition compares with 0; "" for another condition."""
+    if not isinstance(predicate, Expr) or predicate.op != "eq":
+        return ""
+    thread, zero = predicate.args
+    named = thread.op == "var" and str(thread.attr) in THREAD_TAGS
+    return str(thread.attr) if named and zero.op == "const" and zero.attr == 0 else ""
 
 
 def _size(value: Any) -> Any:

@@ -6,9 +6,11 @@ In: expressions and numbers.  Out: expressions.  What they mean and how they rou
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
-from tilewright.base.dtype import FLOAT32
+from tilewright.base.dtype import FLOAT32, DType
+from tilewright.base.errors import ExpressionError
 from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr, Value
 from tilewright.te.tensor import widened
@@ -43,3 +45,67 @@ def sigmoid(x: Value) -> Expr:
     kind = node.dtype if node.dtype.is_float else FLOAT32
     one = E.const(1, kind.compute)
     return E.cast(kind, one / (one + E.call("exp", -widened(kind.compute, node))))
+
+
+def fmod(x: Value, y: Value) -> Expr:
+    """The remainder of a division that rounds towards zero, of floats."""
+    return E.call("fmod", x, y)
+
+
+def log2(x: Value) -> Expr:
+    return log(x) * (1 / math.log(2))
+
+
+def log10(x: Value) -> Expr:
+    return log(x) * (1 / math.log(10))
+
+
+def exp2(x: Value) -> Expr:
+    return power(E.const(2.0), x)
+
+
+def exp10(x: Value) -> Expr:
+    return power(E.const(10.0), x)
+
+
+def trunc(x: Value) -> Expr:
+    """Towards zero."""
+    node = E.convert(x)
+    return E.select(node < 0, ceil(node), floor(node))
+
+
+def isnan(x: Value) -> Expr:
+    node = E.convert(x)
+    return E.binary("ne", node, node)
+
+
+def floordiv(a: Value, b: Value) -> Expr:
+    """a // b, rounding down; also called indexdiv."""
+    return E.binary("floordiv", E.convert(a), b)
+
+
+def floormod(a: Value, b: Value) -> Expr:
+    """a % b, with the sign of b; also called indexmod."""
+    return E.binary("floormod", E.convert(a), b)
+
+
+indexdiv, indexmod = floordiv, floormod
+
+
+def min_value(dtype: str) -> Expr:
+    """The least finite number of a type."""
+    kind = DType(dtype, f"min_value({dtype!r})")
+    return E.const(kind.least, kind)
+
+
+def max_value(dtype: str) -> Expr:
+    """The greatest finite number of a type."""
+    kind = DType(dtype, f"max_value({dtype!r})")
+    return E.const(kind.greatest, kind)
+
+
+def infinity(dtype: str) -> Expr:
+    kind = DType(dtype, f"infinity({dtype!r})")
+    if not kind.is_float:
+        raise ExpressionError(f"infinity({dtype!r})", "it has none", "Use te.max_value.")
+    return E.const(math.inf, kind)
