@@ -32,7 +32,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "array on a target": (lambda: nd.array([1.0], "llvm"), "device is a str, not a device"),
     "no module": (lambda: relay.build(None, target="llvm"), "mod is None, not a module"),
-    "no schedule": (lambda: tilewright.build(A, target="llvm"), "not a schedule or a Program. te.create_sch"),
+    "no schedule": (lambda: tilewright.build(A, target="llvm"), "not a schedule or a Program"),
     "number as target": (lambda: tilewright.Target(3), "a int is no target"),
     "target without a kind": (lambda: tilewright.Target({"cpu": "cuda"}), "no target for 'cpu'"),
     "two targets": (lambda: tilewright.Target({"cpu": "llvm", "cuda": "cuda"}), "2 targets"),

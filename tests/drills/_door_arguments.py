@@ -164,7 +164,9 @@ _OPERATORS: dict[str, dict[str, Any]] = {
     "bitwise_and bitwise_not bitwise_or bitwise_xor left_shift right_shift trunc_divide":
         dict.fromkeys(_OPERANDS, Of(dtype="int32")),
     "broadcast_to": {"shape": (2, 4, 8, 8)},
-    "concatenate stack": {n: [Of(), Of()] for n in ("a_tuple", "tensors", "data")},
+    "concatenate stack elemwise_sum": {
+        n: [Of(), Of()] for n in ("a_tuple", "tensors", "data", "xs")
+    },
     "conv2d_NCHWc": {"data": Of((1, 1, 8, 8, 4)), "kernel": Of((1, 1, 3, 3, 4, 4))},
     "conv2d_nhwc": {"data": Of((1, 8, 8, 4)), "kernel": Of((3, 3, 4, 4))},
     "conv2d_hwcn": {"data": Of((8, 8, 4, 1)), "kernel": Of((3, 3, 4, 4))},
