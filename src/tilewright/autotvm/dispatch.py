@@ -228,15 +228,16 @@ def _costing(config: ConfigEntity, seconds: float) -> ConfigEntity:
 class ApplyGraphBest(DispatchContext):
     """The records that a graph tuner chose, one for each node in the order of the network.
 
-    records: a log of ours, or what `load_from_file` gives.  A query gets the next one; a kernel of
-    a network the first one of its computation.
+    records: a log of ours, or what `load_from_file` gives.  A query gets the next one, `lookup` the
+    first one of its computation.  `relay.build` finds the layouts that they were chosen for, and
+    their kernels, in `database`.
     """
 
     def __init__(self, records: Any) -> None:
         super().__init__()
-        self.log = Database()
-        load_into(self.log, History(), records)
-        self.records = list(self.log)
+        self.database = Database()
+        load_into(self.database, History(), records)
+        self.records = list(self.database)
         if not self.records:
             raise SpaceError(
                 f"ApplyGraphBest({records!r:.100})", "there is no record in it",
@@ -260,7 +261,7 @@ class ApplyGraphBest(DispatchContext):
         own = (r for r in self.records if r.task.dag == dag.hash and r.steps)
         record = next(own, None)
         if record is not None:
-            return self.log.replay(record, dag)
+            return self.database.replay(record, dag)
         return self._by_anchor(dag, target)
 
     def _by_anchor(self, dag: ComputeDAG, target: Target) -> Schedule | None:
@@ -270,7 +271,7 @@ class ApplyGraphBest(DispatchContext):
             return None
         templates = {t.origin: t for t in anchor_templates(dag, target)}
         for record in self.records:
-            computed = self.log.computation(record.task.dag)
+            computed = self.database.computation(record.task.dag)
             other = find_anchor(computed) if computed is not None else None
             if other is None or anchor_key(other)[0] != anchor_key(anchor)[0]:
                 continue
