@@ -5,6 +5,9 @@ mark of the run, and how good the first batch of each task was; `results/knowled
 
     PYTHONPATH=src python benchmarks/bench_knowledge.py squeezenet-1.1 --target cuda --seconds 60 \
         --logs r18.jsonl r50.jsonl mobilenet.jsonl
+
+With --replay LOG, of another network, nothing is measured: how well the trees of --logs order the
+candidates of tasks that they never saw, beside the machine model alone.
 """
 
 from __future__ import annotations
@@ -17,18 +20,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import results_file
 
 from tilewright.cli.network import load_model, real_target
-from tilewright.measure.database import Database
+from tilewright.measure.database import Database, readable
 from tilewright.relay.compile.tune import as_described, tasks_of, tune
 from tilewright.runtime.device import device
 from tilewright.schedule.task import Task
-from tilewright.search.publish import publish
+from tilewright.search.propose.cost_model import CostModel, rank_correlation
+from tilewright.search.propose.prior import trees_of
+from tilewright.search.publish import TREE_OPTIONS, publish
 from tilewright.search.report import Event, Options
+from tilewright.search.transfer import described, recall, teach
 from tilewright.targets.target import Target
 
 MARKS = 6
+FIRST = 16  # candidates: a first batch
 
 
 @dataclass
@@ -90,11 +98,39 @@ def compared(model: str, target: Target, seconds: float, folder: str, seed: int)
     return row
 
 
+def replayed(logs: list[Path], held: Path) -> list[dict[str, Any]]:
+    """A row for each task of `held` that `logs` do not have: rank correlation with what was
+    measured, and the best of all by the best of the 16 that are predicted best."""
+    known = readable(*logs)
+    teacher, pupil = CostModel(TREE_OPTIONS), CostModel()
+    teach(teacher, recall(known))
+    pupil.begin_with(trees_of(teacher.booster))
+    seen, rows = {t.dag for t in known.tasks()}, []
+    for past in recall(readable(held)).told:
+        if past.key.dag in seen:
+            continue
+        features, machine, seconds = described(past)
+        good = np.isfinite(seconds)
+        if good.sum() < FIRST:
+            continue
+        seconds, row = seconds[good], {"task": past.task.name, "trials": int(good.sum())}
+        found = (("machine", np.log(machine)), ("trees", pupil.predict(features, machine)))
+        for name, predicted in found:
+            predicted = predicted[good]
+            chosen = seconds[np.argsort(predicted, kind="stable")[:FIRST]]
+            row[f"rank_{name}"] = round(rank_correlation(predicted, seconds), 3)
+            row[f"best_of_{FIRST}_{name}"] = round(float(seconds.min() / chosen.min()), 3)
+        rows.append(row)
+    means = {n: round(float(np.mean([r[n] for r in rows])), 3) for n in rows[0] if n != "task"}
+    return [*rows, {"task": "mean", **means}]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("models", nargs="+")
+    parser.add_argument("models", nargs="*")
+    parser.add_argument("--replay", type=Path, metavar="LOG")
     parser.add_argument("--target", default="cuda")
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--logs", nargs="+", required=True, type=Path, help="of other networks")
@@ -102,6 +138,14 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="where the results go")
     parser.add_argument("--commit")
     options = parser.parse_args()
+    if options.replay is not None:
+        rows = replayed(options.logs, options.replay)
+        print(results_file.table(rows))
+        results_file.append(
+            "knowledge_replayed", rows, folder=options.folder, commit=options.commit,
+            logs=[log.name for log in options.logs], held=options.replay.name,
+        )  # fmt: skip
+        return
     target = as_described(real_target(Target(options.target)))
     with tempfile.TemporaryDirectory() as folder:
         published = publish(options.logs, folder).published

@@ -15,6 +15,7 @@ from relay.small import database_of, image, residual, wanted
 from tilewright import cpu, knowledge, relay
 from tilewright.base.errors import ModelError, RecordError
 from tilewright.cli.app import cli
+from tilewright.cost.features import FEATURES
 from tilewright.knowledge import install, store
 from tilewright.knowledge.trees import Trees
 from tilewright.measure.database import Database
@@ -242,6 +243,28 @@ def test_names_that_are_none(site, name):
         knowledge.use(site, name)
     with pytest.raises(RecordError, match="none of that name"):
         knowledge.forget(name)
+
+
+# -- what ships ------------------------------------------------------------------------------------
+
+SHIPPED = sorted(store.SHIPPED.glob("*/records.jsonl"))
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda p: p.parent.name)
+def test_what_ships_can_be_used(path):
+    """Every record is the best of a computation that is told, and its steps still fit."""
+    database = Database.load(path)
+    assert not database.skipped and len(database) == len(database.tasks()) > 100
+    for record in list(database)[::9]:
+        dag = database.computation(record.task.dag)
+        assert record.result.ok and record.result.verified and dag is not None
+        database.replay(record, dag)
+    assert Trees.load(path.with_name("trees.msgpack")).features == tuple(FEATURES)
+
+
+def test_something_ships():
+    """It is data of the package: `*.jsonl` is ignored elsewhere."""
+    assert SHIPPED
 
 
 # -- trees -----------------------------------------------------------------------------------------

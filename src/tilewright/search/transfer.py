@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tilewright.base.errors import RecordError, TilewrightError
+from tilewright.cost.features import Matrix, Vector
 from tilewright.foreign.tvm_logs import Workloads, import_lines, log_lines
 from tilewright.measure.database import Database, readable
 from tilewright.measure.record import Key, Record, TaskId
@@ -130,11 +131,18 @@ def teach(model: CostModel, history: History) -> None:
     """Add all that was told to a model that tasks share, and fit it."""
     for past in history.told:
         key = f"{rows_key(past.task)} {past.key.fingerprint}"
-        for sketch, mine in _by_sketch(past):
-            indices = np.array([o.candidate.index for o in mine], np.int64)
-            rows, machine = evaluate(sketch, indices)
-            model.add(key, rows, machine, np.array([o.seconds for o in mine]))
+        model.add(key, *described(past))
     model.fit()
+
+
+def described(past: Past) -> tuple[Matrix, Vector, Vector]:
+    """Features, machine model's seconds and measured seconds of what was measured."""
+    parts: list[tuple[Matrix, Vector, Vector]] = []
+    for sketch, mine in _by_sketch(past):
+        indices = np.array([o.candidate.index for o in mine], np.int64)
+        parts.append((*evaluate(sketch, indices), np.array([o.seconds for o in mine])))
+    features, machine, measured = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return features, machine, measured
 
 
 def teach_plan(proposer: PlanProposer, history: History) -> bool:
