@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 
 import strategies as S
 from te.retype import retyped
-from tilewright import te
+from tilewright import te, topi
 from tilewright.base.dtype import DType
+from tilewright.te import cases as te_cases
 from tilewright.te.cases import cases, whole_numbers
+from tilewright.te.dag import ComputeDAG
 from tilewright.te.evaluate import evaluate, evaluate_with_tolerance
 from tilewright.te.rounding import LARGE_GRID, grid_of
 
@@ -101,3 +103,19 @@ def test_behind_what_is_inexact_the_bound_stays() -> None:
 )  # fmt: skip
 def test_grids(values: list[float], grid: float) -> None:
     assert grid_of(np.array(values)) == grid
+
+
+def test_sums_of_either_sign_behind_a_relu_are_told_at_once(monkeypatch):
+    """Half of them are zero with any numbers, so no others are tried."""
+    tried = []
+    drawing = te_cases._drawing
+    monkeypatch.setattr(
+        te_cases, "_drawing", lambda dag, *scale: tried.append(scale) or drawing(dag, *scale)
+    )
+    data = te.placeholder((1, 16, 8, 8), name="data")
+    weight = te.placeholder((6, 6, 16, 16), name="weight", constant=True)
+    made = topi.nn.conv2d_winograd_nchw(data, weight, 1, 1, pre_computed=True, tile_size=4)
+    case = te_cases.whole_numbers(ComputeDAG([data, weight, topi.nn.relu(made)]))
+    assert len(tried) == 1
+    (expected,), (slack,) = case.expected, case.tolerance
+    assert 0.3 < (expected == 0).mean() < 0.7 and not np.asarray(slack).any()
