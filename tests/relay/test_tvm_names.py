@@ -7,6 +7,8 @@ import sys
 import numpy as np
 import pytest
 
+import tilewright.driver
+import tilewright.ir
 from relay.small import residual
 from tilewright import relay, te, transform
 from tilewright.base.errors import ModelError
@@ -251,6 +253,9 @@ def test_backends_that_there_are_not():
         (relay.vm, "VMCompiler", "relay.vm.compile"), (relay.ty, "TypeVar", "tensors"),
         (relay.testing, "check_grad", "Gradients"), (relay.expr, "If", "relay.where"),
         (relay.build_module, "GraphExecutor", "create_executor"),
+        (relay.op, "add", "relay.add"), (relay.op, "relu", "relay.nn.relu"),
+        (relay.op, "tensor", "in relay"), (tilewright.ir, "structural_equal", "relay.analysis"),
+        (tilewright.driver, "tvmc", "tilewright"), (tilewright.contrib, "download", "its path"),
     ],
 )  # fmt: skip
 def test_other_names_say_what_to_use(owner, name, part):

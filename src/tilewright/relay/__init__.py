@@ -92,9 +92,13 @@ _ELSEWHERE = {
         "Values are tensors and tuples of them; unroll lists and loops in Python.",
     ),
     **dict.fromkeys(("parser", "fromtext", "parse"), "Text is not read: save with relay.to_onnx."),
+    "annotation": "Leave it out: relay.build decides where values live and what is fused.",
     "build_config": "Use transform.PassContext.",
     "collage": "relay.build chooses by measured records; there are no other compilers to ask.",
+    "data_dep_optimization": "Sparse weights are not there; dense ones are packed by relay.build.",
     "dataflow_pattern": "Use relay.ExprMutator, or relay.analysis.post_order_visit.",
+    "random": "Draw numbers with numpy, and give them as inputs.",
+    "reinterpret": "The bits of one type are not read as another; relay.cast converts values.",
     "quantize": "Import a model that is quantised already, with QuantizeLinear in ONNX.",
 }
 

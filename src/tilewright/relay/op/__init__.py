@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 from typing import Any
 
-from tilewright.base.errors import ModelError
+from tilewright.base.errors import ModelError, absent
 from tilewright.relay.graph.expr import Call, Constant, Expr, const
 from tilewright.relay.op import (
     conv,
@@ -74,5 +74,19 @@ def same_dtype(lhs: Any, rhs: Any) -> tuple[Expr, Expr]:
 def _like(value: Any, other: Expr) -> Constant:
     return const(value, other.dtype if isinstance(value, (int, float)) else None)
 
+
+def __getattr__(name: str) -> Any:
+    """Operators are called in `relay`: these are only their rows."""
+    known = next((n for n in (name, f"nn.{name}") if n in TABLE), None)
+    words = _ELSEWHERE if known is None else {name: f"Use relay.{known}."}
+    raise absent("relay.op", name, words)
+
+
+_ELSEWHERE = {
+    "contrib": "Libraries of others are not called; kernels are compiled and tuned.",
+    "strategy": "Use tilewright.schedule.template.anchor_template.",
+    "tensor": "Its operators are in relay.",
+    "transform": "Its operators are in relay.",
+}
 
 __all__ = ["ROWS", "TABLE", "Op", "Pattern", "call", "get", "same_dtype", "takes_numbers"]

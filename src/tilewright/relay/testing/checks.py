@@ -12,9 +12,9 @@ import numpy as np
 
 from tilewright.base.dtype import DType
 from tilewright.relay.graph.expr import Expr, Function, IRModule
-from tilewright.runtime.device import Device, device
+from tilewright.runtime.device import Device
 from tilewright.runtime.ndarray import NDArray, array
-from tilewright.targets.kind import kinds
+from tilewright.testing import enabled_targets
 
 Change = Callable[[IRModule], IRModule]
 
@@ -35,14 +35,8 @@ def run_infer_type(expr: Expr) -> Expr:
     return expr
 
 
-def enabled_targets() -> list[tuple[str, Device]]:
-    """The kinds of target whose device is there, with its first device."""
-    found = [(kind.name, device(kind.name)) for kind in kinds()]
-    return [(name, dev) for name, dev in found if dev.exist]
-
-
 def ctx_list() -> list[tuple[str, Device]]:
-    """`enabled_targets`, as it was called before."""
+    """`testing.enabled_targets`, as it was called before."""
     return enabled_targets()
 
 
@@ -50,3 +44,6 @@ def rand(dtype: str, *shape: int) -> NDArray:
     """An array of random numbers from 0 to 1 on the CPU."""
     kind = DType(dtype, "relay.testing.rand")
     return array(np.random.default_rng().random(shape).astype(kind.storage))
+
+
+__all__ = ["ctx_list", "enabled_targets", "rand", "run_infer_type", "run_opt_pass"]
