@@ -218,3 +218,16 @@ def test_names_of_an_equal_computation():
     for broken in ({}, {"ops": []}, {"ops": [["placeholder", 3, []], ["compute", "b", []]]}):
         with pytest.raises(ExpressionError, match="not an equal one"):
             a.named_as(broken)
+
+
+def test_inputs_that_nobody_named_are_told_apart() -> None:
+    a, b = te.placeholder((3,)), te.placeholder((3,))
+    dag = te.ComputeDAG([a, b, te.compute((3,), lambda i: a[i] - b[i])])
+    assert [op.name for op in dag.placeholders] == ["placeholder", "placeholder_1"]
+    assert te.ComputeDAG.from_json(dag.to_json()).hash == dag.hash
+
+
+def test_a_reducer_combines_two_values() -> None:
+    total = te.comm_reducer(lambda x, y: x + y, lambda t: te.const(0, t))
+    x, y = te.var("x"), te.var("y")
+    assert total(x, y) is x + y

@@ -22,6 +22,7 @@ from tilewright.ir.expr import ARITHMETIC, COMPARE, LOGIC, Expr
 from tilewright.te import symbolic
 from tilewright.te.reductions import builtin_combiner
 from tilewright.te.tensor import (
+    UNNAMED,
     Combiner,
     ComputeOp,
     IterVar,
@@ -60,6 +61,7 @@ class ComputeDAG:
             op.output_tensor for op in self.placeholders if op.output_tensor not in set(listed)
         ]
         self.args: tuple[Tensor, ...] = tuple(dict.fromkeys([*unlisted, *listed]))
+        _name_apart([op for op in self.placeholders if op.name == UNNAMED])
         for name, count in Counter(op.name for op in self.placeholders).items():
             if count > 1:
                 raise ExpressionError(
@@ -173,6 +175,12 @@ class ComputeDAG:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ComputeDAG.from_json, (self.to_json(),)
+
+
+def _name_apart(unnamed: Sequence[PlaceholderOp]) -> None:
+    """Inputs that nobody named are placeholder, placeholder_1, ..."""
+    for k, op in enumerate(unnamed):
+        op.name = f"{UNNAMED}_{k}" if k else UNNAMED
 
 
 def _listed(tensors: Any) -> list[Tensor]:

@@ -166,9 +166,14 @@ min = _selected("min")
 def comm_reducer(
     fcombine: Callable[[Expr, Expr], Any], fidentity: Callable[[str], Any], name: str = "reduce"
 ) -> Callable[..., Expr]:
-    """A reducer of your own: `fcombine(x, y)` must be associative and commutative."""
+    """A reducer of your own: `fcombine(x, y)` must be associative and commutative.
+
+    What it returns takes an element and axes, or two values, which it combines.
+    """
 
     def reduce(expr: Value, axis: Any, where: Expr | None = None) -> Expr:
+        if isinstance(axis, (Expr, int, float)):  # two values, as in TVM
+            return E.convert(fcombine(E.convert(expr), E.convert(axis)))
         if isinstance(expr, tuple):
             raise ExpressionError(
                 f"comm_reducer({name!r})", "several values are not reduced together",

@@ -25,6 +25,9 @@ from tilewright.ir.symbols import is_extent, is_symbol
 CONSTANTS_ATTR = "auto_scheduler_simplify_const_tensor_indices"
 
 
+UNNAMED = "placeholder"  # the name of inputs that get none
+
+
 @dataclass(frozen=True)
 class Range:
     """`[min, min + extent)`; the spelling TVM users know from `axis.dom.extent`."""
@@ -404,7 +407,7 @@ def _extent(value: Any, place: str, what: str) -> int:
 def placeholder(
     shape: Any,
     dtype: str = "float32",
-    name: str = "placeholder",
+    name: str = UNNAMED,
     *,
     constant: bool = False,
 ) -> Tensor:
