@@ -4,10 +4,12 @@ cost, how two tuners share.
 Trackers and servers are processes of this machine; kernels sleep, so that many of them fit on few
 cores.  Writes `results/farm.json` with --keep.
 
-PYTHONPATH=src:benchmarks:tests python benchmarks/bench_farm.py [rate overhead kills frozen share]
+PYTHONPATH=src:benchmarks:tests python benchmarks/bench_farm.py \
+    [rate overhead kills lossy frozen share search]
 
 On a host with several GPUs, `--gpus 2` starts one server per GPU, each with one of them in
-CUDA_VISIBLE_DEVICES, and compares one with all of them on a real search.
+CUDA_VISIBLE_DEVICES, and compares one with all of them on a real search.  `search` is that search
+with devices whose kernels sleep: what the tuner's process keeps up with.
 """
 
 from __future__ import annotations
@@ -23,22 +25,24 @@ from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from results_file import append, table
 
-from farm.processes import Farm
+from farm.processes import Farm, Process
 from tilewright.base.artifact import Artifact, BufferSpec, KernelInfo, Source
 from tilewright.driver.compilers import compile_source
 from tilewright.farm.runner import FarmRunner
-from tilewright.measure.jobs import Job, RunJob, RunResult
+from tilewright.measure.jobs import Built, Job, RunJob, RunResult
 from tilewright.measure.local import LocalBuilder, LocalRunner
 from tilewright.measure.pipeline import Pipeline
 from tilewright.measure.record import TaskId
 from tilewright.runtime.device import device
 from tilewright.search.loop import tune
 from tilewright.search.report import Options
+from tilewright.targets.spec import DeviceSpec
 from tilewright.targets.target import Target
 
 GPU_TASK = "conv 3x3 64x56x56"
@@ -137,12 +141,18 @@ def overhead() -> list[dict[str, Any]]:
     ]
 
 
-def kills(tries: int = 50) -> list[dict[str, Any]]:
+def kills(tries: int = 50, loss: float = 0.0) -> list[dict[str, Any]]:
     """One of four servers is killed at a random moment, and another one started."""
-    rng, lost, wrong = random.Random(0), 0, 0
+    rng, lost, wrong, seeds = random.Random(0), 0, 0, count()
     jobs = [sleeper(0.02, n) for n in range(40)]
-    with started(4) as farm, runner_of(farm) as runner:
-        servers = [p for p in farm.started if p.name == "rpc_server"]
+
+    def served(farm: Farm) -> Process:
+        if not loss:
+            return farm.serve("k")[0]
+        return farm.serve_behind("k", loss=loss, seed=2 * next(seeds))[0]
+
+    with started(0) as farm, runner_of(farm) as runner:
+        servers = [served(farm) for _ in range(4)]
         warm(runner, 4)
         for _ in range(tries):
             futures = [runner.submit(job) for job in jobs]
@@ -152,8 +162,15 @@ def kills(tries: int = 50) -> list[dict[str, Any]]:
             results = [future.result(300) for future in futures]
             lost += sum(r.cause == "machine" for r in results)
             wrong += sum(r.error is not None for r in results)
-            servers += farm.serve("k")
-    return [{"kills": tries, "trials": tries * len(jobs), "lost": lost, "wrong": wrong}]
+            servers.append(served(farm))
+        packets = sum(proxy.lost for proxy in farm.proxies)
+    row = {"kills": tries, "trials": tries * len(jobs), "lost": lost, "wrong": wrong}
+    return [row | ({"packets lost": packets} if loss else {})]
+
+
+def lossy() -> list[dict[str, Any]]:
+    """The same, and of the packets between devices, tracker and tuner 1% is lost."""
+    return kills(loss=0.01)
 
 
 def frozen(tries: int = 5) -> list[dict[str, Any]]:
@@ -196,12 +213,10 @@ def share() -> list[dict[str, Any]]:
     return rows
 
 
-def gpus(count: int, trials: int = 200) -> list[dict[str, Any]]:
+def gpus(most: int, trials: int) -> list[dict[str, Any]]:
     """A search on one GPU, and on all of them: each server sees one GPU."""
-    from search_tasks import task
-
     rows = []
-    for number in (1, count):
+    for number in (1, most):
         with tempfile.TemporaryDirectory() as folder:
             farm = Farm(Path(folder))
             try:
@@ -214,30 +229,101 @@ def gpus(count: int, trials: int = 200) -> list[dict[str, Any]]:
                     LocalBuilder() as builder,
                     Pipeline(builder, runner) as pipeline,
                 ):
-                    target = Target("cuda")
-                    chosen = task(GPU_TASK, target.on(runner.describe(target)))
-                    began = time.perf_counter()
-                    report = tune([chosen], pipeline, None, Options(trials=trials, leaders=0))
-                    spent = time.perf_counter() - began
+                    spec = runner.describe(Target("cuda"))
+                    while len(runner._known) < number:  # until every GPU has been opened
+                        time.sleep(0.01)
+                    rows.append({"GPUs": number, **searched(pipeline, spec, trials, True)})
             finally:
                 farm.stop()
-        done = report.tasks[0].trials
-        rows.append({"GPUs": number, "trials": done, "trials/s": round(done / spent, 1)})
-    for row in rows:
-        row["against one"] = round(row["trials/s"] / rows[0]["trials/s"], 2)
-    return rows
+    return against_one(rows)
 
 
-PARTS = {"rate": rate, "overhead": overhead, "kills": kills, "frozen": frozen, "share": share}
+def search(trials: int = 400, seconds: float = 0.013) -> list[dict[str, Any]]:
+    """The same search for devices whose kernels sleep, three times a trial; builds cost nothing."""
+    rows = []
+    spec = DeviceSpec("cuda", "sleeper", "sleeper", "sm_90")
+    for number in (1, 2, 4):
+        with started(number) as farm, runner_of(farm) as runner, _Sleepers(seconds) as builder:
+            warm(runner, number)
+            with Pipeline(builder, _AsGpus(runner, spec)) as pipeline:
+                rows.append({"devices": number, **searched(pipeline, spec, trials, False)})
+    return against_one(rows)
+
+
+class _AsGpus:
+    """Devices of a farm that say they are others."""
+
+    def __init__(self, runner: FarmRunner, spec: DeviceSpec) -> None:
+        self._runner, self._spec = runner, spec
+        self.n_parallel, self.probe, self.close = runner.n_parallel, runner.probe, runner.close
+
+    def describe(self, target: Target) -> DeviceSpec:
+        return self._spec
+
+    def submit(self, run: RunJob) -> Future[RunResult]:
+        return self._runner.submit(replace(run, job=replace(run.job, target=Target("llvm"))))
+
+
+class _Sleepers:
+    """A builder whose artefacts sleep."""
+
+    n_parallel = 8
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds, self._numbers = seconds, count()
+
+    def submit(self, job: Job) -> Future[Built]:
+        made = sleeper(self.seconds, next(self._numbers)).artifact
+        future: Future[Built] = Future()
+        future.set_result(Built(made))
+        return future
+
+    def probe(self, target: Target) -> None:
+        pass
+
+    def __enter__(self) -> _Sleepers:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+def searched(pipeline: Pipeline, spec: DeviceSpec, trials: int, verify: bool) -> dict[str, Any]:
+    """A search of the task of GPUs: trials a second in all, and after its first result."""
+    from search_tasks import task
+
+    chosen, times = task(GPU_TASK, Target("cuda").on(spec)), [time.perf_counter()]
+    tune(
+        [chosen], pipeline, verify=verify,
+        options=Options(trials=trials, leaders=0, fruitless=0, negligible=0),
+        on_event=lambda e: times.append(time.perf_counter()) if e.kind == "trial" else None,
+    )  # fmt: skip
+    done = len(times) - 1
+    return {
+        "trials": done,
+        "trials/s": round(done / (times[-1] - times[0]), 1),
+        "after the first": round((done - 1) / (times[-1] - times[1]), 1),
+    }
+
+
+def against_one(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [r | {"against one": round(r["trials/s"] / rows[0]["trials/s"], 2)} for r in rows]
+
+
+PARTS = {
+    "rate": rate, "overhead": overhead, "kills": kills, "lossy": lossy, "frozen": frozen,
+    "share": share, "search": search,
+}  # fmt: skip
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}; or all")
     parser.add_argument("--gpus", type=int, help="compare one GPU with so many instead")
+    parser.add_argument("--trials", type=int, default=1000, help="of each search of --gpus")
     parser.add_argument("--keep", action="store_true", help="write the results down, too")
     given = parser.parse_args()
-    parts = {"gpus": lambda: gpus(given.gpus)} if given.gpus else PARTS
+    parts = {"gpus": lambda: gpus(given.gpus, given.trials)} if given.gpus else PARTS
     for name in given.parts or parts:
         rows = parts[name]()
         print(f"{name}\n{table(rows)}\n", flush=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -12,20 +13,28 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import tilewright
+from farm.proxy import Proxy
 
 SECONDS = 90.0  # to start, on a busy machine
 SOURCE = str(Path(tilewright.__file__).parents[1])
 
 
 class Process:
-    """A command of `tilewright.exec` that has said where it listens; `port` is that."""
+    """A command of `tilewright.exec` that has said where it listens; `port` is that.
 
-    def __init__(self, command: str, *arguments: str, log: Path, wait: bool = True) -> None:
+    before: Python that runs in the process first, to spoil it
+    """
+
+    def __init__(
+        self, command: str, *arguments: str, log: Path, wait: bool = True, before: str = ""
+    ) -> None:
         self.log = log
         self.name = command
+        module = f"tilewright.exec.{command}"
+        run = f"{before}\nimport runpy\nrunpy.run_module({module!r}, run_name='__main__')"
         with open(log, "wb") as out:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", f"tilewright.exec.{command}", *arguments],
+                [sys.executable, *(["-c", run] if before else ["-m", module]), *arguments],
                 stdout=out, stderr=subprocess.STDOUT,
                 env=os.environ | {"PYTHONPATH": SOURCE},
             )  # fmt: skip
@@ -68,11 +77,16 @@ class Process:
 class Farm:
     """A tracker and devices; `address` is the tracker's."""
 
-    def __init__(self, folder: Path, host: str = "127.0.0.1", *options: str) -> None:
+    def __init__(
+        self, folder: Path, host: str = "127.0.0.1", *options: str, before: str = ""
+    ) -> None:
         self.folder, self.options = folder, options
         self.started: list[Process] = []
+        self.proxies: list[Proxy] = []
         self.host = host
-        self.tracker = self._start("rpc_tracker", "--host", host, "--port", "0", *options)
+        self.tracker = self._start(
+            "rpc_tracker", "--host", host, "--port", "0", *options, before=before
+        )
         self.port = self.tracker.port
         self.address = f"127.0.0.1:{self.port}"
 
@@ -83,27 +97,62 @@ class Farm:
             one.port = one.wait_for("bind to")
         return made
 
+    def build(self, key: str, count: int) -> Process:
+        """A process that builds, as so many builders."""
+        made = self._server(key, False, "--builders", str(count))
+        end = time.monotonic() + SECONDS
+        while made.text().count("bind to") < count:
+            assert time.monotonic() < end, made.text()
+            time.sleep(0.05)
+        return made
+
     def restart_tracker(self) -> None:
         self.tracker = self._start(
             "rpc_tracker", "--host", self.host, "--port", str(self.port), "--port-end",
             str(self.port), *self.options,
         )  # fmt: skip
 
-    def _server(self, key: str, wait: bool) -> Process:
+    def serve_at(
+        self, key: str, port: int, *options: str, tracker: int | None = None, before: str = ""
+    ) -> Process:
+        """A device at a port, that reaches the tracker by another one."""
         return self._start(
-            "rpc_server", "--tracker", self.address, "--key", key, "--port", "0", "--port-end", "0",
-            *self.options, wait=wait,
+            "rpc_server", "--tracker", f"127.0.0.1:{tracker or self.port}", "--key", key,
+            "--port", str(port), "--port-end", str(port), *self.options, *options, before=before,
         )  # fmt: skip
 
-    def _start(self, command: str, *arguments: str, wait: bool = True) -> Process:
+    def serve_behind(
+        self, key: str, delay: float = 0.0, loss: float = 0.0, seed: int = 0
+    ) -> tuple[Process, Proxy, Proxy]:
+        """A device with a bad network; both ways to it."""
+        port = free_port()
+        out, into = Proxy(self.port, delay, loss, seed), Proxy(port, delay, loss, seed + 1)
+        self.proxies += [out, into]
+        made = self.serve_at(key, port, "--custom-addr", f"127.0.0.1:{into.port}", tracker=out.port)
+        return made, out, into
+
+    def _server(self, key: str, wait: bool, *options: str) -> Process:
+        return self._start(
+            "rpc_server", "--tracker", self.address, "--key", key, "--port", "0", "--port-end", "0",
+            *self.options, *options, wait=wait,
+        )  # fmt: skip
+
+    def _start(self, command: str, *arguments: str, wait: bool = True, before: str = "") -> Process:
         log = self.folder / f"{command}-{len(self.started)}.log"
-        made = Process(command, *arguments, log=log, wait=wait)
+        made = Process(command, *arguments, log=log, wait=wait, before=before)
         self.started.append(made)
         return made
 
     def stop(self) -> None:
         for process in reversed(self.started):
             process.stop()
+        for proxy in self.proxies:
+            proxy.close()
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as one:
+        return int(one.getsockname()[1])
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from tilewright.farm.dispatch import LOSSES, STRIKES, Dispatch
+from tilewright.farm.dispatch import LOSSES, MISSES, STRIKES, Dispatch
 
 
 def dispatch(total: int) -> Dispatch:
@@ -121,6 +121,21 @@ def test_leaving_a_device_out_blames_nobody():
     assert list(made.done("x", 1, failed=False)) == []  # it came too late
     assert made.granted("y").losses == 0
     assert made.notices == ["x is left out: its disk is full"]
+
+
+def test_a_device_that_does_not_listen_rests_and_blames_nobody():
+    made = dispatch(2)
+    made.add("a")
+    for _ in range(MISSES - 1):
+        made.granted("x")
+        made.unreached("x", "refused")
+        assert made.granted("x") is None and made.wanted == (1, frozenset({"x"}))
+        made.resting.discard("x")
+    made.granted("x")
+    made.unreached("x", "refused")
+    assert "cannot be reached from here (refused)" in made.notices[0]
+    ticket = made.granted("y")
+    assert ticket.work == "a" and ticket.losses == 0
 
 
 def test_giving_up_settles_everything_that_waits():

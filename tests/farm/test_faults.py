@@ -13,7 +13,7 @@ import pytest
 from farm.processes import Farm, farm
 from measure.kernels import job, reference
 from tilewright.base.errors import DeviceError
-from tilewright.farm import runner as runner_module
+from tilewright.farm import fleet
 from tilewright.farm.device_link import DeviceLink
 from tilewright.farm.runner import FarmRunner
 from tilewright.measure.jobs import RunJob, RunResult
@@ -103,7 +103,7 @@ def test_a_frozen_device_is_noticed_and_used_again_when_it_thaws(devices: Farm, 
 def test_the_tracker_may_be_restarted(
     devices: Farm, run_job: RunJob, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(runner_module, "LOST_SECONDS", 90.0)
+    monkeypatch.setattr(fleet, "LOST_SECONDS", 90.0)
     notices: list[str] = []
     with runner_of(devices, notices, 0.2) as runner:
         futures = [runner.submit(run_job) for _ in range(10)]
@@ -118,7 +118,7 @@ def test_the_tracker_may_be_restarted(
 def test_without_any_device_trials_fail_as_the_machines_fault(
     tmp_path: Path, run_job: RunJob, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(runner_module, "LOST_SECONDS", 1.0)
+    monkeypatch.setattr(fleet, "LOST_SECONDS", 1.0)
     with farm(tmp_path, ["k"]) as made, runner_of(made) as runner:
         all_right([runner.submit(run_job)])
         made.started[1].kill()
@@ -127,7 +127,7 @@ def test_without_any_device_trials_fail_as_the_machines_fault(
         assert "has no device of this key; it has none" in result.message
         with pytest.raises(DeviceError, match="no device"):
             runner.probe(Target("llvm"))
-        monkeypatch.setattr(runner_module, "LOST_SECONDS", 60.0)
+        monkeypatch.setattr(fleet, "LOST_SECONDS", 60.0)
         made.serve("k")
         runner.probe(Target("llvm"))
         all_right([runner.submit(run_job)])

@@ -31,7 +31,7 @@ from tilewright.search.jobs import task_id
 from tilewright.search.loop import tune
 from tilewright.search.propose.cost_model import CostModel
 from tilewright.search.propose.model_proposer import rows_key
-from tilewright.search.report import BATCH, Event, Options, Report
+from tilewright.search.report import Event, Options, Report
 from tilewright.targets.target import Target
 
 OnEvent = Callable[[Event], None]
@@ -83,14 +83,14 @@ def run(
         if on_event is not None:
             on_event(event)
 
-    batch = min(BATCH[tasks[0].target.device_kind.shares_host], options.num_measures_per_round)
+    most = options.num_measures_per_round
     if loop.trials is not None:
-        batch = min(batch, max(1, loop.trials // len(tasks)))
+        most = min(most, max(1, loop.trials // len(tasks)))
     with _measuring(options) as (builder, runner), Pipeline(builder, runner, log) as pipeline:
         _check_arch(runner, tasks[0].target)
         try:
             report = tune(
-                tasks, pipeline, log, replace(loop, batch=batch), on_event=tell, model=model,
+                tasks, pipeline, log, replace(loop, batch_most=most), on_event=tell, model=model,
                 history=history,
             )  # fmt: skip
         finally:

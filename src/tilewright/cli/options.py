@@ -62,13 +62,17 @@ def farm_options(command: Any) -> Any:
     return place(key(command))
 
 
-def devices_of(place: str | None, key: str | None) -> Any:
-    """Where the two options lead; None: to this machine.  Raises DeviceError for no address."""
+def devices_of(place: str | None, key: str | None, builders: str | None = None) -> Any:
+    """Where the options lead; None: to this machine.  Raises DeviceError for no address."""
     from tilewright.farm.address import Devices, parsed
 
     if (place is None) != (key is None):
         raise click.UsageError("--farm and --key belong together")
-    return None if place is None or key is None else Devices(key, *parsed(place))
+    if place is None or key is None:
+        if builders is not None:
+            raise click.UsageError("--builders are those of --farm, which is not given")
+        return None
+    return Devices(key, *parsed(place), builders)
 
 
 dtype_option = click.option(

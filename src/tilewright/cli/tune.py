@@ -117,11 +117,12 @@ def _measuring_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the search.")
 @_measuring_options
 @farm_options
+@click.option("--builders", metavar="KEY", help="Builders of --farm, which then build instead.")
 def tune(
     model: str, target: Target, dtype: str, batch: tuple[int, ...], shape: dict[str, Any],
     layout: str | None, trials: int | None, minutes: float | None, log: Path | None,
-    tuner: str, templates: bool, seed: int, farm: str | None, key: str | None, tasks: str,
-    **more: Any,
+    tuner: str, templates: bool, seed: int, farm: str | None, key: str | None,
+    builders: str | None, tasks: str, **more: Any,
 ) -> None:  # fmt: skip
     """Search for fast kernels for MODEL and write every result to a log.
 
@@ -139,7 +140,7 @@ def tune(
         minutes = DEFAULT_MINUTES
     seconds = None if minutes is None else minutes * 60
     path = log or default_log(model, target, dtype)
-    devices = devices_of(farm, key)
+    devices = devices_of(farm, key, builders)
     target = network.real_target(target, devices)
     what: dict[str, Any] = {
         "tuner": tuner, "dtype": dtype, "batch": batch, "shapes": shape, "layout": layout,

@@ -32,11 +32,15 @@ class Place:
 
 @dataclass(frozen=True)
 class Devices:
-    """Those of a key at a tracker, to use instead of this machine's."""
+    """Those of a key at a tracker, to use instead of this machine's.
+
+    builders: the key of those that build, where this machine does not
+    """
 
     key: str
     host: str
     port: int
+    builders: str | None = None
 
 
 def is_loopback(host: str) -> bool:

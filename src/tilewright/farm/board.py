@@ -2,7 +2,7 @@
 
 In: messages of one connection at a time or of several, which take turns.  Out: answers.  Artefacts
 run in worker processes with limits on time, memory, files and processes; whoever goes away takes
-the process that works for him along.  Nothing else is accepted.
+the process that works for him along.  Nothing else is accepted; who builds does only that.
 Read next: `server.py` (Dask's part), `store.py`, `measure/local.py`, `session_calls.py`.
 """
 
@@ -22,11 +22,11 @@ from typing import Any
 
 from tilewright.base.artifact import Artifact
 from tilewright.base.errors import DeviceError, TilewrightError
-from tilewright.farm import session_calls, wire
+from tilewright.farm import builds, session_calls, wire
 from tilewright.farm.store import Incoming, Store
 from tilewright.farm.versions import VERSION
 from tilewright.measure.jobs import Job, RunJob, RunResult
-from tilewright.measure.local import LocalRunner
+from tilewright.measure.local import LocalBuilder, LocalRunner
 from tilewright.measure.pool import Options, WorkerFailure, WorkerMissing, WorkerPool
 from tilewright.measure.record import TaskId
 from tilewright.measure.reference import Reference
@@ -42,12 +42,14 @@ Write = Callable[[wire.Message], Awaitable[None]]
 
 
 class Board:
-    """One device of this machine and whatever runs on it."""
+    """One device of this machine and whatever runs on it.  builds: it builds, one at a time, and
+    runs nothing."""
 
-    def __init__(self) -> None:
+    def __init__(self, builds: bool = False) -> None:
         limits = (("RLIMIT_FSIZE", _FILE_BYTES), ("RLIMIT_CORE", 0), *_process_limit())
         self._limits = limits
         self._runner = LocalRunner(limits=limits)
+        self._builder = LocalBuilder(n_parallel=1, limits=limits) if builds else None
         self._store = Store()
         self._turn = asyncio.Lock()
 
@@ -60,7 +62,7 @@ class Board:
             await write(_refused(error))
             return
         await write(wire.Hello(wire.PROTOCOL, VERSION))
-        visitor = _Visitor(self, _Inbox(read, write), write, f"{hello.user} at {peer}")
+        visitor = _Visitor(self, _Inbox(read, write), write, hello, peer)
         try:
             await visitor.stay()
         finally:
@@ -68,6 +70,8 @@ class Board:
 
     def close(self) -> None:
         self._runner.close()
+        if self._builder is not None:
+            self._builder.close()
         self._store.close()
 
 
@@ -115,8 +119,11 @@ class _Inbox:
 class _Visitor:
     """A tuner or a session on the device, from its first message to its last."""
 
-    def __init__(self, board: Board, inbox: _Inbox, write: Write, name: str) -> None:
-        self._board, self._inbox, self._write, self.name = board, inbox, write, name
+    def __init__(
+        self, board: Board, inbox: _Inbox, write: Write, hello: wire.Hello, peer: str
+    ) -> None:
+        self._board, self._inbox, self._write = board, inbox, write
+        self.name, self._version = f"{hello.user} at {peer}", hello.version
         self._incoming: dict[str, Incoming] = {}
         self._folder: Path | None = None  # of a session
         self._pool: WorkerPool | None = None  # of a session, which has the device until it ends
@@ -158,7 +165,14 @@ class _Visitor:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     async def _answer(self, message: wire.Message) -> None:
-        if isinstance(message, wire.Part):
+        if isinstance(message, wire.Build):
+            await self._build(message)
+        elif self._board._builder is not None:
+            raise DeviceError(
+                "builder", f"it builds and does nothing else ({type(message).__name__})",
+                "Start a server without --builders for the device, under a key of its own.",
+            )  # fmt: skip
+        elif isinstance(message, wire.Part):
             await self._take_part(message)
         elif isinstance(message, wire.Describe):
             await self._write(await self._described(message))
@@ -198,6 +212,29 @@ class _Visitor:
         if self._folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix="session-", dir=self._board._store.path))
         return self._folder
+
+    # -- builds ------------------------------------------------------------------------------------
+    async def _build(self, asked: wire.Build) -> None:
+        builder = self._board._builder
+        if builder is None:
+            raise DeviceError(
+                "device", "it does not build", "Start its server with --builders, or build here."
+            )
+        if self._version != VERSION:
+            raise DeviceError(
+                "builder", f"it is Tilewright {VERSION}, and whoever asks {self._version}",
+                "Install the same version of Tilewright on both.",
+            )  # fmt: skip
+        job = builds.job_of(asked)
+        builder = builder.sharing(asked.timeout)
+        async with self._board._turn:
+            await self._write(wire.Started())
+            if not asked.payload:
+                await asyncio.to_thread(builder.probe, job.full_target)
+                await self._write(wire.Made())
+                return
+            built = await self._watched(builder.submit(job), builder.close)
+        await self._write(builds.made(built))
 
     # -- trials ------------------------------------------------------------------------------------
     async def _described(self, asked: wire.Describe) -> wire.Spec:

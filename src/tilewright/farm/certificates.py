@@ -178,10 +178,11 @@ def _builder(subject: Any, issuer: Any, public: Any) -> Any:
     from cryptography import x509
 
     now = datetime.datetime.now(datetime.UTC)
+    start = datetime.datetime.fromtimestamp(0, datetime.UTC)  # of boards without a clock
     return (
         x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(public)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=2))  # clocks of boards are wrong
+        .not_valid_before(start)
         .not_valid_after(now + datetime.timedelta(days=_DAYS))
     )  # fmt: skip
 

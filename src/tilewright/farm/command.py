@@ -14,6 +14,7 @@ import signal
 import sys
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
+from importlib import import_module
 from typing import Any
 
 from tilewright.base.errors import DeviceError, TilewrightError
@@ -22,6 +23,7 @@ from tilewright.farm import address, wire
 from tilewright.farm.network import check_installed, dask_security
 
 _KEY_WIDTH = 10
+_MOST_BUILDERS = 1024
 # Of Dask: refused connections, and what is no consequence of a process that went away.
 _LEVELS = {
     "distributed": logging.ERROR, "distributed.comm.tcp": logging.WARNING,
@@ -77,7 +79,13 @@ def server(arguments: Sequence[str] | None = None, prog: str | None = None) -> i
     )
     parser.add_argument("--port", type=int, default=9090, help="default: %(default)s")
     parser.add_argument("--port-end", type=int, default=9199, help="last port to try")
-    parser.add_argument("--custom-addr", metavar="HOST", help="address by which others reach it")
+    parser.add_argument(
+        "--custom-addr", metavar="HOST[:PORT]", help="address by which others reach it"
+    )
+    parser.add_argument(
+        "--builders", type=int, default=0, metavar="N",
+        help="be no device, but build for tuners, N candidates at once",
+    )  # fmt: skip
     parser.add_argument("--silent", action="store_true", help="say errors only")
     parser.add_argument("--no-fork", action="store_true", help="accepted and not needed")
     parser.add_argument("--certificates", help=_CERTIFICATES)
@@ -95,9 +103,16 @@ def server(arguments: Sequence[str] | None = None, prog: str | None = None) -> i
         place = address.parsed(given.tracker)
         plain_comm.use_plain_connections()
         ports = _ports(given.port, given.port_end)
-        await run_server(
-            place, given.key, given.host, ports, given.certificates, ready, given.custom_addr
-        )
+        if given.builders:
+            _check_builds(given.builders)
+        servers = [
+            run_server(
+                place, given.key, given.host, ports, given.certificates, ready, given.custom_addr,
+                builds=given.builders > 0,
+            )
+            for _ in range(given.builders or 1)
+        ]  # fmt: skip
+        await asyncio.gather(*servers)
 
     return _run(serve)
 
@@ -136,6 +151,21 @@ def table(found: wire.Summary) -> str:
         cells = f"{row.key:<{width}}   {row.total:<5d}  {row.free:<4d}  {row.pending:<7d}"
         lines.append(cells.rstrip())
     return "\n".join([*lines, rule])
+
+
+def _check_builds(count: int) -> None:
+    """Raises DeviceError for a number that makes no sense, or where nothing can be built."""
+    if not 0 < count <= _MOST_BUILDERS:
+        raise DeviceError(
+            f"--builders {count}", f"not from 1 to {_MOST_BUILDERS}", "Try the number of cores."
+        )
+    try:
+        import_module("tilewright.driver.build")
+    except ImportError as error:
+        raise DeviceError(
+            f"--builders {count}", f"this installation runs kernels and cannot build ({error.name} "
+            "is not in it)", "Install all of Tilewright here.",
+        ) from None  # fmt: skip
 
 
 def _ports(first: int, last: int) -> range:

@@ -85,7 +85,7 @@ class DeviceLink:
             await self._send_once(name, lambda: blob)
             while True:
                 await self._line.write(asked)
-                answer = await self._answered(timing)
+                answer = await self._answered(_PATIENCE * timing.timeout + timing.cooldown)
                 if not isinstance(answer, wire.Missing):
                     break
                 self._sent -= set(answer.names)  # it made room
@@ -96,9 +96,19 @@ class DeviceLink:
             raise wire.malformed("device", type(answer).__name__)
         return _result(answer)
 
-    async def _answered(self, timing: wire.Timing) -> wire.Message:
-        """The answer to `Run`.  Raises TimeoutError, an OSError, where it does not come."""
-        seconds = _PATIENCE * timing.timeout + timing.cooldown + _BOOT_SECONDS
+    async def build(self, asked: wire.Build) -> wire.Made:
+        """Build one candidate there."""
+        async with self._turn:
+            await self._line.write(asked)
+            answer = await self._answered(_PATIENCE * asked.timeout)
+        if not isinstance(answer, wire.Made):
+            raise wire.malformed("builder", type(answer).__name__)
+        return answer
+
+    async def _answered(self, seconds: float) -> wire.Message:
+        """The answer to what runs there for so long at most.  Raises TimeoutError, an OSError,
+        where it does not come."""
+        seconds += _BOOT_SECONDS
         while True:
             async with asyncio.timeout(seconds):
                 answer = refusal_raised(await self._line.read())

@@ -17,6 +17,7 @@ from typing import Any
 
 LOSSES = 3  # devices that one piece of work may lose before it is suspected itself
 STRIKES = 3  # contradictions before a device is left out
+MISSES = 5  # attempts in a row to reach a device, before it is left out
 
 
 @dataclass
@@ -64,13 +65,15 @@ class Settled:
 
 
 class Dispatch:
-    """total: devices of the key.  left_out: devices not to be used, and why."""
+    """total: devices of the key.  left_out: devices not to be used, and why; resting: not now."""
 
     def __init__(self) -> None:
         self.total = 0
         self.left_out: dict[str, str] = {}
         self.doing: dict[str, Ticket] = {}
+        self.resting: set[str] = set()
         self.strikes: Counter[str] = Counter()
+        self.misses: Counter[str] = Counter()
         self.notices: list[str] = []  # for the user, taken by whoever shows them
         self._waiting: list[Ticket] = []  # a heap: whatever any device may do
         self._doubted: list[Ticket] = []  # of which a second opinion is wanted
@@ -96,11 +99,11 @@ class Dispatch:
         common = frozenset[str]()
         if useless and not self._waiting:
             common = frozenset.intersection(*useless)
-        return count, common | frozenset(self.left_out)
+        return count, common | self.left_out.keys() | self.resting
 
     def granted(self, device: str) -> Ticket | None:
         """The work that this device does from now on; None: there is none for it."""
-        if device in self.left_out or device in self.doing:
+        if device in self.left_out or device in self.resting or device in self.doing:
             return None
         fitting = [t for t in self._doubted if device not in t.without]
         ticket = min([*fitting, *self._waiting[:1]], default=None)
@@ -115,6 +118,7 @@ class Dispatch:
 
     def done(self, device: str, value: Any, failed: bool) -> Iterator[Settled]:
         """A device has an answer."""
+        self.misses.pop(device, None)
         ticket = self.doing.pop(device, None)
         if ticket is None:
             return
@@ -142,6 +146,18 @@ class Dispatch:
             self.notices.append(f"{device} is lost ({why}); its trial is made again elsewhere.")
             self._wait(ticket)
 
+    def unreached(self, device: str, why: str) -> None:
+        """It was lent and does not listen, perhaps since it starts anew: it rests, and its work,
+        which had not begun, is done elsewhere."""
+        self.misses[device] += 1
+        if self.misses[device] >= MISSES:
+            self.leave_out(device, f"it cannot be reached from here ({why})")
+            return
+        self.resting.add(device)
+        ticket = self.doing.pop(device, None)
+        if ticket is not None:
+            self._wait(ticket)
+
     def leave_out(self, device: str, why: str) -> None:
         """Use the device no more; what it was doing is done elsewhere, and nobody is to blame."""
         if device not in self.left_out:
@@ -155,6 +171,7 @@ class Dispatch:
         """Devices that were left out get another chance."""
         self.left_out.clear()
         self.strikes.clear()
+        self.misses.clear()
 
     def alone(self) -> Iterator[Settled]:
         """Nobody is left to confirm a failure: the first opinion counts, unless it is that of a

@@ -10,56 +10,34 @@ Read next: `dispatch.py` (who does what), `device_link.py`, `client.py`.
 from __future__ import annotations
 
 import asyncio
-import time
-import warnings
-from collections.abc import Awaitable, Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from concurrent.futures import Future
+from dataclasses import replace
+from typing import Any
 
 from tilewright.base.errors import DeviceError, ModelError, TilewrightError
 from tilewright.driver.cache import Cache
 from tilewright.driver.compilers import compile_source
 from tilewright.driver.doctor import small_source
 from tilewright.driver.linking import for_boards
-from tilewright.farm import address, wire
-from tilewright.farm.client import TrackerClient, summary
+from tilewright.farm import wire
 from tilewright.farm.device_link import DeviceLink, SentReference
-from tilewright.farm.dispatch import Dispatch, Settled, Ticket
+from tilewright.farm.fleet import STATUS_HINT, Fleet, Notice, Order
 from tilewright.farm.network import check_installed, soon
 from tilewright.measure.flow import median
-from tilewright.measure.jobs import Job, RunJob, RunResult
+from tilewright.measure.jobs import Cause, Job, RunJob, RunResult
 from tilewright.measure.record import TaskId
 from tilewright.measure.reference import Reference
 from tilewright.targets.kind import kind as device_kind
 from tilewright.targets.spec import DeviceSpec
 from tilewright.targets.target import Target
 
-T = TypeVar("T")
-EMPTY_SECONDS = 5.0  # without any device of the key, until what waits is given up
-LOST_SECONDS = 30.0  # the same where there were devices: they, or the tracker, may come back
 BUSY_SECONDS = 60.0  # for a device to become free, when only what it is shall be asked
 DIFFERENCE = 0.1  # two devices of a make may differ by this share
 _YARDSTICK_SECONDS = 20e-6  # kernels shorter than this tell little about a device
 _YARDSTICK_TRIALS = 200  # of a device, until it is compared again
-_CHECK_SECONDS = 0.25
-
-Notice = Callable[[str], object]
-_Work = Callable[[str, DeviceLink], Awaitable[Any]]
 
 
-@dataclass
-class _Order:
-    """What a ticket stands for.  failed: whether a value means that the work failed."""
-
-    work: _Work
-    future: Future[Any]
-    kind: str
-    failed: Callable[[Any], bool]
-
-
-class FarmRunner:
+class FarmRunner(Fleet):
     """Tries candidates on the devices that the tracker at host:port has for `key`.
 
     host, port:   default: TVM_TRACKER_HOST and TVM_TRACKER_PORT
@@ -90,38 +68,22 @@ class FarmRunner:
         on_notice: Notice | None = None,
     ) -> None:
         check_installed()
-        self.key, self.timeout, self.race, self.index = key, timeout, race, index
+        self.timeout, self.race, self.index = timeout, race, index
         self._timing = checked_timing(
             timeout, number, repeat, min_repeat_ms, cooldown_interval, enable_cpu_cache_flush, index
         )
-        self._place = address.tracker_address(host, port)
-        self._certificates, self._priority = certificates, priority
-        self._on_notice = on_notice or _warn
-        self._dispatch = Dispatch()
-        self._links: dict[str, DeviceLink] = {}
         self._specs: dict[str, DeviceSpec] = {}  # by kind: of the make that is used
         self._known: dict[tuple[str, str], DeviceSpec] = {}  # by device and kind
         self._references: dict[Reference, SentReference] = {}
         self._yardstick = _Yardstick()
-        self._empty_since: float | None = time.monotonic()
-        self._connected = False
-        self._wanted: tuple[int, frozenset[str]] = (0, frozenset())
-        self._deliver = ThreadPoolExecutor(1, thread_name_prefix="tilewright farm results")
-        self._tasks: set[asyncio.Task[Any]] = set()
-        self._closed = False
-        self._client = TrackerClient(*self._place, certificates, self)
-        soon(self._start()).result()
-
-    @property
-    def n_parallel(self) -> int:
-        """How many devices there are now."""
-        return max(self._dispatch.useful, 1)
+        super().__init__(key, host, port, priority, certificates, on_notice)
 
     def describe(self, target: Target) -> DeviceSpec:
         """The make of the devices.  Raises DeviceError where there is none, or none gets free."""
         kind = str(target.kind)
         if kind not in self._specs:
             self._specs[kind] = self._ask(kind)
+            soon(self._open_others(kind))
         return self._specs[kind]
 
     def submit(self, run: RunJob) -> Future[RunResult]:
@@ -141,20 +103,10 @@ class FarmRunner:
         job = Job(TaskId("probe", [], "probe", str(target)), {}, None, target=full)
         result = self._submit(RunJob(job, artifact, control=True), fresh=True).result()
         if result.error is not None:
-            raise DeviceError(f"devices of {self.key}", result.message, _STATUS_HINT)
-
-    def close(self) -> None:
-        """Give up what is under way, and everything that was lent."""
-        if not self._closed:
-            self._closed = True
-            soon(self._stop()).result()
-            self._deliver.shutdown(wait=False)
+            raise DeviceError(f"devices of {self.key}", result.message, STATUS_HINT)
 
     def __enter__(self) -> FarmRunner:
         return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     # -- from other threads ------------------------------------------------------------------------
     def _ask(self, kind: str) -> DeviceSpec:
@@ -165,7 +117,7 @@ class FarmRunner:
                 return refused
 
         future: Future[Any] = Future()
-        soon(self._add(_Order(work, future, "", lambda _: False)))
+        soon(self._add(Order(work, future, "", lambda _: False, _given_up)))
         try:
             answer = future.result(BUSY_SECONDS)
         except TimeoutError:
@@ -174,7 +126,7 @@ class FarmRunner:
                 "Others are using them: wait, give a priority=, or start more servers.",
             ) from None  # fmt: skip
         if isinstance(answer, RunResult):
-            raise DeviceError(f"key {self.key!r}", answer.message, _STATUS_HINT)
+            raise DeviceError(f"key {self.key!r}", answer.message, STATUS_HINT)
         if isinstance(answer, TilewrightError):
             raise answer
         spec: DeviceSpec = answer
@@ -186,96 +138,32 @@ class FarmRunner:
 
         future: Future[RunResult] = Future()
         kind = str(run.job.full_target.kind)
-        order = _Order(work, future, kind, lambda result: result.error is not None)
+        order = Order(
+            work, future, kind, lambda result: result.error is not None, _given_up, _agreed
+        )
         soon(self._add(order, twice=not run.control and not fresh))
         return future
 
     # -- in the thread of the network --------------------------------------------------------------
-    async def _start(self) -> None:
-        await self._client.start()
-        self._keep(asyncio.ensure_future(self._watch()))
+    async def _open_others(self, kind: str) -> None:
+        """Have all free devices open theirs now: the first trial of each would wait for it."""
 
-    async def _stop(self) -> None:
-        self._client.close()
-        for task in list(self._tasks):
-            task.cancel()
-        for link in self._links.values():
-            link.abort()
-        for settled in [*self._dispatch.give_up("the runner was closed")]:
-            settled.ticket.work.future.cancel()
-        for ticket in self._dispatch.doing.values():
-            ticket.work.future.cancel()
+        async def work(device: str, link: DeviceLink) -> None:
+            pass
 
-    async def _forgive(self) -> None:
-        self._dispatch.forgive()
-        self._say_wants()
-
-    async def _add(self, order: _Order, twice: bool = True) -> None:
-        if self._closed:
-            order.future.cancel()
-            return
-        self._dispatch.add(order, twice)
-        self._say_wants()
-
-    def connected(self) -> None:
-        self._connected, self._wanted = True, (-1, frozenset())
-        self._say_wants()
-
-    def disconnected(self, why: str) -> None:
-        self._connected = False
-        self._notify(f"The tracker is lost ({why}); trials under way go on, and it is tried again.")
-
-    def granted(self, key: str, device: str) -> None:
-        ticket = self._dispatch.granted(device)
-        if ticket is None:
-            self._client.send(wire.Release(device))
-        else:
-            self._keep(asyncio.ensure_future(self._serve(device, ticket)))
-        self._wanted = (self._wanted[0] - 1, self._wanted[1])
-        self._say_wants()
+        for _ in range(self._dispatch.useful - 1):
+            await self._add(Order(work, Future(), kind, lambda _: False, _given_up), twice=False)
 
     def lost(self, device: str, why: str) -> None:
-        link = self._links.pop(device, None)
-        if link is not None:
-            link.abort()  # whoever reads from it is told
+        """What comes back at that address may be another board."""
+        super().lost(device, why)
+        for known in [k for k in self._known if k[0] == device]:
+            del self._known[known]
 
-    def counted(self, key: str, total: int) -> None:
-        self._dispatch.total = total
-        self._empty_since = None if total else self._empty_since or time.monotonic()
-        self._settle(*self._dispatch.alone())
-        self._say_wants()
-
-    async def _serve(self, device: str, ticket: Ticket) -> None:
-        """Let a device do its work, whatever comes of it."""
-        order: _Order = ticket.work
-        settled: list[Settled] = []
-        try:
-            link = await self._link(device)
-            if order.kind and not await self._is_alike(device, link, order.kind):
-                return
-            value = await order.work(device, link)
-            settled += self._dispatch.done(device, value, order.failed(value))
-        except DeviceError as refused:
-            self._dispatch.leave_out(device, str(refused))
-        except OSError as error:
-            self.lost(device, "")
-            settled += self._dispatch.lost(device, str(error) or type(error).__name__)
-        except Exception as error:  # a fault of ours, which must not lose the trial
-            order.future.set_exception(error)
-            self._dispatch.doing.pop(device, None)
-        finally:
-            self._client.send(wire.Release(device))
-            self._settle(*settled, *self._dispatch.alone())
-            self._say_wants()
-
-    async def _link(self, device: str) -> DeviceLink:
-        link = self._links.get(device)
-        if link is None or link.closed:
-            link = self._links[device] = await DeviceLink.open(device, self._client.context)
-        return link
-
-    async def _is_alike(self, device: str, link: DeviceLink, kind: str) -> bool:
+    async def _accepts(self, device: str, link: DeviceLink, kind: str) -> bool:
         """Whether it is of the make that is used; asked once of each device."""
+        if not kind:
+            return True
         spec = self._known.get((device, kind))
         if spec is None:
             spec = self._known[device, kind] = await link.describe(kind, self.index)
@@ -312,63 +200,6 @@ class FarmRunner:
         if reference not in self._references:
             self._references[reference] = SentReference.of(reference)
         return self._references[reference]
-
-    def _settle(self, *settled: Settled) -> None:
-        for one in settled:
-            self._deliver.submit(_finish, one)
-        self._notify(*self._dispatch.notices)
-        self._dispatch.notices.clear()
-
-    def _say_wants(self) -> None:
-        """Tell the tracker how many devices there is work for, where that has changed."""
-        count, without = self._dispatch.wanted
-        wanted = min(count, 2 * max(self._dispatch.total, 1)), without
-        if wanted != self._wanted:
-            self._wanted = wanted
-            names = tuple(sorted(without))[:1000]
-            self._client.send(wire.Want(self.key, wanted[0], self._priority, names))
-
-    async def _watch(self) -> None:
-        """Give up what waits when there has been no device for long."""
-        while True:
-            await asyncio.sleep(_CHECK_SECONDS)
-            now = time.monotonic()
-            usable = self._connected and self._dispatch.useful
-            if usable or self._dispatch.doing:
-                self._empty_since = None
-            elif self._empty_since is None:
-                self._empty_since = now
-            elif now - self._empty_since > self._patience and self._dispatch.wanted[0]:
-                self._settle(*self._dispatch.give_up(await self._why_empty()))
-                self._say_wants()
-
-    @property
-    def _patience(self) -> float:
-        """Seconds without a device; where all that there are were left out, none comes back."""
-        return LOST_SECONDS if self._known and not self._dispatch.left_out else EMPTY_SECONDS
-
-    async def _why_empty(self) -> str:
-        host, port = self._place
-        if not self._connected:
-            return f"the tracker at {host}:{port} is gone"
-        if self._dispatch.left_out:
-            return "; ".join(f"{d}: {why}" for d, why in self._dispatch.left_out.items())
-        with suppress(TilewrightError):
-            known = await summary(host, port, self._certificates)
-            keys = ", ".join(row.key for row in known.rows if row.total) or "none"
-            return f"the tracker at {host}:{port} has no device of this key; it has {keys}"
-        return f"the tracker at {host}:{port} has no device of this key"
-
-    def _notify(self, *texts: str) -> None:
-        for text in texts:
-            self._deliver.submit(self._on_notice, text)
-
-    def _keep(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-
-_STATUS_HINT = "`python -m tilewright.exec.query_rpc_tracker` shows which devices there are."
 
 
 class _Yardstick:
@@ -430,26 +261,13 @@ def checked_timing(
         raise DeviceError("RPCRunner", str(error), "Try number=4, repeat=3, timeout=10.") from None
 
 
-def _finish(settled: Settled) -> None:
-    """Give the result to whoever waits for it, and run what he does then."""
-    future: Future[Any] = settled.ticket.work.future
-    if future.done() or not future.set_running_or_notify_cancel():
-        return
-    opinion = settled.opinion
-    if opinion is None:
-        suspected = settled.ticket.losses > 0
-        future.set_result(RunResult(
-            error="run", message=settled.why, cause="killed" if suspected else "machine",
-            fatal=suspected,
-        ))  # fmt: skip
-        return
-    value = opinion.value
-    if settled.confirmed and isinstance(value, RunResult) and value.error is not None:
-        first: RunResult = settled.ticket.first.value  # type: ignore[union-attr]  # confirmed
-        if first.error == value.error and "machine" not in (first.cause, value.cause):
-            value = replace(value, cause="candidate", fatal=False)
-    future.set_result(value)
+def _given_up(why: str, suspected: bool) -> RunResult:
+    cause: Cause = "killed" if suspected else "machine"
+    return RunResult(error="run", message=why, cause=cause, fatal=suspected)
 
 
-def _warn(text: str) -> None:
-    warnings.warn(text, RuntimeWarning, stacklevel=2)
+def _agreed(first: RunResult, second: RunResult) -> RunResult:
+    """Two devices that find the same fault are right."""
+    if first.error == second.error and "machine" not in (first.cause, second.cause):
+        return replace(second, cause="candidate", fatal=False)
+    return second

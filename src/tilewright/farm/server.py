@@ -32,10 +32,22 @@ _LOG = logging.getLogger("tilewright.farm")
 
 
 class _Silent(Worker):
-    """Without Dask's pages, which would be open to everybody who reaches the machine."""
+    """Without Dask's pages, which would be open to everybody who reaches the machine.
+
+    contact: HOST or HOST:PORT by which others reach it, where that is not its own
+    """
+
+    contact: str | None = None
 
     def start_http_server(self, *_: Any, **__: Any) -> None:
         pass
+
+    async def _register_with_scheduler(self) -> None:
+        if self.contact is not None:
+            scheme, own = self.address.split("://")
+            host, _, port = self.contact.partition(":")
+            self.contact_address = f"{scheme}://{host}:{port or own.rpartition(':')[2]}"
+        await super()._register_with_scheduler()
 
 
 async def run_server(
@@ -46,13 +58,15 @@ async def run_server(
     certificates: str | None,
     ready: Callable[[str], object],
     contact: str | None = None,
+    builds: bool = False,
 ) -> None:
     """Serve as a device until cancelled; `ready` is told its address, each time it registers.
 
-    contact: the address under which others reach it, where that is not its own
+    contact: HOST or HOST:PORT by which others reach it, where that is not its own
+    builds:  it is no device, but builds, one candidate at a time
     Raises DeviceError where no port is free or the certificates do not do.
     """
-    board = Board()
+    board = Board(builds)
     try:
         while True:
             try:
@@ -108,8 +122,9 @@ def _worker(
         tracker, host=host, port=f"{ports.start}:{last}" if last > ports.start else ports.start,
         nthreads=1, resources={key: 1}, startup_information={KEY: told}, security=security,
         extensions={}, preload=[], dashboard=False, deserialize=False, memory_limit=0,
-        local_directory=folder, contact_address=contact, death_timeout=None,
+        local_directory=folder, death_timeout=None,
     )  # fmt: skip
+    worker.contact = contact
     worker.handlers = {k: v for k, v in worker.handlers.items() if k in _ALLOWED}
     worker.handlers[OPERATION] = serve
     worker.stream_handlers = {

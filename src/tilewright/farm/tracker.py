@@ -16,10 +16,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from distributed.comm.addressing import normalize_address
 from distributed.comm.core import CommClosedError
 from distributed.core import Status
 from distributed.diagnostics.plugin import SchedulerPlugin
-from distributed.metrics import time as dask_time
 from distributed.scheduler import Scheduler, heartbeat_interval
 
 from tilewright.base.errors import DeviceError
@@ -31,10 +31,12 @@ from tilewright.farm.versions import VERSION
 KEY = "tilewright-key"  # what a device registers with
 SILENT_SECONDS = 4.0  # a device that says nothing for so long is given to nobody
 _CHECK_SECONDS = 0.25
+_GONE_SECONDS = 300.0  # a device that says nothing for so long is forgotten
 _HOLDER_SECONDS = 15.0  # a tuner that says nothing for so long loses its devices
 _LOG = logging.getLogger("tilewright.farm")
 # What devices need of a scheduler; the rest of Dask's handlers would run code or move data.
 _ALLOWED = {"register-worker", "unregister", "heartbeat_worker", "identity", OPERATION}
+_OURS = ("register-worker", "heartbeat_worker")  # of these, which we hear as well
 _ALLOWED_STREAMS = {"keep-alive", "worker-status-change", "log-event"}
 
 
@@ -46,19 +48,40 @@ class Tracker(SchedulerPlugin):
     def __init__(self, scheduler: Any) -> None:
         self.leases = Leases()
         self.scheduler = scheduler
+        self._heard: dict[str, float] = {}  # by device; clocks of machines are not to be trusted
         self._holders: dict[str, _Holder] = {}
         self._told: dict[str, int] = {}  # key -> total, as holders know it
         self._watch = asyncio.ensure_future(self._watching())
+        handlers = scheduler.handlers
+        self._registered, self._beaten = (handlers[name] for name in _OURS)
+        handlers.update(zip(_OURS, (self._register, self._heartbeat), strict=True))
 
     # -- devices: called by Dask -------------------------------------------------------------------
+    async def _register(self, comm: Any, **said: Any) -> Any:
+        """Who was cut off and started again comes before its old connection is known to be dead."""
+        address = normalize_address(str(said.get("address")))
+        before = self.scheduler.stream_comms.get(address)
+        if before is not None:
+            _LOG.info("%s has started again", address)
+            before.abort()
+            while address in self.scheduler.workers:  # until Dask has noticed
+                await asyncio.sleep(0.01)
+        return await self._registered(comm, **said)
+
+    def _heartbeat(self, **said: Any) -> Any:
+        self._heard[normalize_address(str(said.get("address")))] = time.monotonic()
+        return self._beaten(**said)
+
     def add_worker(self, scheduler: Any, worker: str) -> None:
         key = scheduler.workers[worker].extra.get(KEY)
+        self._heard[worker] = time.monotonic()
         if isinstance(key, str):
             _LOG.info("%s joins with the key %s", worker, key)
             self.leases.join(worker, key)
             self._go_on()
 
     def remove_worker(self, scheduler: Any, worker: str, **_: Any) -> None:
+        self._heard.pop(worker, None)
         if worker in self.leases.devices:
             _LOG.info("%s is gone", worker)
             self._lost(self.leases.leave(worker, time.monotonic()), worker, "it is gone")
@@ -72,9 +95,11 @@ class Tracker(SchedulerPlugin):
             # of many devices Dask wants fewer signs of life
             patience = max(SILENT_SECONDS, 2.5 * heartbeat_interval(len(self.leases.devices)))
             for address, device in list(self.leases.devices.items()):
-                worker = self.scheduler.workers.get(address)
-                silent = worker is None or dask_time() - worker.last_seen > patience
-                if silent and not device.silent:
+                since = now - self._heard.get(address, now)
+                silent = since > patience
+                if since > _GONE_SECONDS:
+                    await self.scheduler.remove_worker(address, stimulus_id="silent")
+                elif silent and not device.silent:
                     _LOG.warning("%s has said nothing for %g s", address, patience)
                     had = self.leases.fall_silent(address, now)
                     self._lost(had, address, f"nothing was heard of it for {patience:g} s")
@@ -137,9 +162,8 @@ class Tracker(SchedulerPlugin):
     def _members(self, now: float) -> tuple[wire.Member, ...]:
         made = []
         for address, device in self.leases.devices.items():
-            worker = self.scheduler.workers.get(address)
-            since = dask_time() - worker.last_seen if worker is not None else 0.0
-            made.append(wire.Member(address, device.key, max(since, 0.0), device.holder or ""))
+            since = now - self._heard.get(address, now)
+            made.append(wire.Member(address, device.key, since, device.holder or ""))
         return tuple(made)
 
     # -- what follows ------------------------------------------------------------------------------
@@ -226,6 +250,7 @@ async def run_tracker(
         scheduler.stream_handlers = {
             k: v for k, v in scheduler.stream_handlers.items() if k in _ALLOWED_STREAMS
         }
+        scheduler.worker_ttl = None  # measured with this machine's clock, which may be set anew
         try:
             await scheduler
         except RuntimeError as error:

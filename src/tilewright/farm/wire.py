@@ -14,7 +14,7 @@ from msgspec import Meta, Struct
 
 from tilewright.base.errors import DeviceError
 
-PROTOCOL = 1  # a message that an older side cannot read gets a new number
+PROTOCOL = 2  # a message that an older side cannot read gets a new number
 MOST_BYTES = 64 << 20  # of one message
 PART_BYTES = 8 << 20  # of a file that is sent in parts
 
@@ -216,6 +216,31 @@ class Ran(Message, frozen=True):
     first: bool = False
 
 
+class Build(Message, frozen=True):
+    """Build a candidate, or what is known to be good where there is no payload.
+
+    payload: plain data for `driver.build.build_payload`, as msgpack
+    target:  as text; limits: those that differ from what text and device say; host: beside it
+    """
+
+    payload: bytes
+    target: Text
+    timeout: Annotated[float, Meta(gt=0, le=86_400)]
+    device: Spec | None = None
+    limits: tuple[tuple[Name, LimitValue], ...] = ()
+    host: Text = ""
+
+
+class Made(Message, frozen=True):
+    """A `measure.Built`.  artifact: as its file, empty where `error` is set."""
+
+    artifact: bytes = b""
+    error: Annotated[str, Meta(pattern="^(instantiate|compile|verify|timeout)$")] | None = None
+    message: Text = ""
+    seconds: Seconds = 0.0
+    cause: Annotated[str, Meta(pattern="^(candidate|unclear|killed|machine)$")] = "candidate"
+
+
 class Call(Message, frozen=True):
     """A call of a session: one of `session_calls.CALLS`, with plain arguments."""
 
@@ -230,7 +255,7 @@ class Answer(Message, frozen=True):
 
 MESSAGES = (
     Hello | Ping | Refused | Want | Release | Ask | Granted | Lost | Devices | Summary | Describe
-    | Spec | Part | Stored | Missing | Run | Started | Ran | Call | Answer
+    | Spec | Part | Stored | Missing | Run | Started | Ran | Build | Made | Call | Answer
 )  # fmt: skip
 M = TypeVar("M", bound=Message)
 _encoder = msgspec.msgpack.Encoder()

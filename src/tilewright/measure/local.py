@@ -47,6 +47,7 @@ class LocalBuilder:
                   "module:function"; "default", or TVM's "ndk": lower, print and compile
                   `driver.build.payload_of`'s
     memory_bytes: address space of a build process; default: the memory of this machine
+    limits:       of its processes, see `pool.Options`
     """
 
     def __init__(
@@ -55,6 +56,8 @@ class LocalBuilder:
         n_parallel: int | None = None,
         build_func: BuildFunction = "default",
         memory_bytes: int | None = None,
+        *,
+        limits: tuple[tuple[str, int], ...] = (),
     ) -> None:
         _check(timeout > 0, f"LocalBuilder(timeout={timeout})", "it must be positive", "Try 10.")
         cores = len(os.sched_getaffinity(0))
@@ -66,7 +69,16 @@ class LocalBuilder:
         self.timeout = timeout
         self._function = _name(build_func)
         self._memory_bytes = memory_bytes or _machine_bytes()
+        self._limits = limits
         self._pools: dict[str, WorkerPool] = {}
+
+    def sharing(self, timeout: float) -> LocalBuilder:
+        """Another builder, with a deadline of its own, over the processes of this one."""
+        other = LocalBuilder(
+            timeout, self.n_parallel, self._function, self._memory_bytes, limits=self._limits
+        )
+        other._pools = self._pools
+        return other
 
     def submit(self, job: Job) -> Future[Built]:
         target = job.full_target
@@ -95,7 +107,7 @@ class LocalBuilder:
     def _pool(self, kind: str) -> WorkerPool:
         if kind not in self._pools:
             memory = self._memory_bytes if "build" in device_kind(kind).bounded else None
-            options = Options(partial(calls.warm_build, kind), memory)
+            options = Options(partial(calls.warm_build, kind), memory, limits=self._limits)
             self._pools[kind] = WorkerPool(self.n_parallel, options)
         return self._pools[kind]
 

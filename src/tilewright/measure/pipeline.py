@@ -81,6 +81,11 @@ class Pipeline:
         """How many jobs have been submitted whose records have not been taken."""
         return len(self._flow.order)
 
+    @property
+    def devices(self) -> int:
+        """How many candidates are tried at once."""
+        return self.runner.n_parallel
+
     def describe(self, target: Target) -> DeviceSpec:
         """The device that measures for `target`."""
         return self.runner.describe(target)

@@ -38,6 +38,11 @@ class Measurer(Protocol):
     repeats: bool = False
 
     @property
+    def devices(self) -> int:
+        """How many measure, each one candidate at a time."""
+        return 1
+
+    @property
     def database(self) -> Database | None:
         """Where its records go."""
         return None

@@ -17,6 +17,9 @@ from tilewright.search.gradient import Gradient
 # By whether kernels run on the processor that builds:
 BATCH = {True: 8, False: 16}  # proposals at once
 AHEAD = {True: 2, False: 5}  # batches on their way: a device of its own must not wait for compilers
+# Several devices take more at once: a proposal takes 25 ms of a core in a batch of 16, 16 ms in one
+# of 32, 11 ms in one of 64, so that one proposer keeps up with them, and learns later for it.
+MOST_BATCH = 64
 MAX_FRUITLESS = 4  # batches without one success before a task is given up
 NEGLIGIBLE = 1e-5  # of all tasks' time: a thousand more trials would save one percent at most
 
@@ -29,7 +32,8 @@ class Options:
     tuner:   one of `propose.named.TUNERS`
     plan:    results between fits of the model that tasks share; 0: by how many there are
     order:   who is next: "gain", the task with the greatest predicted gain, or "turns"
-    batch:   proposals made at once; ahead: proposals on their way at most; 0: by the device
+    batch:   proposals made at once; ahead: proposals on their way at most; 0: by the devices
+    batch_most: of a batch by the devices; 0: no limit
     leaders: of each task, timed again in turn at the end
     negligible:  the run ends when the next trial is predicted to save less than this share of what
                  all tasks take, whichever task it goes to; 0: never
@@ -51,6 +55,7 @@ class Options:
     batch: int = 0
     plan: int = 0
     ahead: int = 0
+    batch_most: int = 0
     leaders: int = 3
     negligible: float = NEGLIGIBLE
     fruitless: int = MAX_FRUITLESS
@@ -59,10 +64,12 @@ class Options:
     gradient: Gradient | None = None
     knowledge: bool = True
 
-    def sizes(self, shares_host: bool) -> tuple[int, int]:
-        """Batch and look-ahead."""
-        batch = self.batch or BATCH[shares_host]
-        return batch, max(self.ahead or AHEAD[shares_host] * batch, batch)
+    def sizes(self, shares_host: bool, devices: int = 1) -> tuple[int, int]:
+        """Batch and look-ahead: what is proposed meanwhile, and two trials for each device."""
+        most = self.batch_most or MOST_BATCH
+        batch = self.batch or min(BATCH[shares_host] * devices, MOST_BATCH, most)
+        waiting = (AHEAD[shares_host] - 1) * min(batch, self.batch or BATCH[shares_host])
+        return batch, max(self.ahead or batch + max(waiting, 2 * devices), batch)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import Any
 
 from tilewright.base.errors import RecordError
 from tilewright.farm.address import Devices
+from tilewright.farm.builder import FarmBuilder
 from tilewright.farm.runner import FarmRunner
 from tilewright.measure.database import Database
 from tilewright.measure.local import LocalBuilder, LocalRunner
@@ -90,7 +91,7 @@ def tune(
     """
     chosen = measuring or Measuring()
     with (
-        LocalBuilder(chosen.timeout, chosen.parallel) as builder,
+        _builder(farm, on_notice, chosen) as builder,
         _runner(farm, on_notice, chosen, cold_bytes(tasks)) as runner,
         Pipeline(builder, runner, database, on_error=on_error) as pipeline,
     ):
@@ -121,6 +122,16 @@ def cold_bytes(tasks: Sequence[Task]) -> int:
 def _constant_bytes(task: Task) -> int:
     held = [op for op in task.dag.placeholders if op.constant]
     return sum(prod(op.shape) * op.dtype.bytes for op in held)
+
+
+def _builder(
+    farm: Devices | None, on_notice: Callable[[str], object] | None, chosen: Measuring
+) -> LocalBuilder | FarmBuilder:
+    if farm is None or farm.builders is None:
+        return LocalBuilder(chosen.timeout, chosen.parallel)
+    return FarmBuilder(
+        farm.builders, farm.host, farm.port, timeout=chosen.timeout, on_notice=on_notice
+    )
 
 
 def _runner(
