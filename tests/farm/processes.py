@@ -22,12 +22,13 @@ SOURCE = str(Path(tilewright.__file__).parents[1])
 class Process:
     """A command of `tilewright.exec` that has said where it listens; `port` is that.
 
-    before: Python that runs in the process first, to spoil it
+    before: Python that runs in the process first, to spoil it; path: where it imports from
     """
 
     def __init__(
-        self, command: str, *arguments: str, log: Path, wait: bool = True, before: str = ""
-    ) -> None:
+        self, command: str, *arguments: str, log: Path, wait: bool = True, before: str = "",
+        path: str = SOURCE,
+    ) -> None:  # fmt: skip
         self.log = log
         self.name = command
         module = f"tilewright.exec.{command}"
@@ -36,7 +37,7 @@ class Process:
             self._process = subprocess.Popen(
                 [sys.executable, *(["-c", run] if before else ["-m", module]), *arguments],
                 stdout=out, stderr=subprocess.STDOUT,
-                env=os.environ | {"PYTHONPATH": SOURCE},
+                env=os.environ | {"PYTHONPATH": path},
             )  # fmt: skip
         self.port = self.wait_for("bind to") if wait else 0
 
@@ -78,15 +79,17 @@ class Farm:
     """A tracker and devices; `address` is the tracker's."""
 
     def __init__(
-        self, folder: Path, host: str = "127.0.0.1", *options: str, before: str = ""
-    ) -> None:
+        self, folder: Path, host: str = "127.0.0.1", *options: str, before: str = "",
+        pages: str | None = None,
+    ) -> None:  # fmt: skip
         self.folder, self.options = folder, options
         self.started: list[Process] = []
         self.proxies: list[Proxy] = []
         self.host = host
         self.tracker = self._start(
-            "rpc_tracker", "--host", host, "--port", "0", *options, before=before
-        )
+            "rpc_tracker", "--host", host, "--port", "0", *options,
+            *(("--dashboard", pages) if pages else ()), before=before,
+        )  # fmt: skip
         self.port = self.tracker.port
         self.address = f"127.0.0.1:{self.port}"
 
@@ -113,12 +116,14 @@ class Farm:
         )  # fmt: skip
 
     def serve_at(
-        self, key: str, port: int, *options: str, tracker: int | None = None, before: str = ""
-    ) -> Process:
+        self, key: str, port: int, *options: str, tracker: int | None = None, before: str = "",
+        path: str = SOURCE,
+    ) -> Process:  # fmt: skip
         """A device at a port, that reaches the tracker by another one."""
         return self._start(
             "rpc_server", "--tracker", f"127.0.0.1:{tracker or self.port}", "--key", key,
             "--port", str(port), "--port-end", str(port), *self.options, *options, before=before,
+            path=path,
         )  # fmt: skip
 
     def serve_behind(
@@ -137,9 +142,12 @@ class Farm:
             *self.options, *options, wait=wait,
         )  # fmt: skip
 
-    def _start(self, command: str, *arguments: str, wait: bool = True, before: str = "") -> Process:
+    def _start(
+        self, command: str, *arguments: str, wait: bool = True, before: str = "",
+        path: str = SOURCE,
+    ) -> Process:  # fmt: skip
         log = self.folder / f"{command}-{len(self.started)}.log"
-        made = Process(command, *arguments, log=log, wait=wait, before=before)
+        made = Process(command, *arguments, log=log, wait=wait, before=before, path=path)
         self.started.append(made)
         return made
 

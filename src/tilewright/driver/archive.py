@@ -18,14 +18,8 @@ from tilewright.base.doors import door
 from tilewright.base.errors import ModelError
 
 ROOMS = ("base", "targets", "runtime", "contrib")
-SERVER_ROOMS = (
-    "ir",
-    "te",
-    "driver",
-    "measure",
-    "farm",
-    "exec",
-)  # what a device of a farm needs, too
+# What a device of a farm needs, too; kernels are printed anew there, for threads that take turns.
+SERVER_ROOMS = ("ir", "te", "codegen", "driver", "measure", "farm", "exec")
 _FILES = ("__init__.py", "nd.py", "target.py")
 _MAIN = "from tilewright.runtime.board import main\n\nmain()\n"
 _SHEBANG = b"#!/usr/bin/env python3\n"

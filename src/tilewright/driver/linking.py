@@ -79,11 +79,11 @@ def linked(artifact: Artifact) -> Artifact:
         return replace(artifact, binary=Path(path).read_bytes())
 
 
-def for_boards(artifact: Artifact) -> Artifact:
-    """What to send to a device: code for another processor is linked, since boards have no LLVM."""
+def for_boards(artifact: Artifact, has_llvm: bool) -> Artifact:
+    """What to send to a device: code for another processor, and for who has no LLVM, is linked."""
     is_object = artifact.binary and not cpu_shared.is_shared(artifact.binary)
     foreign = processors.elsewhere(artifact.meta.get("triple", ""))
-    return linked(artifact) if is_object and foreign else artifact
+    return linked(artifact) if is_object and (foreign or not has_llvm) else artifact
 
 
 def _linker(triple: str, cc: str | None, place: str) -> tuple[list[str], list[str]]:

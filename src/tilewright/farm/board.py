@@ -17,6 +17,7 @@ import tempfile
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from dataclasses import asdict
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -242,7 +243,7 @@ class _Visitor:
         spec = await asyncio.to_thread(runner.describe, Target(asked.kind))
         fields = asdict(spec)
         del fields["shares_host"]
-        return wire.Spec(**fields)
+        return wire.Spec(**fields, has_llvm=_has_llvm())
 
     async def _run(self, asked: wire.Run) -> None:
         store = self._board._store
@@ -331,6 +332,14 @@ def _ran(result: RunResult) -> wire.Ran:
 
 def _refused(error: TilewrightError) -> wire.Refused:
     return wire.Refused(error.place[:10_000], error.reason[:10_000], error.way_out[:10_000])
+
+
+def _has_llvm() -> bool:
+    try:
+        import_module("llvmlite")
+    except ImportError:
+        return False
+    return True
 
 
 def _process_limit() -> tuple[tuple[str, int], ...]:

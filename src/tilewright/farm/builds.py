@@ -19,6 +19,8 @@ from tilewright.runtime import artifact_file
 from tilewright.targets.spec import DeviceSpec
 from tilewright.targets.target import Limits, Target
 
+_SPEC_FIELDS = [name for name in wire.Spec.__struct_fields__ if name != "has_llvm"]
+
 
 def asked(job: Job | None, target: Target, timeout: float) -> wire.Build:
     """job: None asks for what is known to be good.  Raises DeviceError for no plain data."""
@@ -78,5 +80,5 @@ def _target(text: str, spec: wire.Spec | None, host: str) -> Target:
     target = Target(text, host or None)
     if spec is None:
         return target
-    known: dict[str, Any] = {name: getattr(spec, name) for name in spec.__struct_fields__}
+    known: dict[str, Any] = {name: getattr(spec, name) for name in _SPEC_FIELDS}
     return target.on(DeviceSpec(**known))

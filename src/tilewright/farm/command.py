@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 from tilewright.base.errors import DeviceError, TilewrightError
@@ -59,6 +60,11 @@ def tracker(arguments: Sequence[str] | None = None, prog: str | None = None) -> 
         from tilewright.farm import plain_comm
         from tilewright.farm.tracker import run_tracker
 
+        if given.dashboard is not None and find_spec("bokeh") is None:
+            raise DeviceError(
+                f"--dashboard {given.dashboard}", "the package bokeh is not installed",
+                "Install it, or leave the pages out: `tilewright farm status` shows the devices.",
+            )  # fmt: skip
         shown = address.listening(given.host, given.certificates)
         security = None if shown is None else dask_security(shown)
         plain_comm.use_plain_connections()

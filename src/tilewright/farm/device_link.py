@@ -43,7 +43,12 @@ class SentReference:
 
 
 class DeviceLink:
-    """Raises OSError, from any method, where the device is gone; DeviceError where it refuses."""
+    """Raises OSError, from any method, where the device is gone; DeviceError where it refuses.
+
+    has_llvm: as it was described last
+    """
+
+    has_llvm = True
 
     def __init__(self, line: Line) -> None:
         self._line = line
@@ -63,7 +68,10 @@ class DeviceLink:
 
     async def describe(self, kind: str, index: int) -> DeviceSpec:
         async with self._turn:
-            return described(await self._line.ask(wire.Describe(kind, index)))
+            answer = await self._line.ask(wire.Describe(kind, index))
+        spec = described(answer)
+        self.has_llvm = getattr(answer, "has_llvm", True)
+        return spec
 
     async def run(
         self, run: RunJob, timing: wire.Timing, reference: SentReference | None, fresh: bool
@@ -127,7 +135,7 @@ def described(answer: wire.Message) -> DeviceSpec:
     """What a device says it is.  It computes on no processor of this machine."""
     if not isinstance(answer, wire.Spec):
         raise wire.malformed("device", type(answer).__name__)
-    fields = {f: getattr(answer, f) for f in answer.__struct_fields__}
+    fields = {f: getattr(answer, f) for f in answer.__struct_fields__ if f != "has_llvm"}
     return DeviceSpec(**fields, shares_host=False)
 
 

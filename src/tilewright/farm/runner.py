@@ -74,6 +74,7 @@ class FarmRunner(Fleet):
         )
         self._specs: dict[str, DeviceSpec] = {}  # by kind: of the make that is used
         self._known: dict[tuple[str, str], DeviceSpec] = {}  # by device and kind
+        self._without_llvm: set[str] = set()
         self._references: dict[Reference, SentReference] = {}
         self._yardstick = _Yardstick()
         super().__init__(key, host, port, priority, certificates, on_notice)
@@ -159,6 +160,7 @@ class FarmRunner(Fleet):
         super().lost(device, why)
         for known in [k for k in self._known if k[0] == device]:
             del self._known[known]
+        self._without_llvm.discard(device)
 
     async def _accepts(self, device: str, link: DeviceLink, kind: str) -> bool:
         """Whether it is of the make that is used; asked once of each device."""
@@ -167,6 +169,8 @@ class FarmRunner(Fleet):
         spec = self._known.get((device, kind))
         if spec is None:
             spec = self._known[device, kind] = await link.describe(kind, self.index)
+            if not link.has_llvm:
+                self._without_llvm.add(device)
         chosen = self._specs.setdefault(kind, spec)
         if spec.fingerprint == chosen.fingerprint:
             return True
@@ -179,7 +183,8 @@ class FarmRunner(Fleet):
         try:
             sent = self._sent_reference(run.job.reference)
             assert run.artifact is not None
-            run = replace(run, artifact=await asyncio.to_thread(for_boards, run.artifact))
+            llvm = device not in self._without_llvm
+            run = replace(run, artifact=await asyncio.to_thread(for_boards, run.artifact, llvm))
         except (OSError, ModelError) as error:
             message = f"it cannot be sent ({error})"
             return RunResult(error="run", message=message, cause="machine")

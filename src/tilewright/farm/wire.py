@@ -130,7 +130,7 @@ class Describe(Message, frozen=True):
 
 
 class Spec(Message, frozen=True):
-    """A `targets.DeviceSpec`."""
+    """A `targets.DeviceSpec`.  has_llvm: it loads object code; else only what is linked."""
 
     kind: Name
     name: Name
@@ -139,6 +139,7 @@ class Spec(Message, frozen=True):
     limits: tuple[tuple[Name, LimitValue], ...]
     code: tuple[tuple[Name, Text], ...]
     lacks: tuple[Name, ...]
+    has_llvm: bool = True
 
 
 class Part(Message, frozen=True):
