@@ -39,7 +39,8 @@ def builders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Farm]:
 
 def job(n: int, threads: bool = False, target: str = "llvm -num-cores=2") -> Job:
     a = te.placeholder((n,), name="A")
-    b = te.compute((n,), lambda i: a[i] + 1.0, name="B")
+    half = te.compute((n,), lambda i: (a[i] + 1.0).astype("float16"), name="H")
+    b = te.compute((n,), lambda i: half[i] + half[i], name="B")
     s = te.create_schedule(b.op)
     if threads:
         s[b].bind(s[b].op.axis[0], te.thread_axis("threadIdx.x"))

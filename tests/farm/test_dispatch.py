@@ -133,7 +133,8 @@ def test_a_device_that_does_not_listen_rests_and_blames_nobody():
         made.resting.discard("x")
     made.granted("x")
     made.unreached("x", "refused")
-    assert "cannot be reached from here (refused)" in made.notices[0]
+    assert "cannot be reached from here (refused)" in made.notices[1]
+    assert made.notices[0] == "x cannot be reached (refused); it is tried again."
     ticket = made.granted("y")
     assert ticket.work == "a" and ticket.losses == 0
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from tilewright.base.dtype import json_name
 from tilewright.base.errors import DeviceError
 from tilewright.farm import wire
 from tilewright.measure.jobs import Built, Job
@@ -34,7 +35,9 @@ def asked(job: Job | None, target: Target, timeout: float) -> wire.Build:
     pairs = [(f.name, getattr(target.limits, f.name)) for f in fields(Limits)]
     limits = tuple((name, value) for name, value in pairs if value != getattr(base, name))
     try:
-        payload = b"" if job is None else msgspec.msgpack.encode(dict(job.payload))
+        payload = (
+            b"" if job is None else msgspec.msgpack.encode(dict(job.payload), enc_hook=json_name)
+        )
     except (TypeError, OverflowError, RecursionError) as error:
         raise DeviceError(
             "build on a farm", f"this candidate is no plain data ({error})",

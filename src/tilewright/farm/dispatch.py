@@ -153,6 +153,8 @@ class Dispatch:
         if self.misses[device] >= MISSES:
             self.leave_out(device, f"it cannot be reached from here ({why})")
             return
+        if self.misses[device] == 1:
+            self.notices.append(f"{device} cannot be reached ({why}); it is tried again.")
         self.resting.add(device)
         ticket = self.doing.pop(device, None)
         if ticket is not None:
