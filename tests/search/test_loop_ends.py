@@ -327,3 +327,13 @@ def test_a_temporary_folder_that_stays_full_ends_the_search(monkeypatch, tmp_pat
         with pytest.raises(DeviceError, match="No space.*still so after 0.02 s. Free some. Every"):
             tune([task], Instant([task]), database, options)
         assert len(database) == 0  # nothing is remembered against a candidate
+
+
+def test_several_devices_take_larger_batches():
+    assert Options().sizes(shares_host=False) == (16, 80)
+    assert Options().sizes(shares_host=True) == (8, 16)
+    assert Options().sizes(shares_host=False, devices=2) == (32, 96)
+    batch, ahead = Options().sizes(shares_host=False, devices=100)
+    assert batch == 64 and ahead >= 200  # no device waits for a proposal
+    assert Options(batch_most=10).sizes(shares_host=False, devices=4)[0] == 10
+    assert Options(batch=4).sizes(shares_host=False, devices=1) == (4, 20)

@@ -66,7 +66,7 @@ class Fleet:
         self._dispatch = Dispatch()
         self._links: dict[str, DeviceLink] = {}
         self._empty_since: float | None = time.monotonic()
-        self._connected = self._served = False
+        self._connected = self._had_some = False
         self._wanted: tuple[int, frozenset[str]] = (0, frozenset())
         self._deliver = ThreadPoolExecutor(1, thread_name_prefix="tilewright farm results")
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -144,6 +144,7 @@ class Fleet:
 
     def counted(self, key: str, total: int) -> None:
         self._dispatch.total = total
+        self._had_some = self._had_some or total > 0
         self._empty_since = None if total else self._empty_since or time.monotonic()
         self._settle(*self._dispatch.alone())
         self._say_wants()
@@ -159,7 +160,6 @@ class Fleet:
             if not await self._accepts(device, link, order.kind):
                 return
             value = await order.work(device, link)
-            self._served = True
             settled += self._dispatch.done(device, value, order.failed(value))
         except DeviceError as refused:
             self._dispatch.leave_out(device, str(refused))
@@ -223,7 +223,7 @@ class Fleet:
     @property
     def _patience(self) -> float:
         """Seconds without a device; where all that there are were left out, none comes back."""
-        return LOST_SECONDS if self._served and not self._dispatch.left_out else EMPTY_SECONDS
+        return LOST_SECONDS if self._had_some and not self._dispatch.left_out else EMPTY_SECONDS
 
     async def _why_empty(self) -> str:
         host, port = self._place

@@ -115,7 +115,9 @@ class _Loop:
         for task, spec in zip(tasks, specs, strict=True):
             check_types(task.dag, task.target.on(spec))  # once, not for every candidate
         self.identities = [task_id(t, spec) for t, spec in zip(tasks, specs, strict=True)]
-        batch, ahead = options.sizes(device.shares_host, measurer.devices)
+        known = bool(device.fingerprint)  # of what is not known, the target tells
+        here = device.shares_host if known else tasks[0].target.device_kind.shares_host
+        batch, ahead = options.sizes(here, measurer.devices)
         can_final = measurer.repeats and options.leaders > 1
         self.portfolio = Portfolio(options, batch, ahead, can_final)
         self.owns_model = model is None
