@@ -34,7 +34,7 @@ from tilewright.relay.passes import (
     separate,
     simplify_inference,
 )
-from tilewright.relay.passes.layouts import alter_layout, convert_layout
+from tilewright.relay.passes.layouts import convert_layout, prefer_layouts
 from tilewright.relay.passes.mixed_precision import to_mixed_precision
 from tilewright.targets.target import TargetLike
 from tilewright.transform import (
@@ -229,7 +229,8 @@ class AlterOpLayout(RelayPass):
         target = resolve_target(self.target)
         if target.has_threads:
             return mod
-        return alter_layout(mod, target.limits.vector_bytes // FLOAT32.bytes)
+        layout = f"NCHW{target.limits.vector_bytes // FLOAT32.bytes}c"
+        return prefer_layouts(mod, lambda node: layout)
 
 
 @dataclass(frozen=True)

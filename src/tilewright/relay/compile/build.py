@@ -110,7 +110,7 @@ def build(
     names = (str(chosen), str(asked))
     known = records(chosen) if use_knowledge else []
     chooser = Chooser(sources_of(schedules), names, chosen.fingerprint, known)
-    mains = [grouped(f, params, chooser) for f in functions]
+    mains = [grouped(f, params, chooser, chosen) for f in functions]
     _check_inputs(mains)
     each = [fused_groups(main) for main in mains]
     joined = _joined(each)

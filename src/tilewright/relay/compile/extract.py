@@ -33,7 +33,7 @@ from tilewright.relay.graph.traversal import is_constant, op_name
 from tilewright.relay.op import TABLE, Op, Pattern
 from tilewright.relay.op import get as get_op
 from tilewright.relay.op.conv import TRANSPOSED
-from tilewright.relay.passes import fuse, fuse_attention, optimize, passes_of, separate
+from tilewright.relay.passes import Pass, fuse, fuse_attention, optimize, passes_of, separate
 from tilewright.relay.passes.attention import has_attention, is_attention
 from tilewright.relay.passes.weights import CONTRACTIONS
 from tilewright.schedule.task import Task, task_of_dag
@@ -83,17 +83,30 @@ def prepare(
 def groupings(
     mod: IRModule | Function, params: Mapping[str, Any] | None = None, opt_level: int | None = None
 ) -> list[IRModule]:
-    """The module in each of the ways to group its operators into kernels: the usual one, and, where
-    it has attention, one in which each attention is a kernel."""
+    """The module in each of the ways to group its operators into kernels, see `ways_to_group`."""
+    return ways_to_group(*ungrouped(mod, params, opt_level))
+
+
+def ungrouped(
+    mod: IRModule | Function, params: Mapping[str, Any] | None = None, opt_level: int | None = None
+) -> tuple[IRModule, Pass]:
+    """The module before its operators are grouped, and the pass that groups them."""
     options = context.current("pass")
     if opt_level is None:
         opt_level = getattr(options, "opt_level", DEFAULT_OPT_LEVEL)
     disabled = tuple(getattr(options, "disabled_pass", None) or ())
     required = tuple(getattr(options, "required_pass", None) or ())
     *before, last = passes_of(opt_level, disabled, required)
-    plain = optimize(mod, params, before)
-    whole = [fuse_attention(plain)] if last is fuse and has_attention(plain) else []
-    return [last(plain), *whole]
+    return optimize(mod, params, before), last
+
+
+def ways_to_group(mod: IRModule, last: Pass) -> list[IRModule]:
+    """The usual grouping, and, where there is attention, one in which each attention is a kernel.
+
+    last: the pass that groups
+    """
+    whole = [fuse_attention(mod)] if last is fuse and has_attention(mod) else []
+    return [last(mod), *whole]
 
 
 def fused_groups(main: Function) -> list[FusedGroup]:

@@ -2,45 +2,52 @@
 
 In: a module, and the records.  Out: the function whose groups become kernels; for each group the
 implementation that is fastest.
-Read next: `extract.py`, `schedules.py`.
+Read next: `layouts.py`, `extract.py`, `schedules.py`.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
-from math import inf
 from typing import Any
 
+from tilewright.base import context
 from tilewright.relay.compile.extract import (
     FusedGroup,
     fused_groups,
-    groupings,
     implementations,
+    ungrouped,
+    ways_to_group,
 )
+from tilewright.relay.compile.layouts import Costs, chosen_layouts, has_layouts
 from tilewright.relay.compile.schedules import Chooser
 from tilewright.relay.graph.expr import Function, IRModule
+from tilewright.relay.passes import fuse
 from tilewright.targets.target import Target
 
 
 def grouped(
-    mod: IRModule | Function, params: Mapping[str, Any] | None, chooser: Chooser
+    mod: IRModule | Function, params: Mapping[str, Any] | None, chooser: Chooser, target: Target
 ) -> Function:
-    """The grouping that is faster by the records: the usual one, unless every kernel that another
-    one has in its place was measured, and all together take less time.
+    """The network in the layouts, and in the grouping, that are faster by the records.
 
-    A kernel of the usual one that was not measured counts as slower.
+    A grouping is the usual one, unless every kernel that another one has in its place was measured,
+    and all together take less time.  A kernel of the usual one that was not measured counts as
+    slower.
     """
-    usual, *others = [m["main"] for m in groupings(mod, params)]
-    best, known = usual, {g.key: g for g in fused_groups(usual)} if others else {}
+
+    def seconds(group: FusedGroup) -> float | None:
+        return chooser.seconds(implemented(group, chooser, target).dag)
+
+    plain, last = ungrouped(mod, params)
+    off = getattr(context.current("pass"), "disabled_pass", None) or ()
+    if last is fuse and "AlterOpLayout" not in off:
+        if has_layouts(plain, target, chooser.task_names()):
+            plain = chosen_layouts(plain, target, seconds)
+    usual, *others = [m["main"] for m in ways_to_group(plain, last)]
+    best, known = usual, fused_groups(usual) if others else []
+    costs = Costs(seconds, guess=False)
     for other in others:
-        groups = {g.key: g for g in fused_groups(other)}
-        more = Counter({k: len(g.calls) for k, g in groups.items()})
-        more.subtract({k: len(g.calls) for k, g in known.items()})
-        every: dict[str, FusedGroup] = {**known, **groups}
-        costs = {k: chooser.seconds(every[k].dag) for k, n in more.items() if n}
-        gained = sum(n * _or(costs[k], inf) for k, n in more.items() if n > 0)
-        lost = sum(-n * _or(costs[k], inf) for k, n in more.items() if n < 0)
+        gained, lost = costs.difference(known, fused_groups(other))
         if gained < lost:
             best = other
     return best
@@ -59,7 +66,3 @@ def implemented(group: FusedGroup, chooser: Chooser, target: Target) -> FusedGro
         if others and known:
             return min(known, key=lambda g: known[g])
     return group
-
-
-def _or(seconds: float | None, default: float) -> float:
-    return default if seconds is None else seconds

@@ -148,6 +148,10 @@ class Chooser:
         """Whose figures are compared with each other: those of this device, where there are any."""
         return [log for log in self._own if log.database.tasks()] or self._known
 
+    def task_names(self) -> set[str]:
+        """Of all that was measured, for whatever target."""
+        return {t.name for d in self._databases for t in d.tasks()}
+
     def note(self) -> str:
         """Why the sources can have had nothing for this target; "" where they may have."""
         tasks = [t for log in self._own for t in log.database.tasks()]

@@ -78,14 +78,15 @@ def _checked(name: str, layouts: Sequence[str]) -> tuple[str, ...]:
     return tuple(layouts)
 
 
-def alter_layout(mod: IRModule, block: int) -> IRModule:
-    """Convolutions that can have blocks of `block` channels, or as many as divide theirs, get them;
-    depthwise ones too.  Those that cannot stay."""
+def prefer_layouts(mod: IRModule, layout_of: Callable[[Call], str]) -> IRModule:
+    """Two-dimensional convolutions in the layouts of their data that `layout_of` names, where they
+    can have them; "": as they are."""
 
     def pick(node: Call, forms: Sequence[Form]) -> Followed | None:
         if op_name(node) != "nn.conv2d" or is_blocked(node.attrs.data_layout):
             return followed(node, forms)
-        return convolution_in(node, f"NCHW{block}c") or followed(node, forms)
+        layout = layout_of(node)
+        return (convolution_in(node, layout) if layout else None) or followed(node, forms)
 
     return each_function(mod, lambda f: with_body(f, relayout(f.body, pick)))
 

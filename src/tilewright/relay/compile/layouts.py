@@ -1,0 +1,297 @@
+"""Which layout each convolution gets, and with it what is between them: what was measured decides.
+
+In: a network whose operators are not grouped yet, and the records.  Out: the same network, its
+layouts chosen.  Candidates are the network as it is, each layout used throughout, and the mixture
+that kernels and transformations make cheapest (`assign.py`).  Of these the one is taken whose
+kernels, transformations among them, take least by their records; a contraction that was not
+measured rules a candidate out.  So the choice is a function of the log, and found again from it.
+Read next: `passes/layouts.py`, `grouping.py`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import inf
+
+import numpy as np
+
+from tilewright.base.dtype import FLOAT32
+from tilewright.relay.compile.assign import cheapest
+from tilewright.relay.compile.extract import FusedGroup, fused_groups
+from tilewright.relay.graph.expr import (
+    Call,
+    Constant,
+    Expr,
+    IRModule,
+    TensorType,
+    Tuple,
+    Var,
+    post_order,
+)
+from tilewright.relay.graph.printer import expression_text
+from tilewright.relay.graph.traversal import op_name
+from tilewright.relay.op.window import is_blocked
+from tilewright.relay.passes import eliminate_dead_code, fuse
+from tilewright.relay.passes.follow import Followed, convolution_in, follow, operands
+from tilewright.relay.passes.form import Form, convert, plain
+from tilewright.relay.passes.fuse import partition
+from tilewright.relay.passes.layouts import prefer_layouts
+from tilewright.targets.target import Target
+from tilewright.te.dag import ComputeDAG
+
+Seconds = Callable[[FusedGroup], float | None]
+
+CLEARLY = 0.98  # of the time as it is: what takes longer may seem faster by luck
+RATE, LAUNCH = 1e10, 2e-6  # bytes a second and seconds: of what only moves, where nobody measured
+
+
+def candidate_layouts(target: Target) -> tuple[str, ...]:
+    """Of the data of convolutions: blocks of a vector's channels, channels last, channels first.
+
+    On GPUs none: neighbouring threads read neighbouring columns as well as channels.
+    """
+    lanes = target.limits.vector_bytes // FLOAT32.bytes
+    return () if target.has_threads else (f"NCHW{lanes}c", "NHWC", "NCHW")
+
+
+def can_choose(mod: IRModule, target: Target) -> bool:
+    """Whether the network has convolutions, and the target layouts for them."""
+    return bool(_layouts_of(mod) and candidate_layouts(target))
+
+
+def has_layouts(mod: IRModule, target: Target, tasks: Collection[str]) -> bool:
+    """Whether among `tasks`, by name, are convolutions in other layouts than the network's."""
+    own = _layouts_of(mod)
+    marks = [
+        "conv2d_NCHWc" if is_blocked(layout) else f"conv2d_{layout.lower()}"
+        for layout in candidate_layouts(target) if own and layout not in own
+    ]  # fmt: skip
+    return any(mark in name for mark in marks for name in tasks)
+
+
+def _layouts_of(mod: IRModule) -> set[str]:
+    body = mod["main"].body
+    return {n.attrs.data_layout for n in post_order(body) if op_name(n) == "nn.conv2d"}  # type: ignore[attr-defined]
+
+
+def throughout(mod: IRModule, target: Target) -> Iterator[IRModule]:
+    """The network with each of the candidate layouts, where that changes it."""
+    for layout in candidate_layouts(target):
+        made = prefer_layouts(mod, partial(_same, layout))
+        if made["main"] is not mod["main"]:
+            yield eliminate_dead_code(made)
+
+
+def _same(layout: str, node: Call) -> str:
+    return "" if node.attrs.data_layout == layout else layout
+
+
+def chosen_layouts(mod: IRModule, target: Target, seconds: Seconds) -> IRModule:
+    """`mod` in the layouts that are clearly fastest by `seconds`, of one call of a kernel;
+    itself where none are."""
+    cost = Costs(seconds)
+    best, usual = mod, groups_of(mod)
+    least = 0.0
+    for other in (*throughout(mod, target), mixture(mod, target, cost)):
+        gained, lost = cost.difference(usual, groups_of(other))
+        if gained < CLEARLY * lost and gained - lost < least:
+            best, least = other, gained - lost
+    return best
+
+
+def groups_of(mod: IRModule) -> list[FusedGroup]:
+    """The kernels of a network whose operators are not grouped yet."""
+    return fused_groups(fuse(mod)["main"])
+
+
+class Costs:
+    """Seconds of kernels: measured; of what only moves guessed otherwise; infinite if unknown.
+
+    guess: whether anything is
+    """
+
+    def __init__(self, seconds: Seconds, guess: bool = True) -> None:
+        self._seconds, self._guess = seconds, guess
+        self._known: dict[str, float] = {}
+        self._of_text: dict[str, float] = {}
+
+    def of(self, group: FusedGroup) -> float:
+        if group.key not in self._known:
+            found = self._seconds(group)
+            guess = LAUNCH + _moved(group.dag) / RATE if self._guess and group.is_simple else inf
+            self._known[group.key] = guess if found is None else found
+        return self._known[group.key]
+
+    def of_body(self, body: Expr) -> float:
+        """Of all kernels of a body; equal bodies are asked for once."""
+        text = expression_text(body)
+        if text not in self._of_text:
+            groups = groups_of(eliminate_dead_code(IRModule.from_expr(body)))
+            self._of_text[text] = sum(self.of(g) * len(g.calls) for g in groups)
+        return self._of_text[text]
+
+    def difference(
+        self, usual: Sequence[FusedGroup], other: Sequence[FusedGroup]
+    ) -> tuple[float, float]:
+        """What the kernels take that only `other` has, and those that only `usual` has."""
+        every = {g.key: g for g in (*usual, *other)}
+        more = Counter({g.key: len(g.calls) for g in other})
+        more.subtract({g.key: len(g.calls) for g in usual})
+        gained = sum(n * self.of(every[k]) for k, n in more.items() if n > 0)
+        return gained, sum(-n * self.of(every[k]) for k, n in more.items() if n < 0)
+
+
+def _moved(dag: ComputeDAG) -> int:
+    return sum(int(np.prod(t.shape, dtype=np.int64)) * t.dtype.bytes for t in dag.args)
+
+
+# -- a mixture -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Option:
+    """One way to compute a unit.
+
+    layout: of its convolution's data, "" as it is; forms: of what it reads; result: of its value
+    body:   it, as an expression of variables in these forms
+    """
+
+    layout: str
+    forms: Mapping[Expr, Form]
+    result: Form
+    body: Expr
+
+
+@dataclass(frozen=True, eq=False)
+class Unit:
+    """Operators that share a kernel; the first of its options is: as they are."""
+
+    steps: tuple[Call, ...]
+    options: tuple[Option, ...]
+
+
+def mixture(mod: IRModule, target: Target, cost: Costs) -> IRModule:
+    """Every convolution in the layout that is cheapest with those of its neighbours, by the costs
+    of kernels and of transformations between them."""
+    units = units_of(mod, candidate_layouts(target))
+    costs = [[cost.of_body(o.body) for o in unit.options] for unit in units]
+    # As it is costs what is known, or what nobody knows: then it is left only for what is known.
+    costs = [[1.0 if c == inf and k == 0 else c for k, c in enumerate(own)] for own in costs]
+    chosen, _ = cheapest(costs, transformations(units, cost))
+    layouts = {
+        step: unit.options[k].layout for unit, k in zip(units, chosen, strict=True)
+        for step in unit.steps
+    }  # fmt: skip
+    return eliminate_dead_code(prefer_layouts(mod, lambda node: layouts.get(node, "")))
+
+
+def transformations(units: Sequence[Unit], cost: Costs) -> dict[tuple[int, int], list[list[float]]]:
+    """What it costs to bring the value of a unit to another, by the options of both."""
+    made: dict[Expr, int] = {unit.steps[-1]: k for k, unit in enumerate(units)}
+    found: dict[tuple[int, int], list[list[float]]] = {}
+    for j, unit in enumerate(units):
+        for value in dict.fromkeys(v for o in unit.options for v in o.forms):
+            i = made.get(value)
+            if i is None:
+                continue
+            table = [
+                [cost.of_body(_transformed(value, a.result, b.forms[value])) for b in unit.options]
+                for a in units[i].options
+            ]
+            known = found.setdefault((i, j), [[0.0] * len(unit.options) for _ in table])
+            found[i, j] = (np.asarray(known) + np.asarray(table)).tolist()
+    return found
+
+
+def _transformed(value: Expr, source: Form, wanted: Form) -> Expr:
+    data = Var("x", TensorType(source.shape(value.shape), value.dtype))
+    return convert(data, value.shape, source, wanted)
+
+
+def units_of(mod: IRModule, layouts: Sequence[str]) -> list[Unit]:
+    """The kernels of the network as units, each with the options that `layouts` give it."""
+    body = mod["main"].body
+    grouped = partition(body)
+    inside = {step for g in grouped for step in g.steps}
+    alone = [n for n in post_order(body) if isinstance(n, Call) and n not in inside]
+    listed = [*(tuple(g.steps) for g in grouped), *((n,) for n in alone)]
+    kinds: dict[Form, None] = {}
+    made: list[tuple[tuple[Call, ...], list[Option]]] = []
+    for steps in listed:
+        first = _option(steps, "", plain)
+        options = [first] if first is not None else []
+        if any(_may_choose(n) for n in steps):
+            others = [_option(steps, layout, plain) for layout in layouts]
+            options += [o for o in others if o is not None and o.forms != options[0].forms]
+        made.append((steps, options))
+        kinds |= dict.fromkeys(o.result for o in options if not o.result.is_plain)
+    units = []
+    for steps, options in made:
+        if options and not any(_may_choose(n) for n in steps):
+            found = [_option(steps, "", partial(_always, form)) for form in kinds]
+            options = [*options, *(o for o in found if o is not None)]
+        if options:
+            units.append(Unit(steps, tuple(options)))
+    return units
+
+
+def _always(form: Form, rank: int) -> Form:
+    return form
+
+
+def _may_choose(node: Call) -> bool:
+    return op_name(node) == "nn.conv2d" and not is_blocked(node.attrs.data_layout)
+
+
+def _option(steps: Sequence[Call], layout: str, form_of: Callable[[int], Form]) -> Option | None:
+    """`steps` with their convolution in `layout`, or what they read in `form_of` its rank; None
+    where that is not possible."""
+    forms: dict[Expr, Form] = {}
+    made: dict[Expr, tuple[Expr, Form]] = {}
+    as_it_is = not layout and form_of is plain
+
+    def at(value: Expr, form: Form) -> Expr:
+        if value in made:
+            new, own = made[value]
+            return convert(new, value.shape, own, form)
+        if isinstance(value, Constant):
+            return convert(value, value.shape, plain(len(value.shape)), form)
+        known = forms.setdefault(value, form)
+        name = f"x{list(forms).index(value)}"
+        new = Var(name, TensorType(known.shape(value.shape), value.dtype))
+        made[value] = new, known
+        return at(value, form)
+
+    for step in steps:
+        values = operands(step)
+        if not all(isinstance(v.checked_type, TensorType) for v in (*values, step)):
+            return None
+        read = [made[v][1] for v in values if v in made]
+        picked: Followed | None
+        if as_it_is:
+            own = tuple(plain(len(v.shape)) for v in values)
+            picked = Followed(own, plain(len(step.shape)), partial(_again, step))
+        elif layout and _may_choose(step):
+            picked = convolution_in(step, layout)
+        else:
+            leads = [f for f in read if not f.is_plain] or [form_of(len(values[0].shape))]
+            picked = follow(step, leads[0]) if values else None
+        if picked is None:
+            return None
+        new = [at(v, f) for v, f in zip(values, picked.forms, strict=True)]
+        made[step] = picked.make(new), picked.result
+    body, result = made[steps[-1]]
+    return Option(layout, forms, result, body)
+
+
+def _again(step: Call, values: Sequence[Expr]) -> Expr:
+    """The call on other values, those of tuples in tuples."""
+    given = iter(values)
+    args = [
+        Tuple([next(given) for _ in a.fields]) if isinstance(a, Tuple) else next(given)
+        for a in step.args
+    ]
+    return Call(step.op, args, step.attrs)
