@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tilewright.relay.compile.tune import Measuring
     from tilewright.runtime.network.library import Library
     from tilewright.schedule.task import Task
+    from tilewright.search.report import Options
 
 
 def check_model(model: str) -> None:
@@ -81,9 +82,11 @@ def real_target(target: Target, farm: Devices | None = None) -> Target:
 def found_tasks(
     model: str, target: Target, tuner: str, dtype: str = "float32", batch: Sequence[int] = (),
     shapes: Mapping[str, Any] | None = None, layout: str | None = None, templates: bool = True,
+    options: Options | None = None,
 ) -> list[Task]:  # fmt: skip
-    """The tasks of the network, see `tune`.  Raises ModelError where there is none."""
-    from tilewright.relay.compile.tune import tasks_of
+    """The tasks of the network, see `tune`; with options, and behind those of the network as it is,
+    those of other layouts, where the budget allows.  Raises ModelError where there is none."""
+    from tilewright.relay.compile.tune import tasks_of, with_layouts
 
     mods, params = prepared(model, batch, shapes, dtype, layout)
     found = tasks_of(mods, params, target, tuner == "auto-scheduler", templates)
@@ -92,7 +95,9 @@ def found_tasks(
             f"tune {model!r}", "no kernel of the network has a template to tune",
             "--tuner auto-scheduler needs none.",
         )  # fmt: skip
-    return found
+    if options is None:
+        return found
+    return with_layouts(found, mods, params, target, options, tuner == "auto-scheduler")
 
 
 def list_tasks(model: str, target: Target, **what: Any) -> list[str]:
@@ -155,7 +160,7 @@ def tune(
     layout:    of convolutions; None: as the network has them
     tuner:     "auto-scheduler" tunes every kernel, by rules; others those that have a template
     templates: whether templates compete with rules
-    tasks:     which of them, see `chosen_tasks`
+    tasks:     which of them, see `chosen_tasks`; all: of other layouts, too
     early_stopping: a task ends after so many candidates without a faster one
     history:   logs of other networks or devices to start from
     farm:      where candidates are timed, instead of this machine's device
@@ -167,7 +172,12 @@ def tune(
     from tilewright.search.report import Event, Options
     from tilewright.search.transfer import read_history
 
-    every = found_tasks(model, target, tuner, dtype, batch, shapes, layout, templates)
+    options = Options(
+        trials=trials, seconds=seconds, tuner="xgb" if tuner == "auto-scheduler" else tuner,
+        seed=seed, early_stopping=early_stopping,
+    )  # fmt: skip
+    others = options if tasks == "all" and layout is None else None
+    every = found_tasks(model, target, tuner, dtype, batch, shapes, layout, templates, others)
     try:
         found = [every[k] for k in chosen_tasks(tasks, len(every))]
     except ValueError as error:
@@ -187,10 +197,6 @@ def tune(
         else:
             progress.redraw()
 
-    options = Options(
-        trials=trials, seconds=seconds, tuner="xgb" if tuner == "auto-scheduler" else tuner,
-        seed=seed, early_stopping=early_stopping,
-    )  # fmt: skip
     report = search(
         found, database, options, on_event, lambda e: progress.note(str(e)), farm, progress.note,
         past, measuring,

@@ -40,9 +40,9 @@ def grouped(
 
     plain, last = ungrouped(mod, params)
     off = getattr(context.current("pass"), "disabled_pass", None) or ()
-    if last is fuse and "AlterOpLayout" not in off:
-        if has_layouts(plain, target, chooser.task_names()):
-            plain = chosen_layouts(plain, target, seconds)
+    may = last is fuse and "AlterOpLayout" not in off
+    if may and has_layouts(plain, target, chooser.task_names()):
+        plain = chosen_layouts(plain, target, seconds)
     usual, *others = [m["main"] for m in ways_to_group(plain, last)]
     best, known = usual, fused_groups(usual) if others else []
     costs = Costs(seconds, guess=False)

@@ -206,6 +206,52 @@ def transformations(units: Sequence[Unit], cost: Costs) -> dict[tuple[int, int],
     return found
 
 
+@dataclass(frozen=True)
+class Rival:
+    """A kernel that other layouts need.
+
+    instead_of: key of the one that the network has in its place, if one: of a convolution
+    """
+
+    group: FusedGroup
+    instead_of: str
+
+
+def rivals(mod: IRModule, target: Target) -> list[Rival]:
+    """The kernels that a choice of layouts asks for, and those of the network that only move, each
+    once: convolutions in other layouts, what follows them, transformations from the network's
+    layouts and to them."""
+    found: dict[str, Rival] = {}
+    units = units_of(mod, candidate_layouts(target))
+    for unit in units:
+        own = groups_of(IRModule.from_expr(unit.options[0].body))
+        for option in unit.options:
+            for group in groups_of(eliminate_dead_code(IRModule.from_expr(option.body))):
+                key = own[0].key if option.layout and len(own) == 1 else ""
+                if option is not unit.options[0] or group.is_simple:
+                    found.setdefault(group.key, Rival(group, key))
+    for body in _transformations(units):
+        for group in groups_of(eliminate_dead_code(IRModule.from_expr(body))):
+            found.setdefault(group.key, Rival(group, ""))
+    return list(found.values())
+
+
+def _transformations(units: Sequence[Unit]) -> list[Expr]:
+    """Between the forms that values may have and those they have now."""
+    made = {unit.steps[-1]: unit for unit in units}
+    found: dict[tuple[object, Form, Form], Expr] = {}
+    for unit in units:
+        for option in unit.options:
+            for value, form in option.forms.items():
+                kept = made[value].options if value in made else ()
+                own = plain(len(value.shape))
+                for source in {own, *(o.result for o in kept)}:
+                    if source != form and own in (source, form):
+                        key = value.checked_type, source, form
+                        found.setdefault(key, _transformed(value, source, form))
+    return list(found.values())
+
+
 def _transformed(value: Expr, source: Form, wanted: Form) -> Expr:
     data = Var("x", TensorType(source.shape(value.shape), value.dtype))
     return convert(data, value.shape, source, wanted)

@@ -18,14 +18,19 @@ from tilewright.farm.runner import FarmRunner
 from tilewright.measure.database import Database
 from tilewright.measure.local import LocalBuilder, LocalRunner
 from tilewright.measure.pipeline import Pipeline
-from tilewright.relay.compile.extract import fused_tasks
+from tilewright.relay.compile.extract import fused_tasks, ungrouped
+from tilewright.relay.compile.layouts import can_choose, rivals
 from tilewright.relay.graph.expr import Function, IRModule
-from tilewright.schedule.task import Task
+from tilewright.relay.passes import fuse
+from tilewright.schedule.task import Task, task_of_dag
 from tilewright.search.loop import tune as search
 from tilewright.search.report import Event, Options, Report
-from tilewright.search.rules.derive import with_rules
+from tilewright.search.rules.derive import default_sketch, with_rules
 from tilewright.targets.target import Target
 
+
+# Of each task, before other layouts are measured as well.
+TRIALS_EACH, SECONDS_EACH = 16, 2.0
 
 @dataclass(frozen=True)
 class Measuring:
@@ -68,6 +73,53 @@ def tasks_of(
     if rules:
         tasks = [with_rules(t, templates=templates) for t in tasks]
     return [t for t in tasks if t.sketches]
+
+
+def with_layouts(
+    tasks: Sequence[Task],
+    mods: Sequence[IRModule | Function],
+    params: Mapping[str, Any] | None,
+    target: Target,
+    options: Options,
+    rules: bool = False,
+) -> list[Task]:
+    """`tasks`, and what has to be measured so that `relay.build` can choose layouts, where the
+    budget has a batch and more for each of them.
+
+    Convolutions in other layouts compete with what they are instead of; what has no template is
+    measured in its default schedule, which is one trial.
+    """
+    known = {t.key for t in tasks}
+    more = [t for t in _layout_tasks(mods, params, target, rules) if t.key not in known]
+    once = [t for t in more if t.sketches[0].origin == "default"]
+    several = len(tasks) + len(more) - len(once)
+    if options.trials is not None and options.trials < TRIALS_EACH * several + len(once):
+        return list(tasks)
+    if options.seconds is not None and options.seconds < SECONDS_EACH * several:
+        return list(tasks)
+    return [*tasks, *more]
+
+
+def _layout_tasks(
+    mods: Sequence[IRModule | Function],
+    params: Mapping[str, Any] | None,
+    target: Target,
+    rules: bool,
+) -> list[Task]:
+    found: dict[str, Task] = {}
+    for mod in mods:
+        plain, last = ungrouped(mod, params)
+        if last is not fuse or not can_choose(plain, target):
+            continue
+        for rival in rivals(plain, target):
+            g = rival.group
+            task = task_of_dag(g.dag, target, g.name, g.args, 1, rival.instead_of)
+            if rules and not g.is_simple:
+                task = with_rules(task)
+            if not task.sketches:
+                task.sketches = [default_sketch(task.dag, task.target)]
+            found.setdefault(task.key, task)
+    return list(found.values())
 
 
 def tune(

@@ -1,0 +1,186 @@
+"""Layouts by measurement: the cheapest mixture, found again from the log, never a slower one."""
+
+import itertools
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from relay.test_passes import inputs_of
+from tilewright import cpu, relay, transform
+from tilewright.contrib.graph_executor import GraphModule
+from tilewright.driver.build import resolve_target
+from tilewright.measure.database import Database
+from tilewright.relay import nn
+from tilewright.relay.compile import layouts as L
+from tilewright.relay.compile.assign import cheapest, total
+from tilewright.relay.compile.extract import ungrouped
+from tilewright.relay.compile.schedules import Chooser
+from tilewright.relay.compile.tune import tasks_of, tune, with_layouts
+from tilewright.search.report import Options
+
+RNG = np.random.default_rng(0)
+TARGET = resolve_target("llvm")
+BLOCKS = L.candidate_layouts(TARGET)[0]
+
+
+# -- assignments -----------------------------------------------------------------------------------
+
+
+@st.composite
+def problems(draw):
+    count = draw(st.integers(1, 6))
+    number = st.integers(0, 20)
+    sizes = [draw(st.integers(1, 3)) for _ in range(count)]
+    costs = [[draw(number) for _ in range(n)] for n in sizes]
+    pairs = {
+        (i, j): [[draw(number) for _ in range(sizes[j])] for _ in range(sizes[i])]
+        for i, j in itertools.combinations(range(count), 2) if draw(st.booleans())
+    }  # fmt: skip
+    return costs, pairs
+
+
+@given(problems(), st.sampled_from((None, 1, 3, 10**6)))
+@settings(max_examples=80, deadline=None)
+def test_the_cheapest_assignment_is_found(problem, most):
+    costs, pairs = problem
+    every = itertools.product(*(range(len(c)) for c in costs))
+    best = min(total(chosen, costs, pairs) for chosen in every)
+    chosen, exact = cheapest(costs, pairs, most)
+    assert total(chosen, costs, pairs) == best if exact else total(chosen, costs, pairs) >= best
+    assert exact or most != 10**6
+
+
+def test_what_cannot_be_chosen_is_not():
+    inf = float("inf")
+    assert cheapest([[inf, 3.0], [1.0, inf]], {(0, 1): [[0, 0], [50, 0]]}) == ([1, 0], True)
+
+
+# -- choices ---------------------------------------------------------------------------------------
+
+
+def weight(*shape: int) -> relay.Constant:
+    return relay.const(RNG.uniform(-0.3, 0.4, shape).astype("float32"))
+
+
+def network(dtype: str = "float32") -> relay.IRModule:
+    x = relay.var("x", shape=(1, 16, 10, 10), dtype=dtype)
+    y = nn.relu(nn.conv2d(x, weight(32, 16, 3, 3), padding=1))
+    y = nn.max_pool2d(y, 2, 2)
+    z = nn.conv2d(y, weight(32, 32, 1, 1)) + y
+    z = nn.relu(nn.conv2d(z, weight(32, 1, 3, 3), padding=1, groups=32))
+    return relay.IRModule.from_expr(nn.dense(nn.batch_flatten(z), weight(4, 800)))
+
+
+def layouts_of(mod: relay.IRModule) -> list[str]:
+    return [
+        n.attrs.data_layout for n in relay.analysis.post_order(mod["main"].body)
+        if isinstance(n, relay.Call) and n.op.name == "nn.conv2d"
+    ]  # fmt: skip
+
+
+def chosen(cost_of, move: float = 1e-6) -> list[str]:
+    """The layouts by what a convolution costs: of its tag and its window."""
+    mod = ungrouped(network(), None)[0]
+
+    def seconds(group):
+        ops = [op for op in group.dag.compute_ops if "conv" in (op.tag or "")]
+        if not ops:
+            return move
+        return cost_of(ops[0].tag, len(ops[0].reduce_axis), ops[0].attrs["workload"][2][1])
+
+    made = L.chosen_layouts(mod, TARGET, seconds)
+    if made is mod:
+        return []
+    inputs = inputs_of(mod["main"])
+    np.testing.assert_allclose(
+        relay.evaluate(made, inputs), relay.evaluate(mod, inputs), rtol=1e-4, atol=1e-4
+    )
+    return layouts_of(made)
+
+
+def test_all_in_the_layout_that_is_faster():
+    assert chosen(lambda tag, *_: 1e-5 if "NCHWc" in tag else 1e-4) == [BLOCKS] * 3
+    assert chosen(lambda tag, *_: 1e-5 if "nhwc" in tag else 1e-4) == ["NHWC"] * 3
+    assert chosen(lambda tag, *_: 1e-5 if "nchw" in tag else 1e-4) == []
+
+
+def test_a_mixture_where_moving_costs_less_than_it_gains():
+    def cost(tag, *_):
+        deep = "depthwise" in tag
+        return 1e-5 if deep == ("NCHWc" in tag) else 1e-4
+
+    assert chosen(cost) == ["NCHW", "NCHW", BLOCKS]
+    assert chosen(cost, move=1e-3) == []
+
+
+def test_what_is_only_a_little_faster_or_was_not_measured_is_not_taken():
+    assert chosen(lambda tag, *_: 0.99e-4 if "NCHWc" in tag else 1e-4) == []
+    missing = {"conv2d_NCHWc": None}
+    assert chosen(lambda tag, *_: missing.get(tag, 1e-5 if "NCHWc" in tag else 1e-4)) in (
+        [], ["NCHW", "NCHW", BLOCKS],
+    )  # fmt: skip
+
+
+def test_a_build_finds_the_choice_again_from_its_records(monkeypatch):
+    def seconds(self, dag):
+        tags = [op.tag or "" for op in dag.compute_ops]
+        return 1e-6 if any("NCHWc" in t for t in tags) or not any("conv" in t for t in tags) else 1
+
+    mod = network()
+    data = RNG.standard_normal((1, 16, 10, 10)).astype("float32")
+    usual = [k.name for k in relay.build(mod, "llvm").report.kernels]
+    monkeypatch.setattr(Chooser, "seconds", seconds)
+    assert [k.name for k in relay.build(mod, "llvm").report.kernels] == usual  # no log, no choice
+    monkeypatch.setattr(Chooser, "task_names", lambda self: {"conv2d_NCHWc+relu"})
+    library = relay.build(mod, "llvm")
+    assert sum("conv2d_NCHWc" in k.name for k in library.report.kernels) == 3
+    run = GraphModule(library["default"](cpu()))
+    run.set_input("x", data)
+    run.run()
+    wanted = relay.evaluate(mod, {"x": data})
+    np.testing.assert_allclose(run.get_output(0).numpy(), wanted, rtol=1e-5, atol=1e-5)
+    for options in ({"disabled_pass": ["AlterOpLayout"]}, {"opt_level": 1}):
+        with transform.PassContext(**options):
+            names = [k.name for k in relay.build(mod, "llvm").report.kernels]
+        assert not any("NCHWc" in name for name in names)
+
+
+# -- tuning ----------------------------------------------------------------------------------------
+
+
+def test_other_layouts_are_tuned_where_the_budget_allows():
+    mod = network()
+    tasks = tasks_of([mod], None, TARGET, False)
+    assert with_layouts(tasks, [mod], None, TARGET, Options(trials=64)) == tasks
+    assert with_layouts(tasks, [mod], None, TARGET, Options(seconds=5)) == tasks
+    more = with_layouts(tasks, [mod], None, TARGET, Options(trials=2000))[len(tasks) :]
+    keys = {t.key for t in tasks}
+    rivals = [t for t in more if t.instead_of]
+    assert {t.name.partition("+")[0] for t in rivals} == {
+        "conv2d_NCHWc", "depthwise_conv2d_NCHWc", "conv2d_nhwc", "depthwise_conv2d_nhwc",
+    }  # fmt: skip
+    assert all(t.instead_of in keys for t in rivals)
+    assert {t.name.partition("+")[0] for t in more if not t.instead_of} == {"pool2d", "transpose"}
+    gpu = resolve_target("cuda -arch=sm_90")
+    assert with_layouts([], [mod], None, gpu, Options()) == []
+
+
+def test_a_tuned_network_is_the_same_and_its_choice_stays(tmp_path):
+    mod = network()
+    tasks = with_layouts(tasks_of([mod], None, TARGET, False), [mod], None, TARGET, Options())
+    log = tmp_path / "log.jsonl"
+    with Database(log) as database:
+        options = Options(trials=2 * len(tasks), tuner="random", batch=2, leaders=1, seed=1)
+        report = tune(tasks, database, options)
+    assert report.trials >= len(tasks) and not any(t.fruitless for t in report.tasks)
+    libraries = [relay.build(mod, "llvm", schedules=str(log)) for _ in range(2)]
+    first, again = ([k.name for k in lib.report.kernels] for lib in libraries)
+    assert first == again
+    data = RNG.standard_normal((1, 16, 10, 10)).astype("float32")
+    run = GraphModule(libraries[0]["default"](cpu()))
+    run.set_input("x", data)
+    run.run()
+    np.testing.assert_allclose(
+        run.get_output(0).numpy(), relay.evaluate(mod, {"x": data}), rtol=1e-4, atol=1e-5
+    )
