@@ -18,7 +18,7 @@ from tilewright.base.dtype import FLOAT32
 from tilewright.relay.compile.lower import Instead, compute_dag
 from tilewright.relay.graph.expr import Array, Call, Function, Type, Var, post_order
 from tilewright.relay.graph.traversal import is_call, users
-from tilewright.relay.op.window import to_order
+from tilewright.relay.op.window import is_blocked, to_order
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.tensor import Tensor
@@ -95,6 +95,8 @@ def alternatives(
 def _has_winograd(node: Call) -> bool:
     a = node.attrs
     data, weight = node.args
+    if is_blocked(a.data_layout):
+        return False
     size = dict(zip(a.kernel_layout, weight.shape, strict=True))
     one = (1, 1)
     return (
