@@ -246,7 +246,15 @@ SECTIONS: dict[str, list[Row]] = {
             "autotvm.RPCRunner",
             "as many trials at once as there are devices: n_parallel is accepted and not needed",
         ),
-        *not_yet("autotvm.", "database graph_tuner tophub"),
+        *not_yet("autotvm.", "database tophub"),
+        *(
+            different(
+                f"autotvm.graph_tuner.{name}",
+                "layouts are those of candidate_layouts; records may be of AlterOpLayout's and "
+                "ConvertLayout's networks; relay.build chooses from such a log by itself",
+            )
+            for name in ("DPTuner", "PBQPTuner")
+        ),
     ],
     "Relay": [
         *works("relay.", "var const Var Constant Call Function Tuple TupleGetItem TensorType"),

@@ -10,13 +10,12 @@ from relay.test_passes import inputs_of
 from tilewright import cpu, relay, transform
 from tilewright.contrib.graph_executor import GraphModule
 from tilewright.driver.build import resolve_target
-from tilewright.measure.database import Database
 from tilewright.relay import nn
 from tilewright.relay.compile import layouts as L
 from tilewright.relay.compile.assign import cheapest, total
 from tilewright.relay.compile.extract import ungrouped
 from tilewright.relay.compile.schedules import Chooser
-from tilewright.relay.compile.tune import tasks_of, tune, with_layouts
+from tilewright.relay.compile.tune import tasks_of, with_layouts
 from tilewright.search.report import Options
 
 RNG = np.random.default_rng(0)
@@ -164,23 +163,3 @@ def test_other_layouts_are_tuned_where_the_budget_allows():
     assert {t.name.partition("+")[0] for t in more if not t.instead_of} == {"pool2d", "transpose"}
     gpu = resolve_target("cuda -arch=sm_90")
     assert with_layouts([], [mod], None, gpu, Options()) == []
-
-
-def test_a_tuned_network_is_the_same_and_its_choice_stays(tmp_path):
-    mod = network()
-    tasks = with_layouts(tasks_of([mod], None, TARGET, False), [mod], None, TARGET, Options())
-    log = tmp_path / "log.jsonl"
-    with Database(log) as database:
-        options = Options(trials=2 * len(tasks), tuner="random", batch=2, leaders=1, seed=1)
-        report = tune(tasks, database, options)
-    assert report.trials >= len(tasks) and not any(t.fruitless for t in report.tasks)
-    libraries = [relay.build(mod, "llvm", schedules=str(log)) for _ in range(2)]
-    first, again = ([k.name for k in lib.report.kernels] for lib in libraries)
-    assert first == again
-    data = RNG.standard_normal((1, 16, 10, 10)).astype("float32")
-    run = GraphModule(libraries[0]["default"](cpu()))
-    run.set_input("x", data)
-    run.run()
-    np.testing.assert_allclose(
-        run.get_output(0).numpy(), relay.evaluate(mod, {"x": data}), rtol=1e-4, atol=1e-5
-    )

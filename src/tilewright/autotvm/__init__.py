@@ -7,7 +7,7 @@ Read next: `tuners.py`, `schedule/template.py`, `measure/database.py`.
 
 from typing import Any
 
-from tilewright.autotvm import callback, feature, record, task, tuner
+from tilewright.autotvm import callback, feature, graph_tuner, record, task, tuner
 from tilewright.autotvm.dispatch import (
     ApplyConfig,
     ApplyFixedConfig,
@@ -38,6 +38,7 @@ __all__ = [
     "ConfigSpace", "DispatchContext", "FallbackConfigEntity", "FallbackContext", "LocalBuilder",
     "LocalRunner", "MeasureInput", "MeasureResult", "RPCRunner", "TaskExtractEnv",
     "apply_graph_best", "apply_history_best", "callback", "create", "feature", "get_config",
+    "graph_tuner",
     "measure_option", "record", "register_topi_compute", "register_topi_schedule", "task",
     "template", "tuner",
 ]  # fmt: skip
@@ -45,7 +46,6 @@ __all__ = [
 # Names of TVM whose time has not come, or never will: what to use instead.
 _ELSEWHERE = {
     "database": "Use log_to_file: a log holds any number of tasks, several runs may write to it.",
-    "graph_tuner": "Layouts are not chosen over the graph yet; constants are packed per kernel.",
     "tophub": "Not needed: relay.build uses tilewright.knowledge; see `tilewright records use`.",
 }
 

@@ -38,11 +38,15 @@ def grouped(
     def seconds(group: FusedGroup) -> float | None:
         return chooser.seconds(implemented(group, chooser, target).dag)
 
+    def about(group: FusedGroup) -> float | None:
+        found = seconds(group)
+        return chooser.seconds_of_anchor(group.dag) if found is None else found
+
     plain, last = ungrouped(mod, params)
     off = getattr(context.current("pass"), "disabled_pass", None) or ()
     may = last is fuse and "AlterOpLayout" not in off
     if may and has_layouts(plain, target, chooser.task_names()):
-        plain = chosen_layouts(plain, target, seconds)
+        plain = chosen_layouts(plain, target, about)
     usual, *others = [m["main"] for m in ways_to_group(plain, last)]
     best, known = usual, fused_groups(usual) if others else []
     costs = Costs(seconds, guess=False)

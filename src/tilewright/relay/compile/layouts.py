@@ -45,7 +45,8 @@ from tilewright.te.dag import ComputeDAG
 Seconds = Callable[[FusedGroup], float | None]
 
 CLEARLY = 0.98  # of the time as it is: what takes longer may seem faster by luck
-RATE, LAUNCH = 1e10, 2e-6  # bytes a second and seconds: of what only moves, where nobody measured
+RATE, LAUNCH = 1e10, 2e-6  # bytes a second and seconds: of other kernels, where nobody measured
+COMPUTING = ("conv", "dense", "matmul", "attention")  # whose time nobody can guess, in their names
 
 
 def candidate_layouts(target: Target) -> tuple[str, ...]:
@@ -107,8 +108,13 @@ def groups_of(mod: IRModule) -> list[FusedGroup]:
     return fused_groups(fuse(mod)["main"])
 
 
+def groups_of_body(body: Expr) -> list[FusedGroup]:
+    """The kernels that compute an expression."""
+    return groups_of(eliminate_dead_code(IRModule.from_expr(body)))
+
+
 class Costs:
-    """Seconds of kernels: measured; of what only moves guessed otherwise; infinite if unknown.
+    """Seconds of kernels: measured; otherwise guessed, but infinite for those that compute much.
 
     guess: whether anything is
     """
@@ -121,7 +127,9 @@ class Costs:
     def of(self, group: FusedGroup) -> float:
         if group.key not in self._known:
             found = self._seconds(group)
-            guess = LAUNCH + _moved(group.dag) / RATE if self._guess and group.is_simple else inf
+            guess = (
+                LAUNCH + moved_bytes(group.dag) / RATE if self._guess and group.is_simple else inf
+            )
             self._known[group.key] = guess if found is None else found
         return self._known[group.key]
 
@@ -129,7 +137,7 @@ class Costs:
         """Of all kernels of a body; equal bodies are asked for once."""
         text = expression_text(body)
         if text not in self._of_text:
-            groups = groups_of(eliminate_dead_code(IRModule.from_expr(body)))
+            groups = groups_of_body(body)
             self._of_text[text] = sum(self.of(g) * len(g.calls) for g in groups)
         return self._of_text[text]
 
@@ -144,7 +152,8 @@ class Costs:
         return gained, sum(-n * self.of(every[k]) for k, n in more.items() if n < 0)
 
 
-def _moved(dag: ComputeDAG) -> int:
+def moved_bytes(dag: ComputeDAG) -> int:
+    """What a kernel reads and writes, each of it once."""
     return sum(int(np.prod(t.shape, dtype=np.int64)) * t.dtype.bytes for t in dag.args)
 
 
@@ -171,6 +180,12 @@ class Unit:
 
     steps: tuple[Call, ...]
     options: tuple[Option, ...]
+
+
+def name_of(unit: Unit) -> str:
+    """Its operators, for people, with the shape of its value."""
+    steps = " + ".join(op_name(s) for s in unit.steps)
+    return f"{steps} of {unit.steps[-1].checked_type}"
 
 
 def mixture(mod: IRModule, target: Target, cost: Costs) -> IRModule:
@@ -218,20 +233,21 @@ class Rival:
 
 
 def rivals(mod: IRModule, target: Target) -> list[Rival]:
-    """The kernels that a choice of layouts asks for, and those of the network that only move, each
+    """The kernels that a choice of layouts asks for, and those of the network that follow, each
     once: convolutions in other layouts, what follows them, transformations from the network's
     layouts and to them."""
     found: dict[str, Rival] = {}
     units = units_of(mod, candidate_layouts(target))
     for unit in units:
-        own = groups_of(IRModule.from_expr(unit.options[0].body))
-        for option in unit.options:
-            for group in groups_of(eliminate_dead_code(IRModule.from_expr(option.body))):
+        own = groups_of_body(unit.options[0].body)
+        follows = not any(map(may_choose, unit.steps))
+        for option in unit.options if len(unit.options) > 1 else ():
+            for group in groups_of_body(option.body):
                 key = own[0].key if option.layout and len(own) == 1 else ""
-                if option is not unit.options[0] or group.is_simple:
+                if option is not unit.options[0] or follows:
                     found.setdefault(group.key, Rival(group, key))
     for body in _transformations(units):
-        for group in groups_of(eliminate_dead_code(IRModule.from_expr(body))):
+        for group in groups_of_body(body):
             found.setdefault(group.key, Rival(group, ""))
     return list(found.values())
 
@@ -269,14 +285,14 @@ def units_of(mod: IRModule, layouts: Sequence[str]) -> list[Unit]:
     for steps in listed:
         first = _option(steps, "", plain)
         options = [first] if first is not None else []
-        if any(_may_choose(n) for n in steps):
+        if any(may_choose(n) for n in steps):
             others = [_option(steps, layout, plain) for layout in layouts]
             options += [o for o in others if o is not None and o.forms != options[0].forms]
         made.append((steps, options))
         kinds |= dict.fromkeys(o.result for o in options if not o.result.is_plain)
     units = []
     for steps, options in made:
-        if options and not any(_may_choose(n) for n in steps):
+        if options and not any(may_choose(n) for n in steps):
             found = [_option(steps, "", partial(_always, form)) for form in kinds]
             options = [*options, *(o for o in found if o is not None)]
         if options:
@@ -288,7 +304,8 @@ def _always(form: Form, rank: int) -> Form:
     return form
 
 
-def _may_choose(node: Call) -> bool:
+def may_choose(node: Call) -> bool:
+    """Whether it is a convolution that may have another layout."""
     return op_name(node) == "nn.conv2d" and not is_blocked(node.attrs.data_layout)
 
 
@@ -320,7 +337,7 @@ def _option(steps: Sequence[Call], layout: str, form_of: Callable[[int], Form]) 
         if as_it_is:
             own = tuple(plain(len(v.shape)) for v in values)
             picked = Followed(own, plain(len(step.shape)), partial(_again, step))
-        elif layout and _may_choose(step):
+        elif layout and may_choose(step):
             picked = convolution_in(step, layout)
         else:
             leads = [f for f in read if not f.is_plain] or [form_of(len(values[0].shape))]

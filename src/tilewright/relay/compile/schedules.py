@@ -108,7 +108,7 @@ class Chooser:
     ) -> None:
         self.sources, self.fingerprint = sources, fingerprint
         self.names = tuple(dict.fromkeys(names))
-        databases = [d for d in map(_database, sources) if d is not None]
+        databases = [d for d in map(_priced, sources) if d is not None]
         self._own = [_Log(d, fingerprint, RECORD) for d in databases]
         self._known = [_Log(d, "", KNOWLEDGE) for d in knowledge]
         self._by_anchor: dict[int, dict[str, list[tuple[bool, Record]]]] = {}
@@ -127,17 +127,27 @@ class Chooser:
 
     def seconds(self, dag: ComputeDAG) -> float | None:
         """Of one call of this computation, as its best record claims; None where there is none."""
+        found = self.best(dag)
+        return None if found is None else found.seconds
+
+    def best(self, dag: ComputeDAG) -> Record | None:
+        """The fastest record of this computation."""
         every = ((log, log.key(dag.hash, name)) for log in self._judges for name in self.names)
         bests = [best for log, key in every if (best := log.database.best(key)) is not None]
-        return min((best.seconds for best in bests), default=None)
+        return min(bests, key=lambda r: r.seconds, default=None)
 
     def seconds_of_anchor(self, dag: ComputeDAG) -> float | None:
         """Of one call of what has the same anchor, as the best record claims."""
+        found = self.best_of_anchor(dag)
+        return None if found is None else found.seconds
+
+    def best_of_anchor(self, dag: ComputeDAG) -> Record | None:
+        """The fastest record of what has the same anchor."""
         anchor = find_anchor(dag)
         if anchor is None or not self._judges:
             return None
-        found = self._with_anchor(self._judges, anchor_key(anchor)[0])
-        return min((record.seconds for _, record in found), default=None)
+        found = [r for _, r in self._with_anchor(self._judges, anchor_key(anchor)[0])]
+        return min(found, key=lambda r: r.seconds, default=None)
 
     @property
     def has_records(self) -> bool:
@@ -150,7 +160,7 @@ class Chooser:
 
     def task_names(self) -> set[str]:
         """Of all that was measured, for whatever target."""
-        return {t.name for d in self._databases for t in d.tasks()}
+        return {t.name for log in self._judges for t in log.database.tasks()}
 
     def note(self) -> str:
         """Why the sources can have had nothing for this target; "" where they may have."""
@@ -225,6 +235,12 @@ class Chooser:
                     structure, constant = anchor_key(anchor)
                     found.setdefault(structure, []).append((constant, best))
         return found
+
+
+def _priced(source: Any) -> Database | None:
+    """What a source knows of times: its records, or, of a graph tuner's choice, its log."""
+    log = getattr(source, "log", None)
+    return log if isinstance(log, Database) else _database(source)
 
 
 def _database(source: Any) -> Database | None:

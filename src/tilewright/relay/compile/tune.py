@@ -28,9 +28,9 @@ from tilewright.search.report import Event, Options, Report
 from tilewright.search.rules.derive import default_sketch, with_rules
 from tilewright.targets.target import Target
 
-
 # Of each task, before other layouts are measured as well.
 TRIALS_EACH, SECONDS_EACH = 16, 2.0
+
 
 @dataclass(frozen=True)
 class Measuring:
