@@ -294,6 +294,14 @@ _SPECIAL: dict[str, dict[str, Any]] = {
     "relay.frontend.from_pytorch": {"script_module": object, "input_infos": [("x", (1, 4))]},
     "load_module relay.load": {"path": "library.so"},
     "relay.optimize": {"params": dict},
+    "autotvm.graph_tuner.DPTuner autotvm.graph_tuner.PBQPTuner": {
+        "graph": lambda: relay.IRModule.from_expr(
+            relay.nn.conv2d(relay.var("x", shape=(1, 4, 8, 8)), relay.var("w", shape=(4, 4, 3, 3)))
+        ),
+        "input_shapes": lambda: {"x": (1, 4, 8, 8)}, "records": "log.json",
+        "target_ops": lambda: ["nn.conv2d"], "target": "llvm", "verbose": False,
+        "log_file": None,
+    },
     "relay.transform.ConvertLayout": {"desired_layouts": lambda: {"nn.conv2d": ["NHWC"]}},
     "relay.with_sizes": {"sizes": dict},
     "nd.array": {"source": lambda: np.zeros((2, 3))},

@@ -41,7 +41,7 @@ from tilewright.search.report import Options
 from tilewright.search.rules.derive import default_sketch
 from tilewright.targets.target import Target
 
-__all__ = ["BaseGraphTuner", "DPTuner", "PBQPTuner"]
+__all__ = ["DPTuner", "PBQPTuner"]
 
 MOST_ENTRIES = 1 << 20  # of a table of `DPTuner`: states of a convolution's neighbours together
 
