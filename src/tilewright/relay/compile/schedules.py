@@ -108,7 +108,7 @@ class Chooser:
     ) -> None:
         self.sources, self.fingerprint = sources, fingerprint
         self.names = tuple(dict.fromkeys(names))
-        databases = [d for d in map(_priced, sources) if d is not None]
+        databases = [d for d in map(_database, sources) if d is not None]
         self._own = [_Log(d, fingerprint, RECORD) for d in databases]
         self._known = [_Log(d, "", KNOWLEDGE) for d in knowledge]
         self._by_anchor: dict[int, dict[str, list[tuple[bool, Record]]]] = {}
@@ -235,12 +235,6 @@ class Chooser:
                     structure, constant = anchor_key(anchor)
                     found.setdefault(structure, []).append((constant, best))
         return found
-
-
-def _priced(source: Any) -> Database | None:
-    """What a source knows of times: its records, or, of a graph tuner's choice, its log."""
-    log = getattr(source, "log", None)
-    return log if isinstance(log, Database) else _database(source)
 
 
 def _database(source: Any) -> Database | None:
