@@ -220,3 +220,23 @@ def test_rules_that_never_end_are_refused() -> None:
     dag = ComputeDAG(SMALL["matmul"]())
     with pytest.raises(ScheduleError, match="rule rows at C: the rules do not come to an end"):
         derive(dag, CPU, (Forever(), *rules_for(CPU)), Hardware.of(CPU))
+
+
+@pytest.mark.parametrize("target", [CPU, CUDA], ids=str)
+def test_inner_loops_that_an_attribute_names_are_unrolled(target: Target) -> None:
+    a, b = (te.placeholder((32, 32), name=n) for n in "ab")
+    k = te.reduce_axis((0, 32), "k")
+    attrs = {"auto_scheduler_always_unroll_inner": ["k", "j"]}
+    made = te.compute(
+        (32, 32), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C", attrs=attrs
+    )
+    sketches = [s for s in rule_sketches(ComputeDAG([a, b, made]), target) if "tile" in s.origin
+                or "fuse" in s.origin]  # fmt: skip
+    assert sketches
+    for sketch in sketches:
+        (index,) = drawn(sketch, 1, seed=0)
+        unrolled = {
+            ax.name.split(".")[0] for stage in sketch.close(index).stages
+            for ax, how in stage.annotations.items() if how == "unroll"
+        }  # fmt: skip
+        assert "k" in unrolled and unrolled <= {"k", "j"}, sketch.origin

@@ -15,6 +15,7 @@ from tilewright.schedule.default import reads_elementwise
 from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.te.tensor import CONSTANTS_ATTR, ComputeOp
 
+UNROLL_INNER_ATTR = "auto_scheduler_always_unroll_inner"
 OUTER_ONLY_ATTR = "auto_scheduler_no_split_at_inner"
 
 

@@ -7,7 +7,14 @@ became knobs.  Source: "Ansor", OSDI 2020, section 4.2.  Read next: `derive.py`.
 from __future__ import annotations
 
 from tilewright.schedule.schedule import Stage
-from tilewright.search.rules.analysis import compute_op, consumers, is_compute
+from tilewright.schedule.state import SplitRelation
+from tilewright.search.rules.analysis import (
+    UNROLL_INNER_ATTR,
+    attribute,
+    compute_op,
+    consumers,
+    is_compute,
+)
 from tilewright.search.rules.rules import spread_points
 from tilewright.search.rules.state import State
 from tilewright.search.rules.tiling import vectorize_by
@@ -87,8 +94,37 @@ def _spots(consumer: Stage) -> list[IterVar]:
     return spots[:1] + [ax for k, ax in enumerate(spots) if k and k % width == 0]
 
 
+def _unroll_inner(stage: Stage) -> None:
+    """In the innermost tile, the loops over the axes that an attribute of the operation names."""
+    names = attribute(compute_op(stage), UNROLL_INNER_ATTR)
+    seen: set[str] = set()
+    for loop in reversed(stage.leaf_iter_vars if names else []):
+        if stage.mark(loop) == "vectorize":  # lanes are part of the loop around them
+            continue
+        axes = _declared(stage, loop)
+        if axes <= seen:  # a second loop over the same axis is outside of the innermost tile
+            break
+        seen |= axes
+        (name, *others) = sorted(axes)
+        if not others and name in names and stage.mark(loop) is None:
+            stage.unroll(loop)
+
+
+def _declared(stage: Stage, loop: IterVar) -> set[str]:
+    """Names of the operation's axes of which a loop is part."""
+    found = {loop}
+    for relation in reversed(stage.relations):
+        if isinstance(relation, SplitRelation):
+            if found & {relation.outer, relation.inner}:
+                found = found - {relation.outer, relation.inner} | {relation.parent}
+        elif relation.fused in found:
+            found = found - {relation.fused} | {relation.outer, relation.inner}
+    return {ax.name for ax in found}
+
+
 def _unroll(state: State, stage: Stage) -> None:
     """Reductions: a limit on the steps written out, for everything computed inside them too."""
+    _unroll_inner(stage)
     if compute_op(stage).combiner is None or not stage.leaf_iter_vars:
         return
     limits = GPU_UNROLL if state.target.has_threads else CPU_UNROLL
