@@ -52,7 +52,9 @@ class Process:
             if self._process.poll() is not None:
                 break
             time.sleep(0.05)
-        raise AssertionError(f"{self.name} does not say {text!r} but:\n{self.text()}")
+        said = self.text()
+        self.kill()  # nobody else knows of it yet
+        raise AssertionError(f"{self.name} does not say {text!r} but:\n{said}")
 
     def text(self) -> str:
         return self.log.read_text()
