@@ -5,7 +5,7 @@ import pytest
 
 import tilewright
 from relay.cases_window import IMAGE
-from relay.test_onnx import model, node, refused
+from relay.test_onnx import check, model, node, refused
 from tilewright import relay
 from tilewright.contrib import graph_executor
 from tilewright.relay import image, nn
@@ -127,3 +127,14 @@ def test_models_that_do_not_hold_are_refused(kind):
 ])  # fmt: skip
 def test_mistakes_are_refused(make, words):
     refused(lambda: make(relay.var("x", shape=(1, 4, 6, 6))), words)
+
+
+@pytest.mark.parametrize("image", [5, 6, 7])
+@pytest.mark.parametrize("pads", [[0, 0, 0, 0], [1, 1, 1, 1], [1, 0, 0, 2]], ids=str)
+def test_columns_that_do_not_reach_the_padded_end_are_laid_at_their_places(image, pads):
+    counts = [(image + pads[k] + pads[k + 2] - 3) // 2 + 1 for k in (0, 1)]
+    columns = np.random.default_rng(0).standard_normal((1, 2 * 9, counts[0] * counts[1]))
+    nodes = [node("Col2Im", ["x", "s", "b"], "y", strides=[2, 2], pads=pads)]
+    constants = {"s": np.array([image, image]), "b": np.array([3, 3])}
+    check(model(nodes, {"x": list(columns.shape)}, constants, 18),
+          {"x": columns.astype("float32")})  # fmt: skip

@@ -231,11 +231,13 @@ def _col2im(n: Node) -> Expr:
     own = np.eye(taps).reshape(1, taps, 1, *kernel).repeat(channels, 0)
     weight = const(own.reshape(channels * taps, 1, *kernel), str(data.dtype))
     function = getattr(nn, f"conv{rank}d_transpose")
+    unread = [f % s for f, s in zip(free, strides, strict=True)]  # at the end of the padded image
+    ends = [max(pad - u, 0) for pad, u in zip(pads[rank:], unread, strict=True)]
+    missing = [max(u - pad, 0) for pad, u in zip(pads[rank:], unread, strict=True)]
     made: Expr = function(
         reshape(data, (*data.shape[:2], *counts)), weight, groups=channels, strides=tuple(strides),
-        padding=tuple(pads), dilation=tuple(dilation),
+        padding=(*pads[:rank], *ends), dilation=tuple(dilation),
     )  # fmt: skip
-    missing = [f % s for f, s in zip(free, strides, strict=True)]  # that no window reaches
     return nn.pad(made, [(0, 0), (0, 0), *((0, m) for m in missing)]) if any(missing) else made
 
 
