@@ -309,14 +309,19 @@ _SPECIAL: dict[str, dict[str, Any]] = {
     "autotvm.ApplyHistoryBest autotvm.apply_history_best auto_scheduler.ApplyHistoryBest": {
         "records": "log.json"
     },
-    "autotvm.ApplyConfig": {"config": lambda: task().config_space.get(0)},
-    "autotvm.ApplyFixedConfig": {"tasks": lambda: [task()], "schedule_names": "dense.mali"},
-    "autotvm.ApplyGraphBest autotvm.apply_graph_best": {"records": "log.json"},
+    "autotvm.ApplyConfig autotvm.task.ApplyConfig": {"config": lambda: task().config_space.get(0)},
+    "autotvm.ApplyFixedConfig autotvm.task.ApplyFixedConfig": {
+        "tasks": lambda: [task()], "schedule_names": "dense.mali"},
+    "autotvm.ApplyGraphBest autotvm.apply_graph_best autotvm.task.ApplyGraphBest": {
+        "records": "log.json"
+    },
     "autotvm.callback.log_to_file": {"file_out": "out.json"},
     "autotvm.callback.log_to_database": {"db": Database},
-    "autotvm.register_topi_compute autotvm.register_topi_schedule": {
+    "autotvm.register_topi_compute autotvm.register_topi_schedule "
+    "autotvm.task.register_topi_compute autotvm.task.register_topi_schedule": {
         "task_name": "drills.doors.two", "func": lambda: print,
     },
+    "autotvm.task.get_workload": {"outs": lambda: [matmul()[-1]], "task_name": "drills.doors.two"},
     "autotvm.record.encode autotvm.record.measure_str_key": {"inp": trial, "result": measured},
     "autotvm.feature.get_itervar_feature_flatten autotvm.feature.get_buffer_curve_sample_flatten": {
         "sch": lambda: te.create_schedule(matmul()[-1].op)

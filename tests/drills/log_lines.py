@@ -268,7 +268,8 @@ def _own(path: Path, wanted: int) -> bool:
 
 
 def _foreign(path: Path, wanted: int) -> bool:
-    """TVM's logs: imported line by line, refused by name by everything else."""
+    """TVM's logs: imported line by line; everything else refuses them by name, or tells what it
+    left out."""
     database = Database()
     workloads = Workloads(functions={"matmul": matmul})
     report = import_lines(log_lines(path), database, workloads)
@@ -279,8 +280,12 @@ def _foreign(path: Path, wanted: int) -> bool:
     _check_text(shown.getvalue())
     for read in (autotvm.apply_history_best, autotvm.record.load_from_file,
                  auto_scheduler.load_records, auto_scheduler.ApplyHistoryBest):  # fmt: skip
-        if _told(lambda read=read: read(path)):  # type: ignore[misc]
-            raise _Silent(read.__name__)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            if _told(lambda read=read: read(path)) and not said:  # type: ignore[misc]
+                raise _Silent(read.__name__)
+        for warning in said:
+            _check_text(str(warning.message))
     return not report.unusable
 
 

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 from tilewright.autotvm.sources import load_into
 from tilewright.base import context
-from tilewright.base.errors import SpaceError, TilewrightError
+from tilewright.base.errors import RecordError, SpaceError, TilewrightError
 from tilewright.foreign.history import History, index_of
 from tilewright.measure.database import Database, readable
 from tilewright.measure.record import Key, Record
@@ -186,6 +186,11 @@ class ApplyHistoryBest(DispatchContext):
 
     def load(self, records: Any) -> None:
         """Add what `records` say to what is known."""
+        if not _is_one(records) and not isinstance(records, Iterable):
+            raise RecordError(
+                f"apply_history_best({records!r:.100})", "these are no records",
+                "Give the path of a log, an open one, a Database, or pairs of input and result.",
+            )  # fmt: skip
         given = [records] if _is_one(records) else list(records)
         if len(given) == 1 and not len(self.database) and _is_path(given[0]):
             own = load_into(None, self.foreign, given[0])

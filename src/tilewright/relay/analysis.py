@@ -82,12 +82,18 @@ def structural_equal(
     return not first_difference(lhs, rhs, map_free_vars)
 
 
+class StructuralDifference(ModelError, ValueError):
+    """Of two graphs that should be one; scripts for TVM expect a ValueError."""
+
+
 def assert_structural_equal(
     lhs: Expr | IRModule, rhs: Expr | IRModule, map_free_vars: bool = False
 ) -> None:
-    """Raises ValueError that says where they differ, unless `structural_equal` holds."""
+    """Raises StructuralDifference that says where, unless `structural_equal` holds."""
     if difference := first_difference(lhs, rhs, map_free_vars):
-        raise ValueError(f"they differ: {difference}")
+        raise StructuralDifference(
+            "assert_structural_equal", f"they differ: {difference}", "Print both to compare them."
+        )
 
 
 def structural_hash(node: Expr | IRModule, map_free_vars: bool = False) -> int:

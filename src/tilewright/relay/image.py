@@ -15,7 +15,7 @@ import numpy as np
 
 from tilewright.base.doors import open_doors
 from tilewright.base.errors import ModelError
-from tilewright.relay.graph.expr import Call, Expr, const, oversize
+from tilewright.relay.graph.expr import Call, Expr, const
 from tilewright.relay.op import call
 from tilewright.relay.op.window import IMAGE, layouts
 from tilewright.relay.sizes import per_axis
@@ -214,8 +214,12 @@ def affine_grid(
             "matrices of two rows and three columns move images of two axes, three rows and four "
             "columns those of three", "Give data [N, 2, 3] and (height, width).",
         )  # fmt: skip
-    if reason := oversize((*shape, rank + 1), data.dtype):
-        raise ModelError(f"{place}(target_shape={shape})", reason, "Ask for a smaller image.")
+    if math.prod(shape) * (rank + 1) * 8 > _GRID_BYTES:
+        raise ModelError(
+            f"{place}(target_shape={shape})",
+            f"its {math.prod(shape)} places are a constant of the network, which has "
+            f"{_GRID_BYTES >> 30} GiB for them at most", "Ask for a smaller image.",
+        )  # fmt: skip
     lines = [
         np.linspace(-1, 1, n) if align_corners and n > 1 else (2 * np.arange(n) + 1) / n - 1
         for n in shape
@@ -246,6 +250,8 @@ def grid_sample(
         align_corners=bool(align_corners),
     )  # fmt: skip
 
+
+_GRID_BYTES = 4 << 30  # of an affine grid, which is computed when the network is built
 
 __all__ = ["affine_grid", "grid_sample", "resize", "resize1d", "resize2d", "resize3d"]
 open_doors(globals(), [*__all__, "upsampling", "upsampling3d"], ModelError)

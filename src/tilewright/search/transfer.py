@@ -10,6 +10,7 @@ Read next: `loop.py` (`tune(history=)`), `imported.py`.
 from __future__ import annotations
 
 import os
+import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -100,6 +101,9 @@ def _imported(path: str | os.PathLike[str], tasks: Sequence[Task]) -> Database |
             f"no line can be used ({'; '.join(report.unusable.told())})",
             "`tilewright records import` finds more lines of TVM's, with the network they are of.",
         )
+    if report.unusable:
+        told = "; ".join(report.unusable.told())
+        warnings.warn(f"history {os.fspath(path)!r}: skipped {told}", RuntimeWarning, stacklevel=3)
     return found
 
 

@@ -51,7 +51,11 @@ def get_pad_tuple(padding: Any, kernel: Sequence[int], place: str = "padding") -
         total = [k - 1 if padding == "SAME" else 0 for k in kernel]
         return (*((n + 1) // 2 for n in total), *(n // 2 for n in total))
     sides = tuple(padding) if isinstance(padding, (tuple, list)) else (padding,)
-    ok = len(sides) in (1, rank, 2 * rank) and all(is_integer(s) and int(s) >= 0 for s in sides)
+    ok = (
+        len(sides) in (1, rank, 2 * rank)
+        and rank > 0
+        and all(is_integer(s) and int(s) >= 0 for s in sides)
+    )
     require(ok, place, f"padding={padding!r} is not understood", way_out)
     return tuple(int(s) for s in sides) * (2 * rank // len(sides))
 
