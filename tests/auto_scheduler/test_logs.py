@@ -223,7 +223,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
         "Name every placeholder differently",
     ),
     "zero extent": (of(func=product, args=(0, 4, 4)), "a dimension of extent 0"),
-    "symbolic shape": (of(func=product, args=(te.var("n"), 4, 4)), "symbolic"),
+    "symbolic shape": (of(func=product, args=(te.var("n"), 4, 4)), "n is a variable"),
     "unsupported body": (
         lambda task: te.compute((4,), lambda i: "x"), "a str is not an expression"
     ),
