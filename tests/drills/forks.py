@@ -77,7 +77,7 @@ def refuses(called: Module, rng: random.Random) -> bool:
     dev = called.device
     tries: list[Callable[[], object]] = [
         lambda: call(called, 3, rng),
-        lambda: module(dev, 3),
+        lambda: call(module(dev, 3), 3, rng),  # without its device it is text
         lambda: array(np.zeros(4), dev),
     ]
     for attempt in tries:
