@@ -91,6 +91,8 @@ ROWS: dict[str, Row] = {
     "divide": Row(M, topi.divide, np.divide, FLOATS),
     "floor_divide": Row(M, topi.floor_divide, np.floor_divide, INTS),
     "mod": Row(M, topi.mod, np.mod, INTS),
+    "floor_mod": Row(M, topi.floor_mod, np.mod, INTS),
+    "elemwise_sum": Row(M, lambda x, y: topi.elemwise_sum([x, y, x]), lambda x, y: x + y + x),
     "trunc_divide": Row(M, topi.trunc_divide, _towards_zero, INTS),
     "trunc_mod": Row(M, topi.trunc_mod, np.fmod, NUMBERS),
     "bitwise_and": Row(M, topi.bitwise_and, np.bitwise_and, (*INTS, "bool")),
@@ -152,6 +154,8 @@ ROWS: dict[str, Row] = {
                     lambda x, b: x + b[:, None]),
     "dropout": Row(V, nn.dropout, lambda x: x, TYPES),
     # reductions
+    "all": Row(((3, 2),), lambda x: topi.all(x, 1), lambda x: x.all(1), ("bool",)),
+    "any": Row(((3, 2),), lambda x: topi.any(x, 1), lambda x: x.any(1), ("bool",)),
     "sum": Row(((3, 5, 4),), lambda x: topi.sum(x, (0, 2)),
                _on_wide(lambda x: x.sum((0, 2)))),
     "prod": Row(((2, 3),), lambda x: topi.prod(x, 1), _on_wide(lambda x: x.prod(1)),
