@@ -14,6 +14,7 @@ the table of what is there.  --part 1/4 takes every fourth pair, for several dev
 from __future__ import annotations
 
 import argparse
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -132,7 +133,9 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=1e9, help="stop after so long")
     parser.add_argument("--tuners", default=",".join(TUNERS))
     parser.add_argument("--tasks", default=",".join(search_tasks.TASKS), help="names, by commas")
-    parser.add_argument("--folder", type=Path, default=Path("/tmp/tilewright-tuners"))
+    parser.add_argument(
+        "--folder", type=Path, default=Path(tempfile.gettempdir(), "tilewright-tuners")
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--part", default="0/1", help="which pairs, and of how many parts")
     parser.add_argument("--report", action="store_true", help="measure nothing")

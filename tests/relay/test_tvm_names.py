@@ -276,3 +276,12 @@ def test_helpers_of_tests():
         relay.testing.run_infer_type(relay.var("x"))
     bound = relay.build_module.bind_params_by_name(f, {"x": np.ones((2, 3), "float32")})
     assert not bound.params
+
+
+def test_a_functor_without_a_method_says_which():
+    class Nothing(relay.ExprFunctor):
+        def visit_function(self, fn):
+            return self.visit(fn.body)
+
+    with pytest.raises(ModelError, match="it has no visit_call"):
+        Nothing().visit(scaled())

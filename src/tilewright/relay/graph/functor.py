@@ -7,7 +7,7 @@ once.  Read next: `traversal.py`, whose functions need no class.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -46,7 +46,7 @@ class ExprFunctor:
                 "Visit an expression, or mod[name].",
             )  # fmt: skip
         if expr not in self.memo_map:
-            method = getattr(self, _METHODS[type(expr)])
+            method = self._method(_METHODS[type(expr)])
             if self.memo_map:
                 self.memo_map[expr] = method(expr)
             else:
@@ -54,27 +54,18 @@ class ExprFunctor:
                     self.memo_map[expr] = method(expr)
         return self.memo_map[expr]
 
+    def _method(self, name: str) -> Callable[[Any], Any]:
+        found: Callable[[Any], Any] | None = getattr(self, name, None)
+        if found is None:
+            raise ModelError(
+                f"{type(self).__name__}.visit", f"it has no {name}",
+                "Define it, or subclass ExprVisitor or ExprMutator, which have all.",
+            )  # fmt: skip
+        return found
+
     def visit_op(self, op: Any) -> Any:
         """Of the operator of a call; it is no expression, so nothing calls this by itself."""
         return op
-
-    def visit_var(self, var: Var) -> Any:
-        raise NotImplementedError
-
-    def visit_constant(self, const: Constant) -> Any:
-        raise NotImplementedError
-
-    def visit_call(self, call: Call) -> Any:
-        raise NotImplementedError
-
-    def visit_tuple(self, tup: Tuple) -> Any:
-        raise NotImplementedError
-
-    def visit_tuple_getitem(self, t: TupleGetItem) -> Any:
-        raise NotImplementedError
-
-    def visit_function(self, fn: Function) -> Any:
-        raise NotImplementedError
 
 
 class ExprVisitor(ExprFunctor):
