@@ -97,6 +97,7 @@ class RegisteredAnchor:
 
 _FUNCTIONS: dict[str, FunctionTemplate] = {}
 _ANCHORS: dict[str, RegisteredAnchor] = {}  # by origin
+_ELSEWHERE: dict[str, tuple[str, str]] = {}  # part of a name -> why there is none, what to use
 
 # Importing it registers the anchor templates of this package.  Named, because its room is a later
 # one; loaded by whoever looks a template up or registers one, so that it always comes first.
@@ -173,10 +174,23 @@ def anchor_template(
 def function_template(name: str) -> FunctionTemplate:
     found = _FUNCTIONS.get(name)
     if found is None:
+        told = next((told for part, told in _elsewhere().items() if part in name), None)
+        if told is not None:
+            raise SpaceError(f"template {name!r:.{_LONG_NAME}}", *told)
         near = get_close_matches(name[:_LONG_NAME], names_of_tvm(), n=3, cutoff=0.5)
         known = ", ".join([*near, *sorted(_FUNCTIONS)]) or "none"
         raise SpaceError(f"template {name!r}", "no template of that name", f"Registered: {known}.")
     return found
+
+
+def names_elsewhere(told: Mapping[str, tuple[str, str]]) -> None:
+    """Register parts of names of templates that are not here: why, and what to use instead."""
+    _ELSEWHERE.update(told)
+
+
+def _elsewhere() -> Mapping[str, tuple[str, str]]:
+    _anchors()
+    return _ELSEWHERE
 
 
 def named_template(name: str) -> RegisteredAnchor | None:

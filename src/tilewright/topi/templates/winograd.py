@@ -257,10 +257,10 @@ def _transform_cpu(s: Schedule, transform: Transform, target: Target) -> None:
         last.parallel(at)
     unrolled(last, (eps, nu))
     last.vectorize(lane)
-    held(s, transform, last, at, _in_lanes)
+    held(s, transform, last, at, in_lanes)
 
 
-def _in_lanes(stage: Stage) -> None:
+def in_lanes(stage: Stage) -> None:
     """A tile of vectors: what surrounds it computes one vector's worth of the last axis."""
     *rest, lane = stage.op.axis
     unrolled(stage, rest)
@@ -289,7 +289,7 @@ def _output_cpu(s: Schedule, parts: Parts, target: Target) -> None:
         out.vectorize(column)
     else:
         out.unroll(column)
-    form = _in_lanes if op_of(s, parts.back.last).axis[-1].name == "co" else _over_channels
+    form = in_lanes if op_of(s, parts.back.last).axis[-1].name == "co" else _over_channels
     inverse = s[parts.back.last]
     inverse.set_scope("local")
     inverse.compute_at(out, at)

@@ -9,17 +9,19 @@ lie.  Read next: `naming.py`, `workloads.py`, then one of the others.
 | module | templates |
 | --- | --- |
 | `gpu_conv.py` | convolutions for CUDA with tiles of blocks, virtual threads, threads, elements |
-| `winograd.py` | Winograd's convolution for CUDA and Mali |
+| `winograd.py` | Winograd's convolution for CUDA, Mali and ARM |
 | `gpu_products.py` | convolutions NHWC and HWCN, dense and batch_matmul for CUDA |
 | `mali.py` | all others of Mali |
 | `cpu_conv.py` | convolutions for x86 and ARM that tile channels and columns |
 | `cpu_products.py` | dense and batch_matmul for x86 |
 | `arm.py` | spatial packing for ARM |
+| `elsewhere.py` | names that are refused, and what to use instead |
 """
 
 from tilewright.topi.templates.by_name import arm as arm
 from tilewright.topi.templates.by_name import cpu_conv as cpu_conv
 from tilewright.topi.templates.by_name import cpu_products as cpu_products
+from tilewright.topi.templates.by_name import elsewhere as elsewhere
 from tilewright.topi.templates.by_name import gpu_conv as gpu_conv
 from tilewright.topi.templates.by_name import gpu_products as gpu_products
 from tilewright.topi.templates.by_name import mali as mali

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from tilewright.schedule.default import schedule_roots
-from tilewright.schedule.schedule import Stage
+from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.schedule.template import Anchored
 from tilewright.te.tensor import IterVar, Tensor
 from tilewright.topi.templates.by_name import workloads
@@ -22,39 +23,48 @@ from tilewright.topi.templates.by_name.spatial import (
     annotate_loops,
     annotate_reduction,
     annotate_tile,
-    define_nchw,
-    define_nhwc,
-    layout_of,
+    define,
     order_tile,
     packed,
 )
+from tilewright.topi.templates.by_name.tiles import last_of
 from tilewright.topi.templates.cpu_tile import operands
 from tilewright.topi.templates.gpu import accumulator, op_of
 
 UNROLLED = 16
+PLACES = {"data_pad_inline": 5, "data_vec_inline": 4, "conv_inline": 4}
 
 
 @dataclass(frozen=True)
 class Nest:
-    """local: what computes a tile; outer: loops over tiles, the batch first; inner: of a tile"""
+    """local: what computes a tile of `last`
+    outer: loops over tiles, the batch first; inner: of a tile
+    """
 
     layout: str
+    last: Tensor
     local: Tensor
     outer: list[IterVar]
     inner: list[IterVar]
 
 
 def schedule_nchw(cfg: Any, a: Anchored) -> None:
-    """Tiles of one block of channels are a core's."""
-    s = a.schedule
-    define_nchw(cfg, op_of(s, a.anchor), 2)
-    nest = tiled(cfg, a, ("tile_co", "tile_oh", "tile_ow"))
-    s[a.output].parallel(s[a.output].fuse(*nest.outer[:2]))
+    """Tiles of one block of channels are a core's.
+
+    Of a transposed convolution the tiles are of what puts its phases side by side: all phases that
+    a tile needs are summed in it.
+    """
+    op = op_of(a.schedule, a.anchor)
+    last = last_of(a, op)
+    define(cfg, op_of(a.schedule, last).shape, "nchw", 2)
+    nest = tiled(cfg, a, last, "nchw", ("tile_co", "tile_oh", "tile_ow"))
+    stage = a.schedule[last]
+    stage.parallel(stage.fuse(*nest.outer[:2]))
     compute_tile(cfg, a, nest, nest.outer[-1], None)
-    if a.has_epilogue:
+    if last is not a.anchor:
         channel, row, column = nest.inner
-        annotate_loops(cfg, s, a.output, [row, column, channel], UNROLLED)
-    finish(a)
+        annotate_loops(cfg, a.schedule, last, [row, column, channel], UNROLLED)
+    finish(a, last)
 
 
 def schedule_nhwc(cfg: Any, a: Anchored) -> None:
@@ -63,41 +73,41 @@ def schedule_nhwc(cfg: Any, a: Anchored) -> None:
     compat: whether all channels of a tile of the image are computed before the next step, one tile
     of channels is, or all tiles of the core
     """
-    s = a.schedule
-    define_nhwc(cfg, op_of(s, a.anchor), 2)
+    stage = a.stage(a.output)
+    define(cfg, op_of(a.schedule, a.anchor).shape, "nhwc", 2)
     cfg.define_knob("compat", [0, 1, 2])
-    nest = tiled(cfg, a, ("tile_oh", "tile_ow", "tile_co"))
-    annotate_loops(cfg, s, a.output, nest.inner, UNROLLED)
-    task = s[a.output].fuse(*nest.outer[:2])
-    s[a.output].parallel(task)
+    nest = tiled(cfg, a, a.output, "nhwc", ("tile_oh", "tile_ow", "tile_co"))
+    annotate_loops(cfg, a.schedule, a.output, nest.inner, UNROLLED)
+    task = stage.fuse(*nest.outer[:2])
+    stage.parallel(task)
     place = (*nest.outer[2:], task)[int(cfg["compat"].val)]
     compute_tile(cfg, a, nest, place, UNROLLED)
-    finish(a)
+    finish(a, a.output)
 
 
-def tiled(cfg: Any, a: Anchored, knobs: Sequence[str]) -> Nest:
-    s, layout = a.schedule, layout_of(op_of(a.schedule, a.anchor))
+def tiled(cfg: Any, a: Anchored, last: Tensor, layout: str, knobs: Sequence[str]) -> Nest:
+    s = a.schedule
     operands(a)
     packed(s, op_of(s, a.anchor), cfg["tile_co"].size[-1])
-    local = accumulator(s, a.anchor, a.output)
-    batch, *own = s[a.output].op.axis
-    split = [cfg[name].apply(s, a.output, axis) for name, axis in zip(knobs, own, strict=True)]
+    local = accumulator(s, a.anchor, last)
+    batch, *own = s[last].op.axis
+    split = [cfg[name].apply(s, last, axis) for name, axis in zip(knobs, own, strict=True)]
     outer, inner = [batch, *(o for o, _ in split)], [i for _, i in split]
-    s[a.output].reorder(*outer, *inner)
-    return Nest(layout, local, outer, inner)
+    s[last].reorder(*outer, *inner)
+    return Nest(layout, last, local, outer, inner)
 
 
 def compute_tile(cfg: Any, a: Anchored, nest: Nest, place: IterVar, most: int | None) -> None:
     s, local, layout = a.schedule, nest.local, nest.layout
     s[local].set_scope("shared")  # of the core, it may be too much for its registers
-    s[local].compute_at(s[a.output], place)
+    s[local].compute_at(s[nest.last], place)
     order_tile(cfg, s, local, layout)
     annotate_reduction(cfg, s, local, layout, most)
     annotate_tile(cfg, s, local, layout, most)
 
 
-def finish(a: Anchored) -> None:
-    schedule_roots(a.schedule, a.target, done=[a.stage(a.output)])
+def finish(a: Anchored, *done: Tensor) -> None:
+    schedule_roots(a.schedule, a.target, done=[a.stage(tensor) for tensor in done])
 
 
 def schedule_depthwise_nchw(cfg: Any, a: Anchored) -> None:
@@ -122,7 +132,74 @@ def schedule_depthwise_nchw(cfg: Any, a: Anchored) -> None:
     s[local].reorder(*op_of(s, local).reduce_axis, h, w, c)
     sizes = [cfg[name].size[-1] for name in ("tile_h", "tile_w", "tile_c")]
     cfg["ann"].apply(s, local, [h, w, c], axis_lens=sizes, max_unroll=UNROLLED, cfg=cfg)
-    finish(a)
+    finish(a, a.output)
+
+
+def schedule_depthwise_packed(cfg: Any, a: Anchored) -> None:
+    """Data are copied for the tiles that read them; where, and where they are padded, is chosen.
+
+    data_pad_inline: where data are padded: before all else (0, 2), by the copy (1), for each of its
+                     rows (3), for each of its elements (4)
+    data_vec_inline: where data are copied: before all else, for a row of tiles, a tile, a block of
+                     channels
+    conv_inline:     where the convolution is computed: by itself, for a tile of the output, a row
+                     of tiles, a block of channels
+    """
+    s, op = a.schedule, op_of(a.schedule, a.anchor)
+    _, (_, data, _), *_ = op.attrs["workload"]
+    define(cfg, (op.shape[0], data[1], *op.shape[2:]), "depthwise", 2)
+    for name, count in PLACES.items():
+        cfg.define_knob(name, list(range(count)))
+    padding, copying, computing = (int(cfg[name].val) for name in PLACES)
+    ops = operands(a)
+    packed(s, op, cfg["tile_co"].size[-1])
+    local = accumulator(s, a.anchor, a.output)
+    out, conv = s[a.output], s[local]
+    outer, inner = tiles_of(cfg, s, a.output)
+    cfg["reorder_1"].apply(s, a.output, [*outer, *inner])
+    _, channels, row, column = outer
+    task = out.fuse(*outer[:2])
+    out.parallel(task)
+    if a.has_epilogue:
+        annotate_loops(cfg, s, a.output, inner, UNROLLED)
+    else:
+        out.vectorize(inner[1])
+    tiles, tile = tiles_of(cfg, s, local)
+    cfg["reorder_0"].apply(s, local, [*tiles, *conv.op.reduce_axis, *tile])
+    annotate_reduction(cfg, s, local, "depthwise", UNROLLED)
+    annotate_loops(cfg, s, local, tile, UNROLLED)
+    batch, channels, *image = tiles
+    if computing:
+        conv.set_scope("shared")
+        conv.compute_at(out, (column, row, task)[computing - 1])
+    else:
+        conv.set_scope("global")
+        channels = conv.fuse(batch, channels)
+        conv.parallel(channels)
+    copy = s[s.cache_read(ops.data, "shared" if copying else "global", [local])]
+    if copying:
+        copy.compute_at(conv, (*image, channels)[copying - 1])
+    else:
+        copy.parallel(copy.fuse(*copy.op.axis[:2]))
+    if ops.stored is not None and ops.movable:
+        if padding == 1:
+            ops.stored.compute_inline()
+        elif padding > 2:
+            ops.stored.set_scope("shared")
+            ops.stored.compute_at(copy, copy.op.axis[padding - 1])
+    finish(a, copy.tensor, local, a.output)
+
+
+def tiles_of(
+    cfg: Any, s: Schedule, tensor: Tensor
+) -> tuple[list[IterVar], list[IterVar]]:  # fmt: skip
+    """Loops over batch, blocks of channels, rows and columns of tiles; of a tile rows, columns,
+    channels."""
+    batch, *own = s[tensor].op.axis
+    knobs = ("tile_co", "tile_oh", "tile_ow")
+    split = [cfg[name].apply(s, tensor, axis) for name, axis in zip(knobs, own, strict=True)]
+    (co, ci), (ho, hi), (wo, wi) = split
+    return [batch, co, ho, wo], [hi, wi, ci]
 
 
 def schedule_depthwise_nhwc(cfg: Any, a: Anchored) -> None:
@@ -147,21 +224,31 @@ def schedule_depthwise_nhwc(cfg: Any, a: Anchored) -> None:
     _, h, w, c = s[local].op.axis
     s[local].reorder(h, w, *op_of(s, local).reduce_axis, c)
     s[local].vectorize(c)
-    finish(a)
+    finish(a, a.output)
 
 
 for _layout, _compute, _schedule in (
-    ("nchw", workloads.conv2d_nchw, schedule_nchw), ("nhwc", workloads.conv2d_nhwc, schedule_nhwc),
-):  # fmt: skip
+    ("nchw", workloads.CONV["NCHW"], schedule_nchw),
+    ("nhwc", workloads.CONV["NHWC"], schedule_nhwc),
+):
     by_name(
         f"conv2d_{_layout}_spatial_pack.arm_cpu", CPU, [f"conv2d_{_layout}"], _compute, _schedule,
         STRUCTURES, UNTUNED[_layout],
     )  # fmt: skip
 by_name(
+    "conv2d_transpose_nchw.arm_cpu", CPU, ["conv2d_transpose_nchw"],
+    workloads.TRANSPOSED["NCHW"], schedule_nchw, STRUCTURES, UNTUNED["nchw"],
+)  # fmt: skip
+by_name(
     "depthwise_conv2d_nchw.arm_cpu", CPU, ["depthwise_conv2d_nchw"],
-    workloads.depthwise_conv2d_nchw, schedule_depthwise_nchw, STRUCTURES,
+    workloads.DEPTHWISE["NCHW"], schedule_depthwise_nchw, STRUCTURES,
+)  # fmt: skip
+by_name(
+    "depthwise_conv2d_nchw_spatial_pack.arm_cpu", CPU, ["depthwise_conv2d_nchw"],
+    workloads.DEPTHWISE["NCHW"], schedule_depthwise_packed,
+    STRUCTURES * prod(PLACES.values()), UNTUNED["depthwise"],
 )  # fmt: skip
 by_name(
     "depthwise_conv2d_nhwc.arm_cpu", CPU, ["depthwise_conv2d_nhwc"],
-    workloads.depthwise_conv2d_nhwc, schedule_depthwise_nhwc,
+    workloads.DEPTHWISE["NHWC"], schedule_depthwise_nhwc,
 )  # fmt: skip

@@ -21,7 +21,7 @@ from tilewright.topi.templates.by_name.tiles import pack
 from tilewright.topi.templates.cpu_tile import Tile, Tiled, finish, operands, register_tile
 from tilewright.topi.templates.gpu import op_of
 
-MOST_COLUMNS = 64
+MOST_COLUMNS, MOST_COLUMNS_3D = 64, 8
 STRUCTURES = 1 << 9  # blocks of both kinds of channels, and the order
 
 
@@ -37,52 +37,95 @@ class Sizes:
     row: int
     column: int
     channel: int
-    blocks: tuple[int, int] | None
+    blocks: tuple[int, int] | None = None
 
 
 def sizes_of(op: ComputeOp) -> Sizes:
     name, (_, data, _), (_, weight, _), *_ = op.attrs["workload"]
-    if not name.endswith("NCHWc"):
-        return Sizes(data[1], op.shape[1], 2, 3, 1, None)
-    blocks = (data[4], weight[5])
-    return Sizes(data[1] * data[4], op.shape[1] * op.shape[4], 2, 3, 4, blocks)
+    if name.endswith("NCHWc"):
+        blocks = (data[4], weight[5])
+        return Sizes(data[1] * data[4], op.shape[1] * op.shape[4], 2, 3, 4, blocks)
+    last = len(data) - 1
+    if name.endswith("c"):  # channels innermost
+        return Sizes(data[last], op.shape[last], last - 2, last - 1, last)
+    return Sizes(data[1], op.shape[1], last - 1, last, 1)
 
 
-def define(cfg: Any, sizes: Sizes, columns: int, policy: str) -> None:
+def define(cfg: Any, sizes: Sizes, columns: int, policy: str, most: int = MOST_COLUMNS) -> None:
     cfg.define_split("tile_ic", sizes.channels_in, num_outputs=2)
     cfg.define_split("tile_oc", sizes.channels_out, num_outputs=2)
     cfg.define_split(
-        "tile_ow", columns, num_outputs=2, policy=policy,
-        filter=lambda tile: tile.size[-1] <= MOST_COLUMNS,
-    )  # fmt: skip
+        "tile_ow", columns, num_outputs=2, policy=policy, filter=lambda tile: tile.size[-1] <= most
+    )
 
 
 def schedule_conv2d(cfg: Any, a: Anchored) -> None:
-    s, op = a.schedule, op_of(a.schedule, a.anchor)
+    op = op_of(a.schedule, a.anchor)
     sizes = sizes_of(op)
-    window = [ax.size for ax in op.reduce_axis][1:3]
     define(cfg, sizes, op.shape[sizes.column], "verbose")
-    single = window == [1, 1]
+    single = [ax.size for ax in op.reduce_axis][1:3] == [1, 1]
     if single:
         cfg.define_knob("tile_oh", [1, 2] if op.shape[sizes.row] > 1 else [1])
     else:
         cfg.define_knob("unroll_kw", [True, False])
-    ops = operands(a)
-    if sizes.blocks is None:  # OIHW: both kinds of channels innermost, in blocks
-        blocks = [cfg["tile_oc"].size[-1], cfg["tile_ic"].size[-1], 1, 1]
-        pack(s, ops.weight, blocks, [0, 1, 2, 3, 5, 4])
-    tiled = tile(cfg, a, sizes, cfg["tile_oh"].val if single else 1)
-    axes = op_of(s, tiled.local.tensor).reduce_axis
-    if sizes.blocks is None:
-        depth, ky, kx = axes
-        outer, inner = cfg["tile_ic"].apply(s, tiled.local.tensor, depth)
+    if single:
+        compute(cfg, a, sizes, cfg["tile_oh"].val, unrolled=False)
     else:
-        outer, ky, kx, inner = axes
-    if not single and bool(cfg["unroll_kw"].val):
-        tiled.local.reorder(outer, ky, inner, kx)
+        compute(cfg, a, sizes, 1, unrolled=bool(cfg["unroll_kw"].val))
+
+
+def schedule_groups(cfg: Any, a: Anchored) -> None:
+    """Blocks of channels are those of one group."""
+    op = op_of(a.schedule, a.anchor)
+    *_, groups, _ = op.attrs["workload"]
+    sizes = sizes_of(op)
+    define(cfg, sizes, op.shape[sizes.column], "factors")
+    cfg.define_knob("unroll_kw", [True, False])
+    for name, whole in (("tile_ic", sizes.channels_in), ("tile_oc", sizes.channels_out)):
+        own = whole // groups
+        if not isinstance(cfg, ConfigSpace) and own % cfg[name].size[-1] != 0:
+            raise Refused(
+                name, f"a group has {own} channels", "Use a block that divides them."
+            )  # fmt: skip
+    compute(cfg, a, sizes, 1, unrolled=bool(cfg["unroll_kw"].val))
+
+
+def schedule_conv3d(cfg: Any, a: Anchored) -> None:
+    op = op_of(a.schedule, a.anchor)
+    sizes = sizes_of(op)
+    define(cfg, sizes, op.shape[sizes.column], "factors", MOST_COLUMNS_3D)
+    cfg.define_knob("unroll_kw", [True, False])
+    compute(cfg, a, sizes, 1, unrolled=bool(cfg["unroll_kw"].val))
+
+
+def compute(cfg: Any, a: Anchored, sizes: Sizes, rows: Size, *, unrolled: bool) -> None:
+    """Blocks of input channels, the window, channels of a block; constant weights in both kinds of
+    blocks, innermost.
+
+    unrolled: columns of the window inside channels, written out
+    """
+    s, ops = a.schedule, operands(a)
+    if sizes.blocks is None:
+        rank = len(s[ops.weight].op.shape)
+        outputs, inputs = (0, 1) if sizes.channel == 1 else (rank - 1, rank - 2)
+        blocks: list[Size] = [1] * rank
+        blocks[outputs], blocks[inputs] = cfg["tile_oc"].size[-1], cfg["tile_ic"].size[-1]
+        image = [d for d in range(rank) if d not in (outputs, inputs)]
+        pack(s, ops.weight, blocks, [outputs, inputs, *image, rank + inputs, rank + outputs])
+    tiled = tile(cfg, a, sizes, rows)
+    axes = list(op_of(s, tiled.local.tensor).reduce_axis)
+    if sizes.blocks is not None:
+        outer, *window, inner = axes
+    else:
+        depth = axes.pop(0 if sizes.channel == 1 else -1)
+        window = axes
+        outer, inner = cfg["tile_ic"].apply(s, tiled.local.tensor, depth)
+    *window, kx = window
+    if unrolled:
+        tiled.local.reorder(outer, *window, inner, kx)
         tiled.local.unroll(kx)
     else:
-        tiled.local.reorder(outer, ky, kx, inner)
+        tiled.local.reorder(outer, *window, kx, inner)
     finish(a, tiled)
 
 
@@ -106,7 +149,9 @@ def tile(cfg: Any, a: Anchored, sizes: Sizes, rows: Size) -> Tiled:
         check_blocks(cfg, sizes.blocks)
         lanes = sizes.blocks[1]
     inner = {sizes.channel: 1, sizes.row: rows, sizes.column: cfg["tile_ow"].size[-1]}
-    outer = [0, 1, 2, 3] if sizes.channel == 1 else [0, 1, 2, 3, 4]
+    outer = list(range(len(op_of(a.schedule, a.anchor).shape)))
+    if sizes.blocks is None and sizes.channel != 1:  # blocks of channels before the image
+        outer = [0, sizes.channel, *outer[1:-1]]
     return register_tile(a, Tile(sizes.channel, lanes, inner, outer, 3))
 
 
@@ -122,10 +167,20 @@ def check_blocks(cfg: Any, blocks: tuple[int, int]) -> None:
 
 
 by_name(
-    "conv2d_NCHWc.x86", CPU, ["conv2d_nchw", "conv2d_NCHWc"], workloads.conv2d_nchw_or_blocked,
+    "conv2d_NCHWc.x86", CPU, ["conv2d_nchw", "conv2d_NCHWc"], workloads.MAYBE_BLOCKED,
     schedule_conv2d, STRUCTURES,
 )  # fmt: skip
 by_name(
     "depthwise_conv2d_NCHWc.x86", CPU, ["depthwise_conv2d_nchw", "depthwise_conv2d_NCHWc"],
-    workloads.depthwise_conv2d_nchw_or_blocked, schedule_depthwise,
+    workloads.DEPTHWISE_MAYBE_BLOCKED, schedule_depthwise,
 )  # fmt: skip
+for _device in ("x86", "arm_cpu"):
+    by_name(
+        f"group_conv2d_nchw.{_device}", CPU, ["group_conv2d_nchw"], workloads.GROUPED["NCHW"],
+        schedule_groups, STRUCTURES,
+    )  # fmt: skip
+for _layout in ("NCDHW", "NDHWC"):
+    by_name(
+        f"conv3d_{_layout.lower()}.x86", CPU, [f"conv3d_{_layout.lower()}"],
+        workloads.GROUPED[_layout], schedule_conv3d, STRUCTURES,
+    )  # fmt: skip

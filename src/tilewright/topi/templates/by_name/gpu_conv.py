@@ -7,10 +7,9 @@ slices of data and weights in shared memory.  Read next: `tiles.py`, `gpu_produc
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tilewright.base.errors import ScheduleError
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.template import Anchored
 from tilewright.te.tensor import ComputeOp, IterVar, Tensor
@@ -20,6 +19,7 @@ from tilewright.topi.templates.by_name.tiles import (
     Knobs,
     define_unroll,
     factors,
+    last_of,
     spread,
     through_shared,
     unroll,
@@ -33,8 +33,9 @@ class Form:
     """One of the templates.
 
     tiles:    knob -> dimension of the output, in the order of the loops
-    reduced:  knob -> (reduction axis that it has the length of, the one that it tiles), which
-              differ where the original mixes them up: what was recorded was measured that way
+    lengths:  knob -> dimension that it has the length of, where that is another one: the original
+              mixes them up, and what was recorded was measured that way
+    reduced:  knob -> (reduction axis that it has the length of, the one that it tiles)
     depth:    loops that such a knob makes; the others of the reduction run outside its innermost
     blocks, threads: which knobs share an index; two lists of threads: the knob `fuse_yx` chooses
     """
@@ -46,6 +47,7 @@ class Form:
     unrolls: tuple[int, ...] = (0, 512, 1500)
     depth: int = 2
     in_turn: bool = False
+    lengths: Mapping[str, int] = field(default_factory=dict)
 
 
 F, Y, X = ("tile_f",), ("tile_y",), ("tile_x",)
@@ -55,6 +57,10 @@ CONV1D = Form(
     {"tile_n": 0, "tile_f": 1, "tile_x": 2}, {"tile_rc": (0, 0)}, (("tile_n",), F, X), ((N_F, X),),
     unrolls=(64, 512, 1500), depth=3,
 )  # fmt: skip
+CONV1D_NWC = Form(  # rc is the window, which comes first in this layout
+    {"tile_n": 0, "tile_x": 1, "tile_f": 2}, {"tile_rc": (0, 0)}, (("tile_n",), X, F),
+    ((("tile_n", "tile_x"), F),), unrolls=(64, 512, 1500), depth=3,
+)  # fmt: skip
 CONV2D = Form(
     {"tile_f": 1, "tile_y": 2, "tile_x": 3},
     {"tile_rc": (0, 0), "tile_ry": (1, 1), "tile_rx": (2, 2)}, (F, Y, X), ((F, Y, X),),
@@ -63,6 +69,9 @@ CONV3D = Form(
     {"tile_f": 1, "tile_d": 2, "tile_y": 3, "tile_x": 4},
     {"tile_rc": (0, 0), "tile_rd": (2, 1), "tile_ry": (2, 2), "tile_rx": (3, 3)},
     (F, ("tile_d", "tile_y"), X), ((("tile_f", "tile_d"), Y, X),),
+)  # fmt: skip
+CONV3D_NDHWC = replace(
+    CONV3D, lengths={"tile_f": 4, "tile_d": 1, "tile_y": 2, "tile_x": 3}
 )  # fmt: skip
 GROUPS = Form(
     {"tile_n": 0, "tile_g": 1, "tile_f": 1, "tile_y": 2, "tile_x": 3},
@@ -93,19 +102,6 @@ def schedule(cfg: Any, a: Anchored, form: Form) -> None:
     unroll(cfg, s[last])
 
 
-def last_of(a: Anchored, op: ComputeOp) -> Tensor:
-    """The output; of a transposed convolution what puts its phases side by side, or follows it."""
-    if "transpose" not in op.tag:
-        return a.output
-    last = a.schedule.dag.outputs[0]
-    if len(last.shape) != 4 or last.shape[:2] != op.shape[:2]:
-        raise ScheduleError(
-            f"template for {a.anchor.name}", "what follows it has another shape",
-            "Use the rules, or its default schedule.",
-        )  # fmt: skip
-    return last
-
-
 def groups_of(op: ComputeOp) -> int:
     *_, groups, _ = op.attrs["workload"]
     return int(groups)
@@ -113,16 +109,25 @@ def groups_of(op: ComputeOp) -> int:
 
 def define(cfg: Any, form: Form, shape: tuple[int, ...], op: ComputeOp, groups: int) -> None:
     """Open the knobs, in the original's order."""
-    extents = {name: shape[d] for name, d in form.tiles.items()}
+    extents = {name: shape[form.lengths.get(name, d)] for name, d in form.tiles.items()}
     if "tile_g" in extents:
         extents |= {"tile_g": groups, "tile_f": extents["tile_f"] // groups}
     for name, extent in extents.items():
         cfg.define_split(name, extent, num_outputs=2 if name == "tile_g" else 4)
+    sizes = window_of(op)
     for name, (length, _) in form.reduced.items():
-        cfg.define_split(name, op.reduce_axis[length].size, num_outputs=form.depth)
+        cfg.define_split(name, sizes[length], num_outputs=form.depth)
     define_unroll(cfg, form.unrolls)
     if len(form.threads) > 1:
         cfg.define_knob("fuse_yx", [0, 1])
+
+
+def window_of(op: ComputeOp) -> list[int]:
+    """Lengths of the reduction; each phase of a transposed convolution has a part of the window."""
+    if "transpose" not in op.tag:
+        return [ax.size for ax in op.reduce_axis]
+    _, _, (_, kernel, _), *_ = op.attrs["workload"]
+    return [op.reduce_axis[0].size, *kernel[2:]]
 
 
 def axes_of(s: Schedule, last: Tensor, form: Form, groups: int) -> dict[str, IterVar]:
@@ -170,15 +175,31 @@ def _register(name: str, tags: list[str], compute: Any, form: Form) -> None:
     by_name(name, GPU, tags, compute, scheduled)
 
 
-_register("conv1d_ncw.cuda", ["conv1d_ncw"], workloads.conv1d_ncw, CONV1D)
-_register("conv2d_nchw.cuda", ["conv2d_nchw"], workloads.conv2d_nchw, CONV2D)
-_register("conv3d_ncdhw.cuda", ["conv3d_ncdhw"], workloads.conv3d_ncdhw, CONV3D)
-_register("group_conv2d_nchw.cuda", ["group_conv2d_nchw"], workloads.group_conv2d_nchw, GROUPS)
+for _layout, _form in (("ncw", CONV1D), ("nwc", CONV1D_NWC)):
+    _register(
+        f"conv1d_{_layout}.cuda", [f"conv1d_{_layout}"], workloads.CONV[_layout.upper()], _form
+    )
+    _register(
+        f"group_conv1d_{_layout}.cuda", [f"group_conv1d_{_layout}", f"conv1d_{_layout}"],
+        workloads.GROUPED[_layout.upper()], _form,
+    )  # fmt: skip
+# The original's name says nchw.
+_register(
+    "conv1d_transpose_nchw.cuda", ["conv1d_transpose_ncw"], workloads.TRANSPOSED["NCW"], CONV1D
+)
+_register("conv2d_nchw.cuda", ["conv2d_nchw"], workloads.CONV["NCHW"], CONV2D)
+_register("group_conv2d_nchw.cuda", ["group_conv2d_nchw"], workloads.GROUPED["NCHW"], GROUPS)
 _register(
     "conv2d_transpose_nchw.cuda", ["conv2d_transpose_nchw", "group_conv2d_transpose_nchw"],
-    workloads.conv2d_transpose_nchw, TRANSPOSED,
+    workloads.TRANSPOSED["NCHW"], TRANSPOSED,
+)  # fmt: skip
+_register("conv3d_ncdhw.cuda", ["conv3d_ncdhw"], workloads.GROUPED["NCDHW"], CONV3D)
+_register("conv3d_ndhwc.cuda", ["conv3d_ndhwc"], workloads.GROUPED["NDHWC"], CONV3D_NDHWC)
+_register(
+    "conv3d_transpose_ncdhw.cuda", ["conv3d_transpose_ncdhw"], workloads.TRANSPOSED["NCDHW"],
+    CONV3D,
 )  # fmt: skip
 by_name(
-    "depthwise_conv2d_nchw.cuda", GPU, ["depthwise_conv2d_nchw"], workloads.depthwise_conv2d_nchw,
+    "depthwise_conv2d_nchw.cuda", GPU, ["depthwise_conv2d_nchw"], workloads.DEPTHWISE["NCHW"],
     schedule_depthwise,
 )  # fmt: skip

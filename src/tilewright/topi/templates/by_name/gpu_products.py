@@ -215,8 +215,9 @@ def share_batch(s: Schedule, shared: Tensor, counts: list[Size], steps: Size) ->
     stage.pragma(row, "auto_unroll_max_step", steps)
 
 
-by_name("conv2d_hwcn.cuda", GPU, ["conv2d_hwcn"], workloads.conv2d_hwcn, schedule_hwcn)
-by_name("conv2d_nhwc.gpu", GPU, ["conv2d_nhwc"], workloads.conv2d_nhwc, schedule_nhwc)
+by_name("conv2d_hwcn.cuda", GPU, ["conv2d_hwcn"], workloads.CONV["HWCN"], schedule_hwcn)
+by_name("conv2d_nhwc.gpu", GPU, ["conv2d_nhwc"], workloads.CONV["NHWC"], schedule_nhwc)
 by_name("dense_small_batch.gpu", GPU, ["dense"], workloads.dense, schedule_small_batch)
 by_name("dense_large_batch.gpu", GPU, ["dense"], workloads.dense, schedule_large_batch)
+by_name("matmul_default.gpu", GPU, ["matmul"], workloads.matmul, schedule_small_batch)
 by_name("batch_matmul.cuda", GPU, ["batch_matmul"], workloads.batch_matmul, schedule_batch_matmul)

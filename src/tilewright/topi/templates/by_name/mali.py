@@ -19,8 +19,7 @@ from tilewright.topi.templates.by_name.spatial import (
     UNTUNED,
     annotate_reduction,
     annotate_tile,
-    define_nchw,
-    define_nhwc,
+    define,
     layout_of,
     order_tile,
     packed,
@@ -38,7 +37,7 @@ def schedule_spatial_pack(cfg: Any, a: Anchored) -> None:
     s, last = a.schedule, inline_around(a)
     op = op_of(s, a.anchor)
     layout, first = layout_of(op), layout_of(op) == "nchw"
-    (define_nchw if first else define_nhwc)(cfg, op, 3)
+    define(cfg, op.shape, layout, 3)
     factors(a)
     packed(s, op_of(s, a.anchor), cfg["tile_co"].size[-1])
     local = accumulator(s, a.anchor, last)
@@ -114,8 +113,8 @@ def mark_tile(cfg: Any, stage: Stage, loops: Sequence[IterVar]) -> None:
 
 
 for _layout, _compute, _depthwise in (
-    ("nchw", workloads.conv2d_nchw, workloads.depthwise_conv2d_nchw),
-    ("nhwc", workloads.conv2d_nhwc, workloads.depthwise_conv2d_nhwc),
+    ("nchw", workloads.CONV["NCHW"], workloads.DEPTHWISE["NCHW"]),
+    ("nhwc", workloads.CONV["NHWC"], workloads.DEPTHWISE["NHWC"]),
 ):
     by_name(
         f"conv2d_{_layout}_spatial_pack.mali", GPU, [f"conv2d_{_layout}"], _compute,

@@ -8,6 +8,7 @@ Read next: `mali.py`, `arm.py`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tilewright.schedule.schedule import Schedule
@@ -18,79 +19,97 @@ from tilewright.topi.templates.gpu import op_of
 
 STRUCTURES = 1 << 10  # orders, times marks of the window, times marks of the tile
 # Of an untuned configuration: the first order, everything unrolled, channels in vectors.
-_MARKS = {"ann_reduce": ["unroll"] * 2, "ann_spatial": ["unroll", "unroll", "vec"]}
-UNTUNED = {
+_MARKS: dict[str, Any] = {"ann_reduce": ["unroll"] * 2, "ann_spatial": ["unroll", "unroll", "vec"]}
+UNTUNED: dict[str, dict[str, Any]] = {
     "nchw": {"reorder_0": [*range(10)], **_MARKS}, "nhwc": {"reorder_conv": [*range(10)], **_MARKS},
+    "depthwise": {
+        "reorder_0": [*range(9)], "reorder_1": [*range(7)], **_MARKS,
+        "data_pad_inline": 1, "data_vec_inline": 2, "conv_inline": 1,
+    },
 }  # fmt: skip
-# The axes of the orders by letter: reduction i, y, x; a tile h, w, c; "." are loops over tiles,
-# which are outside here, all of them.
-LETTERS = {"nchw": "....iyxhwc", "nhwc": "....yxihwc"}
-ORDER = {"nchw": "reorder_0", "nhwc": "reorder_conv"}
+
+
+@dataclass(frozen=True)
+class Form:
+    """Loops by letter: reduction i, y, x; a tile h, w, c.
+
+    own, window: axes of the anchor behind the batch, and those that it sums over
+    order: knob of the order; letters: what it permutes, "." being loops over tiles, which are
+           outside here, all of them
+    """
+
+    own: str
+    window: str
+    order: str
+    letters: str
+
+
+FORMS = {
+    "nchw": Form("chw", "iyx", "reorder_0", "....iyxhwc"),
+    "nhwc": Form("hwc", "yxi", "reorder_conv", "....yxihwc"),
+    "depthwise": Form("chw", "yx", "reorder_0", "....yxhwc"),
+}
 
 
 def layout_of(op: ComputeOp) -> str:
     return op.tag.rpartition("_")[2]
 
 
-def define_nchw(cfg: Any, op: ComputeOp, loops: int) -> None:
-    batch, channel, row, column = (ax.size for ax in op.axis)
-    depth, kh, kw = (cfg.reduce_axis(ax.size) for ax in op.reduce_axis)
-    n, co, oh, ow = cfg.axis(batch), cfg.axis(channel), cfg.axis(row), cfg.axis(column)
-    co, vc = _ends(cfg.define_split("tile_co", co, num_outputs=loops))
-    oh, vh = _ends(cfg.define_split("tile_oh", oh, num_outputs=loops))
-    ow, vw = _ends(cfg.define_split("tile_ow", ow, num_outputs=loops))
-    outer = [n, co, oh, ow, depth, kh, kw]
-    cfg.define_reorder(
-        "reorder_0", [*outer, vh, vw, vc], policy="candidate",
-        candidate=[[*outer, vh, vw, vc], [*outer, vc, vh, vw]],
-    )  # fmt: skip
+def define(cfg: Any, shape: Sequence[int], layout: str, loops: int) -> None:
+    """shape: of the output; layout: a key of `FORMS`; loops: of each tiled axis"""
+    form = FORMS[layout]
+    batch, *own = (cfg.axis(n) for n in shape)
+    taps = {letter: cfg.reduce_axis(1) for letter in form.window}  # their lengths play no part
+    axes = dict(zip(form.own, own, strict=True))
+    ends = {
+        letter: cfg.define_split(knob, axes[letter], num_outputs=loops)
+        for letter, knob in (("c", "tile_co"), ("h", "tile_oh"), ("w", "tile_ow"))
+    }
+    n, co, oh, ow = batch, ends["c"][0], ends["h"][0], ends["w"][0]
+    vc, vh, vw = ends["c"][-1], ends["h"][-1], ends["w"][-1]
+    kh, kw = taps["y"], taps["x"]
+    if layout == "nhwc":
+        outer, window = [n, oh, ow], [kh, kw, taps["i"]]
+        orders = [
+            [*outer, co, *window, vh, vw, vc], [*outer, co, vh, *window, vw, vc],
+            [*outer, co, vh, kh, kw, vw, taps["i"], vc],
+            [*outer, vh, co, kh, kw, vw, taps["i"], vc],
+        ]  # fmt: skip
+    else:
+        outer = [n, co, oh, ow, *taps.values()]
+        orders = [[*outer, vh, vw, vc], [*outer, vc, vh, vw]]
+    cfg.define_reorder(form.order, orders[0], policy="candidate", candidate=orders)
+    if layout == "depthwise":
+        outer = [n, co, oh, ow]
+        orders = [[*outer, vh, vw, vc], [*outer, vc, vh, vw], [*outer, vh, vc, vw]]
+        cfg.define_reorder("reorder_1", orders[0], policy="candidate", candidate=orders)
     cfg.define_annotate("ann_reduce", [kh, kw], policy="try_unroll")
     cfg.define_annotate("ann_spatial", [vh, vw, vc], policy="try_unroll_vec")
-
-
-def define_nhwc(cfg: Any, op: ComputeOp, loops: int) -> None:
-    batch, row, column, channel = (ax.size for ax in op.axis)
-    kh, kw, depth = (cfg.reduce_axis(ax.size) for ax in op.reduce_axis)
-    n, co, oh, ow = cfg.axis(batch), cfg.axis(channel), cfg.axis(row), cfg.axis(column)
-    co, vc = _ends(cfg.define_split("tile_co", co, num_outputs=loops))
-    oh, vh = _ends(cfg.define_split("tile_oh", oh, num_outputs=loops))
-    ow, vw = _ends(cfg.define_split("tile_ow", ow, num_outputs=loops))
-    cfg.define_reorder(
-        "reorder_conv", [n, oh, ow, co, kh, kw, depth, vh, vw, vc], policy="candidate",
-        candidate=[
-            [n, oh, ow, co, kh, kw, depth, vh, vw, vc], [n, oh, ow, co, vh, kh, kw, depth, vw, vc],
-            [n, oh, ow, co, vh, kh, kw, vw, depth, vc], [n, oh, ow, vh, co, kh, kw, vw, depth, vc],
-        ],
-    )  # fmt: skip
-    cfg.define_annotate("ann_reduce", [kh, kw], policy="try_unroll")
-    cfg.define_annotate("ann_spatial", [vh, vw, vc], policy="try_unroll_vec")
-
-
-def _ends(axes: Sequence[Any]) -> tuple[Any, Any]:
-    return axes[0], axes[-1]
 
 
 def packed(s: Schedule, op: ComputeOp, channels: Size) -> None:
     """Constant weights as they are read: blocks of channels, innermost."""
-    place = 0 if layout_of(op) == "nchw" else 3
+    place = 3 if layout_of(op) == "nhwc" else int("transpose" in op.tag)
     blocks = [channels if d == place else 1 for d in range(4)]
     rest = [d for d in range(4) if d != place]
     pack(s, op.input_tensors[1], blocks, [place, *rest, 4 + place])
 
 
 def tile_loops(s: Schedule, local: Tensor, layout: str) -> dict[str, IterVar]:
-    """The loops of what computes a tile, by letter."""
-    op = op_of(s, local)
-    _, *own = op.axis
-    letters = LETTERS[layout].replace(".", "")[:3]
-    found = dict(zip(layout[1:], own, strict=True))
-    return found | dict(zip(letters, op.reduce_axis, strict=True))
+    """The loops of what computes a tile, by letter; not those over phases of a transposed one."""
+    op, form = op_of(s, local), FORMS[layout]
+    own = op.axis[1:]
+    if len(own) > len(form.own):
+        own = (own[0], *own[-2:])
+    found = dict(zip(form.own, own, strict=True))
+    return found | dict(zip(form.window, op.reduce_axis, strict=True))
 
 
 def order_tile(cfg: Any, s: Schedule, local: Tensor, layout: str) -> None:
-    loops, letters = tile_loops(s, local, layout), LETTERS[layout]
-    order = [letters[p] for p in cfg[ORDER[layout]].perm if letters[p] in loops]
-    s[local].reorder(*(loops[letter] for letter in order))
+    loops, form = tile_loops(s, local, layout), FORMS[layout]
+    order = [form.letters[p] for p in cfg[form.order].perm if form.letters[p] in loops]
+    phases = [ax for ax in op_of(s, local).axis[1:] if ax not in loops.values()]
+    s[local].reorder(*phases, *(loops[letter] for letter in order))
 
 
 def annotate_reduction(cfg: Any, s: Schedule, local: Tensor, layout: str, most: int | None) -> None:

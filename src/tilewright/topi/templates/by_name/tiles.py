@@ -15,7 +15,7 @@ from tilewright.base.errors import ScheduleError
 from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.schedule.space.decision import Size
 from tilewright.schedule.template import Anchored
-from tilewright.te.tensor import IterVar, PlaceholderOp, Tensor
+from tilewright.te.tensor import ComputeOp, IterVar, PlaceholderOp, Tensor
 
 LEVELS = {2: "bv", 3: "bti", 4: "bvti"}  # blocks, virtual threads, threads, inner; by their number
 Knobs = Sequence[Sequence[str]]  # those that share a block or thread index, x last
@@ -45,6 +45,20 @@ def factors(a: Anchored) -> tuple[Tensor, Tensor]:
             "Use the rules, or its default schedule.",
         )
     return tensors[0], tensors[1]
+
+
+def last_of(a: Anchored, op: ComputeOp) -> Tensor:
+    """The output; of a transposed convolution what puts its phases side by side, or follows it."""
+    if "transpose" not in op.tag:
+        return a.output
+    last = a.schedule.dag.outputs[0]
+    rank = len(op.attrs["workload"][1][1])
+    if len(last.shape) != rank or last.shape[:2] != op.shape[:2]:
+        raise ScheduleError(
+            f"template for {a.anchor.name}", "what follows it has another shape",
+            "Use the rules, or its default schedule.",
+        )  # fmt: skip
+    return last
 
 
 def pack(s: Schedule, tensor: Tensor, blocks: Sequence[Size], order: Sequence[int]) -> None:
