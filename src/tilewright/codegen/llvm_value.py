@@ -145,12 +145,15 @@ class Values:
         return self.pure(floor_division(self.text, op, t, self.value(a), d, max(known, 0)))
 
     def _safe_divisor(self, node: Expr, divisor: str, t: str) -> str:
-        """1 in lanes that do not run."""
+        """1 in lanes that do not run; of a number that all lanes share, where none does."""
         mask, lanes = self.memory.mask, node.lanes
         if mask is None:
             return divisor
         if lanes == 1:
-            raise refusal(node, "a scalar division depends on a vector condition")
+            bits = f"i{self.memory.mask_lanes}"
+            whole = self.pure(f"bitcast <{self.memory.mask_lanes} x i1> {mask} to {bits}")
+            some = self.pure(f"icmp ne {bits} {whole}, 0")
+            return self.pure(f"select i1 {some}, {t} {divisor}, {t} 1")
         one = self.text.splat("1", typed(node.dtype, 1), lanes)
         return self.pure(f"select <{lanes} x i1> {mask}, {t} {divisor}, {t} {one}")
 

@@ -124,7 +124,8 @@ def one_hot(
 
 
 def reverse_sequence(data: Expr, seq_lengths: Expr, seq_axis: int = 1, batch_axis: int = 0) -> Call:
-    """`data` with the first seq_lengths[b] elements along `seq_axis` in reverse order."""
+    """`data` with the first seq_lengths[b] elements along `seq_axis` in reverse order; a length
+    beyond the axis means all of it."""
     rank = len(data.shape)
     place = f"reverse_sequence(data={data.shape}, seq_lengths={seq_lengths.shape})"
     s, b = _axis(seq_axis, rank, place), _axis(batch_axis, rank, place)
@@ -136,7 +137,9 @@ def reverse_sequence(data: Expr, seq_lengths: Expr, seq_axis: int = 1, batch_axi
     shape = [n if k in (s, b) else 1 for k, n in enumerate(data.shape)]
     count = arange_array(0, data.shape[s], 1, seq_lengths.dtype)
     at = const(count.reshape([-1 if k == s else 1 for k in range(rank)]))
-    length = reshape(seq_lengths, [-1 if k == b else 1 for k in range(rank)])
+    longest = const(np.minimum(data.shape[s], seq_lengths.dtype.greatest), seq_lengths.dtype)
+    lengths = call("minimum", seq_lengths, longest)
+    length = reshape(lengths, [-1 if k == b else 1 for k in range(rank)])
     turned = call("subtract", length, call("add", at, const(1, seq_lengths.dtype)))
     chosen = where(call("less", at, length), turned, at)
     return gather(data, s, broadcast_to(reshape(chosen, shape), data.shape))
@@ -424,8 +427,10 @@ def trilu(data: Expr, k: int = 0, upper: bool = True) -> Call:
         raise ModelError(f"trilu(data={data.shape})", "it is no matrix", "Give two axes at least.")
     rows, columns = data.shape[-2:]
     k = min(max(k, -rows), columns)  # beyond there is nothing
-    mask = np.tri(rows, columns, k - 1 if upper else k, dtype=bool)
-    return where(const(~mask if upper else mask), data, const(0, data.dtype))
+    row, column = arange_array(0, rows, 1, "int32"), arange_array(0, columns, 1, "int32")
+    order = "greater_equal" if upper else "less_equal"
+    kept = call(order, const(column[None]), const(row[:, None] + np.int32(k)))
+    return where(kept, data, const(0, data.dtype))
 
 
 def meshgrid(data: Sequence[Expr], indexing: str = "ij") -> Tuple:

@@ -14,7 +14,7 @@ import numpy as np
 from tilewright.base.errors import ModelError
 from tilewright.relay import tensor
 from tilewright.relay.graph.expr import Constant, Expr, const, static_shape
-from tilewright.relay.indexing import gather_nd, number, scatter_elements, scatter_nd, stack
+from tilewright.relay.indexing import gather_nd, number, scatter_elements, scatter_nd, stack, take
 from tilewright.relay.op import call
 
 
@@ -54,10 +54,10 @@ def matrix_set_diag(
     length = max(min(rows - first[0], columns - first[1]), 0)
     if diagonal.shape != (*data.shape[:-2], length) or not length:
         raise ModelError(place, f"the diagonal has {length} elements", "Give [..., elements].")
-    row, column = np.arange(rows)[:, None], np.arange(columns)[None]
-    chosen = const(column - row == at)
+    row, column = np.arange(rows, dtype="int32")[:, None], np.arange(columns, dtype="int32")[None]
+    chosen = call("equal", const(column), const(row + at))
     # Element [i, j] of the diagonal is its element i - first row.
-    order = np.clip(np.arange(rows) - first[0], 0, length - 1).astype("int32")
+    order = np.arange(rows, dtype="int32") - first[0]
     spread = tensor.expand_dims(call("take", diagonal, const(order), axis=-1, batch_dims=0,
                                             mode="clip"), -1)  # fmt: skip
     return tensor.where(chosen, spread, data)
@@ -67,9 +67,10 @@ def sparse_to_dense(
     sparse_indices: Expr,
     output_shape: Sequence[int] | Constant,
     sparse_values: Expr,
-    default_value: float | Constant = 0.0,
+    default_value: float | Expr = 0.0,
 ) -> Expr:
-    """A tensor of `default_value` with sparse_values[n] at the place sparse_indices[n].
+    """A tensor of `default_value`, a number or one element, with sparse_values[n] at the place
+    sparse_indices[n].
 
     sparse_indices: one number, [N], or [N, rank]; the last value wins where a place is named twice
     """
@@ -85,23 +86,40 @@ def sparse_to_dense(
             f"sparse_values={sparse_values.shape})", "they do not belong together",
             f"Give indices [N, {len(shape)}] and N values.",
         )  # fmt: skip
-    base = tensor.filled(number(default_value), shape, sparse_values.dtype)
+    if isinstance(default_value, Expr) and not isinstance(default_value, Constant):
+        base: Expr = tensor.broadcast_to(tensor.reshape(default_value, ()), shape)
+    else:
+        base = tensor.filled(number(default_value), shape, sparse_values.dtype)
     values = tensor.broadcast_to(tensor.reshape(sparse_values, (-1,)), (count,))
     return scatter_nd(base, tensor.transpose(indices), values)
 
 
-def unravel_index(indices: Expr, shape: Sequence[int] | Constant) -> Expr:
-    """The places [rank, ...] of elements that are numbered row by row in a tensor of `shape`."""
+def unravel_index(indices: Expr, shape: Sequence[int] | Expr) -> Expr:
+    """The places [rank, ...] of elements that are numbered row by row in a tensor of `shape`, which
+    may be a vector of the data."""
+    sizes = _extents(indices, shape)
+    parts, rest = [], indices
+    for size in reversed(sizes):
+        parts.append(tensor.floor_mod(rest, size))
+        rest = tensor.floor_divide(rest, size)
+    return stack(parts[::-1], 0)
+
+
+def _extents(indices: Expr, shape: Sequence[int] | Expr) -> list[Expr]:
+    """The extents of `shape` as values of the graph."""
+    if isinstance(shape, Expr) and not isinstance(shape, Constant):
+        if len(shape.shape) != 1 or shape.dtype != indices.dtype:
+            raise ModelError(
+                f"unravel_index(indices={indices.dtype}, shape={shape.shape} {shape.dtype})",
+                "it is no vector of the indices' type", "Convert with relay.cast.",
+            )  # fmt: skip
+        each = (const(np.array(k, "int32")) for k in range(shape.shape[0]))
+        return [take(shape, k, axis=0) for k in each]
     given = shape.data.tolist() if isinstance(shape, Constant) else shape
     extents = static_shape(given, "relay.unravel_index")
     if not extents or 0 in extents:
         raise ModelError(f"unravel_index(shape={extents})", "it has no elements", "Try (3, 4).")
-    parts, rest = [], indices
-    for extent in reversed(extents):
-        size = const(extent, indices.dtype)
-        parts.append(tensor.floor_mod(rest, size))
-        rest = tensor.floor_divide(rest, size)
-    return stack(parts[::-1], 0)
+    return [const(extent, indices.dtype) for extent in extents]
 
 
 def adv_index(inputs: Sequence[Expr] | Expr) -> Expr:

@@ -4,21 +4,25 @@ In: `te` tensors.  Out: `te` tensors, one stage or a few each.  Importing this r
 `te.Tensor` its arithmetic (`conv + bias`).  Read next: `stage.py`, `nn/`.
 """
 
+from typing import Any
+
 from tilewright.base.doors import open_doors
 from tilewright.base.errors import ExpressionError
 from tilewright.topi import arm_cpu as arm_cpu
 from tilewright.topi import bifrost as bifrost
 from tilewright.topi import cuda as cuda
 from tilewright.topi import generic as generic
+from tilewright.topi import image as image
 from tilewright.topi import intel_graphics as intel_graphics
+from tilewright.topi import later, nn, operators, testing
 from tilewright.topi import mali as mali
-from tilewright.topi import nn, operators, testing
 from tilewright.topi import tag as tag
 from tilewright.topi import utils as util  # noqa: F401  # its name before TVM 0.8
 from tilewright.topi import utils as utils
 from tilewright.topi import x86 as x86
 from tilewright.topi.broadcast import (
     add,
+    arange,
     bitwise_and,
     bitwise_or,
     bitwise_xor,
@@ -26,6 +30,7 @@ from tilewright.topi.broadcast import (
     divide,
     elemwise_sum,
     equal,
+    expand_like,
     floor_divide,
     full,
     full_like,
@@ -71,6 +76,8 @@ from tilewright.topi.elementwise import (
     isinf,
     isnan,
     log,
+    log2,
+    log10,
     logical_not,
     negative,
     round,
@@ -82,6 +89,7 @@ from tilewright.topi.elementwise import (
     sqrt,
     tan,
     tanh,
+    trunc,
 )
 from tilewright.topi.indexing import gather, gather_nd, take
 from tilewright.topi.nn.dense import matmul
@@ -113,19 +121,24 @@ broadcast_maximum, broadcast_minimum, broadcast_mod = maximum, minimum, mod
 broadcast_power = power
 
 __all__ = [
-    "Resizing", "abs", "acos", "acosh", "add", "all", "any", "argmax", "argmin", "argsort",
-    "asin", "asinh", "atan", "atanh", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor",
-    "broadcast_to", "cast", "ceil", "clip", "concatenate", "cos", "cosh", "cumprod", "cumsum",
-    "divide", "elemwise_sum", "equal", "erf", "exp", "expand_dims", "flatten", "floor",
-    "floor_divide", "floor_mod", "full", "full_like", "gather", "gather_nd", "greater",
-    "greater_equal", "grid_sample", "identity", "isfinite", "isinf", "isnan", "layout_transform",
-    "left_shift", "less", "less_equal", "log", "logical_and", "logical_not", "logical_or",
-    "logical_xor", "matmul", "max", "maximum", "mean", "min", "minimum", "mirror_pad", "mod",
-    "multiply", "negative", "nn", "not_equal", "power", "prod", "reshape", "resize",
-    "right_shift", "roi_align", "round", "rsqrt", "scatter_elements", "scatter_nd", "sigmoid",
-    "sign", "sin", "sinh", "sort", "split", "sqrt", "squeeze", "stack", "strided_set",
-    "strided_slice", "subtract", "sum", "take", "tan", "tanh", "testing", "topk", "transpose",
-    "trunc_divide", "trunc_mod", "where",
+    "Resizing", "abs", "acos", "acosh", "add", "all", "any", "arange", "argmax", "argmin",
+    "argsort", "asin", "asinh", "atan", "atanh", "bitwise_and", "bitwise_not", "bitwise_or",
+    "bitwise_xor", "broadcast_to", "cast", "ceil", "clip", "concatenate", "cos", "cosh",
+    "cumprod", "cumsum", "divide", "elemwise_sum", "equal", "erf", "exp", "expand_dims",
+    "expand_like", "flatten", "floor", "floor_divide", "floor_mod", "full", "full_like", "gather",
+    "gather_nd", "greater", "greater_equal", "grid_sample", "identity", "isfinite", "isinf",
+    "isnan", "layout_transform", "left_shift", "less", "less_equal", "log", "log2", "log10",
+    "logical_and", "logical_not", "logical_or", "logical_xor", "matmul", "max", "maximum", "mean",
+    "min", "minimum", "mirror_pad", "mod", "multiply", "negative", "nn", "not_equal", "power",
+    "prod", "reshape", "resize", "right_shift", "roi_align", "round", "rsqrt", "scatter_elements",
+    "scatter_nd", "sigmoid", "sign", "sin", "sinh", "sort", "split", "sqrt", "squeeze", "stack",
+    "strided_set", "strided_slice", "subtract", "sum", "take", "tan", "tanh", "testing", "topk",
+    "transpose", "trunc", "trunc_divide", "trunc_mod", "where",
 ]  # fmt: skip
 
 open_doors(globals(), __all__, ExpressionError)
+__all__ += later.NAMES["topi"]
+
+
+def __getattr__(name: str) -> Any:
+    return later.find("topi", name)

@@ -6,6 +6,7 @@ with tag "broadcast"; a stretched axis reads index 0.  Read next: `operators.py`
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Any
@@ -18,7 +19,14 @@ from tilewright.ir.expr import Expr, binary
 from tilewright.te.tensor import Tensor, shape_of
 from tilewright.topi import integer
 from tilewright.topi.elementwise import elementwise
-from tilewright.topi.stage import Indices, call_text, check_tensors, require, stage
+from tilewright.topi.stage import (
+    Indices,
+    call_text,
+    check_tensors,
+    normal_axes,
+    require,
+    stage,
+)
 
 Operand = Any  # a Tensor, a Python number or a scalar expression
 
@@ -168,20 +176,58 @@ def where(condition: Tensor, x: Operand, y: Operand) -> Tensor:
     return stage(shape, body, "T_where", "broadcast")
 
 
-def full(shape: Sequence[int], dtype: str, fill_value: float) -> Tensor:
-    """A tensor of `shape` filled with one number."""
-    kind = DType(dtype, call_text("full", shape=list(shape), dtype=dtype))
-    whole = kind.is_float or kind == "bool" or float(fill_value).is_integer()
-    require(
-        whole, call_text("full", dtype=dtype, fill_value=fill_value), "the value is not whole",
-        "Use a floating-point dtype.",
-    )  # fmt: skip
-    return stage(tuple(shape), lambda i: te.const(fill_value, dtype), "T_full", "elemwise")
+def full(shape: Sequence[int], dtype: str, fill_value: float | Expr) -> Tensor:
+    """A tensor of `shape` filled with one number, or with the value of an expression."""
+    place = call_text("full", shape=list(shape), dtype=dtype, fill_value=fill_value)
+    kind = DType(dtype, place)
+    value: Any = fill_value
+    if isinstance(value, Expr) and value.op == "const":
+        value = value.attr
+    if isinstance(value, Expr):
+        return stage(tuple(shape), lambda i: te.cast(dtype, value), "T_full", "elemwise")
+    whole = kind.is_float or kind == "bool" or float(value).is_integer()
+    require(whole, place, "the value is not whole", "Use a floating-point dtype.")
+    return stage(tuple(shape), lambda i: te.const(value, dtype), "T_full", "elemwise")
 
 
-def full_like(x: Tensor, fill_value: float) -> Tensor:
-    """A tensor like `x` filled with one number."""
+def full_like(x: Tensor, fill_value: float | Expr) -> Tensor:
+    """A tensor like `x` filled with one number, or with the value of an expression."""
     return full(x.shape, x.dtype, fill_value)
+
+
+def arange(
+    start: float, stop: float | None = None, step: float = 1, dtype: str = "float32"
+) -> Tensor:
+    """start, start + step, ... below (above, if it falls) `stop`; one number: from 0 up to it."""
+    place = call_text("arange", start=start, stop=stop, step=step, dtype=dtype)
+    first, last = (0, start) if stop is None else (start, stop)
+    ends = step != 0 and all(map(math.isfinite, (first, last, step)))
+    require(ends, place, "it has no end", "Use finite numbers, and a step that is not 0.")
+    count = math.ceil((last - first) / step)
+    require(count >= 1, place, "it has no elements", "Use a step towards stop.")
+    whole = all(float(v).is_integer() for v in (first, step))
+    wide = "int64" if whole else "float32" if DType(dtype, place) == "float32" else "float64"
+    begin, by = (te.const(int(v) if whole else float(v), wide) for v in (first, step))
+
+    def body(i: Indices) -> Expr:
+        return te.cast(dtype, begin + te.cast(wide, i[0]) * by)
+
+    return stage((count,), body, "T_arange", "injective")
+
+
+def expand_like(a: Tensor, shape_like: Tensor, axis: int | Sequence[int]) -> Tensor:
+    """`a` stretched to the shape of another; axis: those of `shape_like` that `a` does not have."""
+    place = call_text("expand_like", a=a, shape_like=shape_like, axis=axis)
+    check_tensors(place, a=a, shape_like=shape_like)
+    new = normal_axes(axis, shape_like.ndim, place)
+    kept = [k for k in range(shape_like.ndim) if k not in new]
+    require(
+        a.shape == tuple(shape_like.shape[k] for k in kept), place,
+        f"without the axes {list(new)} it has another shape", "Name the axes that a does not have.",
+    )  # fmt: skip
+    return stage(
+        shape_like.shape, lambda i: a[tuple(i[k] for k in kept)], "T_expand_like", "broadcast"
+    )
 
 
 def elemwise_sum(xs: Sequence[Tensor]) -> Any:

@@ -12,6 +12,7 @@ from tilewright.base.dtype import INT32
 from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr
 from tilewright.te.tensor import Tensor
+from tilewright.topi.elementwise import cast
 from tilewright.topi.stage import (
     Indices,
     call_text,
@@ -105,32 +106,32 @@ def check_inside(data: Tensor, indices: Tensor, axis: int, place: str) -> None:
     )  # fmt: skip
 
 
-def gather_nd(data: Tensor, indices: Tensor, batch_dims: int = 0) -> Tensor:
-    """out[y.., x..] = data[indices[0, y..], indices[1, y..], .., x..], TVM's order of axes.
+def gather_nd(a: Tensor, indices: Tensor, batch_dims: int = 0) -> Tensor:
+    """out[y.., x..] = a[indices[0, y..], indices[1, y..], .., x..], TVM's order of axes.
 
-    indices: [M, Y..], of which M is how many axes of `data` they choose along
-    batch_dims: so many first axes are common to `data` and Y..
+    indices: [M, Y..], of which M is how many axes of `a` they choose along
+    batch_dims: so many first axes are common to `a` and Y..
     """
-    place = call_text("gather_nd", data=data, indices=indices, batch_dims=batch_dims)
-    check_tensors(place, data=data, indices=indices)
-    check_indices(indices, place)
+    place = call_text("gather_nd", a=a, indices=indices, batch_dims=batch_dims)
+    check_tensors(place, a=a, indices=indices)
+    indices = indices if indices.dtype.is_int else cast(indices, "int32")  # towards zero
     require(indices.ndim >= 1, place, "the indices have no axes", "Give [M, ..].")
     chosen, points = indices.shape[0], indices.shape[1:]
     require(
-        0 <= batch_dims <= len(points) and batch_dims + chosen <= data.ndim, place,
-        f"{chosen} indices behind {batch_dims} common axes do not fit {list(data.shape)}",
-        "The first axis of indices is as long as the axes of data that they choose along.",
+        0 <= batch_dims <= len(points) and batch_dims + chosen <= a.ndim, place,
+        f"{chosen} indices behind {batch_dims} common axes do not fit {list(a.shape)}",
+        "The first axis of indices is as long as the axes of a that they choose along.",
     )  # fmt: skip
     require(
-        points[:batch_dims] == data.shape[:batch_dims], place,
+        points[:batch_dims] == a.shape[:batch_dims], place,
         "the common axes differ", "Give equal leading extents.",
     )  # fmt: skip
-    rest = data.shape[batch_dims + chosen :]
+    rest = a.shape[batch_dims + chosen :]
 
     def body(i: Indices) -> Expr:
         y, x = i[: len(points)], i[len(points) :]
-        extents = data.shape[batch_dims : batch_dims + chosen]
+        extents = a.shape[batch_dims : batch_dims + chosen]
         at = [_position(indices[(te.const(m), *y)], n) for m, n in enumerate(extents)]
-        return data[(*y[:batch_dims], *at, *x)]
+        return a[(*y[:batch_dims], *at, *x)]
 
     return stage([*points, *rest], body, "T_gather_nd", "injective")

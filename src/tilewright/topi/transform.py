@@ -15,6 +15,7 @@ from tilewright import te
 from tilewright.ir.expr import Expr, const
 from tilewright.ir.symbols import number, simplifier
 from tilewright.te.tensor import Tensor, shape_of
+from tilewright.topi import later
 from tilewright.topi import layout as L
 from tilewright.topi.stage import (
     Indices,
@@ -391,3 +392,7 @@ def strided_set(
         return te.if_then_else(te.all(*inside), here, a[i]) if inside else here
 
     return stage(a.shape, body, "T_strided_set", "injective")
+
+
+def __getattr__(name: str) -> Any:
+    return later.find("topi", name)

@@ -66,8 +66,19 @@ def tensors_of(
         te.placeholder(other.get(p, p.shape), p.dtype, p.name_hint, constant=flag)
         for p, flag in zip(function.params, flags, strict=True)
     ]
-    values: dict[Expr, Any] = dict(zip(function.params, inputs, strict=True))
-    for node in post_order(function.body):
+    result = value_of(function.body, dict(zip(function.params, inputs, strict=True)), instead)
+    if not isinstance(result, te.Tensor):
+        raise ModelError(
+            f"lower({function.attrs.get('name', 'function')})",
+            "a kernel has one tensor as its result", "Fuse the module first, with relay.optimize.",
+        )  # fmt: skip
+    return inputs, result
+
+
+def value_of(body: Expr, known: Mapping[Expr, Any], instead: Instead | None = None) -> Any:
+    """The tensor, or tuple of tensors, of an expression; known: those of nodes behind it."""
+    values = dict(known)
+    for node in post_order(body):
         if node in values:
             continue
         if instead is not None and node is instead.call:
@@ -75,13 +86,7 @@ def tensors_of(
             values[node] = instead.lower(args, instead.call.checked_type)
         else:
             values[node] = _value(node, values)
-    result = values[function.body]
-    if not isinstance(result, te.Tensor):
-        raise ModelError(
-            f"lower({function.attrs.get('name', 'function')})",
-            "a kernel has one tensor as its result", "Fuse the module first, with relay.optimize.",
-        )  # fmt: skip
-    return inputs, result
+    return values[body]
 
 
 def _value(node: Expr, values: dict[Expr, Any]) -> Any:

@@ -4,8 +4,11 @@ In: `te` tensors.  Out: `te` tensors whose stages carry TVM's names and tags.
 Read next: `conv2d.py`, `window.py`.
 """
 
+from typing import Any
+
 from tilewright.base.doors import open_doors
 from tilewright.base.errors import ExpressionError
+from tilewright.topi import later
 from tilewright.topi.nn.conv import conv, conv1d, conv3d
 from tilewright.topi.nn.conv2d import (
     conv2d,
@@ -72,3 +75,8 @@ __all__ = [
 ]  # fmt: skip
 
 open_doors(globals(), __all__, ExpressionError)
+__all__ += later.NAMES["topi.nn"]
+
+
+def __getattr__(name: str) -> Any:
+    return later.find("topi.nn", name)

@@ -1,0 +1,42 @@
+"""Names of `topi` whose computation is made of a network's operators, and so lives in a later room.
+
+In: a folder of `topi` and a name.  Out: the function, found when it is asked for.
+Read next: `relay/on_tensors.py`.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from tilewright.base.errors import absent
+
+NAMES: dict[str, tuple[str, ...]] = {
+    "topi": (
+        "adv_index", "einsum", "fixed_point_multiply", "flip", "invert_permutation",
+        "matrix_set_diag", "meshgrid", "ndarray_size", "one_hot", "repeat", "reverse_sequence",
+        "roll", "searchsorted", "sequence_mask", "shape", "sparse_to_dense", "tile", "trilu",
+        "unravel_index",
+    ),
+    "topi.nn": (
+        "batch_to_space_nd", "depth_to_space", "dilate", "fifo_buffer", "group_norm",
+        "instance_norm", "l2_normalize", "layer_norm", "lrn", "nll_loss", "prelu", "rms_norm",
+        "space_to_batch_nd", "space_to_depth",
+    ),
+    "topi.image": ("resize1d", "resize2d", "resize3d"),
+}  # fmt: skip
+# Names of TVM that are not there: what to use instead.
+_ELSEWHERE = {
+    "argwhere": "How many there are depends on the data: do it on the results, with numpy.",
+    "dynamic_strided_slice": "Give strided_slice its begin and end as numbers.",
+    "reinterpret": "Bits are not read as another type; do it with numpy's view.",
+    "stft": "Declare it with te.compute, or as a network's: relay has DFT by way of ONNX.",
+    "unique": "How many there are depends on the data: do it on the results, with numpy.",
+}
+
+
+def find(folder: str, name: str) -> Any:
+    """`FOLDER.NAME`.  Raises AttributeError for names that are not there."""
+    if name not in NAMES[folder]:
+        raise absent(folder, name, _ELSEWHERE)
+    return import_module("tilewright.relay.on_tensors").find(folder, name)
