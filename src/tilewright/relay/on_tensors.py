@@ -58,6 +58,10 @@ def _as_graph(value: Any, known: dict[te.Tensor, Var], place: str) -> Any:
         if value not in known:
             known[value] = var(f"p{len(known)}", shape=value.shape, dtype=str(value.dtype))
         return known[value]
+    if isinstance(value, Expr):
+        raise ExpressionError(
+            f"{place}({value})", "it is a value of a network", "Use the operator's name in relay."
+        )
     if isinstance(value, E.Expr) and value.op == "const":
         return value.attr
     if isinstance(value, (list, tuple)):
