@@ -114,6 +114,8 @@ SECTIONS: dict[str, list[Row]] = {
             "default schedule for the target in force, whatever the operator",
             "topi.cuda.schedule_injective",
         ),
+        *works("topi.vision.", "reorg roi_align_nchw rcnn.roi_pool_nchw ssd.multibox_prior"),
+        *not_yet("topi.", "argwhere unique reinterpret vision.non_max_suppression"),
         different("topi.x86.conv2d_nchw", "topi.nn's: a computation is the same for every target"),
         *works(
             "topi.testing.", "get_injective_schedule get_reduce_schedule get_broadcast_schedule"
@@ -156,7 +158,8 @@ SECTIONS: dict[str, list[Row]] = {
         different("s.rfactor at threads", "compute_at the loop that threads share", "s.rfactor"),
         *works("runtime.", "convert enabled"),
         *works("testing.", "enabled_targets device_enabled requires_llvm requires_gpu uses_gpu"),
-        *works("testing.", "requires_cuda requires_opencl parametrize_targets main"),
+        *works("testing.", "requires_cuda requires_opencl parametrize_targets main parameter"),
+        *works("testing.", "parameters fixture exclude_targets"),
         different("func.export_library", "writes one file", "func.save"),
         *works("", "runtime.load_module"),
         *works("result.", "mean median min max std results"),
@@ -164,7 +167,8 @@ SECTIONS: dict[str, list[Row]] = {
         *works("dev.", "max_shared_memory_per_block max_threads_per_block warp_size"),
         *not_yet("", "rocm metal vulkan rpc micro meta_schedule script relax"),
         different("contrib.ndk.create_shared", "changes nothing: the target says what to link for"),
-        *not_yet("contrib.", "cc nvcc graph_runtime"),
+        *works("contrib.", "pickle_memoize.memoize nvcc.have_fp16 nvcc.have_int8"),
+        *not_yet("contrib.", "cc graph_runtime"),
     ],
     "AutoTVM: templates and spaces": [
         *works("autotvm.", "template get_config ConfigSpace ConfigEntity FallbackConfigEntity"),
@@ -246,7 +250,8 @@ SECTIONS: dict[str, list[Row]] = {
             "autotvm.RPCRunner",
             "as many trials at once as there are devices: n_parallel is accepted and not needed",
         ),
-        *not_yet("autotvm.", "database tophub"),
+        different("autotvm.tophub.context", "changes nothing: what is known is used without it"),
+        *not_yet("autotvm.", "database"),
         *(
             different(
                 f"autotvm.graph_tuner.{name}",

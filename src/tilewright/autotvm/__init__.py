@@ -8,6 +8,7 @@ Read next: `tuners.py`, `schedule/template.py`, `measure/database.py`.
 from typing import Any
 
 from tilewright.autotvm import callback, feature, graph_tuner, record, task, tuner
+from tilewright.autotvm import tophub as tophub
 from tilewright.autotvm.dispatch import (
     ApplyConfig,
     ApplyFixedConfig,
@@ -38,15 +39,13 @@ __all__ = [
     "ConfigSpace", "DispatchContext", "FallbackConfigEntity", "FallbackContext", "LocalBuilder",
     "LocalRunner", "MeasureInput", "MeasureResult", "RPCRunner", "TaskExtractEnv",
     "apply_graph_best", "apply_history_best", "callback", "create", "feature", "get_config",
-    "graph_tuner",
-    "measure_option", "record", "register_topi_compute", "register_topi_schedule", "task",
-    "template", "tuner",
+    "graph_tuner", "measure_option", "record", "register_topi_compute", "register_topi_schedule",
+    "task", "template", "tophub", "tuner",
 ]  # fmt: skip
 
 # Names of TVM whose time has not come, or never will: what to use instead.
 _ELSEWHERE = {
     "database": "Use log_to_file: a log holds any number of tasks, several runs may write to it.",
-    "tophub": "Not needed: relay.build uses tilewright.knowledge; see `tilewright records use`.",
 }
 
 

@@ -1,6 +1,7 @@
 """Names of TVM's `contrib` that tutorials import.
 
-In: nothing.  Out: `contrib.graph_executor`, `contrib.debugger`, `contrib.ndk`, `contrib.utils`.
+In: nothing.  Out: `contrib.graph_executor`, `contrib.debugger`, `contrib.ndk`, `contrib.nvcc`,
+`contrib.pickle_memoize`, `contrib.utils`.
 Read next: `runtime/network/graph_executor.py`.
 """
 
@@ -18,8 +19,6 @@ _ELSEWHERE = {
     "download": "Nothing is downloaded: fetch the file, and give its path.",
     "graph_runtime": "Use contrib.graph_executor.",
     "hexagon": "Hexagon is no target; the targets are llvm, cuda and opencl.",
-    "nvcc": "CUDA is compiled by NVRTC; nothing to call.",
-    "pickle_memoize": "Use functools.cache.",
     "pipeline_executor": "Use a GraphModule for each part, in threads of their own.",
     "relay_viz": "print(mod) shows the network; relay.to_onnx writes it for a viewer.",
     "random": "Draw inputs with numpy.",
@@ -33,6 +32,6 @@ _ELSEWHERE = {
 def __getattr__(name: str) -> Any:
     if name == "util":  # its name before TVM 0.7
         return import_module("tilewright.contrib.utils")
-    if name in ("debugger", "graph_executor", "ndk", "utils"):
+    if name in ("debugger", "graph_executor", "ndk", "nvcc", "pickle_memoize", "utils"):
         return import_module(f"tilewright.contrib.{name}")
     raise absent("contrib", name, _ELSEWHERE)

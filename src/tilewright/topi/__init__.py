@@ -12,6 +12,7 @@ from tilewright.topi import arm_cpu as arm_cpu
 from tilewright.topi import bifrost as bifrost
 from tilewright.topi import cuda as cuda
 from tilewright.topi import generic as generic
+from tilewright.topi import hls as hls
 from tilewright.topi import image as image
 from tilewright.topi import intel_graphics as intel_graphics
 from tilewright.topi import later, nn, operators, testing
@@ -19,6 +20,7 @@ from tilewright.topi import mali as mali
 from tilewright.topi import tag as tag
 from tilewright.topi import utils as util  # noqa: F401  # its name before TVM 0.8
 from tilewright.topi import utils as utils
+from tilewright.topi import vision as vision
 from tilewright.topi import x86 as x86
 from tilewright.topi.broadcast import (
     add,

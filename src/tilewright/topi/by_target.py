@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
+from tilewright import topi
 from tilewright.base import context
 from tilewright.base.doors import door
 from tilewright.base.errors import ExpressionError, absent
@@ -31,11 +32,13 @@ TARGETS = {
     "mali": "opencl -device=mali",
     "bifrost": "opencl -device=mali",
     "intel_graphics": "opencl",
+    "hls": "llvm",
 }
 
 # What TVM's folders have a function schedule_NAME for, and a computation of that name here.
 _NAMES = """
-    adaptive_pool argsort batch_matmul batch_norm binary_dense bitserial_conv2d_nchw broadcast
+    adaptive_pool argsort argwhere batch_matmul batch_norm binary_dense bitserial_conv2d_nchw
+    broadcast
     concatenate conv1d_ncw conv1d_nwc conv1d_transpose_ncw conv2d conv2d_hwcn conv2d_nchw
     conv2d_nchw_int8 conv2d_nchw_spatial_pack conv2d_nchw_winograd conv2d_NCHWc conv2d_nhwc
     conv2d_nhwc_spatial_pack conv2d_nhwc_winograd_direct conv2d_transpose_nchw conv3d_ncdhw
@@ -46,7 +49,10 @@ _NAMES = """
     fifo_buffer gather global_pool group_conv2d_nchw group_conv2d_nhwc group_norm injective
     instance_norm l2_normalize layer_norm log_softmax lrn matmul nms pool reduce reorg resize
     roi_align roi_pool scatter scatter_nd softmax sort sparse_dense sparse_transpose take topk
-    transpose upsampling
+    transpose upsampling dilation2d_nchw dilation2d_nhwc get_valid_counts
+    group_conv2d_transpose_nchw
+    multibox_detection multibox_prior non_max_suppression pool_grad proposal searchsorted
+    sparse_reshape stft unique
 """
 OPERATORS = frozenset(_NAMES.split())
 
@@ -71,21 +77,23 @@ def find(folder: str, name: str) -> Callable[..., Any]:
     if operator != name and operator in OPERATORS:
         return scheduling(None, TARGETS[folder], f"topi.{folder}.{name}")
     computed = _COMPUTED_BY.get(name, name)
-    if operator == name and computed in nn.__all__:
-        return getattr(nn, computed)  # type: ignore[no-any-return]
+    for room in (nn, topi.vision, topi):
+        if operator == name and computed in room.__all__:
+            return getattr(room, computed)  # type: ignore[no-any-return]
     raise absent(f"topi.{folder}", name, {})
 
 
 def scheduling(
     target: TargetLike | None, otherwise: TargetLike, place: str
-) -> Callable[[Outputs], Schedule]:
+) -> Callable[..., Schedule]:
     """A function from outputs to their default schedule.
 
     target:    default: that in force where the function is called, and `otherwise` where none is
     """
 
     @door(ExpressionError, place)
-    def schedule(outs: Outputs) -> Schedule:
+    def schedule(outs: Outputs, layout: str | None = None) -> Schedule:
+        # layout: TVM asks for that of pooling, which the computation says here
         tensors = [outs] if isinstance(outs, Tensor) else list(outs)
         return default_schedule(ComputeDAG(tensors), _target(target, otherwise))
 

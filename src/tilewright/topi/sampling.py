@@ -83,7 +83,7 @@ def grid_sample(
         at = wide(grid[(i[0], te.const(rank - 1 - axis), *i[2:])])
         if normalized:
             at = _in_elements(at, image[axis], align_corners)
-        at = _limited(at)
+        at = limited(at)
         if method == "bicubic":  # outside is decided for each element
             return _cubic(at)
         at = _PADDED[padding_mode](at, image[axis], align_corners)
@@ -92,7 +92,7 @@ def grid_sample(
     def inside(at: Expr, extent: int) -> Expr:
         if method == "bicubic" and padding_mode == "reflection":
             at = _mirrored_index(at, extent, align_corners)
-        return _kept(at, extent)
+        return kept(at, extent)
 
     def body(i: Indices) -> Expr:
         found = []
@@ -170,13 +170,13 @@ def roi_align(
 
     def products(i: Indices, samples: Sequence[Any]) -> list[Expr]:
         """What a sample is the sum of; nothing where it lies outside the image."""
-        number = _kept(_limited(wide(rois[i[0], corner(0)])).astype("int32"), images)
-        at = [_limited(p[i[0], i[2 + k], samples[k]]) for k, p in enumerate(places)]
+        number = kept(limited(wide(rois[i[0], corner(0)])).astype("int32"), images)
+        at = [limited(p[i[0], i[2 + k], samples[k]]) for k, p in enumerate(places)]
         tests = [t for p, n in zip(at, image, strict=True) for t in (p >= -1.0, p <= float(n))]
         axes = [_linear(_border(p, n, True)) for p, n in zip(at, image, strict=True)]
         found = []
         for taps in itertools.product(*axes):
-            indices = [_kept(place, n) for (place, _), n in zip(taps, image, strict=True)]
+            indices = [kept(place, n) for (place, _), n in zip(taps, image, strict=True)]
             value = _weighted(wide(data[(number, i[1], *indices)]), [weight for _, weight in taps])
             found.append(te.if_then_else(te.all(*tests), value, te.const(0.0, value.dtype)))
         return found
@@ -213,7 +213,7 @@ def _in_elements(at: Expr, extent: int, align_corners: bool) -> Expr:
     return ((at + 1.0) * float(extent) - 1.0) * 0.5
 
 
-def _limited(at: Expr) -> Expr:
+def limited(at: Expr) -> Expr:
     """A number that an index can be made of, whatever `at` is; comparisons with NaN are false."""
     far = te.const(FAR, at.dtype)
     below = te.select(at < far, at, far)
@@ -249,7 +249,7 @@ _PADDED: dict[str, Callable[[Expr, int, bool], Expr]] = {
 }
 
 
-def _kept(at: Expr, extent: int) -> Expr:
+def kept(at: Expr, extent: int) -> Expr:
     """The nearest index there is."""
     return te.maximum(te.minimum(at, te.const(extent - 1)), te.const(0))
 

@@ -5,6 +5,11 @@ in the input's type, or the one that `topi` gives: int32 for products of narrowe
 Read next: `conv2d.py`.
 """
 
+from tilewright.topi.testing.boxes import (
+    multibox_prior_python,
+    reorg_python,
+    roi_pool_nchw_python,
+)
 from tilewright.topi.testing.common import (
     dispatch,
     get_broadcast_schedule,
@@ -89,10 +94,13 @@ __all__ = [
     "matmul",
     "matrix_set_diag",
     "max_pool_indices_python",
+    "multibox_prior_python",
     "one_hot",
     "pool2d_python",
     "poolnd_python",
+    "reorg_python",
     "roi_align_python",
+    "roi_pool_nchw_python",
     "scale_shift_nchw_python",
     "scale_shift_nhwc_python",
     "scatter_elements_python",

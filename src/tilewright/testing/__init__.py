@@ -1,6 +1,6 @@
 """`testing.assert_allclose`, as in the tutorials, and how TVM's tests say where they run.
 
-In: arrays, targets.  Out: AssertionErrors, marks of pytest.
+In: arrays, targets.  Out: AssertionErrors, marks of pytest.  Read next: `parameters.py`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ from tilewright.base.errors import TargetError
 from tilewright.runtime.device import Device, device
 from tilewright.targets.kind import kinds
 from tilewright.targets.target import Target, TargetLike
+from tilewright.testing.parameters import fixture as fixture
+from tilewright.testing.parameters import parameter as parameter
+from tilewright.testing.parameters import parameters as parameters
 
 
 def assert_allclose(actual: Any, desired: Any, rtol: float = 1e-7, atol: float = 1e-7) -> None:
@@ -69,6 +72,13 @@ requires_opencl, requires_gpu = _deferred("opencl"), _deferred("cuda", "opencl")
 def uses_gpu(*tests: Any) -> Any:
     """A test that uses a GPU where there is one: it runs anyway."""
     return tests[0] if tests else lambda test: test
+
+
+def exclude_targets(*targets: Any) -> Any:
+    """A test that the plugin does not run on these targets."""
+    import pytest
+
+    return pytest.mark.exclude_targets(*targets)
 
 
 def parametrize_targets(*targets: Any) -> Any:

@@ -1,0 +1,9 @@
+"""Names of TVM's `topi.hls`: see `by_target.py`."""
+
+from typing import Any
+
+from tilewright.topi import by_target
+
+
+def __getattr__(name: str) -> Any:
+    return by_target.find("hls", name)
