@@ -400,7 +400,7 @@ SECTIONS: dict[str, list[Row]] = {
         ),
         different(
             "auto_scheduler.SearchTask",
-            "task_inputs is refused; layout_rewrite_option has no effect",
+            "task_inputs also go by the inputs' own names; layout_rewrite_option has no effect",
         ),
         *works("search_task.", "compute_dag workload_key target hardware_params desc"),
         *works("search_task.", "apply_best"),
@@ -426,9 +426,9 @@ SECTIONS: dict[str, list[Row]] = {
         ),
         *not_yet("auto_scheduler.", "create_task auto_schedule loop_state PythonBasedModel"),
         *not_yet("auto_scheduler.", "feature"),
-        *not_yet("auto_scheduler.", "register_task_input_buffer get_task_input_buffer"),
-        *not_yet("auto_scheduler.", "register_task_input_check_func LayoutRewriteOption"),
-        *not_yet("auto_scheduler.", "rewrite_compute_body"),
+        *works("auto_scheduler.", "get_task_input_buffer register_task_input_check_func"),
+        *works("auto_scheduler.", "prepare_input_map register_task_input_buffer"),
+        *not_yet("auto_scheduler.", "LayoutRewriteOption rewrite_compute_body"),
     ],
     "Auto-scheduler: measuring, logs, networks": [
         different(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tilewright.measure.database import Database
-from tilewright.runtime import opencl
+from tilewright.runtime import device, opencl
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -38,6 +38,23 @@ def test_a_convolution_layer(run) -> None:
     assert "Resuming: the best of earlier runs takes" in out
     trials = [r.candidate for r in Database.load("conv2d.json") if not r.result.final]
     assert len(trials) == len(set(trials)) == 6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["llvm", "opencl"])
+def test_a_product_with_a_sparse_matrix(run, target: str) -> None:
+    """It compares its own results; the rule of its own is searched."""
+    if not device(target).exist:
+        pytest.skip(f"no {target} device")
+    out = run(
+        "tune_sparse_dense_auto_scheduler.py", "--target", target, "--trials", "6",
+        "--min-repeat-ms", "2",
+    )  # fmt: skip
+    assert [int(n) for n in re.findall(r"^No: (\d+)\t", out, re.M)] == [1, 2, 3, 4, 5, 6]
+    assert "Execution time of this operator" in out
+    records = list(Database.load("sparse_dense.json"))
+    assert any(r.origin == "rules:SparseDense" and r.result.verified for r in records)
+    assert len(list(Path().glob("sparse_dense_bsr_*.npy"))) == 3
 
 
 @pytest.mark.slow

@@ -253,7 +253,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "a number as limits": (
         of(func=product, args=(4, 4, 4), hardware_params=3), "Use HardwareParams(num_cores=4"
     ),
-    "special inputs": (of(func=product, args=(4, 4, 4), task_inputs=["a"]), "drawn at random"),
+    "special inputs": (of(func=product, args=(4, 4, 4), task_inputs=["a"]), "no file has it"),
     "no budget": (lambda task: auto_scheduler.TuningOptions(), "nothing would be measured"),
     "half a trial": (
         lambda task: auto_scheduler.TuningOptions(2.5),

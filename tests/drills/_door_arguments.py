@@ -231,6 +231,11 @@ _SPECIAL: dict[str, dict[str, Any]] = {
     "te.max te.min te.prod te.sum": {"axis": lambda: te.reduce_axis(4)},
     "te.reduce_axis": {"dom": (0, 4)},
     "te.thread_axis": {"tag": "threadIdx.x"},
+    "topi.nn.sparse_dense": {
+        "dense_data": Of((3, 8)), "sparse_data": Of((5,)), "sparse_indices": Of((5,), "int32"),
+        "sparse_indptr": Of((4,), "int32"),
+    },
+    "topi.testing.random_bsr_matrix": {"M": 4, "N": 4, "BS_R": 2, "BS_C": 2, "density": 0.5},
     "topi.Resizing": {"size": 4, "scale": Fraction(1, 2)},
     "topi.adv_index": {"data": Of(), "indices": [Of((3,), "int32")]},
     "topi.arange": {"start": 4.0},
@@ -359,6 +364,14 @@ _SPECIAL: dict[str, dict[str, Any]] = {
     },
     "auto_scheduler.register_workload_tensors": {
         "workload_key": '["drills.doors", 4, 8, 6]', "override": True,
+    },
+    "auto_scheduler.get_task_input_buffer auto_scheduler.register_task_input_buffer": {
+        "workload_key": "default", "input_name": "drills.doors", "overwrite": True,
+        "input_data": lambda: np.zeros(3, "float32"),
+    },
+    "auto_scheduler.prepare_input_map": {"args": matmul},
+    "auto_scheduler.register_task_input_check_func": {
+        "func_name": "drills.doors", "f": lambda: lambda args: {}, "override": True,
     },
     "auto_scheduler.save_records": {"inputs": list, "results": list},
     "auto_scheduler.workload_key_to_tensors": {"workload_key": '["drills.doors", 4, 8, 6]'},

@@ -38,6 +38,12 @@ from tilewright.auto_scheduler.search_policy import (
     SketchPolicy,
 )
 from tilewright.auto_scheduler.search_task import SearchTask
+from tilewright.auto_scheduler.task_inputs import (
+    get_task_input_buffer,
+    prepare_input_map,
+    register_task_input_buffer,
+    register_task_input_check_func,
+)
 from tilewright.auto_scheduler.task_scheduler import (
     LogEstimatedLatency,
     PrintTableInfo,
@@ -59,8 +65,10 @@ __all__ = [
     "PreloadCustomSketchRule", "PreloadMeasuredStates", "PrintTableInfo",
     "PythonBasedMeasureCallback", "RPCRunner", "RandomModel", "RecordReader", "RecordToFile",
     "SearchTask", "SketchPolicy", "TaskScheduler", "TaskSchedulerCallback", "TuningOptions",
-    "XGBModel", "distill_record_file", "extract_tasks", "load_best_record", "load_records",
-    "make_workload_key", "register_workload", "register_workload_tensors", "save_records",
+    "XGBModel", "distill_record_file", "extract_tasks", "get_task_input_buffer", "load_best_record",
+    "load_records", "make_workload_key", "prepare_input_map", "register_task_input_buffer",
+    "register_task_input_check_func", "register_workload", "register_workload_tensors",
+    "save_records",
     "workload_key_to_tensors",
 ]  # fmt: skip
 
@@ -68,8 +76,9 @@ open_doors(
     globals(),
     (
         "ComputeDAG", "LocalBuilder", "LocalRunner", "RPCRunner", "SearchTask", "TaskScheduler",
-        "TuningOptions", "XGBModel", "extract_tasks", "register_workload_tensors",
-        "workload_key_to_tensors",
+        "TuningOptions", "XGBModel", "extract_tasks", "get_task_input_buffer", "prepare_input_map",
+        "register_task_input_buffer", "register_task_input_check_func",
+        "register_workload_tensors", "workload_key_to_tensors",
     ), SpaceError,
 )  # fmt: skip
 open_doors(
@@ -91,13 +100,10 @@ _ELSEWHERE = {
     "create_task": "Use SearchTask(func=, args=, target=).",
     "enable_relay_integration": "Not needed: relay.build uses what ApplyHistoryBest(log) knows.",
     "feature": "Features come from the loop tree: tilewright.cost.features.",
-    "get_task_input_buffer": "Inputs are drawn at random; leave it out.",
     "is_auto_scheduler_enabled": "Not needed: leave it out.",
     "load_best": "Use load_best_record.",
     "load_from_file": "Use load_records.",
     "loop_state": "A rule gets a tilewright.search.rules.state.State: schedule its stages.",
-    "register_task_input_buffer": "Inputs are drawn at random; leave it out.",
-    "register_task_input_check_func": "Inputs are drawn at random; leave it out.",
     "rewrite_compute_body": "Leave it out: constants of a network are packed where that pays.",
     "write_to_file": "Use save_records.",
 }

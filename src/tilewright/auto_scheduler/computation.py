@@ -13,6 +13,7 @@ from typing import Any
 
 from tilewright.auto_scheduler.compute_dag import ComputeDAG
 from tilewright.auto_scheduler.hardware import HardwareParams
+from tilewright.auto_scheduler.task_inputs import inputs_of
 from tilewright.auto_scheduler.workload_registry import (
     declared,
     make_workload_key,
@@ -39,10 +40,6 @@ class Computation:
         task_inputs_overwrite: bool = False, task_inputs_save_to_file: bool = False,
         desc: str = "",
     ) -> None:  # fmt: skip
-        if task_inputs is not None:
-            raise SpaceError(
-                "SearchTask(task_inputs=)", "inputs are drawn at random", "Leave it out."
-            )
         if func is None and compute_dag is None and workload_key is None:
             raise SpaceError(
                 "SearchTask", "there is no computation",
@@ -66,6 +63,12 @@ class Computation:
         self.weight = 1
         self.network: Any = None  # set by `extract_tasks`
         self.task = task_of_dag(self.compute_dag, self.target, label, values)
+        self.task_input_names: list[str] = []
+        if task_inputs is not None:
+            self.task_input_names, self.task.inputs = inputs_of(
+                self.compute_dag, self.workload_key, task_inputs, task_inputs_overwrite,
+                task_inputs_save_to_file,
+            )  # fmt: skip
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.workload_key}, target={self.target})"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tilewright.auto_scheduler.computation import Computation
@@ -159,7 +160,7 @@ class EmptyPolicy(SketchPolicy):
     def task(self) -> Task:
         own = self.search_task
         sketch = default_sketch(own.compute_dag, own.target)
-        return Task(own.task.name, own.task.args, own.compute_dag, own.target, [sketch], own.weight)
+        return replace(own.task, sketches=[sketch], weight=own.weight)
 
 
 class _CustomRule(SketchRule):

@@ -31,10 +31,13 @@ class SearchTask(Computation):
     target:          default: that of the innermost `with target:`
     hardware_params: limits, where the target's are not the device's
     desc:            for the tables
-    target_host, layout_rewrite_option, task_inputs_overwrite and task_inputs_save_to_file are
-    accepted and not needed.
+    task_inputs:     values with which candidates are verified and timed, by the names of inputs or
+                     those that `prepare_input_map` gives; or names of registered buffers
+    task_inputs_overwrite, task_inputs_save_to_file: see `register_task_input_buffer`
+    target_host and layout_rewrite_option are accepted and not needed.
 
-    `compute_dag`, `workload_key`, `target`, `hardware_params` and `desc` are attributes.
+    `compute_dag`, `workload_key`, `target`, `hardware_params`, `desc` and `task_input_names` are
+    attributes.
     """
 
     def tune(

@@ -258,7 +258,9 @@ class _Visitor:
         reference = None
         if data is not None:
             folder = store.folder(data.files)
-            reference = Reference(str(folder), data.inputs, data.outputs, data.also)
+            reference = Reference(
+                str(folder), data.inputs, data.outputs, data.also, given=data.given
+            )
         run = _run_job(asked, artifact, target, reference)
         t = asked.timing
         runner = self._board._runner.sharing(

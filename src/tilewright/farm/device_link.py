@@ -38,7 +38,8 @@ class SentReference:
         """Raises OSError where they cannot be read."""
         named = {p.name: p for p in sorted(Path(reference.directory).glob("*.npy"))}
         files = tuple((name, hash_of(path.read_bytes())) for name, path in named.items())
-        data = wire.Data(files, reference.inputs, reference.outputs, reference.also)
+        counts = reference.inputs, reference.outputs, reference.also
+        data = wire.Data(files, *counts, reference.given)
         return cls(data, {digest: named[name] for name, digest in files})
 
 

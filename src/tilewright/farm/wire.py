@@ -170,6 +170,7 @@ class Data(Struct, frozen=True):
     inputs: Count
     outputs: Count
     also: Count = 0
+    given: Annotated[str, Meta(pattern=r"^[0-9a-f]{0,64}$")] = ""
 
 
 class Timing(Struct, frozen=True):

@@ -122,7 +122,9 @@ def run(
     )  # fmt: skip
     if verify and result.costs and not result.raced and _may_ship(result.costs, run_job):
         seconds = statistics.median(result.costs)
-        statement = (run_job.artifact, run_job.job.task.dag, on.spec.fingerprint)
+        assert stored is not None
+        computed = run_job.job.task.dag + stored.given  # right for these inputs, if some are given
+        statement = (run_job.artifact, computed, on.spec.fingerprint)
         if signatures.signed(*statement) is None:
             apart = turns.tried(run_job.artifact, on, (*data.also, data)[0], seconds)
             if apart is not None and apart.error is not None:

@@ -6,10 +6,11 @@ their `ReferenceStore`.  Read next: `local.py`.
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import tempfile
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ class Reference:
     inputs, outputs: how many there are
     also: how many further cases there are
     constants: which inputs are known when a network is built
+    given: digest of the inputs that were not drawn at random; "" where all were
     """
 
     directory: str
@@ -41,6 +43,7 @@ class Reference:
     outputs: int
     also: int = 0
     constants: tuple[int, ...] = ()
+    given: str = ""
 
 
 @dataclass(frozen=True)
@@ -76,11 +79,12 @@ class ReferenceStore:
         tolerance: Sequence[Array | float],
         also: Sequence[Case] = (),
         constants: Sequence[int] = (),
+        given: str = "",
     ) -> Reference:
         """Store the arrays of task `name` (such as its DAG's hash).
 
         expected, tolerance: one per output buffer; a tolerance broadcasts to its output.
-        also: further cases of the same task; constants: see `Reference`.
+        also: further cases of the same task; constants, given: see `Reference`.
         Raises Unavailable when the temporary directory is full; what was written of it is removed.
         """
         folder = None
@@ -93,7 +97,7 @@ class ReferenceStore:
                 shutil.rmtree(folder, ignore_errors=True)
             raise _full(f"reference of {name}", str(self._directory), error) from None
         self._known[name] = Reference(
-            str(folder), len(inputs), len(expected), len(also), tuple(constants)
+            str(folder), len(inputs), len(expected), len(also), tuple(constants), given
         )
         return self._known[name]
 
@@ -105,6 +109,17 @@ class ReferenceStore:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def digest(inputs: Mapping[str, Array]) -> str:
+    """Of arrays by name; "" for none."""
+    if not inputs:
+        return ""
+    total = hashlib.sha256()
+    for name, value in sorted(inputs.items()):
+        total.update(f"{name} {value.dtype} {value.shape}\0".encode())
+        total.update(np.ascontiguousarray(value).tobytes())
+    return total.hexdigest()
 
 
 _cache: OrderedDict[Reference, ReferenceArrays] = OrderedDict()

@@ -6,10 +6,12 @@ Read next: the rooms `measure` (records) and `search` (tuning).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
+
+import numpy.typing as npt
 
 from tilewright.base.errors import SpaceError
 from tilewright.schedule.default import default_schedule
@@ -45,6 +47,8 @@ class Task:
     weight: how often it occurs in the network it came from
     instead_of: key of the task of which this is another implementation: the network runs the
             faster one; "" where there is none
+    inputs: values, by the names of inputs, with which candidates are verified and timed; all other
+            inputs are drawn at random
     """
 
     name: str
@@ -54,6 +58,7 @@ class Task:
     sketches: list[Sketch] = field(default_factory=list)
     weight: int = 1
     instead_of: str = ""
+    inputs: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
 
     @property
     def workload(self) -> tuple[Any, ...]:

@@ -17,7 +17,7 @@ from tilewright.measure.calls import BUILD_ERRORS
 from tilewright.measure.database import Database
 from tilewright.measure.jobs import Job
 from tilewright.measure.record import Record, Result, TaskId, make_record
-from tilewright.measure.reference import Reference, ReferenceStore
+from tilewright.measure.reference import Reference, ReferenceStore, digest
 from tilewright.schedule.task import Task
 from tilewright.schedule.workload import plain
 from tilewright.search.imported import REPLAY, Replays
@@ -80,8 +80,8 @@ class References:
 
     def prefetch(self, task: Task) -> None:
         """Begin to work on it; needless, but then `get` need not wait."""
-        if task.key not in self._futures:
-            self._futures[task.key] = self._worker.submit(self._compute, task)
+        if _case_key(task) not in self._futures:
+            self._futures[_case_key(task)] = self._worker.submit(self._compute, task)
 
     def get(self, task: Task) -> Reference:
         """Waits for it.  Raises ExpressionError for a computation that reads out of bounds, and
@@ -89,9 +89,9 @@ class References:
         """
         self.prefetch(task)
         try:
-            return self._futures[task.key].result()
+            return self._futures[_case_key(task)].result()
         except Unavailable:
-            del self._futures[task.key]
+            del self._futures[_case_key(task)]
             raise
 
     def close(self) -> None:
@@ -100,17 +100,24 @@ class References:
 
     def _compute(self, task: Task) -> Reference:
         try:
-            timed, *also = cases(task.dag, self.seed)
-            given = [t for t in task.dag.args if t not in task.dag.outputs]
-            constants = [k for k, t in enumerate(given) if t.op.constant]
+            inputs = [t for t in task.dag.args if t not in task.dag.outputs]
+            given = {t: task.inputs[t.name] for t in inputs if t.name in task.inputs}
+            timed, *also = cases(task.dag, self.seed, given)
+            constants = [k for k, t in enumerate(inputs) if t.op.constant]
             return self._store.put(
-                task.key, timed.inputs, timed.expected, timed.tolerance, also, constants
-            )
+                _case_key(task), timed.inputs, timed.expected, timed.tolerance, also, constants,
+                digest(task.inputs),
+            )  # fmt: skip
         except MemoryError as error:
             raise Unavailable(
                 f"reference of {task.name}", f"there is no memory for it ({error})",
                 "Close other programs, or give the process more memory.",
             ) from None  # fmt: skip
+
+
+def _case_key(task: Task) -> str:
+    """What the arrays of a task depend on, beside the seed."""
+    return task.key + digest(task.inputs)
 
 
 def task_id(task: Task, device: DeviceSpec | None = None) -> TaskId:

@@ -10,6 +10,8 @@ Read next: `evaluate.py`.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from types import MappingProxyType
 
 import numpy as np
 
@@ -31,20 +33,27 @@ _SAMPLE = 1 << 16  # elements of an output that are looked at
 _DEVIATIONS = 3.0  # sums lie so far above zero that few end in a relu
 
 
-def cases(dag: ComputeDAG, seed: int = 0) -> tuple[Case, Case]:
+def cases(
+    dag: ComputeDAG, seed: int = 0, given: Mapping[Tensor, Array] = MappingProxyType({})
+) -> tuple[Case, Case]:
     """Random inputs, then whole numbers; the same for the same seed.
 
+    given: values of inputs that are not drawn, such as indices which others must agree with; of
+           these the second case keeps the integers, since any floats will do for it
     Raises ExpressionError for a computation that reads out of bounds.
     """
-    inputs = random_inputs(dag, seed)
-    return _case(dag, inputs, approximations(dag, inputs)), whole_numbers(dag, seed)
+    inputs = random_inputs(dag, seed, given=given)
+    kept = {tensor: value for tensor, value in given.items() if not tensor.dtype.is_float}
+    return _case(dag, inputs, approximations(dag, inputs)), whole_numbers(dag, seed, kept)
 
 
-def whole_numbers(dag: ComputeDAG, seed: int = 0) -> Case:
+def whole_numbers(
+    dag: ComputeDAG, seed: int = 0, given: Mapping[Tensor, Array] = MappingProxyType({})
+) -> Case:
     """The case in which as much as possible is exact and tells what it was computed from."""
     tried: list[tuple[float, Case]] = []
     for largest, halvings in _SCALES:
-        inputs = random_inputs(dag, seed + 1, _drawing(dag, largest, 0.5**halvings))
+        inputs = random_inputs(dag, seed + 1, _drawing(dag, largest, 0.5**halvings), given)
         results = approximations(dag, inputs)
         tried.append((min(map(_telling, results)), _case(dag, inputs, results)))
         if tried[-1][0] >= _ENOUGH:

@@ -257,7 +257,11 @@ def expression_flops(node: Expr, kind: str = "") -> int:
 
 
 def op_flops(op: ComputeOp, kind: str = "") -> int:
-    """What all elements of a stage cost; kind: see `expression_flops`."""
+    """What all elements of a stage cost, or what its attribute FLOP says; kind: see
+    `expression_flops`."""
+    said = op.attrs.get("FLOP")
+    if isinstance(said, int) and said >= 0:
+        return said
     points = math.prod(op.shape)
     if op.combiner is None:
         return points * expression_flops(op.body, kind)

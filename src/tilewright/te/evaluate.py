@@ -11,6 +11,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -105,10 +106,14 @@ def agrees(actual: Array, reference: Array, bound: Array) -> Array:
     return np.asarray(close | (actual == reference) | np.isinf(bound))
 
 
-def random_inputs(dag: ComputeDAG, seed: int, draw: Draw | None = None) -> list[Array]:
+def random_inputs(
+    dag: ComputeDAG, seed: int, draw: Draw | None = None,
+    given: Mapping[Tensor, Array] = MappingProxyType({}),
+) -> list[Array]:  # fmt: skip
     """One array per input, in the order of `dag.args`, the same for the same seed.
 
     draw: other numbers for an input that is no index, or None for those described here
+    given: values of inputs that are not drawn
 
     Floats are standard normal, about one in a hundred 100 times larger (float16: 10 times), and
     in the domain of the functions that the DAG takes of them (`numeric.DOMAINS`).  int32 and
@@ -123,11 +128,12 @@ def random_inputs(dag: ComputeDAG, seed: int, draw: Draw | None = None) -> list[
     kinds = dict.fromkeys(divisors, "divisor")
     for name in DOMAINS:
         kinds.update(dict.fromkeys(_read_below(dag, partial(_calls, name)), name))
-    indices = positions(dag)
+    indices = {t: place for t, place in positions(dag).items() if t not in given}
     limit = min((p.size for p in indices.values()), default=DRAW_LIMIT)
     while True:
         rng = np.random.default_rng(seed)
-        arrays = [_draw(t, rng, indices.get(t), kinds.get(t, ""), draw) for t in tensors]
+        drawn = [_draw(t, rng, indices.get(t), kinds.get(t, ""), draw) for t in tensors]
+        arrays = [given.get(t, value) for t, value in zip(tensors, drawn, strict=True)]
         if not indices or limit == 1:
             return arrays
         try:

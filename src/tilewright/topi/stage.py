@@ -129,11 +129,11 @@ def product_dtype(place: str, out_dtype: str | None, **tensors: Tensor) -> DType
     return wanted
 
 
-def sum_of_products(a: Expr, b: Expr, dtype: DType, axis: Any) -> Expr:
-    """The sum of a * b over `axis` as `dtype`, from `product_dtype`."""
+def sum_of_products(a: Expr, b: Expr, dtype: DType, axis: Any, where: Expr | None = None) -> Expr:
+    """The sum of a * b over `axis`, where that holds, as `dtype`, from `product_dtype`."""
     if dtype.is_float:
-        return te.sum(a.astype(dtype) * b.astype(dtype), axis=axis)
-    return te.sum(a * b, axis=axis, acc_dtype=dtype)  # which checks that the sum fits
+        return te.sum(a.astype(dtype) * b.astype(dtype), axis=axis, where=where)
+    return te.sum(a * b, axis=axis, where=where, acc_dtype=dtype)  # which checks that the sum fits
 
 
 def wide(value: Expr) -> Expr:

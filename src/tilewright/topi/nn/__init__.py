@@ -44,6 +44,7 @@ from tilewright.topi.nn.pooling import (
     pool3d,
 )
 from tilewright.topi.nn.softmax import log_softmax, softmax
+from tilewright.topi.nn.sparse import sparse_dense
 from tilewright.topi.nn.standardize import standardize
 from tilewright.topi.nn.upsampling import upsampling
 from tilewright.topi.nn.window import get_pad_tuple, pad
@@ -70,7 +71,7 @@ __all__ = [
     "depthwise_conv2d_nhwc", "dropout", "flatten", "get_pad_tuple", "global_pool",
     "group_conv2d_nchw", "group_conv2d_nhwc", "leaky_relu", "log_softmax", "lp_pool", "matmul",
     "max_pool_indices", "pad", "pool1d", "pool2d", "pool3d", "relu", "scale_shift_nchw",
-    "scale_shift_nhwc", "softmax", "standardize", "upsampling",
+    "scale_shift_nhwc", "softmax", "sparse_dense", "standardize", "upsampling",
     "winograd_transform_matrices",
 ]  # fmt: skip
 

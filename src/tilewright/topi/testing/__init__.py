@@ -52,6 +52,7 @@ from tilewright.topi.testing.pooling import (
     upsampling_python,
 )
 from tilewright.topi.testing.sampling import grid_sample_python, roi_align_python
+from tilewright.topi.testing.sparse import random_bsr_matrix, sparse_dense_python
 from tilewright.topi.testing.transform import (
     batch_to_space_nd_python,
     depth_to_space_python,
@@ -98,6 +99,7 @@ __all__ = [
     "one_hot",
     "pool2d_python",
     "poolnd_python",
+    "random_bsr_matrix",
     "reorg_python",
     "roi_align_python",
     "roi_pool_nchw_python",
@@ -109,6 +111,7 @@ __all__ = [
     "softmax_python",
     "space_to_batch_nd_python",
     "space_to_depth_python",
+    "sparse_dense_python",
     "standardize_python",
     "strided_set_python",
     "strided_slice_python",

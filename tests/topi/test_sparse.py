@@ -1,0 +1,73 @@
+"""Products with sparse matrices: every layout against numpy, in the reference and in kernels."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tilewright
+from tilewright import nd, te, topi
+from tilewright.base.errors import ExpressionError
+from tilewright.te import ComputeDAG
+from tilewright.te.evaluate import agrees, evaluate_with_tolerance
+from tilewright.topi.testing import random_bsr_matrix, sparse_dense_python
+
+M, K, N = 6, 8, 12
+
+
+def declared(data, lhs=False, most=None):
+    """(tensors, arrays) of a product with a sparse matrix [N, K] whose data has this shape."""
+    csr = random_bsr_matrix(N, K, 1, 1, 0.4, seed=1)
+    sparse = random_bsr_matrix(N, K, *data, 0.4, seed=1) if data else csr
+    values = sparse.data if data else sparse.data.reshape(-1)
+    dense = np.random.default_rng(2).standard_normal((M, K)).astype(np.float32)
+    arrays = [dense, values, sparse.indices, sparse.indptr]
+    inputs = [te.placeholder(a.shape, a.dtype.name, name=f"p{k}") for k, a in enumerate(arrays)]
+    return [*inputs, topi.nn.sparse_dense(*inputs, sparse_lhs=lhs, most=most)], arrays
+
+
+@pytest.mark.parametrize("data", [None, (4, 1), (2, 4), (3, 2)])
+@pytest.mark.parametrize("lhs", [False, True])
+def test_is_the_dense_product(data, lhs) -> None:
+    tensors, arrays = declared(data, lhs)
+    dag = ComputeDAG(tensors)
+    (value,), (bound,) = evaluate_with_tolerance(dag, arrays)
+    expected = sparse_dense_python(*arrays, sparse_lhs=lhs)
+    assert np.allclose(value, expected, atol=1e-5)
+    func = tilewright.build(te.create_schedule(tensors[-1].op), tensors, "llvm")
+    out = nd.empty(value.shape)
+    func(*map(nd.array, arrays), out)
+    assert agrees(out.numpy(), value, bound).all()
+
+
+def test_work_is_that_of_what_is_there() -> None:
+    tensors, arrays = declared((4, 1))
+    assert ComputeDAG(tensors).flop_ct == 2 * M * arrays[1].size
+
+
+def test_rows_with_a_column_twice_need_to_be_told_so() -> None:
+    arrays = [np.ones((1, 2), np.float32), np.arange(3, dtype=np.float32), np.zeros(3, np.int32),
+              np.array([0, 3], np.int32)]  # fmt: skip
+    inputs = [te.placeholder(a.shape, a.dtype.name, name=f"p{k}") for k, a in enumerate(arrays)]
+    out = topi.nn.sparse_dense(*inputs, most=3)
+    (value,), _ = evaluate_with_tolerance(ComputeDAG([*inputs, out]), arrays)
+    assert value.item() == 3
+
+
+def test_refusals() -> None:
+    (x, w, i, p, _), _ = declared((4, 1))
+    (short,) = (te.placeholder((3,), "int32", name="short"),)
+    wide = te.placeholder((w.shape[0], 1, 3), name="wide")
+    for wrong, text in (
+        ((x, w, short, p), "elements have 3 columns"), ((x, w, w, p), "dimensions"),
+        ((x, x, i, p), "sparse_data has 2 dimensions"), ((x, wide, i, p), "do not divide 8"),
+        ((x, w, i, te.placeholder((4,), name="q")), "sparse_indptr is float32"),
+        ((x, w, i, te.placeholder((1,), "int32", name="q")), "there is no row"),
+    ):  # fmt: skip
+        with pytest.raises(ExpressionError, match=text):
+            topi.nn.sparse_dense(*wrong)
+    with pytest.raises(ExpressionError, match="at most 0"):
+        topi.nn.sparse_dense(x, w, i, p, most=0)
+    for sizes, text in (((12, 8, 5, 1, 0.5), "do not divide"), ((12, 8, 4, 1, 0.0), "no share")):
+        with pytest.raises(ExpressionError, match=text):
+            random_bsr_matrix(*sizes)
