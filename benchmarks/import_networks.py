@@ -7,6 +7,7 @@ how the results compare with onnxruntime's, or PyTorch's where there is no ONNX 
 
 python benchmarks/import_networks.py [WORD...] [--exporter new old program] [--no-build]
     [--form plain basic static dynamic] [--models FOLDER] [--preload MODULE] [--record]
+    [--missing] [--minutes N]
 
 --form: the file as exported; as onnxruntime saves it after its basic optimisations; quantised by
 onnxruntime with QDQ pairs; with dynamic quantisation.
@@ -19,6 +20,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import math
 import subprocess
 import sys
 import tempfile
@@ -237,6 +239,9 @@ def main() -> int:
     parser.add_argument("--no-build", action="store_true", help="evaluate with numpy instead")
     parser.add_argument("--record", action="store_true", help="add the outcomes to the results")
     parser.add_argument("--models", type=Path, help="keep the exported files here, and use them")
+    parser.add_argument("--missing", action="store_true", help="those without a recorded outcome")
+    parser.add_argument("--minutes", type=float, default=math.inf,
+                        help="begin no other after so many")  # fmt: skip
     parser.add_argument("--preload", action="append", default=[], metavar="MODULE",
                         help="import this first")  # fmt: skip
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
@@ -244,16 +249,16 @@ def main() -> int:
     if options.one:
         print("\n" + json.dumps(asdict(_one(options))), flush=True)
         return 0
-    chosen = [n for n in NETWORKS if not options.words or any(w in n.name for w in options.words)]
     outcomes: list[Outcome] = []
-    for network in chosen:
-        for exporter in options.exporter:
-            for form in options.form if exporter != "program" else ["plain"]:
-                began = time.monotonic()
-                outcomes.append(o := _in_a_process(network, exporter, form, options))
-                seconds, why = time.monotonic() - began, " ".join(o.why.split())[:600]
-                print(f"{o.name:42} {o.exporter:7} {o.form:7} {o.stage:7} {seconds:5.0f} s  {why}",
-                      flush=True)  # fmt: skip
+    until = time.monotonic() + 60 * options.minutes
+    for network, exporter, form in _chosen(options):
+        began = time.monotonic()
+        if began > until:
+            break
+        outcomes.append(o := _in_a_process(network, exporter, form, options))
+        seconds, why = time.monotonic() - began, " ".join(o.why.split())[:600]
+        print(f"{o.name:42} {o.exporter:7} {o.form:7} {o.stage:7} {seconds:5.0f} s  {why}",
+              flush=True)  # fmt: skip
     counts = Counter((o.exporter, o.form) for o in outcomes)
     right = Counter((o.exporter, o.form) for o in outcomes if o.stage == "right")
     for exporter, form in counts:
@@ -264,6 +269,23 @@ def main() -> int:
             by="relay.evaluate" if options.no_build else "relay.build", versions=_versions(),
         )  # fmt: skip
     return 0
+
+
+def _chosen(options: argparse.Namespace) -> list[tuple[Network, str, str]]:
+    """What is to be tried: networks, exporters, forms."""
+    recorded = results_file.RESULTS / "import_networks.json"
+    known = set()
+    if options.missing and recorded.is_file():
+        rows = [r for entry in json.loads(recorded.read_text()) for r in entry["rows"]]
+        known = {(r["name"], r["exporter"], r.get("form", "plain")) for r in rows}
+    return [
+        (network, exporter, form)
+        for network in NETWORKS
+        if not options.words or any(w in network.name for w in options.words)
+        for exporter in options.exporter
+        for form in (options.form if exporter != "program" else ["plain"])
+        if (network.name, exporter, form) not in known
+    ]
 
 
 def _one(options: argparse.Namespace) -> Outcome:
