@@ -100,6 +100,9 @@ def main() -> None:
         ways["ours, modules unguarded"] = {
             "backend": "tilewright", "options": {"guard_filter_fn": unguarded}
         }  # fmt: skip
+        ways["ours, frozen and unguarded"] = {
+            "backend": "tilewright", "options": {"guard_filter_fn": unguarded, "frozen": True}
+        }  # fmt: skip
     rows = []
     for name, module, args in networks():
         module.eval()

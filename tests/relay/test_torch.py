@@ -229,6 +229,48 @@ def test_changed_weights_count(options):
         close(leaves(found), module(x))
         module.weight.data = torch.randn(4, 4)
         close(leaves(run(x)), module(x))
+        if not options:  # else the user said that modules stay as they are
+            module.weight = nn.Parameter(torch.randn(4, 4))
+            close(leaves(run(x)), module(x))
+
+
+def test_calls_pass_no_weights_and_guards_tell_modules_apart(monkeypatch):
+    passed = []
+    call = torch_compile._Graph.__call__
+    monkeypatch.setattr(
+        torch_compile._Graph, "__call__",
+        lambda self, *args: passed.append(len(args)) or call(self, *args),
+    )  # fmt: skip
+    one, two, x = nn.Linear(4, 4).eval(), nn.Linear(4, 4).eval(), torch.randn(2, 4)
+
+    @torch.compile(backend="tilewright", options={"frozen": True})
+    def run(module: Any, x: Any) -> Any:
+        return module(x)
+
+    with torch.no_grad():
+        for module in (one, two, one):
+            close(leaves(run(module, x)), module(x))
+        one.weight = nn.Parameter(torch.randn(4, 4))
+        close(leaves(run(one, x)), one(x))
+    assert set(passed) == {1}
+
+
+def test_weights_that_stay_inputs_are_watched_too(monkeypatch):
+    monkeypatch.setattr(torch_compile, "bind", lambda *_: None)  # as where it can do nothing
+    module, x = nn.Linear(4, 4).eval(), torch.randn(2, 4)
+    graph = torch_compile._Graph
+
+    def made(torch: Any, gm: Any, options: Any) -> Any:
+        found = graph(torch, gm, options)
+        assert len(found.static) == 2
+        return found
+
+    monkeypatch.setattr(torch_compile, "_Graph", made)
+    run = compiled(module)
+    with torch.no_grad():
+        close(leaves(run(x)), module(x))
+        module.bias.add_(1.0)
+        close(leaves(run(x)), module(x))
         module.weight = nn.Parameter(torch.randn(4, 4))
         close(leaves(run(x)), module(x))
 

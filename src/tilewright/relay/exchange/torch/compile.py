@@ -29,7 +29,7 @@ from tilewright.relay.exchange.torch.export import as_numpy, decomposed, read, t
 from tilewright.relay.exchange.torch.importer import Blocked, import_program
 from tilewright.relay.exchange.torch.parts import Part, parts_of, without_values
 from tilewright.relay.exchange.torch.program import Program
-from tilewright.relay.exchange.torch.weights import attributes, unchanged
+from tilewright.relay.exchange.torch.weights import attributes, bind, is_static, unchanged
 from tilewright.relay.graph.expr import IRModule
 from tilewright.runtime.device import device
 from tilewright.runtime.drivers import ALIGNMENT
@@ -56,7 +56,7 @@ class Options:
     log:          path of a log of tuning results; `tune_minutes` adds to it
     tune_minutes: to tune each new graph for, before it is built
     target:       default: the device of the inputs
-    frozen:       weights never change after the first call, so calls need not look
+    frozen:       weights are never written to after the first call, so calls need not look
     cache:        keep compiled graphs on disk
     verify:       as in relay.build
     """
@@ -98,6 +98,7 @@ def backend(
             "inputs require them); write `with torch.no_grad():` around the calls"
         )
         return gm.forward  # type: ignore[no-any-return]
+    bind(torch, gm, example_inputs)
     return _Graph(torch, gm, chosen)
 
 
@@ -134,11 +135,9 @@ class _Graph:
 
     def __init__(self, torch: Any, gm: Any, options: Options) -> None:
         self.torch, self.gm, self.options = torch, gm, options
-        self.static = [
-            k for k, node in enumerate(n for n in gm.graph.nodes if n.op == "placeholder")
-            if "_dynamo_static_input_type" in (node.meta.get("tensor_dict") or {})
-        ]  # fmt: skip
-        self.dynamic = any(n.op == "placeholder" and n.type is torch.SymInt for n in gm.graph.nodes)
+        inputs = [n for n in gm.graph.nodes if n.op == "placeholder"]
+        self.static = [k for k, node in enumerate(inputs) if is_static(node)]
+        self.dynamic = any(node.type is torch.SymInt for node in inputs)
         self._variants: dict[Any, Run] = {}
         self._only: Run | None = None
         self._turn = lock()
@@ -398,7 +397,10 @@ def _copy_function(caller: Caller, stream: Callable[[], int]) -> Callable[[int, 
 def _watched(
     torch: Any, gm: Any, run: Run, static: Sequence[int], args: Sequence[Any], options: Options
 ) -> Run:
-    """`run`, built again when a weight is not what it was: another tensor, or written to."""
+    """`run`, built again when a weight is not what it was: another tensor, or written to.
+
+    That is asked after a run, so that a GPU computes meanwhile; in the rare case it runs again.
+    """
     own = tuple(t for t in attributes(gm) if isinstance(t, torch.Tensor))
     quick = itemgetter(*static) if len(static) > 1 else None
 
@@ -412,10 +414,12 @@ def _watched(
 
     def call(given: Sequence[Any]) -> Any:
         nonlocal same, current
-        if not same(held := weights(given)):
-            _warn("weights have changed, so the graph is compiled again")
-            same = unchanged(torch, held)
-            current = _compiled(torch, gm, static, given, replace(options, frozen=True))
+        made = current(given)
+        if same(held := weights(given)):
+            return made
+        _warn("weights have changed, so the graph is compiled again")
+        same = unchanged(torch, held)
+        current = _compiled(torch, gm, static, given, replace(options, frozen=True))
         return current(given)
 
     return call

@@ -1,16 +1,58 @@
-"""The weights of a graph of PyTorch, and whether they are what they were.
+"""The weights of a graph of PyTorch: part of the graph, and whether they are what they were.
 
-In: graphs and tensors of PyTorch.  Out: a question that is asked at every call, so it has to be
-quick.  Read next: `compile.py`.
+In: graphs and tensors of PyTorch.  Out: graphs whose calls pass no weights, and a question that is
+asked at every call, so it has to be quick.  Read next: `compile.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, MutableSet, Sequence
 from operator import attrgetter
 from typing import Any
 
 Question = Callable[[Sequence[Any]], bool]
+
+
+def is_static(node: Any) -> bool:
+    """Whether an input of a graph is a weight: the same tensor at every call."""
+    return "_dynamo_static_input_type" in (node.meta.get("tensor_dict") or {})
+
+
+def bind(torch: Any, gm: Any, example_inputs: Sequence[Any]) -> None:
+    """Make the weights among the inputs attributes of the graph, while Dynamo compiles it.
+
+    Dynamo would compare type and shape of each weight at every call and pass all of them.  Now it
+    asks whether each is the same object, which is quicker, and compiles again where one is not.
+    A `guard_filter_fn` that drops guards on modules drops that, too: then weights may be written
+    to, not replaced.  Where this PyTorch keeps no such guards, the weights stay inputs.
+    """
+    context = torch._guards.TracingContext.try_get()
+    guards = getattr(getattr(context, "guards_context", None), "dynamo_guards", None)
+    held = getattr(guards, "inner", None)
+    if not isinstance(held, MutableSet):
+        return
+    inputs = [n for n in gm.graph.nodes if n.op == "placeholder"]
+    first = next(n for n in gm.graph.nodes if n.op != "placeholder")
+    sources = []
+    for node, value in zip(inputs, example_inputs, strict=True):
+        source = getattr(node.meta.get("grapharg"), "source", None)
+        if not is_static(node) or source is None or hasattr(gm, node.name):
+            continue
+        setattr(gm, node.name, value)
+        with gm.graph.inserting_before(first), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of tensors that are neither parameters nor buffers
+            node.replace_all_uses_with(gm.graph.get_attr(node.name))
+        gm.graph.erase_node(node)
+        sources.append(source)
+    gm.recompile()
+    same_object = torch._dynamo.guards.GuardBuilder.ID_MATCH
+    bound = set(sources)
+    for guard in [g for g in held if g.originating_source in bound]:
+        if guard.create_fn_name() == "TENSOR_MATCH":
+            held.discard(guard)
+    for source in sources:
+        held.add(source.make_guard(same_object))
 
 
 def attributes(gm: Any) -> list[Any]:
