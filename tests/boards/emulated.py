@@ -1,8 +1,9 @@
 """Boards with ARM processors, emulated: Debian's Python for them, run by qemu in user mode.
 
-`python tests/boards/emulated.py FOLDER` makes them of Debian's packages and installs nothing: half
-a minute.  Tests use them where EMULATED_BOARDS names the folder.
-In: a folder.  Out: `boards()`, each of which runs Python.  Read next: `test_boards.py`.
+`python tests/boards/emulated.py FOLDER` makes them of Debian's packages and, for a farm's server,
+of wheels; it installs nothing: half a minute.  Tests use them where EMULATED_BOARDS names the
+folder.
+In: a folder.  Out: `BOARDS`, each of which runs Python.  Read next: `test_boards.py`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import shutil
 import subprocess
 import sys
+import venv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,28 +26,42 @@ _PACKAGES = (
 )  # fmt: skip
 
 
+# Of a server, beside numpy.  pip reads conditions of dependencies for the Python that runs it, so
+# what Python 3.11 needs and newer ones do not is named here.
+_WHEELS = ("distributed", "msgspec", "importlib_metadata")
+# Python of a board as one file, which starts processes of its own by that name.
+_LAUNCHER = """\
+#!/bin/sh
+root=${{0%/usr/bin/python3}}
+there=$root/usr/lib/{libraries}
+exec "${{root%/*}}/qemu/qemu-{qemu}-static" -L "$root" -0 "$0" \\
+  -E "LD_LIBRARY_PATH=$there/blas:$there/lapack" "$root/usr/bin/python3.11" "$@"
+"""
+
+
 @dataclass(frozen=True)
 class Board:
-    """name: of its processor; debian, qemu: what these call it; libraries: its folder of them."""
+    """name: of its processor; debian, qemu: what these call it; libraries: its folder of them.
+
+    wheels: for which platforms there are some that it can use
+    """
 
     name: str
     debian: str
     qemu: str
     libraries: str
     target: str
+    wheels: tuple[str, ...] = ()
 
     def root(self, folder: Path) -> Path:
         return folder / self.debian
 
-    def command(self, folder: Path, args: Sequence[object]) -> list[str]:
-        """Python on the board."""
-        root = self.root(folder)
-        there = root / "usr/lib" / self.libraries
-        paths = os.pathsep.join(str(there / name) for name in ("blas", "lapack"))
-        return [
-            str(folder / "qemu" / f"qemu-{self.qemu}-static"), "-L", str(root),
-            "-E", f"LD_LIBRARY_PATH={paths}", str(root / "usr/bin/python3.11"), *map(str, args),
-        ]  # fmt: skip
+    def python(self, folder: Path) -> Path:
+        return self.root(folder) / "usr/bin/python3"
+
+    def packages(self, folder: Path) -> Path:
+        """What a farm's server needs besides numpy; absent where it could not be had."""
+        return self.root(folder) / "packages"
 
     def run(
         self,
@@ -54,18 +70,18 @@ class Board:
         path: Sequence[object] = (),
         environment: Mapping[str, str] | None = None,
     ) -> subprocess.CompletedProcess[str]:
-        """Run it with these arguments; path: where it imports from, besides numpy."""
-        packages = self.root(folder) / "usr/lib/python3/dist-packages"
-        known = {"PYTHONPATH": os.pathsep.join(map(str, (*path, packages))), "OMP_NUM_THREADS": "1"}
+        """Run its Python with these arguments; path: where it imports from, besides numpy."""
+        known = {"PYTHONPATH": os.pathsep.join(map(str, path)), "OMP_NUM_THREADS": "1"}
         return subprocess.run(
-            self.command(folder, args), capture_output=True, text=True, timeout=_SECONDS,
-            env={**os.environ, **known, **(environment or {})},
+            [self.python(folder), *map(str, args)], capture_output=True, text=True,
+            timeout=_SECONDS, env={**os.environ, **known, **(environment or {})},
         )  # fmt: skip
 
 
 BOARDS = (
     Board("aarch64", "arm64", "aarch64", "aarch64-linux-gnu",
-          "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a72 -mattr=+neon"),
+          "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a72 -mattr=+neon",
+          ("manylinux2014_aarch64", "manylinux_2_28_aarch64")),
     Board("armv7", "armhf", "arm", "arm-linux-gnueabihf",
           "llvm -mtriple=armv7l-linux-gnueabihf -mattr=+neon"),
 )  # fmt: skip
@@ -99,7 +115,27 @@ def make(folder: Path) -> None:
         subprocess.run([*apt, "update"], check=False)  # one list of several may be missing
         _unpack(board.root(folder), apt, _PACKAGES)
         shutil.rmtree(state)
+        launcher = _LAUNCHER.format(libraries=board.libraries, qemu=board.qemu)
+        board.python(folder).write_text(launcher)
+        board.python(folder).chmod(0o755)
     shutil.rmtree(host)
+
+
+def add_wheels(folder: Path) -> None:
+    """What a server needs, for boards that have wheels."""
+    home = folder / "pip"
+    venv.create(home, with_pip=True)
+    for board in (b for b in BOARDS if b.wheels):
+        to = board.packages(folder)
+        pip = [
+            home / "bin/python", "-m", "pip", "install", "-q", "--target", to,
+            "--only-binary=:all:", "--python-version=3.11",
+            *(f"--platform={name}" for name in board.wheels), *_WHEELS,
+        ]  # fmt: skip
+        if subprocess.run(pip).returncode:
+            shutil.rmtree(to, ignore_errors=True)
+            print(f"{board.name}: no packages for a farm's server, of which the tests are skipped")
+    shutil.rmtree(home)
 
 
 def _unpack(root: Path, apt: Sequence[str], packages: Sequence[str]) -> None:
@@ -114,6 +150,7 @@ def main() -> None:
     folder = Path(sys.argv[1]).resolve()
     try:
         make(folder)
+        add_wheels(folder)
     except (OSError, subprocess.CalledProcessError) as error:
         sys.exit(f"no emulated boards: {error}")
     for board in BOARDS:

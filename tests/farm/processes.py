@@ -15,19 +15,20 @@ from pathlib import Path
 import tilewright
 from farm.proxy import Proxy
 
-SECONDS = 90.0  # to start, on a busy machine
+SECONDS = 200.0  # to start, on a busy machine, an emulated one too
 SOURCE = str(Path(tilewright.__file__).parents[1])
 
 
 class Process:
     """A command of `tilewright.exec` that has said where it listens; `port` is that.
 
-    before: Python that runs in the process first, to spoil it; path: where it imports from
+    before: Python that runs in the process first, to spoil it; path: where it imports from;
+    python: by which interpreter it is run
     """
 
     def __init__(
         self, command: str, *arguments: str, log: Path, wait: bool = True, before: str = "",
-        path: str = SOURCE,
+        path: str = SOURCE, python: str = sys.executable,
     ) -> None:  # fmt: skip
         self.log = log
         self.name = command
@@ -35,7 +36,7 @@ class Process:
         run = f"{before}\nimport runpy\nrunpy.run_module({module!r}, run_name='__main__')"
         with open(log, "wb") as out:
             self._process = subprocess.Popen(
-                [sys.executable, *(["-c", run] if before else ["-m", module]), *arguments],
+                [python, *(["-c", run] if before else ["-m", module]), *arguments],
                 stdout=out, stderr=subprocess.STDOUT,
                 env=os.environ | {"PYTHONPATH": path},
             )  # fmt: skip
@@ -118,14 +119,12 @@ class Farm:
         )  # fmt: skip
 
     def serve_at(
-        self, key: str, port: int, *options: str, tracker: int | None = None, before: str = "",
-        path: str = SOURCE,
-    ) -> Process:  # fmt: skip
-        """A device at a port, that reaches the tracker by another one."""
+        self, key: str, port: int, *options: str, tracker: int | None = None, **how: str
+    ) -> Process:
+        """A device at a port, that reaches the tracker by another one; how: see `Process`."""
         return self._start(
             "rpc_server", "--tracker", f"127.0.0.1:{tracker or self.port}", "--key", key,
-            "--port", str(port), "--port-end", str(port), *self.options, *options, before=before,
-            path=path,
+            "--port", str(port), "--port-end", str(port), *self.options, *options, **how,
         )  # fmt: skip
 
     def serve_behind(
@@ -144,12 +143,9 @@ class Farm:
             *self.options, *options, wait=wait,
         )  # fmt: skip
 
-    def _start(
-        self, command: str, *arguments: str, wait: bool = True, before: str = "",
-        path: str = SOURCE,
-    ) -> Process:  # fmt: skip
+    def _start(self, command: str, *arguments: str, wait: bool = True, **how: str) -> Process:
         log = self.folder / f"{command}-{len(self.started)}.log"
-        made = Process(command, *arguments, log=log, wait=wait, before=before, path=path)
+        made = Process(command, *arguments, log=log, wait=wait, **how)
         self.started.append(made)
         return made
 

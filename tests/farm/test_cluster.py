@@ -77,7 +77,7 @@ def test_without_bokeh_the_error_says_so(
 
 HIDDEN = """
 import sys
-for name in ("llvmlite", "xgboost", "onnx", "rich", "ziglang"):
+for name in ("llvmlite", "ml_dtypes", "xgboost", "onnx", "rich", "ziglang"):
     sys.modules[name] = None
 """
 

@@ -22,7 +22,7 @@ from tilewright.measure.reference import Reference
 from tilewright.runtime import artifact_file
 from tilewright.targets.spec import DeviceSpec
 
-_BOOT_SECONDS = 90.0  # beyond its deadline until a trial counts as lost: processes start slowly
+_BOOT_SECONDS = 300.0  # beyond its deadline, for the start of a process on a slow, busy device
 _PATIENCE = 4.0  # deadlines of a process that shares its core, as `measure.pool` has it
 
 

@@ -255,7 +255,7 @@ class _Worker:
         if self._errors is not None:
             os.set_blocking(self._errors.fileno(), False)
             self._selector.register(self._errors, selectors.EVENT_READ)
-        self._deadline = _Deadline(_BOOT_SECONDS)
+        self._deadline = _Deadline(_BOOT_SECONDS, self._process.pid)
         self._lock = threading.Lock()
         start = pickle.dumps(Start(options.memory_bytes, options.warm, origins(), options.limits))
         with contextlib.suppress(WorkerFailure, TimeoutError):  # `wait_ready` tells

@@ -25,7 +25,6 @@ from tilewright.measure.run_folder import RunFolder
 
 Array = npt.NDArray[Any]
 _CACHE_BYTES = 1 << 30
-BFLOAT16 = DType("bfloat16")
 
 
 @dataclass(frozen=True)
@@ -162,7 +161,7 @@ def _load(path: Path) -> Array:
     array: Array = np.load(path)
     array.flags.writeable = False
     # numpy's files have no name for bfloat16, the only type that they hold as plain bytes
-    return array.view(BFLOAT16.storage) if array.dtype.kind == "V" else array
+    return array.view(DType("bfloat16").storage) if array.dtype.kind == "V" else array
 
 
 def _full(place: str, directory: str, error: OSError) -> Unavailable:
