@@ -11,7 +11,7 @@ import pytest
 from farm.processes import Farm
 from measure.kernels import job, reference
 from tilewright.autotvm import RPCRunner
-from tilewright.base.errors import DeviceError
+from tilewright.base.errors import DeviceError, TargetError
 from tilewright.farm import wire
 from tilewright.farm.device_link import DeviceLink
 from tilewright.farm.network import Line
@@ -159,6 +159,34 @@ def test_a_target_that_the_board_cannot_run_is_one_error(runner: FarmRunner):
         pytest.skip("this machine has a GPU")
     with pytest.raises(DeviceError, match="cuda"):
         runner.describe(Target("cuda"))
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ("-mtriple=armv7l-linux-gnueabihf -mattr=+neon", "its code is for armv7l"),
+        ("-mcpu=no-such-processor", "LLVM knows no 64-bit processor"),
+    ],
+)
+def test_code_for_another_processor_is_one_error_before_anything_is_built(
+    runner: FarmRunner, options: str, reason: str
+):
+    began = time.monotonic()
+    with pytest.raises(TargetError, match=reason):
+        runner.describe(Target(f"llvm {options}"))
+    assert time.monotonic() - began < 30
+
+
+def test_code_that_no_device_runs_ends_the_search_at_its_first_trial(
+    runner: FarmRunner, builder: LocalBuilder, expected: Reference
+):
+    """The target names no processor, and what is built for it is for this machine's."""
+    built = builder.submit(job("good", expected)).result()
+    assert built.artifact is not None
+    elsewhere = replace(built.artifact, meta={**built.artifact.meta, "triple": "riscv64-linux-gnu"})
+    runner.describe(Target("llvm"))
+    with pytest.raises(TargetError, match="for riscv64-linux-gnu, and the device is .*Use Target"):
+        runner.submit(RunJob(job("good", expected), elsewhere)).result(60)
 
 
 def test_an_artefact_for_another_target_is_refused(

@@ -121,3 +121,26 @@ def test_another_architecture_is_compiled_and_refused(elementwise: Build) -> Non
     made = compile_source(native(elementwise).source, target, Cache(None))
     with pytest.raises(DeviceError, match="it was compiled for"):
         Module(made)
+
+
+ARM = {"mtriple": "aarch64-linux-gnu", "mcpu": "generic", "mattr": "+fp-armv8,+neon"}
+X86 = {"mtriple": "x86_64-unknown-linux-gnu", "mcpu": "haswell", "mattr": "+avx2,-avx512f"}
+
+
+@pytest.mark.parametrize(
+    ("code", "triple", "needs", "reason"),
+    [
+        (ARM, "aarch64-unknown-linux-gnu", ("fp-armv8", "neon"), ""),
+        (ARM, "aarch64-linux-gnu", ("dotprod", "neon"), "needs dotprod, which the device lacks"),
+        (ARM, "aarch64-linux-gnu", ("something-new",), ""),
+        (ARM, "x86_64-linux-gnu", (), "is for x86_64-linux-gnu, and the device is aarch64"),
+        (X86, "x86_64-unknown-linux-gnu", ("avx2", "avx512f"), "needs avx512f"),
+        (X86, "x86_64-unknown-linux-gnu", ("avx2", "fma"), ""),
+        ({}, "x86_64-linux-gnu", ("avx2",), ""),
+    ],
+)
+def test_code_is_held_against_what_another_machine_says_of_itself(
+    code: dict[str, str], triple: str, needs: tuple[str, ...], reason: str
+) -> None:
+    found = cpu_features.unfit({"triple": triple, "needs": needs}, code)
+    assert reason in found and bool(reason) == bool(found)

@@ -10,13 +10,15 @@ Read next: `dispatch.py` (who does what), `device_link.py`, `client.py`.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import replace
+from threading import Event
 from typing import Any
 
-from tilewright.base.errors import DeviceError, ModelError, TilewrightError
+from tilewright.base.errors import DeviceError, ModelError, TargetError, TilewrightError
 from tilewright.driver.cache import Cache
-from tilewright.driver.compilers import compile_source
+from tilewright.driver.compilers import compile_source, compiler
 from tilewright.driver.doctor import small_source
 from tilewright.driver.linking import for_boards
 from tilewright.farm import wire
@@ -27,6 +29,8 @@ from tilewright.measure.flow import median
 from tilewright.measure.jobs import Cause, Job, RunJob, RunResult
 from tilewright.measure.record import TaskId
 from tilewright.measure.reference import Reference
+from tilewright.runtime.drivers import cpu_features
+from tilewright.targets import processors
 from tilewright.targets.kind import kind as device_kind
 from tilewright.targets.spec import DeviceSpec
 from tilewright.targets.target import Target
@@ -74,18 +78,24 @@ class FarmRunner(Fleet):
         )
         self._specs: dict[str, DeviceSpec] = {}  # by kind: of the make that is used
         self._known: dict[tuple[str, str], DeviceSpec] = {}  # by device and kind
+        self._fit: set[Target] = set()
         self._without_llvm: set[str] = set()
         self._references: dict[Reference, SentReference] = {}
         self._yardstick = _Yardstick()
         super().__init__(key, host, port, priority, certificates, on_notice)
 
     def describe(self, target: Target) -> DeviceSpec:
-        """The make of the devices.  Raises DeviceError where there is none, or none gets free."""
+        """The make of the devices.  Raises DeviceError where there is none, or none gets free, and
+        TargetError where they cannot run what is compiled for the target."""
         kind = str(target.kind)
         if kind not in self._specs:
             self._specs[kind] = self._ask(kind)
             soon(self._open_others(kind))
-        return self._specs[kind]
+        spec = self._specs[kind]
+        if target not in self._fit:
+            _check_fit(target, _needs(target, spec), spec)
+            self._fit.add(target)
+        return spec
 
     def submit(self, run: RunJob) -> Future[RunResult]:
         """Try one candidate on whatever device gets free."""
@@ -111,7 +121,10 @@ class FarmRunner(Fleet):
 
     # -- from other threads ------------------------------------------------------------------------
     def _ask(self, kind: str) -> DeviceSpec:
+        begun = Event()
+
         async def work(device: str, link: DeviceLink) -> DeviceSpec | TilewrightError:
+            begun.set()
             try:
                 return await link.describe(kind, self.index)
             except DeviceError as refused:
@@ -119,13 +132,15 @@ class FarmRunner(Fleet):
 
         future: Future[Any] = Future()
         soon(self._add(Order(work, future, "", lambda _: False, _given_up)))
-        try:
-            answer = future.result(BUSY_SECONDS)
-        except TimeoutError:
+        future.add_done_callback(lambda _: begun.set())
+        if not begun.wait(BUSY_SECONDS):
+            future.cancel()
             raise DeviceError(
-                f"key {self.key!r}", f"no device got free within {BUSY_SECONDS:g} s",
+                f"key {self.key!r}",
+                f"no device got free within {BUSY_SECONDS:g} s",
                 "Others are using them: wait, give a priority=, or start more servers.",
-            ) from None  # fmt: skip
+            )
+        answer = future.result()  # a slow device may take a minute to start a process
         if isinstance(answer, RunResult):
             raise DeviceError(f"key {self.key!r}", answer.message, STATUS_HINT)
         if isinstance(answer, TilewrightError):
@@ -183,6 +198,8 @@ class FarmRunner(Fleet):
         try:
             sent = self._sent_reference(run.job.reference)
             assert run.artifact is not None
+            target = run.job.full_target
+            _check_fit(target, run.artifact.meta, self._specs[str(target.kind)])
             llvm = device not in self._without_llvm
             run = replace(run, artifact=await asyncio.to_thread(for_boards, run.artifact, llvm))
         except (OSError, ModelError) as error:
@@ -247,6 +264,34 @@ class _Yardstick:
             f"{what}: the same kernel takes {seconds * 1e3:.4g} and {then * 1e3:.4g} ms.  Times of "
             "the two do not compare; look at their clocks, power and other programs."
         ]
+
+
+def _needs(target: Target, spec: DeviceSpec) -> dict[str, Any]:
+    """What a target's own options ask of a processor, as the `meta` of an artefact has it.
+
+    Raises TargetError for a processor that LLVM does not know.
+    """
+    if not spec.code or not dict(target.options).keys() & {"mtriple", "mcpu", "mattr"}:
+        return {}
+    about = compiler(target).identity(target.on(spec))
+    own = processors.architecture(dict(spec.code)["mtriple"])
+    if processors.architecture(about["triple"]) != own:
+        return about
+    needs = cpu_features.required(about["triple"], about["cpu"], about["features"])
+    return {**about, "needs": needs}
+
+
+def _check_fit(target: Target, meta: Mapping[str, Any], spec: DeviceSpec) -> None:
+    """Raises TargetError for code that the devices cannot run: no candidate would."""
+    known = dict(spec.code)
+    if why := cpu_features.unfit(meta, known):
+        options = " ".join(
+            f"-{name}={known[name]}" for name in ("mtriple", "mcpu") if name in known
+        )
+        raise TargetError(
+            f"measure for {target}", f"{why} ({spec.name})",
+            f"Use Target('{spec.kind} {options}'), or a key whose devices run it.",
+        )  # fmt: skip
 
 
 def checked_timing(

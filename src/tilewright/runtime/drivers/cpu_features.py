@@ -90,6 +90,25 @@ def missing_here(meta: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(n for n in names if _plain(_SYSTEM_NAMES.get(n, n)) not in flags)
 
 
+def unfit(meta: Mapping[str, Any], code: Mapping[str, str]) -> str:
+    """Why code cannot run on a processor elsewhere; "" where nothing speaks against it.
+
+    meta: of an artefact, as `missing` has it; code: what the processor says of itself, as
+    `DeviceSpec.code` has it: features with + and -, or only those with + that `told` knows
+    """
+    triple, own = meta.get("triple", ""), code.get("mtriple", "")
+    arch = processors.architecture(own)
+    if not triple or not own:
+        return ""
+    if processors.architecture(triple) != arch:
+        return f"its code is for {triple}, and the device is {own}"
+    features = code.get("mattr", "").split(",")
+    told = {f[1:] for f in features if f[:1] == "+"}
+    lacking = {f[1:] for f in features if f[:1] == "-"} or {*_WORDS.get(arch, _GAINS)} - told
+    lacks = [n for n in meta.get("needs") or () if n in lacking] if told else []
+    return f"its code needs {', '.join(lacks)}, which the device lacks" if lacks else ""
+
+
 def told() -> tuple[str, ...]:
     """Features of this processor that code gains by, in LLVM's names, as Linux tells."""
     if bits := _WORDS.get(processors.here()):

@@ -22,8 +22,10 @@ def llvm_library() -> Any:
             from llvmlite import binding
     except ImportError as error:
         raise TargetError(
-            "cpu(0)", f"llvmlite is not installed ({error})", "Try pip install llvmlite."
-        ) from None
+            "cpu(0)", f"llvmlite is not installed ({error})",
+            "Try pip install llvmlite, or export the library to a file that ends in .so, which "
+            "needs none.",
+        ) from None  # fmt: skip
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
     prepare_library(binding)
