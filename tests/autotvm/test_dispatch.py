@@ -83,10 +83,16 @@ def test_a_log_of_autotvm_answers_with_its_best_configuration(log: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:log.*skipped 1 line:RuntimeWarning")
-def test_a_network_is_built_from_a_log_of_autotvm_and_verified(log: str) -> None:
+@pytest.mark.parametrize("entered", [True, False])
+def test_a_network_is_built_from_a_log_of_autotvm_and_verified(log: str, entered: bool) -> None:
     mod, params = residual()
-    with autotvm.apply_history_best(log):
-        lib = relay.build(mod, "llvm", params)
+    if entered:
+        with autotvm.apply_history_best(log):
+            lib = relay.build(mod, "llvm", params)
+    else:
+        lib = relay.build(mod, "llvm", params, schedules=log)
+    (told,) = (note for note in lib.report.notes if "AutoTVM" in note)
+    assert told.startswith("3 configurations of AutoTVM's logs; 1 line") and "failed in" in told
     sources = {k.label: k.source for k in lib.report.kernels}
     taken = [label for label, source in sources.items() if source == "record"]
     assert taken and all("8x8x3x3 1x1" in label for label in taken)

@@ -122,6 +122,8 @@ def test_a_build_takes_the_fastest_that_was_measured(layout, seconds, alpha):
     assert kernel.verified and error_of(lib, mod) < 1e-5
     assert (f"{alpha}x{alpha}x8x8" in kernel.label) == bool(alpha)
     assert kernel.source == ("record" if seconds else "default")
+    alone = [n for n in lib.report.notes if "of the direct ones" in n]
+    assert len(alone) == (bool(seconds) and "direct" not in seconds)
 
 
 def test_anchors_choose_where_the_kernel_itself_was_not_measured():

@@ -15,10 +15,10 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any, ClassVar
 
-from tilewright.autotvm.sources import load_into
 from tilewright.base import context
 from tilewright.base.errors import RecordError, SpaceError, TilewrightError
 from tilewright.foreign.history import History, index_of
+from tilewright.foreign.sources import load_into
 from tilewright.measure.database import Database, readable
 from tilewright.measure.record import Key, Record
 from tilewright.runtime.device import local_target

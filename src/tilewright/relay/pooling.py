@@ -19,139 +19,7 @@ from tilewright.relay.sizes import per_axis, sides
 from tilewright.relay.tensor import add, divide, multiply, power, reshape
 
 WORDS = {"avg": "Mean", "max": "Greatest element"}
-
-
-def max_pool1d(
-    data: Expr,
-    pool_size: Any = (1,),
-    strides: Any = (1,),
-    dilation: Any = (1,),
-    padding: Any = (0,),
-    layout: str = "NCW",
-    out_layout: str = "",
-    ceil_mode: bool = False,
-) -> Expr:
-    """`max_pool2d` over the one axis W."""
-    return _pool(
-        "max_pool",
-        1,
-        data,
-        pool_size,
-        strides,
-        dilation,
-        padding,
-        ceil_mode,
-        layout=layout,
-        out_layout=out_layout,
-    )
-
-
-def max_pool2d(
-    data: Expr,
-    pool_size: Any = (1, 1),
-    strides: Any = (1, 1),
-    dilation: Any = (1, 1),
-    padding: Any = (0, 0),
-    layout: str = "NCHW",
-    out_layout: str = "",
-    ceil_mode: bool = False,
-) -> Expr:
-    """Greatest element of each window; ceil_mode: a last, partly covered window counts too."""
-    return _pool(
-        "max_pool",
-        2,
-        data,
-        pool_size,
-        strides,
-        dilation,
-        padding,
-        ceil_mode,
-        layout=layout,
-        out_layout=out_layout,
-    )
-
-
-def max_pool3d(
-    data: Expr,
-    pool_size: Any = (1, 1, 1),
-    strides: Any = (1, 1, 1),
-    dilation: Any = (1, 1, 1),
-    padding: Any = (0, 0, 0),
-    layout: str = "NCDHW",
-    out_layout: str = "",
-    ceil_mode: bool = False,
-) -> Expr:
-    """`max_pool2d` over D, H, W."""
-    return _pool(
-        "max_pool",
-        3,
-        data,
-        pool_size,
-        strides,
-        dilation,
-        padding,
-        ceil_mode,
-        layout=layout,
-        out_layout=out_layout,
-    )
-
-
-def avg_pool1d(
-    data: Expr,
-    pool_size: Any = (1,),
-    strides: Any = (1,),
-    dilation: Any = (1,),
-    padding: Any = (0,),
-    layout: str = "NCW",
-    out_layout: str = "",
-    ceil_mode: bool = False,
-    count_include_pad: bool = False,
-) -> Expr:
-    """`avg_pool2d` over the one axis W."""
-    return _pool(
-        "avg_pool", 1, data, pool_size, strides, dilation, padding, ceil_mode, layout=layout,
-        out_layout=out_layout, count_include_pad=bool(count_include_pad),
-    )  # fmt: skip
-
-
-def avg_pool2d(
-    data: Expr,
-    pool_size: Any = (1, 1),
-    strides: Any = (1, 1),
-    dilation: Any = (1, 1),
-    padding: Any = (0, 0),
-    layout: str = "NCHW",
-    out_layout: str = "",
-    ceil_mode: bool = False,
-    count_include_pad: bool = False,
-) -> Expr:
-    """Mean of each window.
-
-    ceil_mode: a last, partly covered window counts too; count_include_pad: padding counts as
-    elements, what a last window reaches behind it does not.
-    """
-    return _pool(
-        "avg_pool", 2, data, pool_size, strides, dilation, padding, ceil_mode, layout=layout,
-        out_layout=out_layout, count_include_pad=bool(count_include_pad),
-    )  # fmt: skip
-
-
-def avg_pool3d(
-    data: Expr,
-    pool_size: Any = (1, 1, 1),
-    strides: Any = (1, 1, 1),
-    dilation: Any = (1, 1, 1),
-    padding: Any = (0, 0, 0),
-    layout: str = "NCDHW",
-    out_layout: str = "",
-    ceil_mode: bool = False,
-    count_include_pad: bool = False,
-) -> Expr:
-    """`avg_pool2d` over D, H, W."""
-    return _pool(
-        "avg_pool", 3, data, pool_size, strides, dilation, padding, ceil_mode, layout=layout,
-        out_layout=out_layout, count_include_pad=bool(count_include_pad),
-    )  # fmt: skip
+CEIL = "\n\nceil_mode: a last, partly covered window counts too."
 
 
 def lp_pool(
@@ -211,6 +79,44 @@ def _pool(
     return in_layout(made, more.get("layout", ""), out_layout)
 
 
+def _max(rank: int) -> Callable[..., Expr]:
+    ones, zeros, usual = (1,) * rank, (0,) * rank, channels_first(rank)
+
+    def pool(
+        data: Expr, pool_size: Any = ones, strides: Any = ones, dilation: Any = ones,
+        padding: Any = zeros, layout: str = usual, out_layout: str = "", ceil_mode: bool = False,
+    ) -> Expr:  # fmt: skip
+        return _pool(
+            "max_pool", rank, data, pool_size, strides, dilation, padding, ceil_mode,
+            layout=layout, out_layout=out_layout,
+        )  # fmt: skip
+
+    pool.__name__ = pool.__qualname__ = f"max_pool{rank}d"
+    pool.__doc__ = f"{WORDS['max']} of each window.{CEIL}"
+    return pool
+
+
+def _avg(rank: int) -> Callable[..., Expr]:
+    ones, zeros, usual = (1,) * rank, (0,) * rank, channels_first(rank)
+
+    def pool(
+        data: Expr, pool_size: Any = ones, strides: Any = ones, dilation: Any = ones,
+        padding: Any = zeros, layout: str = usual, out_layout: str = "", ceil_mode: bool = False,
+        count_include_pad: bool = False,
+    ) -> Expr:  # fmt: skip
+        return _pool(
+            "avg_pool", rank, data, pool_size, strides, dilation, padding, ceil_mode,
+            layout=layout, out_layout=out_layout, count_include_pad=bool(count_include_pad),
+        )  # fmt: skip
+
+    pool.__name__ = pool.__qualname__ = f"avg_pool{rank}d"
+    pool.__doc__ = (
+        f"{WORDS['avg']} of each window.{CEIL}  count_include_pad: padding counts as elements, "
+        "what a last window reaches behind it does not."
+    )
+    return pool
+
+
 def _global(kind: str, rank: int) -> Callable[..., Expr]:
     name, usual = f"global_{kind}_pool{rank}d", channels_first(rank)
 
@@ -245,6 +151,8 @@ def _adaptive(kind: str, rank: int) -> Callable[..., Expr]:
     return pool
 
 
+max_pool1d, max_pool2d, max_pool3d = map(_max, RANKS)
+avg_pool1d, avg_pool2d, avg_pool3d = map(_avg, RANKS)
 global_avg_pool1d, global_avg_pool2d, global_avg_pool3d = (_global("avg", r) for r in RANKS)
 global_max_pool1d, global_max_pool2d, global_max_pool3d = (_global("max", r) for r in RANKS)
 adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d = (_adaptive("avg", r) for r in RANKS)

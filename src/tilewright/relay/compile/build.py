@@ -22,7 +22,7 @@ from tilewright.driver.build import resolve_target
 from tilewright.knowledge import records
 from tilewright.relay.backend import Executor, Runtime
 from tilewright.relay.compile.extract import FusedGroup, fused_groups
-from tilewright.relay.compile.grouping import grouped, implemented
+from tilewright.relay.compile.grouping import grouped, implemented, uncompared
 from tilewright.relay.compile.memory import (
     Lifetime,
     MemoryPlan,
@@ -81,7 +81,8 @@ def build(
     params:    weights by name; they become constants.  The other parameters are inputs.  A CPU
                uses an array that is dense and aligned to 64 bytes where it is, without a copy: it
                must not change while the library is in use
-    schedules: the path of a log, a `measure.Database` or another `ScheduleSource`, or several;
+    schedules: the path of a log, ours or AutoTVM's, a `measure.Database` or another
+               `ScheduleSource`, or several;
                default: what `with autotvm.apply_history_best(log):` entered
     target_host: the target of the processor beside the device; see `Target`
     verify:    run each distinct kernel once against the reference, where the device is there, in a
@@ -129,6 +130,7 @@ def build(
     if any(lost):  # what was chosen for its records turned out not to have any that is right
         groups = [own if no else g for own, g, no in zip(joined, groups, lost, strict=True)]
         made, more = ship(groups, _choices(groups, chooser, chosen), chosen, verify=verify and here)
+    notes += chooser.imported() + uncompared(joined, groups, chooser)
     artifacts, constants = [m.artifact for m in made], _Constants()
     alignment = chosen.device_kind.alignment
     nets = [_Network(main, groups, artifacts, constants, alignment) for main in mains]

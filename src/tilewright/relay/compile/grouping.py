@@ -7,7 +7,7 @@ Read next: `layouts.py`, `extract.py`, `schedules.py`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tilewright.base import context
@@ -60,7 +60,8 @@ def grouped(
 def implemented(group: FusedGroup, chooser: Chooser, target: Target) -> FusedGroup:
     """The implementation of a group that is fastest by the records; itself where none was measured.
 
-    Records of the very kernel are compared first, then those of its anchor.
+    Records of the very kernel are compared first, then those of its anchor.  One that was not
+    measured counts as slower than those that were; `uncompared` says so.
     """
     if not chooser.has_records:
         return group
@@ -70,3 +71,21 @@ def implemented(group: FusedGroup, chooser: Chooser, target: Target) -> FusedGro
         if others and known:
             return min(known, key=lambda g: known[g])
     return group
+
+
+def uncompared(
+    usual: Sequence[FusedGroup], taken: Sequence[FusedGroup], chooser: Chooser
+) -> list[str]:
+    """A note where another implementation is taken because the usual one was never measured.
+
+    taken: for each of `usual`, the implementation that is built
+    """
+    pairs = [own for own, other in zip(usual, taken, strict=True) if other is not own]
+    alone = [g for g in pairs if chooser.seconds(g.dag) is chooser.seconds_of_anchor(g.dag) is None]
+    if not alone:
+        return []
+    shown = ", ".join(sorted({g.name for g in alone}))
+    return [
+        f"{len(alone)} kernels are computed by Winograd's transforms, since of the direct ones "
+        f"({shown}) there is no record; tune them to have both compared"
+    ]

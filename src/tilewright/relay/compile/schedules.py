@@ -14,13 +14,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 from tilewright.base import context
 from tilewright.base.errors import ModelError, TilewrightError
 from tilewright.foreign.history import History
-from tilewright.measure.database import Database, readable
+from tilewright.foreign.sources import source_of
+from tilewright.measure.database import Database
 from tilewright.measure.record import Key, Record
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.task import ScheduleSource
@@ -55,14 +55,14 @@ def sources_of(schedules: Any) -> list[ScheduleSource]:
     """What `relay.build(schedules=)` may be as a list of sources, those that count more first.
 
     None: what `with autotvm.apply_history_best(log):` entered, innermost first.
-    A path is read as a log.  Raises RecordError for a file that is missing or of another program,
-    ModelError for anything else.
+    A path is read as a log, ours or AutoTVM's.  Raises RecordError for a file that is missing or of
+    another program, ModelError for anything else.
     """
     if schedules is None:
         found = (s for s in context.every("dispatch") if isinstance(s, ScheduleSource))
         return [part for source in found for part in _parts(source)]
     if isinstance(schedules, (str, os.PathLike)):
-        return [readable(Path(schedules))]
+        return [source_of(schedules)]
     if isinstance(schedules, ScheduleSource):
         return _parts(schedules)
     if isinstance(schedules, (list, tuple)):
@@ -175,6 +175,14 @@ class Chooser:
         if not devices or not self.fingerprint or {"", self.fingerprint} & set(devices):
             return ""
         return f"the log holds records of {', '.join(devices)}, none of this device"
+
+    def imported(self) -> list[str]:
+        """What logs of AutoTVM told."""
+        found = [s for s in self.sources if isinstance(s, History)]
+        return [
+            "; ".join([f"{len(s)} configurations of AutoTVM's logs", *s.unusable.told()])
+            for s in found
+        ]  # fmt: skip
 
     def _exact(self, source: ScheduleSource, dag: ComputeDAG, target: Target) -> Iterator[Choice]:
         database = _database(source)

@@ -1,7 +1,7 @@
 """Where records come from: logs of ours or of AutoTVM, open files, records, pairs.
 
 In: any of these.  Out: records in a database, and lines of AutoTVM in a `History`.
-Read next: `dispatch.py`.
+Read next: `history.py`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,15 @@ from tilewright.measure.lines import Skipped, decoded
 from tilewright.measure.record import AUTOTVM, DagLine, Record, read, written_by
 
 _LOOKED_AT = 20  # lines of a file that tell whose it is
+
+
+def source_of(path: str | os.PathLike[str]) -> Database | History:
+    """What a log knows: our records, or, of a log of AutoTVM, what it recommends.
+
+    Raises RecordError for a file that is missing, or without a line that can be used.
+    """
+    foreign = History()
+    return readable(path) if load_into(None, foreign, path) else foreign
 
 
 def load_into(database: Database | None, foreign: History, source: Any) -> bool:
