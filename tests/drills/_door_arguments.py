@@ -168,6 +168,12 @@ _OPERATORS: dict[str, dict[str, Any]] = {
         n: [Of(), Of()] for n in ("a_tuple", "tensors", "data", "xs")
     },
     "conv2d_NCHWc": {"data": Of((1, 1, 8, 8, 4)), "kernel": Of((1, 1, 3, 3, 4, 4))},
+    "contrib_conv2d_nchwc": {
+        "data": Of((1, 1, 8, 8, 4)), "kernel": Of((1, 1, 3, 3, 4, 4)), "data_layout": "NCHW4c",
+    },
+    "contrib_depthwise_conv2d_nchwc": {
+        "data": Of((1, 1, 8, 8, 4)), "kernel": Of((1, 1, 3, 3, 1, 4)), "data_layout": "NCHW4c",
+    },
     "conv2d_nhwc": {"data": Of((1, 8, 8, 4)), "kernel": Of((3, 3, 4, 4))},
     "conv2d_hwcn": {"data": Of((8, 8, 4, 1)), "kernel": Of((3, 3, 4, 4))},
     "conv2d_winograd_nchw": {"weight": Of((4, 4, 3, 3))},

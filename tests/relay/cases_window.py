@@ -68,6 +68,9 @@ def blocked() -> Iterator[Made]:
     )  # fmt: skip
     each = {"data_layout": "NCHW2c", "kernel_layout": "OIHW1i2o", "groups": 4}
     yield "nn.conv2d", lambda: conv(x, deep, 1, 1, **each), "blocks-depthwise"
+    named, single = nn.contrib_conv2d_nchwc, nn.contrib_depthwise_conv2d_nchwc
+    yield "nn.conv2d", lambda: named(x, wide, 2, 1, data_layout="NCHW2c"), "blocks-by-name"
+    yield "nn.conv2d", lambda: single(x, deep, 1, 1, data_layout="NCHW2c"), "blocks-depthwise-name"
     yield "nn.max_pool2d", lambda: nn.max_pool2d(x, 3, 2, padding=1, layout="NCHW2c"), "blocks"
     yield "nn.avg_pool2d", lambda: nn.avg_pool2d(x, 3, 2, padding=1, layout="NCHW2c"), "blocks"
     yield "nn.global_avg_pool2d", lambda: nn.global_avg_pool2d(x, "NCHW2c"), "blocks"

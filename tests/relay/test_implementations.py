@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from relay.small import database_of
-from tilewright import cpu, relay
+from tilewright import cpu, relay, topi
 from tilewright.measure.database import Database
 from tilewright.relay.compile.extract import (
     extract_from_program,
@@ -197,3 +197,20 @@ def test_partial_batches_keep_the_direct_kernel():
     whole = relay.build(mod, "llvm", schedules=database)
     assert any("winograd" in k.label for k in whole.report.kernels)
     assert error_of(whole, mod) < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("room", "name", "words"),
+    [
+        (relay.nn, "contrib_conv2d_winograd_without_weight_transform", "Use relay.nn.conv2d"),
+        (relay.nn, "contrib_conv2d_winograd_weight_transform", "Use relay.nn.conv2d"),
+        (relay.nn, "contrib_conv3d_winograd_weight_transform", "Use relay.nn.conv3d"),
+        (topi.nn, "conv2d_winograd_nnpack_weight_transform", "conv2d_winograd_nchw"),
+        (topi.nn, "conv3d_winograd_weight_transform", "Use topi.nn.conv3d"),
+    ],
+)
+def test_names_of_transforms_that_builds_make_themselves(room, name, words):
+    with pytest.raises(AttributeError, match=words):
+        getattr(room, name)
+    with pytest.raises(AttributeError, match="has no attribute 'conv2e'"):
+        room.conv2e  # noqa: B018

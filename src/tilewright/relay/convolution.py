@@ -7,6 +7,7 @@ weight made by ``relay.var("w")`` without a shape takes the one the operator imp
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tilewright.base.errors import ModelError
@@ -16,6 +17,8 @@ from tilewright.relay.layout import in_layout
 from tilewright.relay.op import call, window
 from tilewright.relay.op.window import IMAGE, is_blocked
 from tilewright.relay.sizes import per_axis, settle, sides
+
+_BLOCKED = 5  # axes of data in blocks of channels; a kernel has one more
 
 
 def conv1d(
@@ -157,6 +160,34 @@ def conv3d_transpose(
     )  # fmt: skip
 
 
+def _over_blocks(name: str, meaning: str, each_channel: bool) -> Callable[..., Expr]:
+    """each_channel: groups of 1 stand for as many as there are channels"""
+
+    def convolution(
+        data: Expr, kernel: Expr, strides: Any = (1, 1), padding: Any = (0, 0),
+        dilation: Any = (1, 1), groups: int = 1, channels: int | None = None,
+        kernel_size: Any = None, data_layout: str = "NCHW8c", kernel_layout: str = "OIHW",
+        out_layout: str = "", out_dtype: str = "",
+    ) -> Expr:  # fmt: skip
+        if each_channel and groups == 1 and len(data.shape) == _BLOCKED:
+            groups = data.shape[1] * data.shape[4]
+        return conv2d(
+            data, kernel, strides, padding, dilation, groups, channels, kernel_size, data_layout,
+            _in_blocks(kernel, kernel_layout), out_layout, out_dtype,
+        )  # fmt: skip
+
+    convolution.__name__ = convolution.__qualname__ = name
+    convolution.__doc__ = f"{meaning}; kernel_layout: OIHW has the blocks of the kernel's shape."
+    return convolution
+
+
+def _in_blocks(kernel: Expr, layout: str) -> str:
+    whole = layout == "OIHW" and not (isinstance(kernel, Var) and not kernel.is_typed)
+    if whole and len(kernel.shape) == _BLOCKED + 1:
+        return f"OIHW{kernel.shape[4]}i{kernel.shape[5]}o"
+    return layout
+
+
 def _conv(
     rank: int,
     data: Expr,
@@ -229,6 +260,17 @@ def _of_one_type(data: Expr, weight: Expr, out_dtype: str) -> tuple[Expr, Expr]:
     return tensor.cast(data, out_dtype), tensor.cast(weight, out_dtype)
 
 
+contrib_conv2d_nchwc = _over_blocks(
+    "contrib_conv2d_nchwc",
+    "`conv2d` of data [N, C/c, H, W, c] with a kernel [O/o, I/i, KH, KW, i, o]", False,
+)  # fmt: skip
+contrib_depthwise_conv2d_nchwc = _over_blocks(
+    "contrib_depthwise_conv2d_nchwc",
+    "`conv2d` of data [N, C/c, H, W, c], each channel with its own kernel of [C/c, 1, KH, KW, 1, "
+    "c]", True,
+)  # fmt: skip
+
 __all__ = [
-    "conv1d", "conv1d_transpose", "conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose",
+    "contrib_conv2d_nchwc", "contrib_depthwise_conv2d_nchwc", "conv1d", "conv1d_transpose",
+    "conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose",
 ]  # fmt: skip

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilewright.base.doors import open_doors
-from tilewright.base.errors import ModelError
+from tilewright.base.errors import ModelError, absent
 from tilewright.relay.activations import *  # noqa: F403
 from tilewright.relay.activations import __all__ as _activations
 from tilewright.relay.attention import attention
@@ -171,3 +171,19 @@ __all__ = [
     "upsampling", "upsampling3d", *_activations, *_convolutions, *_pooling,
 ]  # fmt: skip
 open_doors(globals(), __all__, ModelError)
+
+_TRANSFORMED = "weights that are constant are transformed and packed when the network is built."
+_BY_OPERATOR = {
+    "conv2d": "conv2d_winograd conv2d_winograd_nnpack conv2d_gemm",
+    "conv3d": "conv3d_winograd",
+}
+_ELSEWHERE = {
+    f"contrib_{name}_{part}": f"Use relay.nn.{operator}: {_TRANSFORMED}"
+    for operator, names in _BY_OPERATOR.items()
+    for name in names.split()
+    for part in ("weight_transform", "without_weight_transform")
+} | {"contrib_dense_pack": f"Use relay.nn.dense: {_TRANSFORMED}"}
+
+
+def __getattr__(name: str) -> Any:
+    raise absent("relay.nn", name, _ELSEWHERE)

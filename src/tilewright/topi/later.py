@@ -25,8 +25,14 @@ NAMES: dict[str, tuple[str, ...]] = {
     ),
     "topi.image": ("resize1d", "resize2d", "resize3d"),
 }  # fmt: skip
+_CONSTANT = "relay.build transforms and packs constant weights itself."
+_NNPACK = f"NNPACK is not called: use topi.nn.conv2d_winograd_nchw. {_CONSTANT}"
 # Names of TVM that are not there: what to use instead.
 _ELSEWHERE = {
+    "conv2d_gemm_weight_transform": f"Use topi.nn.conv2d_nhwc. {_CONSTANT}",
+    "conv2d_winograd_nnpack_weight_transform": _NNPACK,
+    "conv2d_winograd_nnpack_without_weight_transform": _NNPACK,
+    "conv3d_winograd_weight_transform": "Use topi.nn.conv3d: no transform is of three axes.",
     "argwhere": "How many there are depends on the data: do it on the results, with numpy.",
     "dynamic_strided_slice": "Give strided_slice its begin and end as numbers.",
     "reinterpret": "Bits are not read as another type; do it with numpy's view.",
