@@ -89,6 +89,8 @@ _ELSEWHERE = {
     "Buffer": _EVERYTHING,
     "BufferLoad": _EVERYTHING,
     "BufferStore": _EVERYTHING,
+    "Call": "Expressions print themselves; their nodes are tilewright.ir.expr.Expr.",
+    "CallEffectKind": "Functions of numbers have no effects: leave it out.",
     "PrimFunc": _EVERYTHING,
     "Schedule": "Use te.create_schedule.",
     "analysis": _EVERYTHING,

@@ -11,7 +11,7 @@ import pytest
 
 import tilewright
 from farm.processes import Farm
-from tilewright import nd, relay, te
+from tilewright import nd, relay, rpc, te
 from tilewright.auto_scheduler import HardwareParams
 from tilewright.auto_scheduler.utils import request_remote
 from tilewright.base.errors import DeviceError
@@ -101,6 +101,37 @@ def test_what_the_device_is(remote: RemoteSession):
     assert remote.cpu().limits == tilewright.cpu().limits
     assert "titanx" in repr(remote)
     assert remote.cpu() == remote.cpu() != tilewright.cpu()
+
+
+def test_a_script_for_a_board_runs_here_and_there(shared_farm: Farm, tmp_path: Path):
+    """By the names of TVM's rpc, with this machine as the board, and with one of a tracker."""
+    a = te.placeholder((8,), name="A")
+    b = te.compute((8,), lambda i: a[i] + 1.0, name="B")
+    tilewright.build(te.create_schedule(b.op), [a, b], "llvm", name="one").save(
+        tmp_path / "one.tar"
+    )
+    tracker = rpc.connect_tracker("127.0.0.1", shared_farm.port)
+    assert "titanx" in tracker.text_summary()
+    for session in (rpc.LocalSession(), tracker.request("1080ti")):
+        with session as board:
+            board.upload(tmp_path / "one.tar")
+            board.upload(b"x", target="x.bin")
+            assert board.listdir() == ["one.tar", "x.bin"]
+            board.remove("x.bin")
+            dev, module = board.cpu(), board.load_module("one.tar")
+            x, y = nd.array(np.arange(8, dtype="float32"), dev), nd.empty((8,), device=dev)
+            module(x, y)
+            np.testing.assert_array_equal(y.numpy(), np.arange(1, 9))
+            assert module.time_evaluator(module.entry_name, dev, number=2)(x, y).mean > 0
+            for name in ("../one.tar", "absent.tar"):
+                with pytest.raises(DeviceError, match="no plain name|no such file|cannot be read"):
+                    board.load_module(name)
+            with pytest.raises(DeviceError, match="no plain name"):
+                board.upload(b"x", target="a/b")
+    with pytest.raises(DeviceError, match="cannot be reached"):
+        rpc.connect_tracker("127.0.0.1", 1)
+    with pytest.raises(AttributeError, match="connect_tracker"):
+        _ = rpc.connect
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,9 @@ In: options.  Out: runners for `measure_option`.  Read next: `measure/local.py`,
 from __future__ import annotations
 
 from tilewright.farm.runner import FarmRunner
+from tilewright.farm.session import request_remote
+
+__all__ = ["RPCRunner", "request_remote"]
 
 
 class RPCRunner(FarmRunner):

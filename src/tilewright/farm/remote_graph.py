@@ -142,7 +142,13 @@ class RemoteGraph:
 
 
 class RemoteModule(_Loaded):
-    """One computation, called with arrays of its device."""
+    """One computation, called with arrays of its device; entry_name: the function's name."""
+
+    def __init__(
+        self, session: RemoteSession, held: int, kind: str, about: str, entry_name: str
+    ) -> None:
+        super().__init__(session, held, kind, about)
+        self.entry_name = entry_name
 
     def __call__(self, *arrays: NDArray) -> None:
         self.session.call("call_module", held=self.held, arrays=self._given(arrays))

@@ -122,8 +122,8 @@ class RemoteSession:
     def load_module(self, path: str) -> RemoteLibrary | RemoteModule:
         """What an uploaded file holds: a network or one computation, loaded there."""
         about = self.call("load", name=path)
-        made = RemoteLibrary if about["network"] else RemoteModule
-        return made(self, about["held"], about["kind"], about["about"])
+        loaded = (self, about["held"], about["kind"], about["about"])
+        return RemoteLibrary(*loaded) if about["network"] else RemoteModule(*loaded, about["entry"])
 
     # -- below -------------------------------------------------------------------------------------
     def call(self, function: str, *, seconds: float | None = None, **arguments: Any) -> Any:

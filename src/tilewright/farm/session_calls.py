@@ -137,7 +137,7 @@ def _load(folder: Path, name: str) -> dict[str, Any]:
     about = {"held": _hold(loaded), "about": repr(loaded)}
     if isinstance(loaded, Library):
         return about | {"network": True, "kind": device(loaded.target).kind}
-    return about | {"network": False, "kind": loaded.device.kind}
+    return about | {"network": False, "kind": loaded.device.kind, "entry": loaded.entry_name}
 
 
 def _graph(folder: Path, held: int, kind: str, index: int) -> dict[str, Any]:

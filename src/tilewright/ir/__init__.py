@@ -13,6 +13,10 @@ _ELSEWHERE = {
         ("structural_equal", "assert_structural_equal", "structural_hash"),
         "Use that of relay.analysis.",
     ),
+    **dict.fromkeys(
+        ("register_op_attr", "register_intrin_lowering"),
+        "Functions of numbers are a fixed set; te.compute makes others of them (tir.exp, ...).",
+    ),
     "IRModule": "Use tilewright.IRModule.",
     "instrument": "Use tilewright.instrument.",
     "transform": "Use tilewright.transform.",

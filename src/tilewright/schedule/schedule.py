@@ -127,6 +127,11 @@ class Stage(StageState):
     @door(ScheduleError)
     def pragma(self, axis: IterVar, key: str, value: Size = 1) -> None:
         """auto_unroll_max_step or unroll_explicit for all inside `axis`; see `steps.Pragma`."""
+        if isinstance(value, str):
+            raise ScheduleError(
+                f"pragma({self.name}, {key!r}, {value[:40]!r})", "code of others is not called",
+                "Declare what it computes with te.compute.",
+            )  # fmt: skip
         self._do(S.Pragma(self.name, self._axis("pragma", axis), key, _size(value)))
 
     def compute_at(self, parent: Stage, axis: IterVar) -> None:

@@ -1,0 +1,99 @@
+"""The examples as users run them, on the CPU with few trials; `tests/device` has the GPUs.
+
+Those that are tests of their package, with more to compare, are `test_examples.py` of its folder.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import runpy
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tilewright import relay
+from tilewright.measure.database import Database
+
+ROOT = Path(__file__).parents[1]
+EXAMPLES = ROOT / "examples"
+
+MATMUL = ("--size", "32", "--trials", "4")
+FEW = ("--tasks", "2", "--trials", "2")
+
+# Script, options, what it prints.
+CASES = [
+    ("tune_matmul.py", (*MATMUL, "--log", "log"), [r"len=36,", "^Best config", " ms$"]),
+    ("tune_matmul.py", (*MATMUL, "--tuner", "xgb", "--log", "log"), [r"\(4/4\)", " ms$"]),
+    (
+        "tune_matmul_auto_scheduler.py", (*MATMUL, "--more", "2", "--log", "log"),
+        [r"s\[matmul\]\.", " ms$", "Resuming"],
+    ),
+    ("tune_onnx_network.py", (*FEW, "--log", "log"), [r"^class \d+", "^untuned: ", "^tuned: "]),
+    (
+        "tune_network_layouts.py",
+        ("--network", "dqn", "--trials", "1", "--runs", "2", "--log", "log"),
+        ["^untuned", "^kernels tuned", "^kernels and layouts tuned"],
+    ),
+    ("tune_network_board.py", ("--network", "dqn", *FEW), ["2 re-instantiated", "10 repeats"]),
+    (
+        "tune_network_board.py", ("--network", "dqn", *FEW, "--search", "auto-scheduler", "--min-repeat-ms", "1"),
+        [r"5 kernels for llvm \(2 record", "10 repeats"],
+    ),
+    ("operators.py", (), [r"rows\[", "softmax", r"max\("]),
+    ("operators.py", ("--target", "llvm"), ["the sum is right"]),
+    ("math_functions.py", (), ["expf", "logf", "results are those of numpy"]),
+    ("recurrences.py", (), ["recurrences are right"]),
+    ("several_results.py", (), ["results are those of numpy"]),
+    ("cross_compile.py", (), [r"\['add_one.tar'\] Module add_one", "us there"]),
+]  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("script", "options", "said"), CASES, ids=[f"{c[0]} {' '.join(c[1])}" for c in CASES]
+)
+def test_an_example(script, options, said, monkeypatch, tmp_path, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [script, *options])
+    monkeypatch.setenv("TILEWRIGHT_CERTIFICATES", os.environ.get("TILEWRIGHT_CERTIFICATES", ""))
+    runpy.run_path(str(EXAMPLES / script))
+    out = capsys.readouterr().out
+    for text in said:
+        assert re.search(text, out, re.M), text
+    if "--log" in options:
+        records = list(Database.load("log"))
+        assert records and all(r.result.ok for r in records if r.result.verified)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("sh"), reason="no shell to run the commands in")
+def test_the_commands(tmp_path) -> None:
+    import onnx
+
+    net, weights = relay.testing.mlp.get_workload(1)
+    onnx.save(relay.to_onnx(relay.bind_params(net, weights)), tmp_path / "mlp.onnx")
+    (tmp_path / "tilewright").write_text(f'#!/bin/sh\nexec {sys.executable} -m tilewright "$@"\n')
+    (tmp_path / "tilewright").chmod(0o755)
+    (tmp_path / "python3").symlink_to(sys.executable)
+    places = [str(tmp_path), os.environ.get("PATH", "")]
+    done = subprocess.run(
+        ["sh", EXAMPLES / "command_line.sh", "mlp.onnx"], capture_output=True, text=True,
+        timeout=300, cwd=tmp_path,
+        env=os.environ | {"PATH": os.pathsep.join(places), "TRIALS": "2",
+                          "TILEWRIGHT": str(tmp_path / "tilewright"),
+                          "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "largest difference: " in done.stdout
+    with np.load(tmp_path / "after.npz") as after:
+        assert after["output_0"].shape == (1, 10)
+
+
+def test_every_example_is_run() -> None:
+    tests = "".join(p.read_text(encoding="utf-8") for p in (ROOT / "tests").rglob("test_*.py"))
+    assert [p.name for p in EXAMPLES.iterdir() if p.is_file() and p.name not in tests] == []
