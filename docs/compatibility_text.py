@@ -43,6 +43,95 @@ COMMANDS = (
     ),
 )
 
+# TVM writes a line per trial and times nothing again.
+EACH_ONCE = (
+    "gives each trial once, as TVM does; the leaders are timed again at the end, which is a line "
+    'of the log (`"final": true`), but no trial: it is given as the result of its trial'
+)
+
+# Script of TVM 0.14, examples/, what the script does here.
+GALLERIES = (
+    ("tune_with_autotvm/tune_conv2d_cuda", "tune_conv2d_cuda.py", "as it is"),
+    ("tune_with_autotvm/tune_relay_cuda", "tune_network.py", "as it is"),
+    ("tune_with_autotvm/tune_relay_x86", "tune_network_layouts.py", "as it is"),
+    ("tune_with_autotvm/tune_relay_arm", "tune_network_board.py", "as it is, with a farm"),
+    ("tune_with_autotvm/tune_relay_mobile_gpu", "tune_network_board.py", "as it is, with a farm"),
+    (
+        "tune_with_autoscheduler/tune_conv2d_layer_cuda",
+        "tune_conv2d_layer_auto_scheduler.py",
+        "as it is",
+    ),
+    (
+        "tune_with_autoscheduler/tune_network_cuda",
+        "tune_network_auto_scheduler.py",
+        "as it is",
+    ),
+    ("tune_with_autoscheduler/tune_network_x86", "tune_network_auto_scheduler.py", "as it is"),
+    ("tune_with_autoscheduler/tune_network_arm", "tune_network_board.py", "as it is, with a farm"),
+    ("tune_with_autoscheduler/tune_network_mali", "tune_network_mali.py", "as it is, with a farm"),
+    (
+        "tutorial/tvmc_command_line_driver",
+        "command_line.sh",
+        "`tilewright` for `tvmc`: --trials are of all tasks, --log for --tuning-records of "
+        "compile, --outputs; run always prints times",
+    ),
+    (
+        "tutorial/tvmc_python",
+        "tune_onnx_network.py",
+        "ends: relay.frontend, relay.build and GraphModule are used directly",
+    ),
+    (
+        "tutorial/autotvm_relay_x86",
+        "tune_onnx_network.py",
+        "as it is, with files that are there: nothing is downloaded",
+    ),
+    ("tutorial/autotvm_matmul_x86", "tune_matmul.py", "as it is"),
+    ("tutorial/auto_scheduler_matmul_x86", "tune_matmul_auto_scheduler.py", "as it is"),
+    (
+        "tutorial/tensor_expr_get_started",
+        "tensor_expressions.py",
+        "without cc.create_shared: export_library writes one file",
+    ),
+    ("tutorial/intro_topi", "operators.py", "as it is"),
+    (
+        "tutorial/cross_compilation_and_rpc",
+        "cross_compile.py",
+        "as it is; with a board rpc.connect_tracker(...).request(key) for rpc.connect",
+    ),
+    ("tutorial/relay_quick_start", "deploy_network.py compile_network.py", "as it is"),
+    ("tutorial/tensor_ir_blitz_course", "schedules.py", "ends: TVMScript is not read"),
+    ("tutorial/uma", "", "ends: targets are llvm, cuda and opencl"),
+    (
+        "work_with_schedules/schedule_primitives",
+        "schedules.py",
+        "twice without B in lower(s, [A, B, C]), where B is stored nowhere",
+    ),
+    ("work_with_schedules/reduction", "schedules.py", "as it is"),
+    (
+        "work_with_schedules/intrin_math",
+        "math_functions.py",
+        "te.exp as it is; ends at functions of CUDA's own and rules for them",
+    ),
+    (
+        "work_with_schedules/scan",
+        "recurrences.py",
+        "ends: topi.cumsum, or one kernel called for each step",
+    ),
+    (
+        "work_with_schedules/extern_op",
+        "recurrences.py",
+        "ends: other libraries are called between kernels",
+    ),
+    ("work_with_schedules/tensorize", "", "ends: matrix instructions are not there"),
+    (
+        "work_with_schedules/tuple_inputs",
+        "several_results.py",
+        "as it is up to its argmax, which is topi.argmax",
+    ),
+    ("work_with_schedules/tedd", "schedules.py", "ends: print(s) shows the loops"),
+)
+
+
 HEAD = """# Compatibility with TVM's AutoTVM, auto-scheduler and Relay
 
 <!-- Written by docs/make_compatibility.py; change that, and run it. -->
@@ -68,3 +157,18 @@ except of splits with policy "verbose", which TVM numbers in the order of a Pyth
 read by their knobs. `.cuda`, `.gpu` and `.mali` are for every GPU, `.x86` and `.arm_cpu` for every
 CPU.
 """
+
+
+def closing_tables() -> list[str]:
+    """Lines of commands and of TVM's scripts."""
+    lines = ["\n## Commands\n\n| in TVM | here |\n| --- | --- |\n"]
+    lines += [f"| `{theirs}` | {ours} |\n" for theirs, ours in COMMANDS]
+    lines += [
+        "\n## Scripts of TVM's galleries\n\n",
+        "Ours are in `examples/`; *as it is*: only the imports change.\n\n",
+        "| in TVM | here | the script itself |\n| --- | --- | --- |\n",
+    ]
+    for script, ours, ends in GALLERIES:
+        names = ", ".join(f"`{name}`" for name in ours.split())
+        lines.append(f"| `{script}` | {names} | {ends} |\n")
+    return lines

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))  # where this is loaded from elsewhere
-from compatibility_text import COMMANDS, HEAD, NO_OPERATORS, OPERATORS, TEMPLATES
+from compatibility_text import EACH_ONCE, HEAD, NO_OPERATORS, OPERATORS, TEMPLATES, closing_tables
 
 PAGE = Path(__file__).with_name("compatibility.md")
 
@@ -48,12 +48,6 @@ def not_yet(prefix: str, names: str) -> list[Row]:
 def different(name: str, note: str, use: str = "") -> Row:
     return Row(name, DIFFERENT, note, use)
 
-
-# TVM writes a line per trial and times nothing again.
-EACH_ONCE = (
-    "gives each trial once, as TVM does; the leaders are timed again at the end, which is a line "
-    'of the log (`"final": true`), but no trial: it is given as the result of its trial'
-)
 
 SECTIONS: dict[str, list[Row]] = {
     "Tensor expressions": [
@@ -164,7 +158,10 @@ SECTIONS: dict[str, list[Row]] = {
         *works("result.", "mean median min max std results"),
         *works("dev.", "exist sync"),
         *works("dev.", "max_shared_memory_per_block max_threads_per_block warp_size"),
-        *not_yet("", "rocm metal vulkan rpc micro meta_schedule script relax"),
+        *not_yet("", "rocm metal vulkan micro meta_schedule script relax"),
+        *works("rpc.", "LocalSession connect_tracker"),
+        different("tracker.request", "max_retry is not needed: it waits", "rpc.TrackerSession"),
+        *not_yet("rpc.", "connect Server"),
         different("contrib.ndk.create_shared", "changes nothing: the target says what to link for"),
         *not_yet("contrib.", "cc graph_runtime"),
     ],
@@ -336,7 +333,8 @@ SECTIONS: dict[str, list[Row]] = {
         different("contrib.debugger.debug_executor.create", "writes files only with dump_root"),
         *works("contrib.debugger.debug_executor.", "GraphModuleDebug"),
         *not_yet("relay.", "quantize If adt parser build_config dataflow_pattern collage"),
-        *not_yet("relay.", "annotation random reinterpret data_dep_optimization"),
+        *not_yet("relay.", "annotation random reinterpret"),
+        *not_yet("relay.data_dep_optimization.", "simplify_fc_transpose bsr_dense"),
         *not_yet("relay.backend.", "te_compiler"),
         *not_yet("relay.op.", "add strategy contrib"),
         *not_yet("contrib.", "download relay_viz pipeline_executor"),
@@ -500,8 +498,7 @@ def page() -> str:
         parts.append(_listed(f"`{package}`", operators(package)))
     parts.append(TEMPLATES)
     parts.append(_listed("Names", template_names()))
-    parts.append("\n## Commands\n\n| in TVM | here |\n| --- | --- |\n")
-    parts += [f"| `{theirs}` | {ours} |\n" for theirs, ours in COMMANDS]
+    parts += closing_tables()
     return "".join(parts)
 
 

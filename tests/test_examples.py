@@ -41,7 +41,8 @@ CASES = [
     ),
     ("tune_network_board.py", ("--network", "dqn", *FEW), ["2 re-instantiated", "10 repeats"]),
     (
-        "tune_network_board.py", ("--network", "dqn", *FEW, "--search", "auto-scheduler", "--min-repeat-ms", "1"),
+        "tune_network_board.py",
+        ("--network", "dqn", *FEW, "--search", "auto-scheduler", "--min-repeat-ms", "1"),
         [r"5 kernels for llvm \(2 record", "10 repeats"],
     ),
     ("operators.py", (), [r"rows\[", "softmax", r"max\("]),

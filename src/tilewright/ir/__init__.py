@@ -18,6 +18,7 @@ _ELSEWHERE = {
         "Functions of numbers are a fixed set; te.compute makes others of them (tir.exp, ...).",
     ),
     "IRModule": "Use tilewright.IRModule.",
+    "module": "Use tilewright.IRModule.",
     "instrument": "Use tilewright.instrument.",
     "transform": "Use tilewright.transform.",
     "TensorType": "Use relay.TensorType.",

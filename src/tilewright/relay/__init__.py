@@ -14,6 +14,7 @@ from tilewright.relay import (
     analysis,
     backend,
     build_module,
+    data_dep_optimization,
     expr,
     expr_functor,
     frontend,
@@ -72,13 +73,13 @@ from tilewright.runtime.network.param_dict import load_param_dict, save_param_di
 
 __all__ = [
     "analysis", "Any", "backend", "bind", "bind_params", "build", "build_module", "Call", "const",
-    "Constant", "create_executor", "einsum", "evaluate", "Expr", "expr", "expr_functor",
-    "ExprFunctor", "ExprMutator", "ExprVisitor", "free_vars", "frontend", "FuncType", "Function",
-    "GlobalVar", "image", "IncompleteType", "IRModule", "layout_transform", "Let", "Library",
-    "load", "load_param_dict", "nn", "op", "optimize", "PASSES", "qnn", "save_param_dict",
-    "scalar_type", "ScopeBuilder", "TensorType", "testing", "to_onnx", "transform", "Tuple",
-    "TupleGetItem", "TupleType", "ty", "Var", "var", "vision", "vm", "with_sizes", *_indexing,
-    *_operators, *_reductions, *_selection, *_shapes,
+    "Constant", "create_executor", "data_dep_optimization", "einsum", "evaluate", "Expr", "expr",
+    "expr_functor", "ExprFunctor", "ExprMutator", "ExprVisitor", "free_vars", "frontend",
+    "FuncType", "Function", "GlobalVar", "image", "IncompleteType", "IRModule", "layout_transform",
+    "Let", "Library", "load", "load_param_dict", "nn", "op", "optimize", "PASSES", "qnn",
+    "save_param_dict", "scalar_type", "ScopeBuilder", "TensorType", "testing", "to_onnx",
+    "transform", "Tuple", "TupleGetItem", "TupleType", "ty", "Var", "var", "vision", "vm",
+    "with_sizes", *_indexing, *_operators, *_reductions, *_selection, *_shapes,
 ]  # fmt: skip
 
 # A shape may hold more than ints, and the class checks it itself.
@@ -95,7 +96,6 @@ _ELSEWHERE = {
     "annotation": "Leave it out: relay.build decides where values live and what is fused.",
     "build_config": "Use transform.PassContext.",
     "collage": "relay.build chooses by measured records; there are no other compilers to ask.",
-    "data_dep_optimization": "Sparse weights are not there; dense ones are packed by relay.build.",
     "dataflow_pattern": "Use relay.ExprMutator, or relay.analysis.post_order_visit.",
     "random": "Draw numbers with numpy, and give them as inputs.",
     "reinterpret": "The bits of one type are not read as another; relay.cast converts values.",

@@ -43,7 +43,11 @@ def _require(name: object, place: str, only: str) -> None:
 _ELSEWHERE = dict.fromkeys(
     ("te_compiler", "graph_executor_codegen", "interpreter", "executor_factory", "vm", "aot"),
     "Use relay.build, whose report names the schedule of each kernel; relay.create_executor runs.",
-) | {"compile_engine": "Use relay.build; its report names the schedule of each kernel."}
+) | {
+    "compile_engine": "Use relay.build; its report names the schedule of each kernel.",
+    "contrib": "Compilers of others are not called; the targets are llvm, cuda and opencl.",
+}
+__path__: list[str] = []  # so that imports of other names say what to use, too
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,16 @@
+"""A name that scripts of TVM import; what it has is not there, and says what to use instead."""
+
+from typing import Any
+
+from tilewright.base.errors import absent
+
+_ELSEWHERE = {
+    **dict.fromkeys(
+        ("bsr_conv2d", "bsr_dense"), "Sparse weights are not there; dense ones are packed."
+    ),
+    "simplify_fc_transpose": "Not needed: relay.build folds transposed weights by itself.",
+}
+
+
+def __getattr__(name: str) -> Any:
+    raise absent("relay.data_dep_optimization", name, _ELSEWHERE)
