@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from tilewright.auto_scheduler.compute_dag import ComputeDAG
-from tilewright.auto_scheduler.cost_model import RandomModel, XGBModel
+from tilewright.auto_scheduler.cost_model import PythonBasedModel, RandomModel, XGBModel
 from tilewright.auto_scheduler.dispatcher import ApplyHistoryBest
 from tilewright.auto_scheduler.hardware import HardwareParams
 from tilewright.auto_scheduler.measure import (
@@ -63,13 +63,12 @@ __all__ = [
     "ApplyHistoryBest", "ComputeDAG", "EmptyPolicy", "HardwareParams", "LocalBuilder",
     "LocalRPCMeasureContext", "LocalRunner", "LogEstimatedLatency", "MeasureInput", "MeasureResult",
     "PreloadCustomSketchRule", "PreloadMeasuredStates", "PrintTableInfo",
-    "PythonBasedMeasureCallback", "RPCRunner", "RandomModel", "RecordReader", "RecordToFile",
-    "SearchTask", "SketchPolicy", "TaskScheduler", "TaskSchedulerCallback", "TuningOptions",
-    "XGBModel", "distill_record_file", "extract_tasks", "get_task_input_buffer", "load_best_record",
-    "load_records", "make_workload_key", "prepare_input_map", "register_task_input_buffer",
-    "register_task_input_check_func", "register_workload", "register_workload_tensors",
-    "save_records",
-    "workload_key_to_tensors",
+    "PythonBasedMeasureCallback", "PythonBasedModel", "RPCRunner", "RandomModel", "RecordReader",
+    "RecordToFile", "SearchTask", "SketchPolicy", "TaskScheduler", "TaskSchedulerCallback",
+    "TuningOptions", "XGBModel", "distill_record_file", "extract_tasks", "get_task_input_buffer",
+    "load_best_record", "load_records", "make_workload_key", "prepare_input_map",
+    "register_task_input_buffer", "register_task_input_check_func", "register_workload",
+    "register_workload_tensors", "save_records", "workload_key_to_tensors",
 ]  # fmt: skip
 
 open_doors(
@@ -95,7 +94,6 @@ _ELSEWHERE = {
     "DispatchContext": "Enter ApplyHistoryBest(log); its .query answers.",
     "FallbackContext": "Untuned kernels have default schedules; relay.build's report names them.",
     "LayoutRewriteOption": "Leave it out: constants of a network are packed where that pays.",
-    "PythonBasedModel": "Use XGBModel or RandomModel.",
     "auto_schedule": "Use task.tune(options), then task.apply_best(log).",
     "create_task": "Use SearchTask(func=, args=, target=).",
     "enable_relay_integration": "Not needed: relay.build uses what ApplyHistoryBest(log) knows.",

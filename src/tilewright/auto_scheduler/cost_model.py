@@ -1,32 +1,81 @@
-"""`XGBModel` and `RandomModel`: how candidates are ranked, by the auto-scheduler's names.
+"""How candidates are ranked, by the auto-scheduler's names; a user's own model among them.
 
-In: logs, or saved models.  Out: a `search.CostModel` to start a search with.
-Read next: `search/propose/cost_model.py`.
+In: logs, saved models, trials.  Out: scores of states, the greater the better; for the models that
+are here also a `search.CostModel`, which the search asks directly.  Read next: `scoring.py` (how a
+user's model takes part), `search/propose/cost_model.py`.
 """
 
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
+from tilewright.auto_scheduler.computation import Computation
+from tilewright.auto_scheduler.measure import MeasureInput, MeasureResult
 from tilewright.auto_scheduler.records import trials_of
+from tilewright.base.doors import door
+from tilewright.base.errors import SpaceError
 from tilewright.measure.database import Database, readable
+from tilewright.schedule.schedule import Schedule
+from tilewright.schedule.sketch import Sketch
+from tilewright.schedule.space.config_space import ConfigSpace
 from tilewright.search.propose.cost_model import CostModel, Options
-from tilewright.search.propose.model_proposer import rows_key
+from tilewright.search.propose.model_proposer import evaluate, rows_key
 from tilewright.search.transfer import recall, teach
 
 Path = str | os.PathLike[str]
+Scores = npt.NDArray[np.float64]
 
 
-class RandomModel:
-    """Candidates are measured in random order."""
+class PythonBasedModel(ABC):
+    """Subclass it, define `update` and `predict`, and give it to `SketchPolicy`: candidates are
+    then measured in the order of its scores.  One model may serve several tasks."""
 
     tuner = "random"
 
-    def __init__(self) -> None:
-        self.model = CostModel()
+    @cached_property
+    def model(self) -> CostModel:
+        """What the search learns by itself; of a user's model nothing."""
+        return CostModel()
+
+    @abstractmethod
+    def update(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
+        """Learn from trials, which are told before the next `predict`."""
+
+    @abstractmethod
+    def predict(self, task: Computation, states: Sequence[Schedule]) -> Any:
+        """A score for each state (a closed `Schedule`), the greater the better.
+
+        Minus infinity: it is not measured.
+        """
+
+    def predict_stages(self, task: Computation, states: Sequence[Schedule]) -> Any:
+        """Not asked for by the search.  Raises SpaceError unless a subclass defines it."""
+        raise SpaceError(
+            f"{type(self).__name__}.predict_stages", "programs are scored as a whole",
+            "Use predict.",
+        )  # fmt: skip
 
 
-class XGBModel:
+class RandomModel(PythonBasedModel):
+    """Candidates are measured in random order."""
+
+    def update(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
+        """Nothing is learned."""
+
+    @door(SpaceError, "RandomModel.predict")
+    def predict(self, task: Computation, states: Sequence[Schedule]) -> Scores:
+        """Random numbers from 0 to 1."""
+        return np.random.default_rng().random(len(states))
+
+
+class XGBModel(PythonBasedModel):
     """The machine model, and boosted trees that learn what it misses.
 
     seed: of the trees; model_file: what `save` wrote
@@ -41,8 +90,39 @@ class XGBModel:
         model_file: Path | None = None, adaptive_training: bool = False,
     ) -> None:  # fmt: skip
         self.model = CostModel(Options(seed=seed or 0))
+        self._fastest: dict[str, float] = {}
         if model_file is not None:
             self.load(model_file)
+
+    @door(SpaceError, "XGBModel.update")
+    def update(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
+        """Learn from trials.  Raises SpaceError unless there is one result for each input."""
+        if len(inputs) != len(results):
+            raise SpaceError(
+                "XGBModel.update", f"{len(inputs)} inputs and {len(results)} results",
+                "Pass pairs as load_records gives them.",
+            )  # fmt: skip
+        for given, result in zip(inputs, results, strict=True):
+            key = rows_key(given.task.task)
+            seconds = float(np.mean(result.costs)) if result.error_no == 0 else np.inf
+            self._fastest[key] = min(seconds, self._fastest.get(key, np.inf))
+            rows, machine = _described(given.task, given.state)
+            self.model.add(key, rows, machine, np.array([seconds]))
+        self.model.fit()
+
+    @door(SpaceError, "XGBModel.predict")
+    def predict(self, task: Computation, states: Sequence[Schedule]) -> Scores:
+        """Predicted speed of each state, that of the fastest trial told to `update` as 1; without
+        one that of the fastest among them.  Minus infinity for what the device cannot run."""
+        logs = np.full(len(states), np.inf)
+        for at, state in enumerate(states):
+            found = _sketch(task, state)
+            if found.legal(np.zeros(1, np.int64), sensible=False)[0]:
+                logs[at] = self.model.predict(*_described(task, state))[0]
+        fastest = self._fastest.get(rows_key(task.task), np.inf)
+        least = np.log(fastest) if np.isfinite(fastest) else min(logs, default=np.inf)
+        fits = np.isfinite(logs)
+        return np.where(fits, np.exp(least - np.where(fits, logs, 0.0)), -np.inf)
 
     def update_from_file(self, file_name: Path, n_lines: int | None = None) -> int:
         """Learn from a log, whatever tasks it is of; returns from how many trials.
@@ -66,6 +146,29 @@ class XGBModel:
     def load(self, file_name: Path) -> None:
         """Go on with trees that `save` wrote; what they learned from is not in the file."""
         self.model.load(file_name)
+
+
+def is_own(model: PythonBasedModel) -> bool:
+    """Whether a user wrote how the model scores or learns."""
+    made = (XGBModel, RandomModel)
+    return not any(
+        type(model).predict is known.predict and type(model).update is known.update
+        for known in made
+    )
+
+
+def _sketch(task: Computation, state: Schedule) -> Sketch:
+    """`state` as a sketch with nothing open."""
+
+    def build(config: Any) -> Schedule:
+        return Schedule.replay(state.dag, state.steps)
+
+    return Sketch("state", state.dag, ConfigSpace(), build, task.target)
+
+
+def _described(task: Computation, state: Schedule) -> tuple[Any, Any]:
+    """Features and machine seconds, [1, features] and [1]."""
+    return evaluate(_sketch(task, state), np.zeros(1, np.int64))
 
 
 def _first(database: Database, count: int) -> Database:

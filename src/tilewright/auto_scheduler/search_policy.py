@@ -12,9 +12,15 @@ from dataclasses import replace
 from typing import Any
 
 from tilewright.auto_scheduler.computation import Computation
-from tilewright.auto_scheduler.cost_model import RandomModel, XGBModel
+from tilewright.auto_scheduler.cost_model import (
+    PythonBasedModel,
+    RandomModel,
+    XGBModel,
+    is_own,
+)
 from tilewright.auto_scheduler.measure import TuningOptions, checked_options
 from tilewright.auto_scheduler.records import Path
+from tilewright.auto_scheduler.scoring import Scoring
 from tilewright.auto_scheduler.tuning import TrialPrinter, known_of, run, tell_unknown
 from tilewright.base.doors import door
 from tilewright.base.errors import SpaceError
@@ -23,6 +29,8 @@ from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.task import Task
 from tilewright.search.propose.named import make_proposer
+from tilewright.search.propose.proposers import Proposer
+from tilewright.search.propose.scored_proposer import ScoredProposer
 from tilewright.search.report import Options, Report
 from tilewright.search.rules.derive import default_sketch, rule_sketches, rules_for, with_rules
 from tilewright.search.rules.rules import Condition, SketchRule
@@ -71,7 +79,8 @@ class PreloadCustomSketchRule:
 
 
 class SketchPolicy:
-    """Sketches from rules, ranked by the machine model and `program_cost_model`.
+    """Sketches from rules, ranked by the machine model and `program_cost_model`, or by a user's
+    `PythonBasedModel` alone.
 
     params:    Ansor's, accepted so that scripts run
     seed:      the same seed proposes the same candidates for the same results
@@ -82,7 +91,7 @@ class SketchPolicy:
 
     @door(SpaceError, "SketchPolicy")
     def __init__(
-        self, task: Computation, program_cost_model: XGBModel | RandomModel | None = None,
+        self, task: Computation, program_cost_model: PythonBasedModel | None = None,
         params: Mapping[str, Any] | None = None, seed: int | None = None, verbose: int = 1,
         init_search_callbacks: Sequence[Any] | None = None, *, templates: bool = True,
     ) -> None:  # fmt: skip
@@ -104,6 +113,7 @@ class SketchPolicy:
                 "SketchPolicy(init_search_callbacks=)", "one of them is of no known kind",
                 "Use PreloadMeasuredStates(log) and PreloadCustomSketchRule(...).",
             )  # fmt: skip
+        self.scoring = Scoring(model, task) if is_own(model) else None
         self.rules = (*(_CustomRule(c, self) for c in custom), *rules_for(task.target))
 
     def task(self) -> Task:
@@ -126,9 +136,14 @@ class SketchPolicy:
 
     def sample_initial_population(self, count: int = 50) -> list[Schedule]:
         """States that would be measured first."""
-        model = self.cost_model
-        proposer = make_proposer(model.tuner, self.task(), self.seed, model.model)
+        proposer = self.proposer(self.task())
         return [c.sketch.close(c.index) for c in proposer.suggest(count)]
+
+    def proposer(self, task: Task) -> Proposer:
+        """Who proposes candidates of `task`, as `task()` gives it."""
+        if self.scoring is not None:
+            return ScoredProposer(task, self.seed, self.scoring)
+        return make_proposer(self.cost_model.tuner, task, self.seed, self.cost_model.model)
 
     def search(self, options: TuningOptions) -> Report:
         """What `SearchTask.tune` does."""

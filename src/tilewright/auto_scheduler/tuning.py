@@ -64,12 +64,18 @@ def run(
     on_event: OnEvent | None = None,
     history: Database | None = None,
 ) -> Report:
-    """Tune; policies: what callbacks are told of each task; history: of other tasks, see
-    `search.loop.tune`.  Raises KeyboardInterrupt on Ctrl-C."""
+    """Tune; policies: of each task: who proposes, what callbacks are told; history: of other tasks,
+    see `search.loop.tune`.  Raises KeyboardInterrupt on Ctrl-C."""
     callbacks = list(options.measure_callbacks or ())
     log.files = [c.database for c in callbacks if isinstance(c, RecordToFile)]
     dags = [ComputeDAG(task.dag) for task in tasks]
     told = [getattr(c, "callback", c) for c in callbacks if not isinstance(c, RecordToFile)]
+    scorings = [policy.scoring for policy in policies if policy.scoring is not None]
+    proposers = None
+    if scorings:
+        for scoring in scorings:
+            scoring.recall(log)
+        proposers = [p.proposer(task) for p, task in zip(policies, tasks, strict=True)]
     for task in tasks:
         if log.query(task_id(task)):
             model.forget(rows_key(task))  # the loop tells it again
@@ -80,6 +86,8 @@ def run(
             given = MeasureInput(event.record, dags[event.task], policy.search_task)
             for callback in told:
                 callback(policy, [given], [MeasureResult.of(event.record)])
+            if policy.scoring is not None:
+                policy.scoring.note(given, MeasureResult.of(event.record))
         if on_event is not None:
             on_event(event)
 
@@ -91,8 +99,10 @@ def run(
         try:
             report = tune(
                 tasks, pipeline, log, replace(loop, batch_most=most), on_event=tell, model=model,
-                history=history,
+                history=history, proposers=proposers,
             )  # fmt: skip
+            for scoring in scorings:
+                scoring.learn()
         finally:
             model.finish_fit()
             model.close()
