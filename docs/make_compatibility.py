@@ -10,44 +10,25 @@ import inspect
 import sys
 import textwrap
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))  # where this is loaded from elsewhere
-from compatibility_text import EACH_ONCE, HEAD, NO_OPERATORS, OPERATORS, TEMPLATES, closing_tables
+from compatibility_rows import (
+    AUTO_SCHEDULER,
+    DIFFERENT,
+    NOT_YET,
+    WORKS,
+    Row,
+    different,
+    not_yet,
+    works,
+)
+from compatibility_text import HEAD, NO_OPERATORS, OPERATORS, TEMPLATES, closing_tables
 
 PAGE = Path(__file__).with_name("compatibility.md")
-
-WORKS, DIFFERENT, NOT_YET = "works", "different", "not yet"
-
-
-@dataclass(frozen=True)
-class Row:
-    """One name as users type it, without `tilewright.`.
-
-    use: for DIFFERENT, the name here, where it is another one
-    """
-
-    name: str
-    state: str
-    note: str = ""
-    use: str = ""
-
-
-def works(prefix: str, names: str) -> list[Row]:
-    return [Row(prefix + name, WORKS) for name in names.split()]
-
-
-def not_yet(prefix: str, names: str) -> list[Row]:
-    return [Row(prefix + name, NOT_YET) for name in names.split()]
-
-
-def different(name: str, note: str, use: str = "") -> Row:
-    return Row(name, DIFFERENT, note, use)
-
 
 SECTIONS: dict[str, list[Row]] = {
     "Tensor expressions": [
@@ -385,87 +366,7 @@ SECTIONS: dict[str, list[Row]] = {
         *works("relay.testing.", "run_opt_pass ctx_list enabled_targets rand"),
         *not_yet("relay.testing.", "nat"),
     ],
-    "Auto-scheduler: tasks and policies": [
-        *works("auto_scheduler.", "register_workload make_workload_key workload_key_to_tensors"),
-        *works("auto_scheduler.", "register_workload_tensors ComputeDAG EmptyPolicy RandomModel"),
-        *works("dag.", "apply_steps_from_state get_init_state flop_ct tensors"),
-        different(
-            "dag.workload_key", "to the letter TVM's hash; a workload function's key has its name"
-        ),
-        different(
-            "dag.print_python_code_from_state",
-            "begins by making `s` and a variable per stage out of `tensors`, so it runs",
-        ),
-        different(
-            "auto_scheduler.SearchTask",
-            "task_inputs also go by the inputs' own names; layout_rewrite_option has no effect",
-        ),
-        *works("search_task.", "compute_dag workload_key target hardware_params desc"),
-        *works("search_task.", "apply_best"),
-        different("search_task.tune", "gives a Report; Ctrl-C keeps what was measured"),
-        different("search_task.print_best", "print_mode: schedule, or the target's kind"),
-        different("inp.state", "a Schedule: it prints as loops and has `steps`"),
-        different("auto_scheduler.HardwareParams", "cache_line_bytes has no effect"),
-        different(
-            "auto_scheduler.SketchPolicy",
-            "templates that fit compete with the rules, unless templates=False; params are "
-            "accepted and have no effect",
-        ),
-        *works("policy.", "generate_sketches sample_initial_population"),
-        different(
-            "auto_scheduler.XGBModel",
-            "useful before the first trial; the three options about warming up have no effect",
-        ),
-        *works("model.", "update predict update_from_file save load"),
-        different("auto_scheduler.PreloadMeasuredStates", "restores population, model and best"),
-        different(
-            "auto_scheduler.PreloadCustomSketchRule",
-            "apply_func changes the state, a search.rules.state.State, in place",
-        ),
-        *not_yet("auto_scheduler.", "create_task auto_schedule loop_state feature"),
-        *works("auto_scheduler.", "get_task_input_buffer register_task_input_check_func"),
-        *works("auto_scheduler.", "prepare_input_map register_task_input_buffer PythonBasedModel"),
-        *not_yet("auto_scheduler.", "LayoutRewriteOption rewrite_compute_body"),
-    ],
-    "Auto-scheduler: measuring, logs, networks": [
-        different(
-            "auto_scheduler.TuningOptions",
-            "a budget may be seconds=, too; early_stopping counts trials without any improvement",
-        ),
-        different("auto_scheduler.LocalBuilder", "build_func is a function, or default"),
-        different("auto_scheduler.LocalRunner", "a candidate clearly slower is timed briefly"),
-        different("auto_scheduler.LocalRPCMeasureContext", "a LocalRunner: no tracker, no server"),
-        different("auto_scheduler.MeasureInput", "has the whole record"),
-        different("auto_scheduler.MeasureResult", "error_msg is the full text"),
-        *works("auto_scheduler.", "PythonBasedMeasureCallback"),
-        different("auto_scheduler.RecordToFile", "this project's JSON lines, not TVM's"),
-        *works("auto_scheduler.", "save_records distill_record_file"),
-        *(
-            different(f"auto_scheduler.{name}", EACH_ONCE)
-            for name in ("RecordReader", "load_records")
-        ),
-        different("auto_scheduler.load_best_record", "raises where there is none"),
-        *works("auto_scheduler.", "measure_record"),
-        *works("auto_scheduler.", "ApplyHistoryBest"),
-        different(
-            "auto_scheduler.extract_tasks",
-            "tasks and weights of TVM's partition, in network order; a convolution is stated "
-            "directly, never as Winograd's; other_targets is accepted and has no effect",
-        ),
-        different(
-            "auto_scheduler.TaskScheduler",
-            "time goes by the loop's predicted gain, by Ansor's gradient where alpha, beta or "
-            "backward_window_size is given; the Trials column counts trials; gamma is refused",
-        ),
-        *works("scheduler.", "tune best_costs task_cts ct dead_tasks"),
-        *works("auto_scheduler.", "TaskSchedulerCallback PrintTableInfo LogEstimatedLatency"),
-        *works("auto_scheduler.utils.", "request_remote"),
-        *works("remote.", "upload load_module listdir remove cpu cl cuda device"),
-        different("auto_scheduler.RPCRunner", "n_parallel is accepted and not needed"),
-        *not_yet("auto_scheduler.", "load_best load_from_file write_to_file"),
-        *not_yet("auto_scheduler.", "ApplyHistoryBestOrSample DispatchContext FallbackContext"),
-        *not_yet("auto_scheduler.", "enable_relay_integration is_auto_scheduler_enabled"),
-    ],
+    **AUTO_SCHEDULER,
 }
 
 
@@ -552,9 +453,7 @@ def _samples() -> dict[str, Any]:
     from tilewright import auto_scheduler, autotvm, cpu, nd, te
     from tilewright.driver.build import build
     from tilewright.farm.session import RemoteSession
-    from tilewright.measure.record import Result, make_record
     from tilewright.runtime.timing import BenchmarkResult
-    from tilewright.search.jobs import task_id
     from tilewright.targets.target import Target
 
     a = te.placeholder((8, 8), name="a")
@@ -572,7 +471,6 @@ def _samples() -> dict[str, Any]:
 
     task = autotvm.task.create("compatibility page", args=(), target=target)
     search_task = auto_scheduler.SearchTask(compute_dag=[a, c], target=target)
-    known = make_record(task_id(search_task.task), Result(costs=(1.0,), verified=True))
     space = task.config_space
     return {
         "C": c, "s": s, "s[C]": s[c], "T": target, "a": nd.empty((8,)), "dev": cpu(),
@@ -581,7 +479,7 @@ def _samples() -> dict[str, Any]:
         "config": space.get(0), "fallback": autotvm.FallbackConfigEntity(), "task": task,
         "sketch": task.sketches[0], "tuner": autotvm.tuner.RandomTuner(task),
         "search_task": search_task, "dag": search_task.compute_dag,
-        "inp": auto_scheduler.MeasureInput(known, search_task.compute_dag),
+        "inp": auto_scheduler.MeasureInput(search_task, search_task.compute_dag.init_state),
         "policy": auto_scheduler.SketchPolicy(search_task), "model": auto_scheduler.XGBModel(),
         "scheduler": auto_scheduler.TaskScheduler([search_task]), "remote": RemoteSession,
     }  # fmt: skip

@@ -140,7 +140,7 @@ def test_names_that_python_takes_are_changed_in_printed_python() -> None:
     out = te.compute((4,), lambda i: s[i] + 1.0, name="lambda")
     dag = auto_scheduler.ComputeDAG([s, out])
     state = dag.get_init_state()
-    state[out].split(state[out].op.axis[0], factor=2)
+    state.split(out, state[out].iters[0], [2])
     scope: dict[str, Any] = {"te": te, "tensors": [s, out]}
     exec(dag.print_python_code_from_state(state), scope)
     assert scope["s"].to_json() == state.to_json() and scope["s_"] is s

@@ -106,8 +106,11 @@ def test_a_file_that_cannot_be_written_is_told_at_once(tmp_path: Path) -> None:
         with pytest.raises(RecordError, match="it cannot be written .*Name a file in a folder"):
             write(tmp_path / "file" / "log")
     with pytest.raises(RecordError, match="2 inputs and 0 results"):
-        pair = auto_scheduler.MeasureInput(None, None)  # type: ignore[arg-type]
-        auto_scheduler.save_records(tmp_path / "log", [pair, pair], [])
+        task = auto_scheduler.SearchTask(
+            compute_dag=[x := te.placeholder((4,)), topi.exp(x)], target=CPU
+        )
+        given = auto_scheduler.MeasureInput(task, task.compute_dag.init_state)
+        auto_scheduler.save_records(tmp_path / "log", [given, given], [])
     assert not (tmp_path / "log").exists()
 
 

@@ -361,6 +361,19 @@ _SPECIAL: dict[str, dict[str, Any]] = {
     "auto_scheduler.PreloadCustomSketchRule": dict.fromkeys(
         ("meet_condition_func", "apply_func"), lambda: len
     ),
+    "auto_scheduler.MeasureInput": {
+        "task": search_task, "state": lambda: search_task().compute_dag.init_state,
+    },
+    "auto_scheduler.MeasureResult": {
+        "costs": (1e-3,), "error_no": 0, "error_msg": "", "all_cost": 0.2, "timestamp": 1.0,
+    },
+    "auto_scheduler.create_task": {"func": lambda: workload, "args": (4, 8, 6), "target": "llvm"},
+    "auto_scheduler.auto_schedule": {
+        "task": search_task,
+        "tuning_options": lambda: auto_scheduler.TuningOptions(
+            1, verbose=0
+        ),
+    },
     "auto_scheduler.SearchTask": {"func": lambda: workload, "args": (4, 8, 6), "target": "llvm"},
     "auto_scheduler.TuningOptions": {"num_measure_trials": 2},
     "auto_scheduler.distill_record_file": {"in_file": "log.json", "out_file": "best.json"},

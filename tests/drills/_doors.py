@@ -117,7 +117,7 @@ SKIPPED = {
     "relay.expr", "relay.expr_functor", "relay.ty",  # other names of what relay has
     "relay.testing", "topi.testing", "relay.op", "relay.Library", "relay.nn.pair", "relay.nn.sides",
     "autotvm.ConfigEntity", "autotvm.MeasureInput", "autotvm.MeasureResult", "autotvm.task.Task",
-    "autotvm.task.ConfigEntity", "auto_scheduler.MeasureInput", "auto_scheduler.MeasureResult",
+    "autotvm.task.ConfigEntity",
     "auto_scheduler.PythonBasedMeasureCallback", "auto_scheduler.LocalRPCMeasureContext",
 }  # fmt: skip
 

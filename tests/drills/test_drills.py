@@ -23,7 +23,8 @@ def test_nothing_breaks(drill: Drill) -> None:
 REFUSED = {
     "autotvm.RPCRunner", "auto_scheduler.RPCRunner",
     "relay.frontend.from_exported_program", "relay.frontend.from_pytorch",
-    "auto_scheduler.load_best_record", "autotvm.ApplyGraphBest", "autotvm.apply_graph_best",
+    "auto_scheduler.load_best_record", "auto_scheduler.load_best",
+    "autotvm.ApplyGraphBest", "autotvm.apply_graph_best",
     "autotvm.task.ApplyGraphBest",
 }  # fmt: skip
 

@@ -25,19 +25,20 @@ from tilewright.auto_scheduler.measure import (
 from tilewright.auto_scheduler.pairs import (
     RecordReader,
     distill_record_file,
+    load_best,
     load_best_record,
     load_records,
     save_records,
 )
 from tilewright.auto_scheduler.records import RecordToFile
-from tilewright.auto_scheduler.relay_integration import extract_tasks
+from tilewright.auto_scheduler.relay_integration import extract_tasks, is_auto_scheduler_enabled
 from tilewright.auto_scheduler.search_policy import (
     EmptyPolicy,
     PreloadCustomSketchRule,
     PreloadMeasuredStates,
     SketchPolicy,
 )
-from tilewright.auto_scheduler.search_task import SearchTask
+from tilewright.auto_scheduler.search_task import SearchTask, auto_schedule, create_task
 from tilewright.auto_scheduler.task_inputs import (
     get_task_input_buffer,
     prepare_input_map,
@@ -65,7 +66,8 @@ __all__ = [
     "PreloadCustomSketchRule", "PreloadMeasuredStates", "PrintTableInfo",
     "PythonBasedMeasureCallback", "PythonBasedModel", "RPCRunner", "RandomModel", "RecordReader",
     "RecordToFile", "SearchTask", "SketchPolicy", "TaskScheduler", "TaskSchedulerCallback",
-    "TuningOptions", "XGBModel", "distill_record_file", "extract_tasks", "get_task_input_buffer",
+    "TuningOptions", "XGBModel", "auto_schedule", "create_task", "distill_record_file",
+    "extract_tasks", "get_task_input_buffer", "is_auto_scheduler_enabled", "load_best",
     "load_best_record", "load_records", "make_workload_key", "prepare_input_map",
     "register_task_input_buffer", "register_task_input_check_func", "register_workload",
     "register_workload_tensors", "save_records", "workload_key_to_tensors",
@@ -75,8 +77,9 @@ open_doors(
     globals(),
     (
         "ComputeDAG", "LocalBuilder", "LocalRunner", "RPCRunner", "SearchTask", "TaskScheduler",
-        "TuningOptions", "XGBModel", "extract_tasks", "get_task_input_buffer", "prepare_input_map",
-        "register_task_input_buffer", "register_task_input_check_func",
+        "TuningOptions", "XGBModel", "auto_schedule", "create_task", "extract_tasks",
+        "get_task_input_buffer", "prepare_input_map", "register_task_input_buffer",
+        "register_task_input_check_func",
         "register_workload_tensors", "workload_key_to_tensors",
     ), SpaceError,
 )  # fmt: skip
@@ -84,7 +87,8 @@ open_doors(
     globals(),
     (
         "ApplyHistoryBest", "LogEstimatedLatency", "PreloadMeasuredStates", "RecordReader",
-        "RecordToFile", "distill_record_file", "load_best_record", "load_records", "save_records",
+        "RecordToFile", "distill_record_file", "load_best", "load_best_record", "load_records",
+        "save_records",
     ), RecordError,
 )  # fmt: skip
 
@@ -94,14 +98,11 @@ _ELSEWHERE = {
     "DispatchContext": "Enter ApplyHistoryBest(log); its .query answers.",
     "FallbackContext": "Untuned kernels have default schedules; relay.build's report names them.",
     "LayoutRewriteOption": "Leave it out: constants of a network are packed where that pays.",
-    "auto_schedule": "Use task.tune(options), then task.apply_best(log).",
-    "create_task": "Use SearchTask(func=, args=, target=).",
     "enable_relay_integration": "Not needed: relay.build uses what ApplyHistoryBest(log) knows.",
-    "feature": "Features come from the loop tree: tilewright.cost.features.",
-    "is_auto_scheduler_enabled": "Not needed: leave it out.",
-    "load_best": "Use load_best_record.",
     "load_from_file": "Use load_records.",
-    "loop_state": "A rule gets a tilewright.search.rules.state.State: schedule its stages.",
+    "get_shape_from_rewritten_layout": "Constants of a network keep their shapes in its graph.",
+    "remove_index_check": "Indices are checked where they are data; leave it out.",
+    "rewrite_tensor_shape": "Leave it out: constants of a network are packed where that pays.",
     "rewrite_compute_body": "Leave it out: constants of a network are packed where that pays.",
     "write_to_file": "Use save_records.",
 }

@@ -1,28 +1,31 @@
 """`ComputeDAG`: a computation with the auto-scheduler's questions about it.
 
-In: tensors, a workload key or a schedule.  Out: its text, flops and key; schedules for states,
-which are schedules themselves.  Read next: `te/dag.py`.
+In: tensors, a workload key or a schedule.  Out: its text, flops and key; schedules for states.
+Read next: `loop_state.py`, `te/dag.py`.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
+from tilewright.auto_scheduler.loop_state import State
 from tilewright.auto_scheduler.workload_registry import workload_key_to_tensors
 from tilewright.base.errors import SpaceError
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.steps.names import identifier
+from tilewright.schedule.tree.loop_tree import LoopTree
 from tilewright.te.dag import ComputeDAG as Computation
 from tilewright.te.dag import op_flops
-from tilewright.te.tensor import Tensor
+from tilewright.te.tensor import ComputeOp, Tensor
 
 
 class ComputeDAG(Computation):
     """compute: tensors (inputs and outputs), a workload key, a schedule, or another `ComputeDAG`.
 
-    Printing it gives a line per stage.  A state of the search is a `Schedule`; its `steps` apply to
-    any equal computation.
+    Printing it gives a line per stage.  A state is a `loop_state.State` or a `Schedule`; its steps
+    apply to any equal computation.
     """
 
     def __init__(self, compute: Sequence[Tensor] | str | Schedule | Computation) -> None:
@@ -31,25 +34,50 @@ class ComputeDAG(Computation):
     @property
     def flop_ct(self) -> float:
         """Operations as the auto-scheduler counts them: those on operands of the kind that a stage
-        gives, so that the predicates of a padded float tensor do not count."""
-        return float(sum(op_flops(op, op.dtype.kind) for op in self.compute_ops))
+        gives, so that the predicates of a padded float tensor do not count.  A stage with an
+        attribute `FLOP` has that many."""
+        return float(sum(_flops(op) for op in self.compute_ops))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _from_json, (self.to_json(),)
 
     @property
     def tensors(self) -> list[Tensor]:
         """Inputs and outputs: what a built function takes."""
         return list(self.args)
 
-    def get_init_state(self) -> Schedule:
+    def get_init_state(self) -> State:
         """The state in which nothing is scheduled yet."""
-        return Schedule(self)
+        return State(Schedule(self), self)
+
+    @property
+    def init_state(self) -> State:
+        return self.get_init_state()
+
+    def hash_key(self) -> str:
+        """The md5 in `workload_key`."""
+        return str(json.loads(self.workload_key())[0])
+
+    def print_dag(self, simple_mode: bool = False) -> str:
+        """A line per stage; simple_mode: as `workload_key` hashes it."""
+        return self.key_text() if simple_mode else str(self)
+
+    def infer_bound_from_state(self, state: State | Schedule) -> State:
+        """A state of the same steps whose loops know how often they run.
+
+        Raises ScheduleError for a state that is not finished: a stage is not where it is read.
+        """
+        made = State(self.apply_steps_from_state(state)[0], self)
+        LoopTree(made.schedule).bounds()
+        return made.resumed(state) if isinstance(state, State) else made
 
     def apply_steps_from_state(
-        self, state: Schedule, layout_rewrite: Any = None
+        self, state: State | Schedule, layout_rewrite: Any = None
     ) -> tuple[Schedule, list[Tensor]]:
         """(schedule, arguments) for `build`; layout_rewrite is accepted and has no effect."""
         return Schedule.replay(self, state.steps), self.tensors
 
-    def print_python_code_from_state(self, state: Schedule) -> str:
+    def print_python_code_from_state(self, state: State | Schedule) -> str:
         """Python that makes the schedule, given `tensors`: what the workload's function returns.
 
         Stages that share a name get one variable each (`compute`, `compute_1`), so it really runs.
@@ -62,6 +90,15 @@ class ComputeDAG(Computation):
             f"[{names}] = [op.output_tensor for op in s.dag.ops]\n"
             f"{schedule.to_python()}"
         )
+
+
+def _flops(op: ComputeOp) -> float:
+    told = op.attrs.get("FLOP")
+    return told if isinstance(told, (int, float)) else op_flops(op, op.dtype.kind)
+
+
+def _from_json(data: Any) -> ComputeDAG:
+    return ComputeDAG(Computation.from_json(data))
 
 
 def _tensors(compute: Any) -> list[Tensor]:

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilewright.auto_scheduler.computation import Computation
+from tilewright.auto_scheduler.loop_state import State, schedule_of
 from tilewright.auto_scheduler.measure import MeasureInput, MeasureResult
 from tilewright.auto_scheduler.records import trials_of
 from tilewright.base.doors import door
@@ -49,13 +50,13 @@ class PythonBasedModel(ABC):
         """Learn from trials, which are told before the next `predict`."""
 
     @abstractmethod
-    def predict(self, task: Computation, states: Sequence[Schedule]) -> Any:
+    def predict(self, task: Computation, states: Sequence[State | Schedule]) -> Any:
         """A score for each state (a closed `Schedule`), the greater the better.
 
         Minus infinity: it is not measured.
         """
 
-    def predict_stages(self, task: Computation, states: Sequence[Schedule]) -> Any:
+    def predict_stages(self, task: Computation, states: Sequence[State | Schedule]) -> Any:
         """Not asked for by the search.  Raises SpaceError unless a subclass defines it."""
         raise SpaceError(
             f"{type(self).__name__}.predict_stages", "programs are scored as a whole",
@@ -70,7 +71,7 @@ class RandomModel(PythonBasedModel):
         """Nothing is learned."""
 
     @door(SpaceError, "RandomModel.predict")
-    def predict(self, task: Computation, states: Sequence[Schedule]) -> Scores:
+    def predict(self, task: Computation, states: Sequence[State | Schedule]) -> Scores:
         """Random numbers from 0 to 1."""
         return np.random.default_rng().random(len(states))
 
@@ -111,7 +112,7 @@ class XGBModel(PythonBasedModel):
         self.model.fit()
 
     @door(SpaceError, "XGBModel.predict")
-    def predict(self, task: Computation, states: Sequence[Schedule]) -> Scores:
+    def predict(self, task: Computation, states: Sequence[State | Schedule]) -> Scores:
         """Predicted speed of each state, that of the fastest trial told to `update` as 1; without
         one that of the fastest among them.  Minus infinity for what the device cannot run."""
         logs = np.full(len(states), np.inf)
@@ -157,16 +158,17 @@ def is_own(model: PythonBasedModel) -> bool:
     )
 
 
-def _sketch(task: Computation, state: Schedule) -> Sketch:
+def _sketch(task: Computation, state: State | Schedule) -> Sketch:
     """`state` as a sketch with nothing open."""
+    made = schedule_of(state)
 
     def build(config: Any) -> Schedule:
-        return Schedule.replay(state.dag, state.steps)
+        return Schedule.replay(made.dag, made.steps)
 
-    return Sketch("state", state.dag, ConfigSpace(), build, task.target)
+    return Sketch("state", made.dag, ConfigSpace(), build, task.target)
 
 
-def _described(task: Computation, state: Schedule) -> tuple[Any, Any]:
+def _described(task: Computation, state: State | Schedule) -> tuple[Any, Any]:
     """Features and machine seconds, [1, features] and [1]."""
     return evaluate(_sketch(task, state), np.zeros(1, np.int64))
 

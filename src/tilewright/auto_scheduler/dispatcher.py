@@ -10,8 +10,8 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from tilewright.auto_scheduler.measure import MeasureInput, replayed
 from tilewright.auto_scheduler.records import best_record, dag_of, hashes_of, trials_of
+from tilewright.auto_scheduler.results import MeasureInput, MeasureResult, record_of, replayed
 from tilewright.autotvm import dispatch
 from tilewright.base.errors import RecordError
 from tilewright.measure.database import Database, readable
@@ -69,11 +69,13 @@ def _database(records: Any) -> Database:
         return readable(*records)
     found = Database()
     for pair in records:
-        given = pair[0] if isinstance(pair, tuple) else pair
+        given, *rest = pair if isinstance(pair, (tuple, list)) else (pair,)
         if not isinstance(given, MeasureInput):
             raise RecordError(
                 f"ApplyHistoryBest({given!r})", "neither a log nor a record",
                 "Give the path of a log.",
             )  # fmt: skip
-        found.append(given.record, None if given.dag is None else given.dag.to_json())
+        told = rest and isinstance(rest[0], MeasureResult)
+        record = record_of(given, rest[0]) if told else given.record
+        found.append(record, None if given.dag is None else given.dag.to_json())
     return found

@@ -1,31 +1,121 @@
 """How candidates are built and run, and what comes of it, by the auto-scheduler's names.
 
 In: options.  Out: builders, runners, `TuningOptions`; records as inputs and results.
-Read next: `measure/local.py`, `records.py`.
+Read next: `results.py`, `measure/local.py`, `records.py`.
 """
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
-from tilewright import te
-from tilewright.auto_scheduler.computation import Computation
-from tilewright.auto_scheduler.compute_dag import ComputeDAG
+from tilewright.auto_scheduler.results import (
+    BuildResult,
+    MeasureInput,
+    MeasureResult,
+    recover_measure_input,
+)
 from tilewright.autotvm.results import ERROR_NUMBERS
-from tilewright.base.errors import RecordError, SpaceError, TilewrightError
+from tilewright.base.errors import SpaceError
+from tilewright.base.terminal import say
+from tilewright.driver.build import payload_of, resolve_target
 from tilewright.farm.runner import FarmRunner
 from tilewright.measure import local
-from tilewright.measure.jobs import Builder, Runner
+from tilewright.measure.jobs import Builder, Job, RunJob, Runner
 from tilewright.measure.local import BuildFunction
-from tilewright.measure.record import Record
-from tilewright.schedule.schedule import Schedule
+from tilewright.runtime.device import local_target
+from tilewright.search.jobs import References
+
+__all__ = [
+    "BuildResult", "LocalBuilder", "LocalRPCMeasureContext", "LocalRunner", "MeasureInput",
+    "MeasureResult", "PythonBasedMeasureCallback", "RPCRunner", "TuningOptions", "checked_options",
+    "recover_measure_input",
+]  # fmt: skip
 
 
-class LocalBuilder(local.LocalBuilder):
+def job_of(given: MeasureInput, reference: Any = None) -> Job:
+    """What builders and runners take."""
+    task = given.task
+    target, _ = local_target(resolve_target(task.target))
+    payload = payload_of(given.state.schedule)
+    return Job(given.record.task, payload, reference, target=target)
+
+
+class Builds:
+    """Building by hand, over `submit`."""
+
+    def build(
+        self: Any, measure_inputs: Sequence[MeasureInput], verbose: int = 1
+    ) -> list[BuildResult]:
+        """Build each input, in order; verbose: 0: silent.
+
+        A failure is a result.  Raises TargetError where nothing can be built for the target.
+        """
+        begun: list[tuple[MeasureInput, Future[Any]]] = [
+            (given, self.submit(job_of(given))) for given in measure_inputs
+        ]
+        found = []
+        for given, future in begun:
+            built = future.result()
+            number = 0 if built.error is None else ERROR_NUMBERS[built.error]
+            args = given.task.compute_dag.tensors
+            found.append(BuildResult(built.artifact, args, number, built.message, built.seconds))
+        if verbose:
+            failed = sum(result.error_no != 0 for result in found)
+            say(f"Built {len(found) - failed} of {len(found)} programs.")
+        return found
+
+
+class Runs:
+    """Running by hand, over `submit`."""
+
+    def run(
+        self: Any, measure_inputs: Sequence[MeasureInput], build_results: Sequence[BuildResult],
+        verbose: int = 1,
+    ) -> list[MeasureResult]:  # fmt: skip
+        """Verify and time what was built, one after the other; verbose: 0: silent.
+
+        What was not built keeps its error.  Raises DeviceError where the device cannot be used.
+        """
+        if len(measure_inputs) != len(build_results):
+            raise SpaceError(
+                f"{type(self).__name__}.run",
+                f"{len(measure_inputs)} inputs and {len(build_results)} build results",
+                "Give what build(inputs) returned.",
+            )  # fmt: skip
+        references = References()
+        try:
+            found = [
+                self._tried(given, built, references)
+                for given, built in zip(measure_inputs, build_results, strict=True)
+            ]
+        finally:
+            references.close()
+        for result in found if verbose else ():
+            say(str(result))
+        return found
+
+    def _tried(
+        self: Any, given: MeasureInput, built: BuildResult, references: References
+    ) -> MeasureResult:
+        none = (float("inf"),)
+        if built.artifact is None:
+            return MeasureResult(
+                none, built.error_no, built.error_msg, built.time_cost, time.time()
+            )
+        job = job_of(given, references.get(given.task.task))
+        ran = self.submit(RunJob(job, built.artifact, race=False)).result()
+        number = 0 if ran.error is None else ERROR_NUMBERS[ran.error]
+        spent = built.time_cost + ran.seconds
+        costs = ran.costs or none
+        return MeasureResult(costs, number, ran.message, spent, time.time(), ran.verified)
+
+
+class LocalBuilder(Builds, local.LocalBuilder):
     """Builds in `n_parallel` processes (default: one per core), `timeout` seconds each at most.
 
     build_func: "default", or a function, see `measure.LocalBuilder`
@@ -38,7 +128,7 @@ class LocalBuilder(local.LocalBuilder):
         super().__init__(timeout, n_parallel, build_func=build_func)
 
 
-class LocalRunner(local.LocalRunner):
+class LocalRunner(Runs, local.LocalRunner):
     """Runs candidates in a process of its own, with the auto-scheduler's defaults.
 
     device: which device of the target's kind; the rest: see `measure.LocalRunner`
@@ -55,7 +145,7 @@ class LocalRunner(local.LocalRunner):
         )  # fmt: skip
 
 
-class RPCRunner(FarmRunner):
+class RPCRunner(Runs, FarmRunner):
     """Runs candidates on all devices that the tracker at host:port has for `key`, one on each.
 
     host, port: default: TVM_TRACKER_HOST and TVM_TRACKER_PORT; device: which one of the target's
@@ -177,72 +267,3 @@ def _whole(options: TuningOptions, name: str, least: int) -> None:
     value = getattr(options, name)
     if not isinstance(value, int) or value < least:
         raise SpaceError(f"TuningOptions({name}={value!r})", f"not a whole number from {least}")
-
-
-def replayed(record: Record, dag: te.ComputeDAG | None) -> Schedule:
-    """The measured schedule.  Raises RecordError where it cannot be made again."""
-    if dag is None:
-        raise no_computation(record)
-    try:
-        return Schedule.replay(dag, record.steps)
-    except TilewrightError as error:
-        raise RecordError(
-            f"record of {record.task.name}", f"its steps do not apply here ({error})",
-            "Tune the task again.",
-        ) from None  # fmt: skip
-
-
-def no_computation(record: Record) -> RecordError:
-    return RecordError(
-        f"record of {record.task.name}", "the log does not tell its computation for a known target",
-        "Use a log that was not edited.",
-    )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class MeasureInput:
-    """What a record is of.  dag, search_task: None where the log does not tell the computation"""
-
-    record: Record
-    dag: ComputeDAG | None
-    search_task: Computation | None = None
-
-    @cached_property
-    def state(self) -> Schedule:
-        """The measured schedule.  Raises RecordError where it cannot be made again."""
-        return replayed(self.record, self.dag)
-
-    @property
-    def task(self) -> Computation:
-        """The `SearchTask`.  Raises RecordError where the log does not tell it."""
-        if self.search_task is None:
-            raise no_computation(self.record)
-        return self.search_task
-
-
-@dataclass(frozen=True)
-class MeasureResult:
-    """costs: seconds per repeat, infinity for a failure; error_no: 0 for success, see ERROR_NUMBERS
-    error_msg: the full text; all_cost: wall seconds; timestamp: since the epoch
-    """
-
-    costs: tuple[float, ...]
-    error_no: int
-    error_msg: str
-    all_cost: float
-    timestamp: float
-
-    @staticmethod
-    def of(record: Record) -> MeasureResult:
-        r = record.result
-        return MeasureResult(
-            r.costs or (float("inf"),), 0 if r.error is None else ERROR_NUMBERS[r.error], r.message,
-            r.build_s + r.run_s, record.timestamp,
-        )  # fmt: skip
-
-    def __str__(self) -> str:
-        costs = ",".join(f"{c:.6g}" for c in self.costs)
-        return (
-            f"MeasureResult(cost:[{costs}], error_no:{self.error_no}, "
-            f"all_cost:{self.all_cost:.2f}, Tstamp:{self.timestamp:.2f})"
-        )

@@ -13,7 +13,10 @@ from collections.abc import Sequence
 from tilewright.auto_scheduler.pairs import (
     RecordReader,
     distill_record_file,
+    dump_record_to_string,
+    load_best,
     load_best_record,
+    load_record_from_string,
     load_records,
     save_records,
 )
@@ -21,8 +24,8 @@ from tilewright.auto_scheduler.records import RecordToFile
 from tilewright.base.errors import TilewrightError
 
 __all__ = [
-    "RecordReader", "RecordToFile", "distill_record_file", "load_best_record", "load_records",
-    "main", "save_records",
+    "RecordReader", "RecordToFile", "distill_record_file", "dump_record_to_string", "load_best",
+    "load_best_record", "load_record_from_string", "load_records", "main", "save_records",
 ]  # fmt: skip
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 
+import msgspec
+
 from tilewright.auto_scheduler.compute_dag import ComputeDAG
-from tilewright.auto_scheduler.measure import MeasureInput, MeasureResult
 from tilewright.auto_scheduler.records import (
     Path,
     best_record,
@@ -19,11 +20,12 @@ from tilewright.auto_scheduler.records import (
     key_of,
     trials_of,
 )
+from tilewright.auto_scheduler.results import MeasureInput, MeasureResult, record_of
 from tilewright.auto_scheduler.search_task import SearchTask
 from tilewright.auto_scheduler.workload_registry import knows
 from tilewright.base.errors import RecordError, SpaceError, TilewrightError
 from tilewright.measure.database import Database, pick_best, readable
-from tilewright.measure.record import Key, Record
+from tilewright.measure.record import DagLine, Key, Record, decode, encode
 from tilewright.targets.target import Target, TargetLike
 
 Pair = tuple[MeasureInput, MeasureResult]
@@ -45,7 +47,7 @@ class RecordReader:
         for record in trials_of(database):
             if record.key not in told:
                 told[record.key] = _computed(database, record)
-            yield MeasureInput(record, *told[record.key]), MeasureResult.of(record)
+            yield MeasureInput.of(record, *told[record.key]), MeasureResult.of(record)
 
     def read_lines(
         self, max_lines: int | None = None, skip_lines: int = 0
@@ -64,7 +66,10 @@ def load_records(filename: Path) -> list[Pair]:
 def save_records(
     filename: Path, inputs: Iterable[MeasureInput], results: Iterable[MeasureResult]
 ) -> None:
-    """Append trials to a log.  Raises RecordError unless there is one result for each input."""
+    """Append trials to a log: inputs with the results given for them, their own or others.
+
+    Raises RecordError unless there is one result for each input.
+    """
     inputs, results = list(inputs), list(results)
     if len(inputs) != len(results):
         raise RecordError(
@@ -73,8 +78,9 @@ def save_records(
             "Pass pairs as load_records gives them.",
         )  # fmt: skip
     with Database(filename) as database:
-        for given in inputs:
-            database.append(given.record, given.dag.to_json() if given.dag else None)
+        for given, result in zip(inputs, results, strict=True):
+            record = record_of(given, result)
+            database.append(record, given.dag.to_json() if given.dag else None)
 
 
 def load_best_record(
@@ -97,7 +103,42 @@ def load_best_record(
     hashes = None if workload_key is None else hashes_of(database, workload_key)
     what = "any workload" if workload_key is None else f"workload key {workload_key}"
     best = best_record(database, filename, hashes, wanted, what)
-    return MeasureInput(best, *_computed(database, best)), MeasureResult.of(best)
+    return MeasureInput.of(best, *_computed(database, best)), MeasureResult.of(best)
+
+
+def load_best(
+    filename: Path, workload_key: str | None = None, target: TargetLike | None = None
+) -> Pair:
+    """An older name of `load_best_record`."""
+    return load_best_record(filename, workload_key, target)
+
+
+def dump_record_to_string(inp: MeasureInput, res: MeasureResult) -> str:
+    """The lines of a log for a pair: its computation, where that is known, and the trial."""
+    record = record_of(inp, res)
+    lines = b""
+    if inp.dag is not None:
+        dag = DagLine(hash=record.task.dag, dag=msgspec.Raw(msgspec.json.encode(inp.dag.to_json())))
+        lines = encode(dag)
+    return (lines + encode(record)).decode()
+
+
+def load_record_from_string(record: str) -> Pair:
+    """The pair of which these are the lines.  Raises RecordError for anything else."""
+    told, found, dag = Database(), None, None
+    for line in map(decode, record.splitlines()):
+        if isinstance(line, DagLine):
+            dag = line
+        elif isinstance(line, Record):
+            known = dag.dag if dag is not None and dag.hash == line.task.dag else None
+            told.append(line, known)
+            found = line
+    if found is None:
+        raise RecordError(
+            "load_record_from_string", "there is no trial in it",
+            "Give what dump_record_to_string returned.",
+        )  # fmt: skip
+    return MeasureInput.of(found, *_computed(told, found)), MeasureResult.of(found)
 
 
 def _computed(database: Database, record: Record) -> tuple[ComputeDAG | None, SearchTask | None]:

@@ -16,7 +16,7 @@ from typing import IO, Any
 from msgspec.structs import replace
 
 from tilewright.auto_scheduler.compute_dag import ComputeDAG
-from tilewright.auto_scheduler.measure import MeasureInput, MeasureResult
+from tilewright.auto_scheduler.results import MeasureInput, MeasureResult, record_of
 from tilewright.auto_scheduler.workload_registry import knows, normal
 from tilewright.base.errors import RecordError
 from tilewright.measure.database import Database
@@ -43,8 +43,9 @@ class RecordToFile:
         self, policy: object, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]
     ) -> None:
         """Add trials by hand; a search writes its own at once."""
-        for given in inputs:
-            self.database.append(given.record, given.dag.to_json() if given.dag else None)
+        for given, result in zip(inputs, results, strict=True):
+            record = record_of(given, result)
+            self.database.append(record, given.dag.to_json() if given.dag else None)
 
 
 def trials_of(database: Database, count: int | None = None) -> Iterator[Record]:

@@ -15,7 +15,7 @@ from tilewright.auto_scheduler.hardware import HardwareParams
 from tilewright.auto_scheduler.records import Path, writing
 from tilewright.auto_scheduler.search_task import SearchTask
 from tilewright.auto_scheduler.workload_registry import register_workload_tensors
-from tilewright.base.errors import DeviceError, ModelError
+from tilewright.base.errors import DeviceError, ModelError, SpaceError
 from tilewright.driver.build import resolve_target
 from tilewright.measure.database import Database
 from tilewright.relay.compile.build import build
@@ -60,8 +60,13 @@ def extract_tasks(
 
     include_simple_tasks: also kernels without a reduction
     dump_workload_to_dag_log: a file that gets the text of each task by its key
-    target_host and other_targets are accepted and not needed.
+    target_host is accepted and not needed; other_targets is refused: a network is built for one.
     """
+    if other_targets:
+        raise SpaceError(
+            f"extract_tasks(other_targets={other_targets!r})", "a network is built for one target",
+            "Extract the tasks of each target by itself.",
+        )  # fmt: skip
     if not isinstance(mod, (IRModule, Function)):
         raise ModelError(
             f"extract_tasks({mod!r})", "not a network",
@@ -85,3 +90,12 @@ def extract_tasks(
         with writing(dump_workload_to_dag_log) as f:
             json.dump(texts, f)
     return tasks, [task.weight for task in tasks]
+
+
+def is_auto_scheduler_enabled() -> bool:
+    """Whether the PassContext says `relay.backend.use_auto_scheduler`.
+
+    `relay.build` uses what `ApplyHistoryBest(log)` knows, whatever it says.
+    """
+    config = PassContext.current().config or {}
+    return bool(config.get("relay.backend.use_auto_scheduler", False))

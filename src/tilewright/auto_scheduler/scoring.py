@@ -32,7 +32,7 @@ class Scoring:
         key = task_id(self.task.task).key
         for record in trials_of(log):
             if (record.task.dag, record.task.target) == (key.dag, key.target):
-                given = MeasureInput(record, self.task.compute_dag, self.task)
+                given = MeasureInput.of(record, self.task.compute_dag, self.task)
                 self.note(given, MeasureResult.of(record))
 
     def note(self, given: MeasureInput, result: MeasureResult) -> None:

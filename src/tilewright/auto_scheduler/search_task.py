@@ -6,9 +6,14 @@ In: what `Computation` takes.  Out: a tuned log, and from a log the best schedul
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 from tilewright.auto_scheduler.computation import Computation
-from tilewright.auto_scheduler.measure import TuningOptions, replayed
+from tilewright.auto_scheduler.hardware import HardwareParams
+from tilewright.auto_scheduler.measure import TuningOptions, checked_options
 from tilewright.auto_scheduler.records import Path, best_record, dag_of
+from tilewright.auto_scheduler.results import replayed
 from tilewright.auto_scheduler.search_policy import SketchPolicy
 from tilewright.base.errors import RecordError, SpaceError, TargetError
 from tilewright.codegen import generate
@@ -21,6 +26,7 @@ from tilewright.runtime.device import local_target
 from tilewright.schedule.schedule import Schedule
 from tilewright.search.jobs import task_id
 from tilewright.search.report import Report
+from tilewright.targets.target import TargetLike
 from tilewright.te.tensor import Tensor
 
 
@@ -117,3 +123,32 @@ class SearchTask(Computation):
         measured = dag_of(database, record.task.dag)  # the same, perhaps with other names
         own = self.compute_dag
         return replayed(record, own if measured is None else own.named_as(measured.to_json()))
+
+
+def create_task(
+    func: Callable[..., Sequence[Tensor]] | str, args: Sequence[Any], target: TargetLike | None,
+    target_host: Any = None, hardware_params: HardwareParams | None = None,
+) -> SearchTask:  # fmt: skip
+    """An older name of `SearchTask(func=, args=, target=)`."""
+    return SearchTask(
+        func=func, args=args, target=target, target_host=target_host,
+        hardware_params=hardware_params,
+    )  # fmt: skip
+
+
+def auto_schedule(
+    task: SearchTask, search_policy: SketchPolicy | None = None,
+    tuning_options: TuningOptions | None = None,
+) -> tuple[Schedule, list[Tensor]]:  # fmt: skip
+    """(schedule, arguments) for `build` of the best that `task.tune` finds: its older name.
+
+    Raises RecordError where no trial succeeds.
+    """
+    report = task.tune(checked_options("auto_schedule", tuning_options), search_policy)
+    best = report.tasks[0].best
+    if best is None:
+        raise RecordError(
+            f"auto_schedule({task.workload_key})", f"none of {report.trials} trials succeeded",
+            "Give more of them; what failed was told above.",
+        )  # fmt: skip
+    return task.compute_dag.apply_steps_from_state(replayed(best, task.compute_dag))

@@ -83,7 +83,7 @@ def run(
     def tell(event: Event) -> None:
         if event.kind == "trial" and event.record is not None:
             policy = policies[event.task]
-            given = MeasureInput(event.record, dags[event.task], policy.search_task)
+            given = MeasureInput.of(event.record, dags[event.task], policy.search_task)
             for callback in told:
                 callback(policy, [given], [MeasureResult.of(event.record)])
             if policy.scoring is not None:

@@ -8,7 +8,10 @@ tensors for a key.  Keys of computations without a function start with a hash, s
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
@@ -76,7 +79,7 @@ def _same(known: Function, function: Function) -> bool:
 
 def make_workload_key(func: Function | str, args: Sequence[Any]) -> str:
     """The key of a registered function's computation: `["name", *args]`; tensors by their shape."""
-    name = _name_of(func)
+    name = name_of(func)
     if name not in _FUNCTIONS:
         raise _unknown(f"make_workload_key({name!r})", "no workload is registered by that name")
     return json.dumps([name, *_checked_plain(name, _listed("make_workload_key", args))])
@@ -113,6 +116,85 @@ def workload_key_to_tensors(workload_key: str) -> list[Tensor]:
     raise _unknown(f"workload key {workload_key}", f"no workload {name!r} is registered")
 
 
+def serialize_workload_registry_entry(workload_key: str) -> tuple[str, Any]:
+    """What a key is registered as, as plain data for another process: a computation, or where a
+    function is ("module:name").  Raises SpaceError for a key that nobody knows."""
+    key, name = normal(workload_key), parsed_key(workload_key)[0]
+    if key in _TENSORS:
+        return key, ComputeDAG(_TENSORS[key]).to_json()
+    if name not in _FUNCTIONS:
+        raise _unknown(f"workload key {workload_key}", f"no workload {name!r} is registered")
+    return name, _whereabouts(name)
+
+
+def deserialize_workload_registry_entry(data: tuple[str, Any]) -> None:
+    """Register what `serialize_workload_registry_entry` gave, unless the key is known.
+
+    A function is looked up in its module, which this process must have imported: data hold no code.
+    Raises SpaceError where it is not there.
+    """
+    name, value = data
+    if isinstance(value, str):
+        if name not in _FUNCTIONS:
+            _FUNCTIONS[name] = _found(name, value)
+    elif normal(name) not in _TENSORS:
+        _TENSORS[normal(name)] = list(ComputeDAG.from_json(value).args)
+
+
+def save_workload_func_registry(filename: str | os.PathLike[str]) -> None:
+    """Write what is registered to a file of JSON: computations, and where functions are.
+
+    Raises RecordError where it cannot be written.
+    """
+    entries: list[Any] = [[key, ComputeDAG(tensors).to_json()] for key, tensors in _TENSORS.items()]
+    entries += [[name, _whereabouts(name)] for name in _FUNCTIONS]
+    try:
+        Path(filename).write_text(json.dumps(entries), encoding="utf-8")
+    except OSError as error:
+        raise RecordError(
+            f"file {os.fspath(filename)!r}", f"it cannot be written ({error.strerror or error})",
+            "Name a file in a folder that you may write to.",
+        ) from None  # fmt: skip
+
+
+def load_workload_func_registry(filename: str | os.PathLike[str]) -> None:
+    """Register what `save_workload_func_registry` wrote; see `deserialize_workload_registry_entry`.
+
+    Raises RecordError for a file that is missing, or none of these.
+    """
+    place = f"file {os.fspath(filename)!r}"
+    try:
+        entries = parsed(Path(filename).read_text(encoding="utf-8"))
+        pairs = [(str(name), value) for name, value in entries]
+    except (OSError, ValueError, TypeError, RecordError) as error:
+        raise RecordError(
+            place, f"it is no registry of workloads ({error})",
+            "Give what save_workload_func_registry wrote.",
+        ) from None  # fmt: skip
+    for pair in pairs:
+        deserialize_workload_registry_entry(pair)
+
+
+def _whereabouts(name: str) -> str:
+    function = _FUNCTIONS[name]
+    return f"{function.__module__}:{getattr(function, '__qualname__', name)}"
+
+
+def _found(name: str, where: str) -> Function:
+    """The function of an imported module."""
+    module, _, path = where.partition(":")
+    found: Any = sys.modules.get(module)
+    for part in path.split("."):
+        found = getattr(found, part, None)
+    if callable(found):
+        function: Function = found
+        return function
+    raise SpaceError(
+        f"workload {name!r}", f"{where} is not there in this process",
+        f"Import {module} first, or register the function here.",
+    )  # fmt: skip
+
+
 def knows(workload_key: str) -> bool:
     """Whether `workload_key_to_tensors` has an answer."""
     key = normal(workload_key)
@@ -121,7 +203,7 @@ def knows(workload_key: str) -> bool:
 
 def declared(func: Function | str, args: Sequence[Any]) -> list[Tensor]:
     """What a workload function returns for `args`, checked.  Errors of its own pass through."""
-    args, name = _listed("SearchTask", args), _name_of(func)
+    args, name = _listed("SearchTask", args), name_of(func)
     function = _FUNCTIONS.get(func) if isinstance(func, str) else func
     if function is None:
         raise _unknown(f"workload {name!r}", "no workload is registered by that name")
@@ -137,10 +219,15 @@ def declared(func: Function | str, args: Sequence[Any]) -> list[Tensor]:
 
 def normal(workload_key: str) -> str:
     """The key with JSON's blanks as `make_workload_key` writes them.  Raises SpaceError."""
+    return json.dumps(parsed_key(workload_key))
+
+
+def parsed_key(workload_key: str) -> list[Any]:
+    """The list that a key is, its name first.  Raises SpaceError."""
     try:
         found = parsed(workload_key) if isinstance(workload_key, str) else None
         if isinstance(found, list) and found and isinstance(found[0], str):
-            return json.dumps(found)
+            return found
     except RecordError:
         pass
     raise SpaceError(
@@ -149,7 +236,7 @@ def normal(workload_key: str) -> str:
     )  # fmt: skip
 
 
-def _name_of(func: Function | str) -> str:
+def name_of(func: Function | str) -> str:
     """What a function is registered as, or else its own name."""
     if isinstance(func, str):
         return func

@@ -43,7 +43,7 @@ def replay_ansor(dag: ComputeDAG, steps: Sequence[Any], target: Target | None = 
         raise ScheduleError(
             "Ansor steps", f"{len(steps)} steps", f"At most {MOST_STEPS} are replayed."
         )
-    replay = _Replay(dag)
+    replay = Positions(Schedule(dag))
     for number, step in enumerate(steps):
         replay.do(number, step)
     return _narrowed(replay.schedule, target) if target is not None else replay.schedule
@@ -77,13 +77,31 @@ def ansor_order(dag: ComputeDAG) -> list[Operation]:
     return order
 
 
-class _Replay:
-    """stages: in Ansor's order; splits: lengths by the number of the step that made them"""
+def ansor_stages(schedule: Schedule) -> list[Stage]:
+    """The stages of a schedule as Ansor numbers them after the same steps: copies of a tensor come
+    right behind it, and what cache_write and rfactor make before the stage that it is made for."""
+    again = Schedule(schedule.dag)
+    order = [again[op] for op in ansor_order(schedule.dag)]
+    for step in schedule.steps:
+        again.do(step)
+        for stage in [st for st in again.stages if st not in order]:
+            source = again.find(step.stage)
+            behind = again.stages.index(stage) > again.stages.index(source)
+            order.insert(order.index(source) + behind, stage)
+    return [schedule.find(stage.name) for stage in order]
 
-    def __init__(self, dag: ComputeDAG) -> None:
-        self.schedule = Schedule(dag)
-        self.stages = [self.schedule[op] for op in ansor_order(dag)]
-        self.splits: dict[int, list[int]] = {}
+
+class Positions:
+    """A schedule whose stages and loops are named by their positions, as Ansor's steps do.
+
+    stages: in Ansor's order; splits: lengths by the number of the step that made them; number: of
+    the step that is being done
+    """
+
+    def __init__(self, schedule: Schedule) -> None:
+        self.schedule = schedule
+        self.stages = ansor_stages(schedule)
+        self.splits: dict[int, list[Any]] = {}
         self.number = 0
 
     def do(self, number: int, step: Any) -> None:
@@ -124,7 +142,7 @@ class _Replay:
             )  # fmt: skip
         return loops[at]
 
-    def lengths(self, code: str, source: int) -> list[int]:
+    def lengths(self, code: str, source: int) -> list[Any]:
         if source not in self.splits:
             raise ScheduleError(
                 code, f"step {source} is no split",
@@ -186,8 +204,8 @@ class _Replay:
         closed = [n for n in lengths if n]
         if len(closed) < len(lengths):
             raise ScheduleError("SP", "a length is open", "Records hold finished schedules only.")
+        self.divide(stage, axis, closed, bool(inner_to_outer))
         self.splits[self.number] = closed
-        self._divide(stage, axis, closed, bool(inner_to_outer))
 
     def follow_split(self, at: int, loop: int, source: int, count: int) -> None:
         stage = self.stage("FSP", at)
@@ -196,7 +214,7 @@ class _Replay:
         if not 1 <= count <= len(lengths) + 1:
             raise ScheduleError("FSP", f"{count} lengths of a split into {len(lengths) + 1}")
         rest = math.prod(lengths[count - 1 :])
-        self._divide(stage, axis, [*lengths[: count - 1], rest], True)
+        self.divide(stage, axis, [*lengths[: count - 1], rest], True)
 
     def follow_fused_split(
         self, at: int, loop: int, sources: list[int], level: int, factor: int
@@ -207,9 +225,9 @@ class _Replay:
         if any(not 0 <= level < len(lengths) for lengths in every):
             raise ScheduleError("FFSP", f"a source has no level {level}")
         size = math.prod(lengths[level] for lengths in every)
-        self._divide(stage, axis, [size], bool(factor))
+        self.divide(stage, axis, [size], bool(factor))
 
-    def _divide(self, stage: Stage, axis: IterVar, lengths: list[int], inner_first: bool) -> None:
+    def divide(self, stage: Stage, axis: IterVar, lengths: list[Any], inner_first: bool) -> None:
         """One loop per length and one for the rest: outermost, or innermost where the lengths count
         parts from outside."""
         for n in reversed(lengths) if inner_first else lengths:
@@ -252,20 +270,20 @@ class _Replay:
 
 # Code -> what follows it in a record, who does it.
 _CODES: dict[str, tuple[Any, Callable[..., None]]] = {
-    "AN": (tuple[int, int, int], _Replay.annotate),
-    "CA": (tuple[int, int, int], _Replay.compute_at),
-    "CHR": (tuple[int, str, list[int]], _Replay.cache_read),
-    "CHW": (tuple[int, str], _Replay.cache_write),
-    "CI": (tuple[int], _Replay.compute_inline),
-    "CR": (tuple[int], _Replay.compute_root),
-    "FFSP": (tuple[int, int, list[int], int, int], _Replay.follow_fused_split),
-    "FSP": (tuple[int, int, int, int], _Replay.follow_split),
-    "FU": (tuple[int, list[int]], _Replay.fuse),
-    "PR": (tuple[int, int, str], _Replay.pragma),
-    "RE": (tuple[int, list[int]], _Replay.reorder),
-    "RF": (tuple[int, int, int], _Replay.rfactor),
-    "SA": (tuple[int, int, int, int], _Replay.storage_align),
-    "SP": (tuple[int, int, int | None, list[int | None], int], _Replay.split),
+    "AN": (tuple[int, int, int], Positions.annotate),
+    "CA": (tuple[int, int, int], Positions.compute_at),
+    "CHR": (tuple[int, str, list[int]], Positions.cache_read),
+    "CHW": (tuple[int, str], Positions.cache_write),
+    "CI": (tuple[int], Positions.compute_inline),
+    "CR": (tuple[int], Positions.compute_root),
+    "FFSP": (tuple[int, int, list[int], int, int], Positions.follow_fused_split),
+    "FSP": (tuple[int, int, int, int], Positions.follow_split),
+    "FU": (tuple[int, list[int]], Positions.fuse),
+    "PR": (tuple[int, int, str], Positions.pragma),
+    "RE": (tuple[int, list[int]], Positions.reorder),
+    "RF": (tuple[int, int, int], Positions.rfactor),
+    "SA": (tuple[int, int, int, int], Positions.storage_align),
+    "SP": (tuple[int, int, int | None, list[int | None], int], Positions.split),
 }
 
 

@@ -169,9 +169,12 @@ class ComputeDAG:
         To the letter what TVM's auto-scheduler (v0.14) calls the task, so its logs can be matched.
         """
         symbolic.refuse(self.symbols, "ComputeDAG.workload_key")
-        text = "".join(f"{_key_text(op)}\n" for op in self.ops)
         shapes = [list(t.shape) for t in self.args]
-        return json.dumps([hashlib.md5(text.encode()).hexdigest(), *shapes])
+        return json.dumps([hashlib.md5(self.key_text().encode()).hexdigest(), *shapes])
+
+    def key_text(self) -> str:
+        """What the md5 of `workload_key` is of."""
+        return "".join(f"{_key_text(op)}\n" for op in self.ops)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ComputeDAG.from_json, (self.to_json(),)

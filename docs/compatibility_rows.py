@@ -1,0 +1,135 @@
+"""Rows of the page that compares names, and those of the auto-scheduler.
+
+In: names as the original has them.  Out: `Row`s by section.  Read next: `make_compatibility.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from compatibility_text import EACH_ONCE
+
+WORKS, DIFFERENT, NOT_YET = "works", "different", "not yet"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One name as users type it, without `tilewright.`.
+
+    use: for DIFFERENT, the name here, where it is another one
+    """
+
+    name: str
+    state: str
+    note: str = ""
+    use: str = ""
+
+
+def works(prefix: str, names: str) -> list[Row]:
+    return [Row(prefix + name, WORKS) for name in names.split()]
+
+
+def not_yet(prefix: str, names: str) -> list[Row]:
+    return [Row(prefix + name, NOT_YET) for name in names.split()]
+
+
+def different(name: str, note: str, use: str = "") -> Row:
+    return Row(name, DIFFERENT, note, use)
+
+
+AUTO_SCHEDULER: dict[str, list[Row]] = {
+    "Auto-scheduler: tasks and policies": [
+        *works("auto_scheduler.", "register_workload make_workload_key workload_key_to_tensors"),
+        *works("auto_scheduler.", "create_task auto_schedule is_auto_scheduler_enabled"),
+        *works("auto_scheduler.", "register_workload_tensors ComputeDAG EmptyPolicy RandomModel"),
+        *works("dag.", "apply_steps_from_state infer_bound_from_state get_init_state flop_ct"),
+        *works("dag.", "tensors hash_key print_dag"),
+        different(
+            "dag.workload_key", "to the letter TVM's hash; a workload function's key has its name"
+        ),
+        different(
+            "dag.print_python_code_from_state",
+            "begins by making `s` and a variable per stage out of `tensors`, so it runs",
+        ),
+        different(
+            "auto_scheduler.SearchTask",
+            "task_inputs also go by the inputs' own names; layout_rewrite_option has no effect",
+        ),
+        *works("search_task.", "compute_dag workload_key target hardware_params desc"),
+        *works("search_task.", "apply_best"),
+        different("search_task.tune", "gives a Report; Ctrl-C keeps what was measured"),
+        different("search_task.print_best", "print_mode: schedule, or the target's kind"),
+        different(
+            "auto_scheduler.loop_state.State",
+            "all steps but tensorize; pragma: auto_unroll_max_step$N only; it prints as this "
+            "project's loop nests, and the ranges of loops are always known",
+        ),
+        different("inp.state", "a loop_state.State"),
+        different("auto_scheduler.HardwareParams", "cache_line_bytes has no effect"),
+        different(
+            "auto_scheduler.SketchPolicy",
+            "templates that fit compete with the rules, unless templates=False; params are "
+            "accepted and have no effect",
+        ),
+        *works("policy.", "generate_sketches sample_initial_population"),
+        different(
+            "auto_scheduler.XGBModel",
+            "useful before the first trial; the three options about warming up have no effect",
+        ),
+        *works("model.", "update predict update_from_file save load"),
+        different("auto_scheduler.PreloadMeasuredStates", "restores population, model and best"),
+        different(
+            "auto_scheduler.PreloadCustomSketchRule",
+            "apply_func changes the state, a search.rules.state.State, in place",
+        ),
+        *works("auto_scheduler.", "get_task_input_buffer register_task_input_check_func"),
+        *works("auto_scheduler.", "prepare_input_map register_task_input_buffer PythonBasedModel"),
+        *not_yet("auto_scheduler.", "LayoutRewriteOption rewrite_compute_body"),
+    ],
+    "Auto-scheduler: measuring, logs, networks": [
+        different(
+            "auto_scheduler.TuningOptions",
+            "a budget may be seconds=, too; early_stopping counts trials without any improvement",
+        ),
+        different("auto_scheduler.LocalBuilder", "build_func is a function, or default"),
+        different("auto_scheduler.LocalRunner", "a candidate clearly slower is timed briefly"),
+        different("auto_scheduler.LocalRPCMeasureContext", "a LocalRunner: no tracker, no server"),
+        different("auto_scheduler.MeasureInput", "has the whole record"),
+        different(
+            "auto_scheduler.MeasureResult",
+            "error_msg is the full text; without verified=True it is never the best of a log",
+        ),
+        *works("auto_scheduler.", "PythonBasedMeasureCallback"),
+        different("auto_scheduler.RecordToFile", "this project's JSON lines, not TVM's"),
+        *works("auto_scheduler.", "save_records distill_record_file"),
+        *(
+            different(f"auto_scheduler.{name}", EACH_ONCE)
+            for name in ("RecordReader", "load_records")
+        ),
+        different("auto_scheduler.load_best_record", "raises where there is none"),
+        *works("auto_scheduler.", "measure_record load_best"),
+        *works("auto_scheduler.measure_record.", "dump_record_to_string load_record_from_string"),
+        *works("auto_scheduler.measure.", "recover_measure_input LocalBuilder.build"),
+        *works("auto_scheduler.measure.", "LocalRunner.run RPCRunner.run"),
+        *works("auto_scheduler.", "ApplyHistoryBest"),
+        different(
+            "auto_scheduler.extract_tasks",
+            "tasks and weights of TVM's partition, in network order; a convolution is stated "
+            "directly, never as Winograd's; other_targets is refused",
+        ),
+        different(
+            "auto_scheduler.TaskScheduler",
+            "time goes by the loop's predicted gain, by Ansor's gradient where alpha, beta or "
+            "backward_window_size is given; the Trials column counts trials; gamma is refused",
+        ),
+        *works("scheduler.", "tune best_costs task_cts ct dead_tasks"),
+        *works("auto_scheduler.", "TaskSchedulerCallback PrintTableInfo LogEstimatedLatency"),
+        *works("auto_scheduler.utils.", "request_remote calc_workload_dis_factor get_const_tuple"),
+        *works("remote.", "upload load_module listdir remove cpu cl cuda device"),
+        different("auto_scheduler.RPCRunner", "n_parallel is accepted and not needed"),
+        *not_yet("auto_scheduler.", "load_from_file write_to_file rewrite_tensor_shape"),
+        *not_yet("auto_scheduler.", "remove_index_check get_shape_from_rewritten_layout"),
+        *not_yet("auto_scheduler.", "ApplyHistoryBestOrSample DispatchContext FallbackContext"),
+        *not_yet("auto_scheduler.", "enable_relay_integration"),
+    ],
+}
