@@ -276,9 +276,43 @@ def test_arguments_may_be_intermediate_unused_or_left_out() -> None:
     build(s, [a, unused, b, c], "llvm")(data, nd.empty((2,)), middle, last)
     assert (middle.numpy() == np.arange(6) + 1).all() and (last.numpy() == middle.numpy() * 2).all()
     build(s, [a, b], "llvm")(data, middle)
-    s[b].compute_inline()
-    with pytest.raises(LoweringError, match="B: it is computed inside another stage"):
-        build(s, [a, b, c], "llvm")
+
+
+@pytest.mark.parametrize("place", ["inlined", "at a loop", "unknown extents"])
+def test_what_is_stored_nowhere_is_computed_once_more_for_a_caller(place: str) -> None:
+    n = te.var("n") if place == "unknown extents" else 6
+    a, k = te.placeholder((n,), name="A"), te.reduce_axis((0, 3), "k")
+    b = te.compute((n,), lambda i: a[i] + 1.0, name="B")
+    c = te.compute((2,), lambda i: te.sum(b[i + k], axis=k), name="C")  # reads a part of B
+    s = te.create_schedule(c.op)
+    if place == "inlined":
+        s[b].compute_inline()
+    else:
+        s[b].compute_at(s[c], c.op.axis[0])
+    steps = list(s.steps)
+    data = np.arange(6, dtype="float32")
+    for made in (s, lower(s, [a, b, c])):
+        middle, last = nd.empty((6,)), nd.empty((2,))
+        build(made, [a, b, c], "llvm")(nd.array(data), middle, last)
+        assert (middle.numpy() == data + 1).all() and last.numpy().tolist() == [6.0, 9.0]
+    assert s.steps == steps
+    assert "B.whole" in str(lower(s, [a, b, c])) and "B.whole" not in str(lower(s, [a, c]))
+
+
+def test_what_cannot_be_computed_once_more_is_refused() -> None:
+    a = te.placeholder((6,), name="A")
+    d = te.compute((6,), lambda i: a[i] * 3.0, name="D")
+    b = te.compute((6,), lambda i: d[i] + 1.0, name="B")
+    c = te.compute((6,), lambda i: b[i] * 2.0, name="C")
+    inside = te.create_schedule(c.op)
+    inside[b].compute_at(inside[c], c.op.axis[0])
+    inside[d].compute_at(inside[b], b.op.axis[0])
+    threads = te.create_schedule(c.op)
+    threads[c].bind(c.op.axis[0], te.thread_axis("blockIdx.x"))
+    threads[b].compute_inline()
+    for s in (inside, threads):
+        with pytest.raises(LoweringError, match="B: it is computed inside another stage"):
+            lower(s, [a, b, c])
 
 
 def test_a_reduction_begins_with_an_expression() -> None:

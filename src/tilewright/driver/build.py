@@ -17,6 +17,7 @@ from tilewright.base.doors import door
 from tilewright.base.errors import ScheduleError, TargetError
 from tilewright.codegen import generate
 from tilewright.driver.compilers import compile_source
+from tilewright.driver.wanted import with_wanted
 from tilewright.ir.expr import Expr
 from tilewright.ir.stmt import Program
 from tilewright.lowering.pipeline import lower_schedule
@@ -71,8 +72,9 @@ def lower(
     if found is None:
         found = "cuda" if schedule.binds_threads else "llvm"
     chosen = Target(found).native()
-    made = lower_schedule(schedule, chosen, kernel_name(name), args)
     listed = None if args is None else tuple(args)
+    stored, given = with_wanted(schedule, args)
+    made = lower_schedule(stored, chosen, kernel_name(name), given)
     parts = (made.name, made.args, made.roles, made.kernels, made.workspaces)
     return Lowered(*parts, schedule=schedule, listed=listed)
 
@@ -87,6 +89,7 @@ def generate_source(
 
     Raises LegalityError when a limit of the target is broken, TargetError when it lacks a type.
     """
+    schedule, args = with_wanted(schedule, args)
     check_types(schedule.dag, target)
     tree = LoopTree(schedule)
     bounds = tree.bounds()
@@ -145,8 +148,10 @@ def build(
     schedule:    or what `lower` gave for one, which is lowered again for the target
     target_host: the processor beside the device, where it is not this machine's
     args: default: the inputs and outputs of the schedule.  All inputs must be there, and whatever
-          else is wanted that is computed on its own; variables are given as numbers, and where
-          they are left out, extents are what the shapes of a call's arrays say
+          else is wanted; what the schedule inlines, or computes inside another stage, is computed
+          once more for it, as `NAME.whole`, where loops are not bound to threads.  Variables
+          are given as numbers, and where they are left out, extents are what the shapes of a call's
+          arrays say
     """
     if isinstance(schedule, Program):
         if not isinstance(schedule, Lowered) or schedule.schedule is None:
