@@ -90,7 +90,7 @@ GALLERIES = (
     (
         "tutorial/tensor_expr_get_started",
         "tensor_expressions.py",
-        "without cc.create_shared: export_library writes one file",
+        "without cc.create_shared: one file holds all",
     ),
     ("tutorial/intro_topi", "operators.py", "as it is"),
     (

@@ -16,7 +16,7 @@ import numpy as np
 
 from tilewright.base.artifact import Artifact, BufferSpec
 from tilewright.base.doors import door
-from tilewright.base.errors import DeviceError
+from tilewright.base.errors import DeviceError, absent
 from tilewright.base.extent import text_of
 from tilewright.runtime import arguments, artifact_file, extents
 from tilewright.runtime.device import Device, cpu
@@ -34,6 +34,13 @@ _TEXTS = {"llvm": "ll", "cuda": "cu", "opencl": "cl"}
 _NUMBERS = (numbers.Real, np.generic)
 
 _KEPT = 16  # calls that stay ready, and so at most the sets of workspaces that an idle module has
+
+# Names of TVM's modules: what to use instead.
+_ELSEWHERE = {
+    "implement_function": "Call the module, or the function that module[name] gives.",
+    "import_module": "Not needed: one file holds the code of host and device.",
+    "save_to_file": "Use save, or export_library.",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +107,7 @@ class Module:
     def __getattr__(self, name: str) -> Any:
         """Kernels of a device that is not here are loaded when they are asked for, which raises."""
         if name != "kernels":
-            raise AttributeError(f"Module has no attribute {name!r}")
+            raise absent("Module", name, _ELSEWHERE)
         self.kernels = self.device.driver.load(self.artifact)
         return self.kernels
 
