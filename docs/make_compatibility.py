@@ -219,9 +219,9 @@ SECTIONS: dict[str, list[Row]] = {
             "autotvm.apply_history_best", "logs of AutoTVM, too; relay.build verifies what they say"
         ),
         *works("autotvm.", "ApplyHistoryBest ApplyConfig ApplyFixedConfig FallbackContext"),
-        *works(
-            "autotvm.", "DispatchContext DispatchContext.current ApplyGraphBest apply_graph_best"
-        ),
+        *works("autotvm.", "apply_fixed_config task.clear_fallback_cache GLOBAL_SCOPE"),
+        *works("autotvm.", "DispatchContext DispatchContext.current"),
+        *works("autotvm.", "ApplyGraphBest apply_graph_best"),
         different(
             "autotvm.RPCRunner",
             "as many trials at once as there are devices: n_parallel is accepted and not needed",

@@ -162,7 +162,7 @@ def test_open_files_pairs_and_lists_are_sources_too(log: str, tmp_path: Path) ->
 
 
 def test_contexts_nest_and_the_outermost_has_the_usual_configuration(
-    log: str, caplog: pytest.LogCaptureFixture
+    log: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     task, config = conv_task(), conv_task().config_space.get(5)
     current = autotvm.DispatchContext.current
@@ -170,12 +170,22 @@ def test_contexts_nest_and_the_outermost_has_the_usual_configuration(
         assert current.query("llvm", ("tests/unheard", 1)).is_fallback
         current.query("llvm", ("tests/unheard", 1))
     assert len(caplog.records) == 1 and "Cannot find config for" in caplog.text
+    monkeypatch.setattr(autotvm.GLOBAL_SCOPE, "silent", True)
+    with caplog.at_level(logging.WARNING, "autotvm"):
+        usual = current.query("llvm", ("tests/unheard", 2))
+    assert len(caplog.records) == 1
+    assert autotvm.DispatchContext.current.query("llvm", ("tests/unheard", 2)) is usual
+    autotvm.task.clear_fallback_cache("llvm", ("tests/unheard", 2))
+    assert current.query("llvm", ("tests/unheard", 2)) is not usual
     with autotvm.ApplyConfig(config), autotvm.ApplyHistoryBest() as inner:
         assert autotvm.DispatchContext.current is inner
         assert inner.query("llvm", task.workload) is config
         inner.update("llvm", task.workload, task.config_space.get(2))
         assert inner.query("llvm", task.workload).index == 2
     assert isinstance(autotvm.DispatchContext.current, autotvm.FallbackContext)
+    forced = autotvm.ApplyConfig(config)
+    forced.update("llvm", task.workload, task.config_space.get(3))
+    assert forced.query("llvm", ("another", 1)).index == 3
     with pytest.raises(SpaceError, match="not a ConfigEntity"):
         autotvm.ApplyConfig(3)  # type: ignore[arg-type]
 
@@ -193,6 +203,10 @@ def test_one_configuration_for_what_has_its_knobs() -> None:
 def test_templates_of_a_name_with_their_usual_configuration() -> None:
     mod, params = residual()
     tasks = autotvm.task.extract_from_program(mod, params, "llvm", ops=["nn.dense"])
+    named = autotvm.apply_fixed_config([conv_task(), *tasks], ["conv2d_NCHWc.x86"])
+    assert named.query("llvm", conv_task().workload).cost < 1
+    assert named.query("llvm", (tasks[0].name,)).cost > 1
+    assert named.query("llvm", ("unheard",)) is None
     with autotvm.ApplyFixedConfig(tasks, "dense_nopack.x86"):
         lib = relay.build(mod, "llvm", params)
     taken = [k.label.split()[0] for k in lib.report.kernels if k.source == "record"]
@@ -285,6 +299,7 @@ def test_both_parts_make_a_task_and_a_dispatched_kernel(mine: Any) -> None:
     with CPU, autotvm.ApplyConfig(task.config_space.get(2)):
         out = compute(*tensors, *CONV[2:], "float32")
         assert autotvm.task.get_workload([out]) == ["conv2d_nchw.mine", *CONV, "float32"]
+        assert autotvm.task.get_workload(out) == autotvm.task.get_workload([out])
         made = schedule([out])
     assert [s.factor for s in made.steps if s.verb == "split"] == [3]
     with pytest.raises(TilewrightError, match="nothing among its outputs was computed by"):
@@ -492,10 +507,11 @@ def test_a_monitor_and_a_database_take_every_trial() -> None:
         pair = [[one] for one in trial(task, index, 1e-3, error)]
         monitor(None, *pair)
         keep(None, *pair)
-    assert monitor.trial_scores() == [pytest.approx(task.flop / 1e-3), 0.0]
-    assert monitor.trial_timestamps() == [0.0, 1.0] and len(database) == 2
+    assert monitor.trial_scores().max() == pytest.approx(task.flop / 1e-3)
+    assert monitor.trial_scores().argmin() == 1 and monitor.scores[1] == 0.0
+    assert monitor.trial_timestamps().tolist() == [0.0, 1.0] and len(database) == 2
     monitor.reset()
-    assert monitor.trial_scores() == []
+    assert monitor.trial_scores().tolist() == []
     with pytest.raises(SpaceError, match="not a Database"):
         callback.log_to_database("x")  # type: ignore[arg-type]
 

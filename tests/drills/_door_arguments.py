@@ -329,8 +329,9 @@ _SPECIAL: dict[str, dict[str, Any]] = {
     "autotvm.ApplyHistoryBest autotvm.apply_history_best auto_scheduler.ApplyHistoryBest": {
         "records": "log.json"
     },
+    "autotvm.task.clear_fallback_cache": {"target": "llvm", "workload": lambda: ("two", 1)},
     "autotvm.ApplyConfig autotvm.task.ApplyConfig": {"config": lambda: task().config_space.get(0)},
-    "autotvm.ApplyFixedConfig autotvm.task.ApplyFixedConfig": {
+    "autotvm.ApplyFixedConfig autotvm.task.ApplyFixedConfig autotvm.apply_fixed_config": {
         "tasks": lambda: [task()], "schedule_names": "dense.mali"},
     "autotvm.ApplyGraphBest autotvm.apply_graph_best autotvm.task.ApplyGraphBest": {
         "records": "log.json"

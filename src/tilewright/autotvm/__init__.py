@@ -10,12 +10,14 @@ from typing import Any
 from tilewright.autotvm import callback, feature, graph_tuner, record, task, tuner
 from tilewright.autotvm import tophub as tophub
 from tilewright.autotvm.dispatch import (
+    GLOBAL_SCOPE,
     ApplyConfig,
     ApplyFixedConfig,
     ApplyGraphBest,
     ApplyHistoryBest,
     DispatchContext,
     FallbackContext,
+    apply_fixed_config,
     apply_graph_best,
     apply_history_best,
 )
@@ -35,12 +37,12 @@ from tilewright.schedule.space.config_space import ConfigEntity, ConfigSpace, Fa
 from tilewright.schedule.template import get_config, template
 
 __all__ = [
-    "ApplyConfig", "ApplyFixedConfig", "ApplyGraphBest", "ApplyHistoryBest", "ConfigEntity",
-    "ConfigSpace", "DispatchContext", "FallbackConfigEntity", "FallbackContext", "LocalBuilder",
-    "LocalRunner", "MeasureInput", "MeasureResult", "RPCRunner", "TaskExtractEnv",
-    "apply_graph_best", "apply_history_best", "callback", "create", "feature", "get_config",
-    "graph_tuner", "measure_option", "record", "register_topi_compute", "register_topi_schedule",
-    "task", "template", "tophub", "tuner",
+    "GLOBAL_SCOPE", "ApplyConfig", "ApplyFixedConfig", "ApplyGraphBest", "ApplyHistoryBest",
+    "ConfigEntity", "ConfigSpace", "DispatchContext", "FallbackConfigEntity", "FallbackContext",
+    "LocalBuilder", "LocalRunner", "MeasureInput", "MeasureResult", "RPCRunner", "TaskExtractEnv",
+    "apply_fixed_config", "apply_graph_best", "apply_history_best", "callback", "create",
+    "feature", "get_config", "graph_tuner", "measure_option", "record", "register_topi_compute",
+    "register_topi_schedule", "task", "template", "tophub", "tuner",
 ]  # fmt: skip
 
 # Names of TVM whose time has not come, or never will: what to use instead.
@@ -59,6 +61,7 @@ open_doors(
         "LocalBuilder",
         "LocalRunner",
         "RPCRunner",
+        "apply_fixed_config",
         "apply_graph_best",
         "apply_history_best",
     ),

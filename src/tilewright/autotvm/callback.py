@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import IO, Any
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
 from tilewright.autotvm.results import MeasureInput, MeasureResult
 from tilewright.autotvm.tuners import format_si
@@ -55,24 +57,24 @@ class Monitor:
 
     def reset(self) -> None:
         """Forget everything."""
-        self._scores: list[float] = []
-        self._times: list[float] = []
+        self.scores: list[float] = []
+        self.timestamps: list[float] = []
 
     def __call__(
         self, tuner: Any, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]
     ) -> None:
         for given, result in zip(inputs, results, strict=True):
             seconds = sum(result.costs) / len(result.costs) if result.error_no == 0 else None
-            self._scores.append(0.0 if seconds is None else given.task.flop / seconds)
-            self._times.append(result.timestamp)
+            self.scores.append(0.0 if seconds is None else given.task.flop / seconds)
+            self.timestamps.append(result.timestamp)
 
-    def trial_scores(self) -> list[float]:
+    def trial_scores(self) -> npt.NDArray[np.float64]:
         """Operations per second of each trial, in order."""
-        return list(self._scores)
+        return np.array(self.scores, "float64")
 
-    def trial_timestamps(self) -> list[float]:
+    def trial_timestamps(self) -> npt.NDArray[np.float64]:
         """Seconds since the epoch, of each trial."""
-        return list(self._times)
+        return np.array(self.timestamps, "float64")
 
 
 @door(SpaceError)

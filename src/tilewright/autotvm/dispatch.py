@@ -13,6 +13,7 @@ import logging
 import os
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tilewright.base import context
@@ -38,14 +39,15 @@ from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 
 logger = logging.getLogger("autotvm")
+_TAKEN, _PASSED_OVER = 1e-6, 1e5  # seconds that ApplyFixedConfig says of configurations
 
 
 class _Current(type):
     @property
     def current(cls) -> DispatchContext:
-        """The innermost context that was entered; a `FallbackContext` outside all."""
+        """The innermost context that was entered; outside all the one `FallbackContext`."""
         entered = context.current("dispatch")
-        return entered if isinstance(entered, DispatchContext) else FallbackContext()
+        return entered if isinstance(entered, DispatchContext) else _OUTERMOST
 
 
 class DispatchContext(metaclass=_Current):
@@ -95,19 +97,45 @@ def _spelled(target: Any, workload: Sequence[Any]) -> str:
 
 
 class FallbackContext(DispatchContext):
-    """The usual configuration of a template, for every workload, with a warning for each."""
+    """The usual configuration of a template, the same at every query, with a warning for each
+    workload unless `GLOBAL_SCOPE.silent`."""
 
     warned: ClassVar[set[str]] = set()
 
     def _query_inside(self, target: Any, workload: Sequence[Any]) -> FallbackConfigEntity:
         key = _spelled(target, workload)
-        if key not in self.warned:
+        if key not in self.warned and not GLOBAL_SCOPE.silent:
             self.warned.add(key)
             logger.warning(
                 "Cannot find config for target=%s, workload=%s. A fallback configuration is used, "
                 "which may bring great performance regression.", target, tuple(workload),
             )  # fmt: skip
-        return FallbackConfigEntity()
+        usual = self._told[key] = FallbackConfigEntity()
+        return usual
+
+    def clear_cache(self, target: Any, workload: Sequence[Any]) -> None:
+        """Forget the configuration of this workload."""
+        self._told.pop(_spelled(target, workload), None)
+
+
+@dataclass
+class GlobalScope:
+    """silent: no warnings of configurations that are not known
+    in_tuning: False: what is tuned is what is built; constants are packed outside both
+    """
+
+    silent: bool = False
+    in_tuning: ClassVar[bool] = False
+
+
+GLOBAL_SCOPE = GlobalScope()
+_OUTERMOST = FallbackContext()
+
+
+def clear_fallback_cache(target: Any, workload: Sequence[Any]) -> None:
+    """Forget what a `FallbackContext` around the caller, or the outermost, gave a workload."""
+    every = [*context.every("dispatch"), _OUTERMOST]
+    next(c for c in every if isinstance(c, FallbackContext)).clear_cache(target, workload)
 
 
 class ApplyConfig(DispatchContext):
@@ -119,6 +147,10 @@ class ApplyConfig(DispatchContext):
 
     def _query_inside(self, target: Any, workload: Sequence[Any]) -> Any:
         return self.config
+
+    def update(self, target: Any, workload: Sequence[Any], cfg: Any) -> None:
+        """What every workload gets from now on."""
+        self.config = cfg
 
     def lookup(self, dag: ComputeDAG, target: Target) -> Schedule | None:
         """By the first template that fits and has these knobs."""
@@ -143,8 +175,14 @@ class ApplyFixedConfig(DispatchContext):
         anchors = [find_anchor(task.dag) for task in self.tasks]
         self._anchors = {anchor_key(op)[0] for op in anchors if op is not None}
 
-    def _query_inside(self, target: Any, workload: Sequence[Any]) -> FallbackConfigEntity | None:
-        return FallbackConfigEntity() if workload[0] in self.schedule_names else None
+    def _query_inside(self, target: Any, workload: Sequence[Any]) -> Any:
+        """Costing next to nothing for templates of the names, much for others of the tasks."""
+        named = workload[0] in self.schedule_names
+        task = next((t for t in self.tasks if t.name == workload[0]), None)
+        if task is None:
+            return FallbackConfigEntity() if named else None
+        index = task.sketches[0].fallback() if task.sketches else None
+        return _costing(task.config_space.get(index or 0), _TAKEN if named else _PASSED_OVER)
 
     def lookup(self, dag: ComputeDAG, target: Target) -> Schedule | None:
         anchor = find_anchor(dag)
@@ -173,7 +211,7 @@ def _sketches(dag: ComputeDAG, target: Target, names: Sequence[str] | None = Non
 class ApplyHistoryBest(DispatchContext):
     """Usable as a context (`with apply_history_best(log):`) and on its own (`.query`).
 
-    records: see `apply_history_best`
+    records: see `apply_history_best`; None: nothing yet
     """
 
     def __init__(self, records: Any = ()) -> None:
@@ -181,7 +219,7 @@ class ApplyHistoryBest(DispatchContext):
         self.database, self.foreign = Database(), History()
         if isinstance(records, Database):
             self.database = records
-        else:
+        elif records is not None:
             self.load(records)
 
     def load(self, records: Any) -> None:
@@ -309,3 +347,10 @@ def apply_history_best(records: Any) -> ApplyHistoryBest:
 def apply_graph_best(records: Any) -> ApplyGraphBest:
     """The choices of a graph tuner, see `ApplyGraphBest`."""
     return ApplyGraphBest(records)
+
+
+def apply_fixed_config(
+    tasks: Iterable[Task], schedule_names: str | Iterable[str]
+) -> ApplyFixedConfig:
+    """Templates of these names, see `ApplyFixedConfig`."""
+    return ApplyFixedConfig(tasks, schedule_names)

@@ -12,6 +12,7 @@ from tilewright.autotvm.dispatch import (
     ApplyHistoryBest,
     DispatchContext,
     FallbackContext,
+    clear_fallback_cache,
 )
 from tilewright.autotvm.topi_integration import (
     TaskExtractEnv,
@@ -29,8 +30,9 @@ from tilewright.targets.target import TargetLike
 __all__ = [
     "ApplyConfig", "ApplyFixedConfig", "ApplyGraphBest", "ApplyHistoryBest", "ConfigEntity",
     "ConfigSpace", "DispatchContext", "FallbackConfigEntity", "FallbackContext", "Task",
-    "TaskExtractEnv", "create", "extract_from_multiple_program", "extract_from_program",
-    "get_config", "get_workload", "register_topi_compute", "register_topi_schedule", "template",
+    "TaskExtractEnv", "clear_fallback_cache", "create", "extract_from_multiple_program",
+    "extract_from_program", "get_config", "get_workload", "register_topi_compute",
+    "register_topi_schedule", "template",
 ]  # fmt: skip
 
 
@@ -80,7 +82,9 @@ def extract_from_multiple_program(
 
 
 open_doors(
-    globals(), ("create", "extract_from_multiple_program", "extract_from_program"), SpaceError
+    globals(),
+    ("clear_fallback_cache", "create", "extract_from_multiple_program", "extract_from_program"),
+    SpaceError,
 )
 
 

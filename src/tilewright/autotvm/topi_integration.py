@@ -56,7 +56,7 @@ logger = logging.getLogger("autotvm")
 
 class TaskExtractEnv:
     """Collects the tasks of what is computed inside `with TaskExtractEnv.get():` by functions that
-    are registered with `register_topi_compute`.
+    are registered with `register_topi_compute`.  Each such block begins with none.
 
     allow_duplicate: equal tasks count each
     """
@@ -93,6 +93,8 @@ class TaskExtractEnv:
         return list(self._found)
 
     def __enter__(self) -> TaskExtractEnv:
+        if not self.tracing:
+            self._found.clear()
         self._tracing += 1
         return self
 
@@ -143,7 +145,7 @@ def register_topi_schedule(task_name: str, func: Scheduled | None = None) -> Any
         _attach(task_name)
 
         @wraps(function)
-        def scheduled(outs: Any, *args: Any) -> Schedule:
+        def scheduled(outs: Any, *args: Any, **options: Any) -> Schedule:
             tensors = [outs] if isinstance(outs, Tensor) else list(outs)
             workload = get_workload(tensors, task_name)
             if workload is None:
@@ -152,16 +154,17 @@ def register_topi_schedule(task_name: str, func: Scheduled | None = None) -> Any
                     "nothing among its outputs was computed by the template of this name",
                     "Compute it by the function that register_topi_compute returned.",
                 )  # fmt: skip
-            return function(_configuration(workload), tensors, *args)
+            return function(_configuration(workload), tensors, *args, **options)
 
         return scheduled
 
     return register if func is None else register(func)
 
 
-def get_workload(outs: Sequence[Tensor], task_name: str | None = None) -> list[Any] | None:
+def get_workload(outs: Tensor | Sequence[Tensor], task_name: str | None = None) -> list[Any] | None:
     """[name, *args] of the template that computed something behind `outs`; None where none did."""
-    for op in reversed(ComputeDAG(list(outs)).compute_ops):
+    tensors = [outs] if isinstance(outs, Tensor) else list(outs)
+    for op in reversed(ComputeDAG(tensors).compute_ops):
         found = op.attrs.get(MADE_BY)
         if found is not None and task_name in (None, found[0]):
             return list(found)

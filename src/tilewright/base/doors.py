@@ -77,6 +77,19 @@ def check_arguments(
         ) from None
 
 
+def named(name: str, meaning: str) -> Callable[[F], F]:
+    """Decorates a function that one of several users' functions is made of: its name and docstring
+    are what they see."""
+
+    def renamed(function: F) -> F:
+        for attribute in ("__name__", "__qualname__"):
+            setattr(function, attribute, name)
+        function.__doc__ = meaning
+        return function
+
+    return renamed
+
+
 def is_integer(value: Any) -> bool:
     """Whether it is an int, or what numpy and constant expressions have for one; no bool."""
     if isinstance(value, np.ndarray):

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tilewright.base.doors import named
 from tilewright.base.errors import ModelError
 from tilewright.relay import tensor
 from tilewright.relay.graph.expr import Expr, Var
@@ -163,6 +164,7 @@ def conv3d_transpose(
 def _over_blocks(name: str, meaning: str, each_channel: bool) -> Callable[..., Expr]:
     """each_channel: groups of 1 stand for as many as there are channels"""
 
+    @named(name, f"{meaning}; kernel_layout: OIHW has the blocks of the kernel's shape.")
     def convolution(
         data: Expr, kernel: Expr, strides: Any = (1, 1), padding: Any = (0, 0),
         dilation: Any = (1, 1), groups: int = 1, channels: int | None = None,
@@ -176,8 +178,6 @@ def _over_blocks(name: str, meaning: str, each_channel: bool) -> Callable[..., E
             _in_blocks(kernel, kernel_layout), out_layout, out_dtype,
         )  # fmt: skip
 
-    convolution.__name__ = convolution.__qualname__ = name
-    convolution.__doc__ = f"{meaning}; kernel_layout: OIHW has the blocks of the kernel's shape."
     return convolution
 
 

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from tilewright.base.doors import named
 from tilewright.base.errors import ModelError
 from tilewright.relay.graph.expr import Expr
 from tilewright.relay.layout import in_layout
@@ -82,6 +83,7 @@ def _pool(
 def _max(rank: int) -> Callable[..., Expr]:
     ones, zeros, usual = (1,) * rank, (0,) * rank, channels_first(rank)
 
+    @named(f"max_pool{rank}d", f"{WORDS['max']} of each window.{CEIL}")
     def pool(
         data: Expr, pool_size: Any = ones, strides: Any = ones, dilation: Any = ones,
         padding: Any = zeros, layout: str = usual, out_layout: str = "", ceil_mode: bool = False,
@@ -91,14 +93,17 @@ def _max(rank: int) -> Callable[..., Expr]:
             layout=layout, out_layout=out_layout,
         )  # fmt: skip
 
-    pool.__name__ = pool.__qualname__ = f"max_pool{rank}d"
-    pool.__doc__ = f"{WORDS['max']} of each window.{CEIL}"
     return pool
 
 
 def _avg(rank: int) -> Callable[..., Expr]:
     ones, zeros, usual = (1,) * rank, (0,) * rank, channels_first(rank)
+    meaning = (
+        f"{WORDS['avg']} of each window.{CEIL}  count_include_pad: padding counts as elements, "
+        "what a last window reaches behind it does not."
+    )
 
+    @named(f"avg_pool{rank}d", meaning)
     def pool(
         data: Expr, pool_size: Any = ones, strides: Any = ones, dilation: Any = ones,
         padding: Any = zeros, layout: str = usual, out_layout: str = "", ceil_mode: bool = False,
@@ -109,28 +114,27 @@ def _avg(rank: int) -> Callable[..., Expr]:
             layout=layout, out_layout=out_layout, count_include_pad=bool(count_include_pad),
         )  # fmt: skip
 
-    pool.__name__ = pool.__qualname__ = f"avg_pool{rank}d"
-    pool.__doc__ = (
-        f"{WORDS['avg']} of each window.{CEIL}  count_include_pad: padding counts as elements, "
-        "what a last window reaches behind it does not."
-    )
     return pool
 
 
 def _global(kind: str, rank: int) -> Callable[..., Expr]:
     name, usual = f"global_{kind}_pool{rank}d", channels_first(rank)
 
+    @named(name, f"{WORDS[kind]} of each image; its extents become 1.")
     def pool(data: Expr, layout: str = usual, out_layout: str = "") -> Expr:
         return in_layout(call(f"nn.{name}", data, layout=layout), layout, out_layout)
 
-    pool.__name__ = pool.__qualname__ = name
-    pool.__doc__ = f"{WORDS[kind]} of each image; its extents become 1."
     return pool
 
 
 def _adaptive(kind: str, rank: int) -> Callable[..., Expr]:
     name, usual = f"adaptive_{kind}_pool{rank}d", channels_first(rank)
+    meaning = (
+        f"{WORDS[kind]} of each of as many windows as `output_size` asks for: an int, one per "
+        "axis, or None for the size of the image."
+    )
 
+    @named(name, meaning)
     def pool(
         data: Expr, output_size: Any = None, layout: str = usual, out_layout: str = ""
     ) -> Expr:
@@ -143,11 +147,6 @@ def _adaptive(kind: str, rank: int) -> Callable[..., Expr]:
         made = call(f"nn.{name}", data, output_size=size, layout=layout)
         return in_layout(made, layout, out_layout)
 
-    pool.__name__ = pool.__qualname__ = name
-    pool.__doc__ = (
-        f"{WORDS[kind]} of each of as many windows as `output_size` asks for: an int, one per "
-        "axis, or None for the size of the image."
-    )
     return pool
 
 

@@ -6,9 +6,11 @@ Read next: `conv.py`, which computes all but the blocked one; `depthwise.py`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tilewright import te
+from tilewright.base.doors import named
 from tilewright.base.errors import ExpressionError
 from tilewright.ir.expr import Expr
 from tilewright.te.tensor import Tensor
@@ -59,66 +61,37 @@ def conv2d(
     return conv2d_NCHWc(data, kernel, strides, padding, dilation, out_dtype)
 
 
-def conv2d_nchw(
-    data: Tensor,
-    kernel: Tensor,
-    stride: Any,
-    padding: Any,
-    dilation: Any = 1,
-    out_dtype: str | None = None,
-) -> Tensor:
-    """data [N, CI, H, W], kernel [CO, CI, KH, KW]; result [N, CO, OH, OW]."""
-    return conv(data, kernel, stride, padding, dilation, 1, "NCHW", "OIHW", out_dtype)
+def _in(layout: str, meaning: str) -> Callable[..., Tensor]:
+    @named(f"conv2d_{layout.lower()}", meaning)
+    def convolution(
+        data: Tensor, kernel: Tensor, stride: Any, padding: Any, dilation: Any = 1,
+        out_dtype: str | None = None,
+    ) -> Tensor:  # fmt: skip
+        return conv(data, kernel, stride, padding, dilation, 1, layout, "", out_dtype)
+
+    return convolution
 
 
-def conv2d_nhwc(
-    data: Tensor,
-    kernel: Tensor,
-    stride: Any,
-    padding: Any,
-    dilation: Any = 1,
-    out_dtype: str | None = None,
-) -> Tensor:
-    """data [N, H, W, CI], kernel [KH, KW, CI, CO]; result [N, OH, OW, CO]."""
-    return conv(data, kernel, stride, padding, dilation, 1, "NHWC", "HWIO", out_dtype)
+def _groups_in(layout: str, meaning: str) -> Callable[..., Tensor]:
+    @named(f"group_conv2d_{layout.lower()}", meaning)
+    def convolution(
+        data: Tensor, kernel: Tensor, stride: Any, padding: Any, dilation: Any, groups: int,
+        out_dtype: str | None = None,
+    ) -> Tensor:  # fmt: skip
+        return conv(data, kernel, stride, padding, dilation, groups, layout, "", out_dtype)
+
+    return convolution
 
 
-def conv2d_hwcn(
-    data: Tensor,
-    kernel: Tensor,
-    stride: Any,
-    padding: Any,
-    dilation: Any = 1,
-    out_dtype: str | None = None,
-) -> Tensor:
-    """data [H, W, CI, N], kernel [KH, KW, CI, CO]; result [OH, OW, CO, N]."""
-    return conv(data, kernel, stride, padding, dilation, 1, "HWCN", "HWIO", out_dtype)
-
-
-def group_conv2d_nchw(
-    data: Tensor,
-    kernel: Tensor,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    groups: int,
-    out_dtype: str | None = None,
-) -> Tensor:
-    """data [N, CI, H, W], kernel [CO, CI / groups, KH, KW]; result [N, CO, OH, OW]."""
-    return conv(data, kernel, stride, padding, dilation, groups, "NCHW", "OIHW", out_dtype)
-
-
-def group_conv2d_nhwc(
-    data: Tensor,
-    kernel: Tensor,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    groups: int,
-    out_dtype: str | None = None,
-) -> Tensor:
-    """data [N, H, W, CI], kernel [KH, KW, CI / groups, CO]; result [N, OH, OW, CO]."""
-    return conv(data, kernel, stride, padding, dilation, groups, "NHWC", "HWIO", out_dtype)
+conv2d_nchw = _in("NCHW", "data [N, CI, H, W], kernel [CO, CI, KH, KW]; result [N, CO, OH, OW].")
+conv2d_nhwc = _in("NHWC", "data [N, H, W, CI], kernel [KH, KW, CI, CO]; result [N, OH, OW, CO].")
+conv2d_hwcn = _in("HWCN", "data [H, W, CI, N], kernel [KH, KW, CI, CO]; result [OH, OW, CO, N].")
+group_conv2d_nchw = _groups_in(
+    "NCHW", "data [N, CI, H, W], kernel [CO, CI / groups, KH, KW]; result [N, CO, OH, OW]."
+)
+group_conv2d_nhwc = _groups_in(
+    "NHWC", "data [N, H, W, CI], kernel [KH, KW, CI / groups, CO]; result [N, OH, OW, CO]."
+)
 
 
 def conv2d_NCHWc(

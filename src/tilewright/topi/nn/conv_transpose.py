@@ -10,11 +10,12 @@ stride 1; the second one puts its elements side by side.  Read next: `conv.py`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from tilewright import te
+from tilewright.base.doors import named
 from tilewright.ir.expr import Expr
 from tilewright.te.tensor import Tensor
 from tilewright.topi.nn.conv import AXIS_NAME, TAP_NAME, check_channels, check_kernel
@@ -223,41 +224,23 @@ def _interleaved(made: Tensor, layout: str, phases: list[str], axes: Mapping[str
     return stage(shape, body, "T_interleave", "injective")
 
 
-def conv1d_transpose_ncw(
-    data: Tensor,
-    kernel: Tensor,
-    stride: Any,
-    padding: Any,
-    out_dtype: str | None = None,
-    output_padding: Any = 0,
-) -> Tensor:
-    """data [N, CI, W], kernel [CI, CO, KW]; result [N, CO, OW]."""
-    return conv_transpose(
-        data, kernel, stride, padding, out_dtype, output_padding, data_layout="NCW"
-    )
+def _in(layout: str, meaning: str) -> Callable[..., Tensor]:
+    @named(f"conv{len(layout) - 2}d_transpose_{layout.lower()}", meaning)
+    def transposed(
+        data: Tensor, kernel: Tensor, strides: Any, padding: Any, out_dtype: str | None = None,
+        output_padding: Any = 0,
+    ) -> Tensor:  # fmt: skip
+        return conv_transpose(
+            data, kernel, strides, padding, out_dtype, output_padding, data_layout=layout
+        )
+
+    return transposed
 
 
-def conv2d_transpose_nchw(
-    data: Tensor,
-    kernel: Tensor,
-    strides: Any,
-    padding: Any,
-    out_dtype: str | None = None,
-    output_padding: Any = 0,
-) -> Tensor:
-    """data [N, CI, H, W], kernel [CI, CO, KH, KW]; result [N, CO, OH, OW]."""
-    return conv_transpose(data, kernel, strides, padding, out_dtype, output_padding)
-
-
-def conv3d_transpose_ncdhw(
-    data: Tensor,
-    kernel: Tensor,
-    strides: Any,
-    padding: Any,
-    out_dtype: str | None = None,
-    output_padding: Any = 0,
-) -> Tensor:
-    """data [N, CI, D, H, W], kernel [CI, CO, KD, KH, KW]; result [N, CO, OD, OH, OW]."""
-    return conv_transpose(
-        data, kernel, strides, padding, out_dtype, output_padding, data_layout="NCDHW"
-    )
+conv1d_transpose_ncw = _in("NCW", "data [N, CI, W], kernel [CI, CO, KW]; result [N, CO, OW].")
+conv2d_transpose_nchw = _in(
+    "NCHW", "data [N, CI, H, W], kernel [CI, CO, KH, KW]; result [N, CO, OH, OW]."
+)
+conv3d_transpose_ncdhw = _in(
+    "NCDHW", "data [N, CI, D, H, W], kernel [CI, CO, KD, KH, KW]; result [N, CO, OD, OH, OW]."
+)

@@ -6,9 +6,11 @@ Output channel c reads input channel c // multiplier.  Read next: `conv2d.py`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tilewright import te
+from tilewright.base.doors import named
 from tilewright.ir.expr import Expr
 from tilewright.te.tensor import Tensor
 from tilewright.topi.nn.window import Window, image_letters, pad
@@ -25,30 +27,6 @@ from tilewright.topi.stage import (
 
 AXIS_NAME = {"N": "b", "C": "c", "D": "k", "H": "i", "W": "j"}
 TAP_NAME = {"D": "dk", "H": "di", "W": "dj"}
-
-
-def depthwise_conv2d_nchw(
-    data: Tensor,
-    kernel: Tensor,
-    stride: Any,
-    padding: Any,
-    dilation: Any = 1,
-    out_dtype: str | None = None,
-) -> Tensor:
-    """data [N, C, H, W], kernel [C, M, KH, KW]; result [N, C*M, OH, OW]."""
-    return depthwise_conv(data, kernel, stride, padding, dilation, out_dtype, "NCHW")
-
-
-def depthwise_conv2d_nhwc(
-    data: Tensor,
-    kernel: Tensor,
-    stride: Any,
-    padding: Any,
-    dilation: Any = 1,
-    out_dtype: str | None = None,
-) -> Tensor:
-    """data [N, H, W, C], kernel [KH, KW, C, M]; result [N, OH, OW, C*M]."""
-    return depthwise_conv(data, kernel, stride, padding, dilation, out_dtype, "NHWC")
 
 
 def depthwise_conv(
@@ -118,6 +96,25 @@ def depthwise_conv(
         axes=[AXIS_NAME[a] for a in layout],
         workload=workload(name, *args),
     )
+
+
+def _in(layout: str, meaning: str) -> Callable[..., Tensor]:
+    @named(f"depthwise_conv2d_{layout.lower()}", meaning)
+    def convolution(
+        data: Tensor, kernel: Tensor, stride: Any, padding: Any, dilation: Any = 1,
+        out_dtype: str | None = None,
+    ) -> Tensor:  # fmt: skip
+        return depthwise_conv(data, kernel, stride, padding, dilation, out_dtype, layout)
+
+    return convolution
+
+
+depthwise_conv2d_nchw = _in(
+    "NCHW", "data [N, C, H, W], kernel [C, M, KH, KW]; result [N, C*M, OH, OW]."
+)
+depthwise_conv2d_nhwc = _in(
+    "NHWC", "data [N, H, W, C], kernel [KH, KW, C, M]; result [N, OH, OW, C*M]."
+)
 
 
 def depthwise_conv2d_NCHWc(

@@ -21,6 +21,7 @@ from math import prod
 from typing import Any
 
 from tilewright import te
+from tilewright.base.doors import named
 from tilewright.base.dtype import DType
 from tilewright.ir.expr import Expr
 from tilewright.te.tensor import CONSTANTS_ATTR, Tensor
@@ -369,80 +370,55 @@ def _plain(strides: Any, dilation: Any, **arguments: Any) -> None:
         )  # fmt: skip
 
 
-def _by_name(
-    data: Tensor, weight: Tensor, strides: Any, padding: Any, dilation: Any,
-    out_dtype: str | None, layout: str, tile_size: int | None, transformed: bool,
-) -> Tensor:  # fmt: skip
-    _plain(strides, dilation, data=data, weight=weight)
-    check_tensor(data, "data", layout, call_text("conv2d_winograd", data=data))
-    tile = tile_size_for(data.shape[layout.index("H")]) if tile_size is None else tile_size
-    return winograd(data, weight, padding, tile, layout, None, out_dtype, transformed)
+def _by_name(layout: str, meaning: str) -> Callable[..., Tensor]:
+    @named(f"conv2d_winograd_{layout.lower()}", meaning)
+    def convolution(
+        data: Tensor, weight: Tensor, strides: Any = 1, padding: Any = 0, dilation: Any = 1,
+        out_dtype: str | None = None, pre_computed: bool = False, tile_size: int | None = None,
+    ) -> Tensor:  # fmt: skip
+        _plain(strides, dilation, data=data, weight=weight)
+        check_tensor(data, "data", layout, call_text("conv2d_winograd", data=data))
+        rows = data.shape[layout.index("H")]
+        tile = tile_size_for(rows) if tile_size is None else tile_size
+        return winograd(data, weight, padding, tile, layout, None, out_dtype, pre_computed)
+
+    return convolution
 
 
-def conv2d_winograd_nchw(
-    data: Tensor,
-    weight: Tensor,
-    strides: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    out_dtype: str | None = None,
-    pre_computed: bool = False,
-    tile_size: int | None = None,
-) -> Tensor:
+def _transformed(layout: str, compute: Callable[..., Tensor], shape: str) -> Callable[..., Tensor]:
+    name = f"conv2d_winograd_{layout.lower()}"
+
+    @named(
+        f"{name}_without_weight_transform",
+        f"`{name}` with a weight {shape} that was transformed before.",
+    )
+    def convolution(
+        data: Tensor, weight: Tensor, strides: Any = 1, padding: Any = 0, dilation: Any = 1,
+        out_dtype: str | None = None, tile_size: int | None = None,
+    ) -> Tensor:  # fmt: skip
+        return compute(data, weight, strides, padding, dilation, out_dtype, True, tile_size)
+
+    return convolution
+
+
+conv2d_winograd_nchw = _by_name(
+    "NCHW",
     """data [N, CI, H, W], weight [CO, CI, R, R]; result [N, CO, OH, OW].
 
     pre_computed: the weight comes as [alpha, alpha, CI, CO]; tile_size: default: 4 where H is a
     multiple of 8, else 2
-    """
-    return _by_name(
-        data, weight, strides, padding, dilation, out_dtype, "NCHW", tile_size, pre_computed
-    )
-
-
-def conv2d_winograd_nhwc(
-    data: Tensor,
-    weight: Tensor,
-    strides: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    out_dtype: str | None = None,
-    pre_computed: bool = False,
-    tile_size: int | None = None,
-) -> Tensor:
+    """,
+)
+conv2d_winograd_nhwc = _by_name(
+    "NHWC",
     """data [N, H, W, CI], weight [R, R, CI, CO]; result [N, OH, OW, CO].
 
     pre_computed: the weight comes as [alpha, alpha, CO, CI]; tile_size: as for NCHW
-    """
-    return _by_name(
-        data, weight, strides, padding, dilation, out_dtype, "NHWC", tile_size, pre_computed
-    )
-
-
-def conv2d_winograd_nchw_without_weight_transform(
-    data: Tensor,
-    weight: Tensor,
-    strides: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    out_dtype: str | None = None,
-    tile_size: int | None = None,
-) -> Tensor:
-    """`conv2d_winograd_nchw` with a weight [alpha, alpha, CI, CO] that was transformed before."""
-    return conv2d_winograd_nchw(
-        data, weight, strides, padding, dilation, out_dtype, True, tile_size
-    )
-
-
-def conv2d_winograd_nhwc_without_weight_transform(
-    data: Tensor,
-    weight: Tensor,
-    strides: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    out_dtype: str | None = None,
-    tile_size: int | None = None,
-) -> Tensor:
-    """`conv2d_winograd_nhwc` with a weight [alpha, alpha, CO, CI] that was transformed before."""
-    return conv2d_winograd_nhwc(
-        data, weight, strides, padding, dilation, out_dtype, True, tile_size
-    )
+    """,
+)
+conv2d_winograd_nchw_without_weight_transform = _transformed(
+    "NCHW", conv2d_winograd_nchw, "[alpha, alpha, CI, CO]"
+)
+conv2d_winograd_nhwc_without_weight_transform = _transformed(
+    "NHWC", conv2d_winograd_nhwc, "[alpha, alpha, CO, CI]"
+)
