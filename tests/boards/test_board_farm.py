@@ -69,12 +69,17 @@ def network() -> tuple[relay.IRModule, dict[str, np.ndarray]]:
 @pytest.fixture(scope="module")
 def tuned(board: Farm, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A log: each task of the network tried three times on the board."""
-    log = tmp_path_factory.mktemp("log") / "board.json"
+    folder = tmp_path_factory.mktemp("log")
+    log = folder / "board.json"
     mod, params = network()
     tasks, weights = auto_scheduler.extract_tasks(mod["main"], params, Target(BOARD.target))
-    with auto_scheduler.RPCRunner(
-        KEY, host="127.0.0.1", port=board.port, repeat=1, number=1, timeout=120
-    ) as runner:
+    with (
+        pytest.MonkeyPatch.context() as patched,
+        auto_scheduler.RPCRunner(
+            KEY, host="127.0.0.1", port=board.port, repeat=1, number=1, timeout=120
+        ) as runner,
+    ):
+        patched.chdir(folder)  # a table of the tasks is written there
         auto_scheduler.TaskScheduler(tasks, weights).tune(
             auto_scheduler.TuningOptions(
                 num_measure_trials=3 * len(tasks),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -10,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from farm.processes import Farm, farm
+from farm.processes import SOURCE, Farm, farm
 from measure.kernels import job, reference
+from tilewright.auto_scheduler.utils import request_remote
 from tilewright.base.errors import DeviceError
 from tilewright.farm import fleet
 from tilewright.farm.device_link import DeviceLink
@@ -143,6 +147,32 @@ def test_a_tuner_that_goes_frees_its_devices_at_once(devices: Farm, run_job: Run
         began = time.monotonic()
         all_right([second.submit(run_job) for _ in range(2)])
         assert time.monotonic() - began < 50
+
+
+HOLDER = """
+import sys, time
+from tilewright.auto_scheduler.utils import request_remote
+kept = request_remote("k", "127.0.0.1", int(sys.argv[1]))
+print("has it", flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_tuner_that_is_killed_loses_its_device_at_once(tmp_path: Path):
+    with farm(tmp_path, ["k"]) as made:
+        tuner = subprocess.Popen(
+            [sys.executable, "-c", HOLDER, str(made.port)], stdout=subprocess.PIPE,
+            env=os.environ | {"PYTHONPATH": SOURCE},
+        )  # fmt: skip
+        try:
+            assert tuner.stdout is not None and tuner.stdout.readline() == b"has it\n"
+            with pytest.raises(DeviceError, match="are in use after 1 s"):
+                request_remote("k", "127.0.0.1", made.port, timeout=1)
+        finally:
+            tuner.kill()
+            tuner.wait()
+        with request_remote("k", "127.0.0.1", made.port, timeout=20) as session:
+            assert session.listdir() == []
 
 
 def test_a_device_that_lies_blames_nobody(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+import resource
 import ssl
 import struct
 import tempfile
@@ -16,10 +17,11 @@ import pytest
 
 from farm.processes import Farm, farm
 from tilewright.base.errors import DeviceError
-from tilewright.farm import address, certificates, wire
+from tilewright.farm import address, board, certificates, wire
 from tilewright.farm.client import summary
 from tilewright.farm.network import OPERATION, opened
 from tilewright.farm.versions import VERSION
+from tilewright.measure.pool import Options, WorkerPool
 
 
 @pytest.fixture(scope="module")
@@ -116,6 +118,22 @@ def test_damaged_certificates_are_named(tmp_path: Path):
     assert found is not None
     with pytest.raises(DeviceError, match="cannot be used"):
         found.context(listening=True)
+
+
+def test_artefacts_run_with_limits():
+    """On files and processes, besides those on memory and time that all trials have."""
+    made = board.Board()
+    try:
+        limits = dict(made._limits)
+        assert limits["RLIMIT_CORE"] == 0 and limits["RLIMIT_FSIZE"] < 1 << 40
+        assert "RLIMIT_NPROC" in limits
+    finally:
+        made.close()
+    given = (("RLIMIT_FSIZE", 4096), ("RLIMIT_NPROC", 50_000))
+    with WorkerPool(1, Options(limits=given)) as pool:
+        for name, value in given:
+            found = pool.submit(resource.getrlimit, getattr(resource, name), timeout=60).result()
+            assert found == (value, value)
 
 
 # -- strangers that get a connection --------------------------------------------------------------

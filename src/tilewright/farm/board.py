@@ -128,7 +128,6 @@ class _Visitor:
         self._incoming: dict[str, Incoming] = {}
         self._folder: Path | None = None  # of a session
         self._pool: WorkerPool | None = None  # of a session, which has the device until it ends
-        self._tasks: set[asyncio.Task[Any]] = set()
 
     async def stay(self) -> None:
         while True:

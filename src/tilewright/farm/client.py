@@ -51,7 +51,7 @@ class TrackerClient:
         self._line: Line | None = None
         self._heard = 0.0
         self._task: asyncio.Task[None] | None = None
-        self._sending: asyncio.Task[None] | None = None
+        self._sending: set[asyncio.Task[None]] = set()  # which asyncio itself would forget
 
     async def start(self) -> None:
         """Raises DeviceError where the tracker is not reached, or refuses us."""
@@ -61,7 +61,9 @@ class TrackerClient:
     def send(self, message: wire.Message) -> None:
         """Soon; lost where the connection is: `connected` says when to say it again."""
         if self._line is not None:
-            self._sending = asyncio.ensure_future(self._write(self._line, message))
+            task = asyncio.ensure_future(self._write(self._line, message))
+            self._sending.add(task)
+            task.add_done_callback(self._sending.discard)
 
     def close(self) -> None:
         if self._task is not None:

@@ -72,7 +72,7 @@ class RemoteSession:
         try:
             self._line, self.address = soon(self._open(timeout)).result()
         except BaseException:
-            soon(self._shut(None))
+            soon(self._shut())
             raise
         self._finalizer = weakref.finalize(self, _end, self._client, self._line)
 
@@ -180,7 +180,7 @@ class RemoteSession:
             raise DeviceError(f"device {at}", f"it cannot be reached ({error})") from None
         return self._lease.line, at
 
-    async def _shut(self, line: Line | None) -> None:
+    async def _shut(self) -> None:
         self._client.close()
 
 
