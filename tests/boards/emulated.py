@@ -122,9 +122,8 @@ def make(folder: Path) -> None:
 
 
 def add_wheels(folder: Path) -> None:
-    """What a server needs, for boards that have wheels."""
+    """What a server needs, for boards that have wheels; where it cannot be had, that is said."""
     home = folder / "pip"
-    venv.create(home, with_pip=True)
     for board in (b for b in BOARDS if b.wheels):
         to = board.packages(folder)
         pip = [
@@ -132,10 +131,13 @@ def add_wheels(folder: Path) -> None:
             "--only-binary=:all:", "--python-version=3.11",
             *(f"--platform={name}" for name in board.wheels), *_WHEELS,
         ]  # fmt: skip
-        if subprocess.run(pip).returncode:
+        try:
+            venv.create(home, with_pip=True)
+            subprocess.run(pip, check=True)
+        except (OSError, subprocess.CalledProcessError) as error:
             shutil.rmtree(to, ignore_errors=True)
-            print(f"{board.name}: no packages for a farm's server, of which the tests are skipped")
-    shutil.rmtree(home)
+            print(f"{board.name}: tests of a farm's server are skipped, no packages: {error}")
+    shutil.rmtree(home, ignore_errors=True)
 
 
 def _unpack(root: Path, apt: Sequence[str], packages: Sequence[str]) -> None:
