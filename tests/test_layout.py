@@ -18,7 +18,7 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 # Libraries that a user may not have, or that take long to import.
 LAZY = {"llvmlite", "cuda", "pyopencl", "onnx", "onnxruntime", "torch", "xgboost", "rich"}
 LONGEST = 600  # lines of a file
-FACADES = {"contrib", "exec", "testing"}  # names of TVM that only point to rooms
+FACADES = {"_ffi", "contrib", "exec", "testing"}  # names of TVM that only point to rooms
 
 
 def test_rooms_import_only_the_rooms_before_them():

@@ -43,8 +43,10 @@ _LAZY = {
     "device": "tilewright.runtime.device",
     "convert": "tilewright.runtime",
     "IRModule": "tilewright.relay.graph.expr",
+    "TVMError": "tilewright.error",
 }
 _MODULES = (
+    "_ffi",
     "error",
     "te",
     "tir",

@@ -51,6 +51,7 @@ from tilewright.te import (
     sigmoid,
     sin,
     sinh,
+    size_var,
     sqrt,
     sum,
     tan,
@@ -59,8 +60,6 @@ from tilewright.te import (
     var,
 )
 from tilewright.te import select as Select
-from tilewright.te import size_var as SizeVar
-from tilewright.te import var as Var
 from tilewright.te.tensor import IterVar
 
 pow = power
@@ -103,6 +102,28 @@ _ELSEWHERE = {
     "tensor_intrin": "Matrix instructions are not there yet; split, vectorize and unroll.",
     "transform": "Lowering has its own passes (docs/design.md); TILEWRIGHT_DEBUG=5 prints them.",
 }
+
+
+class _OfVariables(type):
+    """`isinstance(x, tir.Var)`: variables are expressions of one class with all others."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, PrimExpr) and instance.op == "var"
+
+
+class Var(metaclass=_OfVariables):
+    """`te.var` by TVM's name, and the class that variables are of."""
+
+    def __new__(cls, name: str, dtype: str = "int32") -> Any:
+        return var(name, dtype)
+
+
+class SizeVar(metaclass=_OfVariables):
+    """`te.size_var` by TVM's name; an extent is at least 1 anyway."""
+
+    def __new__(cls, name: str, dtype: str = "int32") -> Any:
+        return size_var(name, dtype)
+
 
 __all__ = [
     "Cast",

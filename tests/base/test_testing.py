@@ -89,3 +89,30 @@ def test_tophub_is_a_context_that_changes_nothing() -> None:
         assert Target.current() is None
     with pytest.raises(TilewrightError, match="apply_history_best"):
         autotvm.tophub.context("llvm", ["log.json"])
+
+
+def test_marks_of_what_is_not_there() -> None:
+    def test() -> None: ...
+
+    assert testing.slow(test) is test is testing.known_failing_targets("vulkan")(test)
+    [lacking] = testing.requires_package("numpy", "no_such_package")(test).pytestmark
+    assert lacking.args == (True,) and "no_such_package" in lacking.kwargs["reason"]
+    assert testing.requires_package("numpy").args == (False,)
+    assert testing.requires_vulkan().name == "skip"
+
+
+def test_a_mark_of_pytest_goes_before_a_parameter(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest('pytest_plugins = ["tilewright.testing.plugin"]')
+    pytester.makepyfile("""
+        import pytest
+        from tilewright import testing
+        kind = testing.parameter("graph", "vm")
+
+        @pytest.mark.parametrize("kind", ["vm"])
+        def test_one(kind):
+            assert kind == "vm"
+
+        def test_both(kind):
+            pass
+    """)
+    pytester.runpytest("-q", "-p", "no:xdist", "-p", "no:randomly").assert_outcomes(passed=3)

@@ -229,3 +229,13 @@ def test_refusals(name):
     attempt, words = REFUSALS[name]
     with pytest.raises(ModelError, match=words):
         attempt()
+
+
+def test_a_rest_of_the_other_sign_rounds_to_the_size_of_its_divisor():
+    x, y = relay.var("x", shape=(64,)), relay.var("y", shape=(64,))
+    small = np.linspace(-1e-5, -1e-3, 64, dtype="float32")
+    large = np.linspace(100, 200, 64, dtype="float32")
+    run = relay.create_executor("graph", target="llvm").evaluate(
+        relay.Function([x, y], relay.floor_mod(x, y))
+    )
+    np.testing.assert_allclose(run(small, large).numpy(), np.mod(small, large), rtol=1e-6)

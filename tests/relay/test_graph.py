@@ -60,11 +60,42 @@ def test_printing_a_function():
     assert str(relay.IRModule.from_expr(f)) == (
         "def @main(%x: Tensor[(1, 3, 4, 4), float32], %w: Tensor[(2, 3, 3, 3), float32]) -> "
         "Tensor[(1, 2, 4, 4), float32] {\n"
-        "  %0 = nn.conv2d(%x, %w, padding=[1, 1, 1, 1]);  // Tensor[(1, 2, 4, 4), float32]\n"
+        "  %0 = nn.conv2d(%x, %w, padding=[1, 1, 1, 1], channels=2, kernel_size=[3, 3]);  "
+        "// Tensor[(1, 2, 4, 4), float32]\n"
         "  %1 = nn.relu(%0);  // Tensor[(1, 2, 4, 4), float32]\n"
         "  add(%1, 0.5);  // Tensor[(1, 2, 4, 4), float32]\n"
         "}"
     )
+
+
+def test_parameters_of_one_name_are_told_apart():
+    x, y, z = tensor("x", 2), tensor("x", 2), tensor("x_1", 2)
+    f = relay.Function([x, y, z], x - y * z)
+    assert [p.name_hint for p in f.params] == ["x", "x_1", "x_1_1"]
+    a, b, c = np.float32([[5, 6], [2, 3], [1, 2]])
+    found = relay.evaluate(f, {"x": a, "x_1": b, "x_1_1": c})
+    np.testing.assert_array_equal(found, a - b * c)
+
+
+def test_attributes_that_follow_from_arguments_are_read_and_printed():
+    x, w = tensor("x", 1, 4, 8, 8), tensor("w", 6, 2, 3, 5)
+    conv = nn.conv2d(x, w, groups=2)
+    assert (conv.attrs.channels, conv.attrs.kernel_size) == (6, (3, 5))
+    assert "channels" not in conv.attrs and "kernel_size=[3, 5]" in conv.astext()
+    other = relay.Call(conv.op, [x, tensor("v", 8, 2, 1, 1)], conv.attrs)
+    assert (other.attrs.channels, other.attrs.kernel_size) == (8, (1, 1))
+    up = nn.conv2d_transpose(x, tensor("u", 4, 3, 2, 2), groups=2)
+    assert (up.attrs.channels, up.shape[1]) == (6, 6)
+    blocks = nn.conv2d(
+        tensor("b", 1, 1, 8, 8, 4), tensor("k", 2, 1, 3, 3, 4, 8),
+        data_layout="NCHW4c", kernel_layout="OIHW4i8o",
+    )  # fmt: skip
+    assert (blocks.attrs.channels, blocks.attrs.kernel_size) == (16, (3, 3))
+    assert nn.dense(tensor("d", 2, 3), tensor("e", 7, 3)).attrs.units == 7
+    part = relay.strided_slice(x, [0, 1], [1, 4], strides=[1, 2])
+    assert part.attrs.end[:2] == (1, 5) and "end=" in part.astext()
+    with pytest.raises(AttributeError, match="units"):
+        _ = conv.attrs.units
 
 
 def test_printing_tuples_and_values():
@@ -209,7 +240,7 @@ REFUSALS = {
         lambda: relay.Function([], nn.relu(tensor("x", 2))), "reads x, which is no parameter",
     ),
     "repeated": (
-        lambda: relay.Function([tensor("x", 2), tensor("x", 2)], relay.const(1.0)), "called x",
+        lambda: relay.Function([tensor("x", 2)] * 2, relay.const(1.0)), "listed twice",
     ),
     "no-shape": (
         lambda: relay.Function([relay.var("x")], relay.const(1.0)), "shape of x is not known",

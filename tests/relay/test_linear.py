@@ -133,9 +133,19 @@ def test_nn_matmul_reads_transposed_operands(flip_a, flip_b):
     np.testing.assert_allclose(value_of(made, **inputs), a @ b)
 
 
+def test_nn_matmul_reads_several_matrices_and_gives_a_weight_its_shape():
+    x = tensor("x", 2, 3, 5, 4)
+    made = nn.matmul(x, relay.var("w"), units=6, transpose_a=True)
+    assert made.shape == (2, 3, 4, 6)
+    values = np.random.default_rng(0).random((2, 3, 5, 4)), np.random.default_rng(1).random((5, 6))
+    a, b = (v.astype("float32") for v in values)
+    found = relay.evaluate(made, {"x": a, "w": b})
+    np.testing.assert_allclose(found, np.swapaxes(a, 2, 3) @ b, rtol=1e-5)
+
+
 def test_what_nn_matmul_refuses():
-    with pytest.raises(ModelError, match="matrices"):
-        nn.matmul(tensor("x", 2, 3, 4), tensor("y", 4, 5))
+    with pytest.raises(ModelError, match="a matrix"):
+        nn.matmul(tensor("x", 3, 4), tensor("y", 2, 4, 5))
     with pytest.raises(ModelError, match="units"):
         nn.matmul(tensor("x", 3, 4), tensor("y", 4, 5), units=4)
     with pytest.raises(ModelError, match="number"):

@@ -7,6 +7,8 @@ import sys
 import numpy as np
 import pytest
 
+import tilewright
+import tilewright._ffi
 import tilewright.driver
 import tilewright.ir
 from relay.small import residual
@@ -21,6 +23,23 @@ def scaled(name: str = "x", by: float = 2.0) -> relay.Function:
 
 
 # -- modules, functions, types ---------------------------------------------------------------------
+
+
+def test_names_are_where_tvm_has_them():
+    assert tilewright.ir.IRModule is relay.IRModule and tilewright.ir.TensorType is relay.TensorType
+    assert tilewright.ir.structural_equal is analysis.structural_equal
+    assert tilewright.ir.transform is transform and tilewright.ir.Op is relay.op.Op
+    assert relay.op.add is relay.op.tensor.add is relay.add and relay.op.op is relay.op
+    assert relay.op.nn.conv2d is relay.nn.conv2d
+    assert relay.op.image.resize2d is relay.image.resize2d
+    assert relay.transform.transform.InferType is relay.transform.InferType
+    assert tilewright.TVMError is tilewright._ffi.base.TVMError is tilewright.error.TVMError
+    assert isinstance([1], tilewright.runtime.container.ADT)
+    assert relay.backend.te_compiler.get().clear() is None
+    n = te.var("n")
+    assert isinstance(n, tilewright.tir.Var) and not isinstance(n + 1, tilewright.tir.Var)
+    assert not isinstance(3, tilewright.tir.Var)
+    assert tilewright.tir.Var("m", "int32").name == tilewright.tir.SizeVar("m").name == "m"
 
 
 def test_functions_of_a_module_have_names():
@@ -56,6 +75,10 @@ def test_a_variable_of_te_is_an_open_extent():
     x = relay.var("x", relay.TensorType((n, 4, m)))
     assert x.open_extents == {0: "n", 2: "m"}
     assert relay.transpose(x, (2, 1, 0)).checked_type == relay.TensorType((m, 4, n))
+    twice = relay.TensorType((n * 2, m // 4, n - 1))
+    assert twice.shape == (2 * x.shape[0], x.shape[2] // 4, x.shape[0] - 1)
+    flat = relay.reshape(relay.var("y", shape=(n, m, n, m, 5)), (-1, 5))
+    assert flat.shape[0] > 2**31
     net = relay.with_sizes(relay.Function([x], relay.nn.relu(x)), {"n": 2, "m": 3})
     assert net["main"].ret_type == relay.TensorType((2, 4, 3))
 
@@ -248,13 +271,13 @@ def test_backends_that_there_are_not():
     ("owner", "name", "part"),
     [
         (relay, "If", "relay.where"), (relay, "parser", "relay.to_onnx"),
-        (relay.backend, "te_compiler", "relay.build"),
+        (relay.backend, "interpreter", "relay.build"),
         (relay.analysis, "alpha_equal", "structural"),
         (relay.vm, "VMCompiler", "relay.vm.compile"), (relay.ty, "TypeVar", "tensors"),
         (relay.testing, "check_grad", "Gradients"), (relay.expr, "If", "relay.where"),
         (relay.build_module, "GraphExecutor", "create_executor"),
-        (relay.op, "add", "relay.add"), (relay.op, "relu", "relay.nn.relu"),
-        (relay.op, "tensor", "in relay"), (tilewright.ir, "structural_equal", "relay.analysis"),
+        (relay.op, "relu", "relay.nn.relu"), (relay.op, "register_compute", "TABLE"),
+        (tilewright.ir, "save_json", "relay.to_onnx"), (tilewright._ffi, "registry", "directly"),
         (tilewright.driver, "tvmc", "tilewright"), (tilewright.contrib, "download", "its path"),
     ],
 )  # fmt: skip

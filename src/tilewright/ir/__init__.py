@@ -1,29 +1,42 @@
 """The program representation: expressions, statements, affine analysis, printer, interpreter.
 
 Everything before text lives in these nodes.  Read in this order: expr, stmt, affine, interpreter.
+TVM calls by this name what networks are made of: such names are those of relay.
 """
 
+from importlib import import_module
 from typing import Any
 
 from tilewright.base.errors import absent
 
-# Names of TVM that one may look for here.
-_ELSEWHERE = {
+# Names of TVM's `ir`, which are relay's: users ask for them, the package does not.
+_RELAYS = {
     **dict.fromkeys(
-        ("structural_equal", "assert_structural_equal", "structural_hash"),
-        "Use that of relay.analysis.",
+        ("Call", "FuncType", "GlobalVar", "IRModule", "IncompleteType", "TensorType", "TupleType"),
+        "tilewright.relay",
     ),
     **dict.fromkeys(
-        ("register_op_attr", "register_intrin_lowering"),
-        "Functions of numbers are a fixed set; te.compute makes others of them (tir.exp, ...).",
+        ("assert_structural_equal", "structural_equal", "structural_hash"),
+        "tilewright.relay.analysis",
     ),
-    "IRModule": "Use tilewright.IRModule.",
-    "module": "Use tilewright.IRModule.",
-    "instrument": "Use tilewright.instrument.",
-    "transform": "Use tilewright.transform.",
-    "TensorType": "Use relay.TensorType.",
+    "Op": "tilewright.relay.op",
+    "RelayExpr": "tilewright.relay.expr",
+    "Type": "tilewright.relay.ty",
+    "instrument": "tilewright.instrument:",
+    "transform": "tilewright.transform:",
+    "module": "tilewright.relay.graph.expr:",
 }
+_ELSEWHERE = dict.fromkeys(
+    ("load_json", "save_json"), "Save a network with relay.to_onnx or Library.export_library."
+) | dict.fromkeys(
+    ("register_op_attr", "register_intrin_lowering"),
+    "Functions of numbers are a fixed set; te.compute makes others of them (tir.exp, ...).",
+)
 
 
 def __getattr__(name: str) -> Any:
-    raise absent("ir", name, _ELSEWHERE)
+    if name not in _RELAYS:
+        raise absent("ir", name, _ELSEWHERE)
+    home, whole, _ = _RELAYS[name].partition(":")
+    module = import_module(home)
+    return module if whole else getattr(module, name)

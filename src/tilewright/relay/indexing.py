@@ -421,12 +421,12 @@ def stack(data: Expr | Sequence[Expr], axis: int) -> Call:
     return concatenate([expand_dims(p, at) for p in parts], at)
 
 
-def trilu(data: Expr, k: int = 0, upper: bool = True) -> Call:
+def trilu(data: Expr, k: int | Constant = 0, upper: bool = True) -> Call:
     """The upper or lower triangle of the last two axes, zeros elsewhere; k: diagonals above."""
     if len(data.shape) < 2:
         raise ModelError(f"trilu(data={data.shape})", "it is no matrix", "Give two axes at least.")
     rows, columns = data.shape[-2:]
-    k = min(max(k, -rows), columns)  # beyond there is nothing
+    k = min(max(int(number(k)), -rows), columns)  # beyond there is nothing
     row, column = arange_array(0, rows, 1, "int32"), arange_array(0, columns, 1, "int32")
     order = "greater_equal" if upper else "less_equal"
     kept = call(order, const(column[None]), const(row[:, None] + np.int32(k)))

@@ -19,6 +19,7 @@ from tilewright.relay import tensor
 from tilewright.relay.graph.expr import Expr, const
 from tilewright.relay.indexing import strided_slice
 from tilewright.relay.op import call
+from tilewright.relay.sizes import settle
 
 MOST_ROWS = 32  # of a matrix whose determinant is computed
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -32,18 +33,29 @@ def nn_matmul(
     transpose_a: bool = False,
     transpose_b: bool = False,
 ) -> Expr:
-    """tensor_a [M, K] times tensor_b [K, N]; a transposed operand is stored the other way.
+    """tensor_a [..., M, K] times tensor_b [K, N]; a transposed operand is stored the other way.
 
-    units: N, where it should be checked
+    units: N, where it should be checked, or where the shape of tensor_b follows
     """
+    if units is not None and len(tensor_a.shape) > 1:
+        depth = tensor_a.shape[-2 if transpose_a else -1]
+        settle(tensor_b, (units, depth) if transpose_b else (depth, units), tensor_a)
     place = f"nn.matmul(tensor_a={tensor_a.shape}, tensor_b={tensor_b.shape})"
-    if len(tensor_a.shape) != 2 or len(tensor_b.shape) != 2:
-        raise ModelError(place, "both must be matrices", "Use nn.batch_matmul for batches.")
+    if len(tensor_a.shape) < 2 or len(tensor_b.shape) != 2:
+        raise ModelError(
+            place, "tensor_b must be a matrix, tensor_a one or several",
+            "Use nn.batch_matmul for batches.",
+        )  # fmt: skip
     if units is not None and units != tensor_b.shape[0 if transpose_b else 1]:
         raise ModelError(place, f"tensor_b has no {units} units", "Leave units out.")
-    left = tensor.transpose(tensor_a) if transpose_a else tensor_a
+    axes = list(range(len(tensor_a.shape)))
+    left = tensor.transpose(tensor_a, (*axes[:-2], *axes[:-3:-1])) if transpose_a else tensor_a
     right = tensor_b if transpose_b else tensor.transpose(tensor_b)
-    return call("nn.dense", left, right, out_dtype=out_dtype)
+    made = call(
+        "nn.dense", _reshaped(left, (math.prod(left.shape[:-1]), left.shape[-1])), right,
+        out_dtype=out_dtype,
+    )  # fmt: skip
+    return _reshaped(made, (*left.shape[:-1], made.shape[1]))
 
 
 def product(a: Expr, b: Expr) -> Expr:

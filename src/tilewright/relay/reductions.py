@@ -11,7 +11,7 @@ import math
 from tilewright.base.dtype import FLOAT32
 from tilewright.base.errors import ModelError
 from tilewright.relay import tensor
-from tilewright.relay.graph.expr import Expr
+from tilewright.relay.graph.expr import Expr, Tuple
 from tilewright.relay.op.reduction import reduced_axes
 from tilewright.relay.tensor import Axes
 
@@ -58,7 +58,7 @@ def variance(
     unbiased: bool = False,
 ) -> Expr:
     """Mean squared distance from the mean over `axis`; unbiased: divided by one less."""
-    return mean_variance(data, axis, keepdims, exclude, unbiased)[1]
+    return _mean_variance(data, axis, keepdims, exclude, unbiased)[1]
 
 
 def mean_variance(
@@ -67,8 +67,14 @@ def mean_variance(
     keepdims: bool = False,
     exclude: bool = False,
     unbiased: bool = False,
-) -> tuple[Expr, Expr]:
+) -> Tuple:
     """Both over `axis`."""
+    return Tuple(_mean_variance(data, axis, keepdims, exclude, unbiased))
+
+
+def _mean_variance(
+    data: Expr, axis: Axes, keepdims: bool, exclude: bool, unbiased: bool = False
+) -> tuple[Expr, Expr]:
     count = math.prod(data.shape[k] for k in _gone(data, axis, exclude))
     distance = data - tensor.mean(data, axis, keepdims=True, exclude=exclude)
     total = tensor.sum(distance * distance, axis, keepdims, exclude)
@@ -87,12 +93,10 @@ def std(
     return tensor.sqrt(variance(data, axis, keepdims, exclude, unbiased))
 
 
-def mean_std(
-    data: Expr, axis: Axes = None, keepdims: bool = False, exclude: bool = False
-) -> tuple[Expr, Expr]:
+def mean_std(data: Expr, axis: Axes = None, keepdims: bool = False, exclude: bool = False) -> Tuple:
     """Both over `axis`."""
-    mean, squared = mean_variance(data, axis, keepdims, exclude)
-    return mean, tensor.sqrt(squared)
+    mean, squared = _mean_variance(data, axis, keepdims, exclude)
+    return Tuple([mean, tensor.sqrt(squared)])
 
 
 def l1_norm(data: Expr, axis: Axes = None, keepdims: bool = False) -> Expr:

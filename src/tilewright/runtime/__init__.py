@@ -7,7 +7,8 @@ from typing import Any
 
 from tilewright.base.doors import door
 from tilewright.base.errors import DeviceError, TilewrightError
-from tilewright.runtime import vm
+from tilewright.runtime import container, vm
+from tilewright.runtime.container import ShapeTuple, String
 from tilewright.runtime.device import Device, cpu, cuda, device, opencl
 from tilewright.runtime.load import load_module
 from tilewright.runtime.module import Module
@@ -42,7 +43,10 @@ __all__ = [
     "LaunchSequence",
     "Module",
     "NDArray",
+    "ShapeTuple",
+    "String",
     "array",
+    "container",
     "convert",
     "cpu",
     "cuda",

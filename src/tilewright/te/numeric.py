@@ -193,7 +193,9 @@ def _own_rounding(name: str, node: Expr, value: Array, values: Sequence[Array]) 
         quotient = values[0] / values[1]
         near = np.abs(quotient - np.rint(quotient)) <= 4 * node.dtype.eps * np.abs(quotient)
         jump = np.abs(values[1]) if name == "floormod" else 1.0
-        return np.asarray(np.where(near, jump, 0.0) + rounding(values[0], dtype))
+        # a rest of the other sign than its divisor has the divisor added, which rounds to its size
+        rounded = rounding(values[0], dtype) + rounding(value, dtype)
+        return np.asarray(np.where(near, jump, 0.0) + rounded)
     units = RELATIVE.get(name)
     if units is None:
         return None

@@ -5,6 +5,7 @@ In: arrays, targets.  Out: AssertionErrors, marks of pytest.  Read next: `parame
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -72,6 +73,39 @@ requires_opencl, requires_gpu = _deferred("opencl"), _deferred("cuda", "opencl")
 def uses_gpu(*tests: Any) -> Any:
     """A test that uses a GPU where there is one: it runs anyway."""
     return tests[0] if tests else lambda test: test
+
+
+# Targets and machines of TVM that are not there: tests that need one are skipped.
+def _absent(what: str) -> Callable[..., Any]:
+    def decorate(*tests: Any) -> Any:
+        import pytest
+
+        mark = pytest.mark.skip(reason=f"{what} is no target here")
+        return mark(tests[0]) if tests else mark
+
+    return decorate
+
+
+requires_vulkan, requires_metal = _absent("Vulkan"), _absent("Metal")
+requires_rocm, requires_hexagon = _absent("ROCm"), _absent("Hexagon")
+
+
+def requires_package(*packages: str) -> Any:
+    """A test that is skipped where one of these packages is not installed."""
+    import pytest
+
+    lacking = [name for name in packages if importlib.util.find_spec(name) is None]
+    return pytest.mark.skipif(bool(lacking), reason=f"not installed: {', '.join(lacking)}")
+
+
+def slow(test: Any) -> Any:
+    """A test that takes long: it runs anyway."""
+    return test
+
+
+def known_failing_targets(*targets: Any) -> Any:
+    """A test that TVM expects to fail on these targets, and that has to pass on those there are."""
+    return uses_gpu(*targets[:0])
 
 
 def exclude_targets(*targets: Any) -> Any:

@@ -16,9 +16,10 @@ from tilewright.testing.parameters import Group, Parameter
 def pytest_generate_tests(metafunc: Any) -> None:
     """The runs of one test."""
     groups: dict[Group, dict[str, int]] = {}
+    given = _marked(metafunc)
     for name in metafunc.fixturenames:
         found = getattr(metafunc.cls, name, None) or getattr(metafunc.module, name, None)
-        if isinstance(found, Parameter):
+        if isinstance(found, Parameter) and name not in given:
             groups.setdefault(found.group, {})[name] = found.index
     for group, names in groups.items():
         values = [tuple(one[k] for k in names.values()) for one in group.sets]
@@ -28,13 +29,8 @@ def pytest_generate_tests(metafunc: Any) -> None:
 
 def _on_targets(metafunc: Any) -> None:
     """`dev` alone is that of the targets."""
-    marked = {
-        name
-        for mark in metafunc.definition.iter_markers("parametrize")
-        for name in (mark.args[0].split(",") if isinstance(mark.args[0], str) else mark.args[0])
-    }
     wanted = [n for n in ("target", "dev") if n in metafunc.fixturenames]
-    if not wanted or "target" in marked:
+    if not wanted or "target" in _marked(metafunc):
         return
     refused = {
         name for mark in metafunc.definition.iter_markers("exclude_targets") for name in mark.args
@@ -42,6 +38,15 @@ def _on_targets(metafunc: Any) -> None:
     runs = [(name, dev) for name, dev in enabled_targets() if name not in refused]
     sets = [tuple({"target": name, "dev": dev}[n] for n in wanted) for name, dev in runs]
     metafunc.parametrize(wanted, sets, ids=[name for name, _ in runs])
+
+
+def _marked(metafunc: Any) -> set[str]:
+    """Names that a mark of pytest gives values."""
+    told = [mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")]
+    return {
+        name.strip() for names in told
+        for name in (names.split(",") if isinstance(names, str) else names)
+    }  # fmt: skip
 
 
 def pytest_configure(config: Any) -> None:

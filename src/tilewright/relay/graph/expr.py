@@ -35,12 +35,18 @@ if TYPE_CHECKING:
 
 
 class Attrs(Mapping[str, Any]):
-    """The attributes of a call: a frozen mapping whose items are also Python attributes."""
+    """The attributes of a call: a frozen mapping whose items are also Python attributes.
 
-    __slots__ = ("_items",)
+    derived: what follows from the arguments, as `channels`: a Python attribute, and no item
+    """
 
-    def __init__(self, items: Mapping[str, Any]) -> None:
+    __slots__ = ("_items", "derived")
+
+    derived: Mapping[str, Any]
+
+    def __init__(self, items: Mapping[str, Any], derived: Mapping[str, Any] | None = None) -> None:
         object.__setattr__(self, "_items", dict(items))
+        object.__setattr__(self, "derived", derived or {})
 
     def __getitem__(self, key: str) -> Any:
         return self._items[key]
@@ -52,15 +58,18 @@ class Attrs(Mapping[str, Any]):
         return len(self._items)
 
     def __getattr__(self, key: str) -> Any:
-        if key == "_items" or key not in self._items:
+        if key in self.__slots__:
             raise AttributeError(key)
-        return self._items[key]
+        for known in (self._items, self.derived):
+            if key in known:
+                return known[key]
+        raise AttributeError(key)
 
     def __setattr__(self, key: str, value: Any) -> None:
         raise AttributeError(f"{key}: attributes are frozen; build a new call instead")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Attrs, (dict(self._items),)
+        return Attrs, (dict(self._items), dict(self.derived))
 
     def __repr__(self) -> str:
         return f"Attrs({self._items})"
@@ -267,6 +276,9 @@ class Call(Expr):
         self.args: tuple[Expr, ...] = tuple(args)
         self.attrs = attrs if isinstance(attrs, Attrs) else Attrs(attrs or {})
         self._type = op.infer(self.args, self.attrs)
+        follows = getattr(op, "follows", None)
+        if follows is not None:
+            self.attrs = Attrs(self.attrs, follows([a.tensor_type for a in self.args], self.attrs))
 
 
 class Tuple(Expr):
@@ -303,9 +315,10 @@ class TupleGetItem(Expr):
 class Function(Expr):
     """`params -> body`.
 
+    params: one whose name an earlier one has is called NAME_1 from here on
     attrs: of a fused group its `name`; otherwise empty.
     ret_type, type_params: accepted for the tutorials' spelling and checked or ignored.
-    Raises ModelError for a repeated parameter name or a variable that is not a parameter.
+    Raises ModelError for a parameter listed twice or a variable that is not a parameter.
     """
 
     __slots__ = ("attrs", "body", "params")
@@ -324,12 +337,8 @@ class Function(Expr):
         self._type = body.checked_type
         names = [p.name_hint for p in self.params]
         place = f"Function({', '.join(names)})"
-        if repeated := sorted({n for n in names if names.count(n) > 1}):
-            raise ModelError(
-                place,
-                f"two parameters are called {repeated[0]}",
-                "Name every relay.var differently.",
-            )
+        if len(set(names)) < len(names):
+            _name_apart(self.params, place)
         known = set(self.params)
         if free := [v.name_hint for v in free_vars(body) if v not in known]:
             raise ModelError(
@@ -385,6 +394,20 @@ class Function(Expr):
                     "Convert with relay.reshape or relay.cast.",
                 )
         return self.ret_type
+
+
+def _name_apart(params: Sequence[Var], place: str) -> None:
+    """Give parameters with names of others names of their own: values are given by name."""
+    if len(set(params)) < len(params):
+        raise ModelError(place, "a parameter is listed twice", "List each relay.var once.")
+    taken: set[str] = set()
+    for p in params:
+        name, k = p.name_hint, 0
+        while name in taken:
+            k += 1
+            name = f"{p.name_hint}_{k}"
+        p.name_hint = name
+        taken.add(name)
 
 
 class GlobalVar(str):

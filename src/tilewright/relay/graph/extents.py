@@ -7,15 +7,23 @@ Read next: `expr.py`, `open.py`, `../passes/extents.py`.
 
 from __future__ import annotations
 
+import operator
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from math import isqrt
 from typing import Any as Anything
 
 from tilewright.ir.expr import Expr as IrExpr
+from tilewright.ir.expr import walk
 
 # Primes that are extents of nothing else, small enough for the square of one to be a tensor's size.
 _STAND_INS = tuple(n for n in range(1009, 1600, 2) if all(n % k for k in range(3, isqrt(n) + 1, 2)))
+
+
+_ARITHMETIC: dict[str, Callable[[int, int], int]] = {
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul,
+    "floordiv": operator.floordiv, "floormod": operator.mod, "min": min, "max": max,
+}  # fmt: skip
 
 
 class Any:
@@ -39,6 +47,14 @@ def stand_in(name: str) -> int:
     return _STAND_INS[zlib.crc32(name.encode()) % len(_STAND_INS)]
 
 
+def known_part(extent: int) -> int:
+    """`extent` without the open ones that it is a product of, which may become small."""
+    for prime in _STAND_INS:
+        while extent % prime == 0 and extent:
+            extent //= prime
+    return extent
+
+
 def closed(shape: Anything, extent_of: Callable[[str], int], own: str = "") -> Anything:
     """`shape`, or shapes by name, or lists of them, with an int for every `Any`.
 
@@ -50,7 +66,23 @@ def closed(shape: Anything, extent_of: Callable[[str], int], own: str = "") -> A
         return {name: closed(s, extent_of, name) for name, s in shape.items()}
     if isinstance(shape, (tuple, list)):
         return tuple(closed(s, extent_of, _axis_name(k)) for k, s in enumerate(shape))
-    return shape
+    return _arithmetic(shape, extent_of) if isinstance(shape, IrExpr) else shape
+
+
+def _arithmetic(extent: IrExpr, extent_of: Callable[[str], int]) -> Anything:
+    """The number of an extent that is arithmetic of `te.var`s, as ``n * 2``; else itself."""
+    known: dict[IrExpr, int] = {}
+    for node in walk(extent):
+        values = [known[a] for a in node.args if a in known]
+        if node.op == "var":
+            known[node] = extent_of(node.name)
+        elif node.op == "const":
+            known[node] = node.attr
+        elif node.op in _ARITHMETIC and len(values) == 2:
+            known[node] = _ARITHMETIC[node.op](*values)
+        else:
+            return extent
+    return known[extent]
 
 
 def open_names(shape: Anything) -> tuple[str, ...]:

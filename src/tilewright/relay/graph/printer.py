@@ -106,6 +106,7 @@ def _call_text(node: Call, names: dict[Expr, str], groups: dict[str, str]) -> st
         name = groups.get(structural_key(node.op), node.op.attrs.get("name", "fn"))
         return f"@{name}({', '.join(args)})"
     args += [f"{k}={_attr(v)}" for k, v in node.attrs.items() if v != node.op.attrs.get(k)]
+    args += [f"{k}={_attr(v)}" for k, v in node.attrs.derived.items()]
     return f"{node.op.name}({', '.join(args)})"
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from tilewright.base.doors import is_integer
 from tilewright.base.dtype import FLOAT32, DType
 from tilewright.base.errors import ExpressionError, ModelError
-from tilewright.relay.graph.extents import closed, open_axes, stand_in
+from tilewright.relay.graph.extents import closed, known_part, open_axes, stand_in
 
 Array = NDArray[Any]
 
@@ -164,7 +164,10 @@ def oversize(shape: tuple[int, ...], dtype: DType) -> str:
     """What is beyond the limits of a tensor; empty if nothing."""
     if len(shape) > MAX_RANK:
         return f"{len(shape)} dimensions, at most {MAX_RANK} are possible"
+    nbytes = math.prod(shape) * dtype.bytes
+    if nbytes > MAX_EXTENT:  # what open extents multiply to is told when they are numbers
+        shape = tuple(map(known_part, shape))
+        nbytes = math.prod(shape) * dtype.bytes
     if max(shape, default=0) > MAX_EXTENT:
         return f"an extent of {max(shape)}, loops count to {MAX_EXTENT}"
-    nbytes = math.prod(shape) * dtype.bytes
     return f"{nbytes} bytes, of {MAX_BYTES} at most" if nbytes > MAX_BYTES else ""

@@ -7,6 +7,9 @@ imported here, by family; what a row holds is in `row.py`.
 from __future__ import annotations
 
 import difflib
+import sys
+from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 from tilewright.base.errors import ModelError, absent
@@ -75,18 +78,39 @@ def _like(value: Any, other: Expr) -> Constant:
     return const(value, other.dtype if isinstance(value, (int, float)) else None)
 
 
+# Folders of TVM's operators, by where their functions are here.
+_FOLDERS = {
+    "dyn": "relay", "image": "relay.image", "reduce": "relay", "tensor": "relay",
+    "transform": "relay", "vision": "relay.vision",
+}  # fmt: skip
+
+
 def __getattr__(name: str) -> Any:
-    """Operators are called in `relay`: these are only their rows."""
-    known = next((n for n in (name, f"nn.{name}") if n in TABLE), None)
-    words = _ELSEWHERE if known is None else {name: f"Use relay.{known}."}
-    raise absent("relay.op", name, words)
+    """Functions that call operators are those of `relay`, which TVM has here, too."""
+    if name in _ELSEWHERE or name.startswith("__"):
+        raise absent("relay.op", name, _ELSEWHERE)
+    if name in _FOLDERS:
+        return import_module(f"tilewright.{_FOLDERS[name]}")
+    if name == "op":
+        return sys.modules[__name__]
+    found = vars(import_module("tilewright.relay")).get(name)
+    if found is None or isinstance(found, ModuleType):
+        known = next((n for n in (f"nn.{name}", f"image.{name}") if n in TABLE), None)
+        raise absent("relay.op", name, {} if known is None else {name: f"Use relay.{known}."})
+    return found
 
 
 _ELSEWHERE = {
     "contrib": "Libraries of others are not called; kernels are compiled and tuned.",
     "strategy": "Use tilewright.schedule.template.anchor_template.",
-    "tensor": "Its operators are in relay.",
-    "transform": "Its operators are in relay.",
-}
+    "annotation": "Leave it out: relay.build decides where values live and what is fused.",
+    "memory": "relay.build plans memory by itself.",
+    "random": "Draw numbers with numpy, and give them as inputs.",
+    **dict.fromkeys(
+        ("register", "register_compute", "register_strategy", "register_legalize",
+         "register_alter_op_layout", "register_pattern", "register_injective_schedule"),
+        "Operators are rows of relay.op.TABLE; a template is registered with autotvm.template.",
+    ),
+}  # fmt: skip
 
 __all__ = ["ROWS", "TABLE", "Op", "Pattern", "call", "get", "same_dtype", "takes_numbers"]

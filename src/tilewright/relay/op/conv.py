@@ -6,13 +6,14 @@ Read next: `window.py`, their values on arrays; `relay/convolution.py`, what use
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tilewright import topi
 from tilewright.relay.graph.expr import Attrs, TensorType, Type
 from tilewright.relay.op import window
 from tilewright.relay.op.row import Op, Pattern, Site
+from tilewright.topi import layout
 
 
 def rank_of(a: Attrs) -> int:
@@ -26,9 +27,9 @@ def _parts(site: Site, inner: str) -> tuple[dict[str, int], dict[str, int]]:
     inner: which letter of the weight all groups have together, "O" or "I"
     """
     a, rank = site.attrs, rank_of(site.attrs)
-    layout = window.check_layout(site, a.data_layout, rank)
+    letters_of = window.check_layout(site, a.data_layout, rank)
     site.require(
-        not window.is_blocked(layout), f"layout {a.data_layout!r} is one of nn.conv2d only",
+        not window.is_blocked(letters_of), f"layout {a.data_layout!r} is one of nn.conv2d only",
         f"Use {' or '.join(window.layouts(rank))}.",
     )  # fmt: skip
     letters = f"OI{window.IMAGE[rank]}"
@@ -37,9 +38,9 @@ def _parts(site: Site, inner: str) -> tuple[dict[str, int], dict[str, int]]:
         f"kernel layout {a.kernel_layout!r} is not known",
         f"Use an order of the letters {', '.join(letters)}.",
     )
-    data = site.tensor(0, rank + 2, layout)
+    data = site.tensor(0, rank + 2, letters_of)
     weight = site.tensor(1, rank + 2, a.kernel_layout)
-    d = dict(zip(layout, data.shape, strict=True))
+    d = dict(zip(letters_of, data.shape, strict=True))
     w = dict(zip(a.kernel_layout, weight.shape, strict=True))
     site.require(a.groups >= 1, f"groups is {a.groups}", "Use 1, or a divisor of the channels.")
     site.require(
@@ -154,16 +155,24 @@ def _conv_transpose_te(tensors: Sequence[Any], a: Attrs, result: Type) -> Any:
     )  # fmt: skip
 
 
+def _conv_follows(types: Sequence[TensorType], a: Attrs) -> Mapping[str, Any]:
+    """The channels of the result and the kernel's size, by the weight."""
+    w = layout.extents(layout.parse(a.kernel_layout, "conv"), types[1].shape, "conv")
+    size = tuple(w[letter] for letter in window.IMAGE[rank_of(a)])
+    return {"channels": w["O"] * (a.groups if "output_padding" in a else 1), "kernel_size": size}
+
+
 def _rows(rank: int) -> tuple[Op, Op]:
-    layout, image = window.channels_first(rank), window.IMAGE[rank]
+    channels_first, image = window.channels_first(rank), window.IMAGE[rank]
     words = {1: "One", 2: "Two", 3: "Three"}[rank] + "-dimensional"
-    common = {**window.defaults(rank), "groups": 1, "data_layout": layout}
+    common = {**window.defaults(rank), "groups": 1, "data_layout": channels_first}
     return (
         Op(
             f"nn.conv{rank}d", ("data", "weight"), Pattern.ANCHOR, _conv_type, window.conv,
             _conv_te,
             f"{words} convolution; groups equal to the channels make it depthwise.",
             {**common, "kernel_layout": f"OI{image}", "out_dtype": ""}, ("Conv",),
+            follows=_conv_follows,
         ),
         Op(
             f"nn.conv{rank}d_transpose", ("data", "weight"), Pattern.ANCHOR, _conv_transpose_type,
@@ -171,7 +180,7 @@ def _rows(rank: int) -> tuple[Op, Op]:
             f"{words} transposed convolution: the gradient of one.",
             {**common, "kernel_layout": f"IO{image}", "output_padding": (0,) * rank,
              "out_dtype": ""},
-            ("ConvTranspose",),
+            ("ConvTranspose",), follows=_conv_follows,
         ),
     )  # fmt: skip
 

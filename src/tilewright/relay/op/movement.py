@@ -7,7 +7,7 @@ stays where it is.  Read next: `nn.py`.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -219,6 +219,12 @@ def _mirror_pad_type(site: Site) -> Type:
     return _pad_type(site)
 
 
+def _slice_ends(types: Sequence[TensorType], a: Attrs) -> Mapping[str, Any]:
+    """Where it ends, as TVM says it: the place behind the last element, a stride further."""
+    parts = zip(a.begin, a.extents, a.strides, strict=True)
+    return {"end": tuple(first + count * stride for first, count, stride in parts)}
+
+
 ROWS = (
     _view("reshape", _reshape_type, "data under another shape.", {"newshape": ()}, "Reshape"),
     _view(
@@ -260,7 +266,7 @@ ROWS = (
     Op(
         "strided_slice", ("data",), Pattern.INJECTIVE, _slice_type, _slice_numpy, _slice_te,
         "Every stride-th element of data from `begin` on, `extents` of them.",
-        {"begin": (), "extents": (), "strides": ()}, ("Slice",),
+        {"begin": (), "extents": (), "strides": ()}, ("Slice",), follows=_slice_ends,
     ),
     Op(
         "strided_set", ("data", "v"), Pattern.INJECTIVE, _set_type, _set_numpy,

@@ -7,6 +7,7 @@ Read next: `conv.py`, `pooling.py`; `relay/nn.py`, what users call.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -130,6 +131,7 @@ ROWS = (
         lambda t, a, result: topi.nn.dense(t[0], t[1], out_dtype=a.out_dtype or None),
         "data [batch, features] times the transpose of weight [units, features].",
         {"out_dtype": ""}, ("Gemm", "MatMul"),
+        follows=lambda types, a: {"units": types[1].shape[0]},
     ),
     Op(
         "nn.batch_matmul", ("tensor_a", "tensor_b"), Pattern.ANCHOR, _batch_matmul_type,
@@ -163,3 +165,10 @@ ROWS = (
         "Logarithm of softmax along `axis`.", {"axis": -1}, ("LogSoftmax",),
     ),
 )  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    """Functions that call operators are those of `relay.nn`, which TVM has here, too."""
+    if name.startswith("__"):
+        raise AttributeError(name)
+    return getattr(import_module("tilewright.relay.nn"), name)

@@ -171,6 +171,7 @@ class Op:
     onnx:      ONNX operators that mean this one; the first is what export writes
     view:      the result is the argument's memory under another shape: no kernel is needed
     reads:     how often its expression has the same argument
+    follows:   attributes of TVM that follow from the arguments, from their types; calls show them
     """
 
     name: str
@@ -184,6 +185,7 @@ class Op:
     onnx: tuple[str, ...] = ()
     view: bool = False
     reads: int = 1
+    follows: Callable[[Sequence[TensorType], Attrs], Mapping[str, Any]] | None = None
 
     def infer(self, args: tuple[Expr, ...], attrs: Attrs) -> Type:
         """The type of a call; ModelError when the arguments or attributes do not fit."""

@@ -1,15 +1,16 @@
 """`relay.backend`: what TVM's build is made of; here `relay.build` has no parts to choose.
 
 `Executor("graph")` and `Runtime("cpp")` name what there is, for scripts that pass them on.
-Read next: `compile/build.py`.
+Read next: `../compile/build.py`.
 """
 
 from dataclasses import dataclass
 from typing import Any
 
 from tilewright.base.errors import ModelError, absent
+from tilewright.relay.backend import te_compiler
 
-__all__ = ["Executor", "Runtime"]
+__all__ = ["Executor", "Runtime", "te_compiler"]
 
 
 @dataclass(frozen=True)
@@ -41,13 +42,12 @@ def _require(name: object, place: str, only: str) -> None:
 
 
 _ELSEWHERE = dict.fromkeys(
-    ("te_compiler", "graph_executor_codegen", "interpreter", "executor_factory", "vm", "aot"),
+    ("graph_executor_codegen", "interpreter", "executor_factory", "vm", "aot"),
     "Use relay.build, whose report names the schedule of each kernel; relay.create_executor runs.",
 ) | {
     "compile_engine": "Use relay.build; its report names the schedule of each kernel.",
     "contrib": "Compilers of others are not called; the targets are llvm, cuda and opencl.",
 }
-__path__: list[str] = []  # so that imports of other names say what to use, too
 
 
 def __getattr__(name: str) -> Any:
