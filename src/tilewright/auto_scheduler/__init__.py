@@ -8,6 +8,7 @@ translates and holds no logic.  Read next: `search/rules/derive.py`, `search/loo
 from importlib import import_module
 from typing import Any
 
+from tilewright.auto_scheduler import feature as feature
 from tilewright.auto_scheduler.compute_dag import ComputeDAG
 from tilewright.auto_scheduler.cost_model import PythonBasedModel, RandomModel, XGBModel
 from tilewright.auto_scheduler.dispatcher import ApplyHistoryBest

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, NoReturn
 
@@ -91,9 +92,7 @@ class State:
         self.compute_dag = self.schedule.dag if compute_dag is None else compute_dag
         if self.compute_dag.hash != self.schedule.dag.hash:
             raise SpaceError("loop_state.State", "the state is of another computation")
-        self._at = Positions(self.schedule)
-        if isinstance(found, RuleState):  # whose rules are told positions in this order
-            self._at.stages = list(self.schedule.stages)
+        self._splits: dict[int, list[Any]] = {}  # lengths by the number of the step
         self._done: list[tuple[Step, ...]] = [(step,) for step in self.schedule.steps]
         if isinstance(state, State):
             self.resumed(state)
@@ -133,8 +132,17 @@ class State:
 
     def resumed(self, other: State) -> State:
         """This one, its steps counted as those of `other`, which are the same."""
-        self._done, self._at.splits = list(other._done), dict(other._at.splits)
+        self._done, self._splits = list(other._done), dict(other._splits)
         return self
+
+    @cached_property
+    def _at(self) -> Positions:
+        """Made when it is needed: most states are only looked at as a whole."""
+        made = Positions(self.schedule)
+        made.splits = self._splits
+        if isinstance(self.state_object, RuleState):  # rules are told positions in this order
+            made.stages = list(self.schedule.stages)
+        return made
 
     def to_json(self) -> list[list[Any]]:
         return self.schedule.to_json()
@@ -155,7 +163,7 @@ class State:
         return str(self.schedule)
 
     def __repr__(self) -> str:
-        return f"State({len(self._at.stages)} stages, {len(self._done)} transform steps)"
+        return f"State({len(self.schedule.stages)} stages, {len(self._done)} transform steps)"
 
     # -- loops -------------------------------------------------------------------------------------
     @door(ScheduleError)
@@ -316,7 +324,7 @@ class State:
             assert len(self.steps) == before, error  # the first step of several is the one refused
             raise
         if lengths is not None:
-            self._at.splits[self._at.number] = lengths
+            self._splits[self._at.number] = lengths
         self._done.append(tuple(self.steps[before:]))
 
     def _annotated(self, call: str, stage: StageLike, it: Iterator, how: str) -> Iterator:

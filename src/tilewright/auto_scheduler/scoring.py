@@ -12,6 +12,7 @@ import numpy as np
 
 from tilewright.auto_scheduler.computation import Computation
 from tilewright.auto_scheduler.cost_model import PythonBasedModel, Scores
+from tilewright.auto_scheduler.loop_state import State
 from tilewright.auto_scheduler.measure import MeasureInput, MeasureResult
 from tilewright.auto_scheduler.records import trials_of
 from tilewright.base.errors import SpaceError
@@ -48,7 +49,7 @@ class Scoring:
     def __call__(self, states: Sequence[Schedule]) -> Scores:
         """Scores of states.  Raises SpaceError where the model does not give one for each."""
         self.learn()
-        answer = self.model.predict(self.task, list(states))
+        answer = self.model.predict(self.task, [State(state) for state in states])
         place = f"{type(self.model).__name__}.predict"
         try:
             scores = np.asarray(answer, np.float64)

@@ -6,10 +6,13 @@ In: a task, a cost model, callbacks.  Out: calls of the tuning loop.  Read next:
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 from tilewright.auto_scheduler.computation import Computation
 from tilewright.auto_scheduler.cost_model import (
@@ -18,6 +21,7 @@ from tilewright.auto_scheduler.cost_model import (
     XGBModel,
     is_own,
 )
+from tilewright.auto_scheduler.loop_state import State
 from tilewright.auto_scheduler.measure import TuningOptions, checked_options
 from tilewright.auto_scheduler.records import Path
 from tilewright.auto_scheduler.scoring import Scoring
@@ -25,16 +29,17 @@ from tilewright.auto_scheduler.tuning import TrialPrinter, known_of, run, tell_u
 from tilewright.base.doors import door
 from tilewright.base.errors import SpaceError
 from tilewright.measure.database import Database
-from tilewright.schedule.schedule import Schedule, Stage
+from tilewright.schedule.schedule import Stage
 from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.task import Task
+from tilewright.search.propose.model_proposer import neighbours
 from tilewright.search.propose.named import make_proposer
-from tilewright.search.propose.proposers import Proposer
+from tilewright.search.propose.proposers import Candidate, Proposer
 from tilewright.search.propose.scored_proposer import ScoredProposer
 from tilewright.search.report import Options, Report
 from tilewright.search.rules.derive import default_sketch, rule_sketches, rules_for, with_rules
 from tilewright.search.rules.rules import Condition, SketchRule
-from tilewright.search.rules.state import State
+from tilewright.search.rules.state import State as RuleState
 
 # Ansor's parameters.  The search sizes itself; they are accepted so that scripts run.
 PARAMETERS = (
@@ -44,6 +49,9 @@ PARAMETERS = (
     "cpu_multi_level_tiling_structure", "gpu_multi_level_tiling_structure",
     "max_innermost_split_factor", "max_vectorize_size", "disable_change_compute_location",
 )  # fmt: skip
+
+# Of `evolutionary_search`: how often, from how many, to how many each.
+GENERATIONS, PARENTS, CHILDREN = 4, 16, 16
 
 
 class PreloadMeasuredStates:
@@ -70,8 +78,8 @@ class PreloadCustomSketchRule:
 
     def __init__(
         self,
-        meet_condition_func: Callable[[SketchPolicy, State, int], int],
-        apply_func: Callable[[SketchPolicy, State, int], Any],
+        meet_condition_func: Callable[[SketchPolicy, RuleState, int], int],
+        apply_func: Callable[[SketchPolicy, RuleState, int], Any],
         rule_name: str = "CustomSketchRule",
     ) -> None:
         self.meet_condition_func, self.apply_func = meet_condition_func, apply_func
@@ -113,6 +121,7 @@ class SketchPolicy:
                 "SketchPolicy(init_search_callbacks=)", "one of them is of no known kind",
                 "Use PreloadMeasuredStates(log) and PreloadCustomSketchRule(...).",
             )  # fmt: skip
+        self._drawn: dict[str, Candidate] = {}
         self.scoring = Scoring(model, task) if is_own(model) else None
         self.rules = (*(_CustomRule(c, self) for c in custom), *rules_for(task.target))
 
@@ -134,10 +143,52 @@ class SketchPolicy:
                 print(f"{sketch}\n{sketch.space}")
         return found
 
-    def sample_initial_population(self, count: int = 50) -> list[Schedule]:
+    def sample_initial_population(self, count: int = 50) -> list[State]:
         """States that would be measured first."""
-        proposer = self.proposer(self.task())
-        return [c.sketch.close(c.index) for c in proposer.suggest(count)]
+        found = self.proposer(self.task()).suggest(count)
+        return [self._state(c) for c in found]
+
+    @door(SpaceError, "SketchPolicy.evolutionary_search")
+    def evolutionary_search(self, init_populations: Sequence[State], out_size: int) -> list[State]:
+        """The states that the cost model likes best among `init_populations`, what differs from one
+        of them in a single decision, and what differs from the best of those, for four generations.
+
+        init_populations: as `sample_initial_population` gives them, of this policy
+        """
+        rng = np.random.default_rng(self.seed)
+        scores: dict[Candidate, float] = {}
+        ahead = [self._candidate(state) for state in init_populations]
+        for _ in range(GENERATIONS):
+            fresh = [c for c in dict.fromkeys(ahead) if c not in scores]
+            if fresh:
+                told = self.cost_model.predict(self.search_task, [self._state(c) for c in fresh])
+                scores |= zip(fresh, map(float, told), strict=True)
+            best = sorted(scores, key=lambda c: -scores[c])[:PARENTS]
+            ahead = [c for parent in best for c in self._mutations(parent, rng)]
+        liked = sorted(scores, key=lambda c: -scores[c])
+        chosen = [c for c in liked if scores[c] > -np.inf][: max(out_size, 0)]
+        return [self._state(c) for c in chosen]
+
+    def _state(self, candidate: Candidate) -> State:
+        """That of a candidate, which is known by its steps from now on."""
+        made = State(candidate.sketch.close(candidate.index))
+        self._drawn[json.dumps(made.to_json())] = candidate
+        return made
+
+    def _candidate(self, state: State) -> Candidate:
+        found = self._drawn.get(json.dumps(state.to_json()))
+        if found is None:
+            raise SpaceError(
+                "SketchPolicy.evolutionary_search", "a state is not one that this policy drew",
+                "Take them from sample_initial_population.",
+            )  # fmt: skip
+        return found
+
+    def _mutations(self, parent: Candidate, rng: np.random.Generator) -> list[Candidate]:
+        """Some that can run and differ in one decision."""
+        near = neighbours(parent.sketch.space, np.array([parent.index], np.int64))
+        near = rng.permutation(near[parent.sketch.legal(near)])[:CHILDREN]
+        return [Candidate(parent.sketch, int(index)) for index in near]
 
     def proposer(self, task: Task) -> Proposer:
         """Who proposes candidates of `task`, as `task()` gives it."""
@@ -185,7 +236,7 @@ class _CustomRule(SketchRule):
         self.given, self.policy = given, policy
         self.name = re.sub(r"[^\w-]", "_", given.rule_name)  # type: ignore[misc]
 
-    def meets(self, state: State, stage: Stage) -> Condition:
+    def meets(self, state: RuleState, stage: Stage) -> Condition:
         answer = self.given.meet_condition_func(self.policy, state, _number(state, stage))
         if answer not in range(3):
             raise SpaceError(
@@ -194,7 +245,7 @@ class _CustomRule(SketchRule):
             )  # fmt: skip
         return (Condition.PASS, Condition.APPLY, Condition.ONLY)[int(answer)]
 
-    def apply(self, state: State, stage: Stage, variant: int) -> str | None:
+    def apply(self, state: RuleState, stage: Stage, variant: int) -> str | None:
         answer = self.given.apply_func(self.policy, state, _number(state, stage))
         match answer:
             case [[_, stage_id]]:
@@ -207,5 +258,5 @@ class _CustomRule(SketchRule):
         return state.schedule.stages[answer].name if answer >= 0 else None
 
 
-def _number(state: State, stage: Stage) -> int:
+def _number(state: RuleState, stage: Stage) -> int:
     return state.schedule.stages.index(stage)

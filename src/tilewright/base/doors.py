@@ -50,6 +50,7 @@ _NAMES: dict[str, tuple[str, str]] = {
     "IterVar": ("an axis", "te.reduce_axis and s[tensor].op.axis have them."),
     "LoadedLibrary": ("a library on a device", 'relay.build(mod)["default"](device) gives one.'),
     "NDArray": ("an array of tilewright.nd", "nd.array(x) makes one."),
+    "PythonBasedModel": ("a cost model", "Use XGBModel() or RandomModel()."),
     "RandomModel": ("a cost model", "Use XGBModel() or RandomModel()."),
     "Schedule": ("a schedule", "te.create_schedule(op) makes one."),
     "SearchTask": ("a SearchTask", "SearchTask(func=, args=) and extract_tasks make them."),

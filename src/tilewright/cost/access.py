@@ -116,7 +116,7 @@ class Point:
 
     def index(self, touch: Touch, dim: int) -> Any:
         """Position in one dimension, counted from the start of the stored region."""
-        value = self._position(touch, dim)
+        value = self.position(touch, dim)
         if touch.producer is not None and touch.producer.parent is not None:
             start = self.base(self.bounds.base[touch.producer][dim])
             return value if _nothing(start) else value - start
@@ -131,8 +131,9 @@ class Point:
                 total = total + value * self.convert(stride)
         return total
 
-    def _position(self, touch: Touch, dim: int) -> Any:
-        """Of an index that is data: anywhere in the dimension, elsewhere for each element."""
+    def position(self, touch: Touch, dim: int) -> Any:
+        """Position in one dimension of the tensor.  Of an index that is data: anywhere in it,
+        elsewhere for each element."""
         read = touch.chosen[dim]
         if read is None:
             return self._evaluate(touch.index[dim], touch.node)
@@ -165,7 +166,7 @@ class Steps(Point):
         return self.axis(axis)
 
     def index(self, touch: Touch, dim: int) -> Any:
-        return self._position(touch, dim)
+        return self.position(touch, dim)
 
 
 _INDEX_RULES: dict[str, Callable[[Any, Any], Any]] = {
