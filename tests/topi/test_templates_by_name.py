@@ -404,6 +404,7 @@ def test_blocks_of_channels_are_those_of_the_data() -> None:
         ("conv2d_nchw_winograd_nnpack.arm_cpu", CONV, "Use conv2d_nchw_winograd.arm_cpu"),
         ("conv2d_NCHWc_int8.x86", CONV, "out_dtype='int32'"),
         ("dense_cublas.cuda", DENSE, "libraries of others"),
+        ("conv3d_ncdhw_winograd.cuda", CONV, "Use conv3d_ncdhw.cuda"),
         ("conv2d_nhwc_tensorcore.cuda", NHWC, "float32 means float32"),
     ],
 )  # fmt: skip

@@ -15,13 +15,11 @@ from tilewright.base.errors import ExpressionError
 from tilewright.ir.expr import Expr
 from tilewright.te.tensor import Tensor
 from tilewright.topi import layout as L
+from tilewright.topi.nn.blocks import over_blocks
 from tilewright.topi.nn.conv import conv
-from tilewright.topi.nn.window import Window, pad
 from tilewright.topi.stage import (
     Indices,
     call_text,
-    check_tensor,
-    product_dtype,
     require,
     stage,
     sum_of_products,
@@ -107,23 +105,12 @@ def conv2d_NCHWc(
     data [N, CI/c, H, W, c], kernel [CO/k, CI/c, KH, KW, c, k]; result [N, CO/k, OH, OW, k].
     """
     name = "conv2d_NCHWc"
-    place = call_text(
-        name, data=data, kernel=kernel, stride=stride, padding=padding, dilation=dilation
-    )
-    check_tensor(data, "data", "N C H W c", place)
-    check_tensor(kernel, "kernel", "O I H W i o", place)
-    batch, in_chunks, in_height, in_width, in_block = data.shape
-    out_chunks, kernel_chunks, kh, kw, kernel_block, out_block = kernel.shape
-    require(
-        (in_chunks, in_block) == (kernel_chunks, kernel_block), place,
-        f"data has {in_chunks} blocks of {in_block} channels, "
-        f"the kernel {kernel_chunks} of {kernel_block}", "Store both in blocks of one size.",
+    held = over_blocks(
+        name, data, kernel, "OIHWio", "Ii", stride, padding, dilation, out_dtype
     )  # fmt: skip
-    window = Window.of((kh, kw), stride, padding, dilation, place)
-    height, width = window.output_size((in_height, in_width), place)
-    dtype = product_dtype(place, out_dtype, data=data, kernel=kernel)
-
-    padded = pad(data, *window.pads((2, 3), 5), name="data_pad") if any(window.padding) else data
+    window, padded, dtype = held.window, held.padded, held.dtype
+    batch, in_chunks, _, _, in_block = data.shape
+    out_chunks, _, kh, kw, _, out_block = kernel.shape
     ic_outer = te.reduce_axis((0, in_chunks), "ic_outer")
     ic_inner = te.reduce_axis((0, in_block), "ic_inner")
     ry, rx = te.reduce_axis((0, kh), "kh"), te.reduce_axis((0, kw), "kw")
@@ -140,7 +127,7 @@ def conv2d_NCHWc(
 
     args = (data, kernel, window.stride, window.padding, window.dilation, dtype)
     return stage(
-        (batch, out_chunks, height, width, out_block),
+        (batch, out_chunks, *held.image, out_block),
         body,
         name,
         name,

@@ -13,6 +13,7 @@ from tilewright import te
 from tilewright.base.doors import named
 from tilewright.ir.expr import Expr
 from tilewright.te.tensor import Tensor
+from tilewright.topi.nn.blocks import over_blocks
 from tilewright.topi.nn.window import Window, image_letters, pad
 from tilewright.topi.stage import (
     Indices,
@@ -130,28 +131,17 @@ def depthwise_conv2d_NCHWc(
     data [N, C/c, H, W, c], kernel [C/c, 1, KH, KW, 1, c]; result [N, C/c, OH, OW, c].
     """
     name = "depthwise_conv2d_NCHWc"
-    place = call_text(
-        name, data=data, kernel=kernel, stride=stride, padding=padding, dilation=dilation
-    )
-    check_tensor(data, "data", "N C H W c", place)
-    check_tensor(kernel, "kernel", "C M H W m c", place)
-    batch, chunks, in_height, in_width, block = data.shape
-    kernel_chunks, multiplier, kh, kw, inner_multiplier, kernel_block = kernel.shape
-    require(
-        (chunks, block) == (kernel_chunks, kernel_block), place,
-        f"data has {chunks} blocks of {block} channels, "
-        f"the kernel {kernel_chunks} of {kernel_block}", "Store both in blocks of one size.",
+    held = over_blocks(
+        name, data, kernel, "CMHWmc", "Cc", stride, padding, dilation, out_dtype
     )  # fmt: skip
+    window, padded, dtype = held.window, held.padded, held.dtype
+    batch, chunks, _, _, block = data.shape
+    _, multiplier, kh, kw, inner_multiplier, _ = kernel.shape
     require(
-        multiplier == inner_multiplier == 1, place,
+        multiplier == inner_multiplier == 1, held.place,
         "a channel multiplier is not supported in blocks",
         "Use depthwise_conv2d_nchw.",
     )  # fmt: skip
-    window = Window.of((kh, kw), stride, padding, dilation, place)
-    height, width = window.output_size((in_height, in_width), place)
-    dtype = product_dtype(place, out_dtype, data=data, kernel=kernel)
-
-    padded = pad(data, *window.pads((2, 3), 5), name="data_pad") if any(window.padding) else data
     ry, rx = te.reduce_axis((0, kh), "kh"), te.reduce_axis((0, kw), "kw")
 
     def body(i: Indices) -> Expr:
@@ -163,7 +153,7 @@ def depthwise_conv2d_NCHWc(
 
     args = (data, kernel, window.stride, window.padding, window.dilation, dtype)
     return stage(
-        (batch, chunks, height, width, block),
+        (batch, chunks, *held.image, block),
         body,
         "DepthwiseConv2d",
         name,

@@ -24,6 +24,18 @@ names_elsewhere(
             library: ("libraries of others are not called", _MODEL)
             for library in ("_cudnn", "_cublas", "_cublaslt", "_cblas", "_mkl", "_dnnl", "_rocblas")
         },
+        "conv3d_ncdhw_winograd": (
+            "Winograd's transforms are of images of two axes",
+            "Use conv3d_ncdhw.cuda.",
+        ),
+        "conv2d_nhwc_winograd": (
+            "its transforms are scheduled otherwise here",
+            "autotvm.task.extract_from_program gives tasks of Winograd's convolution NHWC.",
+        ),
+        "deformable_conv2d": (
+            "its taps are read by a computation of their own",
+            "relay.nn.deformable_conv2d compiles, and tunes with the rules.",
+        ),
         "bitserial_": ("operands of a few bits are not there", "Use int8 and the float templates."),
         "_dsp": ("microcontrollers are not built for", "Use the templates for arm_cpu."),
         "_quantized": ("quantised weights are not interleaved", _TYPES),
