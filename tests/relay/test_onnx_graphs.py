@@ -126,6 +126,14 @@ def test_loops_that_do_not_end_are_refused():
     refused(lambda: from_onnx(proto, limits=relay.frontend.Limits(nodes=100)), "the limit is 100")
 
 
+def test_a_loop_whose_end_is_not_in_sight_is_refused_soon():
+    body = doubling()
+    body.initializer[0].CopyFrom(numpy_helper.from_array(number(2**40), "two"))
+    proto = model([loop("", body, "on")], SHAPE, {"on": np.array(True)}, outputs=("y", "all"))
+    limits = relay.frontend.Limits(unrolled=100)
+    refused(lambda: from_onnx(proto, limits=limits), "has not ended", "Limits(unrolled=")
+
+
 def test_a_loop_whose_length_is_computed_is_refused():
     proto = model([loop("n", doubling())], SHAPE)
     proto.graph.input.append(info("n", INT64, []))

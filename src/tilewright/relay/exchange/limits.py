@@ -26,6 +26,7 @@ class Limits:
     on arrays of its sizes, in float64, so it may need eight times `step`.
 
     nodes:      operators of the file
+    unrolled:   operators in copies of the body of a loop whose end shows only on the way
     constants:  bytes of arrays that the file does not hold but has import make
     step:       bytes that one operator reads and writes
     total:      bytes of all inputs, weights and intermediate values, each counted once
@@ -33,6 +34,7 @@ class Limits:
     """
 
     nodes: int = 50_000
+    unrolled: int = 8_000
     constants: int = 1 << 31
     step: int = 1 << 30
     total: int = 1 << 36
@@ -58,6 +60,7 @@ class Limits:
 
 _MEANING = {
     "nodes": "nodes",
+    "unrolled": "nodes of a loop that has not ended",
     "constants": "bytes of computed constants",
     "step": "bytes that one operator reads and writes",
     "total": "bytes of values",

@@ -82,6 +82,8 @@ def _loop(n: Node) -> list[Value]:
                 trips < np.inf, "it never ends", "The body must end it, or a number of trips."
             )
             n.copies(body, int(trips) - done)
+        elif asked and done:
+            n.trip(body, done + 1)
         made = n.inline(body, [np.array(done, "int64"), np.array(True), *carried])
         going, carried = made[0] if asked else going, made[1 : 1 + len(carried)]
         for scan, value in zip(scans, made[1 + len(carried) :], strict=True):

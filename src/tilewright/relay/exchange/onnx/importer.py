@@ -262,6 +262,10 @@ class _Importer:
         nodes = self.nodes + count * (1 + len(self._prepare(graph).plan.nodes))
         self.limits.check("nodes", nodes, "from_onnx: with all copies of bodies")
 
+    def _trip(self, graph: GraphProto, number: int) -> None:
+        """Refuses a trip of a loop that may never end."""
+        self.limits.check("unrolled", number * (1 + len(self._prepare(graph).plan.nodes)))
+
     def _inline(self, outer: _Scope, graph: GraphProto, values: Sequence[Value]) -> list[Value]:
         """The results of a graph inside a node of `outer`."""
         place = f"from_onnx: graph {shown(graph.name)!r}"
@@ -471,7 +475,8 @@ class _Importer:
             _until_read(node.output, scope.read),
             lambda n: self._room(n, place), lambda i: values[i],
             lambda v: self._known(v, place), lambda g, v: self._inline(scope, g, v),
-            self._copies, lambda v: self.expr(v, node.op_type, place.removeprefix("from_onnx: ")),
+            self._copies, self._trip,
+            lambda v: self.expr(v, node.op_type, place.removeprefix("from_onnx: ")),
         )  # fmt: skip
         try:
             result = converter(view)

@@ -39,7 +39,8 @@ class Node:
     room: asks for bytes of a constant that is about to be made
     value_of: what a name stands for, tensor or not; known: the array of a value, if it has one
     inline: the results of a graph inside the node, for the values of its inputs; copies: asks for
-            as many more copies of it, which may be beyond the limits
+            as many more copies of it, which may be beyond the limits; trip: for the copy of that
+            number of a loop whose end is not in sight
     as_expr: a value as a graph value
     used: attributes that were read
     """
@@ -57,6 +58,7 @@ class Node:
     known: Callable[[Value], Array | None]
     inline: Callable[[Any, Sequence[Value]], list[Value]]
     copies: Callable[[Any, int], None]
+    trip: Callable[[Any, int], None]
     as_expr: Callable[[Value], Expr]
     used: set[str] = field(default_factory=set)
 
