@@ -46,7 +46,17 @@ WHOLE = {
     "by hand": by_hand,
     "keys in columns": lambda: by_hand(transposed=True),
 }
+
+
+def one_head() -> relay.Expr:
+    """As in a network for one sequence, without batches or heads."""
+    x = matrix("x", 5, 8)
+    q, k, v = (nn.dense(x, matrix(n, 8, 8)) for n in "abc")
+    return nn.matmul(nn.softmax(nn.matmul(q, k, transpose_b=True) * 0.3), v)
+
+
 MOVED = {
+    "one head": lambda: one_head(),
     "heads of three products": lambda: heads(*(matrix(n, 6, 8) for n in "qkv")),
     "heads of one product": lambda: heads(*relay.split(matrix("x", 5, 24), 3, axis=1)),
     "keys and values for several heads": lambda: shared_heads(),
@@ -147,6 +157,10 @@ def parts_of_rows() -> relay.Expr:
 
 WHOLE |= MOVED
 NOT_WHOLE = {
+    "products with weights": lambda: nn.dense(
+        nn.softmax(nn.dense(matrix("x", 5, 8), tensor("a", 8, 8))),
+        relay.transpose(tensor("b", 8, 8)),
+    ),
     "softmax over parts of rows": lambda: parts_of_rows(),
     "probabilities are read": lambda: by_hand(twice=True),
     "softmax over queries": lambda: by_hand(axis=1),

@@ -13,6 +13,7 @@ from typing import Any
 
 from tilewright.base.errors import ModelError
 from tilewright.relay.graph.expr import Function, IRModule
+from tilewright.relay.passes.attention import single_heads
 from tilewright.relay.passes.bind import bind_params
 from tilewright.relay.passes.canonicalize import canonicalize
 from tilewright.relay.passes.combine import combine_products
@@ -41,6 +42,7 @@ PASSES: tuple[Pass, ...] = (
     drop_empty,           # tensors without elements need no kernel
     fold_constants,       # what depends on constants only is computed now
     join_norms,           # norms and softmax that were taken apart are one operator
+    single_heads,         # products of an attention with one head have a batch of one
     moves_last,           # what is elementwise comes right behind what computes
     fold_shift,           # neighbouring shifts and scales join
     fold_scale_after,     # conv(x, W) * s  ->  conv(x, W * s)
@@ -150,5 +152,5 @@ __all__ = [
     "combine_parallel_dense", "combine_products", "defuse", "drop_empty", "eliminate_common",
     "eliminate_dead_code", "fold_constants", "fold_scale_after", "fold_scale_before", "fold_shift",
     "fuse", "fuse_attention", "inline_calls", "join_norms", "moves_last", "optimize", "passes_of",
-    "separate", "simplify_inference", "slices_first",
+    "separate", "simplify_inference", "single_heads", "slices_first",
 ]  # fmt: skip

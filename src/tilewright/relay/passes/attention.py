@@ -12,16 +12,62 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tilewright.relay.graph.expr import Call, Constant, Expr, IRModule, TensorType
-from tilewright.relay.graph.traversal import is_call, op_name, users
-from tilewright.relay.op import TABLE, Pattern
+from tilewright.relay.graph.traversal import (
+    each_function,
+    is_call,
+    op_name,
+    rewrite,
+    users,
+    with_body,
+)
+from tilewright.relay.op import TABLE, Pattern, call
 from tilewright.relay.passes.dead_code import is_view
 
 JOINS = (Pattern.ELEMENTWISE, Pattern.BROADCAST)
-PRODUCT, SOFTMAX = "nn.batch_matmul", "nn.softmax"
+PRODUCT, SOFTMAX, SINGLE = "nn.batch_matmul", "nn.softmax", "nn.dense"
 MOVES = ("transpose", "strided_slice", "broadcast_to")
 LONGEST = 8  # steps between a product and the softmax, or before an operand
 
 Readers = Mapping[Expr, Sequence[Expr]]
+
+
+def single_heads(mod: IRModule) -> IRModule:
+    """dense(softmax(dense(a, b)), c)  ->  products of a batch of one, for computed b and c.
+
+    So an attention with one head is one like any other.  A product with a weight stays.
+    """
+    return each_function(mod, lambda f: with_body(f, _in_batches(f.body)))
+
+
+def _in_batches(body: Expr) -> Expr:
+    readers = users(body)
+    position = {node: k for k, node in enumerate(readers)}
+    found = set[Expr]()
+    for node in readers:
+        if _is_single(node) and isinstance(node, Call):
+            after = _path(node.args[0], SOFTMAX, readers, position)
+            before = after and _path(after[0].args[0], SINGLE, readers, position)
+            if before and _is_single(before[0]):
+                found |= {before[0], node}
+
+    def visit(old: Expr, node: Expr) -> Expr:
+        if old not in found or not isinstance(node, Call):
+            return node
+        a, b = (call("reshape", x, newshape=(1, *x.shape)) for x in node.args)
+        made = call(PRODUCT, a, b, out_dtype=node.attrs.out_dtype, transpose_b=True)
+        return call("reshape", made, newshape=node.shape)
+
+    return rewrite(body, visit) if found else body
+
+
+def _is_single(node: Expr) -> bool:
+    """Whether it is a product of two matrices, the second not a weight, moved or not."""
+    if not (is_call(node, SINGLE) and isinstance(node, Call) and len(node.args[0].shape) == 2):
+        return False
+    second = node.args[1]
+    while isinstance(second, Call) and (is_view(second) or is_call(second, *MOVES)):
+        second = second.args[0]
+    return isinstance(second, Call)
 
 
 def attentions(body: Expr) -> list[list[Call]]:
