@@ -46,6 +46,7 @@ from tilewright.targets.spec import DeviceSpec
 from tilewright.targets.target import Target
 
 GPU_TASK = "conv 3x3 64x56x56"
+OPENING = 30.0  # seconds in which every GPU should have been opened
 SLEEP = """
 define void @sleep(ptr %a, ptr %b) {{
   %r = call i32 @usleep(i32 {microseconds})
@@ -230,8 +231,9 @@ def gpus(most: int, trials: int) -> list[dict[str, Any]]:
                     Pipeline(builder, runner) as pipeline,
                 ):
                     spec = runner.describe(Target("cuda"))
-                    while len(runner._known) < number:  # until every GPU has been opened
-                        time.sleep(0.01)
+                    ends = time.monotonic() + OPENING
+                    while len(runner._known) < number and time.monotonic() < ends:
+                        time.sleep(0.01)  # until every GPU has been opened
                     rows.append({"GPUs": number, **searched(pipeline, spec, trials, True)})
             finally:
                 farm.stop()

@@ -126,7 +126,7 @@ class FarmRunner(Fleet):
         async def work(device: str, link: DeviceLink) -> DeviceSpec | TilewrightError:
             begun.set()
             try:
-                return await link.describe(kind, self.index)
+                return await self._spec(device, link, kind)
             except DeviceError as refused:
                 return refused
 
@@ -177,15 +177,20 @@ class FarmRunner(Fleet):
             del self._known[known]
         self._without_llvm.discard(device)
 
-    async def _accepts(self, device: str, link: DeviceLink, kind: str) -> bool:
-        """Whether it is of the make that is used; asked once of each device."""
-        if not kind:
-            return True
+    async def _spec(self, device: str, link: DeviceLink, kind: str) -> DeviceSpec:
+        """What the device is; asked once of each."""
         spec = self._known.get((device, kind))
         if spec is None:
             spec = self._known[device, kind] = await link.describe(kind, self.index)
             if not link.has_llvm:
                 self._without_llvm.add(device)
+        return spec
+
+    async def _accepts(self, device: str, link: DeviceLink, kind: str) -> bool:
+        """Whether it is of the make that is used."""
+        if not kind:
+            return True
+        spec = await self._spec(device, link, kind)
         chosen = self._specs.setdefault(kind, spec)
         if spec.fingerprint == chosen.fingerprint:
             return True
