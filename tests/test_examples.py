@@ -16,7 +16,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tilewright import relay
+import tilewright
+from tilewright import relay, te, tir
+from tilewright.base.errors import TilewrightError
 from tilewright.measure.database import Database
 
 ROOT = Path(__file__).parents[1]
@@ -98,3 +100,45 @@ def test_the_commands(tmp_path) -> None:
 def test_every_example_is_run() -> None:
     tests = "".join(p.read_text(encoding="utf-8") for p in (ROOT / "tests").rglob("test_*.py"))
     assert [p.name for p in EXAMPLES.iterdir() if p.is_file() and p.name not in tests] == []
+
+
+def test_the_page_names_examples_that_there_are() -> None:
+    page = (ROOT / "docs" / "compatibility.md").read_text(encoding="utf-8")
+    rows = page.partition("## Scripts of TVM's galleries")[2].splitlines()[6:]
+    cells = [row.split("|") for row in rows if row.startswith("|")]
+    named = {name for _, _, ours, *_ in cells for name in re.findall(r"`(.+?)`", ours)}
+    assert len(cells) > 25 and len(named) > 15
+    assert {name for name in named if not (EXAMPLES / name).is_file()} == set()
+
+
+# What scripts of TVM's galleries say where they end, and what they are told.
+ENDS = [
+    ("te.scan(None, None, None)", "unroll them into several te.compute"),
+    ("te.extern((4,), [], None)", "declare it with te.compute"),
+    ("s[C].tensorize(C.op.axis[0], None)", "split, vectorize and unroll"),
+    ("te.decl_tensor_intrin(C.op, None)", "split, vectorize and unroll"),
+    ('s[C].pragma(C.op.axis[0], "import_llvm", "define void @f()")', "Declare what it computes"),
+    ("from tilewright.contrib import tedd", "print.s. shows the loops"),
+    ("from tilewright.contrib import cc", "no compiler is called by hand"),
+    ("from tilewright.contrib.download import download_testdata", "Nothing is downloaded"),
+    ("from tilewright.driver import tvmc", "The command is `tilewright`"),
+    ("from tilewright.script import tir", "declare with te.compute"),
+    ("from tilewright.relay.backend.contrib.uma import UMABackend", "Compilers of others"),
+    ("from tilewright.ir import register_op_attr", "a fixed set"),
+    ("tir.call_pure_extern('float32', '__expf', A[0])", "te has exp, log, erf"),
+    ("tilewright.build(s, [A, C], 'llvm').import_module(None)", "one file holds the code"),
+    (
+        "te.comm_reducer(lambda x, y: x, lambda *t: t)((A[0], A[1]), axis=te.reduce_axis((0, 4)))",
+        "topi.argmax or topi.argmin",
+    ),
+]
+
+
+@pytest.mark.parametrize(("line", "told"), ENDS, ids=[line for line, _ in ENDS])
+def test_a_script_that_ends_is_told_what_to_use(line: str, told: str) -> None:
+    A = te.placeholder((4,), name="A")
+    C = te.compute((4,), lambda i: A[i] * 2.0, name="C")
+    names = {"tilewright": tilewright, "te": te, "tir": tir, "A": A, "C": C}
+    names["s"] = te.create_schedule(C.op)
+    with pytest.raises((TilewrightError, ImportError, AttributeError), match=told):
+        exec(line, names)

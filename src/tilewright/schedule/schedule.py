@@ -125,7 +125,7 @@ class Stage(StageState):
         self._do(S.Annotate(self.name, self._axis("parallel", axis), "parallel"))
 
     @door(ScheduleError)
-    def pragma(self, axis: IterVar, key: str, value: Size = 1) -> None:
+    def pragma(self, axis: IterVar, key: str, value: Size | str = 1) -> None:
         """auto_unroll_max_step or unroll_explicit for all inside `axis`; see `steps.Pragma`."""
         if isinstance(value, str):
             raise ScheduleError(
