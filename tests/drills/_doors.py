@@ -118,7 +118,8 @@ SKIPPED = {
     "relay.testing", "topi.testing", "relay.op", "relay.Library", "relay.nn.pair", "relay.nn.sides",
     "autotvm.ConfigEntity", "autotvm.MeasureInput", "autotvm.MeasureResult", "autotvm.task.Task",
     "autotvm.task.ConfigEntity",
-    "auto_scheduler.PythonBasedMeasureCallback", "auto_scheduler.LocalRPCMeasureContext",
+    "auto_scheduler.PythonBasedModel", "auto_scheduler.PythonBasedMeasureCallback",
+    "auto_scheduler.LocalRPCMeasureContext",
 }  # fmt: skip
 
 

@@ -19,11 +19,12 @@ def test_nothing_breaks(drill: Drill) -> None:
     assert drill.broken(counts) == []
 
 
-# These need PyTorch, a log with records, a tracker.
+# These need PyTorch, a log with records, a tracker, a registered buffer.
 REFUSED = {
     "autotvm.RPCRunner", "auto_scheduler.RPCRunner",
     "relay.frontend.from_exported_program", "relay.frontend.from_pytorch",
     "auto_scheduler.load_best_record", "auto_scheduler.load_best",
+    "auto_scheduler.get_task_input_buffer",
     "autotvm.ApplyGraphBest", "autotvm.apply_graph_best",
     "autotvm.task.ApplyGraphBest",
 }  # fmt: skip
