@@ -24,6 +24,15 @@ class PassInstrument:
         """Called with what `info` has made."""
 
 
+def pass_instrument(cls: type) -> type:
+    """A class of one's own as an instrument; methods that it leaves out do nothing.
+
+    Beside run_before_pass and run_after_pass: should_run(mod, info), False where a pass is left
+    out; enter_pass_ctx() and exit_pass_ctx(), where a `with PassContext(...)` begins and ends.
+    """
+    return type(cls.__name__, (cls, PassInstrument), {"__doc__": cls.__doc__})
+
+
 class PrintBeforeAll(PassInstrument):
     """Prints each module that a pass is given."""
 

@@ -55,15 +55,24 @@ class PassContext:
             )  # fmt: skip
 
     def __enter__(self) -> PassContext:
+        for each in _with(self.instruments or (), "enter_pass_ctx"):
+            each.enter_pass_ctx()
         context.push("pass", self)
         return self
 
     def __exit__(self, *_: object) -> None:
         context.pop("pass")
+        for each in _with(self.instruments or (), "exit_pass_ctx"):
+            each.exit_pass_ctx()
 
     @staticmethod
     def current() -> PassContext:
         return context.current("pass") or PassContext()
+
+
+def _with(instruments: Sequence[Any], method: str) -> list[Any]:
+    """Those that have a method, which instruments may leave out."""
+    return [each for each in instruments if hasattr(each, method)]
 
 
 @dataclass(frozen=True)
@@ -95,6 +104,8 @@ class Pass:
     def __call__(self, mod: IRModule) -> IRModule:
         self._require_module(mod, "there is nothing to change in it")
         instruments = PassContext.current().instruments or ()
+        if not all(each.should_run(mod, self.info) for each in _with(instruments, "should_run")):
+            return mod
         for each in instruments:
             each.run_before_pass(mod, self.info)
         made = self.change(mod)
@@ -183,9 +194,17 @@ class _Own(Pass):
         return self._change(mod)
 
 
+class ModulePass(_Own):
+    """What `module_pass` makes."""
+
+
+class FunctionPass(_Own):
+    """What `function_pass` makes."""
+
+
 def _of_module(run: Callable[..., Any], info: PassInfo) -> Pass:
     check_arguments(run, (None, None), f"pass {info.name}", ModelError)
-    return _Own(info, lambda mod: run(mod, PassContext.current()))
+    return ModulePass(info, lambda mod: run(mod, PassContext.current()))
 
 
 def _of_functions(run: Callable[..., Any], info: PassInfo) -> Pass:
@@ -198,7 +217,7 @@ def _of_functions(run: Callable[..., Any], info: PassInfo) -> Pass:
         }
         return type(mod)(found)
 
-    return _Own(info, change)
+    return FunctionPass(info, change)
 
 
 def _decorator(

@@ -107,6 +107,15 @@ def test_a_mark_of_pytest_goes_before_a_parameter(pytester: pytest.Pytester) -> 
         import pytest
         from tilewright import testing
         kind = testing.parameter("graph", "vm")
+        lists, arrays = testing.parameters(([1], {"a": 2}))
+
+        class TestCached:
+            @testing.fixture(cache_return_value=True)
+            def made(self, lists, arrays):
+                return lists + list(arrays)
+
+            def test_it(self, made):
+                assert made == [1, "a"]
 
         @pytest.mark.parametrize("kind", ["vm"])
         def test_one(kind):
@@ -115,4 +124,4 @@ def test_a_mark_of_pytest_goes_before_a_parameter(pytester: pytest.Pytester) -> 
         def test_both(kind):
             pass
     """)
-    pytester.runpytest("-q", "-p", "no:xdist", "-p", "no:randomly").assert_outcomes(passed=3)
+    pytester.runpytest("-q", "-p", "no:xdist", "-p", "no:randomly").assert_outcomes(passed=4)

@@ -308,3 +308,65 @@ def test_a_functor_without_a_method_says_which():
 
     with pytest.raises(ModelError, match="it has no visit_call"):
         Nothing().visit(scaled())
+
+
+# -- passes and walks of a user's own --------------------------------------------------------------
+
+
+def test_an_instrument_may_leave_passes_out_and_see_where_a_context_begins():
+    seen = []
+
+    @tilewright.instrument.pass_instrument
+    class Watch:
+        def should_run(self, mod, info):
+            return info.name != "FoldConstant"
+
+        def enter_pass_ctx(self):
+            seen.append("enter")
+
+        def exit_pass_ctx(self):
+            seen.append("exit")
+
+        def run_after_pass(self, mod, info):
+            seen.append(info.name)
+
+    two = relay.IRModule.from_expr(relay.const(1.0) + relay.const(1.0))
+    run = transform.Sequential([relay.transform.FoldConstant(), relay.transform.InferType()])
+    with transform.PassContext(instruments=[Watch()]):
+        made = run(two)
+    assert seen == ["enter", "InferType", "sequential", "exit"] and "add" in str(made)
+    kept = transform.module_pass(lambda mod, ctx: mod, name="kept")
+    assert isinstance(kept, transform.ModulePass) and not isinstance(kept, transform.FunctionPass)
+
+
+def test_constants_are_folded_and_nothing_else_is_changed():
+    x = relay.var("x", shape=(3,))
+    one = relay.const(np.float32([1, 2, 3]))
+    made = relay.transform.FoldConstant()(relay.IRModule.from_expr((one + one) + x))
+    wanted = relay.IRModule.from_expr(relay.const(np.float32([2, 4, 6])) + x)
+    tilewright.ir.assert_structural_equal(made, wanted)
+
+
+def test_a_walk_without_a_method_is_not_implemented():
+    for value in (relay.const(1.0), relay.GlobalVar("f")):
+        with pytest.raises(NotImplementedError, match="it has no visit_"):
+            relay.ExprFunctor().visit(value)
+    assert relay.ExprMutator().visit(relay.GlobalVar("f")) == "f"
+    assert relay.ExprVisitor().visit(relay.GlobalVar("f")) is None
+
+
+def test_places_are_given_as_floats_too():
+    x = relay.var("x", shape=(2, 5))
+    data = np.random.default_rng(0).random((2, 5)).astype("float32")
+    found = relay.evaluate(relay.argsort(x, dtype="float64"), {"x": data})
+    np.testing.assert_array_equal(found, np.argsort(data, kind="stable").astype("float64"))
+    values, places = relay.evaluate(relay.topk(x, 2, dtype="float32"), {"x": data})
+    assert places.dtype == "float32"
+    np.testing.assert_array_equal(np.take_along_axis(data, places.astype(int), 1), values)
+
+
+def test_devices_have_dlpacks_numbers():
+    assert [d.device_type for d in (tilewright.cpu(), tilewright.cuda(1), tilewright.opencl())] == [
+        1, 2, 4,
+    ]  # fmt: skip
+    assert tilewright.cuda(1).device_id == 1

@@ -207,10 +207,13 @@ def topk(
         raise ModelError(place, "no such ret_type", 'Use "both", "values" or "indices".')
     at = _axis(axis, len(data.shape), place)
     number = k if k >= 1 else data.shape[at]
-    indices = call("topk", data, k=number, axis=at, is_ascend=bool(is_ascend), dtype=str(dtype))
+    asked = check_dtype(dtype, place)
+    kind = "int32" if asked.is_float else str(asked)  # a float is counted, and converted then
+    found = call("topk", data, k=number, axis=at, is_ascend=bool(is_ascend), dtype=kind)
+    indices = cast(found, str(asked)) if asked.is_float else found
     if ret_type == "indices":
         return indices
-    values = gather(data, at, indices)
+    values = gather(data, at, found)
     return values if ret_type == "values" else Tuple([values, indices])
 
 

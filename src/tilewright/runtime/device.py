@@ -17,6 +17,9 @@ from tilewright.targets.kind import DeviceKind, LimitValue, kinds, resolve
 from tilewright.targets.spec import DeviceSpec
 from tilewright.targets.target import Target
 
+_DLPACK = {"cpu": 1, "cuda": 2, "opencl": 4}
+_OTHER = 12  # DLPack's number for devices that it has no other for
+
 
 @door(DeviceError)
 def device(kind: str | Target, index: int = 0) -> Device:
@@ -60,6 +63,15 @@ class Device:
     def device_kind(self) -> DeviceKind:
         """The kind of targets that run here: of a CPU, `llvm`."""
         return _kind_of(self.kind, str(self))
+
+    @property
+    def device_type(self) -> int:
+        """The number of its kind in DLPack."""
+        return _DLPACK.get(self.device_kind.device, _OTHER)
+
+    @property
+    def device_id(self) -> int:
+        return self.index
 
     @property
     def exist(self) -> bool:

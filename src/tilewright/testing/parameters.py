@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # values may be arrays, which have no one answer
 class Group:
     """sets: for each run, one value for each of its names; ids: how the runs are called"""
 
@@ -60,10 +60,10 @@ def fixture(function: Callable[..., Any] | None = None, *, cache_return_value: b
     compute = function
 
     @functools.wraps(compute)
-    def cached(**arguments: Any) -> Any:
+    def cached(*owner: Any, **arguments: Any) -> Any:
         key = repr(sorted(arguments.items()))
         if key not in made:
-            made[key] = compute(**arguments)
+            made[key] = compute(*owner, **arguments)
         return copy.deepcopy(made[key])
 
     return pytest.fixture(cached)

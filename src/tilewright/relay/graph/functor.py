@@ -18,6 +18,7 @@ from tilewright.relay.graph.expr import (
     Constant,
     Expr,
     Function,
+    GlobalVar,
     Tuple,
     TupleGetItem,
     Var,
@@ -33,6 +34,10 @@ _FRAMES = 8  # of Python for one node of a path, with a method of the user's amo
 _changing = lock()
 
 
+class MissingMethod(ModelError, NotImplementedError):
+    """A kind of node that a walk has no method for."""
+
+
 class ExprFunctor:
     """`visit(expr)` calls the method of the node's kind once, and knows its result from then on."""
 
@@ -40,6 +45,8 @@ class ExprFunctor:
         self.memo_map: dict[Expr, Any] = {}
 
     def visit(self, expr: Expr) -> Any:
+        if isinstance(expr, GlobalVar):
+            return self._method("visit_global_var")(expr)
         if not isinstance(expr, Expr):
             raise ModelError(
                 f"{type(self).__name__}.visit({expr!r})", "it is no value of relay",
@@ -57,11 +64,17 @@ class ExprFunctor:
     def _method(self, name: str) -> Callable[[Any], Any]:
         found: Callable[[Any], Any] | None = getattr(self, name, None)
         if found is None:
-            raise ModelError(
+            raise MissingMethod(
                 f"{type(self).__name__}.visit", f"it has no {name}",
                 "Define it, or subclass ExprVisitor or ExprMutator, which have all.",
             )  # fmt: skip
         return found
+
+    def visit_global_var(self, gvar: GlobalVar) -> Any:
+        """Of the name of a function in a module."""
+        raise MissingMethod(
+            f"{type(self).__name__}.visit", "it has no visit_global_var", "Define it."
+        )
 
     def visit_op(self, op: Any) -> Any:
         """Of the operator of a call; it is no expression, so nothing calls this by itself."""
@@ -70,6 +83,9 @@ class ExprFunctor:
 
 class ExprVisitor(ExprFunctor):
     """Visits everything; override the methods of the kinds that matter, and call theirs."""
+
+    def visit_global_var(self, gvar: GlobalVar) -> Any:
+        return None
 
     def visit_var(self, var: Var) -> Any:
         return None
@@ -98,6 +114,9 @@ class ExprVisitor(ExprFunctor):
 
 class ExprMutator(ExprFunctor):
     """Rebuilds everything that reads what changed; override the methods of what should change."""
+
+    def visit_global_var(self, gvar: GlobalVar) -> Any:
+        return gvar
 
     def visit_var(self, var: Var) -> Any:
         return var

@@ -26,7 +26,6 @@ from tilewright.relay.passes import (
     drop_empty,
     eliminate_common,
     eliminate_dead_code,
-    fold_constants,
     fold_scale_after,
     fold_scale_before,
     fold_shift,
@@ -34,10 +33,13 @@ from tilewright.relay.passes import (
     separate,
     simplify_inference,
 )
+from tilewright.relay.passes.constants import compute_constants
 from tilewright.relay.passes.layouts import convert_layout, prefer_layouts
 from tilewright.relay.passes.mixed_precision import to_mixed_precision
 from tilewright.targets.target import TargetLike
 from tilewright.transform import (
+    FunctionPass,
+    ModulePass,
     Pass,
     PassContext,
     PassInfo,
@@ -50,9 +52,10 @@ from tilewright.transform import (
 __all__ = [
     "AlterOpLayout", "BackwardFoldScaleAxis", "CanonicalizeOps", "CombineParallelConv2D",
     "CombineParallelDense", "ConvertLayout", "DeadCodeElimination", "DefuseOps",
-    "EliminateCommonSubexpr", "FoldConstant", "FoldScaleAxis", "ForwardFoldScaleAxis", "FuseOps",
-    "InferType", "PrintIR", "RemoveUnusedFunctions", "Sequential", "SimplifyExpr",
-    "SimplifyInference", "ToMixedPrecision", "function_pass", "module_pass",
+    "EliminateCommonSubexpr", "FoldConstant", "FoldScaleAxis", "ForwardFoldScaleAxis",
+    "FunctionPass", "FuseOps", "InferType", "ModulePass", "PrintIR", "RemoveUnusedFunctions",
+    "Sequential",
+    "SimplifyExpr", "SimplifyInference", "ToMixedPrecision", "function_pass", "module_pass",
 ]  # fmt: skip
 
 
@@ -90,9 +93,9 @@ class CanonicalizeOps(RelayPass):
 
 
 class FoldConstant(RelayPass):
-    """What depends on constants only is computed now, and what is left gets its one spelling."""
+    """What depends on constants only is computed now."""
 
-    OPT_LEVEL, CHANGES = 2, (fold_constants,)
+    OPT_LEVEL, CHANGES = 2, (compute_constants,)
 
 
 class FoldScaleAxis(RelayPass):
