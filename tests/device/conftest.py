@@ -73,7 +73,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         ).stdout.strip()
         body = {
             "suite": "tests/device",
-            "commit": commit or os.environ.get("TILEWRIGHT_COMMIT", ""),
+            "commit": os.environ.get("TILEWRIGHT_COMMIT") or commit,
             "code": code_hash(),
             "date": time.strftime("%Y-%m-%d"),
             "device": device(kind).name,
