@@ -53,10 +53,11 @@ AUTO_SCHEDULER: dict[str, list[Row]] = {
         ),
         different(
             "auto_scheduler.SearchTask",
-            "task_inputs also go by the inputs' own names; layout_rewrite_option has no effect",
+            "task_inputs also go by the inputs' own names",
         ),
         *works("search_task.", "compute_dag workload_key target hardware_params desc"),
         *works("search_task.", "apply_best"),
+        different("auto_scheduler.LayoutRewriteOption", "no input changes its shape"),
         different("search_task.tune", "gives a Report; Ctrl-C keeps what was measured"),
         different("search_task.print_best", "print_mode: schedule, or the target's kind"),
         different(
@@ -94,7 +95,7 @@ AUTO_SCHEDULER: dict[str, list[Row]] = {
         ),
         *works("auto_scheduler.", "get_task_input_buffer register_task_input_check_func"),
         *works("auto_scheduler.", "prepare_input_map register_task_input_buffer PythonBasedModel"),
-        *not_yet("auto_scheduler.", "LayoutRewriteOption rewrite_compute_body"),
+        *not_yet("auto_scheduler.", "rewrite_compute_body"),
     ],
     "Auto-scheduler: measuring, logs, networks": [
         different(

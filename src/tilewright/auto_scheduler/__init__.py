@@ -13,6 +13,7 @@ from tilewright.auto_scheduler.compute_dag import ComputeDAG
 from tilewright.auto_scheduler.cost_model import PythonBasedModel, RandomModel, XGBModel
 from tilewright.auto_scheduler.dispatcher import ApplyHistoryBest
 from tilewright.auto_scheduler.hardware import HardwareParams
+from tilewright.auto_scheduler.layout_rewrite import LayoutRewriteOption
 from tilewright.auto_scheduler.measure import (
     LocalBuilder,
     LocalRPCMeasureContext,
@@ -62,9 +63,9 @@ from tilewright.base.doors import open_doors
 from tilewright.base.errors import RecordError, SpaceError, absent
 
 __all__ = [
-    "ApplyHistoryBest", "ComputeDAG", "EmptyPolicy", "HardwareParams", "LocalBuilder",
-    "LocalRPCMeasureContext", "LocalRunner", "LogEstimatedLatency", "MeasureInput", "MeasureResult",
-    "PreloadCustomSketchRule", "PreloadMeasuredStates", "PrintTableInfo",
+    "ApplyHistoryBest", "ComputeDAG", "EmptyPolicy", "HardwareParams", "LayoutRewriteOption",
+    "LocalBuilder", "LocalRPCMeasureContext", "LocalRunner", "LogEstimatedLatency", "MeasureInput",
+    "MeasureResult", "PreloadCustomSketchRule", "PreloadMeasuredStates", "PrintTableInfo",
     "PythonBasedMeasureCallback", "PythonBasedModel", "RPCRunner", "RandomModel", "RecordReader",
     "RecordToFile", "SearchTask", "SketchPolicy", "TaskScheduler", "TaskSchedulerCallback",
     "TuningOptions", "XGBModel", "auto_schedule", "create_task", "distill_record_file",
@@ -98,7 +99,6 @@ _ELSEWHERE = {
     "ApplyHistoryBestOrSample": "Use ApplyHistoryBest: untuned kernels have default schedules.",
     "DispatchContext": "Enter ApplyHistoryBest(log); its .query answers.",
     "FallbackContext": "Untuned kernels have default schedules; relay.build's report names them.",
-    "LayoutRewriteOption": "Leave it out: constants of a network are packed where that pays.",
     "enable_relay_integration": "Not needed: relay.build uses what ApplyHistoryBest(log) knows.",
     "load_from_file": "Use load_records.",
     "get_shape_from_rewritten_layout": "Constants of a network keep their shapes in its graph.",

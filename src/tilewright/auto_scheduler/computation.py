@@ -13,6 +13,12 @@ from typing import Any
 
 from tilewright.auto_scheduler.compute_dag import ComputeDAG
 from tilewright.auto_scheduler.hardware import HardwareParams
+from tilewright.auto_scheduler.layout_rewrite import (
+    LayoutRewriteOption,
+    checked_option,
+    with_weights,
+    without_packing,
+)
 from tilewright.auto_scheduler.task_inputs import inputs_of
 from tilewright.auto_scheduler.workload_registry import (
     declared,
@@ -56,6 +62,8 @@ class Computation:
         self.hardware_params = given.completed(asked)
         self.hardware = given.hardware(asked)  # what sketch rules are told
         self.compute_dag, self.workload_key = _computation(func, args, compute_dag, workload_key)
+        option = checked_option(layout_rewrite_option)
+        self.compute_dag = ComputeDAG(with_weights(self.compute_dag, option))
         name, *rest = json.loads(self.workload_key)
         hashed = self.workload_key == self.compute_dag.workload_key()
         label, values = ("", ()) if hashed else (name, arguments_of(rest))
@@ -63,6 +71,11 @@ class Computation:
         self.weight = 1
         self.network: Any = None  # set by `extract_tasks`
         self.task = task_of_dag(self.compute_dag, self.target, label, values)
+        if option is LayoutRewriteOption.NO_REWRITE:
+            self.task.sketches = without_packing(self.task.sketches)
+        held = any(op.constant for op in self.compute_dag.placeholders)
+        usual = LayoutRewriteOption.get_target_default(self.target, held)
+        self.layout_rewrite_option = usual if option is None else option
         self.task_input_names: list[str] = []
         if task_inputs is not None:
             self.task_input_names, self.task.inputs = inputs_of(

@@ -10,6 +10,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from tilewright.auto_scheduler.layout_rewrite import applied, checked_option
 from tilewright.auto_scheduler.loop_state import State
 from tilewright.auto_scheduler.workload_registry import workload_key_to_tensors
 from tilewright.base.errors import SpaceError
@@ -74,8 +75,15 @@ class ComputeDAG(Computation):
     def apply_steps_from_state(
         self, state: State | Schedule, layout_rewrite: Any = None
     ) -> tuple[Schedule, list[Tensor]]:
-        """(schedule, arguments) for `build`; layout_rewrite is accepted and has no effect."""
-        return Schedule.replay(self, state.steps), self.tensors
+        """(schedule, arguments) for `build`.
+
+        layout_rewrite: a `LayoutRewriteOption`: how inputs that the state packs are stored;
+        default: as when it was measured.  Raises SpaceError where the state does not go with it.
+        """
+        option = checked_option(layout_rewrite)
+        made = state.schedule if isinstance(state, State) else state
+        schedule = applied(self, made, option)
+        return schedule, list(schedule.dag.args)
 
     def print_python_code_from_state(self, state: State | Schedule) -> str:
         """Python that makes the schedule, given `tensors`: what the workload's function returns.

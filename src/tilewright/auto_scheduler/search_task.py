@@ -40,10 +40,12 @@ class SearchTask(Computation):
     task_inputs:     values with which candidates are verified and timed, by the names of inputs or
                      those that `prepare_input_map` gives; or names of registered buffers
     task_inputs_overwrite, task_inputs_save_to_file: see `register_task_input_buffer`
-    target_host and layout_rewrite_option are accepted and not needed.
+    layout_rewrite_option: a `LayoutRewriteOption`; default: weights are what the computation says,
+                     and a template may pack inputs in the kernel where it sees that that pays
+    target_host is accepted and not needed.
 
-    `compute_dag`, `workload_key`, `target`, `hardware_params`, `desc` and `task_input_names` are
-    attributes.
+    `compute_dag`, `workload_key`, `target`, `hardware_params`, `desc`, `task_input_names` and
+    `layout_rewrite_option` are attributes.
     """
 
     def tune(
@@ -73,6 +75,7 @@ class SearchTask(Computation):
     ) -> tuple[Schedule, list[Tensor]]:
         """(schedule, arguments) of the best record, for `build`.
 
+        layout_rewrite_option: see `ComputeDAG.apply_steps_from_state`
         What a log proposes may crash a compiler, or keep it busy for ever: it is compiled once in a
         process of its own, and `build` finds the kernel in the cache.
         Raises RecordError where the log has no valid schedule of the task for its target, and where
@@ -83,7 +86,9 @@ class SearchTask(Computation):
                 "SearchTask.apply_best(include_compatible=True)", "schedules fit one shape only",
                 "Tune this task.",
             )  # fmt: skip
-        schedule, args = self.compute_dag.apply_steps_from_state(self._best(log_file))
+        schedule, args = self.compute_dag.apply_steps_from_state(
+            self._best(log_file), layout_rewrite_option
+        )
         self._try_build(schedule, log_file)
         return schedule, args
 
