@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilewright.auto_scheduler.layout_rewrite import applied, checked_option
-from tilewright.auto_scheduler.loop_state import State
+from tilewright.auto_scheduler.loop_state import State, schedule_of
 from tilewright.auto_scheduler.workload_registry import workload_key_to_tensors
 from tilewright.base.errors import SpaceError
 from tilewright.schedule.schedule import Schedule
@@ -81,8 +81,7 @@ class ComputeDAG(Computation):
         default: as when it was measured.  Raises SpaceError where the state does not go with it.
         """
         option = checked_option(layout_rewrite)
-        made = state.schedule if isinstance(state, State) else state
-        schedule = applied(self, made, option)
+        schedule = applied(self, schedule_of(state), option)
         return schedule, list(schedule.dag.args)
 
     def print_python_code_from_state(self, state: State | Schedule) -> str:

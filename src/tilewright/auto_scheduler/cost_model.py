@@ -51,7 +51,7 @@ class PythonBasedModel(ABC):
 
     @abstractmethod
     def predict(self, task: Computation, states: Sequence[State | Schedule]) -> Any:
-        """A score for each state, the greater the better.
+        """A score for each state, the greater the better; `state.schedule` is the schedule.
 
         Minus infinity: it is not measured.
         """

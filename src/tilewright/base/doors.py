@@ -50,15 +50,13 @@ _NAMES: dict[str, tuple[str, str]] = {
     "IterVar": ("an axis", "te.reduce_axis and s[tensor].op.axis have them."),
     "LoadedLibrary": ("a library on a device", 'relay.build(mod)["default"](device) gives one.'),
     "NDArray": ("an array of tilewright.nd", "nd.array(x) makes one."),
-    "PythonBasedModel": ("a cost model", "Use XGBModel() or RandomModel()."),
-    "RandomModel": ("a cost model", "Use XGBModel() or RandomModel()."),
+    "PythonBasedModel": ("a cost model", "Use XGBModel(), RandomModel(), or a subclass."),
     "Schedule": ("a schedule", "te.create_schedule(op) makes one."),
     "SearchTask": ("a SearchTask", "SearchTask(func=, args=) and extract_tasks make them."),
     "Target": ("a target", 'Target("llvm") makes one.'),
     "Task": ("a task", "autotvm.task.create(name, args, target) makes one."),
     "Tensor": ("a tensor", "te.placeholder and te.compute make one."),
     "TensorType": ("a relay.TensorType", "relay.TensorType(shape, dtype) makes one."),
-    "XGBModel": ("a cost model", "Use XGBModel() or RandomModel()."),
 }
 
 
