@@ -70,6 +70,11 @@ GALLERIES = (
     ("tune_with_autoscheduler/tune_network_arm", "tune_network_board.py", "as it is, with a farm"),
     ("tune_with_autoscheduler/tune_network_mali", "tune_network_mali.py", "as it is, with a farm"),
     (
+        "tune_with_autoscheduler/tune_sparse_x86",
+        "tune_sparse_dense_auto_scheduler.py",
+        "matrices come from topi.testing.random_bsr_matrix",
+    ),
+    (
         "tutorial/tvmc_command_line_driver",
         "command_line.sh",
         "`tilewright` for `tvmc`: --trials are of all tasks, --log for --tuning-records of "
