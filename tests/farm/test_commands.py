@@ -68,7 +68,7 @@ def test_tilewright_farm_status_says_the_same(shared_farm: Farm):
 def test_a_tracker_that_is_not_there_is_one_error(capsys: pytest.CaptureFixture[str]):
     assert query(["--host", "127.0.0.1", "--port", "1"]) == 1
     error = capsys.readouterr().err
-    assert error.startswith("error: tracker 127.0.0.1:1: it cannot be reached")
+    assert error.startswith("error: tracker 127.0.0.1:1: it cannot be reached (Connection refused)")
     assert "rpc_tracker" in error and len(error.splitlines()) == 1
 
 

@@ -17,7 +17,7 @@ from typing import Protocol
 
 from tilewright.base.errors import DeviceError, TilewrightError
 from tilewright.farm import wire
-from tilewright.farm.network import Line, opened, reach
+from tilewright.farm.network import Line, opened, reach, reason
 
 _PING_SECONDS = 2.0
 _DEAF_SECONDS = 10.0  # without an answer the connection is given up
@@ -90,7 +90,6 @@ class TrackerClient:
         while True:
             self._line, self._heard = line, time.monotonic()
             self._listener.connected()
-            why = "the connection was closed"
             pinging = asyncio.ensure_future(self._ping(line))
             try:
                 while True:
@@ -98,7 +97,7 @@ class TrackerClient:
                     self._heard = time.monotonic()
                     self._take(message)
             except (OSError, TilewrightError) as error:
-                why = str(error) or why
+                why = reason(error)
             finally:
                 pinging.cancel()
                 line.abort()
@@ -149,7 +148,7 @@ async def summary(host: str, port: int, certificates: str | None = None) -> wire
 
 def unreachable(host: str, port: int, error: OSError) -> DeviceError:
     return DeviceError(
-        f"tracker {host}:{port}", f"it cannot be reached ({str(error) or type(error).__name__})",
+        f"tracker {host}:{port}", f"it cannot be reached ({reason(error)})",
         f"Start it with `python -m tilewright.exec.rpc_tracker --port {port}`, and check the "
         "address.",
     )  # fmt: skip

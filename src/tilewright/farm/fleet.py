@@ -21,7 +21,7 @@ from tilewright.farm import address, wire
 from tilewright.farm.client import TrackerClient, summary
 from tilewright.farm.device_link import DeviceLink
 from tilewright.farm.dispatch import Dispatch, Settled, Ticket
-from tilewright.farm.network import check_installed, soon
+from tilewright.farm.network import check_installed, reason, soon
 
 EMPTY_SECONDS = 5.0  # without any device of the key, until what waits is given up
 LOST_SECONDS = 30.0  # the same where there were devices: they, or the tracker, may come back
@@ -165,7 +165,7 @@ class Fleet:
             self._dispatch.leave_out(device, str(refused))
         except OSError as error:
             self.lost(device, "")
-            settled += self._dispatch.lost(device, str(error) or type(error).__name__)
+            settled += self._dispatch.lost(device, reason(error))
         except Exception as error:  # a fault of ours, which must not lose the trial
             order.future.set_exception(error)
             self._dispatch.doing.pop(device, None)
@@ -182,7 +182,7 @@ class Fleet:
             link = self._links[device] = await DeviceLink.open(device, self._client.context)
         except OSError as error:
             self.lost(device, "")
-            self._dispatch.unreached(device, str(error) or type(error).__name__)
+            self._dispatch.unreached(device, reason(error))
             asyncio.get_running_loop().call_later(_REST_SECONDS, self._rested, device)
             return None
         return link

@@ -53,6 +53,13 @@ class Line:
         self._comm.abort()
 
 
+def reason(error: BaseException) -> str:
+    """Why a connection failed, in words: Dask's texts name objects, what lies beneath does not."""
+    while isinstance(error.__cause__, Exception):
+        error = error.__cause__
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+
+
 def refusal_raised(message: wire.Message) -> wire.Message:
     if isinstance(message, wire.Refused):
         raise DeviceError(message.place, message.reason, message.way_out)
@@ -77,7 +84,7 @@ async def reach(
         return place, context
     if any(_is_refused_certificate(failure) for failure in failures):
         raise DeviceError(
-            f"{host}:{port}", f"it does not accept the certificate ({failures[-1]})",
+            f"{host}:{port}", f"it does not accept the certificate ({reason(failures[-1])})",
             "Use certificates of its own authority: copy them from where `tilewright farm "
             "certificates` ran.",
         ) from None  # fmt: skip

@@ -22,7 +22,7 @@ from tilewright.farm import wire
 from tilewright.farm.address import is_loopback
 from tilewright.farm.board import Board
 from tilewright.farm.certificates import SERVER, credentials
-from tilewright.farm.network import OPERATION, dask_security, reach
+from tilewright.farm.network import OPERATION, dask_security, reach, reason
 from tilewright.farm.tracker import KEY
 
 _ALLOWED = {"identity", "ping", "terminate", OPERATION}
@@ -72,7 +72,7 @@ async def run_server(
             try:
                 place, _ = await reach(tracker[0], tracker[1], certificates, role=SERVER)
             except OSError as error:
-                _LOG.info("waiting for the tracker at %s:%d (%s)", *tracker, error)
+                _LOG.info("waiting for the tracker at %s:%d (%s)", *tracker, reason(error))
                 await asyncio.sleep(_PAUSE)
                 continue
             security, bound = None, host

@@ -26,7 +26,7 @@ from tilewright.base.errors import DeviceError, TilewrightError
 from tilewright.farm import address, wire
 from tilewright.farm.client import TrackerClient, user_name
 from tilewright.farm.device_link import described, send_file
-from tilewright.farm.network import Line, check_installed, opened, soon
+from tilewright.farm.network import Line, check_installed, opened, reason, soon
 from tilewright.farm.remote_graph import RemoteLibrary, RemoteModule
 from tilewright.runtime.device import Device, device
 from tilewright.runtime.drivers import Driver, Fenced, Kernel, Launch, Memory, Plan
@@ -154,7 +154,7 @@ class RemoteSession:
             try:
                 return soon(coroutine).result()
             except OSError as error:
-                why = self._lease.why or str(error) or type(error).__name__
+                why = self._lease.why or reason(error)
                 raise DeviceError(
                     f"session with {self.address}", f"the device is lost ({why})",
                     "Request a device again, and upload and load again.",
@@ -177,7 +177,7 @@ class RemoteSession:
         try:
             self._lease.line = await opened(at, self._client.context, user_name())
         except OSError as error:
-            raise DeviceError(f"device {at}", f"it cannot be reached ({error})") from None
+            raise DeviceError(f"device {at}", f"it cannot be reached ({reason(error)})") from None
         return self._lease.line, at
 
     async def _shut(self) -> None:
