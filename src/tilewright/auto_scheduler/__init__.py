@@ -88,7 +88,8 @@ open_doors(
 open_doors(
     globals(),
     (
-        "ApplyHistoryBest", "LogEstimatedLatency", "PreloadMeasuredStates", "RecordReader",
+        "ApplyHistoryBest", "LogEstimatedLatency", "MeasureResult", "PreloadMeasuredStates",
+        "RecordReader",
         "RecordToFile", "distill_record_file", "load_best", "load_best_record", "load_records",
         "save_records",
     ), RecordError,

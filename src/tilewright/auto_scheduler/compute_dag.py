@@ -13,6 +13,7 @@ from typing import Any
 from tilewright.auto_scheduler.layout_rewrite import applied, checked_option
 from tilewright.auto_scheduler.loop_state import State, schedule_of
 from tilewright.auto_scheduler.workload_registry import workload_key_to_tensors
+from tilewright.base.doors import door
 from tilewright.base.errors import SpaceError
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.steps.names import identifier
@@ -63,6 +64,7 @@ class ComputeDAG(Computation):
         """A line per stage; simple_mode: as `workload_key` hashes it."""
         return self.key_text() if simple_mode else str(self)
 
+    @door(SpaceError, "ComputeDAG.infer_bound_from_state")
     def infer_bound_from_state(self, state: State | Schedule) -> State:
         """A state of the same steps whose loops know how often they run.
 
@@ -72,6 +74,7 @@ class ComputeDAG(Computation):
         LoopTree(made.schedule).bounds()
         return made.resumed(state) if isinstance(state, State) else made
 
+    @door(SpaceError, "ComputeDAG.apply_steps_from_state")
     def apply_steps_from_state(
         self, state: State | Schedule, layout_rewrite: Any = None
     ) -> tuple[Schedule, list[Tensor]]:

@@ -20,6 +20,7 @@ from tilewright.auto_scheduler.results import (
     recover_measure_input,
 )
 from tilewright.autotvm.results import ERROR_NUMBERS
+from tilewright.base.doors import door
 from tilewright.base.errors import SpaceError
 from tilewright.base.terminal import say
 from tilewright.driver.build import payload_of, resolve_target
@@ -48,6 +49,7 @@ def job_of(given: MeasureInput, reference: Any = None) -> Job:
 class Builds:
     """Building by hand, over `submit`."""
 
+    @door(SpaceError, "LocalBuilder.build")
     def build(
         self: Any, measure_inputs: Sequence[MeasureInput], verbose: int = 1
     ) -> list[BuildResult]:
@@ -73,6 +75,7 @@ class Builds:
 class Runs:
     """Running by hand, over `submit`."""
 
+    @door(SpaceError, "LocalRunner.run")
     def run(
         self: Any, measure_inputs: Sequence[MeasureInput], build_results: Sequence[BuildResult],
         verbose: int = 1,

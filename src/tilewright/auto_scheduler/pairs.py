@@ -23,6 +23,7 @@ from tilewright.auto_scheduler.records import (
 from tilewright.auto_scheduler.results import MeasureInput, MeasureResult, record_of
 from tilewright.auto_scheduler.search_task import SearchTask
 from tilewright.auto_scheduler.workload_registry import knows
+from tilewright.base.doors import door
 from tilewright.base.errors import RecordError, SpaceError, TilewrightError
 from tilewright.measure.database import Database, pick_best, readable
 from tilewright.measure.record import DagLine, Key, Record, decode, encode
@@ -113,6 +114,7 @@ def load_best(
     return load_best_record(filename, workload_key, target)
 
 
+@door(RecordError)
 def dump_record_to_string(inp: MeasureInput, res: MeasureResult) -> str:
     """The lines of a log for a pair: its computation, where that is known, and the trial."""
     record = record_of(inp, res)
@@ -123,6 +125,7 @@ def dump_record_to_string(inp: MeasureInput, res: MeasureResult) -> str:
     return (lines + encode(record)).decode()
 
 
+@door(RecordError)
 def load_record_from_string(record: str) -> Pair:
     """The pair of which these are the lines.  Raises RecordError for anything else."""
     told, found, dag = Database(), None, None

@@ -186,6 +186,7 @@ def record_of(given: MeasureInput, result: MeasureResult) -> Record:
     return replace(known, result=found, timestamp=float(result.timestamp))
 
 
+@door(RecordError)
 def recover_measure_input(inp: MeasureInput, rebuild_state: bool = False) -> MeasureInput:
     """The same with its task; rebuild_state: and with its schedule made again.
 

@@ -16,7 +16,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from tilewright.base.doors import check_arguments
+from tilewright.base.doors import check_arguments, door
 from tilewright.base.errors import RecordError, SpaceError
 from tilewright.foreign.tvm_logs import parsed
 from tilewright.schedule.workload import arguments_of, plain
@@ -116,6 +116,7 @@ def workload_key_to_tensors(workload_key: str) -> list[Tensor]:
     raise _unknown(f"workload key {workload_key}", f"no workload {name!r} is registered")
 
 
+@door(SpaceError)
 def serialize_workload_registry_entry(workload_key: str) -> tuple[str, Any]:
     """What a key is registered as, as plain data for another process: a computation, or where a
     function is ("module:name").  Raises SpaceError for a key that nobody knows."""
@@ -127,6 +128,7 @@ def serialize_workload_registry_entry(workload_key: str) -> tuple[str, Any]:
     return name, _whereabouts(name)
 
 
+@door(SpaceError)
 def deserialize_workload_registry_entry(data: tuple[str, Any]) -> None:
     """Register what `serialize_workload_registry_entry` gave, unless the key is known.
 
@@ -141,6 +143,7 @@ def deserialize_workload_registry_entry(data: tuple[str, Any]) -> None:
         _TENSORS[normal(name)] = list(ComputeDAG.from_json(value).args)
 
 
+@door(RecordError)
 def save_workload_func_registry(filename: str | os.PathLike[str]) -> None:
     """Write what is registered to a file of JSON: computations, and where functions are.
 
@@ -157,6 +160,7 @@ def save_workload_func_registry(filename: str | os.PathLike[str]) -> None:
         ) from None  # fmt: skip
 
 
+@door(RecordError)
 def load_workload_func_registry(filename: str | os.PathLike[str]) -> None:
     """Register what `save_workload_func_registry` wrote; see `deserialize_workload_registry_entry`.
 
