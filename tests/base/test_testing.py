@@ -1,8 +1,9 @@
 """What TVM's tests ask of `testing` and `contrib`: values at the top of a file, and fixtures."""
 
+import numpy as np
 import pytest
 
-from tilewright import autotvm, contrib, testing
+from tilewright import autotvm, build, contrib, nd, target, te, testing, topi
 from tilewright.base.errors import TilewrightError
 from tilewright.targets.target import Target
 
@@ -125,3 +126,75 @@ def test_a_mark_of_pytest_goes_before_a_parameter(pytester: pytest.Pytester) -> 
             pass
     """)
     pytester.runpytest("-q", "-p", "no:xdist", "-p", "no:randomly").assert_outcomes(passed=4)
+
+    pytester.runpytest("-q", "-p", "no:xdist", "-p", "no:randomly").assert_outcomes(passed=3)
+
+
+def test_functions_chosen_by_the_target_in_force() -> None:
+    @target.generic_func
+    def number() -> int:
+        return 1
+
+    number.register("cpu", lambda: 2)
+
+    @number.register(["cuda", "gpu"])
+    def of_gpus() -> int:
+        return 3
+
+    assert number() == 1
+    with Target("llvm"):
+        assert number() == 2
+    with target.cuda(options="-arch=sm_90"):
+        assert number() == of_gpus() == 3
+    with target.bifrost():
+        assert number() == 3
+    assert target.intel_graphics().kind.name == "opencl"
+    number.register("cpu", lambda: 4, override=True)
+    with Target("llvm"):
+        assert number() == 4
+    with pytest.raises(TilewrightError, match="registered already"):
+        number.register("cpu", lambda: 5)
+
+
+def test_names_of_autotvm_where_scripts_import_them() -> None:
+    from tilewright.autotvm.measure import MeasureErrorNo
+    from tilewright.autotvm.task.space import ConfigSpace
+    from tilewright.autotvm.task.task import compute_flop
+
+    assert ConfigSpace is autotvm.ConfigSpace and MeasureErrorNo.WRONG_ANSWER == 5
+    a, k = te.placeholder((4, 6)), te.reduce_axis((0, 6))
+    total = te.compute((4,), lambda i: te.sum(a[i, k] * a[i, k], axis=k))
+    assert compute_flop(te.create_schedule(total.op)) == 2 * 4 * 6
+    with pytest.raises(TilewrightError, match="only moved"):
+        compute_flop(te.create_schedule(te.compute((4,), lambda i: a[i, 0]).op))
+    with pytest.raises(AttributeError, match="LocalRunner"):
+        autotvm.measure.Runner  # noqa: B018
+
+
+def test_a_kernel_is_built_for_this_processor_where_no_target_is_given() -> None:
+    a, n = te.placeholder((4,), name="a"), te.var("n")
+    b = a - n + a * 2.0 + n  # scalars beside tensors
+    assert isinstance(b, te.Tensor)
+    kernel = build(te.create_schedule(b.op), [a, n, b])
+    out = nd.empty((4,))
+    kernel(nd.array(np.arange(1, 5, dtype="float32")), 5, out)
+    assert out.numpy().tolist() == [3.0, 6.0, 9.0, 12.0]
+
+
+def test_ranking_as_topi_has_it() -> None:
+    a = te.placeholder((3, 9), name="a")
+    values, places = topi.topk(a, 2, 1, "both", False, "int64")
+    order, best = topi.argsort(a, axis=1), topi.argmax(a, axis=None, keepdims=True)
+    assert [str(t.dtype) for t in (values, places, order)] == ["float32", "int64", "float32"]
+    x = np.random.default_rng(0).permutation(27).reshape(3, 9).astype("float32")
+    found = []
+    for out in (values, places, order, best):
+        result = nd.empty(out.shape, out.dtype)
+        build(te.create_schedule(out.op), [a, out])(nd.array(x), result)
+        found.append(result.numpy())
+    np.testing.assert_array_equal(found[1], np.argsort(-x, 1)[:, :2])
+    np.testing.assert_array_equal(found[0], -np.sort(-x, 1)[:, :2])
+    np.testing.assert_array_equal(found[2], np.argsort(x, 1))
+    assert found[3].tolist() == [[x.argmax()]]
+    with pytest.raises(TilewrightError, match="valid_count"):
+        topi.argsort(a, a)

@@ -248,6 +248,8 @@ _SPECIAL: dict[str, dict[str, Any]] = {
     "topi.einsum": {"subscripts": "ij,jk->ik", "operand": [Of((2, 3)), Of((3, 4))]},
     "topi.expand_like": {"a": Of((4,)), "shape_like": Of((4, 3)), "axis": 1},
     "topi.nn.batch_to_space_nd": {"crop_begin_list": [0, 0], "crop_end_list": [0, 0]},
+    "topi.nn.conv1d_nwc": {"data": Of((1, 8, 4)), "kernel": Of((3, 4, 4))},
+    "topi.nn.conv3d_ndhwc": {"data": Of((1, 8, 8, 8, 4)), "kernel": Of((3, 3, 3, 4, 4))},
     "topi.nn.group_norm": {"channel_axis": 1, "axes": [2, 3]},
     "topi.nn.instance_norm": {"axis": [2, 3]},
     "topi.nn.prelu": {"x": Of(), "slope": Of((4,))},

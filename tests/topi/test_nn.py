@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilewright import te, topi
-from tilewright.base.errors import ExpressionError
+from tilewright.base.errors import ExpressionError, TilewrightError
 from tilewright.te import ComputeDAG
 from tilewright.topi import testing
 from tilewright.topi.nn.pooling import _length, _longest, _uniform
@@ -199,18 +199,13 @@ def test_the_mean_of_integers_is_refused():
 
 def test_upsampling(new_bench):
     bench = new_bench()
-    data = bench.input(1, 2, 3, 4)
+    data = bench.input(2, 3, 4, 5)
     bench.check(topi.nn.upsampling(data, 2, 3), testing.upsampling_python(bench[data], (2, 3)))
     expected = testing.upsampling_python(bench[data], (3, 2), "NHWC")
     bench.check(topi.nn.upsampling(data, 3, 2, "NHWC"), expected)
-    with pytest.raises(ExpressionError, match="method 'bilinear'"):
-        topi.nn.upsampling(data, 2, 2, "NCHW", "bilinear")
-    with pytest.raises(ExpressionError, match="data has 2 dimensions, not the 4"):
-        topi.nn.upsampling(bench.input(3, 4), 2, 2)
-    with pytest.raises(ExpressionError, match="unknown layout"):
-        topi.nn.upsampling(data, 2, 2, "CHWN")
-    with pytest.raises(ExpressionError, match=r"scale=\(0, 2\)"):
-        topi.nn.upsampling(data, 0, 2)
+    assert topi.nn.upsampling(data, 1.5, 2.0, method="bilinear").shape == (2, 3, 6, 10)
+    with pytest.raises(TilewrightError, match="method 'area'"):
+        topi.nn.upsampling(data, 2, 2, method="area")
 
 
 # -- softmax, normalisation, activations -----------------------------------------------------------

@@ -160,6 +160,19 @@ def test_resizing_under_its_names_in_topi():
     np.testing.assert_array_equal(result, x.repeat(2, 2).repeat(2, 3))
 
 
+def test_places_of_the_nearest_element_are_rounded_down() -> None:
+    x = floats(1, 2, 7, 6)
+    for coordinates in ("asymmetric", "half_pixel"):
+        (result,) = ran(lambda t, c=coordinates: topi.image.resize2d(
+            t, [0.0] * 4, (11, 9), "NCHW", "nearest_neighbor", c), [x])  # fmt: skip
+        scale = 11 / 7, 9 / 6
+        expected = testing.resize2d_python(x, scale, "NCHW", "nearest_neighbor", coordinates)
+        np.testing.assert_array_equal(result, expected)
+    (result,) = ran(lambda t: topi.nn.upsampling(t, 1.5, 2.0, method="bilinear"), [x[:, :, :6]])
+    expected = testing.resize2d_python(x[:, :, :6], (1.5, 2.0), "NCHW", "linear", "asymmetric")
+    np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-6)
+
+
 def test_every_name_that_comes_later_is_there_and_public():
     for folder, names in later.NAMES.items():
         room = {"topi": topi, "topi.nn": topi.nn, "topi.image": topi.image}[folder]

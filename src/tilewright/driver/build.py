@@ -34,9 +34,10 @@ from tilewright.te.tensor import ComputeOp, Tensor
 _LARGE = 4096  # an extent like any other, by which limits of a device are checked
 
 
-def resolve_target(target: TargetLike | None) -> Target:
-    """`target`, or that of the innermost `with target:`; for this machine, see `Target.native`."""
-    found = target if target is not None else context.current("target")
+def resolve_target(target: TargetLike | None, otherwise: TargetLike | None = None) -> Target:
+    """`target`, or that of the innermost `with target:`, or `otherwise`; for this machine, see
+    `Target.native`."""
+    found = target if target is not None else context.current("target", otherwise)
     if found is None:
         raise TargetError(
             "build", "no target was given", "Pass target= or use `with Target('llvm'):`."
@@ -161,7 +162,7 @@ def build(
             )  # fmt: skip
         args = schedule.listed if args is None else args
         schedule = schedule.schedule
-    whole = resolve_target(target)
+    whole = resolve_target(target, "llvm")
     chosen, here = local_target(whole if target_host is None else whole.with_host(target_host))
     if here is None and not device(chosen).exist:
         source = generate_source(schedule, chosen, name, args)

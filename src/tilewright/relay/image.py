@@ -90,6 +90,7 @@ def resize2d(
     """Images of another size, an int or one per axis.
 
     method: "nearest_neighbor", "linear" or "cubic"; coordinate_transformation_mode: ONNX's names;
+    rounding_method: for "nearest_neighbor", by default "floor", with "align_corners" "round";
     roi: all starts, then all ends, for "tf_crop_and_resize"; cubic_exclude: elements outside the
     image do not count.
     """
@@ -136,6 +137,8 @@ def _resize(
         raise ModelError(
             place, f"method {method!r} is not known", f"Use {', '.join(METHODS)}."
         )  # fmt: skip
+    if not rounding:
+        rounding = "round" if coordinates == "align_corners" else "floor"
     return resize(
         data, _axes(data, layout, rank, place), per_axis(size, rank, "size", place), (),
         METHODS[method], coordinates, ROUNDINGS.get(rounding, rounding), cubic_alpha,

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright import relay, te
+from tilewright import relay, te, topi
 from tilewright.base.doors import door
 from tilewright.base.errors import ExpressionError
 from tilewright.ir import expr as E
@@ -42,7 +42,9 @@ def on_tensors(function: Callable[..., Any], name: str) -> Callable[..., Any]:
             if isinstance(node, Constant) and node.data.size > 1:
                 values[node] = _constant(node.data, name)
         made = value_of(body, values)
-        return made if isinstance(made, te.Tensor) else list(made)
+        every = [made] if isinstance(made, te.Tensor) else list(made)
+        every = [topi.identity(t) if t in known else t for t in every]
+        return every[0] if isinstance(made, te.Tensor) else every
 
     operator.__name__ = operator.__qualname__ = name.rpartition(".")[2]
     return operator
@@ -134,6 +136,33 @@ def shape(array: Expr, dtype: str = "int32") -> Any:
 def adv_index(data: Expr, indices: Sequence[Expr]) -> Any:
     """data[indices[0], indices[1], ...] as numpy has it: the indices broadcast."""
     return relay.adv_index([data, *indices])
+
+
+def argsort(
+    data: Expr, valid_count: Any = None, axis: int = -1, is_ascend: int = 1, dtype: str = "float32"
+) -> Any:
+    """The places of all elements along `axis` in their order."""
+    if valid_count is not None:
+        raise ExpressionError(
+            "topi.argsort(valid_count)", "all elements are ordered", "Leave valid_count out."
+        )
+    return relay.cast(relay.argsort(data, axis, is_ascend), dtype)
+
+
+def topk(
+    data: Expr, k: int = 1, axis: int = -1, ret_type: str = "both", is_ascend: bool = False,
+    dtype: str = "int64",
+) -> Any:  # fmt: skip
+    """The `k` greatest (is_ascend: smallest) elements along `axis`; k less than 1 means all.
+
+    ret_type: "both" (a list of values and places), "values" or "indices"
+    """
+    found = relay.topk(data, k, axis, ret_type, is_ascend)
+    if ret_type != "both":
+        return found if ret_type == "values" else relay.cast(found, dtype)
+    return relay.Tuple(
+        [relay.TupleGetItem(found, 0), relay.cast(relay.TupleGetItem(found, 1), dtype)]
+    )
 
 
 def einsum(subscripts: str, *operand: Expr) -> Any:
@@ -239,7 +268,7 @@ def _resizing(rank: int) -> Callable[..., Any]:
 
 _ROOMS: dict[str, Any] = {"topi": relay, "topi.nn": relay.nn, "topi.image": relay.image}
 _IN_OTHER_ORDER: dict[str, tuple[Callable[..., Any], ...]] = {
-    "topi": (flip, shape, adv_index, einsum),
+    "topi": (flip, shape, adv_index, argsort, topk, einsum),
     "topi.nn": (
         batch_to_space_nd, group_norm, instance_norm, layer_norm, lrn, prelu, rms_norm,
         space_to_batch_nd,

@@ -297,8 +297,15 @@ def create(text: TargetLike) -> Target:
     return Target(text)
 
 
-def cuda(arch: str = "") -> Target:
-    return Target(f"cuda -arch={arch}" if arch else "cuda")
+def cuda(model: str = "unknown", arch: str = "", options: str = "") -> Target:
+    """A CUDA device; model: a name for people; options: more of a target's, as text."""
+    named = "" if model == "unknown" else f" -model={model}"
+    return Target(f"cuda{named}{f' -arch={arch}' if arch else ''} {options}")
+
+
+def intel_graphics(model: str = "unknown", options: str = "") -> Target:
+    """An Intel GPU by OpenCL."""
+    return Target(f"opencl -device=intel_graphics -model={model} {options}")
 
 
 def arm_cpu(model: str = "unknown", options: str = "") -> Target:

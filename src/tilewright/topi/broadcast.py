@@ -18,7 +18,7 @@ from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr, binary
 from tilewright.te.tensor import Tensor, shape_of
 from tilewright.topi import integer
-from tilewright.topi.elementwise import elementwise
+from tilewright.topi.elementwise import elementwise, identity
 from tilewright.topi.stage import (
     Indices,
     call_text,
@@ -233,4 +233,4 @@ def expand_like(a: Tensor, shape_like: Tensor, axis: int | Sequence[int]) -> Ten
 def elemwise_sum(xs: Sequence[Tensor]) -> Any:
     """The sum of several tensors, with numpy's broadcasting."""
     require(bool(xs), "elemwise_sum([])", "nothing is added up", "Give at least one tensor.")
-    return reduce(add, xs)
+    return reduce(add, xs) if len(xs) > 1 else identity(xs[0])

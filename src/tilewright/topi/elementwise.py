@@ -93,6 +93,10 @@ def _negated(v: Expr) -> Expr:
 
 
 exp = _named("exp", te.exp, "e to the power x (integers become float32)")
+# TVM's faster and less exact forms: functions here keep their bounds, and are as fast.
+fast_exp = _named("fast_exp", te.exp, "`exp`")
+fast_tanh = _named("fast_tanh", te.tanh, "`tanh`")
+fast_erf = _named("fast_erf", te.erf, "`erf`")
 log = _named("log", te.log, "Natural logarithm")
 sqrt = _named("sqrt", te.sqrt, "Square root")
 rsqrt = _named("rsqrt", te.rsqrt, "1 / sqrt(x)")

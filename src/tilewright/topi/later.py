@@ -13,15 +13,15 @@ from tilewright.base.errors import absent
 
 NAMES: dict[str, tuple[str, ...]] = {
     "topi": (
-        "adv_index", "einsum", "fixed_point_multiply", "flip", "invert_permutation",
+        "adv_index", "argsort", "einsum", "fixed_point_multiply", "flip", "invert_permutation",
         "matrix_set_diag", "meshgrid", "ndarray_size", "one_hot", "repeat", "reverse_sequence",
-        "roll", "searchsorted", "sequence_mask", "shape", "sparse_to_dense", "tile", "trilu",
-        "unravel_index",
+        "roll", "searchsorted", "sequence_mask", "shape", "sparse_to_dense", "tile", "topk",
+        "trilu", "unravel_index",
     ),
     "topi.nn": (
         "batch_to_space_nd", "depth_to_space", "dilate", "fifo_buffer", "group_norm",
         "instance_norm", "l2_normalize", "layer_norm", "lrn", "nll_loss", "prelu", "rms_norm",
-        "space_to_batch_nd", "space_to_depth",
+        "space_to_batch_nd", "space_to_depth", "upsampling", "upsampling3d",
     ),
     "topi.image": ("resize1d", "resize2d", "resize3d"),
 }  # fmt: skip

@@ -28,9 +28,7 @@ UNARY: dict[str, Callable[..., Any]] = {"__neg__": elementwise.negative, "astype
 
 def _scalar_use(tensor: Tensor, other: Any) -> bool:
     """`alpha * A[i]` inside a computation reads the element of the zero-dimensional `alpha`."""
-    if isinstance(other, IterVar):
-        return True
-    return isinstance(other, Expr) and (other.op != "const" or tensor.ndim == 0)
+    return tensor.ndim == 0 and isinstance(other, (Expr, IterVar))
 
 
 def _forward(function: Callable[[Any, Any], Any]) -> Callable[[Tensor, Any], Any]:

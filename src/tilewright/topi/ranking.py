@@ -16,18 +16,21 @@ from tilewright.topi.elementwise import cast
 from tilewright.topi.indexing import gather
 from tilewright.topi.sorting import BLOCK, Later, blocked, first_places, ranked
 from tilewright.topi.stage import Indices, call_text, check_tensors, normal_axis, require, stage
-from tilewright.topi.transform import reshape
+from tilewright.topi.transform import reshape, squeeze
 
 
 def _first_of(name: str, best: Callable[..., Expr], story: str) -> Callable[..., Tensor]:
     def operator(
         data: Tensor,
-        axis: int = -1,
+        axis: int | None = -1,
         keepdims: bool = False,
         select_last_index: bool = False,
     ) -> Tensor:
         place = call_text(name, data=data, axis=axis)
         check_tensors(place, data=data)
+        if axis is None:
+            whole = operator(reshape(data, [-1]), 0, True, select_last_index)
+            return reshape(whole, [1] * data.ndim) if keepdims else squeeze(whole, 0)
         k = normal_axis(axis, data.ndim, place)
         count = data.shape[k]
         outer = (*data.shape[:k], *data.shape[k + 1 :])
@@ -49,7 +52,7 @@ def _first_of(name: str, best: Callable[..., Expr], story: str) -> Callable[...,
         return stage(shape, body, f"T_{name}", "comm_reduce")
 
     operator.__name__ = operator.__qualname__ = name
-    operator.__doc__ = f"""The place of the {story} element along `axis`, int32.
+    operator.__doc__ = f"""The place of the {story} element along `axis`, or of all (None), int32.
 
     Of several the first, or with select_last_index the last; keepdims leaves an extent of 1."""
     return operator

@@ -14,6 +14,7 @@ import numpy as np
 from tilewright import topi
 from tilewright.relay.graph.expr import Array, Attrs, TensorType, Type, check_dtype
 from tilewright.relay.op.row import Op, Pattern, Site, first_array
+from tilewright.topi.ranking import topk
 
 
 def _places(site: Site) -> Any:
@@ -70,7 +71,7 @@ def _topk_numpy(arrays: Sequence[Any], attrs: Attrs) -> Array:
 
 
 def _topk_te(tensors: Sequence[Any], attrs: Attrs, result: Type) -> Any:
-    found = topi.topk(tensors[0], attrs.k, attrs.axis, attrs.is_ascend)
+    found = topk(tensors[0], attrs.k, attrs.axis, attrs.is_ascend)
     return topi.cast(found, attrs.dtype)
 
 

@@ -9,7 +9,15 @@ from typing import Any
 from tilewright.base.doors import open_doors
 from tilewright.base.errors import ExpressionError
 from tilewright.topi import later
-from tilewright.topi.nn.conv import conv, conv1d, conv3d
+from tilewright.topi.nn.conv import (
+    conv,
+    conv1d,
+    conv1d_ncw,
+    conv1d_nwc,
+    conv3d,
+    conv3d_ncdhw,
+    conv3d_ndhwc,
+)
 from tilewright.topi.nn.conv2d import (
     conv2d,
     conv2d_hwcn,
@@ -46,7 +54,6 @@ from tilewright.topi.nn.pooling import (
 from tilewright.topi.nn.softmax import log_softmax, softmax
 from tilewright.topi.nn.sparse import sparse_dense
 from tilewright.topi.nn.standardize import standardize
-from tilewright.topi.nn.upsampling import upsampling
 from tilewright.topi.nn.window import get_pad_tuple, pad
 from tilewright.topi.nn.winograd import (
     conv2d_winograd_nchw,
@@ -61,18 +68,17 @@ from tilewright.topi.transform import flatten
 batch_flatten = flatten
 
 __all__ = [
-    "adaptive_pool", "batch_flatten", "batch_matmul", "batch_norm", "bias_add", "conv",
-    "conv1d", "conv1d_transpose_ncw", "conv2d", "conv2d_NCHWc", "conv2d_hwcn", "conv2d_nchw",
-    "conv2d_nhwc", "conv2d_transpose_nchw", "conv2d_winograd_nchw",
+    "adaptive_pool", "batch_flatten", "batch_matmul", "batch_norm", "bias_add", "conv", "conv1d",
+    "conv1d_ncw", "conv1d_nwc", "conv1d_transpose_ncw", "conv2d", "conv2d_NCHWc", "conv2d_hwcn",
+    "conv2d_nchw", "conv2d_nhwc", "conv2d_transpose_nchw", "conv2d_winograd_nchw",
     "conv2d_winograd_nchw_without_weight_transform", "conv2d_winograd_nhwc",
     "conv2d_winograd_nhwc_without_weight_transform", "conv2d_winograd_weight_transform", "conv3d",
-    "conv3d_transpose_ncdhw", "conv_transpose", "dense",
-    "depthwise_conv", "depthwise_conv2d_NCHWc", "depthwise_conv2d_nchw",
-    "depthwise_conv2d_nhwc", "dropout", "flatten", "get_pad_tuple", "global_pool",
-    "group_conv2d_nchw", "group_conv2d_nhwc", "leaky_relu", "log_softmax", "lp_pool", "matmul",
-    "max_pool_indices", "pad", "pool1d", "pool2d", "pool3d", "relu", "scale_shift_nchw",
-    "scale_shift_nhwc", "softmax", "sparse_dense", "standardize", "upsampling",
-    "winograd_transform_matrices",
+    "conv3d_ncdhw", "conv3d_ndhwc", "conv3d_transpose_ncdhw", "conv_transpose", "dense",
+    "depthwise_conv", "depthwise_conv2d_NCHWc", "depthwise_conv2d_nchw", "depthwise_conv2d_nhwc",
+    "dropout", "flatten", "get_pad_tuple", "global_pool", "group_conv2d_nchw",
+    "group_conv2d_nhwc", "leaky_relu", "log_softmax", "lp_pool", "matmul", "max_pool_indices",
+    "pad", "pool1d", "pool2d", "pool3d", "relu", "scale_shift_nchw", "scale_shift_nhwc",
+    "softmax", "sparse_dense", "standardize", "winograd_transform_matrices",
 ]  # fmt: skip
 
 open_doors(globals(), __all__, ExpressionError)

@@ -6,6 +6,7 @@ Index expressions are `y*stride + ry*dilation`.  Read next: `conv2d.py`, `conv_t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tilewright import te
@@ -168,3 +169,23 @@ def conv3d(
     return conv(
         data, kernel, strides, padding, dilation, groups, data_layout, kernel_layout, out_dtype
     )
+
+
+def _in_layout(name: str, layout: str, function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    def operator(
+        data: Tensor, kernel: Tensor, strides: Any = 1, padding: Any = "VALID", dilation: Any = 1,
+        out_dtype: str | None = None,
+    ) -> Tensor:  # fmt: skip
+        return function(
+            data, kernel, strides, padding, dilation, data_layout=layout, out_dtype=out_dtype
+        )
+
+    operator.__name__ = operator.__qualname__ = name
+    operator.__doc__ = f"`{function.__name__}` of data in {layout}."
+    return operator
+
+
+conv1d_ncw = _in_layout("conv1d_ncw", "NCW", conv1d)
+conv1d_nwc = _in_layout("conv1d_nwc", "NWC", conv1d)
+conv3d_ncdhw = _in_layout("conv3d_ncdhw", "NCDHW", conv3d)
+conv3d_ndhwc = _in_layout("conv3d_ndhwc", "NDHWC", conv3d)

@@ -19,8 +19,12 @@ from tilewright.topi.testing.common import (
     get_reduce_schedule,
 )
 from tilewright.topi.testing.conv2d import (
+    conv1d_ncw_python,
+    conv2d_hwcn_python,
     conv2d_nchw_python,
     conv2d_nhwc_python,
+    conv3d_ncdhw_python,
+    conv3d_ndhwc_python,
     conv_python,
     conv_transpose_python,
     depthwise_conv2d_python_nchw,
@@ -38,7 +42,9 @@ from tilewright.topi.testing.indexing import (
 )
 from tilewright.topi.testing.normalization import (
     batch_norm,
+    layer_norm_python,
     log_softmax_python,
+    lrn_python,
     scale_shift_nchw_python,
     scale_shift_nhwc_python,
     softmax_python,
@@ -51,7 +57,13 @@ from tilewright.topi.testing.pooling import (
     poolnd_python,
     upsampling_python,
 )
-from tilewright.topi.testing.sampling import grid_sample_python, roi_align_python
+from tilewright.topi.testing.sampling import (
+    grid_sample_python,
+    resize1d_python,
+    resize2d_python,
+    resize3d_python,
+    roi_align_python,
+)
 from tilewright.topi.testing.sparse import random_bsr_matrix, sparse_dense_python
 from tilewright.topi.testing.transform import (
     batch_to_space_nd_python,
@@ -71,8 +83,12 @@ __all__ = [
     "batch_matmul",
     "batch_norm",
     "batch_to_space_nd_python",
+    "conv1d_ncw_python",
+    "conv2d_hwcn_python",
     "conv2d_nchw_python",
     "conv2d_nhwc_python",
+    "conv3d_ncdhw_python",
+    "conv3d_ndhwc_python",
     "conv_python",
     "conv_transpose_python",
     "cumulative_python",
@@ -90,8 +106,10 @@ __all__ = [
     "get_injective_schedule",
     "get_reduce_schedule",
     "grid_sample_python",
+    "layer_norm_python",
     "layout_transform_python",
     "log_softmax_python",
+    "lrn_python",
     "matmul",
     "matrix_set_diag",
     "max_pool_indices_python",
@@ -101,6 +119,9 @@ __all__ = [
     "poolnd_python",
     "random_bsr_matrix",
     "reorg_python",
+    "resize1d_python",
+    "resize2d_python",
+    "resize3d_python",
     "roi_align_python",
     "roi_pool_nchw_python",
     "scale_shift_nchw_python",

@@ -170,3 +170,31 @@ def depthwise_conv2d_python_nhwc(
     data, kernel = input_np.transpose(0, 3, 1, 2), filter_np.transpose(2, 3, 0, 1)
     result = depthwise_conv2d_python_nchw(data, kernel, stride, padding, dilation, out_dtype)
     return np.ascontiguousarray(result.transpose(0, 2, 3, 1))
+
+
+def conv1d_ncw_python(
+    a_np: Array, w_np: Array, stride: Any, padding: Any, dilation: Any = 1
+) -> Array:
+    """`conv_python` of one axis."""
+    return conv_python(a_np, w_np, stride, padding, 1, dilation)
+
+
+def conv3d_ncdhw_python(
+    a_np: Array, w_np: Array, stride: Any, padding: Any, groups: int = 1
+) -> Array:
+    """`conv_python` of three axes."""
+    return conv_python(a_np, w_np, stride, padding, groups)
+
+
+def conv3d_ndhwc_python(
+    a_np: Array, w_np: Array, stride: Any, padding: Any, groups: int = 1
+) -> Array:
+    """`conv_python` of three axes, channels last; w_np [KD, KH, KW, CI, CO]."""
+    moved = a_np.transpose(0, 4, 1, 2, 3), w_np.transpose(4, 3, 0, 1, 2)
+    return conv_python(*moved, stride, padding, groups).transpose(0, 2, 3, 4, 1)
+
+
+def conv2d_hwcn_python(a_np: Array, w_np: Array, stride: Any, padding: Any) -> Array:
+    """a_np [H, W, C, N], w_np [KH, KW, CI, CO]; result [OH, OW, CO, N]."""
+    moved = a_np.transpose(3, 2, 0, 1), w_np.transpose(3, 2, 0, 1)
+    return conv_python(*moved, stride, padding).transpose(2, 3, 1, 0)

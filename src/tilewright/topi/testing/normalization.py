@@ -5,9 +5,11 @@ In: arrays.  Out: arrays of the input's dtype, computed in float64.  Read next: 
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from tilewright.topi.testing.conv2d import Array, widest
+from tilewright.topi.testing.conv2d import Array, in_type, widest
 
 
 def softmax_python(a_np: Array, axis: int = 1) -> Array:
@@ -67,3 +69,20 @@ def standardize_python(
     x = x - x.mean(axis, keepdims=True) if center else x
     result: Array = x / np.sqrt((x * x).mean(axis, keepdims=True) + epsilon)
     return result.astype(data.dtype)
+
+
+def layer_norm_python(
+    data: Array, gamma: Array, beta: Array, axis: Any, epsilon: float = 1e-5
+) -> Array:
+    """(data - mean) / sqrt(variance + epsilon) * gamma + beta over the axes `axis`."""
+    wide = [n if k in axis else 1 for k, n in enumerate(data.shape)]
+    made = standardize_python(data, axis, epsilon)
+    return in_type(widest(made) * gamma.reshape(wide) + beta.reshape(wide), data)
+
+
+def lrn_python(a_np: Array, size: int, axis: int, bias: float, alpha: float, beta: float) -> Array:
+    """a / (bias + alpha / size * the sum of squares of `size` neighbours along `axis`)**beta."""
+    x = np.moveaxis(widest(a_np), axis, -1)
+    reach = [(max(k - size // 2, 0), k + size // 2 + 1) for k in range(x.shape[-1])]
+    sums = np.stack([(x[..., a:b] ** 2).sum(-1) for a, b in reach], -1)
+    return in_type(np.moveaxis(x / (bias + alpha / size * sums) ** beta, -1, axis), a_np)

@@ -103,3 +103,54 @@ def _sample(image: Array, y: float, x: float, mode: str) -> Array:
         terms.append([(low, low + 1 - at), (min(low + 1, extent - 1), at - low)])
     parts = [image[:, i, j] * (u * v) for (i, u), (j, v) in itertools.product(*terms)]
     return np.asarray(np.max(parts, 0) if mode == "max_weighted" else np.sum(parts, 0))
+
+
+def resize1d_python(data: Array, scale: Any, layout: str = "NCW", *how: Any) -> Array:
+    """Images [N, C, W] enlarged; see `resize2d_python`."""
+    return _resized(data, scale, layout, "W", *how)
+
+
+def resize2d_python(
+    data: Array, scale: Any, layout: str = "NCHW", *how: Any, **named: Any
+) -> Array:
+    """Images enlarged by `scale`, one for each axis.
+
+    Then the method, "nearest_neighbor" or "linear", and the coordinates, "align_corners",
+    "asymmetric" or "half_pixel"
+    """
+    return _resized(data, scale, layout, "HW", *how)
+
+
+def resize3d_python(
+    data: Array, scale: Any, layout: str = "NCDHW", *how: Any, **named: Any
+) -> Array:
+    """Images of three axes enlarged; see `resize2d_python`."""
+    return _resized(data, scale, layout, "DHW", *how)
+
+
+def _resized(
+    data: Array, scale: Any, layout: str, letters: str, method: str = "nearest_neighbor",
+    coordinate_transformation_mode: str = "align_corners",
+) -> Array:  # fmt: skip
+    made: Array = data.astype(np.float64)
+    for letter, factor in zip(letters, scale, strict=True):
+        axis = layout.index(letter)
+        extent = made.shape[axis]
+        size = round(extent * factor)
+        o = np.arange(size)
+        if coordinate_transformation_mode == "align_corners":
+            at = o * ((extent - 1) / (size - 1)) if size > 1 else o * 0.0
+        elif coordinate_transformation_mode == "asymmetric":
+            at = o * (extent / size)
+        else:
+            at = (o + 0.5) * (extent / size) - 0.5
+        if method == "nearest_neighbor":
+            down = coordinate_transformation_mode != "align_corners"
+            near = np.floor(at + 1e-9) if down else np.floor(at + 0.5)
+            made = np.take(made, near.clip(0, extent - 1).astype(int), axis)
+            continue
+        low = np.floor(at).astype(int)
+        share = (at - low).reshape([-1 if k == axis else 1 for k in range(made.ndim)])
+        first, second = (np.take(made, (low + k).clip(0, extent - 1), axis) for k in (0, 1))
+        made = first * (1 - share) + second * share
+    return made.astype(data.dtype)

@@ -5,10 +5,33 @@ In: options.  Out: runners for `measure_option`.  Read next: `measure/local.py`,
 
 from __future__ import annotations
 
+from enum import IntEnum
+from typing import Any
+
+from tilewright.autotvm.results import MeasureInput, MeasureResult
+from tilewright.base.errors import absent
 from tilewright.farm.runner import FarmRunner
 from tilewright.farm.session import request_remote
+from tilewright.measure.local import LocalBuilder, LocalRunner
 
-__all__ = ["RPCRunner", "request_remote"]
+__all__ = [
+    "LocalBuilder", "LocalRunner", "MeasureErrorNo", "MeasureInput", "MeasureResult", "RPCRunner",
+    "request_remote",
+]  # fmt: skip
+
+
+class MeasureErrorNo(IntEnum):
+    """What `MeasureResult.error_no` says, by AutoTVM's names and numbers."""
+
+    NO_ERROR = 0
+    INSTANTIATION_ERROR = 1
+    COMPILE_HOST = 2
+    COMPILE_DEVICE = 3
+    RUNTIME_DEVICE = 4
+    WRONG_ANSWER = 5
+    BUILD_TIMEOUT = 6
+    RUN_TIMEOUT = 7
+    UNKNOWN_ERROR = 8
 
 
 class RPCRunner(FarmRunner):
@@ -34,3 +57,13 @@ class RPCRunner(FarmRunner):
             min_repeat_ms=min_repeat_ms, cooldown_interval=cooldown_interval,
             enable_cpu_cache_flush=enable_cpu_cache_flush, race=race, certificates=certificates,
         )  # fmt: skip
+
+
+_ELSEWHERE = {
+    "Builder": 'Use LocalBuilder(build_func=...), or see CONTRIBUTING.md, "A runner".',
+    "Runner": 'Use LocalRunner, or see CONTRIBUTING.md, "A runner".',
+}
+
+
+def __getattr__(name: str) -> Any:
+    raise absent("autotvm.measure", name, _ELSEWHERE)
