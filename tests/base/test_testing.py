@@ -127,8 +127,6 @@ def test_a_mark_of_pytest_goes_before_a_parameter(pytester: pytest.Pytester) -> 
     """)
     pytester.runpytest("-q", "-p", "no:xdist", "-p", "no:randomly").assert_outcomes(passed=4)
 
-    pytester.runpytest("-q", "-p", "no:xdist", "-p", "no:randomly").assert_outcomes(passed=3)
-
 
 def test_functions_chosen_by_the_target_in_force() -> None:
     @target.generic_func
