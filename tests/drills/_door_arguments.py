@@ -324,6 +324,9 @@ _SPECIAL: dict[str, dict[str, Any]] = {
         "target_ops": lambda: ["nn.conv2d"], "target": "llvm", "verbose": False,
         "log_file": None,
     },
+    "relay.transform.FunctionPass relay.transform.ModulePass": {
+        "info": lambda: relay.transform.PassInfo("own"), "change": lambda: lambda mod: mod,
+    },
     "relay.transform.ConvertLayout": {"desired_layouts": lambda: {"nn.conv2d": ["NHWC"]}},
     "relay.with_sizes": {"sizes": dict},
     "nd.array": {"source": lambda: np.zeros((2, 3))},
