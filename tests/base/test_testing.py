@@ -51,7 +51,7 @@ def test_runs_of_a_file(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(SCRIPT)
     devices = len(testing.enabled_targets())
     result = pytester.runpytest("-q", "-p", "no:xdist", "-p", "no:randomly")
-    assert result.parseoutcomes() == {"passed": 4 + 4 + 2 + devices + 1, "skipped": 1}
+    result.assert_outcomes(passed=4 + 4 + 2 + devices + 1, skipped=1)
     result = pytester.runpytest("--collect-only", "-q", "-p", "no:xdist")
     result.stdout.fnmatch_lines(["*test_sets[[]*few*", "*test_names[[]two*"])
 
