@@ -248,6 +248,7 @@ def test_names_that_are_none(site, name):
 # -- what ships ------------------------------------------------------------------------------------
 
 SHIPPED = sorted(store.SHIPPED.glob("*/records.jsonl"))
+SHIPPED_TREES = sorted(store.SHIPPED.glob("*/trees.msgpack"))  # where they were of use
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda p: p.parent.name)
@@ -259,12 +260,16 @@ def test_what_ships_can_be_used(path):
         dag = database.computation(record.task.dag)
         assert record.result.ok and record.result.verified and dag is not None
         database.replay(record, dag)
-    assert Trees.load(path.with_name("trees.msgpack")).features == tuple(FEATURES)
+
+
+@pytest.mark.parametrize("path", SHIPPED_TREES, ids=lambda p: p.parent.name)
+def test_trees_that_ship_can_be_used(path):
+    assert Trees.load(path).features == tuple(FEATURES)
 
 
 def test_something_ships():
     """It is data of the package: `*.jsonl` is ignored elsewhere."""
-    assert SHIPPED
+    assert SHIPPED and SHIPPED_TREES
 
 
 # -- trees -----------------------------------------------------------------------------------------
