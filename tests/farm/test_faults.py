@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from farm.processes import SOURCE, Farm, farm
+from farm.processes import SOURCE, Farm, farm, until
 from measure.kernels import job, reference
 from tilewright.auto_scheduler.utils import request_remote
 from tilewright.base.errors import DeviceError
@@ -60,13 +60,6 @@ def runner_of(made: Farm, notices: list[str] | None = None, seconds: float = 0.0
 def all_right(futures: list[Future[RunResult]], seconds: float = 150.0) -> None:
     results = [f.result(seconds) for f in futures]
     assert [r.message for r in results if not r.verified] == []
-
-
-def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 def busy(runner: FarmRunner, count: int) -> Callable[[], bool]:

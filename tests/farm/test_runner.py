@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from farm.processes import Farm
+from farm.processes import Farm, farm, until
 from measure.kernels import job, reference
 from tilewright.autotvm import RPCRunner
 from tilewright.base.errors import DeviceError, TargetError
@@ -59,6 +60,12 @@ def test_it_is_a_runner(runner: FarmRunner):
     assert runner.describe(Target("llvm")).fingerprint
     assert not runner.describe(Target("llvm")).shares_host
     assert runner.n_parallel == 2
+
+
+def test_all_devices_are_opened_before_the_first_trial(tmp_path: Path):
+    with farm(tmp_path, ["k", "k"]) as made, FarmRunner("k", "127.0.0.1", made.port) as runner:
+        runner.describe(Target("llvm"))
+        until(lambda: len(runner._known) == 2)
 
 
 def test_records_are_those_of_this_machine(
@@ -229,7 +236,7 @@ def test_devices_of_another_make_are_left_out(
     ) as runner:
         fingerprint = runner.describe(Target("llvm")).fingerprint
         assert outcomes(runner, builder, expected, "good good good good") == ["right"] * 4
-        assert fingerprint == "make 0" and runner.n_parallel == 1
+        assert fingerprint in ("make 0", "make 1") and runner.n_parallel == 1
     assert "give it a key of its own" in " ".join(notices)
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import replace
 from threading import Event
 from typing import Any
@@ -78,6 +79,7 @@ class FarmRunner(Fleet):
         )
         self._specs: dict[str, DeviceSpec] = {}  # by kind: of the make that is used
         self._known: dict[tuple[str, str], DeviceSpec] = {}  # by device and kind
+        self._opened: set[str] = set()  # kinds that were asked for
         self._fit: set[Target] = set()
         self._without_llvm: set[str] = set()
         self._references: dict[Reference, SentReference] = {}
@@ -89,8 +91,8 @@ class FarmRunner(Fleet):
         TargetError where they cannot run what is compiled for the target."""
         kind = str(target.kind)
         if kind not in self._specs:
+            soon(self._open_all(kind))
             self._specs[kind] = self._ask(kind)
-            soon(self._open_others(kind))
         spec = self._specs[kind]
         if target not in self._fit:
             _check_fit(target, _needs(target, spec), spec)
@@ -161,14 +163,25 @@ class FarmRunner(Fleet):
         return future
 
     # -- in the thread of the network --------------------------------------------------------------
-    async def _open_others(self, kind: str) -> None:
-        """Have all free devices open theirs now: the first trial of each would wait for it."""
+    async def _open_all(self, kind: str) -> None:
+        """Have every device open theirs now: the first trial of each would wait for it."""
+        self._opened.add(kind)
+        await self._open(kind, self._dispatch.total)
 
+    async def _open(self, kind: str, devices: int) -> None:
         async def work(device: str, link: DeviceLink) -> None:
-            pass
+            with suppress(DeviceError):  # its trials will say so
+                await self._spec(device, link, kind)
 
-        for _ in range(self._dispatch.useful - 1):
-            await self._add(Order(work, Future(), kind, lambda _: False, _given_up), twice=False)
+        for _ in range(devices):
+            await self._add(Order(work, Future(), "", lambda _: False, _given_up), twice=False)
+
+    def counted(self, key: str, total: int) -> None:
+        unknown = not self._dispatch.total
+        super().counted(key, total)
+        if unknown:  # who joins later is opened by its first trial
+            for kind in self._opened:
+                self._keep(asyncio.ensure_future(self._open(kind, total)))
 
     def lost(self, device: str, why: str) -> None:
         """What comes back at that address may be another board."""
