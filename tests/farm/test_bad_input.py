@@ -76,7 +76,7 @@ def test_a_server_with_the_wrong_certificates_says_so_and_ends(tmp_path: Path):
         server = made._server("k", wait=False)
         assert server._process.wait(SECONDS) == 1
         lines = [line for line in server.text().splitlines() if line.startswith("error: ")]
-        assert len(lines) == 1 and "does not accept the certificate" in lines[0]
+        assert len(lines) == 1 and "is not of the farm's authority" in lines[0]
         assert "farm certificates" in lines[0]
     finally:
         made.stop()

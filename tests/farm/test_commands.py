@@ -86,13 +86,15 @@ def test_a_tracker_whose_port_is_taken_says_so(shared_farm: Farm):
     assert done.returncode == 1 and f"no port from {port} to {port} is free" in done.stderr
 
 
-@pytest.mark.parametrize("text", ["", "host", "host:", "host:x", "host:0", "host:70000"])
+@pytest.mark.parametrize(
+    "text", ["", "host", "host:", "host:x", "host:0", "host:70000", "http://h:1", "://h:1"]
+)
 def test_what_is_no_address_is_refused(text: str):
     with pytest.raises(address.DeviceError, match="no address"):
         address.parsed(text)
 
 
 def test_addresses_may_have_a_scheme_and_brackets():
-    assert address.parsed("tls://10.0.0.1:9190") == ("10.0.0.1", 9190)
+    assert address.parsed("tls://10.0.0.1:9190") == ("tls://10.0.0.1", 9190)
     assert address.parsed("[::1]:9190") == ("::1", 9190)
     assert str(address.Place("tcp", "::1", 1)) == "tcp://[::1]:1"

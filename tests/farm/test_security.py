@@ -9,6 +9,7 @@ import ssl
 import struct
 import tempfile
 from collections.abc import Callable, Coroutine
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import msgspec
 import pytest
 
 from farm.processes import Farm, farm
+from farm.test_commands import command
 from tilewright.base.errors import DeviceError
 from tilewright.farm import address, board, certificates, wire
 from tilewright.farm.client import summary
@@ -55,7 +57,7 @@ def test_a_client_without_a_certificate_is_refused_and_logged(secure_farm: Farm)
 
 def test_a_certificate_of_another_authority_is_refused(secure_farm: Farm, tmp_path: Path):
     certificates.make(tmp_path)
-    with pytest.raises(DeviceError, match="does not accept the certificate"):
+    with pytest.raises(DeviceError, match="it is not of the farm's authority"):
         ask(secure_farm.port, str(tmp_path))
 
 
@@ -96,14 +98,22 @@ def test_beyond_this_machine_certificates_are_needed(
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     with pytest.raises(DeviceError, match="farm certificates"):
         address.listening("0.0.0.0", None)
-    with pytest.raises(DeviceError, match="no certificates"):
-        address.ways("10.0.0.1", 9190)
+    for host in ("10.0.0.1", "tls://10.0.0.1", "tls://127.0.0.1"):
+        with pytest.raises(DeviceError, match="no certificates"):
+            address.ways(host, 9190)
+    with pytest.raises(DeviceError, match="where others may listen"):
+        address.ways("tcp://10.0.0.1", 9190)
     assert address.listening("127.0.0.1", None) is None
     assert address.listening("0.0.0.0", "none") is None
     certificates.make(tmp_path / "tilewright" / "farm")
     assert address.listening("0.0.0.0", None) is not None
     ((place, context),) = address.ways("10.0.0.1", 9190)
     assert place.scheme == "tls" and context is not None
+    schemes = {"tls://127.0.0.1": ["tls"], "tcp://::1": ["tcp"], "127.0.0.1": ["tcp", "tls"]}
+    for host, expected in schemes.items():
+        assert [way.scheme for way, _ in address.ways(host, 9190)] == expected
+    with pytest.raises(DeviceError, match="http:// is not spoken here"):
+        address.ways("http://127.0.0.1", 9190)
 
 
 def test_a_folder_that_was_named_must_have_them(tmp_path: Path):
@@ -118,6 +128,89 @@ def test_damaged_certificates_are_named(tmp_path: Path):
     assert found is not None
     with pytest.raises(DeviceError, match="cannot be used"):
         found.context(listening=True)
+
+
+# -- clocks ---------------------------------------------------------------------------------------
+
+OTHER_TIMES = {
+    "certificate has expired": (2000, 2001),
+    "certificate is not yet valid": (2900, 2901),
+}
+TRUSTING = """
+from tilewright.farm import certificates
+certificates._meet_itself = lambda found: None
+"""
+
+
+@pytest.fixture(params=OTHER_TIMES)
+def other_time(
+    request: pytest.FixtureRequest, authority: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Path, str]:
+    """Certificates of the same authority, for years that are not now; what is wrong with them."""
+    first, last = (datetime(year, 1, 1, tzinfo=UTC) for year in OTHER_TIMES[request.param])
+    for name in ("ca.pem", "ca.key"):
+        (tmp_path / name).write_bytes((authority / name).read_bytes())
+    with monkeypatch.context() as clock:
+        clock.setattr(certificates, "_validity", lambda: (first, last))
+        certificates.make(tmp_path)
+    return tmp_path, request.param
+
+
+@pytest.mark.parametrize("role", [certificates.SERVER, certificates.CLIENT])
+def test_a_certificate_that_is_not_valid_now_is_told_before_anything_is_sent(
+    other_time: tuple[Path, str], role: str
+):
+    folder, fault = other_time
+    found = certificates.credentials(role, str(folder))
+    assert found is not None
+    with pytest.raises(
+        DeviceError, match=rf"{role}\.pem: {fault}, by this machine's clock"
+    ) as told:
+        found.context(listening=role == certificates.SERVER)
+    assert "Set the clock, or make new certificates" in told.value.way_out
+
+
+def test_a_server_whose_clock_is_wrong_says_so_and_ends(
+    other_time: tuple[Path, str], secure_farm: Farm
+):
+    folder, fault = other_time
+    done = command(
+        "rpc_server", "--tracker", secure_farm.address, "--key", "k", "--certificates", str(folder)
+    )
+    assert done.returncode == 1 and len(done.stderr.splitlines()) == 1
+    assert fault in done.stderr and "Set the clock" in done.stderr
+
+
+def test_whoever_is_refused_for_the_clock_of_the_other_side_is_told(
+    other_time: tuple[Path, str], secure_farm: Farm, monkeypatch: pytest.MonkeyPatch
+):
+    """By its own clock its certificate is valid."""
+    monkeypatch.setattr(certificates, "_meet_itself", lambda found: None)
+    for _ in range(3):  # TLS 1.3 may lose the reason
+        with pytest.raises(DeviceError, match="does not accept the certificate of this") as told:
+            ask(secure_farm.port, str(other_time[0]))
+        assert "set the clock there" in told.value.way_out
+
+
+def test_whoever_reaches_a_tracker_of_another_time_is_told(
+    other_time: tuple[Path, str], authority: Path
+):
+    """By the tracker's clock its certificate is valid."""
+    folder, fault = other_time
+    made = Farm(folder, "127.0.0.1", "--certificates", str(folder), before=TRUSTING)
+    try:
+        with pytest.raises(DeviceError, match=f"{fault}, by this machine's clock, which says 2"):
+            ask(made.port, str(authority))
+    finally:
+        made.stop()
+
+
+def test_tls_is_asked_of_who_speaks_plainly(shared_farm: Farm, authority: Path):
+    with pytest.raises(DeviceError, match="does not speak TLS.*--certificates none"):
+        asyncio.run(summary("tls://127.0.0.1", shared_farm.port, str(authority)))
+
+
+# -- limits ---------------------------------------------------------------------------------------
 
 
 def test_artefacts_run_with_limits():

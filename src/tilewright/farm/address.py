@@ -1,6 +1,7 @@
 """Where a tracker is and how it is spoken to: plainly on this machine, by TLS everywhere else.
 
-In: a host, a port, where certificates are.  Out: `Place`s to try, in order.
+In: a host, a port, where certificates are.  Out: `Place`s to try, in order.  A host may have a
+scheme before it, tls:// or tcp://, where only that will do.
 Read next: `certificates.py`, `network.py`.
 """
 
@@ -52,14 +53,19 @@ def is_loopback(host: str) -> bool:
 
 
 def parsed(text: str) -> tuple[str, int]:
-    """HOST:PORT or tls://HOST:PORT, as host and port.  Raises DeviceError."""
-    rest = text.partition("://")[2] or text
+    """HOST:PORT or tls://HOST:PORT, as host, with its scheme, and port.  Raises DeviceError."""
+    scheme, slashes, rest = text.rpartition("://")
     host, _, port = rest.rpartition(":")
-    if not host or not port.isdigit() or not 0 < int(port) < 65536:
+    if not host or not port.isdigit() or not 0 < int(port) < 65536 or not _known(scheme, slashes):
         raise DeviceError(
-            f"tracker {text!r}", "it is no address", f"Write HOST:PORT, such as 127.0.0.1:{PORT}."
-        )
-    return host.strip("[]"), int(port)
+            f"tracker {text!r}", "it is no address",
+            f"Write HOST:PORT, such as 127.0.0.1:{PORT}, or tls://HOST:PORT.",
+        )  # fmt: skip
+    return f"{scheme}{slashes}{host.strip('[]')}", int(port)
+
+
+def _known(scheme: str, slashes: str) -> bool:
+    return scheme in ("tcp", "tls") if slashes else True
 
 
 def tracker_address(host: str | None, port: int | None) -> tuple[str, int]:
@@ -95,16 +101,28 @@ def ways(
     host: str, port: int, given: str | None = None, role: str = certificates.CLIENT
 ) -> list[tuple[Place, ssl.SSLContext | None]]:
     """How to reach it, what is likelier first.  Raises DeviceError where no way is allowed."""
-    found = certificates.credentials(role, given)
-    context = None if found is None else found.context(listening=False)
-    plain = (Place("tcp", host, port), None)
-    if context is None:
-        if not is_loopback(host) and certificates.folder(given) is not None:
-            raise DeviceError(
-                f"tracker {host}:{port}", "there are no certificates to speak to it",
-                "Copy ca.pem, client.pem and client.key from the machine where `tilewright farm "
-                f"certificates` ran into {certificates.folder(given)}.",
-            )  # fmt: skip
-        return [plain]
-    encrypted = (Place("tls", host, port), context)
-    return [plain, encrypted] if is_loopback(host) else [encrypted]
+    scheme, slashes, name = host.rpartition("://")
+    if not _known(scheme, slashes):
+        raise DeviceError(
+            f"tracker {host}:{port}", f"{scheme}:// is not spoken here", "Write tls:// or tcp://."
+        )
+    found = None if scheme == "tcp" else certificates.credentials(role, given)
+    folder = certificates.folder(given)
+    may_be_plain = scheme != "tls" and (is_loopback(name) or folder is None)
+    allowed: list[tuple[Place, ssl.SSLContext | None]] = []
+    if may_be_plain:
+        allowed.append((Place("tcp", name, port), None))
+    if found is not None:
+        allowed.append((Place("tls", name, port), found.context(listening=False)))
+    if allowed:
+        return allowed
+    if scheme == "tcp":
+        raise DeviceError(
+            f"tracker {host}:{port}", "it would be spoken to plainly, where others may listen",
+            "Write tls://, or say --certificates none where everybody in the network may run code.",
+        )  # fmt: skip
+    raise DeviceError(
+        f"tracker {host}:{port}", "there are no certificates to speak to it",
+        f"Copy ca.pem, {role}.pem and {role}.key from the machine where `tilewright farm "
+        f"certificates` ran into {folder or 'a folder, and name it'}.",
+    )  # fmt: skip

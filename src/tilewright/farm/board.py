@@ -54,6 +54,11 @@ class Board:
         self._store = Store()
         self._turn = asyncio.Lock()
 
+    @property
+    def folder(self) -> Path:
+        """For files of its process, removed with it, or by the next one after it was killed."""
+        return self._store.path
+
     async def serve(self, read: Read, write: Write, peer: str) -> None:
         """Answer one tuner until it goes; `read` raises OSError then."""
         try:
@@ -147,6 +152,8 @@ class _Visitor:
                 _LOG.warning("refused %s of %s: %s", type(message).__name__, self.name, error)
                 await self._write(_refused(error))
             except OSError as error:
+                if error.errno is None or isinstance(error, ConnectionError):
+                    return  # it went away before the answer
                 full = DeviceError(
                     "device's disk", f"a file cannot be kept there ({error.strerror or error})",
                     "Free some space on it, or set TMPDIR of its server to a larger directory.",

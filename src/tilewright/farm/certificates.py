@@ -22,6 +22,7 @@ from tilewright.base.errors import DeviceError
 
 AUTHORITY, SERVER, CLIENT = "ca", "server", "client"
 _DAYS = 3650
+_DATES = 9, 10  # of OpenSSL: a certificate is not yet valid, has expired
 
 
 @dataclass(frozen=True)
@@ -33,11 +34,15 @@ class Credentials:
     key: Path
 
     def context(self, *, listening: bool) -> ssl.SSLContext:
-        """Raises DeviceError where a file is missing or damaged."""
+        """Raises DeviceError where a file is missing or damaged, or nobody would trust them."""
         purpose = ssl.Purpose.CLIENT_AUTH if listening else ssl.Purpose.SERVER_AUTH
         try:
             made = ssl.create_default_context(purpose, cafile=str(self.authority))
             made.load_cert_chain(self.certificate, self.key)
+            _meet_itself(self)
+        except ssl.SSLCertVerificationError as error:
+            reason, way_out = distrust(error)
+            raise DeviceError(f"certificate {self.certificate}", reason, way_out) from None
         except (OSError, ssl.SSLError) as error:
             raise DeviceError(
                 f"certificates in {self.authority.parent}", f"they cannot be used ({error})",
@@ -47,6 +52,42 @@ class Credentials:
         made.verify_mode = ssl.CERT_REQUIRED
         made.minimum_version = ssl.TLSVersion.TLSv1_3
         return made
+
+
+def _meet_itself(found: Credentials) -> None:
+    """What others would say of it, said here: whoever they refuse hardly learns the reason.
+
+    Raises ssl.SSLCertVerificationError where it is not of its authority, or not valid now.
+    """
+    asking, shown = (
+        ssl.SSLContext(kind) for kind in (ssl.PROTOCOL_TLS_SERVER, ssl.PROTOCOL_TLS_CLIENT)
+    )
+    for context in (asking, shown):
+        context.load_cert_chain(found.certificate, found.key)
+    asking.load_verify_locations(found.authority)
+    asking.verify_mode = ssl.CERT_REQUIRED
+    shown.check_hostname, shown.verify_mode = False, ssl.CERT_NONE
+    to, fro = ssl.MemoryBIO(), ssl.MemoryBIO()
+    sides = shown.wrap_bio(fro, to), asking.wrap_bio(to, fro, server_side=True)
+    for side in sides * 2:
+        with contextlib.suppress(ssl.SSLWantReadError):
+            side.do_handshake()
+
+
+def distrust(error: ssl.SSLCertVerificationError) -> tuple[str, str]:
+    """Why a certificate is not trusted here, and the way out."""
+    if error.verify_code in _DATES:
+        now = datetime.datetime.now(datetime.UTC)
+        return (
+            f"{error.verify_message}, by this machine's clock, which says {now:%Y-%m-%d %H:%M} UTC",
+            "Set the clock, or make new certificates with `tilewright farm certificates` and copy "
+            "them to all machines.",
+        )
+    return (
+        f"it is not of the farm's authority ({error.verify_message})",
+        "Use certificates of one authority: copy them from where `tilewright farm certificates` "
+        "ran.",
+    )
 
 
 def folder(given: str | None = None) -> Path | None:
@@ -177,14 +218,19 @@ def _signed(
 def _builder(subject: Any, issuer: Any, public: Any) -> Any:
     from cryptography import x509
 
-    now = datetime.datetime.now(datetime.UTC)
-    start = datetime.datetime.fromtimestamp(0, datetime.UTC)  # of boards without a clock
+    first, last = _validity()
     return (
         x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(public)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(start)
-        .not_valid_after(now + datetime.timedelta(days=_DAYS))
+        .not_valid_before(first)
+        .not_valid_after(last)
     )  # fmt: skip
+
+
+def _validity() -> tuple[datetime.datetime, datetime.datetime]:
+    """From when to when; boards without a clock believe that it is 1970."""
+    now = datetime.datetime.now(datetime.UTC)
+    return datetime.datetime.fromtimestamp(0, datetime.UTC), now + datetime.timedelta(days=_DAYS)
 
 
 def _usage(sign_others: bool) -> Any:

@@ -136,7 +136,8 @@ async def summary(host: str, port: int, certificates: str | None = None) -> wire
     except OSError as error:
         raise unreachable(host, port, error) from None
     try:
-        answer = await line.ask(wire.Ask())
+        async with asyncio.timeout(_DEAF_SECONDS):
+            answer = await line.ask(wire.Ask())
     except OSError as error:
         raise unreachable(host, port, error) from None
     finally:

@@ -77,8 +77,10 @@ def tracker(arguments: Sequence[str] | None = None, prog: str | None = None) -> 
 def server(arguments: Sequence[str] | None = None, prog: str | None = None) -> int:
     """Run a device until it is stopped."""
     parser = argparse.ArgumentParser(prog, description="Let a tracker lend this machine's device.")
-    parser.add_argument("--tracker", required=True, metavar="HOST:PORT", help="also --scheduler")
-    parser.add_argument("--scheduler", dest="tracker", help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--tracker", "--scheduler", required=True, metavar="HOST:PORT",
+        help="also tls://HOST:PORT, of a tracker or of a Dask scheduler that has one",
+    )  # fmt: skip
     parser.add_argument("--key", required=True, help="by which devices of one make are asked for")
     parser.add_argument(
         "--host", default="0.0.0.0", help="address to listen at (default: %(default)s)"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import threading
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
@@ -18,11 +18,13 @@ from tilewright.base.concurrency import in_forked_child, once
 from tilewright.base.errors import DeviceError
 from tilewright.farm import address, wire
 from tilewright.farm.address import Place
-from tilewright.farm.certificates import CLIENT, Credentials
+from tilewright.farm.certificates import CLIENT, Credentials, distrust
 from tilewright.farm.versions import VERSION
 
 T = TypeVar("T")
 CONNECT_SECONDS = 5.0
+_HANGS_UP = 3  # attempts, until who hangs up is believed to mean it
+_PAUSE = 0.3
 OPERATION = "tilewright"  # the handler of Dask's servers that speaks our protocol
 
 
@@ -71,46 +73,74 @@ async def reach(
 ) -> tuple[Place, ssl.SSLContext | None]:
     """The way in which something listens there.  Raises OSError where nothing does, and
     DeviceError where it does not speak to us."""
-    from tilewright.farm import plain_comm
-
-    failures: list[OSError] = []
-    for place, context in address.ways(host, port, certificates, role):
-        try:
-            comm = await plain_comm.connect(str(place), context, CONNECT_SECONDS)
-        except OSError as error:
-            failures.append(error)
-            continue
-        comm.abort()
-        return place, context
-    if any(_is_refused_certificate(failure) for failure in failures):
-        raise DeviceError(
-            f"{host}:{port}", f"it does not accept the certificate ({reason(failures[-1])})",
-            "Use certificates of its own authority: copy them from where `tilewright farm "
-            "certificates` ran.",
-        ) from None  # fmt: skip
-    if any(_was_answered(failure) for failure in failures):
-        raise DeviceError(
-            f"{host}:{port}", "it closes the connection: it wants TLS, or is no farm of Tilewright",
-            "Copy its certificates here (see `tilewright farm certificates`), or check the port.",
-        ) from None  # fmt: skip
+    for left in reversed(range(_HANGS_UP)):
+        failures: list[OSError] = []
+        for place, context in address.ways(host, port, certificates, role):
+            try:
+                (await _connected(str(place), context, CONNECT_SECONDS)).abort()
+            except OSError as error:
+                failures.append(error)
+                continue
+            return place, context
+        if not any(_was_answered(failure) for failure in failures):
+            break
+        if not left:
+            raise DeviceError(
+                f"{host}:{port}",
+                "it closes the connection: it wants TLS, or is no farm of Tilewright",
+                "Copy its certificates here (see `tilewright farm certificates`), or check the "
+                "port.",
+            ) from None
+        await asyncio.sleep(_PAUSE)  # a tracker that ends hangs up as well
     raise failures[-1]
 
 
-def _is_refused_certificate(error: BaseException | None) -> bool:
+async def _connected(place: str, context: ssl.SSLContext | None, seconds: float) -> Any:
+    """Raises OSError, and DeviceError where certificates do not do: another attempt would not."""
+    from tilewright.farm import plain_comm
+
+    try:
+        return await plain_comm.connect(place, context, seconds)
+    except OSError as error:
+        refused = _refused(place, error)
+        if refused is None:
+            raise
+        raise refused from None
+
+
+def _refused(place: str, error: BaseException) -> DeviceError | None:
+    """What TLS says of the certificates of the two sides; None: nothing is wrong with them."""
+    found = next((e for e in _causes(error) if isinstance(e, (ssl.SSLError, ValueError))), None)
+    if isinstance(found, ssl.SSLCertVerificationError):
+        why, way_out = distrust(found)
+        return DeviceError(place, f"its certificate is not accepted: {why}", way_out)
+    said = str(getattr(found, "reason", None) or found)
+    if "not idle" in said or said == "WRONG_VERSION_NUMBER":
+        return DeviceError(
+            place, "it does not speak TLS",
+            "Start it with certificates, or say --certificates none here where everybody in the "
+            "network may run code.",
+        )  # fmt: skip
+    if "ALERT" not in said:
+        return None
+    alert = said.partition("ALERT_")[2].replace("_", " ").lower()
+    return DeviceError(
+        place, f"it does not accept the certificate of this machine ({alert})",
+        "Use certificates of its own authority: copy them from where `tilewright farm "
+        "certificates` ran.  Where they are of it, set the clock there.",
+    )  # fmt: skip
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
     while error is not None:
-        if isinstance(error, ssl.SSLError) or "certificate" in str(error).lower():
-            return True
+        yield error
         error = error.__cause__ or error.__context__
-    return False
 
 
 def _was_answered(error: BaseException) -> bool:
     """Whether something listens there, though it hung up."""
-    refused: BaseException | None = error
-    while refused is not None:
-        if isinstance(refused, (ConnectionRefusedError, TimeoutError)):
-            return False
-        refused = refused.__cause__ or refused.__context__
+    if any(isinstance(e, (ConnectionRefusedError, TimeoutError)) for e in _causes(error)):
+        return False
     text = str(error)
     return "refused" not in text and "unreachable" not in text and "Timed out" not in text
 
@@ -119,9 +149,7 @@ async def opened(
     place: str, context: ssl.SSLContext | None, user: str, seconds: float = CONNECT_SECONDS
 ) -> Line:
     """A connection after both sides said hello.  Raises OSError, DeviceError."""
-    from tilewright.farm import plain_comm
-
-    comm = await plain_comm.connect(place, context, seconds)
+    comm = await _connected(place, context, seconds)
     line = Line(comm)
     try:
         async with asyncio.timeout(seconds):

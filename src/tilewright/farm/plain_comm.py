@@ -149,10 +149,17 @@ async def connect(address: str, context: ssl.SSLContext | None, seconds: float) 
     else:
         opened = _TCPConnector().connect(place, deserialize=False)
     async with asyncio.timeout(seconds):
-        comm = await opened
         try:
-            await comm.write(comm.handshake_info())
-            comm.remote_info = await comm.read()
+            comm = await opened
+        except ValueError as error:  # what was sent before TLS began is in the way
+            raise ConnectionError("it speaks plainly") from error
+        try:
+            if scheme == "tls":  # of TLS 1.3 a refusal comes only now, and is lost to who writes
+                comm.remote_info = await comm.read()
+                await comm.write(comm.handshake_info())
+            else:  # who waits for TLS says nothing before
+                await comm.write(comm.handshake_info())
+                comm.remote_info = await comm.read()
             comm.local_info = comm.handshake_info()
             comm.handshake_options = comm.handshake_configuration(comm.local_info, comm.remote_info)
         except BaseException:

@@ -82,7 +82,7 @@ async def run_server(
                 security = dask_security(shown)
             elif is_loopback(place.host):
                 bound = "127.0.0.1"  # spoken to plainly, and the tracker's users are all here
-            with tempfile.TemporaryDirectory(prefix="tilewright-server-") as folder:
+            with tempfile.TemporaryDirectory(prefix="server-", dir=board.folder) as folder:
                 worker = _worker(board, str(place), key, bound, ports, security, folder, contact)
                 try:
                     await _start(worker, bound, ports)
