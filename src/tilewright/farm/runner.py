@@ -189,6 +189,7 @@ class FarmRunner(Fleet):
         for known in [k for k in self._known if k[0] == device]:
             del self._known[known]
         self._without_llvm.discard(device)
+        self._yardstick.forget(device)
 
     async def _spec(self, device: str, link: DeviceLink, kind: str) -> DeviceSpec:
         """What the device is; asked once of each."""
@@ -230,6 +231,8 @@ class FarmRunner(Fleet):
             told = self._sent_reference(again.job.reference)
             measured = await link.run(again, self._timing, told, fresh=False)
             self._notify(*yardstick.compare(device, measured))
+        if run.best_seconds is not None:  # perhaps of another device
+            run = replace(run, best_seconds=run.best_seconds * yardstick.slower(device))
         result = await link.run(run, self._timing, sent, fresh)
         yardstick.note(device, run, result)
         return result
@@ -243,7 +246,8 @@ class FarmRunner(Fleet):
 
 
 class _Yardstick:
-    """One kernel, timed on every device, so that devices that differ are noticed."""
+    """One kernel, timed on every device: those that differ are noticed, and none is raced against
+    what a faster one has measured."""
 
     def __init__(self) -> None:
         self.run: RunJob | None = None
@@ -259,8 +263,17 @@ class _Yardstick:
 
     def is_due(self, device: str) -> bool:
         return self.run is not None and (
-            device not in self._seconds or self._trials[device] >= _YARDSTICK_TRIALS
+            device not in self._seconds or self._trials.get(device, 0) >= _YARDSTICK_TRIALS
         )
+
+    def slower(self, device: str) -> float:
+        """How many times as long kernels take there as on the fastest device, as far as known."""
+        own = self._seconds.get(device)
+        return 1.0 if own is None else own / min(self._seconds.values())
+
+    def forget(self, device: str) -> None:
+        self._seconds.pop(device, None)
+        self._trials.pop(device, None)
 
     def compare(self, device: str, measured: RunResult) -> list[str]:
         """What to tell the user."""
