@@ -168,8 +168,8 @@ def test_one_error_lists_all_that_blocks_most_frequent_first_in_few_lines():
 def test_what_an_operator_refuses_is_in_the_list():
     made = Step(
         "y", "native_batch_norm.default",
-        {"input": Ref("x"), "weight": None, "bias": None, "running_mean": None,
-         "running_var": None, "training": True, "momentum": 0.1, "eps": 1e-5},
+        {"input": Ref("x"), "weight": None, "bias": None, "running_mean": Ref("x"),
+         "running_var": Ref("x"), "training": True, "momentum": 0.1, "eps": 1e-5},
         (Spec((2, 3), "float32"), None, None), True,
     )  # fmt: skip
     first = Step("z", "getitem", {"self": Ref("y"), "index": 0}, (Spec((2, 3), "float32"),))

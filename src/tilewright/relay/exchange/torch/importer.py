@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from tilewright.base.dtype import TYPES, DType
 from tilewright.base.errors import ModelError
 from tilewright.relay.exchange.limits import Limits
-from tilewright.relay.exchange.torch.node import Node, as_type
-from tilewright.relay.exchange.torch.ops import CONVERTERS, REFUSED
+from tilewright.relay.exchange.torch.node import PARTS, Complex, Node, as_type
+from tilewright.relay.exchange.torch.ops import COMPLEX, CONVERTERS, REFUSED
 from tilewright.relay.exchange.torch.program import Program, Ref, Spec, Step, refs
 from tilewright.relay.graph.expr import (
     Array,
@@ -62,6 +64,7 @@ class _Importer:
         self.values: dict[str, Any] = {}
         self.params: dict[str, Array] = {}
         self.blocked: dict[tuple[str, str, str], list[str]] = {}
+        self.constant_bytes = 0
 
     def run(self) -> tuple[IRModule, dict[str, Array]]:
         self.limits.check("nodes", len(self.program.steps), self.place)
@@ -90,6 +93,11 @@ class _Importer:
 
     def _input(self, name: str, spec: Spec) -> Var:
         place = f"{self.place}: input {name!r}"
+        if spec.dtype in PARTS:
+            raise ModelError(
+                place, f"its element type is {spec.dtype}",
+                "Take torch.view_as_real(x), and read it with torch.view_as_complex.",
+            )  # fmt: skip
         if spec.dtype not in TYPES:
             raise ModelError(
                 place, f"its element type is {spec.dtype}", f"Supported are {', '.join(TYPES)}."
@@ -103,8 +111,15 @@ class _Importer:
         self.values[name] = made
         return made
 
-    def _weight(self, name: str, array: Array) -> Expr:
+    def _weight(self, name: str, array: Array) -> Expr | Complex:
         """Floating-point tensors become parameters, all else constants."""
+        if array.dtype.name in PARTS:
+            real, imag = (
+                self._weight(f"{name}.{part}", np.ascontiguousarray(getattr(array, part)))
+                for part in ("real", "imag")
+            )
+            assert isinstance(real, Expr) and isinstance(imag, Expr)
+            return Complex(real, imag)
         if array.dtype.name not in TYPES:
             raise ModelError(
                 f"{self.place}: weight {name!r}", f"its element type is {array.dtype}",
@@ -121,6 +136,11 @@ class _Importer:
             return value
         if isinstance(value, (bool, int, float)):
             return const(value)
+        if isinstance(value, Complex):
+            raise ModelError(
+                f"{self.place}: output {index}", "its numbers are complex",
+                "Return torch.view_as_real of it.",
+            )  # fmt: skip
         raise ModelError(
             f"{self.place}: output {index}", f"it is {value!r}, not a tensor", "Return tensors."
         )
@@ -137,12 +157,15 @@ class _Importer:
             return self.values[given[0]][step.args["index"]]
         if step.op in REFUSED:
             return self._block(step, *REFUSED[step.op])
-        converter = CONVERTERS.get(step.op)
+        of_complex = any(isinstance(self.values[name], Complex) for name in given) or any(
+            spec is not None and spec.dtype in PARTS for spec in step.results
+        )
+        converter = (COMPLEX if of_complex else CONVERTERS).get(step.op)
         if converter is None:
-            return self._block(step, "no converter")
+            return self._block(step, f"no converter{' for complex numbers' * of_complex}")
         args = {name: _resolved(value, self.values) for name, value in step.args.items()}
-        node = Node(step.op, f"{self.place}: {step.name} ({step.op})", args, step.results,
-                    self.static)  # fmt: skip
+        place = f"{self.place}: {step.name} ({step.op})"
+        node = Node(step.op, place, args, step.results, self.static, self._room)
         if open_ := [str(n) for s in step.results if s for n in s.shape if not isinstance(n, int)]:
             return self._block(step, f"its result has the open extent {open_[0]}")
         try:
@@ -156,18 +179,16 @@ class _Importer:
         if isinstance(made, Expr) and isinstance(made.checked_type, TupleType):
             made = list(made)
         values = list(made) if isinstance(made, (list, tuple)) else [made]
-        found: list[Expr | None] = []
-        for value, spec in zip(values, step.results, strict=False):
-            if value is None or spec is None:
-                found.append(None)
-                continue
-            node.require(
-                value.shape == spec.shape,
-                f"the result has shape {value.shape}, PyTorch says {spec.shape}",
-                "Please report it.",
-            )
-            found.append(as_type(value, spec.dtype))
+        found = [
+            None if value is None or spec is None else _typed(node, value, spec)
+            for value, spec in zip(values, step.results, strict=False)
+        ]
         return found if step.several else found[0]
+
+    def _room(self, nbytes: int) -> None:
+        """Asks for `nbytes` of constants that the module does not hold."""
+        self.constant_bytes += nbytes
+        self.limits.check("constants", self.constant_bytes, self.place)
 
     def _block(self, step: Step, reason: str, way_out: str = "") -> Any:
         """Note it; what follows is read as if it were there."""
@@ -178,7 +199,7 @@ class _Importer:
     def _unknown(self, name: str, spec: Spec | None) -> Var | None:
         if spec is None or spec.dtype not in TYPES:
             return None
-        known = all(isinstance(n, int) and n > 0 for n in spec.shape)
+        known = all(isinstance(n, int) for n in spec.shape)
         return var(name, shape=spec.shape, dtype=spec.dtype) if known else None
 
     def _blockers(self) -> str:
@@ -195,6 +216,22 @@ class _Importer:
             left = sum(len(names) for _, names in ordered[room:])
             lines.append(f"  {left} more, of {len(ordered) - room} other kinds")
         return "\n".join(lines)
+
+
+def _typed(node: Node, value: Expr | Complex, spec: Spec) -> Expr | Complex:
+    """`value` with the elements that `spec` says."""
+    if isinstance(value, Complex):
+        part = Spec(spec.shape, PARTS[spec.dtype])
+        real, imag = (None if v is None else _typed(node, v, part)
+                      for v in (value.real, value.imag))  # fmt: skip
+        assert isinstance(real, Expr) and not isinstance(imag, Complex)
+        return Complex(real, imag)
+    node.require(
+        value.shape == spec.shape,
+        f"the result has shape {value.shape}, PyTorch says {spec.shape}",
+        "Please report it.",
+    )
+    return as_type(value, spec.dtype)
 
 
 def _resolved(value: Any, known: Mapping[str, Any]) -> Any:

@@ -17,6 +17,16 @@ from tilewright.relay.exchange.torch.program import Spec
 from tilewright.relay.graph.expr import Array, Constant, Expr, const
 
 _KINDS = {"bool": 0, "uint": 1, "int": 1, "float": 2}
+# Complex types, and the type of their parts.
+PARTS = {"complex32": "float16", "complex64": "float32", "complex128": "float64"}
+
+
+@dataclass(frozen=True)
+class Complex:
+    """A tensor of complex numbers, which networks have as two.  imag: None where it is zero."""
+
+    real: Expr
+    imag: Expr | None
 
 
 @dataclass(frozen=True)
@@ -24,6 +34,7 @@ class Node:
     """place: of errors; args: by the schema's names, tensors as graph values
 
     static_of: the array of a value that is known at import, else None
+    room:      asks for bytes of a constant that is about to be made
     """
 
     op: str
@@ -31,6 +42,7 @@ class Node:
     args: Mapping[str, Any]
     results: tuple[Spec | None, ...]
     static_of: Callable[[Expr], Array | None]
+    room: Callable[[int], None]
 
     def __getitem__(self, name: str) -> Expr:
         """Argument `name`, a tensor; a number becomes a constant."""
@@ -39,7 +51,8 @@ class Node:
             return value
         if isinstance(value, (bool, int, float)):
             return const(value)
-        raise self.refuse(f"its argument {name} is {value!r}, not a tensor")
+        kind = "complex" if isinstance(value, Complex) else repr(value)
+        raise self.refuse(f"its argument {name} is {kind}, not a tensor of real numbers")
 
     def optional(self, name: str) -> Expr | None:
         return None if self.args.get(name) is None else self[name]

@@ -1,4 +1,4 @@
-"""Discrete Fourier transforms, as products with tables of cosines and sines; tables of filters."""
+"""Discrete Fourier transforms of signals and of their frames; tables of filters."""
 
 from __future__ import annotations
 
@@ -9,63 +9,19 @@ import numpy as np
 from tilewright.relay import tensor
 from tilewright.relay.exchange.onnx.checks import element_type
 from tilewright.relay.exchange.onnx.node import Converter, Node, number
+from tilewright.relay.fourier import transform
 from tilewright.relay.graph.expr import Array, Expr, const
-from tilewright.relay.indexing import strided_slice, take
-from tilewright.relay.linear import product
-
-
-def _table(n: Node, taken: int, parts: int, size: int, inverse: bool, onesided: bool) -> Array:
-    """What each of `taken` points, of `parts` numbers (real, imaginary), adds to each result:
-    [taken, parts, results, their parts].
-
-    size: of the transform; onesided: half of the results, or of the points of an inverse, are left
-    out, which follow from the others as the signal is real
-    """
-    real = inverse and onesided
-    results = size // 2 + 1 if onesided and not inverse else size
-    n.room(taken * parts * results * 2 * 8)
-    angle = np.outer(np.arange(taken), np.arange(results)) % size * (2 * math.pi / size)
-    cosine, sine = np.cos(angle), np.sin(angle) * (1 if inverse else -1)
-    table = np.stack([np.stack([cosine, sine], -1), np.stack([-sine, cosine], -1)], 1)
-    if inverse:
-        table /= size
-    if real:  # each point but the first and, of an even size, the last stands for two
-        double = [1 if k == 0 or 2 * k == size else 2 for k in range(taken)]
-        table = table[..., :1] * np.reshape(double, (-1, 1, 1, 1))
-    return np.asarray(table[:, :parts])
-
-
-def _transformed(
-    n: Node, x: Expr, axis: int, size: int | None, inverse: bool, onesided: bool
-) -> Expr:
-    """The transform of `x` [.., parts] along `axis`."""
-    rank, parts = len(x.shape), x.shape[-1]
-    n.require(
-        axis < rank - 1 and parts in (1, 2), f"axis {axis} of {x.shape} is no signal",
-        "The last axis holds a number and its imaginary part, or the number alone.",
-    )  # fmt: skip
-    points, half = x.shape[axis], inverse and onesided
-    size = size or (2 * (points - 1) if half else points)
-    n.require(size >= 1, f"its length is {size}", "Use 1 or more.")
-    taken = min(points, size // 2 + 1 if half else size)
-    if taken < points:
-        x = strided_slice(x, [0], [taken], axes=[axis])
-    order = [*(k for k in range(rank - 1) if k != axis), axis, rank - 1]
-    table = _table(n, taken, parts, size, inverse, onesided)
-    moved = tensor.transpose(x, order)
-    rows = tensor.reshape(moved, (*moved.shape[:-2], taken * parts))
-    weights = const(table.reshape(taken * parts, -1), x.dtype)
-    made = tensor.reshape(product(rows, weights), (*moved.shape[:-2], *table.shape[2:]))
-    return tensor.transpose(made, [order.index(k) for k in range(rank)])
+from tilewright.relay.indexing import take
 
 
 def _dft(n: Node) -> Expr:
     rank, length = len(n[0].shape), n.ints("dft_length", 1)
     given = n.ints("axis", 2) if n.opset >= 20 else [n.attr("axis", 1)]
     axis = n.axis((given or [-2])[0], rank)
-    return _transformed(
-        n, n[0], axis, length[0] if length else None, n.flag("inverse"), n.flag("onesided")
-    )
+    return transform(
+        n[0], axis, length[0] if length else None, n.place, n.room,
+        inverse=n.flag("inverse"), onesided=n.flag("onesided"),
+    )  # fmt: skip
 
 
 def _stft(n: Node) -> Expr:
@@ -83,7 +39,7 @@ def _stft(n: Node) -> Expr:
         n.require(n[2].shape == (length,), f"the window has shape {n[2].shape}", "Give one number "
                   "for each point of a frame.")  # fmt: skip
         frames = tensor.multiply(frames, tensor.reshape(n[2], (length, 1)))
-    return _transformed(n, frames, 2, None, False, n.flag("onesided", True))
+    return transform(frames, 2, None, n.place, n.room, onesided=n.flag("onesided", True))
 
 
 def _mel(n: Node) -> Array:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from tilewright.relay.exchange.torch.node import Converter
 from tilewright.relay.exchange.torch.ops import (
     attention,
+    complex,
     creation,
     elementwise,
     indexing,
@@ -34,5 +35,6 @@ _FAMILIES = (
 CONVERTERS: dict[str, Converter] = {
     name: converter for family in _FAMILIES for name, converter in family.CONVERTERS.items()
 }
+COMPLEX = complex.converters(CONVERTERS)  # where an argument or a result is complex
 REFUSED = sampling.REFUSED
-__all__ = ["CONVERTERS", "REFUSED"]
+__all__ = ["COMPLEX", "CONVERTERS", "REFUSED"]

@@ -26,12 +26,12 @@ def _full(n: Node) -> Expr:
 
 def _arange(n: Node) -> Expr:
     start, step = n.get("start", 0), n.get("step", 1)
-    count = n.shape[0]
-    n.require(count >= 1, "it has no elements")
-    return Constant((start + step * np.arange(count)).astype(DType(n.dtype).storage))
+    n.room(8 * n.shape[0])
+    return Constant((start + step * np.arange(n.shape[0])).astype(DType(n.dtype).storage))
 
 
 def _eye(n: Node) -> Expr:
+    n.room(8 * n.shape[0] * n.shape[1])
     return Constant(np.eye(n.shape[0], n.shape[1]).astype(DType(n.dtype).storage))
 
 

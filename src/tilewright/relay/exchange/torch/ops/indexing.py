@@ -97,9 +97,9 @@ def _scatter(reduction: str) -> Converter:
         index = from_front(n, n["index"], data.shape[axis])
         source: Any = n.args.get("src", n.args.get("value"))
         if isinstance(source, Expr):
-            n.require(source.shape == index.shape, "its source is larger than its index",
-                      "Cut the source to the shape of the index.")  # fmt: skip
             updates = as_type(source, n.dtype)
+            if updates.shape != index.shape:  # the rest of a larger source is not read
+                updates = relay_indexing.slice_of(updates, [range(m) for m in index.shape])
         else:
             updates = tensor.broadcast_to(number(source, n.dtype), index.shape)
         found: Expr = relay_indexing.scatter_elements(data, index, updates, axis, reduction)

@@ -10,6 +10,7 @@ from tilewright.relay import indexing as relay_indexing
 from tilewright.relay import nn, tensor
 from tilewright.relay.exchange.torch.node import Converter, Node, as_type, number
 from tilewright.relay.graph.expr import Constant, Expr
+from tilewright.relay.op import call
 
 
 def _reshape(n: Node) -> Expr:
@@ -25,7 +26,7 @@ def reshaped(data: Expr, shape: tuple[int, ...]) -> Expr:
         return data
     if not shape:
         return tensor.squeeze(data, list(range(len(data.shape))))
-    return tensor.reshape(data, shape)
+    return call("reshape", data, newshape=shape)
 
 
 def _permute(n: Node) -> Expr:
@@ -56,7 +57,9 @@ def _expand(n: Node) -> Expr:
 
 
 def _concatenate(n: Node) -> Expr:
-    given = [t for t in n.args["tensors"] if t.shape != (0,)]  # an old spelling of nothing
+    given = n.args["tensors"]
+    if len(n.shape) > 1:
+        given = [t for t in given if t.shape != (0,)]  # an old spelling of nothing
     parts = [as_type(t, n.dtype) for t in given]
     if len(parts) == 1:
         return parts[0]
@@ -73,8 +76,9 @@ def part(data: Expr, axis: int, begin: int, end: int, step: int = 1) -> Expr:
     """Elements `begin` to before `end` of an axis."""
     if (begin, step) == (0, 1) and end >= data.shape[axis]:
         return data
-    found: Expr = relay_indexing.strided_slice(data, [begin], [end], [step], axes=[axis])
-    return found
+    ranges = [range(extent) for extent in data.shape]
+    ranges[axis] = ranges[axis][begin:end:step]
+    return relay_indexing.slice_of(data, ranges)
 
 
 def _bounds(n: Node, axis: int, extent: int) -> tuple[int, int, int]:
@@ -87,9 +91,7 @@ def _bounds(n: Node, axis: int, extent: int) -> tuple[int, int, int]:
 
 def _slice(n: Node) -> Expr:
     data, axis = n["self"], n.axis() if n.args.get("dim") is not None else 0
-    begin, end, step = _bounds(n, axis, data.shape[axis])
-    n.require(end > begin, "it has no elements", "Leave it out of the module.")
-    return part(data, axis, begin, end, step)
+    return part(data, axis, *_bounds(n, axis, data.shape[axis]))
 
 
 def _select(n: Node) -> Expr:
@@ -100,29 +102,27 @@ def _select(n: Node) -> Expr:
 
 
 def _slice_scatter(n: Node) -> Expr:
-    """`self` with `src` in the place of a slice: put together, or, with steps, picked by masks."""
+    """`self` with `src` in the place of a slice."""
     data, source = n["self"], as_type(n["src"], n.dtype)
     axis = n.integer("dim", 0) % len(data.shape)
-    extent = data.shape[axis]
-    begin, end, step = _bounds(n, axis, extent)
-    n.require(step == 1, f"its step is {step}", "Write slices with steps of 1.")
-    parts = [source] if end > begin else []
-    if begin:
-        parts.insert(0, part(data, axis, 0, begin))
-    if end < extent:
-        parts.append(part(data, axis, end, extent))
-    return parts[0] if len(parts) == 1 else tensor.concatenate(parts, axis)
+    begin, end, step = _bounds(n, axis, data.shape[axis])
+    return _with(data, source, axis, range(begin, end, step))
+
+
+def _with(data: Expr, source: Expr, axis: int, places: range) -> Expr:
+    """`data` with `source` at the places of an axis."""
+    if source.shape == data.shape or not places:
+        return source if places else data
+    starts, steps = [0] * len(data.shape), [1] * len(data.shape)
+    starts[axis], steps[axis] = places.start, places.step
+    return call("strided_set", data, source, begin=tuple(starts), strides=tuple(steps))
 
 
 def _select_scatter(n: Node) -> Expr:
     data, axis = n["self"], n.axis()
-    at, extent = n.integer("index") % data.shape[axis], data.shape[axis]
-    parts: list[Expr] = [tensor.expand_dims(as_type(n["src"], n.dtype), axis)]
-    if at:
-        parts.insert(0, part(data, axis, 0, at))
-    if at + 1 < extent:
-        parts.append(part(data, axis, at + 1, extent))
-    return parts[0] if len(parts) == 1 else tensor.concatenate(parts, axis)
+    at = n.integer("index") % data.shape[axis]
+    source = tensor.expand_dims(as_type(n["src"], n.dtype), axis)
+    return _with(data, source, axis, range(at, at + 1))
 
 
 def _split(n: Node) -> list[Expr]:
@@ -133,7 +133,6 @@ def _split(n: Node) -> list[Expr]:
     for spec in n.results:
         assert spec is not None
         extent = int(spec.shape[axis])
-        n.require(extent > 0, "a part has no elements", "Leave it out of the module.")
         found.append(part(data, axis, at, at + extent))
         at += extent
     return found
@@ -211,7 +210,7 @@ def _roll(n: Node) -> Expr:
 
 def _rolled(data: Expr, shift: int, axis: int) -> Expr:
     extent = data.shape[axis]
-    at = -shift % extent
+    at = -shift % extent if extent else 0
     if not at:
         return data
     return tensor.concatenate([part(data, axis, at, extent), part(data, axis, 0, at)], axis)

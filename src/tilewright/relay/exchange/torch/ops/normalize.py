@@ -16,12 +16,14 @@ from tilewright.relay.normalize import standardize
 
 def _batch_norm(n: Node) -> Expr:
     data = n["input"]
-    n.require(not n.get("training", False), "it is in training mode",
-              "Export the module after .eval().")  # fmt: skip
-    n.require(n.args.get("running_mean") is not None, "it has no running statistics",
-              "Use track_running_stats=True.")  # fmt: skip
     channels, kind = data.shape[1], str(data.dtype)
     weight, bias = n.optional("weight"), n.optional("bias")
+    if n.args.get("running_mean") is None:  # the statistics are those of the data
+        axes = [k for k in range(len(data.shape)) if k != 1]
+        made = standardize(data, axes, float(n.args["eps"]))
+        return affine(made, weight, bias, (channels, *(1,) * (len(data.shape) - 2)))
+    n.require(not n.get("training", False), "it is in training mode",
+              "Export the module after .eval().")  # fmt: skip
     one, zero = (const(np.full(channels, v), data.dtype) for v in (1, 0))
     vectors = (one if weight is None else weight, zero if bias is None else bias,
                n["running_mean"], n["running_var"])  # fmt: skip
@@ -98,7 +100,8 @@ def _log_softmax(n: Node) -> Expr:
 
 CONVERTERS: dict[str, Converter] = {
     **dict.fromkeys(("_native_batch_norm_legit_no_training.default", "native_batch_norm.default",
-                     "_batch_norm_no_update.default"), _first(_batch_norm)),
+                     "_native_batch_norm_legit.no_stats", "_batch_norm_no_update.default"),
+                    _first(_batch_norm)),
     "batch_norm.default": _batch_norm,
     "native_layer_norm.default": _first(_layer_norm),
     "layer_norm.default": _layer_norm,
