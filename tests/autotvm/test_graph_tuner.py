@@ -124,5 +124,5 @@ def test_what_has_no_choice_is_refused(log):
 
 def test_the_choice_is_that_of_the_costs():
     plain = ungrouped(MOD, None)[0]
-    made = L.chosen_layouts(plain, TARGET, lambda g: 1e-6 if "NCHWc" in g.name else 1e-3)
-    assert layouts_of(made) == [BLOCKS] * 3
+    choice = L.chosen_layouts(plain, TARGET, lambda g: 1e-6 if "NCHWc" in g.name else 1e-3)
+    assert layouts_of(L.in_layouts(plain, choice)) == [BLOCKS] * 3

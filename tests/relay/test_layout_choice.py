@@ -11,12 +11,14 @@ from tilewright import cpu, relay, transform
 from tilewright.contrib.graph_executor import GraphModule
 from tilewright.driver.build import resolve_target
 from tilewright.relay import nn
+from tilewright.relay.compile import grouping
 from tilewright.relay.compile import layouts as L
 from tilewright.relay.compile.assign import cheapest, total
 from tilewright.relay.compile.extract import ungrouped
 from tilewright.relay.compile.schedules import Chooser
 from tilewright.relay.compile.tune import tasks_of, with_layouts
 from tilewright.search.report import Options
+from tilewright.te.dag import ComputeDAG
 
 RNG = np.random.default_rng(0)
 TARGET = resolve_target("llvm")
@@ -88,7 +90,8 @@ def chosen(cost_of, move: float = 1e-6) -> list[str]:
             return move
         return cost_of(ops[0].tag, len(ops[0].reduce_axis), ops[0].attrs["workload"][2][1])
 
-    made = L.chosen_layouts(mod, TARGET, seconds)
+    choice = L.chosen_layouts(mod, TARGET, seconds)
+    made = L.in_layouts(mod, choice)
     if made is mod:
         return []
     inputs = inputs_of(mod["main"])
@@ -121,15 +124,17 @@ def test_what_is_only_a_little_faster_or_was_not_measured_is_not_taken():
     )  # fmt: skip
 
 
-def test_a_build_finds_the_choice_again_from_its_records(monkeypatch):
-    def seconds(self, dag):
-        tags = [op.tag or "" for op in dag.compute_ops]
-        return 1e-6 if any("NCHWc" in t for t in tags) or not any("conv" in t for t in tags) else 1
+def blocks_are_faster(self: Chooser, dag: ComputeDAG) -> float:
+    tags = [op.tag or "" for op in dag.compute_ops]
+    return 1e-6 if any("NCHWc" in t for t in tags) or not any("conv" in t for t in tags) else 1
 
+
+def test_a_build_finds_the_choice_again_from_its_records(monkeypatch, tmp_path):
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path))
     mod = network()
     data = RNG.standard_normal((1, 16, 10, 10)).astype("float32")
     usual = [k.name for k in relay.build(mod, "llvm").report.kernels]
-    monkeypatch.setattr(Chooser, "seconds", seconds)
+    monkeypatch.setattr(Chooser, "seconds", blocks_are_faster)
     assert [k.name for k in relay.build(mod, "llvm").report.kernels] == usual  # no log, no choice
     monkeypatch.setattr(Chooser, "task_names", lambda self: {"conv2d_NCHWc+relu"})
     library = relay.build(mod, "llvm")
@@ -143,6 +148,29 @@ def test_a_build_finds_the_choice_again_from_its_records(monkeypatch):
         with transform.PassContext(**options):
             names = [k.name for k in relay.build(mod, "llvm").report.kernels]
         assert not any("NCHWc" in name for name in names)
+
+
+def test_a_choice_is_made_once_for_a_network_and_its_records(monkeypatch, tmp_path):
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path))
+    monkeypatch.setattr(Chooser, "seconds", blocks_are_faster)
+    monkeypatch.setattr(Chooser, "task_names", lambda self: {"conv2d_NCHWc"})
+    records, made = [("some computation", 1e-6)], []
+    monkeypatch.setattr(Chooser, "bests", lambda self: records)
+    monkeypatch.setattr(
+        grouping, "chosen_layouts", lambda *args: made.append(1) or L.chosen_layouts(*args)
+    )
+
+    def kernels(mod: relay.IRModule) -> list[str]:
+        return [k.name for k in relay.build(mod, "llvm").report.kernels]
+
+    first = kernels(network())
+    assert kernels(network()) == first and len(made) == 1
+    assert sum("conv2d_NCHWc" in name for name in first) == 3
+    kernels(relay.IRModule.from_expr(nn.relu(network()["main"].body)))
+    assert len(made) == 2
+    records.append(("another", 1e-6))
+    kernels(network())
+    assert len(made) == 3
 
 
 # -- tuning ----------------------------------------------------------------------------------------

@@ -7,10 +7,15 @@ Read next: `layouts.py`, `extract.py`, `schedules.py`.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from tilewright.base import context
+from tilewright.driver.cache import default_cache
+from tilewright.measure.signatures import code_digest
 from tilewright.relay.compile.extract import (
     FusedGroup,
     fused_groups,
@@ -18,10 +23,19 @@ from tilewright.relay.compile.extract import (
     ungrouped,
     ways_to_group,
 )
-from tilewright.relay.compile.layouts import Costs, chosen_layouts, has_layouts
+from tilewright.relay.compile.layouts import (
+    Choice,
+    Costs,
+    Seconds,
+    chosen_layouts,
+    has_layouts,
+    in_layouts,
+)
 from tilewright.relay.compile.schedules import Chooser
 from tilewright.relay.graph.expr import Function, IRModule
+from tilewright.relay.graph.printer import module_text
 from tilewright.relay.passes import fuse
+from tilewright.schedule.template import registered_computations
 from tilewright.targets.target import Target
 
 
@@ -46,7 +60,7 @@ def grouped(
     off = getattr(context.current("pass"), "disabled_pass", None) or ()
     may = last is fuse and "AlterOpLayout" not in off
     if may and has_layouts(plain, target, chooser.task_names()):
-        plain = chosen_layouts(plain, target, about)
+        plain = in_layouts(plain, _layouts(plain, target, chooser, about))
     usual, *others = [m["main"] for m in ways_to_group(plain, last)]
     best, known = usual, fused_groups(usual) if others else []
     costs = Costs(seconds, guess=False)
@@ -55,6 +69,23 @@ def grouped(
         if gained < lost:
             best = other
     return best
+
+
+def _layouts(mod: IRModule, target: Target, chooser: Chooser, seconds: Seconds) -> Choice:
+    """The choice by the records; kept on disk, since it takes as long as the rest of a build."""
+    if registered_computations(target):  # the user's, whose code we do not know
+        return chosen_layouts(mod, target, seconds)
+    parts = [
+        "layouts", code_digest(), module_text(mod), str(target), asdict(target.limits),
+        *chooser.bests(),
+    ]  # fmt: skip
+    key = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+    known = default_cache().kept(key)
+    if known is not None:
+        return tuple(known.decode().split("\n"))
+    choice = chosen_layouts(mod, target, seconds)
+    default_cache().keep(key, "\n".join(choice).encode())
+    return choice
 
 
 def implemented(group: FusedGroup, chooser: Chooser, target: Target) -> FusedGroup:

@@ -1,17 +1,18 @@
 """Which layout each convolution gets, and with it what is between them: what was measured decides.
 
-In: a network whose operators are not grouped yet, and the records.  Out: the same network, its
-layouts chosen.  Candidates are the network as it is, each layout used throughout, and the mixture
-that kernels and transformations make cheapest (`assign.py`).  Of these the one is taken whose
-kernels, transformations among them, take least by their records; a contraction that was not
-measured rules a candidate out.  So the choice is a function of the log, and found again from it.
+In: a network whose operators are not grouped yet, and the records.  Out: a layout for each of its
+convolutions, and the same network in these.  Candidates are the network as it is, each layout used
+throughout, and the mixture that kernels and transformations make cheapest (`assign.py`).  Of these
+the one is taken whose kernels, transformations among them, take least by their records; a
+contraction that was not measured rules a candidate out.  So the choice is a function of the log,
+and found again from it.
 Read next: `passes/layouts.py`, `grouping.py`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import inf
@@ -43,6 +44,7 @@ from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 
 Seconds = Callable[[FusedGroup], float | None]
+Choice = tuple[str, ...]  # the layout of each convolution's data, in post-order; "": as it is
 
 CLEARLY = 0.98  # of the time as it is: what takes longer may seem faster by luck
 RATE, LAUNCH = 1e10, 2e-6  # bytes a second and seconds: of other kernels, where nobody measured
@@ -74,32 +76,36 @@ def has_layouts(mod: IRModule, target: Target, tasks: Collection[str]) -> bool:
 
 
 def _layouts_of(mod: IRModule) -> set[str]:
-    body = mod["main"].body
-    return {n.attrs.data_layout for n in post_order(body) if op_name(n) == "nn.conv2d"}  # type: ignore[attr-defined]
+    return {node.attrs.data_layout for node in convolutions(mod)}
 
 
-def throughout(mod: IRModule, target: Target) -> Iterator[IRModule]:
-    """The network with each of the candidate layouts, where that changes it."""
-    for layout in candidate_layouts(target):
-        made = prefer_layouts(mod, partial(_same, layout))
-        if made["main"] is not mod["main"]:
-            yield eliminate_dead_code(made)
+def convolutions(mod: IRModule) -> list[Call]:
+    """Those whose layout is chosen or not, in post-order."""
+    nodes = post_order(mod["main"].body)
+    return [n for n in nodes if isinstance(n, Call) and op_name(n) == "nn.conv2d"]
 
 
-def _same(layout: str, node: Call) -> str:
-    return "" if node.attrs.data_layout == layout else layout
+def in_layouts(mod: IRModule, choice: Choice) -> IRModule:
+    """`mod` with its convolutions in the layouts of `choice`."""
+    if not any(choice):
+        return mod
+    layouts = dict(zip(convolutions(mod), choice, strict=True))
+    return eliminate_dead_code(prefer_layouts(mod, lambda node: layouts.get(node, "")))
 
 
-def chosen_layouts(mod: IRModule, target: Target, seconds: Seconds) -> IRModule:
-    """`mod` in the layouts that are clearly fastest by `seconds`, of one call of a kernel;
-    itself where none are."""
+def chosen_layouts(mod: IRModule, target: Target, seconds: Seconds) -> Choice:
+    """The layouts that are clearly fastest by `seconds`, of one call of a kernel."""
     cost = Costs(seconds)
-    best, usual = mod, groups_of(mod)
-    least = 0.0
-    for other in (*throughout(mod, target), mixture(mod, target, cost)):
-        gained, lost = cost.difference(usual, groups_of(other))
-        if gained < CLEARLY * lost and gained - lost < least:
-            best, least = other, gained - lost
+    usual, own = groups_of(mod), [n.attrs.data_layout for n in convolutions(mod)]
+    best, least = ("",) * len(own), 0.0
+    throughout = [
+        tuple("" if o == layout else layout for o in own) for layout in candidate_layouts(target)
+    ]
+    for choice in dict.fromkeys((*throughout, mixture(mod, target, cost))):
+        if any(choice):
+            gained, lost = cost.difference(usual, groups_of(in_layouts(mod, choice)))
+            if gained < CLEARLY * lost and gained - lost < least:
+                best, least = choice, gained - lost
     return best
 
 
@@ -188,7 +194,7 @@ def name_of(unit: Unit) -> str:
     return f"{steps} of {unit.steps[-1].checked_type}"
 
 
-def mixture(mod: IRModule, target: Target, cost: Costs) -> IRModule:
+def mixture(mod: IRModule, target: Target, cost: Costs) -> Choice:
     """Every convolution in the layout that is cheapest with those of its neighbours, by the costs
     of kernels and of transformations between them."""
     units = units_of(mod, candidate_layouts(target))
@@ -200,7 +206,7 @@ def mixture(mod: IRModule, target: Target, cost: Costs) -> IRModule:
         step: unit.options[k].layout for unit, k in zip(units, chosen, strict=True)
         for step in unit.steps
     }  # fmt: skip
-    return eliminate_dead_code(prefer_layouts(mod, lambda node: layouts.get(node, "")))
+    return tuple(layouts.get(node, "") for node in convolutions(mod))
 
 
 def transformations(units: Sequence[Unit], cost: Costs) -> dict[tuple[int, int], list[list[float]]]:

@@ -149,6 +149,17 @@ class Chooser:
         found = [r for _, r in self._with_anchor(self._judges, anchor_key(anchor)[0])]
         return min(found, key=lambda r: r.seconds, default=None)
 
+    def bests(self) -> list[tuple[str, float]]:
+        """What `seconds` and `seconds_of_anchor` may tell: computations and seconds, sorted."""
+        tasks = {
+            (log, log.key(t.dag, name))
+            for log in self._judges
+            for t in log.database.tasks()
+            for name in self.names
+        }
+        found = [(k.dag, log.database.best(k)) for log, k in tasks]
+        return sorted((dag, best.seconds) for dag, best in found if best is not None)
+
     @property
     def has_records(self) -> bool:
         return bool(self._judges)
