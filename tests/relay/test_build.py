@@ -18,6 +18,7 @@ from tilewright.base import context
 from tilewright.base.errors import DeviceError, ModelError, RecordError, TargetError
 from tilewright.measure.database import Database
 from tilewright.relay.compile import ship as ship_module
+from tilewright.relay.compile.anchors import anchors_of
 from tilewright.relay.compile.extract import extract_from_program, fused_tasks
 from tilewright.runtime import Device, cuda, opencl
 from tilewright.runtime.network.graph_executor import GraphModule
@@ -221,6 +222,21 @@ def test_records_of_anchors_alone_are_taken_over():
     assert all(k.verified for k in lib.report.kernels)
     assert "re-instantiated" in str(lib.report)
     check(lib)
+
+
+def test_anchors_of_a_log_are_found_once(monkeypatch, tmp_path):
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path))
+    mod, params = residual()
+    first, again = (database_of(extract_from_program(mod, params, "llvm")) for _ in range(2))
+    dags = {t.dag for t in first.tasks()}
+    found = anchors_of(first, dags)
+    assert set(found) == dags
+    monkeypatch.setattr(Database, "computation", lambda self, dag: None)
+    assert anchors_of(again, dags) == found
+    assert anchors_of(again, list(dags)[:1]) == {}  # nothing is kept of what cannot be read
+    monkeypatch.undo()
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path))
+    assert anchors_of(again, list(dags)[:1])
 
 
 class Fixed:

@@ -15,6 +15,7 @@ from dataclasses import asdict
 from functools import cache
 from math import isfinite
 from pathlib import Path
+from typing import Any
 
 from tilewright.base.artifact import Artifact, Source
 from tilewright.driver.cache import default_cache
@@ -63,3 +64,9 @@ def code_digest() -> str:
         total.update(f"{path.relative_to(_PACKAGE)}\0".encode())
         total.update(hashlib.sha256(path.read_bytes()).digest())
     return total.hexdigest()
+
+
+def code_key(*parts: Any) -> str:
+    """Key in the cache of what this state of the code makes of `parts`."""
+    text = json.dumps([code_digest(), *parts], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()

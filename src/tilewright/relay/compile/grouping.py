@@ -7,15 +7,13 @@ Read next: `layouts.py`, `extract.py`, `schedules.py`.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from tilewright.base import context
 from tilewright.driver.cache import default_cache
-from tilewright.measure.signatures import code_digest
+from tilewright.measure.signatures import code_key
 from tilewright.relay.compile.extract import (
     FusedGroup,
     fused_groups,
@@ -75,11 +73,7 @@ def _layouts(mod: IRModule, target: Target, chooser: Chooser, seconds: Seconds) 
     """The choice by the records; kept on disk, since it takes as long as the rest of a build."""
     if registered_computations(target):  # the user's, whose code we do not know
         return chosen_layouts(mod, target, seconds)
-    parts = [
-        "layouts", code_digest(), module_text(mod), str(target), asdict(target.limits),
-        *chooser.bests(),
-    ]  # fmt: skip
-    key = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+    key = code_key("layouts", module_text(mod), str(target), asdict(target.limits), chooser.bests())
     known = default_cache().kept(key)
     if known is not None:
         return tuple(known.decode().split("\n"))

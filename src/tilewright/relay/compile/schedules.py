@@ -22,6 +22,7 @@ from tilewright.foreign.history import History
 from tilewright.foreign.sources import source_of
 from tilewright.measure.database import Database
 from tilewright.measure.record import Key, Record
+from tilewright.relay.compile.anchors import anchors_of
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.task import ScheduleSource
 from tilewright.schedule.template import (
@@ -246,12 +247,12 @@ class Chooser:
         if found is None:
             found = self._by_anchor[id(log)] = {}
             keys = {log.key(t.dag, t.target) for t in log.database.tasks()}
+            keys = {key for key in keys if key.target in self.names}
+            anchors = anchors_of(log.database, {key.dag for key in keys})
             for key in sorted(keys):
-                best = log.database.best(key) if key.target in self.names else None
-                dag = best and log.database.computation(key.dag)
-                anchor = find_anchor(dag) if dag else None
-                if best is not None and anchor is not None:
-                    structure, constant = anchor_key(anchor)
+                best = log.database.best(key)
+                if best is not None and key.dag in anchors:
+                    structure, constant = anchors[key.dag]
                     found.setdefault(structure, []).append((constant, best))
         return found
 

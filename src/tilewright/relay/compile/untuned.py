@@ -7,15 +7,13 @@ Read next: `schedule/default.py`, `driver/cache.py`.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import asdict, replace
 
 from tilewright.base.artifact import Artifact
 from tilewright.base.errors import DeviceError
 from tilewright.driver.cache import default_cache
 from tilewright.driver.compilers import compiler
-from tilewright.measure.signatures import code_digest
+from tilewright.measure.signatures import code_key
 from tilewright.runtime import artifact_file
 from tilewright.schedule.template import anchor_templates
 from tilewright.targets.target import Target
@@ -48,8 +46,7 @@ def _key(dag: ComputeDAG, target: Target, name: str) -> str | None:
     ours = __name__.partition(".")[0]
     if any(t.schedule.__module__.partition(".")[0] != ours for t in anchor_templates(dag, target)):
         return None
-    parts = [
-        "untuned", code_digest(), dag.hash, str(target), target.fingerprint, asdict(target.limits),
+    return code_key(
+        "untuned", dag.hash, str(target), target.fingerprint, asdict(target.limits),
         compiler(target).identity(target), name,
-    ]  # fmt: skip
-    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
+    )  # fmt: skip
