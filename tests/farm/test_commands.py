@@ -94,6 +94,18 @@ def test_what_is_no_address_is_refused(text: str):
         address.parsed(text)
 
 
+@pytest.mark.parametrize("port", [-1, 0, 70000, "x", "9190.5"])
+def test_what_is_no_port_is_refused(monkeypatch: pytest.MonkeyPatch, port: int | str):
+    """Wherever it is said."""
+    monkeypatch.setenv("TVM_TRACKER_PORT", str(port))
+    for given in (port, None):
+        with pytest.raises(address.DeviceError, match="this is no port"):
+            address.tracker_address("127.0.0.1", given)  # type: ignore[arg-type]
+    monkeypatch.setenv("TVM_TRACKER_PORT", "9191")
+    assert address.tracker_address("h", None) == ("h", 9191)
+    assert address.tracker_address("h", 9192) == ("h", 9192)
+
+
 def test_addresses_may_have_a_scheme_and_brackets():
     assert address.parsed("tls://10.0.0.1:9190") == ("tls://10.0.0.1", 9190)
     assert address.parsed("[::1]:9190") == ("::1", 9190)

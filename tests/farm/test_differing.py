@@ -145,3 +145,18 @@ def test_the_drift_of_one_board_is_told_of_it_alone(
     assert len(notices) == 2 and all(f":{other.port} has changed its speed" in n for n in notices)
     assert "takes 2 and 1.05 ms" in notices[0] and "takes 1 and 2 ms" in notices[1]
     assert not any(f":{steady.port}" in text for text in notices)
+
+
+def test_a_board_that_joins_when_the_first_task_is_over_is_not_lost(
+    empty: Farm, builder: LocalBuilder, expected: Reference
+):
+    """The inputs of the kernel that all boards are timed with are gone by then."""
+    notices: list[str] = []
+    paced(empty, "first", 1e-3)
+    with runner_of(empty, notices, 0.1) as runner:
+        with ReferenceStore() as store:
+            records(runner, builder, reference(store), 2)
+        paced(empty, "second", 1e-3)
+        until(lambda: runner.n_parallel == 2)
+        assert len(records(runner, builder, expected, 6)) == 6
+    assert notices == []

@@ -85,7 +85,9 @@ def test_the_command_tunes_and_times_a_network_there(
     )
     assert done.exit_code == 0, done.output
     assert len(Database.load("net.llvm.jsonl")) >= 3
-    done = CliRunner().invoke(cli, ["bench", "net.onnx", *there])
+    following = done.output.partition("Next: tilewright ")[2].split()
+    assert following[-4:] == there
+    done = CliRunner().invoke(cli, following)
     assert done.exit_code == 0, done.output
     assert "on cpu(0) of titanx at" in done.output and "Execution time" in done.output
     done = CliRunner().invoke(cli, ["bench", "net.onnx", "--key", "titanx"])

@@ -169,7 +169,8 @@ def tune(
                 f"  {_command_line()}"
             )
             raise
-    say(f"Done.  Next: {_next_command(model, target, path, dtype, shape, layout)}")
+    there = [] if farm is None or key is None else ["--farm", farm, "--key", key]
+    say(f"Done.  Next: {_next_command(model, target, path, dtype, shape, layout, there)}")
 
 
 def _search_options(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -186,10 +187,10 @@ def _search_options(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _next_command(
     model: str, target: Target, log: Path, dtype: str, shapes: Mapping[str, Any],
-    layout: str | None,
+    layout: str | None, there: Sequence[str],
 ) -> str:  # fmt: skip
     following: Sequence[str] = ["tilewright", "bench", model, "--target", str(target)]
-    following = [*following, "--log", str(log)]
+    following = [*following, "--log", str(log), *there]
     following += ["--dtype", dtype] if dtype != "float32" else []
     following += ["--desired-layout", layout] if layout is not None else []
     for name, given in shapes.items():

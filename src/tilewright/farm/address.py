@@ -76,8 +76,12 @@ def tracker_address(host: str | None, port: int | None) -> tuple[str, int]:
             "tracker", "its host is not known",
             "Pass host= and port=, or set TVM_TRACKER_HOST and TVM_TRACKER_PORT.",
         )  # fmt: skip
-    text = environment.tracker_port()
-    return host, port or (int(text) if text.isdigit() else PORT)
+    given = port if port is not None else environment.tracker_port() or PORT
+    if not str(given).isdigit() or not 0 < int(given) < 65536:
+        raise DeviceError(
+            f"tracker {host}:{given}", "this is no port", f"Write 1 to 65535; {PORT} is the usual."
+        )
+    return host, int(given)
 
 
 def listening(host: str, given: str | None) -> certificates.Credentials | None:

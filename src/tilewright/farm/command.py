@@ -43,7 +43,7 @@ def tracker(arguments: Sequence[str] | None = None, prog: str | None = None) -> 
         "--host", default="127.0.0.1", help="address to listen at (default: %(default)s)"
     )
     parser.add_argument("--port", type=int, default=address.PORT, help="default: %(default)s")
-    parser.add_argument("--port-end", type=int, default=9199, help="last port to try")
+    parser.add_argument("--port-end", type=int, default=9199, help="last port to try (%(default)s)")
     parser.add_argument("--silent", action="store_true", help="say errors only")
     parser.add_argument("--certificates", help=_CERTIFICATES)
     parser.add_argument(
@@ -86,7 +86,7 @@ def server(arguments: Sequence[str] | None = None, prog: str | None = None) -> i
         "--host", default="0.0.0.0", help="address to listen at (default: %(default)s)"
     )
     parser.add_argument("--port", type=int, default=9090, help="default: %(default)s")
-    parser.add_argument("--port-end", type=int, default=9199, help="last port to try")
+    parser.add_argument("--port-end", type=int, default=9199, help="last port to try (%(default)s)")
     parser.add_argument(
         "--custom-addr", metavar="HOST[:PORT]", help="address by which others reach it"
     )

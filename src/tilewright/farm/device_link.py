@@ -43,6 +43,10 @@ class SentReference:
         return cls(data, {digest: named[name] for name, digest in files})
 
 
+class Unsent(Exception):
+    """A file of this machine cannot be read, so that nobody is sent it."""
+
+
 class DeviceLink:
     """Raises OSError, from any method, where the device is gone; DeviceError where it refuses.
 
@@ -127,7 +131,11 @@ class DeviceLink:
     async def _send_once(self, name: str, content: Callable[[], bytes]) -> None:
         if name in self._sent:
             return
-        for part in parts(name, content()):
+        try:
+            data = content()
+        except OSError as error:  # the device is not to blame
+            raise Unsent(f"it cannot be sent ({error})") from None
+        for part in parts(name, data):
             await self._line.write(part)
         self._sent.add(name)
 
