@@ -38,7 +38,14 @@ SECTIONS: dict[str, list[Row]] = {
         *works("C.", "shape dtype ndim name op op.name op.tag op.axis op.reduce_axis"),
         *works("C.", "op.input_tensors"),
         *works("te.", "size_var fmod log2 log10 exp2 exp10 trunc isnan floordiv floormod indexdiv"),
-        *works("te.", "indexmod min_value max_value infinity"),
+        *works("te.", "indexmod min_value max_value infinity popcount"),
+        *works("te.schedule.", "Schedule Stage IterVar Split Fuse"),
+        different("te.truncdiv", "truncmod, too: towards zero, by floor division", "te.truncdiv"),
+        different(
+            "te.reduce_axis((0, i))",
+            "a loop over all values there can be, of which those in the range count",
+            "te.reduce_axis",
+        ),
         different("te.sum(init=)", "and te.max, min, prod; not together with where=", "te.sum"),
         different(
             "te.compute of a tuple",
@@ -55,6 +62,8 @@ SECTIONS: dict[str, list[Row]] = {
         different("A[i][k]", "reads the element that A[i, k] does", "te.Tensor"),
         *works("tir.", "if_then_else const var indexmod indexdiv floormod floordiv all any"),
         *works("tir.", "max min exp log sqrt tanh sigmoid abs power call_intrin Cast PrimExpr"),
+        *works("tir.", "IntImm FloatImm Add Sub Mul Div FloorDiv FloorMod Min Max EQ NE LT LE"),
+        *works("tir.", "GT GE And Or Not Var SizeVar popcount"),
         different("tir.Select", "both sides may be evaluated"),
         *not_yet(
             "te.", "extern scan hybrid create_prim_func gradient decl_tensor_intrin tag_scope"
@@ -66,6 +75,7 @@ SECTIONS: dict[str, list[Row]] = {
     "Schedules": [
         *works("s[C].", "split fuse reorder tile bind compute_at compute_inline compute_root"),
         *works("s[C].", "vectorize unroll parallel storage_align op leaf_iter_vars all_iter_vars"),
+        *works("s[C].", "iter_var_attrs relations"),
         *works("s.", "cache_read rfactor stages outputs"),
         different("s.cache_write", "takes one tensor"),
         different("s[C].set_scope", "scopes are global, shared and local"),

@@ -4,6 +4,7 @@ In: what `te` has.  Out: the same.  Statements, buffers and passes of TVM's TIR 
 `lower` gives a `Program` (docs/design.md).  Read next: `te/__init__.py`.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from tilewright.base.doors import door
@@ -45,6 +46,7 @@ from tilewright.te import (
     max_value,
     min,
     min_value,
+    popcount,
     power,
     round,
     rsqrt,
@@ -57,17 +59,13 @@ from tilewright.te import (
     tan,
     tanh,
     trunc,
+    truncdiv,
+    truncmod,
     var,
 )
-from tilewright.te import select as Select
 from tilewright.te.tensor import IterVar
 
 pow = power
-
-
-@door(ExpressionError, "tir.Cast")
-def Cast(dtype: Any, value: Any) -> PrimExpr:
-    return _E.cast(dtype, value)
 
 
 @door(ExpressionError, "tir.call_intrin")
@@ -104,33 +102,89 @@ _ELSEWHERE = {
 }
 
 
-class _OfVariables(type):
-    """`isinstance(x, tir.Var)`: variables are expressions of one class with all others."""
+class _Nodes(type):
+    """`isinstance(x, tir.Add)`: expressions are of one class, which says by `op` what they are."""
+
+    holds: Callable[[PrimExpr], bool]
+    make: Callable[..., PrimExpr]
 
     def __instancecheck__(cls, instance: object) -> bool:
-        return isinstance(instance, PrimExpr) and instance.op == "var"
+        return isinstance(instance, PrimExpr) and cls.holds(instance)
+
+    def __call__(cls, *args: Any, **named: Any) -> Any:
+        """The expression itself."""
+        return cls.make(*args, **named)
 
 
-class Var(metaclass=_OfVariables):
-    """`te.var` by TVM's name, and the class that variables are of."""
+def _node(name: str, holds: Callable[[PrimExpr], bool], make: Callable[..., PrimExpr]) -> _Nodes:
+    place = f"tir.{name}"
+    body = {"holds": holds, "make": door(ExpressionError, place)(make), "__module__": __name__}
+    return _Nodes(name, (), body)
 
-    def __new__(cls, name: str, dtype: str = "int32") -> Any:
-        return var(name, dtype)
+
+def _of(name: str, op: str, make: Callable[..., PrimExpr]) -> _Nodes:
+    return _node(name, lambda e: e.op == op, make)
 
 
-class SizeVar(metaclass=_OfVariables):
-    """`te.size_var` by TVM's name; an extent is at least 1 anyway."""
+def _operation(name: str, op: str) -> _Nodes:
+    def make(a: Any, b: Any) -> PrimExpr:
+        return _E.binary(op, a, b)
 
-    def __new__(cls, name: str, dtype: str = "int32") -> Any:
-        return size_var(name, dtype)
+    return _of(name, op, make)
+
+
+def _number(dtype: str, value: Any) -> PrimExpr:
+    return _E.const(value, dtype)
+
+
+def _is_number(is_float: bool) -> Callable[[PrimExpr], bool]:
+    return lambda e: e.op == "const" and e.dtype.is_float == is_float
+
+
+def _cast(dtype: str, value: Any) -> PrimExpr:
+    return _E.cast(dtype, value)
+
+
+Add, Sub, Mul, Div = (
+    _operation(*names) for names in (("Add", "add"), ("Sub", "sub"), ("Mul", "mul"), ("Div", "div"))
+)
+FloorDiv, FloorMod = _operation("FloorDiv", "floordiv"), _operation("FloorMod", "floormod")
+Min, Max = _operation("Min", "min"), _operation("Max", "max")
+EQ, NE, LT, LE, GT, GE = (_operation(op.upper(), op) for op in ("eq", "ne", "lt", "le", "gt", "ge"))
+And, Or, Not = _operation("And", "and"), _operation("Or", "or"), _of("Not", "not", _E.logical_not)
+IntImm = _node("IntImm", _is_number(False), _number)
+FloatImm = _node("FloatImm", _is_number(True), _number)
+Cast = _of("Cast", "cast", _cast)
+Select = _of("Select", "select", _E.select)
+Var = _of("Var", "var", var)
+SizeVar = _of("SizeVar", "var", size_var)  # an extent is at least 1 anyway
 
 
 __all__ = [
+    "EQ",
+    "GE",
+    "GT",
+    "LE",
+    "LT",
+    "NE",
+    "Add",
+    "And",
     "Cast",
+    "Div",
+    "FloatImm",
+    "FloorDiv",
+    "FloorMod",
+    "IntImm",
     "IterVar",
+    "Max",
+    "Min",
+    "Mul",
+    "Not",
+    "Or",
     "PrimExpr",
     "Select",
     "SizeVar",
+    "Sub",
     "Var",
     "abs",
     "acos",
@@ -167,6 +221,7 @@ __all__ = [
     "max_value",
     "min",
     "min_value",
+    "popcount",
     "pow",
     "power",
     "round",
@@ -179,6 +234,8 @@ __all__ = [
     "tan",
     "tanh",
     "trunc",
+    "truncdiv",
+    "truncmod",
     "var",
 ]  # fmt: skip
 

@@ -16,8 +16,13 @@ from tilewright.te.dag import ComputeDAG
 from tilewright.te.tensor import AxisCopy, ComputeOp, IterVar, PlaceholderOp
 
 
-def draw_schedule(dag: ComputeDAG, rng: random.Random, *, gpu: bool) -> Schedule:
-    """A random schedule of `dag` with small, mostly uneven tiles."""
+def draw_schedule(
+    dag: ComputeDAG, rng: random.Random, *, gpu: bool, units: bool = False
+) -> Schedule:
+    """A random schedule of `dag` with small, mostly uneven tiles.
+
+    units: stages also get loops that stand for no axis, split and bound like others
+    """
     s = Schedule(dag)
     _draw_dataflow(s, rng, gpu)
     for stage in list(reversed(s.stages)):
@@ -27,6 +32,8 @@ def draw_schedule(dag: ComputeDAG, rng: random.Random, *, gpu: bool) -> Schedule
             _draw_attachment(s, stage, rng)
         if stage.attach_kind == "root":
             stage.set_scope("global")
+        if units and rng.random() < 0.5:
+            stage.split(stage.fuse(), nparts=rng.randint(1, 3))
         _draw_loops(stage, rng, gpu)
     return s
 

@@ -73,10 +73,6 @@ def fuse_kinds(s: Schedule, a: Tensor, b: Tensor, c: Tensor) -> None:
     s[c].fuse(s[c].op.axis[1], s[c].op.reduce_axis[0])
 
 
-def fuse_nothing(s: Schedule, a: Tensor, b: Tensor, c: Tensor) -> None:
-    s[c].fuse()
-
-
 def reorder_twice(s: Schedule, a: Tensor, b: Tensor, c: Tensor) -> None:
     i, _ = s[c].op.axis
     s[c].reorder(i, i)
@@ -244,7 +240,6 @@ REFUSALS: dict[Callable[[Schedule, Tensor, Tensor, Tensor], None], str] = {
     fuse_attach_axis: "A.local is computed at i. Fuse before compute_at",
     fuse_apart: "not neighbours in loop order",
     fuse_kinds: "spatial and reduction axes do not fuse",
-    fuse_nothing: "no axes to fuse",
     reorder_twice: "an axis is named twice",
     bind_unknown: "unknown thread tag",
     bind_taken: "another axis of C is bound to it. Fuse the two axes",
@@ -412,12 +407,14 @@ def test_too_many_registers_is_discouraged_not_refused() -> None:
 def test_vector_wider_than_an_access() -> None:
     a = te.placeholder((64,), name="A")
     c = te.compute((64,), lambda i: a[i] + 1.0, name="C")
-    s = create_schedule([c.op])
-    outer, inner = s[c].split(s[c].op.axis[0], factor=8)
-    s[c].vectorize(inner)
-    s[c].bind(outer, "threadIdx.x")
-    tree = LoopTree(s)
-    assert legality.judge(Resources(tree.bounds(), Target("cuda"))).reasons() == ["vector"]
+    for lanes, discouraged, refused in ((4, False, []), (8, True, []), (1024, True, ["vector"])):
+        s = create_schedule([c.op])
+        outer, inner = s[c].split(s[c].op.axis[0], factor=lanes)
+        s[c].vectorize(inner)
+        s[c].bind(outer, "threadIdx.x")
+        verdict = legality.judge(Resources(LoopTree(s).bounds(), Target("cuda")))
+        assert verdict.reasons() == refused
+        assert bool(verdict.discouraged["vector"]) == discouraged
 
 
 def test_vector_wider_than_the_registers_of_a_cpu() -> None:

@@ -32,7 +32,7 @@ def check(s: Schedule) -> None:
 
 
 def check_stage(stage: StageState) -> None:
-    roots = [*stage.op.axis, *stage.op.reduce_axis]
+    roots = [*stage.op.axis, *stage.op.reduce_axis, *stage.units]
     made, consumed = list(roots), []
     for r in stage.relations:
         fused = isinstance(r, FuseRelation)

@@ -172,6 +172,12 @@ class ApplyFixedConfig(DispatchContext):
         super().__init__()
         names = [schedule_names] if isinstance(schedule_names, str) else list(schedule_names)
         self.tasks, self.schedule_names = list(tasks), names
+        for task in self.tasks:
+            if not isinstance(task, Task):
+                raise SpaceError(
+                    "ApplyFixedConfig(tasks)", f"a {type(task).__name__} is no task",
+                    "Give what autotvm.task.extract_from_program returns.",
+                )  # fmt: skip
         anchors = [find_anchor(task.dag) for task in self.tasks]
         self._anchors = {anchor_key(op)[0] for op in anchors if op is not None}
 

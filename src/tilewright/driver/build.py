@@ -94,7 +94,8 @@ def generate_source(
     check_types(schedule.dag, target)
     tree = LoopTree(schedule)
     bounds = tree.bounds()
-    legality.check(Resources(_numbers(schedule, bounds), target), name)
+    resources = Resources(_numbers(schedule, bounds), target)
+    legality.check(resources, name, grids=not schedule.dag.symbols)
     program = lower_schedule(schedule, target, kernel_name(name), args, tree, bounds)
     return generate(program, target)
 

@@ -18,7 +18,6 @@ These hold alike in all float types (`tests/ir/test_special_values.py`).
 from __future__ import annotations
 
 import math
-import operator
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import reduce
@@ -28,39 +27,14 @@ from tilewright.base.concurrency import lock
 from tilewright.base.dtype import BOOL, FLOAT32, INT32, INT64, DType, join
 from tilewright.base.errors import ExpressionError
 from tilewright.ir.identities import folds
+from tilewright.ir.operations import ARITHMETIC as ARITHMETIC
+from tilewright.ir.operations import BINARY as BINARY
+from tilewright.ir.operations import BITWISE as BITWISE
+from tilewright.ir.operations import COMPARE as COMPARE
+from tilewright.ir.operations import FUNCTIONS as FUNCTIONS
+from tilewright.ir.operations import LOGIC as LOGIC
 
 Value = Union["Expr", int, float, bool]
-
-# op -> (C-like spelling, numpy-free evaluation on Python scalars)
-ARITHMETIC: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
-    "add": ("+", operator.add),
-    "sub": ("-", operator.sub),
-    "mul": ("*", operator.mul),
-    "div": ("/", operator.truediv),
-    "floordiv": ("//", operator.floordiv),
-    "floormod": ("%", operator.mod),
-    "min": ("min", min),
-    "max": ("max", max),
-    "bitand": ("&", operator.and_), "bitor": ("|", operator.or_), "bitxor": ("^", operator.xor),
-    "shl": ("<<", operator.lshift), "shr": (">>", operator.rshift),
-}  # fmt: skip
-BITWISE = ("bitand", "bitor", "bitxor", "shl", "shr")  # of integers only
-COMPARE: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
-    "eq": ("==", operator.eq), "ne": ("!=", operator.ne), "lt": ("<", operator.lt),
-    "le": ("<=", operator.le), "gt": (">", operator.gt), "ge": (">=", operator.ge),
-}  # fmt: skip
-LOGIC: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
-    "and": ("&&", lambda a, b: a and b),
-    "or": ("||", lambda a, b: a or b),
-}
-BINARY = {**ARITHMETIC, **COMPARE, **LOGIC}
-
-# Functions of one or two floating-point arguments that every back end and reference provides.
-FUNCTIONS: dict[str, int] = {
-    "exp": 1, "log": 1, "sqrt": 1, "rsqrt": 1, "tanh": 1, "erf": 1, "abs": 1, "floor": 1, "ceil": 1,
-    "round": 1, "pow": 2, "sin": 1, "cos": 1, "tan": 1, "asin": 1, "acos": 1, "atan": 1, "sinh": 1,
-    "cosh": 1, "asinh": 1, "acosh": 1, "atanh": 1, "fmod": 2,
-}  # fmt: skip
 
 
 class Expr:
@@ -95,37 +69,37 @@ class Expr:
 
     # -- operators -------------------------------------------------------------------------------
     def __add__(self, other: Value) -> Expr:
-        return binary("add", self, other)
+        return NotImplemented if _whole(other) else binary("add", self, other)
 
     def __radd__(self, other: Value) -> Expr:
         return binary("add", other, self)
 
     def __sub__(self, other: Value) -> Expr:
-        return binary("sub", self, other)
+        return NotImplemented if _whole(other) else binary("sub", self, other)
 
     def __rsub__(self, other: Value) -> Expr:
         return binary("sub", other, self)
 
     def __mul__(self, other: Value) -> Expr:
-        return binary("mul", self, other)
+        return NotImplemented if _whole(other) else binary("mul", self, other)
 
     def __rmul__(self, other: Value) -> Expr:
         return binary("mul", other, self)
 
     def __truediv__(self, other: Value) -> Expr:
-        return binary("div", self, other)
+        return NotImplemented if _whole(other) else binary("div", self, other)
 
     def __rtruediv__(self, other: Value) -> Expr:
         return binary("div", other, self)
 
     def __floordiv__(self, other: Value) -> Expr:
-        return binary("floordiv", self, other)
+        return NotImplemented if _whole(other) else binary("floordiv", self, other)
 
     def __rfloordiv__(self, other: Value) -> Expr:
         return binary("floordiv", other, self)
 
     def __mod__(self, other: Value) -> Expr:
-        return binary("floormod", self, other)
+        return NotImplemented if _whole(other) else binary("floormod", self, other)
 
     def __rmod__(self, other: Value) -> Expr:
         return binary("floormod", other, self)
@@ -188,6 +162,11 @@ class Expr:
             str(self), "an expression cannot be iterated", "List several in Python: [a, b]."
         )
 
+    def __getitem__(self, index: Any) -> Expr:
+        raise ExpressionError(
+            f"{self}[{index}]", "an expression has no parts to index", "Give all indices at once."
+        )
+
     # -- the names TVM users know ------------------------------------------------------------------
     @property
     def name(self) -> str:
@@ -200,6 +179,25 @@ class Expr:
         if self.op != "const":
             raise ExpressionError(str(self), "only a constant has a value")
         return self.attr  # type: ignore[no-any-return]
+
+    @property
+    def a(self) -> Expr:
+        """The left operand."""
+        return self._operand(0)
+
+    @property
+    def b(self) -> Expr:
+        """The right operand."""
+        return self._operand(1)
+
+    def _operand(self, which: int) -> Expr:
+        if self.op in BINARY:
+            return self.args[which]
+        raise ExpressionError(str(self), "only an operation on two values has operands")
+
+    def same_as(self, other: object) -> bool:
+        """Whether both are one expression."""
+        return other is self
 
     def astype(self, dtype: str) -> Expr:
         return cast(dtype, self)
@@ -218,6 +216,11 @@ class Expr:
         if self.op == "var":
             return var, (self.attr, self.dtype)
         return make, (self.op, self.args, self.attr, self.dtype, self.lanes)
+
+
+def _whole(value: object) -> bool:
+    """A tensor with dimensions, whose own arithmetic (topi's) takes an expression, too."""
+    return bool(getattr(value, "ndim", 0)) and hasattr(value, "as_expr")
 
 
 _INTERNED: weakref.WeakValueDictionary[tuple[Any, ...], Expr] = weakref.WeakValueDictionary()
@@ -591,7 +594,7 @@ def free_variables(*roots: Expr) -> set[Expr]:
 def conjuncts(condition: Expr) -> Iterable[Expr]:
     """The parts of a conjunction, left to right."""
     if condition.op == "and":
-        yield from conjuncts(condition.args[0])
-        yield from conjuncts(condition.args[1])
+        for part in condition.args:
+            yield from conjuncts(part)
     else:
         yield condition

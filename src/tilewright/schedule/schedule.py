@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tilewright.base.doors import door
@@ -36,6 +37,29 @@ _ELSEWHERE_STAGE = {
 }
 _ELSEWHERE_SCHEDULE = {
     "create_group": "Call compute_at for each stage.",
+}
+
+
+@dataclass(frozen=True)
+class LoopAttributes:
+    """What was said of one axis, by TVM's names.
+
+    iter_type:   IterVar.Unrolled, Vectorized, Parallelized or ThreadIndex; else DataPar, or
+                 CommReduce of a reduction
+    bind_thread: the thread index, such as "threadIdx.x", or None
+    pragma_keys, pragma_values: of pragmas that begin here
+    """
+
+    iter_type: int
+    bind_thread: str | None
+    pragma_keys: tuple[str, ...]
+    pragma_values: tuple[Any, ...]
+
+
+_ITER_TYPES = {
+    "parallel": IterVar.Parallelized,
+    "unroll": IterVar.Unrolled,
+    "vectorize": IterVar.Vectorized,
 }
 
 
@@ -133,6 +157,21 @@ class Stage(StageState):
                 "Declare what it computes with te.compute.",
             )  # fmt: skip
         self._do(S.Pragma(self.name, self._axis("pragma", axis), key, _size(value)))
+
+    @property
+    def iter_var_attrs(self) -> dict[IterVar, LoopAttributes]:
+        """Of the axes of which something was said."""
+        begun = [ax for ax, _ in self.pragmas.values()]
+        return {ax: self._said_of(ax) for ax in self.all_iter_vars if self.mark(ax) or ax in begun}
+
+    def _said_of(self, axis: IterVar) -> LoopAttributes:
+        plain = IterVar.CommReduce if axis.kind == "reduce" else IterVar.DataPar
+        kind = _ITER_TYPES.get(self.annotations.get(axis, ""), plain)
+        tag = self.binds.get(axis)
+        pragmas = {key: value for key, (ax, value) in self.pragmas.items() if ax is axis}
+        return LoopAttributes(
+            kind if tag is None else IterVar.ThreadIndex, tag, tuple(pragmas), (*pragmas.values(),)
+        )
 
     def compute_at(self, parent: Stage, axis: IterVar) -> None:
         """Compute inside a loop of a reader; see `steps.ComputeAt`."""
@@ -288,9 +327,17 @@ class Schedule(ScheduleState[Stage]):
         names = ", ".join(stage.name for stage in self.outputs)
         return f"Schedule({names}: {len(self.stages)} stages, {len(self.steps)} steps{rest})"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuilt, (self.dag.to_json(), self.to_json())
+
     def to_python(self) -> str:
         """The steps as Python that rebuilds this schedule from `s = te.create_schedule(...)`."""
         return python_text(Schedule(self.dag), self.steps)
+
+
+def _rebuilt(dag: dict[str, Any], steps: list[list[Any]]) -> Schedule:
+    """What a pickled schedule is: plain data."""
+    return Schedule.replay(ComputeDAG.from_json(dag), steps)
 
 
 @door(ScheduleError, "te.create_schedule")

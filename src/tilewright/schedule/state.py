@@ -57,8 +57,9 @@ class StageState:
                     unless attach_kind is "scope"
     all_iter_vars:  every axis there ever was, roots first; their names differ
     leaf_iter_vars: those that are loops, outermost first
-    relations:      splits and fusions in the order made.  Every axis that is no root was made by
-                    one relation, every axis that is no loop was consumed by one
+    units:          loops of one iteration that stand for no axis of the operation
+    relations:      splits and fusions in the order made.  Every axis that is no root and no unit
+                    was made by one relation, every axis that is no loop was consumed by one
     binds, annotations: loop -> thread tag, or "vectorize", "unroll", "parallel"; none has both
     pragmas:        key -> the loop it begins at (or an axis that was split since) and its value
     aligned:        dimension of the buffer -> (factor, offset) of its stride
@@ -77,6 +78,7 @@ class StageState:
         self.op = op = _with_copies(op, _namesakes(op))
         self.all_iter_vars: list[IterVar] = [*op.axis, *op.reduce_axis]
         self.leaf_iter_vars: list[IterVar] = list(self.all_iter_vars)
+        self.units: list[IterVar] = []
         self.relations: list[SplitRelation | FuseRelation] = []
         self.binds: dict[IterVar, str] = {}
         self.annotations: dict[IterVar, str] = {}
@@ -105,6 +107,13 @@ class StageState:
         self._replace([outer, inner], [fused])
         return fused
 
+    def add_unit(self) -> IterVar:
+        """An outermost loop of one iteration."""
+        axis = self._new_axis("singleton", "spatial", 1)
+        self.units.append(axis)
+        self.leaf_iter_vars.insert(0, axis)
+        return axis
+
     def arrange(self, axes: Sequence[IterVar]) -> None:
         """The loops `axes` take, among their own places, the given order."""
         places = sorted(self.leaf_iter_vars.index(ax) for ax in axes)
@@ -115,8 +124,8 @@ class StageState:
         """Compute the stage at its "root", "inline", or (kind "scope") inside a loop `at`."""
         self.attach_kind, self.attach = kind, at
 
-    def _new_axis(self, name: str, kind: str) -> IterVar:
-        axis = IterVar(fresh_name(name, {ax.name for ax in self.all_iter_vars}), None, kind)
+    def _new_axis(self, name: str, kind: str, extent: int | None = None) -> IterVar:
+        axis = IterVar(fresh_name(name, {ax.name for ax in self.all_iter_vars}), extent, kind)
         self.all_iter_vars.append(axis)
         return axis
 

@@ -50,6 +50,7 @@ from tilewright.te.functions import (
     log10,
     max_value,
     min_value,
+    popcount,
     power,
     round,
     rsqrt,
@@ -60,6 +61,8 @@ from tilewright.te.functions import (
     tan,
     tanh,
     trunc,
+    truncdiv,
+    truncmod,
 )
 from tilewright.te.reductions import comm_reducer, max, min, prod, sum
 from tilewright.te.tensor import (
@@ -130,6 +133,7 @@ __all__ = [
     "min_value",
     "minimum",
     "placeholder",
+    "popcount",
     "power",
     "prod",
     "reduce_axis",
@@ -146,10 +150,15 @@ __all__ = [
     "tanh",
     "thread_axis",
     "trunc",
+    "truncdiv",
+    "truncmod",
     "var",
 ]  # fmt: skip
 
-_LATER = {"create_schedule": "tilewright.schedule.schedule"}  # its home is a later room
+_LATER = {  # their homes are in a later room
+    "create_schedule": "tilewright.schedule.schedule:create_schedule",
+    "schedule": "tilewright.schedule.by_name",
+}
 
 _ELSEWHERE = {
     "TensorIntrin": "Matrix instructions are not there yet; split, vectorize and unroll.",
@@ -167,5 +176,7 @@ _ELSEWHERE = {
 
 def __getattr__(name: str) -> Any:
     if name in _LATER:
-        return getattr(import_module(_LATER[name]), name)
+        home, _, attribute = _LATER[name].partition(":")
+        module = import_module(home)
+        return getattr(module, attribute) if attribute else module
     raise absent("te", name, _ELSEWHERE)

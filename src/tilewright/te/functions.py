@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 from tilewright.base.dtype import FLOAT32, DType
 from tilewright.base.errors import ExpressionError
@@ -90,6 +91,33 @@ def floormod(a: Value, b: Value) -> Expr:
 
 
 indexdiv, indexmod = floordiv, floormod
+
+
+def truncdiv(a: Value, b: Value) -> Expr:
+    """a / b of integers, rounded towards zero."""
+    x = E.convert(a)
+    y = E.convert(b, x)
+    size = E.binary("floordiv", E.call("abs", x), E.call("abs", y))
+    return E.select((x < 0).equal(y < 0), size, -size)
+
+
+def truncmod(a: Value, b: Value) -> Expr:
+    """What `truncdiv` leaves, with the sign of a."""
+    return E.convert(a) - truncdiv(a, b) * b
+
+
+def popcount(x: Value) -> Expr:
+    """How many bits of an integer are 1; a negative one counts in two's complement."""
+    node = E.convert(x)
+    bits = node.dtype.bits
+    below = (1 << (bits - 1)) - 1  # all but the sign, so that no sum leaves the type
+    shift, both = partial(E.binary, "shr"), partial(E.binary, "bitand")
+    count, width = both(node, below), 1
+    while width < bits:
+        mask = sum(((1 << width) - 1) << at for at in range(0, bits, 2 * width)) & below
+        count = both(count, mask) + both(shift(count, width), mask)
+        width *= 2
+    return count + both(shift(node, bits - 1), 1)
 
 
 def min_value(dtype: str) -> Expr:

@@ -48,8 +48,9 @@ def reduction(combiner: Combiner, value: Expr, axis: Any, where: Expr | None = N
         raise ExpressionError(f"{combiner.name}(axis=[])", "no axis to reduce over")
     if len(set(axes)) != len(axes):
         raise ExpressionError(f"{combiner.name}(axis={list(axes)})", "an axis is listed twice")
-    if where is not None:
-        value = E.if_then_else(where, value, combiner.identity)
+    tests = [test for test in (where, *(ax.when for ax in axes)) if test is not None]
+    if tests:
+        value = E.if_then_else(E.all_of(*tests), value, combiner.identity)
     return E.make("reduce", (value,), (combiner, axes), value.dtype)
 
 
@@ -58,12 +59,13 @@ _OPERATORS = {"sum": "add", "prod": "mul"}
 
 def _begun(value: Expr, axis: Any, init: Value, op: str, where: Expr | None) -> Expr:
     """`value` where the first step of the reduction begins with `init`."""
-    if where is not None:
+    axes = axis if isinstance(axis, (tuple, list)) else (axis,)
+    if where is not None or any(isinstance(ax, IterVar) and ax.when is not None for ax in axes):
         raise ExpressionError(
             "te.sum(init=, where=)", "a step that `where` leaves out would lose the beginning",
-            "Use te.if_then_else in the expression instead of where=.",
+            "Use te.if_then_else in the expression instead of where=, and add init later where "
+            "the range depends on an axis.",
         )  # fmt: skip
-    axes = axis if isinstance(axis, (tuple, list)) else (axis,)
     first = E.all_of(*(ax.var.equal(0) for ax in axes if isinstance(ax, IterVar)))
     return E.select(first, E.binary(op, E.convert(init, value), value), value)
 

@@ -1,24 +1,28 @@
-"""Tensor expressions: placeholders, computations, axes and reductions.
+"""Tensor expressions: placeholders, computations and reductions.
 
-In: shapes and Python functions of axes.  Out: `Tensor`s whose operations form a DAG.
+In: shapes and Python functions of axes (`axis.py`).  Out: `Tensor`s whose operations form a DAG.
 Read next: `dag.py` (order, flops, text, hash) and `evaluate.py` (the float64 reference).
 """
 
 from __future__ import annotations
 
 import inspect
-import operator
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from tilewright.base.dtype import BOOL, DType
-from tilewright.base.errors import ExpressionError, InternalError
+from tilewright.base.errors import ExpressionError
 from tilewright.ir import expr as E
-from tilewright.ir.expr import Expr, Value, walk
-from tilewright.ir.stmt import TAGS
-from tilewright.ir.symbols import is_extent, is_symbol
+from tilewright.ir.expr import Expr, walk
+from tilewright.ir.symbols import is_symbol
+from tilewright.te.axis import AxisCopy as AxisCopy
+from tilewright.te.axis import IterVar as IterVar
+from tilewright.te.axis import Range as Range
+from tilewright.te.axis import counted, shape_of
+from tilewright.te.axis import reduce_axis as reduce_axis
+from tilewright.te.axis import thread_axis as thread_axis
 
 # Attribute of a computation: names of axes that index constants only.  Loops over them are unrolled
 # where it is scheduled, and it is never repeated at its readers.
@@ -26,104 +30,6 @@ CONSTANTS_ATTR = "auto_scheduler_simplify_const_tensor_indices"
 
 
 UNNAMED = "placeholder"  # the name of inputs that get none
-
-
-@dataclass(frozen=True)
-class Range:
-    """`[min, min + extent)`; the spelling TVM users know from `axis.dom.extent`."""
-
-    min: int
-    extent: int
-
-
-class IterVar:
-    """A loop axis.  kind: "spatial", "reduce" or "thread".
-
-    Root axes of an operation know their `extent`; axes made by a schedule have extent None until
-    bounds are inferred.  Axes compare by identity.
-    """
-
-    __slots__ = ("begin", "extent", "kind", "thread_tag", "var")
-
-    def __init__(
-        self,
-        name: str,
-        extent: int | None,
-        kind: str = "spatial",
-        *,
-        begin: int = 0,
-        thread_tag: str = "",
-    ) -> None:
-        self.var = E.var(name)
-        self.extent, self.kind, self.begin, self.thread_tag = extent, kind, begin, thread_tag
-
-    @property
-    def name(self) -> str:
-        return str(self.var.attr)
-
-    @property
-    def size(self) -> int:
-        """The extent of a root axis, also where it is an expression that calls give a value; for
-        other axes see `Bounds.extent`."""
-        if self.extent is None:
-            raise InternalError(f"{self.name}.size", "an axis of a schedule, known by bounds only")
-        return self.extent
-
-    @property
-    def dom(self) -> Range | None:
-        return None if self.extent is None else Range(self.begin, self.extent)
-
-    def as_expr(self) -> Expr:
-        return self.var + self.begin
-
-    def __repr__(self) -> str:
-        size = "?" if self.extent is None else self.extent
-        return f"{self.name}:{size}" + (f" ({self.thread_tag})" if self.thread_tag else "")
-
-    # arithmetic on an axis is arithmetic on its expression
-    def __add__(self, other: Value) -> Expr:
-        return self.as_expr() + E.convert(other)
-
-    def __radd__(self, other: Value) -> Expr:
-        return E.convert(other) + self.as_expr()
-
-    def __sub__(self, other: Value) -> Expr:
-        return self.as_expr() - E.convert(other)
-
-    def __rsub__(self, other: Value) -> Expr:
-        return E.convert(other) - self.as_expr()
-
-    def __mul__(self, other: Value) -> Expr:
-        return self.as_expr() * E.convert(other)
-
-    __rmul__ = __mul__
-
-    def __floordiv__(self, other: Value) -> Expr:
-        return self.as_expr() // E.convert(other)
-
-    def __mod__(self, other: Value) -> Expr:
-        return self.as_expr() % E.convert(other)
-
-    def __neg__(self) -> Expr:
-        return -self.as_expr()
-
-    def __lt__(self, other: Value) -> Expr:
-        return self.as_expr() < E.convert(other)
-
-    def __le__(self, other: Value) -> Expr:
-        return self.as_expr() <= E.convert(other)
-
-    def __gt__(self, other: Value) -> Expr:
-        return self.as_expr() > E.convert(other)
-
-    def __ge__(self, other: Value) -> Expr:
-        return self.as_expr() >= E.convert(other)
-
-    def equal(self, other: Value) -> Expr:
-        return self.as_expr().equal(E.convert(other))
-
-    def astype(self, dtype: str) -> Expr:
-        return E.cast(dtype, self.as_expr())
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,26 +49,6 @@ class Combiner:
     def sign(self) -> str:
         """How a reduction is written: ``C[i] += ..``, ``C[i] max= ..``."""
         return {"sum": "+=", "prod": "*="}.get(self.name, f"{self.name}=")
-
-
-class AxisCopy(IterVar):
-    """A copy of an axis for one stage, equal to the axis that was declared and to nothing else.
-
-    Schedules need it where one axis is reduced by two computations, and where two axes of one
-    computation have one name: loops of a schedule are distinct objects with distinct names.
-    """
-
-    __slots__ = ("declared",)
-
-    def __init__(self, axis: IterVar, name: str) -> None:
-        super().__init__(name, axis.extent, axis.kind, begin=axis.begin)
-        self.declared: IterVar = axis.declared if isinstance(axis, AxisCopy) else axis
-
-    def __eq__(self, other: object) -> bool:
-        return other is self or other is self.declared
-
-    def __hash__(self) -> int:
-        return hash(self.declared)
 
 
 class Tensor:
@@ -371,39 +257,6 @@ def reduction_of(body: Expr) -> Expr | None:
     return node if node.op == "reduce" else None
 
 
-def shape_of(shape: Any, place: str) -> tuple[int, ...]:
-    """Extents as they are given: one or several ints, or expressions of variables."""
-    several = isinstance(shape, Iterable) and not isinstance(shape, (str, Expr))
-    dims = tuple(_extent(dim, place, "dimension") for dim in (shape if several else (shape,)))
-    for size in dims:
-        if not isinstance(size, Expr) and size < 1:
-            raise ExpressionError(
-                place, f"a dimension of extent {size}", "Extents must be at least 1."
-            )
-    return dims
-
-
-def _extent(value: Any, place: str, what: str) -> int:
-    """An int, or an expression of variables that calls give, whatever the annotation says: only
-    bounds, lowering and text meet these (`te/symbolic.py` refuses them elsewhere)."""
-    if isinstance(value, Expr) and value.op != "const" and is_extent(value):
-        return value  # type: ignore[return-value]
-    if isinstance(value, IterVar) or (isinstance(value, Expr) and value.op != "const"):
-        raise ExpressionError(
-            place, f"the {what} {value} is no number and no expression of te.var",
-            'Give ints, or integer arithmetic of variables: te.var("n") // 2.',
-        )  # fmt: skip
-    plain = value.attr if isinstance(value, Expr) else value
-    try:
-        return (
-            int(plain) if isinstance(plain, float) and plain.is_integer() else operator.index(plain)
-        )
-    except TypeError:
-        raise ExpressionError(
-            place, f"the {what} {value!r} is no integer", "Give every extent as int."
-        ) from None
-
-
 def placeholder(
     shape: Any,
     dtype: str = "float32",
@@ -418,39 +271,6 @@ def placeholder(
     """
     place = f"placeholder({name!r})"
     return PlaceholderOp(name, shape_of(shape, place), DType(dtype, place), constant).output_tensor
-
-
-def reduce_axis(dom: Any, name: str = "rv") -> IterVar:
-    """A reduction axis over `dom`, a (begin, end) pair or an extent."""
-    place = f"reduce_axis({name!r})"
-    begin, end = _range(dom, place)
-    extent = end - begin
-    if not isinstance(extent, Expr) and extent < 1:
-        raise ExpressionError(
-            place, f"the range [{begin}, {end}) is empty", "It must have at least one value."
-        )
-    return IterVar(name, extent, "reduce", begin=begin)
-
-
-def _range(dom: Any, place: str) -> tuple[int, int]:
-    if not isinstance(dom, (tuple, list)):
-        return 0, _extent(dom, place, "extent")
-    if len(dom) != 2:
-        raise ExpressionError(place, f"{dom} is no range", "Give (begin, end), or an extent.")
-    return _extent(dom[0], place, "begin"), _extent(dom[1], place, "end")
-
-
-def thread_axis(dom: Any = None, tag: str = "", name: str = "") -> IterVar:
-    """A thread or block axis: `thread_axis("blockIdx.x")`, `thread_axis((0, 8), "threadIdx.x")`."""
-    if isinstance(dom, str):
-        dom, tag = None, dom
-    if tag not in TAGS:
-        raise ExpressionError(
-            f"thread_axis({tag!r})", "unknown tag", f"Use one of {', '.join(TAGS)}."
-        )
-    begin, end = (0, None) if dom is None else _range(dom, f"thread_axis({tag!r})")
-    extent = None if end is None else end - begin
-    return IterVar(name or tag, extent, "thread", thread_tag=tag)
 
 
 def compute(
@@ -469,7 +289,8 @@ def compute(
     place = f"compute({name!r})"
     dims = shape_of(shape, place)
     axis = tuple(
-        IterVar(n, d) for n, d in zip(_axis_names(fcompute, len(dims), place), dims, strict=True)
+        counted(IterVar(n, d))
+        for n, d in zip(_axis_names(fcompute, len(dims), place), dims, strict=True)
     )
     value = fcompute(*(ax.var for ax in axis))
     if isinstance(value, tuple) and value:

@@ -16,7 +16,8 @@ from tilewright.base.dtype import DType
 from tilewright.base.errors import ExpressionError
 from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr, binary
-from tilewright.te.tensor import Tensor, shape_of
+from tilewright.te.axis import shape_of
+from tilewright.te.tensor import Tensor
 from tilewright.topi import integer
 from tilewright.topi.elementwise import elementwise, identity
 from tilewright.topi.stage import (

@@ -14,7 +14,8 @@ from typing import Any
 from tilewright import te
 from tilewright.ir.expr import Expr, const
 from tilewright.ir.symbols import number, simplifier
-from tilewright.te.tensor import Tensor, shape_of
+from tilewright.te.axis import shape_of
+from tilewright.te.tensor import Tensor
 from tilewright.topi import later
 from tilewright.topi import layout as L
 from tilewright.topi.stage import (

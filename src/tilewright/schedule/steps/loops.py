@@ -79,7 +79,7 @@ def _refuse_marked(place: str, stage: StageState, axis: IterVar) -> None:
 
 @dataclass(frozen=True)
 class Fuse(Step):
-    """Adjacent loops become one.
+    """Adjacent loops become one; of no loops, an outermost one of one iteration.
 
     rewrite:  s[C].fuse(i, j)
         C: float32[4, 6] global, 24 elements, 96 bytes
@@ -104,7 +104,7 @@ class Fuse(Step):
         refuse_inlined(self, stage)
         place = f"fuse({', '.join(f'{stage.name}.{a}' for a in self.axes)})"
         if not self.axes:
-            raise ScheduleError(place, "no axes to fuse", f"{describe(stage)}.")
+            return stage.add_unit()
         axes = [leaf(self, stage, a) for a in self.axes]
         first = stage.leaf_iter_vars.index(axes[0])
         if stage.leaf_iter_vars[first : first + len(axes)] != axes:

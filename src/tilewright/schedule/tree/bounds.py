@@ -135,7 +135,7 @@ class Bounds:
         axes = node.op.axis
         bases = [_ZERO] * len(axes)
         outside: list[tuple[Any, Any]] = [(False, False)] * len(axes)
-        for ax in (*axes, *node.op.reduce_axis):
+        for ax in (*axes, *node.op.reduce_axis, *node.stage.units):
             self.extent[ax] = ax.size
         if node.parent is not None:
             for d, ax in enumerate(axes):

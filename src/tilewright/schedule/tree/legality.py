@@ -19,6 +19,7 @@ from tilewright.schedule.tree.resources import KernelResources, Resources
 # Beyond these nothing is fast, and compilers or kernels may take minutes.
 _VECTOR_FILES = 4  # one vector in all vector registers of a CPU
 _TILE_FILES = 16  # a register tile in them
+_WIDE = 16  # a vector of a GPU in its largest accesses
 _WASTE = 1024  # iterations of a kernel for each one that the computation has
 _LONG = 1 << 28  # iterations that are run in a moment, however many of them are needless
 
@@ -30,8 +31,8 @@ REASONS = {
     "registers": "local arrays exceed the registers of a thread (on a CPU: its vector registers)",
     "unrolled_body": "straight-line code so long that compiling takes seconds",
     "stack": "scratch arrays exceed the stack of a thread",
-    "vector": "a vector wider than the target's largest access (on a CPU: than its registers hold "
-    f"{_VECTOR_FILES} times)",
+    "vector": f"a vector wider than {_WIDE} of the target's largest accesses (on a CPU: than its "
+    f"registers hold {_VECTOR_FILES} times)",
     "spills": "a register tile so far beyond the registers that compiling takes seconds",
     "work": f"loops that run {_WASTE} times the iterations there are, nearly all for nothing",
 }
@@ -132,14 +133,19 @@ def _judge_gpu(kernel: KernelResources, found: _Findings) -> None:
     registers = found.note("registers", kernel.registers)
     found.discourage("registers", registers > minimum(share, limits.registers_per_thread))
     found.refuse("unrolled_body", found.note("body", kernel.body) > limits.max_unrolled_body)
-    for node, lanes in kernel.vectors:
-        found.refuse("vector", lanes * node.op.dtype.bytes > limits.vector_bytes)
+    for node, lanes in kernel.vectors:  # wider ones are written out, element by element
+        width = lanes * node.op.dtype.bytes
+        found.discourage("vector", width > limits.vector_bytes)
+        found.refuse("vector", width > _WIDE * limits.vector_bytes)
 
 
-def check(resources: Resources, name: str) -> None:
-    """Raise LegalityError naming every limit that a single schedule breaks."""
+def check(resources: Resources, name: str, *, grids: bool = True) -> None:
+    """Raise LegalityError naming every limit that a single schedule breaks.
+
+    grids: whether those of a grid count: of extents that calls give, calls know them
+    """
     verdict = judge(resources)
-    found = verdict.reasons()
+    found = [reason for reason in verdict.reasons() if grids or reason != "grid_dim"]
     if found:
         facts = ", ".join(f"{k}={int(np.max(v))}" for k, v in verdict.quantities.items())
         raise LegalityError(

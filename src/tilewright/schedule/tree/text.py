@@ -231,6 +231,7 @@ def _open_extents(stage: StageState) -> dict[IterVar, Size | None]:
         ax: ax.size if known or ax.kind == "reduce" else None
         for ax in (*stage.op.axis, *stage.op.reduce_axis)
     }
+    extent |= dict.fromkeys(stage.units, 1)
     for r in stage.relations:
         if isinstance(r, FuseRelation):
             outer, inner = extent[r.outer], extent[r.inner]
