@@ -1,16 +1,22 @@
 """Tasks of networks: which, how often, and under which names."""
 
-import pytest
+from collections import Counter
 
+import pytest
+from hypothesis import given, settings
+
+from relay.drawing import networks
 from relay.small import residual
-from tilewright import autotvm, relay
+from tilewright import auto_scheduler, autotvm, relay
 from tilewright.base.errors import ModelError, TargetError
 from tilewright.relay.compile.extract import (
     extract_from_program,
     fused_groups,
     fused_tasks,
     prepare,
+    ungrouped,
 )
+from tilewright.relay.graph.expr import Call, Function, Tuple, post_order
 from tilewright.targets.target import Target
 
 
@@ -115,6 +121,43 @@ def test_equal_kernels_are_one_task_with_a_weight():
     assert task.weight == 3 and task.name == "conv2d_nchw+relu"
     (alone,) = extract_from_program(mod, params, "llvm")
     assert alone.weight == 3
+
+
+def beside(net):
+    """Two copies of a network, each with an input of its own."""
+    other = relay.var("other", shape=net.params[0].shape, dtype=net.params[0].dtype)
+    twin = relay.bind(net.body, {net.params[0]: other})
+    fields = [f for x in (net.body, twin) for f in (x.fields if isinstance(x, Tuple) else [x])]
+    return relay.Function([*net.params, other], Tuple(fields))
+
+
+ANCHORS = {"nn.conv2d": "conv2d", "nn.dense": "dense", "nn.avg_pool2d": "pool2d",
+           "nn.max_pool2d": "pool2d"}  # fmt: skip
+
+
+@settings(max_examples=12, deadline=None)
+@given(networks())
+def test_tasks_and_weights_of_random_networks(mod):
+    every = fused_tasks(mod, {}, "llvm", include_simple=True)
+    weights = {t.key: t.weight for t in every}
+    calls = post_order(prepare(mod)["main"].body)
+    assert len(weights) == len(every)
+    assert sum(weights.values()) == sum(isinstance(getattr(c, "op", None), Function) for c in calls)
+    # each convolution, product and pooling is one kernel, with whatever follows it
+    nodes = [n.op.name for n in post_order(ungrouped(mod)[0]["main"].body) if isinstance(n, Call)]
+    found = Counter[str]()
+    for task in every:
+        kinds = [v for v in ("conv2d", "dense", "pool2d") if v in task.name.partition("+")[0]]
+        found.update({kind: task.weight for kind in kinds if "adaptive" not in task.name})
+    assert found == Counter(ANCHORS[name] for name in nodes if name in ANCHORS)
+    # beside its twin a network has the same tasks, each twice as often
+    again = fused_tasks(beside(mod["main"]), {}, "llvm", include_simple=True)
+    assert {t.key: t.weight for t in again} == {k: 2 * n for k, n in weights.items()}
+    tasks, times = auto_scheduler.extract_tasks(mod, {}, "llvm")
+    heavy = fused_tasks(mod, {}, "llvm")
+    assert [(t.desc, n) for t, n in zip(tasks, times, strict=True)] == [
+        (t.name, t.weight) for t in heavy
+    ]
 
 
 def test_refusals():
