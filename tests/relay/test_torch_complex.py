@@ -144,8 +144,10 @@ def test_what_is_refused():
     with pytest.raises(ModelError, match="output 0.*complex.*view_as_real"):
         import_program(program(cast), "test")
     strange = Step("y", "sin.default", {"self": Ref("z")}, (Spec((2, 3), "complex64"),))
-    with pytest.raises(Blocked, match=r"1 x sin\.default \(y\): no converter for complex"):
-        import_program(program(cast, strange), "test")
+    back = Step("r", "abs.default", {"self": Ref("y")}, (Spec((2, 3), "float32"),))
+    with pytest.raises(Blocked, match=r"1 x sin\.default \(y\): no converter for complex") as told:
+        import_program(program(cast, strange, back), "test")
+    assert told.value.steps == {"y"}
     with pytest.raises(ModelError, match="input 'x'.*complex64.*view_as_real"):
         import_program(Program((("x", Spec((2,), "complex64")),), {}, (), (Ref("x"),)), "test")
     mixed = complex_step("complex.default", real=Ref("z0"), imag=Ref("x"))

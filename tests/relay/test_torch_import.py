@@ -165,6 +165,18 @@ def test_one_error_lists_all_that_blocks_most_frequent_first_in_few_lines():
     assert "more, of" in lines[-1] and "add.Tensor" not in str(caught.value)
 
 
+def test_what_reads_the_results_of_blockers_is_counted_apart():
+    open_ = Step("a", "strange.default", {"self": Ref("x")}, (Spec(("s0",), "float32"),))
+    lists = [step(f"b{k}", "relu.default", (2, 3), self=Ref("a")) for k in range(3)]
+    last = step("y", "relu.default", (2, 3), self=Ref("b2"))
+    with pytest.raises(Blocked) as caught:
+        import_program(program(open_, *lists, last), "test")
+    lines = str(caught.value).splitlines()
+    assert "1 of 5 calls" in lines[0] and "strange" in lines[1]
+    assert "3 (b0, b1, ...) read what is not there" in lines[2]
+    assert caught.value.steps == {"a", "b0", "b1", "b2"}
+
+
 def test_what_an_operator_refuses_is_in_the_list():
     made = Step(
         "y", "native_batch_norm.default",

@@ -6,7 +6,7 @@ module.  What blocks an import is collected, and told once.  Read next: `ops/__i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,7 @@ from tilewright.relay.graph.expr import (
 
 _MOST_LINES = 30
 _CHECKS = ("_assert_", "sym_constrain_range")  # they compute nothing
-_NO_TYPE = "it reads a value that is not there, or of a type that there is not here"
+_NO_TYPE = "what is not there, or of a type that there is not here"
 _EXAMPLES = 2  # names of nodes in a line
 OPERATORS = "relay.exchange.torch.ops.CONVERTERS lists the operators that can be imported."
 
@@ -57,13 +57,19 @@ class Blocked(ModelError):
 
 
 class _Importer:
-    """One import.  values: by name, lists where there are several; None: what has no type here."""
+    """One import.
+
+    values:  by name, lists where there are several; None: what has no type here
+    blocked: names of steps, by operator, reason and way out
+    behind:  names of steps that read what has no type
+    """
 
     def __init__(self, program: Program, place: str, limits: Limits) -> None:
         self.program, self.place, self.limits = program, place, limits
         self.values: dict[str, Any] = {}
         self.params: dict[str, Array] = {}
         self.blocked: dict[tuple[str, str, str], list[str]] = {}
+        self.behind: list[str] = []
         self.constant_bytes = 0
 
     def run(self) -> tuple[IRModule, dict[str, Array]]:
@@ -73,9 +79,10 @@ class _Importer:
             self.values[name] = self._weight(name, array)
         for step in self.program.steps:
             self.values[step.name] = self._convert(step)
-        if self.blocked:
-            names = frozenset(name for found in self.blocked.values() for name in found)
-            raise Blocked(self.place, self._blockers(), OPERATORS, names)
+        if self.blocked or self.behind:
+            names = {name for found in self.blocked.values() for name in found}
+            steps = frozenset(names.union(self.behind))
+            raise Blocked(self.place, self._blockers(), OPERATORS, steps)
         outputs = [self._output(k, o) for k, o in enumerate(self.program.outputs)]
         if not outputs:
             raise ModelError(self.place, "the module returns no tensor", "Return what it computes.")
@@ -152,7 +159,7 @@ class _Importer:
         if step.op.startswith(_CHECKS):
             return None
         if any(self.values.get(name) is None for name in given):
-            return None if step.op == "getitem" else self._block(step, _NO_TYPE)
+            return None if step.op == "getitem" else self._passed_over(step)
         if step.op == "getitem":
             return self.values[given[0]][step.args["index"]]
         if step.op in REFUSED:
@@ -193,10 +200,20 @@ class _Importer:
     def _block(self, step: Step, reason: str, way_out: str = "") -> Any:
         """Note it; what follows is read as if it were there."""
         self.blocked.setdefault((step.op, reason, way_out), []).append(step.name)
+        return self._stand_in(step)
+
+    def _passed_over(self, step: Step) -> Any:
+        self.behind.append(step.name)
+        return self._stand_in(step)
+
+    def _stand_in(self, step: Step) -> Any:
         values = [self._unknown(f"{step.name}.{k}", spec) for k, spec in enumerate(step.results)]
         return values if step.several else values[0]
 
-    def _unknown(self, name: str, spec: Spec | None) -> Var | None:
+    def _unknown(self, name: str, spec: Spec | None) -> Var | Complex | None:
+        if spec is not None and spec.dtype in PARTS:
+            real = self._unknown(name, Spec(spec.shape, PARTS[spec.dtype]))
+            return Complex(real, None) if isinstance(real, Var) else None
         if spec is None or spec.dtype not in TYPES:
             return None
         known = all(isinstance(n, int) for n in spec.shape)
@@ -207,15 +224,20 @@ class _Importer:
         total = sum(map(len, self.blocked.values()))
         lines = [f"{total} of {len(self.program.steps)} calls cannot be imported"]
         ordered = sorted(self.blocked.items(), key=lambda item: -len(item[1]))
-        room = _MOST_LINES - 3
+        room = _MOST_LINES - 4
         for (op, reason, way_out), names in ordered[:room]:
-            shown = ", ".join(names[:_EXAMPLES]) + (", ..." if len(names) > _EXAMPLES else "")
             text = " ".join(f"{reason}. {way_out}".split()).removesuffix(" ")
-            lines.append(f"  {len(names)} x {op} ({shown}): {text[:240]}")
+            lines.append(f"  {len(names)} x {op} ({_some(names)}): {text[:240]}")
         if len(ordered) > room:
             left = sum(len(names) for _, names in ordered[room:])
             lines.append(f"  {left} more, of {len(ordered) - room} other kinds")
+        if self.behind:
+            lines.append(f"  {len(self.behind)} ({_some(self.behind)}) read {_NO_TYPE}")
         return "\n".join(lines)
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:_EXAMPLES]) + (", ..." if len(names) > _EXAMPLES else "")
 
 
 def _typed(node: Node, value: Expr | Complex, spec: Spec) -> Expr | Complex:
