@@ -79,3 +79,7 @@ def test_import():
     whole = [node("Cast", ["x"], to=INT64)]
     mod, _ = relay.frontend.from_onnx(model(whole, {"x": [0]}))
     assert relay.evaluate(mod, {"x": np.zeros(0, "float32")}).shape == (0,)
+    nothing = [node("Compress", ["x", "c"], axis=0)]
+    check(
+        model(nothing, {"x": [3, 2]}, {"c": np.zeros(3, bool)}), {"x": np.ones((3, 2), "float32")}
+    )

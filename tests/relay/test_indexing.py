@@ -312,7 +312,7 @@ ONNX_REFUSALS = {
     ),
     "NonZero": (("NonZero", {"x": (3,)}, {}), {}, "must be a constant of the model"),
     "Unique": (("Unique", {"x": (3,)}, {}), {}, "must be a constant of the model"),
-    "Compress": (("Compress", {"x": (3,)}, {"c": np.zeros(3, bool)}), {}, "chooses nothing"),
+    "Compress": (("Compress", {"x": (3,)}, {"c": np.ones(3, bool)}), {"axis": 1}, "out of range"),
     "DepthToSpace": (("DepthToSpace", {"x": (1, 3, 2, 2)}, {}), {"blocksize": 2}, "3 channels"),
     "Slice": (
         ("Slice", {"x": (3,)}, {"b": np.array([3]), "e": np.array([9, 1])}),

@@ -70,7 +70,6 @@ def read_results(call: dict[str, Any]) -> list[int]:
         "native_",
         "_linalg_det",
         "_native_",
-        "max_pool",
         "adaptive_max",
         "_scaled",
         "_native_multi",

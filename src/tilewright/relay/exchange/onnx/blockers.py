@@ -120,7 +120,7 @@ class Blockers:
         raise ModelError("from_onnx", _listed(blocking, nodes, behind), _WAY_OUT)
 
 
-_WAY_OUT = "relay.exchange.onnx.ops.CONVERTERS has the operators that can be."
+_WAY_OUT = "relay.exchange.onnx.ops.CONVERTERS lists the operators that can be imported."
 
 
 def _no_value(*_: Any) -> Any:

@@ -112,6 +112,11 @@ class Node:
 Converter = Callable[[Node], Any]
 
 
+def first_of_several(converter: Converter) -> Converter:
+    """Of an operator that gives more than networks read, such as statistics for training."""
+    return lambda n: [converter(n), *[None] * (len(n.results) - 1)]
+
+
 def as_type(value: Expr, dtype: str) -> Expr:
     """`value` with elements of `dtype`."""
     if value.dtype == dtype:

@@ -141,7 +141,6 @@ def _compress(n: Node) -> Expr:
     at = n.axis(axis, len(data.shape))
     assert condition is not None
     (chosen,) = np.nonzero(condition[: data.shape[at]])
-    n.require(chosen.size > 0, "its condition chooses nothing", "Choose at least one element.")
     return indexing.take(data, const(chosen.astype("int64")), at)
 
 

@@ -6,8 +6,7 @@ import math
 
 from tilewright.relay import nn, tensor
 from tilewright.relay.attention import attention
-from tilewright.relay.exchange.torch.node import Converter, Node
-from tilewright.relay.exchange.torch.ops.elementwise import gelu
+from tilewright.relay.exchange.torch.node import Converter, Node, first_of_several
 from tilewright.relay.exchange.torch.ops.linear import linear
 from tilewright.relay.exchange.torch.ops.movement import part, reshaped
 from tilewright.relay.exchange.torch.ops.normalize import affine
@@ -34,11 +33,6 @@ def _attention(n: Node) -> Expr:
 def _four_axes(shape: tuple[int, ...]) -> tuple[int, ...]:
     heads = shape[-3] if len(shape) > 2 else 1
     return (math.prod(shape[:-3]), heads, *shape[-2:])
-
-
-def _first(converter: Converter) -> Converter:
-    """An operator of several values of which networks read the first."""
-    return lambda n: [converter(n), *[None] * (len(n.results) - 1)]
 
 
 def _self_attention(n: Node, data: Expr, heads: int) -> Expr:
@@ -72,7 +66,7 @@ def _encoder_layer(n: Node) -> Expr:
 
     def feed(value: Expr) -> Expr:
         inner = linear(value, n["ffn_weight_1"], n["ffn_bias_1"])
-        bent = gelu(inner) if n.args["use_gelu"] else nn.relu(inner)
+        bent = nn.gelu(inner) if n.args["use_gelu"] else nn.relu(inner)
         return linear(bent, n["ffn_weight_2"], n["ffn_bias_2"])
 
     heads = n.integer("num_heads")
@@ -85,7 +79,7 @@ def _encoder_layer(n: Node) -> Expr:
 
 CONVERTERS: dict[str, Converter] = {
     "scaled_dot_product_attention.default": _attention,
-    "_scaled_dot_product_flash_attention_for_cpu.default": _first(_attention),
+    "_scaled_dot_product_flash_attention_for_cpu.default": first_of_several(_attention),
     "_native_multi_head_attention.default": _native,
     "_transformer_encoder_layer_fwd.default": _encoder_layer,
 }

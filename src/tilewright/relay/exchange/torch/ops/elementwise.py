@@ -9,6 +9,7 @@ from typing import Any
 from tilewright.base.dtype import DType
 from tilewright.relay import indexing as relay_indexing
 from tilewright.relay import nn, tensor
+from tilewright.relay.activations import sloped
 from tilewright.relay.exchange.torch.node import (
     Converter,
     Node,
@@ -31,7 +32,8 @@ def _operands(n: Node, names: tuple[str, ...], dtype: str) -> list[Expr]:
     return [operand(n, name, dtype) for name in names]
 
 
-def _scaled(value: Expr, factor: float) -> Expr:
+def scaled(value: Expr, factor: float) -> Expr:
+    """`value` times a number of Python's."""
     return value if factor == 1 else tensor.multiply(value, number(factor, str(value.dtype)))
 
 
@@ -55,14 +57,14 @@ def _sum(joined: Callable[[Any, Any], Expr]) -> Converter:
         left, right = _operands(n, ("self", "other"), n.dtype)
         if n.dtype == "bool":
             return tensor.logical_or(left, right)
-        return joined(left, _scaled(right, n.get("alpha", 1)))
+        return joined(left, scaled(right, n.get("alpha", 1)))
 
     return convert
 
 
 def _reversed_difference(n: Node) -> Expr:
     left, right = _operands(n, ("other", "self"), n.dtype)
-    return tensor.subtract(left, _scaled(right, n.get("alpha", 1)))
+    return tensor.subtract(left, scaled(right, n.get("alpha", 1)))
 
 
 def _product(n: Node) -> Expr:
@@ -156,27 +158,8 @@ def _hardtanh(n: Node) -> Expr:
     return tensor.clip(n["self"], float(n.get("min_val", -1)), float(n.get("max_val", 1)))
 
 
-def hard_sigmoid(x: Expr) -> Expr:
-    """clip(x + 3, 0, 6) / 6."""
-    sixth = number(1 / 6, str(x.dtype))
-    return tensor.multiply(tensor.clip(tensor.add(x, number(3, str(x.dtype))), 0.0, 6.0), sixth)
-
-
-def gelu(x: Expr, approximate: str = "none") -> Expr:
-    """x times the normal distribution's integral up to x; "tanh" approximates it."""
-    kind = str(x.dtype)
-    if approximate == "tanh":
-        cube = tensor.multiply(tensor.multiply(x, x), x)
-        inner = tensor.add(x, tensor.multiply(cube, number(0.044715, kind)))
-        bend = tensor.tanh(tensor.multiply(inner, number(math.sqrt(2 / math.pi), kind)))
-    else:
-        bend = tensor.erf(tensor.multiply(x, number(math.sqrt(0.5), kind)))
-    half = tensor.multiply(x, number(0.5, kind))
-    return tensor.multiply(half, tensor.add(bend, number(1, kind)))
-
-
 def _gelu(n: Node) -> Expr:
-    return gelu(n["self"], n.get("approximate", "none"))
+    return nn.gelu(n["self"], n.get("approximate", "none"))
 
 
 def _elu(n: Node) -> Expr:
@@ -184,9 +167,9 @@ def _elu(n: Node) -> Expr:
     x, kind = n["self"], n.dtype
     alpha, scale, inner = (float(n.get(k, 1)) for k in ("alpha", "scale", "input_scale"))
     low = tensor.minimum(x, number(0, kind))  # the exponential of the rest is not needed
-    bent = tensor.subtract(tensor.exp(_scaled(low, inner)), number(1, kind))
+    bent = tensor.subtract(tensor.exp(scaled(low, inner)), number(1, kind))
     made = tensor.where(
-        tensor.greater(x, number(0, kind)), _scaled(x, scale), _scaled(bent, alpha * scale)
+        tensor.greater(x, number(0, kind)), scaled(x, scale), scaled(bent, alpha * scale)
     )
     return made
 
@@ -195,18 +178,17 @@ def _softplus(n: Node) -> Expr:
     """log(1 + exp(beta x)) / beta, and x itself above the threshold."""
     x, kind = n["self"], n.dtype
     beta, threshold = float(n.get("beta", 1)), float(n.get("threshold", 20))
-    scaled = _scaled(x, beta)
-    inside = tensor.minimum(scaled, number(threshold, kind))
-    soft = _scaled(tensor.log(tensor.add(tensor.exp(inside), number(1, kind))), 1 / beta)
-    return tensor.where(tensor.greater(scaled, number(threshold, kind)), x, soft)
+    steep = scaled(x, beta)
+    inside = tensor.minimum(steep, number(threshold, kind))
+    soft = scaled(tensor.log(tensor.add(tensor.exp(inside), number(1, kind))), 1 / beta)
+    return tensor.where(tensor.greater(steep, number(threshold, kind)), x, soft)
 
 
 def _prelu(n: Node) -> Expr:
     x, slope = n["self"], n["weight"]
     if slope.tensor_type.size > 1 and len(slope.shape) == 1:
         slope = tensor.reshape(slope, (-1, *(1,) * (len(x.shape) - 2)))
-    kind = number(0, n.dtype)
-    return tensor.where(tensor.greater(x, kind), x, tensor.multiply(x, slope))
+    return sloped(x, slope)
 
 
 def _to_copy(n: Node) -> Expr:
@@ -248,7 +230,7 @@ def _fused(joined: Callable[[Any, Any], Expr]) -> Converter:
 
     def convert(n: Node) -> Expr:
         made = joined(*_operands(n, ("tensor1", "tensor2"), n.dtype))
-        return tensor.add(as_type(n["self"], n.dtype), _scaled(made, n.get("value", 1)))
+        return tensor.add(as_type(n["self"], n.dtype), scaled(made, n.get("value", 1)))
 
     return convert
 
@@ -265,10 +247,6 @@ def _not(n: Node) -> Expr:
 
 def _bitwise_not(n: Node) -> Expr:
     return _not(n) if n.dtype == "bool" else tensor.bitwise_not(n["self"])
-
-
-def _silu(x: Expr) -> Expr:
-    return tensor.multiply(x, tensor.sigmoid(x))
 
 
 def _leaky(n: Node) -> Expr:
@@ -300,9 +278,9 @@ CONVERTERS: dict[str, Converter] = {
     "reciprocal.default": unary(_reciprocal),
     "expm1.default": unary(_expm1),
     "log1p.default": unary(_log1p),
-    "silu.default": unary(_silu),
-    "hardsigmoid.default": unary(hard_sigmoid),
-    "hardswish.default": unary(lambda x: tensor.multiply(x, hard_sigmoid(x))),
+    "silu.default": unary(nn.silu),
+    "hardsigmoid.default": unary(nn.hard_sigmoid),
+    "hardswish.default": unary(nn.hard_swish),
     "relu6.default": unary(lambda x: tensor.clip(x, 0.0, 6.0)),
     "floor.default": _whole(tensor.floor),
     "ceil.default": _whole(tensor.ceil),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 
 from tilewright.relay import nn, tensor
-from tilewright.relay.exchange.torch.node import Converter, Node, number
+from tilewright.relay.exchange.torch.node import Converter, Node
+from tilewright.relay.exchange.torch.ops.elementwise import scaled
 from tilewright.relay.exchange.torch.ops.movement import reshaped
 from tilewright.relay.graph.expr import Expr
 from tilewright.relay.linear import einsum, product
@@ -15,18 +16,14 @@ def _mm(n: Node) -> Expr:
     return product(n["self"], n["mat2"])
 
 
-def _scaled(value: Expr, factor: float) -> Expr:
-    return value if factor == 1 else tensor.multiply(value, number(factor, str(value.dtype)))
-
-
 def _addmm(n: Node) -> Expr:
-    made = _scaled(product(n["mat1"], n["mat2"]), n.get("alpha", 1))
+    made = scaled(product(n["mat1"], n["mat2"]), n.get("alpha", 1))
     return _plus(n, made)
 
 
 def _plus(n: Node, made: Expr) -> Expr:
     beta = n.get("beta", 1)
-    return made if not beta else tensor.add(made, _scaled(n["self"], beta))
+    return made if not beta else tensor.add(made, scaled(n["self"], beta))
 
 
 def linear(data: Expr, weight: Expr, bias: Expr | None) -> Expr:
@@ -52,7 +49,7 @@ def _bmm(n: Node) -> Expr:
 
 
 def _baddbmm(n: Node) -> Expr:
-    return _plus(n, _scaled(batched(n["batch1"], n["batch2"]), n.get("alpha", 1)))
+    return _plus(n, scaled(batched(n["batch1"], n["batch2"]), n.get("alpha", 1)))
 
 
 def _matmul(n: Node) -> Expr:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from tilewright.relay import nn, tensor
-from tilewright.relay.exchange.torch.node import Converter, Node, as_type
+from tilewright.relay.exchange.torch.node import Converter, Node, as_type, first_of_several
 from tilewright.relay.exchange.torch.ops.movement import reshaped
 from tilewright.relay.graph.expr import Expr, const
 from tilewright.relay.normalize import standardize
@@ -85,11 +85,6 @@ def _channels(n: Node) -> int:
     return n["input"].shape[1]
 
 
-def _first(converter: Converter) -> Converter:
-    """Of an operator that also gives statistics, which only training reads."""
-    return lambda n: [converter(n), *[None] * (len(n.results) - 1)]
-
-
 def _softmax(n: Node) -> Expr:
     return nn.softmax(as_type(n["self"], n.dtype), axis=n.axis())
 
@@ -101,12 +96,12 @@ def _log_softmax(n: Node) -> Expr:
 CONVERTERS: dict[str, Converter] = {
     **dict.fromkeys(("_native_batch_norm_legit_no_training.default", "native_batch_norm.default",
                      "_native_batch_norm_legit.no_stats", "_batch_norm_no_update.default"),
-                    _first(_batch_norm)),
+                    first_of_several(_batch_norm)),
     "batch_norm.default": _batch_norm,
-    "native_layer_norm.default": _first(_layer_norm),
+    "native_layer_norm.default": first_of_several(_layer_norm),
     "layer_norm.default": _layer_norm,
     "rms_norm.default": _rms_norm,
-    "native_group_norm.default": _first(_grouped(lambda n: n.integer("group"))),
+    "native_group_norm.default": first_of_several(_grouped(lambda n: n.integer("group"))),
     "group_norm.default": _grouped(lambda n: n.integer("num_groups")),
     "instance_norm.default": _grouped(_channels),
     **dict.fromkeys(("_softmax.default", "softmax.int", "_safe_softmax.default"), _softmax),

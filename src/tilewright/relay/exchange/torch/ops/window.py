@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 from tilewright.relay import image, nn, tensor
-from tilewright.relay.exchange.torch.node import Converter, Node
+from tilewright.relay.exchange.torch.node import Converter, Node, number
 from tilewright.relay.exchange.torch.ops.movement import part, reshaped
 from tilewright.relay.graph.expr import Expr
+from tilewright.relay.indexing import scatter_elements
 
 _AXES = {1: "W", 2: "HW", 3: "DHW"}
 
@@ -49,14 +51,30 @@ def _batched(n: Node, rank: int, made: Callable[[Expr], Expr]) -> Expr:
     return made(data)
 
 
-def _max_pool(rank: int, several: bool) -> Converter:
-    """several: the operator also gives where the maxima are, which networks hardly read."""
+def _max_pool(rank: int) -> Converter:
+    """The maxima; of the operators that give them too, where in its image each lies."""
 
     def convert(n: Node) -> Any:
-        made = _batched(n, rank, lambda x: getattr(nn, f"max_pool{rank}d")(x, **_pooling(n, rank)))
-        return [made, None] if several else made
+        window = _pooling(n, rank)
+        made = _batched(n, rank, lambda x: getattr(nn, f"max_pool{rank}d")(x, **window))
+        if len(n.results) == 1:
+            return made
+        where = _batched(n, rank, lambda x: nn.max_pool_indices(x, **window))
+        image = math.prod(n["self"].shape[-rank:])
+        return [made, tensor.floor_mod(where, number(image, "int64"))]
 
     return convert
+
+
+def _max_unpool(n: Node) -> Expr:
+    """Maxima at the places of an image that their indices name, zeros around them."""
+    data, lead = n["self"], n.shape[:-2]
+    rows = (math.prod(lead), math.prod(data.shape[-2:]))
+    whole = (rows[0], math.prod(n.shape[-2:]))
+    n.room(math.prod(whole) * data.dtype.bytes)
+    empty = tensor.broadcast_to(number(0, n.dtype), whole)
+    placed = scatter_elements(empty, reshaped(n["indices"], rows), reshaped(data, rows), 1)
+    return reshaped(placed, n.shape)
 
 
 def _avg_pool(rank: int) -> Converter:
@@ -171,8 +189,9 @@ _RESIZES = {
 CONVERTERS: dict[str, Converter] = {
     **dict.fromkeys(("convolution.default", "_convolution.default", "conv1d.default",
                      "conv2d.default", "conv3d.default"), _convolution),
-    **{f"max_pool{k}d_with_indices.default": _max_pool(k, several=True) for k in (2, 3)},
-    **{f"max_pool{k}d.default": _max_pool(k, several=False) for k in (1, 2, 3)},
+    **{f"max_pool{k}d_with_indices.default": _max_pool(k) for k in (2, 3)},
+    **{f"max_pool{k}d.default": _max_pool(k) for k in (1, 2, 3)},
+    "max_unpool2d.default": _max_unpool,
     **{f"avg_pool{k}d.default": _avg_pool(k) for k in (1, 2, 3)},
     **{f"_adaptive_avg_pool{k}d.default": _adaptive_avg(k) for k in (2, 3)},
     **{f"adaptive_avg_pool{k}d.default": _adaptive_avg(k) for k in (1, 2, 3)},
