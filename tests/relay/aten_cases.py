@@ -211,6 +211,11 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     *each("tril triu", self=T((3, 4)), diagonal=-1),
     # by index
     *each("embedding", weight=T((5, 3)), indices=I((2, 4), 5)),
+    *each("unfold", self=CUBE, dimension=1, size=2, step=1),
+    *each("unfold", self=T((2, 9)), dimension=-1, size=4, step=2),
+    *each("unfold", self=T((9, 2)), dimension=0, size=2, step=3),
+    *each("unfold_backward", grad_in=T((2, 3, 5, 4)), input_sizes=[2, 9, 5], dim=1, size=4,
+          step=2),
     *each("index_select", self=CUBE, dim=1, index=I((4,), 3)),
     ("index.Tensor", {"self": CUBE, "indices": [I((2, 2), 2)]}),
     ("index.Tensor", {"self": CUBE, "indices": [None, I((2,), 3, -3)]}),

@@ -48,18 +48,21 @@ class Encoder(nn.Module):
 
 
 class Waves(nn.Module):
-    """Complex numbers inside: a spectrum, and positions as angles."""
+    """Complex numbers inside: spectra, of frames, too, and positions as angles."""
 
     def __init__(self) -> None:
         super().__init__()
         angles = torch.outer(torch.arange(5.0), torch.rand(8))
         self.register_buffer("turns", torch.polar(torch.ones_like(angles), angles))
+        self.window = torch.hann_window(16)
 
-    def forward(self, x: Any) -> tuple[Any, Any, Any]:
+    def forward(self, x: Any) -> tuple[Any, ...]:
         pairs = torch.view_as_complex(x.reshape(2, 5, 8, 2))
         turned = torch.view_as_real(pairs * self.turns).flatten(2)
         smooth = torch.fft.irfft(torch.fft.rfft(x, dim=1)[:, :2], n=5, dim=1)
-        return torch.fft.fftn(x, dim=(1, 2)).real, turned, smooth
+        frames = torch.stft(x.flatten(1), 16, 4, window=self.window, return_complex=True)
+        back = torch.istft(frames * 2, 16, 4, window=self.window, length=80)
+        return torch.fft.fftn(x, dim=(1, 2)).real, turned, smooth, frames.abs(), back
 
 
 IMAGE, TOKENS = (2, 3, 9, 11), (2, 5, 16)

@@ -35,7 +35,7 @@ _KEPT = (
     "upsample_linear1d.vec", "upsample_bilinear2d.vec", "upsample_trilinear3d.vec",
     "upsample_bicubic2d.vec", "pixel_shuffle.default", "pixel_unshuffle.default",
     "silu.default", "hardswish.default", "hardsigmoid.default", "layer_norm.default",
-    "adaptive_avg_pool1d.default",
+    "adaptive_avg_pool1d.default", "unfold_backward.default",
 )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from tilewright.relay import indexing as relay_indexing
 from tilewright.relay import tensor
 from tilewright.relay.exchange.torch.node import Converter, Node, as_type, number
 from tilewright.relay.exchange.torch.ops.movement import reshaped
-from tilewright.relay.graph.expr import Constant, Expr, const
+from tilewright.relay.graph.expr import Array, Constant, Expr, const
 
 
 def from_front(n: Node, index: Expr, extent: int) -> Expr:
@@ -32,6 +32,41 @@ def take(data: Expr, index: Expr, axis: int) -> Expr:
 
 def _embedding(n: Node) -> Expr:
     return take(n["weight"], n["indices"], 0)
+
+
+def _windows(extent: int, size: int, step: int) -> Array:
+    """The positions in each window of an axis: [windows, size]."""
+    starts = np.arange(0, max(extent - size + 1, 0), step)
+    return np.asarray(starts[:, None] + np.arange(size), "int64")
+
+
+def _unfold(n: Node) -> Expr:
+    """Windows of an axis, which overlap where the step is less than they have elements."""
+    data, size, step = n["self"], n.integer("size"), n.integer("step")
+    if not data.shape:
+        return reshaped(data, n.shape)
+    axis, rank = n.axis("dimension"), len(data.shape)
+    n.room(8 * n.shape[axis] * size)
+    found = take(data, const(_windows(data.shape[axis], size, step)), axis)
+    order = [k for k in range(rank + 1) if k != axis + 1]
+    return tensor.transpose(found, [*order, axis + 1])
+
+
+def _overlapped(n: Node) -> Expr:
+    """The sum of windows of an axis, each at its place."""
+    grad, shape = n["grad_in"], n.ints("input_sizes")
+    axis, rank = n.axis("dim", len(shape)), len(shape)
+    at = _windows(shape[axis], n.integer("size"), n.integer("step"))
+    n.room(8 * at.size)
+    order = [*range(axis + 1), rank, *range(axis + 1, rank)]
+    flat = (*shape[:axis], at.size, *shape[axis + 1 :])
+    wide = (*shape[:axis], at.shape[0], *shape[axis + 1 :], at.shape[1])
+    grad = grad if grad.shape == wide else tensor.broadcast_to(grad, wide)
+    parts = reshaped(tensor.transpose(grad, order), flat)
+    along = [at.size if k == axis else 1 for k in range(rank)]
+    index = tensor.broadcast_to(const(at.reshape(along)), flat)
+    empty = tensor.broadcast_to(number(0, n.dtype), shape)
+    return relay_indexing.scatter_elements(empty, index, parts, axis, "add")
 
 
 def _index_select(n: Node) -> Expr:
@@ -178,6 +213,8 @@ def _cumsum(n: Node) -> Expr:
 CONVERTERS: dict[str, Converter] = {
     "embedding.default": _embedding,
     "index_select.default": _index_select,
+    **dict.fromkeys(("unfold.default", "unfold_copy.default"), _unfold),
+    "unfold_backward.default": _overlapped,
     "index.Tensor": _index,
     "_unsafe_index.Tensor": _index,
     "gather.default": _gather,
