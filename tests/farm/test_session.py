@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import tilewright
 from farm.processes import Farm
-from tilewright import nd, relay, rpc, te
+from tilewright import cpu, nd, relay, rpc, te
 from tilewright.auto_scheduler import HardwareParams
 from tilewright.auto_scheduler.utils import request_remote
 from tilewright.base.errors import DeviceError
@@ -56,6 +58,61 @@ def test_a_network_runs_there(remote: RemoteSession, network: tuple[Path, np.nda
     assert len(timed.results) == 3 and timed.min > 0
     remote.remove("net.tar")
     assert remote.listdir() == []
+
+
+def test_a_network_there_has_the_methods_that_one_here_has(
+    remote: RemoteSession, network: tuple[Path, np.ndarray, np.ndarray],
+    monkeypatch: pytest.MonkeyPatch,
+):  # fmt: skip
+    path, value, expected = network
+    remote.upload(path)
+    library, device = remote.load_module("net.tar"), remote.cpu()
+    module = graph_executor.GraphModule(library["default"](device))
+    here = graph_executor.GraphModule(tilewright.runtime.load_module(path)["default"](cpu()))
+    public = {name for name in dir(here) if not name.startswith("_")} - {"planned_bytes"}
+    assert public <= {name for name in dir(module) if not name.startswith("_")}
+    assert module.get_input_info() == here.get_input_info() == ({"x": (2, 8)}, {"x": "float32"})
+    mine = nd.array(value, device)
+    module.set_input_zero_copy("x", mine)
+    module["run"]()
+    np.testing.assert_allclose(module["get_output"](0).numpy(), expected, rtol=1e-5, atol=1e-6)
+    mine.copyfrom(3 * value)
+    module.run()
+    np.testing.assert_allclose(module.get_output(0).numpy(), 3 * expected, rtol=1e-5, atol=1e-6)
+    module.load_params(tilewright.runtime.save_param_dict({"x": nd.array(value)}))
+    module.share_params(module, tilewright.runtime.save_param_dict({}))
+    np.testing.assert_array_equal(module.get_input("x").numpy(), value)
+    for wrong in (value, nd.array(value)):
+        with pytest.raises(DeviceError, match="it is no array on cpu"):
+            module.set_input_zero_copy("x", wrong)
+    with pytest.raises(DeviceError, match="no such function"):
+        _ = module["no method"]
+
+    found = module.profile(number=1)
+    assert [k.name for k in found] == [k.name for k in here.profile(1, x=value)]
+    assert found.seconds > 0 and found.call_seconds > 0 and "titanx" in found.device
+    began = time.monotonic()
+    module.benchmark(device, repeat=3, number=1, cooldown_interval_ms=400)
+    assert time.monotonic() - began > 0.8
+    with pytest.raises(DeviceError, match="repeats_to_cooldown"):
+        module.benchmark(device, repeats_to_cooldown=0)
+
+    calls: list[tuple[str, int]] = []
+    call = RemoteSession.call
+
+    def noted(session: RemoteSession, function: str, **given: Any) -> Any:
+        calls.append((function, given.get("held", 0)))
+        return call(session, function, **given)
+
+    monkeypatch.setattr(RemoteSession, "call", noted)
+    numbers = {("drop", module._held), ("drop", library.held)}
+    del module, library
+    gc.collect()
+    end = time.monotonic() + 30
+    while not numbers <= set(calls):
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    remote.remove("net.tar")
 
 
 def test_arrays_live_there(remote: RemoteSession):

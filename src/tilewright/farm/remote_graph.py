@@ -7,15 +7,23 @@ Read next: `session.py`, `session_calls.py`.
 
 from __future__ import annotations
 
+import threading
+import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tilewright.base.doors import door
 from tilewright.base.dtype import DType
-from tilewright.base.errors import DeviceError
+from tilewright.base.errors import DeviceError, TilewrightError
 from tilewright.runtime.device import Device
+from tilewright.runtime.drivers import Memory
 from tilewright.runtime.ndarray import NDArray, array
+from tilewright.runtime.network.graph_executor import by_name
+from tilewright.runtime.network.param_dict import load_param_dict
+from tilewright.runtime.network.profile import KernelTime, Profile
 from tilewright.runtime.timing import BenchmarkResult
 
 if TYPE_CHECKING:
@@ -24,11 +32,40 @@ if TYPE_CHECKING:
 _BENCHMARK_SECONDS = 600.0
 
 
+def _kept(owner: object, session: RemoteSession, held: int) -> None:
+    """Let the other side drop what it holds when nothing here refers to `owner` any more."""
+    weakref.finalize(owner, _drop, session, held).atexit = False
+
+
+def _drop(session: RemoteSession, held: int) -> None:
+    """Soon, and not from here: a finalizer may run in any thread, even that of the network."""
+
+    def drop() -> None:
+        with suppress(TilewrightError):  # it is gone with the session
+            session.call("drop", held=held)
+
+    threading.Thread(target=drop, daemon=True).start()
+
+
+class RemoteMemory:
+    """A block of memory of the device; freed there when nothing here refers to it."""
+
+    def __init__(self, session: RemoteSession, held: int, nbytes: int) -> None:
+        self.pointer = self.offset = 0
+        self.held, self.nbytes = held, nbytes
+        _kept(self, session, held)
+
+    @property
+    def whole(self) -> Memory:
+        return self
+
+
 class _Loaded:
     """What the other side holds under a number."""
 
     def __init__(self, session: RemoteSession, held: int, kind: str, about: str) -> None:
         self.session, self.held, self.kind, self._about = session, held, kind, about
+        _kept(self, session, held)
 
     def __repr__(self) -> str:
         return f"{self._about} on {self.session}"
@@ -74,6 +111,7 @@ class RemoteGraph:
             "graph", held=module.library.held, kind=self.device.kind, index=self.device.index
         )
         self._held = about["held"]
+        _kept(self, self._session, self._held)
         self._inputs = {name: (tuple(shape), dtype) for name, shape, dtype in about["inputs"]}
         self._outputs = about["outputs"]
 
@@ -84,6 +122,35 @@ class RemoteGraph:
         for name, item in given.items():
             there = self._there(item)  # lives until the call is over
             self._session.call("set_input", held=self._held, key=name, of=_of(there))
+
+    def set_input_zero_copy(
+        self, key: str | int | None = None, value: Any = None, **params: Any
+    ) -> None:
+        """Let input `key` be the array `value` itself, which is on the device."""
+        given: list[tuple[str | int, Any]] = [] if key is None else [(key, value)]
+        for name, item in (*given, *params.items()):
+            if not isinstance(item, NDArray) or item.device != self.device:
+                raise DeviceError(
+                    f"set_input_zero_copy({name!r})", f"it is no array on {self.device}",
+                    "Use nd.array(value, device), or set_input, which copies.",
+                )  # fmt: skip
+            self._session.call("use_input", held=self._held, key=name, of=_of(item))
+
+    @door(DeviceError)
+    def load_params(self, params_bytes: bytes | bytearray) -> None:
+        """Set inputs, and compare weights, by what `runtime.save_param_dict` wrote."""
+        for name, value in load_param_dict(params_bytes).items():
+            self.set_input(name, value)
+
+    @door(DeviceError)
+    def share_params(self, other: RemoteGraph, params_bytes: bytes | bytearray) -> None:
+        """As `GraphModule.share_params`.  Raises DeviceError for a module of another library."""
+        if other.module.library is not self.module.library:
+            raise DeviceError(
+                "share_params", "the other module is of another library",
+                "Make both of one: GraphModule(lib[\"default\"](dev)).",
+            )  # fmt: skip
+        self.load_params(params_bytes)
 
     def run(self, **inputs: Any) -> None:
         self.set_input(**inputs)
@@ -107,6 +174,15 @@ class RemoteGraph:
         names = list(self._inputs)
         return names.index(name) if name in names else -1
 
+    def get_input_info(self) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
+        """Shapes and element types of the inputs, by name."""
+        shapes = {name: shape for name, (shape, _) in self._inputs.items()}
+        return shapes, {name: dtype for name, (_, dtype) in self._inputs.items()}
+
+    def __getitem__(self, name: str) -> Any:
+        """`module["run"]`: a method by its name, as TVM's modules have them."""
+        return by_name(self, name)
+
     def benchmark(
         self, device: Device, func_name: str = "run", repeat: int = 5, number: int = 5,
         min_repeat_ms: float | None = None, limit_zero_time_iterations: int = 100,
@@ -119,10 +195,23 @@ class RemoteGraph:
         options = {
             "func_name": func_name, "repeat": repeat, "number": number,
             "min_repeat_ms": min_repeat_ms, "end_to_end": end_to_end,
+            "limit_zero_time_iterations": limit_zero_time_iterations,
+            "cooldown_interval_ms": cooldown_interval_ms,
+            "repeats_to_cooldown": repeats_to_cooldown,
         }  # fmt: skip
-        seconds = max(self._session.timeout, _BENCHMARK_SECONDS)
-        results = self._session.call("benchmark", seconds=seconds, held=self._held, options=options)
+        results = self._long("benchmark", options=options)
         return BenchmarkResult(tuple(results))
+
+    def profile(self, number: int = 5, **inputs: Any) -> Profile:
+        """As `GraphModule.profile`, timed there."""
+        self.set_input(**inputs)
+        launches, seconds, call_seconds = self._long("profile", number=number)
+        found = tuple(KernelTime(*launch) for launch in launches)
+        return Profile(found, seconds, str(self.device), call_seconds)
+
+    def _long(self, function: str, **arguments: Any) -> Any:
+        seconds = max(self._session.timeout, _BENCHMARK_SECONDS)
+        return self._session.call(function, seconds=seconds, held=self._held, **arguments)
 
     def _there(self, value: Any) -> NDArray:
         if isinstance(value, NDArray) and value.device == self.device:
@@ -130,8 +219,6 @@ class RemoteGraph:
         return array(value.numpy() if isinstance(value, NDArray) else value, self.device)
 
     def _got(self, what: str, key: str | int, out: NDArray | None) -> NDArray:
-        from tilewright.farm.session import RemoteMemory
-
         held, shape, dtype = self._session.call("get", held=self._held, what=what, key=key)
         kind = DType(dtype)
         nbytes = int(np.prod(shape, dtype=np.int64)) * kind.bytes
@@ -155,11 +242,17 @@ class RemoteModule(_Loaded):
 
     def time_evaluator(
         self, func_name: str, dev: Device, number: int = 10, repeat: int = 1,
-        min_repeat_ms: float = 0,
+        min_repeat_ms: float = 0, limit_zero_time_iterations: int = 100,
+        cooldown_interval_ms: float = 0, repeats_to_cooldown: int = 1, cache_flush_bytes: int = 0,
     ) -> Callable[..., BenchmarkResult]:  # fmt: skip
-        """A function of arrays that gives seconds of one call, timed there."""
+        """A function of arrays that gives seconds of one call, timed there; see `Module`."""
         self._check(dev, f"time_evaluator({func_name!r}, {dev})")
-        options = {"number": number, "repeat": repeat, "min_repeat_ms": min_repeat_ms}
+        options = {
+            "number": number, "repeat": repeat, "min_repeat_ms": min_repeat_ms,
+            "limit_zero_time_iterations": limit_zero_time_iterations,
+            "cooldown_interval_ms": cooldown_interval_ms,
+            "repeats_to_cooldown": repeats_to_cooldown, "cache_flush_bytes": cache_flush_bytes,
+        }  # fmt: skip
 
         def timed(*arrays: NDArray) -> BenchmarkResult:
             results = self.session.call(

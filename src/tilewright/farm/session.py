@@ -12,7 +12,6 @@ import asyncio
 import os
 import threading
 import weakref
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -27,7 +26,7 @@ from tilewright.farm import address, wire
 from tilewright.farm.client import TrackerClient, user_name
 from tilewright.farm.device_link import described, send_file
 from tilewright.farm.network import Line, check_installed, opened, reason, soon
-from tilewright.farm.remote_graph import RemoteLibrary, RemoteModule
+from tilewright.farm.remote_graph import RemoteLibrary, RemoteMemory, RemoteModule
 from tilewright.runtime.device import Device, device
 from tilewright.runtime.drivers import Driver, Fenced, Kernel, Launch, Memory, Plan
 from tilewright.targets.spec import DeviceSpec
@@ -256,30 +255,6 @@ class RemoteDevice(Device):
 
     def __str__(self) -> str:
         return f"{self.kind}({self.index}) of {self.session.key} at {self.session.address}"
-
-
-class RemoteMemory:
-    """A block of memory of the device; freed there when nothing here refers to it."""
-
-    def __init__(self, session: RemoteSession, held: int, nbytes: int) -> None:
-        self.pointer = self.offset = 0
-        self.held, self.nbytes = held, nbytes
-        self._finalizer = weakref.finalize(self, _drop, session, held)
-        self._finalizer.atexit = False
-
-    @property
-    def whole(self) -> Memory:
-        return self
-
-
-def _drop(session: RemoteSession, held: int) -> None:
-    """Soon, and not from here: a finalizer may run in any thread, even that of the network."""
-
-    def drop() -> None:
-        with suppress(TilewrightError):  # it is gone with the session
-            session.call("drop", held=held)
-
-    threading.Thread(target=drop, daemon=True).start()
 
 
 class RemoteDriver:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
@@ -158,6 +159,10 @@ def _set_input(folder: Path, held: int, key: str | int, of: list[Any]) -> None:
     _held[held].set_input(key, _array(*of))
 
 
+def _use_input(folder: Path, held: int, key: str | int, of: list[Any]) -> None:
+    _held[held].set_input_zero_copy(key, _array(*of))
+
+
 def _run(folder: Path, held: int) -> None:
     module: GraphModule = _held[held]
     module.run()
@@ -172,6 +177,12 @@ def _get(folder: Path, held: int, what: str, key: str | int) -> list[Any]:
 def _benchmark(folder: Path, held: int, options: dict[str, Any]) -> list[float]:
     module: GraphModule = _held[held]
     return _seconds(module.benchmark(module.device, **options))
+
+
+def _profile(folder: Path, held: int, number: int) -> list[Any]:
+    module: GraphModule = _held[held]
+    found = module.profile(number)
+    return [[list(astuple(k)) for k in found.launches], found.seconds, found.call_seconds]
 
 
 def _call_module(folder: Path, held: int, arrays: list[list[Any]]) -> None:
@@ -194,6 +205,7 @@ def _seconds(result: BenchmarkResult) -> list[float]:
 CALLS: dict[str, Callable[..., Any]] = {
     "describe": _describe, "files": _files, "remove": _remove, "drop": _drop,
     "allocate": _allocate, "write": _write, "read": _read, "copy": _copy, "sync": _sync,
-    "load": _load, "graph": _graph, "set_input": _set_input, "run": _run, "get": _get,
-    "benchmark": _benchmark, "call_module": _call_module, "time_module": _time_module,
+    "load": _load, "graph": _graph, "set_input": _set_input, "use_input": _use_input, "run": _run,
+    "get": _get, "benchmark": _benchmark, "profile": _profile, "call_module": _call_module,
+    "time_module": _time_module,
 }  # fmt: skip

@@ -173,11 +173,7 @@ class GraphModule:
 
     def __getitem__(self, name: str) -> Any:
         """`module["run"]`: a method by its name, as TVM's modules have them."""
-        if isinstance(name, str) and name in _BY_NAME:
-            return getattr(self, name)
-        raise DeviceError(
-            f"GraphModule[{name!r}]", "there is no such function", f"It has {', '.join(_BY_NAME)}."
-        )
+        return by_name(self, name)
 
     @property
     def planned_bytes(self) -> int:
@@ -436,6 +432,15 @@ class GraphModule:
 
     def __repr__(self) -> str:
         return f"GraphModule({self.module!r})"
+
+
+def by_name(module: Any, name: str) -> Any:
+    """A method of a graph module.  Raises DeviceError for what is none of those."""
+    if isinstance(name, str) and name in _BY_NAME:
+        return getattr(module, name)
+    raise DeviceError(
+        f"GraphModule[{name!r}]", "there is no such function", f"It has {', '.join(_BY_NAME)}."
+    )
 
 
 def _is_part(shape: tuple[int, ...], whole: tuple[int, ...]) -> bool:
