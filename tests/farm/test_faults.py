@@ -168,6 +168,35 @@ def test_a_tuner_that_is_killed_loses_its_device_at_once(tmp_path: Path):
             assert session.listdir() == []
 
 
+SOON = """
+from tilewright.farm import board, tracker
+board._SILENT_SECONDS = tracker._HOLDER_SECONDS = 4.0
+"""
+
+
+def test_the_session_of_a_frozen_script_ends(tmp_path: Path):
+    """Its connections stay, and nobody would get its device."""
+    made = Farm(tmp_path, before=SOON)
+    script = HOLDER.replace("print(", "kept.listdir(); print(")
+    made.serve_at("k", 0, before=SOON)
+    tuner = subprocess.Popen(
+        [sys.executable, "-c", script, str(made.port)], stdout=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": SOURCE},
+    )  # fmt: skip
+    try:
+        assert tuner.stdout is not None and tuner.stdout.readline() == b"has it\n"
+        with pytest.raises(DeviceError, match="are in use after 6 s"):
+            request_remote("k", "127.0.0.1", made.port, timeout=6)
+        tuner.send_signal(signal.SIGSTOP)
+        with request_remote("k", "127.0.0.1", made.port, timeout=30) as session:
+            began = time.monotonic()
+            assert session.listdir() == [] and time.monotonic() - began < 30
+    finally:
+        tuner.kill()
+        tuner.wait()
+        made.stop()
+
+
 def test_a_device_that_lies_blames_nobody(
     devices: Farm, run_job: RunJob, monkeypatch: pytest.MonkeyPatch
 ):

@@ -14,6 +14,7 @@ import logging
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from dataclasses import asdict
@@ -37,6 +38,7 @@ from tilewright.targets.target import Target
 _LOG = logging.getLogger("tilewright.farm")
 _FILE_BYTES = 4 << 30  # that a process which runs artefacts may write into one file
 _PROCESSES = 512  # more than there are, threads included
+_SILENT_SECONDS = 15.0  # a session whose owner says nothing for so long is over
 
 Read = Callable[[], Awaitable[wire.Message]]
 Write = Callable[[wire.Message], Awaitable[None]]
@@ -68,7 +70,7 @@ class Board:
             await write(_refused(error))
             return
         await write(wire.Hello(wire.PROTOCOL, VERSION))
-        visitor = _Visitor(self, _Inbox(read, write), write, hello, peer)
+        visitor = _Visitor(self, _Inbox(read), write, hello, peer)
         try:
             await visitor.stay()
         finally:
@@ -88,10 +90,12 @@ class _Gone(Exception):
 class _Inbox:
     """Messages of one connection, read ahead so that its end is noticed while something runs."""
 
-    def __init__(self, read: Read, write: Write) -> None:
+    def __init__(self, read: Read) -> None:
         self._queue: asyncio.Queue[wire.Message | Exception] = asyncio.Queue(4)
-        self._read, self._write = read, write
+        self._read = read
+        self._heard = time.monotonic()
         self._task = asyncio.ensure_future(self._listen())
+        self._watch: asyncio.Task[None] | None = None
         self.gone = asyncio.Event()
 
     async def get(self) -> wire.Message:
@@ -105,10 +109,9 @@ class _Inbox:
         while True:
             try:
                 message = await self._read()
-                if isinstance(message, wire.Ping):
-                    await self._write(message)
-                    continue
-                await self._queue.put(message)
+                self._heard = time.monotonic()
+                if not isinstance(message, wire.Ping):
+                    await self._queue.put(message)
             except OSError:
                 self.gone.set()
                 await self._queue.put(_Gone())
@@ -118,8 +121,23 @@ class _Inbox:
                 await self._queue.put(error)
                 return
 
+    def end_when_silent(self, name: str) -> None:
+        """From now on its owner has to say now and then that it lives: it may be frozen."""
+
+        async def watch() -> None:
+            while time.monotonic() - self._heard < _SILENT_SECONDS:
+                await asyncio.sleep(_SILENT_SECONDS / 15)
+            _LOG.warning("%s says nothing any more", name)
+            self._task.cancel()
+            self.gone.set()
+            await self._queue.put(_Gone())
+
+        self._watch = asyncio.ensure_future(watch())
+
     def close(self) -> None:
         self._task.cancel()
+        if self._watch is not None:
+            self._watch.cancel()
 
 
 class _Visitor:
@@ -306,6 +324,7 @@ class _Visitor:
             await self._board._turn.acquire()
             await asyncio.to_thread(self._board._runner.close)  # its processes hold the device
             self._pool = WorkerPool(1, Options(max_calls=1 << 30, limits=self._board._limits))
+            self._inbox.end_when_silent(self.name)
         future = self._pool.submit(
             session_calls.call, asked.function, str(folder), asked.arguments, timeout=asked.timeout
         )

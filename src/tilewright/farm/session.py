@@ -12,6 +12,7 @@ import asyncio
 import os
 import threading
 import weakref
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -31,7 +32,7 @@ from tilewright.runtime.device import Device, device
 from tilewright.runtime.drivers import Driver, Fenced, Kernel, Launch, Memory, Plan
 from tilewright.targets.spec import DeviceSpec
 
-WAIT_SECONDS = 60.0  # for a device to become free
+_BEAT_SECONDS = 2.0  # between signs of life
 
 
 @door(DeviceError)
@@ -177,6 +178,7 @@ class RemoteSession:
             self._lease.line = await opened(at, self._client.context, user_name())
         except OSError as error:
             raise DeviceError(f"device {at}", f"it cannot be reached ({reason(error)})") from None
+        self._lease.live()
         return self._lease.line, at
 
     async def _shut(self) -> None:
@@ -186,7 +188,7 @@ class RemoteSession:
 def _end(client: TrackerClient, line: Line) -> None:
     async def end() -> None:
         client.close()
-        line.abort()
+        line.abort()  # which ends what says that we live
 
     soon(end())
 
@@ -201,12 +203,25 @@ class _Lease:
         self.line: Line | None = None
         self.client: TrackerClient | None = None
         self._loop_future: asyncio.Future[str] | None = None
+        self._living: asyncio.Task[None] | None = None
 
     @property
     def device(self) -> asyncio.Future[str]:
         if self._loop_future is None:
             self._loop_future = asyncio.get_running_loop().create_future()
         return self._loop_future
+
+    def live(self) -> None:
+        """Tell the device so now and then, as long as there is a connection to it."""
+
+        async def beat(line: Line) -> None:
+            with suppress(OSError):
+                while not line.closed:
+                    await line.write(wire.Ping())
+                    await asyncio.sleep(_BEAT_SECONDS)
+
+        assert self.line is not None
+        self._living = asyncio.ensure_future(beat(self.line))
 
     def connected(self) -> None:
         if not self.device.done() and self.client is not None:

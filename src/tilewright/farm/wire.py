@@ -14,7 +14,7 @@ from msgspec import Meta, Struct
 
 from tilewright.base.errors import DeviceError
 
-PROTOCOL = 2  # a message that an older side cannot read gets a new number
+PROTOCOL = 3  # a message that an older side cannot read gets a new number
 MOST_BYTES = 64 << 20  # of one message
 PART_BYTES = 8 << 20  # of a file that is sent in parts
 
@@ -43,7 +43,7 @@ class Hello(Message, frozen=True):
 
 
 class Ping(Message, frozen=True):
-    """It lives; the other side says so, too."""
+    """It lives; a tracker says so, too."""
 
 
 class Refused(Message, frozen=True):
