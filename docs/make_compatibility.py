@@ -38,7 +38,12 @@ SECTIONS: dict[str, list[Row]] = {
         *works("C.", "shape dtype ndim name op op.name op.tag op.axis op.reduce_axis"),
         *works("C.", "op.input_tensors"),
         *works("te.", "size_var fmod log2 log10 exp2 exp10 trunc isnan floordiv floormod indexdiv"),
-        *works("te.", "indexmod min_value max_value infinity popcount"),
+        *works("te.", "indexmod min_value max_value infinity popcount clz"),
+        *works("te.", "nearbyint log1p ldexp hypot div tag_scope"),
+        different("te.atan2", "and te.copysign: -0.0 counts as a positive zero", "te.atan2"),
+        different(
+            "te.max(a, b)", "of two values, also min, sum, prod; te.max(a, 1) takes 1.0", "te.max"
+        ),
         *works("te.schedule.", "Schedule Stage IterVar Split Fuse"),
         different("te.truncdiv", "truncmod, too: towards zero, by floor division", "te.truncdiv"),
         different(
@@ -65,9 +70,7 @@ SECTIONS: dict[str, list[Row]] = {
         *works("tir.", "IntImm FloatImm Add Sub Mul Div FloorDiv FloorMod Min Max EQ NE LT LE"),
         *works("tir.", "GT GE And Or Not Var SizeVar popcount"),
         different("tir.Select", "both sides may be evaluated"),
-        *not_yet(
-            "te.", "extern scan hybrid create_prim_func gradient decl_tensor_intrin tag_scope"
-        ),
+        *not_yet("te.", "extern scan hybrid create_prim_func gradient decl_tensor_intrin"),
         *not_yet("tir.", "PrimFunc Schedule Buffer transform stmt_functor ir_builder call_packed"),
         *not_yet("tir.", "call_extern decl_buffer analysis"),
         *not_yet("", "placeholder compute create_schedule reduce_axis thread_axis"),
@@ -134,6 +137,7 @@ SECTIONS: dict[str, list[Row]] = {
         ),
         *works("func.", "entry_name get_source time_evaluator imported_modules get_function"),
         different("func.get_source(fmt)", '"ll" and "asm", "cu", "cl"', "func.get_source"),
+        different("build([f, g])", "m[name] is each function, and is saved by itself", "build"),
         different("build(lower(s, args))", "lowered again for the target of the build", "build"),
         *works("error.", "TVMError"),
         different("func['name']", "the module itself", "func.get_function"),

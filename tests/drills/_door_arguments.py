@@ -235,7 +235,8 @@ _SPECIAL: dict[str, dict[str, Any]] = {
     "te.compute": {"fcompute": lambda: (lambda i, j: i + j)},
     "te.if_then_else te.select": {"condition": lambda: te.var("n") < 1},
     "te.max te.min te.prod te.sum": {"axis": lambda: te.reduce_axis(4)},
-    "te.popcount": {"x": Of(dtype="int32")},
+    "te.clz te.popcount": {"x": Of(dtype="int32")},
+    "te.tag_scope": {"tag": "conv"},
     "te.reduce_axis": {"dom": (0, 4)},
     "te.thread_axis": {"tag": "threadIdx.x"},
     "topi.nn.sparse_dense": {

@@ -120,6 +120,7 @@ SKIPPED = {
     "autotvm.task.ConfigEntity",
     "auto_scheduler.PythonBasedModel", "auto_scheduler.PythonBasedMeasureCallback",
     "auto_scheduler.LocalRPCMeasureContext",
+    "auto_scheduler.LayoutRewriteOption",  # its members are used
 }  # fmt: skip
 
 

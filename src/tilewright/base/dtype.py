@@ -41,6 +41,9 @@ class Spelling:
     suffix: str = ""
 
 
+_SHORT = {"float": "float32", "int": "int32", "uint": "uint32"}
+
+
 class DType(str):
     """One element type, of the table below.
 
@@ -75,7 +78,8 @@ class DType(str):
     spelling: Spelling
 
     def __new__(cls, name: Any, place: str = "") -> DType:
-        """The type called `name`: a `DType`, its name, or anything that numpy takes for a dtype.
+        """The type called `name`: a `DType`, its name, or anything that numpy takes for a dtype;
+        "float", "int" and "uint" are of 32 bits, as in TVM.
 
         Raises ExpressionError, at `place`, for one that is not supported.
         """
@@ -84,7 +88,7 @@ class DType(str):
                 name = np.dtype(name).name
             except (TypeError, ValueError):
                 name = repr(name)
-        found = _TYPES.get(name)
+        found = _TYPES.get(_SHORT.get(name, name))
         if found is not None:
             return found
         raise ExpressionError(

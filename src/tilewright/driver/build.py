@@ -7,9 +7,9 @@ In: a schedule (or a payload of plain data, in worker processes) and a target.  
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
 from tilewright.base import context
 from tilewright.base.artifact import Artifact, Source
@@ -23,6 +23,7 @@ from tilewright.ir.stmt import Program
 from tilewright.lowering.pipeline import lower_schedule
 from tilewright.runtime.device import device, local_target
 from tilewright.runtime.module import Module
+from tilewright.runtime.modules import Modules
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree import legality
 from tilewright.schedule.tree.loop_tree import Bounds, LoopTree
@@ -136,18 +137,39 @@ def build_artifact(
     return compile_source(generate_source(schedule, target, name, args), target)
 
 
-@door(ScheduleError)
+@overload
 def build(
     schedule: Schedule | Program,
     args: Sequence[Tensor | Expr] | None = None,
     target: TargetLike | None = None,
     target_host: TargetLike | None = None,
     name: str = "main",
-) -> Module:
+) -> Module: ...
+
+
+@overload
+def build(
+    schedule: Sequence[Program],
+    args: TargetLike | None = None,
+    target: TargetLike | None = None,
+    target_host: TargetLike | None = None,
+    name: str = "main",
+) -> Modules: ...
+
+
+@door(ScheduleError)
+def build(
+    schedule: Schedule | Program | Sequence[Program],
+    args: Sequence[Tensor | Expr] | TargetLike | None = None,
+    target: TargetLike | None = None,
+    target_host: TargetLike | None = None,
+    name: str = "main",
+) -> Module | Modules:
     """A callable module on device 0 of the target; its arguments are `args` in order.  Where there
     is no such device, its text can be read, and calls raise what is missing.
 
-    schedule:    or what `lower` gave for one, which is lowered again for the target
+    schedule:    or what `lower` gave for one, which is lowered again for the target; for a list of
+                 such, `Modules`, with each function by the name it was lowered with
     target_host: the processor beside the device, where it is not this machine's
     args: default: the inputs and outputs of the schedule.  All inputs must be there, and whatever
           else is wanted; what the schedule inlines, or computes inside another stage, is computed
@@ -155,6 +177,10 @@ def build(
           are given as numbers, and where they are left out, extents are what the shapes of a call's
           arrays say
     """
+    if isinstance(args, (str, Target, Mapping)):  # TVM's order for what was lowered already
+        args, target = None, args if target is None else target
+    if not isinstance(schedule, (Schedule, Program)):
+        return _several(schedule, target, target_host)
     if isinstance(schedule, Program):
         if not isinstance(schedule, Lowered) or schedule.schedule is None:
             raise ScheduleError(
@@ -162,6 +188,7 @@ def build(
                 "Give the schedule, or what lower(s, args) returned.",
             )  # fmt: skip
         args = schedule.listed if args is None else args
+        name = schedule.name if name == "main" else name
         schedule = schedule.schedule
     whole = resolve_target(target, "llvm")
     chosen, here = local_target(whole if target_host is None else whole.with_host(target_host))
@@ -169,6 +196,18 @@ def build(
         source = generate_source(schedule, chosen, name, args)
         return Module(Artifact(source, b""), device(chosen))
     return Module(build_artifact(schedule, chosen, name, args), device(chosen))
+
+
+def _several(
+    lowered: Sequence[Program], target: TargetLike | None, target_host: TargetLike | None
+) -> Modules:
+    names = [program.name for program in lowered if isinstance(program, Program)]
+    if not lowered or len(names) < len(lowered) or len(set(names)) < len(names):
+        raise ScheduleError(
+            f"build({names})", "it is no list of lowered functions with different names",
+            'Give what lower(s, args, name="add") returned for each.',
+        )  # fmt: skip
+    return Modules([build(program, None, target, target_host) for program in lowered])
 
 
 def payload_of(schedule: Schedule, name: str = "main") -> dict[str, Any]:

@@ -29,11 +29,23 @@ def _float_function(name: str) -> Callable[[Value], Expr]:
 exp, log, sqrt, rsqrt, tanh, erf = map(
     _float_function, ("exp", "log", "sqrt", "rsqrt", "tanh", "erf")
 )
-floor, ceil, round, abs, sin, cos = map(
-    _float_function, ("floor", "ceil", "round", "abs", "sin", "cos")
-)
+abs, sin, cos = map(_float_function, ("abs", "sin", "cos"))
 tan, asin, acos, atan = map(_float_function, ("tan", "asin", "acos", "atan"))
 sinh, cosh, asinh, acosh, atanh = map(_float_function, ("sinh", "cosh", "asinh", "acosh", "atanh"))
+
+
+def _to_whole(name: str) -> Callable[[Value], Expr]:
+    def function(x: Value) -> Expr:
+        node = E.convert(x)
+        return E.call(name, node) if node.dtype.is_float else node
+
+    function.__name__ = name
+    function.__doc__ = f"Elementwise {name}; integers are whole already."
+    return function
+
+
+floor, ceil, round = map(_to_whole, ("floor", "ceil", "round"))
+nearbyint = round  # halves to even
 
 
 def power(x: Value, y: Value) -> Expr:
@@ -69,15 +81,59 @@ def exp10(x: Value) -> Expr:
     return power(E.const(10.0), x)
 
 
+def log1p(x: Value) -> Expr:
+    """log(1 + x), exact also where x is small."""
+    node = E.convert(x)
+    whole = 1 + node
+    part = E.select(whole.equal(1), 1, whole - 1)  # what of x is left in the sum
+    return E.select(whole.equal(1), node, log(whole) * (node / part))
+
+
+def hypot(x: Value, y: Value) -> Expr:
+    """sqrt(x * x + y * y), where the squares need not fit."""
+    a, b = abs(x), abs(y)
+    longer, shorter = E.maximum(a, b), E.minimum(a, b)
+    ratio = shorter / E.select(longer.equal(0), 1, longer)
+    return longer * sqrt(1 + ratio * ratio)
+
+
+def copysign(x: Value, y: Value) -> Expr:
+    """|x| with the sign of y; a zero counts as positive, also -0.0."""
+    size = abs(x)
+    return E.select(E.convert(y) < 0, -size, size)
+
+
+def atan2(y: Value, x: Value) -> Expr:
+    """The angle of the point (x, y), from -pi to pi; a zero counts as positive, also -0.0."""
+    up, right = E.convert(y), E.convert(x)
+    slope = abs(up) / abs(E.select(right.equal(0), 1, right))
+    upright = E.select(up.equal(0), E.const(0.0, slope.dtype), E.const(math.pi / 2, slope.dtype))
+    sharp = E.select(right.equal(0), upright, atan(slope))
+    return copysign(E.select(right < 0, math.pi - sharp, sharp), up)
+
+
+def ldexp(x: Value, exponent: Value) -> Expr:
+    """x * 2**exponent."""
+    node = E.convert(x)
+    return node * power(E.const(2.0, node.dtype), exponent)
+
+
+def div(a: Value, b: Value) -> Expr:
+    """a / b of floats."""
+    return E.binary("div", E.convert(a), b)
+
+
 def trunc(x: Value) -> Expr:
     """Towards zero."""
     node = E.convert(x)
+    if not node.dtype.is_float:
+        return node
     return E.select(node < 0, ceil(node), floor(node))
 
 
 def isnan(x: Value) -> Expr:
     node = E.convert(x)
-    return E.binary("ne", node, node)
+    return E.binary("ne", node, node) if node.dtype.is_float else E.const(False)
 
 
 def floordiv(a: Value, b: Value) -> Expr:
@@ -118,6 +174,16 @@ def popcount(x: Value) -> Expr:
         count = both(count, mask) + both(shift(count, width), mask)
         width *= 2
     return count + both(shift(node, bits - 1), 1)
+
+
+def clz(x: Value) -> Expr:
+    """How many bits of an integer are 0 before its highest 1, as int32."""
+    node = E.convert(x)
+    bits, step = node.dtype.bits, 1
+    while step < bits:  # all bits below the highest become 1
+        node = E.binary("bitor", node, E.binary("shr", node, step))
+        step *= 2
+    return bits - E.cast("int32", popcount(node))
 
 
 def min_value(dtype: str) -> Expr:

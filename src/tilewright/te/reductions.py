@@ -42,7 +42,7 @@ def reduction(combiner: Combiner, value: Expr, axis: Any, where: Expr | None = N
             raise ExpressionError(
                 f"{combiner.name}(axis={ax})",
                 "not a reduction axis",
-                "Make it with te.reduce_axis.",
+                "Make it with te.reduce_axis; of two values there are te.maximum and te.minimum.",
             )
     if not axes:
         raise ExpressionError(f"{combiner.name}(axis=[])", "no axis to reduce over")
@@ -52,6 +52,12 @@ def reduction(combiner: Combiner, value: Expr, axis: Any, where: Expr | None = N
     if tests:
         value = E.if_then_else(E.all_of(*tests), value, combiner.identity)
     return E.make("reduce", (value,), (combiner, axes), value.dtype)
+
+
+def _is_value(axis: Any) -> bool:
+    """Whether an operand stands where axes do: `te.max(a, b)` combines two values, as in TVM.  An
+    integer is no such operand: it is meant as the number of a dimension by those who know numpy."""
+    return isinstance(axis, (Expr, float))
 
 
 _OPERATORS = {"sum": "add", "prod": "mul"}
@@ -78,6 +84,8 @@ def _accumulated(name: str) -> Callable[..., Expr]:
         acc_dtype: str | None = None,
         init: Value | None = None,
     ) -> Expr:
+        if _is_value(axis):
+            return E.binary(_OPERATORS[name], expr, axis)
         value, place = E.convert(expr), f"te.{name}"
         value = value if init is None else _begun(value, axis, init, _OPERATORS[name], where)
         kind = value.dtype.accumulator if acc_dtype is None else DType(acc_dtype, place)
@@ -97,6 +105,7 @@ def _accumulated(name: str) -> Callable[..., Expr]:
     reduce.__name__ = name
     reduce.__doc__ = f"""The {name} of `expr` over the reduction axes `axis`, where `where` holds.
 
+    axis:      one or several, or another value: then it is of these two
     init:      what it begins with, an expression of the spatial axes; default: the identity
     acc_dtype: the type of partial results.  Left out: float32 for float16 and bfloat16 (the result
     has the type of `expr` again), int32 for narrower integers (so has the result), else the type of
@@ -145,6 +154,8 @@ def _selected(name: str) -> Callable[..., Expr]:
     def reduce(
         expr: Value, axis: Any, where: Expr | None = None, init: Value | None = None
     ) -> Expr:
+        if _is_value(axis):
+            return E.binary(name, expr, axis)
         value = E.convert(expr)
         value = value if init is None else _begun(value, axis, init, name, where)
         if value.dtype is BOOL:
@@ -154,6 +165,7 @@ def _selected(name: str) -> Callable[..., Expr]:
     reduce.__name__ = name
     reduce.__doc__ = f"""The {name} of `expr` over the reduction axes `axis`, where `where` holds.
 
+    axis: one or several, or another value: then it is of these two
     init: what it begins with, an expression of the spatial axes; default: the identity
     """
     return reduce
@@ -174,7 +186,7 @@ def comm_reducer(
     """
 
     def reduce(expr: Value, axis: Any, where: Expr | None = None) -> Expr:
-        if isinstance(axis, (Expr, int, float)):  # two values, as in TVM
+        if isinstance(axis, (Expr, int, float)):
             return E.convert(fcombine(E.convert(expr), E.convert(axis)))
         if isinstance(expr, tuple):
             raise ExpressionError(

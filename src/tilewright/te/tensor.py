@@ -9,9 +9,11 @@ from __future__ import annotations
 import inspect
 import weakref
 from collections.abc import Callable, Iterator
+from contextlib import ContextDecorator
 from dataclasses import dataclass
 from typing import Any
 
+from tilewright.base import context
 from tilewright.base.dtype import BOOL, DType
 from tilewright.base.errors import ExpressionError
 from tilewright.ir import expr as E
@@ -273,6 +275,29 @@ def placeholder(
     return PlaceholderOp(name, shape_of(shape, place), DType(dtype, place), constant).output_tensor
 
 
+class tag_scope(ContextDecorator):
+    """`with te.tag_scope("conv"):`, or `@te.tag_scope("conv")`: the tag of what is computed inside.
+
+    Raises ExpressionError where such a scope is entered inside another.
+    """
+
+    def __init__(self, tag: str) -> None:
+        self.tag = tag
+
+    def __enter__(self) -> tag_scope:
+        around = context.current("tag")
+        if around is not None:
+            raise ExpressionError(
+                f"tag_scope({self.tag!r})", f"it is inside tag_scope({around!r})",
+                "Leave that first, or give te.compute its tag=.",
+            )  # fmt: skip
+        context.push("tag", self.tag)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        context.pop("tag")
+
+
 def compute(
     shape: Any,
     fcompute: Callable[..., Any],
@@ -286,7 +311,7 @@ def compute(
     Axis names are the parameter names of `fcompute` (i0, i1,
     ... for `*args`).
     """
-    place = f"compute({name!r})"
+    place, tag = f"compute({name!r})", tag or context.current("tag", "")
     dims = shape_of(shape, place)
     axis = tuple(
         counted(IterVar(n, d))

@@ -1,0 +1,93 @@
+"""Functions that te makes of others, tags of a scope, two values where axes stand."""
+
+import math
+
+import numpy as np
+import pytest
+
+from tilewright import te
+from tilewright.base.dtype import DType
+from tilewright.base.errors import ExpressionError
+from tilewright.ir.fast_interpreter import run_fast
+from tilewright.lowering.pipeline import lower_schedule
+from tilewright.schedule.default import generic_schedule
+from tilewright.targets.target import Target
+from tilewright.te.dag import ComputeDAG
+
+
+def values(function, *given: np.ndarray) -> np.ndarray:  # type: ignore[no-untyped-def]
+    inputs = [te.placeholder(x.shape, str(x.dtype), name=f"X{k}") for k, x in enumerate(given)]
+    out = te.compute(given[0].shape, lambda i: function(*(x[i] for x in inputs)), name="Y")
+    result = np.zeros(out.shape, str(out.dtype))
+    target = Target("llvm")
+    program = lower_schedule(generic_schedule(ComputeDAG([*inputs, out]), target), target)
+    run_fast(program, [*given, result])
+    return result
+
+
+SIGNED = np.array([-3.0, -1.0, -0.25, 0.0, 0.25, 1.0, 2.0, 3e30], "float32")
+PAIRS = {"atan2": np.arctan2, "hypot": np.hypot, "copysign": np.copysign}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_functions_of_two(name: str) -> None:
+    y, x = (a.ravel().copy() for a in np.meshgrid(SIGNED, SIGNED))
+    found, wanted = values(getattr(te, name), y, x), PAIRS[name](y, x)
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)
+
+
+def test_log1p_of_small_numbers() -> None:
+    x = np.array([-0.5, -1e-9, 0.0, 1e-30, 1e-9, 1e-4, 0.3, 50.0], "float32")
+    np.testing.assert_allclose(values(te.log1p, x), np.log1p(x.astype(float)), rtol=1e-6)
+
+
+def test_ldexp_and_div() -> None:
+    n = np.array([-3, -1, 0, 0, 1, 2, 5, -90], "int32")
+    np.testing.assert_allclose(values(te.ldexp, SIGNED, n), np.ldexp(SIGNED, n), rtol=1e-6)
+    np.testing.assert_array_equal(values(lambda x: te.div(1.0, x), SIGNED + 7), 1 / (SIGNED + 7))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64"])
+def test_clz(dtype: str) -> None:
+    info = np.iinfo(dtype)
+    x = np.array([0, 1, 2, 3, 5, info.max, info.max // 2, info.min], dtype)
+    found = values(te.clz, x)
+    bits = [info.bits - (int(v) & (2**info.bits - 1)).bit_length() for v in x]
+    assert found.dtype == np.int32
+    np.testing.assert_array_equal(found, bits)
+
+
+def test_what_is_whole_stays() -> None:
+    i = te.var("i")
+    for function in (te.round, te.nearbyint, te.trunc, te.ceil, te.floor):
+        assert function(i) is i and function(te.const(True)).value is True
+    assert te.isnan(i).value is False
+    assert te.nearbyint(te.var("x", "float32")).dtype == "float32"
+
+
+def test_two_values_where_axes_stand() -> None:
+    a, b = te.var("a", "float32"), te.var("b", "float32")
+    assert te.max(a, b) is te.maximum(a, b) and te.min(a, 2.0) is te.minimum(a, 2.0)
+    assert te.sum(a, b) is a + b and te.prod(a, b) is a * b
+    with pytest.raises(ExpressionError, match="not a reduction axis"):
+        te.max(a, axis=0)
+
+
+def test_the_tag_of_a_scope() -> None:
+    x = te.placeholder((4,), name="X")
+
+    @te.tag_scope("mine")
+    def twice() -> te.Tensor:
+        return te.compute((4,), lambda i: x[i] * 2)
+
+    assert twice().op.tag == "mine" and te.compute((4,), lambda i: x[i]).op.tag == ""
+    with te.tag_scope("outer"):
+        assert te.compute((4,), lambda i: x[i], tag="own").op.tag == "own"
+        with pytest.raises(ExpressionError, match="inside tag_scope"):
+            twice()
+    assert twice().op.tag == "mine"
+
+
+def test_short_names_of_types() -> None:
+    assert [DType(name) for name in ("float", "int", "uint")] == ["float32", "int32", "uint32"]
+    assert te.var("x", "float").dtype == "float32" and not math.isnan(te.const(1, "float").value)
