@@ -8,17 +8,21 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from farm.processes import Farm, farm
 from farm.test_faults import NOTICED, all_right, busy, run_job, runner_of, until
-from measure.kernels import job, reference
+from measure.kernels import SIZE, job, reference
 from tilewright.farm import certificates
+from tilewright.farm.address import Devices
 from tilewright.measure.jobs import RunJob
 from tilewright.measure.local import LocalBuilder
 from tilewright.measure.reference import ReferenceStore
+from tilewright.relay.compile.tune import _runner
 
 assert run_job  # a fixture
+BUILD = "tilewright.measure.calls:build_source"
 
 CLOCK = """
 import os, time
@@ -43,6 +47,24 @@ board._ran = lambda r: honest(replace(r, costs=tuple(1.3 * c for c in r.costs)))
 FULL = """
 import resource
 resource.setrlimit(resource.RLIMIT_FSIZE, (600, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+"""
+
+
+ASKED = """
+from tilewright.farm import board
+made = board._run_job
+def noted(asked, artifact, target, reference):
+    run = made(asked, artifact, target, reference)
+    with open({file!r}, "a") as file:
+        print(asked.timing.cold_bytes, run.job.reference.constants, file=file)
+    return run
+board._run_job = noted
+init = board.LocalRunner.__init__
+def noted_too(self, *args, **options):
+    with open({file!r}, "a") as file:
+        print("runner", options.get("cold_bytes"), file=file)
+    init(self, *args, **options)
+board.LocalRunner.__init__ = noted_too
 """
 
 
@@ -154,6 +176,21 @@ def test_a_board_that_lies_blames_nobody(empty: Farm, run_job: RunJob):
     assert any("contradicts other devices" in text for text in notices)
 
 
+def test_weights_come_from_memory_there_as_they_do_here(empty: Farm, tmp_path: Path):
+    """A network's search says so of its runner, wherever that is."""
+    file, place = tmp_path / "asked", Devices("k", "127.0.0.1", empty.port)
+    empty.serve_at("k", 0, before=ASKED.format(file=str(file)))
+    a = np.linspace(-3, 3, SIZE, dtype=np.float32)
+    with ReferenceStore() as store, _runner(place, cold=1 << 20) as runner:
+        expected = [2.0 * a.astype(np.float64)]
+        stored = store.put("twice", [a], expected, [np.float64(1e-6)], constants=[0])
+        with LocalBuilder(build_func=BUILD, timeout=60) as builder:
+            built = builder.submit(job("good", stored)).result()
+        all_right([runner.submit(RunJob(job("good", stored), built.artifact))])
+    said = file.read_text().splitlines()
+    assert f"{1 << 20} (0,)" in said and f"runner {1 << 20}" in said
+
+
 def test_boards_of_one_key_that_differ_are_reported(
     empty: Farm, run_job: RunJob, monkeypatch: pytest.MonkeyPatch
 ):
@@ -171,8 +208,7 @@ def test_a_full_disk_is_told_and_other_boards_go_on(tmp_path: Path):
     """Of a file more than 600 bytes cannot be kept there."""
     notices: list[str] = []
     with ReferenceStore() as store:
-        build = "tilewright.measure.calls:build_source"
-        with LocalBuilder(build_func=build, timeout=60) as builder:
+        with LocalBuilder(build_func=BUILD, timeout=60) as builder:
             built = builder.submit(job("good", reference(store))).result()
         run = RunJob(job("good", reference(store)), built.artifact, race=False)
         with farm(tmp_path, ["k"]) as made:

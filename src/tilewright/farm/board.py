@@ -283,13 +283,14 @@ class _Visitor:
         if data is not None:
             folder = store.folder(data.files)
             reference = Reference(
-                str(folder), data.inputs, data.outputs, data.also, given=data.given
+                str(folder), data.inputs, data.outputs, data.also, data.constants, data.given
             )
         run = _run_job(asked, artifact, target, reference)
         t = asked.timing
         runner = self._board._runner.sharing(
             timeout=t.timeout, number=t.number, repeat=t.repeat, min_repeat_ms=t.min_repeat_ms,
             cooldown_interval=t.cooldown, enable_cpu_cache_flush=t.flush, index=t.index,
+            cold_bytes=t.cold_bytes,
         )  # fmt: skip
         async with self._board._turn:
             await self._write(wire.Started())

@@ -39,7 +39,7 @@ class SentReference:
         named = {p.name: p for p in sorted(Path(reference.directory).glob("*.npy"))}
         files = tuple((name, hash_of(path.read_bytes())) for name, path in named.items())
         counts = reference.inputs, reference.outputs, reference.also
-        data = wire.Data(files, *counts, reference.given)
+        data = wire.Data(files, *counts, reference.given, reference.constants)
         return cls(data, {digest: named[name] for name, digest in files})
 
 

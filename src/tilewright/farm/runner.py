@@ -46,8 +46,8 @@ class FarmRunner(Fleet):
 
     host, port:   default: TVM_TRACKER_HOST and TVM_TRACKER_PORT
     priority:     who has a higher one gets devices first
-    timeout, number, repeat, min_repeat_ms, cooldown_interval, enable_cpu_cache_flush, race, index:
-                  as `LocalRunner` has them
+    timeout, number, repeat, min_repeat_ms, cooldown_interval, enable_cpu_cache_flush, race, index,
+    cold_bytes:   as `LocalRunner` has them
     certificates: folder with them; default: see `tilewright farm certificates`
     on_notice:    told of devices that are lost, left out, or differ; default: a Python warning
     Raises DeviceError where the tracker cannot be reached or refuses the certificate.
@@ -68,14 +68,16 @@ class FarmRunner(Fleet):
         enable_cpu_cache_flush: bool = False,
         race: bool = True,
         index: int = 0,
+        cold_bytes: int = 0,
         certificates: str | None = None,
         on_notice: Notice | None = None,
     ) -> None:
         check_installed()
         self.timeout, self.race, self.index = timeout, race, index
         self._timing = checked_timing(
-            timeout, number, repeat, min_repeat_ms, cooldown_interval, enable_cpu_cache_flush, index
-        )
+            timeout, number, repeat, min_repeat_ms, cooldown_interval, enable_cpu_cache_flush,
+            index, cold_bytes,
+        )  # fmt: skip
         self._specs: dict[str, DeviceSpec] = {}  # by kind: of the make that is used
         self._known: dict[tuple[str, str], DeviceSpec] = {}  # by device and kind
         self._opened: set[str] = set()  # kinds that were asked for
@@ -350,14 +352,14 @@ def _check_fit(target: Target, meta: Mapping[str, Any], spec: DeviceSpec) -> Non
 
 def checked_timing(
     timeout: float, number: int, repeat: int, min_repeat_ms: float, cooldown: float, flush: bool,
-    index: int,
+    index: int, cold_bytes: int,
 ) -> wire.Timing:  # fmt: skip
     """Raises DeviceError for what no device accepts."""
     import msgspec
 
     fields = {
         "timeout": timeout, "number": number, "repeat": repeat, "min_repeat_ms": min_repeat_ms,
-        "cooldown": cooldown, "flush": flush, "index": index,
+        "cooldown": cooldown, "flush": flush, "index": index, "cold_bytes": cold_bytes,
     }  # fmt: skip
     try:
         return msgspec.convert(fields, wire.Timing)

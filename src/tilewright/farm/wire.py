@@ -171,6 +171,7 @@ class Data(Struct, frozen=True):
     outputs: Count
     also: Count = 0
     given: Annotated[str, Meta(pattern=r"^[0-9a-f]{0,64}$")] = ""
+    constants: tuple[Count, ...] = ()
 
 
 class Timing(Struct, frozen=True):
@@ -183,6 +184,7 @@ class Timing(Struct, frozen=True):
     cooldown: Annotated[float, Meta(ge=0, le=3600)] = 0.0
     flush: bool = False
     index: Count = 0
+    cold_bytes: Annotated[int, Meta(ge=0, le=1 << 34)] = 0
 
 
 class Run(Message, frozen=True):

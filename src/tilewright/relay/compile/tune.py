@@ -199,5 +199,6 @@ def _runner(
         )
     return FarmRunner(
         farm.key, farm.host, farm.port, timeout=chosen.timeout, number=chosen.number,
-        repeat=chosen.repeat, min_repeat_ms=chosen.min_repeat_ms, on_notice=on_notice,
+        repeat=chosen.repeat, min_repeat_ms=chosen.min_repeat_ms, cold_bytes=cold,
+        on_notice=on_notice,
     )  # fmt: skip
