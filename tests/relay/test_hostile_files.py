@@ -291,3 +291,48 @@ def test_a_program_is_refused_in_words(kind):
     with pytest.raises(ModelError) as e:
         import_program(PROGRAMS[kind], "from_exported_program")
     assert len(str(e.value)) < 3000
+
+
+def one(op: str, constants: dict[str, Any], opset: int = 17, **attrs: Any) -> onnx.ModelProto:
+    names = ["x"] if op not in ("Range",) else []
+    made = [node(op, [*names, *constants], **attrs)]
+    weights = {k: np.asarray(v) for k, v in constants.items()}
+    return model(made, {"x": [1, 1, 2, 2]}, weights, opset=opset)
+
+
+F = np.float32
+ODD = np.float32([1, 1, np.nan, 2])
+GRAMS = {"min_gram_length": 1, "max_gram_length": 2, "mode": "TF", "pool_int64s": [1, 2]}
+# counts and sizes that are no numbers, or so large that nothing may be made of them
+NUMBERS = {
+    "range-endless": lambda: one("Range", {"a": F(0), "b": F(np.inf), "c": F(1)}),
+    "range-nan": lambda: one("Range", {"a": F(0), "b": F(1), "c": F(np.nan)}),
+    "range-steps": lambda: one("Range", {"a": np.float64(0), "b": 1e300, "c": 1e-300}),
+    "one-hot": lambda: one("OneHot", {"d": F(np.inf), "v": np.zeros(2, "float32")}),
+    "tile": lambda: one("Tile", {"t": F(np.nan), "a": F(0)}, 1),
+    "resize": lambda: one("Resize", {"r": np.zeros(0, "float32"), "s": ODD}),
+    "resize-endless": lambda: one(
+        "Resize", {"r": np.zeros(0, "float32"), "s": np.float32([1, 1, np.inf, 2])}
+    ),
+    "upsample": lambda: one("Upsample", {}, 7, scales=[1.0, 1.0, float("inf"), 2.0]),
+    "window": lambda: one("HannWindow", {"size": np.array([4, 4])}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", NUMBERS)
+def test_counts_and_scales_that_are_no_numbers_are_refused(kind):
+    with pytest.raises(ModelError):
+        from_onnx(NUMBERS[kind]())
+
+
+@pytest.mark.parametrize("attrs", [
+    {"max_skip_count": 0, "ngram_counts": [0, 2], "ngram_indexes": [0, 2**40]},
+    {"max_skip_count": 2**40, "ngram_counts": [0, 0], "ngram_indexes": [0]},
+])  # fmt: skip
+def test_n_grams_take_neither_memory_nor_time(attrs):
+    made = model([node("TfIdfVectorizer", ["x"], **GRAMS, **attrs)], {"x": [6]}, opset=9)
+    made.graph.input[0].type.tensor_type.elem_type = TensorProto.INT32
+    try:
+        from_onnx(made)
+    except ModelError as error:
+        assert "bytes of computed constants" in str(error)

@@ -188,6 +188,21 @@ def test_what_an_operator_refuses_is_in_the_list():
         import_program(program(made, first), "test")
 
 
+@pytest.mark.parametrize("args", [
+    ("slice.Tensor", {"self": Ref("x"), "dim": 0, "start": 0, "end": 2, "step": 0}),
+    ("add.Tensor", {"self": Ref("x"), "other": 2, "alpha": "x"}),
+    ("elu.default", {"self": Ref("x"), "alpha": []}),
+    ("unfold.default", {"self": Ref("x"), "dimension": 0, "size": -(2**40), "step": 1}),
+    ("pixel_shuffle.default", {"self": Ref("x"), "upscale_factor": 0}),
+    ("floor_divide.default", {"self": Ref("x"), "other": float("inf")}),
+])  # fmt: skip
+def test_arguments_that_pytorch_would_not_take_are_refused(args):
+    op, given = args
+    made = Step("y", op, given, (Spec((2, 3), "int64"),))
+    with pytest.raises(Blocked, match=f"1 x {op}"):
+        import_program(Program((("x", Spec((2, 3), "int64")),), {}, (made,), (Ref("y"),)), "test")
+
+
 def test_a_result_of_another_shape_than_pytorchs_is_refused():
     made = step("y", "relu.default", (3, 2), self=Ref("x"))
     with pytest.raises(ModelError, match="PyTorch says"):

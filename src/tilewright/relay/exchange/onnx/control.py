@@ -60,9 +60,8 @@ def _truth(n: Node, condition: Array) -> bool:
 def _loop(n: Node) -> list[Value]:
     """As many copies of the body as it has trips."""
     body = n.attr("body")
-    most = n.static(0, "the number of trips")
-    n.require(most is None or most.size == 1, "its number of trips is no number", "Give one.")
-    trips = np.inf if most is None else int(most.reshape(-1)[0])
+    most = n.whole(0, "the number of trips")
+    trips = np.inf if most is None else most
     asked = n.has(1) or trips == np.inf
     going = n.value(1) if n.has(1) else np.array(True)
     carried = [n.value(k) for k in range(2, len(n.names))]
@@ -193,8 +192,8 @@ def _items(n: Node, index: int) -> tuple[Value, ...]:
 
 def _place(n: Node, index: int, count: int, default: int) -> int:
     """A position among `count`, from the front."""
-    given = n.static(index, "its position")
-    at = default if given is None else int(given.reshape(-1)[0])
+    given = n.whole(index, "its position")
+    at = default if given is None else given
     n.require(
         -count <= at < max(count, 1), f"position {at} of {count} is not there", "Use another."
     )
@@ -209,8 +208,8 @@ def _sequence_at(n: Node) -> Value:
 
 def _sequence_insert(n: Node) -> Items:
     parts = _items(n, 0)
-    given = n.static(2, "its position")
-    at = len(parts) if given is None else int(given.reshape(-1)[0])
+    given = n.whole(2, "its position")
+    at = len(parts) if given is None else given
     n.require(abs(at) <= len(parts), f"position {at} of {len(parts)} is not there", "Use another.")
     at %= max(len(parts), 1) if at < 0 else len(parts) + 1
     return Items((*parts[:at], n.value(1), *parts[at:]))

@@ -100,6 +100,16 @@ class Node:
             )
         return found
 
+    def whole(self, index: int, what: str) -> int | None:
+        """Input `index`, which must be known, as one whole number; None if it is left out."""
+        found = self.static(index, what)
+        if found is None:
+            return None
+        self.require(found.size == 1, f"{what} has {found.size} elements", "Give one number.")
+        value = found.reshape(-1)[0]
+        self.require(bool(np.isfinite(value)), f"{what} is {value}", "Give a whole number.")
+        return int(value)
+
     def widened(self, index: int) -> Expr:
         """Input `index`; a constant of a type that networks do not have, of 4 bits or the like, in
         the least that holds its numbers."""

@@ -35,6 +35,8 @@ _MOST_LINES = 30
 _CHECKS = ("_assert_", "sym_constrain_range")  # they compute nothing
 _NO_TYPE = "what is not there, or of a type that there is not here"
 _EXAMPLES = 2  # names of nodes in a line
+# What a converter raises over arguments that are not those of the operator's schema.
+_UNREAD = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 OPERATORS = "relay.exchange.torch.ops.CONVERTERS lists the operators that can be imported."
 
 
@@ -180,6 +182,9 @@ class _Importer:
         except ModelError as e:
             inner = "" if e.place == node.place else f"{e.place}: "
             return self._block(step, f"{inner}{e.reason}", e.way_out)
+        except _UNREAD as e:
+            reason = f"its arguments are not understood ({type(e).__name__}: {e})"
+            return self._block(step, reason, "Please report it.")
 
     def _checked(self, step: Step, node: Node, made: Any) -> Any:
         """What the converter made, with the types that PyTorch says the results have."""

@@ -66,7 +66,9 @@ def _range(n: Node) -> Array:
     )  # fmt: skip
     start, limit, delta = (np.asarray(v).reshape(())[()] for v in numbers)
     n.require(delta != 0, "its delta is 0", "Use a step that leads from start to limit.")
-    count = max(math.ceil((float(limit) - float(start)) / float(delta)), 0)
+    steps = (float(limit) - float(start)) / float(delta)
+    n.require(math.isfinite(steps), f"it has {steps} steps", "Give finite numbers.")
+    count = max(math.ceil(steps), 0)
     n.room(count * start.dtype.itemsize)
     return np.asarray(start + np.arange(count).astype(start.dtype) * delta, start.dtype)
 
@@ -79,9 +81,7 @@ def _window(*weights: float) -> Converter:
     """A sum of cosines: weights[0] - weights[1] cos x + weights[2] cos 2x."""
 
     def convert(n: Node) -> Array:
-        size = n.static(0, "its size")
-        n.require(size is not None and size.size == 1, "its size is no number", "Give one number.")
-        count, periodic = int(np.asarray(size).reshape(-1)[0]), n.flag("periodic", True)
+        count, periodic = n.whole(0, "its size") or 0, n.flag("periodic", True)
         n.require(count >= 1, f"its size is {count}", "Use at least 1.")
         n.room(8 * count)
         turn = 2 * np.pi * np.arange(count) / max(count if periodic else count - 1, 1)

@@ -50,7 +50,8 @@ def _grams(n: Node) -> list[tuple[Array, Array]]:
 
 def _windows(extent: int, length: int, skips: int) -> Array:
     """Positions [windows, length] whose neighbours leave out up to `skips` elements."""
-    steps = range(1, skips + 2) if length > 1 else (1,)
+    most = (extent - 1) // (length - 1) if length > 1 else 1
+    steps = range(1, max(min(skips + 1, most), 1) + 1)
     return np.concatenate([
         np.arange(max(extent - (length - 1) * step, 0))[:, None] + np.arange(length) * step
         for step in steps
@@ -71,6 +72,7 @@ def _tfidf(n: Node) -> Expr:
         width >= 1 and min(int(p.min()) for _, p in groups if p.size) >= 0 and skips >= 0,
         "its n-grams have no places", "The model is damaged; export it again.",
     )  # fmt: skip
+    n.room(4 * width * (1 + rows.shape[0]))
     weights = np.ones(width, "float32")
     if given and mode != "TF":
         order = np.concatenate([p for _, p in groups])

@@ -81,9 +81,7 @@ def _tensor_scatter(n: Node) -> Expr:
 
 
 def _one_hot(n: Node) -> Expr:
-    depth, values, indices = n.static(1, "its depth"), n[2], n[0]
-    n.require(depth is not None and depth.size == 1, "its depth is no number", "Give one number.")
-    count = int(np.asarray(depth).reshape(-1)[0])
+    count, values, indices = n.whole(1, "its depth") or 0, n[2], n[0]
     n.require(count >= 1, f"its depth is {count}", "Use at least 1.")
     n.require(values.shape == (2,), f"its values have shape {values.shape}", "Give [off, on].")
     if not indices.dtype.is_index:
@@ -108,9 +106,7 @@ def _arg(name: str) -> Converter:
 def _topk(n: Node) -> list[Expr]:
     k = n.attr("k")
     if k is None:
-        given = n.static(1, "k")
-        n.require(given is not None and given.size == 1, "its k is no number", "Give one number.")
-        k = int(np.asarray(given).reshape(-1)[0])
+        k = n.whole(1, "its k") or 0
     n.require(k >= 1, f"k={k}: it has no elements", "Use at least 1.")
     largest = n.flag("largest", True)
     n.flag("sorted", True)  # unsorted means that any order will do
@@ -121,9 +117,7 @@ def _topk(n: Node) -> list[Expr]:
 
 def _cumsum(name: str) -> Converter:
     def convert(n: Node) -> Expr:
-        axis = n.static(1, "its axis")
-        n.require(axis is not None and axis.size == 1, "its axis is no number", "Give one axis.")
-        at = n.axis(int(np.asarray(axis).reshape(-1)[0]), len(n[0].shape))
+        at = n.axis(n.whole(1, "its axis") or 0, len(n[0].shape))
         return call(name, n[0], axis=at, exclusive=n.flag("exclusive"), reverse=n.flag("reverse"))
 
     return convert

@@ -54,7 +54,9 @@ def _pad(n: Node) -> Expr:
     value = number(n, "value", 2, 0.0)
     if mode == "constant":
         return nn.pad(data, around, value)
-    n.require(mode in ("edge", "reflect", "wrap"), f"mode={mode}", "Use constant, edge or reflect.")
+    n.require(
+        mode in ("edge", "reflect", "wrap"), f"mode={mode}", "Use constant, edge, reflect or wrap."
+    )
     return nn.mirror_pad(data, around, mode)
 
 
@@ -107,10 +109,9 @@ def _split(n: Node) -> list[Expr]:
 def _tile(n: Node) -> Expr:
     data = n[0]
     if n.opset < 6:
-        copies, axis = n.static(1, "its copies"), n.static(2, "its axis")
-        assert copies is not None and axis is not None
+        copies, axis = n.whole(1, "its number of copies"), n.whole(2, "its axis")
         reps = [1] * len(data.shape)
-        reps[n.axis(int(axis.reshape(-1)[0]), len(reps))] = int(copies.reshape(-1)[0])
+        reps[n.axis(axis or 0, len(reps))] = copies or 0
         return indexing.tile(data, reps)
     reps = n.ints("repeats", 1) or []
     n.require(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import floor
+from math import floor, inf
 from typing import TypeVar
 
 from tilewright.relay import image
@@ -35,7 +35,7 @@ def _resize(n: Node) -> Expr:
         "Give one of the two, a number per axis.",
     )
     n.require(
-        min(scales, default=1) > 0 and min(sizes, default=1) > 0,
+        all(0 < s < inf for s in (*scales, *sizes)),
         f"scales {scales} or sizes {sizes} are not positive", "The model is damaged.",
     )  # fmt: skip
     usual = "asymmetric" if old else "half_pixel"
@@ -91,7 +91,9 @@ def _upsample(n: Node) -> Expr:
         len(given) == len(data.shape), f"{len(given)} scales for data of shape {data.shape}",
         "Give one for each axis.",
     )  # fmt: skip
-    n.require(min(given) > 0, f"scales {given} are not positive", "The model is damaged.")
+    n.require(
+        all(0 < s < inf for s in given), f"scales {given} are not positive", "The model is damaged."
+    )
     mode = "linear" if mode in ("linear", "bilinear") else mode
     sizes = [floor(simplest(s) * e) for s, e in zip(given, data.shape, strict=True)]
     kept = [k for k, s in enumerate(given) if s != 1]

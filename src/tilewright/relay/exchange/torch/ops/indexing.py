@@ -34,30 +34,31 @@ def _embedding(n: Node) -> Expr:
     return take(n["weight"], n["indices"], 0)
 
 
-def _windows(extent: int, size: int, step: int) -> Array:
+def _windows(n: Node, extent: int) -> Array:
     """The positions in each window of an axis: [windows, size]."""
-    starts = np.arange(0, max(extent - size + 1, 0), step)
-    return np.asarray(starts[:, None] + np.arange(size), "int64")
+    size, step = n.integer("size"), n.integer("step")
+    n.require(1 <= size <= extent and step >= 1, f"windows of {size} every {step} of {extent}")
+    starts = range(0, extent - size + 1, step)
+    n.room(8 * len(starts) * size)
+    return np.asarray(np.add.outer(np.asarray(starts, "int64"), np.arange(size)))
 
 
 def _unfold(n: Node) -> Expr:
     """Windows of an axis, which overlap where the step is less than they have elements."""
-    data, size, step = n["self"], n.integer("size"), n.integer("step")
+    data = n["self"]
     if not data.shape:
         return reshaped(data, n.shape)
     axis, rank = n.axis("dimension"), len(data.shape)
-    n.room(8 * n.shape[axis] * size)
-    found = take(data, const(_windows(data.shape[axis], size, step)), axis)
+    found = take(data, const(_windows(n, data.shape[axis])), axis)
     order = [k for k in range(rank + 1) if k != axis + 1]
     return tensor.transpose(found, [*order, axis + 1])
 
 
 def _overlapped(n: Node) -> Expr:
     """The sum of windows of an axis, each at its place."""
-    grad, shape = n["grad_in"], n.ints("input_sizes")
+    grad, shape = n["grad_in"], n.shape
     axis, rank = n.axis("dim", len(shape)), len(shape)
-    at = _windows(shape[axis], n.integer("size"), n.integer("step"))
-    n.room(8 * at.size)
+    at = _windows(n, shape[axis])
     order = [*range(axis + 1), rank, *range(axis + 1, rank)]
     flat = (*shape[:axis], at.size, *shape[axis + 1 :])
     wide = (*shape[:axis], at.shape[0], *shape[axis + 1 :], at.shape[1])

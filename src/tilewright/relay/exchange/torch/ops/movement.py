@@ -176,10 +176,7 @@ def _pad_like(mode: str) -> Converter:
 def _repeat(n: Node) -> Expr:
     data, times = n["self"], n.ints("repeats")
     data = reshaped(data, (1,) * (len(times) - len(data.shape)) + data.shape)
-    for axis, count in enumerate(times):
-        if count > 1:
-            data = tensor.concatenate([data] * count, axis)
-    return data
+    return relay_indexing.tile(data, times)
 
 
 def _repeat_interleave(n: Node) -> Expr:
