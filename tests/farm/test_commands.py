@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from farm.processes import SOURCE, Farm
+from farm.processes import SOURCE, Farm, farm
 from tilewright.cli.app import cli
 from tilewright.farm import address, wire
 from tilewright.farm.command import query, table
@@ -48,6 +49,21 @@ def test_a_tracker_knows_the_devices_that_registered(shared_farm: Farm):
     assert ["1080ti", "2", "2", "0"] in rows and ["titanx", "1", "1", "0"] in rows
     assert sum(row[-1:] == ["server:1080ti"] for row in rows) == 2
     assert f"INFO:RPCTracker:bind to 127.0.0.1:{shared_farm.port}" in shared_farm.tracker.text()
+
+
+def test_a_tracker_and_a_device_leave_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Nor do they share a folder with other users' processes, where Dask finds modules."""
+    files = tmp_path / "temporary"
+    files.mkdir()
+    monkeypatch.setenv("TMPDIR", str(files))
+    with farm(tmp_path, ["k", "k"]) as made:
+        open_to_all = [path for path in files.iterdir() if path.stat().st_mode & 0o077]
+        assert open_to_all == [] and len(list(files.iterdir())) == 3
+        made.started[1].kill()
+        made.started[2].stop()
+        made.serve("k")  # removes what the killed one left
+        assert len(list(files.iterdir())) == 2
+    assert list(files.iterdir()) == []
 
 
 def test_the_address_may_come_from_the_environment(

@@ -27,6 +27,7 @@ from tilewright.farm import wire
 from tilewright.farm.leases import Leases
 from tilewright.farm.network import OPERATION
 from tilewright.farm.versions import VERSION
+from tilewright.measure.run_folder import RunFolder
 
 KEY = "tilewright-key"  # what a device registers with
 SILENT_SECONDS = 4.0  # a device that says nothing for so long is given to nobody
@@ -240,11 +241,13 @@ async def run_tracker(
     security: Dask's, or None to speak plainly; dashboard: address of Dask's pages, or None
     Raises DeviceError where no port is free.
     """
+    own = RunFolder()  # Dask's usual one may belong to another user, and modules are found there
     for port in ports:
         scheduler = (_Silent if dashboard is None else Scheduler)(
             host=host, port=port, security=security, extensions={}, preload=[],
             protocol="tcp" if security is None else "tls", dashboard=dashboard is not None,
             dashboard_address=dashboard, http_prefix="", idle_timeout=None,
+            local_directory=str(own.path),
         )  # fmt: skip
         scheduler.handlers = {k: v for k, v in scheduler.handlers.items() if k in _ALLOWED}
         scheduler.stream_handlers = {
