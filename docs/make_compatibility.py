@@ -64,6 +64,9 @@ SECTIONS: dict[str, list[Row]] = {
             "and hashes need numbers: ComputeDAG(tensors).at(n=64)",
             "C.shape",
         ),
+        different(
+            "C.shape with a 0", "built and run, but not tuned; te.var is at least 1", "C.shape"
+        ),
         different("A[i][k]", "reads the element that A[i, k] does", "te.Tensor"),
         *works("tir.", "if_then_else const var indexmod indexdiv floormod floordiv all any"),
         *works("tir.", "max min exp log sqrt tanh sigmoid abs power call_intrin Cast PrimExpr"),

@@ -123,10 +123,12 @@ REFUSALS = {
     "missing shape": (lambda: te.placeholder(None, name="x"), "dimension None is no integer"),
     "fractional range": (lambda: te.reduce_axis((0, 2.5), "k"), "the end 2.5 is no integer"),
     "three ends": (lambda: te.reduce_axis((0, 1, 2), "k"), r"\(0, 1, 2\) is no range. Give"),
-    "empty shape": (lambda: te.placeholder((3, 0), name="x"), "a dimension of extent 0"),
-    "empty compute": (lambda: te.compute((0,), lambda i: A[i, 0]), "a dimension of extent 0"),
+    "negative shape": (lambda: te.placeholder((3, -1), name="x"), "a dimension of extent -1"),
     "dtype": (lambda: te.placeholder((3,), "float8", "x"), "dtype 'float8' is not supported"),
-    "empty range": (lambda: te.reduce_axis((3, 3), "k"), r"the range \[3, 3\) is empty"),
+    "negative range": (lambda: te.reduce_axis((3, 2), "k"), r"\[3, 2\) ends before it begins"),
+    "beginning of nothing": (
+        lambda: te.sum(A[0, 0], axis=te.reduce_axis(0), init=2.0), "there is nothing to reduce"
+    ),
     "thread tag": (lambda: te.thread_axis("threadIdx.w"), "unknown tag. Use one of blockIdx.x"),
     "axis count": (lambda: te.compute((4, 6), lambda i: A[i, 0]), "takes 1 axes for 2 dimensions"),
     "no function": (lambda: te.compute((4,), 3), "fcompute is a int, not a function"),

@@ -59,6 +59,8 @@ def store_tensors(tree: LoopTree, bounds: Bounds) -> Storage:
         source = tree.prepacked.get(node)
         if source is not None:
             packing = Packing(source.shape, node.op.attrs["blocks"], node.op.attrs["order"])
+        if node.parent is None and 0 in node.op.shape:  # of which bounds count one element
+            size, shape = 0, node.op.shape
         buffer = Buffer(node.name, node.op.dtype, size, node.scope, shape, packing)
         buffers[node.stage.tensor] = buffer
         if source is not None:

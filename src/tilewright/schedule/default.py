@@ -35,7 +35,8 @@ def default_schedule(dag: ComputeDAG, target: Target) -> Schedule:
     """The schedule used where no record exists.  Never fails for a well-formed DAG."""
     if dag.symbols:
         return open_schedule(dag, target)
-    proposed = fallback_schedule(dag, target)
+    some = all(0 not in op.shape for op in dag.ops)
+    proposed = fallback_schedule(dag, target) if some else None
     return proposed if proposed is not None else generic_schedule(dag, target)
 
 

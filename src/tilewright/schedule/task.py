@@ -60,6 +60,14 @@ class Task:
     instead_of: str = ""
     inputs: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        for op in self.dag.ops:
+            if 0 in op.shape:
+                raise SpaceError(
+                    f"task {self.name}", f"{op.name} has a dimension of extent 0: nothing to tune",
+                    "It compiles with its default schedule.",
+                )  # fmt: skip
+
     @property
     def workload(self) -> tuple[Any, ...]:
         """(name, *args), as AutoTVM keys its records."""

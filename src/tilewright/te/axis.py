@@ -149,9 +149,9 @@ def shape_of(shape: Any, place: str) -> tuple[int, ...]:
     several = isinstance(shape, Iterable) and not isinstance(shape, (str, Expr))
     dims = tuple(_extent(dim, place, "dimension") for dim in (shape if several else (shape,)))
     for size in dims:
-        if not isinstance(size, Expr) and size < 1:
+        if not isinstance(size, Expr) and size < 0:
             raise ExpressionError(
-                place, f"a dimension of extent {size}", "Extents must be at least 1."
+                place, f"a dimension of extent {size}", "Extents must be at least 0."
             )
     return dims
 
@@ -189,9 +189,9 @@ def reduce_axis(dom: Any, name: str = "rv") -> IterVar:
         return _masked(varying, name)
     begin, end = _range(dom, place)
     extent = end - begin
-    if not isinstance(extent, Expr) and extent < 1:
+    if not isinstance(extent, Expr) and extent < 0:
         raise ExpressionError(
-            place, f"the range [{begin}, {end}) is empty", "It must have at least one value."
+            place, f"the range [{begin}, {end}) ends before it begins", "Give (begin, end)."
         )
     return counted(IterVar(name, extent, "reduce", begin=begin))
 

@@ -341,7 +341,7 @@ class _Stage:
             if math.prod(tile) > BLOCK:
                 tile[k] = max(1, tile[k] * BLOCK // math.prod(tile))
         ranges = [
-            [range(s, min(s + t, e)) for s in range(0, e, t)]
+            [range(s, min(s + t, e)) for s in range(0, e, max(t, 1))]
             for e, t in zip(self.extents, tile, strict=True)
         ]
         for spatial in itertools.product(*ranges[: self.spatial]):

@@ -34,8 +34,14 @@ def builtin_combiner(name: str, dtype: DType) -> Combiner:
     return Combiner(name, lhs, rhs, E.make(op, (lhs, rhs), None, dtype), E.const(identity, dtype))
 
 
+def _is_empty(axes: tuple[IterVar, ...]) -> bool:
+    """Whether nothing is reduced."""
+    return any(isinstance(ax.extent, int) and ax.extent == 0 for ax in axes)
+
+
 def reduction(combiner: Combiner, value: Expr, axis: Any, where: Expr | None = None) -> Expr:
-    """The `reduce` node: `value` over `axis` (one or several), where the condition holds."""
+    """The `reduce` node: `value` over `axis` (one or several), where the condition holds; the
+    identity where there is nothing to reduce."""
     axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
     for ax in axes:
         if not isinstance(ax, IterVar) or ax.kind != "reduce":
@@ -48,6 +54,8 @@ def reduction(combiner: Combiner, value: Expr, axis: Any, where: Expr | None = N
         raise ExpressionError(f"{combiner.name}(axis=[])", "no axis to reduce over")
     if len(set(axes)) != len(axes):
         raise ExpressionError(f"{combiner.name}(axis={list(axes)})", "an axis is listed twice")
+    if _is_empty(axes):
+        return combiner.identity
     tests = [test for test in (where, *(ax.when for ax in axes)) if test is not None]
     if tests:
         value = E.if_then_else(E.all_of(*tests), value, combiner.identity)
@@ -66,6 +74,11 @@ _OPERATORS = {"sum": "add", "prod": "mul"}
 def _begun(value: Expr, axis: Any, init: Value, op: str, where: Expr | None) -> Expr:
     """`value` where the first step of the reduction begins with `init`."""
     axes = axis if isinstance(axis, (tuple, list)) else (axis,)
+    if _is_empty(tuple(ax for ax in axes if isinstance(ax, IterVar))):
+        raise ExpressionError(
+            "te.sum(init=)", "there is nothing to reduce, so that no step begins with it",
+            "Use it itself.",
+        )  # fmt: skip
     if where is not None or any(isinstance(ax, IterVar) and ax.when is not None for ax in axes):
         raise ExpressionError(
             "te.sum(init=, where=)", "a step that `where` leaves out would lose the beginning",
@@ -97,7 +110,7 @@ def _accumulated(name: str) -> Callable[..., Expr]:
                 f"Use acc_dtype={str(own.accumulator)!r}, or cast the values first.",
             )
         node = reduction(builtin_combiner(name, kind), widened(kind, value), axis, where)
-        if name == "sum":
+        if name == "sum" and node.op == "reduce":
             _check_range(node, value, place)
         # Integers keep the accumulator's type: nothing narrower holds their sum.
         return E.cast(own, node) if own.is_float else node

@@ -75,6 +75,8 @@ def reshape_indices(
     Axes that fall together are matched piece by piece, so only what really changes gets // and %.
     """
     result: list[Expr] = [const(0)] * len(source)
+    if 0 in target:  # there is no element
+        return tuple(result)
     wide_s = [k for k, n in enumerate(source) if n != 1]
     wide_t = [k for k, n in enumerate(target) if n != 1]
     for s_run, t_run in reshape_groups([source[k] for k in wide_s], [target[k] for k in wide_t]):
@@ -105,9 +107,9 @@ def reshape(a: Tensor, newshape: Sequence[int | Expr] | int | Expr) -> Tensor:
     total: Any = math.prod(a.shape)
     known = [n for n in shape if not isinstance(n, Expr)]
     require(
-        all(n > 0 or n == -1 for n in known) and known.count(-1) <= 1, place,
-        "extents must be at least 1, and one of them may be -1",
-        "Use extents of at least 1, and one -1 for the rest.",
+        all(n >= -1 for n in known) and known.count(-1) <= 1 and not (-1 in known and 0 in known),
+        place, "extents must be at least 0, and one of them may be -1 where none is 0",
+        "Use extents of at least 0, or one -1 for the rest.",
     )  # fmt: skip
     if -1 in known:
         rest: Any = -math.prod(shape)
@@ -274,12 +276,6 @@ def strided_slice(
             "Cut the other axes, or declare the result with te.compute.",
         )  # fmt: skip
         ranges[k] = range(a.shape[k])[slice(b, e, step)]
-        require(
-            len(ranges[k]) > 0,
-            place,
-            f"axis {k} of extent {a.shape[k]} would be empty",
-            "Choose begin and end with elements between them.",
-        )
 
     def body(i: Indices) -> Expr:
         return a[tuple(x * r.step + r.start for x, r in zip(i, ranges, strict=True))]

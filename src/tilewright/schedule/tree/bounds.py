@@ -136,10 +136,10 @@ class Bounds:
         bases = [_ZERO] * len(axes)
         outside: list[tuple[Any, Any]] = [(False, False)] * len(axes)
         for ax in (*axes, *node.op.reduce_axis, *node.stage.units):
-            self.extent[ax] = ax.size
+            self.extent[ax] = _some(ax.size)
         if node.parent is not None:
             for d, ax in enumerate(axes):
-                size = ax.size
+                size = _some(ax.size)
                 base, extent = self._region(node, d, size)
                 bases[d], self.extent[ax] = base, extent
                 lo, hi = self.interval(base, node)
@@ -431,3 +431,8 @@ class Bounds:
                     e = self.extent[ax]
                     result[tag] = self._short(maximum(result[tag], e)) if tag in result else e
         return result
+
+
+def _some(size: Any) -> Any:
+    """The extent of an axis, of one without values as if it had one: no kernel is made of that."""
+    return 1 if isinstance(size, int) and size == 0 else size

@@ -100,7 +100,13 @@ class Structure:
 
     @property
     def roots(self) -> list[Node]:
-        """Nodes computed on their own at run time, in order: each is one kernel."""
+        """Nodes computed on their own at run time, in order: each is one kernel, but for those
+        without elements."""
+        return [n for n in self.stored_alone if 0 not in n.op.shape]
+
+    @property
+    def stored_alone(self) -> list[Node]:
+        """Nodes with a buffer of their own while the program runs, in order."""
         return [n for n in self.nodes if n.parent is None and n not in self.prepacked]
 
     @cached_property
