@@ -107,9 +107,14 @@ def test_the_tracker_may_be_restarted(
         until(busy(runner, 2))
         devices.tracker.kill()
         until(lambda: not runner._connected)
+        servers = [p for p in devices.started if "bind to" in p.text() and p.name == "rpc_server"]
+        until(lambda: "waiting for the tracker" in servers[-1].text())
+        time.sleep(2.0)  # several attempts
+        assert servers[-1].text().count("waiting for the tracker") == 1
         devices.restart_tracker()
         all_right(futures)
     assert any("The tracker is lost" in text for text in notices)
+    assert "The tracker is there again." in notices
 
 
 def test_without_any_device_trials_fail_as_the_machines_fault(

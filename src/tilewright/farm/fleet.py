@@ -66,7 +66,7 @@ class Fleet:
         self._dispatch = Dispatch()
         self._links: dict[str, DeviceLink] = {}
         self._empty_since: float | None = time.monotonic()
-        self._connected = self._had_some = False
+        self._connected = self._was_lost = self._had_some = False
         self._wanted: tuple[int, frozenset[str]] = (0, frozenset())
         self._deliver = ThreadPoolExecutor(1, thread_name_prefix="tilewright farm results")
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -121,11 +121,14 @@ class Fleet:
         self._say_wants()
 
     def connected(self) -> None:
+        if self._was_lost:
+            self._notify("The tracker is there again.")
+        self._was_lost = False
         self._connected, self._wanted = True, (-1, frozenset())
         self._say_wants()
 
     def disconnected(self, why: str) -> None:
-        self._connected = False
+        self._connected, self._was_lost = False, True
         self._notify(f"The tracker is lost ({why}); trials under way go on, and it is tried again.")
 
     def granted(self, key: str, device: str) -> None:

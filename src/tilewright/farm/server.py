@@ -66,15 +66,19 @@ async def run_server(
     builds:  it is no device, but builds, one candidate at a time
     Raises DeviceError where no port is free or the certificates do not do.
     """
-    board = Board(builds)
+    board, told = Board(builds), ""
     try:
         while True:
             try:
                 place, _ = await reach(tracker[0], tracker[1], certificates, role=SERVER)
             except OSError as error:
-                _LOG.info("waiting for the tracker at %s:%d (%s)", *tracker, reason(error))
+                why = reason(error)
+                if why != told:  # once: a tracker may be away for days
+                    _LOG.info("waiting for the tracker at %s:%d (%s)", *tracker, why)
+                told = why
                 await asyncio.sleep(_PAUSE)
                 continue
+            told = ""
             security, bound = None, host
             if place.scheme == "tls":
                 shown = credentials(SERVER, certificates)
