@@ -90,7 +90,12 @@ def call_intrin(dtype: Any, func_name: str, *args: Any) -> PrimExpr:
 
 __path__: list[str] = []  # so that imports of other names say what to use, too
 _EVERYTHING = "lower(s, args) gives a Program, which prints as loops."
+_STATEMENTS = (
+    "Allocate", "AttrStmt", "BufferRealize", "Evaluate", "For", "ForKind", "IfThenElse", "LetStmt",
+    "SeqStmt", "StringImm",
+)  # fmt: skip
 _ELSEWHERE = {
+    **dict.fromkeys(_STATEMENTS, _EVERYTHING),
     "nextafter": "Bits are not read as another type; do it with numpy.",
     "Buffer": _EVERYTHING,
     "BufferLoad": _EVERYTHING,
