@@ -255,6 +255,48 @@ _SPECIAL: dict[str, dict[str, Any]] = {
     "topi.nn.group_norm": {"channel_axis": 1, "axes": [2, 3]},
     "topi.nn.instance_norm": {"axis": [2, 3]},
     "topi.nn.prelu": {"x": Of(), "slope": Of((4,))},
+    "topi.dft": dict.fromkeys(("re_data", "im_data"), Of((2, 4))),
+    "topi.tensordot": {"a": Of((2, 3)), "b": Of((3, 4)), "axes": 1},
+    "topi.image.affine_grid": {"data": Of((1, 2, 3)), "target_shape": (4, 4)},
+    "topi.image.crop_and_resize": {
+        "data": Of((1, 2, 4, 4)), "boxes": Of((3, 4)), "box_indices": Of((3,), "int32"),
+        "crop_size": (2, 2),
+    },
+    "topi.image.dilation2d_nchw": {
+        "input": Of((1, 2, 6, 6)), "filter": Of((2, 3, 3)), "dilations": 1,
+    },
+    "topi.image.dilation2d_nhwc": {
+        "input": Of((1, 6, 6, 2)), "filter": Of((3, 3, 2)), "dilations": 1,
+    },
+    "topi.nn.adaptive_pool1d": {"data": Of((1, 2, 8)), "output_size": 2},
+    "topi.nn.adaptive_pool3d": {"data": Of((1, 2, 4, 4, 4)), "output_size": 2},
+    "topi.nn.correlation_nchw": {
+        "data1": Of((1, 2, 6, 6)), "data2": Of((1, 2, 6, 6)), "kernel_size": 1,
+        "max_displacement": 1, "stride1": 1, "stride2": 1, "padding": 1, "is_multiply": True,
+    },
+    "topi.nn.deformable_conv2d_nchw": {
+        "data": Of((1, 2, 4, 4)), "offset": Of((1, 18, 2, 2)), "kernel": Of((3, 2, 3, 3)),
+        "padding": 0, "dilation": 1, "deformable_groups": 1, "groups": 1,
+    },
+    "topi.nn.depthwise_conv2d_backward_input_nhwc": {
+        "Filter": Of((3, 3, 2, 1)), "Out_grad": Of((1, 4, 4, 2)), "oshape": [1, 4, 4, 2],
+        "ishape": [1, 6, 6, 2], "padding": 0,
+    },
+    "topi.nn.depthwise_conv2d_backward_weight_nhwc": {
+        "Input": Of((1, 6, 6, 2)), "Out_grad": Of((1, 4, 4, 2)), "oshape": [1, 4, 4, 2],
+        "fshape": [3, 3, 2, 1], "padding": 0,
+    },
+    "topi.nn.group_conv1d_transpose_ncw": {
+        "data": Of((1, 4, 8)), "kernel": Of((4, 2, 3)), "groups": 2,
+    },
+    "topi.nn.group_conv2d_transpose_nchw": {"kernel": Of((4, 2, 3, 3)), "groups": 2},
+    "topi.nn.lstm": {
+        "Xs": Of((2, 1, 3)), "Wi": Of((8, 3)), "Wh": Of((8, 2)), "weight_layout": "IFGO",
+    },
+    "topi.nn.pool_grad": {
+        "grads": Of((1, 2, 4, 4)), "data": Of((1, 2, 8, 8)), "kernel": 2, "stride": 2,
+        "padding": 0,
+    },
     "topi.nn.space_to_batch_nd": {"pad_before": [0, 0], "pad_after": [0, 0]},
     "topi.resize": {"how": lambda: [topi.Resizing(4, Fraction(1, 2))] * 2},
     "relay.Call": {"op": lambda: network()["main"], "args": lambda: [vector(1, 4), vector(3, 4)]},

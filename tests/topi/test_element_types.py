@@ -51,6 +51,12 @@ def test_every_operator_has_a_row():
     told |= {n for n in nn.__all__ if "winograd" in n}  # of float32: test_winograd.py
     told |= {"conv1d_ncw", "conv1d_nwc", "conv3d_ncdhw", "conv3d_ndhwc"}  # conv1d and conv3d
     told |= {n for names in later.NAMES.values() for n in names}  # a network's operators
+    told |= {  # of floats: test_more_operators.py
+        "adaptive_pool1d", "adaptive_pool3d", "correlation_nchw", "deformable_conv2d_nchw",
+        "depthwise_conv2d_backward_input_nhwc", "depthwise_conv2d_backward_weight_nhwc", "dft",
+        "group_conv1d_transpose_ncw", "group_conv2d_transpose_nchw", "lstm", "pool_grad",
+        "tensordot",
+    }  # fmt: skip
     told.add("sparse_dense")  # of rows that data say: test_sparse.py
     names = {*topi.__all__, *nn.__all__}
     assert names - told <= set(ROWS)

@@ -96,8 +96,9 @@ from tilewright.topi.elementwise import (
     tanh,
     trunc,
 )
+from tilewright.topi.fourier import dft
 from tilewright.topi.indexing import gather, gather_nd, take
-from tilewright.topi.nn.dense import matmul
+from tilewright.topi.nn.dense import matmul, tensordot
 from tilewright.topi.ranking import argmax, argmin, sort
 from tilewright.topi.reduction import all, any, max, mean, min, prod, sum
 from tilewright.topi.resize import Resizing, resize
@@ -153,6 +154,7 @@ __all__ = [
     "cosh",
     "cumprod",
     "cumsum",
+    "dft",
     "divide",
     "elemwise_sum",
     "equal",
@@ -227,6 +229,7 @@ __all__ = [
     "take",
     "tan",
     "tanh",
+    "tensordot",
     "testing",
     "transpose",
     "trunc",

@@ -5,10 +5,15 @@ In: `te` tensors.  Out: `te` tensors.  Read next: `resize.py`, `sampling.py`, `c
 
 from typing import Any
 
+from tilewright.base.doors import open_doors
+from tilewright.base.errors import ExpressionError
 from tilewright.topi import later
+from tilewright.topi.crops import affine_grid, crop_and_resize
+from tilewright.topi.dilation import dilation2d_nchw, dilation2d_nhwc
 from tilewright.topi.sampling import grid_sample
 
-__all__ = ["grid_sample"]
+__all__ = ["affine_grid", "crop_and_resize", "dilation2d_nchw", "dilation2d_nhwc", "grid_sample"]
+open_doors(globals(), __all__, ExpressionError)
 __all__ += later.NAMES["topi.image"]
 
 

@@ -224,15 +224,18 @@ def _interleaved(made: Tensor, layout: str, phases: list[str], axes: Mapping[str
     return stage(shape, body, "T_interleave", "injective")
 
 
-def _in(layout: str, meaning: str) -> Callable[..., Tensor]:
-    @named(f"conv{len(layout) - 2}d_transpose_{layout.lower()}", meaning)
+def _in(layout: str, meaning: str, grouped: bool = False) -> Callable[..., Tensor]:
+    @named(
+        f"{'group_' if grouped else ''}conv{len(layout) - 2}d_transpose_{layout.lower()}", meaning
+    )
     def transposed(
         data: Tensor, kernel: Tensor, strides: Any, padding: Any, out_dtype: str | None = None,
-        output_padding: Any = 0,
+        output_padding: Any = 0, groups: int = 1,
     ) -> Tensor:  # fmt: skip
         return conv_transpose(
-            data, kernel, strides, padding, out_dtype, output_padding, data_layout=layout
-        )
+            data, kernel, strides, padding, out_dtype, output_padding, groups=groups,
+            data_layout=layout,
+        )  # fmt: skip
 
     return transposed
 
@@ -243,4 +246,10 @@ conv2d_transpose_nchw = _in(
 )
 conv3d_transpose_ncdhw = _in(
     "NCDHW", "data [N, CI, D, H, W], kernel [CI, CO, KD, KH, KW]; result [N, CO, OD, OH, OW]."
+)
+group_conv1d_transpose_ncw = _in(
+    "NCW", "data [N, CI, W], kernel [CI, CO/groups, KW]; result [N, CO, OW].", True
+)
+group_conv2d_transpose_nchw = _in(
+    "NCHW", "data [N, CI, H, W], kernel [CI, CO/groups, KH, KW]; result [N, CO, OH, OW].", True
 )

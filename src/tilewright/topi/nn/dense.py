@@ -1,4 +1,4 @@
-"""Matrix products: dense, batch_matmul, matmul.
+"""Matrix products: dense, batch_matmul, matmul, tensordot.
 
 In: matrices, possibly transposed.  Out: one reduction stage over k, for dense with bias a second
 one.  Stage names end in the orientation of both operands (N or T), as in TVM.
@@ -7,6 +7,8 @@ Read next: `conv2d.py`.
 
 from __future__ import annotations
 
+from typing import Any
+
 from tilewright import te
 from tilewright.ir.expr import Expr
 from tilewright.te.tensor import IterVar, Tensor
@@ -14,7 +16,10 @@ from tilewright.topi.stage import (
     Indices,
     call_text,
     check_tensor,
+    check_tensors,
     check_vector,
+    is_integer,
+    normal_axis,
     product_dtype,
     require,
     stage,
@@ -50,6 +55,54 @@ def matmul(
     """a [M, K] times b [K, N]; result [M, N].  A transposed operand is stored the other way."""
     place = call_text("matmul", a=a, b=b, transp_a=transp_a, transp_b=transp_b)
     return _product("matmul", "T_matmul", a, b, transp_a, transp_b, out_dtype, place)
+
+
+def tensordot(a: Tensor, b: Tensor, axes: Any) -> Tensor:
+    """Sums of products over axes of `a` and of `b`, as numpy has it.
+
+    axes: how many last axes of `a` and first ones of `b`; or an axis, or several, of each
+    """
+    place = call_text("tensordot", a=a, b=b, axes=axes)
+    check_tensors(place, a=a, b=b)
+    over = _paired(axes, a.ndim, b.ndim, place)
+    extents = [(a.shape[m], b.shape[n]) for m, n in over]
+    require(
+        all(m == n for m, n in extents), place, f"the extents {extents} differ",
+        "Name axes of the same extents.",
+    )  # fmt: skip
+    dtype = product_dtype(place, None, a=a, b=b)
+    ks = [te.reduce_axis((0, m), f"k{n}") for n, (m, _) in enumerate(extents)]
+    free = [m for m in range(a.ndim) if m not in dict(over)]
+    others = [n for n in range(b.ndim) if n not in {n for _, n in over}]
+
+    def body(i: Indices) -> Expr:
+        left = dict(zip(free, i, strict=False))
+        right = dict(zip(others, i[len(free) :], strict=True))
+        for k, (m, n) in zip(ks, over, strict=True):
+            left[m] = right[n] = k.as_expr()
+        x, y = (t[tuple(at[k] for k in range(t.ndim))] for t, at in ((a, left), (b, right)))
+        return sum_of_products(x, y, dtype, ks) if ks else x.astype(dtype) * y.astype(dtype)
+
+    shape = [*(a.shape[m] for m in free), *(b.shape[n] for n in others)]
+    return stage(shape, body, "T_tensordot", "tensordot" if ks else "injective")
+
+
+def _paired(axes: Any, rank: int, other: int, place: str) -> list[tuple[int, int]]:
+    """Which axis of one tensor goes with which of the other."""
+    if is_integer(axes):
+        ok = 0 <= int(axes) <= min(rank, other)
+        require(ok, place, f"there are not {axes} axes", f"Use 0 to {min(rank, other)}.")
+        return [(rank - int(axes) + k, k) for k in range(int(axes))]
+    both = isinstance(axes, (tuple, list)) and len(axes) == 2
+    require(both, place, "axes are neither a number nor a pair", "Use axes=1 or ((1,), (0,)).")
+    first, second = (x if isinstance(x, (tuple, list)) else (x,) for x in axes)
+    pairs = (
+        [normal_axis(m, rank, place) for m in first],
+        [normal_axis(n, other, place) for n in second],
+    )
+    distinct = len(first) == len(second) == len(set(pairs[0])) == len(set(pairs[1]))
+    require(distinct, place, "axes are named twice, or not in pairs", "Name as many of each.")
+    return list(zip(*pairs, strict=True))
 
 
 def _product(

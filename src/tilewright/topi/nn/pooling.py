@@ -60,7 +60,8 @@ def pool2d(
     layout: str = "NCHW",
     count_include_pad: bool = True,
 ) -> Tensor:
-    """Maximum ("max") or mean ("avg") of each window.
+    """Maximum ("max") or mean ("avg") of each window.  Of a window that lies wholly in the padding
+    the maximum is the type's least value, and the mean 0.
 
     ceil_mode: a last, partly covered window counts too, if it starts inside the input or its
     leading padding.  count_include_pad: the mean divides by the taps inside the padded input,
@@ -118,18 +119,33 @@ def _pool(
         return stage(shape, body, "pool_max", "pool_max", workload=key)
     body = _over(te.sum, pooled.covered(0.0), pooled.source(taps), taps, value=wide)
     total = stage(shape, body, "pool_sum", "pool_sum", workload=key)
+    count = _counts(pooled, count_include_pad, total.dtype)
+    return stage(shape, lambda i: (total[i] / count(i)).astype(data.dtype), "pool_avg", "elemwise")
 
-    def mean(i: Indices) -> Expr:
+
+def _counts(pooled: Pooled, count_include_pad: bool, dtype: Any) -> Callable[[Indices], Expr]:
+    """By how many taps the mean of a window divides."""
+    window, shape = pooled.window, pooled.shape
+
+    def count(i: Indices) -> Expr:
         # taps within [first, end) of the padded coordinates count
-        count: Any = 1
-        for n, axis in enumerate(axes):
+        found: Any = 1
+        for n, axis in enumerate(pooled.axes):
             begin, behind = window.before[n], window.after[n]
             first = 0 if count_include_pad else begin
-            end = begin + data.shape[axis] + (behind if count_include_pad else 0)
-            count = count * _taps_inside(i[axis], shape[axis], window, n, first, end)
-        return (total[i] / _as_float(count, total.dtype)).astype(data.dtype)
+            end = begin + pooled.data.shape[axis] + (behind if count_include_pad else 0)
+            found = found * _taps_inside(i[axis], shape[axis], window, n, first, end)
+        return _as_float(found, dtype)
 
-    return stage(shape, mean, "pool_avg", "elemwise")
+    return count
+
+
+def window_counts(
+    data: Tensor, window: Window, ceil_mode: bool, count_include_pad: bool, place: str
+) -> tuple[list[int], Callable[[Indices], Expr]]:
+    """The shape of the pooled data [N, C, image..], and by how many taps each mean divides."""
+    pooled = _pooled(data, range(2, data.ndim), window, ceil_mode, place)
+    return pooled.shape, _counts(pooled, count_include_pad, data.dtype.compute)
 
 
 def lp_pool(
@@ -255,12 +271,6 @@ class Pooled:
 def _pooled(
     data: Tensor, axes: Sequence[int], window: Window, ceil_mode: bool, place: str
 ) -> Pooled:
-    for before, after, reach in zip(window.before, window.after, window.reach, strict=True):
-        require(
-            max(before, after) < reach, place,
-            f"with padding {window.padding} a window of {window.reach} can lie wholly outside",
-            "Pad by less than the window.",
-        )  # fmt: skip
     sizes = [data.shape[axis] for axis in axes]
     out_size = window.output_size(sizes, place)
     return Pooled(data, axes, window, _ceil_size(window, sizes) if ceil_mode else out_size)
@@ -283,6 +293,18 @@ def _moved(i: Indices, axes: Sequence[int], where: Sequence[Any]) -> Indices:
 def global_pool(data: Tensor, pool_type: str, layout: str = "NCHW") -> Tensor:
     """Maximum or mean over the whole image; its extents become 1."""
     return adaptive_pool(data, 1, pool_type, layout)
+
+
+def adaptive_pool1d(data: Tensor, output_size: Any, pool_type: str, layout: str = "NCW") -> Tensor:
+    """`adaptive_pool` of the one axis W."""
+    return adaptive_pool(data, output_size, pool_type, layout)
+
+
+def adaptive_pool3d(
+    data: Tensor, output_size: Any, pool_type: str, layout: str = "NCDHW"
+) -> Tensor:
+    """`adaptive_pool` of the axes D, H and W."""
+    return adaptive_pool(data, output_size, pool_type, layout)
 
 
 def adaptive_pool(data: Tensor, output_size: Any, pool_type: str, layout: str = "NCHW") -> Tensor:

@@ -31,6 +31,14 @@ from tilewright.topi.testing.conv2d import (
     depthwise_conv2d_python_nhwc,
     dilate_python,
 )
+from tilewright.topi.testing.crops import (
+    affine_grid_python,
+    correlation_nchw_python,
+    crop_and_resize_python,
+    deformable_conv2d_nchw_python,
+    dilation2d_nchw_python,
+    roi_align_nchw_python,
+)
 from tilewright.topi.testing.dense import batch_matmul, dense, matmul
 from tilewright.topi.testing.indexing import (
     cumulative_python,
@@ -54,6 +62,7 @@ from tilewright.topi.testing.pooling import (
     adaptive_pool,
     max_pool_indices_python,
     pool2d_python,
+    pool_grad_nchw,
     poolnd_python,
     upsampling_python,
 )
@@ -64,6 +73,7 @@ from tilewright.topi.testing.sampling import (
     resize3d_python,
     roi_align_python,
 )
+from tilewright.topi.testing.sequence import lstm_python, nll_loss, searchsorted_ref
 from tilewright.topi.testing.sparse import random_bsr_matrix, sparse_dense_python
 from tilewright.topi.testing.transform import (
     batch_to_space_nd_python,
@@ -78,25 +88,37 @@ from tilewright.topi.testing.transform import (
     strided_slice_python,
 )
 
+conv1d_transpose_ncw_python = conv2d_transpose_nchw_python = conv_transpose_python
+conv3d_transpose_ncdhw_python = conv_transpose_python
+grid_sample_nchw_python = grid_sample_python
+
 __all__ = [
     "adaptive_pool",
+    "affine_grid_python",
     "batch_matmul",
     "batch_norm",
     "batch_to_space_nd_python",
     "conv1d_ncw_python",
+    "conv1d_transpose_ncw_python",
     "conv2d_hwcn_python",
     "conv2d_nchw_python",
     "conv2d_nhwc_python",
+    "conv2d_transpose_nchw_python",
     "conv3d_ncdhw_python",
     "conv3d_ndhwc_python",
+    "conv3d_transpose_ncdhw_python",
     "conv_python",
     "conv_transpose_python",
+    "correlation_nchw_python",
+    "crop_and_resize_python",
     "cumulative_python",
+    "deformable_conv2d_nchw_python",
     "dense",
     "depth_to_space_python",
     "depthwise_conv2d_python_nchw",
     "depthwise_conv2d_python_nhwc",
     "dilate_python",
+    "dilation2d_nchw_python",
     "dispatch",
     "gather_nd_python",
     "gather_python",
@@ -105,29 +127,35 @@ __all__ = [
     "get_elemwise_schedule",
     "get_injective_schedule",
     "get_reduce_schedule",
+    "grid_sample_nchw_python",
     "grid_sample_python",
     "layer_norm_python",
     "layout_transform_python",
     "log_softmax_python",
     "lrn_python",
+    "lstm_python",
     "matmul",
     "matrix_set_diag",
     "max_pool_indices_python",
     "multibox_prior_python",
+    "nll_loss",
     "one_hot",
     "pool2d_python",
+    "pool_grad_nchw",
     "poolnd_python",
     "random_bsr_matrix",
     "reorg_python",
     "resize1d_python",
     "resize2d_python",
     "resize3d_python",
+    "roi_align_nchw_python",
     "roi_align_python",
     "roi_pool_nchw_python",
     "scale_shift_nchw_python",
     "scale_shift_nhwc_python",
     "scatter_elements_python",
     "scatter_nd_python",
+    "searchsorted_ref",
     "sequence_mask",
     "softmax_python",
     "space_to_batch_nd_python",

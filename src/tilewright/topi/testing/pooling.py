@@ -121,3 +121,37 @@ def upsampling_python(data: Array, scale: Any, layout: str = "NCHW") -> Array:
     for letter, times in zip("HW", per_axis(scale, 2), strict=True):
         data = data.repeat(times, axis=layout.index(letter))
     return data
+
+
+def pool_grad_nchw(
+    a_np: Array,
+    out_grad_np: Array,
+    pool_size: Any,
+    strides: Any,
+    padding: Any,
+    pool_type: str,
+    ceil_mode: bool,
+    count_include_pad: bool = True,
+) -> Array:
+    """What each window gives back to the elements that it read."""
+    (kh, kw), (sh, sw) = per_axis(pool_size, 2), per_axis(strides, 2)
+    (top, bottom), (left, right) = around(padding, (kh, kw))
+    height, width = a_np.shape[2:]
+    rest = (0, 0), (0, 0), (top, bottom + kh + sh), (left, right + kw + sw)
+    image = np.pad(a_np.astype(np.float64), rest, constant_values=-np.inf)
+    counted = np.zeros(image.shape[2:])
+    inside = counted[top : top + height, left : left + width]
+    if count_include_pad:
+        inside = counted[: top + height + bottom, : left + width + right]
+    inside[:] = 1
+    made = np.zeros(image.shape)
+    for y, x in np.ndindex(out_grad_np.shape[2:]):
+        at = slice(y * sh, y * sh + kh), slice(x * sw, x * sw + kw)
+        share = out_grad_np[:, :, y, x].astype(np.float64)
+        if pool_type == "avg":
+            made[:, :, *at] += (share / max(counted[at].sum(), 1))[:, :, None, None]
+            continue
+        flat = image[:, :, *at].reshape(*share.shape, -1)
+        first = np.arange(kh * kw) == flat.argmax(-1)[..., None]
+        made[:, :, *at] += (first * share[..., None]).reshape(*share.shape, kh, kw)
+    return made[:, :, top : top + height, left : left + width].astype(a_np.dtype)
