@@ -326,7 +326,7 @@ SECTIONS: dict[str, list[Row]] = {
         *works("contrib.graph_executor.", "create"),
         different("contrib.debugger.debug_executor.create", "writes files only with dump_root"),
         *works("contrib.debugger.debug_executor.", "GraphModuleDebug"),
-        *not_yet("relay.", "quantize If adt parser build_config dataflow_pattern collage"),
+        *not_yet("relay.", "quantize If adt parser dataflow_pattern collage"),
         *not_yet("relay.", "annotation random reinterpret"),
         *not_yet("relay.data_dep_optimization.", "simplify_fc_transpose bsr_dense"),
         *works("relay.backend.", "te_compiler.get"),

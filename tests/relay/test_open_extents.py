@@ -186,3 +186,30 @@ def of_arithmetic() -> relay.Function:
 def test_refusals(make, words):
     with pytest.raises(ModelError, match=words):
         make()
+
+
+@pytest.mark.parametrize("size", [(3, 4), (1, 1009)])
+def test_what_reads_an_open_shape_reads_the_one_it_becomes(size):
+    """Constants would hold the primes that stand for the extents."""
+    x = relay.var("x", shape=(relay.Any(), relay.Any(), 5))
+    made = [
+        relay.shape_of(x), relay.ndarray_size(x), relay.zeros_like(x),
+        relay.full_like(x, 2), relay.ones((x.shape[1], 2), "int8"),
+    ]  # fmt: skip
+    mod = relay.with_sizes(
+        relay.Function([x], relay.Tuple(made)), dict(batch=size[0], axis1=size[1])
+    )
+    value = np.zeros((*size, 5), "float32")
+    shape, count, zeros, twos, ones = relay.evaluate(mod["main"], {"x": value})
+    np.testing.assert_array_equal(shape, value.shape)
+    assert shape.dtype == "int32" and count == value.size
+    np.testing.assert_array_equal(zeros, value)
+    np.testing.assert_array_equal(twos, np.full_like(value, 2))
+    np.testing.assert_array_equal(ones, np.ones((size[1], 2), "int8"))
+
+
+def test_a_constant_of_open_extents_is_refused():
+    x = relay.var("x", shape=(relay.Any(), relay.Any()))
+    pair = relay.Tuple([x, relay.const(np.array(x.shape, "int64"))])
+    with pytest.raises(ModelError, match="was made of an open extent"):
+        relay.with_sizes(relay.Function([x], pair), {"batch": 3, "axis1": 4})

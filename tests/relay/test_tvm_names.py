@@ -42,6 +42,32 @@ def test_names_are_where_tvm_has_them():
     assert tilewright.tir.Var("m", "int32").name == tilewright.tir.SizeVar("m").name == "m"
 
 
+def test_a_wrapped_tuple_counts_and_indexes_as_the_tuple():
+    x = relay.var("x", shape=(3, 4))
+    pair = relay.topk(x, k=2)
+    wrapped = relay.expr.TupleWrapper(pair, 2)
+    values, places = wrapped
+    assert len(wrapped) == 2 and wrapped.astuple() is pair and wrapped.astext() == pair.astext()
+    assert values.checked_type == pair[0].checked_type and places.dtype == wrapped[-1].dtype
+    with pytest.raises(ModelError, match="the tuple has 2 values"):
+        relay.expr.TupleWrapper(pair, 3)
+
+
+def test_a_constant_takes_arrays_of_any_kind():
+    held = relay.Constant(tilewright.nd.array(np.arange(3, dtype="int32")))
+    assert held.checked_type == relay.TensorType((3,), "int32") and held.span is None
+    np.testing.assert_array_equal(held.data, [0, 1, 2])
+    with pytest.raises(ModelError, match="it holds no numbers"):
+        relay.Constant("three")
+
+
+def test_older_spellings_of_passes():
+    with relay.build_config(opt_level=1, disabled_pass=["FuseOps"]) as held:
+        assert isinstance(held, transform.PassContext) and held.opt_level == 1
+    mod = relay.transform.DeadCodeElimination(inline_once=True)(relay.IRModule.from_expr(scaled()))
+    assert analysis.structural_equal(mod["main"], scaled())
+
+
 def test_functions_of_a_module_have_names():
     mod = relay.IRModule.from_expr(scaled())
     main = mod.get_global_var("main")

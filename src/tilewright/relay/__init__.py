@@ -70,15 +70,16 @@ from tilewright.relay.tensor import *  # noqa: F403
 from tilewright.relay.tensor import __all__ as _operators
 from tilewright.runtime.network.library import Library, load
 from tilewright.runtime.network.param_dict import load_param_dict, save_param_dict
+from tilewright.transform import PassContext as build_config
 
 __all__ = [
-    "analysis", "Any", "backend", "bind", "bind_params", "build", "build_module", "Call", "const",
-    "Constant", "create_executor", "data_dep_optimization", "einsum", "evaluate", "Expr", "expr",
-    "expr_functor", "ExprFunctor", "ExprMutator", "ExprVisitor", "free_vars", "frontend",
-    "FuncType", "Function", "GlobalVar", "image", "IncompleteType", "IRModule", "layout_transform",
-    "Let", "Library", "load", "load_param_dict", "nn", "op", "optimize", "PASSES", "qnn",
-    "save_param_dict", "scalar_type", "ScopeBuilder", "TensorType", "testing", "to_onnx",
-    "transform", "Tuple", "TupleGetItem", "TupleType", "ty", "Var", "var", "vision", "vm",
+    "analysis", "Any", "backend", "bind", "bind_params", "build", "build_config", "build_module",
+    "Call", "const", "Constant", "create_executor", "data_dep_optimization", "einsum", "evaluate",
+    "Expr", "expr", "expr_functor", "ExprFunctor", "ExprMutator", "ExprVisitor", "free_vars",
+    "frontend", "FuncType", "Function", "GlobalVar", "image", "IncompleteType", "IRModule",
+    "layout_transform", "Let", "Library", "load", "load_param_dict", "nn", "op", "optimize",
+    "PASSES", "qnn", "save_param_dict", "scalar_type", "ScopeBuilder", "TensorType", "testing",
+    "to_onnx", "transform", "Tuple", "TupleGetItem", "TupleType", "ty", "Var", "var", "vision", "vm",
     "with_sizes", *_indexing, *_operators, *_reductions, *_selection, *_shapes,
 ]  # fmt: skip
 
@@ -94,7 +95,6 @@ _ELSEWHERE = {
     ),
     **dict.fromkeys(("parser", "fromtext", "parse"), "Text is not read: save with relay.to_onnx."),
     "annotation": "Leave it out: relay.build decides where values live and what is fused.",
-    "build_config": "Use transform.PassContext.",
     "collage": "relay.build chooses by measured records; there are no other compilers to ask.",
     "dataflow_pattern": "Use relay.ExprMutator, or relay.analysis.post_order_visit.",
     "random": "Draw numbers with numpy, and give them as inputs.",

@@ -3,9 +3,11 @@
 Read next: `graph/expr.py`.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
-from tilewright.base.errors import absent
+from tilewright.base.doors import door
+from tilewright.base.errors import ModelError, absent
 from tilewright.relay.graph.expr import (
     Call,
     Constant,
@@ -20,14 +22,41 @@ from tilewright.relay.graph.expr import (
 from tilewright.relay.graph.scope import Let, bind
 
 RelayExpr = Expr
+
+
+class TupleWrapper(Sequence[Expr]):
+    """The first `size` values of a tuple, as a list of them.  Operators with several results give
+    the tuple itself, which counts and indexes just so."""
+
+    @door(ModelError)
+    def __init__(self, tuple_value: Expr, size: int) -> None:
+        if not 0 <= size <= len(tuple_value):
+            raise ModelError(
+                f"TupleWrapper(size={size})", f"the tuple has {len(tuple_value)} values",
+                "Leave the wrapper out: x[0], x[1], ... are the values of a tuple.",
+            )  # fmt: skip
+        self.tuple_value, self.size = tuple_value, size
+
+    def astuple(self) -> Expr:
+        return self.tuple_value
+
+    def astext(self) -> str:
+        return self.tuple_value.astext()
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getitem__(self, index: Any) -> Any:
+        return [self.tuple_value[k] for k in range(self.size)][index]
+
+
 __all__ = [
-    "Call", "Constant", "Expr", "GlobalVar", "Let", "RelayExpr", "Tuple", "TupleGetItem", "Var",
+    "Call", "Constant", "Expr", "GlobalVar", "Let", "RelayExpr", "Tuple", "TupleGetItem",
+    "TupleWrapper", "Var",
     "bind", "const", "var",
 ]  # fmt: skip
 
-_ELSEWHERE = dict.fromkeys(("If", "Match"), "Use relay.where, which computes both sides.") | {
-    "TupleWrapper": "Operators with several results give a tuple; its parts are x[0], x[1], ..."
-}
+_ELSEWHERE = dict.fromkeys(("If", "Match"), "Use relay.where, which computes both sides.")
 
 
 def __getattr__(name: str) -> Any:

@@ -565,13 +565,13 @@ def full_like(data: Expr, fill_value: float | Expr) -> Expr:
     return full(fill_value, data.shape, data.dtype)
 
 
-def zeros_like(data: Expr) -> Constant:
-    """A constant of zeros with the shape and type of `data`."""
+def zeros_like(data: Expr) -> Expr:
+    """Zeros with the shape and type of `data`."""
     return filled(0, data.shape, data.dtype)
 
 
-def ones_like(data: Expr) -> Constant:
-    """A constant of ones with the shape and type of `data`."""
+def ones_like(data: Expr) -> Expr:
+    """Ones with the shape and type of `data`."""
     return filled(1, data.shape, data.dtype)
 
 

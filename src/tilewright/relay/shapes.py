@@ -1,6 +1,6 @@
 """Operators that take a shape from another value: `relay.reshape_like`, `relay.collapse_sum_like`.
 
-In: graph values.  Out: reshapes, sums and constants: shapes are known when a graph is made.
+In: graph values.  Out: reshapes, sums and constants; of open extents, what computes them.
 Read next: `tensor.py`.
 """
 
@@ -12,9 +12,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from tilewright.base.errors import ModelError
-from tilewright.relay.graph.expr import Call, Constant, Expr, check_dtype, const, static_shape
+from tilewright.relay.graph.expr import Call, Expr, check_dtype, const, static_shape
+from tilewright.relay.graph.extents import is_open
 from tilewright.relay.op import call
-from tilewright.relay.tensor import broadcast_to, cast, reshaped_shape, sum
+from tilewright.relay.tensor import broadcast_to, cast, concatenate, prod, reshaped_shape, sum
 
 
 def reshape_like(
@@ -81,16 +82,26 @@ def cast_like(data: Expr, dtype_like: Expr) -> Call:
     return cast(data, dtype_like.dtype)
 
 
-def shape_of(data: Expr, dtype: str = "int32") -> Constant:
-    """The extents of `data`: a constant, as all of them are known."""
+def shape_of(data: Expr, dtype: str = "int32") -> Expr:
+    """The extents of `data`: a constant where all of them are known."""
     kind = check_dtype(dtype, "relay.shape_of")
-    return const(np.array(data.shape, kind.storage))
+    if not is_open(data.shape):
+        return const(np.array(data.shape, kind.storage))
+    return cast(concatenate([_counted(n) for n in data.shape], 0), kind)
 
 
-def ndarray_size(data: Expr, dtype: str = "int32") -> Constant:
-    """How many elements `data` has: a constant."""
+def ndarray_size(data: Expr, dtype: str = "int32") -> Expr:
+    """How many elements `data` has: a constant where all its extents are known."""
     kind = check_dtype(dtype, "relay.ndarray_size")
-    return const(np.array(data.tensor_type.size, kind.storage))
+    if not is_open(data.shape):
+        return const(np.array(data.tensor_type.size, kind.storage))
+    return cast(prod(shape_of(data, "int64")), kind)
+
+
+def _counted(extent: int) -> Expr:
+    """[extent], which holds whatever an open one becomes: it is the extent of ones to be added."""
+    one = const(np.ones(1, "int32"))
+    return cast(sum(broadcast_to(one, (extent,)), axis=0, keepdims=True), "int64")
 
 
 __all__ = [

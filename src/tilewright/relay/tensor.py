@@ -22,6 +22,7 @@ from tilewright.relay.graph.expr import (
     const,
     static_shape,
 )
+from tilewright.relay.graph.extents import is_open
 from tilewright.relay.op import call, get, same_dtype
 
 Axes = int | Sequence[int] | None
@@ -245,23 +246,25 @@ def full(fill_value: float | Expr, shape: Any, dtype: str | None = None) -> Expr
     return filled(fill_value, shape, "float32" if dtype is None else dtype)
 
 
-def filled(fill_value: float, shape: Any, dtype: str) -> Constant:
-    """A constant tensor of one value."""
+def filled(fill_value: float, shape: Any, dtype: str) -> Expr:
+    """A tensor of one value: a constant, unless an extent is open."""
     kind = check_dtype(dtype, "relay.full")
     dims = static_shape(shape, "relay.full")
+    if is_open(dims):
+        return broadcast_to(const(np.full((), fill_value, kind.storage)), dims)
     try:
         return const(np.full(dims, fill_value, kind.storage))
     except (MemoryError, ValueError) as error:
         raise ModelError(f"full({dims})", f"it has no room ({error})", "Use less.") from None
 
 
-def zeros(shape: Any, dtype: str = "float32") -> Constant:
-    """A constant tensor of zeros."""
+def zeros(shape: Any, dtype: str = "float32") -> Expr:
+    """A tensor of zeros, a constant."""
     return filled(0, shape, dtype)
 
 
-def ones(shape: Any, dtype: str = "float32") -> Constant:
-    """A constant tensor of ones."""
+def ones(shape: Any, dtype: str = "float32") -> Expr:
+    """A tensor of ones, a constant."""
     return filled(1, shape, dtype)
 
 

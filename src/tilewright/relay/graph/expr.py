@@ -200,6 +200,11 @@ class Expr:
     def __ge__(self, other: Any) -> Expr:
         return _arithmetic("greater_equal", self, other)
 
+    @property
+    def span(self) -> None:
+        """Where in a source text it was written, which is not kept."""
+        return None
+
     def __neg__(self) -> Expr:
         from tilewright.relay.op import call
 
@@ -252,8 +257,9 @@ class Constant(Expr):
     __slots__ = ("data",)
 
     @door(ModelError)
-    def __init__(self, data: np.ndarray) -> None:
-        self.data = data.astype(data.dtype.newbyteorder("="), copy=False)
+    def __init__(self, data: Any) -> None:
+        data = as_array(data)
+        self.data: Array = data.astype(data.dtype.newbyteorder("="), copy=False)
         self._type = TensorType(
             tuple(map(int, data.shape)), check_dtype(data.dtype.name, "relay.const")
         )

@@ -55,6 +55,11 @@ def known_part(extent: int) -> int:
     return extent
 
 
+def is_open(shape: Sequence[int]) -> bool:
+    """Whether an extent of a typed value's shape stands for an open one, or may."""
+    return any(known_part(n) != n for n in shape)
+
+
 def closed(shape: Anything, extent_of: Callable[[str], int], own: str = "") -> Anything:
     """`shape`, or shapes by name, or lists of them, with an int for every `Any`.
 

@@ -16,6 +16,7 @@ import numpy as np
 from tilewright.base.doors import is_integer
 from tilewright.base.errors import ModelError
 from tilewright.relay.graph.expr import (
+    MAX_RANK,
     Array,
     Call,
     Constant,
@@ -110,9 +111,13 @@ class _Numbers:
         return self.extent(value) if is_number else value
 
     def means(self, data: np.ndarray) -> bool:
-        """Whether a constant has an open extent, or is one, or the share of one element of it."""
+        """Whether a constant has an open extent, or is one, or the share of one element of it, or
+        may be a shape with one."""
         if self.shape(data.shape) != data.shape:
             return True
+        if data.ndim == 1 and data.dtype.kind in "iu" and data.size <= MAX_RANK:
+            values = tuple(map(int, data))
+            return self.shape(values) != values
         known = [x for prime in self.sizes for x in (prime, 1 / prime)]
         return data.size == 1 and any(
             np.isclose(float(data.ravel()[0]), x, rtol=1e-6) for x in known

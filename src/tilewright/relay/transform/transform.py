@@ -123,9 +123,14 @@ class SimplifyExpr(RelayPass):
     CHANGES = (canonicalize, drop_empty, eliminate_dead_code)
 
 
+@dataclass(frozen=True)
 class DeadCodeElimination(RelayPass):
-    """Operators that do nothing disappear, with what only they read."""
+    """Operators that do nothing disappear, with what only they read.
 
+    inline_once: has no more to do: `relay.Let` puts a value where it is read in any case
+    """
+
+    inline_once: bool = False
     OPT_LEVEL, CHANGES = 1, (eliminate_dead_code,)
 
 
