@@ -79,8 +79,8 @@ __all__ = [
     "frontend", "FuncType", "Function", "GlobalVar", "image", "IncompleteType", "IRModule",
     "layout_transform", "Let", "Library", "load", "load_param_dict", "nn", "op", "optimize",
     "PASSES", "qnn", "save_param_dict", "scalar_type", "ScopeBuilder", "TensorType", "testing",
-    "to_onnx", "transform", "Tuple", "TupleGetItem", "TupleType", "ty", "Var", "var", "vision", "vm",
-    "with_sizes", *_indexing, *_operators, *_reductions, *_selection, *_shapes,
+    "to_onnx", "transform", "Tuple", "TupleGetItem", "TupleType", "ty", "Var", "var", "vision",
+    "vm", "with_sizes", *_indexing, *_operators, *_reductions, *_selection, *_shapes,
 ]  # fmt: skip
 
 # A shape may hold more than ints, and the class checks it itself.
