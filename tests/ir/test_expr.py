@@ -161,7 +161,7 @@ REFUSALS = {
     "zero modulus": (lambda: V % 0, "division by zero"),
     "zero constants": (lambda: E.const(3) % 0, "division by zero"),
     "condition": (lambda: V & FLAG, "a condition must be bool, not int32"),
-    "not": (lambda: ~V, "a condition must be bool"),
+    "not": (lambda: ~E.var("f", "float32"), "a condition must be bool"),
     "select": (lambda: E.select(V, 1, 2), "a condition must be bool"),
     "function": (lambda: E.call("sinc", X), "no such function. Known: abs, acos"),
     "arity": (lambda: E.call("pow", X), r"takes 2 argument\(s\), got 1"),

@@ -91,3 +91,19 @@ def test_the_tag_of_a_scope() -> None:
 def test_short_names_of_types() -> None:
     assert [DType(name) for name in ("float", "int", "uint")] == ["float32", "int32", "uint32"]
     assert te.var("x", "float").dtype == "float32" and not math.isnan(te.const(1, "float").value)
+
+
+def test_operators_on_bits() -> None:
+    x, y = te.var("x"), te.var("y")
+    a, b = np.array([5, -7, 12, 1], "int32"), np.array([3, 6, -1, 2], "int32")
+    for function in (
+        lambda p, q: p & q, lambda p, q: p | q, lambda p, q: p ^ q,
+        lambda p, q: p << 3, lambda p, q: p >> 2, lambda p, q: ~p,
+    ):  # fmt: skip
+        np.testing.assert_array_equal(values(function, a, b), function(a, b))
+    assert ((x < y) & (y > 2)).op == "and" and (~(x < y)).dtype == "bool"
+    for places in (-1, 32):
+        with pytest.raises(ExpressionError, match="places 0 to 31"):
+            _ = x << places
+    with pytest.raises(ExpressionError, match="bits"):
+        _ = te.const(1.5) ^ 1.0

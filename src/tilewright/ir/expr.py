@@ -27,6 +27,10 @@ from tilewright.base.concurrency import lock
 from tilewright.base.dtype import BOOL, FLOAT32, INT32, INT64, DType, join
 from tilewright.base.errors import ExpressionError
 from tilewright.ir.identities import folds
+from tilewright.ir.numbers import are_bits as _are_bits
+from tilewright.ir.numbers import checked_shift as _shift
+from tilewright.ir.numbers import overflow as _overflow
+from tilewright.ir.numbers import plain as _plain
 from tilewright.ir.operations import ARITHMETIC as ARITHMETIC
 from tilewright.ir.operations import BINARY as BINARY
 from tilewright.ir.operations import BITWISE as BITWISE
@@ -129,13 +133,22 @@ class Expr:
         return binary("ne", self, other)  # type: ignore[arg-type]
 
     def __and__(self, other: Value) -> Expr:
-        return binary("and", self, other)
+        return binary("bitand" if _are_bits(self, other) else "and", self, other)
 
     def __or__(self, other: Value) -> Expr:
-        return binary("or", self, other)
+        return binary("bitor" if _are_bits(self, other) else "or", self, other)
+
+    def __xor__(self, other: Value) -> Expr:
+        return binary("bitxor", self, other)
+
+    def __lshift__(self, other: Value) -> Expr:
+        return binary("shl", self, _shift(self, other))
+
+    def __rshift__(self, other: Value) -> Expr:
+        return binary("shr", self, _shift(self, other))
 
     def __invert__(self) -> Expr:
-        return logical_not(self)
+        return binary("bitxor", self, -1) if self.dtype.kind == "int" else logical_not(self)
 
     def __hash__(self) -> int:
         return id(self)
@@ -196,7 +209,6 @@ class Expr:
         raise ExpressionError(str(self), "only an operation on two values has operands")
 
     def same_as(self, other: object) -> bool:
-        """Whether both are one expression."""
         return other is self
 
     def astype(self, dtype: str) -> Expr:
@@ -288,18 +300,6 @@ def const(value: float, dtype: str | None = None) -> Expr:
     if not kind.least <= int(value) <= kind.greatest:
         raise _overflow(value, kind)
     return make("const", (), int(value), kind)
-
-
-def _plain(value: Any) -> Any:
-    """A number of numpy as one of Python; anything else as it is."""
-    return value.item() if hasattr(value, "item") and getattr(value, "size", 0) == 1 else value
-
-
-def _overflow(value: float, kind: DType) -> ExpressionError:
-    return ExpressionError(
-        f"const({value!r}, {str(kind)!r})", f"{kind} holds {kind.least:g} to {kind.greatest:g}",
-        "Use a wider type, for example by .astype on the operands.",
-    )  # fmt: skip
 
 
 _INDICES = {n: make("const", (), n, INT32) for n in range(-64, 2049)}
@@ -593,8 +593,8 @@ def free_variables(*roots: Expr) -> set[Expr]:
 
 def conjuncts(condition: Expr) -> Iterable[Expr]:
     """The parts of a conjunction, left to right."""
-    if condition.op == "and":
-        for part in condition.args:
-            yield from conjuncts(part)
-    else:
+    if condition.op != "and":
         yield condition
+        return
+    for part in condition.args:
+        yield from conjuncts(part)
