@@ -129,6 +129,7 @@ SECTIONS: dict[str, list[Row]] = {
         ),
         *works("T.", "kind.name keys attrs mcpu mattr model libs host max_num_threads current"),
         *works("T.", "thread_warp_size max_shared_memory_per_block with_host"),
+        *works("T.", "export list_kinds canon_target_and_host"),
         different("T.kind", "the name itself, too: target.kind == 'cuda'"),
         different(
             "transform.PassContext", "opt_level counts; unknown config entries are kept unused"
@@ -194,6 +195,11 @@ SECTIONS: dict[str, list[Row]] = {
         different("task.instantiate", "close(index) gives the schedule", "sketch.close"),
         *works("autotvm.", "measure_option MeasureInput MeasureResult"),
         different(
+            "autotvm.measure.Runner",
+            "subclass it with run(measure_inputs, build_results): one input at a time; the tuner "
+            "goes by what it says, networks are never built from its records",
+        ),
+        different(
             "autotvm.LocalBuilder",
             "timeout, n_parallel and build_func (a function of an importable module)",
         ),
@@ -214,7 +220,8 @@ SECTIONS: dict[str, list[Row]] = {
             "starts from what runs untuned, where there is that; start_position=[0, ...] is TVM's",
         ),
         *works("tuner.", "tune next_batch has_next update reset set_error_threshold best_config"),
-        *works("tuner.", "best_flops best_iter best_measure_pair ttl"),
+        *works("tuner.", "best_flops best_iter best_measure_pair ttl space visited"),
+        *works("tuner.", "range_length index_offset counter"),
         different(
             "tuner.load_history",
             "records of any task on devices of the kind; any number helps, unless "

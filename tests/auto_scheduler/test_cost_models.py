@@ -93,9 +93,15 @@ def test_a_score_for_each_state(task: Any, options: Any, answer: Any) -> None:
         task.tune(options(2), auto_scheduler.SketchPolicy(task, Wrong(length)))
 
 
-def test_both_methods_are_needed() -> None:
+def test_a_model_needs_to_predict_and_may_learn(task: Any, options: Any) -> None:
     with pytest.raises(TypeError, match="predict"):
         type("Half", (auto_scheduler.PythonBasedModel,), {"update": lambda *_: None})()
+    fixed = {"predict": lambda self, task, states: [0.0] * len(states)}
+    model = type("Fixed", (auto_scheduler.PythonBasedModel,), fixed)()
+    model.update([], [])
+    policy = auto_scheduler.SketchPolicy(task, model)
+    assert isinstance(policy, auto_scheduler.search_policy.SearchPolicy)
+    assert task.tune(options(2), policy).trials == 2
 
 
 def test_a_subclass_of_a_model_that_is_here_counts(task: Any, options: Any) -> None:

@@ -91,6 +91,14 @@ def test_workloads_by_name_and_by_key() -> None:
     with Target("opencl"):
         assert auto_scheduler.SearchTask(workload_key=key).target.kind == "opencl"
     tensors = product(2, 2, 2)
+    called = auto_scheduler.SearchTask(compute_dag=tensors, workload_key="mine", target=CPU)
+    assert called.workload_key == '["mine"]'
+    inp = auto_scheduler.MeasureInput(called, called.compute_dag.init_state)
+    line = auto_scheduler.measure_record.dump_record_to_string(
+        inp, auto_scheduler.MeasureResult([0.1], 0, "", 0.2, 1)
+    )
+    again, _ = auto_scheduler.measure_record.load_record_from_string(line)
+    assert again.task.workload_key == called.workload_key
     assert auto_scheduler.register_workload_tensors('["abc",[2]]', tensors) == '["abc",[2]]'
     with pytest.raises(SpaceError, match="workload_key"):
         auto_scheduler.register_workload_tensors(ConfigSpace(), tensors)  # type: ignore[arg-type]

@@ -12,6 +12,7 @@ import pytest
 
 from tilewright import autotvm, cpu, nd, te
 from tilewright.autotvm import callback, record
+from tilewright.autotvm.measure.measure import MeasureErrorNo, Runner
 from tilewright.autotvm.results import MeasureInput, MeasureResult, measure_result
 from tilewright.base.errors import RecordError, SpaceError, TilewrightError
 from tilewright.driver.build import build
@@ -365,6 +366,83 @@ def test_the_progress_bar_is_closed_once_whatever_ends_the_run(
     assert out.endswith(" Done.\n") and out.count("Done.") == out.count("\n") == 1
     assert f"Progress: ({report.trials}/{n_trial})" in out.rpartition("\r")[2]
     assert report.trials == tried if tried else 5 < report.trials < 60
+
+
+# -- runners of one's own -------------------------------------------------------------------------
+
+
+class Counting(Runner):
+    """Costs by the index of a configuration; those of `bad` fail."""
+
+    def __init__(self, bad: tuple[int, ...] = (), result: Any = None) -> None:
+        super().__init__(1, 2)
+        self.bad, self.result, self.seen = bad, result, list[int]()
+
+    def run(self, measure_inputs: Any, build_results: Any) -> Any:
+        (given,), (built,) = measure_inputs, build_results
+        self.seen.append(given.config.index)
+        assert built.arg_info == [((12, 8), "float32"), ((8, 16), "float32"), ((12, 16), "float32")]
+        if self.result is not None:
+            return self.result
+        if given.config.index in self.bad:
+            return [MeasureResult(("broken",), MeasureErrorNo.RUN_TIMEOUT, 0.1, 1.0)]
+        return [MeasureResult((1e-3 / (1 + given.config.index),), 0, 0.1, 1.0)]
+
+
+@pytest.mark.parametrize("name", ["RandomTuner", "GridSearchTuner"])
+def test_a_runner_of_ones_own_is_believed_by_the_tuner_alone(
+    name: str, task: Task, tmp_path: Path
+) -> None:
+    log, builder, runner = tmp_path / "log.jsonl", NullBuilder(2), Counting(bad=(12,))
+    tuner = getattr(autotvm.tuner, name)(task, range_idx=(8, 15))
+    assert (tuner.range_length, tuner.index_offset, tuner.space) == (8, 8, task.config_space)
+    option = autotvm.measure_option(builder, runner)
+    tuner.tune(8, option, callbacks=[callback.log_to_file(log)])
+    builder.close()
+    runner.close()
+    assert sorted(runner.seen) == sorted(tuner.visited) == list(range(8, 16))
+    assert tuner.counter == 8 and not tuner.has_next()
+    assert tuner.best_config.index == 15 and tuner.best_flops == pytest.approx(task.flop * 16e3)
+    written = list(Database(log))
+    assert {r.result.error for r in written} == {None, "timeout"}
+    assert not any(r.result.verified for r in written)
+    history = autotvm.apply_history_best(log)
+    assert history.query(CPU, task.workload).index == 15  # good for the template, ...
+    assert history.lookup(task.dag, CPU) is None  # ... but not for networks
+
+
+@pytest.mark.parametrize(
+    ("result", "reason"),
+    [
+        ([], "it gave"), (["x"], "it gave"), ([MeasureResult((0.0,), 0, 0, 0)], "costs of"),
+        ([MeasureResult((float("nan"),), 0, 0, 0)], "costs of"), (3, "it gave"),
+    ],
+)  # fmt: skip
+def test_what_a_runner_may_not_give(result: Any, reason: str, task: Task) -> None:
+    builder, runner = NullBuilder(2), Counting(result=result)
+    with pytest.raises(SpaceError, match=f"Counting.run: {reason}"):
+        autotvm.tuner.RandomTuner(task).tune(4, autotvm.measure_option(builder, runner))
+    builder.close()
+    runner.close()
+
+
+@pytest.mark.parametrize("options", [{"timeout": 0}, {"n_parallel": 0}, {"timeout": "long"}])
+def test_refused_options_of_a_runner(options: dict[str, Any]) -> None:
+    class Own(Counting):
+        def __init__(self) -> None:
+            Runner.__init__(self, **options)
+
+    with pytest.raises(SpaceError, match="Runner"):
+        Own()
+
+
+def test_results_made_by_hand_are_logged_and_recommended(task: Task, tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    inputs = [MeasureInput(CPU, task, task.config_space.get(i)) for i in range(3)]
+    results = [MeasureResult((cost,), 0, 0.0, 1.0) for cost in (1.0, 2.0, 0.5)]
+    callback.log_to_file(log)(None, inputs, results)
+    for source in (log, list(zip(inputs, results, strict=True))):
+        assert record.ApplyHistoryBest(source).query(CPU, task.workload).index == 2
 
 
 # -- options ---------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 
@@ -139,3 +140,37 @@ def test_a_target_has_the_attributes_of_tvms() -> None:
     assert pickle.loads(pickle.dumps(t)).kind.name == "cuda"
     with pytest.raises(TargetError, match="no target is in force"):
         Target.current(allow_none=False)
+
+
+def test_a_host_within_the_text() -> None:
+    board = "llvm -mtriple=aarch64-linux-gnu"
+    for text in ("cuda --host llvm", "cuda -host=llvm", "cuda --host=llvm"):
+        assert Target(text).host == Target("llvm") and str(Target(text)) == "cuda"
+    assert Target(f"cuda -arch=sm_80 --host '{board}'").triple == "aarch64-linux-gnu"
+    assert Target("cuda --host llvm", board).triple == "aarch64-linux-gnu"
+    for text in ("cuda --host", "cuda --host -arch=sm_80", "cuda arch sm_80", "cuda -=3"):
+        with pytest.raises(TargetError):
+            Target(text)
+
+
+def test_targets_as_dicts_and_json() -> None:
+    target = Target("cuda -arch=sm_80", "llvm -mcpu=skylake")
+    plain = target.export()
+    assert plain == {
+        "kind": "cuda", "arch": "sm_80", "host": {"kind": "llvm", "mcpu": "skylake"}
+    }  # fmt: skip
+    for given in (plain, json.dumps(plain)):
+        assert Target(given) == target and Target(given).host == target.host
+    for text in ('{"kind": ', "{}", "{" * 1500):
+        with pytest.raises(TargetError, match="no JSON of a target"):
+            Target(text)
+    assert {"llvm", "cuda", "opencl"} <= set(Target.list_kinds())
+
+
+def test_a_target_and_its_host_apart() -> None:
+    both, host = Target.canon_target_and_host("cuda", "llvm")
+    assert both is not None and both.host == host == Target("llvm")
+    assert Target.canon_target_and_host(both) == (both, host)
+    assert Target.canon_target_and_host(None) == (None, None)
+    with pytest.raises(TargetError, match="a host needs a target"):
+        Target.canon_target_and_host(None, "llvm")

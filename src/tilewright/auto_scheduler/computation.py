@@ -24,6 +24,7 @@ from tilewright.auto_scheduler.workload_registry import (
     declared,
     make_workload_key,
     normal,
+    register_workload_tensors,
     workload_key_to_tensors,
 )
 from tilewright.base.errors import SpaceError
@@ -100,4 +101,8 @@ def _computation(
         assert workload_key is not None
         return ComputeDAG(workload_key_to_tensors(workload_key)), normal(workload_key)
     dag = compute_dag if isinstance(compute_dag, ComputeDAG) else ComputeDAG(compute_dag)
-    return dag, dag.workload_key() if workload_key is None else normal(workload_key)
+    if workload_key is None:
+        return dag, dag.workload_key()
+    if not isinstance(workload_key, str) or workload_key.lstrip().startswith("["):
+        return dag, normal(workload_key)
+    return dag, register_workload_tensors(json.dumps([workload_key]), dag.tensors)

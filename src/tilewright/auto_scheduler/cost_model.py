@@ -45,9 +45,11 @@ class PythonBasedModel(ABC):
         """What the search learns by itself; of a user's model nothing."""
         return CostModel()
 
-    @abstractmethod
-    def update(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
-        """Learn from trials, which are told before the next `predict`."""
+    def update(  # noqa: B027
+        self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]
+    ) -> None:
+        """Learn from trials, which are told before the next `predict`; by itself a model does not
+        learn."""
 
     @abstractmethod
     def predict(self, task: Computation, states: Sequence[State | Schedule]) -> Any:

@@ -86,7 +86,11 @@ class PreloadCustomSketchRule:
         self.rule_name = rule_name
 
 
-class SketchPolicy:
+class SearchPolicy:
+    """What `SearchTask.tune` takes, and what callbacks are called with."""
+
+
+class SketchPolicy(SearchPolicy):
     """Sketches from rules, ranked by the machine model and `program_cost_model`, or by a user's
     `PythonBasedModel` alone.
 

@@ -33,7 +33,7 @@ from tilewright.te.tensor import Tensor
 class SearchTask(Computation):
     """func, args:    a workload function (or the name it is registered by) and its arguments
     compute_dag:     instead of them, the computation
-    workload_key:    instead of them, its key; beside a computation: how to call it
+    workload_key:    instead of them, its key; beside a computation: how to call it, a key or a word
     target:          default: that of the innermost `with target:`
     hardware_params: limits, where the target's are not the device's
     desc:            for the tables

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from tilewright.autotvm.results import MeasureInput, MeasureResult
+from tilewright.autotvm.results import MeasureInput, MeasureResult, record_of
 from tilewright.autotvm.tuners import format_si
 from tilewright.base.doors import door
 from tilewright.base.dtype import json_name
@@ -97,8 +97,7 @@ class _FileLog:
         self, tuner: Any, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]
     ) -> None:
         for given, result in zip(inputs, results, strict=True):
-            if result.record is not None:
-                self._append(result.record, given.task.dag.to_json())
+            self._append(record_of(given, result), given.task.dag.to_json())
 
 
 class _OpenFile:

@@ -261,12 +261,23 @@ class ApplyHistoryBest(DispatchContext):
         for told in recommended:
             with suppress(SpaceError):
                 return _costing(sketch.space.get(index_of(sketch.space, told.config)), told.seconds)
-        return None
+        return _best_said(self.database, keys, sketch)
 
     def lookup(self, dag: ComputeDAG, target: Target) -> Schedule | None:
         """The schedule of the best record of exactly this computation, else what a log of AutoTVM
         recommends for its anchor."""
         return self.database.lookup(dag, target) or self.foreign.lookup(dag, target)
+
+
+def _best_said(database: Database, keys: Iterable[Key], sketch: Sketch) -> ConfigEntity | None:
+    """Of records that nobody verified, or of another device: good for a template, whatever they
+    compute, but for no kernel of a network."""
+    every = (r for key in keys for r in database.query(task=key))
+    for record in sorted((r for r in every if r.result.ok), key=lambda r: r.seconds):
+        with suppress(SpaceError):
+            index = sketch.space.index_of(record.decisions)
+            return _costing(sketch.space.get(index), record.seconds)
+    return None
 
 
 def _costing(config: ConfigEntity, seconds: float) -> ConfigEntity:

@@ -6,7 +6,8 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from tilewright.autotvm.results import ERROR_NUMBERS, MeasureInput, MeasureResult, measure_result
+from tilewright.autotvm.dispatch import ApplyHistoryBest
+from tilewright.autotvm.results import MeasureInput, MeasureResult, measure_result, record_of
 from tilewright.base.doors import open_doors
 from tilewright.base.errors import RecordError, SpaceError, TilewrightError, absent
 from tilewright.foreign.autotvm_line import read_autotvm, target_of
@@ -14,16 +15,15 @@ from tilewright.foreign.history import index_of
 from tilewright.foreign.tvm_logs import import_lines
 from tilewright.measure import record as records
 from tilewright.measure.database import Database, pick_best, readable
-from tilewright.measure.record import AUTOTVM, DagLine, ErrorKind, Record, Result, make_record, read
+from tilewright.measure.record import AUTOTVM, DagLine, Record, read
 from tilewright.schedule.task import Task, create
 from tilewright.schedule.workload import arguments_of
-from tilewright.search.jobs import task_id
 from tilewright.search.transfer import read_history
 from tilewright.targets.target import Target
 
 __all__ = [
-    "decode", "encode", "load_from_buffer", "load_from_file", "measure_str_key", "pick_best",
-    "split_workload",
+    "ApplyHistoryBest", "decode", "encode", "load_from_buffer", "load_from_file", "measure_str_key",
+    "pick_best", "split_workload",
 ]  # fmt: skip
 
 
@@ -73,8 +73,7 @@ def encode(inp: MeasureInput, result: MeasureResult, protocol: str = "json") -> 
     """The line of a log for an input and what came of it."""
     if protocol != "json":
         raise RecordError(f"encode(protocol={protocol!r})", "logs are JSON lines", 'Use "json".')
-    record = getattr(result, "record", None) or _record(inp, result)
-    return records.encode(record).decode().rstrip("\n")
+    return records.encode(record_of(inp, result)).decode().rstrip("\n")
 
 
 def decode(row: str | bytes, protocol: str = "json") -> tuple[MeasureInput, MeasureResult]:
@@ -139,24 +138,7 @@ def _task(name: str, args: Any, target: Target) -> Task:
         ) from None  # fmt: skip
 
 
-def _record(inp: MeasureInput, result: MeasureResult) -> Record:
-    """Of a result that was made by hand."""
-    task, values = inp.task, {name: entity.value for name, entity in inp.config.items()}
-    sketch = task.sketches[0]
-    kinds = (kind for kind, n in ERROR_NUMBERS.items() if n == result.error_no)
-    failed: ErrorKind = next(kinds, "run")
-    outcome = (
-        Result(costs=tuple(result.costs)) if result.error_no == 0
-        else Result(error=failed, message=str(result.costs))
-    )  # fmt: skip
-    steps = sketch.close(sketch.space.index_of(values)).to_json() if outcome.ok else []
-    return make_record(
-        task_id(task), outcome, origin=sketch.origin, decisions=values, steps=steps,
-        timestamp=result.timestamp,
-    )  # fmt: skip
-
-
-open_doors(globals(), __all__, SpaceError)
+open_doors(globals(), __all__[1:], SpaceError)
 
 
 def __getattr__(name: str) -> Any:

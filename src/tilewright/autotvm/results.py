@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 
 from tilewright.base.errors import SpaceError, TilewrightError
 from tilewright.measure.database import Database
-from tilewright.measure.record import ErrorKind, Key, Record
+from tilewright.measure.record import ErrorKind, Key, Record, Result, make_record
 from tilewright.schedule.space.config_space import ConfigEntity
 from tilewright.schedule.task import Task
 from tilewright.search.imported import Replays, member
+from tilewright.search.jobs import task_id
 from tilewright.search.propose.proposers import Candidate, Outcome
 from tilewright.search.transfer import History, Past, recall
 
@@ -67,6 +68,27 @@ def measure_result(record: Record) -> MeasureResult:
     result = MeasureResult(costs, number, r.build_s + r.run_s, record.timestamp)
     result.record = record
     return result
+
+
+def record_of(given: MeasureInput, result: MeasureResult) -> Record:
+    """The record that it is, or that a result made by hand stands for."""
+    known = getattr(result, "record", None)
+    if known is not None:
+        assert isinstance(known, Record)
+        return known
+    task, values = given.task, {name: entity.value for name, entity in given.config.items()}
+    sketch = task.sketches[0]
+    kinds = (kind for kind, n in ERROR_NUMBERS.items() if n == result.error_no)
+    failed: ErrorKind = next(kinds, "run")
+    outcome = (
+        Result(costs=tuple(result.costs)) if result.error_no == 0
+        else Result(error=failed, message=str(result.costs))
+    )  # fmt: skip
+    steps = sketch.close(sketch.space.index_of(values)).to_json() if outcome.ok else []
+    return make_record(
+        task_id(task), outcome, origin=sketch.origin, decisions=values, steps=steps,
+        timestamp=result.timestamp,
+    )  # fmt: skip
 
 
 def outcome_of(candidate: Candidate, result: MeasureResult) -> Outcome:

@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from tilewright.autotvm.measure.measure import Runner
 from tilewright.autotvm.results import (
     MeasureInput,
     MeasureResult,
@@ -23,7 +24,7 @@ from tilewright.base.errors import SpaceError
 from tilewright.measure.database import Database
 from tilewright.measure.pipeline import Pipeline
 from tilewright.measure.record import Record
-from tilewright.schedule.space.config_space import ConfigEntity
+from tilewright.schedule.space.config_space import ConfigEntity, ConfigSpace
 from tilewright.schedule.task import Task
 from tilewright.search.jobs import candidate_of
 from tilewright.search.loop import tune
@@ -98,6 +99,16 @@ class Tuner:
     def make_proposer(self) -> Proposer:
         """The proposer this tuner stands for."""
         return ModelProposer(self.task, self.seed, self.model)
+
+    @property
+    def space(self) -> ConfigSpace:
+        """What is searched."""
+        return self.task.config_space
+
+    @property
+    def visited(self) -> frozenset[int]:
+        """Indices of the configurations that were proposed, or told of."""
+        return self.proposer.visited
 
     def set_error_threshold(self, threshold: int) -> None:
         """Warn once when so many trials in a row fail."""
@@ -176,15 +187,18 @@ class Tuner:
         self._callbacks, self._prefix = list(callbacks), si_prefix
         self._failures.clear()
         builder, runner = measure_option["builder"], measure_option["runner"]
+        own = isinstance(runner, Runner)
         options = Options(
             trials=n_trial, early_stopping=early_stopping, tuner=self.name, seed=self.seed,
-            plan=self.plan, leaders=0, negligible=0, fruitless=0,
+            plan=self.plan, leaders=0, negligible=0, fruitless=0, unverified=own,
         )  # fmt: skip
+        if own:
+            runner.set_task(self.task)
         try:
             with Pipeline(builder, runner, Database()) as pipeline:
                 report = tune(
                     [self.task], pipeline, options=options, on_event=self._on_event,
-                    proposers=[self.proposer], model=self.model,
+                    proposers=[self.proposer], model=self.model, verify=not own,
                 )  # fmt: skip
         finally:
             self.model.close()
@@ -260,31 +274,40 @@ class Tuner:
         )  # fmt: skip
 
 
-class RandomTuner(Tuner):
-    """Uniform over the sensible configurations, none twice."""
+class IndexTuner(Tuner):
+    """Tuners that propose by index.
 
-    name = "random"
+    range_idx: (first, last) index to look at, both included; None: all
+    range_length, index_offset: how many those are, and the first
+    counter: configurations that were proposed, or told of
+    """
 
     def __init__(
         self, task: Task, range_idx: tuple[int, int] | None = None, *, seed: int = 0
     ) -> None:
         self.range_idx = _checked_range(task, range_idx)
+        first, last = self.range_idx or (0, task.config_space.range_length - 1)
+        self.range_length, self.index_offset = last - first + 1, first
         super().__init__(task, seed=seed)
+
+    @property
+    def counter(self) -> int:
+        return len(self.visited)
+
+
+class RandomTuner(IndexTuner):
+    """Uniform over the sensible configurations, none twice."""
+
+    name = "random"
 
     def make_proposer(self) -> Proposer:
         return RandomProposer(self.task, self.seed, self.range_idx)
 
 
-class GridSearchTuner(Tuner):
-    """Ascending index over the sensible configurations; range_idx: (first, last), both included."""
+class GridSearchTuner(IndexTuner):
+    """Ascending index over the sensible configurations."""
 
     name = "gridsearch"
-
-    def __init__(
-        self, task: Task, range_idx: tuple[int, int] | None = None, *, seed: int = 0
-    ) -> None:
-        self.range_idx = _checked_range(task, range_idx)
-        super().__init__(task, seed=seed)
 
     def make_proposer(self) -> Proposer:
         return GridProposer(self.task, self.seed, self.range_idx)

@@ -19,7 +19,7 @@ def absent(owner: str, name: str, elsewhere: Mapping[str, str]) -> AttributeErro
     return AttributeError(f"{owner} has no attribute {name!r}")
 
 
-class TilewrightError(Exception):
+class TilewrightError(RuntimeError):
     """`place: reason. way_out`; the three parts stay readable as attributes.
 
     place:   what the user called or named, for example ``split(conv.i, factor=0)``

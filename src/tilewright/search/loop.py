@@ -193,7 +193,7 @@ class _Loop:
             own = any(record.task.fingerprint for _, record in known)
             for outcome, record in known:
                 if record.task.fingerprint or not own:  # else of a device that is not known
-                    state.note_best(outcome.candidate, record, self.options.leaders)
+                    state.note_best(outcome.candidate, record, self.options)
             state.report.exhausted = not task.sketches and not first
             rate = task.target.limits.rate(task.dag.outputs[0].dtype)
             state.guess = task.flop / rate * 10

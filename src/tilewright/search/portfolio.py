@@ -81,16 +81,14 @@ class TaskState:
         chosen, self.first = self.first[:count], self.first[count:]
         return chosen + self.proposer.suggest(count - len(chosen))
 
-    def note_best(self, candidate: Candidate, record: Record, most: int) -> bool:
-        """Whether the record is the best of its task; only verified ones can be.
-
-        most: leaders to keep
-        """
-        if not record.result.ok or not record.result.verified:
+    def note_best(self, candidate: Candidate, record: Record, options: Options) -> bool:
+        """Whether the record is the best of its task; only verified ones can be, unless the options
+        say otherwise."""
+        if not record.result.ok or not (record.result.verified or options.unverified):
             return False
         if record.result.same_as is None:  # else that one leads
             every = [*self.leaders, (record.seconds, candidate)]
-            self.leaders = sorted(every, key=lambda x: x[0])[: max(most, 1)]
+            self.leaders = sorted(every, key=lambda x: x[0])[: max(options.leaders, 1)]
         before = self.report.best_seconds
         if before is not None and record.seconds >= before:
             return False
@@ -245,7 +243,7 @@ class Portfolio:
             first = record.result.message.strip().partition("\n")[0]
             state.report.failure = f"{record.result.error}: {first}"
         state.proposer.update([Outcome(candidate, record.seconds, record.result.costs)])
-        improved = state.note_best(candidate, record, self.options.leaders)
+        improved = state.note_best(candidate, record, self.options)
         self.improved_at = self.consumed if improved else self.improved_at
         state.stale = 0 if improved else state.stale + 1
         if state.report.best is not None:

@@ -41,6 +41,7 @@ class Options:
     lost_seconds: how long to wait for a device, space or memory that is lost in mid-search
     objective: what is to be made small: of the seconds of all tasks, in order; None: their
                weighted sum
+    unverified: what a measurer did not verify may be the best of its task, too
     knowledge: begin with what is known of devices of this class; see `tilewright.knowledge`
     gradient:  Ansor's prediction decides what "gain" means; None: the search's own
     """
@@ -62,6 +63,7 @@ class Options:
     lost_seconds: float = 60.0
     objective: Callable[[Sequence[float]], float] | None = None
     gradient: Gradient | None = None
+    unverified: bool = False
     knowledge: bool = True
 
     def sizes(self, shares_host: bool, devices: int = 1) -> tuple[int, int]:

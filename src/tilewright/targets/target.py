@@ -7,6 +7,7 @@ ask this machine: see `Target.on` and `Target.native`.  Read next: `kind.py`, `s
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -15,7 +16,7 @@ from typing import Any, Union
 
 from tilewright.base import context
 from tilewright.base.errors import TargetError
-from tilewright.targets.kind import DeviceKind, kind, resolve
+from tilewright.targets.kind import DeviceKind, kind, kinds, resolve
 from tilewright.targets.limits import Limits
 from tilewright.targets.spec import DeviceSpec
 
@@ -86,6 +87,8 @@ class Target:
         if isinstance(text, Target):  # which `__new__` gave
             return
         place = f"Target({text!r})"
+        if isinstance(text, str) and text.lstrip().startswith("{") and len(text) <= LONGEST:
+            text = _from_json(text, place)
         if isinstance(text, Mapping):
             host = text.get("host") if host is None else host
             text = _spelled(text, place)
@@ -103,13 +106,10 @@ class Target:
         except ValueError as error:
             raise TargetError(place, f"{error}", "Close the quotation.") from None
         known = kind(words[0] if words else "", place)
-        options = {}
-        for word in words[1:]:
-            name, eq, value = word.lstrip("-").partition("=")
-            if not word.startswith("-") or not eq:
-                raise TargetError(place, f"cannot read {word!r}", "Write options as -name=value.")
-            options[name] = value
+        options = _options(words[1:], place)
+        named = options.pop("host", None)
         _check_options(place, options, known)
+        host = named if host is None else host
         beside = None if host is None else Target(host)
         limits = _limits(known, options, {})
         self._set(known.name, tuple(sorted(options.items())), limits, None, beside)
@@ -291,6 +291,34 @@ class Target:
         """The same target beside another processor."""
         return self._beside(host)
 
+    def export(self) -> dict[str, Any]:
+        """The kind, the options and the host, as a dict that `Target` takes."""
+        beside = {} if self.host is None else {"host": self.host.export()}
+        return {"kind": str(self.kind), **self.attrs, **beside}
+
+    @staticmethod
+    def list_kinds() -> list[str]:
+        """The kinds there are."""
+        return [known.name for known in kinds()]
+
+    @staticmethod
+    def canon_target_and_host(
+        target: TargetLike | None, target_host: TargetLike | None = None
+    ) -> tuple[Target | None, Target | None]:
+        """The target beside its host, and the host.
+
+        Raises TargetError for a host without a target.
+        """
+        if target is None:
+            if target_host is not None:
+                raise TargetError(
+                    f"canon_target_and_host(None, {target_host!r})", "a host needs a target",
+                    "Give the target, too.",
+                )  # fmt: skip
+            return None, None
+        both = Target(target, target_host)
+        return both, both.host
+
 
 def create(text: TargetLike) -> Target:
     """The spelling TVM users know: `target.create("cuda")`."""
@@ -366,6 +394,29 @@ def _spelled(given: Mapping[Any, Any], place: str) -> str:
             )
         words.append(f"-{name}={','.join(str(v) for v in items)}")
     return shlex.join(words)
+
+
+def _from_json(text: str, place: str) -> Mapping[Any, Any]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    if isinstance(found, Mapping) and "kind" in found:
+        return found
+    raise TargetError(place, "it is no JSON of a target", 'It looks like {"kind": "llvm"}.')
+
+
+def _options(words: list[str], place: str) -> dict[str, str]:
+    """Of `-name=value` and `--name value`."""
+    found, left = {}, iter(words)
+    for word in left:
+        name, eq, value = word.lstrip("-").partition("=")
+        if not eq:
+            value = next(left, "")
+        if not word.startswith("-") or (not eq and (not value or value.startswith("-"))):
+            raise TargetError(place, f"cannot read {word!r}", "Write options as -name=value.")
+        found[name] = value
+    return found
 
 
 def _limits(known: DeviceKind, options: dict[str, str], device: Any) -> Limits:

@@ -5,9 +5,9 @@ In: options.  Out: runners for `measure_option`.  Read next: `measure/local.py`,
 
 from __future__ import annotations
 
-from enum import IntEnum
 from typing import Any
 
+from tilewright.autotvm.measure.measure import BuildResult, MeasureErrorNo, Runner
 from tilewright.autotvm.results import MeasureInput, MeasureResult
 from tilewright.base.errors import absent
 from tilewright.farm.runner import FarmRunner
@@ -15,23 +15,9 @@ from tilewright.farm.session import request_remote
 from tilewright.measure.local import LocalBuilder, LocalRunner
 
 __all__ = [
-    "LocalBuilder", "LocalRunner", "MeasureErrorNo", "MeasureInput", "MeasureResult", "RPCRunner",
-    "request_remote",
+    "BuildResult", "LocalBuilder", "LocalRunner", "MeasureErrorNo", "MeasureInput", "MeasureResult",
+    "RPCRunner", "Runner", "request_remote",
 ]  # fmt: skip
-
-
-class MeasureErrorNo(IntEnum):
-    """What `MeasureResult.error_no` says, by AutoTVM's names and numbers."""
-
-    NO_ERROR = 0
-    INSTANTIATION_ERROR = 1
-    COMPILE_HOST = 2
-    COMPILE_DEVICE = 3
-    RUNTIME_DEVICE = 4
-    WRONG_ANSWER = 5
-    BUILD_TIMEOUT = 6
-    RUN_TIMEOUT = 7
-    UNKNOWN_ERROR = 8
 
 
 class RPCRunner(FarmRunner):
@@ -61,7 +47,6 @@ class RPCRunner(FarmRunner):
 
 _ELSEWHERE = {
     "Builder": 'Use LocalBuilder(build_func=...), or see CONTRIBUTING.md, "A runner".',
-    "Runner": 'Use LocalRunner, or see CONTRIBUTING.md, "A runner".',
 }
 
 

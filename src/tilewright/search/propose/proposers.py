@@ -50,6 +50,10 @@ class Proposer(Protocol):
     def exhausted(self) -> bool:
         """Every sensible candidate has been proposed (as far as could be found)."""
 
+    @property
+    def visited(self) -> frozenset[int]:
+        """Indices of the first sketch that were proposed or are known."""
+
     def suggest(self, n: int) -> list[Candidate]:
         """Up to `n` new candidates; fewer only where the space is exhausted."""
 
@@ -171,6 +175,11 @@ class Pooled:
     @property
     def exhausted(self) -> bool:
         return all(p.exhausted for p in self.pools)
+
+    @property
+    def visited(self) -> frozenset[int]:
+        """Indices of the first sketch that were proposed or are known."""
+        return self.pools[0].visited.indices()
 
     def visit(self, candidates: Iterable[Candidate]) -> None:
         for sketch, index in candidates:
