@@ -42,6 +42,10 @@ LABELS: dict[str, Callable[[], Expr]] = {
     "upsampling-bilinear": lambda: nn.upsampling(
         _x(2, 3, 4, 5), 2, 2, method="bilinear", align_corners=True
     ),
+    "upsampling-asymmetric": lambda: nn.upsampling(_x(2, 3, 4, 5), 2, 3, method="bilinear"),
+    "upsampling-blocks": lambda: nn.upsampling(
+        _x(1, 2, 3, 4, 2), 2, 1.5, layout="NCHW2c", method="bilinear"
+    ),
     "upsampling3d": lambda: nn.upsampling3d(_x(1, 2, 3, 4, 3), 2, 1, 2),
 }  # fmt: skip
 MADE = tuple(("image.resize", build, label) for label, build in LABELS.items())

@@ -148,12 +148,16 @@ def _resize(
 
 
 def _axes(data: Expr, layout: str, rank: int, place: str) -> list[int]:
-    if layout not in layouts(rank) or len(data.shape) != rank + 2:
+    """Where the image's axes lie; batches and channels may be in blocks, as in NCHW4c."""
+    letters = [a for a in str(layout) if a.isalpha()]
+    whole = sorted(a for a in letters if a.isupper()) == sorted("NC" + IMAGE[rank])
+    blocks = {a for a in letters if a.islower()} <= {"n", "c"}
+    if not (whole and blocks and len(data.shape) == len(letters)):
         raise ModelError(
             f"{place}(layout={layout!r})", f"data of shape {data.shape} has another one",
             f"Use {' or '.join(layouts(rank))} and {rank + 2} axes.",
         )  # fmt: skip
-    return [layout.index(letter) for letter in IMAGE[rank]]
+    return [letters.index(letter) for letter in IMAGE[rank]]
 
 
 def upsampling(
@@ -164,8 +168,12 @@ def upsampling(
     method: str = "nearest_neighbor",
     align_corners: bool = False,
 ) -> Call:
-    """Images enlarged by `scale_h` and `scale_w`; method: nearest_neighbor, bilinear, bicubic."""
-    return _enlarged("nn.upsampling", data, (scale_h, scale_w), layout, method, align_corners)
+    """Images enlarged by `scale_h` and `scale_w`; method: nearest_neighbor, bilinear, bicubic.
+
+    Element o of the result lies at o / scale, or, with align_corners, so that corners stay.
+    """
+    coordinates = "align_corners" if align_corners else "asymmetric"
+    return _enlarged("nn.upsampling", data, (scale_h, scale_w), layout, method, coordinates)
 
 
 def upsampling3d(
@@ -177,15 +185,20 @@ def upsampling3d(
     method: str = "nearest_neighbor",
     coordinate_transformation_mode: str = "half_pixel",
 ) -> Call:
-    """`upsampling` of the axes D, H and W; method: nearest_neighbor or trilinear."""
+    """`upsampling` of the axes D, H and W; method: nearest_neighbor or trilinear.
+
+    coordinate_transformation_mode: where elements lie, "half_pixel", "align_corners", "asymmetric"
+    """
     scales = (scale_d, scale_h, scale_w)
-    corners = coordinate_transformation_mode == "align_corners"
-    return _enlarged("nn.upsampling3d", data, scales, layout, method, corners)
+    return _enlarged(
+        "nn.upsampling3d", data, scales, layout, method, coordinate_transformation_mode
+    )
 
 
 def _enlarged(
-    place: str, data: Expr, scales: Sequence[float], layout: str, method: str, corners: bool
-) -> Call:
+    place: str, data: Expr, scales: Sequence[float], layout: str, method: str,
+    coordinates: str,
+) -> Call:  # fmt: skip
     if method not in LAYERS:
         raise ModelError(place, f"method {method!r} is not known", f"Use {', '.join(LAYERS)}.")
     if not all(0 < scale < math.inf for scale in scales):
@@ -193,7 +206,7 @@ def _enlarged(
     axes = _axes(data, layout, len(scales), place)
     sizes = [round(data.shape[axis] * scale) for axis, scale in zip(axes, scales, strict=True)]
     nearest = LAYERS[method] == "nearest"
-    coordinates = "asymmetric" if nearest else "align_corners" if corners else "half_pixel"
+    coordinates = "asymmetric" if nearest else coordinates
     return resize(
         data, axes, sizes, mode=LAYERS[method], coordinates=coordinates,
         rounding="floor" if nearest else "round_prefer_floor",
