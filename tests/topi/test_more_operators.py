@@ -191,6 +191,20 @@ def test_windows_wholly_in_the_padding():
         assert result[0, 0, -1] == (-np.inf if pool_type == "max" else 0)
 
 
+def test_names_that_are_not_there_say_what_to_use():
+    with pytest.raises(AttributeError, match="Bits are not packed"):
+        nn.bitserial_dense  # noqa: B018
+    with pytest.raises(AttributeError, match="as scipy does"):
+        nn.sparse_transpose  # noqa: B018
+
+
+def test_places_halfway_between_corners_are_rounded_up():
+    x = floats(1, 1, 1, 10)
+    how = [0.0] * 4, (1, 15), "NCHW", "nearest_neighbor", "align_corners"
+    (result,) = ran(lambda t: topi.image.resize2d(t, *how), [x])
+    assert result[0, 0, 0, 7] == x[0, 0, 0, 5]  # it lies at 4.5
+
+
 def test_references():
     assert testing.searchsorted_ref(np.array([1, 2, 3]), np.array([2]), True) == 2
     x, t, w = floats(4, 3), whole(4, most=3), rng.uniform(0.5, 1, 3).astype("float32")

@@ -26,7 +26,7 @@ METHODS = {"nearest_neighbor": "nearest", "linear": "linear", "cubic": "cubic"}
 LAYERS = {
     "nearest_neighbor": "nearest", "bilinear": "linear", "trilinear": "linear", "bicubic": "cubic",
 }  # fmt: skip
-ROUNDINGS = {"round": "round_prefer_floor"}
+ROUNDINGS = {"round": "round_prefer_ceil"}
 
 
 def resize(

@@ -27,12 +27,25 @@ NAMES: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 _CONSTANT = "relay.build transforms and packs constant weights itself."
 _NNPACK = f"NNPACK is not called: use topi.nn.conv2d_winograd_nchw. {_CONSTANT}"
+_BITS = "Bits are not packed: cast to int8 and use topi.nn.conv2d_nhwc or topi.nn.dense."
 # Names of TVM that are not there: what to use instead.
 _ELSEWHERE = {
     "conv2d_gemm_weight_transform": f"Use topi.nn.conv2d_nhwc. {_CONSTANT}",
     "conv2d_winograd_nnpack_weight_transform": _NNPACK,
     "conv2d_winograd_nnpack_without_weight_transform": _NNPACK,
     "conv3d_winograd_weight_transform": "Use topi.nn.conv3d: no transform is of three axes.",
+    **dict.fromkeys(
+        (
+            "binarize_pack",
+            "binary_dense",
+            "bitpack",
+            "bitserial_conv2d_nchw",
+            "bitserial_conv2d_nhwc",
+            "bitserial_dense",
+        ),
+        _BITS,
+    ),
+    "sparse_transpose": "Transpose the matrix before it is given, as scipy does.",
     "argwhere": "How many there are depends on the data: do it on the results, with numpy.",
     "dynamic_strided_slice": "Give strided_slice its begin and end as numbers.",
     "reinterpret": "Bits are not read as another type; do it with numpy's view.",
