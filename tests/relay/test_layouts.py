@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from relay.cases import CASES
 from relay.drawing import networks
 from relay.test_passes import compare, inputs_of, names
 from tilewright import Target, cpu, relay, topi, transform
@@ -12,6 +13,8 @@ from tilewright.base.errors import ModelError
 from tilewright.contrib.graph_executor import GraphModule
 from tilewright.driver.build import resolve_target
 from tilewright.relay import nn, testing
+from tilewright.relay.graph.expr import Call, post_order
+from tilewright.relay.passes.follow import follow, operands
 from tilewright.relay.passes.form import Form, convert, form_of, is_same_memory, plain
 from tilewright.relay.transform import AlterOpLayout, ConvertLayout
 
@@ -23,6 +26,20 @@ SMALL = {
 }  # fmt: skip
 LARGE = ("densenet", "inception_v3", "mobilenet_v2", "resnext")  # too slow for the evaluator
 LAYOUTS = (["NHWC", "default"], ["NCHW8c", "default"], ["NCHW16c"])
+
+
+@pytest.mark.parametrize("layout", ["NHWC", "NCHW8c"])
+def test_what_has_other_axes_than_a_form_does_not_follow_it(layout):
+    form = form_of("NCHW", layout, "test")
+    for case in CASES:
+        for node in post_order(case.build()):
+            if not isinstance(node, Call) or not operands(node):
+                continue
+            types = [v.checked_type for v in (node, *operands(node))]
+            if all(isinstance(t, relay.TensorType) for t in types):
+                follow(node, form)  # nothing is raised
+    narrow = nn.pad(relay.var("x", shape=(2, 3, 8)), ((0, 0), (1, 1), (0, 0)))
+    assert follow(narrow, form) is None
 
 
 def module(*body) -> relay.IRModule:

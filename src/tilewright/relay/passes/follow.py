@@ -138,7 +138,7 @@ def _spread(form: Form, values: Sequence[Any], inner: Any) -> tuple[Any, ...]:
 
 def _pad(node: Call, form: Form) -> Followed | None:
     sides = [tuple(map(int, pair)) for pair in node.attrs.pad_width]
-    if any(any(sides[axis]) for axis, _ in form.blocks):
+    if len(sides) != form.rank or any(any(sides[axis]) for axis, _ in form.blocks):
         return None
     return _alone(node, form, form, pad_width=_spread(form, sides, (0, 0)))
 
