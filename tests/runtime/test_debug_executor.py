@@ -95,3 +95,17 @@ def test_refusals(library):
         debug_executor.create("{}", library["default"](cpu()), cpu())
     with pytest.raises(AttributeError, match="GraphModuleDebug"):
         _ = tilewright.contrib.debugger.debug_result
+
+
+def test_a_library_is_opened_for_it_by_name(library, tmp_path):
+    library.export_library(tmp_path / "net.tar")
+    loaded = tilewright.runtime.load_module(tmp_path / "net.tar")
+    for lib in (library, loaded):
+        graph = lib["get_graph_json"]()
+        assert graph == lib.get_graph_json()
+        opened = lib["debug_create"]("default", cpu())
+        module = debug_executor.GraphModuleDebug(opened, [cpu()], graph, None)
+        module.run(x=X)
+        assert module.get_output(0).shape == (2, 4)
+    with pytest.raises(ModelError, match="no such function"):
+        library["debug_create"]("other", cpu())

@@ -69,10 +69,15 @@ class Library:
         return self.plan.target
 
     @door(ModelError)
-    def __getitem__(self, name: str) -> Callable[[Device], OpenedLibrary]:
-        """`lib["default"](dev)`: the network on a device."""
+    def __getitem__(self, name: str) -> Callable[..., Any]:
+        """`lib["default"](dev)`: the network on a device; `lib["debug_create"]("default", dev)`:
+        the same, for a `GraphModuleDebug`; `lib["get_graph_json"]()`."""
         if name == "default":
             return lambda dev: OpenedLibrary(self.load_on(dev))
+        if name == "debug_create":
+            return lambda model_name, dev: self[model_name](dev)
+        if name == "get_graph_json":
+            return self.get_graph_json
         raise ModelError(f"lib[{name!r}]", "there is no such function", 'Use lib["default"](dev).')
 
     def load_on(self, dev: Device) -> LoadedLibrary:
