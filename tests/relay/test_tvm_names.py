@@ -396,3 +396,9 @@ def test_devices_have_dlpacks_numbers():
         1, 2, 4,
     ]  # fmt: skip
     assert tilewright.cuda(1).device_id == 1
+
+
+def test_the_text_of_a_pool_tells_its_window():
+    x = relay.var("x", shape=(1, 3, 8, 8))
+    for pool in (relay.nn.max_pool2d, relay.nn.avg_pool2d):
+        assert "pool_size=[1, 1]" in pool(x, pool_size=(1, 1)).astext()

@@ -137,7 +137,7 @@ def _adaptive_numpy(fold: str) -> Any:
 
 def _rows(rank: int) -> tuple[Op, ...]:
     layout = window.channels_first(rank)
-    base = {"pool_size": (1,) * rank, **window.defaults(rank), "ceil_mode": False}
+    base = {"pool_size": (), **window.defaults(rank), "ceil_mode": False}
     placed = {**base, "layout": layout}
     sized = {"output_size": (1,) * rank, "layout": layout}
     data, anchor = ("data",), Pattern.ANCHOR
