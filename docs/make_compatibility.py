@@ -299,6 +299,8 @@ SECTIONS: dict[str, list[Row]] = {
         different(
             'lib["default"](dev)["run"]', "functions by name, as of a GraphModule", "relay.Library"
         ),
+        different('lib["debug_create"]("default", dev)', "for a GraphModuleDebug", "relay.Library"),
+        different('lib["get_graph_json"]()', "of the first plan", "relay.Library"),
         *works("runtime.", "save_param_dict load_param_dict"),
         *works("relay.qnn.op.", "quantize dequantize concatenate conv2d dense batch_matmul"),
         different(
