@@ -184,6 +184,37 @@ def test_a_module_that_writes_its_buffers_is_refused():
         relay.frontend.from_pytorch(Counter(), [("x", (3,))])
 
 
+class Memory(nn.Module):
+    """Reads the memory of a view, by whatever `view` gives."""
+
+    def __init__(self, view: Any) -> None:
+        super().__init__()
+        self.view = view
+
+    def forward(self, x: Any) -> Any:
+        return torch.as_strided(self.view(x), (2, 3), (3, 1)) + 0
+
+
+@pytest.mark.parametrize(
+    "view", [lambda x: x.permute(1, 0), lambda x: (x * 2)[:, 1:3], lambda x: x.permute(1, 0) * 2]
+)
+def test_memory_of_views_is_pytorchs(view):
+    module, x = Memory(view), torch.arange(12.0).reshape(3, 4)
+    with pytest.raises(ModelError, match="it reads the memory of a view"):
+        relay.frontend.from_exported_program(torch.export.export(module, (x,)))
+    torch._dynamo.reset()
+    with pytest.warns(torch_compile.TilewrightWarning, match="a graph runs in PyTorch"):
+        made = compiled(module)(x)
+    assert torch.equal(made, module(x))
+
+
+def test_memory_of_dense_tensors_is_that_of_their_elements():
+    module, x = Memory(lambda x: x * 2), torch.arange(6.0).reshape(3, 2)
+    mod, params = relay.frontend.from_exported_program(torch.export.export(module, (x,)))
+    (name,) = (p.name_hint for p in mod["main"].params if p.name_hint not in params)
+    close(relay.evaluate(mod, {**params, name: x.numpy()}), module(x))
+
+
 def test_an_open_batch_is_refused():
     module = nn.Linear(4, 4).eval()
     batch = torch.export.Dim("batch", min=2, max=64)

@@ -314,3 +314,18 @@ def test_boxes_that_are_left_are_counted_outside():
     program = vision("nms", values, ("u0",), iou_threshold=0.5)
     with pytest.raises(ModelError, match=r"call torchvision\.ops\.nms on the results"):
         import_program(program, "test")
+
+
+def test_the_memory_of_a_view_is_refused():
+    spec = Spec((2, 3), "float32")
+    args = {"self": Ref("x"), "size": [3, 2], "stride": [2, 1], "storage_offset": None}
+    for dense in (True, False):
+        step = Step(
+            "made", "as_strided.default", args | {"dense": dense}, (Spec((3, 2), "float32"),)
+        )
+        program = Program((("x", spec),), {}, (step,), (Ref("made"),))
+        if dense:
+            import_program(program, "test")
+        else:
+            with pytest.raises(Blocked, match="it reads the memory of a view"):
+                import_program(program, "test")

@@ -258,6 +258,8 @@ def _made_anew(
     try:
         library = site.built(program)
     except Blocked as error:
+        if any(s.args.get("dense") is False for s in program.steps):
+            raise  # it reads memory, which parts lay out in another way than PyTorch does
         _warn(f"some operators of a graph run in PyTorch: {error}")
         return _in_parts(site, ep, program, error.steps, outputs, {k: n for k, (n, _) in
                                                                    given.items()})  # fmt: skip

@@ -304,6 +304,11 @@ def _spec(value: Any) -> Spec:
     return Spec(shape, dtype_name(value.dtype))
 
 
+def _is_dense(tensor: Any, offset: int | None) -> bool:
+    """Whether its elements lie one after the other in its memory, from `offset` on."""
+    return bool(tensor.is_contiguous()) and offset in (None, tensor.storage_offset())
+
+
 class _Reader:
     """Nodes of a graph as steps.  known: inputs of the graph that are weights, by their names."""
 
@@ -315,7 +320,10 @@ class _Reader:
             given = {"self": self.value(node.args[0]), "index": node.args[1]}
             return Step(node.name, "getitem", given, self._results(node)[0])
         results, several = self._results(node)
-        return Step(node.name, self._name(node.target), dict(self._args(node)), results, several)
+        name, args = self._name(node.target), dict(self._args(node))
+        if name.startswith("as_strided"):
+            args["dense"] = _is_dense(node.args[0].meta["val"], args.get("storage_offset"))
+        return Step(node.name, name, args, results, several)
 
     def value(self, item: Any) -> Any:
         """An argument as plain data: values by name, element types by name, no devices."""

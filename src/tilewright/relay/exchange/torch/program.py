@@ -36,6 +36,9 @@ class Step:
     args:    by the names of the operator's schema, those with defaults included; tensors are `Ref`s
     results: one for each value, None where a value is no tensor or absent
     several: it gives a tuple
+
+    `as_strided` reads memory, not elements; it has an argument `dense` more: whether the elements of
+    `self` lie there in order, from the offset on.
     """
 
     name: str

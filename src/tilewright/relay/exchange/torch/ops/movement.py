@@ -214,7 +214,11 @@ def _rolled(data: Expr, shift: int, axis: int) -> Expr:
 
 
 def _strided(n: Node) -> Expr:
-    """A view of dense memory by strides: a reshape and a permutation, where it is one."""
+    """A view of dense memory by strides: a reshape and a permutation, where it is one.
+
+    dense: whether the elements of `self` lie in order from the offset on, as a reader found it
+    """
+    n.require(n.get("dense", True), "it reads the memory of a view", "Write it with slices.")
     data, shape, strides = n["self"], n.shape, n.ints("stride")
     order = sorted(range(len(shape)), key=lambda k: (-strides[k], shape[k] == 1))
     dense, expected = [shape[k] for k in order], 1
@@ -226,7 +230,7 @@ def _strided(n: Node) -> Expr:
         )
         expected *= shape[k]
     n.require(
-        not n.get("storage_offset", 0) and math.prod(shape) == data.tensor_type.size,
+        math.prod(shape) == data.tensor_type.size,
         "it is a part of its memory", "Write it with slices.",
     )  # fmt: skip
     back = [order.index(k) for k in range(len(shape))]
