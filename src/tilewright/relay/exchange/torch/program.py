@@ -37,8 +37,8 @@ class Step:
     results: one for each value, None where a value is no tensor or absent
     several: it gives a tuple
 
-    `as_strided` reads memory, not elements; it has an argument `dense` more: whether the elements of
-    `self` lie there in order, from the offset on.
+    `as_strided` reads memory, not elements; it has an argument `dense` more: whether the elements
+    of `self` lie there in order, from the offset on.
     """
 
     name: str
