@@ -1,14 +1,20 @@
-"""Operators of topi that are a network's operators on tensors of te, built and run."""
+"""Operators of topi that are a network's operators on tensors of te, built and run.
+
+On the CPU, or on a device of the kind TILEWRIGHT_DEVICE_KIND.
+"""
+
+import os
 
 import numpy as np
 import pytest
 
-from tilewright import build, nd, relay, te, topi
+from tilewright import build, device, nd, relay, te, topi
 from tilewright.base.errors import TilewrightError
 from tilewright.relay import on_tensors
 from tilewright.topi import later, testing
 
 rng = np.random.default_rng(0)
+KIND = os.environ.get("TILEWRIGHT_DEVICE_KIND", "llvm")
 
 
 def ran(function, arrays):
@@ -16,9 +22,10 @@ def ran(function, arrays):
     inputs = [te.placeholder(a.shape, str(a.dtype), name=f"p{k}") for k, a in enumerate(arrays)]
     made = function(*inputs)
     made = made if isinstance(made, list) else [made]
-    kernel = build(testing.get_injective_schedule("llvm")(made), [*inputs, *made], "llvm")
-    results = [nd.empty(t.shape, t.dtype) for t in made]
-    kernel(*map(nd.array, arrays), *results)
+    kernel = build(testing.get_injective_schedule(KIND)(made), [*inputs, *made], KIND)
+    dev = device(KIND)
+    results = [nd.empty(t.shape, t.dtype, dev) for t in made]
+    kernel(*(nd.array(a, dev) for a in arrays), *results)
     return [r.numpy() for r in results]
 
 
