@@ -303,6 +303,8 @@ SECTIONS: dict[str, list[Row]] = {
         different('lib["get_graph_json"]()', "of the first plan", "relay.Library"),
         *works("runtime.", "save_param_dict load_param_dict"),
         *works("relay.qnn.op.", "quantize dequantize concatenate conv2d dense batch_matmul"),
+        *works("relay.qnn.op.", "abs erf exp log rsqrt sigmoid sqrt tanh"),
+        *works("relay.qnn.transform.", "CanonicalizeOps Legalize"),
         different(
             "relay.qnn.op.requantize",
             "scales are multiplied in float32; so for add, subtract and mul",

@@ -336,6 +336,10 @@ _SPECIAL: dict[str, dict[str, Any]] = {
     "relay.qnn.op.add relay.qnn.op.subtract relay.qnn.op.mul": {
         **dict.fromkeys(("lhs", "rhs"), Of(dtype="int8")), **_QUANTISED,
     },
+    " ".join(
+        f"relay.qnn.op.{name}"
+        for name in ("abs", "erf", "exp", "log", "rsqrt", "sigmoid", "sqrt", "tanh")
+    ): {"x": Of(dtype="int8"), "scale": lambda: relay.const(1.0), **_QUANTISED},
     "relay.qnn.op.batch_matmul": {
         **dict.fromkeys(("x", "y"), Of((2, 4, 4), "int8")), **_QUANTISED,
     },

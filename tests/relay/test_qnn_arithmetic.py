@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -50,6 +52,38 @@ def test_elementwise(name, function):
     want = steps(function(real(a, 0.5, 3), real(b, 0.25, -7)), 0.75, 2)
     np.testing.assert_array_equal(found, want)
     assert found.dtype == np.int8
+
+
+@pytest.mark.parametrize(
+    ("name", "function"),
+    [
+        ("abs", np.abs), ("exp", np.exp), ("tanh", np.tanh), ("sqrt", np.sqrt), ("log", np.log),
+        ("rsqrt", lambda x: 1 / np.sqrt(x)), ("sigmoid", lambda x: 1 / (1 + np.exp(-x))),
+        ("erf", np.vectorize(math.erf)),
+    ],
+)  # fmt: skip
+def test_unary(name, function):
+    a = np.arange(-2, 128, dtype="int8")  # all above the zero point
+    found = of(
+        lambda x: getattr(q, name)(
+            x, number(0.125), number(-3, "int32"), number(0.0625), number(-60, "int32")
+        ), a,
+    )  # fmt: skip
+    np.testing.assert_array_equal(found, steps(function(real(a, 0.125, -3)), 0.0625, -60))
+    assert found.dtype == np.int8
+
+
+@pytest.mark.parametrize("name", ["CanonicalizeOps", "Legalize"])
+def test_passes_leave_plain_operators(name):
+    x = relay.var("x", shape=(4,), dtype="int8")
+    scale, zero = number(0.5), number(3, "int32")
+    mod = relay.IRModule.from_expr(q.tanh(x, scale, zero, scale, zero))
+    after = getattr(relay.qnn.transform, name)()(mod)
+    assert "qnn." not in after.astext()
+    given = {"x": held(4)}
+    np.testing.assert_array_equal(
+        relay.evaluate(after["main"], given), relay.evaluate(mod["main"], given)
+    )
 
 
 def test_parts_of_several_scales():

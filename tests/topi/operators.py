@@ -290,7 +290,8 @@ ROWS: dict[str, Row] = {
         f"grid_sample{name}": Row(
             ((1, 2, 3, 3), (1, 2, 4, 5)),
             lambda g, x, m=m, p=p: topi.grid_sample(x, g, m, padding_mode=p),
-            lambda g, x, m=m, p=p: testing.grid_sample_python(x, g, m, p), FLOATS)
+            lambda g, x, m=m, p=p: testing.grid_sample_python(
+                x, g, m, padding_mode=p), FLOATS)
         for name, m, p in (
             (" nearest", "nearest", "border"), ("", "bilinear", "zeros"),
             (" bicubic", "bicubic", "reflection"),

@@ -5,7 +5,7 @@ Read next: `op.py`.
 
 from tilewright.base.doors import open_doors
 from tilewright.base.errors import ModelError
-from tilewright.relay.qnn import op
+from tilewright.relay.qnn import op, transform
 
-__all__ = ["op"]
+__all__ = ["op", "transform"]
 open_doors(globals(), __all__, ModelError)

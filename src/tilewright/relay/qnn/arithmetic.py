@@ -79,6 +79,36 @@ subtract = _binary("subtract", tensor.subtract)
 mul = _binary("mul", tensor.multiply)
 
 
+def _unary(name: str, operator: Callable[[Expr], Expr]) -> Callable[..., Expr]:
+    def quantised(
+        x: Expr,
+        scale: Expr,
+        zero_point: Expr,
+        output_scale: Expr,
+        output_zero_point: Expr,
+        axis: int = -1,
+    ) -> Expr:
+        real = operator(dequantize(x, scale, zero_point, axis))
+        return _steps(real, output_scale, output_zero_point, x, f"qnn.{name}")
+
+    quantised.__name__ = quantised.__qualname__ = name
+    quantised.__doc__ = (
+        f"`relay.{operator.__name__}` of a quantised tensor, in steps of `output_scale` and the "
+        "element type of `x`."
+    )
+    return quantised
+
+
+abs = _unary("abs", tensor.abs)
+erf = _unary("erf", tensor.erf)
+exp = _unary("exp", tensor.exp)
+log = _unary("log", tensor.log)
+rsqrt = _unary("rsqrt", tensor.rsqrt)
+sigmoid = _unary("sigmoid", tensor.sigmoid)
+sqrt = _unary("sqrt", tensor.sqrt)
+tanh = _unary("tanh", tensor.tanh)
+
+
 def concatenate(
     data: Expr | Sequence[Expr],
     input_scales: Expr | Sequence[Expr],
@@ -168,5 +198,6 @@ def _steps(real: Expr, scale: Expr, zero_point: Expr, like: Expr, place: str) ->
 
 
 __all__ = [
-    "add", "batch_matmul", "concatenate", "conv2d", "dense", "mul", "requantize", "subtract",
+    "abs", "add", "batch_matmul", "concatenate", "conv2d", "dense", "erf", "exp", "log", "mul",
+    "requantize", "rsqrt", "sigmoid", "sqrt", "subtract", "tanh",
 ]  # fmt: skip

@@ -8,27 +8,35 @@ from typing import Any
 from tilewright.base.doors import open_doors
 from tilewright.base.errors import ModelError, absent
 from tilewright.relay.qnn.arithmetic import (
+    abs,
     add,
     batch_matmul,
     concatenate,
     conv2d,
     dense,
+    erf,
+    exp,
+    log,
     mul,
     requantize,
+    rsqrt,
+    sigmoid,
+    sqrt,
     subtract,
+    tanh,
 )
 from tilewright.relay.qnn.steps import dequantize, quantize
 
 __all__ = [
-    "add", "batch_matmul", "concatenate", "conv2d", "dense", "dequantize", "mul", "quantize",
-    "requantize", "subtract",
+    "abs", "add", "batch_matmul", "concatenate", "conv2d", "dense", "dequantize", "erf", "exp",
+    "log", "mul", "quantize", "requantize", "rsqrt", "sigmoid", "sqrt", "subtract", "tanh",
 ]  # fmt: skip
 open_doors(globals(), __all__, ModelError)
 
 _ELSEWHERE = dict.fromkeys(
     ("simulated_quantize", "simulated_dequantize"), "Use quantize, then dequantize."
 ) | dict.fromkeys(
-    ("softmax", "sigmoid", "tanh", "exp", "sqrt", "rsqrt", "erf", "abs", "log", "leaky_relu"),
+    ("softmax", "leaky_relu"),
     "Use dequantize, the operator of relay or relay.nn, then quantize: they become one kernel.",
 )
 

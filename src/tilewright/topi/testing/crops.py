@@ -43,7 +43,13 @@ def crop_and_resize_python(
         y, x = np.meshgrid(*lines, indexing="ij")
         places = np.stack([x, y])[None]
         read = grid_sample_python(
-            image[number : number + 1].astype(np.float64), places, kind, "border", True, False
+            image[number : number + 1].astype(np.float64),
+            places,
+            kind,
+            "NCHW",
+            "border",
+            True,
+            False,
         )
         inside = (y >= 0) & (y <= ends[0]) & (x >= 0) & (x <= ends[1])
         made[b][:, inside] = read[0][:, inside]

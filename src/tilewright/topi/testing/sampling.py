@@ -17,10 +17,21 @@ CUBIC = -0.75
 
 
 def grid_sample_python(
-    data: Array, grid: Array, method: str = "bilinear", padding_mode: str = "zeros",
-    align_corners: bool = True, normalized: bool = True,
+    data: Array, grid: Array, method: str = "bilinear", layout: str = "NCHW",
+    padding_mode: str = "zeros", align_corners: bool = True, normalized: bool = True,
 ) -> Array:  # fmt: skip
-    """data [N, C, image..] at the places of grid [N, rank, out..], the last axis first."""
+    """data [N, C, image..] at the places of grid [N, rank, out..], the last axis first.
+
+    layout: "NCHW" or "NCDHW"; the rank of `data` tells which
+    Raises ValueError for a layout or a padding mode that is none.
+    """
+    if layout not in ("NCHW", "NCDHW"):
+        raise ValueError(f"grid_sample_python: layout={layout!r}: use 'NCHW' or 'NCDHW'")
+    if padding_mode not in ("zeros", "border", "reflection"):
+        raise ValueError(
+            f"grid_sample_python: padding_mode={padding_mode!r}: use 'zeros', 'border' or "
+            "'reflection'"
+        )
     rank, image = grid.shape[1], data.shape[2:]
     out = np.zeros((*data.shape[:2], *grid.shape[2:]), np.float64)
     for n, *o in np.ndindex(grid.shape[0], *grid.shape[2:]):
