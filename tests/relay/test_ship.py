@@ -23,11 +23,12 @@ from tilewright.measure.jobs import Job, RunResult
 from tilewright.measure.local import LocalBuilder, LocalRunner
 from tilewright.measure.pipeline import Pipeline
 from tilewright.measure.record import Result, make_record
+from tilewright.relay.compile import made_before
 from tilewright.relay.compile import ship as ship_module
-from tilewright.relay.compile import untuned
 from tilewright.relay.compile.extract import fused_tasks
 from tilewright.runtime.device import local_target
 from tilewright.runtime.network.graph_executor import GraphModule
+from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.task import Task
 from tilewright.schedule.template import RegisteredAnchor
 from tilewright.search.jobs import References, task_id
@@ -335,26 +336,43 @@ def test_what_nobody_tuned_is_chosen_and_lowered_once(monkeypatch):
         relay.build(network(7), "llvm")
 
 
+def test_what_a_log_chose_is_lowered_once(monkeypatch):
+    mod = network()
+    log = database_of([task_of(mod)])
+    first = relay.build(mod, "llvm", schedules=log)
+    monkeypatch.setattr(ship_module, "payload_of", never)
+    again = relay.build(mod, "llvm", schedules=log)
+    assert is_right(again, mod)
+    assert only(again).source == only(first).source == "record"
+    assert only(again).check == ship_module.BEFORE
+
+
 def test_what_is_remembered_is_of_one_name_and_target_and_of_our_own_templates(monkeypatch):
     task, target = task_of(network()), local_target(Target("llvm"))[0]
     artifact = build_artifact(task.default(), target)
-    untuned.remember(artifact, task.dag, target, "main")
-    found = untuned.known(task.dag, target, "main")
+    made_before.remember(artifact, task.dag, None, target, "main")
+    found = made_before.known(task.dag, None, target, "main")
     assert found is not None and (found.source, found.binary) == (artifact.source, artifact.binary)
-    assert untuned.known(task.dag, target, "other") is None
-    assert untuned.known(task.dag, target.with_limits(cores=3), "main") is None
+    assert made_before.known(task.dag, None, target, "other") is None
+    assert made_before.known(task.dag, None, target.with_limits(cores=3), "main") is None
 
     def template(cfg, anchored):
         """Somebody's own."""
 
     own = RegisteredAnchor("own", ("cpu",), ("conv2d_nchw",), template)
-    monkeypatch.setattr(untuned, "anchor_templates", lambda *_: [own])
-    assert untuned.known(task.dag, target, "main") is None
+    monkeypatch.setattr(made_before, "anchor_templates", lambda *_: [own])
+    assert made_before.known(task.dag, None, target, "main") is None
+    chosen = task.default()  # its steps say all
+    made_before.remember(artifact, task.dag, chosen, target, "main")
+    assert made_before.known(task.dag, chosen, target, "main") is not None
+    other = Schedule(task.dag)
+    assert other.to_json() != chosen.to_json()
+    assert made_before.known(task.dag, other, target, "main") is None
 
 
 def test_a_damaged_entry_is_none():
     task, target = task_of(network()), local_target(Target("llvm"))[0]
-    untuned.remember(build_artifact(task.default(), target), task.dag, target, "main")
+    made_before.remember(build_artifact(task.default(), target), task.dag, None, target, "main")
     for path in default_cache().directory.glob("??/*"):
         path.write_bytes(path.read_bytes()[:-1])
-    assert untuned.known(task.dag, target, "main") is None
+    assert made_before.known(task.dag, None, target, "main") is None

@@ -25,7 +25,7 @@ from tilewright.measure.jobs import Built, Job, RunJob, RunResult
 from tilewright.measure.local import LOG_SECONDS, LocalBuilder, LocalRunner
 from tilewright.measure.record import TaskId
 from tilewright.measure.reference import Reference
-from tilewright.relay.compile import untuned
+from tilewright.relay.compile import made_before
 from tilewright.relay.compile.extract import FusedGroup
 from tilewright.relay.compile.schedules import DEFAULT, Choice
 from tilewright.runtime.network.report import KernelReport
@@ -124,8 +124,7 @@ class _Attempt:
         if built.artifact is None:
             self._refuse(built.message)
             return
-        if self.choice.source == DEFAULT:
-            workers.remember(self.group, built.artifact)
+        workers.remember(self.group, self.choice, built.artifact)
         if not workers.verify:
             self.check, self.seconds = UNVERIFIED, self.choice.seconds
         else:
@@ -243,10 +242,12 @@ class _Workers:
         own = choice.source == DEFAULT
         name = kernel_name(group)
         future: Future[Built] = Future()
-        if own and (known := untuned.known(group.dag, self.target, name)) is not None:
+        known = made_before.known(group.dag, choice.schedule, self.target, name)
+        if known is not None:
             self._known.add(group.key)
             future.set_result(Built(known))
             return future
+        self._known.discard(group.key)
         schedule = choice.schedule or default_schedule(group.dag, self.target)
         if not (own and self._here):
             return self._builders[own].submit(self._job(group, payload_of(schedule, name)))
@@ -259,10 +260,12 @@ class _Workers:
             future.set_result(Built(None, kind, str(error)))
         return future
 
-    def remember(self, group: FusedGroup, artifact: Artifact) -> None:
-        """The next build finds what the default schedule led to."""
+    def remember(self, group: FusedGroup, choice: Choice, artifact: Artifact) -> None:
+        """The next build finds what the schedule led to."""
+        assert not isinstance(choice.schedule, str)
         if group.key not in self._known:
-            untuned.remember(artifact, group.dag, self.target, kernel_name(group))
+            name = kernel_name(group)
+            made_before.remember(artifact, group.dag, choice.schedule, self.target, name)
 
     def can_run(self, choice: Choice) -> bool:
         """Whether a process that may be lost can use the device."""

@@ -1,0 +1,60 @@
+"""Kernels that were built here before: choosing and lowering them takes longer than reading them.
+
+In: a computation, its schedule, a target, a name.  Out: the artefact that came of them, if this
+state of Tilewright's code, with this compiler, made it here before.
+Read next: `schedule/default.py`, `driver/cache.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+
+from tilewright.base.artifact import Artifact
+from tilewright.base.errors import DeviceError
+from tilewright.driver.cache import default_cache
+from tilewright.driver.compilers import compiler
+from tilewright.measure.signatures import code_key
+from tilewright.runtime import artifact_file
+from tilewright.schedule.schedule import Schedule
+from tilewright.schedule.template import anchor_templates
+from tilewright.targets.target import Target
+from tilewright.te.dag import ComputeDAG
+
+
+def known(dag: ComputeDAG, schedule: Schedule | None, target: Target, name: str) -> Artifact | None:
+    """What `remember` was given for them; None where it was not, or where it may be another now.
+
+    schedule: None is the default one
+    """
+    key = _key(dag, schedule, target, name)
+    data = None if key is None else default_cache().kept(key)
+    if data is None:
+        return None
+    try:
+        found = artifact_file.from_bytes(data)
+    except DeviceError:
+        return None
+    return replace(found, meta={**found.meta, "cached": True})
+
+
+def remember(
+    artifact: Artifact, dag: ComputeDAG, schedule: Schedule | None, target: Target, name: str
+) -> None:
+    """Keep what a schedule led to.  Raises TargetError without the compiler."""
+    key = _key(dag, schedule, target, name)
+    if key is not None:
+        default_cache().keep(key, artifact_file.to_bytes(artifact))
+
+
+def _key(dag: ComputeDAG, schedule: Schedule | None, target: Target, name: str) -> str | None:
+    """Of all that the artefact depends on; None where the default schedule may come of a template
+    of the user's own, whose code we do not know."""
+    ours = __name__.partition(".")[0]
+    templates = [] if schedule is not None else anchor_templates(dag, target)
+    if any(t.schedule.__module__.partition(".")[0] != ours for t in templates):
+        return None
+    steps = None if schedule is None else schedule.to_json()
+    return code_key(
+        "built", dag.hash, steps, str(target), target.fingerprint, asdict(target.limits),
+        compiler(target).identity(target), name,
+    )  # fmt: skip
