@@ -329,3 +329,14 @@ def test_the_memory_of_a_view_is_refused():
         else:
             with pytest.raises(Blocked, match="it reads the memory of a view"):
                 import_program(program, "test")
+
+
+@pytest.mark.parametrize(("op", "wanted"), [("log1p", np.log1p), ("expm1", np.expm1)])
+def test_small_and_infinite_arguments_keep_their_digits(op, wanted):
+    x = np.array([0, 1e-30, 1e-9, -1e-7, 3e-4, -0.02, 0.4, -0.6, 5, 80, np.inf, -0.9], "float32")
+    spec = Spec(x.shape, "float32")
+    steps = (Step("made", f"{op}.default", {"self": Ref("x")}, (spec,)),)
+    mod, params = import_program(Program((("x", spec),), {}, steps, (Ref("made"),)), "test")
+    found = relay.evaluate(mod, {**params, "x": x})
+    with np.errstate(over="ignore"):
+        np.testing.assert_allclose(found, wanted(x.astype("float64")), rtol=1e-6)

@@ -86,7 +86,8 @@ def log1p(x: Value) -> Expr:
     node = E.convert(x)
     whole = 1 + node
     part = E.select(whole.equal(1), 1, whole - 1)  # what of x is left in the sum
-    return E.select(whole.equal(1), node, log(whole) * (node / part))
+    share = E.select(whole.equal(node), 1, node / part)  # infinite ones are equal
+    return E.select(whole.equal(1), node, log(whole) * share)
 
 
 def hypot(x: Value, y: Value) -> Expr:

@@ -196,11 +196,24 @@ def _to_copy(n: Node) -> Expr:
 
 
 def _expm1(x: Expr) -> Expr:
-    return tensor.subtract(tensor.exp(x), number(1, str(x.dtype)))
+    """exp(x) - 1, exact also where x is small: its logarithm tells what rounding took from exp(x)."""
+    one = number(1, str(x.dtype))
+    whole = tensor.exp(x)
+    rest, seen = tensor.subtract(whole, one), tensor.log(whole)
+    lost = tensor.equal(whole, one)
+    exact = tensor.multiply(rest, tensor.divide(x, tensor.where(lost, one, seen)))
+    is_small = tensor.less(tensor.abs(x), number(0.5, str(x.dtype)))
+    return tensor.where(is_small, tensor.where(lost, x, exact), rest)
 
 
 def _log1p(x: Expr) -> Expr:
-    return tensor.log(tensor.add(x, number(1, str(x.dtype))))
+    """log(1 + x), exact also where x is small, as `te.log1p`."""
+    one = number(1, str(x.dtype))
+    whole = tensor.add(x, one)
+    lost = tensor.equal(whole, one)
+    part = tensor.where(lost, one, tensor.subtract(whole, one))
+    share = tensor.where(tensor.equal(whole, x), one, tensor.divide(x, part))
+    return tensor.where(lost, x, tensor.multiply(tensor.log(whole), share))
 
 
 def _reciprocal(x: Expr) -> Expr:
