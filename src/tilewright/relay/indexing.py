@@ -401,10 +401,11 @@ def tile(data: Expr, reps: int | Sequence[int]) -> Expr:
         raise ModelError(place, f"{min(times)} copies", "Use counts of at least 0.")
     result = tuple(n * t for n, t in zip(shape, times, strict=True))
     if all(t == 1 for t in times):
-        return reshape(data, result)
+        return call("reshape", data, newshape=result)
     pairs = [p for n, t in zip(shape, times, strict=True) for p in ((t, n) if t != 1 else (n,))]
     ones = [p for n, t in zip(shape, times, strict=True) for p in ((1, n) if t != 1 else (n,))]
-    return reshape(broadcast_to(reshape(data, ones), pairs), result)
+    wide = broadcast_to(call("reshape", data, newshape=tuple(ones)), pairs)
+    return call("reshape", wide, newshape=result)
 
 
 def repeat(data: Expr, repeats: int, axis: int) -> Expr:
@@ -412,7 +413,8 @@ def repeat(data: Expr, repeats: int, axis: int) -> Expr:
     k = _axis(axis, len(data.shape), f"repeat(data={data.shape}, axis={axis})")
     shape = [*data.shape[: k + 1], repeats, *data.shape[k + 1 :]]
     result = [*data.shape[:k], data.shape[k] * repeats, *data.shape[k + 1 :]]
-    return reshape(broadcast_to(expand_dims(data, k + 1), shape), result)
+    wide = broadcast_to(expand_dims(data, k + 1), shape)
+    return call("reshape", wide, newshape=tuple(result))
 
 
 def stack(data: Expr | Sequence[Expr], axis: int) -> Call:

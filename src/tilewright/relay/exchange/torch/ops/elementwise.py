@@ -196,7 +196,7 @@ def _to_copy(n: Node) -> Expr:
 
 
 def _expm1(x: Expr) -> Expr:
-    """exp(x) - 1, exact also where x is small: its logarithm tells what rounding took from exp(x)."""
+    """exp(x) - 1, exact also where x is small: the logarithm tells what rounding took."""
     one = number(1, str(x.dtype))
     whole = tensor.exp(x)
     rest, seen = tensor.subtract(whole, one), tensor.log(whole)
