@@ -21,6 +21,7 @@ import argparse
 import importlib
 import json
 import math
+import re
 import subprocess
 import sys
 import tempfile
@@ -35,6 +36,7 @@ import results_file
 from exported_networks import NETWORKS, Network
 
 LIMIT = 900  # seconds for one network
+FOLDERS = re.compile(r"/(?:[\w.+-]+/)+(?=[\w.+-]+\.py\b)")  # of this machine, in messages
 # Of the largest value of a result.  Rounding to 8 bits turns a last bit into a step of 1/255.
 ERROR = {"plain": 2e-3, "basic": 2e-3, "static": 5e-2, "dynamic": 5e-2}
 
@@ -75,7 +77,7 @@ class Attempt:
             why = self._program() if self.exporter == "program" else self._file()
             self.stage = "wrong" if why else "right"
         except Exception as error:
-            why = f"{type(error).__name__}: {error}"
+            why = FOLDERS.sub("", f"{type(error).__name__}: {error}")
         return Outcome(self.network.name, self.exporter, self.form, self.stage, why)
 
     def _file(self) -> str:
