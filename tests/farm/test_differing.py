@@ -39,19 +39,6 @@ board.asdict = lambda spec: fields(spec) | {"fingerprint": "another make", "name
 """
 
 
-@pytest.fixture(scope="module")
-def builder() -> Iterator[LocalBuilder]:
-    build = "tilewright.measure.calls:build_source"
-    with LocalBuilder(build_func=build, n_parallel=1, timeout=60) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def expected() -> Iterator[Reference]:
-    with ReferenceStore() as store:
-        yield reference(store)
-
-
 @pytest.fixture
 def empty(tmp_path: Path) -> Iterator[Farm]:
     """A tracker alone."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from farm.processes import Farm, farm, until
-from measure.kernels import job, reference
+from measure.kernels import job
 from tilewright.autotvm import RPCRunner
 from tilewright.base.errors import DeviceError, TargetError
 from tilewright.farm import wire
@@ -20,22 +20,8 @@ from tilewright.farm.runner import FarmRunner, _Yardstick
 from tilewright.measure.jobs import RunJob, Runner, RunResult
 from tilewright.measure.local import LocalBuilder, LocalRunner
 from tilewright.measure.pipeline import Pipeline
-from tilewright.measure.reference import Reference, ReferenceStore
+from tilewright.measure.reference import Reference
 from tilewright.targets.target import Target
-
-BUILD = "tilewright.measure.calls:build_source"
-
-
-@pytest.fixture(scope="module")
-def builder() -> Iterator[LocalBuilder]:
-    with LocalBuilder(build_func=BUILD, n_parallel=1, timeout=60) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def expected() -> Iterator[Reference]:
-    with ReferenceStore() as store:
-        yield reference(store)
 
 
 @pytest.fixture

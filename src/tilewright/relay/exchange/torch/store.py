@@ -16,9 +16,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
-import tilewright
 from tilewright.base.errors import TilewrightError
 from tilewright.driver.cache import default_cache
+from tilewright.measure.signatures import code_digest
 from tilewright.relay.exchange.torch.export import as_numpy
 from tilewright.relay.exchange.torch.weights import attributes
 from tilewright.runtime.device import local_target
@@ -26,7 +26,6 @@ from tilewright.runtime.network.library import Library
 from tilewright.runtime.network.library import load as load_library
 from tilewright.targets.target import Target
 
-_FORMAT = 1  # raise it when the meaning of an entry changes
 _MOST_BYTES = 512 << 20  # of weights: larger ones are built again
 _KNOWN = ("torch", "_operator", "builtins", "math", "")  # whose functions are what they are called
 
@@ -50,7 +49,7 @@ def key(
     ]
     digest = hashlib.sha256()
     parts = [
-        _FORMAT, tilewright.__version__, torch.__version__, gm.code, shapes, list(dynamic),
+        code_digest(), torch.__version__, gm.code, shapes, list(dynamic),
         str(chosen), chosen.fingerprint, _log_digest(log),
     ]  # fmt: skip
     digest.update(json.dumps(parts).encode())
