@@ -53,10 +53,12 @@ def close_to_reference(lib: relay.Library) -> None:
     assert np.allclose(module.get_output(0).numpy(), wanted(mod, params, data), 1e-4, 1e-5)
 
 
-def database_of(tasks: list[Task], seconds: float = 1e-3, verified: bool = True) -> Database:
+def database_of(
+    tasks: list[Task], seconds: float = 1e-3, verified: bool = True, seed: int = 0
+) -> Database:
     """A legal, random candidate of the first template of each task, as if it had been measured."""
     database = Database()
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(seed)
     for task in tasks:
         sketch = task.sketches[0]
         drawn = sketch.space.sample(64, rng)

@@ -3,20 +3,25 @@
 import itertools
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from relay.small import database_of
 from relay.test_passes import inputs_of
 from tilewright import cpu, relay, transform
 from tilewright.contrib.graph_executor import GraphModule
 from tilewright.driver.build import resolve_target
+from tilewright.measure.database import Database
 from tilewright.relay import nn
 from tilewright.relay.compile import grouping
 from tilewright.relay.compile import layouts as L
+from tilewright.relay.compile import tune as tuning
 from tilewright.relay.compile.assign import cheapest, total
 from tilewright.relay.compile.extract import ungrouped
 from tilewright.relay.compile.schedules import Chooser
 from tilewright.relay.compile.tune import tasks_of, with_layouts
+from tilewright.schedule.task import Task
 from tilewright.search.report import Options
 from tilewright.te.dag import ComputeDAG
 
@@ -173,6 +178,48 @@ def test_a_choice_is_made_once_for_a_network_and_its_records(monkeypatch, tmp_pa
     assert len(made) == 3
 
 
+# -- a log, and what is known of the class of device -----------------------------------------------
+
+
+def blocks_known() -> tuple[list[Task], Database]:
+    """The network's tasks, and records by which blocks are ten times faster than they are."""
+    plain = tasks_of([network()], None, TARGET, False)
+    every = with_layouts(plain, [network()], None, TARGET, Options(trials=2000))
+    known = Database()
+    for task in every:
+        slow = task in plain or "nhwc" in task.name
+        for record in database_of([task], 1e-4 if slow else 1e-5):
+            known.append(record, task.dag.to_json())
+    return plain, known
+
+
+def known_and_own(pace: float, seed: int) -> tuple[list[Task], Chooser]:
+    """What is known, and of the network's first task a record of this device, of the same
+    schedule (seed 0) or of another one."""
+    plain, known = blocks_known()
+    own = database_of(plain[:1], pace * 1e-4, seed=seed)
+    return plain, Chooser([own], (str(TARGET),), "", [known])
+
+
+@pytest.mark.parametrize("pace", (0.5, 3.0))
+def test_what_a_log_lacks_counts_at_the_pace_of_this_device(monkeypatch, tmp_path, pace):
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path))
+    plain, chooser = known_and_own(pace, seed=0)
+    assert chooser.seconds(plain[0].dag) == pytest.approx(pace * 1e-4)
+    assert chooser.seconds(plain[1].dag) == pytest.approx(pace * 1e-4)
+    mod = ungrouped(network(), None)[0]
+    assert layouts_of(grouping.in_known_layouts(mod, chooser, TARGET)) == [BLOCKS] * 3
+
+
+def test_without_a_schedule_that_both_timed_figures_are_not_compared(monkeypatch, tmp_path):
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path))
+    plain, chooser = known_and_own(1.0, seed=1)
+    assert chooser.seconds(plain[0].dag) == pytest.approx(1e-4)
+    assert chooser.seconds(plain[1].dag) is None
+    mod = ungrouped(network(), None)[0]
+    assert layouts_of(grouping.in_known_layouts(mod, chooser, TARGET)) == ["NCHW"] * 3
+
+
 # -- tuning ----------------------------------------------------------------------------------------
 
 
@@ -191,3 +238,13 @@ def test_other_layouts_are_tuned_where_the_budget_allows():
     assert {t.name.partition("+")[0] for t in more if not t.instead_of} == {"pool2d", "transpose"}
     gpu = resolve_target("cuda -arch=sm_90")
     assert with_layouts([], [mod], None, gpu, Options()) == []
+
+
+def test_a_short_budget_goes_to_the_layouts_that_are_known_to_be_fastest(monkeypatch, tmp_path):
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path))
+    mod = network()
+    tasks, known = blocks_known()
+    monkeypatch.setattr(tuning, "records", lambda target: [known])
+    short = with_layouts(tasks, [mod], None, TARGET, Options(seconds=5))
+    names = {t.name.partition("+")[0] for t in short if "conv2d" in t.name}
+    assert names == {"conv2d_NCHWc", "depthwise_conv2d_NCHWc"}

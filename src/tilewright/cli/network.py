@@ -84,8 +84,8 @@ def found_tasks(
     shapes: Mapping[str, Any] | None = None, layout: str | None = None, templates: bool = True,
     options: Options | None = None,
 ) -> list[Task]:  # fmt: skip
-    """The tasks of the network, see `tune`; with options, and behind those of the network as it is,
-    those of other layouts, where the budget allows.  Raises ModelError where there is none."""
+    """The tasks of the network, see `tune`; with options, in the layouts that the budget allows
+    to compare, see `with_layouts`.  Raises ModelError where there is none."""
     from tilewright.relay.compile.tune import tasks_of, with_layouts
 
     mods, params = prepared(model, batch, shapes, dtype, layout)
@@ -97,7 +97,8 @@ def found_tasks(
         )  # fmt: skip
     if options is None:
         return found
-    return with_layouts(found, mods, params, target, options, tuner == "auto-scheduler")
+    rules = tuner == "auto-scheduler"
+    return with_layouts(found, mods, params, target, options, rules, templates)
 
 
 def list_tasks(model: str, target: Target, **what: Any) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from tilewright.base import context
@@ -47,26 +48,35 @@ def grouped(
     slower.
     """
 
-    def seconds(group: FusedGroup) -> float | None:
-        return chooser.seconds(implemented(group, chooser, target).dag)
-
-    def about(group: FusedGroup) -> float | None:
-        found = seconds(group)
-        return chooser.seconds_of_anchor(group.dag) if found is None else found
-
     plain, last = ungrouped(mod, params)
-    off = getattr(context.current("pass"), "disabled_pass", None) or ()
-    may = last is fuse and "AlterOpLayout" not in off
-    if may and has_layouts(plain, target, chooser.task_names()):
-        plain = in_layouts(plain, _layouts(plain, target, chooser, about))
+    if last is fuse:
+        plain = in_known_layouts(plain, chooser, target)
     usual, *others = [m["main"] for m in ways_to_group(plain, last)]
     best, known = usual, fused_groups(usual) if others else []
-    costs = Costs(seconds, guess=False)
+    costs = Costs(partial(_seconds, chooser, target), guess=False)
     for other in others:
         gained, lost = costs.difference(known, fused_groups(other))
         if gained < lost:
             best = other
     return best
+
+
+def in_known_layouts(mod: IRModule, chooser: Chooser, target: Target) -> IRModule:
+    """A network whose operators are not grouped, its convolutions in the layouts that are fastest
+    by the records; unless a PassContext disables AlterOpLayout."""
+    off = getattr(context.current("pass"), "disabled_pass", None) or ()
+    if "AlterOpLayout" in off or not has_layouts(mod, target, chooser.task_names()):
+        return mod
+
+    def about(group: FusedGroup) -> float | None:
+        found = _seconds(chooser, target, group)
+        return chooser.seconds_of_anchor(group.dag) if found is None else found
+
+    return in_layouts(mod, _layouts(mod, target, chooser, about))
+
+
+def _seconds(chooser: Chooser, target: Target, group: FusedGroup) -> float | None:
+    return chooser.seconds(implemented(group, chooser, target).dag)
 
 
 def _layouts(mod: IRModule, target: Target, chooser: Chooser, seconds: Seconds) -> Choice:

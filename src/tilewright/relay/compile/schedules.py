@@ -9,11 +9,12 @@ Read next: `ship.py`, which takes the first that compiles and computes the right
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
+from statistics import median
 from typing import Any
 
 from tilewright.base import context
@@ -36,6 +37,7 @@ from tilewright.te.dag import ComputeDAG
 
 RECORD, KNOWLEDGE, REINSTANTIATED, DEFAULT = "record", "knowledge", "re-instantiated", "default"
 _RECORDS = 3  # of a kernel that are tried
+_TIMED = 64  # fastest candidates of a task among which a known schedule is looked for
 _ANCHORS = 2  # records of other kernels whose template is tried on this one
 
 
@@ -92,6 +94,14 @@ class _Log:
         return Key(dag, target, self.fingerprint)
 
 
+@dataclass(frozen=True)
+class _Judge:
+    """Logs whose figures count; pace: what they are multiplied by."""
+
+    logs: Sequence[_Log]
+    pace: float
+
+
 class Chooser:
     """Choices for kernels of one target.
 
@@ -128,51 +138,98 @@ class Chooser:
 
     def seconds(self, dag: ComputeDAG) -> float | None:
         """Of one call of this computation, as its best record claims; None where there is none."""
-        found = self.best(dag)
-        return None if found is None else found.seconds
+        return self._seconds(partial(self._best, dag))
 
     def best(self, dag: ComputeDAG) -> Record | None:
         """The fastest record of this computation."""
-        every = ((log, log.key(dag.hash, name)) for log in self._judges for name in self.names)
-        bests = [best for log, key in every if (best := log.database.best(key)) is not None]
-        return min(bests, key=lambda r: r.seconds, default=None)
+        return self._first(partial(self._best, dag))[0]
 
     def seconds_of_anchor(self, dag: ComputeDAG) -> float | None:
         """Of one call of what has the same anchor, as the best record claims."""
-        found = self.best_of_anchor(dag)
-        return None if found is None else found.seconds
+        return self._seconds(partial(self._best_of_anchor, dag))
 
     def best_of_anchor(self, dag: ComputeDAG) -> Record | None:
         """The fastest record of what has the same anchor."""
-        anchor = find_anchor(dag)
-        if anchor is None or not self._judges:
-            return None
-        found = [r for _, r in self._with_anchor(self._judges, anchor_key(anchor)[0])]
-        return min(found, key=lambda r: r.seconds, default=None)
+        return self._first(partial(self._best_of_anchor, dag))[0]
 
     def bests(self) -> list[tuple[str, float]]:
         """What `seconds` and `seconds_of_anchor` may tell: computations and seconds, sorted."""
-        tasks = {
-            (log, log.key(t.dag, name))
-            for log in self._judges
-            for t in log.database.tasks()
-            for name in self.names
-        }
-        found = [(k.dag, log.database.best(k)) for log, k in tasks]
-        return sorted((dag, best.seconds) for dag, best in found if best is not None)
+        found = [
+            (dag, record.seconds * judge.pace)
+            for judge in self._judges
+            for dag, record in self._fastest(judge.logs).items()
+        ]
+        return sorted(found)
 
     @property
     def has_records(self) -> bool:
         return bool(self._judges)
 
     @cached_property
-    def _judges(self) -> list[_Log]:
-        """Whose figures are compared with each other: those of this device, where there are any."""
-        return [log for log in self._own if log.database.tasks()] or self._known
+    def _judges(self) -> list[_Judge]:
+        """Whose figures are compared with each other: those of this device, and where it has none
+        of a computation those of its class, at the pace of this device.  The pace is that of
+        schedules that were timed on both; without any there are only figures of one kind."""
+        own, known = self._fastest(self._own), self._fastest(self._known)
+        judges = [_Judge(self._own, 1.0)] if own else []
+        pace = self._pace(known) if own else 1.0
+        return [*judges, _Judge(self._known, pace)] if known and pace is not None else judges
+
+    def _pace(self, known: Mapping[str, Record]) -> float | None:
+        """What this device takes for one second of those whose records are `known`."""
+        ratios = [
+            mine.seconds / record.seconds
+            for dag, record in known.items()
+            for log in self._own
+            for name in self.names
+            for mine in log.database.leaders(log.key(dag, name), _TIMED)
+            if mine.candidate == record.candidate
+        ]
+        return median(ratios) if ratios else None
+
+    def _seconds(self, find: Callable[[Sequence[_Log]], Record | None]) -> float | None:
+        record, pace = self._first(find)
+        return None if record is None else record.seconds * pace
+
+    def _first(
+        self, find: Callable[[Sequence[_Log]], Record | None]
+    ) -> tuple[Record | None, float]:
+        """What the first judge has that has anything, and its pace."""
+        for judge in self._judges:
+            record = find(judge.logs)
+            if record is not None:
+                return record, judge.pace
+        return None, 1.0
+
+    def _best(self, dag: ComputeDAG, logs: Sequence[_Log]) -> Record | None:
+        every = ((log, log.key(dag.hash, name)) for log in logs for name in self.names)
+        bests = [best for log, key in every if (best := log.database.best(key)) is not None]
+        return min(bests, key=lambda r: r.seconds, default=None)
+
+    def _best_of_anchor(self, dag: ComputeDAG, logs: Sequence[_Log]) -> Record | None:
+        anchor = find_anchor(dag)
+        if anchor is None:
+            return None
+        found = [r for _, r in self._with_anchor(logs, anchor_key(anchor)[0])]
+        return min(found, key=lambda r: r.seconds, default=None)
+
+    def _fastest(self, logs: Sequence[_Log]) -> dict[str, Record]:
+        """The best record of every computation in the logs, on any device that counts."""
+        found: dict[str, Record] = {}
+        keys = {(log, log.key(t.dag, name)) for log in logs for t in log.database.tasks()
+                for name in self.names}  # fmt: skip
+        for log, key in keys:
+            best = log.database.best(key)
+            known = found.get(key.dag)
+            if best is not None and (known is None or best.seconds < known.seconds):
+                found[key.dag] = best
+        return found
 
     def task_names(self) -> set[str]:
         """Of all that was measured, for whatever target."""
-        return {t.name for log in self._judges for t in log.database.tasks()}
+        return {
+            t.name for judge in self._judges for log in judge.logs for t in log.database.tasks()
+        }
 
     def note(self) -> str:
         """Why the sources can have had nothing for this target; "" where they may have."""

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
+from math import inf, prod
 from typing import Any
 
 from tilewright.base.errors import RecordError
 from tilewright.farm.address import Devices
 from tilewright.farm.builder import FarmBuilder
 from tilewright.farm.runner import FarmRunner
+from tilewright.knowledge import records
 from tilewright.measure.database import Database
 from tilewright.measure.local import LocalBuilder, LocalRunner
 from tilewright.measure.pipeline import Pipeline
 from tilewright.relay.compile.extract import fused_tasks, ungrouped
+from tilewright.relay.compile.grouping import in_known_layouts
 from tilewright.relay.compile.layouts import can_choose, rivals
+from tilewright.relay.compile.schedules import Chooser
 from tilewright.relay.graph.expr import Function, IRModule
 from tilewright.relay.passes import fuse
 from tilewright.schedule.task import Task, task_of_dag
@@ -82,9 +85,11 @@ def with_layouts(
     target: Target,
     options: Options,
     rules: bool = False,
+    templates: bool = True,
 ) -> list[Task]:
     """`tasks`, and what has to be measured so that `relay.build` can choose layouts, where the
-    budget has a batch and more for each of them.
+    budget has a batch and more for each of them.  Else those of the network in the layouts that
+    are known to be fastest on devices of this class, as it is built without a log.
 
     Convolutions in other layouts compete with what they are instead of; what has no template is
     measured in its default schedule, which is one trial.
@@ -93,11 +98,27 @@ def with_layouts(
     more = [t for t in _layout_tasks(mods, params, target, rules) if t.key not in known]
     once = [t for t in more if t.sketches[0].origin == "default"]
     several = len(tasks) + len(more) - len(once)
-    if options.trials is not None and options.trials < TRIALS_EACH * several + len(once):
-        return list(tasks)
-    if options.seconds is not None and options.seconds < SECONDS_EACH * several:
-        return list(tasks)
+    trials = inf if options.trials is None else options.trials
+    seconds = inf if options.seconds is None else options.seconds
+    if trials < TRIALS_EACH * several + len(once) or seconds < SECONDS_EACH * several:
+        return _known_tasks(mods, params, target, rules, templates) or list(tasks)
     return [*tasks, *more]
+
+
+def _known_tasks(
+    mods: Sequence[IRModule | Function],
+    params: Mapping[str, Any] | None,
+    target: Target,
+    rules: bool,
+    templates: bool,
+) -> list[Task]:
+    """Of the network in the layouts that are known to be fastest; none where it has them."""
+    chooser = Chooser((), (str(target),), target.fingerprint, records(target))
+    plain = [ungrouped(mod, params) for mod in mods]
+    known = [in_known_layouts(m, chooser, target) if last is fuse else m for m, last in plain]
+    if all(k is m for k, (m, _) in zip(known, plain, strict=True)):
+        return []
+    return tasks_of(known, None, target, rules, templates)
 
 
 def _layout_tasks(

@@ -22,7 +22,7 @@ from tilewright.base.concurrency import lock
 from tilewright.base.errors import ModelError, TilewrightError
 from tilewright.measure.database import Database
 from tilewright.relay.compile.build import build
-from tilewright.relay.compile.tune import as_described, tasks_of, tune
+from tilewright.relay.compile.tune import as_described, tasks_of, tune, with_layouts
 from tilewright.relay.exchange.torch import store
 from tilewright.relay.exchange.torch.eager import Eager
 from tilewright.relay.exchange.torch.export import as_numpy, decomposed, read, torch_module
@@ -222,11 +222,12 @@ class _Site:
 
     def _tune(self, mod: IRModule, params: Mapping[str, Any], log: Path) -> None:
         with Database(log) as database:
-            tasks = tasks_of([mod], params, as_described(self.target))
+            target = as_described(self.target)
+            tasks = tasks_of([mod], params, target)
             if tasks:
-                tune(
-                    tasks, database, report.Options(seconds=60 * self.options.tune_minutes)
-                ).check()
+                budget = report.Options(seconds=60 * self.options.tune_minutes)
+                every = with_layouts(tasks, [mod], params, target, budget, rules=True)
+                tune(every, database, budget).check()
 
     def loaded(self, library: Library, outputs: Sequence[Any], inputs: Sequence[int]) -> Run:
         """inputs: the position among the arguments of each input of the library."""
