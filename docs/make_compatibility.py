@@ -350,6 +350,15 @@ SECTIONS: dict[str, list[Row]] = {
         *works("relay.transform.", "CanonicalizeOps FuseOps DefuseOps EliminateCommonSubexpr"),
         *works("relay.transform.", "DeadCodeElimination CombineParallelConv2D SimplifyExpr"),
         *works("relay.transform.", "CombineParallelDense RemoveUnusedFunctions function_pass"),
+        *works("relay.transform.", "CombineParallelBatchMatmul CanonicalizeCast DynamicToStatic"),
+        *works("relay.transform.", "FlattenAtrousConv Inline Legalize"),
+        *works("relay.op.", "register_legalize"),
+        *works("relay.testing.", "temp_op_attr.TempOpAttr"),
+        *works("ir.", "register_op_attr"),
+        different(
+            "relay.op.register_alter_op_layout",
+            "the function gives a value of the same type; layouts are changed by ConvertLayout",
+        ),
         different(
             "relay.transform.ConvertLayout",
             "convolutions and poolings are named, all else follows; channels that do not fill "
@@ -357,7 +366,8 @@ SECTIONS: dict[str, list[Row]] = {
         ),
         different(
             "relay.transform.AlterOpLayout",
-            "for CPUs blocks of as many channels as a vector holds; an optional target",
+            "for CPUs blocks of as many channels as a vector holds; an optional target; with "
+            "register_alter_op_layout a user's functions instead",
         ),
         different(
             "relay.transform.FoldScaleAxis",
@@ -375,7 +385,7 @@ SECTIONS: dict[str, list[Row]] = {
             'an extent that relay.build is told: batch_sizes=[1, 8], or sizes=[{"seq": 128}]; it '
             "may have a name",
         ),
-        *not_yet("relay.transform.", "ToANormalForm PartitionGraph FastMath Legalize"),
+        *not_yet("relay.transform.", "ToANormalForm PartitionGraph FastMath"),
         *not_yet("relay.frontend.", "from_mxnet from_tensorflow from_tflite"),
         *not_yet("relay.frontend.", "from_keras from_caffe from_caffe2 from_coreml from_darknet"),
         *not_yet("relay.frontend.", "from_paddle"),

@@ -4,8 +4,9 @@ In: what `te` has.  Out: the same.  Statements, buffers and passes of TVM's TIR 
 `lower` gives a `Program` (docs/design.md).  Read next: `te/__init__.py`.
 """
 
+import typing
 from collections.abc import Callable
-from typing import Any
+from importlib import import_module
 
 from tilewright.base.doors import door
 from tilewright.base.errors import ExpressionError, absent
@@ -77,7 +78,7 @@ pow = power
 
 
 @door(ExpressionError, "tir.call_intrin")
-def call_intrin(dtype: Any, func_name: str, *args: Any) -> PrimExpr:
+def call_intrin(dtype: typing.Any, func_name: str, *args: typing.Any) -> PrimExpr:
     """A function of numbers by its name: `call_intrin("float32", "tir.exp", x)`.
 
     Raises ExpressionError for what te has no function for.
@@ -125,7 +126,7 @@ class _Nodes(type):
     def __instancecheck__(cls, instance: object) -> bool:
         return isinstance(instance, PrimExpr) and cls.holds(instance)
 
-    def __call__(cls, *args: Any, **named: Any) -> Any:
+    def __call__(cls, *args: typing.Any, **named: typing.Any) -> typing.Any:
         """The expression itself."""
         return cls.make(*args, **named)
 
@@ -141,13 +142,13 @@ def _of(name: str, op: str, make: Callable[..., PrimExpr]) -> _Nodes:
 
 
 def _operation(name: str, op: str) -> _Nodes:
-    def make(a: Any, b: Any) -> PrimExpr:
+    def make(a: typing.Any, b: typing.Any) -> PrimExpr:
         return _E.binary(op, a, b)
 
     return _of(name, op, make)
 
 
-def _number(dtype: str, value: Any) -> PrimExpr:
+def _number(dtype: str, value: typing.Any) -> PrimExpr:
     return _E.const(value, dtype)
 
 
@@ -155,7 +156,7 @@ def _is_number(is_float: bool) -> Callable[[PrimExpr], bool]:
     return lambda e: e.op == "const" and e.dtype.is_float == is_float
 
 
-def _cast(dtype: str, value: Any) -> PrimExpr:
+def _cast(dtype: str, value: typing.Any) -> PrimExpr:
     return _E.cast(dtype, value)
 
 
@@ -262,5 +263,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> typing.Any:
+    if name == "Any":  # of shapes of networks, which this file does not load
+        return import_module("tilewright.relay").Any
     raise absent("tir", name, _ELSEWHERE)

@@ -103,7 +103,7 @@ def test_printing_tuples_and_values():
     assert "([" not in str(relay.Tuple([x, nn.relu(x)]))
     assert str(relay.Tuple([x, nn.relu(x)])).endswith("(%x, %0)")
     assert str(relay.const(np.zeros((2, 3), "float32"))) == "const(Tensor[(2, 3), float32])"
-    mod = relay.IRModule.from_expr(function(relay.Tuple([x, relay.exp(x)])[1]))
+    mod = relay.IRModule.from_expr(function(relay.TupleGetItem(relay.Tuple([x, relay.exp(x)]), 1)))
     assert "(%x, %0).1" in mod.astext()
 
 

@@ -20,6 +20,7 @@ _RELAYS = {
         "tilewright.relay.analysis",
     ),
     "Op": "tilewright.relay.op",
+    "register_op_attr": "tilewright.relay.op",
     "RelayExpr": "tilewright.relay.expr",
     "Type": "tilewright.relay.ty",
     "instrument": "tilewright.instrument:",
@@ -29,7 +30,7 @@ _RELAYS = {
 _ELSEWHERE = dict.fromkeys(
     ("load_json", "save_json"), "Save a network with relay.to_onnx or Library.export_library."
 ) | dict.fromkeys(
-    ("register_op_attr", "register_intrin_lowering"),
+    ("register_intrin_lowering",),
     "Functions of numbers are a fixed set; te.compute makes others of them (tir.exp, ...).",
 )
 

@@ -68,7 +68,8 @@ def collapse_sum_to(data: Expr, shape: Sequence[int]) -> Expr:
             "it cannot be stretched to the shape of the data", "Use 1, or the same extents.",
         )  # fmt: skip
     axes = [k for k, n in enumerate(data.shape) if k < more or wanted[k - more] != n]
-    total = cast(sum(data, axis=axes), data.dtype) if axes else data
+    total: Expr = sum(data, axis=axes) if axes else data
+    total = total if total.dtype == data.dtype else cast(total, data.dtype)
     return total if total.shape == wanted else call("reshape", total, newshape=wanted)
 
 

@@ -205,7 +205,9 @@ def expand_dims(data: Expr, axis: int, num_newaxis: int = 1) -> Call:
 
 def concatenate(data: Expr | Sequence[Expr], axis: int = 0) -> Call:
     """Tensors one behind the other along `axis`; data: a list of values, or a Tuple."""
-    return call("concatenate", data if isinstance(data, Expr) else Tuple(data), axis=int(axis))
+    parts = data if isinstance(data, Expr) else Tuple(data)
+    made = call("concatenate", parts, axis=int(axis))
+    return made if axis >= 0 else call("concatenate", parts, axis=int(axis) + len(made.shape))
 
 
 def broadcast_to(data: Expr, shape: Any) -> Call:

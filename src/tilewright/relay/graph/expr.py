@@ -127,7 +127,7 @@ class Expr:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._type}>"
 
-    def __getitem__(self, index: int) -> TupleGetItem:
+    def __getitem__(self, index: int) -> Expr:
         return TupleGetItem(self, index)
 
     def __iter__(self) -> Iterator[Expr]:
@@ -296,6 +296,13 @@ class Tuple(Expr):
     def __init__(self, fields: Sequence[Expr]) -> None:
         self.fields = tuple(fields)
         self._type = TupleType(tuple(f.checked_type for f in self.fields))
+
+    def __getitem__(self, index: int) -> Expr:
+        """The value itself; relay.TupleGetItem makes a node that picks it."""
+        return self.fields[TupleGetItem(self, index).index]
+
+    def __iter__(self) -> Iterator[Expr]:
+        return iter(self.fields)
 
 
 class TupleGetItem(Expr):

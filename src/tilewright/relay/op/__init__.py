@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import difflib
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from types import ModuleType
 from typing import Any
 
+from tilewright.base.doors import door
 from tilewright.base.errors import ModelError, absent
 from tilewright.relay.graph.expr import Call, Constant, Expr, const
 from tilewright.relay.op import (
@@ -24,6 +26,7 @@ from tilewright.relay.op import (
     pooling,
     ranking,
     reduction,
+    registered,
     resize,
     sampling,
 )
@@ -52,6 +55,48 @@ def get(name: str) -> Op:
     near = difflib.get_close_matches(name, TABLE, 3) or [n for n in TABLE if n.endswith(name)]
     hint = f"Near it: {', '.join(near)}." if near else "relay.op.TABLE lists all."
     raise ModelError(f"relay.op.get({name!r})", "there is no such operator", hint)
+
+
+@door(ModelError, "relay.op.register_op_attr")
+def register_op_attr(
+    op_name: str, attr_key: str, value: Any = None, level: int = registered.DEFAULT_LEVEL
+) -> Any:
+    """Register an attribute of an operator: `register_op_attr("exp", "FTVMLegalize", function)`, or
+    a decorator of the function.  One of a lower level than what is registered has no effect.
+
+    Raises ModelError for an operator that is none.
+    """
+    row = get(op_name)
+
+    def register(given: Any) -> Any:
+        row.set_attr(attr_key, given, level)
+        return given
+
+    return register if value is None else register(value)
+
+
+@door(ModelError, "relay.op.register_legalize")
+def register_legalize(
+    op_name: str, legal_op: Callable[..., Any] | None = None, level: int = registered.DEFAULT_LEVEL
+) -> Any:
+    """Register what `relay.transform.Legalize` calls for each call of an operator.
+
+    legal_op: `f(attrs, inputs, types)` -> another value of the same type, or None
+    """
+    return register_op_attr(op_name, "FTVMLegalize", legal_op, level)
+
+
+@door(ModelError, "relay.op.register_alter_op_layout")
+def register_alter_op_layout(
+    op_name: str,
+    alter_layout: Callable[..., Any] | None = None,
+    level: int = registered.DEFAULT_LEVEL,
+) -> Any:
+    """Register what `relay.transform.AlterOpLayout` calls for each call of an operator.
+
+    alter_layout: `f(attrs, inputs, types, result_type)` -> another value of the same type, or None
+    """
+    return register_op_attr(op_name, "FTVMAlterOpLayout", alter_layout, level)
 
 
 def call(op_name: str, *args: Any, **attrs: Any) -> Call:
@@ -107,10 +152,13 @@ _ELSEWHERE = {
     "memory": "relay.build plans memory by itself.",
     "random": "Draw numbers with numpy, and give them as inputs.",
     **dict.fromkeys(
-        ("register", "register_compute", "register_strategy", "register_legalize",
-         "register_alter_op_layout", "register_pattern", "register_injective_schedule"),
+        ("register", "register_compute", "register_strategy", "register_pattern",
+         "register_injective_schedule"),
         "Operators are rows of relay.op.TABLE; a template is registered with autotvm.template.",
     ),
 }  # fmt: skip
 
-__all__ = ["ROWS", "TABLE", "Op", "Pattern", "call", "get", "same_dtype", "takes_numbers"]
+__all__ = [
+    "ROWS", "TABLE", "Op", "Pattern", "call", "get", "register_alter_op_layout",
+    "register_legalize", "register_op_attr", "same_dtype", "takes_numbers",
+]  # fmt: skip

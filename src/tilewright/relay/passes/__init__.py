@@ -13,6 +13,7 @@ from typing import Any
 
 from tilewright.base.errors import ModelError
 from tilewright.relay.graph.expr import Function, IRModule
+from tilewright.relay.passes.atrous import flatten_atrous
 from tilewright.relay.passes.attention import single_heads
 from tilewright.relay.passes.bind import bind_params
 from tilewright.relay.passes.canonicalize import canonicalize
@@ -26,7 +27,11 @@ from tilewright.relay.passes.fuse import fuse, fuse_attention, separate
 from tilewright.relay.passes.inline import defuse, inline_calls
 from tilewright.relay.passes.moves import moves_last
 from tilewright.relay.passes.norms import join_norms
-from tilewright.relay.passes.parallel import combine_parallel_conv2d, combine_parallel_dense
+from tilewright.relay.passes.parallel import (
+    combine_parallel_batch_matmul,
+    combine_parallel_conv2d,
+    combine_parallel_dense,
+)
 from tilewright.relay.passes.scale import fold_scale_after, fold_scale_before
 from tilewright.relay.passes.shift import fold_shift
 from tilewright.relay.passes.simplify import simplify_inference
@@ -37,6 +42,7 @@ Pass = Callable[[IRModule], IRModule]
 # fmt: off
 PASSES: tuple[Pass, ...] = (
     inline_calls,         # functions of the user's are what they compute
+    flatten_atrous,       # convolutions of blocks in the batch are dilated ones
     simplify_inference,   # batch_norm becomes a scale and a shift, dropout disappears
     canonicalize,         # one spelling of everything
     drop_empty,           # tensors without elements need no kernel
@@ -61,6 +67,7 @@ FOLDING = (fold_shift, fold_scale_after, fold_scale_before)
 # Of TVM's passes those that a build runs, by what `PassContext(disabled_pass=)` calls them,
 _RUN: dict[str, tuple[Pass, ...]] = {
     "CanonicalizeOps": (canonicalize,),
+    "FlattenAtrousConv": (flatten_atrous,),
     "FoldConstant": (fold_constants,),
     "FoldScaleAxis": FOLDING,
     "BackwardFoldScaleAxis": (fold_scale_after,),
@@ -74,14 +81,15 @@ _NEEDED = ("Inline", "SimplifyInference")
 # those that it runs where `PassContext(required_pass=)` asks for them, before constants are folded
 _ASKED: dict[str, tuple[Pass, ...]] = {
     "EliminateCommonSubexpr": (eliminate_common,),
+    "CombineParallelBatchMatmul": (combine_parallel_batch_matmul,),
     "CombineParallelConv2D": (combine_parallel_conv2d,),
     "CombineParallelDense": (combine_parallel_dense,),
 }
 # and those that it has not, so that they are disabled as it is.
 _NEVER = (
     "AlterOpLayout", "AnnotateSpans", "AnnotateTarget", "AutoSchedulerLayoutRewrite",
-    "CombineParallelBatchMatmul", "ConvertLayout", "DefuseOps", "DynamicToStatic", "EtaExpand",
-    "FastMath", "FirstOrderGradient", "FlattenAtrousConv", "LazyGradientInit", "Legalize",
+    "ConvertLayout", "DefuseOps", "DynamicToStatic", "EtaExpand",
+    "FastMath", "FirstOrderGradient", "LazyGradientInit", "Legalize",
     "MetaScheduleLayoutRewrite", "PartialEvaluate", "PartitionGraph", "PlanDevices",
     "SimplifyFCTranspose", "SplitArgs", "ToANormalForm", "ToMixedPrecision", "qnn.Legalize",
     "tir.CommonSubexprElimTIR", "tir.HoistIfThenElse", "tir.LoopPartition",
@@ -148,9 +156,11 @@ def optimize(
 
 
 __all__ = [
-    "PASSES", "Pass", "bind_params", "canonicalize", "combine_parallel_conv2d",
+    "PASSES", "Pass", "bind_params", "canonicalize", "combine_parallel_batch_matmul",
+    "combine_parallel_conv2d",
     "combine_parallel_dense", "combine_products", "defuse", "drop_empty", "eliminate_common",
-    "eliminate_dead_code", "fold_constants", "fold_scale_after", "fold_scale_before", "fold_shift",
-    "fuse", "fuse_attention", "inline_calls", "join_norms", "moves_last", "optimize", "passes_of",
-    "separate", "simplify_inference", "single_heads", "slices_first",
+    "eliminate_dead_code", "flatten_atrous", "fold_constants", "fold_scale_after",
+    "fold_scale_before", "fold_shift", "fuse", "fuse_attention", "inline_calls", "join_norms",
+    "moves_last", "optimize", "passes_of", "separate", "simplify_inference", "single_heads",
+    "slices_first",
 ]  # fmt: skip

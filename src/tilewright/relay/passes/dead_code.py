@@ -32,10 +32,11 @@ def eliminate_dead_code(mod: IRModule) -> IRModule:
     relu(relu(x))                                       ->  relu(x)
     (a, b, ...).k                                       ->  the k-th value
     """
-    return each_function(mod, lambda f: with_body(f, rewrite(f.body, _visit)))
+    return each_function(mod, lambda f: with_body(f, rewrite(f.body, lambda old, n: simpler(n))))
 
 
-def _visit(old: Expr, node: Expr) -> Expr:
+def simpler(node: Expr) -> Expr:
+    """What `node` gives, without an operator that does nothing; `node` where there is none."""
     if not isinstance(node, Call) or not op_name(node):
         return unpacked(node)
     if (test := NEUTRAL.get(op_name(node))) is not None and test(node):

@@ -13,6 +13,7 @@ from tilewright.base.dtype import FLOAT32, DType
 from tilewright.base.errors import ModelError
 from tilewright.relay.graph.expr import (
     Array,
+    Call,
     Constant,
     Expr,
     Function,
@@ -80,9 +81,22 @@ class _Conversion:
                 self.chosen[node] = wanted
                 if not isinstance(node, TupleGetItem):
                     parts = tuple(self._cast(p, wanted) for p in parts)
-            self.new[node] = with_children(node, parts)
+            made = with_children(node, parts)
+            self.new[node] = self._narrow_result(made) if wanted is self.narrow else made
         body = self.new[function.body]
         return with_body(function, self._cast(body, FLOAT32) if keep_outputs else body)
+
+    def _narrow_result(self, node: Expr) -> Expr:
+        """A contraction whose result has the narrow type, also where float32 was asked for."""
+        if (
+            op_name(node) not in ALWAYS
+            or not isinstance(node, Call)
+            or "out_dtype" not in node.attrs
+        ):
+            return node
+        if node.args[0].dtype is not self.narrow or node.attrs.out_dtype not in ("", FLOAT32):
+            return node
+        return Call(node.op, node.args, {**node.attrs, "out_dtype": str(self.narrow)})
 
     def _type_of(self, node: Expr) -> DType | None:
         name = op_name(node)

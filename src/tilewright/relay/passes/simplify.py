@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tilewright.relay.graph.expr import Attrs, Call, Expr, IRModule, Tuple, const
-from tilewright.relay.graph.traversal import each_function, is_call, rewrite, with_body
+from tilewright.relay.graph.traversal import each_function, is_call, rewrite, unpacked, with_body
 from tilewright.relay.op import call
 
 
 def simplify_inference(mod: IRModule) -> IRModule:
     """Replace by arithmetic what only training needs as an operator.
 
-    batch_norm(x, gamma, beta, mean, var)  ->  x * s + (beta - mean * s)
+    batch_norm(x, gamma, beta, mean, var)  ->  x * s + (-mean * s + beta)
                                                where s = gamma / sqrt(var + epsilon)
     dropout(x)                             ->  x
     """
@@ -29,15 +29,17 @@ def _visit(old: Expr, node: Expr) -> Expr:
     if is_call(node, "nn.batch_norm"):
         assert isinstance(node, Call)
         return _normalise(node)
-    return node
+    return unpacked(node)
 
 
 def _normalise(node: Call) -> Expr:
     data, _, _, mean, var = node.args
     scale, shift = scale_and_shift(node.args[1:], node.attrs)
     axis, rank = node.attrs.axis, len(data.shape)
-    scaled = call("multiply", data, along(scale, axis, rank))
-    return Tuple([call("add", scaled, along(shift, axis, rank)), mean, var])
+    behind = rank - 1 - axis % rank
+    if behind:
+        scale, shift = (call("expand_dims", v, axis=1, num_newaxis=behind) for v in (scale, shift))
+    return Tuple([call("add", call("multiply", data, scale), shift), mean, var])
 
 
 def scale_and_shift(vectors: Sequence[Expr], attrs: Attrs) -> tuple[Expr, Expr]:
@@ -47,7 +49,7 @@ def scale_and_shift(vectors: Sequence[Expr], attrs: Attrs) -> tuple[Expr, Expr]:
     scale: Expr = call("divide", one, call("sqrt", call("add", var, epsilon)))
     if attrs.scale:
         scale = call("multiply", scale, gamma)
-    shift: Expr = call("negative", call("multiply", mean, scale))
+    shift: Expr = call("multiply", call("negative", mean), scale)
     return scale, call("add", shift, beta) if attrs.center else shift
 
 

@@ -31,6 +31,7 @@ from tilewright.relay.testing import (
     resnext,
     squeezenet,
     synthetic,
+    temp_op_attr,
     transformers,
     unet,
     vgg,
@@ -98,7 +99,8 @@ __all__ = [
     "NETWORKS", "create_workload", "ctx_list", "dcgan", "densenet", "dqn", "enabled_targets",
     "get_network", "inception_v3", "init", "layers", "lstm", "mlp", "mobilenet", "mobilenet_v2",
     "rand", "resnet", "resnet_3d", "resnet_v1", "resnext", "run_infer_type", "run_opt_pass",
-    "squeezenet", "synthetic", "transformers", "unet", "unknown_network", "vgg", "yolo_detection",
+    "squeezenet", "synthetic", "temp_op_attr", "transformers", "unet", "unknown_network", "vgg",
+    "yolo_detection",
 ]  # fmt: skip
 open_doors(globals(), ("rand", "run_infer_type", "run_opt_pass"), ModelError)
 

@@ -31,7 +31,7 @@ def lstm_cell(inputs: Expr, hidden: Expr, cell: Expr, name: str) -> tuple[Expr, 
 def get_net(
     iterations: int = 8, num_hidden: int = 128, batch_size: int = 1, dtype: str = "float32"
 ) -> Function:
-    """The function inputs_0, inputs_1, ... -> hidden state after the last; it begins as zeros."""
+    """The function data, data1, ... -> hidden state after the last; it begins as zeros."""
     if min(iterations, num_hidden, batch_size) < 1:
         raise ModelError(
             f"relay.testing.lstm(iterations={iterations}, num_hidden={num_hidden}, "
@@ -42,7 +42,7 @@ def get_net(
     hidden: Expr = tensor.zeros(shape, dtype)
     cell: Expr = hidden
     for k in range(iterations):
-        inputs.append(var(f"inputs_{k}", shape=shape, dtype=dtype))
+        inputs.append(var(f"data{k}" if k else "data", shape=shape, dtype=dtype))
         hidden, cell = lstm_cell(inputs[-1], hidden, cell, str(k))
     weights = [v for v in free_vars(hidden) if v not in inputs]
     return Function([*inputs, *weights], hidden)
@@ -55,6 +55,6 @@ def get_workload(
     dtype: str = "float32",
     seed: int = 0,
 ) -> tuple[IRModule, dict[str, Array]]:
-    """The LSTM of `iterations` steps and its weights; inputs_0, inputs_1, ... stay open."""
+    """The LSTM of `iterations` steps and its weights; data, data1, ... stay open."""
     mod, params = create_workload(get_net(iterations, num_hidden, batch_size, dtype), seed)
-    return mod, {name: v for name, v in params.items() if not name.startswith("inputs_")}
+    return mod, {name: v for name, v in params.items() if not name.startswith("data")}

@@ -17,24 +17,29 @@ from tilewright.base.dtype import FLOAT32
 from tilewright.base.errors import ModelError, absent
 from tilewright.driver.build import resolve_target
 from tilewright.relay.graph.expr import Expr, IRModule
+from tilewright.relay.op.registered import has_attribute
 from tilewright.relay.passes import Pass as Change
 from tilewright.relay.passes import (
     canonicalize,
+    combine_parallel_batch_matmul,
     combine_parallel_conv2d,
     combine_parallel_dense,
     defuse,
-    drop_empty,
     eliminate_common,
     eliminate_dead_code,
+    flatten_atrous,
     fold_scale_after,
     fold_scale_before,
     fold_shift,
     fuse,
+    inline_calls,
     separate,
     simplify_inference,
 )
 from tilewright.relay.passes.constants import compute_constants
+from tilewright.relay.passes.expressions import simplify_expressions
 from tilewright.relay.passes.layouts import convert_layout, prefer_layouts
+from tilewright.relay.passes.legalize import alter_layouts, canonicalize_casts, legalize
 from tilewright.relay.passes.mixed_precision import to_mixed_precision
 from tilewright.targets.target import TargetLike
 from tilewright.transform import (
@@ -50,12 +55,36 @@ from tilewright.transform import (
 )
 
 __all__ = [
-    "AlterOpLayout", "BackwardFoldScaleAxis", "CanonicalizeOps", "CombineParallelConv2D",
-    "CombineParallelDense", "ConvertLayout", "DeadCodeElimination", "DefuseOps",
-    "EliminateCommonSubexpr", "FoldConstant", "FoldScaleAxis", "ForwardFoldScaleAxis",
-    "FunctionPass", "FuseOps", "InferType", "ModulePass", "PrintIR", "RemoveUnusedFunctions",
+    "AlterOpLayout",
+    "BackwardFoldScaleAxis",
+    "CanonicalizeCast",
+    "CanonicalizeOps",
+    "CombineParallelBatchMatmul",
+    "CombineParallelConv2D",
+    "CombineParallelDense",
+    "ConvertLayout",
+    "DeadCodeElimination",
+    "DefuseOps",
+    "DynamicToStatic",
+    "EliminateCommonSubexpr",
+    "FlattenAtrousConv",
+    "FoldConstant",
+    "FoldScaleAxis",
+    "ForwardFoldScaleAxis",
+    "FunctionPass",
+    "FuseOps",
+    "InferType",
+    "Inline",
+    "Legalize",
+    "ModulePass",
+    "PrintIR",
+    "RemoveUnusedFunctions",
     "Sequential",
-    "SimplifyExpr", "SimplifyInference", "ToMixedPrecision", "function_pass", "module_pass",
+    "SimplifyExpr",
+    "SimplifyInference",
+    "ToMixedPrecision",
+    "function_pass",
+    "module_pass",
 ]  # fmt: skip
 
 
@@ -117,10 +146,49 @@ class BackwardFoldScaleAxis(RelayPass):
     OPT_LEVEL, CHANGES = 3, (canonicalize, fold_scale_after)
 
 
-class SimplifyExpr(RelayPass):
-    """Operators that do nothing disappear, views join, spellings become one."""
+class CanonicalizeCast(RelayPass):
+    """A cast to a wider type that several values read becomes one for each of them."""
 
-    CHANGES = (canonicalize, drop_empty, eliminate_dead_code)
+    OPT_LEVEL, CHANGES = 3, (canonicalize_casts,)
+
+
+class DynamicToStatic(RelayPass):
+    """Shapes are numbers as soon as a graph is made of numbers: this gives the module back."""
+
+    OPT_LEVEL = 3
+
+
+class FlattenAtrousConv(RelayPass):
+    """Convolutions between blocks in the batch and blocks in space become dilated ones."""
+
+    OPT_LEVEL, CHANGES = 3, (flatten_atrous,)
+
+
+class Inline(RelayPass):
+    """Each call of a function that a user wrote becomes what the function computes."""
+
+    OPT_LEVEL, CHANGES = 1, (inline_calls,)
+
+
+@dataclass(frozen=True)
+class Legalize(RelayPass):
+    """Calls become what functions make of them that were registered with
+    `relay.op.register_legalize`.
+
+    legalize_map_attr_name: the attribute of operators that holds these functions
+    """
+
+    OPT_LEVEL = 1
+    legalize_map_attr_name: str = "FTVMLegalize"
+
+    def change(self, mod: IRModule) -> IRModule:
+        return legalize(mod, self.legalize_map_attr_name)
+
+
+class SimplifyExpr(RelayPass):
+    """Operators that do nothing disappear, chains of casts, limits, moves and constants join."""
+
+    CHANGES = (simplify_expressions,)
 
 
 @dataclass(frozen=True)
@@ -206,6 +274,17 @@ class CombineParallelDense(RelayPass):
 
 
 @dataclass(frozen=True)
+class CombineParallelBatchMatmul(RelayPass):
+    """Products of one batch become one; at least `min_num_branches` of them."""
+
+    OPT_LEVEL = 4
+    min_num_branches: int = 3
+
+    def change(self, mod: IRModule) -> IRModule:
+        return combine_parallel_batch_matmul(mod, self.min_num_branches)
+
+
+@dataclass(frozen=True)
 class ConvertLayout(RelayPass):
     """Operators get the layouts that they are given, and others follow where they can.
 
@@ -225,7 +304,8 @@ class ConvertLayout(RelayPass):
 @dataclass(frozen=True)
 class AlterOpLayout(RelayPass):
     """Convolutions in the layout that kernels of a target prefer: for CPUs in blocks of as many
-    channels as a vector holds; for GPUs as they are.
+    channels as a vector holds; for GPUs as they are.  Where functions were registered with
+    `relay.op.register_alter_op_layout`, they say instead what calls become.
 
     target: default: that of the innermost `with target:`
     """
@@ -234,6 +314,8 @@ class AlterOpLayout(RelayPass):
     target: TargetLike | None = None
 
     def change(self, mod: IRModule) -> IRModule:
+        if has_attribute("FTVMAlterOpLayout"):
+            return alter_layouts(mod, "FTVMAlterOpLayout")
         target = resolve_target(self.target)
         if target.has_threads:
             return mod
@@ -262,12 +344,12 @@ class ToMixedPrecision(RelayPass):
 _ELSEWHERE = dict.fromkeys(
     (
         "AnnotateTarget", "MergeCompilerRegions", "PartitionGraph", "ToANormalForm",
-        "ToBasicBlockNormalForm", "ToGraphNormalForm", "Inline", "Legalize", "DynamicToStatic",
-        "FastMath", "PartialEvaluate", "LambdaLift", "EtaExpand", "LazyGradientInit",
+        "ToBasicBlockNormalForm", "ToGraphNormalForm", "PartialEvaluate", "LambdaLift",
+        "EtaExpand", "LazyGradientInit",
     ),
     "relay.build runs its passes by itself; relay.optimize applies them, relay.PASSES lists them.",
 ) | {
-    "CombineParallelBatchMatmul": "Use CombineParallelDense.",
+    "FastMath": "Leave it out: exp, tanh and erf are fast and exact to their last digits.",
     "gradient": "Gradients are not there; networks are for inference.",
 }  # fmt: skip
 

@@ -1,0 +1,302 @@
+"""Passes that only users call: each does what it says and keeps the meaning of what it changes."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from relay.test_passes import compare, inputs_of, names
+from tilewright import ir, relay, tir, transform
+from tilewright.base.errors import ModelError
+from tilewright.relay import nn
+from tilewright.relay import transform as passes
+from tilewright.relay.analysis import structural_equal
+from tilewright.relay.testing.temp_op_attr import TempOpAttr
+
+RNG = np.random.default_rng(0)
+SIMPLIFY = passes.SimplifyExpr()
+
+
+def body_after(change, value: relay.Expr) -> relay.Expr:
+    """The result of a pass, after both were computed and compared."""
+    mod = relay.IRModule.from_expr(value)
+    made = change(mod)
+    inputs = inputs_of(mod["main"])
+    compare(relay.evaluate(mod, inputs), relay.evaluate(made, inputs))
+    return made["main"].body
+
+
+def vector(dtype: str = "float64", *shape: int) -> relay.Var:
+    return relay.var("x", shape=shape or (4, 6), dtype=dtype)
+
+
+def numbers(*shape: int) -> relay.Constant:
+    return relay.const(RNG.uniform(0.5, 2, shape))
+
+
+# -- SimplifyExpr
+@pytest.mark.parametrize(
+    "dtype, casts, left",
+    [
+        ("int8", ["int16", "int32", "float64"], ["float64"]),  # each holds what it gets
+        ("float32", ["int32", "float32"], ["int32", "float32"]),  # drops the fraction
+        ("int64", ["bool", "int32"], ["bool", "int32"]),
+        ("int32", ["float32", "float64"], ["float32", "float64"]),  # rounds
+        ("int32", ["uint32", "int64"], ["uint32", "int64"]),  # wraps
+        ("int32", ["int32"], []),
+        ("float16", ["float32", "float64"], ["float64"]),
+        ("bfloat16", ["float16", "float32"], ["float16", "float32"]),  # overflows
+        ("bool", ["int8", "float32"], ["float32"]),
+    ],
+)
+def test_casts_join_where_nothing_is_lost(dtype, casts, left):
+    value = relay.var("x", shape=(4, 6), dtype=dtype)
+    made = wanted = value
+    for kind in casts:
+        made = relay.cast(made, kind)
+    for kind in left:
+        wanted = relay.cast(wanted, kind)
+    after = passes.SimplifyExpr()(relay.IRModule.from_expr(relay.Function([value], made)))
+    assert structural_equal(after["main"], relay.Function([value], wanted))
+
+
+@pytest.mark.parametrize("dtype", ["int32", "float32"])
+@pytest.mark.parametrize("middle", ["uint8", "int8"])
+def test_casts_of_limited_values_join_where_all_are_inside(dtype, middle):
+    x = relay.var("x", shape=(400,), dtype=dtype)
+    limited = relay.clip(x, 0.0, 255.0)
+    value = relay.cast(relay.cast(limited, middle), "int32")
+    made = SIMPLIFY(relay.IRModule.from_expr(value))
+    data = {"x": np.linspace(-300, 300, 400).astype(dtype)}
+    same = [relay.evaluate(m, data) for m in (relay.IRModule.from_expr(value), made)]
+    np.testing.assert_array_equal(*same)
+    kept = {"uint8": {"int32": ["clip"], "float32": ["clip", "cast"]}[dtype]}
+    assert names(made["main"].body) == kept.get(middle, ["clip", "cast", "cast"])
+
+
+def test_limits_join_and_disappear():
+    x = vector("int32")
+    twice = relay.clip(relay.cast(relay.clip(x, 3, 200), "uint8"), 10, 250)
+    assert names(body_after(SIMPLIFY, twice)) == ["clip", "cast"]
+    whole = relay.clip(relay.cast(x, "uint8"), 0, 255)
+    assert names(SIMPLIFY(relay.IRModule.from_expr(whole))["main"].body) == ["cast"]
+    for low, high in ((0.5, 250), (1, 255), (0, 254)):
+        kept = relay.clip(relay.cast(relay.clip(x, 0, 300), "uint8"), low, high)
+        assert names(SIMPLIFY(relay.IRModule.from_expr(kept))["main"].body).count("clip") == 2
+
+
+def test_constants_of_neighbours_join_whatever_side_they_are_on():
+    x, a, b, c = vector(), numbers(6), numbers(6), numbers(1)
+    for value, left in (
+        (x + a + b, ["add"]), (a + x + b, ["add"]), (b * (a * x), ["multiply"]),
+        ((a + x) * b, ["multiply", "add"]), (c + b * (x + a), ["multiply", "add"]),
+        (c * (b + a * x), ["multiply", "add"]),
+    ):  # fmt: skip
+        assert names(body_after(SIMPLIFY, value)) == left
+    huge = relay.const(np.full(6, 1e300))
+    assert names(SIMPLIFY(relay.IRModule.from_expr(x * huge * huge))["main"].body) == [
+        "multiply", "multiply",
+    ]  # fmt: skip
+
+
+def test_what_changes_nothing_disappears_and_tensors_of_one_number_are_the_number():
+    x = vector()
+    zeros, ones = relay.zeros((4, 6), "float64"), relay.ones((6,), "float64")
+    for value in (zeros + x, x + zeros, x - zeros, ones * x, x / ones):
+        assert body_after(SIMPLIFY, value) is x
+    twos = relay.full(relay.const(2.0), (4, 6), "float64")
+    left = body_after(SIMPLIFY, twos / x)
+    assert isinstance(left.args[0], relay.Constant) and left.args[0].shape == ()
+    wider = relay.zeros((2, 4, 6), "float64") + x
+    assert names(body_after(SIMPLIFY, wider)) == ["add"]
+    assert names(body_after(SIMPLIFY, x + x)) == ["multiply"]
+    assert names(body_after(SIMPLIFY, relay.const(np.float64(1)) / relay.sqrt(relay.abs(x)))) == [
+        "abs", "rsqrt",
+    ]  # fmt: skip
+
+
+@given(st.data())
+@settings(max_examples=60, deadline=None)
+def test_chains_of_moves_become_three_calls_at_most(data):
+    value: relay.Expr = relay.var("x", shape=(2, 6, 1, 4), dtype="float64")
+    count = data.draw(st.integers(1, 6))
+    for _ in range(count):
+        if data.draw(st.booleans()):
+            axes = data.draw(st.permutations(range(len(value.shape))))
+            value = relay.transpose(value, axes=axes)
+        else:
+            shapes = [(48,), (2, 24), (4, 3, 4), (2, 6, 1, 4), (1, 8, 6), (2, 3, 2, 2, 2)]
+            value = relay.reshape(value, data.draw(st.sampled_from(shapes)))
+    left = names(body_after(SIMPLIFY, value))
+    assert len(left) <= count
+    pairs = list(itertools.pairwise(left))
+    assert ("reshape", "reshape") not in pairs and ("transpose", "transpose") not in pairs
+
+
+def test_layouts_there_and_back_leave_nothing():
+    x = vector("float64", 1, 8, 3, 5)
+    there = relay.layout_transform(relay.transpose(x, axes=[0, 2, 3, 1]), "NHWC", "NCHW4c")
+    back = relay.layout_transform(there, "NCHW4c", "NCHW")
+    assert body_after(SIMPLIFY, back) is x
+    assert names(body_after(SIMPLIFY, relay.layout_transform(back, "NCHW", "NHWC"))) == [
+        "transpose"
+    ]
+
+
+@pytest.mark.parametrize("name", ["argmax", "argmin", "argsort"])
+def test_places_of_the_least_are_found_in_the_integers(name):
+    x = vector("int8")
+    real = relay.qnn.op.dequantize(x, relay.const(0.25), relay.const(3))
+    found = body_after(SIMPLIFY, getattr(relay, name)(real, axis=1))
+    assert len(names(found)) == 1 and found.args[0] is x
+    falling = relay.qnn.op.dequantize(x, relay.const(-0.25), relay.const(3))
+    assert len(names(body_after(SIMPLIFY, getattr(relay, name)(falling, axis=1)))) > 1
+
+
+# -- products of one value
+@pytest.mark.parametrize("bias", [(), (1,), (5,), (3, 1), (3, 5), (2, 3, 5)])
+def test_operands_of_any_rank_go_with_their_dense_layers(bias):
+    x = relay.var("x", shape=(3, 4), dtype="float64")
+    layers = []
+    for k in range(2):
+        weight = relay.var(f"w{k}", shape=(5, 4), dtype="float64")
+        operand = relay.var(f"b{k}", shape=bias, dtype="float64")
+        layers.append(nn.relu(nn.dense(x, weight) + operand))
+    for to_batch in (False, True):
+        found = names(body_after(passes.CombineParallelDense(2, to_batch), relay.Tuple(layers)))
+        kind = "nn.batch_matmul" if to_batch else "nn.dense"
+        assert found.count(kind) == 1
+        together = len(bias) in (1, 2) if to_batch else True
+        assert found.count("nn.relu") == (1 if together else 2)
+
+
+def test_products_of_one_batch_become_one():
+    x = relay.var("x", shape=(2, 3, 4), dtype="float64")
+    weights = [relay.var(f"w{k}", shape=(2, n, 4), dtype="float64") for k, n in enumerate((5, 6))]
+    value = relay.Tuple([nn.batch_matmul(x, w) for w in weights])
+    assert names(body_after(passes.CombineParallelBatchMatmul(2), value)).count(
+        "nn.batch_matmul"
+    ) == 1  # fmt: skip
+    assert names(body_after(passes.CombineParallelBatchMatmul(), value)).count(
+        "nn.batch_matmul"
+    ) == 2  # fmt: skip
+    with transform.PassContext(required_pass=["CombineParallelBatchMatmul"]):
+        assert "nn.batch_matmul" in str(relay.optimize(relay.IRModule.from_expr(value)))
+
+
+# -- dilation
+def dilated(crops, pad_value=0.0, layout="NHWC", block=2, strides=1):
+    x = relay.var("x", shape=(1, 5, 5, 4), dtype="float64")
+    pads = [[block, 2 * block - 1]] * 2
+    apart = nn.space_to_batch_nd(x, [block, block], pads, pad_value)
+    shape = (3, 3, 4, 2) if layout == "NHWC" else (2, apart.shape[1], 1, 1)
+    kernel = "HWIO" if layout == "NHWC" else "OIHW"
+    made = nn.conv2d(
+        apart, numbers(*shape), strides=strides, data_layout=layout, kernel_layout=kernel
+    )
+    return nn.batch_to_space_nd(made, [block, block], crops)
+
+
+@pytest.mark.parametrize("block", [2, 4])
+def test_convolutions_of_blocks_are_dilated(block):
+    value = dilated([[0, block - 1]] * 2, block=block)
+    made = body_after(passes.FlattenAtrousConv(), value)
+    assert names(made) == ["nn.conv2d"]
+    assert made.attrs.dilation == (block, block) and made.attrs.padding == (block,) * 4
+    assert names(relay.optimize(relay.IRModule.from_expr(value))["main"].body).count(
+        "transpose"
+    ) == 0  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"crops": [[3, 0]] * 2},  # more is cut off than was padded
+        {"crops": [[0, 1]] * 2, "pad_value": 1.0},
+        {"crops": [[0, 1]] * 2, "layout": "NCHW"},
+        {"crops": [[0, 1]] * 2, "strides": 2},
+    ],
+)
+def test_other_convolutions_between_blocks_stay(given):
+    assert "transpose" in names(body_after(passes.FlattenAtrousConv(), dilated(**given)))
+
+
+# -- what users register
+def test_functions_that_users_register_replace_calls():
+    x = vector()
+    mod = relay.IRModule.from_expr(nn.relu(relay.exp(x)))
+    seen = []
+
+    def doubled(attrs, inputs, types):
+        seen.append((dict(attrs), inputs[0] is x, [str(t) for t in types]))
+        return relay.exp(inputs[0] * relay.const(2.0, "float64"))
+
+    with TempOpAttr("exp", "FTVMLegalize", doubled):
+        found = passes.Legalize()(mod)["main"].body
+    assert names(found) == ["multiply", "exp", "nn.relu"]
+    assert seen == [({}, True, ["Tensor[(4, 6), float64]"] * 2)]
+    assert names(passes.Legalize()(mod)["main"].body) == ["exp", "nn.relu"]
+    with TempOpAttr("exp", "FTVMAlterOpLayout", lambda attrs, inputs, types, result: None):
+        assert structural_equal(passes.AlterOpLayout()(mod), mod)
+    for wrong, message in (
+        (lambda a, i, t: 3, "gave a int"), (lambda a, i, t: relay.sum(i[0]), "gave Tensor"),
+        (lambda a: None, "positional"),
+    ):  # fmt: skip
+        with TempOpAttr("exp", "FTVMLegalize", wrong), pytest.raises(ModelError, match=message):
+            passes.Legalize()(mod)
+
+
+def test_attributes_of_operators_go_by_their_level():
+    row = relay.op.get("log")
+    assert row.num_inputs == 1 and row.get_attr("mine") is None
+
+    @ir.register_op_attr("log", "mine", level=11)
+    def first(x):
+        return x + 1
+
+    relay.op.register_op_attr("log", "mine", lambda x: x + 2)
+    assert row.get_attr("mine") is first and relay.op.get("exp").get_attr("mine") is None
+    with TempOpAttr("log", "mine", "other"):
+        assert row.get_attr("mine") == "other"
+    assert row.get_attr("mine") is first
+    row.reset_attr("mine")
+    assert row.get_attr("mine") is None
+    with pytest.raises(ModelError, match="no such operator"):
+        relay.op.register_legalize("logg", first)
+
+
+# -- small passes
+def test_each_reader_has_its_own_cast():
+    x = relay.var("x", shape=(4, 6), dtype="int8")
+    wide = relay.cast(x, "int32")
+    value = (wide + relay.const(1)) * (wide + relay.const(2))
+    assert names(body_after(passes.CanonicalizeCast(), value)).count("cast") == 2
+    narrow = relay.cast(relay.var("y", shape=(4,), dtype="int32"), "int8")
+    kept = (narrow + relay.const(1, "int8")) * (narrow + relay.const(2, "int8"))
+    assert names(body_after(passes.CanonicalizeCast(), kept)).count("cast") == 1
+
+
+def test_calls_of_functions_are_what_they_compute():
+    p, x = relay.var("p", shape=(4, 6), dtype="float64"), vector()
+    twice = relay.Function([p], p + p)
+    assert names(body_after(passes.Inline(), twice(relay.exp(x)))) == ["exp", "add"]
+    mod = relay.IRModule.from_expr(relay.exp(x))
+    assert passes.DynamicToStatic()(mod) is mod
+
+
+def test_a_sum_to_its_own_shape_is_one_call():
+    x = relay.var("x", shape=(2, 3), dtype="float32")
+    assert names(relay.collapse_sum_to(x, (3,))) == ["sum"]
+    assert repr(tir.Any()) == "relay.Any()"
+
+
+def test_contractions_that_ask_for_float32_are_narrow_too():
+    x, w = relay.var("x", shape=(1, 3, 8, 8)), relay.var("w", shape=(5, 3, 3, 3))
+    value = nn.relu(nn.conv2d(x, w, padding=1, out_dtype="float32"))
+    made = passes.ToMixedPrecision("float16")(relay.IRModule.from_expr(value))["main"].body
+    assert made.dtype == "float16" and names(made) == ["cast", "cast", "nn.conv2d", "nn.relu"]
+    kept = nn.conv2d(x, w, padding=1, out_dtype="float64")
+    made = passes.ToMixedPrecision("float16")(relay.IRModule.from_expr(kept))["main"].body
+    assert made.dtype == "float64"
