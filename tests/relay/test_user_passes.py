@@ -300,3 +300,60 @@ def test_contractions_that_ask_for_float32_are_narrow_too():
     kept = nn.conv2d(x, w, padding=1, out_dtype="float64")
     made = passes.ToMixedPrecision("float16")(relay.IRModule.from_expr(kept))["main"].body
     assert made.dtype == "float64"
+
+
+# -- shapes that are values of the graph
+def test_what_is_known_of_the_graph_may_be_a_shape():
+    x, y = relay.var("x", shape=(2, 3, 4)), relay.var("y", shape=(8, 3))
+    like = relay.shape_of(y)
+    assert relay.reshape(x, like).shape == (8, 3)
+    half = relay.concatenate([like, relay.const(np.array([1], "int32"))], 0)
+    assert relay.reshape(x, half).shape == (8, 3, 1)
+    assert relay.broadcast_to(relay.var("z", shape=(3,)), like).shape == (8, 3)
+    assert relay.tile(y, relay.shape_of(relay.var("t", shape=(2, 2)))).shape == (16, 6)
+    assert relay.zeros(like).shape == relay.full(relay.const(1.0), like).shape == (8, 3)
+    assert relay.topk(y, relay.const(2), ret_type="values").shape == (8, 2)
+    with pytest.raises(ModelError, match="newshape"):
+        relay.reshape(x, relay.var("s", shape=(2,), dtype="int32"))
+    with pytest.raises(ModelError, match="newshape"):
+        relay.reshape(x, relay.zeros((2000,), "int32"))
+    with pytest.raises(ModelError, match="extent"):
+        relay.broadcast_to(x, relay.var("s", shape=(2,), dtype="int32"))
+
+
+# -- layouts
+def test_integers_have_layouts_of_their_own():
+    x, w = relay.var("x", shape=(1, 4, 6, 6)), relay.var("w", shape=(8, 4, 3, 3))
+    wide = nn.conv2d(x, w)
+    kernel = relay.var("k", shape=(8, 8, 1, 1), dtype="int32")
+    value = nn.conv2d(relay.cast(wide, "int32"), kernel, out_dtype="int32")
+    mod = relay.IRModule.from_expr(value)
+
+    def layouts(desired):
+        made = passes.ConvertLayout(desired)(mod)["main"].body
+        found = [n for n in relay.analysis.post_order(made) if isinstance(n, relay.Call)]
+        return [n.attrs.data_layout for n in found if n.op.name == "nn.conv2d"]
+
+    first, last = ["NCHW", "default"], ["NHWC", "default"]
+    assert layouts({"nn.conv2d": last}) == ["NHWC", "NHWC"]
+    assert layouts({"qnn.conv2d": last}) == ["NCHW", "NHWC"]
+    assert layouts({"nn.conv2d": last, "qnn.conv2d": first}) == ["NHWC", "NCHW"]
+    body_after(passes.ConvertLayout({"qnn.conv2d": last}), value)
+    with pytest.raises(ModelError, match="no layout to choose"):
+        passes.ConvertLayout({"qnn.add": last})(mod)
+
+
+@pytest.mark.parametrize("layout, wanted", [("NCHW", "NHWC"), ("NHWC", "NCHW")])
+def test_resizes_have_layouts(layout, wanted):
+    x = relay.var("x", shape=(1, 4, 5, 6), dtype="float64")
+    value = relay.image.resize2d(x, (8, 8), layout=layout)
+    made = body_after(passes.ConvertLayout({"image.resize2d": [wanted]}), value)
+    assert names(made) == ["transpose", "image.resize", "transpose"]
+    assert names(body_after(passes.ConvertLayout({"image.resize2d": [layout]}), value)) == [
+        "image.resize"
+    ]
+
+
+def test_strides_may_name_more_axes_than_ends():
+    x = relay.var("x", shape=(1, 8, 6, 4))
+    assert relay.strided_slice(x, [0, 1], [1, -1, 5], strides=[1, 1, 2, 1]).shape == (1, 6, 3, 4)

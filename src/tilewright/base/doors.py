@@ -17,6 +17,7 @@ import reprlib
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import numpy as np
@@ -114,7 +115,8 @@ def door(error: type[TilewrightError], name: str = "") -> Callable[[F], F]:
     """Decorates a function, or the `__init__` of a class, that users call.
 
     error: what is raised for an argument of another kind than its annotation says; numpy's numbers
-    become Python's.  name: what users call it, by default its own name.
+    become Python's, and so does what knows its `as_numbers()`.
+    name: what users call it, by default its own name.
     A wrong number of arguments stays Python's TypeError.
     """
 
@@ -177,6 +179,10 @@ def _held(value: Any, kind: Any, what: str, place: str, error: type[TilewrightEr
     try:
         return _as(value, kind)
     except Mismatch:
+        known = value.as_numbers() if hasattr(value, "as_numbers") else None
+        with suppress(Mismatch):
+            if known is not None:
+                return _as(known, kind)
         words, way_out = _described(kind)
         raise error(
             f"{place}({what}={reprlib.repr(value)})",

@@ -277,7 +277,8 @@ def strided_slice(
     """
     rank = len(data.shape)
     begin, end, given = numbers(begin) or [], numbers(end) or [], numbers(strides)
-    count = max(len(begin), len(end)) if axes is None else len(axes)
+    longest = max(len(begin), len(end), len(given or ()))
+    count = longest if axes is None else len(axes)
     if axes is None:
         begin = [*begin, *[None] * (count - len(begin))]
         end = [*end, *[None] * (count - len(end))]

@@ -34,6 +34,7 @@ from tilewright.relay.graph.expr import (
 )
 
 Value = Any  # an array, or a tuple of values
+MOST_STEPS, MOST_NUMBERS = 64, 1024  # of a value that is asked for while a graph is made
 ROOM = 8.0  # between the largest of a few random deviations and what must be an error
 Observer = Callable[[Expr, Value], None]
 
@@ -105,6 +106,21 @@ def largest_deviation(out: Array, want: Array) -> float:
 
 def _flat(value: Value) -> list[Array]:
     return [a for v in value for a in _flat(v)] if isinstance(value, tuple) else [value]
+
+
+def known_value(node: Expr) -> Any:
+    """A number, or a list of them, where all that `node` is made of is constant and small; else
+    None."""
+    nodes = post_order(node)
+    known = len(nodes) <= MOST_STEPS and not any(isinstance(n, (Var, Function)) for n in nodes)
+    if not known or any(t.size > MOST_NUMBERS for n in nodes for t in _tensors(n.checked_type)):
+        return None
+    value = _run(node, {}, None, None)
+    return None if isinstance(value, tuple) else value.tolist()
+
+
+def _tensors(kind: Type) -> list[TensorType]:
+    return [t for f in kind.fields for t in _tensors(f)] if isinstance(kind, TupleType) else [kind]
 
 
 def evaluate_call(call: Call, args: Sequence[Value], dtype: str | None = None) -> Value:

@@ -157,6 +157,12 @@ class Expr:
         """Itself: what TVM needs for operators with several results."""
         return self
 
+    def as_numbers(self) -> Any:
+        """A number, or a list of them, where the value is known before anything runs; else None."""
+        from tilewright.relay.graph.evaluate import known_value
+
+        return known_value(self)
+
     def astype(self, dtype: str) -> Expr:
         """Converted, as by `relay.cast`."""
         from tilewright.relay.op import call

@@ -146,6 +146,8 @@ def _listed(types: Any, place: str) -> tuple[Type, ...]:
 
 def static_shape(shape: Any, place: str) -> tuple[int, ...]:
     """`shape` as a tuple of ints; a tensor with an extent of 0 has no elements."""
+    if hasattr(shape, "as_numbers"):  # a value of a graph that is known
+        shape = shape.as_numbers() or shape
     items = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
     for extent in items:
         if not is_integer(extent) or int(extent) < 0:

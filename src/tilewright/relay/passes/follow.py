@@ -37,6 +37,7 @@ class Followed:
     make: Callable[[Values], Expr]
 
 
+RESIZE = "image.resize"
 Rule = Callable[[Call, Form], Followed | None]
 
 
@@ -176,6 +177,19 @@ def _resize(node: Call, form: Form) -> Followed | None:
     return _alone(node, form, form, axes=tuple(form.place(a) for a in axes))
 
 
+def resized_in(node: Call, layout: str) -> Followed | None:
+    """A resize of an image in another layout; None where its axes are those of no image.
+
+    Raises ModelError for a layout that is none of such a value.
+    """
+    rank = len(node.args[0].shape) - 2
+    axes = sorted(a % (rank + 2) for a in node.attrs.axes)
+    for known in layouts(rank) if rank in IMAGE else ():
+        if axes == [known.index(letter) for letter in IMAGE[rank]]:
+            return _resize(node, form_of(known, layout, f"{RESIZE}{rank}d in {layout}"))
+    return None
+
+
 def _reduce(node: Call, form: Form) -> Followed | None:
     a, rank = node.attrs, len(node.args[0].shape)
     if rank != form.rank:
@@ -305,7 +319,7 @@ RULES: dict[str, Rule] = {
     "nn.mirror_pad": _pad,
     "strided_slice": _slice,
     "concatenate": _concatenate,
-    "image.resize": _resize,
+    RESIZE: _resize,
     "transpose": _transpose,
     **{row.name: _reduce for row in REDUCTIONS if "keepdims" in row.attrs},
     **{row.name: _pool for row in POOLS if "layout" in row.attrs},

@@ -23,10 +23,19 @@ from tilewright.relay.graph.expr import (
 )
 from tilewright.relay.graph.traversal import each_function, op_name, unpacked, with_body
 from tilewright.relay.op import TABLE
-from tilewright.relay.op.conv import CONVOLUTIONS, TRANSPOSED
-from tilewright.relay.op.window import is_blocked
-from tilewright.relay.passes.follow import Followed, convolution_in, follow, operands
+from tilewright.relay.op.window import RANKS, is_blocked
+from tilewright.relay.passes.follow import (
+    CHOOSING,
+    RESIZE,
+    Followed,
+    convolution_in,
+    follow,
+    operands,
+    resized_in,
+)
 from tilewright.relay.passes.form import Form, convert, form_of, plain
+
+RESIZES = tuple(f"{RESIZE}{rank}d" for rank in RANKS)
 
 # What a call becomes, given the forms of what it reads; None: it stays, its axes as they were.
 Pick = Callable[[Call, Sequence[Form]], Followed | None]
@@ -36,22 +45,30 @@ def convert_layout(mod: IRModule, desired: Mapping[str, Sequence[str]]) -> IRMod
     """Every operator named in `desired` gets its layout, others follow where they can.
 
     desired: {"nn.conv2d": ["NHWC", "default"]}: of the data, and of the kernel where there is one;
-        in blocks: ["NCHW8c", "default"].  Convolutions of all ranks and poolings
+        in blocks: ["NCHW8c", "default"].  Convolutions of all ranks, poolings and image.resize2d;
+        "qnn.conv2d" is nn.conv2d of integers, which else has the layout of "nn.conv2d"
     Raises ModelError for a layout that an operator cannot have.
     """
     wanted = {name: _checked(name, layouts) for name, layouts in desired.items()}
 
     def pick(node: Call, forms: Sequence[Form]) -> Followed | None:
-        layouts = wanted.get(op_name(node))
+        name = op_name(node)
+        layouts = wanted.get(name)
+        if name in CHOOSING and node.args[0].dtype.is_int:
+            layouts = wanted.get(f"q{name}", layouts)
+        if name == RESIZE:
+            layouts = wanted.get(f"{name}{len(node.shape) - 2}d")
         if layouts is None:
             return followed(node, forms)
-        if op_name(node) in (*CONVOLUTIONS, *TRANSPOSED):
+        if name == RESIZE:
+            return resized_in(node, layouts[0])
+        if name in CHOOSING:
             return convolution_in(node, layouts[0], *layouts[1:])
-        form = form_of(node.attrs.layout, layouts[0], f"{op_name(node)} in {layouts[0]}")
+        form = form_of(node.attrs.layout, layouts[0], f"{name} in {layouts[0]}")
         found = follow(node, form)
         if found is None and not form.is_plain:
             raise ModelError(
-                f"{op_name(node)} in {layouts[0]}", "it cannot have this layout",
+                f"{name} in {layouts[0]}", "it cannot have this layout",
                 "Use channels first or last, or blocks of channels that divide them.",
             )  # fmt: skip
         return found
@@ -61,12 +78,13 @@ def convert_layout(mod: IRModule, desired: Mapping[str, Sequence[str]]) -> IRMod
 
 def _checked(name: str, layouts: Sequence[str]) -> tuple[str, ...]:
     place = f"ConvertLayout({name!r}: {list(layouts)})"
-    convolution = name in (*CONVOLUTIONS, *TRANSPOSED)
-    if not convolution and not (name in TABLE and "layout" in TABLE[name].attrs):
+    convolution = name.removeprefix("q") in CHOOSING
+    has_layout = name in TABLE and "layout" in TABLE[name].attrs
+    if not convolution and not has_layout and name not in RESIZES:
         raise ModelError(
             place, "this operator has no layout to choose",
-            "Use nn.conv2d or another convolution, nn.max_pool2d or another pooling; "
-            "elementwise operators follow what they read.",
+            "Use nn.conv2d or another convolution, nn.max_pool2d or another pooling, "
+            "image.resize2d; elementwise operators follow what they read.",
         )  # fmt: skip
     if isinstance(layouts, str) or not 1 <= len(layouts) <= (2 if convolution else 1):
         raise ModelError(
