@@ -53,10 +53,10 @@ SECTIONS: dict[str, list[Row]] = {
         ),
         different("te.sum(init=)", "and te.max, min, prod; not together with where=", "te.sum"),
         different(
-            "te.compute of a tuple",
-            "a stage for each element, scheduled by itself; reduced together they are refused: use "
-            "topi.argmax, topi.argmin",
-            "te.compute",
+            "te.comm_reducer of a tuple",
+            "fcombine must be commutative where values are equal, too, or which of them is found "
+            "depends on the schedule",
+            "te.comm_reducer",
         ),
         different(
             "C.shape of te.var",
@@ -82,8 +82,7 @@ SECTIONS: dict[str, list[Row]] = {
         *works("s[C].", "split fuse reorder tile bind compute_at compute_inline compute_root"),
         *works("s[C].", "vectorize unroll parallel storage_align op leaf_iter_vars all_iter_vars"),
         *works("s[C].", "iter_var_attrs relations"),
-        *works("s.", "cache_read rfactor stages outputs"),
-        different("s.cache_write", "takes one tensor"),
+        *works("s.", "cache_read cache_write rfactor stages outputs"),
         different("s[C].set_scope", "scopes are global, shared and local"),
         different(
             "s[C].pragma",

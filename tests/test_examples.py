@@ -127,10 +127,6 @@ ENDS = [
     ("from tilewright.ir import register_op_attr", "a fixed set"),
     ("tir.call_pure_extern('float32', '__expf', A[0])", "te has exp, log, erf"),
     ("tilewright.build(s, [A, C], 'llvm').import_module(None)", "one file holds the code"),
-    (
-        "te.comm_reducer(lambda x, y: x, lambda *t: t)((A[0], A[1]), axis=te.reduce_axis((0, 4)))",
-        "topi.argmax or topi.argmin",
-    ),
 ]
 
 

@@ -71,11 +71,17 @@ def _draw_dataflow(s: Schedule, rng: random.Random, gpu: bool) -> None:
                 stage.tensor, rng.choice(["local", "shared"] if gpu else ["local", "global"])
             )
     for stage in list(s.stages):
-        readers = [r for r in s.readers(stage.tensor) if r.attach_kind != "inline"]
+        readers = [r for r in s.readers(stage) if r.attach_kind != "inline"]
         if readers and stage.op.shape and rng.random() < 0.35:
             chosen = rng.sample(readers, rng.randint(1, len(readers)))
             scope = rng.choice(["shared", "local"] if gpu else ["local", "global"])
-            copy = s.cache_read(stage.tensor, scope, [r.tensor for r in chosen])
+            tensor = stage.tensor
+            if len(stage.tensors) > 1:
+                tensor = rng.choice(stage.tensors)
+                chosen = [r for r in chosen if tensor in r.op.input_tensors]
+                if not chosen:
+                    continue
+            copy = s.cache_read(tensor, scope, [r.tensor for r in chosen])
             if rng.random() < 0.3:
                 s.cache_read(copy, "local", [r.tensor for r in chosen])
 

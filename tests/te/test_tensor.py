@@ -142,13 +142,21 @@ REFUSALS = {
     ),
     "free axis": (lambda: te.compute((4,), lambda i: A[i, K]), "k is not an axis of this"),
     "no expression": (lambda: te.compute((4,), lambda i: "x"), "a str is not an expression"),
-    "a list of outputs": (
-        lambda: te.compute((4,), lambda i: [A[i, 0], A[i, 1]], name="C"),
-        r"compute\('C'\): the function gives a list, .*several outputs take a te.compute each",
+    "a tuple inside a tuple": (
+        lambda: te.compute((4,), lambda i: (A[i, 0], (A[i, 1],)), name="C"),
+        r"compute\('C'\): the function gives a tuple, .*a tuple of expressions for several tensors",
     ),
-    "several values reduced together": (
+    "identities of several values": (
         lambda: te.comm_reducer(lambda x, y: x, lambda t: t, name="argmax")((1, 2), axis=K),
-        "several values are not reduced together. Use topi.argmax",
+        "fidentity: it is called with 2 types: .* Take a type for each",
+    ),
+    "a combination of one of several values": (
+        lambda: te.comm_reducer(lambda x, y: x[0], lambda *t: t, name="a")((1, 2), axis=K),
+        "fcombine: lhs for 2 values. Return a tuple with one for each of them",
+    ),
+    "a reduction beside an element": (
+        lambda: te.compute((4,), lambda i: (te.sum(A[i, K], axis=K), A[i, 0])),
+        "a reduction inside a larger expression",
     ),
     "a beginning that may be left out": (
         lambda: te.sum(A[0, K], axis=K, where=K.var < 2, init=1.0),

@@ -128,7 +128,7 @@ class _Store:
         found |= self._curve(each)
         if not self.node.stage.is_output:
             size = math.prod(int(n) for n in self.bounds.region(self.node))
-            found["alloc_size"] = size * self.node.stage.tensor.dtype.bytes
+            found["alloc_size"] = size * self.node.op.bytes
             found["alloc_prod"], found["alloc_outer_prod"] = size * self.around, self.around
             found["alloc_inner_prod"] = self.runs / max(self.around, 1)
         found["outer_prod"], found["num_loops"] = self.runs, len(self.loops)

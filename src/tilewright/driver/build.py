@@ -116,7 +116,7 @@ def check_types(dag: ComputeDAG, target: Target) -> None:
     lacks = target.device.lacks if target.device is not None else ()
     for op in dag.ops:
         tensor = op.output(0)
-        types = {tensor.dtype, op.accumulator} if isinstance(op, ComputeOp) else {tensor.dtype}
+        types = {*op.dtypes, *(op.accumulators if isinstance(op, ComputeOp) else ())}
         for dtype in types:
             known = dtype in target.device_kind.types
             if known and dtype not in lacks:

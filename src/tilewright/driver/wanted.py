@@ -15,7 +15,7 @@ from tilewright.ir.expr import Expr
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree.loop_tree import LoopTree
 from tilewright.te.dag import ComputeDAG
-from tilewright.te.tensor import ComputeOp, Tensor
+from tilewright.te.tensor import ComputeOp, Operation, Tensor
 
 Arguments = Sequence[Tensor | Expr] | None
 
@@ -28,7 +28,8 @@ def with_wanted(schedule: Schedule, args: Arguments) -> tuple[Schedule, Argument
     inside = [t for t in args if isinstance(t, Tensor) and _is_inside(schedule, t)]
     if not inside:
         return schedule, args
-    whole = {t: _whole(t) for t in inside}
+    copies = {op: _whole(op) for op in dict.fromkeys(t.op for t in inside)}
+    whole = {t: copies[t.op].outputs[t.value_index] for t in inside}
     dag = ComputeDAG([*schedule.dag.outputs, *whole.values()])
     try:
         found = Schedule.replay(dag, schedule.steps)
@@ -42,7 +43,6 @@ def _is_inside(schedule: Schedule, tensor: Tensor) -> bool:
     return tensor in schedule.dag.computed and schedule[tensor].attach_kind != "root"
 
 
-def _whole(tensor: Tensor) -> Tensor:
-    op = tensor.op
+def _whole(op: Operation) -> ComputeOp:
     assert isinstance(op, ComputeOp)
-    return ComputeOp(f"{op.name}.whole", op.axis, op.body, op.tag, dict(op.attrs)).output_tensor
+    return ComputeOp(f"{op.name}.whole", op.axis, op.body, op.tag, dict(op.attrs))

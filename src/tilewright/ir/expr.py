@@ -59,7 +59,7 @@ class Expr:
     reduce         value                    (combiner, axes)  (before lowering)
     load           flat index               Buffer (after lowering)
     ramp           base, stride             -  (lanes consecutive values, stride apart)
-    broadcast      value                    -
+    broadcast      value                    -  (and tuple, which tuples.py makes)
     ============== ======================== =========================================
     """
 

@@ -62,6 +62,8 @@ def expression_text(node: Expr) -> str:
         return f"tir.{node.attr}({', '.join(parts)})"
     if op in ("read", "load"):
         return f"{node.attr.name}[{', '.join(parts)}]"
+    if op == "tuple":
+        return f"({', '.join(parts)})"
     if op == "reduce":
         combiner, axes = node.attr
         names = ", ".join(ax.var.name for ax in axes)

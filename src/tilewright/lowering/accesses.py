@@ -43,11 +43,11 @@ class Accesses:
 
         return E.transform(E.substitute(expression, self.place.coordinates(node)), rule)
 
-    def target(self, node: Node) -> Buffer:
-        """The buffer that `node` stores to."""
-        buffer = self.storage.buffers[node.stage.tensor]
-        self.used[buffer] = None
-        return buffer
+    def targets(self, node: Node) -> tuple[Buffer, ...]:
+        """The buffers that `node` stores to, one for each of its tensors."""
+        buffers = self.storage.of(node)
+        self.used |= dict.fromkeys(buffers)
+        return buffers
 
     def store_index(self, node: Node) -> Expr:
         return self._flat(node, [self.place.coordinate(node, ax) for ax in node.op.axis])

@@ -66,6 +66,12 @@ class Emission:
         kind = "vthread" if axis in node.stage.binds else kind
         return For(var, extent, body, kind)
 
+    def allocated(self, node: Node, body: Stmt) -> Stmt:
+        """`body`, during which the buffers of `node` live."""
+        for buffer in reversed(self.accesses.storage.of(node)):
+            body = Allocate(buffer, body)
+        return body
+
     def nest(
         self,
         node: Node,
@@ -90,7 +96,7 @@ class Emission:
             before = [emit(child) for child in children]
             body = seq(*before, at(k + 1))
             for child in reversed(children):
-                body = Allocate(self.accesses.storage.buffers[child.stage.tensor], body)
+                body = self.allocated(child, body)
             body = self.loop(node, axis, body)
             return around[k](body) if k in around else body
 

@@ -25,7 +25,6 @@ from tilewright.ir.stmt import (
     If,
     Kernel,
     Stmt,
-    Store,
     Thread,
     expressions,
     statements,
@@ -36,7 +35,7 @@ from tilewright.lowering.emission import Emission, guarded
 from tilewright.lowering.guards import SPATIAL, Guards
 from tilewright.lowering.overhang import Overhang, fresh_loops, let_overhang, whole_tile
 from tilewright.lowering.placement import place
-from tilewright.lowering.reductions import reduction
+from tilewright.lowering.reductions import reduction, stores
 from tilewright.lowering.storage import store_tensors
 from tilewright.lowering.types import is_narrow
 from tilewright.schedule.tree.loop_tree import Bounds, LoopTree, Node
@@ -131,9 +130,9 @@ def _stage(emission: Emission, node: Node, may_split: bool) -> Stmt:
 
 def _copy(emission: Emission, node: Node) -> Stmt:
     accesses, guards = emission.accesses, emission.guards
-    buffer, value = accesses.target(node), accesses.value(node, node.body)
+    value = accesses.value(node, node.body)
     guard = E.binary("and", guards.lanes(node), guards.of(node, SPATIAL))
-    return guarded(guard, Store(buffer, accesses.store_index(node), value))
+    return guarded(guard, stores(accesses.targets(node), accesses.store_index(node), value))
 
 
 def _whole_or_partial(emission: Emission, node: Node, reduced: Callable[[Guards], Stmt]) -> Stmt:

@@ -107,7 +107,7 @@ def lower_schedule(
             kernel = new
         kernels.append(kernel)
     params = _parameters(schedule, nests, args)
-    stored = (nests.buffers[n.stage.tensor] for n in tree.stored_alone)
+    stored = (nests.buffers[t] for n in tree.stored_alone for t in n.stage.tensors)
     workspaces = tuple(b for b in stored if b not in params)
     program = Program(name, tuple(params), tuple(params.values()), tuple(kernels), workspaces)
     if watch.debug:

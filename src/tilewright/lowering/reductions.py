@@ -11,16 +11,18 @@ more thing that stands `around` a reduction loop.  Read next: `nest.py`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tilewright.base.errors import LoweringError
 from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr
 from tilewright.ir.stmt import Allocate, Barrier, Buffer, Stmt, Store, load, seq
+from tilewright.ir.tuples import parts, together
 from tilewright.lowering.emission import Around, Emission, Renaming, guarded
 from tilewright.lowering.guards import ALL, SPATIAL
 from tilewright.lowering.placement import Placement
+from tilewright.schedule.state import narrowed
 from tilewright.schedule.tree.accumulators import (
     accumulator_axes,
     first_reduction,
@@ -60,16 +62,16 @@ def reduction(
 def _in_place(emission: Emission, node: Node, combiner: Combiner) -> Reduction:
     """rewrite:  C[i] = sum(k, e(i, k))   ->   C[i] = 0; for k: C[i] += e(i, k)"""
     accesses, guards = emission.accesses, emission.guards
-    buffer, index = accesses.target(node), accesses.store_index(node)
+    buffers, index = accesses.targets(node), accesses.store_index(node)
     lanes, first = guards.lanes(node), first_reduction(node)
     spatial = E.binary("and", lanes, guards.of(node, SPATIAL))
 
     def identity(renamed: Renaming) -> Stmt:
-        return guarded(renamed(spatial), Store(buffer, renamed(index), combiner.identity))
+        return guarded(renamed(spatial), stores(buffers, renamed(index), combiner.identity))
 
     start = emission.again(node, first, identity, "init")
     value = accesses.value(node, _reduced(node))
-    update = Store(buffer, index, combiner.combine(load(buffer, index), value))
+    update = stores(buffers, index, combiner.combine(_loads(buffers, index), value))
     guard = E.binary("and", lanes, guards.of(node, ALL))
     return Reduction(guarded(guard, update), {first: lambda nest: seq(start, nest)})
 
@@ -81,7 +83,7 @@ def _accumulated(emission: Emission, node: Node, combiner: Combiner) -> Reductio
               ->   C.acc[i] = 0; for k: for i: C.acc[i] += e(i, k); for i: C[i] = C.acc[i]
     """
     accesses, guards, place = emission.accesses, emission.guards, emission.place
-    buffer, index = accesses.target(node), accesses.store_index(node)
+    (buffer,), index = accesses.targets(node), accesses.store_index(node)
     lanes, first = guards.lanes(node), first_reduction(node)
     spatial = E.binary("and", lanes, guards.of(node, SPATIAL))
     leaves, axes = node.stage.leaf_iter_vars, accumulator_axes(node)
@@ -116,6 +118,46 @@ def _accumulated(emission: Emission, node: Node, combiner: Combiner) -> Reductio
     return Reduction(guarded(guard, update), around)
 
 
+def _loads(buffers: Sequence[Buffer], index: Expr) -> Expr:
+    return together([load(b, index) for b in buffers])
+
+
+def stores(buffers: Sequence[Buffer], index: Expr, values: Expr) -> Stmt:
+    """Each of the values into its buffer, as if at once: none reads what another one has stored.
+
+    Where no order of the stores does that, the values wait in local variables.
+    """
+    todo = list(zip(buffers, parts(values), strict=True))
+    done: list[Stmt] = []
+    while todo:
+        free = next((item for item in todo if not _is_read(item, todo)), None)
+        if free is None:
+            held = [Buffer(f"{b.name}.next", b.dtype, 1, "local", (1,)) for b, _ in todo]
+            body = seq(
+                *(Store(h, E.const(0), v) for h, (_, v) in zip(held, todo, strict=True)),
+                *(
+                    Store(b, index, load(h, E.const(0)))
+                    for h, (b, _) in zip(held, todo, strict=True)
+                ),
+            )
+            for buffer in held:
+                body = Allocate(buffer, body)
+            return seq(*done, body)
+        todo.remove(free)
+        done.append(Store(free[0], index, free[1]))
+    return seq(*done)
+
+
+def _is_read(item: tuple[Buffer, Expr], others: Sequence[tuple[Buffer, Expr]]) -> bool:
+    """Whether the buffer of `item` is read by the value of another one."""
+    return any(
+        n.op == "load" and n.attr is item[0]
+        for buffer, value in others
+        if buffer is not item[0]
+        for n in E.walk(value)
+    )
+
+
 def _refuse_parallel(node: Node, outermost: int) -> None:
     for ax in node.stage.leaf_iter_vars[outermost:]:
         if node.stage.annotations.get(ax) == "parallel":
@@ -137,24 +179,28 @@ def _across_threads(
     accesses, guards, place = emission.accesses, emission.guards, emission.place
     leaves, first = node.stage.leaf_iter_vars, first_reduction(node)
     _refuse_across_threads(place, node, first)
-    dtype, zero = node.op.accumulator, E.const(0)
+    zero = E.const(0)
     tags = [tag for tag in place.launch if tag.startswith("threadIdx")]
     bound = {tag for ax, tag in node.stage.binds.items() if ax.kind == "reduce"}
     reduced, kept = [t for t in tags if t in bound], [t for t in tags if t not in bound]
     width = math.prod(place.launch[t] for t in reduced)
     groups = math.prod(place.launch[t] for t in kept)
-    partial = Buffer(f"{node.name}.partial", dtype, 1, "local", (1,))
-    board = Buffer(f"{node.name}.board", dtype, width * groups, "shared", (groups, width))
+    kinds = list(zip(node.stage.buffer_names, node.op.accumulators, strict=True))
+    partial = [Buffer(f"{name}.partial", kind, 1, "local", (1,)) for name, kind in kinds]
+    board = [
+        Buffer(f"{name}.board", kind, width * groups, "shared", (groups, width))
+        for name, kind in kinds
+    ]
     lane, group = _linear(place, reduced), _linear(place, kept)
     mine = place.simplify(group * width + lane)
     value = accesses.value(node, _reduced(node))
     guard = E.binary("and", guards.lanes(node, once=False), guards.of(node, ALL))
-    update = guarded(guard, Store(partial, zero, combiner.combine(load(partial, zero), value)))
+    update = guarded(guard, stores(partial, zero, combiner.combine(_loads(partial, zero), value)))
     for ax in reversed(leaves[first:]):
         children = place.children(node, ax)
         update = seq(*map(inside, children), update)
         for child in reversed(children):
-            update = Allocate(accesses.storage.buffers[child.stage.tensor], update)
+            update = emission.allocated(child, update)
         if ax not in node.stage.binds:
             update = emission.loop(node, ax, update)
     combine: list[Stmt] = []
@@ -163,21 +209,24 @@ def _across_threads(
         stride *= 2
     while stride >= 1:
         test = E.all_of(lane < stride, lane + stride < width)
-        both = combiner.combine(load(board, mine), load(board, place.simplify(mine + stride)))
-        combine += [guarded(place.simplify(test), Store(board, mine, both)), Barrier()]
+        other = _loads(board, place.simplify(mine + stride))
+        both = combiner.combine(_loads(board, mine), other)
+        combine += [guarded(place.simplify(test), stores(board, mine, both)), Barrier()]
         stride //= 2
-    result = E.cast(node.op.dtype, load(board, place.simplify(group * width)))
+    result = narrowed(node.op, _loads(board, place.simplify(group * width)))
     final = E.binary("and", guards.lanes(node, reduce=False), guards.of(node, SPATIAL))
     steps = seq(
-        Store(partial, zero, combiner.identity),
+        stores(partial, zero, combiner.identity),
         update,
-        Store(board, mine, load(partial, zero)),
+        stores(board, mine, _loads(partial, zero)),
         Barrier(),
         *combine,
-        guarded(final, Store(accesses.target(node), accesses.store_index(node), result)),
+        guarded(final, stores(accesses.targets(node), accesses.store_index(node), result)),
         Barrier(),
     )
-    return Reduction(Allocate(board, Allocate(partial, steps)), {}, upto=first)
+    for buffer in (*partial, *board):
+        steps = Allocate(buffer, steps)
+    return Reduction(steps, {}, upto=first)
 
 
 def _refuse_across_threads(place: Placement, node: Node, first: int) -> None:

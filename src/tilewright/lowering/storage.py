@@ -29,6 +29,10 @@ class Storage:
     buffers: Mapping[Tensor, Buffer]
     strides: Mapping[Node, tuple[Any, ...]]
 
+    def of(self, node: Node) -> tuple[Buffer, ...]:
+        """Of each tensor of a stage."""
+        return tuple(self.buffers[tensor] for tensor in node.stage.tensors)
+
     def strides_of(self, tensor: Tensor, producer: Node | None) -> tuple[Any, ...]:
         """Of `tensor`, which the stage `producer` stores; None for an input."""
         return self.strides[producer] if producer is not None else row_major(tensor.shape)
@@ -41,10 +45,12 @@ class Storage:
     def with_room(self, node: Node, tree: LoopTree, bounds: Bounds) -> Storage:
         """The same with an element for every iteration of `node`, also those beyond its extents."""
         shape = tuple(int(bounds.reach[ax]) for ax in node.op.axis)
-        tensor = node.stage.tensor
-        buffer = replace(self.buffers[tensor], size=math.prod(shape), shape=shape)
+        grown = {
+            tensor: replace(self.buffers[tensor], size=math.prod(shape), shape=shape)
+            for tensor in node.stage.tensors
+        }
         strides = row_major(shape, tree.storage_order(node))
-        return Storage({**self.buffers, tensor: buffer}, {**self.strides, node: strides})
+        return Storage({**self.buffers, **grown}, {**self.strides, node: strides})
 
 
 def store_tensors(tree: LoopTree, bounds: Bounds) -> Storage:
@@ -61,10 +67,13 @@ def store_tensors(tree: LoopTree, bounds: Bounds) -> Storage:
             packing = Packing(source.shape, node.op.attrs["blocks"], node.op.attrs["order"])
         if node.parent is None and 0 in node.op.shape:  # of which bounds count one element
             size, shape = 0, node.op.shape
-        buffer = Buffer(node.name, node.op.dtype, size, node.scope, shape, packing)
-        buffers[node.stage.tensor] = buffer
+        stage = node.stage
+        for tensor, own, dtype in zip(
+            stage.tensors, stage.buffer_names, stage.op.dtypes, strict=True
+        ):
+            buffers[tensor] = Buffer(own, dtype, size, node.scope, shape, packing)
         if source is not None:
-            buffers[source] = buffer  # the argument is the packed constant
+            buffers[source] = buffers[stage.tensor]  # the argument is the packed constant
     strides = {node: tuple(plain(s) for s in bounds.strides(node)) for node in tree.nodes}
     return Storage(buffers, strides)
 

@@ -130,6 +130,8 @@ class _VirtualThread:
             if isinstance(s, Store) and s.buffer in self.replicated:
                 index = on_expr(s.index) + v * s.buffer.size
                 return Store(self.replicated[s.buffer], index, on_expr(s.value))
+            if isinstance(s, Allocate) and s.buffer in self.replicated:
+                return Allocate(self.replicated[s.buffer], on_stmt(s.body))
             return map_children(s, on_stmt, on_expr)
 
         return on_stmt(stmt)

@@ -105,10 +105,7 @@ def padded_inputs(s: Schedule) -> list[Stage]:
         for stage in s.stages
         if isinstance(stage.op, ComputeOp)
         and any(n.op in ("if_then_else", "select") for n in E.walk(stage.op.body))
-        and any(
-            isinstance(r.op, ComputeOp) and r.op.combiner is not None
-            for r in s.readers(stage.tensor)
-        )
+        and any(isinstance(r.op, ComputeOp) and r.op.combiner is not None for r in s.readers(stage))
     ]
 
 
@@ -125,7 +122,7 @@ def inline_cheap_stages(s: Schedule, keep: Collection[Stage] = ()) -> None:
             continue
         if op.tag == "pack" or CONSTANTS_ATTR in op.attrs or stage.attach_kind != "root":
             continue
-        readers = s.readers(stage.tensor)
+        readers = s.readers(stage)
         dear = any(n.op == "call" or _chosen_by_data(n) for n in E.walk(op.body))
         reduced = any(isinstance(r.op, ComputeOp) and r.op.combiner is not None for r in readers)
         if not dear or (len(readers) == 1 and not reduced):
@@ -162,13 +159,13 @@ def reads_elementwise(s: Schedule, reader: Stage, producer: Stage) -> bool:
     todo = [producer]
     while todo:
         stage = todo.pop()
-        for user in s.readers(stage.tensor):
+        for user in s.readers(stage):
             assert isinstance(user.op, ComputeOp)
             own = [ax.var for ax in user.op.axis]
             for n in E.walk(user.op.body):
                 if (
                     n.op == "read"
-                    and n.attr is stage.tensor
+                    and n.attr in stage.tensors
                     and not all(a is b for a, b in zip(n.args, own, strict=False))
                 ):
                     return False

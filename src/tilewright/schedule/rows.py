@@ -39,7 +39,7 @@ def dear_rows(s: Schedule) -> list[Stage]:
         if isinstance(stage.op, ComputeOp)
         and stage.op.combiner is None
         and any(n.op == "call" for n in E.walk(stage.op.body))
-        and any(prod(r.op.shape) > prod(stage.op.shape) for r in s.readers(stage.tensor))
+        and any(prod(r.op.shape) > prod(stage.op.shape) for r in s.readers(stage))
     ]
 
 
@@ -191,7 +191,7 @@ def _inputs(s: Schedule, found: Rows) -> list[Tensor]:
         for stage in s.stages
         if not isinstance(stage.op, ComputeOp)
         and stage.op.shape == found.output.op.shape
-        and len(s.readers(stage.tensor)) > 1
+        and len(s.readers(stage)) > 1
     ]
 
 

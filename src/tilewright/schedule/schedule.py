@@ -70,9 +70,14 @@ class Stage(StageState):
     """The loops of one operation, as users change them.  Attributes are for reading only."""
 
     def __init__(
-        self, schedule: Schedule, name: str, op: Operation, tensor: Tensor, is_output: bool
+        self,
+        schedule: Schedule,
+        name: str,
+        op: Operation,
+        tensors: tuple[Tensor, ...],
+        is_output: bool,
     ) -> None:
-        super().__init__(name, op, tensor, is_output)
+        super().__init__(name, op, tensors, is_output)
         self.schedule = schedule
 
     def __getattr__(self, name: str) -> Any:
@@ -240,8 +245,10 @@ class Schedule(ScheduleState[Stage]):
         self.steps: list[Step] = []
         super().__init__(dag)
 
-    def _new_stage(self, name: str, op: Operation, tensor: Tensor, is_output: bool) -> Stage:
-        return Stage(self, name, op, tensor, is_output)
+    def _new_stage(
+        self, name: str, op: Operation, tensors: tuple[Tensor, ...], is_output: bool
+    ) -> Stage:
+        return Stage(self, name, op, tensors, is_output)
 
     def __getattr__(self, name: str) -> Any:
         raise absent("schedule", name, _ELSEWHERE_SCHEDULE)
@@ -267,24 +274,37 @@ class Schedule(ScheduleState[Stage]):
         plain = isinstance(dtype, str) and not dtype
         wanted = tensor.dtype if plain else DType(dtype, f"cache_read({tensor.name})")
         kind = "" if wanted is tensor.dtype else str(wanted)
-        return self.do(S.CacheRead(self[tensor].name, scope, names, kind))  # type: ignore[no-any-return]
+        source = self[tensor]
+        value = source.tensors.index(tensor) if tensor in source.tensors else 0
+        return self.do(S.CacheRead(source.name, scope, names, kind, value))  # type: ignore[no-any-return]
 
     @door(ScheduleError)
     def cache_write(self, tensor: Tensor | Sequence[Tensor], scope: str) -> Any:
         """Move the computation into a stage in `scope`; see `steps.CacheWrite`.
 
         For a list of tensors, a list: schedules that TVM printed say `x, = s.cache_write([y], ..)`.
+        All tensors of a stage are moved together, whichever are given.
         """
-        if not isinstance(tensor, Tensor):
-            return [self.cache_write(t, scope) for t in tensor]
-        return self.do(S.CacheWrite(self[tensor].name, scope))
+        listed = [tensor] if isinstance(tensor, Tensor) else list(tensor)
+        stages = {self[t]: None for t in listed}
+        moved: dict[Tensor, Tensor] = {}
+        for stage in stages:
+            made = self.do(S.CacheWrite(stage.name, scope))
+            moved |= zip(stage.tensors, self[made].tensors, strict=True)
+        return moved[tensor] if isinstance(tensor, Tensor) else [moved[t] for t in listed]
 
     @door(ScheduleError)
-    def rfactor(self, tensor: Tensor, axis: IterVar, factor_axis: int = 0) -> Tensor:
-        """Partial results over a reduction loop; see `steps.RFactor`."""
+    def rfactor(
+        self, tensor: Tensor | Sequence[Tensor], axis: IterVar, factor_axis: int = 0
+    ) -> Any:
+        """Partial results over a reduction loop; see `steps.RFactor`.
+
+        For a stage of several tensors, a tuple of theirs.
+        """
         stage = self[tensor]
         step = S.RFactor(stage.name, stage._axis("rfactor", axis), factor_axis)
-        return self.do(step)  # type: ignore[no-any-return]
+        made = self[self.do(step)]
+        return made.tensor if len(made.tensors) == 1 else made.tensors
 
     @door(ScheduleError)
     def pack(self, tensor: Tensor, blocks: Sequence[Size], order: Sequence[int]) -> Tensor:
@@ -348,6 +368,5 @@ def create_schedule(
     if isinstance(ops, ComputeDAG):
         return Schedule(ops)
     items = ops if isinstance(ops, Sequence) else [ops]
-    tensors = [x if isinstance(x, Tensor) else x.output_tensor for x in items]
-    listed = [t for x in tensors for t in (getattr(x.op, "together", ()) or (x,))]
-    return Schedule(ComputeDAG(list(dict.fromkeys(listed))))
+    computed = dict.fromkeys(x.op if isinstance(x, Tensor) else x for x in items)
+    return Schedule(ComputeDAG([t for op in computed for t in op.outputs]))

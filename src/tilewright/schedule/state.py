@@ -52,6 +52,7 @@ class StageState:
     """The loops of one operation and where they run.
 
     op:             what is computed; its axes are the roots of all others
+    tensors:        what it gives; `tensor` is the first of them
     scope:          of the buffer; "" where the place of the stage decides
     attach_kind:    "root", "inline" or "scope"; attach: the stage and loop it is computed at, None
                     unless attach_kind is "scope"
@@ -65,8 +66,10 @@ class StageState:
     aligned:        dimension of the buffer -> (factor, offset) of its stride
     """
 
-    def __init__(self, name: str, op: Operation, tensor: Tensor, is_output: bool) -> None:
-        self.name, self.tensor, self.is_output = name, tensor, is_output
+    def __init__(
+        self, name: str, op: Operation, tensors: tuple[Tensor, ...], is_output: bool
+    ) -> None:
+        self.name, self.tensors, self.is_output = name, tensors, is_output
         self.scope = "global" if is_output or isinstance(op, PlaceholderOp) else ""
         self.attach_kind = "root"
         self.attach: tuple[StageState, IterVar] | None = None
@@ -134,6 +137,18 @@ class StageState:
         self.leaf_iter_vars[at : at + len(old)] = new
 
     # -- questions ---------------------------------------------------------------------------------
+    @property
+    def tensor(self) -> Tensor:
+        return self.tensors[0]
+
+    @property
+    def buffer_names(self) -> tuple[str, ...]:
+        """Of each tensor; they follow the name of the stage."""
+        several = len(self.tensors) > 1
+        return tuple(
+            f"{self.name}.v{k}" if several else self.name for k in range(len(self.tensors))
+        )
+
     def mark(self, axis: IterVar) -> str | None:
         """The thread tag or annotation of a loop."""
         return self.binds.get(axis) or self.annotations.get(axis)
@@ -178,16 +193,20 @@ class ScheduleState(ABC, Generic[S]):
         shared = {ax: ax.name for ax, count in uses.items() if count > 1}
         for op, name in dag.unique_names().items():
             own = _with_copies(op, shared)
-            stage = self._new_stage(name, own, op.output_tensor, op.output_tensor in outputs)
+            is_output = not outputs.isdisjoint(op.outputs)
+            stage = self._new_stage(name, own, op.outputs, is_output)
             self._insert(stage, op, len(self.stages))
 
     @abstractmethod
-    def _new_stage(self, name: str, op: Operation, tensor: Tensor, is_output: bool) -> S:
-        """A stage for `op`, which gives `tensor`; it is not in the schedule yet."""
+    def _new_stage(
+        self, name: str, op: Operation, tensors: tuple[Tensor, ...], is_output: bool
+    ) -> S:
+        """A stage for `op`, which gives `tensors`; it is not in the schedule yet."""
 
     def _insert(self, stage: Any, op: Operation, at: int) -> None:
         self.stages.insert(at, stage)
-        self._by_name[stage.name] = self._by_tensor[op.output_tensor] = self._by_op[op] = stage
+        self._by_name[stage.name] = self._by_op[op] = stage
+        self._by_tensor |= dict.fromkeys(op.outputs, stage)
 
     # -- operations of steps -----------------------------------------------------------------------
     def insert_stage(
@@ -197,13 +216,17 @@ class ScheduleState(ABC, Generic[S]):
         anchor = after or before
         assert anchor is not None
         names = [stage.name for stage in self.stages]
-        stage = self._new_stage(op.name, op, op.output_tensor, False)
+        stage = self._new_stage(op.name, op, op.outputs, False)
         self._insert(stage, op, names.index(anchor.name) + (1 if after is not None else 0))
         return stage
 
     # -- questions ---------------------------------------------------------------------------------
-    def __getitem__(self, key: Tensor | Operation | StageState) -> S:
+    def __getitem__(self, key: Tensor | Operation | StageState | Sequence[Tensor | Operation]) -> S:
+        """The stage of an operation, of a tensor, or of all tensors of a stage."""
         stage: S | None = None
+        if isinstance(key, (tuple, list)) and key:
+            owners = {self[item] for item in key}
+            stage = owners.pop() if len(owners) == 1 else None
         if isinstance(key, StageState):
             stage = next((st for st in self.stages if st is key), None)
         elif isinstance(key, Tensor):
@@ -225,9 +248,11 @@ class ScheduleState(ABC, Generic[S]):
             )
         return stage
 
-    def readers(self, tensor: Tensor) -> list[S]:
-        """Stages whose own body reads `tensor` (inlined readers count as themselves)."""
-        return [st for st in self.stages if tensor in st.op.input_tensors]
+    def readers(self, of: Tensor | StageState) -> list[S]:
+        """Stages whose own body reads a tensor, or one of a stage (inlined readers count as
+        themselves)."""
+        tensors = {of} if isinstance(of, Tensor) else set(of.tensors)
+        return [st for st in self.stages if not tensors.isdisjoint(st.op.input_tensors)]
 
     def attached(self, stage: StageState, axis: IterVar | None = None) -> list[S]:
         """The stages that are computed in loops of `stage`, or at its loop `axis`."""
@@ -296,4 +321,9 @@ def renamed_body(op: ComputeOp, spatial: tuple[IterVar, ...], reduce: tuple[Iter
         return E.substitute(op.body, mapping)
     mapping |= {a.var: b.var for a, b in zip(op.reduce_axis, reduce, strict=True)}
     value = E.substitute(op.reduced, mapping)
-    return E.cast(op.dtype, E.make("reduce", (value,), (op.combiner, reduce), value.dtype))
+    return narrowed(op, E.make("reduce", (value,), (op.combiner, reduce), value.dtype))
+
+
+def narrowed(op: ComputeOp, value: Expr) -> Expr:
+    """`value`, of the type of partial results of `op`, as `op` stores it."""
+    return value if op.num_outputs > 1 else E.cast(op.dtype, value)

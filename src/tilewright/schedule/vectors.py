@@ -11,6 +11,7 @@ from math import inf
 from tilewright.ir import expr as E
 from tilewright.ir.affine import Simplifier
 from tilewright.ir.expr import Expr
+from tilewright.ir.tuples import parts
 from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.targets.target import Target
 from tilewright.te.tensor import ComputeOp
@@ -29,7 +30,8 @@ def inlined_body(s: Schedule, stage: Stage) -> Expr:
         if source.attach_kind != "inline" or not isinstance(source.op, ComputeOp):
             return None
         axes = {ax.var: i for ax, i in zip(source.op.axis, node.args, strict=True)}
-        return E.substitute(inlined_body(s, source), axes)
+        values = parts(inlined_body(s, source))
+        return E.substitute(values[source.tensors.index(node.attr)], axes)
 
     assert isinstance(stage.op, ComputeOp)
     return E.transform(stage.op.body, rule)

@@ -19,6 +19,7 @@ from tilewright.base.dtype import DType
 from tilewright.base.errors import ExpressionError
 from tilewright.ir import expr as E
 from tilewright.ir.expr import ARITHMETIC, COMPARE, LOGIC, Expr
+from tilewright.ir.tuples import parts, together
 from tilewright.te import symbolic
 from tilewright.te.reductions import builtin_combiner
 from tilewright.te.tensor import (
@@ -76,7 +77,7 @@ class ComputeDAG:
     @cached_property
     def computed(self) -> frozenset[Tensor]:
         """What stages compute: outputs, and what lies before them."""
-        return frozenset(op.output_tensor for op in self.compute_ops)
+        return frozenset(t for op in self.compute_ops for t in op.outputs)
 
     @cached_property
     def types(self) -> frozenset[DType]:
@@ -84,7 +85,9 @@ class ComputeDAG:
         bodies = [op.body for op in self.compute_ops]
         bodies += [op.combiner.result for op in self.compute_ops if op.combiner is not None]
         nodes = E.walk(*bodies)
-        return frozenset(op.dtype for op in self.ops) | {node.dtype for node in nodes}
+        return frozenset(kind for op in self.ops for kind in op.dtypes) | {
+            node.dtype for node in nodes
+        }
 
     @property
     def flop_ct(self) -> float:
@@ -105,7 +108,7 @@ class ComputeDAG:
     def at(self, **values: int) -> ComputeDAG:
         """The computation with these numbers for its variables, by their names."""
         made = symbolic.concrete(self.ops, values)
-        return ComputeDAG([made[t.op].output_tensor for t in self.args])
+        return ComputeDAG([made[t.op].outputs[t.value_index] for t in self.args])
 
     def consumers(self, op: Operation) -> tuple[ComputeOp, ...]:
         return tuple(c for c in self.compute_ops if any(t.op is op for t in c.input_tensors))
@@ -283,8 +286,13 @@ class _Writer:
         self.names = names
         self.result: dict[str, Any] = {
             "ops": [self._op(op) for op in dag.ops],
-            "args": [self.index[t.op] for t in dag.args],
+            "args": [self._tensor(t) for t in dag.args],
         }
+
+    def _tensor(self, tensor: Tensor) -> Any:
+        """The number of its operation, with its own where that has several."""
+        at = self.index[tensor.op]
+        return at if len(tensor.op.outputs) == 1 else [at, tensor.value_index]
 
     def _op(self, op: Operation) -> list[Any]:
         name = op.name if self.names else ""
@@ -306,10 +314,12 @@ class _Writer:
     def _combiner(self, c: Combiner) -> list[Any]:
         if _is_builtin(c):
             return [c.name, str(c.lhs.dtype)]
-        self.vars[c.lhs] = len(self.vars)
-        self.vars[c.rhs] = len(self.vars)
+        for variable in (*parts(c.lhs), *parts(c.rhs)):
+            self.vars[variable] = len(self.vars)
         name = c.name if self.names else ""
-        return [name, str(c.lhs.dtype), self._expr(c.result), self._expr(c.identity)]
+        kinds = [str(v.dtype) for v in parts(c.lhs)]
+        kind = kinds if len(kinds) > 1 else kinds[0]
+        return [name, kind, self._expr(c.result), self._expr(c.identity)]
 
     def _expr(self, node: Expr) -> Any:
         if node.op == "var":
@@ -321,7 +331,7 @@ class _Writer:
             return ["const", str(node.dtype), value]
         args = [self._expr(a) for a in node.args]
         if node.op == "read":
-            return ["read", self.index[node.attr.op], *args]
+            return ["read", self._tensor(node.attr), *args]
         if node.op == "cast":
             return ["cast", str(node.dtype), *args]
         if node.op == "call":
@@ -331,7 +341,7 @@ class _Writer:
 
 def _is_builtin(c: Combiner) -> bool:
     """Whether `c` is te.sum, prod, max or min, rather than a reducer of that name."""
-    if c.name not in ("sum", "prod", "max", "min"):
+    if c.name not in ("sum", "prod", "max", "min") or c.lhs.op == "tuple":
         return False
     known = builtin_combiner(c.name, c.lhs.dtype)
     result = E.substitute(c.result, {c.lhs: known.lhs, c.rhs: known.rhs})
@@ -364,6 +374,10 @@ def _name(value: Any) -> str:
 def _read(data: dict[str, Any]) -> ComputeDAG:
     ops: list[Operation] = []
 
+    def tensor(at: Any) -> Tensor:
+        op, value = (at, 0) if isinstance(at, int) else at
+        return ops[op].outputs[value]
+
     def expr(node: Any, variables: list[Expr]) -> Expr:
         if isinstance(node, int):
             return variables[node]
@@ -371,11 +385,12 @@ def _read(data: dict[str, Any]) -> ComputeDAG:
         if op == "const":
             return E.const(float(rest[1]) if isinstance(rest[1], str) else rest[1], rest[0])
         if op == "read":
-            source: Tensor = ops[rest[0]].output_tensor
-            return source[tuple(expr(a, variables) for a in rest[1:])]
+            return tensor(rest[0])[tuple(expr(a, variables) for a in rest[1:])]
         if op == "cast":
             return E.cast(rest[0], expr(rest[1], variables))
         args = tuple(expr(a, variables) for a in (rest[1:] if op == "call" else rest))
+        if op == "tuple":
+            return together(args)
         if op == "call":
             return E.call(rest[0], *args)
         if op in ("select", "if_then_else"):
@@ -402,14 +417,14 @@ def _read(data: dict[str, Any]) -> ComputeDAG:
             if len(combiner) == 2:
                 reducer = builtin_combiner(combiner[0], DType(combiner[1]))
             else:
-                lhs, rhs = E.var("lhs", combiner[1]), E.var("rhs", combiner[1])
-                both = [*variables, lhs, rhs]
-                reducer = Combiner(
-                    combiner[0], lhs, rhs, expr(combiner[2], both), expr(combiner[3], both)
-                )
+                kinds = [combiner[1]] if isinstance(combiner[1], str) else combiner[1]
+                lhs, rhs = ([E.var(side, kind) for kind in kinds] for side in ("lhs", "rhs"))
+                both = [*variables, *lhs, *rhs]
+                result, identity = (expr(part, both) for part in combiner[2:])
+                reducer = Combiner(combiner[0], together(lhs), together(rhs), result, identity)
             value = expr(body, variables)
             node = E.make("reduce", (value,), (reducer, tuple(iters[spatial:])), value.dtype)
             node = E.cast(narrowed[0], node) if narrowed else node
         own = tuple(iters[:spatial])
         ops.append(ComputeOp(_is(name, str), own, node, _is(tag, str), _is(attrs, dict)))
-    return ComputeDAG([ops[i].output_tensor for i in data["args"]])
+    return ComputeDAG([tensor(at) for at in data["args"]])

@@ -19,10 +19,12 @@ import numpy as np
 from tilewright.base.dtype import DType
 from tilewright.base.errors import ExpressionError
 from tilewright.ir.expr import Expr, walk
+from tilewright.ir.tuples import parts
 from tilewright.te import symbolic
+from tilewright.te.combining import combined, overflow_of_sum, sum_rounding
 from tilewright.te.contraction import Affine, Contraction, affine, contraction
 from tilewright.te.dag import ComputeDAG
-from tilewright.te.numeric import DOMAINS, apply, constant, constant_value
+from tilewright.te.numeric import DOMAINS, apply, constant
 from tilewright.te.positions import Position, positions
 from tilewright.te.rounding import (
     Approx,
@@ -31,15 +33,11 @@ from tilewright.te.rounding import (
     exactly,
     fits,
     grid_of,
-    is_narrow,
     kept_as,
     no_nan,
-    overflowing,
-    rounding,
     stored,
-    wrapped,
 )
-from tilewright.te.tensor import Combiner, ComputeOp, Operation, PlaceholderOp, Tensor
+from tilewright.te.tensor import ComputeOp, PlaceholderOp, Tensor
 
 BLOCK = 1 << 18  # points evaluated at once: 2 MB per temporary array
 DRAW_LIMIT = 8  # integer inputs are below this
@@ -210,7 +208,7 @@ def _input_tensors(dag: ComputeDAG) -> list[Tensor]:
     return [t for t in dag.args if isinstance(t.op, PlaceholderOp)]
 
 
-def _bind(dag: ComputeDAG, inputs: Inputs, track: bool) -> dict[Operation, Approx]:
+def _bind(dag: ComputeDAG, inputs: Inputs, track: bool) -> dict[Tensor, Approx]:
     tensors = _input_tensors(dag)
     if isinstance(inputs, Mapping):
         given = {getattr(key, "name", key): value for key, value in inputs.items()}
@@ -222,7 +220,7 @@ def _bind(dag: ComputeDAG, inputs: Inputs, track: bool) -> dict[Operation, Appro
                 "evaluate", f"{len(arrays)} inputs for {len(tensors)} placeholders",
                 f"Give {', '.join(t.name for t in tensors)}, in this order.",
             )  # fmt: skip
-    bound: dict[Operation, Approx] = {}
+    bound: dict[Tensor, Approx] = {}
     for tensor, array in zip(tensors, arrays, strict=True):
         if array is None:
             raise ExpressionError("evaluate", f"no value for the placeholder {tensor.name!r}")
@@ -233,7 +231,7 @@ def _bind(dag: ComputeDAG, inputs: Inputs, track: bool) -> dict[Operation, Appro
                 f"The placeholder has shape {list(tensor.shape)}.",
             )  # fmt: skip
         held = cast_value(value.astype(tensor.dtype.storage), tensor.dtype)
-        bound[tensor.op] = Approx(held, grid=grid_of(held) if track else 0.0)
+        bound[tensor] = Approx(held, grid=grid_of(held) if track else 0.0)
     return bound
 
 
@@ -244,21 +242,22 @@ def _outputs(dag: ComputeDAG, inputs: Inputs, track: bool) -> list[Approx]:
         for op in dag.compute_ops:
             product = contraction(op)
             if product is not None:
-                result = _contract(op, product, values, track)
+                results = [_contract(op, product, values, track)]
             else:
-                result = _Stage(op, values, track).run()
+                results = _Stage(op, values, track).run()
             if op.reduction is not None and op.reduction is not op.body:
-                result = apply(op.body, [result], track)
-            result = stored(result, op.dtype)
-            rounded = result.error is not None and bool(result.error.any())
-            values[op] = result if rounded else result._replace(error=None)
-    return [values[t.op] for t in dag.outputs]
+                results = [apply(op.body, results, track)]
+            for tensor, found in zip(op.outputs, results, strict=True):
+                result = stored(found, tensor.dtype)
+                rounded = result.error is not None and bool(result.error.any())
+                values[tensor] = result if rounded else result._replace(error=None)
+    return [values[t] for t in dag.outputs]
 
 
 def _contract(
-    op: ComputeOp, product: Contraction, values: Mapping[Operation, Approx], track: bool
+    op: ComputeOp, product: Contraction, values: Mapping[Tensor, Approx], track: bool
 ) -> Approx:
-    operands = [values[w.tensor.op] for w in product.windows]
+    operands = [values[w.tensor] for w in product.windows]
     kind = op.accumulator
     value = cast_value(product.run([o.value for o in operands]), kind)
     rounded = any(o.error is not None for o in operands)
@@ -269,22 +268,11 @@ def _contract(
     if rounded:
         pairs = zip(sizes, operands, strict=True)
         largest = abs(product.run([s if o.error is None else s + o.error for s, o in pairs]))
-    error = (largest - total) + _sum_rounding(largest, kind, product.terms)
-    error = _overflow_of_sum(value, largest, no_nan(error), kind)
+    error = (largest - total) + sum_rounding(largest, kind, product.terms)
+    error = overflow_of_sum(value, largest, no_nan(error), kind)
     grid = math.prod(o.grid for o in operands) * grid_of(np.asarray(float(product.scale)))
     exact = None if rounded else fits(total, grid, kind)
     return Approx(value, exactly(error, exact), grid)
-
-
-def _sum_rounding(magnitude: Array, dtype: DType, terms: int) -> Array:
-    own = rounding(magnitude, dtype, 8 * math.sqrt(terms))
-    return own + terms * float(rounding(np.zeros(()), dtype))
-
-
-def _overflow_of_sum(value: Array, magnitude: Array, error: Array, dtype: DType) -> Array:
-    """A narrow sum's partial results, in whatever order, may overflow before the sum does."""
-    reached = np.maximum(magnitude, np.abs(value)) if is_narrow(dtype) else value
-    return overflowing(np.where(np.isfinite(value), reached, value), error, dtype.greatest)
 
 
 class _Scope:
@@ -315,7 +303,7 @@ class _Stage:
     Every array has one dimension per axis, of length 1 where it does not depend on the axis.
     """
 
-    def __init__(self, op: ComputeOp, values: Mapping[Operation, Approx], track: bool) -> None:
+    def __init__(self, op: ComputeOp, values: Mapping[Tensor, Approx], track: bool) -> None:
         self.op, self.values, self.track = op, values, track
         self.axes = [ax.var for ax in (*op.axis, *op.reduce_axis)]
         self.extents = [ax.size for ax in (*op.axis, *op.reduce_axis)]
@@ -323,19 +311,22 @@ class _Stage:
         self.block: list[range] = []
         self.forms: dict[Expr, Affine | None] = {}
 
-    def run(self) -> Approx:
-        value = np.empty(self.op.shape, kept_as(self.op.accumulator))
-        errors: Array | None = None
-        grid = math.inf
-        for place, result in self._blocks():
-            value[place] = result.value
-            grid = min(grid, result.grid)
-            if result.error is not None:
-                errors = np.zeros(self.op.shape) if errors is None else errors
-                errors[place] = result.error
-        return Approx(value, errors, grid)
+    def run(self) -> list[Approx]:
+        """One for each tensor of the stage."""
+        shape, kinds = self.op.shape, self.op.accumulators
+        whole = [Approx(np.empty(shape, kept_as(kind)), None, math.inf) for kind in kinds]
+        for place, results in self._blocks():
+            for k, result in enumerate(results):
+                errors = whole[k].error
+                whole[k].value[place] = result.value
+                if result.error is not None:
+                    errors = np.zeros(shape) if errors is None else errors
+                    errors[place] = result.error
+                grid = min(whole[k].grid, result.grid)
+                whole[k] = whole[k]._replace(error=errors, grid=grid)
+        return whole
 
-    def _blocks(self) -> Iterator[tuple[tuple[slice, ...], Approx]]:
+    def _blocks(self) -> Iterator[tuple[tuple[slice, ...], list[Approx]]]:
         tile = list(self.extents)
         for k in (*range(self.spatial, len(tile)), *range(self.spatial)):
             if math.prod(tile) > BLOCK:
@@ -354,10 +345,10 @@ class _Stage:
                 yield place, next(parts)
             else:
                 terms = math.prod(self.extents[self.spatial :])
-                yield place, _reduce(self.op.combiner, parts, self.spatial, terms, self.track)
+                yield place, combined(self.op.combiner, parts, self.spatial, terms, self.track)
 
-    def _terms(self, block: list[range]) -> Approx:
-        """The body (the reduced value of a reduction) at every point of `block`."""
+    def _terms(self, block: list[range]) -> list[Approx]:
+        """The body (the reduced values of a reduction) at every point of `block`."""
         self.block = block
         scope = _Scope()
         for k, (var, r) in enumerate(zip(self.axes, block, strict=True)):
@@ -365,15 +356,16 @@ class _Stage:
             scope.memo[var] = Approx(np.arange(r.start, r.stop).reshape(shape))
         body, combiner = self.op.body, self.op.combiner
         if combiner is None:
-            result = self.visit(body, scope)
+            results = [self.visit(value, scope) for value in parts(body)]
         elif combiner.result.op == "add" and self.op.reduced.op == "mul":
             # the rounding of the terms of a sum is part of the bound of the sum
             term = self.op.reduced
-            result = apply(term, [self.visit(a, scope) for a in term.args], self.track, scale=0.0)
+            args = [self.visit(a, scope) for a in term.args]
+            results = [apply(term, args, self.track, scale=0.0)]
         else:
-            result = self.visit(self.op.reduced, scope)
+            results = [self.visit(value, scope) for value in parts(self.op.reduced)]
         shape = [len(r) for r in block]
-        return result.map(lambda array: np.broadcast_to(array, shape))
+        return [r.map(lambda array: np.broadcast_to(array, shape)) for r in results]
 
     def visit(self, node: Expr, scope: _Scope) -> Approx:
         known = scope.find(node)
@@ -413,7 +405,7 @@ class _Stage:
         return Approx(np.where(zero, 1, divisor.value), divisor.error)
 
     def _read(self, node: Expr, scope: _Scope) -> Approx:
-        source = self.values[node.attr.op]
+        source = self.values[node.attr]
         view = self._slices(node)
         if view is not None:
             return source.map(lambda array: self._grid(array[view[0]], view[1]))
@@ -478,117 +470,3 @@ class _Stage:
         view = np.asarray(view).transpose(sorted(range(len(order)), key=order.__getitem__))
         length = dict(zip(sorted(order), view.shape, strict=True))
         return view.reshape([length.get(k, 1) for k in range(len(self.block))])
-
-
-# -- reductions ------------------------------------------------------------------------------------
-
-# combiner -> for every array it keeps of the terms, how two values of it combine
-_KEPT = {
-    "add": (np.add, np.add, np.add),  # sum, sum of magnitudes, sum of errors
-    "mul": (np.multiply, np.multiply, np.multiply),  # the same of terms, |terms|, |terms| + errors
-    "max": (np.maximum, np.maximum),  # maximum, largest error
-    "min": (np.minimum, np.maximum),
-}
-
-
-def _reduce(
-    combiner: Combiner, parts: Iterator[Approx], spatial: int, terms: int, track: bool
-) -> Approx:
-    """All `parts` combined over their dimensions from `spatial` on."""
-    result = combiner.result
-    if result.op not in _KEPT or {combiner.lhs, combiner.rhs} != set(result.args):
-        return _reduce_generally(combiner, parts, spatial, terms, track)
-    ufuncs = _KEPT[result.op]
-    total: list[Array | None] = []
-    grid = math.inf
-    for part in parts:
-        grid = min(grid, part.grid)
-        kept = _keep(result.op, part, track and result.dtype.is_float)
-        axes = tuple(range(spatial, part.value.ndim))
-        new = [
-            None if a is None else u.reduce(a, axis=axes) for u, a in zip(ufuncs, kept, strict=True)
-        ]
-        if not total:
-            total = new
-            continue
-        total = [
-            b if a is None else a if b is None else u(a, b)
-            for u, a, b in zip(ufuncs, total, new, strict=True)
-        ]
-    value = total[0]
-    assert value is not None
-    value = wrapped(value, result.dtype)
-    if result.op in ("max", "min"):
-        return Approx(value, total[1], grid)
-    magnitude, last = total[1], total[2]
-    if not (track and result.dtype.is_float):  # an integer that a rounded float decides
-        return Approx(value, None if last is None else np.where(last > 0, np.inf, 0.0))
-    assert magnitude is not None
-    if result.op == "add":
-        carried = np.zeros_like(value) if last is None else last
-        error = carried + _sum_rounding(magnitude + carried, result.dtype, terms)
-    else:
-        largest = magnitude if last is None else last
-        carried = largest - magnitude
-        error = carried + rounding(largest, result.dtype, terms)
-        magnitude = np.abs(value)
-        grid = 1.0 if grid >= 1.0 else 0.0  # whole numbers: no partial product has more digits
-    exact = fits(magnitude, grid, result.dtype)
-    error = _overflow_of_sum(value, magnitude, no_nan(error), result.dtype)
-    return Approx(value, exactly(error, exact if exact is None else exact & (carried == 0)), grid)
-
-
-def _keep(op: str, part: Approx, sizes: bool) -> tuple[Array | None, ...]:
-    if op in ("max", "min"):
-        return part.value, part.error
-    magnitude = np.abs(part.value) if sizes else None
-    if op == "add" or magnitude is None:
-        return part.value, magnitude, part.error
-    return part.value, magnitude, magnitude if part.error is None else magnitude + part.error
-
-
-def _reduce_generally(
-    combiner: Combiner, parts: Iterator[Approx], spatial: int, terms: int, track: bool
-) -> Approx:
-    """By halves: the combiner's `result` on whole arrays, log2(terms) times per part."""
-    scale = terms / max(1, math.ceil(math.log2(terms)))
-
-    def combine(a: Approx, b: Approx) -> Approx:
-        memo = {combiner.lhs: a, combiner.rhs: b}
-
-        def visit(node: Expr) -> Approx:
-            if node not in memo:
-                if node.op == "const":
-                    memo[node] = Approx(constant_value(node))
-                else:
-                    memo[node] = apply(node, [visit(x) for x in node.args], track, scale)
-            return memo[node]
-
-        return visit(combiner.result)
-
-    def piece(a: Approx, at: slice | int) -> Approx:
-        return a.map(lambda array: array[..., at])
-
-    total = Approx(constant_value(combiner.identity))
-    for part in parts:
-        shape = (*part.value.shape[:spatial], -1)
-        rest = part.map(lambda array, to=shape: array.reshape(to))  # type: ignore[misc]
-        rest = rest._replace(grid=0.0)  # in another order partial results may need rounding
-        while (count := rest.value.shape[-1]) > 1:
-            half = count // 2
-            joined = combine(piece(rest, slice(0, half)), piece(rest, slice(half, 2 * half)))
-            odd = piece(rest, slice(2 * half, None))
-            rest = _append(joined, odd) if count % 2 else joined
-        total = combine(total, piece(rest, 0))
-    return total
-
-
-def _append(a: Approx, b: Approx) -> Approx:
-    value = np.concatenate([a.value, b.value], axis=-1)
-    if a.error is None and b.error is None:
-        return Approx(value)
-    errors = [
-        np.zeros(x.value.shape) if x.error is None else np.broadcast_to(x.error, x.value.shape)
-        for x in (a, b)
-    ]
-    return Approx(value, np.concatenate(errors, axis=-1))

@@ -8,6 +8,7 @@ Read next: `tensor.py`, `dag.py`.
 from __future__ import annotations
 
 import builtins
+import inspect
 import math
 from collections.abc import Callable
 from functools import cache
@@ -17,6 +18,7 @@ from tilewright.base.dtype import BOOL, INT32, DType, join
 from tilewright.base.errors import ExpressionError
 from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr, Value
+from tilewright.ir.tuples import together
 from tilewright.te.tensor import Combiner, IterVar, widened
 
 
@@ -58,7 +60,7 @@ def reduction(combiner: Combiner, value: Expr, axis: Any, where: Expr | None = N
         return combiner.identity
     tests = [test for test in (where, *(ax.when for ax in axes)) if test is not None]
     if tests:
-        value = E.if_then_else(E.all_of(*tests), value, combiner.identity)
+        value = combiner.only(E.all_of(*tests), value)
     return E.make("reduce", (value,), (combiner, axes), value.dtype)
 
 
@@ -191,29 +193,59 @@ min = _selected("min")
 
 
 def comm_reducer(
-    fcombine: Callable[[Expr, Expr], Any], fidentity: Callable[[str], Any], name: str = "reduce"
+    fcombine: Callable[[Any, Any], Any], fidentity: Callable[..., Any], name: str = "reduce"
 ) -> Callable[..., Expr]:
     """A reducer of your own: `fcombine(x, y)` must be associative and commutative.
 
-    What it returns takes an element and axes, or two values, which it combines.
+    What it returns takes an element and axes, or two values, which it combines.  Where it takes a
+    tuple of elements, which are reduced together, so do `fcombine(x, y)`, whose `x` and `y` are
+    tuples, too, and `fidentity(type, type, ...)`; `te.compute` then makes a tensor of each.
     """
 
-    def reduce(expr: Value, axis: Any, where: Expr | None = None) -> Expr:
+    place = f"comm_reducer({name!r})"
+
+    def reduce(expr: Value | tuple[Value, ...], axis: Any, where: Expr | None = None) -> Expr:
         if isinstance(axis, (Expr, int, float)):
             return E.convert(fcombine(E.convert(expr), E.convert(axis)))
-        if isinstance(expr, tuple):
-            raise ExpressionError(
-                f"comm_reducer({name!r})", "several values are not reduced together",
-                "Use topi.argmax or topi.argmin, or a reduction for each value.",
-            )  # fmt: skip
-        value = E.convert(expr)
-        lhs, rhs = E.var("lhs", value.dtype), E.var("rhs", value.dtype)
-        result = E.convert(fcombine(lhs, rhs), value)
-        identity = E.cast(value.dtype, E.convert(fidentity(value.dtype)))
-        if result.dtype != value.dtype:
-            raise ExpressionError(
-                f"comm_reducer({name!r})", f"fcombine turns {value.dtype} into {result.dtype}"
-            )
-        return reduction(Combiner(name, lhs, rhs, result, identity), value, axis, where)
+        several = isinstance(expr, (tuple, list))
+        listed = expr if isinstance(expr, (tuple, list)) else (expr,)
+        values = [E.convert(v) for v in listed]
+        kinds = [v.dtype for v in values]
+        lhs, rhs = ([E.var(side, kind) for kind in kinds] for side in ("lhs", "rhs"))
+        joined = fcombine(tuple(lhs), tuple(rhs)) if several else fcombine(lhs[0], rhs[0])
+        begun = _identity(fidentity, kinds, place)
+        results = _for_each(joined, len(values), several, f"{place}: fcombine")
+        identities = _for_each(begun, len(values), several, f"{place}: fidentity")
+        results = [E.convert(r, v) for r, v in zip(results, values, strict=True)]
+        for result, kind in zip(results, kinds, strict=True):
+            if result.dtype != kind:
+                raise ExpressionError(place, f"fcombine turns {kind} into {result.dtype}")
+        first = [E.cast(kind, E.convert(i)) for kind, i in zip(kinds, identities, strict=True)]
+        combiner = Combiner(name, *map(together, (lhs, rhs, results, first)))
+        return reduction(combiner, together(values), axis, where)
 
     return reduce
+
+
+def _identity(fidentity: Callable[..., Any], kinds: list[DType], place: str) -> Any:
+    try:
+        inspect.signature(fidentity).bind(*kinds)
+    except ValueError:  # of a function in C nothing is known
+        pass
+    except TypeError as error:
+        raise ExpressionError(
+            f"{place}: fidentity", f"it is called with {len(kinds)} types: {error}",
+            "Take a type for each of the values.",
+        ) from None  # fmt: skip
+    return fidentity(*kinds)
+
+
+def _for_each(given: Any, count: int, several: bool, place: str) -> list[Any]:
+    """What a function of a reducer gives for each of the values."""
+    if not several:
+        return [given]
+    if not isinstance(given, (tuple, list)) or len(given) != count:
+        raise ExpressionError(
+            place, f"{given!r:.80} for {count} values", "Return a tuple with one for each of them."
+        )
+    return list(given)

@@ -63,7 +63,8 @@ def concrete(ops: Iterable[Operation], values: Mapping[str, int]) -> dict[Operat
     tensors: dict[Tensor, Tensor] = {}
     for op in ops:
         new = _concrete(op, numbers, tensors)
-        made[op], tensors[op.output_tensor] = new, new.output_tensor
+        made[op] = new
+        tensors |= zip(op.outputs, new.outputs, strict=True)
     return made
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ContextDecorator
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +19,7 @@ from tilewright.base.errors import ExpressionError
 from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr, walk
 from tilewright.ir.symbols import is_symbol
+from tilewright.ir.tuples import parts, together
 from tilewright.te.axis import AxisCopy as AxisCopy
 from tilewright.te.axis import IterVar as IterVar
 from tilewright.te.axis import Range as Range
@@ -36,7 +37,10 @@ UNNAMED = "placeholder"  # the name of inputs that get none
 
 @dataclass(frozen=True, eq=False)
 class Combiner:
-    """An associative, commutative reduction: `result` over `lhs` and `rhs`, and its identity."""
+    """An associative, commutative reduction: `result` over `lhs` and `rhs`, and its identity.
+
+    Each is a tuple (`ir.expr.together`) where several values are reduced together.
+    """
 
     name: str
     lhs: Expr
@@ -45,7 +49,14 @@ class Combiner:
     identity: Expr
 
     def combine(self, a: Expr, b: Expr) -> Expr:
-        return E.substitute(self.result, {self.lhs: a, self.rhs: b})
+        variables = (*parts(self.lhs), *parts(self.rhs))
+        values = (*parts(a), *parts(b))
+        return E.substitute(self.result, dict(zip(variables, values, strict=True)))
+
+    def only(self, test: Expr, value: Expr) -> Expr:
+        """`value` where the test holds, and nothing to combine elsewhere."""
+        both = zip(parts(value), parts(self.identity), strict=True)
+        return together([E.if_then_else(test, v, i) for v, i in both])
 
     @property
     def sign(self) -> str:
@@ -54,15 +65,16 @@ class Combiner:
 
 
 class Tensor:
-    """The value of an operation: `shape` and `dtype`.  `t[i, j]` or `t[i][j]` reads an element.
+    """A value of an operation: `shape` and `dtype`.  `t[i, j]` or `t[i][j]` reads an element.
 
-    shape: ints, or expressions of variables (`te.var`) that each call gives a value
+    shape:       ints, or expressions of variables (`te.var`) that each call gives a value
+    value_index: which of the operation's values it is
     """
 
-    __slots__ = ("op",)
+    __slots__ = ("op", "value_index")
 
-    def __init__(self, op: PlaceholderOp | ComputeOp) -> None:
-        self.op = op
+    def __init__(self, op: PlaceholderOp | ComputeOp, value_index: int = 0) -> None:
+        self.op, self.value_index = op, value_index
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -70,11 +82,12 @@ class Tensor:
 
     @property
     def dtype(self) -> DType:
-        return self.op.dtype
+        return self.op.dtypes[self.value_index]
 
     @property
     def name(self) -> str:
-        return self.op.name
+        several = len(self.op.dtypes) > 1
+        return f"{self.op.name}.v{self.value_index}" if several else self.op.name
 
     @property
     def ndim(self) -> int:
@@ -167,18 +180,27 @@ class PlaceholderOp:
         self.dtype = DType(dtype, f"placeholder({name!r})")
         self.output_tensor = Tensor(self)
 
+    @property
+    def outputs(self) -> tuple[Tensor, ...]:
+        return (self.output_tensor,)
+
+    @property
+    def dtypes(self) -> tuple[DType, ...]:
+        return (self.dtype,)
+
     def output(self, index: int = 0) -> Tensor:
-        return self.output_tensor
+        return self.outputs[index]
 
     def __repr__(self) -> str:
         return f"placeholder({self.name}, {list(self.shape)}, {self.dtype})"
 
 
 class ComputeOp:
-    """One stage: `body` over `axis`.
+    """One stage: `body` over `axis`, which gives a tensor, or several (`outputs`) of one shape.
 
     A reduction is the root of `body`, or the one argument of a cast there: then its partial results
-    have another type (the accumulator) than the elements of the stage.
+    have another type (the accumulator) than the elements of the stage.  Of several values the root
+    is their tuple, or a reduction of one.
     """
 
     __slots__ = (
@@ -187,9 +209,8 @@ class ComputeOp:
         "body",
         "input_tensors",
         "name",
-        "output_tensor",
+        "outputs",
         "tag",
-        "together",
     )
 
     constant = False
@@ -204,16 +225,31 @@ class ComputeOp:
     ) -> None:
         self.name, self.axis, self.body, self.tag, self.attrs = name, axis, body, tag, attrs or {}
         self.input_tensors = tuple(dict.fromkeys(n.attr for n in walk(body) if n.op == "read"))
-        self.output_tensor = Tensor(self)
-        self.together: tuple[Tensor, ...] = ()  # the results of one te.compute of several
+        self.outputs = tuple(Tensor(self, k) for k in range(len(self.dtypes)))
 
     @property
     def shape(self) -> tuple[int, ...]:
         return tuple(ax.size for ax in self.axis)
 
     @property
+    def output_tensor(self) -> Tensor:
+        """The tensor, or the first of several."""
+        return self.outputs[0]
+
+    @property
     def dtype(self) -> DType:
-        return self.body.dtype
+        """Of the tensor, or of the first of several."""
+        return self.dtypes[0]
+
+    @property
+    def dtypes(self) -> tuple[DType, ...]:
+        node = self.body.args[0] if self.body.op == "reduce" else self.body
+        return tuple(value.dtype for value in parts(node))
+
+    @property
+    def bytes(self) -> int:
+        """Of an element in all tensors."""
+        return sum(dtype.bytes for dtype in self.dtypes)
 
     @property
     def reduction(self) -> Expr | None:
@@ -240,11 +276,20 @@ class ComputeOp:
     @property
     def accumulator(self) -> DType:
         """The type of partial results: of the stage itself where nothing is reduced."""
+        return self.accumulators[0]
+
+    @property
+    def accumulators(self) -> tuple[DType, ...]:
+        """The same for each tensor; of several they are what the tensors are."""
         node = self.reduction
-        return node.dtype if node is not None else self.dtype
+        return (node.dtype,) if node is not None and self.num_outputs == 1 else self.dtypes
+
+    @property
+    def num_outputs(self) -> int:
+        return len(self.outputs)
 
     def output(self, index: int = 0) -> Tensor:
-        return self.output_tensor
+        return self.outputs[index]
 
     def __repr__(self) -> str:
         return f"compute({self.name}, {list(self.shape)}, {self.dtype})"
@@ -307,9 +352,9 @@ def compute(
 ) -> Tensor:
     """The tensor whose element at (i, j, ...) is `fcompute(i, j, ...)`.
 
-    shape: ints, or one for a vector.  A function that gives several elements makes as many tensors.
-    Axis names are the parameter names of `fcompute` (i0, i1,
-    ... for `*args`).
+    shape: ints, or one for a vector.  A function that gives a tuple of elements, or a reduction of
+    several values, makes a tuple of tensors, `NAME.v0`, `NAME.v1`, ..., of one stage.
+    Axis names are the parameter names of `fcompute` (i0, i1, ... for `*args`).
     """
     place, tag = f"compute({name!r})", tag or context.current("tag", "")
     dims = shape_of(shape, place)
@@ -318,9 +363,9 @@ def compute(
         for n, d in zip(_axis_names(fcompute, len(dims), place), dims, strict=True)
     )
     value = fcompute(*(ax.var for ax in axis))
-    if isinstance(value, tuple) and value:
-        return _several(len(value), axis, fcompute, (name, tag, attrs))  # type: ignore[return-value]
-    body = _with_scalars(_element(value, place))
+    several = isinstance(value, (tuple, list)) and bool(value)
+    values = [_element(v, place) for v in (value if several else (value,))]
+    body = _with_scalars(_joined(values))
     root = reduction_of(body)
     for node in walk(*(body if root is None else root).args):
         if node.op == "reduce":
@@ -337,29 +382,36 @@ def compute(
                 place, f"{node} is not an axis of this computation",
                 "Use the axes passed to the function, or name a reduce_axis in te.sum(axis=).",
             )  # fmt: skip
-    return ComputeOp(name, axis, body, tag, attrs).output_tensor
+    outputs = ComputeOp(name, axis, body, tag, attrs).outputs
+    return outputs if several or len(outputs) > 1 else outputs[0]  # type: ignore[return-value]
 
 
-def _several(
-    count: int, axis: tuple[IterVar, ...], fcompute: Callable[..., Any], how: tuple[Any, ...]
-) -> tuple[Tensor, ...]:
-    """One stage for each of several results, `NAME.v0`, `NAME.v1`, ..."""
-    name, *others = how
+def _joined(values: Sequence[Expr]) -> Expr:
+    """The body of a stage of these values: reductions over the same axes are one of them all."""
+    axes = {v.attr[1] for v in values if v.op == "reduce"}
+    if len(values) == 1 or len(axes) != 1 or any(v.op != "reduce" for v in values):
+        return together(values)
+    combiners = [v.attr[0] for v in values]
+    fields = ((c.lhs, c.rhs, c.result, c.identity) for c in combiners)
+    # each with variables of its own, since one of them may be there twice
+    own = [_fresh(Combiner("", *four)) for four in fields]
+    lhs, rhs, result, identity = (
+        together([p for c in own for p in parts(getattr(c, part))])
+        for part in ("lhs", "rhs", "result", "identity")
+    )
+    name = "_".join(dict.fromkeys(c.name for c in combiners))
+    reduced = together([p for v in values for p in parts(v.args[0])])
+    (over,) = axes
+    joined = Combiner(name, lhs, rhs, result, identity)
+    return E.make("reduce", (reduced,), (joined, over), reduced.dtype)
 
-    def part(k: int) -> Tensor:
-        def element(*indices: Expr) -> Any:
-            return fcompute(*indices)[k]
 
-        kind = inspect.Parameter.POSITIONAL_ONLY
-        parameters = [inspect.Parameter(ax.name, kind) for ax in axis]
-        element.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        return compute([ax.extent for ax in axis], element, f"{name}.v{k}", *others)
-
-    parts = tuple(map(part, range(count)))
-    for tensor in parts:
-        assert isinstance(tensor.op, ComputeOp)
-        tensor.op.together = parts
-    return parts
+def _fresh(c: Combiner) -> Combiner:
+    """The same over other variables."""
+    lhs, rhs = (
+        together([E.var(str(v.attr), v.dtype) for v in parts(side)]) for side in (c.lhs, c.rhs)
+    )
+    return Combiner(c.name, lhs, rhs, c.combine(lhs, rhs), c.identity)
 
 
 _SCALARS: weakref.WeakKeyDictionary[Expr, Tensor] = weakref.WeakKeyDictionary()
@@ -389,7 +441,7 @@ def _element(value: Any, place: str) -> Expr:
     if value is None or isinstance(value, (tuple, list)):
         raise ExpressionError(
             place, f"the function gives a {type(value).__name__}, not an expression",
-            "Return one expression; several outputs take a te.compute each.",
+            "Return one expression, or a tuple of expressions for several tensors.",
         )  # fmt: skip
     return E.convert(value)
 

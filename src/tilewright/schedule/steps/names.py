@@ -36,8 +36,10 @@ class PythonNames:
         self.lines: list[str] = []
         self._axes: dict[IterVar, str] = {}
 
-    def tensor(self, stage: str) -> str:
-        return identifier(stage)
+    def tensor(self, stage: str, value: int | None = None) -> str:
+        """value: which tensor of the stage is meant; None: all of them."""
+        several = value is not None and len(self.state.find(stage).tensors) > 1
+        return f"{identifier(stage)}[{value}]" if several else identifier(stage)
 
     def stage(self, stage: str) -> str:
         return f"s[{identifier(stage)}]"

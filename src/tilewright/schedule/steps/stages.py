@@ -15,8 +15,9 @@ from tilewright.ir import expr as E
 from tilewright.ir.affine import Simplifier
 from tilewright.ir.expr import Expr
 from tilewright.ir.symbols import may_hold, number, ranges, symbols_of
+from tilewright.ir.tuples import together
 from tilewright.schedule.space.decision import Size, ceil_div
-from tilewright.schedule.state import FuseRelation, StageState, renamed_body
+from tilewright.schedule.state import FuseRelation, StageState, narrowed, renamed_body
 from tilewright.schedule.steps.names import PythonNames
 from tilewright.schedule.steps.step import (
     AnyState,
@@ -48,13 +49,14 @@ class CacheRead(Step):
           for i in 4:
             for k in 10:
               C[i] += A.global[i, k]
-    legal:    every reader does read the tensor; `dtype`, the type of the copy ("": as it is), holds
-              all that the tensor's type holds.
+    legal:    every reader does read the tensor, the stage's one of number `value`; `dtype`, the
+              type of the copy ("": as it is), holds all that the tensor's type holds.
     """
 
     scope: str
     readers: tuple[str, ...]
     dtype: str = ""
+    value: int = 0
     verb: ClassVar[str] = "cache_read"
 
     def apply(self, s: AnyState) -> Tensor:
@@ -63,7 +65,9 @@ class CacheRead(Step):
         check_scope(place, self.scope)
         if not self.readers:
             raise ScheduleError(place, "no readers given", "Pass the tensors that read it.")
-        tensor = source.tensor
+        if not 0 <= self.value < len(source.tensors):
+            raise ScheduleError(place, f"it has no tensor {self.value}", "Count from 0.")
+        tensor = source.tensors[self.value]
         readers = [stage_of(self, s, name) for name in dict.fromkeys(self.readers)]
         for reader in readers:
             if tensor not in reader.op.input_tensors:
@@ -78,7 +82,8 @@ class CacheRead(Step):
             )  # fmt: skip
         axes = copy_axes(source.op.shape, [f"ax{k}" for k in range(len(source.op.shape))])
         copied = E.cast(kind, tensor[tuple(ax.var for ax in axes)])
-        op = ComputeOp(s.new_name(f"{source.name}.{self.scope}"), axes, copied)
+        name = f"{source.buffer_names[self.value]}.{self.scope}"
+        op = ComputeOp(s.new_name(name), axes, copied)
         for reader in readers:
             assert isinstance(reader.op, ComputeOp)
             reader.set_body(_redirect(reader.op.body, tensor, op.output_tensor))
@@ -87,9 +92,10 @@ class CacheRead(Step):
         return op.output_tensor
 
     def python(self, names: PythonNames) -> str:
-        readers = ", ".join(map(names.tensor, self.readers))
+        readers = ", ".join(names.tensor(name, 0) for name in self.readers)
         kind = f', dtype="{self.dtype}"' if self.dtype else ""
-        return f's.cache_read({names.tensor(self.stage)}, "{self.scope}", [{readers}]{kind})'
+        tensor = names.tensor(self.stage, self.value)
+        return f's.cache_read({tensor}, "{self.scope}", [{readers}]{kind})'
 
 
 @dataclass(frozen=True)
@@ -133,8 +139,9 @@ class CacheWrite(Step):
         node = reduction_of(body)
         body = body if node is None else node  # partial results keep their own type
         op = ComputeOp(s.new_name(f"{stage.name}.{self.scope}"), spatial, body, old.tag, old.attrs)
-        copied = op.output_tensor[tuple(ax.var for ax in old.axis)]
-        stage.restart(ComputeOp(old.name, old.axis, E.cast(old.dtype, copied)))
+        at = tuple(ax.var for ax in old.axis)
+        copied = together([tensor[at] for tensor in op.outputs])
+        stage.restart(ComputeOp(old.name, old.axis, narrowed(old, copied)))
         cache = s.insert_stage(op, before=stage)
         cache.scope = self.scope
         return op.output_tensor
@@ -229,7 +236,7 @@ class RFactor(Step):
         value = E.substitute(op.reduced, mapping)
         if guards:
             test = E.all_of(*(E.substitute(g, leaves) for g in guards))
-            value = E.if_then_else(test, value, op.combiner.identity)
+            value = op.combiner.only(test, value)
         axes = (*spatial[: self.factor_axis], partial, *spatial[self.factor_axis :])
         if reduce:
             value = E.make("reduce", (value,), (op.combiner, reduce), value.dtype)
@@ -237,9 +244,9 @@ class RFactor(Step):
         k = IterVar(f"{axis.name}.v", extents[axis], "reduce")
         index = [ax.var for ax in op.axis]
         index.insert(self.factor_axis, k.var)
-        read = part.output_tensor[tuple(index)]
+        read = together([tensor[tuple(index)] for tensor in part.outputs])
         combined = E.make("reduce", (read,), (op.combiner, (k,)), read.dtype)
-        stage.restart(ComputeOp(op.name, op.axis, E.cast(op.dtype, combined)))
+        stage.restart(ComputeOp(op.name, op.axis, narrowed(op, combined)))
         s.insert_stage(part, before=stage)
         return part.output_tensor
 

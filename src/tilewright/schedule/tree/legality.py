@@ -14,6 +14,7 @@ import numpy as np
 
 from tilewright.base.errors import LegalityError
 from tilewright.schedule.space.decision import Number, logical_and, maximum, minimum
+from tilewright.schedule.tree.loop_tree import Node
 from tilewright.schedule.tree.resources import KernelResources, Resources
 
 # Beyond these nothing is fast, and compilers or kernels may take minutes.
@@ -114,7 +115,12 @@ def _judge_cpu(kernel: KernelResources, found: _Findings) -> None:
     found.refuse("spills", held > _TILE_FILES * limits.vector_registers)
     widest = _VECTOR_FILES * limits.vector_registers * limits.vector_bytes
     for node, lanes in kernel.vectors:
-        found.refuse("vector", lanes * node.op.dtype.bytes > widest)
+        found.refuse("vector", lanes * _widest(node) > widest)
+
+
+def _widest(node: Node) -> int:
+    """Bytes of an element of the widest type that a stage stores."""
+    return int(max(dtype.bytes for dtype in node.op.dtypes))
 
 
 def _judge_gpu(kernel: KernelResources, found: _Findings) -> None:
@@ -134,7 +140,7 @@ def _judge_gpu(kernel: KernelResources, found: _Findings) -> None:
     found.discourage("registers", registers > minimum(share, limits.registers_per_thread))
     found.refuse("unrolled_body", found.note("body", kernel.body) > limits.max_unrolled_body)
     for node, lanes in kernel.vectors:  # wider ones are written out, element by element
-        width = lanes * node.op.dtype.bytes
+        width = lanes * _widest(node)
         found.discourage("vector", width > limits.vector_bytes)
         found.refuse("vector", width > _WIDE * limits.vector_bytes)
 

@@ -7,7 +7,7 @@ Read next: `legality.py` (masks), `cost/nest.py` (facts).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -106,10 +106,14 @@ class KernelResources:
         total: Number = 0
         for node in self.nodes:
             if node.scope == "shared":
-                total = total + _aligned(self.bounds.elements(node) * node.op.dtype.bytes)
+                total = total + self._shared(node, self.bounds.elements(node))
             if reduces_across_threads(node):
-                total = total + _aligned(self.threads * node.op.accumulator.bytes)
+                total = total + self._shared(node, self.threads, node.op.accumulators)
         return total
+
+    def _shared(self, node: Node, count: Number, kinds: Sequence[DType] | None = None) -> Number:
+        """Bytes of a buffer of `count` elements for each tensor of a stage."""
+        return sum(_aligned(count * kind.bytes) for kind in kinds or node.op.dtypes)
 
     @cached_property
     def local_words(self) -> Number:
@@ -118,7 +122,7 @@ class KernelResources:
         for node in self.nodes:
             values = self._accumulators(node)
             if node.scope == "local":
-                values = [*values, (self.copies_of(node), node.op.dtype)]
+                values = [*values, *((self.copies_of(node), kind) for kind in node.op.dtypes)]
             for count, dtype in values:
                 total = total + count * ceil_div(dtype.bytes, REGISTER_BYTES)
         return total
@@ -134,7 +138,7 @@ class KernelResources:
         total: Number = 0
         for node in self.nodes:
             if node.parent is not None:
-                total = total + self.copies_of(node) * node.op.dtype.bytes
+                total = total + self.copies_of(node) * node.op.bytes
             for count, dtype in self._accumulators(node):
                 total = total + count * dtype.bytes
         return total
@@ -148,7 +152,7 @@ class KernelResources:
     def _accumulators(self, node: Node) -> list[tuple[Number, DType]]:
         """What each thread keeps of a reduction beside the buffer of its stage."""
         if reduces_across_threads(node):
-            return [(1, node.op.accumulator)]
+            return [(1, kind) for kind in node.op.accumulators]
         if has_accumulator(node):
             return [(accumulator_elements(node, self.bounds), node.op.accumulator)]
         return []

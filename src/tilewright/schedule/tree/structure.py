@@ -14,6 +14,7 @@ from tilewright.ir import expr as E
 from tilewright.ir.affine import Simplifier
 from tilewright.ir.expr import Expr
 from tilewright.ir.symbols import last, ranges
+from tilewright.ir.tuples import parts
 from tilewright.schedule.state import FuseRelation, ScheduleState, SplitRelation, StageState
 from tilewright.schedule.tree.access import Access, affine_access, simplified_indices
 from tilewright.te.tensor import ComputeOp, IterVar, PlaceholderOp, Tensor
@@ -315,7 +316,7 @@ class Structure:
 
 def inlined_bodies(schedule: ScheduleState[StageState]) -> dict[StageState, Expr]:
     """Bodies of stored stages, with reads of inlined stages replaced by their expressions."""
-    inlined: dict[Tensor, tuple[ComputeOp, Expr]] = {}
+    inlined: dict[Tensor, tuple[ComputeOp, Expr]] = {}  # tensor -> its own value
     bodies: dict[StageState, Expr] = {}
 
     def rule(node: Expr) -> Expr | None:
@@ -329,7 +330,8 @@ def inlined_bodies(schedule: ScheduleState[StageState]) -> dict[StageState, Expr
             continue
         body = E.transform(stage.op.body, rule) if inlined else stage.op.body
         if stage.attach_kind == "inline":
-            inlined[stage.tensor] = (stage.op, body)
+            values = zip(stage.tensors, parts(body), strict=True)
+            inlined |= {tensor: (stage.op, value) for tensor, value in values}
         else:
             bodies[stage] = body
     return bodies

@@ -14,6 +14,7 @@ from tilewright.ir.affine import Simplifier
 from tilewright.ir.expr import Expr
 from tilewright.ir.printer import infix_text
 from tilewright.ir.symbols import last
+from tilewright.ir.tuples import parts
 from tilewright.schedule.space.decision import Choice, Size, ceil_div, choice_text, same
 from tilewright.schedule.state import FuseRelation, ScheduleState, StageState
 from tilewright.schedule.tree.access import simplified_indices
@@ -76,7 +77,7 @@ class _Writer:
             role = "constant" if stage.op.constant else "input"
             self._line(0, f"{stage.name}: {_type(stage.op.dtype, stage.op.shape)} {role}")
         elif stage.attach_kind == "inline":
-            readers = ", ".join(reader.name for reader in self.schedule.readers(stage.tensor))
+            readers = ", ".join(reader.name for reader in self.schedule.readers(stage))
             self._line(0, f"{stage.name}: inlined into {readers}")
         elif stage.attach_kind == "root":
             self._nest(stage, 0)
@@ -108,11 +109,13 @@ class _Writer:
         scope = node.scope if node is not None else stage.scope
         assert isinstance(stage.op, ComputeOp)
         op = stage.op
-        parts = [f"{stage.name}: {_type(op.dtype, map(self._size, op.axis))} {scope}".rstrip()]
+        shape = [self._size(ax) for ax in op.axis]
+        types = ", ".join(_type(dtype, shape) for dtype in op.dtypes)
+        parts = [f"{stage.name}: {types} {scope}".rstrip()]
         if self.bounds is not None and node is not None:
             count = _sized(self.bounds.elements(node))  # type: ignore[arg-type]
             several = isinstance(count, Expr) or count != 1
-            parts.append(f"{count} element{'s' * several}, {count * op.dtype.bytes} bytes")
+            parts.append(f"{count} element{'s' * several}, {count * op.bytes} bytes")
             copies = int(self.bounds.replicas(node))
             if copies > 1:
                 parts.append(f"{copies} copies (vthread)")
@@ -152,7 +155,8 @@ class _Writer:
             self._line(indent, f"if {infix_text(guard)}:")
             indent += 1
         at = ", ".join(infix_text(index[ax]) for ax in stage.op.axis)
-        self._line(indent, f"{stage.name}[{at}] {sign} {infix_text(value)}")
+        left = ", ".join(f"{name}[{at}]" for name in stage.buffer_names)
+        self._line(indent, f"{left} {sign} {', '.join(map(infix_text, parts(value)))}")
 
     def _values(self, stage: StageState) -> dict[IterVar, Expr]:
         """Axes of the stage, and of what shares its kernel, as expressions of loops around it or of

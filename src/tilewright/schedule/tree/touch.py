@@ -41,7 +41,8 @@ class Touch:
 
     @property
     def bytes(self) -> int:
-        return self.tensor.dtype.bytes
+        """Of an element; where several tensors are written, of an element in each."""
+        return self.node.op.bytes if self.write else self.tensor.dtype.bytes
 
 
 class Anatomy:

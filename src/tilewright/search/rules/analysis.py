@@ -88,7 +88,7 @@ def producers(s: Schedule, stage: Stage) -> list[Stage]:
 def consumers(s: Schedule, stage: Stage) -> list[Stage]:
     """Stages that need `stage`, looking through inlined ones; in order."""
     found: dict[Stage, None] = {}
-    for reader in s.readers(stage.tensor):
+    for reader in s.readers(stage):
         if reader.attach_kind == "inline":
             found |= dict.fromkeys(consumers(s, reader))
         else:
@@ -119,10 +119,10 @@ def common_outer_axes(s: Schedule, stage: Stage, consumer: Stage) -> int:
     todo = [stage]
     while todo:
         source = todo.pop()
-        for user in s.readers(source.tensor):
+        for user in s.readers(source):
             op = compute_op(user)
             for n in reads(op):
-                if n.attr is not source.tensor:
+                if n.attr not in source.tensors:
                     continue
                 along = [a is ax.var for a, ax in zip(n.args, op.axis, strict=False)]
                 count = min(count, along.index(False) if False in along else len(along))
