@@ -17,8 +17,9 @@ from typing import Any
 import results_file
 
 from tilewright import relay
-from tilewright.cli.network import real_target, task_label
+from tilewright.cli.network import real_target
 from tilewright.measure.database import Database
+from tilewright.measure.record import task_label
 from tilewright.relay.compile.build import build
 from tilewright.relay.compile.tune import tasks_of, tune
 from tilewright.relay.peers.engines import onnxruntime_benchmark, torch_benchmark

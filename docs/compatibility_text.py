@@ -82,8 +82,8 @@ GALLERIES = (
     ),
     (
         "tutorial/tvmc_python",
-        "tune_onnx_network.py",
-        "ends: relay.frontend, relay.build and GraphModule are used directly",
+        "tune_model_tvmc.py",
+        "as it is, with a file that is there",
     ),
     (
         "tutorial/autotvm_relay_x86",

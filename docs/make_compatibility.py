@@ -343,7 +343,20 @@ SECTIONS: dict[str, list[Row]] = {
         *works("relay.op.", "add nn.conv2d tensor.exp"),
         *not_yet("relay.op.", "register_compute strategy contrib"),
         *not_yet("contrib.", "download relay_viz pipeline_executor"),
-        *not_yet("driver.", "tvmc"),
+        *works("driver.", "tvmc"),
+        different("driver.tvmc.load", "of ONNX and PyTorch", "tvmc.load"),
+        different(
+            "driver.tvmc.tune",
+            "trials of each task on average, given to those that gain most",
+            "tvmc.tune",
+        ),
+        different(
+            "driver.tvmc.compile", "a package is the file of Library.export_library", "tvmc.compile"
+        ),
+        different("driver.tvmc.run", "it times unless benchmark=False", "tvmc.run"),
+        *works("driver.tvmc.", "TVMCModel TVMCPackage TVMCResult TVMCException"),
+        *works("driver.tvmc.", "frontends.load_model frontends.guess_frontend"),
+        *not_yet("driver.tvmc.", "main micro registry workspace_pools"),
         *not_yet("relay.testing.", "check_grad to_python"),
         *works("relay.transform.", "ToMixedPrecision InferType FoldConstant SimplifyInference"),
         *works("relay.transform.", "CanonicalizeOps FuseOps DefuseOps EliminateCommonSubexpr"),

@@ -4,8 +4,8 @@
     from tilewright import build, lower, cpu, cuda, opencl
 
 Rooms, in the order data flows: base, ir, te, schedule, lowering, codegen, runtime, driver, topi,
-measure, search, relay; on top the names of the tutorials (autotvm, auto_scheduler) and the command
-(cli).
+measure, search, relay; on top the names of the tutorials (autotvm, auto_scheduler, tvmc) and the
+command (cli).
 Read next: docs/design.md.
 """
 
@@ -60,7 +60,9 @@ _MODULES = (
     "target",
     "testing",
     "transform",
+    "tvmc",
     "contrib",
+    "driver",
     "runtime",
 )
 
@@ -70,7 +72,6 @@ _ELSEWHERE = {
     "compute": "Use te.compute.",
     "create_schedule": "Use te.create_schedule.",
     "meta_schedule": "Use autotvm.",
-    "driver": "Use build, and relay.build for networks; the command is `tilewright`.",
     "get_global_func": "There is no registry of functions; call Python functions directly.",
     "ir": "Use IRModule, and te for expressions.",
     "metal": "Metal is not a target; the targets are llvm, cuda and opencl.",

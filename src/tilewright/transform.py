@@ -87,6 +87,20 @@ class PassInfo:
     required: tuple[str, ...] = ()
 
 
+def watched(info: PassInfo, change: Callable[[IRModule], IRModule], mod: IRModule) -> IRModule:
+    """`change(mod)`, with the instruments of the innermost `PassContext` told before and after;
+    `mod` where one of them says that the pass should not run."""
+    instruments = PassContext.current().instruments or ()
+    if not all(each.should_run(mod, info) for each in _with(instruments, "should_run")):
+        return mod
+    for each in instruments:
+        each.run_before_pass(mod, info)
+    made = change(mod)
+    for each in instruments:
+        each.run_after_pass(made, info)
+    return made
+
+
 class Pass:
     """What maps a module to a module; `info` says what it is called.
 
@@ -103,15 +117,11 @@ class Pass:
 
     def __call__(self, mod: IRModule) -> IRModule:
         self._require_module(mod, "there is nothing to change in it")
-        instruments = PassContext.current().instruments or ()
-        if not all(each.should_run(mod, self.info) for each in _with(instruments, "should_run")):
-            return mod
-        for each in instruments:
-            each.run_before_pass(mod, self.info)
+        return watched(self.info, self._changed, mod)
+
+    def _changed(self, mod: IRModule) -> IRModule:
         made = self.change(mod)
         self._require_module(made, "it is what the pass gave")
-        for each in instruments:
-            each.run_after_pass(made, self.info)
         return made
 
     def _require_module(self, mod: object, reason: str) -> None:

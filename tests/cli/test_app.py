@@ -14,8 +14,9 @@ from tilewright.cli import network, tables
 from tilewright.cli.app import default_log, main
 from tilewright.driver import doctor
 from tilewright.measure import Database, Result, TaskId
-from tilewright.measure.record import make_record
+from tilewright.measure.record import make_record, task_label
 from tilewright.relay.compile import tune as tuning
+from tilewright.relay.compile.tune_network import task_row
 from tilewright.schedule.task import Task
 from tilewright.search import loop
 from tilewright.search.jobs import task_id
@@ -374,20 +375,20 @@ def test_leaders_that_were_timed_again_are_one_trial(run):
     for final in (False, True):
         result = Result(costs=(1e-3,), verified=True, final=final)
         database.append(make_record(task_id(task), result))
-    assert network._row(task, database).trials == 1
+    assert task_row(task, database).trials == 1
 
 
 def test_what_another_program_measured_is_no_trial(run):
     task, database = cpu_task(8, 8, 8), Database()
     database.append(make_record(task_id(task), Result(costs=(1e-3,)), origin="import:autotvm-0.2"))
-    assert network._row(task, database).trials == 0
+    assert task_row(task, database).trials == 0
 
 
 def test_a_task_and_its_records_have_one_label():
     args = (("TENSOR", (1, 8, 6, 6), "float32"), (2, 2), 1, "float32")
     task = Task("conv2d", args, cpu_task(8, 8, 8).dag, Target("llvm"))
-    assert network.task_label(task) == "conv2d 1x8x6x6 2x2 1"  # strides tell tasks apart
-    assert tables.task_label(task_id(task)) == network.task_label(task)
+    assert task_label(task) == "conv2d 1x8x6x6 2x2 1"  # strides tell tasks apart
+    assert task_label(task_id(task)) == task_label(task)
 
 
 def test_the_search_tells_when_it_times_the_leaders_again(run, quick_device, monkeypatch):

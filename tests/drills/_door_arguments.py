@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 import tilewright
-from tilewright import auto_scheduler, autotvm, relay, te, topi
+from tilewright import auto_scheduler, autotvm, relay, te, topi, tvmc
 from tilewright.measure.database import Database
 
 Arguments = Mapping[str, Any]
@@ -91,6 +91,10 @@ def library() -> Any:
 def kernel() -> Any:
     s = te.create_schedule(matmul()[-1].op)
     return tilewright.build(s, target="llvm")
+
+
+def tvmc_model() -> Any:
+    return tvmc.TVMCModel(network(), {})
 
 
 def trial() -> Any:
@@ -459,6 +463,24 @@ _SPECIAL: dict[str, dict[str, Any]] = {
         "device": tilewright.cpu,
     },
     "GraphModule": {"module": lambda: library()["default"](tilewright.cpu())},
+    "tvmc.load tvmc.frontends.guess_frontend": {"path": "model.onnx", "kwargs": dict},
+    "tvmc.compile": {"tvmc_model": tvmc_model, "package_path": "made.tar"},
+    "tvmc.run": {
+        "tvmc_package": lambda: tvmc.TVMCPackage("library.so"), "repeat": 1, "number": 1,
+    },
+    "tvmc.TVMCModel": {"mod": network},
+    "tvmc.TVMCPackage": {"package_path": "library.so"},
+    "tvmc.TVMCResult": {"outputs": dict},
+    "tvmc.frontends.get_frontend_by_name": {"name": "onnx"},
+    "tvmc.autotuner.autotvm_get_tuning_tasks tvmc.autotuner.autoscheduler_get_tuning_tasks": {
+        "params": dict,
+    },
+    "tvmc.common.parse_shape_string": {"inputs_string": "x:[1,4]"},
+    "tvmc.result_utils.get_top_results": {
+        "result": lambda: tvmc.TVMCResult({"output_0": np.ones((1, 4))}), "max_results": 2,
+    },
+    "tvmc.runner.generate_tensor_data": {"fill_mode": "ones"},
+    "tvmc.transform.convert_graph_layout": {"desired_layout": "NHWC"},
 }  # fmt: skip
 # What a parameter takes that no table names.
 _KINDS: dict[str, Any] = {

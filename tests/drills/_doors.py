@@ -29,7 +29,7 @@ from drills._door_arguments import (
     task,
     vector,
 )
-from tilewright import auto_scheduler, autotvm, nd, relay, runtime, te, topi
+from tilewright import auto_scheduler, autotvm, nd, relay, runtime, te, topi, tvmc
 from tilewright.contrib import graph_executor
 from tilewright.contrib.debugger import debug_executor
 from tilewright.runtime.vm import VirtualMachine
@@ -280,6 +280,19 @@ def doors() -> list[Door]:
         "IRModule.from_expr": relay.IRModule.from_expr, "GraphModule": graph_executor.GraphModule,
         "graph_executor.create": graph_executor.create,
         "debug_executor.create": debug_executor.create,
+        "tvmc.load": tvmc.load, "tvmc.compile": tvmc.compile, "tvmc.run": tvmc.run,
+        "tvmc.TVMCModel": tvmc.TVMCModel, "tvmc.TVMCPackage": tvmc.TVMCPackage,
+        "tvmc.TVMCResult": tvmc.TVMCResult,  # tune is not here: a wrong budget is a long one
+        "tvmc.frontends.get_frontend_by_name": tvmc.frontends.get_frontend_by_name,
+        "tvmc.frontends.guess_frontend": tvmc.frontends.guess_frontend,
+        "tvmc.autotuner.autotvm_get_tuning_tasks": tvmc.autotuner.autotvm_get_tuning_tasks,
+        "tvmc.autotuner.autoscheduler_get_tuning_tasks":
+            tvmc.autotuner.autoscheduler_get_tuning_tasks,
+        "tvmc.common.parse_shape_string": tvmc.common.parse_shape_string,
+        "tvmc.result_utils.get_top_results": tvmc.result_utils.get_top_results,
+        "tvmc.runner.generate_tensor_data": tvmc.runner.generate_tensor_data,
+        "tvmc.target.target_from_cli": tvmc.target.target_from_cli,
+        "tvmc.transform.convert_graph_layout": tvmc.transform.convert_graph_layout,
     }  # fmt: skip
     return [
         *(Door(n, call, functools.partial(good, n, call)) for n, call in found.items()),

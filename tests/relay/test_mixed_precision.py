@@ -7,7 +7,7 @@ from relay.case import function, tensor
 from relay.small import image, residual
 from tilewright import relay, transform
 from tilewright.base.errors import ModelError
-from tilewright.cli.network import in_type
+from tilewright.relay.compile.wanted import in_type
 from tilewright.relay.graph.evaluate import largest_deviation, rounding_tolerance
 from tilewright.relay.graph.expr import post_order
 from tilewright.relay.graph.traversal import op_name

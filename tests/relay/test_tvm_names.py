@@ -12,7 +12,7 @@ import tilewright._ffi
 import tilewright.driver
 import tilewright.ir
 from relay.small import residual
-from tilewright import relay, te, transform
+from tilewright import relay, te, transform, tvmc
 from tilewright.base.errors import ModelError
 from tilewright.relay import analysis
 
@@ -304,7 +304,7 @@ def test_backends_that_there_are_not():
         (relay.build_module, "GraphExecutor", "create_executor"),
         (relay.op, "relu", "relay.nn.relu"), (relay.op, "register_compute", "TABLE"),
         (tilewright.ir, "save_json", "relay.to_onnx"), (tilewright._ffi, "registry", "directly"),
-        (tilewright.driver, "tvmc", "tilewright"), (tilewright.contrib, "download", "its path"),
+        (tvmc, "micro", "no target"), (tilewright.contrib, "download", "its path"),
     ],
 )  # fmt: skip
 def test_other_names_say_what_to_use(owner, name, part):

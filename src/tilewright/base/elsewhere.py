@@ -1,19 +1,51 @@
-"""Imports of TVM's names that are not here say what to use instead.
+"""Imports of TVM's names: those that are not here say what to use instead, or are found elsewhere.
 
 `from tilewright import micro` and `import tilewright.micro` ask for a module; Python's own words
 for one that is missing name nothing else.  In: the `_ELSEWHERE` table of the package that lacks it,
-from which `errors.absent` makes the text for attributes.  Out: an ImportError with that text.
+from which `errors.absent` makes the text for attributes; `ALSO`.  Out: an ImportError with that
+text; the module that has another name here.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from importlib.abc import MetaPathFinder
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 ROOT = "tilewright"
+
+# Packages that stand in another room than TVM has them in.
+ALSO = {"tilewright.driver.tvmc": "tilewright.tvmc"}
+
+
+class _Same(Loader):
+    """Gives the module `name`, which stays what it is."""
+
+    def __init__(self, name: str) -> None:
+        self.module = import_module(name)
+        self.spec = self.module.__spec__
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return self.module
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__spec__ = self.spec  # importing has put its own there
+
+
+class _Also(MetaPathFinder):
+    """Asked before all others, which would load the files of a package again under its other
+    name."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        for known, real in ALSO.items():
+            if fullname == known or fullname.startswith(f"{known}."):
+                return ModuleSpec(fullname, _Same(real + fullname.removeprefix(known)))
+        return None
 
 
 class _Elsewhere(MetaPathFinder):
@@ -35,4 +67,5 @@ class _Elsewhere(MetaPathFinder):
 def explain_imports() -> None:
     """From now on; called once, when the package is imported."""
     if not any(isinstance(finder, _Elsewhere) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Also())
         sys.meta_path.append(_Elsewhere())

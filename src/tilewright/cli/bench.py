@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tilewright.cli.layouts import in_layout
 from tilewright.cli.tables import BenchReport, KernelLine, Latency
 from tilewright.targets.target import Target
 
@@ -36,6 +35,7 @@ def bench_network(
     with it.  Raises ModelError where the network cannot be built for the target.
     """
     from tilewright.relay.compile.build import build
+    from tilewright.relay.compile.wanted import in_layout
     from tilewright.relay.exchange.networks import sample_inputs
     from tilewright.relay.graph.evaluate import largest_deviation, rounding_tolerance
     from tilewright.relay.peers.engines import onnxruntime_benchmark, reference, torch_benchmark

@@ -7,10 +7,9 @@ In: a network and a log; a file and inputs.  Out: the file; outputs, times, a pr
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
-import numpy as np
 
 from tilewright.base.errors import ModelError
 from tilewright.base.terminal import say
@@ -26,9 +25,6 @@ from tilewright.cli.options import (
     target_option,
 )
 from tilewright.targets.target import Target
-
-if TYPE_CHECKING:
-    from tilewright.runtime.network.plan import TensorSpec
 
 NUMBER = 1  # runs of a repeat
 
@@ -97,63 +93,25 @@ def run(
     """Run the network that `compile` wrote to FILE, on the device it was built for."""
     from tilewright.runtime.device import device
     from tilewright.runtime.load import load_module
+    from tilewright.runtime.network.archives import complete, read_arrays, write_arrays
     from tilewright.runtime.network.graph_executor import GraphModule
     from tilewright.runtime.network.library import Library
 
     library = load_module(file)
     if not isinstance(library, Library):
         raise ModelError(f"run {str(file)!r}", "it is one kernel, no network", "Use compile's.")
-    given = {} if inputs is None else _read(inputs)
-    specs = {spec.name: spec for spec in library.plan.inputs}
-    unknown = [name for name in given if name not in specs]
-    if unknown:
-        raise ModelError(
-            f"--inputs {inputs}", f"the network has no input {unknown[0]!r}",
-            f"It has {', '.join(specs) or 'none'}.",
-        )  # fmt: skip
+    given = {} if inputs is None else read_arrays(inputs, f"--inputs {inputs}")
+    wanted = complete(given, library.plan.inputs, fill, f"--inputs {inputs}")
     dev = device(Target(library.target).kind)
     module = GraphModule(library["default"](dev))
-    module.run(**{n: given[n] if n in given else _filled(s, fill) for n, s in specs.items()})
+    module.run(**wanted)
     found = [module.get_output(k).numpy() for k in range(module.get_num_outputs())]
     for k, value in enumerate(found):
         say(f"output_{k}: {value.dtype}{list(value.shape)}")
     if outputs is not None:
-        _write(outputs, found)
+        named = {f"output_{k}": value for k, value in enumerate(found)}
+        write_arrays(outputs, named, f"--outputs {outputs}")
     if repeat is not None:
         say(str(module.benchmark(dev, repeat=repeat, number=number)))
     if profile:
         say(str(module.profile(number=number)))
-
-
-def _filled(spec: TensorSpec, fill: str) -> Any:
-    from tilewright.base.dtype import DType
-
-    if fill == "ones":
-        return np.ones(spec.shape, spec.dtype)
-    if fill == "random" and DType(spec.dtype).is_float:
-        return np.random.default_rng(0).standard_normal(spec.shape).astype(spec.dtype)
-    return np.zeros(spec.shape, spec.dtype)
-
-
-def _read(path: Path) -> dict[str, Any]:
-    """The arrays of a file of numpy's, which is no program.  Raises ModelError."""
-    try:
-        found = np.load(path, allow_pickle=False)
-        if isinstance(found, np.ndarray):
-            raise ValueError("it is one array without a name")
-        with found:
-            return {name: found[name] for name in found.files}
-    except Exception as error:  # a damaged archive raises many kinds
-        raise ModelError(
-            f"--inputs {path}", f"it cannot be read ({error})", "Write it with numpy.savez."
-        ) from None
-
-
-def _write(path: Path, outputs: list[Any]) -> None:
-    try:
-        with open(path, "wb") as file:
-            np.savez(file, **{f"output_{k}": value for k, value in enumerate(outputs)})
-    except OSError as error:
-        raise ModelError(
-            f"--outputs {path}", f"it cannot be written ({error.strerror})", "Name another file."
-        ) from None

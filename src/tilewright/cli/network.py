@@ -11,18 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tilewright.base.errors import ModelError
-from tilewright.cli.layouts import in_layout
-from tilewright.cli.tables import task_label
 from tilewright.targets.target import Target
 
 if TYPE_CHECKING:
-    from tilewright.cli.progress import Progress, TaskRow
     from tilewright.cli.tables import BenchReport
     from tilewright.farm.address import Devices
     from tilewright.measure.database import Database
     from tilewright.relay.compile.tune import Measuring
     from tilewright.runtime.network.library import Library
     from tilewright.schedule.task import Task
+    from tilewright.search.progress import Progress
     from tilewright.search.report import Options
 
 
@@ -49,27 +47,15 @@ def load_sizes(
     return load(model, batch, shapes)
 
 
-def in_type(mod: Any, params: dict[str, Any], dtype: str) -> Any:
-    """The network with its weights inside and its contractions in `dtype`.
-
-    Batch norms are folded before anything is rounded.  Raises ModelError.
-    """
-    from tilewright.relay.passes import PASSES, fold_constants, fuse, optimize
-    from tilewright.relay.passes.mixed_precision import to_mixed_precision
-
-    folded = optimize(mod, params, [p for p in PASSES if p is not fuse])
-    return fold_constants(to_mixed_precision(folded, dtype))
-
-
 def prepared(
     model: str, batch: Sequence[int], shapes: Mapping[str, Any] | None, dtype: str,
     layout: str | None,
 ) -> tuple[list[Any], dict[str, Any]]:  # fmt: skip
     """The network for each size, in its element type and layout.  Raises ModelError."""
+    from tilewright.relay.compile.wanted import wanted
+
     mods, params = load_sizes(model, batch, shapes)
-    if dtype != "float32":
-        mods, params = [in_type(mod, params, dtype) for mod in mods], {}
-    return [in_layout(mod, layout) for mod in mods], params
+    return wanted(mods, params, dtype, layout)
 
 
 def real_target(target: Target, farm: Devices | None = None) -> Target:
@@ -86,50 +72,17 @@ def found_tasks(
 ) -> list[Task]:  # fmt: skip
     """The tasks of the network, see `tune`; with options, in the layouts that the budget allows
     to compare, see `with_layouts`.  Raises ModelError where there is none."""
-    from tilewright.relay.compile.tune import tasks_of, with_layouts
+    from tilewright.relay.compile.tune_network import network_tasks
 
     mods, params = prepared(model, batch, shapes, dtype, layout)
-    found = tasks_of(mods, params, target, tuner == "auto-scheduler", templates)
-    if not found:
-        raise ModelError(
-            f"tune {model!r}", "no kernel of the network has a template to tune",
-            "--tuner auto-scheduler needs none.",
-        )  # fmt: skip
-    if options is None:
-        return found
-    rules = tuner == "auto-scheduler"
-    return with_layouts(found, mods, params, target, options, rules, templates)
+    return network_tasks(mods, params, target, tuner, templates, options, f"tune {model!r}")
 
 
 def list_tasks(model: str, target: Target, **what: Any) -> list[str]:
     """A line for each task, with the number that `tune(tasks=)` takes."""
-    found = found_tasks(model, target, **what)
-    return [
-        f"{k:3d}  {task_label(task)}  x{task.weight}  "
-        f"{sum(s.space.range_length for s in task.sketches):,} candidates"
-        for k, task in enumerate(found)
-    ]
+    from tilewright.relay.compile.tune_network import task_lines
 
-
-def chosen_tasks(text: str, count: int | None) -> list[int]:
-    """Numbers of tasks, as "all", "3" or "0,2-4" say it.
-
-    count: how many there are, None: not known yet.  Raises ValueError for what is no such list
-    """
-    if text in ("all", "list"):
-        return list(range(count or 0))
-    chosen: list[int] = []
-    for part in text.replace(" ", ",").split(","):
-        first, dash, last = part.partition("-")
-        if not first.isdigit() or (dash and not last.isdigit()) or len(part) > 12:
-            raise ValueError(f"{text!r} is no list such as 0,2-4, all or list")
-        end = int(last) if dash else int(first)
-        if end < int(first) or (count is not None and end >= count):
-            raise ValueError(
-                f"{part!r}: there are tasks 0 to {'?' if count is None else count - 1}"
-            )
-        chosen += range(int(first), min(end, 10**6) + 1)
-    return list(dict.fromkeys(chosen))
+    return task_lines(found_tasks(model, target, **what))
 
 
 def tune(
@@ -166,12 +119,9 @@ def tune(
     history:   logs of other networks or devices to start from
     farm:      where candidates are timed, instead of this machine's device
     Raises SearchError where every trial failed.
-    Calls `progress.start(rows)` once, `progress.record(index, record)` for each result, and
-    `progress.again()` for each leader that is timed again.
     """
-    from tilewright.relay.compile.tune import tune as search
-    from tilewright.search.report import Event, Options
-    from tilewright.search.transfer import read_history
+    from tilewright.relay.compile.tune_network import chosen_tasks, tune_network
+    from tilewright.search.report import Options
 
     options = Options(
         trials=trials, seconds=seconds, tuner="xgb" if tuner == "auto-scheduler" else tuner,
@@ -185,36 +135,10 @@ def tune(
         raise ModelError(
             f"tune {model!r}, --tasks", str(error), "--tasks list shows them."
         ) from None
-    past = read_history(history, every) if history else None
-    progress.start([_row(task, database) for task in found])
-
-    def on_event(event: Event) -> None:
-        if event.kind == "trial" and event.record is not None:
-            progress.record(event.task, event.record)
-        elif event.message:
-            progress.note(event.message)
-        elif event.kind == "final":
-            progress.again()
-        else:
-            progress.redraw()
-
-    report = search(
-        found, database, options, on_event, lambda e: progress.note(str(e)), farm, progress.note,
-        past, measuring,
+    tune_network(
+        found, database, options, history=history, history_of=every, measuring=measuring,
+        farm=farm, progress=progress,
     )  # fmt: skip
-    progress.settle([told.best_seconds for told in report.tasks])
-    for told in report.tasks:
-        if told.fruitless:
-            label = task_label(told.task)
-            progress.note(
-                f"{label} keeps its default: none of {told.trials} candidates was valid.  "
-                f"The last: {told.failure}"
-            )
-    if report.interrupted:
-        raise KeyboardInterrupt
-    report.check()
-    if all(t.exhausted for t in report.tasks):
-        progress.note("Every sensible candidate of every task has been measured.")
 
 
 def compile_model(
@@ -236,24 +160,6 @@ def compile_model(
     return library
 
 
-def _row(task: Task, database: Database) -> TaskRow:
-    """A task with what earlier runs left in the log; leaders timed again count once, what other
-    programs measured does not.
-    """
-    from tilewright.cli.progress import TaskRow
-    from tilewright.foreign.tvm_logs import is_imported
-    from tilewright.search.jobs import task_id
-
-    identity = task_id(task)
-    known = [r for r in database.query(identity) if not r.result.final and not is_imported(r)]
-    best = database.best(identity)
-    failed = sum(r.result.error is not None for r in known)
-    seconds = None if best is None else best.seconds
-    return TaskRow(
-        task_label(task), task.weight, task.flop, len(known), failed, seconds, task.family
-    )
-
-
 def bench(
     model: str,
     target: Target,
@@ -264,6 +170,7 @@ def bench(
 ) -> BenchReport:
     """Time the network untuned, with the best records, and in onnxruntime and PyTorch if there."""
     from tilewright.cli.bench import bench_network
+    from tilewright.relay.compile.wanted import in_type
 
     mod, params = load_model(model, shapes)
     narrow = None if dtype == "float32" else (dtype, in_type(mod, params, dtype))
@@ -285,30 +192,19 @@ def bench_there(
     """
     import tempfile
 
-    import numpy as np
-
-    from tilewright.base.dtype import DType
-    from tilewright.farm.session import request_remote
+    from tilewright.farm.network_there import network_there
     from tilewright.relay.compile.build import build
-    from tilewright.runtime.network.graph_executor import GraphModule
+    from tilewright.relay.compile.wanted import wanted
+    from tilewright.runtime.network.archives import complete
 
     mod, params = load_model(model, shapes)
-    if dtype != "float32":
-        mod, params = in_type(mod, params, dtype), {}
-    library = build(in_layout(mod, layout), target, params, None if log is None else str(log))
-    rng = np.random.default_rng(0)
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        request_remote(farm.key, farm.host, farm.port, timeout=600) as remote,
-    ):
+    (mod,), params = wanted([mod], params, dtype, layout)
+    library = build(mod, target, params, None if log is None else str(log))
+    with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "network.tar")
         library.export_library(path)
-        remote.upload(path)
-        device = remote.device(str(target.kind))
-        loaded: Any = remote.load_module(path.name)
-        module = GraphModule(loaded["default"](device))
-        for spec in library.plan.inputs:
-            drawn = rng.standard_normal(spec.shape) if DType(spec.dtype).is_float else np.zeros(1)
-            module.set_input(spec.name, np.broadcast_to(drawn, spec.shape).astype(spec.dtype))
-        module.run()
-        return f"{library!r} on {device}\n{module.benchmark(device, repeat=5, min_repeat_ms=100)}"
+        with network_there(farm, path, str(target.kind)) as (module, device):
+            module.run(**complete({}, library.plan.inputs, "random", f"bench {model!r}"))
+            return (
+                f"{library!r} on {device}\n{module.benchmark(device, repeat=5, min_repeat_ms=100)}"
+            )

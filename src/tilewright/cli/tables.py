@@ -9,7 +9,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tilewright.base.text import printable
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from tilewright.foreign.tvm_logs import ImportReport
     from tilewright.measure.database import Database
     from tilewright.measure.record import TaskId
-    from tilewright.schedule.task import Task
 
 _WIDTH = 120  # of a table that is not printed on a terminal
 
@@ -145,6 +144,7 @@ def print_knowledge(
 def print_import(report: ImportReport, console: Console | None = None) -> None:
     """What came out of an old log: records per task, unusable lines by reason."""
     from tilewright.measure.lines import numbered
+    from tilewright.measure.record import task_label
 
     console = console or _console()
     imported = report.imported.total()
@@ -165,6 +165,8 @@ def print_import(report: ImportReport, console: Console | None = None) -> None:
 
 
 def _task_row(database: Database, task: TaskId) -> tuple[str, ...]:
+    from tilewright.measure.record import task_label
+
     records, failed = database.tally(task)
     best = database.best(task)
     head = (task_label(task), task.target, str(records), str(failed))
@@ -173,23 +175,6 @@ def _task_row(database: Database, task: TaskId) -> tuple[str, ...]:
     flop = _flop(database, task)
     rate = f"{flop / best.seconds * 1e-9:.1f}" if flop else "-"
     return (*head, f"{best.seconds * 1e3:.4f}", rate, best.origin)
-
-
-def task_label(task: TaskId | Task) -> str:
-    """`conv2d_nchw 1x512x7x7 512x512x3x3 1 1`: name and arguments, short enough for a table."""
-    return " ".join([task.name, *_argument_texts(task.args)])
-
-
-def _argument_texts(args: Iterable[Any]) -> list[str]:
-    texts = []
-    for arg in args:
-        if isinstance(arg, (list, tuple)) and len(arg) == 3 and arg[0] == "TENSOR":
-            arg = arg[1]
-        if isinstance(arg, (list, tuple)):
-            texts.append("x".join(map(str, arg)))
-        elif not isinstance(arg, str):
-            texts.append(str(arg))
-    return texts
 
 
 def _flop(database: Database, task: TaskId) -> float | None:

@@ -51,7 +51,7 @@ class _TunerType(click.ParamType):  # type: ignore[type-arg]  # generic in newer
 
 
 def _check_tasks(ctx: click.Context, param: click.Parameter, value: str) -> str:
-    from tilewright.cli.network import chosen_tasks
+    from tilewright.relay.compile.tune_network import chosen_tasks
 
     try:
         chosen_tasks(value, None)
@@ -130,8 +130,8 @@ def tune(
     longer.
     """
     from tilewright.cli import network
-    from tilewright.cli.progress import Progress
     from tilewright.measure.database import Database
+    from tilewright.search.progress import Progress
 
     network.check_model(model)
     if not templates and tuner != RULES:

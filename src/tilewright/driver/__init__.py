@@ -3,6 +3,7 @@
 In: `Source` from `codegen`.  Out: `Artifact` for `runtime`.  Read next: `compilers.py`.
 """
 
+from importlib import import_module
 from typing import Any
 
 from tilewright.base.errors import absent
@@ -10,11 +11,8 @@ from tilewright.driver.compilers import compile_source
 
 __all__ = ["compile_source"]
 
-# A name of TVM that one may look for here.
-_ELSEWHERE = {
-    "tvmc": "The command is `tilewright`; in Python use relay.frontend, relay.build and autotvm."
-}
-
 
 def __getattr__(name: str) -> Any:
-    raise absent("driver", name, _ELSEWHERE)
+    if name == "tvmc":  # the room above, under TVM's name for it
+        return import_module("tilewright.driver.tvmc")
+    raise absent("driver", name, {})

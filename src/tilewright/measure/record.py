@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib import metadata
-from typing import Annotated, Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_args
 
 import msgspec
 from msgspec import Meta
@@ -20,6 +20,9 @@ from tilewright.base.dtype import json_name
 from tilewright.base.errors import RecordError
 from tilewright.base.text import printable
 from tilewright.measure.lines import LINE_BYTES, NOT_JSON, decoded, refusal, short
+
+if TYPE_CHECKING:
+    from tilewright.schedule.task import Task
 
 VERSION = 1
 _MESSAGE = 10_000  # characters that are kept of both ends of a message without end
@@ -371,3 +374,20 @@ _encoder = msgspec.json.Encoder(enc_hook=_plain)
 _read_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _decoder: msgspec.json.Decoder[Line] = msgspec.json.Decoder(Line)
 _glance: msgspec.json.Decoder[Glimpse] = msgspec.json.Decoder(Glimpse)
+
+
+def task_label(task: TaskId | Task) -> str:
+    """`conv2d_nchw 1x512x7x7 512x512x3x3 1 1`: name and arguments, short enough for a table."""
+    return " ".join([task.name, *_argument_texts(task.args)])
+
+
+def _argument_texts(args: Iterable[Any]) -> list[str]:
+    texts = []
+    for arg in args:
+        if isinstance(arg, (list, tuple)) and len(arg) == 3 and arg[0] == "TENSOR":
+            arg = arg[1]
+        if isinstance(arg, (list, tuple)):
+            texts.append("x".join(map(str, arg)))
+        elif not isinstance(arg, str):
+            texts.append(str(arg))
+    return texts

@@ -23,14 +23,12 @@ from tilewright.runtime.device import Device, cpu
 from tilewright.runtime.drivers import Kernel, Launch, Plan
 from tilewright.runtime.ndarray import NDArray, array, empty
 from tilewright.runtime.sequence import KernelCall
+from tilewright.runtime.texts import source_text
 from tilewright.runtime.timing import BenchmarkResult, measure
-from tilewright.targets.kind import resolve
-from tilewright.targets.target import Target
 
 TimeEvaluator = Callable[..., BenchmarkResult]
 
 _OWN = ("workspace", "extent")  # what a module passes beside the caller's arguments
-_TEXTS = {"llvm": "ll", "cuda": "cu", "opencl": "cl"}
 _NUMBERS = (numbers.Real, np.generic)
 
 _KEPT = 16  # calls that stay ready, and so at most the sets of workspaces that an idle module has
@@ -127,17 +125,7 @@ class Module:
         fmt: default: that text, "ll" of LLVM, "cu" of CUDA, "cl" of OpenCL; "asm" or "s" gives the
              instructions of a CPU
         """
-        source, kind = self.artifact.source, self.device.device_kind
-        if fmt in ("", _TEXTS.get(kind.name, kind.name)):
-            return source.text
-        if fmt in ("asm", "s") and kind.shares_host:
-            text: str = resolve(kind.compiler).assembly(source, Target(source.target))
-            return text
-        known = " or ".join(repr(f) for f in (_TEXTS.get(kind.name, kind.name), "asm"))
-        raise DeviceError(
-            f"get_source({fmt!r})", f"there is no such text of a kernel for {kind.name}",
-            f"Use {known if kind.shares_host else known.partition(' or ')[0]}.",
-        )  # fmt: skip
+        return source_text(self.artifact, fmt)
 
     @door(DeviceError)
     def get_function(self, name: str, query_imports: bool = False) -> Module:

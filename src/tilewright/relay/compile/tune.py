@@ -55,18 +55,20 @@ def tasks_of(
     target: Target,
     rules: bool = True,
     templates: bool = True,
+    simple: bool = True,
 ) -> list[Task]:
     """The distinct kernels of all of `mods` that can be tuned, each in every implementation;
     weight: how often they run in all.
 
     rules:     all kernels, by rules; else those that a template fits
     templates: with rules: whether templates compete with them
+    simple:    with rules: also kernels without a reduction
     """
     found: dict[str, Task] = {}
     every = (
         t
         for mod in mods
-        for t in fused_tasks(mod, params, target, rules, every_implementation=True)
+        for t in fused_tasks(mod, params, target, rules and simple, every_implementation=True)
     )
     for task in every:
         known = found.setdefault(task.key, task)

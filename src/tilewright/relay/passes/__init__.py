@@ -36,6 +36,7 @@ from tilewright.relay.passes.scale import fold_scale_after, fold_scale_before
 from tilewright.relay.passes.shift import fold_shift
 from tilewright.relay.passes.simplify import simplify_inference
 from tilewright.relay.passes.slices import slices_first
+from tilewright.transform import PassInfo, watched
 
 Pass = Callable[[IRModule], IRModule]
 
@@ -84,6 +85,10 @@ _ASKED: dict[str, tuple[Pass, ...]] = {
     "CombineParallelBatchMatmul": (combine_parallel_batch_matmul,),
     "CombineParallelConv2D": (combine_parallel_conv2d,),
     "CombineParallelDense": (combine_parallel_dense,),
+}
+_TITLES = {known[0]: name for name, known in {**_RUN, **_ASKED}.items() if len(known) == 1} | {
+    inline_calls: "Inline",
+    simplify_inference: "SimplifyInference",
 }
 # and those that it has not, so that they are disabled as it is.
 _NEVER = (
@@ -142,6 +147,8 @@ def optimize(
 ) -> IRModule:
     """`mod` with `params` (arrays by name) made constants and every pass applied in order.
 
+    Instruments of the innermost `transform.PassContext` are told of each, by TVM's name for it
+    where there is one.
     observe: called with the name of each pass and its result.
     """
     current = mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
@@ -149,7 +156,7 @@ def optimize(
     if params:
         current = bind_params(current, params)
     for change in passes:
-        current = change(current)
+        current = watched(PassInfo(_TITLES.get(change, change.__name__)), change, current)
         if observe is not None:
             observe(change.__name__, current)
     return current

@@ -23,6 +23,7 @@ from tilewright.runtime.network.library_file import Contents
 from tilewright.runtime.network.loaded import LoadedLibrary as LoadedLibrary
 from tilewright.runtime.network.plan import Array, Plan
 from tilewright.runtime.network.report import BuildReport
+from tilewright.runtime.texts import source_text
 
 _loading = lock()
 
@@ -108,9 +109,10 @@ class Library:
         """Itself: code, graph and weights are one here."""
         return self
 
-    def get_source(self) -> str:
-        """The generated text of all kernels."""
-        return "\n".join(k.source.text for k in self.kernels)
+    @door(ModelError)
+    def get_source(self, fmt: str = "") -> str:
+        """The generated text of all kernels; fmt: as of `Module.get_source`."""
+        return "\n".join(source_text(k, fmt) for k in self.kernels)
 
     def get_params(self) -> dict[str, Array]:
         """The weights by the names that `get_graph_json` gives them: folded, in the layout that

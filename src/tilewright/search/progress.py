@@ -2,7 +2,7 @@
 
 In: the tasks, then each `Record` as it arrives.  Out: best times, failures, the network's estimated
 latency, elapsed and remaining time.  It draws only when called, never while a kernel is timed.
-Read next: `tables.py`.
+Read next: `report.py`.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@ import io
 import pytest
 from rich.console import Console
 
-from tilewright.cli.progress import Progress, TaskRow, duration
 from tilewright.measure import Result, TaskId
 from tilewright.measure.record import make_record
+from tilewright.search.progress import Progress, TaskRow, duration
 
 TASK = TaskId("t", [], "d", "llvm")
 

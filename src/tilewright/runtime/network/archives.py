@@ -1,0 +1,75 @@
+"""Inputs and outputs of a network in files of numpy's, and inputs that nobody gave.
+
+In: the path of an archive, the inputs that a library has.  Out: arrays by name; an archive.
+Read next: `library.py`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright.base.dtype import DType
+from tilewright.base.errors import ModelError
+from tilewright.runtime.network.plan import Array, TensorSpec
+
+FILLS = ("random", "zeros", "ones")
+
+
+def filled(shape: Sequence[int], dtype: str, fill: str) -> Array:
+    """An input that nobody gave.
+
+    fill: "random": from the standard normal distribution, of integers zeros; "zeros"; "ones"
+    """
+    if fill == "ones":
+        return np.ones(shape, dtype)
+    if fill == "random" and DType(dtype).is_float:
+        return np.random.default_rng(0).standard_normal(shape).astype(dtype)
+    return np.zeros(shape, dtype)
+
+
+def complete(
+    given: Mapping[str, Any], specs: Sequence[TensorSpec], fill: str, place: str
+) -> dict[str, Any]:
+    """`given`, and for the other inputs what `filled` makes.
+
+    Raises ModelError for the name of no input.
+    """
+    names = [spec.name for spec in specs]
+    unknown = [name for name in given if name not in names]
+    if unknown:
+        raise ModelError(
+            place, f"the network has no input {unknown[0]!r}",
+            f"It has {', '.join(map(str, names)) or 'none'}.",
+        )  # fmt: skip
+    return {
+        s.name: given[s.name] if s.name in given else filled(s.shape, s.dtype, fill) for s in specs
+    }
+
+
+def read_arrays(path: str | os.PathLike[str], place: str) -> dict[str, Array]:
+    """The arrays of a file of numpy's, which is no program.  Raises ModelError."""
+    try:
+        found = np.load(path, allow_pickle=False)
+        if isinstance(found, np.ndarray):
+            raise ValueError("it is one array without a name")
+        with found:
+            return {name: found[name] for name in found.files}
+    except Exception as error:  # a damaged archive raises many kinds
+        raise ModelError(
+            place, f"it cannot be read ({error})", "Write it with numpy.savez."
+        ) from None
+
+
+def write_arrays(path: str | os.PathLike[str], arrays: Mapping[str, Any], place: str) -> None:
+    """Write an archive as numpy.savez does, under the name that was given.  Raises ModelError."""
+    try:
+        with open(path, "wb") as file:
+            np.savez(file, **arrays)
+    except OSError as error:
+        raise ModelError(
+            place, f"it cannot be written ({error.strerror})", "Name another file."
+        ) from None
