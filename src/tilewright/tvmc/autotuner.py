@@ -97,8 +97,10 @@ def tune_model(
     )  # fmt: skip
     path = Path(tuning_records or tvmc_model.default_tuning_records_path())
     every = found
-    if tasks_filter is None and desired_layout is None and not enable_autoscheduler:
-        every = with_layouts(found, [mod], params, chosen, options)
+    if tasks_filter is None and desired_layout is None:
+        every = with_layouts(
+            found, [mod], params, chosen, options, way == RULES, simple=include_simple_tasks
+        )
     if tasks_filter == "list":
         for line in task_lines(found):
             say(line)

@@ -88,6 +88,7 @@ def with_layouts(
     options: Options,
     rules: bool = False,
     templates: bool = True,
+    simple: bool = True,
 ) -> list[Task]:
     """`tasks`, and what has to be measured so that `relay.build` can choose layouts, where the
     budget has a batch and more for each of them.  Else those of the network in the layouts that
@@ -103,7 +104,7 @@ def with_layouts(
     trials = inf if options.trials is None else options.trials
     seconds = inf if options.seconds is None else options.seconds
     if trials < TRIALS_EACH * several + len(once) or seconds < SECONDS_EACH * several:
-        return _known_tasks(mods, params, target, rules, templates) or list(tasks)
+        return _known_tasks(mods, params, target, rules, templates, simple) or list(tasks)
     return [*tasks, *more]
 
 
@@ -113,6 +114,7 @@ def _known_tasks(
     target: Target,
     rules: bool,
     templates: bool,
+    simple: bool,
 ) -> list[Task]:
     """Of the network in the layouts that are known to be fastest; none where it has them."""
     chooser = Chooser((), (str(target),), target.fingerprint, records(target))
@@ -120,7 +122,7 @@ def _known_tasks(
     known = [in_known_layouts(m, chooser, target) if last is fuse else m for m, last in plain]
     if all(k is m for k, (m, _) in zip(known, plain, strict=True)):
         return []
-    return tasks_of(known, None, target, rules, templates)
+    return tasks_of(known, None, target, rules, templates, simple)
 
 
 def _layout_tasks(
