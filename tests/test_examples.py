@@ -128,7 +128,6 @@ ENDS = [
     ("from tilewright.driver.tvmc import main", "The command is `tilewright`"),
     ("from tilewright.script import tir", "declare with te.compute"),
     ("from tilewright.relay.backend.contrib.uma import UMABackend", "Compilers of others"),
-    ("from tilewright.ir import register_op_attr", "a fixed set"),
     ("tir.call_pure_extern('float32', '__expf', A[0])", "te has exp, log, erf"),
     ("tilewright.build(s, [A, C], 'llvm').import_module(None)", "one file holds the code"),
 ]
