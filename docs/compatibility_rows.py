@@ -79,8 +79,10 @@ AUTO_SCHEDULER: dict[str, list[Row]] = {
         different("auto_scheduler.HardwareParams", "cache_line_bytes has no effect"),
         different(
             "auto_scheduler.SketchPolicy",
-            "templates that fit compete with the rules, unless templates=False; params are "
-            "accepted and have no effect",
+            "templates that fit compete with the rules, unless templates=False; params have "
+            "their effect where given (mutation_prob is knobs of a child on average), else the "
+            "search sizes itself; retry_search_one_round_on_empty and "
+            "disable_change_compute_location say what is so anyway",
         ),
         *works("policy.", "generate_sketches sample_initial_population evolutionary_search"),
         different(

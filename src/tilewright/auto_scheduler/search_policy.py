@@ -23,6 +23,7 @@ from tilewright.auto_scheduler.cost_model import (
 )
 from tilewright.auto_scheduler.loop_state import State
 from tilewright.auto_scheduler.measure import TuningOptions, checked_options
+from tilewright.auto_scheduler.policy_params import PolicyParams
 from tilewright.auto_scheduler.records import Path
 from tilewright.auto_scheduler.scoring import Scoring
 from tilewright.auto_scheduler.tuning import TrialPrinter, known_of, run, tell_unknown
@@ -41,17 +42,7 @@ from tilewright.search.rules.derive import default_sketch, rule_sketches, rules_
 from tilewright.search.rules.rules import Condition, SketchRule
 from tilewright.search.rules.state import State as RuleState
 
-# Ansor's parameters.  The search sizes itself; they are accepted so that scripts run.
-PARAMETERS = (
-    "eps_greedy", "retry_search_one_round_on_empty", "sample_init_min_population",
-    "sample_init_use_measured_ratio", "evolutionary_search_population",
-    "evolutionary_search_num_iters", "evolutionary_search_mutation_prob",
-    "cpu_multi_level_tiling_structure", "gpu_multi_level_tiling_structure",
-    "max_innermost_split_factor", "max_vectorize_size", "disable_change_compute_location",
-)  # fmt: skip
-
-# Of `evolutionary_search`: how often, from how many, to how many each.
-GENERATIONS, PARENTS, CHILDREN = 4, 16, 16
+PARENTS, CHILDREN = 16, 16  # of `evolutionary_search`: from how many, to how many each
 
 
 class PreloadMeasuredStates:
@@ -94,7 +85,7 @@ class SketchPolicy(SearchPolicy):
     """Sketches from rules, ranked by the machine model and `program_cost_model`, or by a user's
     `PythonBasedModel` alone.
 
-    params:    Ansor's, accepted so that scripts run
+    params:    Ansor's, by TVM's names: see `PolicyParams`; default: the search sizes itself
     seed:      the same seed proposes the same candidates for the same results
     verbose:   0: silent
     init_search_callbacks: `PreloadMeasuredStates`, `PreloadCustomSketchRule`
@@ -108,12 +99,7 @@ class SketchPolicy(SearchPolicy):
         init_search_callbacks: Sequence[Any] | None = None, *, templates: bool = True,
     ) -> None:  # fmt: skip
         model = XGBModel(seed=seed) if program_cost_model is None else program_cost_model
-        unknown = [name for name in params or () if name not in PARAMETERS]
-        if unknown:
-            raise SpaceError(
-                f"SketchPolicy(params={{{unknown[0]!r}: ...}})", "no such parameter",
-                f"Known: {', '.join(PARAMETERS)}.",
-            )  # fmt: skip
+        self.params = PolicyParams.of(params, task.target)
         self.search_task, self.cost_model, self.verbose = task, model, verbose
         self.seed, self.templates = seed or 0, templates
         given = init_search_callbacks or ()
@@ -133,7 +119,11 @@ class SketchPolicy(SearchPolicy):
         """The task as the loop takes it: with every sketch that competes."""
         own = self.search_task
         found = with_rules(
-            own.task, templates=self.templates, rules=self.rules, hardware=own.hardware
+            own.task,
+            templates=self.templates,
+            rules=self.rules,
+            hardware=own.hardware,
+            tiling=self.params.tiling,
         )
         found.weight = own.weight
         return found
@@ -141,28 +131,31 @@ class SketchPolicy(SearchPolicy):
     def generate_sketches(self, print_for_debug: bool = False) -> list[Sketch]:
         """The sketches that rules derive; print_for_debug: show their decisions."""
         own = self.search_task
-        found = rule_sketches(own.compute_dag, own.target, self.rules, own.hardware)
+        found = rule_sketches(
+            own.compute_dag, own.target, self.rules, own.hardware, self.params.tiling
+        )
         if print_for_debug:
             for sketch in found:
                 print(f"{sketch}\n{sketch.space}")
         return found
 
-    def sample_initial_population(self, count: int = 50) -> list[State]:
-        """States that would be measured first."""
-        found = self.proposer(self.task()).suggest(count)
+    def sample_initial_population(self, count: int | None = None) -> list[State]:
+        """States that would be measured first; count: default: as `params` say, or 50."""
+        found = self.proposer(self.task()).suggest(self.params.first if count is None else count)
         return [self._state(c) for c in found]
 
     @door(SpaceError, "SketchPolicy.evolutionary_search")
     def evolutionary_search(self, init_populations: Sequence[State], out_size: int) -> list[State]:
         """The states that the cost model likes best among `init_populations`, what differs from one
-        of them in a single decision, and what differs from the best of those, for four generations.
+        of them in a single decision, and what differs from the best of those, for as many
+        generations as `params` say, or four.
 
         init_populations: as `sample_initial_population` gives them, of this policy
         """
         rng = np.random.default_rng(self.seed)
         scores: dict[Candidate, float] = {}
         ahead = [self._candidate(state) for state in init_populations]
-        for _ in range(GENERATIONS):
+        for _ in range(self.params.generations):
             fresh = [c for c in dict.fromkeys(ahead) if c not in scores]
             if fresh:
                 told = self.cost_model.predict(self.search_task, [self._state(c) for c in fresh])
@@ -197,8 +190,9 @@ class SketchPolicy(SearchPolicy):
     def proposer(self, task: Task) -> Proposer:
         """Who proposes candidates of `task`, as `task()` gives it."""
         if self.scoring is not None:
-            return ScoredProposer(task, self.seed, self.scoring)
-        return make_proposer(self.cost_model.tuner, task, self.seed, self.cost_model.model)
+            return ScoredProposer(task, self.seed, self.scoring, self.params.breeding)
+        model = self.cost_model
+        return make_proposer(model.tuner, task, self.seed, model.model, self.params.plan)
 
     def search(self, options: TuningOptions) -> Report:
         """What `SearchTask.tune` does."""

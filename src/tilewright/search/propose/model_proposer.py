@@ -17,7 +17,14 @@ from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.space.config_space import ConfigSpace
 from tilewright.schedule.task import Task
 from tilewright.search.propose.cost_model import CostModel
-from tilewright.search.propose.proposers import Candidate, Indices, Outcome, Pooled, breed
+from tilewright.search.propose.proposers import (
+    Candidate,
+    Indices,
+    Outcome,
+    Pooled,
+    breed,
+    mutation_chance,
+)  # fmt: skip
 
 FIRST, DRAWN = 8192, 4096  # guesses per sketch for the first batch, and for each later refill
 KEPT = 4096  # best of a sketch by the machine model, whose features are kept
@@ -38,6 +45,10 @@ ALIKE = 0.08  # a difference in log seconds that counts less than being unlike t
 class Plan:
     """Shares and sizes of the search, see the constants above.
 
+    parents:  their one-knob neighbours are all looked at
+    measured: share of those that breed which were measured, the others are predicted
+    mutated:  knobs of a child that are drawn anew, on average; None: `MUTATION` of them
+    generations: of children, in each look for new candidates
     wide: a batch is chosen from this many times more candidates
     refill: batches between looks for new candidates
     """
@@ -47,6 +58,9 @@ class Plan:
     kept: int = KEPT
     parents: int = PARENTS
     children: int = CHILDREN
+    measured: float = 0.5
+    mutated: float | None = None
+    generations: int = 1
     exploit: float = EXPLOIT
     neighbours: float = NEIGHBOURS
     wide: int = 16
@@ -192,7 +206,8 @@ class ModelProposer(Pooled):
     def _explorers(self, n: int) -> int:
         if not self.model.trained and not self._measured:
             return n // 2  # the machine model alone is not to be trusted
-        return max(round(n * (1 - self.plan.exploit - self.plan.neighbours)), int(n > 1))
+        share = 1 - self.plan.exploit - self.plan.neighbours
+        return max(round(n * share), int(n > 1 and share > 1e-9))
 
     def _refill(self, at: int, n: int) -> None:
         """Guesses, children of the best and their neighbours, whenever there are results of some
@@ -214,7 +229,10 @@ class ModelProposer(Pooled):
         if first:
             self._admit(at, pool.guess(self.plan.first))
         guesses = pool.guess(0 if first else self.plan.drawn)
-        pool.note(self._admit(at, np.concatenate([guesses, self._bred(at)])))
+        admitted = self._admit(at, np.concatenate([guesses, self._bred(at)]))
+        for _ in range(self.plan.generations - 1):
+            admitted += self._admit(at, self._bred(at))
+        pool.note(admitted)
 
     def _admit(self, at: int, indices: Indices) -> int:
         """Add the sensible ones to the population, which keeps the best predicted; how many.
@@ -249,10 +267,13 @@ class ModelProposer(Pooled):
             return np.empty(0, np.int64)
         score = self.model.predict(population.features, population.machine)
         ranked = population.indices[np.argsort(score, kind="stable")]
-        best = [index for place, index in self._best(self.plan.parents) if place == at]
-        parents = np.array([*best, *ranked[: self.plan.parents].tolist()], np.int64)
+        measured = round(2 * self.plan.parents * self.plan.measured)
+        best = [index for place, index in self._best(measured) if place == at]
+        predicted = ranked[: 2 * self.plan.parents - measured].tolist()
+        parents = np.array([*best, *predicted] or ranked[: self.plan.parents], np.int64)
         fitness = 1 / np.arange(1.0, len(parents) + 1)
-        found = breed(pool, parents, fitness, self.plan.children, MUTATION, self.rng)
+        chance = mutation_chance(pool, self.plan.mutated, MUTATION)
+        found = breed(pool, parents, fitness, self.plan.children, chance, self.rng)
         looked = self._looked_around[at]
         ahead = [i for i in (*best, *ranked.tolist()) if i not in looked][: self.plan.parents]
         looked.update(ahead)

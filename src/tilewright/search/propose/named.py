@@ -16,7 +16,7 @@ from tilewright.search.propose.cost_model import Options as ModelOptions
 from tilewright.search.propose.droplet import DropletProposer
 from tilewright.search.propose.feature_types import FEATURE_TYPES
 from tilewright.search.propose.losses import LOSSES, Loss
-from tilewright.search.propose.model_proposer import ModelProposer
+from tilewright.search.propose.model_proposer import ModelProposer, Plan
 from tilewright.search.propose.plan_proposer import Planning, PlanProposer
 from tilewright.search.propose.proposers import (
     GeneticProposer,
@@ -72,12 +72,14 @@ def make_model(tuner: str, seed: int) -> CostModel:
     return CostModel(ModelOptions(seed=seed, loss=known.loss))
 
 
-def make_proposer(tuner: str, task: Task, seed: int, model: CostModel) -> Proposer:
-    """The proposer of that name.  model: of `make_model`."""
+def make_proposer(
+    tuner: str, task: Task, seed: int, model: CostModel, plan: Plan | None = None
+) -> Proposer:
+    """The proposer of that name.  model: of `make_model`; plan: where it has our own features."""
     name = tuner_name(tuner)
     if name in _PLAIN:
         return _PLAIN[name](task, seed)
     learning = _LEARNING[name]
     if learning.features is None:
-        return ModelProposer(task, seed, model)
+        return ModelProposer(task, seed, model, plan)
     return PlanProposer(task, seed, Planning(learning.features, learning.loss))

@@ -321,6 +321,11 @@ class GeneticProposer(Pooled):
         return pool.sensible(breed(pool, indices, fitness, count, self.mutation_prob, self.rng))
 
 
+def mutation_chance(pool: Pool, mutated: float | None, usual: float) -> float:
+    """Of each knob, where `mutated` of a child's knobs are to be drawn anew on average."""
+    return usual if mutated is None else min(1.0, mutated / max(len(pool.sketch.space.dims), 1))
+
+
 def breed(
     pool: Pool, parents: Indices, fitness: npt.NDArray[np.float64], count: int, mutation: float,
     rng: np.random.Generator,

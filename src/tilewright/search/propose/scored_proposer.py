@@ -7,6 +7,7 @@ drawn at random among them.  Read next: `model_proposer.py`, whose model scores 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,40 +15,56 @@ from tilewright.base.errors import TilewrightError
 from tilewright.cost.features import Vector
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.task import Task
-from tilewright.search.propose.proposers import Candidate, Outcome, Pooled, breed
+from tilewright.search.propose.proposers import Candidate, Outcome, Pooled, breed, mutation_chance
 
 Score = Callable[[Sequence[Schedule]], Vector]
 
 DRAWN = 96  # of all sketches together, for each batch: each is closed, which takes milliseconds
-CHILDREN, GENERATIONS, PARENTS = 64, 2, 16
 MUTATION = 0.1  # chance of each knob of a child to be drawn anew
-GREEDY = 0.95  # of a batch are the best scored, the rest any that were scored
+
+
+@dataclass(frozen=True)
+class Breeding:
+    """drawn:    candidates of all sketches together that each batch begins with
+    children: of the best measured and the best scored, in each generation
+    mutated:  knobs of a child that are drawn anew, on average; None: `MUTATION` of them
+    greedy:   share of a batch that are the best scored, the rest are any that were scored
+    """
+
+    drawn: int = DRAWN
+    children: int = 64
+    generations: int = 2
+    parents: int = 16
+    mutated: float | None = None
+    greedy: float = 0.95
 
 
 class ScoredProposer(Pooled):
     """score: of schedules, the greater the better; minus infinity: not to be measured"""
 
-    def __init__(self, task: Task, seed: int, score: Score) -> None:
+    def __init__(
+        self, task: Task, seed: int, score: Score, breeding: Breeding | None = None
+    ) -> None:
         super().__init__(task, seed)
-        self.score = score
+        self.score, self.breeding = score, breeding or Breeding()
         self._best: list[Outcome] = []
 
     def update(self, results: Sequence[Outcome]) -> None:
         super().update(results)
         mine = [r for r in results if r.ok and id(r.candidate.sketch) in self._of]
-        self._best = sorted([*self._best, *mine], key=lambda r: r.seconds)[:PARENTS]
+        self._best = sorted([*self._best, *mine], key=lambda r: r.seconds)[: self.breeding.parents]
 
     def suggest(self, n: int) -> list[Candidate]:
         if n < 1:
             return []
-        share = -(-max(DRAWN, 2 * n) // max(len(self.pools), 1))
+        share = -(-max(self.breeding.drawn, 2 * n) // max(len(self.pools), 1))
         drawn = [Candidate(p.sketch, int(i)) for p in self.pools for i in p.draw()[:share]]
         scores = self._scored(drawn, {})
-        for _ in range(GENERATIONS):
+        for _ in range(self.breeding.generations):
             scores = self._scored(self._children(scores), scores)
         good = [c for c, score in scores.items() if score > -np.inf]
         ranked = sorted(good, key=lambda c: -scores[c])
-        chosen = ranked[: max(round(n * GREEDY), 1)]
+        chosen = ranked[: max(round(n * self.breeding.greedy), 1)]
         rest = ranked[len(chosen) :]
         chosen += [rest[i] for i in self.rng.permutation(len(rest))[: n - len(chosen)]]
         return [self.take(self._of[id(sketch)], index) for sketch, index in chosen]
@@ -69,7 +86,7 @@ class ScoredProposer(Pooled):
 
     def _children(self, scores: dict[Candidate, float]) -> list[Candidate]:
         """Of the best measured and the best scored, in each sketch."""
-        ranked = sorted(scores, key=lambda c: -scores[c])[: 2 * PARENTS]
+        ranked = sorted(scores, key=lambda c: -scores[c])[: 2 * self.breeding.parents]
         parents = list(dict.fromkeys([*(r.candidate for r in self._best), *ranked]))
         found: list[Candidate] = []
         for pool in self.pools:
@@ -77,7 +94,8 @@ class ScoredProposer(Pooled):
             if len(mine) < 2:
                 continue
             fitness = 1 / np.arange(1.0, len(mine) + 1)
-            count = -(-CHILDREN * len(mine) // len(parents))
-            bred = pool.sensible(breed(pool, mine, fitness, count, MUTATION, self.rng))
+            count = -(-self.breeding.children * len(mine) // len(parents))
+            chance = mutation_chance(pool, self.breeding.mutated, MUTATION)
+            bred = pool.sensible(breed(pool, mine, fitness, count, chance, self.rng))
             found += [Candidate(pool.sketch, int(i)) for i in bred]
         return found

@@ -30,8 +30,7 @@ from tilewright.search.rules.rules import (
     Condition,
     SketchRule,
 )
-from tilewright.search.rules.state import Application, Derivation, Hardware, State
-from tilewright.search.rules.tiling import GPU_STRUCTURE
+from tilewright.search.rules.state import USUAL, Application, Derivation, Hardware, State, Tiling
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 
@@ -59,6 +58,7 @@ def rule_sketches(
     target: Target,
     rules: Sequence[SketchRule] | None = None,
     hardware: Hardware | None = None,
+    tiling: Tiling = USUAL,
 ) -> list[Sketch]:
     """The sketches that `rules` derive for `dag`; those that no device limit could fit are absent.
 
@@ -68,9 +68,9 @@ def rule_sketches(
     known = hardware or Hardware.of(target)
     sketches: list[Sketch] = []
     origins: set[str] = set()
-    for derivation in derive(dag, target, chosen, known):
+    for derivation in derive(dag, target, chosen, known, tiling):
         with suppress(*REFUSALS):
-            sketches.append(_sketch(dag, target, known, derivation, origins))
+            sketches.append(_sketch(dag, target, known, tiling, derivation, origins))
     return sketches
 
 
@@ -80,13 +80,14 @@ def with_rules(
     templates: bool = True,
     rules: Sequence[SketchRule] | None = None,
     hardware: Hardware | None = None,
+    tiling: Tiling = USUAL,
 ) -> Task:
     """The same task with the sketches that rules derive, besides those of templates if wanted.
 
     Where no sketch has an untuned configuration, the default schedule competes as one.
     """
     own = task.sketches if templates else []
-    sketches = [*own, *rule_sketches(task.dag, task.target, rules, hardware)]
+    sketches = [*own, *rule_sketches(task.dag, task.target, rules, hardware, tiling)]
     if all(s.fallback() is None for s in own):
         sketches.append(default_sketch(task.dag, task.target))
     return replace(task, sketches=sketches)
@@ -102,13 +103,14 @@ def default_sketch(dag: ComputeDAG, target: Target) -> Sketch:
 
 
 def derive(
-    dag: ComputeDAG, target: Target, rules: Sequence[SketchRule], hardware: Hardware
-) -> list[Derivation]:
+    dag: ComputeDAG, target: Target, rules: Sequence[SketchRule], hardware: Hardware,
+    tiling: Tiling = USUAL,
+) -> list[Derivation]:  # fmt: skip
     """Breadth first over the choices that rules leave; stages from the last to the first.
 
     With MAX_SKETCHES of them on their way, each goes on in the first way there is.
     """
-    start = State(Schedule(dag), ConfigSpace(), target, hardware)
+    start = State(Schedule(dag), ConfigSpace(), target, hardware, tiling=tiling)
     todo = deque([(Derivation((), start.schedule.stages[-1].name), start)])
     done: list[Derivation] = []
     while todo and len(done) < MAX_SKETCHES:
@@ -126,7 +128,7 @@ def derive(
                     "the rules do not come to an end",
                     "apply() returns the stage to go on with: state.before(stage), in the end.",
                 )
-            trial = State(Schedule(dag), ConfigSpace(), target, hardware)
+            trial = State(Schedule(dag), ConfigSpace(), target, hardware, tiling=tiling)
             cursor = Derivation(applied).run(trial)
             todo.append((Derivation(applied, cursor), trial))
     return done
@@ -145,13 +147,14 @@ def _ways(rules: Sequence[SketchRule], state: State, stage: Stage) -> list[tuple
 
 
 def _sketch(
-    dag: ComputeDAG, target: Target, hardware: Hardware, derivation: Derivation, taken: set[str]
-) -> Sketch:
+    dag: ComputeDAG, target: Target, hardware: Hardware, tiling: Tiling, derivation: Derivation,
+    taken: set[str],
+) -> Sketch:  # fmt: skip
     """With every value of every choice, or with as many as leave the members countable."""
     for stride in STRIDES:
 
         def build(config: Any, stride: int = stride) -> Schedule:
-            state = State(Schedule(dag), config, target, hardware, stride=stride)
+            state = State(Schedule(dag), config, target, hardware, stride=stride, tiling=tiling)
             derivation.run(state)
             annotate(state)
             return state.schedule
@@ -166,15 +169,18 @@ def _sketch(
             "Split the computation into several tasks.",
         )  # fmt: skip
     if target.has_threads:
-        _limit_blocks(space, hardware)
+        _limit_blocks(space, hardware, tiling.levels(target).count("S"))
     return Sketch(_origin(derivation, taken), dag, space, build, target)
 
 
-def _limit_blocks(space: ConfigSpace, hardware: Hardware) -> None:
-    """Blocks of tiled stages have at least a warp of threads and few virtual ones."""
+def _limit_blocks(space: ConfigSpace, hardware: Hardware, levels: int) -> None:
+    """Blocks of tiled stages have at least a warp of threads and few virtual ones.
+
+    levels: of their spatial axes
+    """
     tiled: dict[str, dict[str, int]] = {}  # stage -> knobs of its spatial axes, their extents
     for name, knob in space.space_map.items():
-        if isinstance(knob, SplitSpace) and knob.num_output == GPU_STRUCTURE.count("S"):
+        if isinstance(knob, SplitSpace) and knob.num_output == levels:
             tiled.setdefault(name.rpartition(":")[0], {})[name] = knob.product
     for names in tiled.values():
         least = hardware.least_threads(prod(names.values()))

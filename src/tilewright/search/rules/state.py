@@ -16,8 +16,8 @@ from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.targets.target import Target
 from tilewright.te.tensor import IterVar
 
-MAX_INNERMOST = 64  # of tiles
 SPARSE = 4
+CPU_STRUCTURE, GPU_STRUCTURE = "SSRSRS", "SSSRRSRS"
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,27 @@ class Hardware:
             return Hardware(-1, limits.max_threads_per_block, 1, 1)
         warp = limits.warp_size
         return Hardware(-1, limits.max_threads_per_block, max(1, warp // 4), warp)
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """What tiles may be.
+
+    structure: levels of spatial and reduction loops, outermost first; "": as usual on the target,
+               see `tiling.py`
+    innermost: the largest extent of an innermost loop
+    lanes:     of a vector at most; 0: as many as the target has
+    """
+
+    structure: str = ""
+    innermost: int = 64
+    lanes: int = 0
+
+    def levels(self, target: Target) -> str:
+        return self.structure or (GPU_STRUCTURE if target.has_threads else CPU_STRUCTURE)
+
+
+USUAL = Tiling()
 
 
 @dataclass(frozen=True)
@@ -83,6 +104,7 @@ class State:
     threads: dict[str, Any] = field(default_factory=dict)
     rows: dict[str, Rows] = field(default_factory=dict)
     stride: int = 1
+    tiling: Tiling = USUAL
 
     def stage(self, name: str) -> Stage:
         return self.schedule.find(name)
@@ -118,7 +140,7 @@ class State:
         most:  level -> its largest size
         exact: tiles divide the axis; else they are powers of two
         """
-        limits = {parts - 1: MAX_INNERMOST, **most}.items()
+        limits = {parts - 1: self.tiling.innermost, **most}.items()
         name = knob(stage, axis.name)
 
         def fits(entity: Any) -> bool:

@@ -21,18 +21,13 @@ from tilewright.search.rules.analysis import OUTER_ONLY_ATTR, attribute, compute
 from tilewright.search.rules.state import Hardware, State
 from tilewright.te.tensor import ComputeOp, IterVar
 
-CPU_STRUCTURE, GPU_STRUCTURE = "SSRSRS", "SSSRRSRS"
 Sizes = list[list[Any]]  # per axis, the sizes of its levels, outermost first
-
-
-def structure(state: State) -> str:
-    return GPU_STRUCTURE if state.target.has_threads else CPU_STRUCTURE
 
 
 def spatial_sizes(state: State, stage: Stage) -> Sizes:
     """Open a tiling per spatial axis."""
     op, hardware = compute_op(stage), state.hardware
-    parts = structure(state).count("S")
+    parts = state.tiling.levels(state.target).count("S")
     outer_only = attribute(op, OUTER_ONLY_ATTR)
     most = {}
     if state.target.has_threads:  # what no block could exceed; derive.py bounds the product
@@ -74,7 +69,7 @@ def tile(state: State, stage: Stage, sizes: Sizes, done: int = 0) -> None:
     rewrite: for i: for k: C[i] += ..   ->   for i.0: for k.0: for i.1: for k.1: for i.2: C[i] += ..
     """
     op = compute_op(stage)
-    pattern = structure(state)
+    pattern = state.tiling.levels(state.target)
     spatial = [split_levels(stage, ax, own[done:]) for ax, own in zip(op.axis, sizes, strict=True)]
     parts = pattern.count("R")
     reduce = [
@@ -145,6 +140,7 @@ def spread(state: State, stage: Stage, levels: list[list[IterVar]]) -> IterVar:
 def vectorize_by(state: State, stage: Stage, axis: IterVar, extent: Size) -> None:
     """Run `axis` in vectors of the widest power of two that divides its extent."""
     most = state.target.limits.vector_bytes // compute_op(stage).dtype.bytes
+    most = min(most, state.tiling.lanes or most)
     lanes = dividing(extent, most)
     _, lane = stage.split(axis, factor=lanes)
     stage.vectorize(lane)
