@@ -36,7 +36,8 @@ import results_file
 from exported_networks import NETWORKS, Network
 
 LIMIT = 900  # seconds for one network
-FOLDERS = re.compile(r"/(?:[\w.+-]+/)+(?=[\w.+-]+\.py\b)")  # of this machine, in messages
+# In messages: colours, and folders of this machine.
+NOISE = re.compile(r"\x1b\[\d*m|/(?:[\w.+-]+/)+(?=[\w.+-]+\.py\b)")
 # Of the largest value of a result.  Rounding to 8 bits turns a last bit into a step of 1/255.
 ERROR = {"plain": 2e-3, "basic": 2e-3, "static": 5e-2, "dynamic": 5e-2}
 
@@ -77,7 +78,7 @@ class Attempt:
             why = self._program() if self.exporter == "program" else self._file()
             self.stage = "wrong" if why else "right"
         except Exception as error:
-            why = FOLDERS.sub("", f"{type(error).__name__}: {error}")
+            why = NOISE.sub("", f"{type(error).__name__}: {error}")
         return Outcome(self.network.name, self.exporter, self.form, self.stage, why)
 
     def _file(self) -> str:
