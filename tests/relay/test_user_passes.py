@@ -357,3 +357,34 @@ def test_resizes_have_layouts(layout, wanted):
 def test_strides_may_name_more_axes_than_ends():
     x = relay.var("x", shape=(1, 8, 6, 4))
     assert relay.strided_slice(x, [0, 1], [1, -1, 5], strides=[1, 1, 2, 1]).shape == (1, 6, 3, 4)
+
+
+# -- small things that scripts ask for
+def test_a_network_for_another_batch_size():
+    x, w = relay.var("x", shape=(2, 3)), relay.var("w", shape=(4, 3))
+    mod = relay.IRModule.from_expr(relay.Function([x, w], relay.reshape(nn.dense(x, w), (2, 2, 2))))
+    made = passes.ChangeBatch({x: 0}, batch_size=8)(mod)["main"]
+    assert made.ret_type == relay.TensorType((8, 2, 2)) and made.params[1] is w
+    for wrong in ({}, {x: 1}, {relay.var("z", shape=(2, 3)): 0}):
+        with pytest.raises(ModelError, match="ChangeBatch"):
+            passes.ChangeBatch(wrong)(mod)
+
+
+def test_without_a_target_layouts_stay():
+    x, w = relay.var("x", shape=(1, 16, 6, 6)), relay.var("w", shape=(16, 16, 3, 3))
+    mod = relay.IRModule.from_expr(nn.conv2d(x, w))
+    assert passes.AlterOpLayout()(mod) is mod
+    assert not structural_equal(passes.AlterOpLayout("llvm")(mod), mod)
+
+
+def test_what_a_network_calls_and_how_it_runs():
+    x = vector()
+    mod = relay.IRModule.from_expr(relay.exp(x) + relay.exp(relay.exp(x)))
+    assert relay.analysis.extract_operators(mod) == ["exp", "add"]
+    executor = relay.backend.Executor("graph")
+    assert executor["link-params"] is False
+    with pytest.raises(ModelError, match="no such option"):
+        _ = executor["interface-api"]
+    two = relay.create_executor("debug").evaluate(relay.Function([x], x + x))
+    held = np.full((4, 6), 2.0)
+    np.testing.assert_array_equal(two(relay.const(held)).numpy(), held * 2)

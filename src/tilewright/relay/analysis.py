@@ -31,9 +31,9 @@ from tilewright.relay.passes import fuse, inline_calls, simplify_inference
 
 __all__ = [
     "all_vars", "assert_structural_equal", "bound_vars", "check_constant", "count_layers",
-    "extract_fused_functions", "extract_intermdeiate_expr", "free_vars", "get_total_mac_number",
-    "list_op_freqs", "post_order", "post_order_visit", "structural_equal", "structural_hash",
-    "well_formed",
+    "extract_fused_functions", "extract_intermdeiate_expr", "extract_operators", "free_vars",
+    "get_total_mac_number", "list_op_freqs", "post_order", "post_order_visit", "structural_equal",
+    "structural_hash", "well_formed",
 ]  # fmt: skip
 
 # What TVM counts: one of these multiplies and adds for each pair of operations.
@@ -117,6 +117,12 @@ def list_op_freqs(mod: IRModule) -> dict[str, int]:
     """How often each operator is called, in all functions."""
     nodes = (n for f in mod.functions.values() for n in _nodes(f))
     return dict(Counter(name for n in nodes if (name := op_name(n))))
+
+
+def extract_operators(mod: IRModule) -> list[str]:
+    """The names of the operators that main calls, each once, in the order of the graph."""
+    names = (op_name(n) for n in post_order(mod["main"].body))
+    return list(dict.fromkeys(name for name in names if name))
 
 
 def get_total_mac_number(expr: Expr | IRModule) -> int:

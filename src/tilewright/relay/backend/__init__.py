@@ -22,6 +22,15 @@ class Executor:
     def __post_init__(self) -> None:
         _require(self.name, "relay.backend.Executor", "graph")
 
+    def __getitem__(self, option: str) -> bool:
+        """Of "link-params" False: code has no weights.  Raises ModelError for another option."""
+        if option != "link-params":
+            raise ModelError(
+                f"relay.backend.Executor({self.name!r})[{option!r}]", "it has no such option",
+                'There is "link-params".',
+            )  # fmt: skip
+        return False
+
 
 @dataclass(frozen=True)
 class Runtime:

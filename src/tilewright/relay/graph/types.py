@@ -27,7 +27,9 @@ MAX_RANK, MAX_EXTENT, MAX_BYTES = 32, 2**31 - 1, 2**46
 
 
 def as_array(value: Any) -> Array:
-    """`value` as a numpy array: numbers, lists, arrays, anything with `.numpy()`."""
+    """`value` as a numpy array: numbers, lists, arrays, constants, anything with `.numpy()`."""
+    held = getattr(value, "data", None)
+    value = held if isinstance(held, np.ndarray) else value
     try:
         made = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
         reason = "it holds no numbers" if made.dtype.hasobject or made.dtype.kind in "SU" else ""

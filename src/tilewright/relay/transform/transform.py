@@ -8,7 +8,7 @@ Read next: `tilewright/transform.py`, `passes/__init__.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from tilewright.base import context
@@ -16,7 +16,7 @@ from tilewright.base.doors import open_doors
 from tilewright.base.dtype import FLOAT32
 from tilewright.base.errors import ModelError, absent
 from tilewright.driver.build import resolve_target
-from tilewright.relay.graph.expr import Expr, IRModule
+from tilewright.relay.graph.expr import Expr, IRModule, Var
 from tilewright.relay.op.registered import has_attribute
 from tilewright.relay.passes import Pass as Change
 from tilewright.relay.passes import (
@@ -36,6 +36,7 @@ from tilewright.relay.passes import (
     separate,
     simplify_inference,
 )
+from tilewright.relay.passes.batch import with_batch
 from tilewright.relay.passes.constants import compute_constants
 from tilewright.relay.passes.expressions import simplify_expressions
 from tilewright.relay.passes.layouts import convert_layout, prefer_layouts
@@ -55,35 +56,12 @@ from tilewright.transform import (
 )
 
 __all__ = [
-    "AlterOpLayout",
-    "BackwardFoldScaleAxis",
-    "CanonicalizeCast",
-    "CanonicalizeOps",
-    "CombineParallelBatchMatmul",
-    "CombineParallelConv2D",
-    "CombineParallelDense",
-    "ConvertLayout",
-    "DeadCodeElimination",
-    "DefuseOps",
-    "DynamicToStatic",
-    "EliminateCommonSubexpr",
-    "FlattenAtrousConv",
-    "FoldConstant",
-    "FoldScaleAxis",
-    "ForwardFoldScaleAxis",
-    "FunctionPass",
-    "FuseOps",
-    "InferType",
-    "Inline",
-    "Legalize",
-    "ModulePass",
-    "PrintIR",
-    "RemoveUnusedFunctions",
-    "Sequential",
-    "SimplifyExpr",
-    "SimplifyInference",
-    "ToMixedPrecision",
-    "function_pass",
+    "AlterOpLayout", "BackwardFoldScaleAxis", "CanonicalizeCast", "CanonicalizeOps", "ChangeBatch",
+    "CombineParallelBatchMatmul", "CombineParallelConv2D", "CombineParallelDense", "ConvertLayout",
+    "DeadCodeElimination", "DefuseOps", "DynamicToStatic", "EliminateCommonSubexpr",
+    "FlattenAtrousConv", "FoldConstant", "FoldScaleAxis", "ForwardFoldScaleAxis", "FunctionPass",
+    "FuseOps", "InferType", "Inline", "Legalize", "ModulePass", "PrintIR", "RemoveUnusedFunctions",
+    "Sequential", "SimplifyExpr", "SimplifyInference", "ToMixedPrecision", "function_pass",
     "module_pass",
 ]  # fmt: skip
 
@@ -248,6 +226,29 @@ class FuseOps(RelayPass):
 
 
 @dataclass(frozen=True)
+class ChangeBatch(RelayPass):
+    """Main for another batch size.
+
+    data: the inputs that have a batch -> the axis that it runs along, which is the first
+    Raises ModelError for another axis, or where the network fixes its batch size.
+    """
+
+    data: Mapping[Var, int] = field(default_factory=dict)
+    batch_size: int = 16
+
+    def change(self, mod: IRModule) -> IRModule:
+        main, place = mod["main"], f"ChangeBatch(batch_size={self.batch_size})"
+        names = {v.name_hint for v in self.data}
+        if not names or any(self.data.values()) or any(v not in main.params for v in self.data):
+            raise ModelError(
+                place, "data is no dict of inputs of main with the axis of their batch, which is 0",
+                'Example: ChangeBatch({mod["main"].params[0]: 0}, batch_size=8).',
+            )  # fmt: skip
+        bound = [p.name_hint for p in main.params if p.name_hint not in names]
+        return IRModule({**mod.functions, "main": with_batch(main, self.batch_size, bound)})
+
+
+@dataclass(frozen=True)
 class CombineParallelConv2D(RelayPass):
     """Convolutions of one value become one; at least `min_num_branches` of them."""
 
@@ -307,7 +308,7 @@ class AlterOpLayout(RelayPass):
     channels as a vector holds; for GPUs as they are.  Where functions were registered with
     `relay.op.register_alter_op_layout`, they say instead what calls become.
 
-    target: default: that of the innermost `with target:`
+    target: default: that of the innermost `with target:`; without one layouts stay as they are
     """
 
     OPT_LEVEL = 3
@@ -316,6 +317,8 @@ class AlterOpLayout(RelayPass):
     def change(self, mod: IRModule) -> IRModule:
         if has_attribute("FTVMAlterOpLayout"):
             return alter_layouts(mod, "FTVMAlterOpLayout")
+        if self.target is None and context.current("target") is None:
+            return mod
         target = resolve_target(self.target)
         if target.has_threads:
             return mod
