@@ -187,6 +187,38 @@ _OPERATORS: dict[str, dict[str, Any]] = {
         "data": Of((1, 8, 8, 4)), "weight": Of((6, 6, 4, 4)),
     },
     "conv2d_winograd_weight_transform": {"kernel": Of((4, 4, 3, 3)), "tile_size": 4},
+    "correlation": {
+        "data1": Of((1, 2, 6, 6)), "data2": Of((1, 2, 6, 6)), "kernel_size": 1,
+        "max_displacement": 1, "stride1": 1, "stride2": 1, "padding": 1, "is_multiply": True,
+    },
+    "crop_and_resize": {
+        "data": Of((1, 2, 4, 4)), "boxes": Of((3, 4)), "box_indices": Of((3,), "int32"),
+        "crop_size": (2, 2),
+    },
+    "all_class_non_max_suppression": {"boxes": Of((1, 5, 4)), "scores": Of((1, 2, 5))},
+    "dft": dict.fromkeys(("re_data", "im_data"), Of((2, 4))),
+    "dilation2d": {"data": Of((1, 2, 6, 6)), "weight": Of((2, 3, 3))},
+    "get_valid_counts": {"data": Of((1, 5, 6)), "score_threshold": 0.5},
+    "multibox_transform_loc multibox_detection": {
+        "cls_prob": Of((1, 3, 5)), "loc_pred": Of((1, 20)), "anchor": Of((1, 5, 4)),
+    },
+    "non_max_suppression": {
+        "data": Of((1, 5, 6)), "valid_count": Of((1,), "int32"), "indices": Of((1, 5), "int32"),
+    },
+    "proposal": {
+        "cls_prob": Of((1, 2, 2, 3)), "bbox_pred": Of((1, 4, 2, 3)), "im_info": Of((1, 3)),
+        "scales": (0.5,), "ratios": (0.5,), "feature_stride": 16, "threshold": 0.7,
+        "rpn_pre_nms_top_n": 4, "rpn_post_nms_top_n": 2, "rpn_min_size": 16, "iou_loss": False,
+    },
+    "roi_pool": {
+        "data": Of((1, 2, 4, 4)), "rois": Of((3, 5)), "pooled_size": 2, "spatial_scale": 1.0,
+    },
+    "segment_sum": {"data": Of((4, 3)), "segment_ids": Of((4,), "int32"), "num_segments": 2},
+    "sliding_window": {"window_shape": (2, 3, 3), "strides": (1, 2, 2)},
+    "stft": {
+        "data": Of((1, 8)), "n_fft": 4, "hop_length": 2, "win_length": 4, "window": Of((4,)),
+        "normalized": False, "onesided": True,
+    },
     "dense": {"data": Of((2, 4)), "weight": Of((3, 4))},
     "depthwise_conv depthwise_conv2d_nchw": {"kernel": Of((4, 1, 3, 3))},
     "depthwise_conv2d_NCHWc": {"data": Of((1, 1, 8, 8, 4)), "kernel": Of((1, 1, 3, 3, 1, 4))},
@@ -259,13 +291,8 @@ _SPECIAL: dict[str, dict[str, Any]] = {
     "topi.nn.group_norm": {"channel_axis": 1, "axes": [2, 3]},
     "topi.nn.instance_norm": {"axis": [2, 3]},
     "topi.nn.prelu": {"x": Of(), "slope": Of((4,))},
-    "topi.dft": dict.fromkeys(("re_data", "im_data"), Of((2, 4))),
     "topi.tensordot": {"a": Of((2, 3)), "b": Of((3, 4)), "axes": 1},
     "topi.image.affine_grid": {"data": Of((1, 2, 3)), "target_shape": (4, 4)},
-    "topi.image.crop_and_resize": {
-        "data": Of((1, 2, 4, 4)), "boxes": Of((3, 4)), "box_indices": Of((3,), "int32"),
-        "crop_size": (2, 2),
-    },
     "topi.image.dilation2d_nchw": {
         "input": Of((1, 2, 6, 6)), "filter": Of((2, 3, 3)), "dilations": 1,
     },

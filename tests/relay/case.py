@@ -44,11 +44,12 @@ def random_inputs(f: Function, seed: int = 0) -> dict[str, np.ndarray]:
 
 @dataclass(frozen=True)
 class Case:
-    """op: the row it is for; build: makes its graph."""
+    """op: the row it is for; build: makes its graph; in_onnx: whether ONNX has operators for it."""
 
     op: str
     build: Callable[[], Expr]
     label: str = ""
+    in_onnx: bool = True
 
     @property
     def id(self) -> str:

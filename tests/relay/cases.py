@@ -9,6 +9,7 @@ from relay.case import Case, function, random_inputs, tensor
 from relay.cases_elementwise import ELEMENTWISE
 from relay.cases_indexing import INDEXING
 from relay.cases_norm import NORM
+from relay.cases_regions import REGIONS
 from relay.cases_sampling import SAMPLING
 from tilewright import relay
 from tilewright.relay import nn
@@ -126,6 +127,7 @@ CASES: tuple[Case, ...] = (
     *NORM,
     *INDEXING,
     *SAMPLING,
+    *REGIONS,
 )  # fmt: skip
 
 __all__ = ["CASES", "Case", "function", "random_inputs", "tensor"]

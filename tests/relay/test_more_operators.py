@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tilewright import relay, te
+from tilewright import cpu, relay, te
 from tilewright.base.errors import ModelError
 from tilewright.relay import nn
+from tilewright.runtime.network.graph_executor import GraphModule
 
 
 def value(*shape: int, dtype: str = "float32") -> np.ndarray:
@@ -268,3 +269,69 @@ def test_four_open_extents():
     n, c, h, w = map(te.var, "nchw")
     x = relay.var("x", relay.TensorType((n, c, h, w)))
     assert nn.relu(x).checked_type == relay.TensorType((n, c, h, w))
+
+
+def test_exponentials_less_one_keep_their_digits_near_zero():
+    x = np.array([[-1e-9, -3e-7, -1e-4, -0.02, -1.0, -30.0, 0.0, 2.0]], "float32")
+    wide = x.astype("float64")
+    below = np.where(wide > 0, wide, np.expm1(np.minimum(wide, 0)))
+    for function, expected in (
+        (nn.elu, below),
+        (lambda v: nn.elu(v, 0.7), np.where(wide > 0, wide, 0.7 * below)),
+        (lambda v: nn.selu(v, 2.0, 3.0), 3 * np.where(wide > 0, wide, 2 * below)),
+        (
+            lambda v: nn.celu(v, 2.0),
+            np.where(wide > 0, wide, 2 * np.expm1(np.minimum(wide, 0) / 2)),
+        ),
+    ):
+        whole = relay.Function([v := relay.var("x", shape=x.shape)], function(v))
+        library = relay.build(whole, "llvm")
+        module = GraphModule(library["default"](cpu()))
+        module.run(x=x)
+        np.testing.assert_allclose(module.get_output(0).numpy(), expected, rtol=1e-6)
+
+
+def test_windows_and_transforms():
+    x = value(2, 3, 12, 11)
+    made = of(lambda v: relay.sliding_window(v, -2, (3, 4), (2, 3)), x)
+    wanted = np.lib.stride_tricks.sliding_window_view(x, (3, 4), axis=(2, 3))[:, :, ::2, ::3]
+    np.testing.assert_array_equal(made, wanted)
+    re, im = value(3, 7), value(3, 7) * 2
+    for inverse, function in ((False, np.fft.fft), (True, np.fft.ifft)):
+        parts = of(lambda a, b, i=inverse: relay.dft(a, b, i), re, im)
+        wanted = function(re + 1j * im)
+        np.testing.assert_allclose(parts[0], wanted.real, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(parts[1], wanted.imag, rtol=1e-5, atol=1e-5)
+    signal, window = value(2, 20), np.hamming(8).astype("float32")
+    frames = np.lib.stride_tricks.sliding_window_view(signal, 8, 1)[:, ::3] * window
+    made = of(lambda a, w: relay.stft(a, 8, 3, 8, w, True), signal, window)
+    wanted = np.fft.rfft(frames).transpose(0, 2, 1) / np.sqrt(8)
+    np.testing.assert_allclose(made, np.stack([wanted.real, wanted.imag], -1), atol=1e-5)
+    assert relay.stft(relay.var("x", shape=(2, 20)), 8, 3, 8, onesided=False).shape == (2, 8, 5, 2)
+
+
+def test_sums_of_segments():
+    x, ids = value(6, 2, 3), np.array([0, 4, 1, 1, 4, 0], "int32")
+    wanted = np.zeros((6, 2, 3))
+    np.add.at(wanted, ids, x)
+    np.testing.assert_allclose(of(lambda a, i: relay.segment_sum(a, i, 6), x, ids), wanted, 1e-6)
+    made = of(lambda a: relay.segment_sum(a, relay.const(ids)), x)
+    np.testing.assert_allclose(made, wanted[:5], 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda x, i: relay.segment_sum(x, i), "depends on the data"),
+        (lambda x, i: relay.segment_sum(x, x, 3), "one segment for each"),
+        (lambda x, i: relay.segment_sum(x, i, 0), "0 segments"),
+        (lambda x, i: relay.sliding_window(x, 0, (2,), (1,)), "one extent and one stride"),
+        (lambda x, i: relay.sliding_window(x, 0, (5, 1), (1, 1)), "windows of 5"),
+        (lambda x, i: relay.dft(x, i), "differ in shape"),
+        (lambda x, i: relay.stft(x, 6, 1, 6), "no such frames"),
+        (lambda x, i: relay.stft(x, 4, 1, 3), "another length"),
+    ],
+)  # fmt: skip
+def test_windows_that_are_none(call, message):
+    with pytest.raises(ModelError, match=message):
+        call(relay.var("x", shape=(4, 5)), relay.var("i", shape=(4,), dtype="int32"))

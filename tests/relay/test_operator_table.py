@@ -6,6 +6,7 @@ import pytest
 
 from relay.cases import CASES, Case, function, random_inputs
 from tilewright import relay
+from tilewright.base.errors import ModelError
 from tilewright.relay.compile.lower import compute_dag
 from tilewright.relay.exchange.onnx.export import EXPORTERS
 from tilewright.relay.exchange.onnx.ops import CONVERTERS
@@ -14,6 +15,7 @@ from tilewright.relay.op import ROWS
 from tilewright.te.evaluate import evaluate
 
 every_case = pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
+in_onnx = pytest.mark.parametrize("case", [c for c in CASES if c.in_onnx], ids=lambda c: c.id)
 
 
 def test_every_row_has_a_case_a_story_and_a_way_to_onnx():
@@ -53,7 +55,7 @@ def te_value(f, values):
     return found
 
 
-@every_case
+@in_onnx
 def test_onnxruntime_computes_what_numpy_does(case: Case):
     f = function(case.build())
     inputs = random_inputs(f)
@@ -63,13 +65,20 @@ def test_onnxruntime_computes_what_numpy_does(case: Case):
     np.testing.assert_allclose(found, relay.evaluate(f, inputs), rtol=2e-5, atol=1e-5)
 
 
-@every_case
+@in_onnx
 def test_onnx_round_trip_keeps_the_meaning(case: Case):
     f = function(case.build())
     inputs = random_inputs(f)
     again, params = relay.frontend.from_onnx(relay.to_onnx(f))
     found = relay.evaluate(again, {**inputs, **params})
     np.testing.assert_allclose(found, relay.evaluate(f, inputs), rtol=2e-5, atol=1e-5)
+
+
+def test_what_onnx_has_no_operator_for():
+    for case in CASES:
+        if not case.in_onnx:
+            with pytest.raises(ModelError, match=f"{case.op}.*no operator for it"):
+                relay.to_onnx(function(case.build()))
 
 
 def test_te_is_really_asked():

@@ -34,6 +34,40 @@ def test_multibox_prior(clip):
     np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-6)
 
 
+BOXES = np.array([[
+    [0, 0.8, 1, 20, 25, 45], [1, 0.7, 30, 60, 50, 80], [0, 0.4, 4, 21, 19, 40],
+    [2, 0.9, 35, 61, 52, 79], [1, 0.5, 100, 60, 70, 110], [1, 0.6, 31, 60, 50, 80],
+]], "float32")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("force", "best"), [(False, [3, 0, 1, 4]), (True, [3, 0, 4])]
+)  # fmt: skip
+def test_suppression(force, best):
+    """Box 5 meets box 1 of its class, box 1 meets box 3 of another one, box 2 counts no more."""
+    counts, origins = np.array([5], "int32"), np.arange(10, 16, dtype="int32")[None]
+    data = BOXES[:, [0, 1, 5, 3, 4, 2]]
+    kept, number = ran(
+        lambda *t: topi.vision.non_max_suppression(*t, -1, 0.5, force, id_index=0),
+        [data, counts, origins],
+    )
+    of_data = {0: 0, 1: 1, 3: 3, 4: 4}
+    expected = [10 + of_data[k] for k in best]
+    assert number.tolist() == [[len(best)]]
+    assert kept[0].tolist() == expected + [-1] * (6 - len(best))
+
+
+def test_valid_boxes():
+    x = floats(2, 40, 5)
+    count, rows, places = ran(lambda t: topi.vision.get_valid_counts(t, 0.2, 1, 3), [x])
+    for b in range(2):
+        good = np.flatnonzero((x[b, :, 3] > 0.2) & (x[b, :, 1] >= 0))
+        left = 40 - len(good)
+        assert count[b] == len(good)
+        assert places[b].tolist() == [*good, *[-1] * left]
+        np.testing.assert_array_equal(rows[b], [*x[b, good], *[[-1.0] * 5] * left])
+
+
 def test_refusals():
     x = te.placeholder((1, 3, 5, 4), name="x")
     for call, message in (
@@ -44,5 +78,5 @@ def test_refusals():
     ):
         with pytest.raises(ExpressionError, match=message):
             call()
-    with pytest.raises(AttributeError, match="depends on the data"):
-        topi.vision.non_max_suppression  # noqa: B018
+    with pytest.raises(AttributeError, match="non_max_suppression"):
+        topi.vision.nms  # noqa: B018

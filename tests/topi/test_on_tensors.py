@@ -179,7 +179,7 @@ def test_places_of_the_nearest_element_are_rounded_down() -> None:
 
 def test_every_name_that_comes_later_is_there_and_public():
     for folder, names in later.NAMES.items():
-        room = {"topi": topi, "topi.nn": topi.nn, "topi.image": topi.image}[folder]
+        room = topi if folder == "topi" else getattr(topi, folder.removeprefix("topi."))
         for name in names:
             assert callable(getattr(room, name)) and name in room.__all__
             assert on_tensors.find(folder, name).__name__ == name

@@ -66,6 +66,7 @@ from tilewright.relay.selection import *  # noqa: F403
 from tilewright.relay.selection import __all__ as _selection
 from tilewright.relay.shapes import *  # noqa: F403
 from tilewright.relay.shapes import __all__ as _shapes
+from tilewright.relay.signal import dft, sliding_window, stft
 from tilewright.relay.tensor import *  # noqa: F403
 from tilewright.relay.tensor import __all__ as _operators
 from tilewright.runtime.network.library import Library, load
@@ -74,13 +75,14 @@ from tilewright.transform import PassContext as build_config
 
 __all__ = [
     "analysis", "Any", "backend", "bind", "bind_params", "build", "build_config", "build_module",
-    "Call", "const", "Constant", "create_executor", "data_dep_optimization", "einsum", "evaluate",
-    "Expr", "expr", "expr_functor", "ExprFunctor", "ExprMutator", "ExprVisitor", "free_vars",
-    "frontend", "FuncType", "Function", "GlobalVar", "image", "IncompleteType", "IRModule",
-    "layout_transform", "Let", "Library", "load", "load_param_dict", "nn", "op", "optimize",
-    "PASSES", "qnn", "save_param_dict", "scalar_type", "ScopeBuilder", "TensorType", "testing",
-    "to_onnx", "transform", "Tuple", "TupleGetItem", "TupleType", "ty", "Var", "var", "vision",
-    "vm", "with_sizes", *_indexing, *_operators, *_reductions, *_selection, *_shapes,
+    "Call", "const", "Constant", "create_executor", "data_dep_optimization", "dft", "einsum",
+    "evaluate", "Expr", "expr", "expr_functor", "ExprFunctor", "ExprMutator", "ExprVisitor",
+    "free_vars", "frontend", "FuncType", "Function", "GlobalVar", "image", "IncompleteType",
+    "IRModule", "layout_transform", "Let", "Library", "load", "load_param_dict", "nn", "op",
+    "optimize", "PASSES", "qnn", "save_param_dict", "scalar_type", "ScopeBuilder", "sliding_window",
+    "stft", "TensorType", "testing", "to_onnx", "transform", "Tuple", "TupleGetItem", "TupleType",
+    "ty", "Var", "var", "vision", "vm", "with_sizes", *_indexing, *_operators, *_reductions,
+    *_selection, *_shapes,
 ]  # fmt: skip
 
 # A shape may hold more than ints, and the class checks it itself.

@@ -42,9 +42,13 @@ def _in_floats(function: F) -> F:
     return cast(F, activation)
 
 
-def _expm1_below_zero(data: Expr) -> Expr:
-    """e to the power data, less 1, where that is negative, else 0."""
-    return tensor.exp(tensor.minimum(data, 0.0)) - 1.0
+def expm1_below_zero(data: Expr) -> Expr:
+    """e to the power data, less 1, where that is negative, else 0; exact also near 0.
+
+    By the tangent of half of it, as 1 less an exponential near 1 has lost its digits.
+    """
+    half = tensor.tanh(tensor.minimum(data, 0.0) * 0.5)
+    return (half + half) / tensor.subtract(1.0, half)
 
 
 def prelu(data: Expr, alpha: Expr, axis: int = 1) -> Expr:
@@ -69,7 +73,7 @@ def sloped(data: Expr, slope: Expr) -> Expr:
 @_in_floats
 def elu(data: Expr, alpha: float = 1.0) -> Expr:
     """data where it is positive, elsewhere alpha * (exp(data) - 1)."""
-    return tensor.where(tensor.greater(data, 0.0), data, _expm1_below_zero(data) * alpha)
+    return tensor.where(tensor.greater(data, 0.0), data, expm1_below_zero(data) * alpha)
 
 
 @_in_floats
@@ -83,7 +87,7 @@ def celu(data: Expr, alpha: float = 1.0) -> Expr:
     """max(data, 0) + min(alpha * (exp(data / alpha) - 1), 0)."""
     if alpha == 0:
         raise ModelError("nn.celu(alpha=0)", "data is divided by alpha", "Use another alpha.")
-    below = tensor.minimum((tensor.exp(tensor.minimum(data / alpha, 0.0)) - 1.0) * alpha, 0.0)
+    below = tensor.minimum(expm1_below_zero(data / alpha) * alpha, 0.0)
     return tensor.maximum(data, 0.0) + below
 
 

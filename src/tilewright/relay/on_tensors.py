@@ -177,6 +177,14 @@ def lrn(
     return relay.nn.lrn(data, size=size, axis=axis, bias=bias, alpha=alpha, beta=beta)
 
 
+def stft(
+    data: Expr, n_fft: int, hop_length: int, win_length: int, window: Any, normalized: bool,
+    onesided: bool, output_shape: Any = None,
+) -> Any:  # fmt: skip
+    """Transforms of frames of data [B, N]: [B, frequencies, frames, 2].  It needs no shape."""
+    return relay.stft(data, n_fft, hop_length, win_length, window, normalized, onesided)
+
+
 def prelu(x: Expr, slope: Expr, axis: int = 1) -> Any:
     """x where positive, slope * x elsewhere; slope [C] runs along `axis`."""
     return relay.nn.prelu(x, slope, axis)
@@ -266,14 +274,18 @@ def _resizing(rank: int) -> Callable[..., Any]:
     return operator
 
 
-_ROOMS: dict[str, Any] = {"topi": relay, "topi.nn": relay.nn, "topi.image": relay.image}
+_ROOMS: dict[str, Any] = {
+    "topi": relay, "topi.nn": relay.nn, "topi.image": relay.image,
+    "topi.vision": relay.vision,
+}  # fmt: skip
 _IN_OTHER_ORDER: dict[str, tuple[Callable[..., Any], ...]] = {
-    "topi": (flip, shape, adv_index, argsort, topk, einsum),
+    "topi": (flip, shape, adv_index, argsort, topk, einsum, stft),
     "topi.nn": (
         batch_to_space_nd, group_norm, instance_norm, layer_norm, lrn, prelu, rms_norm,
         space_to_batch_nd,
     ),
     "topi.image": (_resizing(1), _resizing(2), _resizing(3)),
+    "topi.vision": (),
 }  # fmt: skip
 
 

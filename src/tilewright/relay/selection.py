@@ -94,6 +94,27 @@ def sparse_to_dense(
     return scatter_nd(base, tensor.transpose(indices), values)
 
 
+def segment_sum(data: Expr, segment_ids: Expr, num_segments: int | None = None) -> Expr:
+    """The sums of the slices of `data` [N, ...] that have the same number in segment_ids [N]:
+    [num_segments, ...].
+
+    num_segments: None is the number of those in `segment_ids` where it is a constant
+    """
+    place = f"segment_sum(data={data.shape}, segment_ids={segment_ids.shape})"
+    if not data.shape or segment_ids.shape != data.shape[:1]:
+        raise ModelError(place, "there is not one segment for each slice", "Give [N, ...] and [N].")
+    if num_segments is None:
+        if not isinstance(segment_ids, Constant):
+            raise ModelError(
+                place, "how many segments there are depends on the data", "Give num_segments."
+            )
+        num_segments = int(segment_ids.data.max(initial=-1)) + 1
+    if num_segments < 1:
+        raise ModelError(place, f"there are {num_segments} segments", "Give 1 or more.")
+    zeros = tensor.zeros((num_segments, *data.shape[1:]), data.dtype)
+    return scatter_nd(zeros, tensor.expand_dims(segment_ids, 0), data, "add")
+
+
 def unravel_index(indices: Expr, shape: Sequence[int] | Expr) -> Expr:
     """The places [rank, ...] of elements that are numbered row by row in a tensor of `shape`, which
     may be a vector of the data."""
@@ -190,5 +211,5 @@ def _along(axis: int, rank: int, values: np.ndarray, dtype: str) -> Expr:
 
 __all__ = [
     "adv_index", "fixed_point_multiply", "invert_permutation", "matrix_set_diag", "searchsorted",
-    "sequence_mask", "sparse_to_dense", "unravel_index",
+    "segment_sum", "sequence_mask", "sparse_to_dense", "unravel_index",
 ]  # fmt: skip

@@ -15,8 +15,8 @@ NAMES: dict[str, tuple[str, ...]] = {
     "topi": (
         "adv_index", "argsort", "einsum", "fixed_point_multiply", "flip", "invert_permutation",
         "matrix_set_diag", "meshgrid", "ndarray_size", "one_hot", "repeat", "reverse_sequence",
-        "roll", "searchsorted", "sequence_mask", "shape", "sparse_to_dense", "tile", "topk",
-        "trilu", "unravel_index",
+        "roll", "searchsorted", "sequence_mask", "shape", "sliding_window", "sparse_to_dense",
+        "stft", "tile", "topk", "trilu", "unravel_index",
     ),
     "topi.nn": (
         "batch_to_space_nd", "depth_to_space", "dilate", "fifo_buffer", "group_norm",
@@ -24,6 +24,10 @@ NAMES: dict[str, tuple[str, ...]] = {
         "space_to_batch_nd", "space_to_depth", "upsampling", "upsampling3d",
     ),
     "topi.image": ("resize1d", "resize2d", "resize3d"),
+    "topi.vision": (
+        "all_class_non_max_suppression", "get_valid_counts", "multibox_detection",
+        "multibox_transform_loc", "non_max_suppression", "proposal",
+    ),
 }  # fmt: skip
 _CONSTANT = "relay.build transforms and packs constant weights itself."
 _NNPACK = f"NNPACK is not called: use topi.nn.conv2d_winograd_nchw. {_CONSTANT}"
@@ -49,7 +53,7 @@ _ELSEWHERE = {
     "argwhere": "How many there are depends on the data: do it on the results, with numpy.",
     "dynamic_strided_slice": "Give strided_slice its begin and end as numbers.",
     "reinterpret": "Bits are not read as another type; do it with numpy's view.",
-    "stft": "Declare it with te.compute, or as a network's: relay has DFT by way of ONNX.",
+    "nms": "Use topi.vision.non_max_suppression.",
     "unique": "How many there are depends on the data: do it on the results, with numpy.",
 }
 

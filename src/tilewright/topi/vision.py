@@ -1,7 +1,7 @@
 """Operators of detectors under TVM's names: `topi.vision.roi_align_nchw`, `ssd.multibox_prior`.
 
 In: `te` tensors.  Out: `te` tensors.  `ssd` and `rcnn` are this module again, as TVM has some of
-the names there.  What keeps some boxes of many is not there: how many depends on the data.
+the names there.  What keeps some boxes of many has -1 behind them: how many depends on the data.
 Read next: `sampling.py`, `boxes.py`.
 """
 
@@ -9,18 +9,16 @@ import sys
 from typing import Any
 
 from tilewright.base.doors import open_doors
-from tilewright.base.errors import ExpressionError, absent
+from tilewright.base.errors import ExpressionError
+from tilewright.topi import later
 from tilewright.topi.boxes import multibox_prior, reorg, roi_align_nchw, roi_pool_nchw
 
 __all__ = ["multibox_prior", "reorg", "roi_align_nchw", "roi_pool_nchw"]
 open_doors(globals(), __all__, ExpressionError)
 ssd = rcnn = sys.modules[__name__]
 
-_BOXES = "How many boxes are left depends on the data: do it on the results, with numpy."
-_ELSEWHERE = dict.fromkeys(
-    ("get_valid_counts", "multibox_detection", "nms", "non_max_suppression", "proposal"), _BOXES
-)
+__all__ += later.NAMES["topi.vision"]
 
 
 def __getattr__(name: str) -> Any:
-    raise absent("topi.vision", name, _ELSEWHERE)
+    return later.find("topi.vision", name)

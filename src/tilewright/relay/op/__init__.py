@@ -26,6 +26,7 @@ from tilewright.relay.op import (
     pooling,
     ranking,
     reduction,
+    regions,
     registered,
     resize,
     sampling,
@@ -44,6 +45,7 @@ ROWS: tuple[Op, ...] = (
     *indexing.ROWS,
     *resize.ROWS,
     *sampling.ROWS,
+    *regions.ROWS,
 )
 TABLE: dict[str, Op] = {row.name: row for row in ROWS}
 

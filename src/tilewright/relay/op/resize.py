@@ -186,6 +186,6 @@ ROWS = (
             "rounding": "round_prefer_floor", "cubic_alpha": -0.75, "exclude_outside": False,
             "antialias": False, "roi": (), "extrapolation_value": 0.0,
         },
-        ("Resize",),
+        ("Resize",), follows=lambda types, a: {"size": list(a.sizes)},
     ),
 )  # fmt: skip

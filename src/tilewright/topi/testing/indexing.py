@@ -31,8 +31,12 @@ def gather_python(data: Array, axis: int, indices: Array) -> Array:
     return out
 
 
-def gather_nd_python(data: Array, indices: Array) -> Array:
-    """out[y..] = data[indices[:, y..]]; indices count round about."""
+def gather_nd_python(data: Array, indices: Array, batch_dims: int = 0) -> Array:
+    """out[y..] = data[indices[:, y..]]; indices count round about; `batch_dims` first axes of both
+    are common."""
+    if batch_dims:
+        parts = [gather_nd_python(d, indices[:, k], batch_dims - 1) for k, d in enumerate(data)]
+        return np.stack(parts)
     points = indices.shape[1:]
     out = np.empty((*points, *data.shape[len(indices) :]), data.dtype)
     for y in np.ndindex(points):

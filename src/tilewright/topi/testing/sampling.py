@@ -126,7 +126,7 @@ def resize2d_python(
 ) -> Array:
     """Images enlarged by `scale`, one for each axis.
 
-    Then the method, "nearest_neighbor" or "linear", and the coordinates, "align_corners",
+    Then the method, "nearest_neighbor", "linear" or "cubic", and the coordinates, "align_corners",
     "asymmetric" or "half_pixel"
     """
     return _resized(data, scale, layout, "HW", *how)
@@ -161,7 +161,22 @@ def _resized(
             made = np.take(made, near.clip(0, extent - 1).astype(int), axis)
             continue
         low = np.floor(at).astype(int)
+        if method == "cubic":
+            made = _cubic(made, axis, low, at - low)
+            continue
         share = (at - low).reshape([-1 if k == axis else 1 for k in range(made.ndim)])
         first, second = (np.take(made, (low + k).clip(0, extent - 1), axis) for k in (0, 1))
         made = first * (1 - share) + second * share
     return made.astype(data.dtype)
+
+
+def _cubic(data: Array, axis: int, low: Array, share: Array) -> Array:
+    """Sums of four elements along `axis`, by the cubic of Keys with -0.5."""
+    parts = []
+    for k in range(-1, 3):
+        x = np.abs(share - k)
+        weight = np.where(
+            x <= 1, 1.5 * x**3 - 2.5 * x**2 + 1, -0.5 * x**3 + 2.5 * x**2 - 4 * x + 2
+        ).reshape([-1 if n == axis else 1 for n in range(data.ndim)])
+        parts.append(np.take(data, (low + k).clip(0, data.shape[axis] - 1), axis) * weight)
+    return np.asarray(np.sum(parts, 0))

@@ -14,10 +14,14 @@ from tilewright.topi.testing.conv2d import Array
 
 
 def strided_slice_python(
-    data: Array, begin: Any, end: Any, strides: Any, axes: Any = None
+    data: Array, begin: Any, end: Any, strides: Any, slice_mode: str = "end", axes: Any = None
 ) -> Array:
-    """data[begin:end:strides] on the first axes, or on `axes`."""
+    """data[begin:end:strides] on the first axes, or on `axes`; slice_mode "size": `end` holds
+    extents, negative for the rest."""
     where = range(len(begin)) if axes is None else axes
+    if slice_mode == "size":
+        strides = None
+        end = [b + n if n >= 0 else None for b, n in zip(begin, end, strict=True)]
     cut = [slice(None)] * data.ndim
     for k, b, e, s in zip(where, begin, end, strides or [1] * len(begin), strict=True):
         cut[k] = slice(b, e, s)

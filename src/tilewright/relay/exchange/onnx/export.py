@@ -26,7 +26,7 @@ from tilewright.relay.graph.expr import (
     IRModule,
     Tuple,
 )
-from tilewright.relay.op import TABLE
+from tilewright.relay.op import TABLE, regions
 from tilewright.relay.op.reduction import reduced_axes
 
 if TYPE_CHECKING:
@@ -170,7 +170,16 @@ def _concatenate(w: _Writer, node: Call) -> str:
     return w.op("Concat", *parts, axis=node.attrs.axis)
 
 
+def _refused(w: _Writer, node: Call) -> str:
+    name = getattr(node.op, "name", "")
+    raise ModelError(
+        f"to_onnx: {name}", "ONNX has no operator for it",
+        "Export the network as it is before it, and behind it.",
+    )  # fmt: skip
+
+
 EXPORTERS: dict[str, Exporter] = {
+    **{r.name: _refused for r in regions.ROWS},
     **{r.name: _plain for r in TABLE.values() if r.onnx and not r.attrs},
     **indexing.EXPORTERS,
     **elementwise.EXPORTERS,

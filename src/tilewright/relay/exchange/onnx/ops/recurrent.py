@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from tilewright.relay import nn, tensor
+from tilewright.relay.activations import expm1_below_zero
 from tilewright.relay.exchange.onnx.node import Converter, Node
 from tilewright.relay.graph.expr import Expr, const
 from tilewright.relay.recurrent import (
@@ -40,7 +41,7 @@ ACTIVATIONS: dict[str, tuple[Callable[..., Activation], tuple[float, ...]]] = {
     "scaledtanh": (lambda a, b: lambda x: tensor.tanh(x * b) * a, (1.0, 1.0)),
     "hardsigmoid": (lambda a, b: lambda x: tensor.clip(x * a + b, 0.0, 1.0), (0.2, 0.5)),
     "elu": (
-        lambda a: lambda x: nn.relu(x) + (tensor.exp(tensor.minimum(x, 0.0)) - 1.0) * a, (1.0,),
+        lambda a: lambda x: nn.relu(x) + expm1_below_zero(x) * a, (1.0,),
     ),
     "softsign": (lambda: lambda x: tensor.divide(x, tensor.abs(x) + 1.0), ()),
     "softplus": (

@@ -167,7 +167,7 @@ def _elu(n: Node) -> Expr:
     x, kind = n["self"], n.dtype
     alpha, scale, inner = (float(n.get(k, 1)) for k in ("alpha", "scale", "input_scale"))
     low = tensor.minimum(x, number(0, kind))  # the exponential of the rest is not needed
-    bent = tensor.subtract(tensor.exp(scaled(low, inner)), number(1, kind))
+    bent = _expm1(scaled(low, inner))
     made = tensor.where(
         tensor.greater(x, number(0, kind)), scaled(x, scale), scaled(bent, alpha * scale)
     )
