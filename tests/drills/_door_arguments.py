@@ -369,7 +369,9 @@ _SPECIAL: dict[str, dict[str, Any]] = {
     },
     " ".join(
         f"relay.qnn.op.{name}"
-        for name in ("abs", "erf", "exp", "log", "rsqrt", "sigmoid", "sqrt", "tanh")
+        for name in (
+            "abs", "erf", "exp", "hardswish", "log", "rsqrt", "sigmoid", "softmax", "sqrt", "tanh"
+        )
     ): {"x": Of(dtype="int8"), "scale": lambda: relay.const(1.0), **_QUANTISED},
     "relay.qnn.op.batch_matmul": {
         **dict.fromkeys(("x", "y"), Of((2, 4, 4), "int8")), **_QUANTISED,
@@ -381,6 +383,19 @@ _SPECIAL: dict[str, dict[str, Any]] = {
     "relay.qnn.op.conv2d": {
         "data": Of(dtype="int8"), "kernel": Of((4, 4, 3, 3), "int8"), "kernel_size": (3, 3),
         "channels": 4, **_QUANTISED,
+    },
+    "relay.qnn.op.conv2d_transpose": {
+        "data": Of(dtype="int8"), "weight": Of((4, 4, 3, 3), "int8"), **_QUANTISED,
+    },
+    "relay.qnn.op.leaky_relu": {"x": Of(dtype="int8"), "alpha": 0.5, **_QUANTISED},
+    "relay.qnn.op.avg_pool2d": {
+        "data": Of(dtype="int8"), "pool_size": (2, 2), **_QUANTISED,
+    },
+    "relay.qnn.op.register_qnn_legalize": {
+        "op_name": "qnn.abs", "legal_op": lambda: lambda attrs, inputs, types: None,
+    },
+    "relay.qnn.op.simulated_quantize relay.qnn.op.simulated_dequantize": {
+        "data": Of(dtype="float32"), **_QUANTISED,
     },
     "relay.qnn.op.dense": {
         "data": Of((2, 4), "int8"), "weight": Of((3, 4), "int8"), **_QUANTISED,

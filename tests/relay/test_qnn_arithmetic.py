@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
 
 from tilewright import relay
 from tilewright.base.errors import ModelError
+from tilewright.relay.testing.temp_op_attr import TempOpAttr
+from tilewright.topi.nn.qnn import SQNN_DTYPE_TO_CODE
 
 q = relay.qnn.op
 RNG = np.random.default_rng(0)
@@ -42,6 +45,7 @@ def steps(value: np.ndarray, scale: float, zero: int, dtype: str = "int8") -> np
     ("name", "function"), [("add", np.add), ("subtract", np.subtract), ("mul", np.multiply)]
 )
 def test_elementwise(name, function):
+    """A product rounds once; of a sum each operand rounds to the result's scale."""
     a, b = held(4, 5), held(4, 5)
     found = of(
         lambda x, y: getattr(q, name)(
@@ -49,7 +53,10 @@ def test_elementwise(name, function):
             number(0.75), number(2, "int32"),
         ), a, b,
     )  # fmt: skip
-    want = steps(function(real(a, 0.5, 3), real(b, 0.25, -7)), 0.75, 2)
+    left, right = real(a, 0.5, 3), real(b, 0.25, -7)
+    if name != "mul":
+        left, right = (np.floor(x / 0.75 + 0.5) * 0.75 for x in (left, right))
+    want = steps(function(left, right), 0.75, 2)
     np.testing.assert_array_equal(found, want)
     assert found.dtype == np.int8
 
@@ -59,7 +66,7 @@ def test_elementwise(name, function):
     [
         ("abs", np.abs), ("exp", np.exp), ("tanh", np.tanh), ("sqrt", np.sqrt), ("log", np.log),
         ("rsqrt", lambda x: 1 / np.sqrt(x)), ("sigmoid", lambda x: 1 / (1 + np.exp(-x))),
-        ("erf", np.vectorize(math.erf)),
+        ("erf", np.vectorize(math.erf)), ("hardswish", lambda x: x * np.clip(x + 3, 0, 6) / 6),
     ],
 )  # fmt: skip
 def test_unary(name, function):
@@ -146,8 +153,169 @@ def test_padding_is_with_the_zero_point(per_channel):
     np.testing.assert_array_equal(found, want)
 
 
-def test_other_operators_say_what_to_do():
-    with pytest.raises(AttributeError, match="dequantize, the operator"):
-        _ = q.softmax
+def exact(value: np.ndarray, ratio: float, rounding: str) -> np.ndarray:
+    """value * ratio as fractions, halves up or away from zero."""
+    found = []
+    for step in value.reshape(-1).tolist():
+        product = Fraction(step) * Fraction(ratio)
+        up = math.floor(abs(product) + Fraction(1, 2)) * (1 if product >= 0 else -1)
+        found.append(up if rounding == "TONEAREST" else math.floor(product + Fraction(1, 2)))
+    return np.array(found).reshape(value.shape)
+
+
+@pytest.mark.parametrize("rounding", ["UPWARD", "TONEAREST"])
+@pytest.mark.parametrize("compute_dtype", ["float64", "int64"])
+@pytest.mark.parametrize("ratio", [0.5, 0.375, 2.0, 1.5, 2.0**-20, 3 * 2.0**-9])
+def test_requantize_is_exact_for_ratios_of_few_bits(rounding, compute_dtype, ratio):
+    a = np.concatenate([np.arange(-40, 40), RNG.integers(-(2**31), 2**31, 64)]).astype("int32")
+    found = of(
+        lambda x: q.requantize(
+            x, number(ratio), number(5, "int32"), number(1.0), number(-3, "int32"),
+            rounding=rounding, compute_dtype=compute_dtype, out_dtype="int16",
+        ), np.maximum(a, -(2**31) + 5),
+    )  # fmt: skip
+    a = np.maximum(a, -(2**31) + 5).astype("int64")
+    want = np.clip(exact(a - 5, ratio, rounding) - 3, -(2**15), 2**15 - 1)
+    np.testing.assert_array_equal(found, want)
+
+
+@pytest.mark.parametrize("compute_dtype", ["float32", "float64", "int64"])
+def test_requantize_scales_channels(compute_dtype):
+    a, ratios = RNG.integers(-999, 999, (2, 3, 5)).astype("int32"), np.float32([0.5, 0.25, 2])
+    found = of(
+        lambda x: q.requantize(
+            x, relay.const(ratios), number(0, "int32"), number(1.0), number(0, "int32"), axis=1,
+            compute_dtype=compute_dtype, out_dtype="int16",
+        ), a,
+    )  # fmt: skip
+    want = [exact(a[:, k].astype("int64"), float(r), "UPWARD") for k, r in enumerate(ratios)]
+    np.testing.assert_array_equal(found, np.stack(want, 1))
+
+
+def test_requantize_is_configured_for_a_while():
+    def ends(**options):
+        return of(
+            lambda x: q.requantize(
+                x, number(0.5), number(0, "int32"), number(1.0), number(0, "int32"), **options
+            ), np.int32([-3]),
+        ).item()  # fmt: skip
+
+    assert ends() == -1
+    with q.requantize_config(rounding="TONEAREST"):
+        assert ends() == -2
+        assert ends(rounding="UPWARD") == -1
+        with q.requantize_config(compute_dtype="int64"):
+            assert ends() == -2
+    assert ends() == -1
+    with pytest.raises(ModelError, match="Use UPWARD"):
+        q.requantize_config(rounding="DOWN")
+    with pytest.raises(ModelError, match="Use one of float32, float64, int64"):
+        q.requantize_config(compute_dtype="int8")
+
+
+def test_fixed_point_needs_scales_that_are_known():
+    scale = relay.var("s", shape=())
+    x, zero = relay.var("x", shape=(3,), dtype="int32"), number(0, "int32")
+    with pytest.raises(ModelError, match="not known when it is built"):
+        q.requantize(x, scale, zero, number(1.0), zero, compute_dtype="int64")
+    for wrong in (0.0, -1.0, 2.0**31, np.nan):
+        with pytest.raises(ModelError, match="not between 0 and"):
+            q.requantize(x, number(wrong), zero, number(1.0), zero, compute_dtype="int64")
+
+
+def test_the_same_scale_keeps_every_bit():
+    a = np.int32([2**31 - 1, -(2**31), 2**24 + 1])
+    scale, zero = number(0.3), number(7, "int32")
+    found = of(lambda x: q.concatenate([x, x], [scale] * 2, [zero] * 2, scale, zero, 0), a)
+    np.testing.assert_array_equal(found, np.concatenate([a, a]))
+    found = of(lambda x: q.requantize(x, scale, zero, scale, zero, out_dtype="uint8"), a)
+    np.testing.assert_array_equal(found, [255, 0, 255])
+    found = of(lambda x: q.requantize(x, number(1.0), zero, scale, zero, out_dtype="int32"), a)
+    np.testing.assert_array_equal(np.sign(found), np.sign(a))  # limited, and nothing wraps around
+
+
+def test_functions_of_real_numbers():
+    a = held(1, 2, 6, 6)
+    scale, zero, out = number(0.125), number(-3, "int32"), (number(0.25), number(4, "int32"))
+    x = real(a, 0.125, -3)
+    found = of(lambda v: q.leaky_relu(v, 0.5, scale, zero, *out), a)
+    np.testing.assert_array_equal(found, steps(np.where(x > 0, x, x * 0.5), 0.25, 4))
+    found = of(lambda v: q.avg_pool2d(v, scale, zero, *out, (2, 2), (2, 2)), a)
+    mean = x.reshape(1, 2, 3, 2, 3, 2).mean((3, 5))
+    np.testing.assert_array_equal(found, steps(mean, 0.25, 4))
+    found = of(lambda v: q.softmax(v, scale, zero, number(1 / 256), number(-128, "int32"), 1), a)
+    weight = np.exp(x - x.max(1, keepdims=True))
+    want = steps(weight / weight.sum(1, keepdims=True), 1 / 256, -128)
+    np.testing.assert_allclose(found, want, atol=1)
+
+
+def test_transposed_convolution_is_that_of_differences():
+    image, kernel = held(1, 2, 4, 4, dtype="uint8"), held(2, 3, 2, 2)
+    scale = number(0.5)
+    found = of(
+        lambda x, w: q.conv2d_transpose(
+            x, w, number(9, "int32"), number(-4, "int32"), scale, scale, strides=(2, 2)
+        ), image, kernel,
+    )  # fmt: skip
+    left, right = image.astype("int64") - 9, kernel.astype("int64") + 4
+    want = np.einsum("nchw,coij->nohiwj", left, right).reshape(1, 3, 8, 8)
+    np.testing.assert_array_equal(found, want)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int32", "disable"])
+@pytest.mark.parametrize("at_run_time", [False, True])
+def test_simulated_integers(dtype, at_run_time):
+    code = np.int32(SQNN_DTYPE_TO_CODE[dtype])
+    scale, zero = number([0.5, 0.25, 2.0]), number([3, -2, 0], "int32")
+
+    def found(function, data):
+        if not at_run_time:
+            return of(lambda x: function(x, scale, zero, 0, dtype), data)
+        return of(lambda x, c: function(x, scale, zero, 0, c), data, code)
+
+    x = (RNG.integers(-600, 600, (3, 4)) / 4).astype("float32")
+    s, z = scale.data.reshape(3, 1), zero.data.reshape(3, 1)
+    want, back = x, x
+    if dtype != "disable":
+        info = np.iinfo(dtype)
+        want, back = np.clip(np.round(x / s) + z, info.min, info.max), (x - z) * s
+    np.testing.assert_array_equal(found(q.simulated_quantize, x), want)
+    np.testing.assert_array_equal(found(q.simulated_dequantize, x), back)
+    with pytest.raises(ModelError, match="Use one of disable"):
+        of(lambda v: q.simulated_quantize(v, scale, zero, 0, "int4"), x)
+    with pytest.raises(ModelError, match="a code"):
+        of(lambda v: q.simulated_quantize(v, scale, zero, 0, v), x)
+    with pytest.raises(ModelError, match="takes float32"):
+        of(lambda v: q.simulated_dequantize(v, scale, zero, 0), x.astype("float64"))
+
+
+def test_a_users_function_takes_the_place_of_an_operator():
+    x, scale, zero = relay.var("x", shape=(4,), dtype="int8"), number(0.5), number(0, "int32")
+    seen = []
+
+    def legal(attrs, inputs, types):
+        seen.append((attrs, len(inputs), types[-1].dtype))
+        return relay.abs(inputs[0])
+
+    with TempOpAttr("qnn.abs", "FTVMQnnLegalize", legal):
+        made = q.abs(x, scale, zero, scale, zero)
+    assert seen == [({"axis": -1}, 5, "int8")]
+    assert made.op.name == "abs"
+    assert q.abs(x, scale, zero, scale, zero).op.name != "abs"
+    with TempOpAttr("qnn.abs", "FTVMQnnLegalize", lambda *_: None):
+        assert q.abs(x, scale, zero, scale, zero).op.name != "abs"
+    for wrong in (7, relay.const(1.0)):
+        with (
+            TempOpAttr("qnn.abs", "FTVMQnnLegalize", lambda *_, w=wrong: w),
+            pytest.raises(ModelError, match="or None"),
+        ):
+            q.abs(x, scale, zero, scale, zero)
+    with pytest.raises(ModelError, match="no such operator"):
+        q.register_qnn_legalize("qnn.nothing", legal)
+    with pytest.raises(ModelError, match="no such operator"):
+        TempOpAttr("qnn.abs", "FTVMOther", legal)
+
+
+def test_sums_are_of_narrow_integers():
     with pytest.raises(ModelError, match="no narrow integer type"):
         of(lambda x: q.add(x, x, *[number(1.0), number(0)] * 3), held(3, dtype="int32"))

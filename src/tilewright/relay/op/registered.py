@@ -10,6 +10,9 @@ from typing import Any
 
 DEFAULT_LEVEL = 10
 
+# (operator, attribute) of operators that have no row and ask for one attribute all the same.
+ROWLESS: set[tuple[str, str]] = set()
+
 _VALUES: dict[tuple[str, str], tuple[int, Any]] = {}  # (operator, attribute) -> (level, value)
 
 

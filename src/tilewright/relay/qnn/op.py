@@ -1,6 +1,6 @@
 """`relay.qnn.op`: quantised tensors under TVM's names.
 
-Read next: `steps.py` (from real numbers to integers and back), `arithmetic.py`.
+Read next: `steps.py` (from real numbers to integers and back), `rescale.py`, `arithmetic.py`.
 """
 
 from typing import Any
@@ -8,38 +8,44 @@ from typing import Any
 from tilewright.base.doors import open_doors
 from tilewright.base.errors import ModelError, absent
 from tilewright.relay.qnn.arithmetic import (
-    abs,
     add,
     batch_matmul,
     concatenate,
     conv2d,
+    conv2d_transpose,
     dense,
+    mul,
+    subtract,
+)
+from tilewright.relay.qnn.functions import (
+    abs,
+    avg_pool2d,
     erf,
     exp,
+    hardswish,
+    leaky_relu,
     log,
-    mul,
-    requantize,
     rsqrt,
     sigmoid,
+    softmax,
     sqrt,
-    subtract,
     tanh,
 )
+from tilewright.relay.qnn.legalized import asking, register_qnn_legalize
+from tilewright.relay.qnn.rescale import requantize, requantize_config
+from tilewright.relay.qnn.simulated import simulated_dequantize, simulated_quantize
 from tilewright.relay.qnn.steps import dequantize, quantize
 
 __all__ = [
-    "abs", "add", "batch_matmul", "concatenate", "conv2d", "dense", "dequantize", "erf", "exp",
-    "log", "mul", "quantize", "requantize", "rsqrt", "sigmoid", "sqrt", "subtract", "tanh",
+    "abs", "add", "avg_pool2d", "batch_matmul", "concatenate", "conv2d", "conv2d_transpose",
+    "dense", "dequantize", "erf", "exp", "hardswish", "leaky_relu", "log", "mul", "quantize",
+    "register_qnn_legalize", "requantize", "requantize_config", "rsqrt", "sigmoid",
+    "simulated_dequantize", "simulated_quantize", "softmax", "sqrt", "subtract", "tanh",
 ]  # fmt: skip
+_OPERATORS = [n for n in __all__ if n not in ("register_qnn_legalize", "requantize_config")]
+globals().update((name, asking(globals()[name])) for name in _OPERATORS)
 open_doors(globals(), __all__, ModelError)
-
-_ELSEWHERE = dict.fromkeys(
-    ("simulated_quantize", "simulated_dequantize"), "Use quantize, then dequantize."
-) | dict.fromkeys(
-    ("softmax", "leaky_relu"),
-    "Use dequantize, the operator of relay or relay.nn, then quantize: they become one kernel.",
-)
 
 
 def __getattr__(name: str) -> Any:
-    raise absent("relay.qnn.op", name, _ELSEWHERE)
+    raise absent("relay.qnn.op", name, {})

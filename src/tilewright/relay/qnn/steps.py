@@ -8,10 +8,12 @@ Read next: `../exchange/onnx/ops/quantize.py`.
 
 from __future__ import annotations
 
+import numpy as np
+
 from tilewright.base.dtype import FLOAT32, DType
 from tilewright.base.errors import ModelError
 from tilewright.relay import indexing, tensor
-from tilewright.relay.graph.expr import Expr, check_dtype
+from tilewright.relay.graph.expr import Constant, Expr, check_dtype
 
 NARROW = ("int8", "uint8", "int16", "uint16")
 
@@ -41,8 +43,15 @@ def quantize(
 
 def narrowed(steps: Expr, zero_point: Expr, kind: DType) -> Expr:
     """Floats that count steps of a scale, as integers of a narrow type."""
-    moved = tensor.round(steps) + tensor.cast(zero_point, steps.dtype)
-    return tensor.cast(tensor.clip(moved, float(kind.least), float(kind.greatest)), kind)
+    return tensor.cast(limited_steps(steps, tensor.cast(zero_point, steps.dtype), kind), kind)
+
+
+def limited_steps(steps: Expr, zero_point: Expr, kind: DType) -> Expr:
+    """Floats that count steps, rounded, moved, and limited to what an integer type holds."""
+    greatest = np.asarray(kind.greatest, steps.tensor_type.dtype.storage)
+    if int(greatest) > kind.greatest:  # the float behind it would not fit
+        greatest = np.nextafter(greatest, greatest.dtype.type(0))
+    return tensor.clip(tensor.round(steps) + zero_point, float(kind.least), float(greatest))
 
 
 def dequantize(
@@ -61,8 +70,10 @@ def dequantize(
 
 
 def centred(data: Expr, zero_point: Expr) -> Expr:
-    """data - zero_point in int32, where no difference of narrow integers wraps around."""
-    return tensor.cast(data, "int32") - tensor.cast(zero_point, "int32")
+    """data - zero_point where no difference wraps around: in int32, int64 for wide integers."""
+    known = isinstance(zero_point, Constant) and not zero_point.data.any()
+    wide = "int32" if data.tensor_type.dtype.bits < 32 or known else "int64"
+    return tensor.cast(data, wide) - tensor.cast(zero_point, wide)
 
 
 def _computed_in(kind: DType) -> DType:
@@ -102,4 +113,4 @@ def _misfit(value: Expr, data: Expr, axis: int) -> ModelError:
     )  # fmt: skip
 
 
-__all__ = ["NARROW", "centred", "dequantize", "narrowed", "placed", "quantize"]
+__all__ = ["NARROW", "centred", "dequantize", "limited_steps", "narrowed", "placed", "quantize"]

@@ -10,7 +10,7 @@ from typing import Any
 
 from tilewright.base.doors import door
 from tilewright.base.errors import ModelError
-from tilewright.relay.op import get
+from tilewright.relay.op import get, registered
 
 
 class TempOpAttr:
@@ -21,11 +21,13 @@ class TempOpAttr:
 
     @door(ModelError, "TempOpAttr")
     def __init__(self, op_name: str, attr_key: str, attr_value: Any) -> None:
-        self.op, self.attr_key, self.attr_value = get(op_name), attr_key, attr_value
+        if (op_name, attr_key) not in registered.ROWLESS:
+            op_name = get(op_name).name
+        self.op_name, self.attr_key, self.attr_value = op_name, attr_key, attr_value
         self.older_attr: Any = None
 
     def __enter__(self) -> TempOpAttr:
-        self.older_attr = self.op.get_attr(self.attr_key)
+        self.older_attr = registered.attribute(self.op_name, self.attr_key)
         self._set(self.attr_value)
         return self
 
@@ -33,9 +35,9 @@ class TempOpAttr:
         self._set(self.older_attr)
 
     def _set(self, value: Any) -> None:
-        self.op.reset_attr(self.attr_key)
+        registered.reset_attribute(self.op_name, self.attr_key)
         if value is not None:
-            self.op.set_attr(self.attr_key, value)
+            registered.set_attribute(self.op_name, self.attr_key, value)
 
 
 __all__ = ["TempOpAttr"]

@@ -105,6 +105,21 @@ class Library:
         """`graph, lib, params = relay.build(...)`, as before TVM had libraries."""
         return iter((self.get_graph_json(), self, self.get_params()))
 
+    @property
+    def graph_json(self) -> str:
+        """`get_graph_json()`, as TVM's factory modules name it."""
+        return self.get_graph_json()
+
+    @property
+    def lib(self) -> Library:
+        """Itself: code, graph and weights are one here."""
+        return self
+
+    @property
+    def params(self) -> dict[str, Array]:
+        """`get_params()`, as TVM's factory modules name it."""
+        return self.get_params()
+
     def get_lib(self) -> Library:
         """Itself: code, graph and weights are one here."""
         return self
