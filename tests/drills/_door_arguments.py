@@ -422,6 +422,9 @@ _SPECIAL: dict[str, dict[str, Any]] = {
         "info": lambda: relay.transform.PassInfo("own"), "change": lambda: lambda mod: mod,
     },
     "relay.transform.ConvertLayout": {"desired_layouts": lambda: {"nn.conv2d": ["NHWC"]}},
+    "relay.TupleWrapper": {
+        "tuple_value": lambda: relay.Tuple([relay.const(1.0), relay.const(2.0)]), "size": 2,
+    },
     "relay.with_sizes": {"sizes": dict},
     "nd.array": {"source": lambda: np.zeros((2, 3))},
     "nd.from_dlpack": {"tensor": lambda: np.zeros((2, 3))},

@@ -22,6 +22,7 @@ from tilewright.relay import (
     nn,
     op,
     qnn,
+    random,
     testing,
     transform,
     ty,
@@ -31,6 +32,7 @@ from tilewright.relay import (
 from tilewright.relay.compile.build import build
 from tilewright.relay.compile.executor import create_executor
 from tilewright.relay.exchange.onnx.export import to_onnx
+from tilewright.relay.expr import TupleWrapper
 from tilewright.relay.graph.evaluate import evaluate
 from tilewright.relay.graph.expr import (
     Call,
@@ -77,12 +79,12 @@ __all__ = [
     "analysis", "Any", "backend", "bind", "bind_params", "build", "build_config", "build_module",
     "Call", "const", "Constant", "create_executor", "data_dep_optimization", "dft", "einsum",
     "evaluate", "Expr", "expr", "expr_functor", "ExprFunctor", "ExprMutator", "ExprVisitor",
-    "free_vars", "frontend", "FuncType", "Function", "GlobalVar", "image", "IncompleteType",
+    "free_vars", "frontend", "Function", "FuncType", "GlobalVar", "image", "IncompleteType",
     "IRModule", "layout_transform", "Let", "Library", "load", "load_param_dict", "nn", "op",
-    "optimize", "PASSES", "qnn", "save_param_dict", "scalar_type", "ScopeBuilder", "sliding_window",
-    "stft", "TensorType", "testing", "to_onnx", "transform", "Tuple", "TupleGetItem", "TupleType",
-    "ty", "Var", "var", "vision", "vm", "with_sizes", *_indexing, *_operators, *_reductions,
-    *_selection, *_shapes,
+    "optimize", "PASSES", "qnn", "random", "save_param_dict", "scalar_type", "ScopeBuilder",
+    "sliding_window", "stft", "TensorType", "testing", "to_onnx", "transform", "Tuple",
+    "TupleGetItem", "TupleType", "TupleWrapper", "ty", "Var", "var", "vision", "vm", "with_sizes",
+    *_indexing, *_operators, *_reductions, *_selection, *_shapes,
 ]  # fmt: skip
 
 # A shape may hold more than ints, and the class checks it itself.
@@ -99,7 +101,6 @@ _ELSEWHERE = {
     "annotation": "Leave it out: relay.build decides where values live and what is fused.",
     "collage": "relay.build chooses by measured records; there are no other compilers to ask.",
     "dataflow_pattern": "Use relay.ExprMutator, or relay.analysis.post_order_visit.",
-    "random": "Draw numbers with numpy, and give them as inputs.",
     "reinterpret": "The bits of one type are not read as another; relay.cast converts values.",
     "quantize": "Import a model that is quantised already, with QuantizeLinear in ONNX.",
 }

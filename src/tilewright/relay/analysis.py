@@ -12,7 +12,7 @@ from typing import Any
 
 from tilewright.base.doors import open_doors
 from tilewright.base.errors import ModelError, absent
-from tilewright.relay.graph.equality import first_difference, hash_of
+from tilewright.relay.graph.equality import Graph, first_difference, hash_of
 from tilewright.relay.graph.expr import (
     Call,
     Constant,
@@ -72,10 +72,9 @@ def check_constant(expr: Expr) -> bool:
     )
 
 
-def structural_equal(
-    lhs: Expr | IRModule, rhs: Expr | IRModule, map_free_vars: bool = False
-) -> bool:
-    """Whether they compute the same in the same way; names of parameters do not count.
+def structural_equal(lhs: Graph, rhs: Graph, map_free_vars: bool = False) -> bool:
+    """Whether they compute the same in the same way; names of parameters do not count.  Types are
+    equal where they are one.
 
     map_free_vars: free variables may be others, each in the place of one
     """
@@ -86,9 +85,7 @@ class StructuralDifference(ModelError, ValueError):
     """Of two graphs that should be one; scripts for TVM expect a ValueError."""
 
 
-def assert_structural_equal(
-    lhs: Expr | IRModule, rhs: Expr | IRModule, map_free_vars: bool = False
-) -> None:
+def assert_structural_equal(lhs: Graph, rhs: Graph, map_free_vars: bool = False) -> None:
     """Raises StructuralDifference that says where, unless `structural_equal` holds."""
     if difference := first_difference(lhs, rhs, map_free_vars):
         raise StructuralDifference(
@@ -96,7 +93,7 @@ def assert_structural_equal(
         )
 
 
-def structural_hash(node: Expr | IRModule, map_free_vars: bool = False) -> int:
+def structural_hash(node: Graph, map_free_vars: bool = False) -> int:
     """Equal for what is `structural_equal`; map_free_vars: free variables need names no more."""
     if map_free_vars and isinstance(node, Expr) and not isinstance(node, Function):
         return hash_of(Function(free_vars(node), node))

@@ -16,14 +16,17 @@ from tilewright.relay.graph.expr import (
     Constant,
     Expr,
     Function,
+    FuncType,
     IRModule,
+    TensorType,
     TupleGetItem,
+    TupleType,
     Var,
     children,
 )
 from tilewright.relay.graph.printer import structural_key
 
-Graph = Expr | IRModule
+Graph = Expr | IRModule | TensorType | TupleType | FuncType
 
 
 def first_difference(lhs: Graph, rhs: Graph, map_free_vars: bool = False) -> str:
@@ -39,6 +42,8 @@ def first_difference(lhs: Graph, rhs: Graph, map_free_vars: bool = False) -> str
         return next((f"in {name}: {what}" for name, what in found if what), "")
     if isinstance(lhs, IRModule) or isinstance(rhs, IRModule):
         return "a module and an expression"
+    if not isinstance(lhs, Expr) or not isinstance(rhs, Expr):
+        return "" if lhs == rhs else f"types {lhs} and {rhs}"
     return _Comparison(map_free_vars).run(lhs, rhs)
 
 

@@ -127,7 +127,8 @@ def _like(value: Any, other: Expr) -> Constant:
 
 # Folders of TVM's operators, by where their functions are here.
 _FOLDERS = {
-    "dyn": "relay", "image": "relay.image", "reduce": "relay", "tensor": "relay",
+    "dyn": "relay", "image": "relay.image", "random": "relay.random", "reduce": "relay",
+    "tensor": "relay",
     "transform": "relay", "vision": "relay.vision",
 }  # fmt: skip
 
@@ -152,7 +153,6 @@ _ELSEWHERE = {
     "strategy": "Use tilewright.schedule.template.anchor_template.",
     "annotation": "Leave it out: relay.build decides where values live and what is fused.",
     "memory": "relay.build plans memory by itself.",
-    "random": "Draw numbers with numpy, and give them as inputs.",
     **dict.fromkeys(
         ("register", "register_compute", "register_strategy", "register_pattern",
          "register_injective_schedule"),
