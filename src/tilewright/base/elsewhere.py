@@ -18,7 +18,12 @@ from types import ModuleType
 ROOT = "tilewright"
 
 # Packages that stand in another room than TVM has them in.
-ALSO = {"tilewright.driver.tvmc": "tilewright.tvmc"}
+ALSO = {
+    "tilewright.driver.tvmc": "tilewright.tvmc",
+    "tilewright.ir.instrument": "tilewright.instrument",
+    "tilewright.ir.module": "tilewright.relay.graph.expr",
+    "tilewright.ir.transform": "tilewright.transform",
+}
 
 
 class _Same(Loader):
