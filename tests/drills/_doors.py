@@ -114,7 +114,7 @@ SKIPPED = {
     "te.Combiner", "te.ComputeOp", "te.Expr", "te.PlaceholderOp", "te.Tensor", "te.IterVar",
     "relay.Expr", "relay.PASSES", "nd.NDArray", "relay.ExprFunctor", "relay.ExprMutator",
     "relay.ExprVisitor", "relay.ScopeBuilder", "relay.IncompleteType",
-    "relay.expr", "relay.expr_functor", "relay.ty",  # other names of what relay has
+    "relay.expr", "relay.expr_functor", "relay.ty", "autotvm.task.dispatcher",  # other names
     "relay.testing", "topi.testing", "relay.op", "relay.Library", "relay.nn.pair", "relay.nn.sides",
     "autotvm.ConfigEntity", "autotvm.MeasureInput", "autotvm.MeasureResult", "autotvm.task.Task",
     "autotvm.task.ConfigEntity",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import importlib
 import os
 import tarfile
 
@@ -69,6 +71,11 @@ def searched(monkeypatch):
 def test_it_has_both_names():
     assert tilewright.driver.tvmc is tvmc is tilewright.tvmc
     assert tvmc.runner is runner and runner.__spec__.name == "tilewright.tvmc.runner"
+    assert tilewright.ir.transform is tilewright.transform
+    assert importlib.import_module("tilewright.ir.module").IRModule is relay.IRModule
+    assert autotvm.task.dispatcher.ApplyHistoryBest is autotvm.ApplyHistoryBest
+    with pytest.raises(AttributeError, match="Use tvmc.tune"):
+        tvmc.autotuner.tune_tasks([])
     assert tvmc.TVMCModel is TVMCModel and tvmc.TVMCException is TilewrightError
 
 
@@ -238,6 +245,15 @@ def test_shapes(text):
     assert isinstance(extent, relay.Any)
 
 
+def test_argparse_tells_a_wrong_shape(capsys):
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--shape", type=tvmc.common.parse_shape_string)
+    assert parser.parse_args(["--shape", "x:[1,2]"]).shape == {"x": [1, 2]}
+    with pytest.raises(SystemExit):
+        parser.parse_args(["--shape", "x:5"])
+    assert "it is no list of shapes" in capsys.readouterr().err
+
+
 def test_what_a_result_says():
     result = TVMCResult({"output_0": np.array([[1, 3, 2]])}, BenchmarkResult((0.001, 0.003)))
     assert "2.0000" in result.format_times() and "3.0000" in result.format_times()
@@ -264,6 +280,7 @@ REFUSED = {
     "no package": (lambda m, p: TVMCPackage(__file__), "no compiled network"),
     "no log": (lambda m, p: tvmc.compile(m, "llvm", tuning_records="no"), "there is no such file"),
     "mlf": (lambda m, p: tvmc.compile(m, "llvm", output_format="mlf"), "shared object or a tar"),
+    "vm": (lambda m, p: tvmc.compile(m, "llvm", use_vm=True), "relay.vm.compile"),
     "cross": (lambda m, p: tvmc.compile(m, "llvm", cross_options="-a"), "called as it is named"),
     "dump": (lambda m, p: tvmc.compile(m, "llvm", dump_code="tir"), "no such text"),
     "config": (lambda m, p: tvmc.compile(m, "llvm", pass_context_configs=["a"]), "no name=value"),
@@ -301,8 +318,6 @@ def test_refusals_of_a_run(package):
 
 
 def test_a_package_that_a_format_needs(monkeypatch, path):
-    import importlib
-
     def missing(name, package=None):
         raise ImportError(name)
 

@@ -16,7 +16,7 @@ from tilewright.auto_scheduler.relay_integration import extract_tasks
 from tilewright.auto_scheduler.search_task import SearchTask
 from tilewright.autotvm.task import extract_from_program
 from tilewright.base.doors import door
-from tilewright.base.errors import ModelError
+from tilewright.base.errors import ModelError, absent
 from tilewright.base.terminal import say
 from tilewright.measure.database import Database
 from tilewright.relay.compile.tune import Measuring, as_described, with_layouts
@@ -39,6 +39,16 @@ from tilewright.tvmc.model import TVMCModel
 from tilewright.tvmc.target import chosen_target
 
 TRIALS = 1000
+
+_ELSEWHERE = {
+    "drive_tune": "The command is `tilewright tune`; in Python use tvmc.tune.",
+    "schedule_tasks": "Use tvmc.tune(enable_autoscheduler=True).",
+    "tune_tasks": "Use tvmc.tune, or the tuners of autotvm.tuner task by task.",
+}
+
+
+def __getattr__(name: str) -> Any:
+    raise absent("driver.tvmc.autotuner", name, _ELSEWHERE)
 
 
 @door(ModelError)

@@ -38,6 +38,7 @@ def compile_model(
     pass_context_configs: Sequence[str] | None = None,
     additional_target_options: Mapping[str, Mapping[str, Any]] | None = None,
     instruments: Sequence[Any] | None = None, print_pass_times: bool = False,
+    use_vm: bool = False,
 ) -> TVMCPackage:  # fmt: skip
     """Build a model with the best that is known, and write one file that runs without the compiler.
 
@@ -60,6 +61,11 @@ def compile_model(
         raise ModelError(
             f"tuning_records={os.fspath(tuning_records)!r}", "there is no such file",
             "tvmc.tune writes one, and returns its path.",
+        )  # fmt: skip
+    if use_vm:
+        raise ModelError(
+            "compile(use_vm=True)", "a package holds a network for the sizes it was built for",
+            "Leave it out; for sizes that are not known before, relay.vm.compile in one process.",
         )  # fmt: skip
     chosen = chosen_target(target, target_host, additional_target_options)
     watch = [PassTimingInstrument()] if print_pass_times else []

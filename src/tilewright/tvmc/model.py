@@ -88,7 +88,7 @@ class TVMCModel:
                 for name in (_RECORDS, _PACKAGE):
                     if (held := members.get(name)) is not None:
                         self._at(name).write_bytes(held.read())
-        except (OSError, KeyError, tarfile.TarError) as error:
+        except (OSError, KeyError, ValueError, tarfile.TarError) as error:
             raise ModelError(
                 place, f"it is no saved model ({error})", "TVMCModel.save writes one."
             ) from None
@@ -182,8 +182,10 @@ class TVMCResult:
     """
 
     @door(ModelError)
-    def __init__(self, outputs: Mapping[str, Any], times: BenchmarkResult | None = None) -> None:
-        self.outputs, self.times = outputs, times
+    def __init__(
+        self, outputs: Mapping[str, Any] | None, times: BenchmarkResult | None = None
+    ) -> None:
+        self.outputs, self.times = dict(outputs or {}), times
 
     def format_times(self) -> str:
         """Mean, median and so on of the times, as a small table in milliseconds."""

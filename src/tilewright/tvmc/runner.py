@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.base.doors import door
+from tilewright.base.dtype import DType
 from tilewright.base.errors import ModelError
 from tilewright.base.terminal import say
 from tilewright.farm.address import Devices
@@ -32,7 +33,13 @@ def generate_tensor_data(shape: Sequence[int], dtype: str, fill_mode: str) -> An
         raise ModelError(
             f"fill_mode={fill_mode!r}", "there is no such mode", f"Use {', '.join(FILLS)}."
         )
-    return filled(shape, dtype, fill_mode)
+    try:
+        return filled(shape, str(DType(dtype)), fill_mode)
+    except (ValueError, TypeError, OverflowError, MemoryError) as error:
+        raise ModelError(
+            f"generate_tensor_data({shape!r}, {dtype!r})", f"there is no such array ({error})",
+            'Example: generate_tensor_data((1, 3), "float32", "ones").',
+        ) from None  # fmt: skip
 
 
 @door(ModelError)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from tilewright.autotvm import dispatch as dispatcher
 from tilewright.autotvm.dispatch import (
     ApplyConfig,
     ApplyFixedConfig,
@@ -30,7 +31,8 @@ from tilewright.targets.target import TargetLike
 __all__ = [
     "ApplyConfig", "ApplyFixedConfig", "ApplyGraphBest", "ApplyHistoryBest", "ConfigEntity",
     "ConfigSpace", "DispatchContext", "FallbackConfigEntity", "FallbackContext", "Task",
-    "TaskExtractEnv", "clear_fallback_cache", "create", "extract_from_multiple_program",
+    "TaskExtractEnv", "clear_fallback_cache", "create", "dispatcher",
+    "extract_from_multiple_program",
     "extract_from_program", "get_config", "get_workload", "register_topi_compute",
     "register_topi_schedule", "template",
 ]  # fmt: skip

@@ -14,7 +14,7 @@ from tilewright.relay.passes import PASSES, fold_constants, fuse, optimize
 from tilewright.relay.passes.layouts import convert_layout
 from tilewright.relay.passes.mixed_precision import to_mixed_precision
 
-CONVOLUTIONS = ("nn.conv2d", "nn.conv2d_transpose")
+CONVOLUTIONS = ("nn.conv2d", "nn.conv2d_transpose", "qnn.conv2d")
 
 
 def in_layout(mod: IRModule, layout: str | None) -> IRModule:
