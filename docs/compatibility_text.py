@@ -116,7 +116,7 @@ GALLERIES = (
     (
         "work_with_schedules/scan",
         "recurrences.py",
-        "ends: topi.cumsum, or one kernel called for each step",
+        "as it is",
     ),
     (
         "work_with_schedules/extern_op",

@@ -117,7 +117,6 @@ def test_the_page_names_examples_that_there_are() -> None:
 
 # What scripts of TVM's galleries say where they end, and what they are told.
 ENDS = [
-    ("te.scan(None, None, None)", "unroll them into several te.compute"),
     ("te.extern((4,), [], None)", "declare it with te.compute"),
     ("s[C].tensorize(C.op.axis[0], None)", "split, vectorize and unroll"),
     ("te.decl_tensor_intrin(C.op, None)", "split, vectorize and unroll"),

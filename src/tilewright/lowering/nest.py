@@ -113,7 +113,7 @@ def _stage(emission: Emission, node: Node, may_split: bool) -> Stmt:
     """The loops of `node` and of what is computed inside them."""
 
     def inside(child: Node) -> Stmt:
-        return _stage(emission, child, may_split)
+        return _from_its_step(emission, child, _stage(emission, child, may_split))
 
     combiner = node.op.combiner
     if combiner is None:
@@ -126,6 +126,23 @@ def _stage(emission: Emission, node: Node, may_split: bool) -> Stmt:
     if may_split and node.parent is not None and not node.children:
         return _whole_or_partial(emission, node, reduced)
     return reduced(emission.guards)
+
+
+def _from_its_step(emission: Emission, node: Node, body: Stmt) -> Stmt:
+    """`body` where there are earlier steps, of a stage that reads them; and only by the threads
+    that store what follows from it, since others did not store what it reads."""
+    own, guards = emission.place, emission.guards
+    scan, begun = own.tree.steps.get(node), own.tree.begun(node)
+    if scan is None or begun is None or node.parent in own.tree.steps:
+        return body
+    time, first = begun
+    tests = [own.values[time] >= first]
+    if own.launch:
+        known = {*own.thread_var.values(), *(own.leaf[ax] for _, ax in own.tree.path(node))}
+        loops = {own.leaf[ax] for ax in scan.stage.leaf_iter_vars} - known
+        tests += [t for t in guards.tests(scan, SPATIAL) if loops.isdisjoint(E.free_variables(t))]
+        tests.append(guards.lanes(scan))
+    return guarded(own.simplify(E.all_of(*tests)), body)
 
 
 def _copy(emission: Emission, node: Node) -> Stmt:

@@ -35,7 +35,7 @@ def default_schedule(dag: ComputeDAG, target: Target) -> Schedule:
     """The schedule used where no record exists.  Never fails for a well-formed DAG."""
     if dag.symbols:
         return open_schedule(dag, target)
-    some = all(0 not in op.shape for op in dag.ops)
+    some = not dag.steps and all(0 not in op.shape for op in dag.ops)
     proposed = fallback_schedule(dag, target) if some else None
     return proposed if proposed is not None else generic_schedule(dag, target)
 
@@ -44,7 +44,7 @@ def generic_schedule(dag: ComputeDAG, target: Target) -> Schedule:
     """`default_schedule` without templates."""
     s = Schedule(dag)
     inline_cheap_stages(s, () if target.has_threads else [*padded_inputs(s), *dear_rows(s)])
-    schedule_roots(s, target, schedule_rows(s, target))
+    schedule_roots(s, target, () if dag.steps else schedule_rows(s, target))
     return s
 
 
@@ -55,7 +55,7 @@ def open_schedule(dag: ComputeDAG, target: Target) -> Schedule:
     inline_cheap_stages(s)
     for stage in s.stages:
         op = stage.op
-        if not isinstance(op, ComputeOp) or stage.attach_kind != "root" or not op.axis:
+        if not isinstance(op, ComputeOp) or stage.attach_kind != "root" or not op.axis or op.states:
             continue
         _open_stage(stage, target)
     return s
@@ -73,6 +73,8 @@ def _open_stage(stage: Stage, target: Target) -> None:
 
 def schedule_stage(s: Schedule, stage: Stage, target: Target) -> None:
     """One stage that is computed on its own; the others stay as they are."""
+    if isinstance(stage.op, ComputeOp) and stage.op.states:
+        return  # steps run in order, whatever else could run at once
     if s.dag.symbols and stage.op.axis:
         _open_stage(stage, target)
     elif target.has_threads:
@@ -85,6 +87,8 @@ def schedule_roots(s: Schedule, target: Target, done: Collection[Stage] = ()) ->
     """Schedule every stage that is computed on its own and not among `done`."""
     for stage in reversed(list(s.stages)):
         if not isinstance(stage.op, ComputeOp) or stage.attach_kind != "root" or stage in done:
+            continue
+        if stage.op.states:
             continue
         if target.has_threads:
             _gpu(s, stage, target)
@@ -118,6 +122,7 @@ def inline_cheap_stages(s: Schedule, keep: Collection[Stage] = ()) -> None:
             or op.combiner is not None
             or stage.is_output
             or stage in keep
+            or op.states
         ):
             continue
         if op.tag == "pack" or CONSTANTS_ATTR in op.attrs or stage.attach_kind != "root":

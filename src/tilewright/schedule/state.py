@@ -91,7 +91,7 @@ class StageState:
     def set_body(self, body: Expr) -> None:
         """Replace the expression; axes and loops stay."""
         assert isinstance(self.op, ComputeOp)
-        self.op = ComputeOp(self.op.name, self.op.axis, body, self.op.tag, self.op.attrs)
+        self.op = self.op.over(self.op.axis, body)
 
     def add_split(
         self, parent: IterVar, factor: Size | None, nparts: Size | None
@@ -191,11 +191,28 @@ class ScheduleState(ABC, Generic[S]):
         outputs = set(dag.outputs)
         uses = Counter(ax for op in dag.ops for ax in (*op.axis, *op.reduce_axis))
         shared = {ax: ax.name for ax, count in uses.items() if count > 1}
+        states = {t.op for op in dag.compute_ops for t in op.states}
         for op, name in dag.unique_names().items():
+            if op in states:
+                continue
             own = _with_copies(op, shared)
             is_output = not outputs.isdisjoint(op.outputs)
             stage = self._new_stage(name, own, op.outputs, is_output)
             self._insert(stage, op, len(self.stages))
+
+        for op, inside in dag.steps.items():
+            self._place_steps(op, inside)
+
+    def _place_steps(self, op: ComputeOp, inside: Sequence[ComputeOp]) -> None:
+        """What the steps of a scan compute is computed in them, unless a schedule says where."""
+        assert op.recurrence is not None
+        scan = self._by_op[op]
+        self._by_tensor |= dict.fromkeys(op.states, scan)
+        for update in op.recurrence.updates:
+            self._by_tensor.setdefault(update, scan)
+            self._by_op.setdefault(update.op, scan)
+        for inner in inside:
+            self._by_op[inner].attach_to("scope", (scan, scan.leaf_iter_vars[0]))
 
     @abstractmethod
     def _new_stage(
@@ -311,7 +328,7 @@ def _with_copies(op: Operation, names: Mapping[IterVar, str]) -> Operation:
 
     axes = own(op.axis)
     body = renamed_body(op, axes, own(op.reduce_axis))
-    return ComputeOp(op.name, axes, body, op.tag, op.attrs)
+    return op.over(axes, body)
 
 
 def renamed_body(op: ComputeOp, spatial: tuple[IterVar, ...], reduce: tuple[IterVar, ...]) -> Expr:

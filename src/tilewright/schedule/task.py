@@ -61,6 +61,11 @@ class Task:
     inputs: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        for scan in self.dag.steps:
+            raise SpaceError(
+                f"task {self.name}", f"{scan.name} is a scan, which is not tuned",
+                "Schedule it with te.create_schedule, or tune what a step computes.",
+            )  # fmt: skip
         for op in self.dag.ops:
             if 0 in op.shape:
                 raise SpaceError(

@@ -73,6 +73,7 @@ from tilewright.te.functions import (
     truncmod,
 )
 from tilewright.te.reductions import comm_reducer, max, min, prod, sum
+from tilewright.te.scan import scan
 from tilewright.te.tensor import (
     Combiner,
     ComputeOp,
@@ -91,7 +92,7 @@ any = any_of
 var = door(ExpressionError, "te.var")(_declared)
 size_var = door(ExpressionError, "te.size_var")(_declared)
 open_doors(
-    globals(), ("placeholder", "compute", "thread_axis", "reduce_axis", "comm_reducer"),
+    globals(), ("placeholder", "compute", "thread_axis", "reduce_axis", "comm_reducer", "scan"),
     ExpressionError,
 )  # fmt: skip
 
@@ -156,6 +157,7 @@ __all__ = [
     "reduce_axis",
     "round",
     "rsqrt",
+    "scan",
     "select",
     "sigmoid",
     "sin",
@@ -187,7 +189,6 @@ _ELSEWHERE = {
     "gradient": "Gradients are not there; declare the derivative with te.compute.",
     "hybrid": "Declare the computation with te.compute.",
     "span": "Nothing needs it: leave it out.",
-    "scan": "Recurrences are not there; unroll them into several te.compute.",
 }
 
 

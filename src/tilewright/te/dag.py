@@ -29,6 +29,7 @@ from tilewright.te.tensor import (
     IterVar,
     Operation,
     PlaceholderOp,
+    Recurrence,
     Tensor,
 )
 
@@ -54,7 +55,10 @@ class ComputeDAG:
                 "Pass the inputs and the outputs.",
             )
         self.ops: tuple[Operation, ...] = tuple(_topological([t.op for t in listed]))
-        self.placeholders = tuple(op for op in self.ops if isinstance(op, PlaceholderOp))
+        states = {t.op for op in self.compute_ops for t in op.states}
+        self.placeholders = tuple(
+            op for op in self.ops if isinstance(op, PlaceholderOp) and op not in states
+        )
         self.outputs: tuple[Tensor, ...] = tuple(
             t for t in dict.fromkeys(listed) if isinstance(t.op, ComputeOp)
         )
@@ -73,6 +77,20 @@ class ComputeDAG:
     @property
     def compute_ops(self) -> tuple[ComputeOp, ...]:
         return tuple(op for op in self.ops if isinstance(op, ComputeOp))
+
+    @cached_property
+    def steps(self) -> dict[ComputeOp, tuple[ComputeOp, ...]]:
+        """Scan -> what its steps compute on the way: all that depends on its states, in order."""
+        found: dict[ComputeOp, tuple[ComputeOp, ...]] = {}
+        for scan in (op for op in self.compute_ops if op.states):
+            known = set(scan.states)
+            for op in self.compute_ops:
+                if op is not scan and not known.isdisjoint(op.input_tensors):
+                    known |= set(op.outputs)
+                if op is scan:
+                    break
+            found[scan] = tuple(op for op in self.compute_ops if op.outputs[0] in known)
+        return found
 
     @cached_property
     def computed(self) -> frozenset[Tensor]:
@@ -304,7 +322,10 @@ class _Writer:
         combiner = self._combiner(op.combiner) if op.combiner else None
         attrs = {k: v for k, v in op.attrs.items() if self.names and _plain(v)}
         tag = op.tag if self.names else ""
-        row = ["compute", name, axes, len(op.axis), combiner, self._expr(body), tag, attrs]
+        kind = "scan" if op.recurrence is not None else "compute"
+        row = [kind, name, axes, len(op.axis), combiner, self._expr(body), tag, attrs]
+        if op.recurrence is not None:
+            return [*row, [self._tensor(t) for t in op.states], op.recurrence.first]
         return row if op.dtype is op.accumulator else [*row, str(op.dtype)]
 
     def _axis(self, ax: IterVar) -> list[Any]:
@@ -361,7 +382,7 @@ def _is(value: Any, kind: type[T]) -> T:
 
 
 def _axes(op: Any) -> list[Any]:
-    axes: list[Any] = op[2] if op[0] == "compute" else []
+    axes: list[Any] = op[2] if op[0] in ("compute", "scan") else []
     return axes
 
 
@@ -402,7 +423,7 @@ def _read(data: dict[str, Any]) -> ComputeDAG:
             shape = tuple(_is(n, int) for n in item[2])
             ops.append(PlaceholderOp(_is(item[1], str), shape, item[3], bool(item[4])))
             continue
-        _, name, axes, spatial, combiner, body, tag, attrs, *narrowed = item
+        kind, name, axes, spatial, combiner, body, tag, attrs, *narrowed = item
         iters = [
             IterVar(
                 _is(n, str), _is(extent, int), "spatial" if k < spatial else "reduce",
@@ -425,6 +446,9 @@ def _read(data: dict[str, Any]) -> ComputeDAG:
             value = expr(body, variables)
             node = E.make("reduce", (value,), (reducer, tuple(iters[spatial:])), value.dtype)
             node = E.cast(narrowed[0], node) if narrowed else node
-        own = tuple(iters[:spatial])
-        ops.append(ComputeOp(_is(name, str), own, node, _is(tag, str), _is(attrs, dict)))
+        own, recurrence = tuple(iters[:spatial]), None
+        if kind == "scan":
+            recurrence = Recurrence(tuple(map(tensor, narrowed[0])), _is(narrowed[1], int))
+        made = (_is(name, str), own, node, _is(tag, str), _is(attrs, dict), recurrence)
+        ops.append(ComputeOp(*made))
     return ComputeDAG([tensor(at) for at in data["args"]])

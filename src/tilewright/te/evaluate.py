@@ -239,19 +239,59 @@ def _outputs(dag: ComputeDAG, inputs: Inputs, track: bool) -> list[Approx]:
     symbolic.refuse(dag.symbols, "te.evaluate")
     values = _bind(dag, inputs, track)
     with np.errstate(all="ignore"):
+        inside = {op for steps in dag.steps.values() for op in steps}
         for op in dag.compute_ops:
+            if op in inside:
+                continue
+            if op.recurrence is not None:
+                values |= _steps(op, dag.steps[op], values, track)
+                continue
             product = contraction(op)
             if product is not None:
                 results = [_contract(op, product, values, track)]
             else:
                 results = _Stage(op, values, track).run()
-            if op.reduction is not None and op.reduction is not op.body:
-                results = [apply(op.body, results, track)]
-            for tensor, found in zip(op.outputs, results, strict=True):
-                result = stored(found, tensor.dtype)
-                rounded = result.error is not None and bool(result.error.any())
-                values[tensor] = result if rounded else result._replace(error=None)
+            values |= _finished(op, results, track)
     return [values[t] for t in dag.outputs]
+
+
+def _finished(op: ComputeOp, results: list[Approx], track: bool) -> dict[Tensor, Approx]:
+    """What a stage stores of what it computed."""
+    if op.reduction is not None and op.reduction is not op.body:
+        results = [apply(op.body, results, track)]
+    held: dict[Tensor, Approx] = {}
+    for tensor, found in zip(op.outputs, results, strict=True):
+        result = stored(found, tensor.dtype)
+        rounded = result.error is not None and bool(result.error.any())
+        held[tensor] = result if rounded else result._replace(error=None)
+    return held
+
+
+def _steps(
+    scan: ComputeOp, inside: Sequence[ComputeOp], values: Mapping[Tensor, Approx], track: bool
+) -> dict[Tensor, Approx]:
+    """A scan and what its steps compute, one step after the other."""
+    assert scan.recurrence is not None
+    ops = (*inside, scan)
+    known = dict(values)
+    for tensor in (t for op in ops for t in op.outputs):
+        errors = np.zeros(tensor.shape) if track else None
+        known[tensor] = Approx(np.zeros(tensor.shape, kept_as(tensor.dtype)), errors, math.inf)
+    for step in range(scan.shape[0]):
+        for op in ops if step >= scan.recurrence.first else (scan,):
+            known |= dict(zip(scan.states, (known[t] for t in scan.outputs), strict=True))
+            results = _Stage(op, known, track).run(range(step, step + 1))
+            for tensor, result in _finished(op, results, track).items():
+                whole = known[tensor]
+                whole.value[step] = result.value[0]
+                if whole.error is not None and result.error is not None:
+                    whole.error[step] = result.error[0]
+                known[tensor] = whole._replace(grid=min(whole.grid, result.grid))
+    for tensor in scan.outputs:
+        error = known[tensor].error
+        if error is not None and not error.any():
+            known[tensor] = known[tensor]._replace(error=None)
+    return known
 
 
 def _contract(
@@ -308,12 +348,15 @@ class _Stage:
         self.axes = [ax.var for ax in (*op.axis, *op.reduce_axis)]
         self.extents = [ax.size for ax in (*op.axis, *op.reduce_axis)]
         self.spatial = len(op.axis)
+        self.first = 0  # where the first axis begins
         self.block: list[range] = []
         self.forms: dict[Expr, Affine | None] = {}
 
-    def run(self) -> list[Approx]:
-        """One for each tensor of the stage."""
+    def run(self, steps: range | None = None) -> list[Approx]:
+        """One for each tensor of the stage.  steps: of its first axis, all unless given."""
         shape, kinds = self.op.shape, self.op.accumulators
+        if steps is not None:
+            self.first, self.extents[0], shape = steps.start, len(steps), (len(steps), *shape[1:])
         whole = [Approx(np.empty(shape, kept_as(kind)), None, math.inf) for kind in kinds]
         for place, results in self._blocks():
             for k, result in enumerate(results):
@@ -349,6 +392,8 @@ class _Stage:
 
     def _terms(self, block: list[range]) -> list[Approx]:
         """The body (the reduced values of a reduction) at every point of `block`."""
+        if self.first:
+            block = [range(block[0].start + self.first, block[0].stop + self.first), *block[1:]]
         self.block = block
         scope = _Scope()
         for k, (var, r) in enumerate(zip(self.axes, block, strict=True)):

@@ -15,7 +15,7 @@ from tilewright.base.errors import ExpressionError
 from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr
 from tilewright.ir.symbols import one_of, symbols_of
-from tilewright.te.tensor import ComputeOp, IterVar, Operation, PlaceholderOp, Tensor
+from tilewright.te.tensor import ComputeOp, IterVar, Operation, PlaceholderOp, Recurrence, Tensor
 
 
 def extent_symbols(ops: Iterable[Operation]) -> tuple[Expr, ...]:
@@ -87,7 +87,11 @@ def _concrete(
         return None
 
     body = E.transform(E.substitute(op.body, mapping), rule)
-    return ComputeOp(op.name, tuple(axes[a] for a in op.axis), body, op.tag, op.attrs)
+    recurrence = None
+    if op.recurrence is not None:
+        recurrence = Recurrence(tuple(tensors[t] for t in op.states), op.recurrence.first)
+    own = tuple(axes[a] for a in op.axis)
+    return ComputeOp(op.name, own, body, op.tag, op.attrs, recurrence)
 
 
 def _axis(axis: IterVar, numbers: dict[Expr, int]) -> IterVar:

@@ -195,12 +195,29 @@ class PlaceholderOp:
         return f"placeholder({self.name}, {list(self.shape)}, {self.dtype})"
 
 
+@dataclass(frozen=True, eq=False)
+class Recurrence:
+    """What makes a stage a scan: its elements follow from those of earlier steps, along its first
+    axis.
+
+    states:  placeholders that stand for the tensors of the stage where a step reads them
+    first:   how many steps are given
+    updates: tensors whose computation is that of the stage
+    """
+
+    states: tuple[Tensor, ...]
+    first: int
+    updates: tuple[Tensor, ...] = ()
+
+
 class ComputeOp:
     """One stage: `body` over `axis`, which gives a tensor, or several (`outputs`) of one shape.
 
     A reduction is the root of `body`, or the one argument of a cast there: then its partial results
     have another type (the accumulator) than the elements of the stage.  Of several values the root
     is their tuple, or a reduction of one.
+
+    recurrence: of a stage that reads its own elements, by placeholders; None of all others
     """
 
     __slots__ = (
@@ -210,6 +227,7 @@ class ComputeOp:
         "input_tensors",
         "name",
         "outputs",
+        "recurrence",
         "tag",
     )
 
@@ -222,14 +240,33 @@ class ComputeOp:
         body: Expr,
         tag: str = "",
         attrs: dict[str, Any] | None = None,
+        recurrence: Recurrence | None = None,
     ) -> None:
         self.name, self.axis, self.body, self.tag, self.attrs = name, axis, body, tag, attrs or {}
-        self.input_tensors = tuple(dict.fromkeys(n.attr for n in walk(body) if n.op == "read"))
+        self.recurrence = recurrence
+        reads = [n.attr for n in walk(body) if n.op == "read"]
+        self.input_tensors = tuple(dict.fromkeys([*reads, *self.states]))
         self.outputs = tuple(Tensor(self, k) for k in range(len(self.dtypes)))
 
     @property
     def shape(self) -> tuple[int, ...]:
         return tuple(ax.size for ax in self.axis)
+
+    def over(self, axis: tuple[IterVar, ...], body: Expr) -> ComputeOp:
+        """The same of another body, over other axes."""
+        return ComputeOp(self.name, axis, body, self.tag, self.attrs, self.recurrence)
+
+    @property
+    def states(self) -> tuple[Tensor, ...]:
+        """Of a scan, what stands for its tensors; none of other stages."""
+        return self.recurrence.states if self.recurrence is not None else ()
+
+    @property
+    def scan_axis(self) -> IterVar:
+        """The time of a scan.  Raises ExpressionError for any other computation."""
+        if self.recurrence is None:
+            raise ExpressionError(f"{self.name}.scan_axis", "it is no te.scan", "Use op.axis.")
+        return self.axis[0]
 
     @property
     def output_tensor(self) -> Tensor:

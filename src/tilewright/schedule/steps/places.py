@@ -19,6 +19,7 @@ from tilewright.schedule.steps.step import (
     leaf,
     refuse_host,
     refuse_inlined,
+    refuse_scan,
     stage_of,
 )
 from tilewright.te.tensor import ComputeOp
@@ -62,6 +63,7 @@ class ComputeAt(Step):
                 "an output must be complete when the kernel ends",
                 "Use cache_write and attach the cache.",
             )
+        refuse_scan(self, stage)
         refuse_inlined(self, parent)
         axis = leaf(self, parent, self.axis)
         walker: StageState | None = parent
@@ -112,6 +114,7 @@ class ComputeInline(Step):
                 place, "an output has to be stored", "Inline its producers instead."
             )
         assert isinstance(stage.op, ComputeOp)
+        refuse_scan(self, stage)
         if stage.op.combiner is not None:
             raise ScheduleError(
                 place, "a reduction cannot be repeated at every reader", "Use compute_at."

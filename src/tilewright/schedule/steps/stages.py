@@ -26,6 +26,7 @@ from tilewright.schedule.steps.step import (
     describe,
     leaf,
     refuse_host,
+    refuse_scan,
     stage_of,
 )
 from tilewright.te.tensor import ComputeOp, IterVar, PlaceholderOp, Tensor, reduction_of
@@ -131,6 +132,7 @@ class CacheWrite(Step):
             raise ScheduleError(
                 place, "the stage already has scheduled loops", "Call cache_write first."
             )
+        refuse_scan(self, stage)
         refuse_host(self, s, stage)
         old = stage.op
         assert isinstance(old, ComputeOp)

@@ -14,7 +14,7 @@ from tilewright.ir.stmt import SCOPES
 from tilewright.schedule.space.decision import Choice, from_json, to_json, variables
 from tilewright.schedule.state import ScheduleState, StageState
 from tilewright.schedule.steps.names import PythonNames
-from tilewright.te.tensor import IterVar, PlaceholderOp
+from tilewright.te.tensor import ComputeOp, IterVar, PlaceholderOp
 
 AnyState = ScheduleState[StageState]
 
@@ -80,6 +80,7 @@ def leaf(step: Step, stage: StageState, name: str) -> IterVar:
     """The loop `name` of a stage.  Raises ScheduleError saying which loops there are."""
     for ax in stage.leaf_iter_vars:
         if ax.name == name:
+            _refuse_time(step, stage, ax)
             return ax
     known = any(ax.name == name for ax in stage.all_iter_vars)
     why = "was split or fused and is no loop any more" if known else f"is no axis of {stage.name}"
@@ -103,6 +104,27 @@ def refuse_inlined(step: Step, stage: StageState) -> None:
         raise ScheduleError(
             f"{step.verb}({stage.name})", "the stage was inlined and has no loops",
             "Leave out compute_inline, or schedule its readers.",
+        )  # fmt: skip
+
+
+_OF_TIME = ("compute_at", "reorder")  # what may name the time of a scan
+
+
+def _refuse_time(step: Step, stage: StageState, axis: IterVar) -> None:
+    scans = isinstance(stage.op, ComputeOp) and stage.op.recurrence is not None
+    if scans and axis == stage.op.axis[0] and step.verb not in _OF_TIME:
+        raise ScheduleError(
+            f"{step.verb}({stage.name}.{axis.name})",
+            "the steps of a scan are computed one after the other",
+            "Leave this loop outermost and as it is; split and bind the others.",
+        )
+
+
+def refuse_scan(step: Step, stage: StageState) -> None:
+    if isinstance(stage.op, ComputeOp) and stage.op.recurrence is not None:
+        raise ScheduleError(
+            f"{step.verb}({stage.name})", "the steps of a scan are kept and computed on their own",
+            "Schedule its other loops, and what is computed in its steps.",
         )  # fmt: skip
 
 

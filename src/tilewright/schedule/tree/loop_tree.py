@@ -11,9 +11,11 @@ from collections.abc import Mapping
 
 from tilewright.base.errors import SpaceError
 from tilewright.schedule.space.decision import Number
+from tilewright.schedule.state import ScheduleState, StageState
 from tilewright.schedule.tree.bounds import Base as Base
 from tilewright.schedule.tree.bounds import Bounds as Bounds
 from tilewright.schedule.tree.bounds import Quotient as Quotient
+from tilewright.schedule.tree.recurrence import check_scan
 from tilewright.schedule.tree.structure import SCOPE_RANK as SCOPE_RANK
 from tilewright.schedule.tree.structure import Node as Node
 from tilewright.schedule.tree.structure import Read as Read
@@ -24,6 +26,12 @@ from tilewright.schedule.tree.text import nest_text
 
 class LoopTree(Structure):
     """The structure of a schedule, analysed once for many calls of `bounds`."""
+
+    def __init__(self, schedule: ScheduleState[StageState]) -> None:
+        super().__init__(schedule)
+        for node in self.nodes:
+            if node.op.recurrence is not None:
+                check_scan(self, node)
 
     def bounds(self, assignment: Mapping[str, Number] | None = None) -> Bounds:
         """All numbers under `assignment` (decision name -> int or int64 vector)."""

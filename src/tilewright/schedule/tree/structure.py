@@ -119,6 +119,28 @@ class Structure:
                 found[node] = node.op.input_tensors[0]
         return found
 
+    @cached_property
+    def steps(self) -> dict[Node, Node]:
+        """Stages that depend on the state of a scan, and are computed in its steps -> the scan."""
+        found: dict[Node, Node] = {}
+        for scan in (n for n in self.nodes if n.op.states):
+            known = set(scan.op.states)
+            for stage in self.schedule.stages:
+                if stage is scan.stage:
+                    break
+                if not known.isdisjoint(stage.op.input_tensors):
+                    known |= set(stage.tensors)
+                    if stage in self.of_stage:
+                        found[self.of_stage[stage]] = scan
+        return found
+
+    def begun(self, node: Node) -> tuple[IterVar, int] | None:
+        """The time of the scan in whose steps a stage is computed, and the first that needs it."""
+        scan = self.steps.get(node)
+        if scan is None or scan.op.recurrence is None:
+            return None
+        return scan.op.axis[0], scan.op.recurrence.first
+
     def subtree(self, root: Node) -> list[Node]:
         """`root` and everything computed inside it, producers first."""
         return [n for n in self.nodes if n.root is root]
@@ -314,12 +336,25 @@ class Structure:
         return order
 
 
+def state_tensors(schedule: ScheduleState[StageState]) -> dict[Tensor, Tensor]:
+    """What stands for a tensor of a scan in its steps -> that tensor."""
+    return {
+        state: tensor
+        for stage in schedule.stages
+        if isinstance(stage.op, ComputeOp) and stage.op.states
+        for state, tensor in zip(stage.op.states, stage.tensors, strict=True)
+    }
+
+
 def inlined_bodies(schedule: ScheduleState[StageState]) -> dict[StageState, Expr]:
     """Bodies of stored stages, with reads of inlined stages replaced by their expressions."""
     inlined: dict[Tensor, tuple[ComputeOp, Expr]] = {}  # tensor -> its own value
     bodies: dict[StageState, Expr] = {}
+    stands_for = state_tensors(schedule)
 
     def rule(node: Expr) -> Expr | None:
+        if node.op == "read" and node.attr in stands_for:
+            return stands_for[node.attr][node.args]
         if node.op != "read" or node.attr not in inlined:
             return None
         op, body = inlined[node.attr]
@@ -328,7 +363,7 @@ def inlined_bodies(schedule: ScheduleState[StageState]) -> dict[StageState, Expr
     for stage in schedule.stages:
         if isinstance(stage.op, PlaceholderOp):
             continue
-        body = E.transform(stage.op.body, rule) if inlined else stage.op.body
+        body = E.transform(stage.op.body, rule) if inlined or stands_for else stage.op.body
         if stage.attach_kind == "inline":
             values = zip(stage.tensors, parts(body), strict=True)
             inlined |= {tensor: (stage.op, value) for tensor, value in values}

@@ -199,6 +199,7 @@ class _Writer:
         if self.bounds is None or self.tree is None:
             return []
         bounds, node = self.bounds, self.tree.of_stage[stage]
+        begun = self.tree.begun(node)
         guarded = [ax for ax, flag in bounds.guards[node].items() if flag]
         owner = node.parent
         while owner is not None:
@@ -207,6 +208,7 @@ class _Writer:
             ]
             owner = owner.parent
         tests = [values[ax] < _sized(bounds.extent[ax]) for ax in guarded]  # type: ignore[arg-type]
+        tests += [values[begun[0]] >= begun[1]] if begun is not None else []
         for ax, (below, above) in zip(node.op.axis, bounds.outside[node], strict=True):
             at = self._coordinate(stage, ax, values, place)
             tests += [at >= 0] if below else []
