@@ -295,3 +295,23 @@ def test_schedules_that_lose_the_order_of_steps_are_refused() -> None:
     )
     with pytest.raises(SpaceError, match="scan is a scan, which is not tuned. Schedule it"):
         task_of_dag(dag, "llvm")
+
+
+def test_what_only_steps_read_is_not_computed_before_them() -> None:
+    """A product of all inputs at once, whose first row would be read before the beginning."""
+    x = te.placeholder((3, 4), "int32", name="X")
+    w = te.placeholder((4, 5), "int32", name="W")
+    h = te.placeholder((4, 5), "int32", name="h")
+    k = te.reduce_axis(4, "k")
+    zero = te.compute((1, 5), lambda t, i: te.const(0), name="zero")
+    rows = te.compute((4, 5), lambda t, i: te.sum(x[t - 1, k] * w[k, i], axis=k), name="rows")
+    step = te.compute((4, 5), lambda t, i: h[t - 1, i] + rows[t, i], name="step")
+    out = te.scan(zero, step, h)
+    a, b = (np.random.randint(-3, 4, t.shape).astype("int32") for t in (x, w))
+    expected = np.concatenate([np.zeros((1, 5), "int32"), np.cumsum(a @ b, 0)])
+    dag = ComputeDAG([x, w, out])
+    np.testing.assert_array_equal(evaluate(dag, [a, b])[0], expected)
+    at_time = Schedule(dag)
+    at_time[rows].compute_at(at_time[out], out.op.scan_axis)
+    for s in (Schedule(dag), default_schedule(dag, Target("llvm")), at_time):
+        np.testing.assert_array_equal(interpret(lowered(s, "llvm"), [a, b])[0], expected)

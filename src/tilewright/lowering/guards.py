@@ -50,6 +50,8 @@ class Guards:
             if flag and ax.kind in kinds:
                 tests.append(place.values[ax] < place.extent(ax))
         tests += [place.values[ax] < place.extent(ax) for ax in self._carried(node)]
+        if node in place.tree.late and "spatial" in kinds:
+            tests.append(place.coordinate(node, node.op.axis[0]) >= place.tree.late[node])
         for ax, (below, above) in zip(node.op.axis, bounds.outside[node], strict=True):
             if below:
                 tests.append(place.coordinate(node, ax) >= 0)

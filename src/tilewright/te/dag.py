@@ -11,7 +11,7 @@ import hashlib
 import json
 import math
 from collections import Counter
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -90,6 +90,26 @@ class ComputeDAG:
                 if op is scan:
                     break
             found[scan] = tuple(op for op in self.compute_ops if op.outputs[0] in known)
+        return found
+
+    @cached_property
+    def late(self) -> dict[ComputeOp, int]:
+        """What only steps of scans read, at their own time -> the first step that does."""
+        found: dict[ComputeOp, int] = {}
+        if not self.steps:
+            return found
+        scan_of = {op: scan for scan, inside in self.steps.items() for op in (*inside, scan)}
+        for op in reversed(self.compute_ops):
+            if op in scan_of or not set(op.outputs).isdisjoint(self.outputs):
+                continue
+            firsts = {
+                _first_read(node, reader, scan_of, found)
+                for reader in self.consumers(op)
+                for node in E.walk(reader.body)
+                if node.op == "read" and node.attr.op is op
+            }
+            if len(firsts) == 1 and 0 not in firsts:
+                found[op] = firsts.pop()
         return found
 
     @cached_property
@@ -199,6 +219,22 @@ class ComputeDAG:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ComputeDAG.from_json, (self.to_json(),)
+
+
+def _first_read(
+    read: Expr,
+    reader: ComputeOp,
+    scan_of: Mapping[ComputeOp, ComputeOp],
+    late: Mapping[ComputeOp, int],
+) -> int:
+    """The first time at which `reader` reads what it does at its own time; 0 of all else."""
+    if not reader.axis or not read.args or read.args[0] is not reader.axis[0].var:
+        return 0
+    scan = scan_of.get(reader)
+    if scan is None or scan.recurrence is None:
+        return late.get(reader, 0)
+    begins = [value.args[1] for value in parts(scan.body)] if reader is scan else []
+    return 0 if any(n.attr is read.attr for n in E.walk(*begins)) else scan.recurrence.first
 
 
 def _name_apart(unnamed: Sequence[PlaceholderOp]) -> None:

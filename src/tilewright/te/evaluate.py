@@ -246,8 +246,10 @@ def _outputs(dag: ComputeDAG, inputs: Inputs, track: bool) -> list[Approx]:
             if op.recurrence is not None:
                 values |= _steps(op, dag.steps[op], values, track)
                 continue
-            product = contraction(op)
-            if product is not None:
+            product = contraction(op) if op not in dag.late else None
+            if op in dag.late:
+                results = _late(op, dag.late[op], values, track)
+            elif product is not None:
                 results = [_contract(op, product, values, track)]
             else:
                 results = _Stage(op, values, track).run()
@@ -265,6 +267,18 @@ def _finished(op: ComputeOp, results: list[Approx], track: bool) -> dict[Tensor,
         rounded = result.error is not None and bool(result.error.any())
         held[tensor] = result if rounded else result._replace(error=None)
     return held
+
+
+def _late(op: ComputeOp, first: int, values: Mapping[Tensor, Approx], track: bool) -> list[Approx]:
+    """A stage of which nobody reads what lies before the index `first`; that is 0."""
+    if first >= op.shape[0]:
+        return [Approx(np.zeros(op.shape, kept_as(kind))) for kind in op.accumulators]
+
+    def padded(array: Array) -> Array:
+        return np.concatenate([np.zeros((first, *op.shape[1:]), array.dtype), array])
+
+    found = _Stage(op, values, track).run(range(first, op.shape[0]))
+    return [result.map(padded) for result in found]
 
 
 def _steps(

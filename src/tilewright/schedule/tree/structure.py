@@ -134,6 +134,36 @@ class Structure:
                         found[self.of_stage[stage]] = scan
         return found
 
+    @cached_property
+    def late(self) -> dict[Node, int]:
+        """Stages that only steps of a scan read, at their own time -> the first that is read: those
+        before it need not be there, nor what they would read."""
+        found: dict[Node, int] = {}
+        if not any(node.op.states for node in self.nodes):
+            return found
+        for node in reversed(self.nodes):
+            if node in self.steps or node.stage.is_output or node.op.states:
+                continue
+            firsts = {self._first_read(node, read, found) for read in node.reads}
+            if len(firsts) == 1 and 0 not in firsts:
+                found[node] = firsts.pop()
+        return found
+
+    def _first_read(self, node: Node, read: Read, late: dict[Node, int]) -> int:
+        reader, at = read.reader, read.indices[0] if read.indices else None
+        if at is None or not reader.op.axis or at.constant != 0:
+            return 0
+        if at.terms != ((1, reader.op.axis[0]),):
+            return 0
+        scan = reader if reader.op.states else self.steps.get(reader)
+        if scan is None or scan.op.recurrence is None:
+            return late.get(reader, 0)
+        begins = [v.args[1] for v in parts(reader.body) if v.op == "if_then_else"]
+        known = {n.attr for n in E.walk(*begins) if n.op == "read"} if reader is scan else set()
+        unclear = reader is scan and len(begins) != len(parts(reader.body))
+        used = unclear or not known.isdisjoint(node.stage.tensors)
+        return 0 if used else scan.op.recurrence.first
+
     def begun(self, node: Node) -> tuple[IterVar, int] | None:
         """The time of the scan in whose steps a stage is computed, and the first that needs it."""
         scan = self.steps.get(node)

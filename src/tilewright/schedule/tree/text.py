@@ -209,6 +209,9 @@ class _Writer:
             owner = owner.parent
         tests = [values[ax] < _sized(bounds.extent[ax]) for ax in guarded]  # type: ignore[arg-type]
         tests += [values[begun[0]] >= begun[1]] if begun is not None else []
+        if node in self.tree.late:
+            at = self._coordinate(stage, node.op.axis[0], values, place)
+            tests.append(at >= self.tree.late[node])
         for ax, (below, above) in zip(node.op.axis, bounds.outside[node], strict=True):
             at = self._coordinate(stage, ax, values, place)
             tests += [at >= 0] if below else []
