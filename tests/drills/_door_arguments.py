@@ -262,7 +262,6 @@ _QUANTISED: dict[str, Any] = {
     for of in ("lhs_", "rhs_", "input_", "output_", "kernel_", "x_", "y_")
     for what in ("scale", "zero_point")
 }
-_STATE = te.placeholder((4, 4), name="state")
 # What one function takes, by its whole name.
 _SPECIAL: dict[str, dict[str, Any]] = {
     "te.all te.any": {"conditions": lambda: [te.var("n") < 1]},
@@ -270,9 +269,8 @@ _SPECIAL: dict[str, dict[str, Any]] = {
         "fcombine": lambda: operator.add, "fidentity": lambda: functools.partial(te.const, 0),
     },
     "te.scan": {
-        "init": lambda: te.compute((1, 4), lambda t, i: _STATE[t, i]),
-        "update": lambda: te.compute(_STATE.shape, lambda t, i: _STATE[t - 1, i]),
-        "state_placeholder": lambda: _STATE,
+        "init": Of((1, 4)), "state_placeholder": Of((4, 4)),
+        "update": lambda: te.compute((4, 4), lambda t, i: te.const(0.0)),
     },
     "te.compute": {"fcompute": lambda: (lambda i, j: i + j)},
     "te.if_then_else te.select": {"condition": lambda: te.var("n") < 1},
