@@ -388,3 +388,14 @@ def test_what_a_network_calls_and_how_it_runs():
     two = relay.create_executor("debug").evaluate(relay.Function([x], x + x))
     held = np.full((4, 6), 2.0)
     np.testing.assert_array_equal(two(relay.const(held)).numpy(), held * 2)
+
+
+def test_attributes_of_functions():
+    p, x = relay.var("p", shape=(4, 6), dtype="float64"), vector()
+    plain = relay.Function([p], p + p)
+    group = plain.with_attr("Primitive", 1)
+    assert group.attrs["Primitive"] == 1 and not plain.attrs and structural_equal(group, plain)
+    assert names(body_after(passes.Inline(), plain(x))) == ["add"]
+    kept = body_after(passes.Inline(), group(x))
+    assert isinstance(kept.op, relay.Function)
+    assert names(body_after(passes.DefuseOps(), kept)) == ["add"]

@@ -15,9 +15,6 @@ import numpy as np
 from tilewright.base.doors import door
 from tilewright.base.dtype import DType
 from tilewright.base.errors import ModelError
-from tilewright.relay.graph.types import MAX_BYTES as MAX_BYTES
-from tilewright.relay.graph.types import MAX_EXTENT as MAX_EXTENT
-from tilewright.relay.graph.types import MAX_RANK as MAX_RANK
 from tilewright.relay.graph.types import Array as Array
 from tilewright.relay.graph.types import FuncType as FuncType
 from tilewright.relay.graph.types import IncompleteType as IncompleteType
@@ -373,6 +370,10 @@ class Function(Expr):
             raise ModelError(
                 place, f"the body has type {self._type}, not {ret_type}", "Leave ret_type out."
             )
+
+    def with_attr(self, attr_key: str, attr_value: Any) -> Function:
+        """The same function with one more attribute, which makes it a group of its own."""
+        return Function(self.params, self.body, attrs={**self.attrs, attr_key: attr_value})
 
     @property
     def type_params(self) -> tuple[Any, ...]:

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from tilewright import topi
-from tilewright.relay.graph.expr import MAX_EXTENT, Array, Attrs, TensorType, Type
+from tilewright.relay.graph.expr import Array, Attrs, TensorType, Type
+from tilewright.relay.graph.types import MAX_EXTENT
 from tilewright.relay.op.row import Op, Pattern, Site
 from tilewright.topi.resize import COORDINATES, MODES, ROUNDINGS
 

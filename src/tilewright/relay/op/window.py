@@ -15,7 +15,8 @@ import numpy as np
 
 from tilewright.base.dtype import DType
 from tilewright.base.errors import ExpressionError
-from tilewright.relay.graph.expr import MAX_EXTENT, Array, Attrs
+from tilewright.relay.graph.expr import Array, Attrs
+from tilewright.relay.graph.types import MAX_EXTENT
 from tilewright.relay.op.row import Site
 from tilewright.topi import layout as L
 

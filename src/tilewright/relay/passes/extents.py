@@ -16,7 +16,6 @@ import numpy as np
 from tilewright.base.doors import is_integer
 from tilewright.base.errors import ModelError
 from tilewright.relay.graph.expr import (
-    MAX_RANK,
     Array,
     Call,
     Constant,
@@ -31,6 +30,7 @@ from tilewright.relay.graph.expr import (
 from tilewright.relay.graph.extents import stand_in
 from tilewright.relay.graph.open import OpenModule, still_open
 from tilewright.relay.graph.traversal import with_children
+from tilewright.relay.graph.types import MAX_RANK
 from tilewright.relay.passes.bind import with_weights
 
 _TRIAL = 32  # for each open extent where one network is made to see whether it can be
