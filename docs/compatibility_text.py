@@ -116,7 +116,7 @@ GALLERIES = (
     (
         "work_with_schedules/scan",
         "recurrences.py",
-        "as it is",
+        "as it is up to states of two shapes, which are a scan each",
     ),
     (
         "work_with_schedules/extern_op",
