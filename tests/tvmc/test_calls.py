@@ -205,6 +205,23 @@ def test_inputs_that_are_not_given(package, fill, value):
         tvmc.run(package, fill_mode="whatever")
 
 
+def test_how_a_run_is_timed(package, monkeypatch):
+    seen = {}
+
+    def benchmark(self, device, **options):
+        seen.update(options)
+        return BenchmarkResult((1e-3,))
+
+    monkeypatch.setattr(runner.GraphModule, "benchmark", benchmark)
+    tvmc.run(package, repeat=3, number=4, end_to_end=True)
+    assert seen == {"repeat": 3, "number": 4, "end_to_end": True}
+
+
+def test_a_compiler_for_the_shared_object(model):
+    with pytest.raises(TilewrightError, match="no-such-compiler"):
+        tvmc.compile(model, "llvm", output_format="so", cross="no-such-compiler")
+
+
 def test_profile(package, capsys):
     tvmc.run(package, profile=True, benchmark=False)
     assert "conv2d" in capsys.readouterr().out
