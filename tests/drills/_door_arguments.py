@@ -254,7 +254,7 @@ _OPERATORS: dict[str, dict[str, Any]] = {
     "scatter scatter_elements": {"updates": Of()},
     "split": {"axis": 1},
     "squeeze": {"axis": 0},
-    "strided_set": {"v": Of((1, 2, 3, 4))},
+    "strided_set": {"v": Of((1, 2, 3, 4)), "end": (1, 2, 3, 4)},
     "upsampling": {"scale_h": 2, "scale_w": 2},
 }  # fmt: skip
 _QUANTISED: dict[str, Any] = {

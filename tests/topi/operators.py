@@ -75,6 +75,18 @@ def _towards_zero(a: Any, b: Any) -> Any:
     return (a - np.fmod(a, b)) // b
 
 
+def _gradients(x: Any, w: Any, g: Any) -> tuple[Any, Any]:
+    """Of a depthwise convolution of x [N, H, W, C] with w [KH, KW, C, M], by its result's `g`."""
+    to_x, to_w = np.zeros(x.shape), np.zeros(w.shape)
+    rows, columns = g.shape[1:3]
+    parts = g.reshape(*g.shape[:3], *w.shape[2:])
+    for i, j in np.ndindex(*w.shape[:2]):
+        to_x[:, i : i + rows, j : j + columns] += (parts * w[i, j]).sum(-1)
+        read = x[:, i : i + rows, j : j + columns, :, None]
+        to_w[i, j] = (read * parts).sum((0, 1, 2))
+    return to_x, to_w
+
+
 V, M = ((3, 5),), ((3, 5), (3, 5))
 NEAREST = [
     topi.Resizing(n, Fraction(scale), "nearest", "asymmetric", "floor")
@@ -244,6 +256,41 @@ ROWS: dict[str, Row] = {
     "depthwise_conv": Row(((2, 9, 4), (3, 4, 2)),
                           lambda x, w: nn.depthwise_conv(x, w, 1, 1, 1, _sums(x), "NWC"),
                           _on_wide(_depthwise1d)),
+    "tensordot": Row(((2, 3, 4), (3, 4, 5)), lambda a, b: topi.tensordot(a, b, 2),
+                     _on_wide(lambda a, b: np.tensordot(a, b, 2)),
+                     tuple(t for t in NUMBERS if t in FLOATS or DType(t).bits != 16)),
+    "group_conv1d_transpose_ncw": Row(
+        ((1, 4, 6), (4, 3, 3)),
+        lambda x, w: nn.group_conv1d_transpose_ncw(x, w, 2, 1, _sums(x), 1, 2),
+        _on_wide(lambda x, w: testing.conv1d_transpose_ncw_python(x, w, 2, 1, 1, 2))),
+    "group_conv2d_transpose_nchw": Row(
+        ((2, 4, 4, 5), (4, 3, 3, 3)),
+        lambda x, w: nn.group_conv2d_transpose_nchw(x, w, 2, 1, _sums(x), 1, 2),
+        _on_wide(lambda x, w: testing.conv_transpose_python(x, w, 2, 1, 1, 2))),
+    "deformable_conv2d_nchw": Row(
+        ((1, 4, 5, 5), (1, 18, 3, 3), (3, 4, 3, 3)),
+        lambda x, o, w: nn.deformable_conv2d_nchw(x, o, w, 1, 0, 1, 1, 1),
+        lambda x, o, w: testing.deformable_conv2d_nchw_python(x, o, w, 1, 0, 1, 1, 1), FLOATS),
+    "correlation_nchw": Row(
+        ((1, 3, 5, 6), (1, 3, 5, 6)),
+        lambda a, b: nn.correlation_nchw(a, b, 1, 1, 1, 1, 1, True),
+        lambda a, b: testing.correlation_nchw_python(a, b, 1, 1, 1, 1, 1, True), FLOATS),
+    "depthwise_conv2d_backward_input_nhwc": Row(
+        ((3, 2, 2, 2), (1, 4, 5, 4)),
+        lambda w, g: nn.depthwise_conv2d_backward_input_nhwc(
+            w, g, (1, 4, 5, 4), (1, 6, 6, 2), 1, 0),
+        lambda w, g: _gradients(np.zeros((1, 6, 6, 2)), w, g)[0], FLOATS),
+    "depthwise_conv2d_backward_weight_nhwc": Row(
+        ((1, 6, 6, 2), (1, 4, 5, 4)),
+        lambda x, g: nn.depthwise_conv2d_backward_weight_nhwc(
+            x, g, (1, 4, 5, 4), (3, 2, 2, 2), 1, 0),
+        lambda x, g: _gradients(x, np.zeros((3, 2, 2, 2)), g)[1], FLOATS),
+    "dft": Row(((2, 6), (2, 6)), lambda a, b: topi.dft(a, b)[0],
+               lambda a, b: np.fft.fft(a + 1j * b).real, FLOATS),
+    "dft, imaginary part": Row(((2, 6), (2, 6)), lambda a, b: topi.dft(a, b, True)[1],
+                               lambda a, b: np.fft.ifft(a + 1j * b).imag, FLOATS),
+    "lstm": Row(((3, 2, 3), (8, 3), (8, 2)), lambda x, w, h: nn.lstm(x, w, h)[0],
+                lambda x, w, h: testing.lstm_python(x, w, h)[0], FLOATS),
     # indices that are data (of int32, for values of any type), order, running sums
     "take": Row(((3, 2), (4, 5)), lambda i, x: topi.take(x, i, 1),
                 lambda i, x: np.take(x, i, 1, mode="clip"), TYPES, first="int32"),
@@ -283,7 +330,8 @@ ROWS: dict[str, Row] = {
                    lambda x: testing.cumulative_python(x, 0, True, True, True), FLOATS),
     "mirror_pad": Row(V, lambda x: topi.mirror_pad(x, ((1, 4), (2, 0)), "reflect"),
                       lambda x: np.pad(x, ((1, 4), (2, 0)), "reflect"), TYPES),
-    "strided_set": Row(((7, 4), (3, 4)), lambda x, v: topi.strided_set(x, v, (5, 0), (-2, 1)),
+    "strided_set": Row(((7, 4), (3, 4)), lambda x, v: topi.strided_set(
+        x, v, (5, 0), (0, 4), (-2, 1)),
                        lambda x, v: _set(x, v), TYPES),
     # images read where data says
     **{
@@ -316,6 +364,14 @@ ROWS: dict[str, Row] = {
                         x, 3, 2, 1, 1, "avg", count_include_pad=False), FLOATS),
     "global max pool": Row((NCHW,), lambda x: nn.global_pool(x, "max"),
                            lambda x: testing.adaptive_pool(x, (1, 1), "max")),
+    "pool_grad": Row(((1, 2, 3, 3), (1, 2, 6, 6)),
+                     lambda g, x: nn.pool_grad(g, x, 2, 2, 0, "avg"),
+                     lambda g, x: testing.pool_grad_nchw(
+                         x, g, 2, 2, 0, "avg", False), FLOATS),
+    "adaptive_pool1d": Row(((2, 3, 7),), lambda x: nn.adaptive_pool1d(x, 3, "max"),
+                           lambda x: testing.adaptive_pool(x, (3,), "max", "NCW")),
+    "adaptive_pool3d": Row(((1, 2, 4, 5, 3),), lambda x: nn.adaptive_pool3d(x, (2, 3, 1), "max"),
+                           lambda x: testing.adaptive_pool(x, (2, 3, 1), "max", "NCDHW")),
     "adaptive avg pool": Row((NCHW,), lambda x: nn.adaptive_pool(x, (4, 2), "avg"),
                              lambda x: testing.adaptive_pool(x, (4, 2), "avg"), FLOATS),
     "softmax": Row(((3, 9),), nn.softmax, lambda x: testing.softmax_python(x, -1), FLOATS),

@@ -51,12 +51,6 @@ def test_every_operator_has_a_row():
     told |= {n for n in nn.__all__ if "winograd" in n}  # of float32: test_winograd.py
     told |= {"conv1d_ncw", "conv1d_nwc", "conv3d_ncdhw", "conv3d_ndhwc"}  # conv1d and conv3d
     told |= {n for names in later.NAMES.values() for n in names}  # a network's operators
-    told |= {  # of floats: test_more_operators.py
-        "adaptive_pool1d", "adaptive_pool3d", "correlation_nchw", "deformable_conv2d_nchw",
-        "depthwise_conv2d_backward_input_nhwc", "depthwise_conv2d_backward_weight_nhwc", "dft",
-        "group_conv1d_transpose_ncw", "group_conv2d_transpose_nchw", "lstm", "pool_grad",
-        "tensordot",
-    }  # fmt: skip
     told.add("sparse_dense")  # of rows that data say: test_sparse.py
     names = {*topi.__all__, *nn.__all__}
     assert names - told <= set(ROWS)
@@ -230,7 +224,12 @@ def test_the_page_names_every_operator_with_its_types():
         "topk in blocks",
         *(name for name in ROWS if name.startswith("scatter_elements ")),
     }
-    variants |= {"resize between elements", "grid_sample nearest", "grid_sample bicubic"}
+    variants |= {
+        "dft, imaginary part",
+        "resize between elements",
+        "grid_sample nearest",
+        "grid_sample bicubic",
+    }
     for name in ROWS.keys() - variants:
         assert set(told[name]) >= set(ROWS[name].types), name
         assert set(told[name]) - set(ROWS[name].types) <= {"int16", "uint16"}, name

@@ -247,3 +247,36 @@ def test_references():
 def test_refusals(call, message):
     with pytest.raises(ExpressionError, match=message):
         call()
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "strides"),
+    [
+        ([0, 3, 0], [4, 1, 4], [1, -1, 2]), ([1, -1, 0], [4, -5, 3], [2, -1, 1]),
+        ([1, 1], [4, 4, 3], None), ([0, 0, -2], [9, 2, 9], [2]),
+    ],
+)  # fmt: skip
+def test_elements_that_are_set_where_data_say(begin, end, strides):
+    x = floats(3, 4, 3)
+    steps = [*(strides or []), 1, 1, 1][:3]
+    wanted = x.copy()
+    cut = tuple(slice(*t) for t in zip(begin, end, steps, strict=False))
+    v = floats(*x[cut].shape)
+    wanted[cut] = v
+    vectors = [np.array(n, "int32") for n in (begin, end, strides) if n is not None]
+    (result,) = ran(lambda *t: topi.strided_set(*t), [x, v, *vectors])
+    np.testing.assert_array_equal(result, wanted)
+    (result,) = ran(lambda *t: topi.strided_set(*t, begin, end, strides), [x, v])
+    np.testing.assert_array_equal(result, wanted)
+
+
+def test_sums_of_all_elements_and_slices_by_their_size():
+    x = floats(3, 4)
+    (result,) = ran(lambda t: topi.cumsum(t), [x])
+    np.testing.assert_allclose(result, np.cumsum(x), **CLOSE)
+    (result,) = ran(lambda t: topi.strided_slice(t, [1, 1], [-1, 2], slice_mode="size"), [x])
+    np.testing.assert_array_equal(result, x[1:, 1:3])
+    with pytest.raises(ExpressionError, match="slice_mode"):
+        topi.strided_slice(tensor(3, 4), [1], [2], slice_mode="length")
+    with pytest.raises(ExpressionError, match="no vectors of ints"):
+        topi.strided_set(tensor(3), tensor(1), tensor(1), [1])

@@ -14,6 +14,7 @@ from tilewright.ir.expr import Expr
 from tilewright.te.tensor import Tensor
 from tilewright.topi.elementwise import cast
 from tilewright.topi.stage import Indices, call_text, check_tensors, normal_axis, require, stage
+from tilewright.topi.transform import reshape
 
 BLOCK = 16  # elements that are combined with each other at once
 
@@ -23,14 +24,15 @@ Key = Callable[[Indices], Expr]
 
 def cumsum(
     data: Tensor,
-    axis: int = 0,
+    axis: int | None = None,
     dtype: str | None = None,
     exclusive: bool = False,
     reverse: bool = False,
 ) -> Tensor:
-    """Sums of the elements up to each one along `axis`; float16 and bfloat16 add in float32.
+    """Sums of the elements up to each one along `axis` (None: of `data` as a vector).
 
-    dtype: of the result, default that of `data`; exclusive: without the element itself
+    dtype: of the result, default that of `data`; float16 and bfloat16 add in float32
+    exclusive: without the element itself
     reverse: from the end
     """
     return _scan("cumsum", te.sum, lambda a, b: a + b, 0, data, axis, dtype, exclusive, reverse)
@@ -38,7 +40,7 @@ def cumsum(
 
 def cumprod(
     data: Tensor,
-    axis: int = 0,
+    axis: int | None = None,
     dtype: str | None = None,
     exclusive: bool = False,
     reverse: bool = False,
@@ -48,11 +50,13 @@ def cumprod(
 
 
 def _scan(
-    name: str, reduce: Callable[..., Expr], combine: Combine, start: int, data: Tensor, axis: int,
-    dtype: str | None, exclusive: bool, reverse: bool,
+    name: str, reduce: Callable[..., Expr], combine: Combine, start: int, data: Tensor,
+    axis: int | None, dtype: str | None, exclusive: bool, reverse: bool,
 ) -> Tensor:  # fmt: skip
     place = call_text(name, data=data, axis=axis)
     check_tensors(place, data=data)
+    if axis is None:
+        data, axis = reshape(data, (-1,)) if data.ndim != 1 else data, 0
     k = normal_axis(axis, data.ndim, place)
     wanted = data if dtype is None else cast(data, dtype)
     kind = wanted.dtype

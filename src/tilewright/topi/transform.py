@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
-from typing import Any
+from typing import Any, cast
 
 from tilewright import te
 from tilewright.ir.expr import Expr, const
@@ -255,10 +255,21 @@ def strided_slice(
     end: Sequence[int | None],
     strides: Sequence[int] | None = None,
     axes: Sequence[int] | None = None,
+    slice_mode: str = "end",
 ) -> Tensor:
-    """`a[begin:end:strides]` on the first axes or on `axes`; negatives mean what numpy means."""
+    """`a[begin:end:strides]` on the first axes or on `axes`; negatives mean what numpy means.
+
+    slice_mode: "end", or "size": `end` holds extents, negative for the rest, strides do not count
+    """
     place = call_text("strided_slice", a=a, begin=begin, end=end, strides=strides, axes=axes)
     check_tensors(place, a=a)
+    require(
+        slice_mode in ("end", "size"), place, f"slice_mode {slice_mode!r} is not known",
+        'Use "end" or "size".',
+    )  # fmt: skip
+    if slice_mode == "size":
+        strides, pairs = None, zip(begin, end, strict=False)
+        end = [None if n is None or n < 0 else (b or 0) + n for b, n in pairs]
     steps = list(strides) if strides is not None else [1] * len(begin)
     chosen = range(len(begin)) if axes is None else axes
     where = [normal_axis(k, a.ndim, place) for k in chosen]
@@ -280,8 +291,8 @@ def strided_slice(
     def body(i: Indices) -> Expr:
         return a[tuple(x * r.step + r.start for x, r in zip(i, ranges, strict=True))]
 
-    pairs = zip(a.shape, ranges, strict=True)
-    shape = [n if isinstance(n, Expr) else len(r) for n, r in pairs]
+    cut = zip(a.shape, ranges, strict=True)
+    shape = [n if isinstance(n, Expr) else len(r) for n, r in cut]
     return stage(shape, body, "T_strided_slice", "injective")
 
 
@@ -354,6 +365,74 @@ def mirror_pad(data: Tensor, pad_width: Sequence[Sequence[int]], mode: str = "sy
 
 
 def strided_set(
+    a: Tensor,
+    v: Tensor,
+    begin: Sequence[int | None] | Tensor,
+    end: Sequence[int | None] | Tensor,
+    strides: Sequence[int] | Tensor | None = None,
+) -> Tensor:
+    """`a` with `v` in place of a[begin:end:strides] on the first axes, as numpy has it.
+
+    begin, end, strides: numbers, or vectors of ints of which a kernel reads them; strides are 1
+        where there are none.  Read ones may leave out some of `v`.
+    """
+    place = call_text("strided_set", a=a, v=v, begin=begin, end=end, strides=strides)
+    check_tensors(place, a=a, v=v)
+    given = [t for t in (begin, end, strides) if isinstance(t, Tensor)]
+    require(a.ndim == v.ndim, place, "values have other axes than the tensor", "Give as many.")
+    require(a.dtype is v.dtype, place, f"{v.dtype} does not fit {a.dtype}", "Cast one of them.")
+    require(
+        all(t.ndim == 1 and t.dtype.is_int for t in given), place,
+        "begin, end or strides are no vectors of ints", 'Give te.placeholder((3,), "int32").',
+    )  # fmt: skip
+    if given:
+        return _set_where_data_say(a, v, begin, end, strides)
+    ranges, numbers = [], [cast(Sequence[int | None] | None, t) for t in (begin, end, strides)]
+    for k, n in enumerate(a.shape):
+        first, last, step = (None if t is None or k >= len(t) else t[k] for t in numbers)
+        require(step != 0, place, "a stride of 0", "Use 1 to set every element.")
+        ranges.append(range(n)[slice(first, last, step)])
+    require(
+        [len(r) for r in ranges] == list(v.shape), place,
+        f"the slice has shape {[len(r) for r in ranges]}, the values {list(v.shape)}",
+        "Give values of the slice's shape.",
+    )  # fmt: skip
+    return set_from(a, v, [r.start for r in ranges], [r.step for r in ranges])
+
+
+def _set_where_data_say(a: Tensor, v: Tensor, begin: Any, end: Any, strides: Any) -> Tensor:
+    """`strided_set` by numbers of which some are elements of vectors."""
+
+    def given(numbers: Any, k: int, otherwise: int) -> Expr:
+        read = isinstance(numbers, Tensor)
+        count = 0 if numbers is None else numbers.shape[0] if read else len(numbers)
+        found = numbers[k] if k < count else None
+        if found is None:
+            return te.const(otherwise)
+        return found.astype("int32") if read else te.const(found)
+
+    def body(i: Indices) -> Expr:
+        inside, at = [], []
+        for k, (x, n, m) in enumerate(zip(i, a.shape, v.shape, strict=True)):
+            step = given(strides, k, 1)
+            forward = step > 0
+            ends = []
+            for numbers, otherwise in ((begin, 0), (end, n)):
+                raw = given(numbers, k, otherwise)
+                there = te.select(raw < 0, raw + n, raw)
+                low, high = te.select(forward, 0, -1), te.select(forward, n, n - 1)
+                ends.append(te.maximum(te.minimum(there, high), low))
+            away = te.select(forward, x - ends[0], ends[0] - x)
+            size = te.maximum(te.maximum(step, -step), te.const(1))
+            inside += [away >= 0, te.select(forward, x < ends[1], x > ends[1])]
+            inside.append((away % size).equal(0))
+            at.append(te.maximum(te.minimum(away // size, te.const(m - 1)), te.const(0)))
+        return te.if_then_else(te.all(*inside), v[tuple(at)], a[i])
+
+    return stage(a.shape, body, "T_strided_set", "injective")
+
+
+def set_from(
     a: Tensor, v: Tensor, begin: Sequence[int], strides: Sequence[int] | None = None
 ) -> Tensor:
     """`a` with `v` in place of the elements at begin + strides * (the index in `v`) of every axis.

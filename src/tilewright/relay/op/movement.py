@@ -16,6 +16,7 @@ from tilewright import topi
 from tilewright.base.dtype import DType
 from tilewright.relay.graph.expr import Array, Attrs, TensorType, Type
 from tilewright.relay.op.row import Op, Pattern, Site, broadcast, first_array
+from tilewright.topi.transform import set_from
 
 
 def _reshape_type(site: Site) -> Type:
@@ -270,7 +271,7 @@ ROWS = (
     ),
     Op(
         "strided_set", ("data", "v"), Pattern.INJECTIVE, _set_type, _set_numpy,
-        lambda t, attrs, result: topi.strided_set(t[0], t[1], attrs.begin, attrs.strides),
+        lambda t, attrs, result: set_from(t[0], t[1], attrs.begin, attrs.strides),
         "data with `v` in place of every stride-th element from `begin` on.",
         {"begin": (), "strides": ()},
     ),
