@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 import tilewright
-from tilewright import relay, te
-from tilewright.base.errors import DeviceError, ModelError
+from tilewright import cpu, relay, runtime, te
+from tilewright.base.errors import DeviceError, ModelError, TilewrightError
+from tilewright.contrib import graph_executor
+from tilewright.relay import scope_builder
 from tilewright.runtime.vm import VirtualMachine
 
 KINDS = ("graph", "vm", "debug")
@@ -122,3 +124,53 @@ def test_refusals(call, parts):
         call()
     for part in parts:
         assert part in str(caught.value)
+
+
+PAIR = relay.TupleType([relay.TensorType((2, 3)), relay.TensorType((3,))])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_input_may_be_a_tuple_of_tuples(kind):
+    both = relay.var("both", type_annotation=relay.TupleType([PAIR, relay.TensorType((3,))]))
+    both_0, x = relay.var("both_0_0", shape=(3,)), relay.var("x", shape=(3,))
+    inner = relay.TupleGetItem(both, 0)
+    first, second = relay.TupleGetItem(inner, 0), relay.TupleGetItem(inner, 1)
+    body = first * second - relay.TupleGetItem(both, 1) + both_0 / x
+    mod = relay.IRModule.from_expr(relay.Function([both_0, both, x], body))
+    run = relay.create_executor(kind, mod=mod).evaluate()
+    a, (b, c, d, e) = np.ones((2, 3), "float32"), np.arange(1, 13, dtype="float32").reshape(4, 3)
+    for value in (((a, b), c), runtime.container.tuple_object([[a, b], c])):
+        np.testing.assert_allclose(run(d, value, e).numpy(), a * b - c + d / e, rtol=1e-6)
+        np.testing.assert_allclose(run(d, x=e, both=value).numpy(), a * b - c + d / e, rtol=1e-6)
+    with pytest.raises(TilewrightError, match="it has 3"):
+        run(d, (a, b), e)
+
+
+@pytest.mark.parametrize("kind", ["vm", "debug"])
+def test_tensors_of_a_tuple_may_have_open_extents(kind):
+    pair = relay.TupleType([relay.TensorType((relay.Any(), 3))] * 2)
+    x = relay.var("x", type_annotation=pair)
+    f = relay.Function([x], relay.TupleGetItem(x, 0) + relay.TupleGetItem(x, 1))
+    run = relay.create_executor(kind, mod=relay.IRModule.from_expr(f)).evaluate()
+    for n in (2, 5):
+        a = np.arange(n * 3, dtype="float32").reshape(n, 3)
+        np.testing.assert_array_equal(run((a, a)).numpy(), a + a)
+
+
+def test_the_least_and_the_greatest_bool():
+    given = np.array([[True, False], [True, True]])
+    x = relay.var("x", shape=(2, 2), dtype="bool")
+    for function, reference in ((relay.min, np.min), (relay.max, np.max)):
+        found = relay.evaluate(function(x, axis=1), {"x": given})
+        np.testing.assert_array_equal(found, reference(given, 1))
+        assert found.dtype == bool
+
+
+def test_a_library_by_the_names_of_factory_modules():
+    x = relay.var("x", shape=(3,))
+    lib = relay.build(relay.IRModule.from_expr(relay.Function([x], x + 1.0)), "llvm")
+    module = graph_executor.create(lib.graph_json, lib.lib, cpu())
+    module.set_input(**lib.params)
+    module.run(x=np.zeros(3, "float32"))
+    np.testing.assert_array_equal(module.get_output(0).numpy(), 1)
+    assert scope_builder.ScopeBuilder is relay.ScopeBuilder

@@ -94,8 +94,22 @@ open_doors(globals(), [name for name in __all__ if name != "TensorType"], ModelE
 _ELSEWHERE = {
     **dict.fromkeys(("If", "Match"), "Graphs have no branches: use relay.where."),
     **dict.fromkeys(
-        ("adt", "prelude", "TypeVar", "TypeData", "Clause", "RefCreate", "RefRead", "RefWrite"),
+        (
+            "adt",
+            "loops",
+            "prelude",
+            "TypeVar",
+            "TypeData",
+            "Clause",
+            "RefCreate",
+            "RefRead",
+            "RefWrite",
+        ),
         "Values are tensors and tuples of them; unroll lists and loops in Python.",
+    ),
+    **dict.fromkeys(
+        ("argwhere", "unique", "sparse_fill_empty_rows", "sparse_reshape"),
+        "How many there are depends on the data: do it on the results, with numpy.",
     ),
     **dict.fromkeys(("parser", "fromtext", "parse"), "Text is not read: save with relay.to_onnx."),
     "annotation": "Leave it out: relay.build decides where values live and what is fused.",

@@ -22,7 +22,7 @@ def _of_bools(name: str, data: Expr, axis: Axes, keepdims: bool, exclude: bool) 
             f"{name}(data={data.shape} {data.dtype})", "it is of bool tensors", "Compare first."
         )
     reduce = tensor.max if name == "any" else tensor.min
-    return tensor.cast(reduce(tensor.cast(data, "uint8"), axis, keepdims, exclude), "bool")
+    return reduce(data, axis, keepdims, exclude)
 
 
 def any(data: Expr, axis: Axes = None, keepdims: bool = False, exclude: bool = False) -> Expr:

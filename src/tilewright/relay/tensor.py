@@ -6,6 +6,7 @@ are TVM's.  Read next: `nn.py`.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -234,7 +235,23 @@ def _reduction(name: str) -> Callable[..., Call]:
     return operator
 
 
-sum, mean, max, min, prod = map(_reduction, ("sum", "mean", "max", "min", "prod"))
+def _ordered(name: str) -> Callable[..., Expr]:
+    """A reduction that bool has, too: it is ordered, and has no arithmetic."""
+    reduction = _reduction(name)
+
+    @functools.wraps(reduction)
+    def operator(
+        data: Expr, axis: Axes = None, keepdims: bool = False, exclude: bool = False
+    ) -> Expr:
+        if data.dtype != "bool":
+            return reduction(data, axis, keepdims, exclude)
+        return cast(reduction(cast(data, "uint8"), axis, keepdims, exclude), "bool")
+
+    return operator
+
+
+sum, mean, prod = map(_reduction, ("sum", "mean", "prod"))
+max, min = map(_ordered, ("max", "min"))
 
 
 def full(fill_value: float | Expr, shape: Any, dtype: str | None = None) -> Expr:

@@ -7,7 +7,7 @@ Read next: `vm.py`, `build.py`; `../graph/evaluate.py` for "debug".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,8 @@ import numpy as np
 from tilewright.base.doors import door
 from tilewright.base.dtype import DType
 from tilewright.base.errors import ModelError
-from tilewright.relay.compile.vm import Executable
-from tilewright.relay.graph.evaluate import Value, evaluate
+from tilewright.relay.compile.vm import Executable, leaves
+from tilewright.relay.graph.evaluate import evaluate
 from tilewright.relay.graph.expr import Expr, Function, IRModule, Var, as_array, const, free_vars
 from tilewright.relay.graph.traversal import substitute
 from tilewright.runtime.device import Device
@@ -112,26 +112,18 @@ def _vm(executor: Executor, built: Executable) -> Callable[..., Any]:
 
 def _debug(executor: Executor, built: Executable) -> Callable[..., Any]:
     def run(*args: Any, **named: Any) -> Any:
-        values = ordered(built.input_names, args, named, "evaluate")
+        values = built.tensors(ordered(built.input_names, args, named, "evaluate"))
         main = built.sized([shape_of(v) for v in values])
         types: dict[str, DType] = {p.name_hint: p.dtype for p in main.params}
-        given = {**dict(zip(built.input_names, values, strict=True)), **built.params}
+        given = {**dict(zip(built.tensor_names, values, strict=True)), **built.params}
         checked = {
             name: converted(as_array(value), types[name], f"evaluate({name})")
             for name, value in given.items()
         }
-        outputs = [array(np.asarray(v), executor.device) for v in _flat(evaluate(main, checked))]
+        outputs = [array(np.asarray(v), executor.device) for v in leaves(evaluate(main, checked))]
         return nested(iter(outputs), built.nesting)
 
     return run
-
-
-def _flat(value: Value) -> Iterator[Any]:
-    if isinstance(value, tuple):
-        for part in value:
-            yield from _flat(part)
-    else:
-        yield value
 
 
 _KINDS: dict[str, Callable[[Executor, Executable], Callable[..., Any]]] = {

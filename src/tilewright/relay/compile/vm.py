@@ -8,14 +8,15 @@ Read next: `build.py`, `../../runtime/network/vm.py`, which runs it.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
 from tilewright.base.errors import ModelError
 from tilewright.driver.build import resolve_target
 from tilewright.relay.compile.build import build
-from tilewright.relay.graph.expr import Function, IRModule, TupleType, Type
+from tilewright.relay.graph.expr import Expr, Function, IRModule, Tuple, TupleType, Type, Var
+from tilewright.relay.graph.traversal import substitute
 from tilewright.relay.passes.extents import open_extents, with_sizes
 from tilewright.runtime.network.library import Library
 from tilewright.runtime.network.vm import Nesting
@@ -38,14 +39,40 @@ class Executable:
         target: TargetLike | None = None,
         params: Mapping[str, Any] | None = None,
     ) -> None:
-        self.mod, self.params = mod, dict(params or {})
+        self.mod, self.tuples = single_tensors(mod)
+        self.params = dict(params or {})
         self.target = Target(resolve_target(target))
-        self.open_names = open_extents(mod)
+        self.open_names = open_extents(self.mod)
         self._libraries: dict[tuple[int, ...], Library] = {}
 
     @property
     def input_names(self) -> tuple[str, ...]:
+        """What a call gives: tensors, and tuples of them."""
+        inside = {name for names in self.tuples.values() for name in names[1:]}
+        first = {names[0]: of for of, names in self.tuples.items()}
+        return tuple(first.get(name, name) for name in self.tensor_names if name not in inside)
+
+    @property
+    def tensor_names(self) -> tuple[str, ...]:
+        """The inputs of main, each one tensor."""
         return tuple(p.name_hint for p in self._mains[0].params if p.name_hint not in self.params)
+
+    def tensors(self, values: Sequence[Any]) -> list[Any]:
+        """The values of `tensor_names`, from those of `input_names`.
+
+        Raises ModelError for a tuple of another number of tensors.
+        """
+        found: list[Any] = []
+        for name, value in zip(self.input_names, values, strict=True):
+            parts = list(leaves(value)) if name in self.tuples else [value]
+            count = len(self.tuples.get(name, (name,)))
+            if len(parts) != count:
+                raise ModelError(
+                    f"input {name}", f"{len(parts)} tensors are given, it has {count}",
+                    "Give a tuple of its form.",
+                )  # fmt: skip
+            found += parts
+        return found
 
     @property
     def nesting(self) -> Nesting:
@@ -106,7 +133,7 @@ class Executable:
     def _sizes(self, shapes: Sequence[tuple[int, ...]]) -> dict[str, int]:
         sizes: dict[str, int] = {}
         for (k, axis), name in self._axes.items():
-            what = f"input {self.input_names[k]} of shape {list(shapes[k])}"
+            what = f"input {self.tensor_names[k]} of shape {list(shapes[k])}"
             if axis >= len(shapes[k]):
                 raise ModelError(what, f"it has no axis {axis}, called {name}", "Add it.")
             extent = int(shapes[k][axis])
@@ -133,6 +160,45 @@ def compile(
     if not made.open_names:
         _ = made.library
     return made
+
+
+def single_tensors(mod: IRModule) -> tuple[IRModule, dict[str, list[str]]]:
+    """The module whose main takes tensors only, and the names of those that a tuple became."""
+    main = mod.functions.get("main")
+    if main is None or not any(isinstance(p.type_annotation, TupleType) for p in main.params):
+        return mod, {}
+    taken = {p.name_hint for p in main.params}
+    tuples: dict[str, list[str]] = {}
+    params: list[Var] = []
+    values: dict[Expr, Expr] = {}
+
+    def parts(kind: Type, name: str) -> Expr:
+        if isinstance(kind, TupleType):
+            return Tuple([parts(part, f"{name}_{k}") for k, part in enumerate(kind.fields)])
+        while name in taken:
+            name += "_"
+        taken.add(name)
+        params.append(Var(name, kind))
+        return params[-1]
+
+    for p in main.params:
+        if not isinstance(p.type_annotation, TupleType):
+            params.append(p)
+            continue
+        before = len(params)
+        values[p] = parts(p.type_annotation, p.name_hint)
+        tuples[p.name_hint] = [part.name_hint for part in params[before:]]
+    flat = Function(params, substitute(main.body, values), attrs=main.attrs)
+    return IRModule({**mod.functions, "main": flat}), tuples
+
+
+def leaves(value: Any) -> Iterator[Any]:
+    """The tensors of a tuple of tuples, in order."""
+    if isinstance(value, (tuple, list)):
+        for part in value:
+            yield from leaves(part)
+    else:
+        yield value
 
 
 def nesting_of(kind: Type) -> Nesting:

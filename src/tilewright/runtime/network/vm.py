@@ -23,12 +23,14 @@ Nesting = tuple[Any, ...] | None  # of a result: None for one array, else that o
 
 
 class Builder(Protocol):
-    """input_names: of "main", in order; nesting: of its result."""
+    """input_names: of "main", in order; nesting: of its result; tensors: of inputs, some of which
+    may be tuples."""
 
     @property
     def input_names(self) -> tuple[str, ...]: ...
     @property
     def nesting(self) -> Nesting: ...
+    def tensors(self, values: Sequence[Any]) -> list[Any]: ...
     def library_for(self, shapes: Sequence[tuple[int, ...]]) -> Library: ...
 
 
@@ -55,7 +57,7 @@ class VirtualMachine:
         place = f"VirtualMachine.set_input({func_name!r})"
         if func_name != "main":
             raise DeviceError(place, "there is no such function", 'Use "main".')
-        values = ordered(self._built.input_names, args, named, place)
+        values = self._built.tensors(ordered(self._built.input_names, args, named, place))
         library = self._built.library_for([shape_of(v) for v in values])
         if library not in self._modules:
             self._modules[library] = GraphModule(library["default"](self.device))
@@ -131,6 +133,9 @@ class _Finished:
         self.input_names = tuple(spec.name for spec in library.plan.inputs)
         count = len(library.plan.outputs)
         self.nesting: Nesting = None if count == 1 else (None,) * count
+
+    def tensors(self, values: Sequence[Any]) -> list[Any]:
+        return list(values)
 
     def library_for(self, shapes: Sequence[tuple[int, ...]]) -> Library:
         return self.library
