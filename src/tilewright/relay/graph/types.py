@@ -28,7 +28,8 @@ MAX_RANK, MAX_EXTENT, MAX_BYTES = 32, 2**31 - 1, 2**46
 
 def as_array(value: Any) -> Array:
     """`value` as a numpy array: numbers, lists, arrays, constants, anything with `.numpy()`."""
-    held = getattr(value, "data", None)
+    # an array's own `data` is its buffer, which bfloat16 has none of
+    held = None if isinstance(value, np.ndarray) else getattr(value, "data", None)
     value = held if isinstance(held, np.ndarray) else value
     try:
         made = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
