@@ -71,7 +71,7 @@ SECTIONS: dict[str, list[Row]] = {
         *works("tir.", "if_then_else const var indexmod indexdiv floormod floordiv all any"),
         *works("tir.", "max min exp log sqrt tanh sigmoid abs power call_intrin Cast PrimExpr"),
         *works("tir.", "IntImm FloatImm Add Sub Mul Div FloorDiv FloorMod Min Max EQ NE LT LE"),
-        *works("tir.", "GT GE And Or Not Var SizeVar popcount"),
+        *works("tir.", "GT GE And Or Not Var SizeVar popcount layout bijective_layout"),
         different("tir.Select", "both sides may be evaluated"),
         different(
             "te.scan",

@@ -73,6 +73,7 @@ from tilewright.te import (
     var,
 )
 from tilewright.te.tensor import IterVar
+from tilewright.topi.layout import BijectiveLayout, Layout, bijection, parse
 
 pow = power
 
@@ -87,6 +88,24 @@ def call_intrin(dtype: typing.Any, func_name: str, *args: typing.Any) -> PrimExp
     if name == "if_then_else":
         return _E.cast(dtype, _E.if_then_else(*args))
     return _E.cast(dtype, _E.call({"fabs": "abs"}.get(name, name), *args))
+
+
+@door(ExpressionError, "tir.layout")
+def layout(layout_str: str) -> Layout:
+    """The layout that a text such as NCHW16c describes: its axes, and blocks by `factor_of`.
+
+    Raises ExpressionError for what is no layout.
+    """
+    return parse(layout_str, f"tir.layout({layout_str!r})")
+
+
+@door(ExpressionError, "tir.bijective_layout")
+def bijective_layout(src_layout: str, dst_layout: str) -> BijectiveLayout | None:
+    """How shapes and indices of one layout become those of another; None where nothing leads there.
+
+    Raises ExpressionError for what is no layout.
+    """
+    return bijection(src_layout, dst_layout)
 
 
 __path__: list[str] = []  # so that imports of other names say what to use, too
@@ -184,6 +203,7 @@ __all__ = [
     "NE",
     "Add",
     "And",
+    "BijectiveLayout",
     "Cast",
     "Div",
     "FloatImm",
@@ -191,6 +211,7 @@ __all__ = [
     "FloorMod",
     "IntImm",
     "IterVar",
+    "Layout",
     "Max",
     "Min",
     "Mul",
@@ -211,6 +232,7 @@ __all__ = [
     "atan",
     "atan2",
     "atanh",
+    "bijective_layout",
     "call_intrin",
     "ceil",
     "clz",
@@ -234,6 +256,7 @@ __all__ = [
     "indexmod",
     "infinity",
     "isnan",
+    "layout",
     "ldexp",
     "log",
     "log1p",
