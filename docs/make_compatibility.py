@@ -81,7 +81,7 @@ SECTIONS: dict[str, list[Row]] = {
         *not_yet("te.", "extern hybrid create_prim_func gradient decl_tensor_intrin"),
         *not_yet("tir.", "PrimFunc Schedule Buffer transform stmt_functor ir_builder call_packed"),
         *not_yet("tir.", "call_extern decl_buffer analysis"),
-        *not_yet("", "placeholder compute create_schedule reduce_axis thread_axis"),
+        *not_yet("", "arith placeholder compute create_schedule reduce_axis thread_axis"),
     ],
     "Schedules": [
         *works("s[C].", "split fuse reorder tile bind compute_at compute_inline compute_root"),
