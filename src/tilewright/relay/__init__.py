@@ -115,6 +115,10 @@ _ELSEWHERE = {
     "annotation": "Leave it out: relay.build decides where values live and what is fused.",
     "collage": "relay.build chooses by measured records; there are no other compilers to ask.",
     "dataflow_pattern": "Use relay.ExprMutator, or relay.analysis.post_order_visit.",
+    **dict.fromkeys(
+        ("argwhere", "sparse_reshape", "unique"),
+        "How many results there are depends on the data: do it on the results, with numpy.",
+    ),
     "reinterpret": "The bits of one type are not read as another; relay.cast converts values.",
     "quantize": "Import a model that is quantised already, with QuantizeLinear in ONNX.",
 }

@@ -5,6 +5,7 @@ In: arrays.  Out: arrays.  Read next: `conv2d.py`.
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import Any
 
@@ -18,13 +19,14 @@ def strided_slice_python(
 ) -> Array:
     """data[begin:end:strides] on the first axes, or on `axes`; slice_mode "size": `end` holds
     extents, negative for the rest."""
-    where = range(len(begin)) if axes is None else axes
+    where = range(max(len(begin), len(end))) if axes is None else axes
     if slice_mode == "size":
         strides = None
         end = [b + n if n >= 0 else None for b, n in zip(begin, end, strict=True)]
     cut = [slice(None)] * data.ndim
-    for k, b, e, s in zip(where, begin, end, strides or [1] * len(begin), strict=True):
-        cut[k] = slice(b, e, s)
+    for k, b, e, s in itertools.zip_longest(where, begin, end, strides or []):
+        if k is not None:
+            cut[k] = slice(b, e, s)
     return data[tuple(cut)]
 
 
