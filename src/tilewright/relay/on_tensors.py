@@ -222,12 +222,16 @@ def group_norm(
     return relay.nn.group_norm(data, gamma, beta, num_groups, channel_axis, epsilon)
 
 
-def layer_norm(data: Expr, gamma: Expr, beta: Expr, axis: Any = -1, epsilon: float = 1e-5) -> Any:
+def layer_norm(
+    data: Expr, gamma: Expr, beta: Expr, axis: int | Sequence[int] = -1, epsilon: float = 1e-5
+) -> Any:
     """(data - mean) / sqrt(variance + epsilon) * gamma + beta over the last axes, `axis`."""
     return _scaled(data, gamma, beta, axis, epsilon, True)
 
 
-def rms_norm(data: Expr, weight: Expr, axis: Any = -1, epsilon: float = 1e-5) -> Any:
+def rms_norm(
+    data: Expr, weight: Expr, axis: int | Sequence[int] = -1, epsilon: float = 1e-5
+) -> Any:
     """data / sqrt(mean square + epsilon) * weight over the last axes, `axis`."""
     return _scaled(data, weight, None, axis, epsilon, False)
 
@@ -242,10 +246,12 @@ def _scaled(
     return made if beta is None else made + relay.reshape(beta, wide)
 
 
-def instance_norm(data: Expr, gamma: Expr, beta: Expr, axis: Any, epsilon: float = 1e-5) -> Any:
+def instance_norm(
+    data: Expr, gamma: Expr, beta: Expr, axis: int | Sequence[int], epsilon: float = 1e-5
+) -> Any:
     """Each channel of each image normalised over `axis`; gamma and beta are those of axis 1."""
     rank = len(data.shape)
-    axes = sorted(a % rank for a in (axis if isinstance(axis, (list, tuple)) else [axis]))
+    axes = sorted(a % rank for a in ([axis] if isinstance(axis, int) else axis))
     wide = [data.shape[1] if k == 1 else 1 for k in range(rank)]
     made = relay.nn.standardize(data, axes, epsilon)
     return made * relay.reshape(gamma, wide) + relay.reshape(beta, wide)
