@@ -223,6 +223,22 @@ def test_refused(name):
         build()
 
 
+@pytest.mark.parametrize("scale", (1.0, 0.5))
+def test_pooled_regions_are_onnxruntime_s(scale):
+    x, rois = random(2, 3, 9, 7), RNG.uniform(0, 8, (12, 5)).astype("float32")
+    rois[:, 0] = np.arange(12) % 2
+    rois[:, 3:] = rois[:, 1:3] + RNG.uniform(0, 6, (12, 2))
+    proto = model(
+        [node("MaxRoiPool", ["x", "r"], pooled_shape=[3, 2], spatial_scale=scale)],
+        {"x": x.shape, "r": rois.shape}, opset=16,
+    )  # fmt: skip
+    session = onnxruntime.InferenceSession(proto.SerializeToString())
+    (wanted,) = session.run(None, {"x": x, "r": rois})
+    mod, params = relay.frontend.from_onnx(proto)
+    found = relay.evaluate(mod, {"x": x, "r": rois, **params})
+    np.testing.assert_allclose(found, wanted)
+
+
 IMAGE = {"x": [1, 2, 4, 4], "r": [3, 4]}
 BATCH = {"b": np.zeros(3, "int64")}
 ONNX = {
@@ -236,6 +252,10 @@ ONNX = {
     "mode": (
         model([node("RoiAlign", ["x", "r", "b"], mode="sum")], IMAGE, BATCH, 16),
         "Use avg or max",
+    ),
+    "bins": (
+        model([node("MaxRoiPool", ["x", "r"], pooled_shape=[2])], {**IMAGE, "r": [3, 5]}, opset=16),
+        "not two numbers",
     ),
     "shift": (
         model(
@@ -267,11 +287,6 @@ def test_a_plain_maximum_has_no_words_in_onnx():
     made = vision.roi_align(X, var("r", 3, 5), 2, 1.0, 2, mode="max")
     with pytest.raises(ModelError, match="max_weighted"):
         relay.to_onnx(relay.Function(relay.free_vars(made), made))
-
-
-def test_boxes_are_left_to_what_is_behind_the_network():
-    with pytest.raises(AttributeError, match="outside the network"):
-        _ = vision.non_max_suppression
 
 
 def test_topi_refuses_by_itself():

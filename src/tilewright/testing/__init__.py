@@ -25,12 +25,12 @@ from tilewright.testing.parameters import parameters as parameters
 def assert_allclose(actual: Any, desired: Any, rtol: float = 1e-7, atol: float = 1e-7) -> None:
     """Raise AssertionError unless |actual - desired| <= atol + rtol * |desired| everywhere.
 
-    Arrays of any device may be given; shapes must be equal, NaN never passes.
+    Arrays of any device may be given; shapes must be equal, and NaN equals NaN alone, as in numpy.
     """
     left, right = (x.numpy() if hasattr(x, "numpy") else np.asarray(x) for x in (actual, desired))
     if left.shape != right.shape:
         raise AssertionError(f"shapes differ: {left.shape} and {right.shape}")
-    np.testing.assert_allclose(left, right, rtol=rtol, atol=atol, equal_nan=False)
+    np.testing.assert_allclose(left, right, rtol=rtol, atol=atol)
 
 
 @door(TargetError, "testing.device_enabled")

@@ -137,9 +137,14 @@ def check_node(node: NodeProto, opset: int, place: str, domain: str = "") -> Sch
 
 
 def check_types(schema: Schema, dtypes: Sequence[str | None], place: str) -> None:
-    """dtypes: element type of each input, None for one that is left out."""
+    """dtypes: element type of each input, None for one that is left out.
+
+    Where ONNX wants int64 alone, as for shapes, int32 tells the same and some exporters write it.
+    """
     for k, dtype in enumerate(dtypes):
         accepted = schema.accepts[min(k, len(schema.accepts) - 1)] if schema.accepts else None
+        if dtype == "int32" and accepted == frozenset({"int64"}):
+            continue
         if dtype is not None and accepted is not None and dtype not in accepted:
             raise ModelError(
                 place, f"input {k} has elements of {dtype}",

@@ -82,6 +82,7 @@ def from_onnx(
     dtype: str | Mapping[str, str] = "float32",
     opset: int | None = None,
     freeze_params: bool = False,
+    convert_config: Mapping[str, bool] | None = None,
     *,
     params: Mapping[str, Any] | None = None,
     limits: Limits | None = None,
@@ -95,6 +96,8 @@ def from_onnx(
             is accepted, as TVM does, and has no effect
     opset:  of ONNX's operators, instead of what the model says
     freeze_params: weights become constants of the graph, and the second result is empty
+    convert_config: TVM's; "use_nt_batch_matmul" says how it writes products down, which here is
+            decided when the network is built
     params: values of inputs by name: they are weights then, or constants where an operator needs
             one, such as a shape
     limits: what the model may cost; default: `Limits()`
@@ -106,13 +109,19 @@ def from_onnx(
             f"from_onnx(dtype={dtype!r})", "it is neither one name nor names by input",
             'Leave it out, or give {"input": "float32"}.',
         )  # fmt: skip
+    for key, value in dict(convert_config or {}).items():
+        if key != "use_nt_batch_matmul" or not isinstance(value, bool):
+            raise ModelError(
+                f"from_onnx(convert_config={{{key!r}: {value!r}}})", "there is no such choice",
+                'Leave it out, or give {"use_nt_batch_matmul": True}.',
+            )  # fmt: skip
     limits = limits or Limits()
     proto = load(model, limits)
     if names := open_names(shape or {}):
         return opened(
             names,
             lambda sizes: from_onnx(
-                proto, closed(shape, sizes.__getitem__), dtype, opset, freeze_params,
+                proto, closed(shape, sizes.__getitem__), dtype, opset, freeze_params, None,
                 params=params, limits=limits,
             ),
         )  # fmt: skip

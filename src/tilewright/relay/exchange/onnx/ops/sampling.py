@@ -69,6 +69,18 @@ def _roi_align(n: Node) -> Expr:
     )  # fmt: skip
 
 
+def _max_roi_pool(n: Node) -> Expr:
+    data, rois = n[0], n[1]
+    n.require(
+        len(data.shape) == 4 and len(rois.shape) == 2 and rois.shape[1] == 5,
+        f"its data has shape {data.shape}, its regions {rois.shape}",
+        "[N, C, H, W] and [regions, 5] are needed.",
+    )  # fmt: skip
+    size = n.ints("pooled_shape") or []
+    n.require(len(size) == 2, f"pooled_shape={size} is not two numbers", "Give [1, 1].")
+    return vision.roi_pool(data, rois, size, float(n.attr("spatial_scale", 1.0)))
+
+
 def _deform_conv(n: Node) -> Expr:
     data, weight = n[0], n[1]
     n.require(
@@ -91,5 +103,6 @@ CONVERTERS: dict[str, Converter] = {
     "AffineGrid": _affine_grid,
     "DeformConv": _deform_conv,
     "GridSample": grid_sample,
+    "MaxRoiPool": _max_roi_pool,
     "RoiAlign": _roi_align,
 }
