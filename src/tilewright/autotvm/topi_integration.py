@@ -161,6 +161,7 @@ def register_topi_schedule(task_name: str, func: Scheduled | None = None) -> Any
     return register if func is None else register(func)
 
 
+@door(SpaceError)
 def get_workload(outs: Tensor | Sequence[Tensor], task_name: str | None = None) -> list[Any] | None:
     """[name, *args] of the template that computed something behind `outs`; None where none did."""
     tensors = [outs] if isinstance(outs, Tensor) else list(outs)
