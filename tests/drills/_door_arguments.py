@@ -269,7 +269,7 @@ _SPECIAL: dict[str, dict[str, Any]] = {
         "fcombine": lambda: operator.add, "fidentity": lambda: functools.partial(te.const, 0),
     },
     "te.scan": {
-        "init": Of((1, 4)), "state_placeholder": Of((4, 4)),
+        "init": lambda: image(1, 4), "state_placeholder": lambda: image(4, 4),
         "update": lambda: te.compute((4, 4), lambda t, i: te.const(0.0)),
     },
     "te.compute": {"fcompute": lambda: (lambda i, j: i + j)},
@@ -362,6 +362,9 @@ _SPECIAL: dict[str, dict[str, Any]] = {
     "relay.FuncType": {
         "arg_types": lambda: (relay.TensorType((2, 3)),), "ret_type": lambda: relay.TensorType(()),
     },
+    "relay.transform.ChangeBatch": {"data": dict},
+    "relay.random.normal relay.random.uniform relay.random.threefry_generate "
+    "relay.random.threefry_split": {"key": lambda: relay.random.threefry_key(0)},
     "relay.GlobalVar": {"name_hint": "main"},
     "relay.Let": {
         "variable": lambda: vector(), "value": lambda: vector(), "body": lambda: vector(),
@@ -377,9 +380,7 @@ _SPECIAL: dict[str, dict[str, Any]] = {
             "abs", "erf", "exp", "hardswish", "log", "rsqrt", "sigmoid", "softmax", "sqrt", "tanh"
         )
     ): {"x": Of(dtype="int8"), "scale": lambda: relay.const(1.0), **_QUANTISED},
-    "relay.qnn.op.batch_matmul": {
-        **dict.fromkeys(("x", "y"), Of((2, 4, 4), "int8")), **_QUANTISED,
-    },
+    "relay.qnn.op.batch_matmul": {**dict.fromkeys("xy", Of((2, 4, 4), "int8")), **_QUANTISED},
     "relay.qnn.op.concatenate": {
         "data": [Of(dtype="int8")], "input_scales": lambda: [relay.const(1.0)],
         "input_zero_points": lambda: [relay.const(0)], **_QUANTISED,
@@ -392,9 +393,7 @@ _SPECIAL: dict[str, dict[str, Any]] = {
         "data": Of(dtype="int8"), "weight": Of((4, 4, 3, 3), "int8"), **_QUANTISED,
     },
     "relay.qnn.op.leaky_relu": {"x": Of(dtype="int8"), "alpha": 0.5, **_QUANTISED},
-    "relay.qnn.op.avg_pool2d": {
-        "data": Of(dtype="int8"), "pool_size": (2, 2), **_QUANTISED,
-    },
+    "relay.qnn.op.avg_pool2d": {"data": Of(dtype="int8"), "pool_size": (2, 2), **_QUANTISED},
     "relay.qnn.op.register_qnn_legalize": {
         "op_name": "qnn.abs", "legal_op": lambda: lambda attrs, inputs, types: None,
     },

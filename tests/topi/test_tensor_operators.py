@@ -307,7 +307,7 @@ def test_strided_slice(new_bench, data):
     axes = data.draw(st.sampled_from([None, [0, 1], [2, 0], [-1, 1]]))
     begin, end = data.draw(st.tuples(bound, bound)), data.draw(st.tuples(bound, bound))
     strides = data.draw(st.one_of(st.none(), st.tuples(steps, steps)))
-    expected = testing.strided_slice_python(bench[x], begin, end, strides, axes)
+    expected = testing.strided_slice_python(bench[x], begin, end, strides, axes=axes)
     bench.check(topi.strided_slice(x, begin, end, strides, axes), expected)
 
 
