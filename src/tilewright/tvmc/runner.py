@@ -1,7 +1,7 @@
 """`tvmc.run`: a package on a device, here or of a farm.
 
 In: a `TVMCPackage`, inputs.  Out: a `TVMCResult`.
-Read next: `../runtime/network/graph_executor.py`, `../farm/network_there.py`.
+Read next: `runtime/network/graph_executor.py`, `farm/network_there.py`.
 """
 
 from __future__ import annotations
