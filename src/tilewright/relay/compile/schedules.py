@@ -37,7 +37,7 @@ from tilewright.te.dag import ComputeDAG
 
 RECORD, KNOWLEDGE, REINSTANTIATED, DEFAULT = "record", "knowledge", "re-instantiated", "default"
 _RECORDS = 3  # of a kernel that are tried
-_TIMED = 64  # fastest candidates of a task among which a known schedule is looked for
+_TIMED = 16  # fastest candidates of a task among which a known schedule is looked for
 _ANCHORS = 2  # records of other kernels whose template is tried on this one
 
 
