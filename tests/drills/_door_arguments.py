@@ -369,6 +369,7 @@ _SPECIAL: dict[str, dict[str, Any]] = {
     "relay.Let": {
         "variable": lambda: vector(), "value": lambda: vector(), "body": lambda: vector(),
     },
+    "relay.loops.while_loop": {"cond": lambda: bool, "loop_vars": [], "loop_bodies": lambda: list},
     "relay.load_param_dict": {"param_bytes": lambda: relay.save_param_dict({})},
     "relay.save_param_dict": {"params": dict},
     "relay.qnn.op.add relay.qnn.op.subtract relay.qnn.op.mul": {

@@ -296,11 +296,11 @@ def test_backends_that_there_are_not():
 @pytest.mark.parametrize(
     ("owner", "name", "part"),
     [
-        (relay, "If", "relay.where"), (relay, "parser", "relay.to_onnx"),
+        (relay, "Match", "relay.where"), (relay, "parser", "relay.to_onnx"),
         (relay.backend, "interpreter", "relay.build"),
         (relay.analysis, "alpha_equal", "structural"),
         (relay.vm, "VMCompiler", "relay.vm.compile"), (relay.ty, "TypeVar", "tensors"),
-        (relay.testing, "check_grad", "Gradients"), (relay.expr, "If", "relay.where"),
+        (relay.testing, "check_grad", "Gradients"), (relay.expr, "Match", "relay.where"),
         (relay.build_module, "GraphExecutor", "create_executor"),
         (relay.op, "relu", "relay.nn.relu"), (relay.op, "register_compute", "TABLE"),
         (tilewright.ir, "save_json", "relay.to_onnx"), (tilewright._ffi, "registry", "directly"),

@@ -101,6 +101,17 @@ class Mismatch(Exception):
     """A value is not of the kind that is asked for."""
 
 
+class Awaiting(Exception):
+    """A function needs to know what is known later only."""
+
+    def instead(
+        self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Any:
+        """What stands for the result of `function(*args, **kwargs)`; raises itself where nothing
+        can."""
+        raise self
+
+
 class _Names(dict[str, Any]):
     """The names in a function's annotations; those that only type checkers import are Any."""
 
@@ -115,7 +126,8 @@ def door(error: type[TilewrightError], name: str = "") -> Callable[[F], F]:
     """Decorates a function, or the `__init__` of a class, that users call.
 
     error: what is raised for an argument of another kind than its annotation says; numpy's numbers
-    become Python's, and so does what knows its `as_numbers()`.
+    become Python's, and so does what knows its `as_numbers()`.  Where the numbers of an argument
+    are known later only, the result is what `Awaiting.instead` gives.
     name: what users call it, by default its own name.
     A wrong number of arguments stays Python's TypeError.
     """
@@ -144,15 +156,25 @@ def door(error: type[TilewrightError], name: str = "") -> Callable[[F], F]:
 
         @functools.wraps(function)
         def checked(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return _checked(*args, **kwargs)
+            except Awaiting as wait:
+                if function.__name__ == "__init__":
+                    raise
+                return wait.instead(checked, args, kwargs)
+
+        def _checked(*args: Any, **kwargs: Any) -> Any:
             listed, named, rest = kinds()
             over = [(f"argument {k + 1}", rest) for k in range(len(listed), len(args))]
             given = [
                 _held(value, kind, what, known, error)
                 for value, (what, kind) in zip(args, [*listed, *over], strict=False)
             ]
-            for what, value in kwargs.items():
-                kwargs[what] = _held(value, named.get(what, Any), what, known, error)
-            return function(*given, **kwargs)
+            by_name = {
+                what: _held(value, named.get(what, Any), what, known, error)
+                for what, value in kwargs.items()
+            }
+            return function(*given, **by_name)
 
         return typing.cast(F, checked)
 
@@ -183,11 +205,24 @@ def _held(value: Any, kind: Any, what: str, place: str, error: type[TilewrightEr
         with suppress(Mismatch):
             if known is not None:
                 return _as(known, kind)
+        with suppress(Mismatch):
+            if known is not None and np.size(known) == 1:
+                return _as(np.ravel(known)[0].item(), kind)
+        if known is None and hasattr(value, "await_numbers"):
+            value.await_numbers(lambda like: _fits(like, kind))
         words, way_out = _described(kind)
         raise error(
             f"{place}({what}={reprlib.repr(value)})",
             f"{what} is {_word_of(value)}, not {words}", way_out,
         ) from None  # fmt: skip
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    try:
+        _as(value, kind)
+    except Mismatch:
+        return False
+    return True
 
 
 def _as(value: Any, kind: Any) -> Any:

@@ -19,6 +19,7 @@ from tilewright.relay import (
     expr_functor,
     frontend,
     image,
+    loops,
     nn,
     op,
     qnn,
@@ -31,6 +32,8 @@ from tilewright.relay import (
 )
 from tilewright.relay.compile.build import build
 from tilewright.relay.compile.executor import create_executor
+from tilewright.relay.dynamic import *  # noqa: F403
+from tilewright.relay.dynamic import __all__ as _dynamic
 from tilewright.relay.exchange.onnx.export import to_onnx
 from tilewright.relay.expr import TupleWrapper
 from tilewright.relay.graph.evaluate import evaluate
@@ -80,11 +83,11 @@ __all__ = [
     "Call", "const", "Constant", "create_executor", "data_dep_optimization", "dft", "einsum",
     "evaluate", "Expr", "expr", "expr_functor", "ExprFunctor", "ExprMutator", "ExprVisitor",
     "free_vars", "frontend", "Function", "FuncType", "GlobalVar", "image", "IncompleteType",
-    "IRModule", "layout_transform", "Let", "Library", "load", "load_param_dict", "nn", "op",
-    "optimize", "PASSES", "qnn", "random", "save_param_dict", "scalar_type", "ScopeBuilder",
+    "IRModule", "layout_transform", "Let", "Library", "load", "load_param_dict", "loops", "nn",
+    "op", "optimize", "PASSES", "qnn", "random", "save_param_dict", "scalar_type", "ScopeBuilder",
     "sliding_window", "stft", "TensorType", "testing", "to_onnx", "transform", "Tuple",
     "TupleGetItem", "TupleType", "TupleWrapper", "ty", "Var", "var", "vision", "vm", "with_sizes",
-    *_indexing, *_operators, *_reductions, *_selection, *_shapes,
+    *_dynamic, *_indexing, *_operators, *_reductions, *_selection, *_shapes,
 ]  # fmt: skip
 
 # A shape may hold more than ints, and the class checks it itself.
@@ -92,11 +95,10 @@ open_doors(globals(), [name for name in __all__ if name != "TensorType"], ModelE
 
 # Names of TVM that are not there: what to use instead.
 _ELSEWHERE = {
-    **dict.fromkeys(("If", "Match"), "Graphs have no branches: use relay.where."),
+    "Match": "Values are tensors and tuples of them: use relay.If, or relay.where.",
     **dict.fromkeys(
         (
             "adt",
-            "loops",
             "prelude",
             "TypeVar",
             "TypeData",
@@ -108,17 +110,13 @@ _ELSEWHERE = {
         "Values are tensors and tuples of them; unroll lists and loops in Python.",
     ),
     **dict.fromkeys(
-        ("argwhere", "unique", "sparse_fill_empty_rows", "sparse_reshape"),
+        ("sparse_fill_empty_rows", "sparse_reshape"),
         "How many there are depends on the data: do it on the results, with numpy.",
     ),
     **dict.fromkeys(("parser", "fromtext", "parse"), "Text is not read: save with relay.to_onnx."),
     "annotation": "Leave it out: relay.build decides where values live and what is fused.",
     "collage": "relay.build chooses by measured records; there are no other compilers to ask.",
     "dataflow_pattern": "Use relay.ExprMutator, or relay.analysis.post_order_visit.",
-    **dict.fromkeys(
-        ("argwhere", "sparse_reshape", "unique"),
-        "How many results there are depends on the data: do it on the results, with numpy.",
-    ),
     "reinterpret": "The bits of one type are not read as another; relay.cast converts values.",
     "quantize": "Import a model that is quantised already, with QuantizeLinear in ONNX.",
 }

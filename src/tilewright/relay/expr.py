@@ -8,6 +8,7 @@ from typing import Any
 
 from tilewright.base.doors import door
 from tilewright.base.errors import ModelError, absent
+from tilewright.relay.dynamic import If
 from tilewright.relay.graph.expr import (
     Call,
     Constant,
@@ -51,12 +52,12 @@ class TupleWrapper(Sequence[Expr]):
 
 
 __all__ = [
-    "Call", "Constant", "Expr", "GlobalVar", "Let", "RelayExpr", "Tuple", "TupleGetItem",
+    "Call", "Constant", "Expr", "GlobalVar", "If", "Let", "RelayExpr", "Tuple", "TupleGetItem",
     "TupleWrapper", "Var",
     "bind", "const", "var",
 ]  # fmt: skip
 
-_ELSEWHERE = dict.fromkeys(("If", "Match"), "Use relay.where, which computes both sides.")
+_ELSEWHERE = {"Match": "Use relay.If, or relay.where."}
 
 
 def __getattr__(name: str) -> Any:

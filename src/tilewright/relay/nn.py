@@ -36,7 +36,7 @@ from tilewright.relay.normalize import (
 from tilewright.relay.op import call
 from tilewright.relay.pooling import *  # noqa: F403
 from tilewright.relay.pooling import __all__ as _pooling
-from tilewright.relay.sizes import per_axis, settle
+from tilewright.relay.sizes import per_axis, settle, sides
 from tilewright.relay.tensor import reshape
 
 
@@ -179,7 +179,7 @@ def correlation(
     kernel_size: the extent of a patch, odd; padding: one number for all sides
     stride1: between patches of data1; stride2: between displacements
     """
-    around = set(padding) if isinstance(padding, (tuple, list)) else {padding}
+    around = set(sides(padding, 2, "nn.correlation"))
     if layout != "NCHW" or len(around) != 1:
         raise ModelError(
             f"nn.correlation(layout={layout!r}, padding={padding!r})",
@@ -188,7 +188,7 @@ def correlation(
     return call(
         "nn.correlation", data1, data2, kernel_size=int(kernel_size),
         max_displacement=int(max_displacement), stride1=int(stride1), stride2=int(stride2),
-        padding=int(around.pop()), is_multiply=bool(is_multiply),
+        padding=around.pop(), is_multiply=bool(is_multiply),
     )  # fmt: skip
 
 

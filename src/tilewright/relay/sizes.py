@@ -23,11 +23,25 @@ SIDES = {
 
 def per_axis(value: Any, rank: int, what: str, place: str) -> tuple[int, ...]:
     """`topi`'s, for ints of which the type rule says what they may be."""
-    return stage.per_axis(value, rank, what, place, None, ModelError)
+    return stage.per_axis(known(value), rank, what, place, None, ModelError)
+
+
+def known(value: Any) -> Any:
+    """`value`, or the numbers in a value of the graph.
+
+    Raises NotYet where those are known later.
+    """
+    if not isinstance(value, Expr):
+        return value
+    numbers = value.as_numbers()
+    if numbers is None:
+        value.await_numbers(lambda like: True)
+    return numbers
 
 
 def sides(padding: Any, rank: int, place: str) -> tuple[int, ...]:
     """Padding in front of each axis, then behind each, from an int, one per axis or all of them."""
+    padding = known(padding)
     items = tuple(padding) if isinstance(padding, (tuple, list)) else (padding,)
     if len(items) not in (1, rank, 2 * rank) or not all(is_integer(v) for v in items):
         raise ModelError(place, f"padding={padding!r} is not understood", SIDES[rank])

@@ -15,14 +15,14 @@ import numpy as np
 from tilewright.base.doors import door
 from tilewright.base.dtype import DType
 from tilewright.base.errors import ModelError
-from tilewright.relay.compile.vm import Executable, leaves
+from tilewright.relay.compile.vm import Executable
 from tilewright.relay.graph.evaluate import evaluate
 from tilewright.relay.graph.expr import Expr, Function, IRModule, Var, as_array, const, free_vars
 from tilewright.relay.graph.traversal import substitute
 from tilewright.runtime.device import Device
 from tilewright.runtime.device import device as device_of
 from tilewright.runtime.ndarray import array, converted
-from tilewright.runtime.network.vm import VirtualMachine, nested, ordered, shape_of
+from tilewright.runtime.network.vm import VirtualMachine, ordered, shape_of
 from tilewright.targets.target import Target, TargetLike
 
 
@@ -120,8 +120,11 @@ def _debug(executor: Executor, built: Executable) -> Callable[..., Any]:
             name: converted(as_array(value), types[name], f"evaluate({name})")
             for name, value in given.items()
         }
-        outputs = [array(np.asarray(v), executor.device) for v in leaves(evaluate(main, checked))]
-        return nested(iter(outputs), built.nesting)
+        return arrays(evaluate(main, checked))
+
+    def arrays(value: Any) -> Any:
+        is_tuple = isinstance(value, tuple)
+        return [*map(arrays, value)] if is_tuple else array(np.asarray(value), executor.device)
 
     return run
 

@@ -8,20 +8,42 @@ Read next: `build.py`, `../../runtime/network/vm.py`, which runs it.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
+from hashlib import blake2b
 from typing import Any
+
+import numpy as np
 
 from tilewright.base.errors import ModelError
 from tilewright.driver.build import resolve_target
 from tilewright.relay.compile.build import build
-from tilewright.relay.graph.expr import Expr, Function, IRModule, Tuple, TupleType, Type, Var
+from tilewright.relay.graph.expr import (
+    Constant,
+    Expr,
+    Function,
+    IRModule,
+    Tuple,
+    TupleType,
+    Type,
+    Var,
+    as_array,
+    post_order,
+)
+from tilewright.relay.graph.printer import structural_key
+from tilewright.relay.graph.stages import Stages
 from tilewright.relay.graph.traversal import substitute
+from tilewright.relay.passes.bind import bind_params
 from tilewright.relay.passes.extents import open_extents, with_sizes
+from tilewright.relay.passes.inline import inline_calls
+from tilewright.runtime.ndarray import NDArray, converted
 from tilewright.runtime.network.library import Library
-from tilewright.runtime.network.vm import Nesting
+from tilewright.runtime.network.vm import Nesting, shape_of
 from tilewright.targets.target import Target, TargetLike
 
+# Kept by one executable: sets of shapes, and parts of networks that were built.
+MOST_SHAPES, MOST_PARTS = 64, 64
 # Two numbers for each open extent: an axis that has first the one and then the other is it.
 _TRIALS = (32, 48)
 
@@ -44,6 +66,8 @@ class Executable:
         self.target = Target(resolve_target(target))
         self.open_names = open_extents(self.mod)
         self._libraries: dict[tuple[int, ...], Library] = {}
+        self._stages: OrderedDict[tuple[int, ...], Stages] = OrderedDict()
+        self._parts: OrderedDict[str, Library] = OrderedDict()
 
     @property
     def input_names(self) -> tuple[str, ...]:
@@ -75,18 +99,65 @@ class Executable:
         return found
 
     @property
+    def waits(self) -> bool:
+        """Whether values of inputs, or what is computed of them, decide shapes."""
+        return self._mains[0].waits
+
+    @property
     def nesting(self) -> Nesting:
         return nesting_of(self._mains[0].ret_type)
 
     @cached_property
     def library(self) -> Library:
-        """Of a network without open extents.  Raises ModelError for one that has some."""
+        """Of a network without open extents.  Raises ModelError for one that has some, and for one
+        in which values decide shapes."""
         if self.open_names:
             raise ModelError(
                 "relay.vm.Executable", f"its extents are open: {', '.join(self.open_names)}",
                 "Build it for numbers: relay.build(mod, sizes=[...]).",
             )  # fmt: skip
         return build(self.mod, self.target, self.params or None)
+
+    def staged(
+        self, values: Sequence[Any], run: Callable[[Library, Sequence[Any]], Sequence[Any]]
+    ) -> tuple[list[Any], Nesting]:
+        """The results for these values of `tensor_names`, of a network that `waits`.
+
+        run: a library on the values of its inputs
+        What is built is kept, for `MOST_SHAPES` sets of shapes and `MOST_PARTS` parts of networks.
+        Raises ModelError where the network cannot be made for these values.
+        """
+        shapes = [shape_of(v) for v in values]
+        sizes = tuple(self._sizes(shapes).values()) if self.open_names else ()
+        main = self.sized(shapes) if sizes not in self._stages else None
+        if main is not None:
+            bound = {
+                k: v for k, v in self.params.items() if k in {p.name_hint for p in main.params}
+            }
+            module = bind_params(IRModule({"main": main}), bound)
+            self._stages[sizes] = Stages(inline_calls(module)["main"])
+            if len(self._stages) > MOST_SHAPES:
+                self._stages.popitem(last=False)
+        stages = self._stages[sizes]
+        self._stages.move_to_end(sizes)
+        checked = [checked_input(v, p) for v, p in zip(values, stages.params, strict=True)]
+        given = dict(zip(stages.params, checked, strict=True))
+        found, body = stages.run(given, lambda part, inputs: run(self._part(part), inputs))
+        return found, nesting_of(body.checked_type)
+
+    def _part(self, function: Function) -> Library:
+        """One part of a network, built once whatever led to it."""
+        constants = blake2b()
+        for node in post_order(function.body):
+            if isinstance(node, Constant):
+                constants.update(np.ascontiguousarray(node.data).tobytes())
+        key = structural_key(function) + constants.hexdigest()
+        if key not in self._parts:
+            self._parts[key] = build(function, self.target)
+            if len(self._parts) > MOST_PARTS:
+                self._parts.popitem(last=False)
+        self._parts.move_to_end(key)
+        return self._parts[key]
 
     def library_for(self, shapes: Sequence[tuple[int, ...]]) -> Library:
         """For inputs of these shapes; it is built once.  Raises ModelError where none can be."""
@@ -151,13 +222,14 @@ def compile(
     target_host: TargetLike | None = None,
     params: Mapping[str, Any] | None = None,
 ) -> Executable:
-    """A network for `runtime.vm.VirtualMachine`; one without open extents is built at once.
+    """A network for `runtime.vm.VirtualMachine`; one without open extents, in which no values
+    decide shapes, is built at once.
 
     target_host, params: as for `relay.build`
     """
     module = mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
     made = Executable(module, Target(resolve_target(target), target_host), params)
-    if not made.open_names:
+    if not made.open_names and not made.waits:
         _ = made.library
     return made
 
@@ -190,6 +262,19 @@ def single_tensors(mod: IRModule) -> tuple[IRModule, dict[str, list[str]]]:
         tuples[p.name_hint] = [part.name_hint for part in params[before:]]
     flat = Function(params, substitute(main.body, values), attrs=main.attrs)
     return IRModule({**mod.functions, "main": flat}), tuples
+
+
+def checked_input(value: Any, variable: Var) -> Any:
+    """`value` as an array of the variable's type.  Raises ModelError."""
+    kind, place = variable.tensor_type, f"input {variable.name_hint}"
+    if shape_of(value) != kind.shape:
+        raise ModelError(
+            place, f"it has shape {list(shape_of(value))}, the network {list(kind.shape)}",
+            "Give one of that shape, or relay.Any() where the network is made.",
+        )  # fmt: skip
+    if isinstance(value, NDArray) and value.dtype == kind.dtype:
+        return value
+    return converted(as_array(value), kind.dtype, place)
 
 
 def leaves(value: Any) -> Iterator[Any]:

@@ -32,6 +32,7 @@ from tilewright.relay.graph.expr import (
     free_vars,
     post_order,
 )
+from tilewright.relay.graph.later import Later
 
 Value = Any  # an array, or a tuple of values
 MOST_STEPS, MOST_NUMBERS = 64, 1024  # of a value that is asked for while a graph is made
@@ -65,6 +66,9 @@ def evaluate(
             "evaluate", f"no value is given for {', '.join(missing)}", "Add it to inputs, by name."
         )
     bound = {v: _fitting(given[v.name_hint], v) for v in variables}
+    if body.waits:
+        found = _run(body, bound, None, observe, change)
+        return found if dtype is None else _as(found, dtype)
     if dtype is not None:
         bound = {v: _as(a, dtype) for v, a in bound.items()}
     return _run(body, bound, dtype, observe, change)
@@ -155,15 +159,15 @@ def _run(
     observe: Observer | None,
     change: Callable[[Value], Value] | None = None,
 ) -> Value:
-    nodes = post_order(body)
-    last_use = {c: k for k, node in enumerate(nodes) for c in children(node)}
+    nodes = post_order(body, _read_first)
+    last_use = {c: k for k, node in enumerate(nodes) for c in _read_first(node)}
     values: dict[Expr, Value] = {}
     for k, node in enumerate(nodes):
         value = _value(node, values, bound, dtype)
         values[node] = value if change is None else change(value)
         if observe is not None:
             observe(node, values[node])
-        for child in set(children(node)):
+        for child in set(_read_first(node)):
             if last_use[child] == k and child is not body:
                 del values[child]  # large networks would not fit otherwise
     return values[body]
@@ -173,6 +177,10 @@ def _value(
     node: Expr, values: Mapping[Expr, Value], bound: Mapping[Var, Value], dtype: str | None
 ) -> Value:
     if isinstance(node, Call):
+        if node.waits:
+            given = [values[a] for a in node.args]
+            node = Call(node.op, [*map(_constant, given)], node.attrs)
+            values = dict(zip(node.args, given, strict=True))
         with np.errstate(all="ignore"):
             return evaluate_call(node, [values[a] for a in node.args], dtype)
     if isinstance(node, Constant):
@@ -181,8 +189,28 @@ def _value(
         return tuple(values[f] for f in node.fields)
     if isinstance(node, TupleGetItem):
         return values[node.tuple_value][node.index]
+    if isinstance(node, Later):
+        return _made_now(node, values, bound, dtype)
     assert isinstance(node, Var)
     return bound[node]
+
+
+def _read_first(node: Expr) -> Sequence[Expr]:
+    """What is computed before `node`."""
+    return node.first if isinstance(node, Later) else children(node)
+
+
+def _made_now(
+    node: Later, values: Mapping[Expr, Value], bound: Mapping[Var, Value], dtype: str | None
+) -> Value:
+    """The value of a node that is made for the values of its parts; of a branch that is not taken
+    nothing is computed."""
+    found = node.make([_constant(values[p]) if p in values else p for p in node.parts])
+    return _run(found, bound, dtype, None)
+
+
+def _constant(value: Value) -> Expr:
+    return Tuple([*map(_constant, value)]) if isinstance(value, tuple) else Constant(value)
 
 
 def _fitting(value: Any, v: Var) -> Array:

@@ -7,14 +7,17 @@ value that is read several times.  Read next: `types.py`, `traversal.py` (walks 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tilewright.base.doors import door
+from tilewright.base.doors import Awaiting, door
 from tilewright.base.dtype import DType
 from tilewright.base.errors import ModelError
+from tilewright.relay.graph.attrs import Attrs as Attrs
+from tilewright.relay.graph.global_var import GlobalVar as GlobalVar
+from tilewright.relay.graph.types import WAITING, Waiting, tensor_type
 from tilewright.relay.graph.types import Array as Array
 from tilewright.relay.graph.types import FuncType as FuncType
 from tilewright.relay.graph.types import IncompleteType as IncompleteType
@@ -25,62 +28,33 @@ from tilewright.relay.graph.types import as_array as as_array
 from tilewright.relay.graph.types import check_dtype as check_dtype
 from tilewright.relay.graph.types import oversize as oversize
 from tilewright.relay.graph.types import static_shape as static_shape
-from tilewright.relay.graph.types import tensor_type
 
 if TYPE_CHECKING:
     from tilewright.relay.op.row import Op
 
 
-class Attrs(Mapping[str, Any]):
-    """The attributes of a call: a frozen mapping whose items are also Python attributes.
-
-    derived: what follows from the arguments, as `channels`: a Python attribute, and no item
-    """
-
-    __slots__ = ("_items", "derived")
-
-    derived: Mapping[str, Any]
-
-    def __init__(self, items: Mapping[str, Any], derived: Mapping[str, Any] | None = None) -> None:
-        object.__setattr__(self, "_items", dict(items))
-        object.__setattr__(self, "derived", derived or {})
-
-    def __getitem__(self, key: str) -> Any:
-        return self._items[key]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._items)
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    def __getattr__(self, key: str) -> Any:
-        if key in self.__slots__:
-            raise AttributeError(key)
-        for known in (self._items, self.derived):
-            if key in known:
-                return known[key]
-        raise AttributeError(key)
-
-    def __setattr__(self, key: str, value: Any) -> None:
-        raise AttributeError(f"{key}: attributes are frozen; build a new call instead")
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Attrs, (dict(self._items), dict(self.derived))
-
-    def __repr__(self) -> str:
-        return f"Attrs({self._items})"
-
-
 class Expr:
-    """A value of the graph.  Nodes compare by identity; `checked_type` is known once built."""
+    """A value of the graph.  Nodes compare by identity; `checked_type` is known once built.
+
+    parts: what a node of no other kind reads (`later.py`)
+    """
 
     __slots__ = ("__weakref__", "_type")
 
-    _type: Type | None
+    _type: Type | Waiting | None
+    parts: tuple[Expr, ...] = ()
+
+    @property
+    def waits(self) -> bool:
+        """Whether its type is known only when the network runs, since values decide it."""
+        return self._type is WAITING
 
     @property
     def checked_type(self) -> Type:
+        if isinstance(self._type, Waiting):
+            from tilewright.relay.graph.later import NotYet
+
+            raise NotYet(self)
         if self._type is None:
             raise ModelError(
                 str(self),
@@ -160,6 +134,13 @@ class Expr:
 
         return known_value(self)
 
+    def await_numbers(self, fits: Callable[[Any], bool]) -> None:
+        """Raises NotYet where `fits` takes such numbers: they are known when the network runs."""
+        from tilewright.relay.graph.later import NotYet, like
+
+        if any(map(fits, like(self))):
+            raise NotYet(self, by_value=True)
+
     def astype(self, dtype: str) -> Expr:
         """Converted, as by `relay.cast`."""
         from tilewright.relay.op import call
@@ -217,7 +198,19 @@ class Expr:
 def _arithmetic(name: str, lhs: Any, rhs: Any) -> Expr:
     from tilewright.relay.op import call, same_dtype
 
-    return call(name, *same_dtype(lhs, rhs))
+    def apply(lhs: Any, rhs: Any) -> Expr:
+        return call(name, *same_dtype(lhs, rhs))
+
+    apply.__name__ = name
+    try:
+        return apply(lhs, rhs)
+    except Awaiting as wait:
+        stands: Expr = wait.instead(apply, (lhs, rhs), {})
+        return stands
+
+
+def _any_waits(values: Sequence[Any]) -> bool:
+    return any(isinstance(v, Expr) and v.waits for v in values)
 
 
 class Var(Expr):
@@ -246,7 +239,7 @@ class Var(Expr):
     @property
     def type_annotation(self) -> Type | None:
         """The type, None where it is still open."""
-        return self._type
+        return None if isinstance(self._type, Waiting) else self._type
 
     def settle(self, wanted: TensorType) -> None:
         """Take the type `wanted` if none was given."""
@@ -284,6 +277,9 @@ class Call(Expr):
         self.op = op
         self.args: tuple[Expr, ...] = tuple(args)
         self.attrs = attrs if isinstance(attrs, Attrs) else Attrs(attrs or {})
+        if _any_waits(self.args):
+            self._type = WAITING
+            return
         self._type = op.infer(self.args, self.attrs)
         follows = getattr(op, "follows", None)
         if follows is not None:
@@ -298,7 +294,10 @@ class Tuple(Expr):
     @door(ModelError)
     def __init__(self, fields: Sequence[Expr]) -> None:
         self.fields = tuple(fields)
-        self._type = TupleType(tuple(f.checked_type for f in self.fields))
+        if _any_waits(self.fields):
+            self._type = WAITING
+        else:
+            self._type = TupleType(tuple(f.checked_type for f in self.fields))
 
     def __getitem__(self, index: int) -> Expr:
         """The value itself; relay.TupleGetItem makes a node that picks it."""
@@ -315,6 +314,10 @@ class TupleGetItem(Expr):
 
     @door(ModelError)
     def __init__(self, tuple_value: Expr, index: int) -> None:
+        self.tuple_value, self.index = tuple_value, index
+        if tuple_value.waits:
+            self._type = WAITING
+            return
         held = tuple_value.checked_type
         if not isinstance(held, TupleType):
             raise ModelError(
@@ -324,7 +327,7 @@ class TupleGetItem(Expr):
             raise ModelError(
                 f"[{index}]", f"the tuple has {len(held.fields)} values", "Count from 0."
             )
-        self.tuple_value, self.index = tuple_value, index % len(held.fields)
+        self.index = index % len(held.fields)
         self._type = held.fields[self.index]
 
 
@@ -350,7 +353,7 @@ class Function(Expr):
     ) -> None:
         self.params, self.body = tuple(params), body
         self.attrs = attrs if isinstance(attrs, Attrs) else Attrs(attrs or {})
-        self._type = body.checked_type
+        self._type = WAITING if body.waits else body.checked_type
         names = [p.name_hint for p in self.params]
         place = f"Function({', '.join(names)})"
         if len(set(names)) < len(names):
@@ -366,7 +369,7 @@ class Function(Expr):
                 raise ModelError(
                     place, f"the shape of {p.name_hint} is not known", "Give relay.var(shape=)."
                 )
-        if ret_type is not None and ret_type != self._type:
+        if ret_type is not None and ret_type != self._type and not body.waits:
             raise ModelError(
                 place, f"the body has type {self._type}, not {ret_type}", "Leave ret_type out."
             )
@@ -387,8 +390,7 @@ class Function(Expr):
 
     @property
     def ret_type(self) -> Type:
-        assert self._type is not None
-        return self._type
+        return self.body.checked_type
 
     def __call__(self, *args: Expr) -> Call:
         """A call of this function; relay.build puts its body in the call's place."""
@@ -428,25 +430,6 @@ def _name_apart(params: Sequence[Var], place: str) -> None:
             name = f"{p.name_hint}_{k}"
         p.name_hint = name
         taken.add(name)
-
-
-class GlobalVar(str):
-    """The name of a function in a module: a string, which TVM wraps."""
-
-    def __new__(cls, name_hint: str) -> GlobalVar:
-        if not isinstance(name_hint, str):
-            raise ModelError(f"relay.GlobalVar({name_hint!r})", "it is no name", 'Give "main".')
-        return super().__new__(cls, name_hint)
-
-    @property
-    def name_hint(self) -> str:
-        return str(self)
-
-    def __call__(self, *_: Any) -> Any:
-        raise ModelError(
-            f"relay.GlobalVar({str(self)!r})(...)", "functions do not call each other by name",
-            "Call the relay.Function itself: f(x).",
-        )  # fmt: skip
 
 
 class IRModule:
@@ -575,11 +558,14 @@ def children(node: Expr) -> tuple[Expr, ...]:
         return node.fields
     if isinstance(node, TupleGetItem):
         return (node.tuple_value,)
-    return ()
+    return node.parts
 
 
-def post_order(root: Expr) -> list[Expr]:
-    """Every node under `root`, each once, arguments before their reader, left to right."""
+def post_order(root: Expr, read: Callable[[Expr], Sequence[Expr]] = children) -> list[Expr]:
+    """Every node under `root`, each once, arguments before their reader, left to right.
+
+    read: what of a node counts
+    """
     done: dict[Expr, None] = {}
     stack: list[tuple[Expr, bool]] = [(root, False)]
     while stack:
@@ -590,7 +576,7 @@ def post_order(root: Expr) -> list[Expr]:
             done[node] = None
             continue
         stack.append((node, True))
-        stack.extend((c, False) for c in reversed(children(node)) if c not in done)
+        stack.extend((c, False) for c in reversed(read(node)) if c not in done)
     return list(done)
 
 

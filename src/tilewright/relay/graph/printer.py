@@ -20,6 +20,7 @@ from tilewright.relay.graph.expr import (
     Var,
     post_order,
 )
+from tilewright.relay.graph.later import Later
 
 WIDTH = 120  # a longer list of parameters is printed one a line
 
@@ -74,7 +75,7 @@ def _function_text(
         params = "".join(f"\n    {text}," for text in listed) + "\n"
     renamed = dict(zip(function.params, shown, strict=True))
     lines = "\n".join(f"  {line}" for line in _body_lines(function.body, groups, renamed))
-    return f"{head}({params}) -> {function.ret_type} {{\n{lines}\n}}"
+    return f"{head}({params}) -> {_type_text(function.body)} {{\n{lines}\n}}"
 
 
 def _body_lines(
@@ -85,7 +86,7 @@ def _body_lines(
     count = 0
     for node in post_order(body):
         if isinstance(node, Call):
-            text = f"{_call_text(node, names, groups)};  // {node.checked_type}"
+            text = f"{_call_text(node, names, groups)};  // {_type_text(node)}"
             names[node] = f"%{count}"
             count += 1
             lines.append(text if node is body else f"{names[node]} = {text}")
@@ -93,11 +94,21 @@ def _body_lines(
             names[node] = f"({', '.join(names[f] for f in node.fields)})"
         elif isinstance(node, TupleGetItem):
             names[node] = f"{names[node.tuple_value]}.{node.index}"
+        elif isinstance(node, Later):
+            names[node] = f"%{count}"
+            count += 1
+            read = ", ".join(names[p] for p in node.parts)
+            text = f"{node.error.place.removeprefix('relay.')}({read});  // {_type_text(node)}"
+            lines.append(text if node is body else f"{names[node]} = {text}")
         elif node not in names:
             names[node] = _leaf(node)
-    if not isinstance(body, Call):
+    if not isinstance(body, (Call, Later)):
         lines.append(names[body])
     return lines
+
+
+def _type_text(node: Expr) -> str:
+    return "what values decide" if node.waits else str(node.checked_type)
 
 
 def _call_text(node: Call, names: dict[Expr, str], groups: dict[str, str]) -> str:

@@ -19,6 +19,7 @@ from tilewright.relay.graph.expr import (
     children,
     post_order,
 )
+from tilewright.relay.graph.later import Later
 
 
 def with_children(node: Expr, new: tuple[Expr, ...]) -> Expr:
@@ -30,6 +31,8 @@ def with_children(node: Expr, new: tuple[Expr, ...]) -> Expr:
         return Call(node.op, new, node.attrs)
     if isinstance(node, Tuple):
         return Tuple(new)
+    if isinstance(node, Later):
+        return node.with_parts(new)
     assert isinstance(node, TupleGetItem)
     return TupleGetItem(new[0], node.index)
 

@@ -122,6 +122,13 @@ class FuncType:
 Type = TensorType | TupleType
 
 
+class Waiting:
+    """Of a node whose type values decide, which are known when the network runs."""
+
+
+WAITING = Waiting()
+
+
 class IncompleteType:
     """Of a variable whose first operator tells its type: the same as to leave the type out."""
 
@@ -150,7 +157,10 @@ def _listed(types: Any, place: str) -> tuple[Type, ...]:
 def static_shape(shape: Any, place: str) -> tuple[int, ...]:
     """`shape` as a tuple of ints; a tensor with an extent of 0 has no elements."""
     if hasattr(shape, "as_numbers"):  # a value of a graph that is known
-        shape = shape.as_numbers() or shape
+        known = shape.as_numbers()
+        if known is None:
+            shape.await_numbers(lambda like: True)
+        shape = shape if known is None else known
     items = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
     for extent in items:
         if not is_integer(extent) or int(extent) < 0:

@@ -154,7 +154,7 @@ _ELSEWHERE = {
     "annotation": "Leave it out: relay.build decides where values live and what is fused.",
     "memory": "relay.build plans memory by itself.",
     **dict.fromkeys(
-        ("argwhere", "sparse_reshape", "unique"),
+        ("sparse_reshape",),
         "How many results there are depends on the data: do it on the results, with numpy.",
     ),
     **dict.fromkeys(

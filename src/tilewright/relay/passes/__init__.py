@@ -13,6 +13,8 @@ from typing import Any
 
 from tilewright.base.errors import ModelError
 from tilewright.relay.graph.expr import Function, IRModule
+from tilewright.relay.graph.stages import made_of_constants
+from tilewright.relay.graph.traversal import each_function
 from tilewright.relay.passes.atrous import flatten_atrous
 from tilewright.relay.passes.attention import single_heads
 from tilewright.relay.passes.bind import bind_params
@@ -155,6 +157,7 @@ def optimize(
     require_closed(current, "the network")
     if params:
         current = bind_params(current, params)
+    current = each_function(current, made_of_constants)
     for change in passes:
         current = watched(PassInfo(_TITLES.get(change, change.__name__)), change, current)
         if observe is not None:

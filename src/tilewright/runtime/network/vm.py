@@ -6,7 +6,9 @@ arrays of their own.  Read next: `graph_executor.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,24 +16,29 @@ import numpy as np
 from tilewright.base.doors import door
 from tilewright.base.errors import DeviceError
 from tilewright.runtime.device import Device
-from tilewright.runtime.ndarray import NDArray
+from tilewright.runtime.ndarray import NDArray, array
 from tilewright.runtime.network.graph_executor import GraphModule
 from tilewright.runtime.network.library import Library
-from tilewright.runtime.timing import BenchmarkResult
+from tilewright.runtime.timing import BenchmarkResult, measure
 
+Run = Callable[[Library, Sequence[Any]], Sequence[Any]]  # a library on the values of its inputs
+MOST_LOADED = 64  # libraries that one machine has on its device
 Nesting = tuple[Any, ...] | None  # of a result: None for one array, else that of each of several
 
 
 class Builder(Protocol):
     """input_names: of "main", in order; nesting: of its result; tensors: of inputs, some of which
-    may be tuples."""
+    may be tuples; waits: values decide shapes, so `staged` runs it in parts, each a library."""
 
     @property
     def input_names(self) -> tuple[str, ...]: ...
     @property
     def nesting(self) -> Nesting: ...
     def tensors(self, values: Sequence[Any]) -> list[Any]: ...
+    @property
+    def waits(self) -> bool: ...
     def library_for(self, shapes: Sequence[tuple[int, ...]]) -> Library: ...
+    def staged(self, values: Sequence[Any], run: Run) -> tuple[list[Any], Nesting]: ...
 
 
 class VirtualMachine:
@@ -46,8 +53,8 @@ class VirtualMachine:
                 f"VirtualMachine({type(exe).__name__})", "it is no compiled network",
                 "Give what relay.vm.compile, relay.build or runtime.load_module gave.",
             )  # fmt: skip
-        self._modules: dict[Library, GraphModule] = {}
-        self._now: GraphModule | None = None
+        self._modules: OrderedDict[Library, GraphModule] = OrderedDict()
+        self._now: GraphModule | _Staged | None = None
 
     def set_input(self, func_name: str, *args: Any, **named: Any) -> None:
         """The inputs of "main", in order or by name: all of them.
@@ -58,12 +65,27 @@ class VirtualMachine:
         if func_name != "main":
             raise DeviceError(place, "there is no such function", 'Use "main".')
         values = self._built.tensors(ordered(self._built.input_names, args, named, place))
-        library = self._built.library_for([shape_of(v) for v in values])
+        if self._built.waits:
+            self._now = _Staged(self._built, values, self._computed)
+            return
+        self._now = self._loaded(self._built.library_for([shape_of(v) for v in values]), values)
+
+    def _loaded(self, library: Library, values: Sequence[Any]) -> GraphModule:
         if library not in self._modules:
             self._modules[library] = GraphModule(library["default"](self.device))
-        self._now = self._modules[library]
+            if len(self._modules) > MOST_LOADED:
+                self._modules.popitem(last=False)
+        self._modules.move_to_end(library)
+        module = self._modules[library]
         for k, value in enumerate(values):
-            self._now.set_input(k, value)
+            module.set_input(k, value)
+        return module
+
+    def _computed(self, library: Library, values: Sequence[Any]) -> list[NDArray]:
+        """The results of a part of the network."""
+        module = self._loaded(library, values)
+        module.run()
+        return [module.get_output(k).copyto(self.device) for k in range(module.get_num_outputs())]
 
     def run(self, *args: Any, **named: Any) -> Any:
         """`invoke("main", ...)`; without arguments what was set."""
@@ -87,6 +109,11 @@ class VirtualMachine:
     def get_outputs(self) -> list[NDArray]:
         """Copies of all results of the last run."""
         module = self._ready("get_outputs")
+        if isinstance(module, _Staged):
+            return [
+                out.copyto(self.device) if isinstance(out, NDArray) else array(out, self.device)
+                for out in module.outputs
+            ]
         return [module.get_output(k).copyto(self.device) for k in range(module.get_num_outputs())]
 
     @door(DeviceError)
@@ -108,11 +135,14 @@ class VirtualMachine:
     ) -> BenchmarkResult:
         """Seconds of one run with these inputs; options as for `GraphModule.benchmark`."""
         self.set_input(func_name, *args, **named)
-        return self._ready("benchmark").benchmark(
+        module = self._ready("benchmark")
+        if isinstance(module, _Staged):
+            return measure(module, number, repeat, min_repeat_ms or 0)
+        return module.benchmark(
             device, repeat=repeat, number=number, min_repeat_ms=min_repeat_ms, end_to_end=end_to_end
         )
 
-    def _ready(self, what: str) -> GraphModule:
+    def _ready(self, what: str) -> GraphModule | _Staged:
         if self._now is None:
             raise DeviceError(
                 f"VirtualMachine.{what}", "no input was set", 'Call set_input("main", ...) first.'
@@ -121,15 +151,35 @@ class VirtualMachine:
 
     def _result(self) -> Any:
         outputs = self.get_outputs()
-        nesting = self._built.nesting
+        now = self._ready("get_outputs")
+        nesting = now.nesting if isinstance(now, _Staged) else self._built.nesting
         return nested(iter(outputs), nesting)
+
+
+class _Staged:
+    """One call of a network that is built for the values it is called with."""
+
+    def __init__(self, built: Builder, values: Sequence[Any], run: Run) -> None:
+        self.outputs: list[Any] = []
+        self.nesting: Nesting = None
+        self._built, self._values, self._run = built, values, run
+
+    def run(self) -> None:
+        self.outputs, self.nesting = self._built.staged(self._values, self._run)
+
+    def seconds(self, number: int, flush_bytes: int = 0) -> float:
+        """Of one run, on average, by the clock of this machine."""
+        began = time.perf_counter()
+        for _ in range(number):
+            self.run()
+        return (time.perf_counter() - began) / number
 
 
 class _Finished:
     """A library as a `Builder`: there is one for all shapes."""
 
     def __init__(self, library: Library) -> None:
-        self.library = library
+        self.library, self.waits = library, False
         self.input_names = tuple(spec.name for spec in library.plan.inputs)
         count = len(library.plan.outputs)
         self.nesting: Nesting = None if count == 1 else (None,) * count
@@ -139,6 +189,9 @@ class _Finished:
 
     def library_for(self, shapes: Sequence[tuple[int, ...]]) -> Library:
         return self.library
+
+    def staged(self, values: Sequence[Any], run: Run) -> tuple[list[Any], Nesting]:
+        return list(run(self.library, values)), self.nesting
 
 
 def nested(outputs: Iterator[NDArray], nesting: Nesting) -> Any:

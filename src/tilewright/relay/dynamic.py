@@ -1,0 +1,123 @@
+"""Operators whose results have as many elements as the data say, branches and loops.
+
+In: graph values.  Out: nodes that wait until the network runs, or constants.  Networks with them
+run under `relay.create_executor("vm")` and `relay.vm`.
+Read next: `graph/later.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright.base.errors import ModelError
+from tilewright.relay.graph.expr import Array, Expr, Tuple, TupleGetItem, Var
+from tilewright.relay.graph.later import WAY_OUT, Later, NotYet, advanced, computed
+
+
+def argwhere(condition: Expr) -> Expr:
+    """The places [count, rank] (int32) of the elements of `condition` that are not 0, in order."""
+
+    def places(array: Array) -> Array:
+        return np.argwhere(array).astype("int32")
+
+    return computed("relay.argwhere", places, condition)
+
+
+def unique(data: Expr, is_sorted: bool = True, return_counts: bool = False) -> Tuple:
+    """The different elements of a vector; where each is first (int32); for each element of `data`
+    which it is; how many there are ([1]); and, if asked for, how often each is there.
+
+    is_sorted: in rising order; else as they come
+    """
+
+    def found(array: Array) -> tuple[Array, ...]:
+        values, first, which, often = unique_of(array.reshape(-1), is_sorted)
+        count = np.array([len(values)], "int32")
+        parts = (first, which, count, often)[: 4 if return_counts else 3]
+        return values, *(p.astype("int32") for p in parts)
+
+    made = computed("relay.unique", found, data, several=True)
+    return Tuple([_pick(made, k) for k in range(5 if return_counts else 4)])
+
+
+def unique_of(
+    array: Array, is_sorted: bool, axis: int | None = None
+) -> tuple[Array, Array, Array, Array]:
+    """Different elements or slices, where each is first, which each is, how often each is there."""
+    values, first, which, often = np.unique(array, True, True, True, axis=axis)
+    which = which.reshape(-1)
+    if is_sorted:
+        return values, first, which, often
+    order = np.argsort(first, kind="stable")
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    return np.take(values, order, axis or 0), first[order], place[which], often[order]
+
+
+def If(cond: Expr, true_branch: Expr, false_branch: Expr) -> Expr:
+    """The value of one of two branches; the other one is not computed.
+
+    cond: one element
+    """
+
+    def chosen(parts: Sequence[Expr]) -> Expr:
+        return parts[1] if _holds(parts[0], "relay.If") else parts[2]
+
+    error = ModelError("relay.If", "values decide which branch is taken", WAY_OUT)
+    return advanced(Later([cond, true_branch, false_branch], (0,), chosen, error, lazy=True))
+
+
+def while_loop(
+    cond: Callable[..., Expr], loop_vars: Sequence[Var], loop_bodies: Callable[..., Sequence[Any]]
+) -> Callable[..., Expr]:
+    """A function of as many values as there are `loop_vars`, which gives a tuple of as many.
+
+    cond: of the values: one element, whether there is another trip
+    loop_bodies: of the values: the values behind a trip, of which shapes may change
+    """
+    error = ModelError("relay.loops.while_loop", "values decide how often it runs", WAY_OUT)
+
+    def trip(values: Sequence[Expr]) -> Expr:
+        def goes_on(parts: Sequence[Expr]) -> Expr:
+            if not _holds(parts[0], "relay.loops.while_loop"):
+                return Tuple(parts[1:])
+            try:
+                after = list(loop_bodies(*parts[1:]))
+            except NotYet as wait:
+                return wait.instead(lambda given: goes_on(given), (list(parts),), {})
+            if len(after) != len(loop_vars):
+                raise ModelError(
+                    "relay.loops.while_loop",
+                    f"loop_bodies gives {len(after)} values, there are {len(loop_vars)}",
+                    "Give the values behind a trip, in order.",
+                )  # fmt: skip
+            return trip(after)
+
+        return Later([cond(*values), *values], (0,), goes_on, error, trip=True)
+
+    def loop(*values: Expr) -> Expr:
+        if len(values) != len(loop_vars):
+            raise ModelError(
+                "relay.loops.while_loop", f"{len(values)} values, there are {len(loop_vars)}",
+                "Give the first value of each.",
+            )  # fmt: skip
+        return trip(values)
+
+    return loop
+
+
+def _holds(condition: Expr, place: str) -> bool:
+    known = np.asarray(condition.as_numbers())
+    if known.size != 1:
+        raise ModelError(place, f"its condition has {known.size} elements", "Give one.")
+    return bool(known.reshape(-1)[0])
+
+
+def _pick(value: Expr, k: int) -> Expr:
+    return value[k] if isinstance(value, Tuple) else TupleGetItem(value, k)
+
+
+__all__ = ["If", "argwhere", "unique"]

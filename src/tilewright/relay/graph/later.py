@@ -1,0 +1,228 @@
+"""Nodes for what cannot be made yet: `tile(x, reps)` where `reps` is an input of the network.
+
+In: a function of graph values that needs to know the number in one of them, or its shape.  Out: a
+node that stands for the result, whose type waits (`Expr.waits`), as does that of all behind it.
+When the network runs, the function is called again with what is known by then.
+Read next: `stages.py`, which does that; `evaluate.py`, which does it one operator at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright.base.doors import Awaiting
+from tilewright.base.errors import ModelError
+from tilewright.relay.graph.expr import (
+    Array,
+    Constant,
+    Expr,
+    Function,
+    TensorType,
+    Tuple,
+    Var,
+    post_order,
+)
+from tilewright.relay.graph.types import WAITING
+
+WAY_OUT = (
+    'Run it with relay.create_executor("vm", mod) or relay.vm.compile, which build it for the '
+    "values of each call, or make what decides it a constant."
+)
+_DEEPEST = 10_000  # makings of one node in a row: trips of a loop
+
+
+class NotYet(ModelError, Awaiting):
+    """The numbers of `node`, or its type, are asked for while the graph is made.
+
+    by_value: whether it is the numbers
+    """
+
+    def __init__(
+        self, node: Expr, by_value: bool = False, place: str = "", reason: str = ""
+    ) -> None:
+        self.node, self.by_value = node, by_value
+        told = first_told(node)
+        super().__init__(
+            place or (told.place if told else "relay"),
+            reason or (told.reason if told else f"values decide a shape: those of {_name(node)}"),
+            WAY_OUT,
+        )
+
+    def instead(
+        self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Expr:
+        """A node for the result of `function(*args, **kwargs)`, of which one argument, a list or a
+        tuple of them may be what has to be known."""
+        parts = list(dict.fromkeys(_values_in([*args, *kwargs.values()])))
+        needs = self.among(parts)
+        name = getattr(function, "__name__", "values")
+        error = NotYet(self.node, self.by_value, f"relay.{name}", self.reason)
+
+        def make(given: Sequence[Expr]) -> Expr:
+            there = dict(zip(parts, given, strict=True))
+            made: Expr = function(
+                *(_put(a, there) for a in args), **{k: _put(v, there) for k, v in kwargs.items()}
+            )
+            return made
+
+        return Later(parts, needs, make, error)
+
+    def among(self, parts: Sequence[Expr]) -> tuple[int, ...]:
+        """Which of `parts` have to be known, or have types, before it can be tried again.
+
+        Raises itself where that would not help.
+        """
+        if not self.by_value and any(p.waits for p in parts):
+            return ()
+        asked = [self.node] if self.by_value else _asked_for(self.node)
+        inside = {node for a in asked for node in post_order(a)}
+        direct = [k for k, p in enumerate(parts) if p in asked]
+        found = direct or [k for k, p in enumerate(parts) if p in inside]
+        found = [k for k in found if not isinstance(parts[k], Constant)]
+        if not found:
+            raise self
+        return tuple(found)
+
+
+class Later(Expr):
+    """What `make` gives once it is known what it needs.
+
+    parts: the graph values that it is made of
+    needs: the numbers of those whose values have to be known; the others need types only
+    make:  of the parts, some of them constants by then: a value, perhaps again a `Later`
+    error: what is raised where it has to be known at once
+    lazy:  it can be made before the types of its other parts are known
+    trip:  whether it is one of a loop: its other parts are computed before it is made, so that what
+           trips compute does not pile up
+    """
+
+    __slots__ = ("error", "lazy", "make", "needs", "parts", "trip")
+
+    def __init__(
+        self,
+        parts: Sequence[Expr],
+        needs: Iterable[int],
+        make: Callable[[Sequence[Expr]], Expr],
+        error: ModelError,
+        lazy: bool = False,
+        trip: bool = False,
+    ) -> None:
+        self.parts, self.needs, self.make = tuple(parts), tuple(needs), make
+        self.error, self.lazy, self.trip = error, lazy, trip
+        self._type = WAITING
+
+    def with_parts(self, parts: Sequence[Expr]) -> Later:
+        return Later(parts, self.needs, self.make, self.error, self.lazy, self.trip)
+
+    def failed(self, error: ModelError) -> Later:
+        """What stands for this node where it cannot be made."""
+        return Later(self.parts, (), self.make, error, lazy=True)
+
+    @property
+    def first(self) -> tuple[Expr, ...]:
+        """The parts that count before it is made."""
+        return tuple(self.parts[k] for k in self.needs) if self.lazy else self.parts
+
+    @property
+    def asks(self) -> tuple[Expr, ...]:
+        """The parts whose values have to be known and are not."""
+        return tuple(p for k in self.needs if not isinstance(p := self.parts[k], Constant))
+
+
+class Computed(Later):
+    """What a function of arrays gives, of shapes that depend on the arrays' elements.
+
+    compute: of arrays: an array, or a tuple of them where there are `several`
+    """
+
+    __slots__ = ("compute", "several")
+
+    def __init__(
+        self, parts: Sequence[Expr], compute: Callable[..., Any], several: bool, error: ModelError
+    ) -> None:
+        super().__init__(parts, range(len(parts)), self._of_constants, error)
+        self.compute, self.several = compute, several
+
+    def with_parts(self, parts: Sequence[Expr]) -> Later:
+        return Computed(parts, self.compute, self.several, self.error)
+
+    def arrays(self, values: Sequence[Array]) -> tuple[Array, ...]:
+        """Of the values of the parts."""
+        found = self.compute(*values)
+        return tuple(np.array(f, order="C") for f in (found if self.several else (found,)))
+
+    def _of_constants(self, parts: Sequence[Expr]) -> Expr:
+        made = [
+            Constant(a) for a in self.arrays([p.data for p in parts if isinstance(p, Constant)])
+        ]
+        return Tuple(made) if self.several else made[0]
+
+
+def advanced(node: Expr) -> Expr:
+    """`node`, made as far as what it needs is known."""
+    for _ in range(_DEEPEST):
+        if not isinstance(node, Later) or node.asks or any(p.waits for p in node.first):
+            return node
+        node = node.make(node.parts)
+    assert isinstance(node, Later)
+    raise ModelError(
+        node.error.place, f"it has not ended after {_DEEPEST} steps", "Let its condition end it."
+    )
+
+
+def computed(place: str, compute: Callable[..., Any], *parts: Expr, several: bool = False) -> Expr:
+    """A node for `compute` of the arrays of `parts`; a constant where they are constants."""
+    reason = "how many results there are depends on the data"
+    return advanced(Computed(parts, compute, several, ModelError(place, reason, WAY_OUT)))
+
+
+def first_told(node: Expr) -> ModelError | None:
+    """The error of the first `Later` that `node` is made of."""
+    found = (n.error for n in post_order(node) if isinstance(n, Later)) if node.waits else ()
+    return next(iter(found), None)
+
+
+def like(node: Expr) -> list[Any]:
+    """Numbers as they may be in `node`: zeros of its type; nothing where it depends on no input."""
+    if not any(isinstance(n, Var) for n in post_order(node)) or isinstance(node, Function):
+        return []
+    if node.waits:
+        return [[0], 0]
+    kind = node.checked_type
+    if not isinstance(kind, TensorType) or kind.size > 1 << 16:
+        return []
+    zeros = np.zeros(kind.shape, kind.dtype.storage)
+    return [zeros.tolist(), *([zeros.item()] if zeros.size == 1 else [])]
+
+
+def _asked_for(node: Expr) -> list[Expr]:
+    return [a for n in post_order(node) if isinstance(n, Later) for a in n.asks]
+
+
+def _values_in(value: Any) -> list[Expr]:
+    if isinstance(value, Expr):
+        return [] if isinstance(value, Function) else [value]
+    if isinstance(value, Mapping):
+        return [v for item in value.values() for v in _values_in(item)]
+    if isinstance(value, (list, tuple)):
+        return [v for item in value for v in _values_in(item)]
+    return []
+
+
+def _put(value: Any, there: Mapping[Expr, Expr]) -> Any:
+    if isinstance(value, Expr):
+        return there.get(value, value)
+    if isinstance(value, Mapping):
+        return {key: _put(item, there) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        items = [_put(item, there) for item in value]
+        return tuple(items) if isinstance(value, tuple) else items
+    return value
+
+
+def _name(node: Expr) -> str:
+    names = [n.name_hint for n in post_order(node) if isinstance(n, Var)]
+    return ", ".join(names[:3]) or "what it computes"
