@@ -235,10 +235,6 @@ REFUSALS = {
     "attribute": (
         model([node("Relu", ["x"], shiny=1)], {"x": [2, 3]}), ["relu_of_test", "shiny"],
     ),
-    "computed-shape": (
-        model([node("Cast", ["x"], "s", to=INT64), node("Reshape", ["x", "s"])], {"x": [2]}),
-        ["reshape_of_test", "computed by the network"],
-    ),
     "half": (
         model([node("Mul", ["x", "w"])], {"x": [3]}, {"w": random(3).astype("uint64")}),
         ["mul_of_test", "uint64"],

@@ -194,7 +194,6 @@ def test_a_constant_of_four_bits_is_cast():
 
 
 @pytest.mark.parametrize(("op", "domain", "words"), [
-    ("NonMaxSuppression", "", "choose among them outside"),
     ("Conv", "com.microsoft.nchwc", "ORT_ENABLE_EXTENDED"),
     ("Gradient", "ai.onnx.preview.training", "for inference"),
 ])  # fmt: skip

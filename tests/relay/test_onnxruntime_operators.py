@@ -321,10 +321,6 @@ REFUSED: dict[str, tuple[Callable[[], Case], str]] = {
         lambda: Case("MatMulNBits", CASES["nbits"].inputs,
                      {"K": 80, "N": 5, "bits": 4, "block_size": 16}, (1, 2)), "are needed",
     ),
-    "weights": (
-        lambda: Case("MatMulNBits", CASES["nbits"].inputs, CASES["nbits"].attrs),
-        "must be a constant",
-    ),
     "turns": (
         lambda: Case("RotaryEmbedding", CASES["rotary"].inputs,
                      {"num_heads": 2, "rotary_embedding_dim": 4, "scale": 2.0}), "scale=1",

@@ -314,11 +314,9 @@ def test_what_is_known_of_the_graph_may_be_a_shape():
     assert relay.zeros(like).shape == relay.full(relay.const(1.0), like).shape == (8, 3)
     assert relay.topk(y, relay.const(2), ret_type="values").shape == (8, 2)
     with pytest.raises(ModelError, match="newshape"):
-        relay.reshape(x, relay.var("s", shape=(2,), dtype="int32"))
-    with pytest.raises(ModelError, match="newshape"):
         relay.reshape(x, relay.zeros((2000,), "int32"))
-    with pytest.raises(ModelError, match="extent"):
-        relay.broadcast_to(x, relay.var("s", shape=(2,), dtype="int32"))
+    with pytest.raises(ModelError, match='"vm"'):
+        _ = relay.broadcast_to(x, relay.var("s", shape=(2,), dtype="int32")).shape
 
 
 # -- layouts

@@ -38,12 +38,14 @@ class NotYet(ModelError, Awaiting):
     """The numbers of `node`, or its type, are asked for while the graph is made.
 
     by_value: whether it is the numbers
+    state:    what the one who asks goes on with, a loop of a model
     """
 
     def __init__(
-        self, node: Expr, by_value: bool = False, place: str = "", reason: str = ""
-    ) -> None:
-        self.node, self.by_value = node, by_value
+        self, node: Expr, by_value: bool = False, place: str = "", reason: str = "",
+        state: Any = None,
+    ) -> None:  # fmt: skip
+        self.node, self.by_value, self.state = node, by_value, state
         told = first_told(node)
         super().__init__(
             place or (told.place if told else "relay"),

@@ -37,18 +37,14 @@ def _chosen(n: Node, condition: Expr, a: Value, b: Value) -> Value:
     if isinstance(a, Items) and isinstance(b, Items) and len(a.parts) == len(b.parts):
         pairs = zip(a.parts, b.parts, strict=True)
         return Items(tuple(_chosen(n, condition, x, y) for x, y in pairs))
-    n.require(
-        not isinstance(a, (Items, Absent)) and not isinstance(b, (Items, Absent)),
-        "its condition is computed by the network, its branches give different sequences",
-        "The condition must be a constant of the model.",
-    )
+    several = "its condition is computed by the network, its branches give"
+    if isinstance(a, (Items, Absent)) or isinstance(b, (Items, Absent)):
+        raise n.not_yet(condition, f"{several} different sequences")
     left, right = n.as_expr(a), n.as_expr(b)
-    n.require(
-        left.checked_type == right.checked_type,
-        f"its condition is computed by the network, its branches give {left.checked_type} and "
-        f"{right.checked_type}",
-        "The condition must be a constant of the model.",
-    )
+    if left.waits or right.waits:
+        raise n.not_yet(condition, f"{several} what values decide")
+    if left.checked_type != right.checked_type:
+        raise n.not_yet(condition, f"{several} {left.checked_type} and {right.checked_type}")
     return tensor.where(tensor.reshape(condition, (1,) * max(len(left.shape), 1)), left, right)
 
 
@@ -67,14 +63,18 @@ def _loop(n: Node) -> list[Value]:
     carried = [n.value(k) for k in range(2, len(n.names))]
     scans: list[list[Value]] = [[] for _ in body.output[1 + len(carried) :]]
     done = 0
+    if isinstance(n.resume, Items):
+        at, going, *rest = n.resume.parts
+        done = int(np.asarray(n.known(at)))
+        carried, *scans = (list(r.parts) for r in rest if isinstance(r, Items))
     while done < trips:
         known = n.known(going)
-        n.require(
-            known is not None,
-            "how often it runs is computed by the network",
-            "Its condition and number of trips must be constants of the model.",
-        )
-        if known is not None and not _truth(n, known):
+        if known is None:
+            state = Items(
+                (np.array(done), going, Items(tuple(carried)), *(Items(tuple(s)) for s in scans))
+            )
+            raise n.not_yet(going, "how often it runs is computed by the network", state)
+        if not _truth(n, known):
             break
         if done == int(asked) and (not asked or _goes_on(body)):
             n.require(
@@ -185,7 +185,7 @@ def _stacked(n: Node, values: Sequence[Value], axis: int, info: Any) -> Value:
 
 
 def _items(n: Node, index: int) -> tuple[Value, ...]:
-    value = n.value(index)
+    value = n.typed(n.value(index))
     n.require(isinstance(value, Items), f"input {index} is not a sequence", "Give it one.")
     return value.parts if isinstance(value, Items) else ()
 
@@ -263,7 +263,7 @@ def _concat_from_sequence(n: Node) -> Expr:
 def _sequence_map(n: Node) -> list[Value]:
     """A copy of the body for each element."""
     body, first = n.attr("body"), _items(n, 0)
-    given = [n.value(k) for k in range(len(n.names))]
+    given = [n.typed(n.value(k)) for k in range(len(n.names))]
     for k, value in enumerate(given):
         fits = not isinstance(value, Items) or len(value.parts) == len(first)
         n.require(
@@ -286,13 +286,13 @@ def _optional(n: Node) -> Value:
 
 
 def _optional_get(n: Node) -> Value:
-    value = n.value(0)
+    value = n.typed(n.value(0))
     n.require(not isinstance(value, Absent), "the optional holds nothing", "Give it a value.")
     return value
 
 
 def _optional_has(n: Node) -> Array:
-    return np.array(n.has(0) and not isinstance(n.value(0), Absent))
+    return np.array(n.has(0) and not isinstance(n.typed(n.value(0)), Absent))
 
 
 CONTROL: dict[str, Callable[[Node], Any]] = {

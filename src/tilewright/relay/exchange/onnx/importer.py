@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -54,9 +54,16 @@ from tilewright.relay.exchange.onnx.load import load, opsets
 from tilewright.relay.exchange.onnx.node import Node
 from tilewright.relay.exchange.onnx.ops import DOMAINS
 from tilewright.relay.exchange.onnx.ops.refused import refusal
+from tilewright.relay.exchange.onnx.postponed import Postponing
 from tilewright.relay.exchange.onnx.schema import Schema
-from tilewright.relay.exchange.onnx.structure import Plan, plan
-from tilewright.relay.exchange.onnx.values import Unknown, Value, items
+from tilewright.relay.exchange.onnx.scope import Scope
+from tilewright.relay.exchange.onnx.structure import Plan, plan, without
+from tilewright.relay.exchange.onnx.values import (
+    Unknown,
+    Value,
+    items,
+    waits,
+)
 from tilewright.relay.graph.expr import (
     Array,
     Constant,
@@ -70,6 +77,7 @@ from tilewright.relay.graph.expr import (
     var,
 )
 from tilewright.relay.graph.extents import closed, open_names
+from tilewright.relay.graph.later import NotYet
 from tilewright.relay.passes.extents import opened
 
 if TYPE_CHECKING:
@@ -132,39 +140,6 @@ def from_onnx(
     return _Importer(proto, versions, given, limits, freeze_params).run()
 
 
-@dataclass
-class _Scope:
-    """Names of one graph, or of one call of a function.
-
-    parent:   the graph around it
-    versions: of operators, by domain
-    read:     names that something reads
-    declared: types of names, as the model has them
-    """
-
-    versions: Mapping[str, int]
-    read: frozenset[str]
-    parent: _Scope | None = None
-    depth: int = 0
-    values: dict[str, Value] = field(default_factory=dict)
-    declared: Mapping[str, TensorType] = field(default_factory=dict)
-
-    def find(self, name: str) -> Value | None:
-        scope: _Scope | None = self
-        while scope is not None:
-            if name in scope.values:
-                return scope.values[name]
-            scope = scope.parent
-        return None
-
-    def define(self, name: str, value: Value, place: str) -> None:
-        if name in self.values:
-            raise ModelError(place, f"{shown(name)!r} is there already", DAMAGED)
-        if not name.isprintable():
-            raise ModelError(place, f"{shown(name)} holds control characters", DAMAGED)
-        self.values[name] = value
-
-
 @dataclass(frozen=True)
 class _Prepared:
     """What is read of a graph once, however often it is run."""
@@ -175,7 +150,7 @@ class _Prepared:
     declared: Mapping[str, TensorType]
 
 
-class _Importer:
+class _Importer(Postponing):
     """One import: graphs are run, as an interpreter would, on values that stand for tensors.
 
     params: arrays of the variables that weights became
@@ -202,7 +177,7 @@ class _Importer:
         check_text(self.proto)
         self.functions = functions_of(self.proto)
         prepared = self._prepare(self.graph)
-        scope = _Scope(self.versions, prepared.plan.read, declared=prepared.declared)
+        scope = Scope(self.versions, prepared.plan.read, declared=prepared.declared)
         self._define_weights(scope, prepared)
         infos = [i for i in self.graph.input if i.name not in prepared.weights]
         inputs: list[Var] = []
@@ -252,12 +227,12 @@ class _Importer:
             )  # fmt: skip
         return self._prepared[id(graph)]
 
-    def _define_weights(self, scope: _Scope, prepared: _Prepared) -> None:
+    def _define_weights(self, scope: Scope, prepared: _Prepared) -> None:
         for name, array in prepared.weights.items():
             self._array_names.setdefault(id(array), name)
             scope.define(name, array, f"from_onnx: weight {shown(name)!r}")
 
-    def _run(self, scope: _Scope, plan: Plan) -> None:
+    def _run(self, scope: Scope, plan: Plan) -> None:
         for k, node in plan.nodes:
             self._count(1)
             self._convert(scope, node, shown(node.name) or f"#{k}")
@@ -275,12 +250,12 @@ class _Importer:
         """Refuses a trip of a loop that may never end."""
         self.limits.check("unrolled", number * (1 + len(self._prepare(graph).plan.nodes)))
 
-    def _inline(self, outer: _Scope, graph: GraphProto, values: Sequence[Value]) -> list[Value]:
+    def _inline(self, outer: Scope, graph: GraphProto, values: Sequence[Value]) -> list[Value]:
         """The results of a graph inside a node of `outer`."""
         place = f"from_onnx: graph {shown(graph.name)!r}"
         prepared = self._prepare(graph)
         self._count(1)
-        scope = _Scope(outer.versions, prepared.plan.read, outer, outer.depth,
+        scope = Scope(outer.versions, prepared.plan.read, outer, outer.depth,
                        declared=prepared.declared)  # fmt: skip
         if len(graph.input) != len(values):
             raise ModelError(
@@ -293,7 +268,7 @@ class _Importer:
         return [self._read(scope, o.name, "the result of a graph in it") for o in graph.output]
 
     def _call(
-        self, outer: _Scope, body: Body, values: Sequence[Value | None], place: str
+        self, outer: Scope, body: Body, values: Sequence[Value | None], place: str
     ) -> list[Value]:
         """The results of a function; an input or result that is left out is not there."""
         if outer.depth >= DEEPEST:
@@ -301,18 +276,18 @@ class _Importer:
                 place, f"functions call each other more than {DEEPEST} deep",
                 "The model may be damaged: a function must not call itself.",
             )  # fmt: skip
-        scope = _Scope(body.opsets, body.plan.read, depth=outer.depth + 1)
+        scope = Scope(body.opsets, body.plan.read, depth=outer.depth + 1)
         for name, value in zip(body.inputs, values, strict=False):
             if value is not None:
                 scope.define(name, value, place)
         absent = frozenset(body.inputs) - scope.values.keys()
-        nodes = [(k, _without(node, absent)) for k, node in body.plan.nodes]
+        nodes = [(k, without(node, absent)) for k, node in body.plan.nodes]
         self._run(scope, Plan(tuple(nodes), body.plan.read))
         return [scope.values.get(name, Unknown()) for name in body.outputs]
 
     # -- values ------------------------------------------------------------------------------------
 
-    def _read(self, scope: _Scope, name: str, reader: str) -> Value:
+    def _read(self, scope: Scope, name: str, reader: str) -> Value:
         value = scope.find(name)
         if value is None:
             raise ModelError(
@@ -359,7 +334,9 @@ class _Importer:
         """The array of `value` if it is known at import."""
         if isinstance(value, np.ndarray):
             return value
-        return self.folder.array(value, place) if isinstance(value, Expr) else None
+        if not isinstance(value, Expr) or value.waits:
+            return None
+        return self.folder.array(value, place)
 
     def _static(self, value: Value, place: str) -> Array | None:
         """`_known`, for what must be."""
@@ -375,7 +352,7 @@ class _Importer:
 
     # -- nodes -------------------------------------------------------------------------------------
 
-    def _convert(self, scope: _Scope, node: NodeProto, name: str) -> None:
+    def _convert(self, scope: Scope, node: NodeProto, name: str) -> None:
         place = f"from_onnx: node {name} ({shown(node.op_type)})"
         reader = f"node {name} ({shown(node.op_type)})"
         values = {i: self._read(scope, i, reader) for i in node.input if i}
@@ -390,8 +367,9 @@ class _Importer:
                 scope.define(output, result, place)
 
     def _results(
-        self, scope: _Scope, node: NodeProto, name: str, values: Mapping[str, Value], place: str
-    ) -> Sequence[Value]:
+        self, scope: Scope, node: NodeProto, name: str, values: Mapping[str, Value], place: str,
+        resume: Value | None = None,
+    ) -> Sequence[Value]:  # fmt: skip
         domain = "" if node.domain == "ai.onnx" else node.domain
         own = self.functions.get((node.domain, node.op_type, node.overload))
         if own is not None:
@@ -420,11 +398,13 @@ class _Importer:
                 return inlined
             return self._blocked(scope, node, name, refusal(domain, place), values)
         try:
-            made = self._apply(scope, converter, node, schema, values, place)
+            made = self._apply(scope, converter, node, schema, values, place, resume)
         except (BeyondLimit, _Damaged, InternalError):
             raise
-        except ModelError:
+        except ModelError as error:
             inlined = self._by_definition(scope, node, official, values, version, place)
+            if isinstance(error, NotYet) and (inlined is None or waits(inlined)):
+                return self._later(scope, node, name, place, error)
             if inlined is None:
                 raise
             return inlined
@@ -434,7 +414,7 @@ class _Importer:
         return [values[i] if i else None for i in node.input]
 
     def _by_definition(
-        self, scope: _Scope, node: NodeProto, official: Any, values: Mapping[str, Value],
+        self, scope: Scope, node: NodeProto, official: Any, values: Mapping[str, Value],
         version: int, place: str,
     ) -> list[Value] | None:  # fmt: skip
         """By the function in ONNX's schema; None where there is none that can be imported."""
@@ -465,14 +445,18 @@ class _Importer:
             return helper.make_tensor_type_proto(
                 helper.np_dtype_to_tensor_dtype(value.dtype), value.shape
             )
-        if isinstance(value, Expr) and isinstance(value.checked_type, TensorType):
+        if (
+            isinstance(value, Expr)
+            and not value.waits
+            and isinstance(value.checked_type, TensorType)
+        ):
             number = helper.np_dtype_to_tensor_dtype(value.dtype.storage)
             return helper.make_tensor_type_proto(number, value.shape)
         return TypeProto()
 
     def _apply(
-        self, scope: _Scope, converter: Any, node: NodeProto, schema: Schema,
-        values: Mapping[str, Value], place: str,
+        self, scope: Scope, converter: Any, node: NodeProto, schema: Schema,
+        values: Mapping[str, Value], place: str, resume: Value | None,
     ) -> list[Value]:  # fmt: skip
         with _damaged():
             check_types(schema, [_dtype(values.get(i)) for i in node.input], place)
@@ -486,6 +470,7 @@ class _Importer:
             lambda v: self._known(v, place), lambda g, v: self._inline(scope, g, v),
             self._copies, self._trip,
             lambda v: self.expr(v, node.op_type, place.removeprefix("from_onnx: ")),
+            resume,
         )  # fmt: skip
         try:
             result = converter(view)
@@ -504,7 +489,9 @@ class _Importer:
 
     def _folded(self, value: Value, values: Mapping[str, Value], place: str) -> Value:
         """`value`, as an array where it is small and all of `values` are known."""
-        if not isinstance(value, Expr) or not isinstance(value.checked_type, TensorType):
+        if not isinstance(value, Expr) or value.waits:
+            return value
+        if not isinstance(value.checked_type, TensorType):
             return value
         if not all(isinstance(v, (np.ndarray, Constant)) for v in values.values()):
             return value
@@ -514,7 +501,7 @@ class _Importer:
     # -- what cannot be imported -------------------------------------------------------------------
 
     def _blocked(
-        self, scope: _Scope, node: NodeProto, name: str, error: ModelError | None,
+        self, scope: Scope, node: NodeProto, name: str, error: ModelError | None,
         values: Mapping[str, Value],
     ) -> list[Value]:  # fmt: skip
         op = operator_name(node)
@@ -556,21 +543,11 @@ def _damaged() -> Iterator[None]:
 
 
 def _dtype(value: Value | None) -> str | None:
+    if isinstance(value, Expr) and value.waits:
+        return None
     return str(value.dtype) if isinstance(value, (np.ndarray, Expr)) else None
 
 
 def _until_read(outputs: Sequence[str], read: frozenset[str]) -> list[str]:
     """`outputs` up to the last that something reads."""
     return list(outputs[: max((k + 1 for k, o in enumerate(outputs) if o in read), default=0)])
-
-
-def _without(node: NodeProto, absent: frozenset[str]) -> NodeProto:
-    """`node` as if it were not given the inputs `absent`, which the caller left out."""
-    if not absent.intersection(node.input):
-        return node
-    made = type(node)()
-    made.CopyFrom(node)
-    made.input[:] = ["" if i in absent else i for i in node.input]
-    while made.input and not made.input[-1]:
-        made.input.pop()
-    return made

@@ -56,7 +56,11 @@ def _inferred(
         array = known(value)
         if array is not None:
             kinds[name] = str(array.dtype), array.shape
-        elif isinstance(value, Expr) and isinstance(value.checked_type, TensorType):
+        elif (
+            isinstance(value, Expr)
+            and not value.waits
+            and isinstance(value.checked_type, TensorType)
+        ):
             kinds[name] = str(value.dtype.storage), value.shape
         else:
             return {}

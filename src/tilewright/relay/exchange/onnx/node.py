@@ -15,7 +15,9 @@ import numpy as np
 from tilewright.base.dtype import TYPES
 from tilewright.base.errors import ModelError
 from tilewright.relay.exchange.onnx.values import Value
-from tilewright.relay.graph.expr import Array, Expr
+from tilewright.relay.graph.expr import Array, Constant, Expr
+from tilewright.relay.graph.later import NotYet, computed
+from tilewright.relay.op.work import nbytes
 
 # Types of constants that networks do not have, and the least that hold their numbers.
 _WIDER = {
@@ -42,6 +44,7 @@ class Node:
             as many more copies of it, which may be beyond the limits; trip: for the copy of that
             number of a loop whose end is not in sight
     as_expr: a value as a graph value
+    resume: of a loop: what it goes on with, as it gave it to `not_yet`
     used: attributes that were read
     """
 
@@ -60,6 +63,7 @@ class Node:
     copies: Callable[[Any, int], None]
     trip: Callable[[Any, int], None]
     as_expr: Callable[[Value], Expr]
+    resume: Value | None = None
     used: set[str] = field(default_factory=set)
 
     def has(self, index: int) -> bool:
@@ -95,10 +99,17 @@ class Node:
             return None
         found = self.static_of(str(self.names[index]))
         if found is None:
-            raise self.refuse(
-                f"{what} is computed by the network", f"{what} must be a constant of the model."
-            )
+            raise self.not_yet(self.value(index), f"{what} is computed by the network")
         return found
+
+    def computed(self, compute: Callable[..., Any], *parts: Expr, several: bool = False) -> Expr:
+        """What a function of arrays gives, of shapes that their elements decide: an array, or a
+        tuple of them where there are `several`."""
+        known = [self.known(p) for p in parts]
+        found = [p if a is None else Constant(a) for p, a in zip(parts, known, strict=True)]
+        made = computed(self.place, compute, *found, several=several)
+        self.room(0 if made.waits else nbytes(made.checked_type))
+        return made
 
     def whole(self, index: int, what: str) -> int | None:
         """Input `index`, which must be known, as one whole number; None if it is left out."""
@@ -154,6 +165,19 @@ class Node:
             -rank <= axis < rank, f"axis {axis} is out of range", f"Use {-rank} to {rank - 1}."
         )
         return axis % rank
+
+    def typed(self, value: Value) -> Value:
+        """`value`, which may be a sequence.  Raises NotYet where that is not known yet."""
+        if isinstance(value, Expr) and value.waits:
+            raise NotYet(value)
+        return value
+
+    def not_yet(self, value: Value, reason: str, state: Value | None = None) -> ModelError:
+        """What a node raises that has to know `value`, which the network computes; it is tried
+        again with `state` as `resume`."""
+        if not isinstance(value, Expr):
+            return self.refuse(reason)
+        return NotYet(value, by_value=True, place=self.place, reason=reason, state=state)
 
     def refuse(self, reason: str, way_out: str = "") -> ModelError:
         return ModelError(self.place, reason, way_out)

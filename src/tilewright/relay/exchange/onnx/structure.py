@@ -105,3 +105,15 @@ def _ordered(
             place, f"its nodes read each other in a circle, {name} among them", DAMAGED
         )
     return order
+
+
+def without(node: NodeProto, absent: frozenset[str]) -> NodeProto:
+    """`node` as if it were not given the inputs `absent`, which the caller left out."""
+    if not absent.intersection(node.input):
+        return node
+    made = type(node)()
+    made.CopyFrom(node)
+    made.input[:] = ["" if i in absent else i for i in node.input]
+    while made.input and not made.input[-1]:
+        made.input.pop()
+    return made

@@ -5,9 +5,10 @@ In: nothing.  Out: the kinds of `Value`.  Read next: `importer.py`, `control.py`
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tilewright.relay.graph.expr import Array, Expr
+from tilewright.relay.graph.expr import Array, Expr, Tuple
 
 
 @dataclass(frozen=True)
@@ -40,3 +41,22 @@ def items(value: Value) -> list[Value]:
 def tensors(value: Value) -> list[Expr]:
     """The graph values in `value`."""
     return [v for v in items(value) if isinstance(v, Expr)]
+
+
+def waits(values: Sequence[Value]) -> bool:
+    """Whether the type of one of them is not known yet."""
+    return any(e.waits for value in values for e in tensors(value))
+
+
+def replaced(value: Value, there: Mapping[Expr, Expr]) -> Value:
+    """`value` with other graph values; a tuple among them is a sequence."""
+    if isinstance(value, Items):
+        return Items(tuple(replaced(part, there) for part in value.parts))
+    if not isinstance(value, Expr):
+        return value
+    found = there[value]
+    return (
+        Items(tuple(replaced(f, {f: f}) for f in found.fields))
+        if isinstance(found, Tuple)
+        else found
+    )

@@ -5,8 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from tilewright.relay import indexing, tensor
+from tilewright.relay.boxes import selected_boxes
+from tilewright.relay.dynamic import unique_of
 from tilewright.relay.exchange.onnx.node import Converter, Node
-from tilewright.relay.graph.expr import Array, Expr, const
+from tilewright.relay.graph.expr import Array, Expr, TupleGetItem, const
+from tilewright.relay.graph.traversal import unpacked
 from tilewright.relay.op import call
 
 
@@ -128,41 +131,57 @@ def _reverse_sequence(n: Node) -> Expr:
 
 
 def _compress(n: Node) -> Expr:
-    condition, data = n.static(1, "its condition"), n[0]
+    condition, data = n[1], n[0]
     axis = n.attr("axis")
     if axis is None:
         data, axis = tensor.reshape(data, (-1,)), 0
     at = n.axis(axis, len(data.shape))
-    assert condition is not None
-    (chosen,) = np.nonzero(condition[: data.shape[at]])
-    return indexing.take(data, const(chosen.astype("int64")), at)
+    extent = data.shape[at]
+
+    def places(held: Array) -> Array:
+        return np.flatnonzero(held[:extent]).astype("int64")
+
+    return indexing.take(data, n.computed(places, condition), at)
 
 
-def _non_zero(n: Node) -> Array:
-    data = n.static(0, "its data, on which its shape depends,")
-    assert data is not None
-    found = np.stack(np.nonzero(np.atleast_1d(data))).astype("int64")
-    n.room(found.nbytes)
-    return found
+def _non_zero(n: Node) -> Expr:
+    def places(data: Array) -> Array:
+        return np.stack(np.nonzero(np.atleast_1d(data))).astype("int64")
+
+    return n.computed(places, n[0])
 
 
-def _unique(n: Node) -> list[Array]:
-    data = n.static(0, "its data, on which its shape depends,")
-    assert data is not None
-    axis, in_order = n.attr("axis"), n.flag("sorted", True)
-    n.room(4 * data.nbytes)
+def _unique(n: Node) -> list[Expr]:
+    data, axis, in_order = n[0], n.attr("axis"), n.flag("sorted", True)
     if axis is not None:
-        axis = n.axis(axis, data.ndim)
-    values, first, inverse, counts = np.unique(
-        data, return_index=True, return_inverse=True, return_counts=True, axis=axis
-    )
-    inverse = inverse.reshape(-1)
-    if not in_order:  # in the order of their first elements
-        order = np.argsort(first)
-        back = np.argsort(order)
-        values = np.take(values, order, 0 if axis is None else axis)
-        first, counts, inverse = first[order], counts[order], back[inverse]
-    return [values, *(v.astype("int64") for v in (first, inverse, counts))]
+        axis = n.axis(axis, len(data.shape))
+
+    def found(array: Array) -> tuple[Array, ...]:
+        values, *counts = unique_of(array, in_order, axis)
+        return values, *(c.astype("int64") for c in counts)
+
+    made = n.computed(found, data, several=True)
+    return [unpacked(TupleGetItem(made, k)) for k in range(4)]
+
+
+def _non_max_suppression(n: Node) -> Expr:
+    by_center, given = n.flag("center_point_box"), [n.has(k) for k in range(2, 5)]
+    boxes, scores = n.of_rank(0, 3), n.of_rank(1, 3)
+    n.require(
+        boxes.shape == (scores.shape[0], scores.shape[2], 4),
+        f"boxes {boxes.shape} and scores {scores.shape} do not belong together",
+        "Give [batch, boxes, 4] and [batch, classes, boxes].",
+    )  # fmt: skip
+
+    def chosen(corners: Array, scores: Array, *limits: Array) -> Array:
+        there = iter(limit.reshape(-1)[0] for limit in limits)
+        most, overlap, least = (next(there) if has else None for has in given)
+        return selected_boxes(
+            corners, scores, int(most or 0), float(overlap or 0),
+            -np.inf if least is None else float(least), by_center,
+        )  # fmt: skip
+
+    return n.computed(chosen, boxes, scores, *(n[k] for k in range(2, 5) if n.has(k)))
 
 
 CONVERTERS: dict[str, Converter] = {
@@ -174,6 +193,7 @@ CONVERTERS: dict[str, Converter] = {
     "Gather": _gather,
     "GatherElements": _gather_elements,
     "GatherND": _gather_nd,
+    "NonMaxSuppression": _non_max_suppression,
     "NonZero": _non_zero,
     "OneHot": _one_hot,
     "ReverseSequence": _reverse_sequence,

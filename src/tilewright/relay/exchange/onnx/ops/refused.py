@@ -24,10 +24,6 @@ REASONS: dict[str, tuple[str, str]] = {
         "it reads the bytes of an image file",
         "Decode it outside the network, and make the pixels an input.",
     ),
-    "NonMaxSuppression": (
-        "how many boxes are left depends on the data",
-        "End the network at its boxes and scores, and choose among them outside.",
-    ),
 }  # fmt: skip
 # the same for all operators of a domain
 DOMAINS: dict[str, tuple[str, str]] = {
