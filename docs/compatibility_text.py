@@ -120,8 +120,8 @@ GALLERIES = (
     ),
     (
         "work_with_schedules/extern_op",
-        "recurrences.py",
-        "ends: other libraries are called between kernels",
+        "imperative_stages.py",
+        "statements by tir.ir_builder; ends: other libraries are called between kernels",
     ),
     ("work_with_schedules/tensorize", "", "ends: matrix instructions are not there"),
     ("work_with_schedules/tuple_inputs", "several_results.py", "as it is"),

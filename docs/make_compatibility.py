@@ -78,9 +78,22 @@ SECTIONS: dict[str, list[Row]] = {
             "states have one shape; an update is the loop nest of the scan, its time axis stays "
             "outermost; threads of a GPU read of the state what they stored; not tuned",
         ),
-        *not_yet("te.", "extern hybrid create_prim_func gradient decl_tensor_intrin"),
-        *not_yet("tir.", "PrimFunc Schedule Buffer transform stmt_functor ir_builder call_packed"),
-        *not_yet("tir.", "call_extern decl_buffer analysis"),
+        different(
+            "te.extern",
+            "of statements: computed on its own, not tuned, tensors row-major; an index that data "
+            "put outside reads the nearest element and stores nothing",
+        ),
+        *works("tir.", "ir_builder ir_builder.create"),
+        different(
+            "tir.ir_builder.create().allocate",
+            "outside of loops and threads it is seen by all kernels of the stage; barriers come by "
+            "themselves",
+            "tir.ir_builder.create",
+        ),
+        different("tir.decl_buffer", "for te.extern; row-major from the first element on"),
+        *not_yet("te.", "hybrid create_prim_func gradient decl_tensor_intrin"),
+        *not_yet("tir.", "PrimFunc Schedule transform stmt_functor call_packed"),
+        *not_yet("tir.", "call_extern analysis"),
         *not_yet("", "arith placeholder compute create_schedule reduce_axis thread_axis"),
     ],
     "Schedules": [

@@ -55,6 +55,8 @@ CASES = [
     ("operators.py", ("--target", "llvm"), ["the sum is right"]),
     ("math_functions.py", (), ["expf", "logf", "results are those of numpy"]),
     ("recurrences.py", (), ["recurrences are right"]),
+    ("imperative_stages.py", (), ["statements are right"]),
+    ("imperative_stages.py", ("--target", "opencl"), ["statements are right"]),
     ("several_results.py", (), ["results are those of numpy"]),
     ("cross_compile.py", (), [r"\['add_one.tar'\] Module add_one", "us there"]),
 ]  # fmt: skip
@@ -117,7 +119,6 @@ def test_the_page_names_examples_that_there_are() -> None:
 
 # What scripts of TVM's galleries say where they end, and what they are told.
 ENDS = [
-    ("te.extern((4,), [], None)", "declare it with te.compute"),
     ("s[C].tensorize(C.op.axis[0], None)", "split, vectorize and unroll"),
     ("te.decl_tensor_intrin(C.op, None)", "split, vectorize and unroll"),
     ('s[C].pragma(C.op.axis[0], "import_llvm", "define void @f()")', "Declare what it computes"),

@@ -44,6 +44,7 @@ from tilewright.te import (
     indexdiv,
     indexmod,
     infinity,
+    ir_builder,
     isnan,
     ldexp,
     log,
@@ -72,6 +73,8 @@ from tilewright.te import (
     truncmod,
     var,
 )
+from tilewright.te.ir_builder import BufferVar as Buffer
+from tilewright.te.ir_builder import decl_buffer
 from tilewright.te.tensor import IterVar
 from tilewright.topi.layout import BijectiveLayout, Layout, bijection, parse
 
@@ -117,7 +120,6 @@ _STATEMENTS = (
 _ELSEWHERE = {
     **dict.fromkeys(_STATEMENTS, _EVERYTHING),
     "nextafter": "Bits are not read as another type; do it with numpy.",
-    "Buffer": _EVERYTHING,
     "BufferLoad": _EVERYTHING,
     "BufferStore": _EVERYTHING,
     "Call": "Expressions print themselves; their nodes are tilewright.ir.expr.Expr.",
@@ -128,8 +130,6 @@ _ELSEWHERE = {
     "call_extern": "Functions of other libraries cannot be called; te has exp, log, erf, ...",
     "call_packed": "Python cannot be called from a kernel; call it between kernels.",
     "call_pure_extern": "Functions of other libraries cannot be called; te has exp, log, erf, ...",
-    "decl_buffer": _EVERYTHING,
-    "ir_builder": "Declare the computation with te.compute.",
     "stmt_functor": _EVERYTHING,
     "tensor_intrin": "Matrix instructions are not there yet; split, vectorize and unroll.",
     "transform": "Lowering has its own passes (docs/design.md); TILEWRIGHT_DEBUG=5 prints them.",
@@ -204,6 +204,7 @@ __all__ = [
     "Add",
     "And",
     "BijectiveLayout",
+    "Buffer",
     "Cast",
     "Div",
     "FloatImm",
@@ -241,6 +242,7 @@ __all__ = [
     "copysign",
     "cos",
     "cosh",
+    "decl_buffer",
     "div",
     "erf",
     "exp",
@@ -255,6 +257,7 @@ __all__ = [
     "indexdiv",
     "indexmod",
     "infinity",
+    "ir_builder",
     "isnan",
     "layout",
     "ldexp",

@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import inspect
 import io
-import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -19,6 +18,7 @@ from typing import Any
 import numpy as np
 
 import tilewright
+from drills._door_tensors import TENSOR_EXPRESSIONS
 from tilewright import auto_scheduler, autotvm, relay, te, topi, tvmc
 from tilewright.measure.database import Database
 
@@ -264,21 +264,8 @@ _QUANTISED: dict[str, Any] = {
 }
 # What one function takes, by its whole name.
 _SPECIAL: dict[str, dict[str, Any]] = {
-    "te.all te.any": {"conditions": lambda: [te.var("n") < 1]},
-    "te.comm_reducer": {
-        "fcombine": lambda: operator.add, "fidentity": lambda: functools.partial(te.const, 0),
-    },
-    "te.scan": {
-        "init": lambda: image(1, 4), "state_placeholder": lambda: image(4, 4),
-        "update": lambda: te.compute((4, 4), lambda t, i: te.const(0.0)),
-    },
-    "te.compute": {"fcompute": lambda: (lambda i, j: i + j)},
-    "te.if_then_else te.select": {"condition": lambda: te.var("n") < 1},
-    "te.max te.min te.prod te.sum": {"axis": lambda: te.reduce_axis(4)},
+    **TENSOR_EXPRESSIONS,
     "te.clz te.popcount": {"x": Of(dtype="int32")},
-    "te.tag_scope": {"tag": "conv"},
-    "te.reduce_axis": {"dom": (0, 4)},
-    "te.thread_axis": {"tag": "threadIdx.x"},
     "topi.nn.sparse_dense": {
         "dense_data": Of((3, 8)), "sparse_data": Of((5,)), "sparse_indices": Of((5,), "int32"),
         "sparse_indptr": Of((4,), "int32"),

@@ -13,6 +13,7 @@ from tilewright.base.errors import InternalError
 from tilewright.codegen import generate
 from tilewright.ir import expr as E
 from tilewright.ir.affine import Simplifier
+from tilewright.ir.barriers import insert_barriers
 from tilewright.ir.expr import Expr
 from tilewright.ir.fast_interpreter import run_fast
 from tilewright.ir.interpreter import run
@@ -39,7 +40,6 @@ from tilewright.lowering import pipeline
 from tilewright.lowering.loops import simplify_indices
 from tilewright.lowering.overhang import fresh_loops
 from tilewright.lowering.pipeline import PASSES, lower_schedule
-from tilewright.lowering.threads import insert_barriers
 from tilewright.schedule.schedule import Schedule, create_schedule
 from tilewright.targets.target import Target
 

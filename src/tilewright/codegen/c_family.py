@@ -35,6 +35,7 @@ from tilewright.ir.stmt import (
     Seq,
     Stmt,
     Store,
+    While,
     statements,
     written_buffers,
 )
@@ -107,7 +108,9 @@ def lanes_of(root: Expr, start: int, count: int) -> Expr:
 def _copies(body: Stmt) -> bool:
     """Whether one iteration fills shared memory, with no barrier and no loop that stays one."""
     inside = list(statements(body))
-    if any(isinstance(s, Barrier) or (isinstance(s, For) and s.kind == "serial") for s in inside):
+    if any(isinstance(s, (Barrier, While)) for s in inside):
+        return False
+    if any(isinstance(s, For) and s.kind == "serial" for s in inside):
         return False
     return any(isinstance(s, Store) and s.buffer.scope == "shared" for s in inside)
 
@@ -222,6 +225,11 @@ class _KernelPrinter(ValuePrinter):
         if stmt.orelse is not None:
             self._line("} else {")
             self._block(stmt.orelse)
+        self._line("}")
+
+    def _while(self, stmt: While) -> None:
+        self._line(f"while ({self._print(self._closed(stmt.condition))}) {{")
+        self._block(stmt.body)
         self._line("}")
 
     def _block(self, body: Stmt) -> None:
@@ -384,7 +392,8 @@ class _KernelPrinter(ValuePrinter):
         return node
 
     _STATEMENTS: ClassVar[dict[type[Stmt], Callable[[_KernelPrinter, Any], None]]] = {
-        Store: _store, Seq: _seq, For: _for, If: _if, Allocate: _allocate, Barrier: _barrier,
+        Store: _store, Seq: _seq, For: _for, If: _if, While: _while, Allocate: _allocate,
+        Barrier: _barrier,
     }  # fmt: skip
 
     # -- small things ------------------------------------------------------------------------------

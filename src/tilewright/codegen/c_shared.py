@@ -11,7 +11,18 @@ from dataclasses import dataclass, field
 
 from tilewright.base.errors import InternalError
 from tilewright.ir.expr import Expr
-from tilewright.ir.stmt import Allocate, Barrier, Buffer, For, If, Seq, Stmt, Store, statements
+from tilewright.ir.stmt import (
+    Allocate,
+    Barrier,
+    Buffer,
+    For,
+    If,
+    Seq,
+    Stmt,
+    Store,
+    While,
+    statements,
+)
 
 ALIGNMENT = 16  # bytes: the widest access
 
@@ -77,7 +88,7 @@ class _Planner:
             for s in stmt.body:
                 self._fence(s, inside)
                 self.visit(s, inside)
-        elif isinstance(stmt, For):
+        elif isinstance(stmt, (For, While)):
             self._enter((stmt.body,), inside)
         elif isinstance(stmt, If):
             self._enter((stmt.then,) if stmt.orelse is None else (stmt.then, stmt.orelse), inside)

@@ -35,6 +35,7 @@ from tilewright.ir.stmt import (
     Seq,
     Stmt,
     Store,
+    While,
     expressions,
     statements,
     written_buffers,
@@ -227,6 +228,21 @@ class _Function:
                 self.text.lines.append(f"  br label %{end}")
         self.text.begin(end)
 
+    def _while(self, stmt: While) -> None:
+        head, body, after = self.text.new_labels("while", "again", "over")
+        self.text.lines.append(f"  br label %{head}")
+        self.text.begin(head)
+        self.values.forget()
+        with self.text.scope():
+            test = self.values.condition(stmt.condition)
+        self.values.forget()
+        self.text.lines.append(f"  br i1 {test}, label %{body}, label %{after}")
+        self.text.begin(body)
+        with self.text.scope():
+            self.statement(stmt.body)
+        self.text.lines.append(f"  br label %{head}")
+        self.text.begin(after)
+
     # -- loops -----------------------------------------------------------------------------------
     def _for(self, stmt: For) -> None:
         if stmt.kind not in ("serial", "unrolled", "parallel"):
@@ -348,6 +364,7 @@ _STATEMENTS: dict[type[Stmt], Callable[[_Function, Any], None]] = {
     Seq: _Function._seq,
     Allocate: _Function._allocate,
     If: _Function._if,
+    While: _Function._while,
     For: _Function._for,
     Store: _Function._store,
 }

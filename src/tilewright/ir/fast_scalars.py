@@ -36,3 +36,13 @@ NAMESPACE: dict[str, Any] = {
     **{f"to_{dtype}": dtype.storage.type for dtype in FLOATS},
     **{f"{name}_{dtype}": _function(name, dtype) for name in FUNCTIONS for dtype in FLOATS},
 }
+
+
+def wrapped(text: str, kind: DType, always: bool = False) -> str:
+    """The integer `text` in the range of `kind`, if that wraps around (or in any case)."""
+    if not kind.is_int or (kind.is_index and not always):
+        return text
+    mask = (1 << kind.bits) - 1
+    return (
+        f"(({text} - {kind.least} & {mask}) + {kind.least})" if kind.least else f"({text} & {mask})"
+    )

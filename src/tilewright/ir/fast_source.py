@@ -22,7 +22,7 @@ from tilewright.base.dtype import DType
 from tilewright.base.errors import part_of
 from tilewright.ir.expr import ARITHMETIC, COMPARE, Expr, binary, logical_not, walk
 from tilewright.ir.fast_ranges import Range, operation_range
-from tilewright.ir.fast_scalars import NAMESPACE
+from tilewright.ir.fast_scalars import NAMESPACE, wrapped
 from tilewright.ir.interpreter_memory import InterpreterError, first_line
 from tilewright.ir.stmt import (
     Allocate,
@@ -35,6 +35,7 @@ from tilewright.ir.stmt import (
     Seq,
     Stmt,
     Store,
+    While,
     expressions,
     lane,
     statements,
@@ -203,6 +204,15 @@ class _Writer:
         if stmt.orelse is not None:
             self.current = stmt
             self._nest("else:", stmt.orelse)
+
+    def _while(self, stmt: While) -> None:
+        inner, outer = _Block(), self.block
+        self._add(("while True:", inner))
+        self.block = inner
+        self._begin(stmt.condition)
+        self._line(f"if not ({self._text(stmt.condition)}): break")
+        self._statement(stmt.body)
+        self.block = outer
 
     def _allocate(self, stmt: Allocate) -> None:
         if stmt.buffer not in self.shared:
@@ -396,7 +406,7 @@ class _Writer:
         if op in ARITHMETIC or op in COMPARE:
             a, b = (self._text(x) for x in node.args)
             text = f"({a} {(ARITHMETIC.get(op) or COMPARE[op])[0]} {b})"
-            return _wrapped(text, node.dtype) if op in ARITHMETIC else text
+            return wrapped(text, node.dtype) if op in ARITHMETIC else text
         if op in ("and", "or"):
             a, b = (self._text(x) for x in node.args)
             return f"({a} {op} {b})"
@@ -419,7 +429,7 @@ class _Writer:
             return f"({text} != 0)"
         whole = text if source.is_int else f"int(float({text}))"
         exact = kind.is_index and (source.is_index or source.is_float)
-        return whole if exact else _wrapped(whole, kind, always=True)
+        return whole if exact else wrapped(whole, kind, always=True)
 
     def _constant(self, node: Expr) -> str:
         if not node.dtype.is_float:
@@ -574,22 +584,13 @@ class _Writer:
         return self.many_threads or (self.in_parallel and buffer in self.outer)
 
 
-def _wrapped(text: str, kind: DType, always: bool = False) -> str:
-    """The integer `text` in the range of `kind`, if that wraps around (or in any case)."""
-    if not kind.is_int or (kind.is_index and not always):
-        return text
-    mask = (1 << kind.bits) - 1
-    return (
-        f"(({text} - {kind.least} & {mask}) + {kind.least})" if kind.least else f"({text} & {mask})"
-    )
-
-
 _WRITES: Rules[Callable[..., None]] = Rules(
     "fast interpreter",
     {
         Seq: _Writer._seq,
         For: _Writer._for,
         If: _Writer._if,
+        While: _Writer._while,
         Store: _Writer._store,
         Allocate: _Writer._allocate,
         Barrier: _Writer._barrier,

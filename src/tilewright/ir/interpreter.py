@@ -42,6 +42,7 @@ from tilewright.ir.stmt import (
     Seq,
     Stmt,
     Store,
+    While,
     statements,
     vector_loads,
 )
@@ -190,6 +191,11 @@ class _Thread:
                 yield from self.run(side)
         self.mask = outer
 
+    def repeat(self, stmt: While) -> Course:
+        while self.value(stmt.condition):
+            yield from self.run(stmt.body)
+            self.stmt, self.known = stmt, {}
+
     def allocate(self, stmt: Allocate) -> Course:
         buffer, zero = stmt.buffer, rounded(stmt.buffer.dtype, 0)
         fresh = Cells([None if self.check else zero] * buffer.size)
@@ -292,6 +298,7 @@ _RUN: Rules[Callable[..., Course]] = Rules(
         Seq: _Thread.seq,
         For: _Thread.loop,
         If: _Thread.branch,
+        While: _Thread.repeat,
         Allocate: _Thread.allocate,
         Barrier: _Thread.barrier,
         Store: _Thread.store,

@@ -24,6 +24,7 @@ from tilewright.ir.stmt import (
     Seq,
     Stmt,
     Store,
+    While,
     load,
 )
 
@@ -132,6 +133,11 @@ def _if(stmt: If, indent: int) -> str:
     return text
 
 
+def _while(stmt: While, indent: int) -> str:
+    head = f"{_pad(indent)}while {_text(stmt.condition)}:"
+    return f"{head}\n{statement_text(stmt.body, indent + 1)}"
+
+
 def _seq(stmt: Seq, indent: int) -> str:
     return "\n".join(statement_text(s, indent) for s in stmt.body) or f"{_pad(indent)}pass"
 
@@ -147,7 +153,15 @@ def _barrier(stmt: Barrier, indent: int) -> str:
 
 _TEXTS: Rules[Callable[..., str]] = Rules(
     "printer",
-    {For: _for, Store: _store, If: _if, Seq: _seq, Allocate: _allocate, Barrier: _barrier},
+    {
+        For: _for,
+        Store: _store,
+        If: _if,
+        While: _while,
+        Seq: _seq,
+        Allocate: _allocate,
+        Barrier: _barrier,
+    },
 )
 
 

@@ -101,6 +101,15 @@ class If(Stmt):
 
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
+class While(Stmt):
+    """`body` again and again as long as `condition`, a scalar of what is loaded, holds.  Only the
+    statements of te.extern have it; no barrier is inside."""
+
+    condition: Expr
+    body: Stmt
+
+
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
 class Seq(Stmt):
     body: tuple[Stmt, ...]
 
@@ -253,6 +262,7 @@ STATEMENTS: Rules[Parts] = Rules(
         For: Parts(statements=("body",), expressions=("extent",)),
         Store: Parts(expressions=("index", "value"), written="buffer"),
         If: Parts(statements=("then", "orelse"), expressions=("condition",)),
+        While: Parts(statements=("body",), expressions=("condition",)),
         Seq: Parts(statements=("body",)),
         Allocate: Parts(statements=("body",)),
         Barrier: Parts(),

@@ -27,6 +27,7 @@ from tilewright.ir.stmt import (
     Seq,
     Stmt,
     Store,
+    While,
     statements,
 )
 
@@ -140,6 +141,15 @@ class _Checker:
             self._statement(stmt.orelse)
         self.divergent = before
 
+    def _while(self, stmt: While) -> None:
+        self._expression(stmt.condition)
+        if stmt.condition.dtype != "bool" or stmt.condition.lanes != 1:
+            raise self._fail("a loop goes on by a bool")
+        before = self.divergent
+        self.divergent = self.divergent or "in a loop that data end"
+        self._statement(stmt.body)
+        self.divergent = before
+
     def _mask(self, stmt: If) -> None:
         """A condition of several lanes: every store under it has as many."""
         lanes = stmt.condition.lanes
@@ -215,6 +225,7 @@ _CHECKS: Rules[Callable[..., None]] = Rules(
         Seq: _Checker._seq,
         For: _Checker._for,
         If: _Checker._if,
+        While: _Checker._while,
         Store: _Checker._store,
         Allocate: _Checker._allocate,
         Barrier: _Checker._barrier,

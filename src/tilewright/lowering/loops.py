@@ -25,10 +25,12 @@ from tilewright.ir.stmt import (
     Seq,
     Stmt,
     Store,
+    While,
     load,
     map_children,
     seq,
     statements,
+    written_buffers,
 )
 
 
@@ -190,6 +192,9 @@ class _Unroll:
                 kind = "unrolled"
         return replace(stmt, body=body, kind=kind), total
 
+    def _while(self, stmt: While) -> tuple[Stmt, int]:
+        return self._parts(stmt)[0], 1 << 40  # as often as data say
+
     def _parts(self, stmt: Stmt) -> tuple[Stmt, int]:
         counts = [0]
 
@@ -209,6 +214,7 @@ _UNROLL: Rules[Callable[..., tuple[Stmt, int]]] = Rules(
     {
         For: _Unroll._for,
         Store: _Unroll._step,
+        While: _Unroll._while,
         **dict.fromkeys((Seq, If, Allocate, Barrier), _Unroll._parts),
     },
 )
@@ -257,7 +263,18 @@ def _simplified_if(s: If, simplify: Simplifier) -> Stmt:
     orelse = _simplified(s.orelse, simplify) if s.orelse is not None else None
     if test.op == "const":
         return _simplified(s.then, simplify) if test.attr else (orelse or seq())
-    return If(test, _simplified(s.then, simplify.assuming(test)), orelse)
+    return If(test, _simplified(s.then, simplify.assuming(lasting(test, s.then))), orelse)
+
+
+def lasting(test: Expr, body: Stmt) -> Expr:
+    """The parts of a condition that hold all through `body`: it stores to nothing they load."""
+    if not any(n.op == "load" for n in E.walk(test)):
+        return test
+    written = written_buffers(body)
+    parts = E.conjuncts(test)
+    return E.all_of(
+        *(p for p in parts if not any(n.op == "load" and n.attr in written for n in E.walk(p)))
+    )
 
 
 _SIMPLIFIED: Rules[Callable[..., Stmt]] = Rules(

@@ -33,12 +33,14 @@ from tilewright.ir.symbols import symbols_of
 from tilewright.lowering.accesses import Accesses
 from tilewright.lowering.emission import Emission, guarded
 from tilewright.lowering.guards import SPATIAL, Guards
+from tilewright.lowering.opaque import opaque_kernels
 from tilewright.lowering.overhang import Overhang, fresh_loops, let_overhang, whole_tile
 from tilewright.lowering.placement import place
 from tilewright.lowering.reductions import reduction, stores
 from tilewright.lowering.storage import store_tensors
 from tilewright.lowering.types import is_narrow
 from tilewright.schedule.tree.loop_tree import Bounds, LoopTree, Node
+from tilewright.te.extern import ExternOp
 from tilewright.te.tensor import Tensor
 
 
@@ -49,6 +51,7 @@ class Nests:
     unroll_limit: loop variable -> auto_unroll_max_step in force there
     given:        symbol -> the buffer of its value
     narrow:       whether they store or compute in formats of memory: work for `types.py`
+    spaces:       memory that statements of te.extern share
     """
 
     kernels: list[Kernel]
@@ -56,6 +59,7 @@ class Nests:
     given: Mapping[Expr, Given]
     unroll_limit: dict[Expr, int]
     narrow: bool
+    spaces: tuple[Buffer, ...] = ()
 
 
 def build_nests(
@@ -65,7 +69,8 @@ def build_nests(
 
     given_out: what the caller gets beside the outputs: such a buffer has no room behind its end
     """
-    places = [place(tree, bounds, root) for root in tree.roots]
+    nests = [root for root in tree.roots if not isinstance(root.op, ExternOp)]
+    places = [place(tree, bounds, root) for root in nests]
     storage = store_tensors(tree, bounds)
     guarded_all = gpu or bool(tree.schedule.dag.symbols)  # room is for numbers of elements only
     kept = (
@@ -80,33 +85,50 @@ def build_nests(
     }
     limits: dict[Expr, int] = {}
     kernels = []
-    for k, guards in enumerate(kept.guards):
-        emission = Emission(Accesses(guards.place, kept.storage), guards, limits)
-        label = name if len(places) == 1 else f"{name}_{k}"
-        kernels.append(_kernel(emission, label, given, may_split=not gpu))
+    spaces: list[Buffer] = []
+    guards_of = dict(zip(nests, kept.guards, strict=True))
+    for root in tree.roots:
+        if isinstance(root.op, ExternOp):
+            made = opaque_kernels(root.op, root.stage, kept.storage, bounds.symbols, gpu)
+            spaces += root.op.script.spaces
+        else:
+            guards = guards_of[root]
+            emission = Emission(Accesses(guards.place, kept.storage), guards, limits)
+            made = [_kernel(emission, may_split=not gpu)]
+        kernels += [_finished(kernel, given) for kernel in made]
+    if len(kernels) > 1:
+        kernels = [replace(kernel, name=f"{name}_{k}") for k, kernel in enumerate(kernels)]
+    else:
+        kernels = [replace(kernel, name=name) for kernel in kernels]
     narrow = any(map(is_narrow, tree.schedule.dag.types))
-    return Nests(kernels, kept.storage.buffers, given, limits, narrow)
+    return Nests(kernels, kept.storage.buffers, given, limits, narrow, tuple(spaces))
 
 
-def _kernel(emission: Emission, name: str, given: Mapping[Expr, Given], may_split: bool) -> Kernel:
-    """The nest of a root stage with everything computed inside it.
-
-    may_split: whether a tile that may overhang gets a nest of its own where it does not
-    """
-    own = emission.place
-    body = _stage(emission, own.root, may_split)
+def _finished(kernel: Kernel, given: Mapping[Expr, Given]) -> Kernel:
+    """The kernel with the symbols it uses among its parameters."""
+    body = kernel.body
+    local = [s.buffer.size for s in statements(body) if isinstance(s, Allocate)]
     for s in statements(body):
-        if isinstance(s, Allocate) and isinstance(s.buffer.size, Expr) and own.launch:
+        if isinstance(s, Allocate) and isinstance(s.buffer.size, Expr) and kernel.threads:
             raise LoweringError(
                 f"{s.buffer.name}: {s.buffer.scope}",
                 f"it would have {s.buffer.size} elements, not a number of them",
                 "Compute it inside a loop that a factor split, or at the root.",
             )  # fmt: skip
+    used = tuple(given[v] for v in symbols_of([*expressions(body), *local]))
+    return replace(kernel, params=(*kernel.params, *(g.buffer for g in used)), given=used)
+
+
+def _kernel(emission: Emission, may_split: bool) -> Kernel:
+    """The nest of a root stage with everything computed inside it; it gets its name later.
+
+    may_split: whether a tile that may overhang gets a nest of its own where it does not
+    """
+    own = emission.place
+    body = _stage(emission, own.root, may_split)
     threads = tuple(Thread(tag, own.thread_var[tag], e) for tag, e in own.launch.items())
     params = tuple(b for b in emission.accesses.used if b.scope == "global")
-    local = [s.buffer.size for s in statements(body) if isinstance(s, Allocate)]
-    used = tuple(given[v] for v in symbols_of([*expressions(body), *local]))
-    return Kernel(name, (*params, *(g.buffer for g in used)), body, threads, used)
+    return Kernel(own.root.name, params, body, threads)
 
 
 def _stage(emission: Emission, node: Node, may_split: bool) -> Stmt:

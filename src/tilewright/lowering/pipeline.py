@@ -18,6 +18,7 @@ from pathlib import Path
 
 from tilewright.base import environment
 from tilewright.base.errors import LoweringError, part_of
+from tilewright.ir.barriers import insert_barriers
 from tilewright.ir.expr import Expr
 from tilewright.ir.stmt import Buffer, Kernel, Program
 from tilewright.ir.symbols import is_symbol
@@ -25,7 +26,7 @@ from tilewright.ir.verifier import verify, verify_kernel
 from tilewright.lowering.branches import flatten_choices, merge_guards
 from tilewright.lowering.loops import simplify_indices, unroll, vectorize
 from tilewright.lowering.nest import Nests, build_nests
-from tilewright.lowering.threads import inject_virtual_threads, insert_barriers
+from tilewright.lowering.threads import inject_virtual_threads
 from tilewright.lowering.types import legalize_types
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree.loop_tree import Bounds, LoopTree
@@ -107,8 +108,8 @@ def lower_schedule(
             kernel = new
         kernels.append(kernel)
     params = _parameters(schedule, nests, args)
-    stored = (nests.buffers[t] for n in tree.stored_alone for t in n.stage.tensors)
-    workspaces = tuple(b for b in stored if b not in params)
+    stored = [nests.buffers[t] for n in tree.stored_alone for t in n.stage.tensors]
+    workspaces = tuple(b for b in (*stored, *nests.spaces) if b not in params)
     program = Program(name, tuple(params), tuple(params.values()), tuple(kernels), workspaces)
     if watch.debug:
         verify(program)

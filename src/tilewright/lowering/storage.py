@@ -19,6 +19,7 @@ from tilewright.ir.stmt import Buffer
 from tilewright.ir.symbols import number
 from tilewright.schedule.tree.bounds import plain
 from tilewright.schedule.tree.loop_tree import Bounds, LoopTree, Node
+from tilewright.te.extern import ExternOp
 from tilewright.te.tensor import Tensor
 
 
@@ -35,7 +36,9 @@ class Storage:
 
     def strides_of(self, tensor: Tensor, producer: Node | None) -> tuple[Any, ...]:
         """Of `tensor`, which the stage `producer` stores; None for an input."""
-        return self.strides[producer] if producer is not None else row_major(tensor.shape)
+        if producer is None or isinstance(producer.op, ExternOp):
+            return row_major(tensor.shape)
+        return self.strides[producer]
 
     def grown(self, sizes: Mapping[Tensor, int]) -> Storage:
         """The same with other numbers of elements."""
@@ -71,6 +74,9 @@ def store_tensors(tree: LoopTree, bounds: Bounds) -> Storage:
         for tensor, own, dtype in zip(
             stage.tensors, stage.buffer_names, stage.op.dtypes, strict=True
         ):
+            if isinstance(node.op, ExternOp):  # each tensor has a shape of its own
+                shape = tensor.shape
+                size = number(math.prod(shape), bounds.symbols)
             buffers[tensor] = Buffer(own, dtype, size, node.scope, shape, packing)
         if source is not None:
             buffers[source] = buffers[stage.tensor]  # the argument is the packed constant

@@ -29,6 +29,7 @@ from tilewright.schedule.template import (
 from tilewright.schedule.workload import plain
 from tilewright.targets.target import Target, TargetLike
 from tilewright.te.dag import ComputeDAG
+from tilewright.te.extern import ExternOp
 from tilewright.te.tensor import Tensor
 
 
@@ -67,6 +68,11 @@ class Task:
                 "Schedule it with te.create_schedule, or tune what a step computes.",
             )  # fmt: skip
         for op in self.dag.ops:
+            if isinstance(op, ExternOp):
+                raise SpaceError(
+                    f"task {self.name}", f"{op.name} is a te.extern, which is not tuned",
+                    "Schedule it with te.create_schedule, or tune what is computed around it.",
+                )  # fmt: skip
             if 0 in op.shape:
                 raise SpaceError(
                     f"task {self.name}", f"{op.name} has a dimension of extent 0: nothing to tune",

@@ -22,6 +22,7 @@ from tilewright.ir.expr import (
 )
 from tilewright.ir.symbols import declared as _declared
 from tilewright.te.dag import ComputeDAG
+from tilewright.te.extern import ExternOp, extern
 from tilewright.te.functions import (
     abs,
     acos,
@@ -92,7 +93,8 @@ any = any_of
 var = door(ExpressionError, "te.var")(_declared)
 size_var = door(ExpressionError, "te.size_var")(_declared)
 open_doors(
-    globals(), ("placeholder", "compute", "thread_axis", "reduce_axis", "comm_reducer", "scan"),
+    globals(), ("placeholder", "compute", "thread_axis", "reduce_axis", "comm_reducer", "scan",
+     "extern"),
     ExpressionError,
 )  # fmt: skip
 
@@ -101,6 +103,7 @@ __all__ = [
     "ComputeDAG",
     "ComputeOp",
     "Expr",
+    "ExternOp",
     "IterVar",
     "PlaceholderOp",
     "Tensor",
@@ -128,6 +131,7 @@ __all__ = [
     "exp",
     "exp2",
     "exp10",
+    "extern",
     "floor",
     "floordiv",
     "floormod",
@@ -184,7 +188,6 @@ _ELSEWHERE = {
     "TensorIntrin": "Matrix instructions are not there yet; split, vectorize and unroll.",
     "create_prim_func": "Schedule tensors directly: te.create_schedule.",
     "decl_tensor_intrin": "Matrix instructions are not there yet; split, vectorize and unroll.",
-    "extern": "Functions of other libraries cannot be called; declare it with te.compute.",
     "extern_primfunc": "Declare the computation with te.compute.",
     "gradient": "Gradients are not there; declare the derivative with te.compute.",
     "hybrid": "Declare the computation with te.compute.",

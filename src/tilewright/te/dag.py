@@ -21,6 +21,7 @@ from tilewright.ir import expr as E
 from tilewright.ir.expr import ARITHMETIC, COMPARE, LOGIC, Expr
 from tilewright.ir.tuples import parts, together
 from tilewright.te import symbolic
+from tilewright.te.extern import ExternOp
 from tilewright.te.reductions import builtin_combiner
 from tilewright.te.tensor import (
     UNNAMED,
@@ -120,7 +121,7 @@ class ComputeDAG:
     @cached_property
     def types(self) -> frozenset[DType]:
         """Every element type that something is stored or computed in."""
-        bodies = [op.body for op in self.compute_ops]
+        bodies = [e for op in self.compute_ops for e in op.expressions]
         bodies += [op.combiner.result for op in self.compute_ops if op.combiner is not None]
         nodes = E.walk(*bodies)
         return frozenset(kind for op in self.ops for kind in op.dtypes) | {
@@ -285,6 +286,8 @@ def _op_text(op: Operation) -> str:
     if isinstance(op, PlaceholderOp):
         return f"{op.name} = PLACEHOLDER [{', '.join(map(str, op.shape))}]"
     axes = ", ".join(ax.name for ax in op.axis)
+    if isinstance(op, ExternOp):
+        return f"{op.name} = EXTERN({', '.join(t.name for t in op.input_tensors)})\n{op.script}"
     if op.combiner is None:
         return f"{op.name}({axes}) = {op.body}"
     narrowed = "" if op.dtype is op.accumulator else f", as {op.dtype}"
@@ -352,6 +355,11 @@ class _Writer:
         name = op.name if self.names else ""
         if isinstance(op, PlaceholderOp):
             return ["placeholder", name, list(op.shape), str(op.dtype), int(op.constant)]
+        if isinstance(op, ExternOp):
+            raise ExpressionError(
+                f"ComputeDAG: {op.name}", "statements of te.extern have no hash and no JSON",
+                "Build it with te.create_schedule; records and tasks are of what te.compute says.",
+            )  # fmt: skip
         self.vars: dict[Expr, int] = {}
         axes = [self._axis(ax) for ax in (*op.axis, *op.reduce_axis)]
         body = op.reduced if op.combiner else op.body

@@ -24,6 +24,7 @@ from tilewright.te import symbolic
 from tilewright.te.combining import combined, overflow_of_sum, sum_rounding
 from tilewright.te.contraction import Affine, Contraction, affine, contraction
 from tilewright.te.dag import ComputeDAG
+from tilewright.te.extern import ExternOp, values_of
 from tilewright.te.numeric import DOMAINS, apply, constant
 from tilewright.te.positions import Position, positions
 from tilewright.te.rounding import (
@@ -246,6 +247,9 @@ def _outputs(dag: ComputeDAG, inputs: Inputs, track: bool) -> list[Approx]:
             if op.recurrence is not None:
                 values |= _steps(op, dag.steps[op], values, track)
                 continue
+            if isinstance(op, ExternOp):
+                values |= _extern(op, values, track)
+                continue
             product = contraction(op) if op not in dag.late else None
             if op in dag.late:
                 results = _late(op, dag.late[op], values, track)
@@ -267,6 +271,25 @@ def _finished(op: ComputeOp, results: list[Approx], track: bool) -> dict[Tensor,
         rounded = result.error is not None and bool(result.error.any())
         held[tensor] = result if rounded else result._replace(error=None)
     return held
+
+
+def _extern(op: ExternOp, values: Mapping[Tensor, Approx], track: bool) -> dict[Tensor, Approx]:
+    """What statements make of the values as they are stored.  Of integers nothing is rounded; what
+    rounding does to all else no bound says."""
+    read = [values[tensor] for tensor, _ in op.reads]
+    arrays = [
+        cast_value(r.value, t.dtype).astype(t.dtype.storage)
+        for r, (t, _) in zip(read, op.reads, strict=True)
+    ]
+    kinds = {node.dtype for node in walk(*op.expressions)}
+    sure = not any(kind.is_float for kind in kinds) and all(r.error is None for r in read)
+    return {
+        tensor: Approx(
+            found.astype(kept_as(tensor.dtype)),
+            None if sure or not track else np.full(tensor.shape, np.inf),
+        )
+        for tensor, found in zip(op.outputs, values_of(op, arrays), strict=True)
+    }
 
 
 def _late(op: ComputeOp, first: int, values: Mapping[Tensor, Approx], track: bool) -> list[Approx]:

@@ -15,6 +15,7 @@ from tilewright.base.errors import ExpressionError
 from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr
 from tilewright.ir.symbols import one_of, symbols_of
+from tilewright.te.extern import ExternOp
 from tilewright.te.tensor import ComputeOp, IterVar, Operation, PlaceholderOp, Recurrence, Tensor
 
 
@@ -22,7 +23,8 @@ def extent_symbols(ops: Iterable[Operation]) -> tuple[Expr, ...]:
     """The variables in extents."""
     sizes: list[Any] = []
     for op in ops:
-        sizes += op.shape
+        for tensor in op.outputs:
+            sizes += tensor.shape
         for ax in (*op.axis, *op.reduce_axis):
             sizes += (ax.extent, ax.begin)
     return symbols_of(sizes)
@@ -31,7 +33,7 @@ def extent_symbols(ops: Iterable[Operation]) -> tuple[Expr, ...]:
 def all_symbols(ops: Iterable[Operation]) -> tuple[Expr, ...]:
     """The variables that a computation needs: of extents, then integers of its expressions."""
     ops = tuple(ops)
-    bodies = [op.body for op in ops if isinstance(op, ComputeOp)]
+    bodies = [e for op in ops if isinstance(op, ComputeOp) for e in op.expressions]
     return tuple(dict.fromkeys((*extent_symbols(ops), *symbols_of(bodies))))
 
 
@@ -74,6 +76,8 @@ def _concrete(
     if isinstance(op, PlaceholderOp):
         shape = tuple(one_of(numbers, n) for n in op.shape)
         return PlaceholderOp(op.name, shape, op.dtype, op.constant)
+    if isinstance(op, ExternOp):
+        return op.at(numbers, tensors)
     axes = {ax: _axis(ax, numbers) for ax in (*op.axis, *op.reduce_axis)}
     mapping: dict[Expr, E.Value] = {ax.var: new.var for ax, new in axes.items()}
     mapping |= {v: E.const(n, v.dtype) for v, n in numbers.items()}

@@ -91,7 +91,7 @@ class Tensor:
 
     @property
     def ndim(self) -> int:
-        return len(self.op.shape)
+        return len(self.shape)
 
     def __getitem__(self, indices: Any) -> Expr:
         items = indices if isinstance(indices, tuple) else (indices,)
@@ -260,6 +260,11 @@ class ComputeOp:
     def states(self) -> tuple[Tensor, ...]:
         """Of a scan, what stands for its tensors; none of other stages."""
         return self.recurrence.states if self.recurrence is not None else ()
+
+    @property
+    def expressions(self) -> tuple[Expr, ...]:
+        """All that is computed: the body, or what the statements of a stage say."""
+        return (self.body,)
 
     @property
     def scan_axis(self) -> IterVar:

@@ -17,8 +17,10 @@ from tilewright.schedule.steps.step import (
     Step,
     check_scope,
     leaf,
+    refuse_extern,
     refuse_host,
     refuse_inlined,
+    refuse_read_by_extern,
     refuse_scan,
     stage_of,
 )
@@ -64,6 +66,8 @@ class ComputeAt(Step):
                 "Use cache_write and attach the cache.",
             )
         refuse_scan(self, stage)
+        refuse_extern(self, stage)
+        refuse_read_by_extern(self, s, stage)
         refuse_inlined(self, parent)
         axis = leaf(self, parent, self.axis)
         walker: StageState | None = parent
@@ -115,6 +119,8 @@ class ComputeInline(Step):
             )
         assert isinstance(stage.op, ComputeOp)
         refuse_scan(self, stage)
+        refuse_extern(self, stage)
+        refuse_read_by_extern(self, s, stage)
         if stage.op.combiner is not None:
             raise ScheduleError(
                 place, "a reduction cannot be repeated at every reader", "Use compute_at."
@@ -232,6 +238,8 @@ class StorageAlign(Step):
         stage = stage_of(self, s)
         place = f"storage_align({stage.name}.{self.axis}, {self.factor}, {self.offset})"
         assert isinstance(stage.op, ComputeOp)
+        refuse_extern(self, stage)
+        refuse_read_by_extern(self, s, stage)
         names = [ax.name for ax in stage.op.axis]
         if self.axis not in names:
             raise ScheduleError(

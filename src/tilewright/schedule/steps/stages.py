@@ -25,7 +25,9 @@ from tilewright.schedule.steps.step import (
     check_scope,
     describe,
     leaf,
+    refuse_extern,
     refuse_host,
+    refuse_read_by_extern,
     refuse_scan,
     stage_of,
 )
@@ -71,6 +73,7 @@ class CacheRead(Step):
         tensor = source.tensors[self.value]
         readers = [stage_of(self, s, name) for name in dict.fromkeys(self.readers)]
         for reader in readers:
+            refuse_extern(self, reader)
             if tensor not in reader.op.input_tensors:
                 raise ScheduleError(
                     place, f"{reader.name} does not read {source.name}", "Name its readers only."
@@ -81,7 +84,7 @@ class CacheRead(Step):
                 place, f"{kind} does not hold what {tensor.dtype} does",
                 f"Use a wider type, for example {str(tensor.dtype.compute)!r}.",
             )  # fmt: skip
-        axes = copy_axes(source.op.shape, [f"ax{k}" for k in range(len(source.op.shape))])
+        axes = copy_axes(tensor.shape, [f"ax{k}" for k in range(tensor.ndim)])
         copied = E.cast(kind, tensor[tuple(ax.var for ax in axes)])
         name = f"{source.buffer_names[self.value]}.{self.scope}"
         op = ComputeOp(s.new_name(name), axes, copied)
@@ -133,6 +136,7 @@ class CacheWrite(Step):
                 place, "the stage already has scheduled loops", "Call cache_write first."
             )
         refuse_scan(self, stage)
+        refuse_extern(self, stage)
         refuse_host(self, s, stage)
         old = stage.op
         assert isinstance(old, ComputeOp)
@@ -319,6 +323,7 @@ class Pack(Step):
             raise ScheduleError(
                 place, "only inputs can be packed", "Use cache_read for computed tensors."
             )
+        refuse_read_by_extern(self, s, source)
         shape = source.op.shape
         if symbols_of(shape):
             raise ScheduleError(place, "its extents are variables", "Use cache_read.")

@@ -14,6 +14,7 @@ from tilewright.ir.stmt import SCOPES
 from tilewright.schedule.space.decision import Choice, from_json, to_json, variables
 from tilewright.schedule.state import ScheduleState, StageState
 from tilewright.schedule.steps.names import PythonNames
+from tilewright.te.extern import ExternOp
 from tilewright.te.tensor import ComputeOp, IterVar, PlaceholderOp
 
 AnyState = ScheduleState[StageState]
@@ -82,6 +83,7 @@ def leaf(step: Step, stage: StageState, name: str) -> IterVar:
         if ax.name == name:
             _refuse_time(step, stage, ax)
             return ax
+    refuse_extern(step, stage)
     known = any(ax.name == name for ax in stage.all_iter_vars)
     why = "was split or fused and is no loop any more" if known else f"is no axis of {stage.name}"
     raise ScheduleError(f"{step.verb}({stage.name}.{name})", f"{name} {why}", f"{describe(stage)}.")
@@ -105,6 +107,27 @@ def refuse_inlined(step: Step, stage: StageState) -> None:
             f"{step.verb}({stage.name})", "the stage was inlined and has no loops",
             "Leave out compute_inline, or schedule its readers.",
         )  # fmt: skip
+
+
+def refuse_extern(step: Step, stage: StageState) -> None:
+    """Refuse a step on a stage that statements compute."""
+    if isinstance(stage.op, ExternOp):
+        raise ScheduleError(
+            f"{step.verb}({stage.name})",
+            "te.extern is computed on its own, by the loops that its statements have",
+            "Write the loops so in its function: ib.for_range(kind=), ib.scope_attr.",
+        )  # fmt: skip
+
+
+def refuse_read_by_extern(step: Step, s: AnyState, stage: StageState) -> None:
+    """Refuse a step after which statements would not find the tensors of `stage`."""
+    for reader in s.readers(stage):
+        if isinstance(reader.op, ExternOp):
+            raise ScheduleError(
+                f"{step.verb}({stage.name})",
+                f"the statements of te.extern {reader.name} read the whole tensor, row by row",
+                "Leave it where it is; schedule its loops.",
+            )  # fmt: skip
 
 
 _OF_TIME = ("compute_at", "reorder")  # what may name the time of a scan

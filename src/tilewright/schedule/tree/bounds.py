@@ -35,6 +35,7 @@ from tilewright.schedule.space.decision import (
 from tilewright.schedule.state import FuseRelation, SplitRelation
 from tilewright.schedule.tree.access import Access, DivMod
 from tilewright.schedule.tree.structure import Node, Structure
+from tilewright.te.extern import ExternOp
 from tilewright.te.tensor import IterVar
 
 
@@ -425,6 +426,10 @@ class Bounds:
     def launch(self, root: Node) -> dict[str, Number]:
         """Extent of each block and thread tag of the kernel: the maximum over its stages."""
         result: dict[str, Number] = {}
+        if isinstance(root.op, ExternOp):
+            threads = (t for launch in root.op.script.launches for t in launch.threads)
+            for t in threads:
+                result[t.tag] = self._short(maximum(result.get(t.tag, 1), t.extent))
         for node in self.tree.subtree(root):
             for ax, tag in node.stage.binds.items():
                 if tag != "vthread":

@@ -15,6 +15,7 @@ from typing import Any
 
 from tilewright.base.dtype import DType
 from tilewright.ir import expr as E
+from tilewright.ir.stmt import Allocate, statements
 from tilewright.schedule.space.decision import (
     Number,
     ceil_div,
@@ -33,6 +34,8 @@ from tilewright.schedule.tree.accumulators import (
 from tilewright.schedule.tree.loop_tree import Bounds, Node
 from tilewright.schedule.tree.touch import anatomy, moves
 from tilewright.targets.target import Target
+from tilewright.te.extern import ExternOp
+from tilewright.te.ir_builder import Launch
 from tilewright.te.tensor import IterVar
 
 BASE_REGISTERS = 24  # of a thread beside its arrays: addresses, loop counters, operands in flight
@@ -52,6 +55,13 @@ def pragma_in_force(node: Node, axis: IterVar, assignment: Mapping[str, Number])
     if node.parent is None or node.attach_axis is None:
         return 0
     return pragma_in_force(node.parent, node.attach_axis, assignment)
+
+
+def _shared_in(launch: Launch) -> int:
+    """Bytes of shared memory that statements allocate."""
+    made = (s.buffer for s in statements(launch.body) if isinstance(s, Allocate))
+    sizes = (b.size * b.dtype.bytes for b in made if b.scope == "shared")
+    return sum(int(_aligned(n)) for n in sizes if isinstance(n, int))
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,6 +115,8 @@ class KernelResources:
         """Of a block: shared buffers, and the boards on which threads add up a shared reduction."""
         total: Number = 0
         for node in self.nodes:
+            if isinstance(node.op, ExternOp):
+                total = total + max(map(_shared_in, node.op.script.launches), default=0)
             if node.scope == "shared":
                 total = total + self._shared(node, self.bounds.elements(node))
             if reduces_across_threads(node):

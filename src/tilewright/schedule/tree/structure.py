@@ -17,6 +17,7 @@ from tilewright.ir.symbols import last, ranges
 from tilewright.ir.tuples import parts
 from tilewright.schedule.state import FuseRelation, ScheduleState, SplitRelation, StageState
 from tilewright.schedule.tree.access import Access, affine_access, simplified_indices
+from tilewright.te.extern import ExternOp
 from tilewright.te.tensor import ComputeOp, IterVar, PlaceholderOp, Tensor
 
 SCOPE_RANK = {"global": 0, "shared": 1, "local": 2}  # above `tag_rank`: one per such lane
@@ -244,6 +245,12 @@ class Structure:
 
     def _collect_reads(self) -> None:
         for reader in self.nodes:
+            if isinstance(reader.op, ExternOp):
+                for tensor in reader.op.input_tensors:
+                    producer = self.of_stage.get(self.schedule[tensor])
+                    if producer is not None:  # all of it
+                        producer.reads.append(Read(reader, (None,) * tensor.ndim))
+                continue
             axes = {ax.var: ax for ax in (*reader.op.axis, *reader.op.reduce_axis)}
             known = ranges(self.schedule.dag.extent_symbols)
             simple = Simplifier(known | {v: (0, last(ax.size)) for v, ax in axes.items()})

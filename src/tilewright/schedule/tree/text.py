@@ -20,6 +20,7 @@ from tilewright.schedule.state import FuseRelation, ScheduleState, StageState
 from tilewright.schedule.tree.access import simplified_indices
 from tilewright.schedule.tree.bounds import Bounds
 from tilewright.schedule.tree.structure import Structure, inlined_bodies
+from tilewright.te.extern import ExternOp
 from tilewright.te.tensor import ComputeOp, IterVar, PlaceholderOp, reduction_of
 
 _KIND = {"vectorize": "vectorized", "unroll": "unrolled"}
@@ -109,6 +110,9 @@ class _Writer:
         scope = node.scope if node is not None else stage.scope
         assert isinstance(stage.op, ComputeOp)
         op = stage.op
+        if isinstance(op, ExternOp):
+            types = ", ".join(_type(t.dtype, t.shape) for t in op.outputs)
+            return f"{stage.name}: {types} {scope}, statements"
         shape = [self._size(ax) for ax in op.axis]
         types = ", ".join(_type(dtype, shape) for dtype in op.dtypes)
         parts = [f"{stage.name}: {types} {scope}".rstrip()]
@@ -135,6 +139,10 @@ class _Writer:
 
     # -- statements --------------------------------------------------------------------------------
     def _statement(self, stage: StageState, indent: int) -> None:
+        if isinstance(stage.op, ExternOp):
+            for line in str(stage.op.script).splitlines():
+                self._line(indent, line)
+            return
         body = self.bodies[stage]
         values = self._values(stage)
         simple = Simplifier(

@@ -15,6 +15,7 @@ from tilewright.schedule.space.decision import Number
 from tilewright.schedule.state import FuseRelation, SplitRelation
 from tilewright.schedule.tree.loop_tree import Base, Bounds, Node, Quotient
 from tilewright.schedule.tree.structure import Structure
+from tilewright.te.extern import ExternOp
 from tilewright.te.tensor import IterVar, Tensor
 
 
@@ -101,7 +102,7 @@ def whole_work(node: Node) -> int:
 
 def strides(bounds: Bounds, touch: Touch) -> list[Number]:
     """Strides of the buffer that is touched, in elements."""
-    if touch.producer is not None:
+    if touch.producer is not None and not isinstance(touch.producer.op, ExternOp):
         return bounds.strides(touch.producer)
     result: list[Number] = []
     step = 1
@@ -113,7 +114,9 @@ def strides(bounds: Bounds, touch: Touch) -> list[Number]:
 
 def shape(bounds: Bounds, touch: Touch) -> list[Number]:
     """Extents of the buffer that is touched."""
-    return bounds.region(touch.producer) if touch.producer is not None else list(touch.tensor.shape)
+    if touch.producer is None or isinstance(touch.producer.op, ExternOp):
+        return list(touch.tensor.shape)
+    return bounds.region(touch.producer)
 
 
 def moves(bounds: Bounds, touch: Touch) -> frozenset[IterVar]:

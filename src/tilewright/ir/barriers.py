@@ -1,0 +1,148 @@
+"""Which barriers shared memory needs.
+
+In: a kernel.  Out: the same, with a barrier wherever what one thread has written may be read, or
+written again, by another.  Read next: `lowering/pipeline.py`.
+
+Copies that run beside the threads (asynchronous ones) would be waited for here: what they write
+counts as written at the wait, which stands where a barrier would.  Warps would need a second kind
+of barrier, for memory that only the lanes of one warp share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from tilewright.ir import expr as E
+from tilewright.ir.expr import Expr
+from tilewright.ir.stmt import (
+    Allocate,
+    Barrier,
+    Buffer,
+    For,
+    If,
+    Kernel,
+    Rules,
+    Seq,
+    Stmt,
+    Store,
+    While,
+    seq,
+    statements,
+)
+
+
+def insert_barriers(kernel: Kernel) -> Kernel:
+    """A barrier wherever shared memory written by one thread may be read, or reused, by another.
+
+    A stage's own accumulation (a load inside a store to the same buffer) stays within one thread; a
+    block of one thread needs none.
+    """
+    if kernel.block == (1, 1, 1) or not any(
+        isinstance(s, Allocate) and s.buffer.scope == "shared" for s in statements(kernel.body)
+    ):
+        return kernel
+    return replace(kernel, body=_Sync().run(kernel.body))
+
+
+State = tuple[frozenset[Buffer], frozenset[Buffer]]  # written and read since the last barrier
+_CLEAN: State = (frozenset(), frozenset())
+
+
+class _Sync:
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Stmt, State]] = {}  # by identity, the statement kept alive
+
+    def run(self, body: Stmt) -> Stmt:
+        return self._visit(body, _CLEAN)[0]
+
+    def _of(self, stmt: Stmt) -> State:
+        found = self._known.get(id(stmt))
+        if found is None:
+            found = self._known[id(stmt)] = stmt, _accesses(stmt)
+        return found[1]
+
+    def _visit(self, stmt: Stmt, state: State) -> tuple[Stmt, State]:
+        return _SYNC[type(stmt)](self, stmt, state)
+
+    def _barrier(self, stmt: Barrier, state: State) -> tuple[Stmt, State]:
+        return stmt, _CLEAN
+
+    def _seq(self, stmt: Seq, state: State) -> tuple[Stmt, State]:
+        parts = []
+        for s in stmt.body:
+            new, state = self._visit(s, state)
+            parts.append(new)
+        return seq(*parts), state
+
+    def _allocate(self, stmt: Allocate, state: State) -> tuple[Stmt, State]:
+        body, state = self._visit(stmt.body, state)
+        return Allocate(stmt.buffer, body), state
+
+    def _for(self, stmt: For, state: State) -> tuple[Stmt, State]:
+        writes, reads = self._of(stmt)
+        if not (writes and reads):
+            return self._whole(stmt, state)
+        conflict = bool(reads & state[0] or writes & state[1])
+        start = _CLEAN if conflict else state
+        _, after = self._visit(stmt.body, start)  # what the next iteration meets
+        body, after = self._visit(stmt.body, after)
+        loop = replace(stmt, body=body)
+        early = conflict and not _starts_with_barrier(body)
+        union = start[0] | after[0], start[1] | after[1]
+        return (seq(Barrier(), loop) if early else loop), union
+
+    def _whole(self, stmt: Stmt, state: State) -> tuple[Stmt, State]:
+        """A statement that gets a barrier before it or none."""
+        writes, reads = self._of(stmt)
+        if reads & state[0] or writes & state[1]:
+            return seq(Barrier(), stmt), (writes, reads)
+        return stmt, (state[0] | writes, state[1] | reads)
+
+
+_SYNC: Rules[Callable[..., tuple[Stmt, State]]] = Rules(
+    "barriers",
+    {
+        Barrier: _Sync._barrier,
+        Seq: _Sync._seq,
+        Allocate: _Sync._allocate,
+        For: _Sync._for,
+        If: _Sync._whole,
+        While: _Sync._whole,
+        Store: _Sync._whole,
+    },
+)
+
+
+def _starts_with_barrier(stmt: Stmt) -> bool:
+    if isinstance(stmt, Seq):
+        return bool(stmt.body) and _starts_with_barrier(stmt.body[0])
+    if isinstance(stmt, (For, Allocate)):
+        return _starts_with_barrier(stmt.body)
+    return isinstance(stmt, Barrier)
+
+
+def _accesses(stmt: Stmt) -> State:
+    """Shared buffers written and read anywhere under `stmt`, own accumulations aside."""
+    writes: set[Buffer] = set()
+    reads: set[Buffer] = set()
+    for s in statements(stmt):
+        own, roots = _TOUCHES[type(s)](s)
+        if own is not None and own.scope == "shared":
+            writes.add(own)
+        at = s.index if isinstance(s, Store) else None
+        loads = (n for n in E.walk(*roots) if n.op == "load" and n.attr.scope == "shared")
+        reads |= {n.attr for n in loads if n.attr is not own or n.args[0] is not at}
+    return frozenset(writes), frozenset(reads)
+
+
+# what a statement itself stores to, and the expressions it evaluates
+_TOUCHES: Rules[Callable[[Any], tuple[Buffer | None, tuple[Expr, ...]]]] = Rules(
+    "barriers",
+    {
+        Store: lambda s: (s.buffer, (s.index, s.value)),
+        **dict.fromkeys((If, While), lambda s: (None, (s.condition,))),
+        **dict.fromkeys((For, Seq, Allocate, Barrier), lambda s: (None, ())),
+    },
+)

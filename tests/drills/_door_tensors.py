@@ -1,0 +1,37 @@
+"""Right arguments for the doors of tensor expressions: rows of `_door_arguments.py`."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from typing import Any
+
+from tilewright import te
+
+
+def image(*shape: int) -> te.Tensor:
+    return te.placeholder(shape, name="data")
+
+
+TENSOR_EXPRESSIONS: dict[str, dict[str, Any]] = {
+    "te.all te.any": {"conditions": lambda: [te.var("n") < 1]},
+    "te.comm_reducer": {
+        "fcombine": lambda: operator.add, "fidentity": lambda: functools.partial(te.const, 0),
+    },
+    "te.scan": {
+        "init": lambda: image(1, 4), "state_placeholder": lambda: image(4, 4),
+        "update": lambda: te.compute((4, 4), lambda t, i: te.const(0.0)),
+    },
+    "te.extern": {
+        "shape": 4, "inputs": lambda: [image(4)], "dtype": "float32", "in_buffers": None,
+        "out_buffers": None,
+        "fcompute": lambda: (lambda ins, outs: outs[0].vstore(0, ins[0].vload(0))),
+    },
+    "tir.decl_buffer": {"scope": "global", "strides": None, "elem_offset": 0},
+    "te.compute": {"fcompute": lambda: (lambda i, j: i + j)},
+    "te.if_then_else te.select": {"condition": lambda: te.var("n") < 1},
+    "te.max te.min te.prod te.sum": {"axis": lambda: te.reduce_axis(4)},
+    "te.tag_scope": {"tag": "conv"},
+    "te.reduce_axis": {"dom": (0, 4)},
+    "te.thread_axis": {"tag": "threadIdx.x"},
+}  # fmt: skip
