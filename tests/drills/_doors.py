@@ -112,7 +112,8 @@ CALLED = ("observe", "change", "fvisit")
 # Made by other functions, never by users.
 SKIPPED = {
     "te.Combiner", "te.ComputeOp", "te.ExternOp", "te.Expr", "te.PlaceholderOp", "te.Tensor",
-    "te.IterVar", "relay.Expr", "relay.PASSES", "nd.NDArray", "relay.ExprFunctor", "relay.ExprMutator",
+    "te.IterVar", "relay.Expr", "relay.PASSES", "nd.NDArray", "relay.ExprFunctor",
+    "relay.ExprMutator",
     "relay.ExprVisitor", "relay.ScopeBuilder", "relay.IncompleteType",
     "relay.expr", "relay.expr_functor", "relay.ty", "autotvm.task.dispatcher",  # other names
     "relay.testing", "topi.testing", "relay.op", "relay.Library", "relay.nn.pair", "relay.nn.sides",
