@@ -90,9 +90,16 @@ SECTIONS: dict[str, list[Row]] = {
             "themselves",
             "tir.ir_builder.create",
         ),
+        different(
+            "tir.call_packed",
+            "given by the function of te.extern, not inside statements: the whole stage, on CPUs, "
+            "in the process that calls the module",
+        ),
+        *works("", "register_func get_global_func"),
+        different("contrib.cblas.matmul", "and batch_matmul, by numpy's library; not tuned"),
         different("tir.decl_buffer", "for te.extern; row-major from the first element on"),
         *not_yet("te.", "hybrid create_prim_func gradient decl_tensor_intrin"),
-        *not_yet("tir.", "PrimFunc Schedule transform stmt_functor call_packed"),
+        *not_yet("tir.", "PrimFunc Schedule transform stmt_functor"),
         *not_yet("tir.", "call_extern analysis"),
         *not_yet("", "arith placeholder compute create_schedule reduce_axis thread_axis"),
     ],

@@ -1,4 +1,4 @@
-"""Stages of statements: te.extern with tir.ir_builder, for what no expression of an element says.
+"""Stages of statements, and of Python functions: te.extern, tir.ir_builder, tir.call_packed.
 
 python examples/imperative_stages.py
 python examples/imperative_stages.py --target opencl --rows 64
@@ -10,6 +10,7 @@ import numpy as np
 
 import tilewright
 from tilewright import nd, te, testing, tir
+from tilewright.contrib import cblas
 
 parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
 parser.add_argument("--target", default="llvm", help="llvm, opencl or cuda")
@@ -119,4 +120,31 @@ if on_gpu:
     total = nd.empty((rows,), device=dev)
     tilewright.build(s, [X, sums], options.target)(nd.array(x, dev), total)
     testing.assert_allclose(total.numpy(), x.sum(1), rtol=1e-4)
+
+# On a CPU a stage may be a Python function: it gets arrays over the module's own memory, in the
+# process that calls the module.  Products of numpy's library are there by TVM's names.
+if not on_gpu:
+
+    @tilewright.register_func("example.softmax")
+    def softmax(source, target):
+        numbers = source.numpy()
+        powers = np.exp(numbers - numbers.max(1, keepdims=True))
+        target.copyfrom(powers / powers.sum(1, keepdims=True))
+
+    W = te.placeholder((width, 8), name="W")
+    product = cblas.matmul(X, W)
+    scaled = te.compute(product.shape, lambda i, j: product[i, j] * 0.5, name="scaled")
+    chances = te.extern(
+        scaled.shape,
+        [scaled],
+        lambda ins, outs: tir.call_packed("example.softmax", ins[0], outs[0]),
+        name="chances",
+    )
+    s = te.create_schedule(chances.op)
+    s[scaled].parallel(scaled.op.axis[0])
+    print(tilewright.lower(s, [X, W, chances]))
+    w, out = np.random.rand(width, 8).astype("float32"), nd.empty((rows, 8))
+    tilewright.build(s, [X, W, chances])(nd.array(x), nd.array(w), out)
+    powers = np.exp(x @ w * 0.5)
+    testing.assert_allclose(out.numpy(), powers / powers.sum(1, keepdims=True), rtol=1e-4)
 print("statements are right")

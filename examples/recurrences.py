@@ -1,4 +1,4 @@
-"""Recurrences by te.scan, and Python between kernels: what TVM's scripts do with te.extern.
+"""Recurrences by te.scan, and Python between kernels.
 
 python examples/recurrences.py
 python examples/recurrences.py --steps 100 --width 4096

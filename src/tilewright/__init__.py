@@ -44,6 +44,8 @@ _LAZY = {
     "convert": "tilewright.runtime",
     "IRModule": "tilewright.relay.graph.expr",
     "TVMError": "tilewright.error",
+    "get_global_func": "tilewright.base.functions",
+    "register_func": "tilewright.base.functions",
 }
 _MODULES = (
     "_ffi",
@@ -73,12 +75,10 @@ _ELSEWHERE = {
     "compute": "Use te.compute.",
     "create_schedule": "Use te.create_schedule.",
     "meta_schedule": "Use autotvm.",
-    "get_global_func": "There is no registry of functions; call Python functions directly.",
     "ir": "Use IRModule, and te for expressions.",
     "metal": "Metal is not a target; the targets are llvm, cuda and opencl.",
     "micro": "Microcontrollers are no target; the targets are llvm, cuda and opencl.",
     "placeholder": "Use te.placeholder.",
-    "register_func": "There is no registry of functions; call Python functions directly.",
     "reduce_axis": "Use te.reduce_axis.",
     "rocm": "ROCm is not a target; try opencl().",
     "relax": "Networks are relay's: relay.frontend imports them.",

@@ -73,6 +73,7 @@ from tilewright.te import (
     truncmod,
     var,
 )
+from tilewright.te.extern import call_packed as _call_packed
 from tilewright.te.ir_builder import BufferVar as Buffer
 from tilewright.te.ir_builder import decl_buffer
 from tilewright.te.tensor import IterVar
@@ -91,6 +92,9 @@ def call_intrin(dtype: typing.Any, func_name: str, *args: typing.Any) -> PrimExp
     if name == "if_then_else":
         return _E.cast(dtype, _E.if_then_else(*args))
     return _E.cast(dtype, _E.call({"fabs": "abs"}.get(name, name), *args))
+
+
+call_packed = door(ExpressionError, "tir.call_packed")(_call_packed)
 
 
 @door(ExpressionError, "tir.layout")
@@ -128,7 +132,6 @@ _ELSEWHERE = {
     "Schedule": "Use te.create_schedule.",
     "analysis": _EVERYTHING,
     "call_extern": "Functions of other libraries cannot be called; te has exp, log, erf, ...",
-    "call_packed": "Python cannot be called from a kernel; call it between kernels.",
     "call_pure_extern": "Functions of other libraries cannot be called; te has exp, log, erf, ...",
     "stmt_functor": _EVERYTHING,
     "tensor_intrin": "Matrix instructions are not there yet; split, vectorize and unroll.",
@@ -235,6 +238,7 @@ __all__ = [
     "atanh",
     "bijective_layout",
     "call_intrin",
+    "call_packed",
     "ceil",
     "clz",
     "comm_reducer",

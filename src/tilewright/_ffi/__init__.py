@@ -1,18 +1,19 @@
 """`_ffi`, where old scripts of TVM have its error from: `_ffi.base.TVMError`.
 
-In: nothing.  Out: `base`.  There is no other language behind the package.
+In: nothing.  Out: `base`, and functions by names.  There is no other language behind the package.
 """
 
 from typing import Any
 
 from tilewright._ffi import base
 from tilewright.base.errors import absent
+from tilewright.base.functions import get_global_func, register_func
 
-__all__ = ["base"]
+__all__ = ["base", "get_global_func", "register_func"]
 
 _ELSEWHERE = dict.fromkeys(
-    ("get_global_func", "register_func", "register_object", "registry", "runtime_ctypes"),
-    "There is no registry of functions; call Python functions directly.",
+    ("register_object", "registry", "runtime_ctypes"),
+    "There are no objects of another language; use Python's.",
 )
 
 

@@ -93,6 +93,20 @@ class KernelInfo:
 
 
 @dataclass(frozen=True)
+class HostCall:
+    """A call of a Python function between kernels.
+
+    before: how many kernels run before it
+    args:   of each its kind and what it is: ("array", index in `Source.buffers`, shape),
+            ("extent", an `extent.Extent`), ("value", a number or text)
+    """
+
+    before: int
+    name: str
+    args: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
 class OpenExtents:
     """What each call gives a value: variables of extents, and integers that kernels read.
 
@@ -117,6 +131,7 @@ class Source:
     buffers: the caller's arguments in order (inputs and outputs), then the workspaces
     kernels: launched in this order, each after the one before it has finished
     open:    None where all extents are numbers
+    calls:   of Python functions, in order
     """
 
     target: str
@@ -125,6 +140,7 @@ class Source:
     buffers: tuple[BufferSpec, ...]
     kernels: tuple[KernelInfo, ...]
     open: OpenExtents | None = None
+    calls: tuple[HostCall, ...] = ()
 
     def arguments(self, kernel: KernelInfo) -> tuple[BufferSpec, ...]:
         """The buffers that a kernel takes, in the order of its parameters."""

@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tilewright.base.artifact import BufferSpec, KernelInfo, OpenExtents, Source
+from tilewright.base.artifact import BufferSpec, HostCall, KernelInfo, OpenExtents, Source
 from tilewright.base.errors import InternalError
 from tilewright.base.extent import OPERATIONS, Extent
 from tilewright.ir.expr import Expr
-from tilewright.ir.stmt import Buffer, For, Kernel, Program, statements
+from tilewright.ir.stmt import Buffer, For, Given, Kernel, PackedCall, Program, statements
 from tilewright.ir.symbols import symbols_of
 from tilewright.targets.target import Target
 
@@ -45,7 +45,22 @@ def source_of(program: Program, target: Target, text: str, kernels: Sequence[Ker
         ),
         kernels=tuple(replace(k, grid=_numbers(k.grid)) for k in kernels),
         open=_open_extents(program),
+        calls=tuple(_host_call(program, before, call) for before, call in program.calls),
     )
+
+
+def _host_call(program: Program, before: int, call: PackedCall) -> HostCall:
+    position = {buffer: i for i, buffer in enumerate(program.args + program.workspaces)}
+    names = _names(program)
+    args: list[tuple[Any, ...]] = []
+    for arg in call.args:
+        if isinstance(arg, Buffer):
+            shape = tuple(_plain(n, names) for n in arg.shape)
+            args.append(("array", position[arg], shape))
+        else:
+            is_open = isinstance(arg, Expr)
+            args.append(("extent", _plain(arg, names)) if is_open else ("value", arg))
+    return HostCall(before, call.name, tuple(args))
 
 
 def _shape(buffer: Buffer) -> tuple[Any, ...]:
@@ -62,19 +77,13 @@ def _numbers(extents: tuple[Any, ...]) -> Any:
 def _open_extents(program: Program) -> OpenExtents | None:
     """The variables of a program as plain data; None where it has none."""
     buffers = program.args + program.workspaces
-    given = list(dict.fromkeys(g for k in program.kernels for g in k.given))
-    sizes = [n for b in buffers for n in b.shape]
-    sizes += [t.extent for k in program.kernels for t in k.threads]
+    given = _given(program)
+    sizes = _sizes(program)
     loops = [s.extent for k in program.kernels for s in statements(k.body) if isinstance(s, For)]
     if not given and not symbols_of(sizes):
         return None
     places = {g.var: buffers.index(g.buffer) for g in given}
-    names: dict[Expr, str] = {}
-    for v in (*places, *symbols_of(sizes)):
-        taken, name, k = set(names.values()), str(v.attr), 1
-        while name in taken and v not in names:
-            name, k = f"{v.attr}_{k}", k + 1
-        names.setdefault(v, name)
+    names = _names(program)
     plain = [_plain(n, names) for n in [*sizes, *loops] if isinstance(n, Expr)]
     return OpenExtents(
         tuple(names.values()),
@@ -83,6 +92,28 @@ def _open_extents(program: Program) -> OpenExtents | None:
         tuple(tuple(_plain(n, names) for n in k.grid) for k in program.kernels),
         tuple(dict.fromkeys(plain)),
     )
+
+
+def _given(program: Program) -> list[Given]:
+    return list(dict.fromkeys(g for k in program.kernels for g in k.given))
+
+
+def _sizes(program: Program) -> list[Any]:
+    """Extents of buffers and launches, and those that functions are given."""
+    sizes: list[Any] = [n for b in program.args + program.workspaces for n in b.shape]
+    sizes += [t.extent for k in program.kernels for t in k.threads]
+    return sizes + [a for _, call in program.calls for a in call.args if isinstance(a, Expr)]
+
+
+def _names(program: Program) -> dict[Expr, str]:
+    """A name of its own for every variable."""
+    names: dict[Expr, str] = {}
+    for v in (*(g.var for g in _given(program)), *symbols_of(_sizes(program))):
+        taken, name, k = set(names.values()), str(v.attr), 1
+        while name in taken and v not in names:
+            name, k = f"{v.attr}_{k}", k + 1
+        names.setdefault(v, name)
+    return names
 
 
 def _plain(extent: Any, names: Mapping[Expr, str]) -> Extent:

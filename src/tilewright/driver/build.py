@@ -77,7 +77,7 @@ def lower(
     listed = None if args is None else tuple(args)
     stored, given = with_wanted(schedule, args)
     made = lower_schedule(stored, chosen, kernel_name(name), given)
-    parts = (made.name, made.args, made.roles, made.kernels, made.workspaces)
+    parts = (made.name, made.args, made.roles, made.kernels, made.workspaces, made.calls)
     return Lowered(*parts, schedule=schedule, listed=listed)
 
 

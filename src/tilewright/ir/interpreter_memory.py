@@ -56,6 +56,11 @@ def bind(program: Program, arrays: Sequence[Array], check: bool, scalars: Scalar
 
     check: outputs and workspaces start unwritten, else as given and as zeros
     """
+    if program.calls:
+        raise InterpreterError(
+            program.name, f"it calls the Python function {program.calls[0][1].name}",
+            "Build it, and compare what the module gives with what that function does.",
+        )  # fmt: skip
     if len(arrays) != len(program.args):
         raise InterpreterError(
             program.name, f"{len(arrays)} arrays for {len(program.args)} arguments",

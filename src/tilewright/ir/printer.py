@@ -181,7 +181,10 @@ def kernel_text(kernel: Kernel) -> str:
 
 def program_text(program: Program) -> str:
     spaces = [f"workspace {_declared(b)} {_size(b)}" for b in program.workspaces]
-    return "\n".join([*spaces, *map(kernel_text, program.kernels)])
+    steps = [*map(kernel_text, program.kernels)]
+    for before, call in reversed(program.calls):
+        steps.insert(before, str(call))
+    return "\n".join([*spaces, *steps])
 
 
 def _declared(buffer: Buffer) -> str:

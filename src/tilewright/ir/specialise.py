@@ -42,6 +42,7 @@ def specialised(program: Program, values: Mapping[str, int]) -> Program:
         tuple(role for _, role in kept),
         tuple(made.kernel(k) for k in program.kernels),
         tuple(map(made.buffer, program.workspaces)),
+        program.calls,
     )
 
 

@@ -184,11 +184,24 @@ class Kernel:
 
 
 @dataclass(frozen=True, eq=False)
+class PackedCall:
+    """A call of a Python function by its name.  args: buffers, extents, numbers, texts."""
+
+    name: str
+    args: tuple[Any, ...]
+
+    def __str__(self) -> str:
+        told = (a.name if isinstance(a, Buffer) else repr(a) for a in self.args)
+        return f"call {self.name}({', '.join(told)})"
+
+
+@dataclass(frozen=True, eq=False)
 class Program:
     """A lowered schedule: kernels run in order on the caller's `args` and on `workspaces`.
 
     roles: for each of `args` "input", "output", or "extent": an integer that is not given by the
            caller, but follows from the shapes of what is
+    calls: functions of the host, each with how many of the kernels run before it
     """
 
     name: str
@@ -196,6 +209,7 @@ class Program:
     roles: tuple[str, ...]
     kernels: tuple[Kernel, ...]
     workspaces: tuple[Buffer, ...] = ()
+    calls: tuple[tuple[int, PackedCall], ...] = ()
 
     def __str__(self) -> str:
         from tilewright.ir.printer import program_text

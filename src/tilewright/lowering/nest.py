@@ -24,6 +24,7 @@ from tilewright.ir.stmt import (
     Given,
     If,
     Kernel,
+    PackedCall,
     Stmt,
     Thread,
     expressions,
@@ -33,7 +34,7 @@ from tilewright.ir.symbols import symbols_of
 from tilewright.lowering.accesses import Accesses
 from tilewright.lowering.emission import Emission, guarded
 from tilewright.lowering.guards import SPATIAL, Guards
-from tilewright.lowering.opaque import opaque_kernels
+from tilewright.lowering.opaque import opaque_call, opaque_kernels
 from tilewright.lowering.overhang import Overhang, fresh_loops, let_overhang, whole_tile
 from tilewright.lowering.placement import place
 from tilewright.lowering.reductions import reduction, stores
@@ -52,6 +53,7 @@ class Nests:
     given:        symbol -> the buffer of its value
     narrow:       whether they store or compute in formats of memory: work for `types.py`
     spaces:       memory that statements of te.extern share
+    calls:        of Python functions, each with how many kernels come before it
     """
 
     kernels: list[Kernel]
@@ -60,6 +62,7 @@ class Nests:
     unroll_limit: dict[Expr, int]
     narrow: bool
     spaces: tuple[Buffer, ...] = ()
+    calls: tuple[tuple[int, PackedCall], ...] = ()
 
 
 def build_nests(
@@ -84,11 +87,16 @@ def build_nests(
         for v in dag.symbols
     }
     limits: dict[Expr, int] = {}
-    kernels = []
+    kernels: list[Kernel] = []
     spaces: list[Buffer] = []
+    calls: list[tuple[int, PackedCall]] = []
     guards_of = dict(zip(nests, kept.guards, strict=True))
     for root in tree.roots:
         if isinstance(root.op, ExternOp):
+            if root.op.call is not None:
+                call = opaque_call(root.op.call, root.op, root.stage, kept.storage, gpu)
+                calls.append((len(kernels), call))
+                continue
             made = opaque_kernels(root.op, root.stage, kept.storage, bounds.symbols, gpu)
             spaces += root.op.script.spaces
         else:
@@ -101,7 +109,7 @@ def build_nests(
     else:
         kernels = [replace(kernel, name=name) for kernel in kernels]
     narrow = any(map(is_narrow, tree.schedule.dag.types))
-    return Nests(kernels, kept.storage.buffers, given, limits, narrow, tuple(spaces))
+    return Nests(kernels, kept.storage.buffers, given, limits, narrow, tuple(spaces), tuple(calls))
 
 
 def _finished(kernel: Kernel, given: Mapping[Expr, Given]) -> Kernel:

@@ -20,6 +20,7 @@ from tilewright.ir.stmt import (
     For,
     If,
     Kernel,
+    PackedCall,
     Rules,
     Stmt,
     Store,
@@ -35,6 +36,26 @@ from tilewright.schedule.state import StageState
 from tilewright.te.extern import ExternOp, rewritten, touched
 
 
+def opaque_call(
+    call: PackedCall, op: ExternOp, stage: StageState, storage: Storage, gpu: bool
+) -> PackedCall:
+    """The call of a stage that a Python function computes."""
+    if gpu:
+        raise LoweringError(
+            f"extern {stage.name}", f"{call.name} is a Python function, of arrays of a CPU",
+            "Build for llvm, or call it between modules.",
+        )  # fmt: skip
+    own = _buffers(op, stage, storage)
+    return PackedCall(
+        call.name, tuple(own.get(a, a) if isinstance(a, Buffer) else a for a in call.args)
+    )
+
+
+def _buffers(op: ExternOp, stage: StageState, storage: Storage) -> dict[Buffer, Buffer]:
+    own = {b: storage.buffers[tensor] for tensor, b in op.reads}
+    return own | {b: storage.buffers[t] for b, t in zip(op.writes, stage.tensors, strict=True)}
+
+
 def opaque_kernels(
     op: ExternOp, stage: StageState, storage: Storage, symbols: Simplifier, gpu: bool
 ) -> list[Kernel]:
@@ -44,8 +65,7 @@ def opaque_kernels(
     does not have, and for an index that is surely outside.
     """
     place = f"extern {stage.name}"
-    own = {b: storage.buffers[tensor] for tensor, b in op.reads}
-    own |= {b: storage.buffers[t] for b, t in zip(op.writes, stage.tensors, strict=True)}
+    own = _buffers(op, stage, storage)
     kernels = []
     for launch in op.script.launches:
         _check_device(launch.body, bool(launch.threads), gpu, place)

@@ -110,7 +110,8 @@ def lower_schedule(
     params = _parameters(schedule, nests, args)
     stored = [nests.buffers[t] for n in tree.stored_alone for t in n.stage.tensors]
     workspaces = tuple(b for b in (*stored, *nests.spaces) if b not in params)
-    program = Program(name, tuple(params), tuple(params.values()), tuple(kernels), workspaces)
+    roles = tuple(params.values())
+    program = Program(name, tuple(params), roles, tuple(kernels), workspaces, nests.calls)
     if watch.debug:
         verify(program)
     return program

@@ -7,7 +7,7 @@ Read next: `sequence.py` for whole networks, `trial.py` for verified timing.
 from __future__ import annotations
 
 import numbers
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from tilewright.base.doors import door
 from tilewright.base.errors import DeviceError, absent
 from tilewright.base.extent import text_of
 from tilewright.runtime import arguments, artifact_file, extents
+from tilewright.runtime.calls import mixed_plan
 from tilewright.runtime.device import Device, cpu
 from tilewright.runtime.drivers import Kernel, Launch, Plan
 from tilewright.runtime.ndarray import NDArray, array, empty
@@ -60,12 +61,13 @@ class _Ready:
 class _Call:
     """What is launched for the shapes of one call.
 
-    given:  the extents that kernels read; spaces: of workspaces
+    given:  the extents that kernels read; spaces: of workspaces; values: of variables
     """
 
     kernels: tuple[Kernel, ...]
     given: tuple[NDArray, ...]
     spaces: tuple[BufferSpec, ...]
+    values: Mapping[str, int]
 
     def launches(
         self, arrays: Sequence[NDArray], workspaces: Sequence[NDArray]
@@ -158,6 +160,11 @@ class Module:
         Packed constants are packed now: later changes of their contents are not seen.  The launches
         have workspaces of their own.
         """
+        for host in self.artifact.source.calls:
+            raise DeviceError(
+                f"{self.entry_name}.launches()", f"{host.name}, a Python function, is a part of it",
+                "Call the module.",
+            )  # fmt: skip
         arrays = self._arrays(arrays)
         call = self._call(arrays)
         return call.launches(self._packed(arrays), self._workspaces(call))
@@ -246,14 +253,20 @@ class Module:
             Launch(kernel, tuple(a.memory for a in buffers))
             for kernel, buffers in call.launches(held, workspaces)
         )
-        return _Ready(key, arrays, held, workspaces, self.device.driver.plan(launches))
+        plan: Plan
+        if self.artifact.source.calls:
+            known = (*held, *call.given, *workspaces)
+            plan = mixed_plan(self.artifact.source.calls, launches, known, call.values, self.device)
+        else:
+            plan = self.device.driver.plan(launches)
+        return _Ready(key, arrays, held, workspaces, plan)
 
     def _call(self, arrays: tuple[NDArray, ...]) -> _Call:
         """What is launched for `arrays`, which are checked."""
         source = self.artifact.source
         if source.open is None:
             self._check(arrays, self.parameters)
-            return _Call(self.kernels, (), self._spaces)
+            return _Call(self.kernels, (), self._spaces, {})
         self._check_count(arrays)
         values = extents.values_of(source, arrays)
         buffers, infos = extents.with_numbers(source, values)
@@ -270,7 +283,7 @@ class Module:
             for at, b in enumerate(buffers)
             if b.role == "extent"
         )
-        return _Call(kernels, given, tuple(b for b in buffers if b.role == "workspace"))
+        return _Call(kernels, given, tuple(b for b in buffers if b.role == "workspace"), values)
 
     def _arrays(self, arrays: tuple[Any, ...]) -> tuple[NDArray, ...]:
         """The arguments, numbers among them as arrays without dimensions."""

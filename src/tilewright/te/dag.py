@@ -287,7 +287,8 @@ def _op_text(op: Operation) -> str:
         return f"{op.name} = PLACEHOLDER [{', '.join(map(str, op.shape))}]"
     axes = ", ".join(ax.name for ax in op.axis)
     if isinstance(op, ExternOp):
-        return f"{op.name} = EXTERN({', '.join(t.name for t in op.input_tensors)})\n{op.script}"
+        head = f"{op.name} = EXTERN({', '.join(t.name for t in op.input_tensors)})"
+        return f"{head}\n{op.script if op.call is None else op.call}"
     if op.combiner is None:
         return f"{op.name}({axes}) = {op.body}"
     narrowed = "" if op.dtype is op.accumulator else f", as {op.dtype}"

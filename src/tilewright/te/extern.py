@@ -30,6 +30,7 @@ from tilewright.ir.stmt import (
     For,
     If,
     Kernel,
+    PackedCall,
     Program,
     Stmt,
     Store,
@@ -41,13 +42,13 @@ from tilewright.ir.stmt import (
     statements,
     written_buffers,
 )
-from tilewright.ir.symbols import is_symbol, one_of
+from tilewright.ir.symbols import is_extent, is_symbol, one_of
 from tilewright.ir.tuples import together
 from tilewright.te.axis import IterVar, shape_of
 from tilewright.te.ir_builder import Body, BufferVar, Launch
 from tilewright.te.tensor import ComputeOp, Tensor
 
-__all__ = ["ExternOp", "extern", "rewritten", "touched", "values_of"]
+__all__ = ["ExternOp", "call_packed", "extern", "rewritten", "touched", "values_of"]
 
 _FORM = "Write it with tir.ir_builder.create() and return ib.get()."
 
@@ -68,9 +69,10 @@ class ExternOp(ComputeOp):
 
     reads:  its inputs, each with the buffer that stands for it in `script`
     writes: the buffers of its outputs
+    call:   the Python function that computes it in place of statements, or None
     """
 
-    __slots__ = ("reads", "script", "writes")
+    __slots__ = ("call", "reads", "script", "writes")
 
     def __init__(
         self,
@@ -80,8 +82,10 @@ class ExternOp(ComputeOp):
         script: Body,
         tag: str = "",
         attrs: dict[str, Any] | None = None,
+        call: PackedCall | None = None,
     ) -> None:
         self.reads, self.writes, self.script = tuple(reads), tuple(writes), script
+        self.call = call
         nothing = together([E.const(0, b.dtype) for b in self.writes])
         super().__init__(name, (), nothing, tag, attrs)
         self.input_tensors = tuple(dict.fromkeys(tensor for tensor, _ in self.reads))
@@ -93,7 +97,8 @@ class ExternOp(ComputeOp):
 
     @property
     def expressions(self) -> tuple[Expr, ...]:
-        return tuple(self.script.expressions)
+        extents = self.call.args if self.call is not None else ()
+        return (*self.script.expressions, *(a for a in extents if isinstance(a, Expr)))
 
     def over(self, axis: tuple[IterVar, ...], body: Expr) -> ComputeOp:
         return self
@@ -119,7 +124,12 @@ class ExternOp(ComputeOp):
         )
         script = Body(launches, tuple(map(sized, self.script.spaces)))
         reads = [(tensors[t], sized(b)) for t, b in self.reads]
-        return ExternOp(self.name, reads, [*map(sized, self.writes)], script, self.tag, self.attrs)
+        writes, call = [*map(sized, self.writes)], self.call
+        if call is not None:
+            args = (sized(a) if isinstance(a, Buffer) else a for a in call.args)
+            args = (one_of(known, a) if isinstance(a, Expr) else a for a in args)
+            call = PackedCall(call.name, tuple(args))
+        return ExternOp(self.name, reads, writes, script, self.tag, self.attrs, call)
 
     def __repr__(self) -> str:
         return f"extern({self.name}, {', '.join(map(repr, self.writes))})"
@@ -163,7 +173,8 @@ def extern(
     inputs:   tensors that the statements read; they are row-major there
     fcompute: gets the buffers of inputs and of outputs, `ins` and `outs` (`ir_builder.BufferVar`:
               `name`, `dtype`, `shape`, `vload`, `vstore`), and gives the statements: the `get()` of
-              an `ir_builder`
+              an `ir_builder`, or `tir.call_packed("name", ...)`: a Python function that computes
+              all of it, on CPUs
     dtype:    of the tensor, or one for each; default: that of all inputs
     in_buffers, out_buffers: buffers to use for `ins` and `outs`, of the same shapes and types
     tag, attrs: as in te.compute
@@ -185,10 +196,14 @@ def extern(
     )
     buffers = [BufferVar(b) for b in ins], [BufferVar(b) for b in outs]
     check_arguments(fcompute, buffers, place, ExpressionError)
-    script = _script(fcompute(*buffers), place)
+    found, reads = fcompute(*buffers), list(zip(given, ins, strict=True))
+    if isinstance(found, PackedCall):
+        _check_call(found, ins, outs, place)
+        made = ExternOp(name, reads, outs, Body(()), tag, attrs, found).outputs
+        return made if several else made[0]  # type: ignore[return-value]
+    script = _script(found, place)
     _check(script, ins, outs, place)
     script = Body(tuple(map(_waiting, script.launches)), script.spaces)
-    reads = list(zip(given, ins, strict=True))
     made = ExternOp(name, reads, outs, script, tag, attrs).outputs
     return made if several else made[0]  # type: ignore[return-value]
 
@@ -288,6 +303,49 @@ def _waiting(launch: Launch) -> Launch:
     return Launch(launch.threads, insert_barriers(kernel).body)
 
 
+def call_packed(func_name: str, *args: Any) -> PackedCall:
+    """A call of the Python function that `tilewright.register_func` knows by a name.
+
+    args: buffers of `te.extern`, which arrive as arrays over the module's own memory (`numpy()`,
+          `copyfrom`, `copyto`, DLPack), extents, numbers and texts.  Return it from the function of
+          te.extern: the stage is a step of the module, in the process that calls it.
+    """
+    place = f"tir.call_packed({func_name!r})"
+    return PackedCall(func_name, tuple(_argument(a, place) for a in args))
+
+
+def _argument(value: Any, place: str) -> Any:
+    if isinstance(value, BufferVar):
+        return value.buffer
+    if isinstance(value, (bool, int, float, str)):
+        return value
+    node = value if isinstance(value, Expr) else None
+    if node is not None and node.op == "const":
+        return node.attr
+    if node is not None and is_extent(node):
+        return node
+    raise ExpressionError(
+        place, f"{value!r:.60} is no buffer, number or text",
+        "Give those of ins and outs, extents, and plain numbers.",
+    )  # fmt: skip
+
+
+def _check_call(
+    call: PackedCall, ins: Sequence[Buffer], outs: Sequence[Buffer], place: str
+) -> None:
+    for b in call.args:
+        if isinstance(b, Buffer) and b not in (*ins, *outs):
+            raise ExpressionError(
+                place, f"{call.name} is given {b!r}, which is none of its tensors",
+                "List it among the inputs.",
+            )  # fmt: skip
+    for b in outs:
+        if b not in call.args:
+            raise ExpressionError(
+                place, f"{call.name} is not given the output {b.name}", "Pass all of outs."
+            )
+
+
 def _own_expressions(s: Stmt) -> Iterator[Expr]:
     fields = (getattr(s, name) for name in STATEMENTS[type(s)].expressions)
     return (part for part in fields if isinstance(part, Expr))
@@ -331,6 +389,11 @@ def values_of(op: ExternOp, inputs: Sequence[Any]) -> list[Any]:
     inputs: an array for each of `op.reads`, of its type.  Raises InterpreterError for an index
     outside, a race, and an element that nothing stored.
     """
+    if op.call is not None:
+        raise ExpressionError(
+            f"evaluate({op.name})", f"the Python function {op.call.name} says what it is",
+            "Build it for llvm, and compare what the module gives with what you expect.",
+        )  # fmt: skip
     kernels = tuple(
         Kernel(f"{op.name}_{k}", touched(launch.body), launch.body, launch.threads)
         for k, launch in enumerate(op.script.launches)

@@ -26,6 +26,7 @@ from tilewright.ir.stmt import (
     Buffer,
     For,
     If,
+    PackedCall,
     Stmt,
     Store,
     Thread,
@@ -265,6 +266,11 @@ class IRBuilder:
             self._spaces += stmt.spaces
             self._frames[-1].items += [stmt.launches[0].body] if plain else stmt.launches
             return
+        if isinstance(stmt, PackedCall):
+            raise ExpressionError(
+                "ir_builder.emit", f"{stmt.name} is a Python function, which no kernel calls",
+                "Return tir.call_packed(...) from the function of a te.extern of its own.",
+            )  # fmt: skip
         if not isinstance(stmt, Stmt):
             raise ExpressionError(
                 "ir_builder.emit", f"{stmt!r:.60} is no statement",

@@ -140,7 +140,7 @@ class _Writer:
     # -- statements --------------------------------------------------------------------------------
     def _statement(self, stage: StageState, indent: int) -> None:
         if isinstance(stage.op, ExternOp):
-            for line in str(stage.op.script).splitlines():
+            for line in str(stage.op.call or stage.op.script).splitlines():
                 self._line(indent, line)
             return
         body = self.bodies[stage]
