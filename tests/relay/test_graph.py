@@ -155,7 +155,7 @@ REFUSALS = {
         lambda: nn.conv2d(tensor("x", *X), relay.var("w")), "weight=w",
         "channels= and kernel_size=",
     ),
-    "unknown": (lambda: nn.relu(relay.var("v")), "nn.relu(data=%v)", "relay.var(shape=)"),
+    "unknown": (lambda: nn.relu(relay.var("v")).shape, "shapes of v", "relay.var(shape=)"),
     "rank": (lambda: nn.dense(tensor("x", 2, 3), tensor("w", *X)), "4 dimensions", "2 of"),
     "features": (
         lambda: nn.dense(tensor("x", 1, 5), tensor("w", 4, 3)), "5 features", "takes 3",
@@ -243,7 +243,8 @@ REFUSALS = {
         lambda: relay.Function([tensor("x", 2)] * 2, relay.const(1.0)), "listed twice",
     ),
     "no-shape": (
-        lambda: relay.Function([relay.var("x")], relay.const(1.0)), "shape of x is not known",
+        lambda: relay.evaluate(relay.Function([relay.var("x")], relay.const(1.0)), {"x": 1.0}),
+        "%x: its shape is not known",
     ),
     "ret-type": (
         lambda: relay.Function([], relay.const(1.0), relay.TensorType((2,))),

@@ -176,6 +176,7 @@ def door(error: type[TilewrightError], name: str = "") -> Callable[[F], F]:
             }
             return function(*given, **by_name)
 
+        vars(checked)["door_name"] = known
         return typing.cast(F, checked)
 
     return decorate

@@ -211,12 +211,12 @@ def _conv(
     data, weight = _of_one_type(data, weight, out_dtype)
     size = None if kernel_size is None else per_axis(kernel_size, rank, "kernel_size", place)
     if isinstance(weight, Var) and not weight.is_typed and "C" in data_layout and not blocked:
+        inputs = data.shape[data_layout.index("C")]
         if channels is None or size is None:
             raise ModelError(
                 f"{place}(weight={weight.name_hint})", "its shape is not known",
                 "Give channels= and kernel_size=, or relay.var(shape=).",
             )  # fmt: skip
-        inputs = data.shape[data_layout.index("C")]
         wanted = dict(zip(IMAGE[rank], size, strict=True))
         outer = {"I": inputs, "O": channels // groups} if transposed else {
             "O": channels, "I": inputs // groups,

@@ -31,9 +31,11 @@ from tilewright.relay.graph.expr import (
     as_array,
     post_order,
 )
+from tilewright.relay.graph.open import OpenModule
 from tilewright.relay.graph.printer import structural_key
 from tilewright.relay.graph.stages import Stages
-from tilewright.relay.graph.traversal import substitute
+from tilewright.relay.graph.traversal import each_function, substitute
+from tilewright.relay.graph.untyped import typed
 from tilewright.relay.passes.bind import bind_params
 from tilewright.relay.passes.extents import open_extents, with_sizes
 from tilewright.relay.passes.inline import inline_calls
@@ -61,6 +63,8 @@ class Executable:
         target: TargetLike | None = None,
         params: Mapping[str, Any] | None = None,
     ) -> None:
+        if not isinstance(mod, OpenModule):
+            mod = each_function(mod, typed)
         self.mod, self.tuples = single_tensors(mod)
         self.params = dict(params or {})
         self.target = Target(resolve_target(target))

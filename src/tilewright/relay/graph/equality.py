@@ -101,7 +101,7 @@ class _Comparison:
         if len(a.params) != len(b.params):
             return f"functions of {len(a.params)} and {len(b.params)} parameters"
         for p, q in zip(a.params, b.params, strict=True):
-            if p.checked_type != q.checked_type:
+            if p.type_annotation != q.type_annotation:
                 return f"parameters {p.name_hint} and {q.name_hint}"
             self.there[p], self.back[q] = q, p
         return ""

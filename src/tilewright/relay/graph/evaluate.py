@@ -33,6 +33,7 @@ from tilewright.relay.graph.expr import (
     post_order,
 )
 from tilewright.relay.graph.later import Later
+from tilewright.relay.graph.untyped import infer, typed
 
 Value = Any  # an array, or a tuple of values
 MOST_STEPS, MOST_NUMBERS = 64, 1024  # of a value that is asked for while a graph is made
@@ -58,6 +59,7 @@ def evaluate(
     if dtype is not None:
         dtype = str(check_dtype(dtype, "relay.evaluate"))
     root = graph["main"] if isinstance(graph, IRModule) else graph
+    root = typed(root) if isinstance(root, Function) else infer(root)
     body = root.body if isinstance(root, Function) else root
     variables = root.params if isinstance(root, Function) else free_vars(body)
     given = dict(inputs or {})

@@ -46,21 +46,15 @@ class Expr:
 
     @property
     def waits(self) -> bool:
-        """Whether its type is known only when the network runs, since values decide it."""
-        return self._type is WAITING
+        """Whether its type is not known yet: values decide it, or variables have none."""
+        return self._type is WAITING or self._type is None
 
     @property
     def checked_type(self) -> Type:
-        if isinstance(self._type, Waiting):
+        if self._type is None or isinstance(self._type, Waiting):
             from tilewright.relay.graph.later import NotYet
 
             raise NotYet(self)
-        if self._type is None:
-            raise ModelError(
-                str(self),
-                "its shape is not known",
-                "Give relay.var(shape=), or use it in an operator that tells.",
-            )
         return self._type
 
     @property
@@ -214,7 +208,8 @@ def _any_waits(values: Sequence[Any]) -> bool:
 
 
 class Var(Expr):
-    """A parameter of a function.  Without a type it takes the one its first operator asks for.
+    """A parameter of a function.  Without a type it takes the one its first operator asks for, or
+    its function's caller (`untyped.py`).
 
     open_extents: names by axis of extents for which others stand until the network is built
     """
@@ -277,13 +272,17 @@ class Call(Expr):
         self.op = op
         self.args: tuple[Expr, ...] = tuple(args)
         self.attrs = attrs if isinstance(attrs, Attrs) else Attrs(attrs or {})
-        if _any_waits(self.args):
+        if _any_waits(self.args) or getattr(op, "waits", False):
             self._type = WAITING
             return
         self._type = op.infer(self.args, self.attrs)
         follows = getattr(op, "follows", None)
         if follows is not None:
             self.attrs = Attrs(self.attrs, follows([a.tensor_type for a in self.args], self.attrs))
+
+    def with_args(self, args: Sequence[Expr]) -> Expr:
+        """The same of other arguments."""
+        return Call(self.op, args, self.attrs)
 
 
 class Tuple(Expr):
@@ -353,7 +352,8 @@ class Function(Expr):
     ) -> None:
         self.params, self.body = tuple(params), body
         self.attrs = attrs if isinstance(attrs, Attrs) else Attrs(attrs or {})
-        self._type = WAITING if body.waits else body.checked_type
+        open_ = body.waits or _any_waits(self.params)
+        self._type = WAITING if open_ else body.checked_type
         names = [p.name_hint for p in self.params]
         place = f"Function({', '.join(names)})"
         if len(set(names)) < len(names):
@@ -364,12 +364,7 @@ class Function(Expr):
                 place, f"the body reads {', '.join(free)}, which is no parameter",
                 "List it in params, or use relay.analysis.free_vars(body).",
             )  # fmt: skip
-        for p in self.params:
-            if not p.is_typed:
-                raise ModelError(
-                    place, f"the shape of {p.name_hint} is not known", "Give relay.var(shape=)."
-                )
-        if ret_type is not None and ret_type != self._type and not body.waits:
+        if ret_type is not None and ret_type != self._type and not open_:
             raise ModelError(
                 place, f"the body has type {self._type}, not {ret_type}", "Leave ret_type out."
             )

@@ -26,6 +26,7 @@ from tilewright.relay.graph.expr import (
     post_order,
 )
 from tilewright.relay.graph.types import WAITING
+from tilewright.relay.graph.untyped import HOW_TO_TYPE, open_call, untyped
 
 WAY_OUT = (
     'Run it with relay.create_executor("vm", mod) or relay.vm.compile, which build it for the '
@@ -46,6 +47,11 @@ class NotYet(ModelError, Awaiting):
         state: Any = None,
     ) -> None:  # fmt: skip
         self.node, self.by_value, self.state = node, by_value, state
+        if names := untyped(node):
+            whose = "its shape is" if isinstance(node, Var) else f"shapes of {', '.join(names)} are"
+            place = place or ("relay" if len(names) > 1 else f"%{names[0]}")
+            super().__init__(place, reason or f"{whose} not known", HOW_TO_TYPE)
+            return
         told = first_told(node)
         super().__init__(
             place or (told.place if told else "relay"),
@@ -59,6 +65,8 @@ class NotYet(ModelError, Awaiting):
         """A node for the result of `function(*args, **kwargs)`, of which one argument, a list or a
         tuple of them may be what has to be known."""
         parts = list(dict.fromkeys(_values_in([*args, *kwargs.values()])))
+        if any(untyped(p) for p in parts) and (found := open_call(function, args, kwargs)):
+            return found
         needs = self.among(parts)
         name = getattr(function, "__name__", "values")
         error = NotYet(self.node, self.by_value, f"relay.{name}", self.reason)

@@ -69,13 +69,16 @@ def _function_text(
     head: str, function: Function, groups: dict[str, str], names: list[str] | None = None
 ) -> str:
     shown = names or [p.name_hint for p in function.params]
-    listed = [f"%{n}: {p.checked_type}" for n, p in zip(shown, function.params, strict=True)]
+    listed = [
+        f"%{n}: {p.checked_type}" if p.is_typed else f"%{n}"
+        for n, p in zip(shown, function.params, strict=True)
+    ]
     params = ", ".join(listed)
     if len(params) > WIDTH:
         params = "".join(f"\n    {text}," for text in listed) + "\n"
     renamed = dict(zip(function.params, shown, strict=True))
     lines = "\n".join(f"  {line}" for line in _body_lines(function.body, groups, renamed))
-    return f"{head}({params}) -> {_type_text(function.body)} {{\n{lines}\n}}"
+    return f"{head}({params}){_type_text(function.body, ' -> ')} {{\n{lines}\n}}"
 
 
 def _body_lines(
@@ -86,7 +89,7 @@ def _body_lines(
     count = 0
     for node in post_order(body):
         if isinstance(node, Call):
-            text = f"{_call_text(node, names, groups)};  // {_type_text(node)}"
+            text = f"{_call_text(node, names, groups)};{_type_text(node, '  // ')}"
             names[node] = f"%{count}"
             count += 1
             lines.append(text if node is body else f"{names[node]} = {text}")
@@ -98,7 +101,7 @@ def _body_lines(
             names[node] = f"%{count}"
             count += 1
             read = ", ".join(names[p] for p in node.parts)
-            text = f"{node.error.place.removeprefix('relay.')}({read});  // {_type_text(node)}"
+            text = f"{node.error.place.removeprefix('relay.')}({read});{_type_text(node, '  // ')}"
             lines.append(text if node is body else f"{names[node]} = {text}")
         elif node not in names:
             names[node] = _leaf(node)
@@ -107,8 +110,11 @@ def _body_lines(
     return lines
 
 
-def _type_text(node: Expr) -> str:
-    return "what values decide" if node.waits else str(node.checked_type)
+def _type_text(node: Expr, lead: str) -> str:
+    """The type behind `lead`; nothing where it is not known yet."""
+    if node.waits:
+        return f"{lead}what values decide" if isinstance(node, Later) else ""
+    return f"{lead}{node.checked_type}"
 
 
 def _call_text(node: Call, names: dict[Expr, str], groups: dict[str, str]) -> str:

@@ -36,6 +36,7 @@ from tilewright.relay.graph.expr import (
 )
 from tilewright.relay.graph.later import Computed, Later, advanced
 from tilewright.relay.graph.traversal import rewrite, unpacked
+from tilewright.relay.graph.untyped import typed
 
 # What computes a function of tensors: of the values of its parameters those of its results.
 Compute = Callable[[Function, Sequence[Any]], Sequence[Any]]
@@ -108,6 +109,7 @@ class Stages:
     """Those of one network; the oldest are dropped."""
 
     def __init__(self, main: Function) -> None:
+        main = typed(main)
         self.params, self.first = main.params, Stage(_made(main.body, {}))
         self._kept: OrderedDict[tuple[Any, ...], _Next] = OrderedDict()
         self._numbers = count()
@@ -171,6 +173,7 @@ def made_of_constants(function: Function) -> Function:
 
     Raises ModelError where others are left, which ends builds that know no values.
     """
+    function = typed(function)
     if not function.waits:
         return function
     body = _made(function.body, {})

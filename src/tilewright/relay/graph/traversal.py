@@ -28,7 +28,7 @@ def with_children(node: Expr, new: tuple[Expr, ...]) -> Expr:
     if len(old) == len(new) and all(a is b for a, b in zip(old, new, strict=True)):
         return node
     if isinstance(node, Call):
-        return Call(node.op, new, node.attrs)
+        return node.with_args(new)
     if isinstance(node, Tuple):
         return Tuple(new)
     if isinstance(node, Later):

@@ -12,6 +12,7 @@ import numpy as np
 
 from tilewright.base.dtype import DType
 from tilewright.relay.graph.expr import Expr, Function, IRModule
+from tilewright.relay.transform import InferType
 from tilewright.runtime.device import Device
 from tilewright.runtime.ndarray import NDArray, array
 from tilewright.testing import enabled_targets
@@ -29,10 +30,8 @@ def run_opt_pass(expr: Expr, opt_pass: Change | Sequence[Change]) -> Expr:
 
 
 def run_infer_type(expr: Expr) -> Expr:
-    """Itself: types are known as soon as a graph is made.  Raises ModelError where one is not."""
-    if not isinstance(expr, Function):
-        _ = expr.checked_type
-    return expr
+    """`expr` after `InferType`.  Raises ModelError where a variable has no type."""
+    return run_opt_pass(expr, InferType())
 
 
 def ctx_list() -> list[tuple[str, Device]]:

@@ -17,6 +17,8 @@ from tilewright.base.dtype import FLOAT32
 from tilewright.base.errors import ModelError, absent
 from tilewright.driver.build import resolve_target
 from tilewright.relay.graph.expr import Expr, IRModule, Var
+from tilewright.relay.graph.traversal import each_function
+from tilewright.relay.graph.untyped import typed
 from tilewright.relay.op.registered import has_attribute
 from tilewright.relay.passes import Pass as Change
 from tilewright.relay.passes import (
@@ -84,7 +86,14 @@ class RelayPass(Pass):
 
 
 class InferType(RelayPass):
-    """Types are known as soon as a graph is built: this gives the module back."""
+    """Variables without a type get the one that their operators tell, parameters of functions that
+    of what callers give; other types are known as soon as a graph is built.
+
+    Raises ModelError that names the variables that have none.
+    """
+
+    def change(self, mod: IRModule) -> IRModule:
+        return each_function(mod, typed)
 
 
 class SimplifyInference(RelayPass):
