@@ -175,6 +175,36 @@ def test_products_of_numpys_library():
             cblas.batch_matmul(*wrong)
 
 
+@pytest.mark.parametrize("ascending", [False, True])
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_places_in_order(axis, ascending):
+    shape = (4, 5, 3)
+    fewer = tuple(n for k, n in enumerate(shape) if k != axis % 3)
+    a, valid = te.placeholder(shape, name="A"), te.placeholder(fewer, "int32", name="valid")
+    name = "tvm.contrib.sort.argsort"
+    some = te.extern(
+        shape, [a, valid], dtype="int32", name="some",
+        fcompute=lambda i, o: tir.call_packed(f"{name}_nms", *i, o[0], axis, ascending),
+    )  # fmt: skip
+    whole = te.extern(
+        shape, [a], dtype="int32", name="whole",
+        fcompute=lambda i, o: tir.call_packed(name, i[0], o[0], axis, ascending),
+    )  # fmt: skip
+    rng = np.random.default_rng(0)
+    x, count = rng.integers(0, 4, shape).astype("float32"), rng.integers(0, 6, fewer)
+    count = np.minimum(count, shape[axis]).astype("int32")
+    outs = [nd.empty(shape, "int32") for _ in range(2)]
+    s = te.create_schedule([some.op, whole.op])
+    tilewright.build(s, [a, valid, some, whole])(nd.array(x), nd.array(count), *outs)
+    signed = np.moveaxis(x if ascending else -x, axis, -1)
+    first, all_of_it = (np.moveaxis(o.numpy(), axis, -1) for o in outs)
+    assert (all_of_it == np.argsort(signed, axis=-1, kind="stable")).all()
+    for at in np.ndindex(fewer):
+        n = count[at]
+        order = [*np.argsort(signed[at][:n], kind="stable"), *range(n, shape[axis])]
+        assert first[at].tolist() == order
+
+
 # -- refusals --------------------------------------------------------------------------------------
 
 

@@ -20,6 +20,8 @@ _KNOWN: dict[str, Callable[..., Any]] = {}
 _OURS = {
     "tvm.contrib.cblas.matmul": "tilewright.runtime.calls:matrix_product",
     "tvm.contrib.cblas.batch_matmul": "tilewright.runtime.calls:matrix_product",
+    "tvm.contrib.sort.argsort": "tilewright.runtime.calls:sorted_places",
+    "tvm.contrib.sort.argsort_nms": "tilewright.runtime.calls:valid_places",
 }
 
 

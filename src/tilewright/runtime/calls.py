@@ -101,3 +101,25 @@ def matrix_product(a: Any, b: Any, out: Any, transa: bool = False, transb: bool 
             left.swapaxes(-1, -2) if transa else left, right.swapaxes(-1, -2) if transb else right
         )
     )
+
+
+def sorted_places(data: Any, out: Any, axis: int = -1, is_ascend: bool = True) -> None:
+    """`tvm.contrib.sort.argsort`: `out` becomes the places of numbers along an axis, in order."""
+    shape = list(data.shape)
+    del shape[axis]
+    valid_places(data, np.full(shape, data.shape[axis]), out, axis, is_ascend)
+
+
+def valid_places(data: Any, valid: Any, out: Any, axis: int, is_ascend: bool) -> None:
+    """`tvm.contrib.sort.argsort_nms`: of the first `valid` numbers only; the others stay behind.
+
+    data: [..., n, ...] with n along the axis; valid: the same without that axis.  Equal numbers
+    keep their order.
+    """
+    numbers = np.moveaxis(data.numpy(), axis, -1)
+    count = valid if isinstance(valid, np.ndarray) else valid.numpy()
+    behind = np.arange(numbers.shape[-1]) >= count[..., None]
+    ranks = np.unique(numbers, return_inverse=True)[1].reshape(numbers.shape)
+    keys = np.where(behind, 0, ranks if is_ascend else -ranks)
+    places = np.lexsort((keys, behind), axis=-1)
+    out.copyfrom(np.ascontiguousarray(np.moveaxis(places, -1, axis)).astype(out.dtype.storage))

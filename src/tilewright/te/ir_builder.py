@@ -15,7 +15,7 @@ from typing import Any
 
 from tilewright.base.doors import door
 from tilewright.base.dtype import DType
-from tilewright.base.errors import ExpressionError
+from tilewright.base.errors import ExpressionError, absent
 from tilewright.ir import expr as E
 from tilewright.ir.affine import Simplifier
 from tilewright.ir.expr import Expr
@@ -46,6 +46,12 @@ _KINDS = {
     "vectorized": "vectorized", "unroll": "unrolled", "unrolled": "unrolled",
 }  # fmt: skip
 _SCOPES = {"": "", "global": "", "local": "local", "shared": "shared"}
+
+
+# Names of TVM's builder: what to use instead.
+_ELSEWHERE = {
+    "pointer": "Use buffer_ptr(ins[0]) for a tensor, allocate for memory of the stage's own.",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,7 +130,7 @@ class BufferVar:
     def vload(self, begin: Any, dtype: str | None = None) -> Expr:
         """The element at an index."""
         found = self[begin]
-        if dtype is not None and DType(dtype) is not found.dtype:
+        if dtype is not None and str(dtype) != str(found.dtype):
             raise ExpressionError(
                 f"{self.name}.vload", f"its elements are {self.dtype}, not {dtype}",
                 "Load one, and vectorize the loop around it.",
@@ -427,6 +433,9 @@ class IRBuilder:
             else:
                 launches.append(Launch((), item))
         return Body(tuple(launches), tuple(self._spaces))
+
+    def __getattr__(self, name: str) -> Any:
+        raise absent("IRBuilder", name, _ELSEWHERE)
 
     # -- frames ------------------------------------------------------------------------------------
     @property
