@@ -164,6 +164,54 @@ def test_open_extents_beside_values(kind):
         np.testing.assert_array_equal(run(data, np.int32(times)).numpy(), want)
 
 
+ANY = relay.Any
+# shapes of two inputs as declared, and of arrays for them; extents without a name may differ
+OPEN = [
+    ((ANY(),), (3, 2), (1,), (3, 2)), ((ANY(),), (3, 2), (2,), (3, 2)),
+    ((ANY(), 2), (3, ANY()), (1, 2), (3, 1)), ((ANY(), ANY()), (ANY(), ANY()), (1, 4), (3, 1)),
+    ((ANY(), 4), (1, 4), (0, 4), (1, 4)), ((ANY(), ANY()), (ANY(),), (5, 4), (4,)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["vm", "debug"])
+@pytest.mark.parametrize("case", OPEN, ids=str)
+def test_open_extents_broadcast_as_those_of_the_call(case, kind):
+    x, y = (v(name, *shape) for name, shape in zip("xy", case[:2], strict=True))
+    a, b = (RNG.random(shape).astype("float32") for shape in case[2:])
+    run = relay.create_executor(kind).evaluate(relay.Function([x, y], relay.exp(x + y) * 2.0))
+    np.testing.assert_allclose(run(a, b).numpy(), np.exp(a + b) * 2, rtol=1e-5)
+    with pytest.raises(ModelError):
+        run(np.zeros((7, 3), "float32"), np.zeros((4, 2), "float32"))
+
+
+@pytest.mark.parametrize("kind", ["vm", "debug"])
+def test_values_computed_of_open_extents(kind):
+    """How many, and a slice of a shape; an extent of the shape is written out."""
+    x = relay.var("x", shape=(ANY(), ANY(), 2))
+    count = relay.take(relay.shape_of(x), relay.const(1))
+    flat = relay.reshape(x, (x.shape[0] * 2, x.shape[1]))
+    parts = relay.split(flat, 2, axis=0)
+    value = relay.Tuple([relay.arange(count, dtype="int32"), parts[1]])
+    run = relay.create_executor(kind).evaluate(relay.Function([x], value))
+    for shape in ((3, 4, 2), (1, 5, 2), (1013, 1, 2)):
+        data = RNG.random(shape).astype("float32")
+        numbers_, second = arrays(run(data))
+        np.testing.assert_array_equal(numbers_, np.arange(shape[1]))
+        np.testing.assert_array_equal(second, data.reshape(2 * shape[0], shape[1])[shape[0] :])
+
+
+@pytest.mark.parametrize("kind", ["vm", "debug"])
+def test_whole_numbers_may_be_floats(kind):
+    times, k = v("times", 3), v("k", 1)
+    made = relay.Tuple([relay.tile(X, times), relay.topk(X, k, 1, "values")])
+    run = relay.create_executor(kind).evaluate(relay.Function([X, times, k], made))
+    tiled, most = arrays(run(A, np.float32([2, 1, 3]), np.float32([2])))
+    np.testing.assert_array_equal(tiled, np.tile(A, (2, 1, 3)))
+    np.testing.assert_array_equal(most, -np.sort(-A, 1)[:, :2])
+    with pytest.raises(ModelError, match="reps"):
+        run(A, np.float32([2, 1, 2.5]), np.float32([2]))
+
+
 def test_what_was_computed_is_not_computed_again():
     """exp is read in front of the place where the data are looked at, and behind it."""
     x, data = v("x", 50, 50), RNG.random((50, 50)).astype("float32")
@@ -262,7 +310,7 @@ def test_stages_give_what_one_operator_after_the_other_gives(made):
          ("input x", "[2, 6]", "[4, 6]")),
         (lambda: relay.create_executor("vm").evaluate(growing())(np.int32(-20_000)),
          ("while_loop", "not ended", "5 steps")),
-        (lambda: relay.tile(X, v("f", 2)), ("reps", "float")),
+        (lambda: relay.take(X, X, X), ("axis", "not an integer")),
     ],
 )  # fmt: skip
 def test_refusals(call, parts, monkeypatch):

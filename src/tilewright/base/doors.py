@@ -122,13 +122,20 @@ class _Names(dict[str, Any]):
         return Any
 
 
-def door(error: type[TilewrightError], name: str = "") -> Callable[[F], F]:
+# Called with a function, its arguments and what calls it on them; gives the result.
+Around = Callable[[Callable[..., Any], Sequence[Any], Mapping[str, Any], Callable[[], Any]], Any]
+
+
+def door(
+    error: type[TilewrightError], name: str = "", around: Around | None = None
+) -> Callable[[F], F]:
     """Decorates a function, or the `__init__` of a class, that users call.
 
     error: what is raised for an argument of another kind than its annotation says; numpy's numbers
     become Python's, and so does what knows its `as_numbers()`.  Where the numbers of an argument
     are known later only, the result is what `Awaiting.instead` gives.
     name: what users call it, by default its own name.
+    around: what is called instead, and calls it.
     A wrong number of arguments stays Python's TypeError.
     """
 
@@ -157,7 +164,9 @@ def door(error: type[TilewrightError], name: str = "") -> Callable[[F], F]:
         @functools.wraps(function)
         def checked(*args: Any, **kwargs: Any) -> Any:
             try:
-                return _checked(*args, **kwargs)
+                if around is None:
+                    return _checked(*args, **kwargs)
+                return around(checked, args, kwargs, lambda: _checked(*args, **kwargs))
             except Awaiting as wait:
                 if function.__name__ == "__init__":
                     raise
@@ -183,14 +192,17 @@ def door(error: type[TilewrightError], name: str = "") -> Callable[[F], F]:
 
 
 def open_doors(
-    namespace: MutableMapping[str, Any], names: Iterable[str], error: type[TilewrightError]
+    namespace: MutableMapping[str, Any],
+    names: Iterable[str],
+    error: type[TilewrightError],
+    around: Around | None = None,
 ) -> None:
     """Make doors of the functions `names` of a package, and of its classes' `__init__`."""
     room = str(namespace["__name__"]).removeprefix("tilewright.")
     for name in names:
         known = namespace[name]
         if inspect.isfunction(known):
-            namespace[name] = door(error, f"{room}.{name}")(known)
+            namespace[name] = door(error, f"{room}.{name}", around)(known)
         elif inspect.isclass(known) and inspect.isfunction(known.__init__):
             known.__init__ = door(error, name)(known.__init__)  # type: ignore[method-assign]
 
@@ -203,12 +215,9 @@ def _held(value: Any, kind: Any, what: str, place: str, error: type[TilewrightEr
         return _as(value, kind)
     except Mismatch:
         known = value.as_numbers() if hasattr(value, "as_numbers") else None
-        with suppress(Mismatch):
-            if known is not None:
-                return _as(known, kind)
-        with suppress(Mismatch):
-            if known is not None and np.size(known) == 1:
-                return _as(np.ravel(known)[0].item(), kind)
+        for form in () if known is None else _forms(known):
+            with suppress(Mismatch):
+                return _as(form, kind)
         if known is None and hasattr(value, "await_numbers"):
             value.await_numbers(lambda like: _fits(like, kind))
         words, way_out = _described(kind)
@@ -216,6 +225,15 @@ def _held(value: Any, kind: Any, what: str, place: str, error: type[TilewrightEr
             f"{place}({what}={reprlib.repr(value)})",
             f"{what} is {_word_of(value)}, not {words}", way_out,
         ) from None  # fmt: skip
+
+
+def _forms(numbers: Any) -> list[Any]:
+    """How numbers may be meant: as they are, whole ones as integers, one without a list."""
+    array = np.asarray(numbers)
+    forms = [numbers]
+    if array.dtype.kind == "f" and np.all(array == np.rint(array)):
+        forms.append(np.rint(array).astype(int).tolist())
+    return forms + [np.ravel(form)[0].item() for form in forms if array.size == 1]
 
 
 def _fits(value: Any, kind: Any) -> bool:

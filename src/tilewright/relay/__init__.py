@@ -57,6 +57,7 @@ from tilewright.relay.graph.expr import (
 )
 from tilewright.relay.graph.extents import Any
 from tilewright.relay.graph.functor import ExprFunctor, ExprMutator, ExprVisitor
+from tilewright.relay.graph.later import remembered as _remembered
 from tilewright.relay.graph.scope import Let, ScopeBuilder, bind
 from tilewright.relay.graph.types import scalar_type
 from tilewright.relay.indexing import *  # noqa: F403
@@ -90,8 +91,13 @@ __all__ = [
     *_dynamic, *_indexing, *_operators, *_reductions, *_selection, *_shapes,
 ]  # fmt: skip
 
+_called = (
+    "layout_transform", "einsum", "dft", "sliding_window", "stft",
+    *_dynamic, *_indexing, *_operators, *_reductions, *_selection, *_shapes,
+)  # fmt: skip
+open_doors(globals(), _called, ModelError, _remembered)
 # A shape may hold more than ints, and the class checks it itself.
-open_doors(globals(), [name for name in __all__ if name != "TensorType"], ModelError)
+open_doors(globals(), set(__all__) - {"TensorType", *_called}, ModelError)
 
 # Names of TVM that are not there: what to use instead.
 _ELSEWHERE = {

@@ -16,6 +16,7 @@ import numpy as np
 from tilewright.base.doors import open_doors
 from tilewright.base.errors import ModelError
 from tilewright.relay.graph.expr import Call, Expr, const
+from tilewright.relay.graph.later import remembered
 from tilewright.relay.op import call
 from tilewright.relay.op.window import IMAGE, layouts
 from tilewright.relay.sizes import per_axis, sides
@@ -321,4 +322,4 @@ __all__ = [
     "affine_grid", "crop_and_resize", "dilation2d", "grid_sample", "resize", "resize1d",
     "resize2d", "resize3d",
 ]  # fmt: skip
-open_doors(globals(), [*__all__, "upsampling", "upsampling3d"], ModelError)
+open_doors(globals(), [*__all__, "upsampling", "upsampling3d"], ModelError, remembered)

@@ -207,6 +207,10 @@ def topk(
         raise ModelError(place, "no such ret_type", 'Use "both", "values" or "indices".')
     at = _axis(axis, len(data.shape), place)
     number = k if k >= 1 else data.shape[at]
+    if not data.shape[at] and not number:  # nothing, of nothing
+        nothing = cast(data, str(check_dtype(dtype, place)))
+        both = {"values": data, "indices": nothing, "both": Tuple([data, nothing])}
+        return both[ret_type]
     asked = check_dtype(dtype, place)
     kind = "int32" if asked.is_float else str(asked)  # a float is counted, and converted then
     found = call("topk", data, k=number, axis=at, is_ascend=bool(is_ascend), dtype=kind)

@@ -21,6 +21,7 @@ from tilewright.relay.convolution import *  # noqa: F403
 from tilewright.relay.convolution import __all__ as _convolutions
 from tilewright.relay.deformable import deformable_conv2d
 from tilewright.relay.graph.expr import Call, Constant, Expr
+from tilewright.relay.graph.later import remembered
 from tilewright.relay.image import upsampling, upsampling3d
 from tilewright.relay.indexing import depth_to_space, mirror_pad, number, space_to_depth
 from tilewright.relay.linear import nn_matmul as matmul
@@ -201,7 +202,7 @@ __all__ = [
     "space_to_depth", "standardize", "upsampling", "upsampling3d", *_activations, *_convolutions,
     *_pooling,
 ]  # fmt: skip
-open_doors(globals(), __all__, ModelError)
+open_doors(globals(), __all__, ModelError, remembered)
 
 _TRANSFORMED = "weights that are constant are transformed and packed when the network is built."
 _BY_OPERATOR = {

@@ -19,6 +19,7 @@ from tilewright.relay.detection import (
     proposal,
 )
 from tilewright.relay.graph.expr import Call, Expr
+from tilewright.relay.graph.later import remembered
 from tilewright.relay.op import call
 from tilewright.relay.sizes import per_axis
 
@@ -110,7 +111,7 @@ __all__ = [
     "multibox_prior", "multibox_transform_loc", "non_max_suppression", "proposal", "roi_align",
     "roi_pool", "yolo_reorg",
 ]  # fmt: skip
-open_doors(globals(), __all__, ModelError)
+open_doors(globals(), __all__, ModelError, remembered)
 
 _NMS = "Use relay.vision.non_max_suppression."
 _ELSEWHERE = {"nms": _NMS, "regular_non_max_suppression": _NMS}

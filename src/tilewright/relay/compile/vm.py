@@ -31,13 +31,14 @@ from tilewright.relay.graph.expr import (
     as_array,
     post_order,
 )
+from tilewright.relay.graph.extents import is_unnamed
 from tilewright.relay.graph.open import OpenModule
 from tilewright.relay.graph.printer import structural_key
 from tilewright.relay.graph.stages import Stages
 from tilewright.relay.graph.traversal import each_function, substitute
 from tilewright.relay.graph.untyped import typed
 from tilewright.relay.passes.bind import bind_params
-from tilewright.relay.passes.extents import open_extents, with_sizes
+from tilewright.relay.passes.extents import open_extents, with_shapes, with_sizes
 from tilewright.relay.passes.inline import inline_calls
 from tilewright.runtime.ndarray import NDArray, converted
 from tilewright.runtime.network.library import Library
@@ -132,7 +133,7 @@ class Executable:
         Raises ModelError where the network cannot be made for these values.
         """
         shapes = [shape_of(v) for v in values]
-        sizes = tuple(self._sizes(shapes).values()) if self.open_names else ()
+        sizes = self._key(shapes)
         main = self.sized(shapes) if sizes not in self._stages else None
         if main is not None:
             bound = {
@@ -167,10 +168,14 @@ class Executable:
         """For inputs of these shapes; it is built once.  Raises ModelError where none can be."""
         if not self.open_names:
             return self.library
-        sizes = self._sizes(shapes)
-        key = tuple(sizes.values())
+        key = self._key(shapes)
         if key not in self._libraries:
-            self._libraries[key] = build(self.mod, self.target, self.params or None, sizes=[sizes])
+            if isinstance(self.mod, OpenModule):
+                sizes = [self._sizes(shapes)]
+                made = build(self.mod, self.target, self.params or None, sizes=sizes)
+            else:
+                made = build(self.sized(shapes), self.target, self.params or None)
+            self._libraries[key] = made
         return self._libraries[key]
 
     def export_library(self, file_name: str | os.PathLike[str]) -> None:
@@ -181,12 +186,23 @@ class Executable:
         """Main for inputs of these shapes."""
         if not self.open_names:
             return self._mains[0]
-        return with_sizes(self.mod, self._sizes(shapes))["main"]
+        if isinstance(self.mod, OpenModule):
+            return with_sizes(self.mod, self._sizes(shapes))["main"]
+        self._sizes(shapes)
+        main, given = self.mod["main"], dict(zip(self.tensor_names, shapes, strict=True))
+        return with_shapes(main, [given.get(p.name_hint, p.shape) for p in main.params])
+
+    def _key(self, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+        """What the network is built for: the extents that are open."""
+        if not self.open_names:
+            return ()
+        self._sizes(shapes)
+        return tuple(shapes[k][axis] for k, axis in self._axes)
 
     @cached_property
     def _mains(self) -> list[Function]:
-        """Main, as it is or for two sets of numbers."""
-        if not self.open_names:
+        """Main as it is, or for two sets of numbers where it is made for numbers only."""
+        if not isinstance(self.mod, OpenModule):
             return [self.mod["main"]]
         count = len(self.open_names)
         trials = [dict(zip(self.open_names, range(n, n + count), strict=True)) for n in _TRIALS]
@@ -195,7 +211,10 @@ class Executable:
     @cached_property
     def _axes(self) -> dict[tuple[int, int], str]:
         """Which open extent is where: by input and axis."""
-        found = {}
+        found: dict[tuple[int, int], str] = {}
+        if not isinstance(self.mod, OpenModule):
+            inputs = [p for p in self.mod["main"].params if p.name_hint not in self.params]
+            return {(k, a): n for k, p in enumerate(inputs) for a, n in p.open_extents.items()}
         shapes = [
             [p.shape for p in main.params if p.name_hint not in self.params] for main in self._mains
         ]
@@ -212,7 +231,8 @@ class Executable:
             if axis >= len(shapes[k]):
                 raise ModelError(what, f"it has no axis {axis}, called {name}", "Add it.")
             extent = int(shapes[k][axis])
-            if sizes.setdefault(name, extent) != extent:
+            own = is_unnamed(name, axis) and not isinstance(self.mod, OpenModule)
+            if sizes.setdefault(name, extent) != extent and not own:
                 raise ModelError(
                     what, f"{name} is {extent} here and {sizes[name]} in another input",
                     "Give inputs of one size.",

@@ -37,11 +37,13 @@ class Expr:
     """A value of the graph.  Nodes compare by identity; `checked_type` is known once built.
 
     parts: what a node of no other kind reads (`later.py`)
+    again: of a value whose extents are open, how it is made for numbers (`later.made_again`)
     """
 
-    __slots__ = ("__weakref__", "_type")
+    __slots__ = ("__weakref__", "_type", "again")
 
     _type: Type | Waiting | None
+    again: Expr
     parts: tuple[Expr, ...] = ()
 
     @property
@@ -196,8 +198,11 @@ def _arithmetic(name: str, lhs: Any, rhs: Any) -> Expr:
         return call(name, *same_dtype(lhs, rhs))
 
     apply.__name__ = name
+    from tilewright.relay.graph.later import remembered
+
     try:
-        return apply(lhs, rhs)
+        made: Expr = remembered(apply, (lhs, rhs), {}, lambda: apply(lhs, rhs))
+        return made
     except Awaiting as wait:
         stands: Expr = wait.instead(apply, (lhs, rhs), {})
         return stands

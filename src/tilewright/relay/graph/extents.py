@@ -104,6 +104,11 @@ def open_axes(shape: Anything) -> dict[int, str]:
     return {k: name for k, name in names.items() if name is not None}
 
 
+def is_unnamed(name: str, axis: int) -> bool:
+    """Whether an open extent is called so for want of a name."""
+    return name == _axis_name(axis)
+
+
 def _open_name(extent: Anything, own: str) -> str | None:
     """What an open extent is called, `own` where it says nothing; None for any other value."""
     if isinstance(extent, Any):

@@ -9,6 +9,7 @@ Read next: `stages.py`, which does that; `evaluate.py`, which does it one operat
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,9 @@ from tilewright.relay.graph.expr import (
     Function,
     TensorType,
     Tuple,
+    TupleGetItem,
     Var,
+    children,
     post_order,
 )
 from tilewright.relay.graph.types import WAITING
@@ -67,17 +70,9 @@ class NotYet(ModelError, Awaiting):
         parts = list(dict.fromkeys(_values_in([*args, *kwargs.values()])))
         if any(untyped(p) for p in parts) and (found := open_call(function, args, kwargs)):
             return found
-        needs = self.among(parts)
+        needs, make = self.among(parts), Again(function, args, kwargs, parts)
         name = getattr(function, "__name__", "values")
         error = NotYet(self.node, self.by_value, f"relay.{name}", self.reason)
-
-        def make(given: Sequence[Expr]) -> Expr:
-            there = dict(zip(parts, given, strict=True))
-            made: Expr = function(
-                *(_put(a, there) for a in args), **{k: _put(v, there) for k, v in kwargs.items()}
-            )
-            return made
-
         return Later(parts, needs, make, error)
 
     def among(self, parts: Sequence[Expr]) -> tuple[int, ...]:
@@ -95,6 +90,40 @@ class NotYet(ModelError, Awaiting):
         if not found:
             raise self
         return tuple(found)
+
+
+@dataclass(frozen=True)
+class Again:
+    """A function on the same arguments with other graph values.
+
+    parts:  the values among its arguments
+    number: what each number among its arguments becomes, which may stand for an open extent
+    field:  which value of a tuple counts
+    """
+
+    function: Callable[..., Any]
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+    parts: Sequence[Expr]
+    number: Callable[[int], int] | None = None
+    field: int | None = None
+
+    def __call__(self, given: Sequence[Expr]) -> Expr:
+        there = dict(zip(self.parts, given, strict=True))
+        args = [self._put(a, there) for a in self.args]
+        made: Expr = self.function(
+            *args, **{k: self._put(v, there) for k, v in self.kwargs.items()}
+        )
+        return made if self.field is None else made[self.field]
+
+    def _put(self, value: Any, there: Mapping[Expr, Expr]) -> Any:
+        if isinstance(value, Expr):
+            return there.get(value, value)
+        if isinstance(value, Mapping):
+            return {key: self._put(item, there) for key, item in value.items()}
+        if type(value) in (list, tuple):
+            return type(value)(self._put(item, there) for item in value)
+        return self.number(value) if self.number is not None and type(value) is int else value
 
 
 class Later(Expr):
@@ -126,6 +155,13 @@ class Later(Expr):
 
     def with_parts(self, parts: Sequence[Expr]) -> Later:
         return Later(parts, self.needs, self.make, self.error, self.lazy, self.trip)
+
+    def with_numbers(self, parts: Sequence[Expr], number: Callable[[int], int]) -> Later:
+        """It with other parts and numbers, which stood for open extents."""
+        made = self.with_parts(parts)
+        if isinstance(made.make, Again):
+            made.make = replace(made.make, number=number)
+        return made
 
     def failed(self, error: ModelError) -> Later:
         """What stands for this node where it cannot be made."""
@@ -189,6 +225,55 @@ def computed(place: str, compute: Callable[..., Any], *parts: Expr, several: boo
     return advanced(Computed(parts, compute, several, ModelError(place, reason, WAY_OUT)))
 
 
+def remembered(
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    call: Callable[[], Any],
+) -> Any:
+    """`call()`, which is `function(*args, **kwargs)`.
+
+    Where extents are open, its result can be made again for numbers, and what is refused of open
+    ones is tried again when they are numbers.
+    """
+    parts = list(dict.fromkeys(_values_in([*args, *kwargs.values()])))
+    if not any(map(_is_open, parts)):
+        return call()
+    make = Again(function, args, kwargs, parts)
+    try:
+        made = call()
+    except NotYet:
+        raise
+    except ModelError as error:
+        return Later(parts, (), make, error)
+    if isinstance(made, Tuple):
+        for k, field in enumerate(made.fields):
+            _remember(field, parts, replace(make, field=k))
+    if isinstance(made, Expr):
+        _remember(made, parts, make)
+    return made
+
+
+def made_again(node: Expr) -> Later | None:
+    """How a value whose extents are open is made for numbers, where that is known."""
+    found: Later | None = getattr(node, "again", None)
+    return found
+
+
+def _remember(node: Expr, parts: Sequence[Expr], make: Callable[[Sequence[Expr]], Expr]) -> None:
+    if node not in parts and not isinstance(node, (Var, Constant, Later)):
+        node.again = Later(parts, (), make, ModelError("relay", "an extent is open", WAY_OUT))
+
+
+def _is_open(node: Expr) -> bool:
+    """Whether an extent of what `node` is made of is open, as far as that is remembered."""
+    if isinstance(node, Var):
+        return bool(node.open_extents)
+    if isinstance(node, (Tuple, TupleGetItem, Later)):
+        return any(map(_is_open, children(node)))
+    return made_again(node) is not None
+
+
 def first_told(node: Expr) -> ModelError | None:
     """The error of the first `Later` that `node` is made of."""
     found = (n.error for n in post_order(node) if isinstance(n, Later)) if node.waits else ()
@@ -204,8 +289,9 @@ def like(node: Expr) -> list[Any]:
     kind = node.checked_type
     if not isinstance(kind, TensorType) or kind.size > 1 << 16:
         return []
-    zeros = np.zeros(kind.shape, kind.dtype.storage)
-    return [zeros.tolist(), *([zeros.item()] if zeros.size == 1 else [])]
+    zeros = np.zeros(kind.shape, int if kind.dtype.is_float else kind.dtype.storage)
+    kinds = [zeros, zeros.astype(float)] if kind.dtype.is_float else [zeros]
+    return [z.tolist() for z in kinds] + [z.item() for z in kinds if z.size == 1]
 
 
 def _asked_for(node: Expr) -> list[Expr]:
@@ -220,17 +306,6 @@ def _values_in(value: Any) -> list[Expr]:
     if isinstance(value, (list, tuple)):
         return [v for item in value for v in _values_in(item)]
     return []
-
-
-def _put(value: Any, there: Mapping[Expr, Expr]) -> Any:
-    if isinstance(value, Expr):
-        return there.get(value, value)
-    if isinstance(value, Mapping):
-        return {key: _put(item, there) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        items = [_put(item, there) for item in value]
-        return tuple(items) if isinstance(value, tuple) else items
-    return value
 
 
 def _name(node: Expr) -> str:

@@ -8,7 +8,7 @@ or an attribute, and types are inferred anew.  Read next: `batch.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from tilewright.relay.graph.expr import (
     post_order,
 )
 from tilewright.relay.graph.extents import stand_in
+from tilewright.relay.graph.later import Later, advanced, made_again
 from tilewright.relay.graph.open import OpenModule, still_open
 from tilewright.relay.graph.traversal import with_children
 from tilewright.relay.graph.types import MAX_RANK
@@ -70,7 +71,25 @@ def with_sizes(mod: IRModule | Function, sizes: Mapping[str, int]) -> IRModule:
     if not names:
         return mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
     functions = {"main": mod} if isinstance(mod, Function) else mod.functions
-    return IRModule({name: _closed(f, chosen, place) for name, f in functions.items()})
+    numbers = _Numbers(chosen, place)
+    return IRModule({
+        name: _closed(f, [numbers.shape(p.shape) for p in f.params], numbers, place)
+        for name, f in functions.items()
+    })  # fmt: skip
+
+
+def with_shapes(function: Function, shapes: Sequence[tuple[int, ...]]) -> Function:
+    """`function` for parameters of these shapes, where extents are open.
+
+    Extents that no name was given for may differ, although they are called the same.
+    """
+    sizes: dict[str, set[int]] = {}
+    for p, shape in zip(function.params, shapes, strict=True):
+        for axis, name in p.open_extents.items():
+            sizes.setdefault(name, set()).add(shape[axis])
+    known = {name: found.pop() for name, found in sizes.items() if len(found) == 1}
+    place = f"a network for shapes {', '.join(str(list(s)) for s in shapes)}"
+    return _closed(function, shapes, _Numbers(known, place), place)
 
 
 def opened(
@@ -124,18 +143,18 @@ class _Numbers:
         )
 
 
-def _closed(function: Function, sizes: Mapping[str, int], place: str) -> Function:
-    numbers = _Numbers(sizes, place)
+def _closed(
+    function: Function, shapes: Sequence[tuple[int, ...]], numbers: _Numbers, place: str
+) -> Function:
     new: dict[Expr, Expr] = {}
-    for p in function.params:
-        shape = numbers.shape(p.shape)
+    for p, shape in zip(function.params, shapes, strict=True):
         if shape != p.shape and not p.open_extents:
             raise ModelError(
                 f"{place}: {p.name_hint}", "its shape follows from an open extent",
                 "A weight has one shape; give its own.",
             )  # fmt: skip
         new[p] = Var(p.name_hint, TensorType(shape, p.dtype)) if p.open_extents else p
-    for node in post_order(function.body):
+    for node in post_order(function.body, _read):
         if isinstance(node, Constant) and numbers.means(node.data):
             raise ModelError(
                 f"{place}: a constant of shape {list(node.shape)}", "it was made of an open extent",
@@ -148,8 +167,23 @@ def _closed(function: Function, sizes: Mapping[str, int], place: str) -> Functio
     return Function(kept, new[function.body], attrs=function.attrs)
 
 
+def _read(node: Expr) -> Sequence[Expr]:
+    """What `node` is made of again."""
+    again = made_again(node)
+    return children(node) if again is None else again.parts
+
+
 def _rebuilt(node: Expr, new: Mapping[Expr, Expr], numbers: _Numbers, place: str) -> Expr:
-    args = tuple(new[c] for c in children(node))
+    args = tuple(new[c] for c in _read(node))
+    again = node if isinstance(node, Later) else made_again(node)
+    if again is not None:
+        later = again.with_numbers(args, numbers.extent)
+        try:
+            return advanced(later)
+        except ModelError as error:
+            if again is node:
+                return later.failed(error)  # which counts if the network comes there
+            raise ModelError(f"{place}: {error.place}", error.reason, _WAY_OUT) from None
     if not isinstance(node, Call):
         return with_children(node, args)
     attrs = {name: numbers.attribute(value) for name, value in node.attrs.items()}
