@@ -313,7 +313,7 @@ SECTIONS: dict[str, list[Row]] = {
             "open extents, and values that decide shapes, are those of the arrays of a call; for "
             "each set of them it is built once",
         ),
-        *works("relay.", "argwhere If loops.while_loop"),
+        *works("relay.", "argwhere If loops.while_loop sparse_fill_empty_rows sparse_reshape"),
         different("relay.unique", "results are as long as there are different elements"),
         different(
             "runtime.vm.VirtualMachine", "set_input, run, invoke, get_outputs, benchmark of main"

@@ -16,13 +16,14 @@ from typing import Any
 
 from drills._doors import Door, doors, files, values
 from drills.drill import Counts, Drill
+from tilewright.auto_scheduler import task_inputs
 from tilewright.base.errors import InternalError, TilewrightError
 
 
 def run(tries: int, seed: int) -> Counts:
     """One argument is wrong, sometimes two.  The calls are made in an empty folder."""
     rng, counts = random.Random(seed), Counter[str]()
-    home = os.getcwd()
+    home, checks = os.getcwd(), dict(task_inputs._CHECKS)
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of what is accepted and not needed
         os.chdir(folder)
@@ -35,6 +36,8 @@ def run(tries: int, seed: int) -> Counts:
                 counts[_outcome(rng, rng.choice(known), wrong)] += 1
         finally:
             os.chdir(home)
+            task_inputs._CHECKS.clear()  # a call may have registered one, which all searches ask
+            task_inputs._CHECKS.update(checks)
     return counts
 
 

@@ -128,6 +128,41 @@ def test_unique(kind, is_sorted):
     assert count.tolist() == [4]
 
 
+@pytest.mark.parametrize("kind", ["vm", "debug"])
+@pytest.mark.parametrize("places", [[[0, 1], [0, 3], [2, 0], [3, 1]], np.zeros((0, 2), "int64")])
+def test_rows_of_a_sparse_tensor_are_filled(kind, places):
+    places = np.array(places, "int64")
+    values = np.arange(1, 1 + len(places), dtype="float32")
+    shapes = {"p": places.shape, "v": (len(places),), "s": (2,), "d": (1,)}
+    inputs = [v(n, *s, dtype="int64" if n in "ps" else "float32") for n, s in shapes.items()]
+    f = relay.Function(inputs, relay.sparse_fill_empty_rows(*inputs))
+    run = relay.create_executor(kind).evaluate(f)
+    found, filled, empty = arrays(run(places, values, numbers(5, 6), np.float32([9])))
+    want = [k not in places[:, 0] for k in range(5)]
+    assert empty.tolist() == want and sorted(found[:, 0]) == found[:, 0].tolist()
+    dense = np.zeros((5, 6), "float32")
+    dense[tuple(found.T)] = filled
+    before = np.zeros((5, 6), "float32")
+    before[tuple(places.T)] = values
+    before[np.array(want), 0] = 9
+    np.testing.assert_array_equal(dense, before)
+
+
+@pytest.mark.parametrize("kind", ["vm", "debug"])
+def test_a_sparse_tensor_under_another_shape(kind):
+    places = numbers([[0, 1], [2, 3], [4, 5]])
+    inputs = [v("p", 3, 2, dtype="int64"), v("a", 2, dtype="int64"), v("b", 3, dtype="int64")]
+    run = relay.create_executor(kind).evaluate(
+        relay.Function(inputs, relay.sparse_reshape(*inputs))
+    )
+    found, shape = arrays(run(places, numbers(5, 6), numbers(2, -1, 5)))
+    assert shape.tolist() == [2, 3, 5]
+    before, after = np.arange(30).reshape(5, 6), np.arange(30).reshape(2, 3, 5)
+    np.testing.assert_array_equal(after[tuple(found.T)], before[tuple(places.T)])
+    with pytest.raises(ModelError, match="30 elements"):
+        run(places, numbers(5, 6), numbers(2, -1, 4))
+
+
 def growing():
     """A loop that adds a row a trip, as often as an input says."""
 

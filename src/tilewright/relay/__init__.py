@@ -115,10 +115,6 @@ _ELSEWHERE = {
         ),
         "Values are tensors and tuples of them; unroll lists and loops in Python.",
     ),
-    **dict.fromkeys(
-        ("sparse_fill_empty_rows", "sparse_reshape"),
-        "How many there are depends on the data: do it on the results, with numpy.",
-    ),
     **dict.fromkeys(("parser", "fromtext", "parse"), "Text is not read: save with relay.to_onnx."),
     "annotation": "Leave it out: relay.build decides where values live and what is fused.",
     "collage": "relay.build chooses by measured records; there are no other compilers to ask.",

@@ -7,6 +7,7 @@ Read next: `graph/later.py`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -55,6 +56,54 @@ def unique_of(
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
     return np.take(values, order, axis or 0), first[order], place[which], often[order]
+
+
+def sparse_fill_empty_rows(
+    sparse_indices: Expr, sparse_values: Expr, dense_shape: Expr, default_value: Expr
+) -> Tuple:
+    """A sparse tensor with `default_value` at the beginning of each row that has nothing: indices
+    [count, rank] by rows, values [count], and which rows were filled (bool).
+
+    sparse_indices: [n, rank]; sparse_values: [n]; dense_shape: [rank]; default_value: one element
+    """
+
+    def filled(indices: Array, values: Array, shape: Array, default: Array) -> tuple[Array, ...]:
+        rows = np.arange(shape.reshape(-1)[0], dtype=indices.dtype)
+        empty = ~np.isin(rows, indices[:, 0])
+        more = np.zeros((empty.sum(), indices.shape[1]), indices.dtype)
+        more[:, 0] = rows[empty]
+        every = np.concatenate([indices, more])
+        order = np.argsort(every[:, 0], kind="stable")
+        fill = np.full(len(more), default.reshape(-1)[0], values.dtype)
+        return every[order], np.concatenate([values, fill])[order], empty
+
+    parts = (sparse_indices, sparse_values, dense_shape, default_value)
+    made = computed("relay.sparse_fill_empty_rows", filled, *parts, several=True)
+    return Tuple([_pick(made, k) for k in range(3)])
+
+
+def sparse_reshape(sparse_indices: Expr, prev_shape: Expr, new_shape: Expr) -> Tuple:
+    """The indices [n, new rank] of the same elements under another shape, and that shape.
+
+    sparse_indices: [n, rank]; prev_shape: [rank]; new_shape: of which one extent may be -1
+    """
+
+    def reshaped(indices: Array, before: Array, after: Array) -> tuple[Array, ...]:
+        size, known = math.prod(before.tolist()), math.prod(n for n in after.tolist() if n != -1)
+        fits = size % known == 0 if -1 in after and known else size == known
+        if not fits or np.count_nonzero(after == -1) > 1:
+            raise ModelError(
+                f"relay.sparse_reshape(prev_shape={before.tolist()}, new_shape={after.tolist()})",
+                f"they have not both {size} elements", "One extent may be -1.",
+            )  # fmt: skip
+        shape = np.where(after == -1, size // max(known, 1), after)
+        place = np.ravel_multi_index(tuple(indices.T), tuple(before)) if len(indices) else []
+        found = np.stack(np.unravel_index(np.asarray(place, "int64"), tuple(shape)), 1)
+        return found.astype(indices.dtype), shape.astype(after.dtype)
+
+    parts = (sparse_indices, prev_shape, new_shape)
+    made = computed("relay.sparse_reshape", reshaped, *parts, several=True)
+    return Tuple([_pick(made, k) for k in range(2)])
 
 
 def If(cond: Expr, true_branch: Expr, false_branch: Expr) -> Expr:
@@ -120,4 +169,4 @@ def _pick(value: Expr, k: int) -> Expr:
     return value[k] if isinstance(value, Tuple) else TupleGetItem(value, k)
 
 
-__all__ = ["If", "argwhere", "unique"]
+__all__ = ["If", "argwhere", "sparse_fill_empty_rows", "sparse_reshape", "unique"]

@@ -37,13 +37,13 @@ class Expr:
     """A value of the graph.  Nodes compare by identity; `checked_type` is known once built.
 
     parts: what a node of no other kind reads (`later.py`)
-    again: of a value whose extents are open, how it is made for numbers (`later.made_again`)
+    origin: of a value whose extents are open, how it is made for numbers (`later.made_again`)
     """
 
-    __slots__ = ("__weakref__", "_type", "again")
+    __slots__ = ("__weakref__", "_type", "origin")
 
     _type: Type | Waiting | None
-    again: Expr
+    origin: Expr
     parts: tuple[Expr, ...] = ()
 
     @property

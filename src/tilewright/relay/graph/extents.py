@@ -32,7 +32,8 @@ class Any:
 
     name: open extents of one name are equal; by default `batch` on the first axis, `axis1`, ... on
         the others, or the name that an ONNX model gives the extent
-    `relay.build(batch_sizes=)` or `(sizes=)` says what it may be.
+    `relay.build(batch_sizes=)` or `(sizes=)` says what it may be; under the executors "vm" and
+    "debug" it is what the arrays of a call have, and extents without a name may differ.
     """
 
     def __init__(self, name: str = "") -> None:

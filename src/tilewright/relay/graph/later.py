@@ -256,13 +256,13 @@ def remembered(
 
 def made_again(node: Expr) -> Later | None:
     """How a value whose extents are open is made for numbers, where that is known."""
-    found: Later | None = getattr(node, "again", None)
+    found: Later | None = getattr(node, "origin", None)
     return found
 
 
 def _remember(node: Expr, parts: Sequence[Expr], make: Callable[[Sequence[Expr]], Expr]) -> None:
     if node not in parts and not isinstance(node, (Var, Constant, Later)):
-        node.again = Later(parts, (), make, ModelError("relay", "an extent is open", WAY_OUT))
+        node.origin = Later(parts, (), make, ModelError("relay", "an extent is open", WAY_OUT))
 
 
 def _is_open(node: Expr) -> bool:

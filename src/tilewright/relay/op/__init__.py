@@ -154,10 +154,6 @@ _ELSEWHERE = {
     "annotation": "Leave it out: relay.build decides where values live and what is fused.",
     "memory": "relay.build plans memory by itself.",
     **dict.fromkeys(
-        ("sparse_reshape",),
-        "How many results there are depends on the data: do it on the results, with numpy.",
-    ),
-    **dict.fromkeys(
         ("register", "register_compute", "register_strategy", "register_pattern",
          "register_injective_schedule"),
         "Operators are rows of relay.op.TABLE; a template is registered with autotvm.template.",
