@@ -29,8 +29,8 @@ from drills._door_arguments import (
     task,
     vector,
 )
-from tilewright import auto_scheduler, autotvm, nd, relay, runtime, te, topi, tvmc
-from tilewright.contrib import graph_executor
+from tilewright import auto_scheduler, autotvm, nd, relay, runtime, te, tir, topi, tvmc
+from tilewright.contrib import cblas, graph_executor
 from tilewright.contrib.debugger import debug_executor
 from tilewright.runtime.vm import VirtualMachine
 
@@ -274,7 +274,10 @@ def doors() -> list[Door]:
         "load_module": runtime.load_module,
         "save_param_dict_to_file": runtime.save_param_dict_to_file,
         "load_param_dict_from_file": runtime.load_param_dict_from_file,
-        "VirtualMachine": VirtualMachine,
+        "VirtualMachine": VirtualMachine, "register_func": tilewright.register_func,
+        "get_global_func": tilewright.get_global_func, "contrib.cblas.matmul": cblas.matmul,
+        "contrib.cblas.batch_matmul": cblas.batch_matmul,
+        "tir.decl_buffer": tir.decl_buffer, "tir.call_packed": tir.call_packed,
         "cpu": tilewright.cpu, "cuda": tilewright.cuda, "opencl": tilewright.opencl,
         "Target": tilewright.Target, "target.create": tilewright.target.create,
         "te.create_schedule": te.create_schedule, "PassContext": tilewright.transform.PassContext,

@@ -161,9 +161,9 @@ def extern(
     inputs: Sequence[Tensor],
     fcompute: Callable[..., Any],
     name: str = "extern",
-    dtype: Any = None,
-    in_buffers: Any = None,
-    out_buffers: Any = None,
+    dtype: str | Sequence[str] | None = None,
+    in_buffers: BufferVar | Sequence[BufferVar] | None = None,
+    out_buffers: BufferVar | Sequence[BufferVar] | None = None,
     tag: str = "",
     attrs: dict[str, Any] | None = None,
 ) -> Tensor:

@@ -482,7 +482,7 @@ def decl_buffer(
     data_alignment: int = -1,
     offset_factor: int = 0,
     buffer_type: str = "",
-    strides: Any = None,
+    strides: Sequence[int] | None = None,
 ) -> BufferVar:
     """A buffer for `in_buffers` and `out_buffers` of te.extern; `dtype` is float32 unless given.
 
@@ -490,7 +490,7 @@ def decl_buffer(
     offsets and other scopes than global are refused, what else they may be changes nothing.
     """
     place = f"tir.decl_buffer({name!r})"
-    if strides not in (None, [], ()) or elem_offset not in (None, 0) or scope not in ("", "global"):
+    if strides or elem_offset not in (None, 0) or scope not in ("", "global"):
         raise ExpressionError(
             place, "tensors are row-major in global memory, from their first element on",
             "Leave out strides, elem_offset and scope.",
