@@ -22,6 +22,7 @@ class T:
     """An argument: a tensor whose elements follow from its number, never random.
 
     low, high: the range of its elements; integers where dtype is one
+    ordered:   they ascend
     """
 
     shape: tuple[int, ...]
@@ -29,8 +30,13 @@ class T:
     high: float = 2.0
     dtype: str = "float32"
     seed: int = 0
+    ordered: bool = False
 
     def array(self) -> np.ndarray:
+        made = self._drawn()
+        return np.sort(made) if self.ordered else made
+
+    def _drawn(self) -> np.ndarray:
         count = int(np.prod(self.shape))
         wave = np.sin(np.arange(1, count + 1) * 12.9898 + self.seed)
         unit = np.modf(np.abs(wave) * 43758.5453)[0]
@@ -48,6 +54,9 @@ IMAGE, SEQ, VOLUME = T((1, 2, 6, 5)), T((1, 2, 7)), T((1, 2, 4, 4, 4))
 BOOL, OTHER = T((2, 3), dtype="bool"), T((2, 3), dtype="bool", seed=4)
 INT, SMALL = T((2, 3), -5, 6, "int64"), T((2, 3), 1, 4, "int64", 2)
 CUBE = T((2, 3, 4))
+AXES, TIES = T((1, 3), -1, 2, "int64", 3), T((3, 7), 0, 3, "int64")  # with zeros; with equals
+NUMBER, ROWS, BOXES = T(()), T((3, 4)), T((1, 2, 8, 7), 0, 9)
+EDGES, COUNT = T((4,), ordered=True), int(BOOL.array().sum())
 
 
 def I(shape: tuple[int, ...], high: int, low: int = 0) -> T:  # noqa: E743
@@ -107,6 +116,16 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     *each("clamp_min", self=X, min=0.5),
     *each("clamp_max", self=X, max=0.5),
     *each("clamp.Tensor", self=X, min=UNIT, max=ABOVE),
+    *each("exp2 signbit angle", self=X),
+    *each("signbit", self=INT),
+    *each("copysign.Tensor hypot atan2 fmax fmin", self=X, other=Y),
+    *each("copysign.Tensor atan2", self=AXES, other=T((3, 1), -1, 2, "int64", 5)),
+    *each("fmax fmin", self=INT, other=SMALL),
+    *each("copysign.Scalar", self=X, other=-0.0),
+    *each("hypot", self=T((3,), 1e25, 9e25), other=T((2, 1), -9e25, 9e25)),
+    *each("ldexp.Tensor", self=X, other=SMALL),
+    *[("round.decimals", {"self": T((2, 3), -99, 99), "decimals": d}) for d in (1, -1)],
+    *each("rrelu_with_noise_functional", self=X, noise=Y, training=False),
     *each("hardtanh", self=X, min_val=-0.5, max_val=0.5),
     *each("leaky_relu", self=X, negative_slope=0.2),
     *each("threshold", self=X, threshold=0.5, value=9),
@@ -353,6 +372,68 @@ CASES: list[tuple[str, dict[str, Any]]] = [
         for mode in modes for padding in (0, 1, 2) for corners in (False, True)
     ),
     *each("linalg_det _linalg_det", A=T((2, 4, 4))),
+    # along an axis, also of a number
+    *each("amax amin", self=NUMBER, dim=[0], keepdim=True),
+    *each("max.dim min.dim argmax", self=NUMBER, dim=0),
+    *each("softmax.int log_softmax.int", self=NUMBER, dim=-1),
+    *each("sum.dim_IntList", self=NUMBER, dim=[0]),
+    *each("topk", self=NUMBER, k=1),
+    *each("gather", self=NUMBER, dim=0, index=I((1,), 1)),
+    *each("cumprod logcumsumexp", self=CUBE, dim=1),
+    *each("logcumsumexp", self=T((2, 5), -150, 90), dim=1),
+    *each("cummax cummin", self=CUBE, dim=2),
+    *each("cummax cummin", self=TIES, dim=1),
+    *each("median.dim nanmedian.dim mode", self=ROWS, dim=0),
+    *each("mode", self=TIES, dim=1),
+    *each("median nanmedian", self=T((3, 4))),
+    *each("median", self=INT),
+    *each("kthvalue", self=CUBE, k=2, dim=1),
+    *[("searchsorted.Tensor", {"sorted_sequence": EDGES, "self": X, "right": r})
+      for r in (False, True)],
+    *each("searchsorted.Scalar", sorted_sequence=EDGES, self=2, out_int32=True),
+    *each("bucketize.Tensor", self=INT, boundaries=EDGES, right=True),
+    *each("bucketize.Scalar", self=0.5, boundaries=EDGES),
+    *[("histc", {"self": T((2, 9)), "bins": 4, "min": -m, "max": m}) for m in (0, 1)],
+    *[("diagonal", {"self": CUBE, "offset": k, "dim1": a, "dim2": b})
+      for k, a, b in ((0, 0, 1), (1, 1, 2), (-1, 0, 2), (1, 2, 0))],
+    # where a tensor of integers says
+    *[("scatter_reduce.two", {"self": T((3, 4)), "dim": 0, "index": I((2, 4), 3),
+       "src": T((3, 4), seed=2), "reduce": r, "include_self": b})
+      for r in ("sum", "prod", "mean", "amax", "amin") for b in (True, False)],
+    *[("scatter_reduce.two", {"self": T((3, 4), -5, 6, "int64"), "dim": 1, "index": I((3, 3), 4),
+       "src": T((3, 3), -9, 9, "int64", 2), "reduce": r, "include_self": False})
+      for r in ("mean", "amax")],
+    *each("scatter.reduce", self=ROWS, dim=0, index=I((2, 4), 3), src=ROWS, reduce="multiply"),
+    *each("scatter.value_reduce", self=ROWS, dim=1, index=I((3, 2), 4), value=2.5, reduce="add"),
+    *each("scatter_add", self=NUMBER, dim=0, index=I((), 1), src=NUMBER),
+    *each("index_reduce", self=ROWS, dim=1, index=I((3,), 4), source=T((3, 3)), reduce="amax"),
+    *each("index_reduce", self=ROWS, dim=0, index=I((2,), 3), source=T((2, 4)), reduce="mean",
+          include_self=False),
+    *each("masked_scatter", self=X, mask=BOOL, source=T((8,), 5, 9)),
+    *each("index_put", self=X, indices=[BOOL], values=T((COUNT,), 5, 9)),
+    *each("put", self=ROWS, index=I((2, 2), 12, -12), source=T((2, 2)), accumulate=True),
+    *[("_embedding_bag", {"weight": T((5, 3)), "indices": I((6,), 5), "mode": m,
+       "offsets": T((3,), 0, 7, "int64", 9, True), "include_last_offset": b, "padding_idx": p})
+      for m in (0, 1, 2) for b, p in ((False, -1), (True, 2))],
+    *each("_embedding_bag", weight=T((5, 3)), indices=I((6,), 5), per_sample_weights=T((6,)),
+          offsets=T((3,), 0, 7, "int64", 9, True)),
+    # products and distances
+    *each("addmv", self=T((3,)), mat=ROWS, vec=T((4,)), beta=0.5, alpha=2),
+    *each("addbmm", self=T((3, 5)), batch1=CUBE, batch2=T((2, 4, 5)), alpha=2),
+    *each("_trilinear", i1=T((2, 3)), i2=T((5, 3, 4)), i3=T((2, 4)), expand1=[1, 3], expand2=[0],
+          expand3=[1, 2], sumdim=[2, 3]),
+    *[(op, {**given, "p": p}) for p in (0.0, 1.0, 2.0, 3.0) for op, given in (
+        ("_cdist_forward", {"x1": CUBE, "x2": T((5, 4)), "compute_mode": 2}),
+        ("_pdist_forward", {"self": ROWS}), ("dist", {"self": X, "other": T((3,), seed=1)}))],
+    # samples placed by scales, not by sizes; what shrinks, smoothed
+    *[(f"upsample_{word}2d.vec", {"input": BOXES, "scale_factors": [f, f], "output_size": None,
+       **more})
+      for f in (1.7, 0.6) for word, more in (
+        ("nearest", {}), ("bilinear", {"align_corners": False}),
+        ("bicubic", {"align_corners": False}))],
+    *[(f"_upsample_{word}2d_aa", {"self": BOXES, "output_size": [3, 11], "align_corners": c})
+      for word in ("bilinear", "bicubic") for c in (False, True)],
+    *each("avg_pool2d", self=BOXES, kernel_size=[3, 2], padding=[1, 1], divisor_override=5),
 ]  # fmt: skip
 
 

@@ -128,6 +128,29 @@ def test_from_pytorch_takes_modules_in_every_form(form):
     close(relay.evaluate(mod, {**params, "input0": x.numpy()}), module(x))
 
 
+@pytest.mark.parametrize(
+    "options", [{}, {"num_layers": 2, "bidirectional": True, "batch_first": True},
+                {"proj_size": 2}],
+    ids=str,
+)  # fmt: skip
+def test_the_states_that_an_lstm_leaves_have_pytorchs_shapes(options):
+    module, x = nn.LSTM(16, 4, **options).eval(), torch.randn(TOKENS)
+    mod, params = relay.frontend.from_exported_program(torch.export.export(module, (x,)))
+    made, (state, cell) = module(x)
+    found = relay.evaluate(mod, {**params, mod["main"].params[0].name_hint: x.numpy()})
+    close(found, (made, state, cell))
+    with torch.no_grad():
+        made, left = torch.compile(module, backend="tilewright")(x)
+    close([v.numpy() for v in (made, *left)], (*module(x)[:1], state, cell))
+
+
+def test_what_pytorch_cannot_decompose_is_one_sentence():
+    module, x = nn.CrossMapLRN2d(3), torch.randn(1, 4, 5, 5)
+    program = torch.export.export(module.eval(), (x,), strict=False)
+    with pytest.raises(ModelError, match="PyTorch cannot decompose the program"):
+        relay.frontend.from_exported_program(program)
+
+
 def test_weights_share_memory_and_tied_ones_are_one():
     class Tied(nn.Module):
         def __init__(self) -> None:

@@ -68,6 +68,7 @@ def read_results(call: dict[str, Any]) -> list[int]:
     """The results that networks read: of some operators the others are for training."""
     training = (
         "native_",
+        "_embedding_bag",
         "_linalg_det",
         "_native_",
         "adaptive_max",

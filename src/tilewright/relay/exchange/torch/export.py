@@ -197,7 +197,14 @@ def decomposed(ep: ExportedProgram) -> ExportedProgram:
     torch = torch_module("decomposed")
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return ep.run_decompositions(_decompositions(torch))
+        try:
+            return ep.run_decompositions(_decompositions(torch))
+        except Exception as error:
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            raise ModelError(
+                "from_exported_program", f"PyTorch cannot decompose the program: {reason[:300]}",
+                "Call run_decompositions() on it to see why.",
+            ) from error  # fmt: skip
 
 
 def read(ep: ExportedProgram, place: str) -> Program:
@@ -258,7 +265,20 @@ def _decompositions(torch: Any) -> Any:
         op = getattr(getattr(torch.ops.aten, packet, None), overload, None)
         if op is not None:
             table.pop(op, None)
+    lstm = torch.ops.aten.lstm.input
+    if lstm in table:
+        table[lstm] = _with_the_shapes_of_states(table[lstm])
     return table
+
+
+def _with_the_shapes_of_states(lstm: Any) -> Any:
+    """PyTorch's decomposition gives the states that are left with an axis too many."""
+
+    def decomposed_lstm(data: Any, states: Any, *rest: Any) -> Any:
+        made, *left = lstm(data, states, *rest)
+        return made, *(a.reshape(b.shape) for a, b in zip(left, states, strict=True))
+
+    return decomposed_lstm
 
 
 def _weight_name(spec: Any, weights: dict[str, Array], ep: Any) -> str:

@@ -81,9 +81,12 @@ class Node:
         return self.integer(name) % max(n, 1)
 
     def axes(self, name: str = "dim") -> tuple[int, ...] | None:
-        """The axes `name` of argument `self`, from the front; None for all."""
+        """The axes `name` of argument `self`, from the front; None for all.
+
+        A tensor without axes may be asked for its axis 0 or -1, which means nothing.
+        """
         rank = len(self["self"].shape)
-        found = tuple(a % max(rank, 1) for a in self.ints(name))
+        found = tuple(a % rank for a in self.ints(name)) if rank else ()
         return found or None
 
     @property

@@ -232,7 +232,9 @@ def converters(of_real: Mapping[str, Converter]) -> dict[str, Converter]:
         "_fft_r2c.default": _from_real,
         "_to_copy.default": _converted,
         "abs.default": lambda n: tensor.sqrt(_square(_complex(n, "self"))),
-        "complex.default": lambda n: Complex(n["real"], n["imag"]),
+        "complex.default": lambda n: Complex(
+            *(tensor.broadcast_to(n[name], n.shape) for name in ("real", "imag"))
+        ),
         "div.Tensor": _quotient,
         "imag.default": lambda n: _imag(_complex(n, "self")),
         "mul.Tensor": lambda n: _product(*_operands(n)),

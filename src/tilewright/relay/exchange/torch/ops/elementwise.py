@@ -273,6 +273,87 @@ def _threshold(n: Node) -> Expr:
     )
 
 
+def _is_negative(x: Expr) -> Expr:
+    """Whether the sign is set, also that of a zero."""
+    zero = number(0, str(x.dtype))
+    below = tensor.less(x, zero)
+    if not x.dtype.is_float:
+        return below
+    behind = tensor.logical_and(tensor.equal(x, zero), tensor.less(_reciprocal(x), zero))
+    return tensor.logical_or(below, behind)
+
+
+def _copysign(n: Node) -> Expr:
+    size, sign = _operands(n, ("self", "other"), n.dtype)
+    size = tensor.abs(size)
+    return tensor.where(_is_negative(sign), tensor.negative(size), size)
+
+
+def _greater_and_ratio(a: Expr, b: Expr) -> tuple[Expr, Expr]:
+    """The greater of two sizes, and by it the smaller, which is no overflow."""
+    most, least = tensor.maximum(a, b), tensor.minimum(a, b)
+    one = number(1, str(a.dtype))
+    ratio = tensor.divide(least, tensor.where(truth(most), most, one))
+    both = tensor.logical_and(tensor.isinf(a), tensor.isinf(b))
+    return most, tensor.where(both, one, ratio)
+
+
+def _hypot(n: Node) -> Expr:
+    most, ratio = _greater_and_ratio(*map(tensor.abs, _operands(n, ("self", "other"), n.dtype)))
+    square = tensor.add(tensor.multiply(ratio, ratio), number(1, n.dtype))
+    return tensor.multiply(most, tensor.sqrt(square))
+
+
+def _atan2(n: Node) -> Expr:
+    y, x = _operands(n, ("self", "other"), n.dtype)
+    high, wide = tensor.abs(y), tensor.abs(x)
+    angle = tensor.atan(_greater_and_ratio(high, wide)[1])
+    quarter, half = number(math.pi / 2, n.dtype), number(math.pi, n.dtype)
+    angle = tensor.where(tensor.greater(high, wide), tensor.subtract(quarter, angle), angle)
+    angle = tensor.where(_is_negative(x), tensor.subtract(half, angle), angle)
+    return tensor.where(_is_negative(y), tensor.negative(angle), angle)
+
+
+def _angle(n: Node) -> Expr:
+    x, kind = as_type(n["self"], n.dtype), n.dtype
+    half = tensor.where(tensor.less(x, number(0, kind)), number(math.pi, kind), number(0, kind))
+    return tensor.where(tensor.isnan(x), x, half)
+
+
+def _but_nan(joined: Callable[[Any, Any], Expr]) -> Converter:
+    """The operand that is a number where the other one is none."""
+
+    def convert(n: Node) -> Expr:
+        a, b = _operands(n, ("self", "other"), n.dtype)
+        made = joined(a, b)
+        if not a.dtype.is_float:
+            return made
+        return tensor.where(tensor.isnan(a), b, tensor.where(tensor.isnan(b), a, made))
+
+    return convert
+
+
+def _ldexp(n: Node) -> Expr:
+    value, exponent = _operands(n, ("self", "other"), n.dtype)
+    return tensor.multiply(value, tensor.power(number(2, n.dtype), exponent))
+
+
+def _rounded(n: Node) -> Expr:
+    """To a number of decimal places; less than none: to tens, hundreds, ..."""
+    x, places = n["self"], n.integer("decimals", 0)
+    factor = number(10.0 ** abs(places), n.dtype)
+    there, back = tensor.multiply, tensor.divide
+    there, back = (there, back) if places >= 0 else (back, there)
+    return back(tensor.round(there(x, factor)), factor)
+
+
+def _rrelu(n: Node) -> list[Expr | None]:
+    """In inference its slope is the mean of both limits."""
+    n.require(not n.get("training", False), "it is in training mode", "Export it after .eval().")
+    slope = (float(n.get("lower", 1 / 8)) + float(n.get("upper", 1 / 3))) / 2
+    return [nn.leaky_relu(n["self"], slope), n.optional("noise")]
+
+
 def _variants(name: str, kinds: str, converter: Converter) -> dict[str, Converter]:
     return {f"{name}.{kind}": converter for kind in kinds.split()}
 
@@ -347,6 +428,17 @@ CONVERTERS: dict[str, Converter] = {
     "lerp.Tensor": _lerp,
     "addcmul.default": _fused(tensor.multiply),
     "addcdiv.default": _fused(tensor.divide),
+    "exp2.default": unary(lambda x: tensor.power(number(2, str(x.dtype)), x)),
+    "signbit.default": lambda n: _is_negative(n["self"]),
+    **_variants("copysign", _BOTH, _copysign),
+    "hypot.default": _hypot,
+    "atan2.default": _atan2,
+    "angle.default": _angle,
+    "fmax.default": _but_nan(tensor.maximum),
+    "fmin.default": _but_nan(tensor.minimum),
+    "ldexp.Tensor": _ldexp,
+    "round.decimals": _rounded,
+    "rrelu_with_noise_functional.default": _rrelu,
     "_to_copy.default": _to_copy,
     **dict.fromkeys(
         ("clone.default", "alias.default", "detach.default", "dropout.default",

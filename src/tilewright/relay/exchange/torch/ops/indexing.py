@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from tilewright.base.dtype import DType
 from tilewright.relay import indexing as relay_indexing
 from tilewright.relay import tensor
-from tilewright.relay.exchange.torch.node import Converter, Node, as_type, number
-from tilewright.relay.exchange.torch.ops.movement import reshaped
+from tilewright.relay.exchange.torch.node import (
+    Converter,
+    Node,
+    as_type,
+    first_of_several,
+    number,
+)
+from tilewright.relay.exchange.torch.ops.elementwise import truth
+from tilewright.relay.exchange.torch.ops.movement import part, reshaped, with_axis
 from tilewright.relay.graph.expr import Array, Constant, Expr, const
+from tilewright.relay.selection import searchsorted
 
 
 def from_front(n: Node, index: Expr, extent: int) -> Expr:
@@ -122,26 +132,138 @@ def _position(n: Node, indices: list[Expr], extents: list[int]) -> Expr:
 def _gather(n: Node) -> Expr:
     data, axis = n["self"], n.axis()
     if not data.shape:
-        return data
+        return tensor.broadcast_to(data, n.shape) if n.shape else data
     found: Expr = relay_indexing.gather(data, axis, from_front(n, n["index"], data.shape[axis]))
     return found
 
 
 def _scatter(reduction: str) -> Converter:
     def convert(n: Node) -> Expr:
-        data, axis = n["self"], n.axis()
-        index = from_front(n, n["index"], data.shape[axis])
+        data, axis = with_axis(n["self"]), n.axis()
+        index = from_front(n, with_axis(n["index"]), data.shape[axis])
         source: Any = n.args.get("src", n.args.get("value"))
         if isinstance(source, Expr):
-            updates = as_type(source, n.dtype)
+            updates = as_type(with_axis(source), n.dtype)
             if updates.shape != index.shape:  # the rest of a larger source is not read
                 updates = relay_indexing.slice_of(updates, [range(m) for m in index.shape])
         else:
             updates = tensor.broadcast_to(number(source, n.dtype), index.shape)
-        found: Expr = relay_indexing.scatter_elements(data, index, updates, axis, reduction)
-        return found
+        mode = _MODES[n.args["reduce"]] if n.args.get("reduce") is not None else reduction
+        found = relay_indexing.scatter_elements(data, index, updates, axis, mode)
+        return reshaped(found, n.shape)
 
     return convert
+
+
+_MODES = {
+    "add": "add", "multiply": "mul", "sum": "add", "mean": "add", "prod": "mul", "amax": "max",
+    "amin": "min",
+}  # fmt: skip
+
+
+def _scatter_reduce(n: Node) -> Expr:
+    """Elements that go to one place joined; whether with what is there, include_self says."""
+    data, axis = with_axis(n["self"]), n.axis()
+    source = as_type(with_axis(n["src"] if "src" in n.args else n["source"]), n.dtype)
+    index = from_front(n, with_axis(n["index"]), data.shape[axis])
+    if "source" in n.args:  # index_reduce has one position for a whole slice
+        along = [-1 if k == axis else 1 for k in range(len(source.shape))]
+        index = tensor.broadcast_to(tensor.reshape(index, along), source.shape)
+    elif source.shape != index.shape:
+        source = relay_indexing.slice_of(source, [range(m) for m in index.shape])
+    mode, kept = n.args["reduce"], bool(n.get("include_self", True))
+    joined = _MODES[mode]
+
+    def scattered(base: Expr, values: Expr, how: str) -> Expr:
+        return relay_indexing.scatter_elements(base, index, values, axis, how)
+
+    def all_of(value: Any, shape: tuple[int, ...]) -> Expr:
+        return tensor.broadcast_to(number(value, n.dtype), shape)
+
+    if not kept:
+        data = scattered(data, all_of(_neutral(joined, n.dtype), index.shape), "update")
+    made = scattered(data, source, joined)
+    if mode == "mean":
+        one = number(1, n.dtype)
+        count = scattered(all_of(int(kept), data.shape), all_of(1, index.shape), "add")
+        count = tensor.maximum(count, one)
+        divided = tensor.divide if DType(n.dtype).is_float else tensor.floor_divide
+        made = divided(made, count)
+    return reshaped(made, n.shape)
+
+
+def _neutral(joined: str, dtype: str) -> Any:
+    """What changes nothing when it is joined."""
+    if joined in ("add", "mul"):
+        return int(joined == "mul")
+    if DType(dtype).is_float:
+        return -math.inf if joined == "max" else math.inf
+    limits = np.iinfo(DType(dtype).storage)
+    return limits.min if joined == "max" else limits.max
+
+
+def _of_mask(mask: Expr, values: Expr) -> Expr:
+    """For each element that a mask picks the next slice of `values`, in order; else any."""
+    flat = as_type(reshaped(mask, (mask.tensor_type.size,)), "int64")
+    at = tensor.subtract(relay_indexing.cumsum(flat, 0), number(1, "int64"))
+    inside = tensor.minimum(tensor.maximum(at, number(0, "int64")),
+                            number(values.shape[0] - 1, "int64"))  # fmt: skip
+    return reshaped(take(values, inside, 0), (*mask.shape, *values.shape[1:]))
+
+
+def _masked_scatter(n: Node) -> Expr:
+    data, mask, source = as_type(n["self"], n.dtype), n["mask"], as_type(n["source"], n.dtype)
+    data, mask = (v if v.shape == n.shape else tensor.broadcast_to(v, n.shape)
+                  for v in (data, mask))  # fmt: skip
+    if not source.tensor_type.size:
+        return data
+    return tensor.where(mask, _of_mask(mask, reshaped(source, (source.tensor_type.size,))), data)
+
+
+def _put(n: Node) -> Expr:
+    """Elements at positions of the tensor as a vector."""
+    data, source = n["self"], as_type(n["source"], n.dtype)
+    flat, index, values = (reshaped(v, (v.tensor_type.size,)) for v in (data, n["index"], source))
+    at = from_front(n, index, flat.shape[0])
+    mode = "add" if n.get("accumulate", False) else "update"
+    return reshaped(relay_indexing.scatter_elements(flat, at, values, 0, mode), n.shape)
+
+
+def _embedding_bag(n: Node) -> Expr:
+    """Rows of a table joined: those of a bag lie one after the other, offsets say where it starts.
+
+    A bag without rows is zero.
+    """
+    table, indices, offsets = n["weight"], n["indices"], as_type(n["offsets"], "int64")
+    count, mode = indices.shape[0], n.integer("mode", 0)
+    if n.get("include_last_offset", False):
+        offsets = part(offsets, 0, 0, offsets.shape[0] - 1)
+    bags = offsets.shape[0]
+    rows = take(table, indices, 0)
+    if (weights := n.optional("per_sample_weights")) is not None:
+        rows = tensor.multiply(rows, tensor.expand_dims(as_type(weights, n.dtype), 1))
+    of = tensor.subtract(
+        searchsorted(offsets, const(np.arange(count)), True, "int64"), number(1, "int64")
+    )
+    if (padding := n.integer("padding_idx", -1)) >= 0:  # such rows go nowhere
+        is_padding = tensor.equal(indices, number(padding, str(indices.dtype)))
+        of = tensor.where(is_padding, number(bags, "int64"), of)
+    at, shape = tensor.expand_dims(of, 0), (bags, table.shape[1])
+
+    def joined(how: str, start: float, values: Expr) -> Expr:
+        empty = tensor.broadcast_to(number(start, n.dtype), (bags, *values.shape[1:]))
+        return relay_indexing.scatter_nd(empty, at, values, how)
+
+    if mode == 0:
+        return joined("add", 0, rows)
+    held = tensor.expand_dims(
+        joined("add", 0, tensor.broadcast_to(number(1, n.dtype), (count,))), 1
+    )
+    if mode == 1:
+        return tensor.divide(joined("add", 0, rows), tensor.maximum(held, number(1, n.dtype)))
+    most = joined("max", -math.inf, rows)
+    empty = tensor.broadcast_to(number(0, n.dtype), shape)
+    return tensor.where(truth(held), most, empty)
 
 
 def _index_put(n: Node) -> Expr:
@@ -183,17 +305,22 @@ def _index_put(n: Node) -> Expr:
 
 def _masked_put(n: Node, mask: Expr, axis: int) -> Expr:
     data, values = n["self"], as_type(n["values"], n.dtype)
-    n.require(values.tensor_type.size == 1, "a mask says where values go", "Use torch.where.")
     behind = len(data.shape) - axis - len(mask.shape)
-    mask = reshaped(mask, (*mask.shape, *(1,) * behind))
-    return tensor.where(mask, reshaped(values, ()), data)
+    wide = reshaped(mask, (*mask.shape, *(1,) * behind))
+    if len(values.shape) > behind and values.shape[-behind - 1] != 1:
+        n.require(len(values.shape) == behind + 1 and not axis, "a mask says where values go",
+                  "Use torch.where.")  # fmt: skip
+        values = _of_mask(mask, values)
+    elif len(values.shape) > behind:
+        values = reshaped(values, values.shape[len(values.shape) - behind :])
+    return tensor.where(wide, values, data)
 
 
 def _topk(n: Node) -> list[Expr]:
-    found = relay_indexing.topk(
-        n["self"], n.integer("k"), n.integer("dim", -1), "both", not n.get("largest", True), "int64"
-    )
-    return list(found)
+    data, ascending = with_axis(n["self"]), not n.get("largest", True)
+    found = relay_indexing.topk(data, n.integer("k"), n.integer("dim", -1), "both", ascending,
+                                "int64")  # fmt: skip
+    return [reshaped(v, n.shape) for v in found]
 
 
 def _sort(n: Node) -> list[Expr]:
@@ -203,12 +330,12 @@ def _sort(n: Node) -> list[Expr]:
     return list(found)
 
 
-def _cumsum(n: Node) -> Expr:
-    data = as_type(n["self"], n.dtype)
-    if not data.shape:
-        return data
-    found: Expr = relay_indexing.cumsum(data, n.axis())
-    return found
+def _scanned(made: Callable[[Expr, int], Expr]) -> Converter:
+    def convert(n: Node) -> Expr:
+        data = as_type(n["self"], n.dtype)
+        return made(data, n.axis()) if data.shape else data
+
+    return convert
 
 
 CONVERTERS: dict[str, Converter] = {
@@ -228,5 +355,14 @@ CONVERTERS: dict[str, Converter] = {
     "topk.default": _topk,
     "sort.default": _sort,
     "sort.stable": _sort,
-    "cumsum.default": _cumsum,
-}
+    "cumsum.default": _scanned(relay_indexing.cumsum),
+    "cumprod.default": _scanned(relay_indexing.cumprod),
+    "scatter.reduce": _scatter("update"),
+    "scatter.value_reduce": _scatter("update"),
+    "scatter_reduce.two": _scatter_reduce,
+    "index_reduce.default": _scatter_reduce,
+    "masked_scatter.default": _masked_scatter,
+    "put.default": _put,
+    **dict.fromkeys(("_embedding_bag.default", "_embedding_bag_forward_only.default"),
+                    first_of_several(_embedding_bag)),
+}  # fmt: skip

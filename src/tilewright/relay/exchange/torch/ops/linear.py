@@ -1,14 +1,18 @@
-"""Products of matrices."""
+"""Products of matrices, and distances of rows."""
 
 from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from tilewright.relay import nn, tensor
 from tilewright.relay.exchange.torch.node import Converter, Node
 from tilewright.relay.exchange.torch.ops.elementwise import scaled
+from tilewright.relay.exchange.torch.ops.indexing import take
 from tilewright.relay.exchange.torch.ops.movement import reshaped
-from tilewright.relay.graph.expr import Expr
+from tilewright.relay.exchange.torch.ops.reduction import vector_norm
+from tilewright.relay.graph.expr import Expr, const
 from tilewright.relay.linear import einsum, product
 
 
@@ -68,6 +72,47 @@ def _einsum(n: Node) -> Expr:
     return einsum(n.args["tensors"], n.args["equation"])
 
 
+def _addmv(n: Node) -> Expr:
+    return _plus(n, scaled(product(n["mat"], n["vec"]), n.get("alpha", 1)))
+
+
+def _addbmm(n: Node) -> Expr:
+    made = tensor.sum(batched(n["batch1"], n["batch2"]), (0,))
+    return _plus(n, scaled(made, n.get("alpha", 1)))
+
+
+def _trilinear(n: Node) -> Expr:
+    """The product of three tensors, each without the axes that it is stretched along, summed."""
+    rank = len(n["i1"].shape) + len(n.ints("expand1"))
+    letters = "abcdefghijklmnopqrstuvwxyz"[:rank]
+
+    def left(axes: tuple[int, ...]) -> str:
+        return "".join(c for k, c in enumerate(letters) if k not in {a % rank for a in axes})
+
+    given = ",".join(left(n.ints(f"expand{k}")) for k in (1, 2, 3))
+    return einsum([n["i1"], n["i2"], n["i3"]], f"{given}->{left(n.ints('sumdim'))}")
+
+
+def _distances(n: Node) -> Expr:
+    """Of each row of x1 to each row of x2, under their leading axes."""
+    a, b = n["x1"], n["x2"]
+    away = tensor.subtract(
+        tensor.expand_dims(a, len(a.shape) - 1), tensor.expand_dims(b, len(b.shape) - 2)
+    )
+    return vector_norm(away, float(n.get("p", 2)), (len(away.shape) - 1,))
+
+
+def _distances_inside(n: Node) -> Expr:
+    """Of each row to each later one."""
+    rows, later = (const(k) for k in np.triu_indices(n["self"].shape[0], 1))
+    away = tensor.subtract(take(n["self"], rows, 0), take(n["self"], later, 0))
+    return vector_norm(away, float(n.get("p", 2)), (1,))
+
+
+def _distance(n: Node) -> Expr:
+    return vector_norm(tensor.subtract(n["self"], n["other"]), float(n.get("p", 2)))
+
+
 CONVERTERS: dict[str, Converter] = {
     "mm.default": _mm,
     "addmm.default": _addmm,
@@ -78,4 +123,11 @@ CONVERTERS: dict[str, Converter] = {
     "mv.default": _mv,
     "dot.default": _dot,
     "einsum.default": _einsum,
+    "addmv.default": _addmv,
+    "addbmm.default": _addbmm,
+    "_trilinear.default": _trilinear,
+    "_cdist_forward.default": _distances,
+    "cdist.default": _distances,
+    "_pdist_forward.default": _distances_inside,
+    "dist.default": _distance,
 }

@@ -29,6 +29,11 @@ def reshaped(data: Expr, shape: tuple[int, ...]) -> Expr:
     return call("reshape", data, newshape=shape)
 
 
+def with_axis(data: Expr) -> Expr:
+    """`data`, as a vector where it has no axes: PyTorch works along axis 0 of numbers, too."""
+    return data if data.shape else tensor.reshape(data, (1,))
+
+
 def _permute(n: Node) -> Expr:
     return tensor.transpose(n["self"], n.ints("dims"))
 
@@ -268,6 +273,19 @@ def _channel_shuffle(n: Node) -> Expr:
     return reshaped(swapped(split, 1, 2), n.shape)
 
 
+def _diagonal(n: Node) -> Expr:
+    """Elements (k, k + offset) of each matrix, which become the last axis."""
+    data = n["self"]
+    rank = len(data.shape)
+    rows, columns = (n.integer(k, d) % rank for k, d in (("dim1", 0), ("dim2", 1)))
+    rest = [k for k in range(rank) if k not in (rows, columns)]
+    lead, (high, wide) = [data.shape[k] for k in rest], (data.shape[rows], data.shape[columns])
+    flat = reshaped(tensor.transpose(data, [*rest, rows, columns]), (*lead, high * wide))
+    offset = n.integer("offset", 0)
+    first = max(-offset, 0) * wide + max(offset, 0)
+    return part(flat, len(lead), first, first + n.shape[-1] * (wide + 1), wide + 1)
+
+
 def _triangle(upper: bool) -> Converter:
     def convert(n: Node) -> Expr:
         data = n["self"]
@@ -329,6 +347,7 @@ CONVERTERS: dict[str, Converter] = {
     "pixel_unshuffle.default": _pixel_unshuffle,
     "channel_shuffle.default": _channel_shuffle,
     "native_channel_shuffle.default": _channel_shuffle,
+    **_twins("diagonal", _diagonal),
     "tril.default": _triangle(upper=False),
     "triu.default": _triangle(upper=True),
 }  # fmt: skip

@@ -9,7 +9,7 @@ import numpy as np
 
 from tilewright.relay import nn, tensor
 from tilewright.relay.exchange.torch.node import Converter, Node, as_type, first_of_several
-from tilewright.relay.exchange.torch.ops.movement import reshaped
+from tilewright.relay.exchange.torch.ops.movement import reshaped, with_axis
 from tilewright.relay.graph.expr import Expr, const
 from tilewright.relay.normalize import standardize
 
@@ -86,11 +86,11 @@ def _channels(n: Node) -> int:
 
 
 def _softmax(n: Node) -> Expr:
-    return nn.softmax(as_type(n["self"], n.dtype), axis=n.axis())
+    return reshaped(nn.softmax(with_axis(as_type(n["self"], n.dtype)), axis=n.axis()), n.shape)
 
 
 def _log_softmax(n: Node) -> Expr:
-    return nn.log_softmax(as_type(n["self"], n.dtype), axis=n.axis())
+    return reshaped(nn.log_softmax(with_axis(as_type(n["self"], n.dtype)), axis=n.axis()), n.shape)
 
 
 CONVERTERS: dict[str, Converter] = {

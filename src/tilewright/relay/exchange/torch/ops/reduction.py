@@ -10,7 +10,7 @@ from tilewright.relay import indexing as relay_indexing
 from tilewright.relay import tensor
 from tilewright.relay.exchange.torch.node import Converter, Node, as_type, number
 from tilewright.relay.exchange.torch.ops.elementwise import truth
-from tilewright.relay.exchange.torch.ops.movement import reshaped
+from tilewright.relay.exchange.torch.ops.movement import reshaped, with_axis
 from tilewright.relay.graph.expr import Expr
 
 
@@ -73,7 +73,14 @@ def _variance_and_mean(n: Node) -> list[Expr]:
 
 def _vector_norm(n: Node) -> Expr:
     data, order = as_type(n["self"], n.dtype), n.get("ord", n.get("p", 2))
-    axes, keep = n.axes(), bool(n.get("keepdim", False))
+    return vector_norm(data, order, n.axes(), bool(n.get("keepdim", False)))
+
+
+def vector_norm(
+    data: Expr, order: float, axes: tuple[int, ...] | None = None, keep: bool = False
+) -> Expr:
+    """(sum |data|^order)^(1 / order); of order 0 the number of elements that are not zero."""
+    kind = str(data.dtype)
     if order == 2:
         return tensor.sqrt(tensor.sum(tensor.multiply(data, data), axes, keep))
     size = tensor.abs(data)
@@ -81,9 +88,10 @@ def _vector_norm(n: Node) -> Expr:
         return tensor.sum(size, axes, keep)
     if order in (math.inf, -math.inf):
         return (tensor.max if order > 0 else tensor.min)(size, axes, keep)
-    n.require(order != 0, "the norm of order 0 counts elements", "Count with (x != 0).sum().")
-    powers = tensor.sum(tensor.power(size, number(order, n.dtype)), axes, keep)
-    return tensor.power(powers, number(1 / order, n.dtype))
+    if order == 0:
+        return tensor.sum(as_type(truth(data), kind), axes, keep)
+    powers = tensor.sum(tensor.power(size, number(order, kind)), axes, keep)
+    return tensor.power(powers, number(1 / order, kind))
 
 
 def _logsumexp(n: Node) -> Expr:
@@ -99,10 +107,10 @@ def _extreme_along(name: str) -> Converter:
     """The greatest or smallest along one axis, and where it is."""
 
     def convert(n: Node) -> list[Expr]:
-        keep, axis = bool(n.get("keepdim", False)), n.axis()
-        value: Expr = getattr(tensor, name)(n["self"], (axis,), keep)
-        where: Expr = getattr(relay_indexing, f"arg{name}")(n["self"], axis, keep)
-        return [value, where]
+        keep, axis, data = bool(n.get("keepdim", False)), n.axis(), with_axis(n["self"])
+        value: Expr = getattr(tensor, name)(data, (axis,), keep)
+        where: Expr = getattr(relay_indexing, f"arg{name}")(data, axis, keep)
+        return [reshaped(v, n.shape) for v in (value, where)]
 
     return convert
 
@@ -113,8 +121,8 @@ def _where_extreme(name: str) -> Converter:
         if n.args.get("dim") is None:
             flat = getattr(relay_indexing, name)(tensor.reshape(data, (-1,)), 0, False)
             return flat if not n.shape else tensor.reshape(flat, n.shape)
-        found: Expr = getattr(relay_indexing, name)(data, n.axis(), keep)
-        return found
+        found: Expr = getattr(relay_indexing, name)(with_axis(data), n.axis(), keep)
+        return reshaped(found, n.shape)
 
     return convert
 

@@ -6,10 +6,14 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from tilewright.relay import image, nn, tensor
 from tilewright.relay.exchange.torch.node import Converter, Node, number
+from tilewright.relay.exchange.torch.ops.elementwise import scaled
+from tilewright.relay.exchange.torch.ops.indexing import take
 from tilewright.relay.exchange.torch.ops.movement import part, reshaped
-from tilewright.relay.graph.expr import Expr
+from tilewright.relay.graph.expr import Array, Expr, const
 from tilewright.relay.indexing import scatter_elements
 
 _AXES = {1: "W", 2: "HW", 3: "DHW"}
@@ -81,12 +85,17 @@ def _avg_pool(rank: int) -> Converter:
     def convert(n: Node) -> Expr:
         options = _pooling(n, rank)
         whole = bool(n.get("count_include_pad", True)) and any(options["padding"])
-        n.require(n.args.get("divisor_override") is None, "it has a divisor of its own",
-                  "Scale the result in the module.")  # fmt: skip
-        return _batched(
+        divisor = n.args.get("divisor_override")
+        n.require(divisor is None or not options["ceil_mode"],
+                  "it has a divisor of its own, and windows that reach over the edge",
+                  "Use ceil_mode=False.")  # fmt: skip
+        made = _batched(
             n, rank,
-            lambda x: getattr(nn, f"avg_pool{rank}d")(x, **options, count_include_pad=whole),
+            lambda x: getattr(nn, f"avg_pool{rank}d")(
+                x, **options, count_include_pad=whole or divisor is not None
+            ),
         )  # fmt: skip
+        return made if divisor is None else scaled(made, math.prod(options["pool_size"]) / divisor)
 
     return convert
 
@@ -127,14 +136,15 @@ def _resize(rank: int, method: str) -> Converter:
             if method == "nearest_neighbor"
             else ("align_corners" if corners else "half_pixel")
         )
-        scales = [s for s in _scales(n, rank) if s is not None]
-        ratio = [o / i for o, i in zip(size, data.shape[-rank:], strict=True)]
-        n.require(
-            corners or not scales or all(abs(s - r) < 1e-9 for s, r in zip(scales, ratio,
-                                                                            strict=True)),
-            f"its scales {scales} are not those of its sizes, {ratio}",
-            "Give size=, or recompute_scale_factor=True.",
-        )  # fmt: skip
+        scales = _scales(n, rank)
+        ratios = [o / i for o, i in zip(size, data.shape[-rank:], strict=True)]
+        as_sizes = all(s is None or abs(s - r) < 1e-9 for s, r in zip(scales, ratios, strict=True))
+        if not corners and not as_sizes:
+            for k, (s, r) in enumerate(zip(scales, ratios, strict=True)):
+                axis = len(data.shape) - rank + k
+                step = 1 / (r if s is None else s)
+                data = _sampled(n, data, axis, *_taps(method, data.shape[axis], size[k], step))
+            return data
         options: dict[str, Any] = {"method": method, "coordinate_transformation_mode": mode}
         if method == "nearest_neighbor":
             options["rounding_method"] = "floor"
@@ -146,6 +156,76 @@ def _resize(rank: int, method: str) -> Converter:
         return found
 
     return convert
+
+
+def _smooth_resize(method: str) -> Converter:
+    """With antialias=True: where it shrinks, a sample is the mean of all that it stands for."""
+
+    def convert(n: Node) -> Expr:
+        data, corners = n["input" if "input" in n.args else "self"], bool(n.get("align_corners"))
+        for axis, scale in zip((2, 3), _scales(n, 2), strict=True):
+            old, new = data.shape[axis], n.shape[axis]
+            step = (old / new) if scale is None else 1 / scale
+            if corners:
+                step = (old - 1) / (new - 1) if new > 1 else 0.0
+            data = _sampled(n, data, axis, *_wide_taps(method, old, new, step))
+        return data
+
+    return convert
+
+
+def _sampled(n: Node, data: Expr, axis: int, at: Array, weights: Array) -> Expr:
+    """Sums of elements of an axis: at and weights are [new extent, taps]."""
+    n.room(at.size * (8 + data.dtype.bytes))
+    along = [-1 if k == axis else 1 for k in range(len(data.shape))]
+    found: Expr | None = None
+    for k in range(at.shape[1]):
+        tap: Expr = take(data, const(at[:, k], "int64"), axis)
+        if at.shape[1] > 1:
+            tap = tensor.multiply(tap, const(weights[:, k].reshape(along), str(data.dtype)))
+        found = tap if found is None else tensor.add(found, tap)
+    assert found is not None
+    return found
+
+
+def _cubic(x: Array, a: float) -> Array:
+    """Keys' kernel."""
+    x = np.abs(x)
+    near = ((a + 2) * x - (a + 3)) * x * x + 1
+    far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+    return np.where(x <= 1, near, np.where(x < 2, far, 0.0))
+
+
+def _taps(method: str, old: int, new: int, step: float) -> tuple[Array, Array]:
+    """Which elements of an axis each sample is made of, and how much of each, [new, taps].
+
+    step: from sample to sample, in elements
+    """
+    if method == "nearest_neighbor":  # in PyTorch's precision, which decides at whole numbers
+        at = np.floor(np.arange(new, dtype=np.float32) * np.float32(step)).astype(np.int64)
+        return np.minimum(at, old - 1)[:, None], np.ones((new, 1))
+    place = (np.arange(new) + 0.5) * step - 0.5
+    offsets = np.arange(2) if method == "linear" else np.arange(-1, 3)
+    if method == "linear":
+        place = np.maximum(place, 0)
+    at = np.floor(place).astype(np.int64)[:, None] + offsets
+    away = place[:, None] - at
+    weights = 1 - np.abs(away) if method == "linear" else _cubic(away, -0.75)
+    return np.clip(at, 0, old - 1), weights
+
+
+def _wide_taps(method: str, old: int, new: int, step: float) -> tuple[Array, Array]:
+    """`_taps` of a kernel that is as wide as the step."""
+    width = max(step, 1.0)
+    reach = (1 if method == "linear" else 2) * width
+    center = step * (np.arange(new) + 0.5)
+    first = np.maximum((center - reach + 0.5).astype(np.int64), 0)
+    last = np.minimum((center + reach + 0.5).astype(np.int64), old)
+    at = first[:, None] + np.arange(int((last - first).max()))
+    away = (at - center[:, None] + 0.5) / width
+    weights = np.maximum(1 - np.abs(away), 0) if method == "linear" else _cubic(away, -0.5)
+    weights = np.where(at < last[:, None], weights, 0.0)
+    return np.minimum(at, old - 1), weights / weights.sum(1, keepdims=True)
 
 
 def _scales(n: Node, rank: int) -> list[float | None]:
@@ -186,6 +266,10 @@ _RESIZES = {
        for k, word in enumerate(("linear", "bilinear", "trilinear"))},
     "upsample_bicubic2d": _resize(2, "cubic"),
 }  # fmt: skip
+_SMOOTH = {
+    f"_upsample_{word}2d_aa": _smooth_resize(method)
+    for word, method in (("bilinear", "linear"), ("bicubic", "cubic"))
+}
 CONVERTERS: dict[str, Converter] = {
     **dict.fromkeys(("convolution.default", "_convolution.default", "conv1d.default",
                      "conv2d.default", "conv3d.default"), _convolution),
@@ -197,5 +281,6 @@ CONVERTERS: dict[str, Converter] = {
     **{f"adaptive_avg_pool{k}d.default": _adaptive_avg(k) for k in (1, 2, 3)},
     **{f"adaptive_max_pool{k}d.default": _adaptive_max(k) for k in (1, 2, 3)},
     **{f"{k}.{form}": made for k, made in _RESIZES.items() for form in ("vec", "default")},
+    **{f"{k}.{form}": made for k, made in _SMOOTH.items() for form in ("vec", "default")},
     "im2col.default": _unfold,
 }  # fmt: skip
