@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 import tilewright
+from drills._door_graphs import GRAPHS
 from drills._door_tensors import TENSOR_EXPRESSIONS
 from tilewright import auto_scheduler, autotvm, relay, te, topi, tvmc
 from tilewright.measure.database import Database
@@ -265,6 +266,7 @@ _QUANTISED: dict[str, Any] = {
 # What one function takes, by its whole name.
 _SPECIAL: dict[str, dict[str, Any]] = {
     **TENSOR_EXPRESSIONS,
+    **GRAPHS,
     "te.clz te.popcount": {"x": Of(dtype="int32")},
     "topi.nn.sparse_dense": {
         "dense_data": Of((3, 8)), "sparse_data": Of((5,)), "sparse_indices": Of((5,), "int32"),

@@ -15,6 +15,7 @@ from tilewright.relay import (
     backend,
     build_module,
     data_dep_optimization,
+    dataflow_pattern,
     expr,
     expr_functor,
     frontend,
@@ -81,8 +82,9 @@ from tilewright.transform import PassContext as build_config
 
 __all__ = [
     "analysis", "Any", "backend", "bind", "bind_params", "build", "build_config", "build_module",
-    "Call", "const", "Constant", "create_executor", "data_dep_optimization", "dft", "einsum",
-    "evaluate", "Expr", "expr", "expr_functor", "ExprFunctor", "ExprMutator", "ExprVisitor",
+    "Call", "const", "Constant", "create_executor", "data_dep_optimization", "dataflow_pattern",
+    "dft", "einsum", "evaluate", "Expr", "expr", "expr_functor", "ExprFunctor", "ExprMutator",
+    "ExprVisitor",
     "free_vars", "frontend", "Function", "FuncType", "GlobalVar", "image", "IncompleteType",
     "IRModule", "layout_transform", "Let", "Library", "load", "load_param_dict", "loops", "nn",
     "op", "optimize", "PASSES", "qnn", "random", "save_param_dict", "scalar_type", "ScopeBuilder",
@@ -118,7 +120,6 @@ _ELSEWHERE = {
     **dict.fromkeys(("parser", "fromtext", "parse"), "Text is not read: save with relay.to_onnx."),
     "annotation": "Leave it out: relay.build decides where values live and what is fused.",
     "collage": "relay.build chooses by measured records; there are no other compilers to ask.",
-    "dataflow_pattern": "Use relay.ExprMutator, or relay.analysis.post_order_visit.",
     "reinterpret": "The bits of one type are not read as another; relay.cast converts values.",
     "quantize": "Import a model that is quantised already, with QuantizeLinear in ONNX.",
 }

@@ -15,7 +15,7 @@ import numpy as np
 
 from tilewright.base.errors import ModelError
 from tilewright.relay.graph.expr import Array, Expr, Tuple, TupleGetItem, Var
-from tilewright.relay.graph.later import WAY_OUT, Later, NotYet, advanced, computed
+from tilewright.relay.graph.later import WAY_OUT, Branch, Later, NotYet, advanced, computed
 
 
 def argwhere(condition: Expr) -> Expr:
@@ -116,7 +116,7 @@ def If(cond: Expr, true_branch: Expr, false_branch: Expr) -> Expr:
         return parts[1] if _holds(parts[0], "relay.If") else parts[2]
 
     error = ModelError("relay.If", "values decide which branch is taken", WAY_OUT)
-    return advanced(Later([cond, true_branch, false_branch], (0,), chosen, error, lazy=True))
+    return advanced(Branch([cond, true_branch, false_branch], (0,), chosen, error, lazy=True))
 
 
 def while_loop(

@@ -178,6 +178,15 @@ class Later(Expr):
         return tuple(p for k in self.needs if not isinstance(p := self.parts[k], Constant))
 
 
+class Branch(Later):
+    """One of two values, of which the other is not computed: (condition, if so, if not)."""
+
+    __slots__ = ()
+
+    def with_parts(self, parts: Sequence[Expr]) -> Later:
+        return Branch(parts, self.needs, self.make, self.error, lazy=True)
+
+
 class Computed(Later):
     """What a function of arrays gives, of shapes that depend on the arrays' elements.
 

@@ -1,0 +1,56 @@
+"""Right arguments for the doors of patterns and texts of graphs: rows of `_door_arguments.py`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewright import relay
+from tilewright.relay import dataflow_pattern as dfp
+
+
+def _pair() -> relay.Expr:
+    return relay.var("x", shape=(2,)) + relay.var("y", shape=(2,))
+
+
+def _adds() -> dfp.DFPattern:
+    return dfp.is_op("add")(None)
+
+
+class _Twice(dfp.DFPatternCallback):
+    pattern = dfp.is_op("exp")(None)
+
+
+# Of the classes of patterns, which hold what they are given.
+_CLASSES: dict[str, dict[str, Any]] = {
+    "Alt": {"left": _adds, "right": _adds},
+    "Attr": {"pattern": _adds, "attrs": dict},
+    "Call": {"op": _adds, "args": lambda: [_adds()]},
+    "DataType": {"pattern": _adds, "dtype": "float32"},
+    "Dominator": dict.fromkeys(("parent", "path", "child"), _adds),
+    "Expr": {"expr": _pair},
+    "Function": {"params": lambda: [_adds()], "body": _adds},
+    "If": dict.fromkeys(("cond", "true_branch", "false_branch"), _adds),
+    "Shape": {"pattern": _adds, "shape": [2]},
+    "TupleGetItem": {"tuple_value": _adds},
+    "Tuple": {"fields": lambda: [_adds()]},
+    "Type": {"pattern": _adds, "ttype": lambda: relay.TensorType((2,))},
+}
+
+GRAPHS: dict[str, dict[str, Any]] = {
+    **{f"relay.dataflow_pattern.{kind}Pattern": row for kind, row in _CLASSES.items()},
+    "relay.dataflow_pattern.is_op": {"op_name": "add"},
+    "relay.dataflow_pattern.is_expr": {"expr": _pair},
+    "relay.dataflow_pattern.is_tuple": {"fields": lambda: [_adds()]},
+    "relay.dataflow_pattern.is_tuple_get_item": {"tuple_value": _adds},
+    "relay.dataflow_pattern.is_if": dict.fromkeys(("cond", "true_branch", "false_branch"), _adds),
+    "relay.dataflow_pattern.has_attr": {"attrs": dict},
+    "relay.dataflow_pattern.has_type": {"ttype": lambda: relay.TensorType((2,))},
+    "relay.dataflow_pattern.has_dtype": {"dtype": "float32"},
+    "relay.dataflow_pattern.has_shape": {"shape": [2]},
+    "relay.dataflow_pattern.dominates": dict.fromkeys(("parent", "path", "child"), _adds),
+    "relay.dataflow_pattern.match": {"pattern": _adds, "expr": _pair},
+    "relay.dataflow_pattern.rewrite": {"callbacks": _Twice, "expr": _pair},
+    "relay.dataflow_pattern.partition": {
+        "pattern": _adds, "expr": _pair, "attrs": dict, "check": lambda: lambda node: True,
+    },
+}  # fmt: skip
