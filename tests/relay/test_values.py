@@ -199,6 +199,15 @@ def test_open_extents_beside_values(kind):
         np.testing.assert_array_equal(run(data, np.int32(times)).numpy(), want)
 
 
+def test_many_nodes_that_wait_are_looked_at_once():
+    """Each reads the two before it."""
+    before, value = (relay.argwhere(x) for x in (X, E))
+    for _ in range(60):
+        before, value = value, relay.where(value, before, value)
+    f = relay.Function([X], value)
+    assert relay.create_executor("debug").evaluate(f)(A).shape == (24, 2)
+
+
 ANY = relay.Any
 # shapes of two inputs as declared, and of arrays for them; extents without a name may differ
 OPEN = [

@@ -50,15 +50,17 @@ class NotYet(ModelError, Awaiting):
         state: Any = None,
     ) -> None:  # fmt: skip
         self.node, self.by_value, self.state = node, by_value, state
-        if names := untyped(node):
+        told = _nearest(node)
+        self.names = [] if told else untyped(node)
+        if names := self.names:
             whose = "its shape is" if isinstance(node, Var) else f"shapes of {', '.join(names)} are"
             place = place or ("relay" if len(names) > 1 else f"%{names[0]}")
             super().__init__(place, reason or f"{whose} not known", HOW_TO_TYPE)
             return
-        told = first_told(node)
         super().__init__(
-            place or (told.place if told else "relay"),
-            reason or (told.reason if told else f"values decide a shape: those of {_name(node)}"),
+            place or (told.error.place if told else "relay"),
+            reason
+            or (told.error.reason if told else f"values decide a shape: those of {_name(node)}"),
             WAY_OUT,
         )
 
@@ -68,7 +70,7 @@ class NotYet(ModelError, Awaiting):
         """A node for the result of `function(*args, **kwargs)`, of which one argument, a list or a
         tuple of them may be what has to be known."""
         parts = list(dict.fromkeys(_values_in([*args, *kwargs.values()])))
-        if any(untyped(p) for p in parts) and (found := open_call(function, args, kwargs)):
+        if self.names and (found := open_call(function, args, kwargs)):
             return found
         needs, make = self.among(parts), Again(function, args, kwargs, parts)
         name = getattr(function, "__name__", "values")
@@ -83,9 +85,10 @@ class NotYet(ModelError, Awaiting):
         if not self.by_value and any(p.waits for p in parts):
             return ()
         asked = [self.node] if self.by_value else _asked_for(self.node)
-        inside = {node for a in asked for node in post_order(a)}
-        direct = [k for k, p in enumerate(parts) if p in asked]
-        found = direct or [k for k, p in enumerate(parts) if p in inside]
+        found = [k for k, p in enumerate(parts) if p in asked]
+        if not found:
+            inside = {node for a in asked for node in post_order(a)}
+            found = [k for k, p in enumerate(parts) if p in inside]
         found = [k for k in found if not isinstance(parts[k], Constant)]
         if not found:
             raise self
@@ -136,9 +139,10 @@ class Later(Expr):
     lazy:  it can be made before the types of its other parts are known
     trip:  whether it is one of a loop: its other parts are computed before it is made, so that what
            trips compute does not pile up
+    is_open: whether extents of its parts are open
     """
 
-    __slots__ = ("error", "lazy", "make", "needs", "parts", "trip")
+    __slots__ = ("error", "is_open", "lazy", "make", "needs", "parts", "trip")
 
     def __init__(
         self,
@@ -151,6 +155,7 @@ class Later(Expr):
     ) -> None:
         self.parts, self.needs, self.make = tuple(parts), tuple(needs), make
         self.error, self.lazy, self.trip = error, lazy, trip
+        self.is_open = any(map(_is_open, self.parts))
         self._type = WAITING
 
     def with_parts(self, parts: Sequence[Expr]) -> Later:
@@ -278,15 +283,23 @@ def _is_open(node: Expr) -> bool:
     """Whether an extent of what `node` is made of is open, as far as that is remembered."""
     if isinstance(node, Var):
         return bool(node.open_extents)
-    if isinstance(node, (Tuple, TupleGetItem, Later)):
+    if isinstance(node, Later):
+        return node.is_open
+    if isinstance(node, (Tuple, TupleGetItem)):
         return any(map(_is_open, children(node)))
     return made_again(node) is not None
 
 
-def first_told(node: Expr) -> ModelError | None:
-    """The error of the first `Later` that `node` is made of."""
-    found = (n.error for n in post_order(node) if isinstance(n, Later)) if node.waits else ()
-    return next(iter(found), None)
+def _nearest(node: Expr) -> Later | None:
+    """A `Later` that `node` is, or waits for."""
+    stack, done = [node], set[Expr]()
+    while stack:
+        found = stack.pop()
+        if isinstance(found, Later):
+            return found
+        done.add(found)
+        stack += [c for c in children(found) if c.waits and c not in done]
+    return None
 
 
 def like(node: Expr) -> list[Any]:
