@@ -84,6 +84,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     *each("add.Tensor mul.Tensor sub.Tensor", self=INT, other=X),
     *each("add.Tensor mul.Tensor", self=X, other=T((), 2, 3, "float64")),
     *each("add.Tensor mul.Tensor", self=BOOL, other=OTHER),
+    *each("add.Tensor", self=BOOL, other=OTHER, alpha=False),
     *each("add.Scalar sub.Scalar rsub.Scalar mul.Scalar div.Scalar", self=X, other=3),
     *each("mul.Scalar div.Scalar add.Scalar", self=INT, other=2.5),
     *each("div.Tensor fmod.Tensor remainder.Tensor", self=X, other=POS),

@@ -56,6 +56,8 @@ def _sum(joined: Callable[[Any, Any], Expr]) -> Converter:
     def convert(n: Node) -> Expr:
         left, right = _operands(n, ("self", "other"), n.dtype)
         if n.dtype == "bool":
+            counts = n.get("alpha", 1)
+            right = right if counts else tensor.logical_and(right, number(False, "bool"))
             return tensor.logical_or(left, right)
         return joined(left, scaled(right, n.get("alpha", 1)))
 
