@@ -421,7 +421,7 @@ SECTIONS: dict[str, list[Row]] = {
         *works("ir.", "register_op_attr"),
         different(
             "relay.op.register_alter_op_layout",
-            "the function gives a value of the same type; layouts are changed by ConvertLayout",
+            "what follows a changed call keeps its layout, the result is brought back at once",
         ),
         different(
             "relay.transform.ConvertLayout",

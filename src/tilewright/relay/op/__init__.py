@@ -96,7 +96,8 @@ def register_alter_op_layout(
 ) -> Any:
     """Register what `relay.transform.AlterOpLayout` calls for each call of an operator.
 
-    alter_layout: `f(attrs, inputs, types, result_type)` -> another value of the same type, or None
+    alter_layout: `f(attrs, inputs, types, result_type)` -> another value of the same type, or the
+        operator of these inputs in other layouts, or None
     """
     return register_op_attr(op_name, "FTVMAlterOpLayout", alter_layout, level)
 

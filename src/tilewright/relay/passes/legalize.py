@@ -11,16 +11,19 @@ from typing import Any
 
 from tilewright.base.doors import check_arguments
 from tilewright.base.errors import ModelError
-from tilewright.relay.graph.expr import Call, Expr, IRModule
+from tilewright.relay.graph.expr import Call, Expr, IRModule, Var, post_order
 from tilewright.relay.graph.traversal import (
     each_function,
     is_call,
     op_name,
     rewrite,
+    substitute,
     users,
     with_body,
     with_children,
 )
+from tilewright.relay.graph.untyped import infer
+from tilewright.relay.layout import in_layout
 from tilewright.relay.op.registered import attribute
 
 
@@ -34,15 +37,61 @@ def legalize(mod: IRModule, key: str) -> IRModule:
 
 
 def alter_layouts(mod: IRModule, key: str) -> IRModule:
-    """`legalize` with functions `f(attrs, inputs, types, result_type)`."""
-    return _replaced(mod, key, lambda n: (n.attrs, [*n.args], _types(n), n.checked_type))
+    """`legalize` with functions `f(attrs, inputs, types, result_type)`, which may call the operator
+    in other layouts: inputs are then brought into these, and the result back.
+    """
+    return _replaced(
+        mod, key, lambda n: (n.attrs, [*n.args], _types(n), n.checked_type), _in_other_layouts
+    )
+
+
+def _in_other_layouts(node: Call, function: Callable[..., Any]) -> Expr | None:
+    """What `function` makes of inputs in the layouts that it asks for; None where it asks for none.
+
+    It is called with variables without a type, so the layouts are read from the call that it makes.
+    """
+    inputs: list[Expr] = [Var(f"input_{k}") for k in range(len(node.args))]
+    made = function(node.attrs, list(inputs), _types(node), node.checked_type)
+    calls = [n for n in post_order(made) if isinstance(n, Call) and n.op is node.op]
+    if len(calls) != 1:
+        return None
+    asked = calls[0].attrs
+    there: dict[Expr, Expr] = {}
+    for name, key in (("data", "data_layout"), ("weight", "kernel_layout"), ("data", "layout")):
+        if key in asked and name in node.op.inputs:  # type: ignore[union-attr]
+            k = node.op.inputs.index(name)  # type: ignore[union-attr]
+            there[inputs[k]] = in_layout(node.args[k], node.attrs[key], asked[key])
+    there |= {v: a for v, a in zip(inputs, node.args, strict=True) if v not in there}
+    result = infer(substitute(made, there))
+    key = "data_layout" if "data_layout" in asked else "layout"
+    return in_layout(result, asked.get("out_layout") or asked[key], node.attrs[key])
 
 
 def _types(node: Call) -> list[Any]:
     return [a.checked_type for a in node.args]
 
 
-def _replaced(mod: IRModule, key: str, given: Callable[[Call], tuple[Any, ...]]) -> IRModule:
+_LAYOUTS = ("data_layout", "kernel_layout", "layout")
+
+
+def _misread(node: Call, made: Expr) -> bool:
+    """Whether `made` calls the operator on the same inputs as if they had other layouts."""
+    return any(
+        isinstance(n, Call) and n.op is node.op and set(n.args) & set(node.args)
+        and any(n.attrs.get(k) != node.attrs.get(k) for k in _LAYOUTS)
+        for n in post_order(made)
+        if n is not node
+    )  # fmt: skip
+
+
+def _replaced(
+    mod: IRModule,
+    key: str,
+    given: Callable[[Call], tuple[Any, ...]],
+    otherwise: Callable[[Call, Callable[..., Any]], Expr | None] = lambda node, function: None,
+) -> IRModule:
+    """otherwise: what is tried where the function fails, or gives a value of another type"""
+
     def visit(old: Expr, node: Expr) -> Expr:
         function = attribute(op_name(node), key) if op_name(node) else None
         if function is None or not isinstance(node, Call):
@@ -50,7 +99,12 @@ def _replaced(mod: IRModule, key: str, given: Callable[[Call], tuple[Any, ...]])
         place = f"{key} of {op_name(node)}"
         arguments = given(node)
         check_arguments(function, arguments, place, ModelError)
-        made = function(*arguments)
+        try:
+            made = function(*arguments)
+        except ModelError:
+            made = otherwise(node, function)
+            if made is None:
+                raise
         if made is None:
             return node
         if not isinstance(made, Expr):
@@ -58,6 +112,8 @@ def _replaced(mod: IRModule, key: str, given: Callable[[Call], tuple[Any, ...]])
                 place, f"the function gave a {type(made).__name__}",
                 "Return a value of relay, or None to leave the call as it is.",
             )  # fmt: skip
+        if made.checked_type != node.checked_type or _misread(node, made):
+            made = otherwise(node, function) or made
         if made.checked_type != node.checked_type:
             raise ModelError(
                 place, f"the function gave {made.checked_type} for {node.checked_type}",
