@@ -93,9 +93,12 @@ AUTO_SCHEDULER: dict[str, list[Row]] = {
         different("auto_scheduler.PreloadMeasuredStates", "restores population, model and best"),
         different(
             "auto_scheduler.PreloadCustomSketchRule",
-            "apply_func changes the state, a search.rules.state.State, in place",
+            "apply_func changes the state, a search.rules.state.State, in place: a rule for each "
+            "variant; its loops are spread over the cores as far as it computes a stage in them",
         ),
         *works("auto_scheduler.", "get_task_input_buffer register_task_input_check_func"),
+        *works("auto_scheduler._ffi_api.", "SearchPolicyUtilsGetConsumers"),
+        *works("auto_scheduler._ffi_api.", "SearchPolicyUtilsIsElementwiseMatch"),
         *works("auto_scheduler.", "prepare_input_map register_task_input_buffer PythonBasedModel"),
         *not_yet("auto_scheduler.", "rewrite_compute_body"),
     ],

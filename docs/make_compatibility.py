@@ -38,6 +38,7 @@ SECTIONS: dict[str, list[Row]] = {
         *works("C.", "shape dtype ndim name op op.name op.tag op.axis op.reduce_axis"),
         *works("C.", "op.input_tensors"),
         *works("te.", "size_var fmod log2 log10 exp2 exp10 trunc isnan floordiv floormod indexdiv"),
+        *works("te.", "isinf isfinite"),
         *works("te.", "indexmod min_value max_value infinity popcount clz"),
         *works("te.", "nearbyint log1p ldexp hypot div tag_scope"),
         different("te.atan2", "and te.copysign: -0.0 counts as a positive zero", "te.atan2"),

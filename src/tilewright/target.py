@@ -53,6 +53,7 @@ def generic_func(function: Callable[..., Any]) -> Callable[..., Any]:
 
 __path__: list[str] = []  # so that imports of other names say what to use, too
 _ELSEWHERE = {
+    "adreno": 'Use Target("opencl -device=adreno").',
     "codegen": "Processors are described by Target options: -mcpu and -mattr.",
     "datatype": "Element types are a fixed set (docs/element-types.md).",
     "hexagon": "Hexagon is no target; the targets are llvm, cuda and opencl.",

@@ -28,7 +28,8 @@ class PassContext:
     config: further options by name; unknown ones are kept and ignored, as TVM's often do not apply.
     required_pass: names of passes that `relay.build` and `Sequential` run at any opt_level
     disabled_pass: names of those that they leave out, as "FuseOps" or "FoldScaleAxis"
-    instruments: told before and after each pass that runs; see `tilewright.instrument`
+    instruments: told before and after each pass that runs; see `tilewright.instrument`.  One that
+                 raises on entering or leaving ends all of them; those that entered are left
     """
 
     opt_level: int = 3
@@ -55,19 +56,50 @@ class PassContext:
             )  # fmt: skip
 
     def __enter__(self) -> PassContext:
-        for each in _with(self.instruments or (), "enter_pass_ctx"):
-            each.enter_pass_ctx()
+        self._enter()
         context.push("pass", self)
         return self
 
     def __exit__(self, *_: object) -> None:
         context.pop("pass")
-        for each in _with(self.instruments or (), "exit_pass_ctx"):
-            each.exit_pass_ctx()
+        self._leave()
+
+    def override_instruments(self, instruments: Sequence[Any] | None) -> None:
+        """Leaves the instruments there are, and enters these in their place; None: no others."""
+        given = PassContext(instruments=instruments).instruments  # refused before any is left
+        self._leave()
+        self.instruments = given
+        self._enter()
+
+    def _enter(self) -> None:
+        entered = []
+        try:
+            for each in self.instruments or ():
+                for one in _with([each], "enter_pass_ctx"):
+                    one.enter_pass_ctx()
+                entered.append(each)
+        except BaseException:
+            self.instruments = ()
+            for each in _with(entered, "exit_pass_ctx"):
+                each.exit_pass_ctx()
+            raise
+
+    def _leave(self) -> None:
+        try:
+            for each in _with(self.instruments or (), "exit_pass_ctx"):
+                each.exit_pass_ctx()
+        except BaseException:
+            self.instruments = ()
+            raise
 
     @staticmethod
     def current() -> PassContext:
-        return context.current("pass") or PassContext()
+        """The innermost one that is entered; outside of any, one that always stands."""
+        found: PassContext | None = context.current("pass") or context.current("outside")
+        if found is None:
+            found = PassContext()
+            context.push("outside", found)
+        return found
 
 
 def _with(instruments: Sequence[Any], method: str) -> list[Any]:

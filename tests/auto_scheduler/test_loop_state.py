@@ -10,9 +10,11 @@ import pytest
 
 import tilewright
 from tilewright import auto_scheduler, nd, te, topi
+from tilewright.auto_scheduler import _ffi_api
 from tilewright.auto_scheduler.loop_state import Stage, State
 from tilewright.base.errors import ScheduleError, SpaceError
 from tilewright.foreign.ansor_steps import replay_ansor
+from tilewright.topi.sparse.utils import random_bsr_matrix
 
 MARKS = State.ANNOTATION_TRANS_TABLE
 
@@ -220,3 +222,77 @@ def test_flops_that_a_stage_states_count() -> None:
     dag = auto_scheduler.ComputeDAG([a, b, c])
     assert dag.hash_key() == json.loads(dag.workload_key())[0]
     assert dag.print_dag(simple_mode=True).startswith("A = PLACEHOLDER \n")
+
+
+def sparse_layer(m: int, n: int, k: int, size: int) -> list[te.Tensor]:
+    """relu(x @ w.T + b), w [n, k] in blocks of `size` rows."""
+    w = random_bsr_matrix(n, k, size, 1, density=0.5, seed=3)
+    x, b = te.placeholder((m, k), name="X"), te.placeholder((m, n), name="B")
+    parts = [te.placeholder(p.shape, p.dtype.name) for p in (w.data, w.indices, w.indptr)]
+    out = topi.nn.relu(topi.nn.sparse_dense(x, *parts) + b)
+    return [x, *parts, b, out]
+
+
+def tiled_together(policy: Any, state: Any, stage_id: int) -> Any:
+    """Tiles of the last stage with the blocks computed in them; nothing is marked."""
+    task = policy.search_task
+    s = State(state, task.compute_dag)
+    product, block = s.stage_ops[stage_id], s.stage_ops[stage_id - 1]
+    (reader,) = _ffi_api.SearchPolicyUtilsGetConsumers(task, s.state_object, stage_id)
+    assert _ffi_api.SearchPolicyUtilsIsElementwiseMatch(task, state, stage_id, reader)
+    last = s.stage_ops[reader]
+    s.compute_inline(product)
+    i, nb_j, j, row_offset, c = s[block].iters
+    m, n = s[last].iters
+    i0, i1 = s.split(block, i, [None])
+    m0, m1 = s.follow_split(last, m, len(s.transform_steps) - 1, 1)
+    j0, j1 = s.split(block, nb_j, [None])
+    n0, n1 = s.follow_split(last, n, len(s.transform_steps) - 1, 1)
+    s.reorder(block, [i0, j0, j1, row_offset, i1, j, c])
+    s.reorder(last, [m0, n0, m1, n1])
+    s.compute_at(block, last, n0)
+    return [[s.state_object, stage_id - 2]]
+
+
+@pytest.mark.parametrize("target", ["llvm", "opencl"])
+def test_a_rule_may_leave_marks_to_the_search(target: str) -> None:
+    """Where the rule computed a stage stays; what lies outside is spread over the cores."""
+    tensors = sparse_layer(8, 16, 12, 4)
+    task = auto_scheduler.SearchTask(compute_dag=tensors, target=target)
+    rule = auto_scheduler.PreloadCustomSketchRule
+    tags = [op.tag for op in begun(tensors).stage_ops]
+    meets = lambda policy, state, k: (  # noqa: E731
+        rule.APPLY_AND_SKIP_REST if tags[k] == "sparse_dense_sp_rhs_bsrmm" else rule.PASS
+    )
+    policy = auto_scheduler.SketchPolicy(
+        task, init_search_callbacks=[rule(meets, tiled_together, "own")], verbose=0
+    )
+    (sketch,) = policy.generate_sketches()
+    assert sketch.origin == "rules:own"
+    inside = [s for s in sketch.close(0).stages if s.attach_kind == "scope"]
+    assert "sparse_dense_block" in [s.name for s in inside]
+    rng = np.random.default_rng(0)
+    w = random_bsr_matrix(16, 12, 4, 1, density=0.5, seed=3)
+    x, b = (rng.standard_normal(shape).astype("float32") for shape in ((8, 12), (8, 16)))
+    for index in (0, len(sketch.space) // 2, len(sketch.space) - 1):
+        schedule = sketch.close(index)
+        func = tilewright.build(schedule, tensors, target)
+        dev = tilewright.device(target, 0)
+        out = nd.empty((8, 16), device=dev)
+        func(*(nd.array(v, dev) for v in (x, w.data, w.indices, w.indptr, b)), out)
+        wanted = np.maximum(x @ w.todense().T + b, 0)
+        np.testing.assert_allclose(out.numpy(), wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_whom_a_rule_asks_about_readers() -> None:
+    a, b, c = matmul(4, 4, 4)
+    twice = [te.compute((4, 4), lambda i, j, k=k: c[i, j] * k, name=f"d{k}") for k in (2, 3)]
+    task = auto_scheduler.SearchTask(compute_dag=[a, b, *twice], target="llvm")
+    s = task.compute_dag.get_init_state()
+    readers = _ffi_api.SearchPolicyUtilsGetConsumers(task, s, 2)
+    assert readers.items() == [(3, [(3, 2)]), (4, [(4, 2)])]
+    assert not _ffi_api.SearchPolicyUtilsIsElementwiseMatch(task, s, 2, 3)
+    assert _ffi_api.SearchPolicyUtilsGetConsumers(task, s, 4) == {}
+    for number in (5, -1):
+        with pytest.raises(SpaceError, match="the state has 5 stages"):
+            _ffi_api.SearchPolicyUtilsGetConsumers(task, s, number)

@@ -150,6 +150,12 @@ def test_vectors():
     assert E.call("exp", load(buffer, ramp)).lanes == 4
 
 
+def test_the_truth_of_an_expression_is_a_value_error():
+    for test in (V < J, (V < J) | (J < 5), (V < J) & (J < 5)):
+        with pytest.raises(ValueError, match="no truth value"):
+            bool(test)
+
+
 REFUSALS = {
     "truth": (lambda: bool(V < J), "no truth value before it runs. Use te.if_then_else"),
     "int": (lambda: int(V), "only a constant expression converts to int"),

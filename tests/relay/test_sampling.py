@@ -97,6 +97,16 @@ def test_an_offset_of_one_is_a_shift():
     )
 
 
+def test_offsets_without_a_type_get_that_of_the_result():
+    x, offset, mask = var("x", 2, 4, 6, 7), relay.var("offset"), relay.var("mask")
+    moved = nn.deformable_conv2d(
+        x, offset, relay.var("w"), strides=(2, 1), padding=1, deformable_groups=2, channels=3,
+        kernel_size=(3, 2), mask=mask,
+    )  # fmt: skip
+    assert moved.shape == (2, 3, 3, 8)
+    assert offset.shape == (2, 2 * 2 * 6, 3, 8) and mask.shape == (2, 2 * 6, 3, 8)
+
+
 def test_moved_taps_are_written_for_onnxruntime():
     body = nn.deformable_conv2d(
         var("x", 2, 4, 5, 6), var("o", 2, 36, 3, 3), var("w", 6, 2, 3, 3), 2, 1,

@@ -144,6 +144,70 @@ def test_passes_are_printed_and_timed(capsys):
     ]  # fmt: skip
 
 
+class Heard:
+    """An instrument that notes what it is told, and raises at the method `bad`."""
+
+    def __init__(self, name: str, heard: list[str], bad: str = "") -> None:
+        self.name, self.heard, self.bad = name, heard, bad
+
+    def _note(self, what: str) -> None:
+        if what == self.bad:
+            raise ValueError(f"{self.name} at {what}")
+        self.heard.append(f"{self.name} {what}")
+
+    def enter_pass_ctx(self) -> None:
+        self._note("enter")
+
+    def exit_pass_ctx(self) -> None:
+        self._note("exit")
+
+    def run_before_pass(self, mod, info) -> None:
+        self._note("before")
+
+    def run_after_pass(self, mod, info) -> None:
+        self._note("after")
+
+
+def test_instruments_are_replaced_where_they_stand():
+    mod, heard = module(nn.relu(image())), []
+    outside = transform.PassContext.current()
+    assert outside is transform.PassContext.current()
+    outside.override_instruments([Heard("a", heard)])
+    passes.DeadCodeElimination()(mod)
+    outside.override_instruments([Heard("b", heard)])
+    outside.override_instruments(None)
+    passes.DeadCodeElimination()(mod)
+    assert heard == ["a enter", "a before", "a after", "a exit", "b enter", "b exit"]
+    with transform.PassContext(instruments=[Heard("c", heard)]) as inside:
+        assert transform.PassContext.current() is inside is not outside
+        inside.override_instruments([])
+    assert heard[6:] == ["c enter", "c exit"]
+    with pytest.raises(ModelError, match="not a list"):
+        outside.override_instruments(7)
+    outside.override_instruments([])
+
+
+@pytest.mark.parametrize(
+    "bad, wanted",
+    [
+        ("enter", ["0 enter", "0 exit"]),
+        ("exit", ["0 enter", "1 enter", "2 enter", *["0 before", "1 before", "2 before"],
+                  *["0 after", "1 after", "2 after"], "0 exit"]),
+        ("before", ["0 enter", "1 enter", "2 enter", "0 before", "0 exit", "1 exit", "2 exit"]),
+    ],
+)  # fmt: skip
+def test_an_instrument_that_raises_leaves_no_other_entered(bad, wanted):
+    mod, heard = module(nn.relu(image())), []
+    inside = transform.PassContext(
+        instruments=[Heard(str(k), heard, bad if k == 1 else "") for k in range(3)]
+    )
+    with pytest.raises(ValueError, match=f"1 at {bad}"), inside:
+        passes.DeadCodeElimination()(mod)
+    assert heard == wanted
+    assert len(inside.instruments) == (3 if bad == "before" else 0)
+    assert transform.PassContext.current() is not inside
+
+
 def test_a_users_own_pass_is_one_like_the_others():
     @transform.module_pass(opt_level=2)
     def twice(mod, ctx):

@@ -65,6 +65,15 @@ def test_what_is_whole_stays() -> None:
     assert te.nearbyint(te.var("x", "float32")).dtype == "float32"
 
 
+def test_what_is_infinite() -> None:
+    x = np.array([0, -1, 3e38, np.inf, -np.inf, np.nan], "float32")
+    for function, numpy in ((te.isinf, np.isinf), (te.isfinite, np.isfinite), (te.isnan, np.isnan)):
+        as_number = values(lambda v, f=function: te.if_then_else(f(v), 1.0, 0.0), x)
+        np.testing.assert_array_equal(as_number.astype(bool), numpy(x))
+    i = te.var("i")
+    assert te.isinf(i).value is False and te.isfinite(i).value is True
+
+
 def test_two_values_where_axes_stand() -> None:
     a, b = te.var("a", "float32"), te.var("b", "float32")
     assert te.max(a, b) is te.maximum(a, b) and te.min(a, 2.0) is te.minimum(a, 2.0)

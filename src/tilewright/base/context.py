@@ -13,7 +13,7 @@ from typing import Any
 
 _STACKS: dict[str, ContextVar[tuple[Any, ...]]] = {
     kind: ContextVar(kind, default=())
-    for kind in ("target", "config", "dispatch", "pass", "tracer", "tag")
+    for kind in ("target", "config", "dispatch", "pass", "outside", "tracer", "tag")
 }  # fmt: skip
 
 

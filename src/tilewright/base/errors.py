@@ -40,6 +40,10 @@ class ExpressionError(TilewrightError):
     """An expression or tensor computation that is not well formed."""
 
 
+class TruthError(ExpressionError, ValueError):
+    """An expression was asked whether it is true, before it runs."""
+
+
 class ScheduleError(TilewrightError):
     """A schedule step that is not legal where it was asked for."""
 

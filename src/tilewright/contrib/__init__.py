@@ -15,15 +15,18 @@ _ELSEWHERE = {
     "clang": "C text is not compiled into kernels; declare them with te.compute.",
     "cublas": "Libraries are not called from kernels; topi.nn.matmul is tuned instead.",
     "cudnn": "Libraries are not called from kernels; topi.nn is tuned instead.",
+    "cutlass": "Libraries are not called from kernels; topi.nn is tuned instead.",
     "download": "Nothing is downloaded: fetch the file, and give its path.",
     "graph_runtime": "Use contrib.graph_executor.",
     "hexagon": "Hexagon is no target; the targets are llvm, cuda and opencl.",
     "pipeline_executor": "Use a GraphModule for each part, in threads of their own.",
+    "pipeline_executor_build": "Use a GraphModule for each part, in threads of their own.",
     "relay_viz": "print(mod) shows the network; relay.to_onnx writes it for a viewer.",
     "random": "Draw inputs with numpy.",
     "sparse": "Sparse arrays are not there; give their parts as tensors of te.",
     "tedd": "print(s) shows the loops, print(lower(s, args)) what they become.",
     "spirv": "Vulkan is not a target; try opencl().",
+    "torch": "Import with relay.frontend.from_pytorch, and run a GraphModule on a.numpy().",
     "tar": "Use Library.export_library: a .tar is written without it.",
 }
 

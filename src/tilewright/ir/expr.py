@@ -25,7 +25,7 @@ from typing import Any, Union
 
 from tilewright.base.concurrency import lock
 from tilewright.base.dtype import BOOL, FLOAT32, INT32, INT64, DType, join
-from tilewright.base.errors import ExpressionError
+from tilewright.base.errors import ExpressionError, TruthError
 from tilewright.ir.identities import folds
 from tilewright.ir.numbers import are_bits as _are_bits
 from tilewright.ir.numbers import checked_shift as _shift
@@ -158,7 +158,7 @@ class Expr:
             return bool(self.attr)
         if self.op in ("eq", "ne"):  # nodes are interned, so dicts and `in` compare by identity
             return (self.args[0] is self.args[1]) == (self.op == "eq")
-        raise ExpressionError(
+        raise TruthError(
             str(self), "an expression has no truth value before it runs",
             "Use te.if_then_else, te.all or te.any.",
         )  # fmt: skip

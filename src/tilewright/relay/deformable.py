@@ -76,6 +76,8 @@ def deformable_conv2d(
     taps, moved = math.prod(kernel), batch * deformable_groups
     for what, value, count in (("offset", offset, 2 * taps), ("mask", mask, taps)):
         wanted = (batch, deformable_groups * count, *size)
+        if isinstance(value, Var) and not value.is_typed:
+            settle(value, wanted, data)
         _require(
             value is None or value.shape == wanted,
             f"the {what} has shape {getattr(value, 'shape', None)}", f"Give {wanted}.",

@@ -214,7 +214,13 @@ _ELSEWHERE = {
     for operator, names in _BY_OPERATOR.items()
     for name in names.split()
     for part in ("weight_transform", "without_weight_transform")
-} | {"contrib_dense_pack": f"Use relay.nn.dense: {_TRANSFORMED}"}
+} | {
+    "contrib_dense_pack": f"Use relay.nn.dense: {_TRANSFORMED}",
+    "sparse_dense": "Networks have dense weights: use nn.dense, or topi.nn.sparse_dense alone.",
+    "sparse_add": "Networks have dense weights: use relay.add.",
+    "sparse_transpose": "Networks have dense weights: use relay.transpose.",
+    "sparse_conv2d": "Networks have dense weights: use nn.conv2d.",
+}
 
 
 def __getattr__(name: str) -> Any:

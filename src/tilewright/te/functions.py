@@ -137,6 +137,16 @@ def isnan(x: Value) -> Expr:
     return E.binary("ne", node, node) if node.dtype.is_float else E.const(False)
 
 
+def isinf(x: Value) -> Expr:
+    node = E.convert(x)
+    return abs(node).equal(math.inf) if node.dtype.is_float else E.const(False)
+
+
+def isfinite(x: Value) -> Expr:
+    node = E.convert(x)
+    return abs(node) < math.inf if node.dtype.is_float else E.const(True)
+
+
 def floordiv(a: Value, b: Value) -> Expr:
     """a // b, rounding down; also called indexdiv."""
     return E.binary("floordiv", E.convert(a), b)

@@ -17,6 +17,7 @@ from tilewright.topi import image as image
 from tilewright.topi import intel_graphics as intel_graphics
 from tilewright.topi import later, nn, operators, testing
 from tilewright.topi import mali as mali
+from tilewright.topi import sparse as sparse
 from tilewright.topi import tag as tag
 from tilewright.topi import utils as util  # noqa: F401  # its name before TVM 0.8
 from tilewright.topi import utils as utils

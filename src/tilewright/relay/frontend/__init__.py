@@ -18,7 +18,7 @@ open_doors(globals(), ["from_exported_program", "from_onnx", "from_pytorch"], Mo
 _ELSEWHERE = {
     f"from_{name}": "Export the model to ONNX and use relay.frontend.from_onnx."
     for name in (
-        "caffe", "caffe2", "coreml", "darknet", "keras", "mxnet", "paddle",
+        "caffe", "caffe2", "coreml", "darknet", "keras", "mxnet", "oneflow", "paddle",
         "tensorflow", "tflite",
     )
 }  # fmt: skip

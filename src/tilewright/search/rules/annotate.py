@@ -37,16 +37,16 @@ def annotate(state: State) -> None:
 
 
 def _untiled_gpu(state: State, stage: Stage) -> None:
-    loops = _outer_loops(stage)
-    if loops:
+    loops = _until_attached(state, stage, _outer_loops(stage))
+    if loops and stage.attach_kind != "scope":
         spread_points(state, stage, loops, [])
 
 
 def _untiled_cpu(state: State, stage: Stage) -> None:
     """Somewhere in its consumer, or spread over the cores; copies and arithmetic run in vectors."""
     op = compute_op(stage)
-    attached = _locate(state, stage)
-    loops = _outer_loops(stage)
+    attached = stage.attach_kind == "scope" or _locate(state, stage)
+    loops = _until_attached(state, stage, _outer_loops(stage))
     if op.combiner is None and op.axis and not (stage.annotations or stage.relations):
         *rows, last = op.axis
         vectorize_by(state, stage, last, last.size)
@@ -54,6 +54,14 @@ def _untiled_cpu(state: State, stage: Stage) -> None:
         loops = _outer_loops(stage) if alone else rows
     if loops and not attached:
         stage.parallel(stage.fuse(*loops))
+
+
+def _until_attached(state: State, stage: Stage, loops: list[IterVar]) -> list[IterVar]:
+    """The loops, as far as the first in which a rule had another stage computed."""
+    for k, loop in enumerate(loops):
+        if state.schedule.attached(stage, loop):
+            return loops[: k + 1]
+    return loops
 
 
 def _outer_loops(stage: Stage) -> list[IterVar]:
