@@ -8,6 +8,7 @@ translates and holds no logic.  Read next: `search/rules/derive.py`, `search/loo
 from importlib import import_module
 from typing import Any
 
+from tilewright.auto_scheduler import _ffi_api as _ffi_api
 from tilewright.auto_scheduler import feature as feature
 from tilewright.auto_scheduler.compute_dag import ComputeDAG
 from tilewright.auto_scheduler.cost_model import PythonBasedModel, RandomModel, XGBModel
