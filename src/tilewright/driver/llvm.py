@@ -14,6 +14,7 @@ from tilewright.base.artifact import Artifact, Source
 from tilewright.base.concurrency import importing, lock, once
 from tilewright.base.errors import CompileError, TargetError
 from tilewright.codegen.llvm_half import in_integers, is_half_helper
+from tilewright.driver.llvm_lanes import MENDED, has_masked_stores, with_lanes_apart
 from tilewright.runtime.drivers import cpu_features
 from tilewright.runtime.drivers.cpu_llvm import prepare_library
 from tilewright.runtime.drivers.cpu_native import code_model
@@ -48,7 +49,7 @@ def _binding() -> Any:
 
 
 def identity(target: Target) -> dict[str, str]:
-    """Compiler version, triple, cpu and features.
+    """Compiler version, triple, cpu, features, and what of its faults is mended.
 
     `-mcpu=native` (the default) is the device's processor; this machine's where none is known.
     """
@@ -65,7 +66,7 @@ def identity(target: Target) -> dict[str, str]:
     version = ".".join(map(str, llvm.llvm_version_info))
     return {
         "compiler": f"LLVM {version} -O{_OPTIMISATION}", "triple": triple, "cpu": cpu,
-        "features": features,
+        "features": features, "mended": MENDED,
     }  # fmt: skip
 
 
@@ -121,6 +122,8 @@ def _optimised(source: Source, target: Target, about: dict[str, str]) -> tuple[A
     options.loop_vectorization = options.slp_vectorization = False
     builder = llvm.create_pass_builder(machine, options)
     builder.getModulePassManager().run(module, builder)
+    if has_masked_stores(source.text):
+        module = llvm.parse_assembly(with_lanes_apart(str(module)))
     return machine, module
 
 

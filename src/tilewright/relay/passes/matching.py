@@ -231,7 +231,7 @@ class CallPattern(DFPattern):
     """A call of what `op` matches; args: patterns, None for any number of arguments."""
 
     def __init__(self, op: DFPattern, args: Sequence[DFPattern] | None) -> None:
-        self.op, self.args = op, None if args is None else list(args)
+        self.op, self.args = _pattern(op), _patterns(args)
 
     def parts(self) -> Sequence[DFPattern]:
         return [self.op, *(self.args or ())]
@@ -276,7 +276,7 @@ class FunctionPattern(DFPattern):
     """A function; params: patterns, None for any number of parameters."""
 
     def __init__(self, params: Sequence[DFPattern] | None, body: DFPattern) -> None:
-        self.params, self.body = None if params is None else list(params), body
+        self.params, self.body = _patterns(params), _pattern(body)
 
     def parts(self) -> Sequence[DFPattern]:
         return [*(self.params or ()), self.body]
@@ -294,7 +294,7 @@ class TuplePattern(DFPattern):
     """A tuple; fields: patterns, None for any number of values."""
 
     def __init__(self, fields: Sequence[DFPattern] | None) -> None:
-        self.fields = None if fields is None else list(fields)
+        self.fields = _patterns(fields)
 
     def parts(self) -> Sequence[DFPattern]:
         return self.fields or ()
@@ -311,7 +311,7 @@ class TupleGetItemPattern(DFPattern):
     """A value of a tuple; index: None for any."""
 
     def __init__(self, tuple_value: DFPattern, index: int | None = None) -> None:
-        self.tuple, self.index = tuple_value, index
+        self.tuple, self.index = _pattern(tuple_value), index
 
     def parts(self) -> Sequence[DFPattern]:
         return [self.tuple]
@@ -325,7 +325,8 @@ class IfPattern(DFPattern):
     """`relay.If`."""
 
     def __init__(self, cond: DFPattern, true_branch: DFPattern, false_branch: DFPattern) -> None:
-        self.cond, self.true_branch, self.false_branch = cond, true_branch, false_branch
+        self.cond, self.true_branch = _pattern(cond), _pattern(true_branch)
+        self.false_branch = _pattern(false_branch)
 
     def parts(self) -> Sequence[DFPattern]:
         return [self.cond, self.true_branch, self.false_branch]
@@ -339,7 +340,7 @@ class AltPattern(DFPattern):
     """One of two patterns."""
 
     def __init__(self, left: DFPattern, right: DFPattern) -> None:
-        self.left, self.right = left, right
+        self.left, self.right = _pattern(left), _pattern(right)
 
     def parts(self) -> Sequence[DFPattern]:
         return [self.left, self.right]
@@ -353,7 +354,7 @@ class _Restricted(DFPattern):
     """A pattern, of what `holds`."""
 
     def __init__(self, pattern: DFPattern) -> None:
-        self.pattern = pattern
+        self.pattern = _pattern(pattern)
 
     def parts(self) -> Sequence[DFPattern]:
         return [self.pattern]
@@ -372,6 +373,10 @@ class AttrPattern(_Restricted):
 
     def __init__(self, pattern: DFPattern, attrs: Mapping[str, Any]) -> None:
         super().__init__(pattern)
+        if not isinstance(attrs, Mapping):
+            raise ModelError(
+                "pattern.has_attr", f"{attrs!r:.80} holds no attributes", "Give a dict of them."
+            )
         self.attrs = dict(attrs)
 
     def holds(self, node: Any) -> bool:
@@ -406,7 +411,7 @@ class ShapePattern(_Restricted):
 
     def __init__(self, pattern: DFPattern, shape: Sequence[int]) -> None:
         super().__init__(pattern)
-        self.shape = list(shape)
+        self.shape = _extents(shape)
 
     def holds(self, node: Any) -> bool:
         kind = _type(node)
@@ -418,7 +423,7 @@ class DominatorPattern(DFPattern):
     that match `path`, at least one of them, and that nothing else reads."""
 
     def __init__(self, parent: DFPattern, path: DFPattern, child: DFPattern) -> None:
-        self.parent, self.path, self.child = parent, path, child
+        self.parent, self.path, self.child = _pattern(parent), _pattern(path), _pattern(child)
 
     def parts(self) -> Sequence[DFPattern]:
         return [self.parent, self.path, self.child]
@@ -540,6 +545,25 @@ def _pattern(value: Any) -> DFPattern:
     if value is None or isinstance(value, DFPattern):
         return wildcard() if value is None else value
     return ExprPattern(value if isinstance(value, Expr) else const(value))
+
+
+def _patterns(values: Any) -> list[DFPattern] | None:
+    if values is None:
+        return None
+    if not isinstance(values, (list, tuple)):
+        raise ModelError(
+            "relay.dataflow_pattern", f"{values!r:.80} is no list of patterns",
+            "Give a list, or None for any number of them.",
+        )  # fmt: skip
+    return [_pattern(value) for value in values]
+
+
+def _extents(shape: Any) -> list[Any]:
+    if not isinstance(shape, (list, tuple)):
+        raise ModelError(
+            "pattern.has_shape", f"{shape!r:.80} is no shape", "Give a list of extents, as (1, 3)."
+        )
+    return list(shape)
 
 
 def _op_name(node: Any) -> str:
