@@ -125,6 +125,9 @@ Type = TensorType | TupleType
 class Waiting:
     """Of a node whose type values decide, which are known when the network runs."""
 
+    def __repr__(self) -> str:
+        return "of a type that values decide"
+
 
 WAITING = Waiting()
 
