@@ -273,7 +273,9 @@ def _decorator(
     """A pass of the function `given`; of a class, one of each object that is made of it."""
 
     def decorate(what: Any) -> Any:
-        info = PassInfo(name or what.__name__, opt_level, tuple(required or ()))
+        info = PassInfo(
+            name or getattr(what, "__name__", type(what).__name__), opt_level, tuple(required or ())
+        )
         if not inspect.isclass(what):
             return wrap(what, info)
         if not hasattr(what, method):

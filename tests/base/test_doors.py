@@ -23,12 +23,43 @@ Q, Z = relay.var("q", shape=(1, 2, 3, 4)), relay.var("z", shape=(1, 0, 3, 4))
 M = relay.var("m", shape=(1, 2, 3))
 U = relay.var("u")
 A = te.placeholder((4,), name="A")
+INTEGERS = te.placeholder((1,), name="integers", dtype="int32")
+IMAGE, KERNEL = te.placeholder((1, 3, 4, 4), name="I"), te.placeholder((4, 3, 3, 3), name="K")
+KINDS, BOXES = (
+    relay.var("kinds", shape=(1,), dtype="int32"),
+    relay.var("b", shape=(1, 2), dtype="int32"),
+)
+Z6 = relay.var("z6", shape=(1, 2, 6))
+KEY = relay.random.threefry_key(0)
 NETWORK = relay.IRModule.from_expr(relay.nn.relu(X))
 
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "scalar": (lambda: relay.exp(te.var("n")), "exp"),
     "scalar variable": (
         lambda: relay.build(relay.Function([U], relay.exp(U)), target="llvm"), "is not known",
+    ),
+    "tensor for numbers": (lambda: topi.tile(A, INTEGERS), "topi.tile: it got a tensor"),
+    "threshold of the graph": (
+        lambda: relay.vision.get_valid_counts(M, M), "score_threshold is <Var",
+    ),
+    "limit of boxes": (
+        lambda: relay.vision.non_max_suppression(Z6, KINDS, BOXES, "all"),
+        "max_output_size is 'all', no number",
+    ),
+    "mean": (lambda: relay.random.normal(KEY, (2,), mean="a"), "mean is a str, not a number"),
+    "code of a type": (
+        lambda: relay.qnn.op.simulated_quantize(X, relay.const(1.0), relay.const(0), out_dtype=3),
+        "its type is 3",
+    ),
+    "strides": (
+        lambda: topi.nn.conv2d_winograd_nchw(IMAGE, KERNEL, np.ones(2)), "strides is a ndarray",
+    ),
+    "other targets": (
+        lambda: auto_scheduler.extract_tasks(NETWORK, {}, "llvm", other_targets=np.zeros(2)),
+        "a network is built for one target",
+    ),
+    "layout rewrite": (
+        lambda: auto_scheduler.layout_rewrite.checked_option(np.zeros(2)), "no such option",
     ),
     "padding": (
         lambda: relay.nn.pad(X, ((0, 0), (1, 1)), pad_value=X), "pad_value is a relay.Var, not a",

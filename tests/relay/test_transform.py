@@ -1,5 +1,7 @@
 """Passes under TVM's names: each alone on a module, in a Sequential, watched and printed."""
 
+import functools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -240,6 +242,8 @@ def test_what_is_no_pass_or_no_module_is_refused():
         transform.module_pass(lambda mod, ctx: None, name="none")(module(image()))
     with pytest.raises(ModelError, match="min_num_branches"):
         passes.CombineParallelConv2D("three")
+    with pytest.raises(ModelError, match="partial"):
+        transform.module_pass(functools.partial(lambda mod, ctx: None))(module(image()))
     with pytest.raises(ModelError, match="has no method transform_module"):
         transform.module_pass(type("Mine", (), {}))
     with pytest.raises(ModelError, match="pass f"):

@@ -51,6 +51,10 @@ CASES = {
     "expand_like": (
         lambda a, b: topi.expand_like(a, b, [1, 3]), [floats(2, 3), floats(2, 4, 3, 5)], None
     ),
+    "one_hot of no classes": (
+        lambda i: topi.one_hot(i, te.const(2.0), te.const(-1.0), 0, 1, "float32"), [INDICES],
+        np.zeros((2, 0, 3), "float32"),
+    ),
     "one_hot": (
         lambda i: topi.one_hot(i, te.const(2.0), te.const(-1.0), 4, 1, "float32"), [INDICES],
         testing.one_hot(INDICES, 2, -1, 4, 1, "float32"),

@@ -62,6 +62,8 @@ class LayoutRewriteOption(IntEnum):
 
 def checked_option(option: Any) -> LayoutRewriteOption | None:
     """`option`, also as a number.  Raises SpaceError for anything else."""
+    if hasattr(option, "tolist"):  # numpy's numbers and arrays
+        option = option.tolist()
     return None if option is None else LayoutRewriteOption(option)
 
 

@@ -7,7 +7,7 @@ Read next: `relay/compile/extract.py`, `task_scheduler.py`.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,7 +54,7 @@ def extract_tasks(
     target: TargetLike | None = None, target_host: Any = None,
     hardware_params: HardwareParams | None = None, include_simple_tasks: bool = False,
     dump_workload_to_dag_log: Path | None = None, opt_level: int = 3,
-    other_targets: Any = None,
+    other_targets: Sequence[Any] | None = None,
 ) -> tuple[list[SearchTask], list[int]]:  # fmt: skip
     """Tasks and weights: one for each distinct kernel that `relay.build` compiles.
 
@@ -62,7 +62,7 @@ def extract_tasks(
     dump_workload_to_dag_log: a file that gets the text of each task by its key
     target_host is accepted and not needed; other_targets is refused: a network is built for one.
     """
-    if other_targets:
+    if other_targets is not None and len(other_targets):
         raise SpaceError(
             f"extract_tasks(other_targets={other_targets!r})", "a network is built for one target",
             "Extract the tasks of each target by itself.",

@@ -43,7 +43,7 @@ def get_valid_counts(
     id_index: where the class is, -1 for none; score_index: where the score is
     """
     places = call(
-        "vision.valid_boxes", data, score_threshold=float(number(score_threshold)),
+        "vision.valid_boxes", data, score_threshold=_real(score_threshold, "score_threshold"),
         id_index=int(id_index), score_index=int(score_index),
     )  # fmt: skip
     return Tuple([_count(places, 1), _rows(data, places), places])
@@ -89,10 +89,9 @@ def non_max_suppression(
         raise ModelError(place, f"indices have shape {indices.shape}", f"Give {(batch, count)}.")
     along = const(np.arange(count, dtype="int32")[None])
     counts = tensor.less(along, tensor.expand_dims(tensor.cast(valid_count, "int32"), 1))
-    threshold = float(number(iou_threshold))
-    most = -1 if isinstance(max_output_size, Expr) else int(max_output_size)
-    if isinstance(max_output_size, Constant):
-        most = int(number(max_output_size))
+    threshold = _real(iou_threshold, "iou_threshold")
+    known = not isinstance(max_output_size, Expr) or isinstance(max_output_size, Constant)
+    most = int(_real(max_output_size, "max_output_size")) if known else -1
     kept: Expr
     order: Expr
     if threshold <= 0:
@@ -169,9 +168,11 @@ def all_class_non_max_suppression(
     states = tensor.where(above, const(OPEN), const(GONE))
     labels = tensor.zeros((rows, count), scores.dtype)
     most = max_output_boxes_per_class
-    limit = -1 if isinstance(most, Expr) and not isinstance(most, Constant) else int(number(most))
-    kept = _kept(corners, labels, states, float(number(iou_threshold)), limit, False, place)
-    if isinstance(most, Expr) and not isinstance(most, Constant):
+    known = not isinstance(most, Expr) or isinstance(most, Constant)
+    limit = int(_real(most, "max_output_boxes_per_class")) if known else -1
+    threshold = _real(iou_threshold, "iou_threshold")
+    kept = _kept(corners, labels, states, threshold, limit, False, place)
+    if isinstance(most, Expr) and not known:
         seen = cumsum(tensor.cast(kept, "int32"), 1)
         within = tensor.less_equal(seen, tensor.cast(tensor.reshape(most, ()), "int32"))
         kept = tensor.logical_and(kept, tensor.logical_or(within, tensor.less(most, 0)))
@@ -416,6 +417,18 @@ def _longer(data: Expr, count: int) -> Expr:
         return data
     width = tuple((0, more) if k == 1 else (0, 0) for k in range(len(data.shape)))
     return call("nn.pad", data, pad_width=width, pad_value=-1.0)
+
+
+def _real(value: Any, what: str) -> float:
+    """A number that the kernels are made for."""
+    held = number(value)
+    if not is_integer(held) and not isinstance(held, (float, np.floating)):
+        raise ModelError(
+            "vision",
+            f"{what} is {held!r}, no number",
+            "Give one, such as 0.5, or relay.const(0.5).",
+        )
+    return float(held)
 
 
 def _number(value: Any, like: Expr) -> Expr:

@@ -39,7 +39,12 @@ def on_tensors(function: Callable[..., Any], name: str) -> Callable[..., Any]:
         body = function(*given, **named)
         values: dict[Expr, Any] = {v: t for t, v in known.items()}
         for node in post_order(body):
-            if isinstance(node, Constant) and node.data.size > 1:
+            if node.waits:
+                raise ExpressionError(
+                    name, "it got a tensor where it needs numbers, of which the shape of its"
+                    " result or its loops are made", "Give numbers.",
+                )  # fmt: skip
+            if isinstance(node, Constant) and node.data.size != 1:
                 values[node] = _constant(node.data, name)
         made = value_of(body, values)
         every = [made] if isinstance(made, te.Tensor) else list(made)
@@ -74,6 +79,8 @@ def _as_graph(value: Any, known: dict[te.Tensor, Var], place: str) -> Any:
 def _constant(data: np.ndarray, place: str) -> te.Tensor:
     """Positions become arithmetic of indices; a few other numbers are chosen among."""
     dtype = str(data.dtype)
+    if not data.size:
+        return topi.full(data.shape, dtype, 0)
     slopes = _slopes(data)
     if slopes is not None:
         first = data.reshape(-1)[0].item()

@@ -61,7 +61,11 @@ def threefry_split(key: Expr) -> Tuple:
 
 
 def uniform(
-    key: Expr, shape: Sequence[int], dtype: str = "float32", low: Any = 0.0, high: Any = 1.0
+    key: Expr,
+    shape: Sequence[int],
+    dtype: str = "float32",
+    low: float | Expr = 0.0,
+    high: float | Expr = 1.0,
 ) -> Tuple:
     """(the next key, numbers from `low` on and below `high`).  dtype: float32 or float64"""
     kind = _kind(dtype, "uniform")
@@ -70,7 +74,11 @@ def uniform(
 
 
 def normal(
-    key: Expr, shape: Sequence[int], dtype: str = "float32", mean: Any = 0.0, scale: Any = 1.0
+    key: Expr,
+    shape: Sequence[int],
+    dtype: str = "float32",
+    mean: float | Expr = 0.0,
+    scale: float | Expr = 1.0,
 ) -> Tuple:
     """(the next key, normally distributed numbers), by the method of Box and Muller."""
     kind = _kind(dtype, "normal")

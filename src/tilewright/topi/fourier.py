@@ -7,7 +7,6 @@ Read next: `tilewright/relay/fourier.py`, where the tables are constants of a ne
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from tilewright import te
 from tilewright.ir.expr import Expr
@@ -17,7 +16,7 @@ from tilewright.topi.stage import Indices, call_text, check_tensors, require, re
 _LONG = 1 << 15  # from here on products of places need int64
 
 
-def dft(re_data: Tensor, im_data: Tensor, inverse: Any = False) -> list[Tensor]:
+def dft(re_data: Tensor, im_data: Tensor, inverse: bool = False) -> list[Tensor]:
     """[real, imaginary] of the transform of re_data + i * im_data, of any one shape."""
     place = call_text("dft", re_data=re_data, im_data=im_data)
     check_tensors(place, re_data=re_data, im_data=im_data)

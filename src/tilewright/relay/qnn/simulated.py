@@ -71,8 +71,10 @@ def _chosen(data: Expr, dtype: str | Expr, held: Callable[[str], Expr], place: s
                 place, f"{dtype!r} is none of its types", f"Use one of {', '.join(CODES)}."
             )
         return held(dtype) if dtype in names else data
-    if dtype.tensor_type.size != 1:
-        raise ModelError(place, f"its type is of {dtype.shape}", "Give one number, a code.")
+    if not isinstance(dtype, Expr) or dtype.tensor_type.size != 1:
+        raise ModelError(
+            place, f"its type is {dtype!r}", "Give a name, or a graph value of one number, a code."
+        )
     code, found = tensor.reshape(tensor.cast(dtype, "int32"), ()), data
     for name in names:
         found = tensor.where(tensor.equal(code, const(np.int32(CODES[name]))), held(name), found)

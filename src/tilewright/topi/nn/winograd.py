@@ -360,10 +360,10 @@ def conv2d_winograd_weight_transform(kernel: Tensor, tile_size: int) -> Tensor:
     return _packed(kernel, "OIHW", tile_size, False)
 
 
-def _plain(strides: Any, dilation: Any, **arguments: Any) -> None:
+def _plain(strides: int | Sequence[int], dilation: int | Sequence[int], **arguments: Any) -> None:
     """Refuse what has no form of Winograd's."""
     for what, value in {"strides": strides, "dilation": dilation}.items():
-        ones = value in (1, (1, 1), [1, 1])
+        ones = value == 1 if isinstance(value, int) else list(value) == [1, 1]
         require(
             ones, call_text("conv2d_winograd", **arguments), f"{what}={value!r} is not 1",
             "Use conv2d.",
@@ -373,7 +373,8 @@ def _plain(strides: Any, dilation: Any, **arguments: Any) -> None:
 def _by_name(layout: str, meaning: str) -> Callable[..., Tensor]:
     @named(f"conv2d_winograd_{layout.lower()}", meaning)
     def convolution(
-        data: Tensor, weight: Tensor, strides: Any = 1, padding: Any = 0, dilation: Any = 1,
+        data: Tensor, weight: Tensor, strides: int | Sequence[int] = 1, padding: Any = 0,
+        dilation: int | Sequence[int] = 1,
         out_dtype: str | None = None, pre_computed: bool = False, tile_size: int | None = None,
     ) -> Tensor:  # fmt: skip
         _plain(strides, dilation, data=data, weight=weight)
@@ -393,7 +394,8 @@ def _transformed(layout: str, compute: Callable[..., Tensor], shape: str) -> Cal
         f"`{name}` with a weight {shape} that was transformed before.",
     )
     def convolution(
-        data: Tensor, weight: Tensor, strides: Any = 1, padding: Any = 0, dilation: Any = 1,
+        data: Tensor, weight: Tensor, strides: int | Sequence[int] = 1, padding: Any = 0,
+        dilation: int | Sequence[int] = 1,
         out_dtype: str | None = None, tile_size: int | None = None,
     ) -> Tensor:  # fmt: skip
         return compute(data, weight, strides, padding, dilation, out_dtype, True, tile_size)
