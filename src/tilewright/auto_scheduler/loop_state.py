@@ -123,10 +123,7 @@ class State:
     def copy(self) -> State:
         """Another one with the same steps; what is called on it leaves this one as it is."""
         if isinstance(self.state_object, RuleState):
-            raise SpaceError(
-                "State.copy()", "a rule changes the one state that it is given",
-                "Write a rule for each variant.",
-            )  # fmt: skip
+            return State(self.state_object.copy(), self.compute_dag).resumed(self)
         again = Schedule.replay(self.schedule.dag, self.steps)
         return State(again, self.compute_dag).resumed(self)
 

@@ -40,6 +40,7 @@ from tilewright.search.propose.scored_proposer import ScoredProposer
 from tilewright.search.report import Options, Report
 from tilewright.search.rules.derive import default_sketch, rule_sketches, rules_for, with_rules
 from tilewright.search.rules.rules import Condition, SketchRule
+from tilewright.search.rules.state import Copies
 from tilewright.search.rules.state import State as RuleState
 
 PARENTS, CHILDREN = 16, 16  # of `evolutionary_search`: from how many, to how many each
@@ -57,8 +58,9 @@ class PreloadCustomSketchRule:
     """A rule of the user's, tried before the others at every stage.
 
     meet_condition_func: (policy, state, stage_id) -> PASS, APPLY or APPLY_AND_SKIP_REST
-    apply_func:          (policy, state, stage_id) -> id of the stage to look at next, or TVM's
-                         `[[state, id]]`; it changes the state in place
+    apply_func:          (policy, state, stage_id) -> id of the stage to look at next; it changes
+                         the state in place.  Or TVM's `[[state, id], [another, id], ...]`, of the
+                         state and of copies (`state.copy()`): each becomes a sketch
     rule_name:           as it appears in the origin of records
 
     state: a `search.rules.state.State`; `state.schedule.stages[stage_id]` is the stage, and
@@ -243,17 +245,46 @@ class _CustomRule(SketchRule):
             )  # fmt: skip
         return (Condition.PASS, Condition.APPLY, Condition.ONLY)[int(answer)]
 
+    def variants(self, state: RuleState, stage: Stage) -> int:
+        return len(self._tried(state, stage))
+
     def apply(self, state: RuleState, stage: Stage, variant: int) -> str | None:
+        """The function makes all states each time; the decisions of the others are not searched."""
+        tried = self._tried(state, stage)
+        state.copies = Copies(tried[variant][0].line if variant < len(tried) else ())
+        found = self._states(state, stage)
+        if variant >= len(found) or len(found) != len(tried):
+            raise SpaceError(
+                f"rule {self.name}: apply_func", "it returned another number of states than before",
+                "Let it depend on the state and the stage alone.",
+            )  # fmt: skip
+        chosen, number = found[variant]
+        name = chosen.schedule.stages[number].name if number >= 0 else None
+        vars(state).update(vars(chosen), copies=Copies(), line=(0,))
+        return name
+
+    def _tried(self, state: RuleState, stage: Stage) -> list[tuple[RuleState, int]]:
+        """What the function gives for a copy, whose decisions nobody searches."""
+        trial = replace(state.copy(), copies=Copies(), line=(0,))
+        return self._states(trial, trial.stage(stage.name))
+
+    def _states(self, state: RuleState, stage: Stage) -> list[tuple[RuleState, int]]:
+        """What the function gives: states, each with the position of the stage to go on with."""
         answer = self.given.apply_func(self.policy, state, _number(state, stage))
-        match answer:
-            case [[_, stage_id]]:
-                answer = stage_id
-        if not isinstance(answer, int) or answer >= len(state.schedule.stages):
+        pairs = answer if isinstance(answer, (list, tuple)) else [(state, answer)]
+        found = []
+        for pair in pairs:
+            match pair:
+                case (State() | RuleState() as given, int() as number):
+                    own = given.state_object if isinstance(given, State) else given
+                    if isinstance(own, RuleState) and number < len(own.schedule.stages):
+                        found.append((own, number))
+        if len(found) < max(len(pairs), 1):
             raise SpaceError(
                 f"rule {self.name}: apply_func", f"it returned {answer!r}",
-                "Return the id of the next stage; write a rule for each variant.",
+                "Return the id of the next stage, or [[state, id]] of the state and its copies.",
             )  # fmt: skip
-        return state.schedule.stages[answer].name if answer >= 0 else None
+        return found
 
 
 def _number(state: RuleState, stage: Stage) -> int:

@@ -8,11 +8,12 @@ In: a DAG, a configuration, hardware.  Out: a `Schedule`.  Read next: `rules.py`
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
 from tilewright.schedule.schedule import Schedule, Stage
+from tilewright.schedule.space.config_space import ConfigSpace
 from tilewright.targets.target import Target
 from tilewright.te.tensor import IterVar
 
@@ -78,6 +79,31 @@ class Rows:
     threads: Any
 
 
+class Aside(ConfigSpace):
+    """Decisions of a state that nobody searches: the first entity of each.
+
+    before: the configuration so far
+    """
+
+    def __init__(self, before: Any) -> None:
+        super().__init__()
+        self.before = before
+
+    def __getitem__(self, name: str) -> Any:
+        return super().__getitem__(name) if name in self.space_map else self.before[name]
+
+
+@dataclass
+class Copies:
+    """Those that a rule makes of a state, numbered in their order from 1; the state is 0.
+
+    wanted: a copy and what it was copied from; the last of them made holds the configuration
+    """
+
+    wanted: tuple[int, ...] = ()
+    made: int = 0
+
+
 @dataclass
 class State:
     """A schedule on its way from the first rule to the last annotation.
@@ -91,6 +117,8 @@ class State:
     rows:    stage -> how it gives rows of its points to blocks
     stride:  1, or every how many values of a choice are offered; from SPARSE on, inner tiles are
              powers of two only
+    copies:  of this state and of its copies
+    line:    the numbers of what it was copied from, and its own
     """
 
     schedule: Schedule
@@ -105,6 +133,33 @@ class State:
     rows: dict[str, Rows] = field(default_factory=dict)
     stride: int = 1
     tiling: Tiling = USUAL
+    copies: Copies = field(default_factory=Copies)
+    line: tuple[int, ...] = (0,)
+
+    def copy(self) -> State:
+        """Another one with the same steps.
+
+        One of the two keeps the configuration: this one, unless the copy is `copies.wanted`.
+        """
+        self.copies.made += 1
+        number, cfg = self.copies.made, self.cfg
+        aside = Aside(cfg)
+        if number in self.copies.wanted:
+            self.cfg = aside
+        else:
+            cfg = aside
+        again = Schedule.replay(self.schedule.dag, self.schedule.steps)
+        axes = {
+            old: new
+            for stage, twin in zip(self.schedule.stages, again.stages, strict=True)
+            for old, new in zip(stage.all_iter_vars, twin.all_iter_vars, strict=True)
+        }
+        return replace(
+            self, schedule=again, cfg=cfg, caches=set(self.caches), tiled=set(self.tiled),
+            crossed=set(self.crossed), threads=dict(self.threads), line=(*self.line, number),
+            slices={name: axes[axis] for name, axis in self.slices.items()},
+            rows={n: replace(r, block=axes[r.block]) for n, r in self.rows.items()},
+        )  # fmt: skip
 
     def stage(self, name: str) -> Stage:
         return self.schedule.find(name)
