@@ -98,12 +98,10 @@ def test_rules_before_and_after_keep_their_own() -> None:
     sketches = policy.generate_sketches()
     numbers = [tuple(len(s.space.space_map[f"{name}:rows"]) for name in "DC") for s in sketches]
     assert sorted(numbers) == [(2, 2), (2, 3), (3, 2), (3, 3)]
-    for sketch in sketches:
+    for sketch, sizes in zip(sketches, numbers, strict=True):
         last = sketch.close(sketch.space.range_length - 1).to_json()
         factors = {step[1]: step[3] for step in last if step[0] == "split" and step[2] == "i"}
-        assert factors == {
-            name: (2, 6)[n == 3] for name, n in zip("DC", numbers[sketches.index(sketch)], strict=True)
-        }  # fmt: skip
+        assert factors == {n: 6 if k == 3 else 2 for n, k in zip("DC", sizes, strict=True)}
 
 
 def test_what_a_rule_may_not_return() -> None:
