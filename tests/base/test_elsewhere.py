@@ -11,7 +11,7 @@ MISSING = {
     "tilewright.micro": "Microcontrollers are no target",
     "tilewright.script.tir": "TVMScript is not read; declare with te.compute",
     "tilewright.contrib.cc": "Use Module.save",
-    "tilewright.te.gradient": "Gradients are not there; declare the derivative",
+    "tilewright.te.create_prim_func": "Schedule tensors directly: te.create_schedule.",
     "tilewright.relay.frontend.from_mxnet": "Export the model to ONNX",
     "tilewright.target.rocm": "ROCm is not a target",
     "tilewright.tir.stmt_functor": "gives a Program, which prints as loops",

@@ -6,12 +6,14 @@ import functools
 import operator
 from typing import Any
 
-from tilewright import te
+from tilewright import te, topi
 
 
 def image(*shape: int) -> te.Tensor:
     return te.placeholder(shape, name="data")
 
+
+DATA = image(2, 4)
 
 TENSOR_EXPRESSIONS: dict[str, dict[str, Any]] = {
     "te.all te.any": {"conditions": lambda: [te.var("n") < 1]},
@@ -33,6 +35,9 @@ TENSOR_EXPRESSIONS: dict[str, dict[str, Any]] = {
     "contrib.cblas.matmul": {"lhs": lambda: image(4, 4), "rhs": lambda: image(4, 4)},
     "contrib.cblas.batch_matmul": {"lhs": lambda: image(2, 4, 4), "rhs": lambda: image(2, 4, 4)},
     "tir.decl_buffer": {"scope": "global", "strides": None, "elem_offset": 0},
+    "te.gradient": {
+        "output": lambda: topi.nn.relu(DATA), "inputs": lambda: [DATA], "head": None,
+    },
     "te.compute": {"fcompute": lambda: (lambda i, j: i + j)},
     "te.if_then_else te.select": {"condition": lambda: te.var("n") < 1},
     "te.max te.min te.prod te.sum": {"axis": lambda: te.reduce_axis(4)},

@@ -75,6 +75,7 @@ from tilewright.te.functions import (
     truncdiv,
     truncmod,
 )
+from tilewright.te.gradient import gradient
 from tilewright.te.reductions import comm_reducer, max, min, prod, sum
 from tilewright.te.scan import scan
 from tilewright.te.tensor import (
@@ -138,6 +139,7 @@ __all__ = [
     "floordiv",
     "floormod",
     "fmod",
+    "gradient",
     "hypot",
     "if_then_else",
     "indexdiv",
@@ -193,7 +195,6 @@ _ELSEWHERE = {
     "create_prim_func": "Schedule tensors directly: te.create_schedule.",
     "decl_tensor_intrin": "Matrix instructions are not there yet; split, vectorize and unroll.",
     "extern_primfunc": "Declare the computation with te.compute.",
-    "gradient": "Gradients are not there; declare the derivative with te.compute.",
     "hybrid": "Declare the computation with te.compute.",
     "span": "Nothing needs it: leave it out.",
 }
