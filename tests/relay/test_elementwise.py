@@ -57,6 +57,25 @@ ACTIVATIONS = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_quotients_of_integers_are_rounded_towards_zero(dtype):
+    a, b = np.array([7, 9, 100, 3], dtype), np.array([2, 3, 7, 5], dtype)
+    if np.iinfo(dtype).min < 0:
+        a[:2], b[2] = -a[:2], -b[2]
+    want = np.trunc(a.astype("float64") / b).astype(dtype)
+    x, y = (relay.var(n, shape=(4,), dtype=dtype) for n in "xy")
+    for body in (relay.divide(x, y), x / y):
+        assert relay.evaluate(body, {"x": a, "y": b}).tolist() == want.tolist()
+        assert run_on("llvm", body, {"x": a, "y": b}).tolist() == want.tolist()
+
+
+def test_what_a_constant_holds_answers_as_an_array_of_nd():
+    held = relay.const(np.arange(3, dtype="float32")).data
+    assert type(held.numpy()) is type(held.asnumpy()) is np.ndarray
+    assert held.numpy().tolist() == [0, 1, 2]
+    assert relay.const(2.5).data.numpy().item() == 2.5
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_activations(name, dtype):

@@ -103,6 +103,9 @@ def test_pieces_of_a_split():
 def test_slice_like():
     found = value(lambda x, y: relay.slice_like(x, y, (0, 1)), X, np.zeros((1, 2), "float32"))
     np.testing.assert_array_equal(found, X[:1, :2])
+    for axes in (None, ()):
+        found = value(lambda x, y, a=axes: relay.slice_like(x, y, a), X, np.zeros(2, "float32"))
+        np.testing.assert_array_equal(found, X[:2])
 
 
 def test_one_hot_beyond_its_depth_is_off():
@@ -153,7 +156,8 @@ REFUSALS = {
     ),
     "slice step": (lambda: relay.strided_slice(x, (2,), (0,), (0,)), "strides that are not 0"),
     "slice lengths": (lambda: relay.strided_slice(x, (2,), (0, 1), axes=(0,)), "together"),
-    "slice_like": (lambda: relay.slice_like(x, tensor("y", 5, 1)), "longer than the data"),
+    "slice_like": (lambda: relay.slice_like(x, tensor("y", 5, 1)), "longer than that of the data"),
+    "slice_like axes": (lambda: relay.slice_like(x, tensor("y", 1), (1,)), "has no axis 1"),
     "set": (lambda: relay.strided_set(x, x, (0,), (2,)), "the slice has shape"),
     "split": (lambda: relay.split(x, 3, 1), "does not divide into 3"),
     "cuts": (lambda: relay.split(x, (3, 2), 1), "do not rise"),

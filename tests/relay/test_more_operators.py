@@ -9,6 +9,7 @@ from tilewright import cpu, relay, te
 from tilewright.base.errors import ModelError
 from tilewright.relay import nn
 from tilewright.runtime.network.graph_executor import GraphModule
+from tilewright.topi import testing
 
 
 def value(*shape: int, dtype: str = "float32") -> np.ndarray:
@@ -128,8 +129,27 @@ def test_diagonals(k):
     want[:, row, column] = diagonal
     found = of(lambda x, d: relay.matrix_set_diag(x, d, k), a, diagonal)
     np.testing.assert_array_equal(found, want)
-    with pytest.raises(ModelError, match="not one diagonal"):
+    with pytest.raises(ModelError, match=r"Give a diagonal of shape \(2, 2, 3\)"):
         of(lambda x, d: relay.matrix_set_diag(x, d, (0, 1)), a, diagonal)
+
+
+@pytest.mark.parametrize("align", ["RIGHT_LEFT", "LEFT_RIGHT", "LEFT_LEFT", "RIGHT_RIGHT"])
+def test_several_diagonals(align):
+    a, lines, want = value(2, 3, 4), value(2, 5, 3), value(2, 3, 4)
+    above, below = align.split("_")
+    for row, at in enumerate((2, 1, 0, -1, -2)):
+        places = [(i, i + at) for i in range(3) if 0 <= i + at < 4]
+        free = 3 - len(places)
+        first = free if (above if at > 0 else below) == "RIGHT" else 0
+        for n, (i, j) in enumerate(places):
+            want[:, i, j] = lines[:, row, first + n]
+    found = of(lambda x, d: relay.matrix_set_diag(x, d, (-2, 2), align), a, lines)
+    np.testing.assert_array_equal(found, want)
+    np.testing.assert_array_equal(testing.matrix_set_diag(a, lines, (-2, 2), align), want)
+    with pytest.raises(ModelError, match="no diagonals"):
+        of(lambda x, d: relay.matrix_set_diag(x, d, (1, 0)), a, lines)
+    with pytest.raises(ModelError, match="align='LEFT'"):
+        of(lambda x, d: relay.matrix_set_diag(x, d, (-2, 2), "LEFT"), a, lines)
 
 
 def test_sparse_values_and_places():

@@ -208,6 +208,17 @@ def test_what_reads_an_open_shape_reads_the_one_it_becomes(size):
     np.testing.assert_array_equal(ones, np.ones((size[1], 2), "int8"))
 
 
+@pytest.mark.parametrize("kind", ["vm", "debug"])
+@pytest.mark.parametrize("shape", [(4, 3), (4,), (4, 2, 1)])
+def test_extents_that_are_no_open_ones_are_those_of_the_call(kind, shape):
+    x, y = relay.var("x", shape=(relay.Any(), 2)), relay.var("y", shape=(1, 2))
+    run = relay.create_executor(kind, relay.IRModule.from_expr(x + y)).evaluate()
+    with pytest.raises(ModelError, match=r"input x: .* the network \[\?, 2\]"):
+        run(np.zeros(shape, "float32"), np.zeros((1, 2), "float32"))
+    a = np.ones((4, 2), "float32")
+    np.testing.assert_array_equal(run(a, a[:1]).numpy(), a + 1)
+
+
 def test_a_constant_of_open_extents_is_refused():
     x = relay.var("x", shape=(relay.Any(), relay.Any()))
     pair = relay.Tuple([x, relay.const(np.array(x.shape, "int64"))])

@@ -274,6 +274,9 @@ def test_sums_of_all_elements_and_slices_by_their_size():
     x = floats(3, 4)
     (result,) = ran(lambda t: topi.cumsum(t), [x])
     np.testing.assert_allclose(result, np.cumsum(x), **CLOSE)
+    for cut in (([1], [3, 4], [2]), ([0, 1], [3], [1])):
+        (result,) = ran(lambda t, cut=cut: topi.strided_slice(t, *cut), [x])
+        np.testing.assert_array_equal(result, testing.strided_slice_python(x, *map(np.array, cut)))
     (result,) = ran(lambda t: topi.strided_slice(t, [1, 1], [-1, 2], slice_mode="size"), [x])
     np.testing.assert_array_equal(result, x[1:, 1:3])
     with pytest.raises(ExpressionError, match="slice_mode"):

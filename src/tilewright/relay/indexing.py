@@ -321,13 +321,19 @@ def slice_of(data: Expr, ranges: Sequence[range]) -> Call:
 
 
 def slice_like(data: Expr, shape_like: Expr, axes: Sequence[int] | None = None) -> Call:
-    """The beginning of `data`, as long as `shape_like` along `axes` (None: all)."""
-    rank = len(data.shape)
-    place = f"slice_like(data={data.shape}, shape_like={shape_like.shape})"
-    named = range(rank) if axes is None else [_axis(int(a), rank, place) for a in axes]
-    cut = {k: shape_like.shape[k] for k in named if k < len(shape_like.shape)}
-    if len(cut) < len(named) or any(n > data.shape[k] for k, n in cut.items()):
-        raise ModelError(place, "it is longer than the data", "Name axes along which it is not.")
+    """The beginning of `data`, as long as `shape_like` along `axes` (none named: all it has)."""
+    rank, wanted = len(data.shape), shape_like.shape
+    place = f"slice_like(data={data.shape}, shape_like={wanted})"
+    named = [_axis(int(a), rank, place) for a in axes] if axes else range(len(wanted))
+    for k in named:
+        if k >= min(rank, len(wanted)):
+            raise ModelError(place, f"one of them has no axis {k}", "Name axes that both have.")
+        if wanted[k] > data.shape[k]:
+            raise ModelError(
+                place, f"axis {k} of it is longer than that of the data",
+                "Name axes along which it is not.",
+            )  # fmt: skip
+    cut = {k: wanted[k] for k in named}
     return slice_of(data, [range(cut.get(k, n)) for k, n in enumerate(data.shape)])
 
 

@@ -14,7 +14,15 @@ import numpy as np
 from tilewright.base.errors import ModelError
 from tilewright.relay import tensor
 from tilewright.relay.graph.expr import Constant, Expr, const, static_shape
-from tilewright.relay.indexing import gather_nd, number, scatter_elements, scatter_nd, stack, take
+from tilewright.relay.indexing import (
+    gather_nd,
+    number,
+    scatter_elements,
+    scatter_nd,
+    slice_of,
+    stack,
+    take,
+)
 from tilewright.relay.op import call
 
 
@@ -37,23 +45,57 @@ def sequence_mask(
     return tensor.where(places < lengths, data, const(number(mask_value), data.dtype))
 
 
+_ALIGNMENTS = ("RIGHT_LEFT", "LEFT_RIGHT", "LEFT_LEFT", "RIGHT_RIGHT")
+
+
 def matrix_set_diag(
     data: Expr, diagonal: Expr, k: int | Sequence[int] = 0, align: str = "RIGHT_LEFT"
 ) -> Expr:
-    """`data` [..., M, N] with a diagonal of its matrices replaced; k: 0 is the main one, positive
-    numbers are above it.
+    """`data` [..., M, N] with diagonals of its matrices replaced.
 
-    Raises ModelError for several diagonals at once, for which `align` would count.
+    diagonal: [..., elements]; of several, [..., diagonals, elements of the longest], the highest
+        first
+    k: 0 is the main one, positive numbers are above it; (lowest, highest) of several
+    align: where in their rows shorter diagonals stand, those above the main one and those below:
+        "RIGHT_LEFT", "LEFT_RIGHT", "LEFT_LEFT" or "RIGHT_RIGHT"
     """
     place = f"matrix_set_diag(data={data.shape}, diagonal={diagonal.shape}, k={k})"
     ends = [int(n) for n in (k if isinstance(k, (tuple, list)) else (k,))]
-    if len(set(ends)) != 1 or len(data.shape) < 2:
-        raise ModelError(place, "it is not one diagonal of matrices", "Set one after the other.")
-    at, (rows, columns) = ends[0], data.shape[-2:]
-    first = (max(-at, 0), max(at, 0))
-    length = max(min(rows - first[0], columns - first[1]), 0)
-    if diagonal.shape != (*data.shape[:-2], length) or not length:
-        raise ModelError(place, f"the diagonal has {length} elements", "Give [..., elements].")
+    if not 1 <= len(ends) <= 2 or ends[0] > ends[-1] or len(data.shape) < 2:
+        raise ModelError(
+            place, "these are no diagonals of matrices", "Give k=number or k=(lowest, highest)."
+        )
+    if align not in _ALIGNMENTS:
+        raise ModelError(
+            place, f"align={align!r} is not known", f"Use one of {', '.join(_ALIGNMENTS)}."
+        )
+    lengths = [_diagonal_length(data, at) for at in range(ends[-1], ends[0] - 1, -1)]
+    several = (len(lengths),) if len(lengths) > 1 else ()
+    wanted = (*data.shape[:-2], *several, max(lengths))
+    if diagonal.shape != wanted or min(lengths) < 1:
+        raise ModelError(
+            place, f"diagonals of {lengths} elements are asked for",
+            f"Give a diagonal of shape {wanted}." if min(lengths) > 0 else "Name those there are.",
+        )  # fmt: skip
+    if not several:
+        return _with_diagonal(data, diagonal, ends[0])
+    for row, (at, length) in enumerate(zip(range(ends[-1], ends[0] - 1, -1), lengths, strict=True)):
+        right = align.split("_")[0 if at >= 0 else 1] == "RIGHT"
+        first = max(lengths) - length if right else 0
+        ranges = [range(n) for n in wanted[:-2]] + [range(row, row + 1)]
+        line = slice_of(diagonal, [*ranges, range(first, first + length)])
+        data = _with_diagonal(data, tensor.squeeze(line, len(wanted) - 2), at)
+    return data
+
+
+def _diagonal_length(data: Expr, at: int) -> int:
+    rows, columns = data.shape[-2:]
+    return max(min(rows + min(at, 0), columns - max(at, 0)), 0)
+
+
+def _with_diagonal(data: Expr, diagonal: Expr, at: int) -> Expr:
+    """One diagonal replaced by `diagonal` [..., elements]."""
+    (rows, columns), first = data.shape[-2:], (max(-at, 0), max(at, 0))
     row, column = np.arange(rows, dtype="int32")[:, None], np.arange(columns, dtype="int32")[None]
     chosen = call("equal", const(column), const(row + at))
     # Element [i, j] of the diagonal is its element i - first row.

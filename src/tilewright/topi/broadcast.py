@@ -128,7 +128,11 @@ def _bits(op: str, of_bool: Callable[[Any, Any], Expr]) -> Callable[[Any, Any], 
 add = _binary("add", _of("add"), "lhs + rhs")
 subtract = _binary("subtract", _of("sub"), "lhs - rhs")
 multiply = _binary("multiply", _of("mul"), "lhs * rhs")
-divide = _binary("divide", _of("div"), "lhs / rhs of floating-point operands")
+true_divide = _binary("divide", _of("div"), "lhs / rhs of floating-point operands")
+divide = _binary(
+    "divide", _either(integer.trunc_divide, _of("div")),
+    "lhs / rhs, which is rounded towards zero where both are integers",
+)  # fmt: skip
 floor_divide = _binary(
     "floor_divide", _either(integer.floor_divide, _of("floordiv")), "lhs // rhs, rounding down"
 )

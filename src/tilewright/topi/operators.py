@@ -17,7 +17,7 @@ ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
     "add": broadcast.add,
     "sub": broadcast.subtract,
     "mul": broadcast.multiply,
-    "truediv": broadcast.divide,
+    "truediv": broadcast.true_divide,
     "floordiv": broadcast.floor_divide,
     "mod": broadcast.mod,
     "pow": broadcast.power,

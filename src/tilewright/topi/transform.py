@@ -257,7 +257,8 @@ def strided_slice(
     axes: Sequence[int] | None = None,
     slice_mode: str = "end",
 ) -> Tensor:
-    """`a[begin:end:strides]` on the first axes or on `axes`; negatives mean what numpy means.
+    """`a[begin:end:strides]` on the first axes or on `axes`; negatives mean what numpy means, as
+    does what begin, end or strides do not name of the first axes.
 
     slice_mode: "end", or "size": `end` holds extents, negative for the rest, strides do not count
     """
@@ -271,7 +272,11 @@ def strided_slice(
         strides, pairs = None, zip(begin, end, strict=False)
         end = [None if n is None or n < 0 else (b or 0) + n for b, n in pairs]
     steps = list(strides) if strides is not None else [1] * len(begin)
-    chosen = range(len(begin)) if axes is None else axes
+    chosen = range(max(len(begin), len(end), len(steps))) if axes is None else axes
+    if axes is None:
+        begin = [*begin, *[None] * (len(chosen) - len(begin))]
+        end = [*end, *[None] * (len(chosen) - len(end))]
+        steps += [1] * (len(chosen) - len(steps))
     where = [normal_axis(k, a.ndim, place) for k in chosen]
     require(
         len(begin) == len(end) == len(steps) == len(where) <= a.ndim, place,

@@ -224,12 +224,28 @@ class Executable:
                     found[k, axis] = self.open_names[a - _TRIALS[0]]
         return found
 
+    @cached_property
+    def _fixed(self) -> list[list[int | None]]:
+        """The shapes of `tensor_names`, None where an extent is open."""
+        of = self._mains[0].params
+        known = [list(p.shape) for p in of if p.name_hint not in self.params]
+        return [
+            [None if (k, axis) in self._axes else n for axis, n in enumerate(shape)]
+            for k, shape in enumerate(known)
+        ]
+
     def _sizes(self, shapes: Sequence[tuple[int, ...]]) -> dict[str, int]:
+        for name, shape, fixed in zip(self.tensor_names, shapes, self._fixed, strict=True):
+            fits = len(shape) == len(fixed)
+            if not fits or any(n not in (None, m) for n, m in zip(fixed, shape, strict=True)):
+                wanted = ", ".join("?" if n is None else str(n) for n in fixed)
+                raise ModelError(
+                    f"input {name}", f"it has shape {list(shape)}, the network [{wanted}]",
+                    "Give one of that shape, or relay.Any() where the network is made.",
+                )  # fmt: skip
         sizes: dict[str, int] = {}
         for (k, axis), name in self._axes.items():
             what = f"input {self.tensor_names[k]} of shape {list(shapes[k])}"
-            if axis >= len(shapes[k]):
-                raise ModelError(what, f"it has no axis {axis}, called {name}", "Add it.")
             extent = int(shapes[k][axis])
             own = is_unnamed(name, axis) and not isinstance(self.mod, OpenModule)
             if sizes.setdefault(name, extent) != extent and not own:

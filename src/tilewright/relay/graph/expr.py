@@ -20,6 +20,7 @@ from tilewright.relay.graph.global_var import GlobalVar as GlobalVar
 from tilewright.relay.graph.types import WAITING, Waiting, tensor_type
 from tilewright.relay.graph.types import Array as Array
 from tilewright.relay.graph.types import FuncType as FuncType
+from tilewright.relay.graph.types import Held as Held
 from tilewright.relay.graph.types import IncompleteType as IncompleteType
 from tilewright.relay.graph.types import TensorType as TensorType
 from tilewright.relay.graph.types import TupleType as TupleType
@@ -255,7 +256,8 @@ class Constant(Expr):
     @door(ModelError)
     def __init__(self, data: Any) -> None:
         data = as_array(data)
-        self.data: Array = data.astype(data.dtype.newbyteorder("="), copy=False)
+        native = data.astype(data.dtype.newbyteorder("="), copy=False)
+        self.data: Held = native.view(Held)
         self._type = TensorType(
             tuple(map(int, data.shape)), check_dtype(data.dtype.name, "relay.const")
         )

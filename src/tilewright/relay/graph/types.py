@@ -26,6 +26,16 @@ Array = NDArray[Any]
 MAX_RANK, MAX_EXTENT, MAX_BYTES = 32, 2**31 - 1, 2**46
 
 
+class Held(np.ndarray):
+    """An array of numpy that also answers as one of `nd` does: the data of constants."""
+
+    def numpy(self) -> Array:
+        """The same numbers as a plain array of numpy."""
+        return np.asarray(self)
+
+    asnumpy = numpy
+
+
 def as_array(value: Any) -> Array:
     """`value` as a numpy array: numbers, lists, arrays, constants, anything with `.numpy()`."""
     # an array's own `data` is its buffer, which bfloat16 has none of

@@ -224,11 +224,6 @@ def _arithmetic_type(site: Site) -> Type:
     return TensorType(broadcast(site, site.tensor(0).shape, site.tensor(1).shape), dtype)
 
 
-def _float_binary_type(site: Site) -> Type:
-    site.float_dtype()
-    return _arithmetic_type(site)
-
-
 def _comparison_type(site: Site) -> Type:
     site.same_dtype()
     return TensorType(broadcast(site, site.tensor(0).shape, site.tensor(1).shape), BOOL)
@@ -244,6 +239,10 @@ def _typed(dtype_of: Callable[[Site], DType]) -> Callable[[Site], Type]:
 
 def _towards_zero(a: Array, b: Array) -> Array:
     return np.asarray(np.floor_divide(a - np.fmod(a, b), b))
+
+
+def _divided(a: Array, b: Array) -> Array:
+    return _towards_zero(a, b) if a.dtype.kind in "iu" else np.asarray(np.divide(a, b))
 
 
 def _power(a: Array, b: Array) -> Array:
@@ -274,7 +273,10 @@ BINARY = (
     _binary("subtract", np.subtract, "lhs - rhs.", ("Sub",)),
     _binary("multiply", np.multiply, "lhs * rhs.", ("Mul",)),
     _binary(
-        "divide", np.divide, "lhs / rhs of floating-point tensors.", ("Div",), _float_binary_type
+        "divide",
+        _divided,
+        "lhs / rhs, which is rounded towards zero where both are integers.",
+        ("Div",),
     ),
     _binary("maximum", np.maximum, "The greater of both.", ("Max",)),
     _binary("minimum", np.minimum, "The smaller of both.", ("Min",)),

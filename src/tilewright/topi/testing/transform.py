@@ -24,7 +24,8 @@ def strided_slice_python(
         strides = None
         end = [b + n if n >= 0 else None for b, n in zip(begin, end, strict=True)]
     cut = [slice(None)] * data.ndim
-    for k, b, e, s in itertools.zip_longest(where, begin, end, strides or []):
+    steps = () if strides is None else strides
+    for k, b, e, s in itertools.zip_longest(where, begin, end, steps):
         if k is not None:
             cut[k] = slice(b, e, s)
     return data[tuple(cut)]
@@ -32,7 +33,8 @@ def strided_slice_python(
 
 def strided_set_python(data: Array, v: Array, begin: Any, end: Any, strides: Any = None) -> Array:
     """`data` with `v` in place of data[begin:end:strides] on the first axes."""
-    steps = [*(strides or []), *[1] * (len(begin) - len(strides or []))]
+    given = [] if strides is None else list(strides)
+    steps = [*given, *[1] * (len(begin) - len(given))]
     made = data.copy()
     made[tuple(map(slice, begin, end, steps))] = v
     return made
@@ -57,11 +59,17 @@ def sequence_mask(data: Array, valid_length: Array, mask_value: float, axis: int
 def matrix_set_diag(
     input_np: Array, diagonal: Array, k: Any = 0, align: str = "RIGHT_LEFT"
 ) -> Array:
-    """Matrices with a diagonal replaced, k above the main one."""
-    at = k[0] if isinstance(k, (tuple, list)) else k
-    made = input_np.copy()
-    count = np.arange(diagonal.shape[-1])
-    made[..., count + max(-at, 0), count + max(at, 0)] = diagonal
+    """Matrices with a diagonal replaced, k above the main one, or with those from k[0] to k[1],
+    which are rows of `diagonal`, the highest first; see `relay.matrix_set_diag` for `align`."""
+    ends = list(k) if isinstance(k, (tuple, list)) else [k]
+    made, (rows, columns) = input_np.copy(), input_np.shape[-2:]
+    for row, at in enumerate(range(ends[-1], ends[0] - 1, -1)):
+        line = diagonal if ends[0] == ends[-1] else diagonal[..., row, :]
+        count = min(rows + min(at, 0), columns - max(at, 0))
+        right = align.split("_")[0 if at >= 0 else 1] == "RIGHT"
+        first = line.shape[-1] - count if right else 0
+        n = np.arange(count)
+        made[..., n + max(-at, 0), n + max(at, 0)] = line[..., first : first + count]
     return made
 
 
