@@ -246,6 +246,22 @@ def with_fallback(task, index):
     return Task(task.name, task.args, task.dag, task.target, [sketch])
 
 
+@pytest.mark.parametrize("asked", ["fallback", "legal"])
+def test_a_task_whose_turn_never_comes_costs_nothing(monkeypatch, asked):
+    """Neither is its space listed nor is a default looked for."""
+    tasks, seen = [conv(64, 14), cpu_task(), cpu_task(32)], []
+    real = getattr(Sketch, asked)
+
+    def noted(self, *args):
+        seen.append(self)
+        return real(self, *args)
+
+    monkeypatch.setattr(Sketch, asked, noted)
+    report, _ = run(tasks, trials=8, batch=8)
+    (served,) = [t.task for t in report.tasks if t.trials]
+    assert seen and all(s in served.sketches for s in seen)
+
+
 @pytest.mark.parametrize("rank", [0, -1])
 def test_what_runs_untuned_is_proposed_first_and_timed_again_at_the_end(rank):
     plain = cpu_task()

@@ -172,7 +172,6 @@ class _Loop:
                 else make_proposer(self.options.tuner, task, seed, self.model)
             )  # fmt: skip
             proposer.update([outcome for outcome, _ in known])
-            untuned = _untuned(task) if proposers is None else []
             measured = {outcome.candidate for outcome, _ in known}
             imported, refused = first_candidates(task, foreign.get(task.key, ()), measured, replays)
             if self.past is not None and past is not None:
@@ -186,10 +185,12 @@ class _Loop:
                 imported += self.known.candidates(task, measured)
             unusable += refused
             tried_first += len(imported)
-            first = list(dict.fromkeys([*([] if known else untuned), *imported]))
+            first = list(dict.fromkeys(imported))
             proposer.visit(first)
             report_of, dag = TaskReport(task, len(known)), task.dag.to_json()
-            state = TaskState(at, report_of, proposer, self.identities[at], dag, untuned, first)
+            state = TaskState(
+                at, report_of, proposer, self.identities[at], dag, proposers is None, first
+            )
             own = any(record.task.fingerprint for _, record in known)
             for outcome, record in known:
                 if record.task.fingerprint or not own:  # else of a device that is not known
@@ -417,11 +418,6 @@ class _Loop:
                 message,
             )
             self.on_event(event)
-
-
-def _untuned(task: Task) -> list[Candidate]:
-    found = [(s, s.fallback()) for s in task.sketches]
-    return [Candidate(s, index) for s, index in found if index is not None]
 
 
 def _imported_text(first: int, unusable: Counter[str]) -> str:

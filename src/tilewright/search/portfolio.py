@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import exp, inf, isfinite
 from numbers import Real
 from typing import Any
@@ -33,8 +34,8 @@ class TaskState:
     stale: results since its best; hope: relative gain of an improvement; trace: the best so far
     after each of the last results; rounds: the same after each batch of results
     guess: its seconds, before anything is measured
-    untuned: what the network would run without tuning, per sketch
-    first: what is left of candidates to try before others
+    has_default: whether what the network would run without tuning takes part
+    first: what is left of candidates to try before others; `untuned` joins with the first proposal
     leaders: the fastest candidates with their seconds
     """
 
@@ -43,7 +44,7 @@ class TaskState:
     proposer: Proposer
     identity: Any
     dag: Any
-    untuned: list[Candidate]
+    has_default: bool
     first: list[Candidate]
     leaders: list[tuple[float, Candidate]] = field(default_factory=list)
     in_flight: int = 0
@@ -68,6 +69,13 @@ class TaskState:
         """Sorts the tasks by what they are guessed to take, the longest first."""
         return -self.report.task.weight * self.guess, self.at
 
+    @cached_property
+    def untuned(self) -> list[Candidate]:
+        """What the network would run without tuning, one of each sketch that has it.  Found when
+        the task's turn comes: in a short search of many tasks it comes late or never."""
+        found = [(s, s.fallback()) for s in self.report.task.sketches if self.has_default]
+        return [Candidate(s, index) for s, index in found if index is not None]
+
     @property
     def finalists(self) -> list[Candidate]:
         """Whom to time again at the end: the leaders, and what would run untuned."""
@@ -78,6 +86,9 @@ class TaskState:
     def propose(self, count: int) -> list[Candidate]:
         """What the network would run untuned comes first: no best record may be worse than it.
         Then what another program found."""
+        if self.submitted == 0 and self.report.known == 0:
+            self.proposer.visit(self.untuned)
+            self.first = list(dict.fromkeys([*self.untuned, *self.first]))
         chosen, self.first = self.first[:count], self.first[count:]
         return chosen + self.proposer.suggest(count - len(chosen))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -103,7 +104,8 @@ class Visited:
 class Pool:
     """The space of one sketch: sensible members that were not proposed yet.
 
-    Small spaces are listed once; of others, members are drawn, and judged before anyone sees them.
+    Small spaces are listed once, when they are first drawn from; of others, members are drawn, and
+    judged before anyone sees them.
     within: (first, last) index to look at, both included; default: all
     """
 
@@ -114,11 +116,15 @@ class Pool:
         self.first, last = within or (0, sketch.space.check_countable() - 1)
         self.size = last - self.first + 1
         self.visited = Visited()
-        self.listed: Indices | None = None
-        if self.size <= ENUMERATE:
-            every = np.arange(self.first, self.first + self.size, dtype=np.int64)
-            self.listed = every[sketch.legal(every)]
         self._dry = 0  # draws in a row that gave nothing new
+
+    @cached_property
+    def listed(self) -> Indices | None:
+        """The sensible members of a small space, in order; None of a large one."""
+        if self.size > ENUMERATE:
+            return None
+        every = np.arange(self.first, self.first + self.size, dtype=np.int64)
+        return every[self.sketch.legal(every)]
 
     @property
     def exhausted(self) -> bool:
