@@ -435,6 +435,17 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     *[(f"_upsample_{word}2d_aa", {"self": BOXES, "output_size": [3, 11], "align_corners": c})
       for word in ("bilinear", "bicubic") for c in (False, True)],
     *each("avg_pool2d", self=BOXES, kernel_size=[3, 2], padding=[1, 1], divisor_override=5),
+    *[(name, {"self": T((5, 4), low, high)}) for name in ("lgamma", "digamma")
+      for low, high in ((-5, 5), (0, 1), (5, 50))],
+    *[("diagonal_scatter", {"self": CUBE, "src": T((3, 2), seed=8), "offset": k, "dim1": a,
+                            "dim2": b})
+      for k, a, b in ((1, 0, 2), (0, 2, 0))],
+    *each("narrow_copy", self=CUBE, dim=-1, start=-3, length=2),
+    *each("clamp", self=INT, min=-2, max=3),
+    *each("clamp_max", self=INT, max=1),
+    *each("__lshift__.Tensor __rshift__.Tensor", self=INT, other=SMALL),
+    *each("bitwise_left_shift.Tensor_Scalar bitwise_right_shift.Tensor_Scalar", self=INT, other=2),
+    *each("_native_batch_norm_legit_functional", **STATS, training=True),
 ]  # fmt: skip
 
 

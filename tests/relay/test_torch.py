@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 import weakref
 from typing import Any
@@ -375,6 +376,122 @@ def test_weights_that_pytorch_made_part_of_the_graph_are_watched(monkeypatch, as
         close(leaves(run(x)), module(x))
         module.weight.data = torch.randn(4, 4)
         close(leaves(run(x)), module(x))
+
+
+class Written(nn.Module):
+    """Writes to a buffer, to an input, and to the statistics of a layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(4)
+        self.register_buffer("cache", torch.zeros(3, 4))
+
+    def forward(self, x: Any, at: Any) -> Any:
+        x.mul_(2)
+        self.cache.index_copy_(0, at, x[:1])
+        return self.norm(x) + self.cache.sum(0)
+
+
+@pytest.mark.parametrize("inference", [False, True])
+def test_what_a_graph_writes_to_is_written_to(inference):
+    module = Written().train()
+    twin = copy.deepcopy(module)
+    run = compiled(module)
+    with (torch.inference_mode if inference else torch.no_grad)(), warnings.catch_warnings():
+        warnings.simplefilter("error", torch_compile.TilewrightWarning)
+        for k in range(3):
+            given = torch.randn(5, 4)
+            mine, its, at = given.clone(), given.clone(), torch.tensor([k])
+            close(leaves(run(mine, at)), twin(its, at))
+            assert torch.equal(mine, its)
+            for name, value in twin.state_dict().items():
+                torch.testing.assert_close(module.state_dict()[name], value)
+
+
+def test_new_weights_count_before_a_graph_writes():
+    module = Written().train()
+    run, x, at = compiled(module), torch.randn(5, 4), torch.tensor([1])
+    with torch.no_grad():
+        run(x.clone(), at)
+        module.norm.weight.add_(1)
+        twin = copy.deepcopy(module)
+        with pytest.warns(torch_compile.TilewrightWarning, match="weights have changed"):
+            close(leaves(run(x.clone(), at)), twin(x.clone(), at))
+        torch.testing.assert_close(module.state_dict(), twin.state_dict())
+
+
+def test_a_graph_writes_to_memory_that_another_input_shares_as_pytorch_does():
+    def shifted(a: Any, b: Any) -> Any:
+        a.add_(1)
+        return a * b
+
+    run, whole = compiled(shifted), torch.arange(5.0)
+    with torch.no_grad():
+        close(leaves(run(torch.ones(4), torch.ones(4))), 2 * torch.ones(4))
+        twin = whole.clone()
+        close(leaves(run(whole[:4], whole[1:])), shifted(twin[:4], twin[1:]))
+        assert torch.equal(whole, twin)
+
+
+def test_extents_that_are_marked_dynamic_are_compiled_for_each_size():
+    module, _ = network("block")
+    run = compiled(module)
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("error", torch_compile.TilewrightWarning)
+        for batch in (2, 3):
+            x = torch.randn(batch, *network("block")[1].shape[1:])
+            torch._dynamo.mark_dynamic(x, 0)
+            close(leaves(run(x)), module(x))
+
+
+def test_floats_that_are_dynamic_are_compiled_for_each_value():
+    class Scaled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm = nn.BatchNorm1d(4)
+
+        def forward(self, x: Any, by: float) -> Any:
+            return self.norm(x) * by
+
+    module = Scaled().eval()
+    run = torch.compile(module, backend="tilewright", dynamic=True)
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("error", torch_compile.TilewrightWarning)
+        for by in (0.5, 1.5):
+            x = torch.randn(3, 4)
+            close(leaves(run(x, by)), module(x, by))
+
+
+def test_autocast_around_the_call_counts():
+    module, x = nn.Linear(4, 4), torch.randn(2, 4)
+    run = compiled(module)
+    with torch.no_grad():
+        close(leaves(run(x)), module(x))
+        with torch.autocast("cpu", torch.bfloat16):
+            found, wanted = run(x), module(x)
+    assert found.dtype == wanted.dtype == torch.bfloat16
+    torch.testing.assert_close(found, wanted, rtol=2e-2, atol=2e-2)
+
+
+def test_branches_run_in_pytorch_with_one_warning():
+    def branched(x: Any) -> Any:
+        return torch.cond(x.sum() > 0, lambda v: v.sin(), lambda v: v.cos(), (x,))
+
+    run = compiled(branched)
+    with torch.no_grad(), pytest.warns(torch_compile.TilewrightWarning, match="branch"):
+        close(leaves(run(torch.ones(3))), torch.ones(3).sin())
+        close(leaves(run(-torch.ones(3))), torch.ones(3).cos())
+
+
+def test_a_module_may_write_to_its_inputs():
+    class Filled(nn.Module):
+        def forward(self, x: Any) -> Any:
+            x[0] = 7
+            return x.clamp_(max=5) + 1
+
+    x = torch.randn(2, 3)
+    mod, params = relay.frontend.from_pytorch(Filled(), [("x", (2, 3))])
+    close([relay.evaluate(mod, {**params, "x": x.numpy()})], Filled()(x.clone()))
 
 
 def test_gradients_stay_pytorchs_with_one_warning():

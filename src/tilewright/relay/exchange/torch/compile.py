@@ -25,11 +25,24 @@ from tilewright.relay.compile.build import build
 from tilewright.relay.compile.tune import as_described, tasks_of, tune, with_layouts
 from tilewright.relay.exchange.torch import store
 from tilewright.relay.exchange.torch.eager import Eager
-from tilewright.relay.exchange.torch.export import as_numpy, decomposed, read, torch_module
+from tilewright.relay.exchange.torch.export import (
+    as_numpy,
+    decomposed,
+    read,
+    torch_module,
+    written,
+)
 from tilewright.relay.exchange.torch.importer import Blocked, import_program
 from tilewright.relay.exchange.torch.parts import Part, parts_of, without_values
 from tilewright.relay.exchange.torch.program import Program
-from tilewright.relay.exchange.torch.weights import attributes, bind, is_static, unchanged
+from tilewright.relay.exchange.torch.weights import (
+    bind,
+    cast_inside,
+    is_number,
+    is_static,
+    lifted,
+    unchanged,
+)
 from tilewright.relay.graph.expr import IRModule
 from tilewright.runtime.device import device
 from tilewright.runtime.drivers import ALIGNMENT
@@ -137,7 +150,8 @@ class _Graph:
         self.torch, self.gm, self.options = torch, gm, options
         inputs = [n for n in gm.graph.nodes if n.op == "placeholder"]
         self.static = [k for k, node in enumerate(inputs) if is_static(node)]
-        self.dynamic = any(node.type is torch.SymInt for node in inputs)
+        self.numbers = [k for k, node in enumerate(inputs) if is_number(node)]
+        self.dynamic = bool(self.numbers) or any(node.type is torch.SymInt for node in inputs)
         self._variants: dict[Any, Run] = {}
         self._only: Run | None = None
         self._turn = lock()
@@ -153,14 +167,15 @@ class _Graph:
         return run(args)
 
     def _key(self, args: Sequence[Any]) -> Any:
-        return tuple(a.shape if isinstance(a, self.torch.Tensor) else a for a in args)
+        shapes = [a.shape if isinstance(a, self.torch.Tensor) else a for a in args]
+        return (*shapes, *(args[k].item() for k in self.numbers))
 
     def _made(self, key: Any, args: Sequence[Any]) -> Run:
         if len(self._variants) >= _MOST_VARIANTS:
             _warn(f"a graph that was met with {_MOST_VARIANTS} shapes runs in PyTorch for others")
             return self._in_pytorch
         try:
-            run = _compiled(self.torch, self.gm, self.static, args, self.options)
+            run = _compiled(self.torch, self.gm, self.static, self.numbers, args, self.options)
         except TilewrightError as error:
             _warn(f"a graph runs in PyTorch: {error}")
             run = self._in_pytorch
@@ -177,11 +192,19 @@ class _Graph:
 
 
 def _compiled(
-    torch: Any, gm: Any, static: Sequence[int], args: Sequence[Any], options: Options
-) -> Run:
-    """The graph as a function of its arguments.  Raises TilewrightError where it cannot be made."""
-    tensors = [a for a in args if isinstance(a, torch.Tensor)]
-    devices = {a.device for a in tensors}
+    torch: Any, gm: Any, static: Sequence[int], numbers: Sequence[int], args: Sequence[Any],
+    options: Options,
+) -> Run:  # fmt: skip
+    """The graph as a function of its arguments.  Raises TilewrightError where it cannot be made.
+
+    static:  positions of weights
+    numbers: positions of floats in a tensor, for which it is compiled as they are
+    """
+    module, held = lifted(torch, gm, {k: args[k].item() for k in numbers})
+    whole = [*args, *held]
+    fixed = [*static, *range(len(args), len(whole))]
+    tensors = {k: a for k, a in enumerate(whole) if isinstance(a, torch.Tensor)}
+    devices = {a.device for k, a in tensors.items() if k not in numbers}
     if len(devices) != 1 or (where := next(iter(devices))).type not in _KINDS:
         raise ModelError(PLACE, f"its inputs are on {', '.join(map(str, devices)) or 'no device'}",
                          "Inputs must be on one CPU or CUDA device.")  # fmt: skip
@@ -190,17 +213,52 @@ def _compiled(
     if target.kind != _KINDS[where.type]:
         raise ModelError(PLACE, f"the target is {target.kind}, the inputs are on {where}",
                          "Leave target out, or move the inputs.")  # fmt: skip
-    dynamic = [k for k, a in enumerate(args) if isinstance(a, torch.Tensor) and k not in static]
+    dynamic = [k for k in tensors if k not in fixed and k not in numbers]
     site = _Site(torch, where, target, options)
+    if torch.is_autocast_enabled(where.type):
+        cast_inside(torch, module, where.type, torch.get_autocast_dtype(where.type))
     key = store.key(torch, gm, args, dynamic, target, options.log) if options.cache else None
     found = None if key is None or options.tune_minutes else store.load(key)
     if found is not None:
-        run = site.loaded(*found, dynamic)
+        library, outputs, inputs = found
+        run, read_again = site.loaded(library, outputs, inputs), list(inputs)
     else:
-        run = _made_anew(site, gm, args, dynamic, key)
+        run, outputs, read_again = _made_anew(site, module, whole, dynamic, key)
+    writes = [v[0] for kind, v in outputs if kind == "write"]
+    if writes:
+        run = _apart(torch, gm, run, len(args), writes)
+    given = [v[1:] if kind == "write" else (kind, v) for kind, v in outputs]
+    if max([*read_again, *(v for kind, v in given if kind == "input")], default=0) >= len(args):
+        run = partial(_with_held, run, held)
     if options.frozen:
         return run
-    return _watched(torch, gm, run, static, args, options)
+    kept = [k for k in fixed if k not in read_again]
+    watched = [whole[k] for k in kept if k >= len(args)]
+    again = partial(_compiled, torch, gm, static, numbers, options=replace(options, frozen=True))
+    return _watched(torch, run, [k for k in kept if k < len(args)], watched, args, again,
+                    at_first=bool(writes))  # fmt: skip
+
+
+def _with_held(run: Run, held: Sequence[Any], args: Sequence[Any]) -> Any:
+    return run([*args, *held])
+
+
+def _apart(torch: Any, gm: Any, run: Run, count: int, writes: Sequence[int]) -> Run:
+    """`run`, where nothing else lies in the memory that it writes to; else the graph in PyTorch.
+
+    count: of the arguments of the graph; `run` may take more
+    """
+
+    def call(args: Sequence[Any]) -> Any:
+        places = [
+            a.untyped_storage().data_ptr() if isinstance(a, torch.Tensor) and a.numel() else None
+            for a in args
+        ]
+        if any(places.count(places[k]) > 1 for k in writes if places[k] is not None):
+            return gm.forward(*args[:count])
+        return run(args)
+
+    return call
 
 
 @dataclass(frozen=True)
@@ -239,46 +297,61 @@ class _Site:
 
 def _made_anew(
     site: _Site, gm: Any, args: Sequence[Any], dynamic: Sequence[int], key: str | None
-) -> Run:
+) -> tuple[Run, list[Any], list[int]]:
+    """The function, its outputs as `_function` has them, and which arguments it reads anew in each
+    call: those that are `dynamic`, and what it writes to."""
     torch = site.torch
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            ep = torch.export.export(gm, tuple(args), strict=False)
+            # Others of the same memory, without marks that leave extents open.
+            plain = [a.detach() if isinstance(a, torch.Tensor) else a for a in args]
+            ep = torch.export.export(gm, tuple(plain), strict=False)
         except Exception as error:
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise ModelError(PLACE, f"torch.export refuses it: {reason[:300]}") from error
     ep = decomposed(ep)
-    program, outputs = without_values(read(ep, PLACE))
+    program = read(ep, PLACE, with_writes=True)
     names = iter(program.inputs)
     given = {k: next(names) for k, a in enumerate(args) if isinstance(a, torch.Tensor)}
-    weights = {name: as_numpy(args[k]) for k, (name, _) in given.items() if k not in dynamic}
+    positions = {name: k for k, (name, _) in given.items()}
+    program, outputs = without_values(program, positions)
+    writes = [positions[name] for name in written(ep)]
+    for k, position in enumerate(writes):
+        outputs[k] = ("write", (position, *outputs[k]))
+    inputs = sorted({*dynamic, *writes})
+    weights = {name: as_numpy(args[k]) for k, (name, _) in given.items() if k not in inputs}
     program = replace(
-        program, inputs=tuple(given[k] for k in dynamic), weights={**program.weights, **weights}
+        program, inputs=tuple(given[k] for k in inputs), weights={**program.weights, **weights}
     )
+    if not program.outputs:
+        raise ModelError(PLACE, "it computes nothing")
     try:
         library = site.built(program)
     except Blocked as error:
         if any(s.args.get("dense") is False for s in program.steps):
             raise  # it reads memory, which parts lay out in another way than PyTorch does
         _warn(f"some operators of a graph run in PyTorch: {error}")
-        return _in_parts(site, ep, program, error.steps, outputs, {k: n for k, (n, _) in
-                                                                   given.items()})  # fmt: skip
-    run = site.loaded(library, outputs, dynamic)
+        fixed = {name: args[k] for k, (name, _) in given.items() if k not in inputs}
+        run = _in_parts(site, ep, program, error.steps, outputs, inputs, fixed)
+        return run, outputs, inputs
+    run = site.loaded(library, outputs, inputs)
     if key is not None:
         log = site.options.log
         key = store.key(torch, gm, args, dynamic, site.target, log) if log is not None else key
-        store.keep(str(key), library, outputs)
-    return run
+        store.keep(str(key), library, outputs, inputs)
+    return run, outputs, inputs
 
 
 def _in_parts(
     site: _Site, ep: Any, program: Program, blocked: frozenset[str], outputs: Sequence[Any],
-    names: Mapping[int, str],
+    inputs: Sequence[int], fixed: Mapping[str, Any],
 ) -> Run:  # fmt: skip
     """What can be compiled is, PyTorch runs the rest.
 
-    names: of the arguments, by position.  Raises ModelError where that would be too many pieces.
+    inputs: positions of the arguments that are the program's; fixed: those that are weights, by
+    their names in it
+    Raises ModelError where that would be too many pieces.
     """
     parts = parts_of(program, blocked)
     if sum(part.compiled for part in parts) > _MOST_PARTS:
@@ -287,15 +360,16 @@ def _in_parts(
     eager = Eager(site.torch, ep)
     runs = [_part(site, part, eager) for part in parts]
     results = [ref.name for ref in program.outputs]
+    names = [name for name, _ in program.inputs]
+    constants = {**eager.constants, **fixed}
 
     def run(args: Sequence[Any]) -> Any:
-        values = {**eager.constants, **{name: args[k] for k, name in names.items()}}
+        values = {**constants, **{name: args[k] for name, k in zip(names, inputs, strict=True)}}
         for part, step in zip(parts, runs, strict=True):
             step(values)
             for name in part.dead:
                 values.pop(name, None)
-        made = [values[name] for name in results]
-        return [made[v] if kind == "output" else v for kind, v in outputs]
+        return _given(outputs, [values[name] for name in results], args)
 
     return run
 
@@ -366,9 +440,25 @@ def _function(
             for tensor, (place, _, output) in zip(made, makers, strict=True):
                 if place is None and output.same is None:
                     copy(tensor.data_ptr(), output.memory.pointer, tensor.nbytes)
-            return [made[v] if kind == "output" else v for kind, v in outputs]
+            return _given(outputs, made, args)
 
     return run
+
+
+def _given(outputs: Sequence[Any], made: Sequence[Any], args: Sequence[Any]) -> list[Any]:
+    """What a graph returns, after it has written to its arguments.
+
+    made: what was computed
+    """
+
+    def value(kind: str, item: Any) -> Any:
+        return made[item] if kind == "output" else args[item] if kind == "input" else item
+
+    found = [value(kind, item) for kind, item in outputs if kind != "write"]
+    written = [(item[0], value(*item[1:])) for kind, item in outputs if kind == "write"]
+    for position, tensor in written:
+        args[position].copy_(tensor)
+    return found
 
 
 def _maker(torch: Any, shape: tuple[int, ...], kind: Any, where: Any) -> Callable[[], Any]:
@@ -398,18 +488,21 @@ def _copy_function(caller: Caller, stream: Callable[[], int]) -> Callable[[int, 
 
 
 def _watched(
-    torch: Any, gm: Any, run: Run, static: Sequence[int], args: Sequence[Any], options: Options
-) -> Run:
+    torch: Any, run: Run, static: Sequence[int], own: Sequence[Any], args: Sequence[Any],
+    again: Callable[[Sequence[Any]], Run], at_first: bool,
+) -> Run:  # fmt: skip
     """`run`, built again when a weight is not what it was: another tensor, or written to.
 
+    static, own: positions of weights among the arguments, and those that are none
     That is asked after a run, so that a GPU computes meanwhile; in the rare case it runs again.
+    at_first: ask before, as a run cannot be repeated
     """
-    own = tuple(t for t in attributes(gm) if isinstance(t, torch.Tensor))
+    held_on = tuple(own)
     quick = itemgetter(*static) if len(static) > 1 else None
 
     def weights(given: Sequence[Any]) -> tuple[Any, ...]:
         picked = quick(given) if quick else tuple(given[k] for k in static)
-        return picked + own if own else picked
+        return picked + held_on if held_on else picked
 
     if not weights(args):
         return run
@@ -417,12 +510,12 @@ def _watched(
 
     def call(given: Sequence[Any]) -> Any:
         nonlocal same, current
-        made = current(given)
+        made = None if at_first else current(given)
         if same(held := weights(given)):
-            return made
+            return current(given) if at_first else made
         _warn("weights have changed, so the graph is compiled again")
         same = unchanged(torch, held)
-        current = _compiled(torch, gm, static, given, replace(options, frozen=True))
+        current = again(given)
         return current(given)
 
     return call

@@ -56,8 +56,9 @@ def from_exported_program(
 
     limits: what the model may cost; default: `Limits()`
     Weights are named as in the module, inputs as its arguments.  They share memory with the
-    module's, so change neither.  Raises ModelError for open extents, for a module that writes to
-    its buffers, and once for all operators that cannot be imported.
+    module's, so change neither.  What a module writes to its inputs counts for what it returns, the
+    inputs stay as they are.  Raises ModelError for open extents, for a module that writes to its
+    buffers, and once for all operators that cannot be imported.
     """
     place = "from_exported_program"
     torch_module(place)
@@ -207,12 +208,19 @@ def decomposed(ep: ExportedProgram) -> ExportedProgram:
             ) from error  # fmt: skip
 
 
-def read(ep: ExportedProgram, place: str) -> Program:
-    """The program as plain data."""
+def written(ep: ExportedProgram) -> list[str]:
+    """The inputs that the program writes to, for each of its first outputs, which say what."""
+    return list(ep.graph_signature.user_inputs_to_mutate.values())
+
+
+def read(ep: ExportedProgram, place: str, with_writes: bool = False) -> Program:
+    """The program as plain data.
+
+    with_writes: what it writes to its inputs are its first outputs, see `written`
+    """
     torch = torch_module(place)
     signature = ep.graph_signature
-    mutated = {**signature.buffers_to_mutate, **signature.user_inputs_to_mutate}
-    if mutated:
+    if mutated := signature.buffers_to_mutate:
         names = sorted(set(mutated.values()))
         raise ModelError(
             place, f"the module writes to {', '.join(names[:6])}"
@@ -235,16 +243,22 @@ def read(ep: ExportedProgram, place: str) -> Program:
                 f"{place}: input {name!r}", f"it is a {kind.lower()}",
                 "Export the module without custom objects and effects.",
             )  # fmt: skip
-    reader = _Reader(torch, known)
+    reader, writes = _Reader(torch, known), written(ep)
     steps, outputs = [], []
     for node in ep.graph.nodes:
         if node.op == "call_function":
             steps.append(reader.step(node))
         elif node.op == "get_attr":
             known[node.name] = str(node.target)
-            weights[str(node.target)] = as_numpy(_attribute(ep, str(node.target)))
+            held = _attribute(ep, str(node.target))
+            if not isinstance(held, torch.Tensor):
+                raise ModelError(
+                    place, f"it holds a {type(held).__name__}, a branch or the body of a loop",
+                    "Write it with torch.where.",
+                )  # fmt: skip
+            weights[str(node.target)] = as_numpy(held)
         elif node.op == "output":
-            outputs = [reader.value(v) for v in node.args[0]]
+            outputs = [reader.value(v) for v in node.args[0]][0 if with_writes else len(writes) :]
     inputs = [(_clear(name, weights), spec) for name, spec in inputs]
     return Program(tuple(inputs), weights, tuple(steps), tuple(outputs))
 

@@ -16,7 +16,7 @@ from tilewright.base.errors import ModelError
 from tilewright.relay.exchange.limits import Limits
 from tilewright.relay.exchange.torch.node import PARTS, Complex, Node, as_type
 from tilewright.relay.exchange.torch.ops import COMPLEX, CONVERTERS, REFUSED
-from tilewright.relay.exchange.torch.program import Program, Ref, Spec, Step, refs
+from tilewright.relay.exchange.torch.program import Program, Ref, Spec, Step, live, refs
 from tilewright.relay.graph.expr import (
     Array,
     Constant,
@@ -79,7 +79,7 @@ class _Importer:
         inputs = [self._input(name, spec) for name, spec in self.program.inputs]
         for name, array in self.program.weights.items():
             self.values[name] = self._weight(name, array)
-        for step in self.program.steps:
+        for step in live(self.program):
             self.values[step.name] = self._convert(step)
         if self.blocked or self.behind:
             names = {name for found in self.blocked.values() for name in found}

@@ -6,7 +6,7 @@ reads and what later parts read of it.  Read next: `compile.py`, which runs them
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
@@ -74,15 +74,25 @@ def _kinds(steps: list[Step], blocked: frozenset[str]) -> dict[str, bool]:
     return found
 
 
-def without_values(program: Program) -> tuple[Program, list[Any]]:
-    """`program` without outputs that are no tensors, and for each output ("output", its position
-    among the others) or ("value", what it is)."""
+def without_values(
+    program: Program, inputs: Mapping[str, int] | None = None
+) -> tuple[Program, list[Any]]:
+    """`program` with outputs that it computes only, and for each output ("output", its position
+    among these), ("value", what it is) or ("input", which one it is).
+
+    inputs: positions of inputs by name
+    """
     positions: list[Any] = []
     computed: list[Any] = []
+    known = inputs or {}
     for value in program.outputs:
-        is_value = not isinstance(value, Ref)
-        positions.append(("value", value) if is_value else ("output", len(computed)))
-        computed += [] if is_value else [value]
+        if not isinstance(value, Ref):
+            positions.append(("value", value))
+        elif value.name in known:
+            positions.append(("input", known[value.name]))
+        else:
+            positions.append(("output", len(computed)))
+            computed.append(value)
     return replace(program, outputs=tuple(computed)), positions
 
 

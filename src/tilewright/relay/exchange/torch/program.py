@@ -65,3 +65,13 @@ def refs(value: Any) -> Iterator[str]:
     elif isinstance(value, (list, tuple)):
         for item in value:
             yield from refs(item)
+
+
+def live(program: Program) -> list[Step]:
+    """The steps that outputs depend on."""
+    read, found = set(refs(list(program.outputs))), []
+    for step in reversed(program.steps):
+        if step.name in read:
+            read.update(refs(list(step.args.values())))
+            found.append(step)
+    return found[::-1]

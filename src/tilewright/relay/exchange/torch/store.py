@@ -51,6 +51,7 @@ def key(
     parts = [
         code_digest(), torch.__version__, gm.code, shapes, list(dynamic),
         str(chosen), chosen.fingerprint, _log_digest(log),
+        [str(torch.get_autocast_dtype(k)) for k in ("cpu", "cuda") if torch.is_autocast_enabled(k)],
     ]  # fmt: skip
     digest.update(json.dumps(parts).encode())
     for t in held:
@@ -60,30 +61,30 @@ def key(
     return digest.hexdigest()
 
 
-def keep(key: str, library: Library, outputs: Sequence[Any]) -> None:
+def keep(key: str, library: Library, outputs: Sequence[Any], inputs: Sequence[int]) -> None:
     """Write the library; where it cannot be, nothing happens."""
     if sum(c.nbytes for c in library.constants) > _MOST_BYTES:
         return
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "library"
         library.save(path)
-        head = msgspec.json.encode(list(outputs))
+        head = msgspec.json.encode([list(outputs), list(inputs)])
         body = len(head).to_bytes(8, "little") + head + path.read_bytes()
     default_cache().keep(key, body)
 
 
-def load(key: str) -> tuple[Library, list[Any]] | None:
+def load(key: str) -> tuple[Library, list[Any], list[int]] | None:
     """What `keep` wrote; None where there is nothing, or it is damaged."""
     data = default_cache().kept(key)
     if data is None:
         return None
     try:
         size = int.from_bytes(data[:8], "little")
-        outputs = [tuple(item) for item in msgspec.json.decode(data[8 : 8 + size])]
+        outputs, inputs = msgspec.json.decode(data[8 : 8 + size])
         with tempfile.NamedTemporaryFile() as file:
             file.write(memoryview(data)[8 + size :])
             file.flush()
-            return load_library(file.name), outputs
+            return load_library(file.name), [tuple(item) for item in outputs], inputs
     except (TilewrightError, msgspec.MsgspecError, OSError, ValueError):
         return None
 

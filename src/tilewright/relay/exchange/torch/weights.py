@@ -7,7 +7,7 @@ asked at every call, so it has to be quick.  Read next: `compile.py`.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, MutableSet, Sequence
+from collections.abc import Callable, Mapping, MutableSet, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -53,6 +53,48 @@ def bind(torch: Any, gm: Any, example_inputs: Sequence[Any]) -> None:
             held.discard(guard)
     for source in sources:
         held.add(source.make_guard(same_object))
+
+
+def lifted(torch: Any, gm: Any, numbers: Mapping[int, float]) -> tuple[Any, list[Any]]:
+    """The graph that takes the tensors among its attributes as inputs, behind its own ones, and
+    these tensors.  So an exporter sees what is written to them, and writes to none itself.
+
+    numbers: by position, inputs that are numbers in a tensor, and what they are
+    """
+    graph, held = torch.fx.Graph(), list[Any]()
+    graph.output(graph.graph_copy(gm.graph, {}))
+    nodes = list(graph.nodes)
+    inputs = [n for n in nodes if n.op == "placeholder"]
+    for k, number in numbers.items():
+        for user in list(inputs[k].users):
+            if user.op == "call_method" and user.target == "item":
+                user.replace_all_uses_with(number)
+                graph.erase_node(user)
+    last = inputs[-1] if inputs else None
+    for node in nodes:
+        value = attrgetter(str(node.target))(gm) if node.op == "get_attr" else None
+        if isinstance(value, torch.Tensor):
+            with graph.inserting_after(last) if last else graph.inserting_before(nodes[0]):
+                last = graph.placeholder(f"held_{len(held)}")
+            node.replace_all_uses_with(last)
+            graph.erase_node(node)
+            held.append(value)
+    return torch.fx.GraphModule(gm, graph), held
+
+
+def cast_inside(torch: Any, gm: Any, kind: str, dtype: Any) -> None:
+    """Have the graph compute under `torch.autocast(kind, dtype)` wherever it is traced."""
+    mode, nodes = torch.amp.autocast_mode, list(gm.graph.nodes)
+    with gm.graph.inserting_before(next(n for n in nodes if n.op != "placeholder")):
+        entered = gm.graph.call_function(mode._enter_autocast, (kind, dtype, True, None))
+    with gm.graph.inserting_before(nodes[-1]):
+        gm.graph.call_function(mode._exit_autocast, (entered,))
+    gm.recompile()
+
+
+def is_number(node: Any) -> bool:
+    """Whether an input of a graph is a float of Python's, which is passed in a tensor."""
+    return bool(getattr(node.meta.get("grapharg"), "pass_arg_as_tensor", False))
 
 
 def attributes(gm: Any) -> list[Any]:

@@ -147,7 +147,7 @@ def _power(n: Node) -> Expr:
 def _limits(n: Node) -> Expr:
     data = as_type(n["self"], n.dtype)
     low, high = n.args.get("min"), n.args.get("max")
-    if isinstance(low, Expr) or isinstance(high, Expr):
+    if isinstance(low, Expr) or isinstance(high, Expr) or not data.dtype.is_float:
         if low is not None:
             data = tensor.maximum(data, operand(n, "min", n.dtype))
         return data if high is None else tensor.minimum(data, operand(n, "max", n.dtype))
@@ -356,6 +356,66 @@ def _rrelu(n: Node) -> list[Expr | None]:
     return [nn.leaky_relu(n["self"], slope), n.optional("noise")]
 
 
+def _log_gamma(x: Expr) -> Expr:
+    """log |gamma(x)|: Stirling's series from 8 on, below that by steps of 1, below 1/2 mirrored."""
+    kind = str(x.dtype)
+    one, half = number(1, kind), number(0.5, kind)
+    below = tensor.less(x, half)
+    y = tensor.where(below, tensor.subtract(one, x), x)
+    small = tensor.less(y, number(8, kind))
+    z = tensor.where(small, tensor.add(y, number(8, kind)), y)
+    steps: Expr = tensor.where(small, y, one)
+    for k in range(1, 8):
+        factor = tensor.add(y, number(k, kind))
+        steps = tensor.multiply(steps, tensor.where(small, factor, one))
+    series = tensor.add(_series(z, (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188)),
+                        number(0.5 * math.log(2 * math.pi), kind))  # fmt: skip
+    log = tensor.subtract(tensor.log(z), one)
+    whole = tensor.multiply(tensor.subtract(z, half), log)
+    made = tensor.add(tensor.subtract(whole, half), tensor.subtract(series, tensor.log(steps)))
+    made = tensor.where(tensor.isinf(y), y, made)
+    turn = tensor.abs(tensor.sin(scaled(_fraction(x), math.pi)))
+    mirrored = tensor.subtract(number(math.log(math.pi), kind), tensor.add(tensor.log(turn), made))
+    mirrored = tensor.where(tensor.isinf(x), tensor.abs(x), mirrored)
+    return tensor.where(below, mirrored, made)
+
+
+def _digamma(x: Expr) -> Expr:
+    """The derivative of the logarithm of gamma, computed as that is."""
+    kind = str(x.dtype)
+    one = number(1, kind)
+    below = tensor.less(x, number(0.5, kind))
+    y = tensor.where(below, tensor.subtract(one, x), x)
+    z, steps = tensor.add(y, number(8, kind)), _reciprocal(y)
+    for k in range(1, 8):
+        steps = tensor.add(steps, _reciprocal(tensor.add(y, number(k, kind))))
+    rest = tensor.multiply(_reciprocal(z), _series(z, (1 / 12, -1 / 120, 1 / 252, -1 / 240)))
+    half = tensor.divide(number(0.5, kind), z)
+    made = tensor.subtract(tensor.log(z), tensor.add(tensor.add(half, rest), steps))
+    part = _fraction(x)
+    turn = tensor.divide(number(math.pi, kind), tensor.tan(scaled(part, math.pi)))
+    zero = number(0, kind)
+    pole = tensor.where(_is_negative(x), number(math.inf, kind), number(-math.inf, kind))
+    pole = tensor.where(tensor.equal(x, zero), pole, number(math.nan, kind))
+    mirrored = tensor.where(tensor.equal(part, zero), pole, tensor.subtract(made, turn))
+    return tensor.where(below, mirrored, made)
+
+
+def _series(z: Expr, factors: tuple[float, ...]) -> Expr:
+    """The sum of factors[k] / z^(2k + 1)."""
+    inverse = _reciprocal(z)
+    square = tensor.multiply(inverse, inverse)
+    total: Expr = number(factors[-1], str(z.dtype))
+    for factor in factors[-2::-1]:
+        total = tensor.add(tensor.multiply(total, square), number(factor, str(z.dtype)))
+    return tensor.multiply(total, inverse)
+
+
+def _fraction(x: Expr) -> Expr:
+    """x less the nearest integer."""
+    return tensor.subtract(x, tensor.round(x))
+
+
 def _variants(name: str, kinds: str, converter: Converter) -> dict[str, Converter]:
     return {f"{name}.{kind}": converter for kind in kinds.split()}
 
@@ -374,6 +434,8 @@ CONVERTERS: dict[str, Converter] = {
     "reciprocal.default": unary(_reciprocal),
     "expm1.default": unary(_expm1),
     "log1p.default": unary(_log1p),
+    "lgamma.default": unary(_log_gamma),
+    "digamma.default": unary(_digamma),
     "silu.default": unary(nn.silu),
     "hardsigmoid.default": unary(nn.hard_sigmoid),
     "hardswish.default": unary(nn.hard_swish),
@@ -411,6 +473,10 @@ CONVERTERS: dict[str, Converter] = {
     **_variants("bitwise_and", _BOTH, _bitwise("and")),
     **_variants("bitwise_or", _BOTH, _bitwise("or")),
     **_variants("bitwise_xor", _BOTH, _bitwise("xor")),
+    **_variants("__lshift__", _BOTH, _binary(tensor.left_shift)),
+    **_variants("__rshift__", _BOTH, _binary(tensor.right_shift)),
+    **_variants("bitwise_left_shift", "Tensor Tensor_Scalar", _binary(tensor.left_shift)),
+    **_variants("bitwise_right_shift", "Tensor Tensor_Scalar", _binary(tensor.right_shift)),
     **_variants("where", "self ScalarOther ScalarSelf Scalar", _where),
     **_variants("masked_fill", _BOTH, _masked_fill),
     "clamp.default": _limits,

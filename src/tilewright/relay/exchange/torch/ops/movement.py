@@ -99,6 +99,12 @@ def _slice(n: Node) -> Expr:
     return part(data, axis, *_bounds(n, axis, data.shape[axis]))
 
 
+def _narrow(n: Node) -> Expr:
+    data, axis, begin = n["self"], n.axis(), n.integer("start")
+    begin += data.shape[axis] if begin < 0 else 0
+    return part(data, axis, begin, begin + n.integer("length"))
+
+
 def _select(n: Node) -> Expr:
     data, axis = n["self"], n.axis()
     at = n.integer("index")
@@ -286,6 +292,22 @@ def _diagonal(n: Node) -> Expr:
     return part(flat, len(lead), first, first + n.shape[-1] * (wide + 1), wide + 1)
 
 
+def _diagonal_scatter(n: Node) -> Expr:
+    """`self` with `src` as a diagonal of each matrix."""
+    data, source = n["self"], as_type(n["src"], n.dtype)
+    rank = len(data.shape)
+    rows, columns = (n.integer(k, d) % rank for k, d in (("dim1", 0), ("dim2", 1)))
+    order = [k for k in range(rank) if k not in (rows, columns)] + [rows, columns]
+    matrices = tensor.transpose(data, order)
+    *lead, high, wide = matrices.shape
+    offset, count = n.integer("offset", 0), source.shape[-1]
+    first, step = max(-offset, 0) * wide + max(offset, 0), wide + 1
+    places = range(first, first + count * step, step)
+    flat = reshaped(matrices, (*lead, high * wide))
+    made = reshaped(_with(flat, source, len(lead), places), matrices.shape)
+    return tensor.transpose(made, [order.index(k) for k in range(rank)])
+
+
 def _triangle(upper: bool) -> Converter:
     def convert(n: Node) -> Expr:
         data = n["self"]
@@ -348,6 +370,8 @@ CONVERTERS: dict[str, Converter] = {
     "channel_shuffle.default": _channel_shuffle,
     "native_channel_shuffle.default": _channel_shuffle,
     **_twins("diagonal", _diagonal),
+    "diagonal_scatter.default": _diagonal_scatter,
+    "narrow_copy.default": _narrow,
     "tril.default": _triangle(upper=False),
     "triu.default": _triangle(upper=True),
 }  # fmt: skip

@@ -35,6 +35,34 @@ def _batch_norm(n: Node) -> Expr:
     return made[0]
 
 
+def _batch_norm_of_batch(n: Node) -> list[Expr | None]:
+    """In training mode: by the statistics of the data, which move the running ones."""
+    n.require(bool(n.get("training", True)), "it is not in training mode", "Please report it.")
+    data, momentum, eps = n["input"], float(n.args["momentum"]), float(n.args["eps"])
+    axes = [k for k in range(len(data.shape)) if k != 1]
+    count, channels = math.prod(data.shape[k] for k in axes), data.shape[1]
+    mean = tensor.mean(data, axes, True)
+    away = tensor.subtract(data, mean)
+    variance = tensor.mean(tensor.multiply(away, away), axes, True)
+    scale = tensor.rsqrt(tensor.add(variance, const(eps, str(data.dtype))))
+    shape = (channels, *(1,) * (len(data.shape) - 2))
+    made = affine(
+        tensor.multiply(away, scale), n.optional("weight"), n.optional("bias"), shape
+    )  # fmt: skip
+
+    def moved(name: str, value: Expr, factor: float = 1.0) -> Expr:
+        old = n[name]
+        kind = str(old.dtype)
+        new = tensor.multiply(as_type(reshaped(value, (channels,)), kind),
+                              const(momentum * factor, kind))  # fmt: skip
+        return tensor.add(tensor.multiply(old, const(1 - momentum, kind)), new)
+
+    return [
+        made, reshaped(mean, (channels,)), reshaped(scale, (channels,)),
+        moved("running_mean", mean), moved("running_var", variance, count / max(count - 1, 1)),
+    ]  # fmt: skip
+
+
 def affine(
     made: Expr, weight: Expr | None, bias: Expr | None, shape: tuple[int, ...] | None = None
 ) -> Expr:
@@ -97,6 +125,7 @@ CONVERTERS: dict[str, Converter] = {
     **dict.fromkeys(("_native_batch_norm_legit_no_training.default", "native_batch_norm.default",
                      "_native_batch_norm_legit.no_stats", "_batch_norm_no_update.default"),
                     first_of_several(_batch_norm)),
+    "_native_batch_norm_legit_functional.default": _batch_norm_of_batch,
     "batch_norm.default": _batch_norm,
     "native_layer_norm.default": first_of_several(_layer_norm),
     "layer_norm.default": _layer_norm,
