@@ -7,6 +7,7 @@ import http.server
 import json
 import threading
 
+import msgspec
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -17,9 +18,11 @@ from tilewright.base.errors import ModelError, RecordError
 from tilewright.cli.app import cli
 from tilewright.cost.features import FEATURES
 from tilewright.knowledge import install, store
+from tilewright.knowledge.device_class import device_classes
 from tilewright.knowledge.trees import Trees
 from tilewright.measure.database import Database
 from tilewright.relay.compile.extract import fused_tasks
+from tilewright.relay.compile.schedules import Chooser
 from tilewright.runtime.device import local_target
 from tilewright.runtime.network.graph_executor import GraphModule
 from tilewright.search.publish import publish
@@ -72,6 +75,12 @@ def test_classes_of_devices():
     gpu = DeviceSpec("opencl", "Intel(R) Arc(TM) A770", "some")
     assert knowledge.device_class(Target("opencl").on(gpu)) == "opencl-intel-r-arc-tm-a770"
     assert knowledge.device_class(Target("opencl -device=mali")) == "opencl-mali"
+    narrower = [f"llvm-x86_64-{bits}" for bits in (512, 256, 128)]
+    assert device_classes(wide) == narrower
+    assert device_classes(wide.with_limits(vector_bytes=32)) == narrower[1:]
+    assert device_classes(board) == ["llvm-aarch64-128"]
+    for threads in (Target("cuda -arch=sm_86"), Target("opencl -device=mali")):
+        assert device_classes(threads) == [knowledge.device_class(threads)]
 
 
 # -- where it counts -------------------------------------------------------------------------------
@@ -105,6 +114,43 @@ def test_what_is_known_of_another_class_does_not_count(log, tmp_path, monkeypatc
     publish([log], tmp_path / "other", "llvm-m68k-32")
     monkeypatch.setenv("TILEWRIGHT_KNOWLEDGE", str(tmp_path / "other"))
     assert sources().keys() == {"default"}
+
+
+def test_what_is_known_of_narrower_vectors_counts_where_the_class_has_nothing(
+    log, tmp_path, monkeypatch
+):
+    """However the target is spelled; nothing of wider ones does; the own class comes first."""
+    folder, narrow = tmp_path / "site", "llvm -mcpu=x86-64"  # vectors of 128 bits
+    monkeypatch.setenv("TILEWRIGHT_KNOWLEDGE", str(folder))
+    mod, params = residual()
+
+    def built(target):
+        return relay.build(mod, target, params, verify=False).report.sources
+
+    database = Database.load(log)
+    count = len(database.tasks())
+    publish([log], folder, knowledge.device_class(Target(narrow)))
+    assert built("llvm -mcpu=x86-64-v3")["knowledge"] == count == built(narrow)["knowledge"]
+    (of_narrow,) = knowledge.records(Target("llvm -mcpu=x86-64-v3"))
+    publish([log], folder, "llvm-x86_64-256")
+    nearest, next_ = knowledge.records(Target("llvm -mcpu=x86-64-v3"))
+    assert next_ == of_narrow and nearest != of_narrow
+    assert knowledge.records(Target(narrow)) == [next_]
+    of_own = Chooser((), ("llvm",), "", [[slower(database, 3.0)], [database]])
+    for task in database.tasks():
+        dag = database.computation(task.dag)
+        best = database.best(task.key)
+        assert of_own.seconds(dag) == pytest.approx(3.0 * best.seconds)
+
+
+def slower(database, factor):
+    """The same records, each `factor` times slower."""
+    found = Database()
+    for record in database:
+        costs = tuple(factor * c for c in record.result.costs)
+        result = msgspec.structs.replace(record.result, costs=costs)
+        found.append(msgspec.structs.replace(record, result=result), database.dag(record.task.dag))
+    return found
 
 
 def test_a_folder_that_is_not_there(monkeypatch, tmp_path):

@@ -198,7 +198,7 @@ def known_and_own(pace: float, seed: int) -> tuple[list[Task], Chooser]:
     schedule (seed 0) or of another one."""
     plain, known = blocks_known()
     own = database_of(plain[:1], pace * 1e-4, seed=seed)
-    return plain, Chooser([own], (str(TARGET),), "", [known])
+    return plain, Chooser([own], (str(TARGET),), "", [[known]])
 
 
 @pytest.mark.parametrize("pace", (0.5, 3.0))
@@ -244,7 +244,7 @@ def test_a_short_budget_goes_to_the_layouts_that_are_known_to_be_fastest(monkeyp
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path))
     mod = network()
     tasks, known = blocks_known()
-    monkeypatch.setattr(tuning, "records", lambda target: [known])
+    monkeypatch.setattr(tuning, "records", lambda target: [[known]])
     short = with_layouts(tasks, [mod], None, TARGET, Options(seconds=5))
     names = {t.name.partition("+")[0] for t in short if "conv2d" in t.name}
     assert names == {"conv2d_NCHWc", "depthwise_conv2d_NCHWc"}

@@ -1,6 +1,7 @@
 """The class of a device: those for which the same schedules are good.
 
-In: a target, as it is on a device.  Out: a name, which is also that of a folder.
+In: a target, as it is on a device.  Out: a name, which is also that of a folder, and those of the
+classes whose schedules are still better than none.
 Read next: `store.py`.
 """
 
@@ -10,6 +11,8 @@ import platform
 import re
 
 from tilewright.targets.target import Target
+
+_NARROWEST = 128  # bits of a vector
 
 
 def device_class(target: Target) -> str:
@@ -27,3 +30,15 @@ def device_class(target: Target) -> str:
         named = target.device.name if target.device is not None else ""
         which = target.option("device") or named or "any"
     return re.sub(r"[^a-z0-9_]+", "-", f"{target.kind}-{which}".lower()).strip("-")
+
+
+def device_classes(target: Target) -> list[str]:
+    """Its class, then those of processors with narrower vectors, the widest first: what was found
+    on them is right here and mostly better than what nobody tuned."""
+    own = device_class(target)
+    name, _, bits = own.rpartition("-")
+    found, width = [own], 0 if target.arch or target.has_threads else int(bits) // 2
+    while width >= _NARROWEST:
+        found.append(f"{name}-{width}")
+        width //= 2
+    return found

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tilewright.base import environment
 from tilewright.base.errors import RecordError
-from tilewright.knowledge.device_class import device_class
+from tilewright.knowledge.device_class import device_class, device_classes
 from tilewright.knowledge.trees import Trees
 from tilewright.measure.database import Database, readable
 from tilewright.targets.target import Target
@@ -53,25 +53,27 @@ def _added() -> list[Path]:
         return []
 
 
-def records(target: Target) -> list[Database]:
-    """Records for devices of the target's class, from each folder that has some.
+def records(target: Target) -> list[list[Database]]:
+    """Records for devices of the target's class, one of each folder that has some; then those of
+    the next class that counts for it, and so on (`device_classes`).  Classes without are left out.
 
     Lines that are skipped are told in a RuntimeWarning.  Raises RecordError for a file of records
     of which no line can be read.
     """
-    return [_database(*_state(path)) for path in _files(target, RECORDS)]
+    files = [_files(name, RECORDS) for name in device_classes(target)]
+    return [[_database(*_state(path)) for path in of] for of in files if of]
 
 
 def trees(target: Target) -> Trees | None:
     """What the search for devices of the target's class begins with: of the first folder that has
     trees.  Raises ModelError for a file that holds none."""
-    found = _files(target, TREES)
+    found = _files(device_class(target), TREES)
     return _trees(*_state(found[0])) if found else None
 
 
-def _files(target: Target, name: str) -> list[Path]:
-    own = device_class(target)
-    return [path for folder in folders() if (path := folder / own / name).is_file()]
+def _files(of: str, name: str) -> list[Path]:
+    """Those of a class, one of each folder that has it."""
+    return [path for folder in folders() if (path := folder / of / name).is_file()]
 
 
 def _state(path: Path) -> tuple[Path, int, int]:

@@ -32,10 +32,13 @@ class Known:
     messages: list[str] = field(default_factory=list)
 
     def candidates(self, task: Task, measured: Collection[Candidate]) -> list[Candidate]:
-        """Of exactly this computation, what was fastest on devices of the class."""
+        """Of exactly this computation, what was fastest on devices of the class, and of others
+        that count for it."""
         found: list[Candidate] = []
         for database in self.databases:
-            best = database.leaders(Key(task.key, str(task.target)), _MOST)
+            names = sorted({t.target for t in database.tasks()})  # of the class, however spelled
+            best = [r for name in names for r in database.leaders(Key(task.key, name), _MOST)]
+            best = sorted(best, key=lambda r: r.seconds)[:_MOST]
             found += first_candidates(task, best, measured, Replays(task, database))[0]
         return list(dict.fromkeys(found))
 
@@ -44,7 +47,7 @@ def recalled(target: Target) -> Known:
     """What knowledge holds for devices like the target's."""
     found = Known()
     try:
-        found.databases = knowledge.records(target)
+        found.databases = [database for of in knowledge.records(target) for database in of]
         found.trees = knowledge.trees(target)
     except TilewrightError as error:
         found.messages.append(f"Knowledge is left out: {error}")

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import islice
+from itertools import chain, islice
 from statistics import median
 from typing import Any
 
@@ -84,14 +84,20 @@ def _parts(source: ScheduleSource) -> list[ScheduleSource]:
 
 @dataclass(frozen=True)
 class _Log:
-    """Records behind a source; fingerprint: of the device whose records count, "": all count."""
+    """Records behind a source.
+
+    names: spellings of targets whose records count; fingerprint: of the device whose records do,
+    "": of any
+    """
 
     database: Database
+    names: tuple[str, ...]
     fingerprint: str
     label: str
 
-    def key(self, dag: str, target: str) -> Key:
-        return Key(dag, target, self.fingerprint)
+    def keys(self, dag: str) -> list[Key]:
+        """Of a computation's records."""
+        return [Key(dag, name, self.fingerprint) for name in self.names]
 
 
 @dataclass(frozen=True)
@@ -107,7 +113,8 @@ class Chooser:
 
     names:       the spellings of the target that records may carry
     fingerprint: of the device it is built for; "" where that is not known
-    knowledge:   records of devices of its class, which count where the sources have none
+    knowledge:   records of devices of its class, however their targets are spelled, which count
+                 where the sources have none; then those of other classes
     """
 
     def __init__(
@@ -115,13 +122,13 @@ class Chooser:
         sources: Sequence[ScheduleSource],
         names: Sequence[str],
         fingerprint: str = "",
-        knowledge: Sequence[Database] = (),
+        knowledge: Sequence[Sequence[Database]] = (),
     ) -> None:
         self.sources, self.fingerprint = sources, fingerprint
         self.names = tuple(dict.fromkeys(names))
         databases = [d for d in map(_database, sources) if d is not None]
-        self._own = [_Log(d, fingerprint, RECORD) for d in databases]
-        self._known = [_Log(d, "", KNOWLEDGE) for d in knowledge]
+        self._own = [_Log(d, self.names, fingerprint, RECORD) for d in databases]
+        self._known = [[_Log(d, _targets(d), "", KNOWLEDGE) for d in of] for of in knowledge]
         self._by_anchor: dict[int, dict[str, list[tuple[bool, Record]]]] = {}
 
     def choices(self, dag: ComputeDAG, target: Target) -> Iterator[Choice]:
@@ -131,7 +138,7 @@ class Chooser:
         """
         for source in self.sources:
             yield from self._exact(source, dag, target)
-        for log in self._known:
+        for log in chain(*self._known):
             yield from self._recorded(log, dag)
         yield from islice(self._reinstantiated(dag, target), _ANCHORS)
         yield Choice(DEFAULT, None)
@@ -168,12 +175,16 @@ class Chooser:
     @cached_property
     def _judges(self) -> list[_Judge]:
         """Whose figures are compared with each other: those of this device, and where it has none
-        of a computation those of its class, at the pace of this device.  The pace is that of
-        schedules that were timed on both; without any there are only figures of one kind."""
-        own, known = self._fastest(self._own), self._fastest(self._known)
+        of a computation those of its class, then of the next one, at the pace of this device.  The
+        pace is that of schedules that were timed on both; without any, this device's figures stand
+        alone."""
+        own = self._fastest(self._own)
         judges = [_Judge(self._own, 1.0)] if own else []
-        pace = self._pace(known) if own else 1.0
-        return [*judges, _Judge(self._known, pace)] if known and pace is not None else judges
+        for logs in self._known:
+            known = self._fastest(logs)
+            pace = self._pace(known) if own else 1.0
+            judges += [_Judge(logs, pace)] if known and pace is not None else []
+        return judges
 
     def _pace(self, known: Mapping[str, Record]) -> float | None:
         """What this device takes for one second of those whose records are `known`."""
@@ -181,8 +192,8 @@ class Chooser:
             mine.seconds / record.seconds
             for dag, record in known.items()
             for log in self._own
-            for name in self.names
-            for mine in log.database.leaders(log.key(dag, name), _TIMED)
+            for key in log.keys(dag)
+            for mine in log.database.leaders(key, _TIMED)
             if mine.candidate == record.candidate
         ]
         return median(ratios) if ratios else None
@@ -202,7 +213,7 @@ class Chooser:
         return None, 1.0
 
     def _best(self, dag: ComputeDAG, logs: Sequence[_Log]) -> Record | None:
-        every = ((log, log.key(dag.hash, name)) for log in logs for name in self.names)
+        every = ((log, key) for log in logs for key in log.keys(dag.hash))
         bests = [best for log, key in every if (best := log.database.best(key)) is not None]
         return min(bests, key=lambda r: r.seconds, default=None)
 
@@ -216,8 +227,7 @@ class Chooser:
     def _fastest(self, logs: Sequence[_Log]) -> dict[str, Record]:
         """The best record of every computation in the logs, on any device that counts."""
         found: dict[str, Record] = {}
-        keys = {(log, log.key(t.dag, name)) for log in logs for t in log.database.tasks()
-                for name in self.names}  # fmt: skip
+        keys = {(log, key) for log in logs for t in log.database.tasks() for key in log.keys(t.dag)}
         for log, key in keys:
             best = log.database.best(key)
             known = found.get(key.dag)
@@ -256,7 +266,7 @@ class Chooser:
     def _exact(self, source: ScheduleSource, dag: ComputeDAG, target: Target) -> Iterator[Choice]:
         database = _database(source)
         if database is not None:
-            yield from self._recorded(_Log(database, self.fingerprint, RECORD), dag)
+            yield from self._recorded(_Log(database, self.names, self.fingerprint, RECORD), dag)
             return
         found = source.lookup(dag, target)
         if found is not None:
@@ -265,7 +275,7 @@ class Chooser:
 
     def _recorded(self, log: _Log, dag: ComputeDAG) -> Iterator[Choice]:
         """The fastest records of this computation; the others are looked for when they fail."""
-        keys = [log.key(dag.hash, name) for name in self.names]
+        keys = log.keys(dag.hash)
         bests = [best for key in keys if (best := log.database.best(key)) is not None]
         first = min(bests, key=lambda r: r.seconds, default=None)
         if first is None:
@@ -283,7 +293,7 @@ class Chooser:
         if not templates or anchor is None:
             return
         key, packable, own = *anchor_key(anchor), dag.hash
-        for logs in (self._own, self._known):
+        for logs in (self._own, *self._known):
             usable = [
                 (constant != packable, record.seconds, record)
                 for constant, record in self._with_anchor(logs, key)
@@ -303,8 +313,8 @@ class Chooser:
         found = self._by_anchor.get(id(log))
         if found is None:
             found = self._by_anchor[id(log)] = {}
-            keys = {log.key(t.dag, t.target) for t in log.database.tasks()}
-            keys = {key for key in keys if key.target in self.names}
+            tasks = (t for t in log.database.tasks() if t.target in log.names)
+            keys = {key for t in tasks for key in log.keys(t.dag)}
             anchors = anchors_of(log.database, {key.dag for key in keys})
             for key in sorted(keys):
                 best = log.database.best(key)
@@ -318,6 +328,11 @@ def _database(source: Any) -> Database | None:
     """The records behind a source; `apply_history_best` has them as `.database`."""
     inner = getattr(source, "database", source)
     return inner if isinstance(inner, Database) else None
+
+
+def _targets(database: Database) -> tuple[str, ...]:
+    """As its records spell them."""
+    return tuple(sorted({task.target for task in database.tasks()}))
 
 
 def _replayed(log: _Log, record: Record, dag: ComputeDAG) -> Choice:
