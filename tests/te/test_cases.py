@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,6 +14,7 @@ from te.retype import retyped
 from tilewright import te, topi
 from tilewright.base.dtype import DType
 from tilewright.te import cases as te_cases
+from tilewright.te import rounding
 from tilewright.te.cases import cases, whole_numbers
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.evaluate import evaluate, evaluate_with_tolerance
@@ -103,6 +106,21 @@ def test_behind_what_is_inexact_the_bound_stays() -> None:
 )  # fmt: skip
 def test_grids(values: list[float], grid: float) -> None:
     assert grid_of(np.array(values)) == grid
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
+def test_a_grid_is_the_last_bit_of_the_number_that_has_the_finest(kind) -> None:
+    """Of any bits of any type, wherever in a long array; as fractions have it."""
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        few = np.frombuffer(rng.bytes(8 * kind().nbytes), kind)
+        numbers = [Fraction(float(x)) for x in few if np.isfinite(x) and x]
+        finest = max(n.denominator for n in numbers)
+        wholes = [int(n * finest) for n in numbers]
+        grid = Fraction(min(w & -w for w in wholes), finest)
+        long = np.zeros(3 * rounding._BLOCK + 7, kind)
+        long[rng.choice(len(long), len(few), replace=False)] = few
+        assert grid_of(long) == float(grid) == grid_of(few.reshape(2, 4))
 
 
 def test_sums_of_either_sign_behind_a_relu_are_told_at_once(monkeypatch):

@@ -22,7 +22,7 @@ from tilewright.te.evaluate import (
     approximations,
     random_inputs,
 )
-from tilewright.te.rounding import Approx, Array
+from tilewright.te.rounding import Approx, Array, blocks
 from tilewright.te.tensor import Tensor
 
 # (largest number, halvings): tried in this order until most of the outputs tell.  Fractions are for
@@ -88,20 +88,25 @@ def _drawing(dag: ComputeDAG, largest: int, unit: float) -> Draw:
         dtype = tensor.dtype
         if not (dtype.is_float or dtype.is_index):
             return None
-        size = rng.integers(1, max(largest // 2, 1), tensor.shape, endpoint=True)
-        if largest > 1:
-            size = 2 * size - _parity(tensor.shape)
-        sign = np.where(rng.random(tensor.shape) < (1 - lean) / 2, -1, 1)
-        return np.asarray(size * sign * (unit if dtype.is_float else 1)).astype(dtype.storage)
+        drawn = np.empty(tensor.shape, dtype.storage)
+        flat, odd = drawn.reshape(-1), _parity(tensor.shape).reshape(-1)
+        for at in blocks(flat.size):
+            size = rng.integers(1, max(largest // 2, 1), flat[at].size, endpoint=True)
+            if largest > 1:
+                size = 2 * size - odd[at]
+            sign = np.where(rng.random(size.size) < (1 - lean) / 2, -1, 1)
+            flat[at] = (size * sign * (unit if dtype.is_float else 1)).astype(dtype.storage)
+        return drawn
 
     return draw
 
 
 def _parity(shape: tuple[int, ...]) -> Array:
-    total = np.zeros((), np.int64)
+    odd = np.zeros((), np.int8)
     for axis, size in enumerate(shape):
-        total = total + np.arange(size).reshape([-1 if k == axis else 1 for k in range(len(shape))])
-    return np.asarray(total % 2)
+        own = np.arange(size, dtype=np.int64).astype(np.int8) & 1
+        odd = odd ^ own.reshape([-1 if k == axis else 1 for k in range(len(shape))])
+    return np.asarray(odd)
 
 
 def _telling(result: Approx) -> float:

@@ -30,6 +30,7 @@ from tilewright.te.positions import Position, positions
 from tilewright.te.rounding import (
     Approx,
     Array,
+    blocks,
     cast_value,
     exactly,
     fits,
@@ -157,10 +158,14 @@ def _draw(
         return np.asarray(DOMAINS.get(kind, np.abs)(own) if kind else own)
     if dtype.is_float:
         large = 100.0 if dtype.greatest > 1e9 else 10.0  # so that sums of float16 stay finite
-        values = rng.standard_normal(tensor.shape)
-        values = values * np.where(rng.random(tensor.shape) < 0.01, large, 1.0)
-        held = DOMAINS.get(kind, np.abs)(values) if kind else values
-        return np.asarray(held).astype(dtype.storage)
+        drawn = np.empty(tensor.shape, dtype.storage)
+        flat = drawn.reshape(-1)
+        for at in blocks(flat.size):
+            values = rng.standard_normal(flat[at].size)
+            values[rng.random(values.size) < 0.01] *= large
+            held = DOMAINS.get(kind, np.abs)(values) if kind else values
+            flat[at] = np.asarray(held).astype(dtype.storage)
+        return drawn
     if dtype == "bool":
         return rng.integers(0, 2, tensor.shape).astype(bool)
     if place is not None and place.limited and not kind:

@@ -13,7 +13,7 @@ bits, and unsigned ones, wrap around after every operation; int32 and int64 coun
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +23,8 @@ from tilewright.base.dtype import DType
 
 Array = npt.NDArray[Any]
 LARGE_GRID = 2.0**200  # of zeros: finite, so that nothing times it is NaN
+_BLOCK = 1 << 16
+_FRACTION = (1 << 52) - 1  # bits of a float64
 
 
 class Approx(NamedTuple):
@@ -55,15 +57,28 @@ def kept_as(dtype: DType) -> type[np.generic]:
 
 def grid_of(value: Array) -> float:
     """The greatest power of two of which all finite numbers are multiples; of zeros a large one."""
-    numbers = np.asarray(value)
+    numbers = np.asarray(value).reshape(-1)
     if numbers.dtype.kind != "f":
         return 1.0
-    fraction, exponent = np.frexp(numbers[np.isfinite(numbers) & (numbers != 0)])
-    whole = (fraction * 2.0**53).astype(np.int64)
-    if not whole.size:
-        return LARGE_GRID
-    lowest = np.frexp((whole & -whole).astype(np.float64))[1] - 1  # which bit of 53 is the last
-    return float(np.ldexp(1.0, int((lowest + exponent - 53).min())))
+    with np.errstate(invalid="ignore"):
+        least = min((_last_bit(numbers[at]) for at in blocks(numbers.size)), default=np.inf)
+    return float(least) if np.isfinite(least) else LARGE_GRID
+
+
+def _last_bit(numbers: Array) -> float:
+    """What the last bit of a number that is set stands for, the least of all that are finite;
+    infinite where there is none but zeros."""
+    held = numbers.astype(np.float64)
+    bits = held.view(np.int64)
+    shorter = (bits & (bits - 1)).view(np.float64)
+    last = np.abs(np.where(bits & _FRACTION, held - shorter, held))
+    last[last == 0] = np.inf
+    return float(np.fmin.reduce(last))  # passes over NaN
+
+
+def blocks(size: int) -> Iterator[slice]:
+    """Parts of a long array, each small enough to stay in the cache with what is made of it."""
+    return (slice(k, min(k + _BLOCK, size)) for k in range(0, size, _BLOCK))
 
 
 def fits(magnitude: Array, grid: float, dtype: DType) -> Array | None:
