@@ -49,7 +49,9 @@ def log_of(folder: Path, task: str, tuner: str, seed: int) -> Path:
     return folder / f"{task.replace(' ', '_')}.{tuner}.{seed}.jsonl"
 
 
-def measure(task: Task, tuner: str, path: Path, trials: int, seconds: float, seed: int) -> None:
+def measure(
+    task: Task, tuner: str, path: Path, trials: int, seconds: float, seed: int, repeat_ms: int
+) -> None:
     """Search until there are `trials` in the log, or no time is left."""
     with Database(path) as database:
         left = trials - len(database)
@@ -61,7 +63,7 @@ def measure(task: Task, tuner: str, path: Path, trials: int, seconds: float, see
         )  # fmt: skip
         with (
             LocalBuilder() as builder,
-            LocalRunner(number=4, repeat=3, min_repeat_ms=20) as runner,
+            LocalRunner(number=4, repeat=3, min_repeat_ms=repeat_ms) as runner,
             Pipeline(builder, runner, database) as pipeline,
         ):
             tune([task], pipeline, database, options)
@@ -122,7 +124,12 @@ def report(folder: Path, target: Target, device: str, options: argparse.Namespac
     print(results_file.table(best_on(rows)))
     if not options.no_save:
         name = f"tuners_{target.kind}"
-        notes = {"trials": options.trials, "seed": options.seed, "best_on": best_on(rows)}
+        notes = {
+            "trials": options.trials,
+            "seed": options.seed,
+            "min_repeat_ms": options.min_repeat_ms,
+            "best_on": best_on(rows),
+        }
         print(results_file.append(name, rows, device, **notes))
 
 
@@ -137,6 +144,9 @@ def main() -> None:
         "--folder", type=Path, default=Path(tempfile.gettempdir(), "tilewright-tuners")
     )
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--min-repeat-ms", type=int, default=20, help="of each timing, three a trial"
+    )
     parser.add_argument("--part", default="0/1", help="which pairs, and of how many parts")
     parser.add_argument("--report", action="store_true", help="measure nothing")
     parser.add_argument("--no-save", action="store_true", help="only print")
@@ -157,7 +167,10 @@ def main() -> None:
             print("time is up; the same command goes on")
             break
         path = log_of(folder, task, tuner, options.seed)
-        measure(task_for(task, target), tuner, path, options.trials, left, options.seed)
+        measure(
+            task_for(task, target), tuner, path, options.trials, left, options.seed,
+            options.min_repeat_ms,
+        )  # fmt: skip
         found = curve(path)
         best = f"{found[-1] * 1e6:.4g} us" if found else "nothing"
         print(f"{task:26} {tuner:24} {len(found):5} trials: {best}", flush=True)

@@ -4,7 +4,8 @@ In: models and data that the wheel holds, without the twins that spell an operat
 Out: what happened with each, by name; a table of operators.  `test_conformance.py` compares it with
 `conformance_passing.txt`, which may only grow.
 
-PYTHONPATH=src:tests python -m relay.conformance [WORD...] [--build] [--update] [--why] [--page]
+PYTHONPATH=src:tests python -m relay.conformance [WORD...] [--build [TARGET]] [--part K/N] [--why]
+    [--update] [--page]
 """
 
 from __future__ import annotations
@@ -127,10 +128,10 @@ def _value(path: Path, info: Any) -> Any:
     return numpy_helper.to_array(onnx.TensorProto.FromString(data))
 
 
-def run(case: Case, build: bool = False) -> Outcome:
+def run(case: Case, build: str = "") -> Outcome:
     """Import one test's model, compute it, compare.
 
-    build: compile for this CPU and run, instead of evaluating with numpy
+    build: the target to compile for and to run on; "": evaluate with numpy
     """
     try:
         reason = _import_and_compare(case, build)
@@ -160,7 +161,7 @@ def _may_be_constant(index: int, value: Any) -> bool:
     return value.ndim == 0 or (value.ndim == 1 and value.dtype == "int64")
 
 
-def _import_and_compare(case: Case, build: bool, constants: bool = False) -> str:
+def _import_and_compare(case: Case, build: str, constants: bool = False) -> str:
     """What differs, empty if nothing.
 
     constants: inputs that may be constants are given to the import
@@ -186,21 +187,21 @@ def _import_and_compare(case: Case, build: bool, constants: bool = False) -> str
     return ""
 
 
-def _compute(mod: IRModule, values: dict[str, Any], build: bool) -> list[Any]:
+def _compute(mod: IRModule, values: dict[str, Any], build: str) -> list[Any]:
     read = {p.name_hint for p in mod["main"].params}
     values = {n: v for n, v in values.items() if n in read}
     if not build:
         found = relay.evaluate(mod, values)
         return list(found) if isinstance(found, tuple) else [found]
     if mod["main"].waits:
-        found = relay.create_executor("vm", mod).evaluate()(**values)
+        found = relay.create_executor("vm", mod, target=build).evaluate()(**values)
         return [v.numpy() for v in (found if isinstance(found, list) else [found])]
     from tilewright import nd
     from tilewright.contrib import graph_executor
-    from tilewright.runtime.device import cpu
+    from tilewright.runtime.device import device
 
-    library = relay.build(mod, "llvm", verify=False)
-    module = graph_executor.GraphModule(library["default"](cpu()))
+    library = relay.build(mod, build, verify=False)
+    module = graph_executor.GraphModule(library["default"](device(build.split()[0])))
     for name, value in values.items():
         module.set_input(name, nd.array(np.array(value, order="C")))
     module.run()
@@ -302,13 +303,18 @@ def page(outcomes: dict[Case, Outcome], built: str) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("words", nargs="*", help="only tests with one of these in their name")
-    parser.add_argument("--build", action="store_true", help="compile instead of evaluating")
+    parser.add_argument(
+        "--build", nargs="?", const="llvm", default="", metavar="TARGET",
+        help="compile and run, for this CPU or a target, instead of evaluating",
+    )  # fmt: skip
+    parser.add_argument("--part", default="0/1", help="which tests, and of how many parts")
     parser.add_argument("--update", action="store_true", help="add what passes to the list")
     parser.add_argument("--why", action="store_true", help="print why each other test does not")
     parser.add_argument("--page", action="store_true", help=f"write docs/{PAGE.name}, of all tests")
     options = parser.parse_args()
     chosen = [c for c in cases() if not options.words or any(w in c.name for w in options.words)]
-    outcomes = {c: run(c, options.build) for c in chosen}
+    part, parts = map(int, options.part.split("/"))
+    outcomes = {c: run(c, options.build) for c in chosen[part::parts]}
     for case, outcome in outcomes.items():
         if options.why and not outcome.kind.startswith("right"):
             print(f"{outcome.kind:8} {case.name}: {' '.join(outcome.why.split())[:300]}")
