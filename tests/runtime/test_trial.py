@@ -10,7 +10,7 @@ from tilewright.base.artifact import Artifact
 from tilewright.base.dtype import DType
 from tilewright.base.errors import DeviceError, InternalError
 from tilewright.runtime import Device, array, guarded
-from tilewright.runtime.trial import trial
+from tilewright.runtime.trial import _race, trial
 
 Build = Callable[..., Artifact]
 SIZE = 1000
@@ -31,6 +31,30 @@ def test_race_stops_a_slow_kernel(device: Device, elementwise: Build) -> None:
     off = trial(artifact, device, [X, Y], [X + Y], None, best_seconds=1e-12, repeat=3, race=False)
     assert lost.raced and len(lost.costs) == 1
     assert not won.raced and len(won.costs) == 3 == len(off.costs)
+
+
+class Clocked:
+    """A kernel of so many seconds on a device whose clock starts and stops in 7 us."""
+
+    def __init__(self, seconds: float) -> None:
+        self.each, self.spent = seconds, 0.0
+
+    def seconds(self, number: int, flush_bytes: int = 0) -> float:
+        self.spent += number * self.each + 7e-6
+        return self.each + 7e-6 / number
+
+
+@pytest.mark.parametrize("best", [1.5e-6, 2e-5, 1e-3])
+def test_a_race_is_lost_to_the_best_and_not_to_the_clock(best: float) -> None:
+    def cost_of(kernel: Clocked) -> float | None:
+        return _race(kernel, best, 0)
+
+    assert cost_of(Clocked(0.95 * best)) is None
+    for slower in (1.01, 1.4, 1.6, 10.0):
+        kernel = Clocked(slower * best)
+        cost = cost_of(kernel)
+        assert cost == pytest.approx(slower * best, rel=0.05)
+        assert kernel.spent < (7e-3 + 21 * kernel.each if slower < 1.5 else 1e-3 + 6 * kernel.each)
 
 
 @pytest.mark.parametrize(

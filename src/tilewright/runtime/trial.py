@@ -30,16 +30,18 @@ _APART_SECONDS, _APART_BYTES = 2e-3, 1 << 20  # how long they may take; what the
 _PACKS_BYTES = 128 << 20
 _ROUNDS, _ROUND_PASSES, _ROUNDS_SECONDS = 4, 4, 1e-3
 _RACE_PASSES = 5
-_RACE_FACTOR = 1.5  # slower than this times the best: the five passes are the measurement
+_ROUGH_SECONDS = 3e-4  # shorter ones say more of the clock, some us a time, than of the kernel
+_RACE_FACTOR = 1.5  # slower than this times the best: those passes are the measurement
 _CLOSE_FACTOR = 0.99  # not clearly faster: a few milliseconds are the measurement
 _CLOSE_SECONDS = 2e-3
+_MOST_PASSES = 2000
 
 
 @dataclass(frozen=True)
 class TrialResult:
     """costs: seconds of one run, an entry per repeat (one entry when `raced`, none on an error).
 
-    raced:   the race was lost, so the costs come from five runs back to back
+    raced:   the race was lost, so the costs come from a few runs back to back
     error:   None, "run" (load, launch or device failed) or "wrong" (results, guards, inputs)
     fatal:   the device is lost to this process; the caller must go on in a new one
     seconds: wall time spent on the whole trial
@@ -188,11 +190,18 @@ def _race(plan: Timed, best_seconds: float, cache_flush_bytes: int) -> float | N
     tuning run would otherwise be spent on.
     """
     cost = plan.seconds(_RACE_PASSES, cache_flush_bytes)
+    if (passes := _passes(_ROUGH_SECONDS, cost)) > _RACE_PASSES:
+        cost = plan.seconds(passes, cache_flush_bytes)
     if cost > _RACE_FACTOR * best_seconds:
         return cost
-    passes = max(_RACE_PASSES, min(200, int(_CLOSE_SECONDS / max(cost, 1e-9))))
+    passes = _passes(_CLOSE_SECONDS, cost)
     cost = min(plan.seconds(passes, cache_flush_bytes) for _ in range(3))
     return cost if cost > _CLOSE_FACTOR * best_seconds else None
+
+
+def _passes(seconds: float, cost: float) -> int:
+    """How many fill this time."""
+    return max(_RACE_PASSES, min(_MOST_PASSES, int(seconds / max(cost, 1e-9))))
 
 
 def _check_call(
