@@ -446,6 +446,24 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     *each("__lshift__.Tensor __rshift__.Tensor", self=INT, other=SMALL),
     *each("bitwise_left_shift.Tensor_Scalar bitwise_right_shift.Tensor_Scalar", self=INT, other=2),
     *each("_native_batch_norm_legit_functional", **STATS, training=True),
+    # as long as the data say
+    *each("nonzero", self=AXES),
+    *each("nonzero", self=NUMBER),
+    *each("masked_select", self=CUBE, mask=T((3, 1), dtype="bool")),
+    *each("index.Tensor", self=X, indices=[BOOL]),
+    *each("index.Tensor", self=CUBE, indices=[None, T((3, 4), dtype="bool")]),
+    *each("index.Tensor", self=CUBE, indices=[T((2,), 0, 2, "int64"), T((3,), dtype="bool")]),
+    *each("index_put", self=CUBE, indices=[T((2,), 0, 2, "int64"), T((3,), dtype="bool", seed=2)],
+          values=T((4,))),
+    *[("_unique2", {"self": TIES, "return_inverse": a, "return_counts": b})
+      for a in (False, True) for b in (False, True)],
+    *each("unique_dim", self=TIES, dim=1, return_inverse=True, return_counts=True),
+    *[("unique_consecutive", {"self": TIES, "return_inverse": True, "return_counts": True,
+                              "dim": d}) for d in (None, 0, 1)],
+    *each("unique_consecutive", self=TIES),
+    *each("bincount", self=T((9,), 0, 5, "int64")),
+    *each("bincount", self=T((3,), 0, 5, "int64"), minlength=7),
+    *each("repeat_interleave.Tensor", repeats=T((5,), 0, 4, "int64")),
 ]  # fmt: skip
 
 

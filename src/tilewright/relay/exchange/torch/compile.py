@@ -271,7 +271,7 @@ class _Site:
     options: Options
 
     def built(self, program: Program) -> Library:
-        mod, params = import_program(program, PLACE)
+        mod, params = import_program(program, PLACE, staged=False)
         if self.options.log is not None and self.options.tune_minutes:
             self._tune(mod, params, Path(self.options.log))
         has_log = self.options.log is not None and Path(self.options.log).is_file()

@@ -393,6 +393,13 @@ class _Reader:
         found = node.meta.get("val")
         several = isinstance(found, (list, tuple))
         values = found if isinstance(found, (list, tuple)) else [found]
-        return tuple(
-            _spec(v) if isinstance(v, self.torch.Tensor) else None for v in values
-        ), several
+        return tuple(self._result(v) for v in values), several
+
+    def _result(self, value: Any) -> Spec | None:
+        torch = self.torch
+        if isinstance(value, torch.Tensor):
+            return _spec(value)
+        if isinstance(value, (torch.SymInt, torch.SymFloat)):
+            kind = "int64" if isinstance(value, torch.SymInt) else "float64"
+            return Spec((), kind, str(value.node.expr))
+        return None

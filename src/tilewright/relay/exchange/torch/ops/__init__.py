@@ -9,6 +9,7 @@ from tilewright.relay.exchange.torch.node import Converter
 from tilewright.relay.exchange.torch.ops import (
     attention,
     complex,
+    counted,
     creation,
     elementwise,
     indexing,
@@ -27,6 +28,7 @@ _FAMILIES = (
     creation,
     movement,
     indexing,
+    counted,
     ordering,
     linear,
     attention,
@@ -38,5 +40,4 @@ CONVERTERS: dict[str, Converter] = {
     name: converter for family in _FAMILIES for name, converter in family.CONVERTERS.items()
 }
 COMPLEX = complex.converters(CONVERTERS)  # where an argument or a result is complex
-REFUSED = sampling.REFUSED
-__all__ = ["COMPLEX", "CONVERTERS", "REFUSED"]
+__all__ = ["COMPLEX", "CONVERTERS"]

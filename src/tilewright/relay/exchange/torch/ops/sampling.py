@@ -61,10 +61,3 @@ CONVERTERS: dict[str, Converter] = {
     "torchvision.deform_conv2d.default": _deform_conv,
     "torchvision.roi_align.default": _roi_align,
 }
-# What no converter can do: why, and what to do instead.
-REFUSED: dict[str, tuple[str, str]] = {
-    "torchvision.nms.default": (
-        "how many boxes are left depends on the data",
-        "Return boxes and scores from the module, and call torchvision.ops.nms on the results.",
-    ),
-}
