@@ -209,6 +209,60 @@ def test_a_graph_writes_to_memory_that_another_input_shares_as_pytorch_does():
         assert torch.equal(whole, twin)
 
 
+def test_outputs_lie_where_pytorch_has_them():
+    def parts(x: Any, y: Any) -> tuple[Any, ...]:
+        made = y + 1
+        x.mul_(2)
+        return x, x[1:].t(), made, made[:, 1], made * 2, y.view(-1)
+
+    run = compiled(parts)
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("error", torch_compile.TilewrightWarning)
+        for _ in range(2):
+            wide = torch.randn(4, 5)
+            mine, its, y = wide.clone()[:3, 1:], wide.clone()[:3, 1:], torch.randn(2, 3)
+            found, wanted = run(mine, y), parts(its, y)
+            for k in (0, 2, 5):  # what is written to one shows in the others
+                found[k].add_(1)
+                wanted[k].add_(1)
+                close(leaves(found), wanted)
+                y.zero_()
+            assert found[0] is mine and torch.equal(mine, its)
+
+
+def test_strides_of_inputs_decide_what_views_of_them_are():
+    def turned(x: Any) -> tuple[Any, Any]:
+        return x.t(), x + 1
+
+    whole = torch.arange(20.0).reshape(4, 5)
+    with torch.no_grad():
+        for x in (whole[:3, :3], whole[1:, ::2], whole[:3, :3].clone(), whole[:3, :3].t()):
+            close(leaves(compiled(turned)(x)), turned(x))
+            torch._dynamo.reset()  # so that it comes from disk where it may
+
+
+def test_views_of_inputs_that_share_memory_run_in_pytorch():
+    run, x = compiled(lambda a, b: (a[1:], a + b)), torch.ones(4)
+    with torch.no_grad(), pytest.warns(torch_compile.TilewrightWarning, match="share memory"):
+        found, _ = run(x[:3], x[1:])
+        found.zero_()
+    assert x.tolist() == [1, 0, 0, 1]
+
+
+def test_outputs_that_overlap_run_in_pytorch():
+    def windows(x: Any) -> tuple[Any, Any]:
+        made = torch.cat([x, x])
+        return made[:3], made[1:]
+
+    run, x = compiled(windows), torch.ones(4)
+    with torch.no_grad(), pytest.warns(torch_compile.TilewrightWarning, match="overlap"):
+        first, second = run(x)
+        first.zero_()
+        assert second[:2].tolist() == [0, 0]
+        halves = compiled(lambda x: (x + 1).chunk(2))(x)
+        close(leaves(halves), (x + 1).chunk(2))
+
+
 def test_extents_that_are_marked_dynamic_are_compiled_for_each_size():
     module, _ = network("block")
     run = compiled(module)
@@ -341,6 +395,15 @@ def test_a_graph_that_was_built_before_comes_from_disk(monkeypatch):
         torch._dynamo.reset()
         with pytest.raises(Exception, match="built again"):
             compiled(module)(x)
+
+
+def test_a_graph_that_was_built_with_a_log_comes_from_disk(monkeypatch, tmp_path):
+    module, x = network("block")
+    with torch.no_grad():
+        compiled(module, log=str(tmp_path / "log.jsonl"))(x)
+        torch._dynamo.reset()
+        monkeypatch.setattr(torch_compile, "build", None)
+        close(leaves(compiled(module, log=str(tmp_path / "log.jsonl"))(x)), module(x))
 
 
 def test_options_are_checked():
