@@ -159,6 +159,22 @@ def test_what_data_decide_runs_in_stages():
             close([found.numpy()], wanted)
 
 
+def test_none_among_results_is_left_out():
+    attention = nn.MultiheadAttention(8, 2, batch_first=True).eval()
+
+    class Attended(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.attention = attention
+
+        def forward(self, x: Any) -> Any:
+            return self.attention(x, x, x, need_weights=False)
+
+    x = torch.randn(2, 3, 8)
+    mod, params = relay.frontend.from_pytorch(Attended(), [("x", (2, 3, 8))])
+    close(relay.evaluate(mod, {**params, "x": x.numpy()}), Attended().eval()(x)[0])
+
+
 def test_a_module_may_write_to_its_inputs():
     class Filled(nn.Module):
         def forward(self, x: Any) -> Any:

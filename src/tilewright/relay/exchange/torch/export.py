@@ -338,9 +338,10 @@ def _spec(value: Any) -> Spec:
     return Spec(shape, dtype_name(value.dtype))
 
 
-def _is_dense(tensor: Any, offset: int | None) -> bool:
-    """Whether its elements lie one after the other in its memory, from `offset` on."""
-    return bool(tensor.is_contiguous()) and offset in (None, tensor.storage_offset())
+def _memory_read(tensor: Any, offset: int | None) -> dict[str, Any]:
+    """How far behind the first element `offset` is, and whether the elements lie in order there."""
+    behind = 0 if offset is None else offset - tensor.storage_offset()
+    return {"storage_offset": behind, "dense": bool(tensor.is_contiguous()) and behind >= 0}
 
 
 class _Reader:
@@ -356,7 +357,7 @@ class _Reader:
         results, several = self._results(node)
         name, args = self._name(node.target), dict(self._args(node))
         if name.startswith("as_strided"):
-            args["dense"] = _is_dense(node.args[0].meta["val"], args.get("storage_offset"))
+            args |= _memory_read(node.args[0].meta["val"], args.get("storage_offset"))
         return Step(node.name, name, args, results, several)
 
     def value(self, item: Any) -> Any:

@@ -92,7 +92,8 @@ class _Importer:
             names = {name for found in self.blocked.values() for name in found}
             steps = frozenset(names.union(self.behind))
             raise Blocked(self.place, self._blockers(), OPERATORS, steps)
-        outputs = [self._output(k, o) for k, o in enumerate(self.program.outputs)]
+        given = enumerate(self.program.outputs)
+        outputs = [self._output(k, o) for k, o in given if o is not None]
         if not outputs:
             raise ModelError(self.place, "the module returns no tensor", "Return what it computes.")
         body = outputs[0] if len(outputs) == 1 else Tuple(outputs)
@@ -157,9 +158,8 @@ class _Importer:
                 f"{self.place}: output {index}", "its numbers are complex",
                 "Return torch.view_as_real of it.",
             )  # fmt: skip
-        raise ModelError(
-            f"{self.place}: output {index}", f"it is {value!r}, not a tensor", "Return tensors."
-        )
+        what = f"{value!r}, not a tensor" if value is not None else "what is not computed here"
+        raise ModelError(f"{self.place}: output {index}", f"it is {what}", "Return tensors.")
 
     # -- steps -------------------------------------------------------------------------------------
 

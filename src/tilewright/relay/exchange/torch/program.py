@@ -44,7 +44,7 @@ class Step:
     several: it gives a tuple
 
     `as_strided` reads memory, not elements; it has an argument `dense` more: whether the elements
-    of `self` lie there in order, from the offset on.
+    of `self` lie there in order. Its offset is from the first of them.
     """
 
     name: str

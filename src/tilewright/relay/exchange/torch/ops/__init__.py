@@ -14,11 +14,14 @@ from tilewright.relay.exchange.torch.ops import (
     elementwise,
     indexing,
     linear,
+    matrices,
     movement,
     normalize,
     ordering,
     reduction,
+    refused,
     sampling,
+    special,
     window,
 )
 
@@ -34,6 +37,9 @@ _FAMILIES = (
     attention,
     normalize,
     sampling,
+    special,
+    matrices,
+    refused,
     window,
 )
 CONVERTERS: dict[str, Converter] = {
