@@ -159,6 +159,34 @@ def test_what_data_decide_runs_in_stages():
             close([found.numpy()], wanted)
 
 
+class Signed(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.sum() > 0:  # noqa: SIM108
+            y = x * 2
+        else:
+            y = x.sin()
+        return y + 1
+
+
+class Branched(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+
+    def forward(self, x: Any) -> Any:
+        return torch.cond(x.sum() > 0, lambda v: self.layer(v), lambda v: v.cos(), (x,)) + 1
+
+
+@pytest.mark.parametrize("make", [lambda: torch.jit.script(Signed()), Branched])
+def test_branches_run_in_stages(make):
+    module = make()
+    mod, params = relay.frontend.from_pytorch(module, [("x", (2, 3))])
+    run = relay.create_executor("vm", mod=mod, target="llvm", params=params).evaluate()
+    for sign in (1, -1):
+        x = torch.rand(2, 3) * sign
+        close([run(x.numpy()).numpy()], module(x))
+
+
 def test_none_among_results_is_left_out():
     attention = nn.MultiheadAttention(8, 2, batch_first=True).eval()
 

@@ -402,6 +402,82 @@ def test_a_number_that_is_read_decides_a_slice():
         np.testing.assert_array_equal(found, x[:count])
 
 
+SHAPE = Spec((2, 3), "float32")
+
+
+def body(*steps: Step, inputs: tuple[str, ...] = ("v",), weights: Any = None) -> Program:
+    return Program(tuple((k, SHAPE) for k in inputs), weights or {}, steps, (Ref(steps[-1].name),))
+
+
+def positive(name: str, of: str) -> list[Step]:
+    total = step(f"{name}_sum", "sum.default", (), self=Ref(of))
+    return [total, Step(name, "gt.Scalar", {"self": Ref(total.name), "other": 0},
+                        (Spec((), "bool"),))]  # fmt: skip
+
+
+def chosen(name: str, condition: str, one: Program, other: Program, *given: str) -> list[Step]:
+    args = {"0": Ref(condition), "1": one, "2": other, "3": [Ref(k) for k in given]}
+    return [Step(f"{name}_all", "cond", args, (SHAPE,), several=True),
+            Step(name, "getitem", {"self": Ref(f"{name}_all"), "index": 0}, (SHAPE,))]  # fmt: skip
+
+
+def test_a_branch_is_chosen_when_the_network_runs():
+    weights = {"w": np.arange(6, dtype="float32").reshape(2, 3)}
+    product = step("p", "mul.Tensor", (2, 3), self=Ref("v"), other=Ref("w"))
+    outer = body(*positive("inner", "w"), *chosen(
+        "z", "inner", body(product, inputs=("v", "w")),
+        body(step("s", "sub.Tensor", (2, 3), self=Ref("v"), other=Ref("w")), inputs=("v", "w")),
+        "v", "w"), inputs=("v", "w"))  # fmt: skip
+    held = body(step("h", "add.Tensor", (2, 3), self=Ref("v"), other=Ref("w")), weights=weights)
+    other = Program((*held.inputs, ("u", SHAPE)), held.weights, held.steps, held.outputs)
+    steps = [*positive("c", "x"), *chosen("y", "c", outer, other, "x", "x2")]
+    steps.append(step("end", "neg.default", (2, 3), self=Ref("y")))
+    inputs = (("x", SHAPE), ("x2", SHAPE))
+    made = Program(inputs, {}, tuple(steps), (Ref("end"),))
+    for a in (1, -1):
+        for b in (1, -1):
+            x, x2 = (k * np.abs(drawn(2, 3)) for k in (a, b))
+            x, x2 = x.astype("float32"), x2.astype("float32")
+            (found,) = run_in_stages(made, {"x": x, "x2": x2})
+            wanted = (x * x2 if b > 0 else x - x2) if a > 0 else x + weights["w"]
+            np.testing.assert_allclose(found, -wanted, rtol=1e-5)
+
+
+def loop(body_of: Program) -> Program:
+    """Doubles x, and what `body_of` does, as often as `n` says."""
+    number = Spec((), "int64")
+    going = Step("going", "lt.Tensor", {"self": Ref("i"), "other": Ref("n")}, (Spec((), "bool"),))
+    state = (("i", number), ("v", SHAPE), ("n", number))
+    more = Step("more", "add.Scalar", {"self": Ref("i"), "other": 1, "alpha": 1}, (number,))
+    trip = Program(state, {}, (more, *body_of.steps), (Ref("more"), *body_of.outputs))
+    args = {"0": Program(state, {}, (going,), (Ref("going"),)), "1": trip,
+            "2": [Ref("zero"), Ref("x")], "3": [Ref("n")]}  # fmt: skip
+    whole = Step("loop", "while_loop", args, (number, SHAPE), several=True)
+    picks = [Step(k, "getitem", {"self": Ref("loop"), "index": at}, (spec,))
+             for at, (k, spec) in enumerate((("count", number), ("y", SHAPE)))]  # fmt: skip
+    return Program((("x", SHAPE), ("n", number)), {"zero": np.zeros((), "int64")},
+                   (whole, *picks), (Ref("count"), Ref("y")))  # fmt: skip
+
+
+def test_a_loop_runs_as_often_as_data_say():
+    double = body(step("twice", "mul.Scalar", (2, 3), self=Ref("v"), other=2))
+    for n in (0, 1, 5):
+        x = drawn(2, 3)
+        count, found = run_in_stages(loop(double), {"x": x, "n": np.array(n)})
+        assert count == n
+        np.testing.assert_array_equal(found, x * 2**n)
+
+
+def test_what_blocks_a_body_is_told_at_import():
+    strange = body(step("odd", "strange.default", (2, 3), self=Ref("v")))
+    fine = body(step("s", "sin.default", (2, 3), self=Ref("v")))
+    branch = Program((("x", SHAPE),), {}, (*positive("c", "x"),
+                     *chosen("y", "c", fine, strange, "x")), (Ref("y"),))  # fmt: skip
+    for made in (branch, loop(strange)):
+        with pytest.raises(Blocked, match=r"inside it 1 x strange\.default"):
+            import_program(made, "test")
+
+
 def test_what_data_decide_is_no_part_of_a_graph_that_is_compiled_whole():
     double = step("double", "mul.Tensor", ("u0",), self=Ref("y"), other=2)
     with pytest.raises(Blocked, match=r"1 x index\.Tensor"):

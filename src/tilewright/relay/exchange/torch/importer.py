@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy as np
 from tilewright.base.dtype import TYPES, DType
 from tilewright.base.errors import ModelError
 from tilewright.relay.exchange.limits import Limits
+from tilewright.relay.exchange.torch.control import CONTROL
 from tilewright.relay.exchange.torch.node import PARTS, Complex, Node, as_type
 from tilewright.relay.exchange.torch.ops import COMPLEX, CONVERTERS
 from tilewright.relay.exchange.torch.program import Program, Ref, Spec, Step, extent_of, live, refs
@@ -86,12 +88,7 @@ class _Importer:
         inputs = [self._input(name, spec) for name, spec in self.program.inputs]
         for name, array in self.program.weights.items():
             self.values[name] = self._weight(name, array)
-        for step in live(self.program):
-            self.values[step.name] = self._convert(step)
-        if self.blocked or self.behind:
-            names = {name for found in self.blocked.values() for name in found}
-            steps = frozenset(names.union(self.behind))
-            raise Blocked(self.place, self._blockers(), OPERATORS, steps)
+        self._steps()
         given = enumerate(self.program.outputs)
         outputs = [self._output(k, o) for k, o in given if o is not None]
         if not outputs:
@@ -101,6 +98,31 @@ class _Importer:
         weights = [v for v in free_vars(body) if v not in inputs]
         main = Function([*inputs, *weights], body)
         return IRModule({"main": main}), {v.name_hint: self.params[v.name_hint] for v in weights}
+
+    def _steps(self) -> None:
+        for step in live(self.program):
+            self.values[step.name] = self._convert(step)
+        if self.blocked or self.behind:
+            names = {name for found in self.blocked.values() for name in found}
+            steps = frozenset(names.union(self.behind))
+            raise Blocked(self.place, self._blockers(), OPERATORS, steps)
+
+    def _expanded(self, place: str, body: Program, given: Sequence[Any]) -> list[Expr]:
+        """What a branch, or a trip of a loop, gives for `given` values.
+
+        place: of the ModelError for all that blocks it
+        """
+        inner = _Importer(body, self.place, self.limits, self.staged)
+        inner.params, inner.constant_bytes = self.params, self.constant_bytes
+        inner.values = {k: Constant(array) for k, array in body.weights.items()}
+        inner.values |= zip((name for name, _ in body.inputs), given, strict=True)
+        try:
+            inner._steps()
+        except Blocked as error:
+            inside = "; ".join(line.strip() for line in error.reason.splitlines()[1:])
+            raise ModelError(place, f"inside it {inside}") from None
+        self.constant_bytes = inner.constant_bytes
+        return [inner._output(k, o) for k, o in enumerate(body.outputs)]
 
     def static(self, value: Expr) -> Array | None:
         """The array of `value` where it is known now."""
@@ -203,6 +225,8 @@ class _Importer:
             spec is not None and spec.dtype in PARTS for spec in step.results
         )
         converter = (COMPLEX if of_complex else CONVERTERS).get(step.op)
+        if step.op in CONTROL and not of_complex:
+            converter = partial(CONTROL[step.op], partial(self._expanded, self._place(step)))
         if converter is None:
             reason = f"no converter{' for complex numbers' * of_complex}"
             raise ModelError(self._place(step), reason)

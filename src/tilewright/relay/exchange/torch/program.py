@@ -39,7 +39,8 @@ class Step:
     """One call of an operator.
 
     op:      "add.Tensor" for `torch.ops.aten.add.Tensor`; of another namespace with it in front
-    args:    by the names of the operator's schema, those with defaults included; tensors are `Ref`s
+    args:    by the names of the operator's schema, those with defaults included; tensors are
+             `Ref`s, branches and bodies of loops are Programs; by position where there is no schema
     results: one for each value, None where a value is no tensor or absent
     several: it gives a tuple
 
