@@ -230,6 +230,22 @@ def test_outputs_lie_where_pytorch_has_them():
             assert found[0] is mine and torch.equal(mine, its)
 
 
+def test_outputs_that_nothing_computes_are_tensors_of_their_own():
+    def made(x: Any) -> tuple[Any, ...]:
+        return x + 1, x * 1, torch.arange(4.0) * 2, torch.arange(4.0) * 2, 1 + x, x.clone() + 0
+
+    for function in (made, lambda x: (x * 1, x * 1)):
+        run, x = compiled(function), torch.randn(3)
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("error", torch_compile.TilewrightWarning)
+            for _ in range(2):
+                found, wanted = run(x), function(x)
+                for k in range(len(found)):
+                    close(leaves(found), wanted)
+                    found[k].add_(1)
+                    wanted[k].add_(1)
+
+
 def test_strides_of_inputs_decide_what_views_of_them_are():
     def turned(x: Any) -> tuple[Any, Any]:
         return x.t(), x + 1

@@ -421,7 +421,7 @@ def _function(
 
     def run(args: Sequence[Any]) -> Any:
         with turn:
-            kept = []  # until the kernels are enqueued
+            kept, given = [], []  # until the kernels are enqueued
             for k, put, stage in puts:
                 tensor = args[k]
                 if not tensor.is_contiguous():
@@ -432,21 +432,24 @@ def _function(
                     copy(stage.pointer, pointer, stage.nbytes)
                     pointer = stage.pointer
                 put(pointer)
+                given.append(pointer)
             made: list[Any] = []
-            for place, make, output in makers:
-                if output.same is None:
-                    tensor = make()
-                    if place is not None:
-                        place(tensor.data_ptr())
-                else:
-                    tensor = made[output.same].view(output.spec.shape)
+            for place, make, _ in makers:
+                tensor = make()
+                if place is not None:
+                    place(tensor.data_ptr())
                 made.append(tensor)
             compute()
             if plain:
                 return made
             for tensor, (place, _, output) in zip(made, makers, strict=True):
-                if place is None and output.same is None:
-                    copy(tensor.data_ptr(), output.memory.pointer, tensor.nbytes)
+                if place is None:
+                    source = output.memory.pointer
+                    if output.same is not None:
+                        source = made[output.same].data_ptr()
+                    elif output.given is not None:
+                        source = given[output.given]
+                    copy(tensor.data_ptr(), source, tensor.nbytes)
             return _given(outputs, made, args)
 
     return run

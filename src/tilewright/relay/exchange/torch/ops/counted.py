@@ -56,8 +56,9 @@ def _runs(n: Node) -> list[Expr]:
 
     def found(array: Array) -> tuple[Array, ...]:
         rows = array.reshape(-1) if axis is None else np.moveaxis(array, axis, 0)
-        flat = rows.reshape(len(rows), -1)
-        is_new = np.concatenate([[True], (flat[1:] != flat[:-1]).any(1)])[: len(flat)]
+        differs = rows[1:] != rows[:-1]
+        differs = differs.any(axis=tuple(range(1, rows.ndim)))
+        is_new = np.concatenate([[True], differs])[: len(rows)]
         values = rows[is_new]
         which = (np.cumsum(is_new) - 1).reshape(array.shape if axis is None else -1)
         often = np.diff([*np.flatnonzero(is_new), len(rows)])
@@ -70,7 +71,7 @@ def _runs(n: Node) -> list[Expr]:
 
 
 def _if(asked: bool, array: Array) -> Array:
-    return (array if asked else array[:0].reshape(0)).astype("int64")
+    return (array if asked else np.empty(0)).astype("int64")
 
 
 def _bin_count(n: Node) -> Expr:
