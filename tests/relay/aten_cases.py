@@ -461,6 +461,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     *each("as_strided", self=CUBE, size=[5, 4], stride=[3, 1], storage_offset=2),
     *each("as_strided", self=CUBE, size=[2, 2], stride=[0, 2]),
     # matrices
+    *each("matmul", self=T((5, 2, 0)), other=T((0, 3))),
     *[(op, {"A": T((2, 3, 3), seed=3)}) for op in (
         "linalg_inv_ex", "_linalg_det", "_linalg_slogdet")],
     *each("linalg_inv_ex", A=T((1, 1))),

@@ -187,6 +187,17 @@ def test_branches_run_in_stages(make):
         close([run(x.numpy()).numpy()], module(x))
 
 
+def test_a_truth_that_is_read_decides_a_branch():
+    class Read(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return torch.cond((x.sum() > 0).item(), lambda v: v * 2, lambda v: v.cos(), (x,))
+
+    mod, params = relay.frontend.from_pytorch(Read(), [("x", (2, 3))])
+    for sign in (1, -1):
+        x = torch.rand(2, 3) * sign
+        close([relay.evaluate(mod, {**params, "x": x.numpy()})], x * 2 if sign > 0 else x.cos())
+
+
 def test_none_among_results_is_left_out():
     attention = nn.MultiheadAttention(8, 2, batch_first=True).eval()
 

@@ -86,7 +86,8 @@ def _matrices(a: Expr, b: Expr) -> Expr:
 
 
 def _reshaped(x: Expr, shape: Sequence[int]) -> Expr:
-    return x if x.shape == tuple(shape) else tensor.reshape(x, tuple(shape))
+    """`x` under `shape`, in which 0 means that there are none."""
+    return x if x.shape == tuple(shape) else call("reshape", x, newshape=tuple(shape))
 
 
 @dataclass(frozen=True)

@@ -428,7 +428,7 @@ class _Reader:
         torch = self.torch
         if isinstance(value, torch.Tensor):
             return _spec(value)
-        if isinstance(value, (torch.SymInt, torch.SymFloat)):
-            kind = "int64" if isinstance(value, torch.SymInt) else "float64"
+        kinds = {torch.SymInt: "int64", torch.SymFloat: "float64", torch.SymBool: "bool"}
+        if (kind := kinds.get(type(value))) is not None:
             return Spec((), kind, str(value.node.expr))
         return None
