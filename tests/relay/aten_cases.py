@@ -23,6 +23,7 @@ class T:
 
     low, high: the range of its elements; integers where dtype is one
     ordered:   they ascend
+    definite:  its matrices are symmetric and positive definite
     """
 
     shape: tuple[int, ...]
@@ -31,9 +32,12 @@ class T:
     dtype: str = "float32"
     seed: int = 0
     ordered: bool = False
+    definite: bool = False
 
     def array(self) -> np.ndarray:
         made = self._drawn()
+        if self.definite:
+            made = made @ made.swapaxes(-1, -2) + np.eye(made.shape[-1], dtype=made.dtype)
         return np.sort(made) if self.ordered else made
 
     def _drawn(self) -> np.ndarray:
@@ -445,7 +449,55 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     *each("clamp_max", self=INT, max=1),
     *each("__lshift__.Tensor __rshift__.Tensor", self=INT, other=SMALL),
     *each("bitwise_left_shift.Tensor_Scalar bitwise_right_shift.Tensor_Scalar", self=INT, other=2),
-    *each("_native_batch_norm_legit_functional", **STATS, training=True),
+    *[("_native_batch_norm_legit_functional", {**STATS, "training": t}) for t in (True, False)],
+    *[(op, {"self": T((5, 4), low, high)}) for op in ("erfc", "special_erfc")
+      for low, high in ((-4, 4), (2, 9))],
+    *[(op, {"self": T((5, 4), -0.999, 0.999, kind)}) for op in ("erfinv", "special_erfinv")
+      for kind in ("float32", "float64")],
+    *each("erfinv", self=T((4,), -1, 2, "int64")),
+    *[("avg_pool2d", {"self": BOXES, "kernel_size": [3, 2], "stride": s, "padding": p,
+                      "ceil_mode": True, "divisor_override": 5})
+      for s, p in (([2, 3], [1, 1]), ([5, 2], [0, 1]))],
+    *each("as_strided", self=CUBE, size=[5, 4], stride=[3, 1], storage_offset=2),
+    *each("as_strided", self=CUBE, size=[2, 2], stride=[0, 2]),
+    # matrices
+    *each("matmul", self=T((5, 2, 0)), other=T((0, 3))),
+    *[(op, {"A": T((2, 3, 3), seed=3)}) for op in (
+        "linalg_inv_ex", "_linalg_det", "_linalg_slogdet")],
+    *each("linalg_inv_ex", A=T((1, 1))),
+    *each("linalg_inv_ex", A=T((6, 6), dtype="float64")),
+    *[("_linalg_solve_ex", {"A": T((2, 3, 3), seed=3), **more}) for more in (
+        {"B": T((2, 3, 2))}, {"B": T((2, 3))}, {"B": T((2, 2, 3)), "left": False})],
+    *[("linalg_solve_triangular", {"self": T((2, 3, 3), 1, 2), "B": b, "upper": u, **more})
+      for u in (False, True) for b, more in (
+        (T((3, 2)), {}), (T((2, 2, 3)), {"left": False}), (T((3, 2)), {"unitriangular": True}))],
+    *[("triangular_solve", {"self": T((3, 2)), "A": T((3, 3), 1, 2), "upper": u, "transpose": t})
+      for u in (False, True) for t in (False, True)],
+    *[(op, {"self": T((2, 4, 4), definite=True), "upper": u})
+      for op in ("cholesky", "linalg_cholesky_ex") for u in (False, True)],
+    *[("cholesky_solve", {"self": T((4, 2)), "input2": T((4, 4), 1, 2), "upper": u})
+      for u in (False, True)],
+    # as long as the data say
+    *each("nonzero", self=AXES),
+    *each("nonzero", self=NUMBER),
+    *each("masked_select", self=CUBE, mask=T((3, 1), dtype="bool")),
+    *each("index.Tensor", self=X, indices=[BOOL]),
+    *each("index.Tensor", self=CUBE, indices=[None, T((3, 4), dtype="bool")]),
+    *each("index.Tensor", self=CUBE, indices=[T((2,), 0, 2, "int64"), T((3,), dtype="bool")]),
+    *each("index_put", self=CUBE, indices=[T((2,), 0, 2, "int64"), T((3,), dtype="bool", seed=2)],
+          values=T((4,))),
+    *[("_unique2", {"self": TIES, "return_inverse": a, "return_counts": b})
+      for a in (False, True) for b in (False, True)],
+    *each("unique_dim", self=TIES, dim=1, return_inverse=True, return_counts=True),
+    *[("unique_consecutive", {"self": TIES, "return_inverse": True, "return_counts": True,
+                              "dim": d}) for d in (None, 0, 1)],
+    *each("unique_consecutive", self=TIES),
+    *each("_unique2 unique_consecutive", self=NUMBER),
+    *each("unique_consecutive", self=T((2, 0, 3)), dim=1, return_inverse=True, return_counts=True),
+    *each("unique_consecutive", self=T((0,)), return_counts=True),
+    *each("bincount", self=T((9,), 0, 5, "int64")),
+    *each("bincount", self=T((3,), 0, 5, "int64"), minlength=7),
+    *each("repeat_interleave.Tensor", repeats=T((5,), 0, 4, "int64")),
 ]  # fmt: skip
 
 

@@ -96,10 +96,15 @@ def test_the_call_keeps_alive_what_it_needs():
     assert not out.any() and litter
 
 
-def test_what_nothing_computes_is_refused():
-    x = relay.var("x", shape=(4, 8))
-    with pytest.raises(DeviceError, match="nothing computes it"):
-        caller_of(relay.Tuple([relay.nn.relu(x), relay.reshape(x, (32,))]))
+def test_what_nothing_computes_is_told():
+    x, made = relay.var("x", shape=(4, 8)), relay.const(np.arange(3, dtype="float32"))
+    relu = relay.nn.relu(x)
+    caller = caller_of(relay.Tuple([relu, relay.reshape(x, (32,)), made, relu]))
+    computed, given, constant, again = caller.outputs
+    assert computed.put and given.given == 0 and again.same == 0
+    assert not given.put and not constant.put and not again.put
+    found = (np.ctypeslib.ctypes.c_float * 3).from_address(constant.memory.pointer)
+    assert list(found) == [0, 1, 2]
 
 
 @pytest.mark.opencl

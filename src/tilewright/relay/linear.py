@@ -2,7 +2,7 @@
 
 In: graph values.  Out: graph values made of `nn.dense`, `nn.batch_matmul`, transpositions, products
 and sums; axes that only stretch are never copied.  Users find `einsum` in `relay` and `nn_matmul`
-as `relay.nn.matmul`; importers call `product` and `determinant`.
+as `relay.nn.matmul`; importers call `product`.
 Read next: `tensor.py`, `exchange/onnx/ops/linear.py`.
 """
 
@@ -17,11 +17,9 @@ import numpy as np
 from tilewright.base.errors import ModelError
 from tilewright.relay import tensor
 from tilewright.relay.graph.expr import Expr, const
-from tilewright.relay.indexing import strided_slice
 from tilewright.relay.op import call
 from tilewright.relay.sizes import settle
 
-MOST_ROWS = 32  # of a matrix whose determinant is computed
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
@@ -87,44 +85,9 @@ def _matrices(a: Expr, b: Expr) -> Expr:
     return einsum((a, b), "...ij,...jk->...ik")
 
 
-def determinant(data: Expr) -> Expr:
-    """[...] of matrices [..., n, n], by elimination with pivots.
-
-    Raises ModelError unless n is from 1 to 32: each row is some kernels.
-    """
-    place, size = f"determinant(data={data.shape})", data.shape[-1] if data.shape else 0
-    if len(data.shape) < 2 or data.shape[-2] != size or not data.tensor_type.dtype.is_float:
-        raise ModelError(place, f"{data.dtype} is no square matrix", "Give floats [..., n, n].")
-    if not 1 <= size <= MOST_ROWS:
-        raise ModelError(
-            place, f"matrices of {size} rows", f"Use 1 to {MOST_ROWS}; others need a factorisation."
-        )
-    rest: Expr = _reshaped(data, (math.prod(data.shape[:-2]), size, size))
-    zero, one = const(0, data.dtype), const(1, data.dtype)
-    found: Expr | None = None
-    while True:
-        left = rest.shape[1]
-        column = strided_slice(rest, [0], [1], axes=[2])  # [batch, rows, 1]
-        if left == 1:
-            last = _reshaped(column, data.shape[:-2])
-            return last if found is None else tensor.multiply(_reshaped(found, last.shape), last)
-        best = call("argmax", tensor.abs(column), axis=1, keepdims=True)
-        chosen = tensor.equal(const(np.arange(left, dtype="int32").reshape(1, -1, 1)), best)
-        pivot_row = tensor.sum(tensor.where(chosen, rest, zero), axis=1, keepdims=True)
-        first = strided_slice(rest, [0], [1], axes=[1])
-        others = strided_slice(tensor.where(chosen, first, rest), [1], [left], axes=[1])
-        pivot = strided_slice(pivot_row, [0], [1], axes=[2])
-        swapped = tensor.greater(best, const(0, "int32"))
-        factor = tensor.where(swapped, tensor.negative(pivot), pivot)
-        found = factor if found is None else tensor.multiply(found, factor)
-        divisor = tensor.where(tensor.equal(pivot, zero), one, pivot)
-        share = tensor.divide(strided_slice(others, [0], [1], axes=[2]), divisor)
-        kept = [strided_slice(x, [1], [left], axes=[2]) for x in (others, pivot_row)]
-        rest = tensor.subtract(kept[0], tensor.multiply(share, kept[1]))
-
-
 def _reshaped(x: Expr, shape: Sequence[int]) -> Expr:
-    return x if x.shape == tuple(shape) else tensor.reshape(x, tuple(shape))
+    """`x` under `shape`, in which 0 means that there are none."""
+    return x if x.shape == tuple(shape) else call("reshape", x, newshape=tuple(shape))
 
 
 @dataclass(frozen=True)

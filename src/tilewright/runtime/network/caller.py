@@ -24,15 +24,17 @@ Put = Callable[[int], None]
 class Output:
     """One result.
 
-    put:    takes the address where it is to be computed; None: it is computed in `memory`, which it
-            shares with larger values, and has to be copied from there
-    same:   the earlier output that is the same memory, if any
+    put:    takes the address where it is to be computed; None: it has to be copied
+    memory: from here, where no other is named: it shares it with larger values, or is a constant
+    same:   from the earlier output that is the same value, if any
+    given:  from the input that it is, if it is one
     """
 
     spec: TensorSpec
     put: Put | None
     memory: Memory
     same: int | None = None
+    given: int | None = None
 
 
 class Caller:
@@ -45,8 +47,7 @@ class Caller:
     turn:    to be held from the first `put` to the end of `run`
 
     stream: gives the handle of that stream; of no interest on a CPU
-    Raises DeviceError where an output is an input or a constant, which nothing computes, and on a
-    device whose memory has no addresses.
+    Raises DeviceError on a device whose memory has no addresses.
     """
 
     def __init__(self, module: LoadedLibrary, stream: Callable[[], int]) -> None:
@@ -76,15 +77,11 @@ class Caller:
     def _outputs(self) -> list[Output]:
         plan, found, first = self._held.plan, list[Output](), dict[Operand, int]()
         for k, (spec, where) in enumerate(plan.outputs):
-            if where.kind != "slot":
-                raise DeviceError(
-                    f"Caller: output {k}", f"it is {where.kind} {where.index}: nothing computes it",
-                    "Use the tensor itself.",
-                )  # fmt: skip
             memory, same = self._held.outputs[k].memory, first.setdefault(where, k)
-            is_whole = spec.nbytes == plan.slot_bytes[where.index]
+            is_whole = where.kind == "slot" and spec.nbytes == plan.slot_bytes[where.index]
             put = None
             if is_whole and same == k:
                 put = self._plan.argument(self._places[id(memory.whole)])
-            found.append(Output(spec, put, memory, None if same == k else same))
+            given = where.index if where.kind == "input" else None
+            found.append(Output(spec, put, memory, None if same == k else same, given))
         return found

@@ -24,6 +24,7 @@ from tilewright.measure.database import Database
 from tilewright.relay.compile.build import build
 from tilewright.relay.compile.tune import as_described, tasks_of, tune, with_layouts
 from tilewright.relay.exchange.torch import store
+from tilewright.relay.exchange.torch.aliases import shared
 from tilewright.relay.exchange.torch.eager import Eager
 from tilewright.relay.exchange.torch.export import (
     as_numpy,
@@ -167,7 +168,8 @@ class _Graph:
         return run(args)
 
     def _key(self, args: Sequence[Any]) -> Any:
-        shapes = [a.shape if isinstance(a, self.torch.Tensor) else a for a in args]
+        tensor = self.torch.Tensor
+        shapes = [(a.shape, a.stride()) if isinstance(a, tensor) else a for a in args]
         return (*shapes, *(args[k].item() for k in self.numbers))
 
     def _made(self, key: Any, args: Sequence[Any]) -> Run:
@@ -217,18 +219,24 @@ def _compiled(
     site = _Site(torch, where, target, options)
     if torch.is_autocast_enabled(where.type):
         cast_inside(torch, module, where.type, torch.get_autocast_dtype(where.type))
-    key = store.key(torch, gm, args, dynamic, target, options.log) if options.cache else None
+    key_of = partial(store.key, torch, gm, args, dynamic, target, options.log)
+    key = key_of() if options.cache else None
     found = None if key is None or options.tune_minutes else store.load(key)
+    library: Library | None
     if found is not None:
         library, outputs, inputs = found
         run, read_again = site.loaded(library, outputs, inputs), list(inputs)
     else:
-        run, outputs, read_again = _made_anew(site, module, whole, dynamic, key)
+        run, library, outputs, read_again = _made_anew(site, module, whole, dynamic)
+        if key is not None and library is not None:  # tuning has written to the log
+            new = key if options.log is None else key_of()
+            store.keep(str(new), library, outputs, read_again)
     writes = [v[0] for kind, v in outputs if kind == "write"]
     if writes:
         run = _apart(torch, gm, run, len(args), writes)
     given = [v[1:] if kind == "write" else (kind, v) for kind, v in outputs]
-    if max([*read_again, *(v for kind, v in given if kind == "input")], default=0) >= len(args):
+    viewed = [v if kind == "input" else v[0] for kind, v in given if kind.startswith("input")]
+    if max([*read_again, *viewed], default=0) >= len(args):
         run = partial(_with_held, run, held)
     if options.frozen:
         return run
@@ -271,7 +279,7 @@ class _Site:
     options: Options
 
     def built(self, program: Program) -> Library:
-        mod, params = import_program(program, PLACE)
+        mod, params = import_program(program, PLACE, staged=False)
         if self.options.log is not None and self.options.tune_minutes:
             self._tune(mod, params, Path(self.options.log))
         has_log = self.options.log is not None and Path(self.options.log).is_file()
@@ -296,10 +304,10 @@ class _Site:
 
 
 def _made_anew(
-    site: _Site, gm: Any, args: Sequence[Any], dynamic: Sequence[int], key: str | None
-) -> tuple[Run, list[Any], list[int]]:
-    """The function, its outputs as `_function` has them, and which arguments it reads anew in each
-    call: those that are `dynamic`, and what it writes to."""
+    site: _Site, gm: Any, args: Sequence[Any], dynamic: Sequence[int]
+) -> tuple[Run, Library | None, list[Any], list[int]]:
+    """The function, its library if it is one, its outputs as `_function` has them, and which
+    arguments it reads anew in each call: those that are `dynamic`, and what it writes to."""
     torch = site.torch
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -310,13 +318,17 @@ def _made_anew(
         except Exception as error:
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise ModelError(PLACE, f"torch.export refuses it: {reason[:300]}") from error
+    views = shared(torch, ep, PLACE)
     ep = decomposed(ep)
     program = read(ep, PLACE, with_writes=True)
     names = iter(program.inputs)
     given = {k: next(names) for k, a in enumerate(args) if isinstance(a, torch.Tensor)}
     positions = {name: k for k, (name, _) in given.items()}
-    program, outputs = without_values(program, positions)
     writes = [positions[name] for name in written(ep)]
+    views = {len(writes) + k: v for k, v in views.items()}
+    kept = (None if k in views else v for k, v in enumerate(program.outputs))
+    program, outputs = without_values(replace(program, outputs=tuple(kept)), positions)
+    outputs = [views.get(k, v) for k, v in enumerate(outputs)]
     for k, position in enumerate(writes):
         outputs[k] = ("write", (position, *outputs[k]))
     inputs = sorted({*dynamic, *writes})
@@ -334,13 +346,8 @@ def _made_anew(
         _warn(f"some operators of a graph run in PyTorch: {error}")
         fixed = {name: args[k] for k, (name, _) in given.items() if k not in inputs}
         run = _in_parts(site, ep, program, error.steps, outputs, inputs, fixed)
-        return run, outputs, inputs
-    run = site.loaded(library, outputs, inputs)
-    if key is not None:
-        log = site.options.log
-        key = store.key(torch, gm, args, dynamic, site.target, log) if log is not None else key
-        store.keep(str(key), library, outputs, inputs)
-    return run, outputs, inputs
+        return run, None, outputs, inputs
+    return site.loaded(library, outputs, inputs), library, outputs, inputs
 
 
 def _in_parts(
@@ -414,7 +421,7 @@ def _function(
 
     def run(args: Sequence[Any]) -> Any:
         with turn:
-            kept = []  # until the kernels are enqueued
+            kept, given = [], []  # until the kernels are enqueued
             for k, put, stage in puts:
                 tensor = args[k]
                 if not tensor.is_contiguous():
@@ -425,21 +432,24 @@ def _function(
                     copy(stage.pointer, pointer, stage.nbytes)
                     pointer = stage.pointer
                 put(pointer)
+                given.append(pointer)
             made: list[Any] = []
-            for place, make, output in makers:
-                if output.same is None:
-                    tensor = make()
-                    if place is not None:
-                        place(tensor.data_ptr())
-                else:
-                    tensor = made[output.same].view(output.spec.shape)
+            for place, make, _ in makers:
+                tensor = make()
+                if place is not None:
+                    place(tensor.data_ptr())
                 made.append(tensor)
             compute()
             if plain:
                 return made
             for tensor, (place, _, output) in zip(made, makers, strict=True):
-                if place is None and output.same is None:
-                    copy(tensor.data_ptr(), output.memory.pointer, tensor.nbytes)
+                if place is None:
+                    source = output.memory.pointer
+                    if output.same is not None:
+                        source = made[output.same].data_ptr()
+                    elif output.given is not None:
+                        source = given[output.given]
+                    copy(tensor.data_ptr(), source, tensor.nbytes)
             return _given(outputs, made, args)
 
     return run
@@ -454,10 +464,16 @@ def _given(outputs: Sequence[Any], made: Sequence[Any], args: Sequence[Any]) -> 
     def value(kind: str, item: Any) -> Any:
         return made[item] if kind == "output" else args[item] if kind == "input" else item
 
-    found = [value(kind, item) for kind, item in outputs if kind != "write"]
+    given = [(kind, item) for kind, item in outputs if kind != "write"]
+    found = [value(kind, item) for kind, item in given]
     written = [(item[0], value(*item[1:])) for kind, item in outputs if kind == "write"]
     for position, tensor in written:
         args[position].copy_(tensor)
+    for k, (kind, item) in enumerate(given):
+        if kind.endswith("_view"):
+            which, shape, strides, offset = item
+            base = args[which] if kind == "input_view" else found[which]
+            found[k] = base.as_strided(shape, strides, base.storage_offset() + offset)
     return found
 
 

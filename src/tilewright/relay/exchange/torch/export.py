@@ -10,6 +10,7 @@ from __future__ import annotations
 import operator
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
@@ -243,24 +244,49 @@ def read(ep: ExportedProgram, place: str, with_writes: bool = False) -> Program:
                 f"{place}: input {name!r}", f"it is a {kind.lower()}",
                 "Export the module without custom objects and effects.",
             )  # fmt: skip
-    reader, writes = _Reader(torch, known), written(ep)
-    steps, outputs = [], []
-    for node in ep.graph.nodes:
+    reader = _Reader(torch, known)
+    steps, outputs = _calls(reader, ep.graph_module, weights, place, with_bodies=not with_writes)
+    outputs = outputs[0 if with_writes else len(written(ep)) :]
+    inputs = [(_clear(name, weights), spec) for name, spec in inputs]
+    return Program(tuple(inputs), weights, tuple(steps), tuple(outputs))
+
+
+def _calls(
+    reader: _Reader, owner: Any, weights: dict[str, Array], place: str, with_bodies: bool
+) -> tuple[list[Step], list[Any]]:
+    """The steps and the outputs of a graph; tensors that it holds go to `weights`.
+
+    with_bodies: it may hold branches and bodies of loops
+    """
+    torch, steps, outputs = reader.torch, list[Step](), list[Any]()
+    for node in owner.graph.nodes:
         if node.op == "call_function":
             steps.append(reader.step(node))
         elif node.op == "get_attr":
-            known[node.name] = str(node.target)
-            held = _attribute(ep, str(node.target))
-            if not isinstance(held, torch.Tensor):
+            held = attrgetter(str(node.target))(owner)
+            if isinstance(held, torch.Tensor):
+                reader.known[node.name] = str(node.target)
+                weights[str(node.target)] = as_numpy(held)
+            elif isinstance(held, torch.fx.GraphModule) and with_bodies:
+                reader.bodies[node.name] = _body(torch, held, place)
+            else:
                 raise ModelError(
                     place, f"it holds a {type(held).__name__}, a branch or the body of a loop",
                     "Write it with torch.where.",
                 )  # fmt: skip
-            weights[str(node.target)] = as_numpy(held)
         elif node.op == "output":
-            outputs = [reader.value(v) for v in node.args[0]][0 if with_writes else len(writes) :]
-    inputs = [(_clear(name, weights), spec) for name, spec in inputs]
-    return Program(tuple(inputs), weights, tuple(steps), tuple(outputs))
+            (found,) = node.args
+            outputs = [reader.value(v) for v in (found if isinstance(found, Sequence) else [found])]
+    return steps, outputs
+
+
+def _body(torch: Any, owner: Any, place: str) -> Program:
+    """A branch, or what a loop does in a trip."""
+    reader, weights = _Reader(torch, {}), dict[str, Array]()
+    steps, outputs = _calls(reader, owner, weights, place, with_bodies=True)
+    given = [(n.name, reader.result(n)) for n in owner.graph.nodes if n.op == "placeholder"]
+    inputs = tuple((name, spec or Spec((), "int64")) for name, spec in given)
+    return Program(inputs, weights, tuple(steps), tuple(outputs))
 
 
 def _clear(name: str, weights: Mapping[str, Any]) -> str:
@@ -312,13 +338,6 @@ def _weight_name(spec: Any, weights: dict[str, Array], ep: Any) -> str:
     return found or target
 
 
-def _attribute(ep: Any, name: str) -> Any:
-    found = ep.graph_module
-    for word in name.split("."):
-        found = getattr(found, word)
-    return found
-
-
 def as_numpy(tensor: Any) -> Array:
     """A tensor's memory as an array, without a copy where it is dense and on the CPU."""
     import torch
@@ -338,16 +357,21 @@ def _spec(value: Any) -> Spec:
     return Spec(shape, dtype_name(value.dtype))
 
 
-def _is_dense(tensor: Any, offset: int | None) -> bool:
-    """Whether its elements lie one after the other in its memory, from `offset` on."""
-    return bool(tensor.is_contiguous()) and offset in (None, tensor.storage_offset())
+def _memory_read(tensor: Any, offset: int | None) -> dict[str, Any]:
+    """How far behind the first element `offset` is, and whether the elements lie in order there."""
+    behind = 0 if offset is None else offset - tensor.storage_offset()
+    return {"storage_offset": behind, "dense": bool(tensor.is_contiguous()) and behind >= 0}
 
 
 class _Reader:
-    """Nodes of a graph as steps.  known: inputs of the graph that are weights, by their names."""
+    """Nodes of a graph as steps.
+
+    known:  inputs of the graph that are weights, by their names
+    bodies: branches and bodies of loops that it holds, by the names of their nodes
+    """
 
     def __init__(self, torch: Any, known: dict[Any, str]) -> None:
-        self.torch, self.known = torch, known
+        self.torch, self.known, self.bodies = torch, known, dict[str, Program]()
 
     def step(self, node: Any) -> Step:
         if node.target is operator.getitem:
@@ -356,14 +380,15 @@ class _Reader:
         results, several = self._results(node)
         name, args = self._name(node.target), dict(self._args(node))
         if name.startswith("as_strided"):
-            args["dense"] = _is_dense(node.args[0].meta["val"], args.get("storage_offset"))
+            args |= _memory_read(node.args[0].meta["val"], args.get("storage_offset"))
         return Step(node.name, name, args, results, several)
 
     def value(self, item: Any) -> Any:
         """An argument as plain data: values by name, element types by name, no devices."""
         torch = self.torch
         if isinstance(item, torch.fx.Node):
-            return Ref(self.known.get(item.name, item.name))
+            held = self.bodies.get(item.name)
+            return Ref(self.known.get(item.name, item.name)) if held is None else held
         if isinstance(item, (list, tuple)):
             return [self.value(i) for i in item]
         if isinstance(item, torch.dtype):
@@ -393,6 +418,17 @@ class _Reader:
         found = node.meta.get("val")
         several = isinstance(found, (list, tuple))
         values = found if isinstance(found, (list, tuple)) else [found]
-        return tuple(
-            _spec(v) if isinstance(v, self.torch.Tensor) else None for v in values
-        ), several
+        return tuple(self._of(v) for v in values), several
+
+    def result(self, node: Any) -> Spec | None:
+        """Of a node that gives one value."""
+        return self._of(node.meta.get("val"))
+
+    def _of(self, value: Any) -> Spec | None:
+        torch = self.torch
+        if isinstance(value, torch.Tensor):
+            return _spec(value)
+        kinds = {torch.SymInt: "int64", torch.SymFloat: "float64", torch.SymBool: "bool"}
+        if (kind := kinds.get(type(value))) is not None:
+            return Spec((), kind, str(value.node.expr))
+        return None

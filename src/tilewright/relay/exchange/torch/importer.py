@@ -7,6 +7,8 @@ module.  What blocks an import is collected, and told once.  Read next: `ops/__i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,9 +16,10 @@ import numpy as np
 from tilewright.base.dtype import TYPES, DType
 from tilewright.base.errors import ModelError
 from tilewright.relay.exchange.limits import Limits
+from tilewright.relay.exchange.torch.control import CONTROL
 from tilewright.relay.exchange.torch.node import PARTS, Complex, Node, as_type
-from tilewright.relay.exchange.torch.ops import COMPLEX, CONVERTERS, REFUSED
-from tilewright.relay.exchange.torch.program import Program, Ref, Spec, Step, live, refs
+from tilewright.relay.exchange.torch.ops import COMPLEX, CONVERTERS
+from tilewright.relay.exchange.torch.program import Program, Ref, Spec, Step, extent_of, live, refs
 from tilewright.relay.graph.expr import (
     Array,
     Constant,
@@ -24,12 +27,15 @@ from tilewright.relay.graph.expr import (
     Function,
     IRModule,
     Tuple,
+    TupleGetItem,
     TupleType,
     Var,
     const,
     free_vars,
     var,
 )
+from tilewright.relay.graph.later import Later, NotYet
+from tilewright.relay.graph.traversal import unpacked
 
 _MOST_LINES = 30
 _CHECKS = ("_assert_", "sym_constrain_range")  # they compute nothing
@@ -41,13 +47,15 @@ OPERATORS = "relay.exchange.torch.ops.CONVERTERS lists the operators that can be
 
 
 def import_program(
-    program: Program, place: str, limits: Limits | None = None
+    program: Program, place: str, limits: Limits | None = None, staged: bool = True
 ) -> tuple[IRModule, dict[str, Array]]:
     """The network of `program` and its weights.
 
-    place: of errors.  Raises ModelError, once for everything that blocks the import.
+    place:  of errors
+    staged: data may decide shapes, which networks compute in stages
+    Raises ModelError, once for everything that blocks the import.
     """
-    return _Importer(program, place, limits or Limits()).run()
+    return _Importer(program, place, limits or Limits(), staged).run()
 
 
 class Blocked(ModelError):
@@ -66,8 +74,9 @@ class _Importer:
     behind:  names of steps that read what has no type
     """
 
-    def __init__(self, program: Program, place: str, limits: Limits) -> None:
-        self.program, self.place, self.limits = program, place, limits
+    def __init__(self, program: Program, place: str, limits: Limits, staged: bool) -> None:
+        self.program, self.place, self.limits, self.staged = program, place, limits, staged
+        self.specs: dict[str, Spec] = dict(program.inputs)
         self.values: dict[str, Any] = {}
         self.params: dict[str, Array] = {}
         self.blocked: dict[tuple[str, str, str], list[str]] = {}
@@ -79,13 +88,9 @@ class _Importer:
         inputs = [self._input(name, spec) for name, spec in self.program.inputs]
         for name, array in self.program.weights.items():
             self.values[name] = self._weight(name, array)
-        for step in live(self.program):
-            self.values[step.name] = self._convert(step)
-        if self.blocked or self.behind:
-            names = {name for found in self.blocked.values() for name in found}
-            steps = frozenset(names.union(self.behind))
-            raise Blocked(self.place, self._blockers(), OPERATORS, steps)
-        outputs = [self._output(k, o) for k, o in enumerate(self.program.outputs)]
+        self._steps()
+        given = enumerate(self.program.outputs)
+        outputs = [self._output(k, o) for k, o in given if o is not None]
         if not outputs:
             raise ModelError(self.place, "the module returns no tensor", "Return what it computes.")
         body = outputs[0] if len(outputs) == 1 else Tuple(outputs)
@@ -93,6 +98,31 @@ class _Importer:
         weights = [v for v in free_vars(body) if v not in inputs]
         main = Function([*inputs, *weights], body)
         return IRModule({"main": main}), {v.name_hint: self.params[v.name_hint] for v in weights}
+
+    def _steps(self) -> None:
+        for step in live(self.program):
+            self.values[step.name] = self._convert(step)
+        if self.blocked or self.behind:
+            names = {name for found in self.blocked.values() for name in found}
+            steps = frozenset(names.union(self.behind))
+            raise Blocked(self.place, self._blockers(), OPERATORS, steps)
+
+    def _expanded(self, place: str, body: Program, given: Sequence[Any]) -> list[Expr]:
+        """What a branch, or a trip of a loop, gives for `given` values.
+
+        place: of the ModelError for all that blocks it
+        """
+        inner = _Importer(body, self.place, self.limits, self.staged)
+        inner.params, inner.constant_bytes = self.params, self.constant_bytes
+        inner.values = {k: Constant(array) for k, array in body.weights.items()}
+        inner.values |= zip((name for name, _ in body.inputs), given, strict=True)
+        try:
+            inner._steps()
+        except Blocked as error:
+            inside = "; ".join(line.strip() for line in error.reason.splitlines()[1:])
+            raise ModelError(place, f"inside it {inside}") from None
+        self.constant_bytes = inner.constant_bytes
+        return [inner._output(k, o) for k, o in enumerate(body.outputs)]
 
     def static(self, value: Expr) -> Array | None:
         """The array of `value` where it is known now."""
@@ -150,9 +180,8 @@ class _Importer:
                 f"{self.place}: output {index}", "its numbers are complex",
                 "Return torch.view_as_real of it.",
             )  # fmt: skip
-        raise ModelError(
-            f"{self.place}: output {index}", f"it is {value!r}, not a tensor", "Return tensors."
-        )
+        what = f"{value!r}, not a tensor" if value is not None else "what is not computed here"
+        raise ModelError(f"{self.place}: output {index}", f"it is {what}", "Return tensors.")
 
     # -- steps -------------------------------------------------------------------------------------
 
@@ -160,40 +189,98 @@ class _Importer:
         given = list(refs(list(step.args.values())))
         if step.op.startswith(_CHECKS):
             return None
+        if not step.several and step.results and step.results[0] is not None:
+            self.specs[step.name] = step.results[0]
         if any(self.values.get(name) is None for name in given):
             return None if step.op == "getitem" else self._passed_over(step)
         if step.op == "getitem":
             return self.values[given[0]][step.args["index"]]
-        if step.op in REFUSED:
-            return self._block(step, *REFUSED[step.op])
-        of_complex = any(isinstance(self.values[name], Complex) for name in given) or any(
-            spec is not None and spec.dtype in PARTS for spec in step.results
-        )
-        converter = (COMPLEX if of_complex else CONVERTERS).get(step.op)
-        if converter is None:
-            return self._block(step, f"no converter{' for complex numbers' * of_complex}")
-        args = {name: _resolved(value, self.values) for name, value in step.args.items()}
-        place = f"{self.place}: {step.name} ({step.op})"
-        node = Node(step.op, place, args, step.results, self.static, self._room)
-        if open_ := [str(n) for s in step.results if s for n in s.shape if not isinstance(n, int)]:
-            return self._block(step, f"its result has the open extent {open_[0]}")
+        values = {name: self.values[name] for name in given}
+        of_complex = any(isinstance(v, Complex) for v in values.values())
         try:
-            return self._checked(step, node, converter(node))
+            made = self._made(step, values)
+            if self.staged or not any(isinstance(v, Expr) and v.waits for v in _listed(made)):
+                return made
+            return self._block(step, "how many results there are depends on the data")
+        except NotYet as e:
+            if of_complex or not self.staged:
+                return self._block(step, e.reason)
+            return self._later(step, values, e)
         except ModelError as e:
-            inner = "" if e.place == node.place else f"{e.place}: "
+            inner = "" if e.place == self._place(step) else f"{e.place}: "
             return self._block(step, f"{inner}{e.reason}", e.way_out)
         except _UNREAD as e:
             reason = f"its arguments are not understood ({type(e).__name__}: {e})"
             return self._block(step, reason, "Please report it.")
 
+    def _place(self, step: Step) -> str:
+        return f"{self.place}: {step.name} ({step.op})"
+
+    def _made(self, step: Step, values: Mapping[str, Any]) -> Any:
+        """What a step gives.  values: of what it reads
+
+        Raises NotYet where data decide it.
+        """
+        of_complex = any(isinstance(v, Complex) for v in values.values()) or any(
+            spec is not None and spec.dtype in PARTS for spec in step.results
+        )
+        converter = (COMPLEX if of_complex else CONVERTERS).get(step.op)
+        if step.op in CONTROL and not of_complex:
+            converter = partial(CONTROL[step.op], partial(self._expanded, self._place(step)))
+        if converter is None:
+            reason = f"no converter{' for complex numbers' * of_complex}"
+            raise ModelError(self._place(step), reason)
+        there, extents = dict(values), dict[str, int]()
+        for name, value in values.items():
+            there[name] = _told(value, self.specs.get(name), extents)
+        results = tuple(_with_extents(spec, extents) for spec in step.results)
+        args = {name: _resolved(value, there) for name, value in step.args.items()}
+        node = Node(step.op, self._place(step), args, results, self.static, self._room)
+        return self._checked(step, node, converter(node))
+
+    def _later(self, step: Step, values: Mapping[str, Any], wait: NotYet) -> Any:
+        """What stands for the results of a step until it is known what it waits for."""
+        read = {name: _listed(value) for name, value in values.items()}
+        parts = list(dict.fromkeys(v for items in read.values() for v in items))
+
+        def make(given: Sequence[Expr]) -> Expr:
+            there = dict(zip(parts, given, strict=True))
+            return self._made_then(step, {
+                name: [there[v] for v in value] if isinstance(value, list) else there[value]
+                for name, value in values.items()
+            })  # fmt: skip
+
+        error = NotYet(wait.node, wait.by_value, self._place(step), wait.reason)
+        try:
+            later = Later(parts, wait.among(parts), make, error)
+        except NotYet as never:
+            return self._block(step, never.reason, never.way_out)
+        if not step.several:
+            return later
+        return [unpacked(TupleGetItem(later, k)) for k in range(len(step.results))]
+
+    def _made_then(self, step: Step, values: Mapping[str, Any]) -> Expr:
+        """`_made` when more is known, the limits again those of one import."""
+        before = self.constant_bytes
+        try:
+            made = self._made(step, values)
+        finally:
+            self.constant_bytes = before
+        if not step.several:
+            assert isinstance(made, Expr)
+            return made
+        return Tuple([v if isinstance(v, Expr) else Tuple([]) for v in made])
+
     def _checked(self, step: Step, node: Node, made: Any) -> Any:
         """What the converter made, with the types that PyTorch says the results have."""
-        if isinstance(made, Expr) and isinstance(made.checked_type, TupleType):
+        if isinstance(made, Expr) and made.waits and step.several:
+            made = [unpacked(TupleGetItem(made, k)) for k in range(len(step.results))]
+        elif isinstance(made, Expr) and not made.waits and isinstance(made.checked_type, TupleType):
             made = list(made)
         values = list(made) if isinstance(made, (list, tuple)) else [made]
         found = [
             None if value is None or spec is None else _typed(node, value, spec)
-            for value, spec in zip(values, step.results, strict=False)
+            for value, spec in zip(values, node.results, strict=False)
         ]
         return found if step.several else found[0]
 
@@ -219,7 +306,7 @@ class _Importer:
         if spec is not None and spec.dtype in PARTS:
             real = self._unknown(name, Spec(spec.shape, PARTS[spec.dtype]))
             return Complex(real, None) if isinstance(real, Var) else None
-        if spec is None or spec.dtype not in TYPES:
+        if spec is None or spec.dtype not in TYPES or spec.number is not None:
             return None
         known = all(isinstance(n, int) for n in spec.shape)
         return var(name, shape=spec.shape, dtype=spec.dtype) if known else None
@@ -253,12 +340,51 @@ def _typed(node: Node, value: Expr | Complex, spec: Spec) -> Expr | Complex:
                       for v in (value.real, value.imag))  # fmt: skip
         assert isinstance(real, Expr) and not isinstance(imag, Complex)
         return Complex(real, imag)
+    if value.waits:
+        return value
     node.require(
-        value.shape == spec.shape,
+        _fits(value.shape, spec.shape),
         f"the result has shape {value.shape}, PyTorch says {spec.shape}",
         "Please report it.",
     )
     return as_type(value, spec.dtype)
+
+
+def _fits(shape: tuple[int, ...], spec: tuple[int | str, ...]) -> bool:
+    return len(shape) == len(spec) and all(
+        isinstance(wanted, str) or wanted == found
+        for found, wanted in zip(shape, spec, strict=True)
+    )
+
+
+def _told(value: Any, spec: Spec | None, extents: dict[str, int]) -> Any:
+    """`value`, a number where PyTorch has one; what it tells of open extents goes to `extents`.
+
+    Raises NotYet where that is not known yet.
+    """
+    if spec is None or not isinstance(value, Expr):
+        return value
+    if spec.number is not None and DType(spec.dtype).is_index:
+        known = value.as_numbers()
+        if known is None:
+            raise NotYet(value, by_value=True)
+        extents[spec.number] = int(known)
+        return int(known)
+    for k, extent in enumerate(spec.shape):
+        if isinstance(extent, str):
+            extents[extent] = value.shape[k]
+    return value
+
+
+def _with_extents(spec: Spec | None, known: Mapping[str, int]) -> Spec | None:
+    if spec is None:
+        return None
+    found = (extent_of(n, known) if isinstance(n, str) else n for n in spec.shape)
+    return replace(spec, shape=tuple(found))
+
+
+def _listed(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, (list, tuple)) else [value]
 
 
 def _resolved(value: Any, known: Mapping[str, Any]) -> Any:

@@ -15,6 +15,8 @@ from tilewright.base.errors import ModelError
 from tilewright.relay import tensor
 from tilewright.relay.exchange.torch.program import Spec
 from tilewright.relay.graph.expr import Array, Constant, Expr, const
+from tilewright.relay.graph.later import computed
+from tilewright.relay.op.work import nbytes
 
 _KINDS = {"bool": 0, "uint": 1, "int": 1, "float": 2}
 # Complex types, and the type of their parts.
@@ -98,11 +100,22 @@ class Node:
     @property
     def shape(self) -> tuple[int, ...]:
         """Extents of the result, all known."""
+        for extent in self.result.shape:
+            self.require(isinstance(extent, int), f"its result has the open extent {extent}")
         return tuple(int(n) for n in self.result.shape)
 
     @property
     def dtype(self) -> str:
         return self.result.dtype
+
+    def computed(self, compute: Callable[..., Any], *parts: Expr, several: bool = False) -> Expr:
+        """What a function of arrays gives, of shapes that their elements decide: an array, or a
+        tuple of them where there are `several`."""
+        known = [self.static_of(p) for p in parts]
+        found = [p if a is None else Constant(a) for p, a in zip(parts, known, strict=True)]
+        made = computed(self.place, compute, *found, several=several)
+        self.room(0 if made.waits else nbytes(made.checked_type))
+        return made
 
     def refuse(self, reason: str, way_out: str = "") -> ModelError:
         return ModelError(self.place, reason, way_out)

@@ -33,7 +33,7 @@ def parts_of(program: Program, blocked: frozenset[str]) -> list[Part]:
     kinds = _kinds(ordered, blocked)
     groups = [list(g) for _, g in groupby(ordered, key=lambda s: kinds[s.name])]
     specs: dict[str, Spec | None] = dict(program.inputs)
-    specs |= {s.name: None if s.several else s.results[0] for s in ordered}
+    specs |= {s.name: _tensor(s) for s in ordered}
     last: dict[str, int] = {}
     for k, group in enumerate(groups):
         last |= {name: k for s in group for name in refs(list(s.args.values()))}
@@ -51,6 +51,12 @@ def parts_of(program: Program, blocked: frozenset[str]) -> list[Part]:
         dead = tuple(n for n in (*given, *made) if last.get(n, -1) <= k)
         found.append(Part(inside, not kinds[made[0]], dead))
     return found
+
+
+def _tensor(step: Step) -> Spec | None:
+    """What a step gives, if it is one tensor."""
+    spec = None if step.several else step.results[0]
+    return None if spec is None or spec.number is not None else spec
 
 
 def _with_their_items(steps: tuple[Step, ...]) -> Iterator[Step]:

@@ -45,7 +45,8 @@ def key(
         return None
     chosen, _ = local_target(target)
     shapes = [
-        [str(a.dtype), list(a.shape)] if isinstance(a, torch.Tensor) else repr(a) for a in args
+        [str(a.dtype), list(a.shape), list(a.stride())] if isinstance(a, torch.Tensor) else repr(a)
+        for a in args
     ]
     digest = hashlib.sha256()
     parts = [

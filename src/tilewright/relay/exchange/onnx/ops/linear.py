@@ -5,7 +5,8 @@ from __future__ import annotations
 from tilewright.relay import nn, tensor
 from tilewright.relay.exchange.onnx.node import Converter, Node
 from tilewright.relay.graph.expr import Expr
-from tilewright.relay.linear import determinant, einsum, product
+from tilewright.relay.linear import einsum, product
+from tilewright.relay.matrices import determinant
 
 
 def gemm(n: Node) -> Expr:

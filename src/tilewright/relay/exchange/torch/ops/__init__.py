@@ -9,15 +9,19 @@ from tilewright.relay.exchange.torch.node import Converter
 from tilewright.relay.exchange.torch.ops import (
     attention,
     complex,
+    counted,
     creation,
     elementwise,
     indexing,
     linear,
+    matrices,
     movement,
     normalize,
     ordering,
     reduction,
+    refused,
     sampling,
+    special,
     window,
 )
 
@@ -27,16 +31,19 @@ _FAMILIES = (
     creation,
     movement,
     indexing,
+    counted,
     ordering,
     linear,
     attention,
     normalize,
     sampling,
+    special,
+    matrices,
+    refused,
     window,
 )
 CONVERTERS: dict[str, Converter] = {
     name: converter for family in _FAMILIES for name, converter in family.CONVERTERS.items()
 }
 COMPLEX = complex.converters(CONVERTERS)  # where an argument or a result is complex
-REFUSED = sampling.REFUSED
-__all__ = ["COMPLEX", "CONVERTERS", "REFUSED"]
+__all__ = ["COMPLEX", "CONVERTERS"]

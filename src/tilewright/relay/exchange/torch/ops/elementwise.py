@@ -218,7 +218,7 @@ def _log1p(x: Expr) -> Expr:
     return tensor.where(lost, x, tensor.multiply(tensor.log(whole), share))
 
 
-def _reciprocal(x: Expr) -> Expr:
+def reciprocal(x: Expr) -> Expr:
     return tensor.divide(number(1, str(x.dtype)), x)
 
 
@@ -275,20 +275,20 @@ def _threshold(n: Node) -> Expr:
     )
 
 
-def _is_negative(x: Expr) -> Expr:
+def is_negative(x: Expr) -> Expr:
     """Whether the sign is set, also that of a zero."""
     zero = number(0, str(x.dtype))
     below = tensor.less(x, zero)
     if not x.dtype.is_float:
         return below
-    behind = tensor.logical_and(tensor.equal(x, zero), tensor.less(_reciprocal(x), zero))
+    behind = tensor.logical_and(tensor.equal(x, zero), tensor.less(reciprocal(x), zero))
     return tensor.logical_or(below, behind)
 
 
 def _copysign(n: Node) -> Expr:
     size, sign = _operands(n, ("self", "other"), n.dtype)
     size = tensor.abs(size)
-    return tensor.where(_is_negative(sign), tensor.negative(size), size)
+    return tensor.where(is_negative(sign), tensor.negative(size), size)
 
 
 def _greater_and_ratio(a: Expr, b: Expr) -> tuple[Expr, Expr]:
@@ -312,8 +312,8 @@ def _atan2(n: Node) -> Expr:
     angle = tensor.atan(_greater_and_ratio(high, wide)[1])
     quarter, half = number(math.pi / 2, n.dtype), number(math.pi, n.dtype)
     angle = tensor.where(tensor.greater(high, wide), tensor.subtract(quarter, angle), angle)
-    angle = tensor.where(_is_negative(x), tensor.subtract(half, angle), angle)
-    return tensor.where(_is_negative(y), tensor.negative(angle), angle)
+    angle = tensor.where(is_negative(x), tensor.subtract(half, angle), angle)
+    return tensor.where(is_negative(y), tensor.negative(angle), angle)
 
 
 def _angle(n: Node) -> Expr:
@@ -356,66 +356,6 @@ def _rrelu(n: Node) -> list[Expr | None]:
     return [nn.leaky_relu(n["self"], slope), n.optional("noise")]
 
 
-def _log_gamma(x: Expr) -> Expr:
-    """log |gamma(x)|: Stirling's series from 8 on, below that by steps of 1, below 1/2 mirrored."""
-    kind = str(x.dtype)
-    one, half = number(1, kind), number(0.5, kind)
-    below = tensor.less(x, half)
-    y = tensor.where(below, tensor.subtract(one, x), x)
-    small = tensor.less(y, number(8, kind))
-    z = tensor.where(small, tensor.add(y, number(8, kind)), y)
-    steps: Expr = tensor.where(small, y, one)
-    for k in range(1, 8):
-        factor = tensor.add(y, number(k, kind))
-        steps = tensor.multiply(steps, tensor.where(small, factor, one))
-    series = tensor.add(_series(z, (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188)),
-                        number(0.5 * math.log(2 * math.pi), kind))  # fmt: skip
-    log = tensor.subtract(tensor.log(z), one)
-    whole = tensor.multiply(tensor.subtract(z, half), log)
-    made = tensor.add(tensor.subtract(whole, half), tensor.subtract(series, tensor.log(steps)))
-    made = tensor.where(tensor.isinf(y), y, made)
-    turn = tensor.abs(tensor.sin(scaled(_fraction(x), math.pi)))
-    mirrored = tensor.subtract(number(math.log(math.pi), kind), tensor.add(tensor.log(turn), made))
-    mirrored = tensor.where(tensor.isinf(x), tensor.abs(x), mirrored)
-    return tensor.where(below, mirrored, made)
-
-
-def _digamma(x: Expr) -> Expr:
-    """The derivative of the logarithm of gamma, computed as that is."""
-    kind = str(x.dtype)
-    one = number(1, kind)
-    below = tensor.less(x, number(0.5, kind))
-    y = tensor.where(below, tensor.subtract(one, x), x)
-    z, steps = tensor.add(y, number(8, kind)), _reciprocal(y)
-    for k in range(1, 8):
-        steps = tensor.add(steps, _reciprocal(tensor.add(y, number(k, kind))))
-    rest = tensor.multiply(_reciprocal(z), _series(z, (1 / 12, -1 / 120, 1 / 252, -1 / 240)))
-    half = tensor.divide(number(0.5, kind), z)
-    made = tensor.subtract(tensor.log(z), tensor.add(tensor.add(half, rest), steps))
-    part = _fraction(x)
-    turn = tensor.divide(number(math.pi, kind), tensor.tan(scaled(part, math.pi)))
-    zero = number(0, kind)
-    pole = tensor.where(_is_negative(x), number(math.inf, kind), number(-math.inf, kind))
-    pole = tensor.where(tensor.equal(x, zero), pole, number(math.nan, kind))
-    mirrored = tensor.where(tensor.equal(part, zero), pole, tensor.subtract(made, turn))
-    return tensor.where(below, mirrored, made)
-
-
-def _series(z: Expr, factors: tuple[float, ...]) -> Expr:
-    """The sum of factors[k] / z^(2k + 1)."""
-    inverse = _reciprocal(z)
-    square = tensor.multiply(inverse, inverse)
-    total: Expr = number(factors[-1], str(z.dtype))
-    for factor in factors[-2::-1]:
-        total = tensor.add(tensor.multiply(total, square), number(factor, str(z.dtype)))
-    return tensor.multiply(total, inverse)
-
-
-def _fraction(x: Expr) -> Expr:
-    """x less the nearest integer."""
-    return tensor.subtract(x, tensor.round(x))
-
-
 def _variants(name: str, kinds: str, converter: Converter) -> dict[str, Converter]:
     return {f"{name}.{kind}": converter for kind in kinds.split()}
 
@@ -431,11 +371,9 @@ CONVERTERS: dict[str, Converter] = {
                  "log2", "log10", "sign")},
     "neg.default": unary(tensor.negative),
     "relu.default": unary(nn.relu),
-    "reciprocal.default": unary(_reciprocal),
+    "reciprocal.default": unary(reciprocal),
     "expm1.default": unary(_expm1),
     "log1p.default": unary(_log1p),
-    "lgamma.default": unary(_log_gamma),
-    "digamma.default": unary(_digamma),
     "silu.default": unary(nn.silu),
     "hardsigmoid.default": unary(nn.hard_sigmoid),
     "hardswish.default": unary(nn.hard_swish),
@@ -497,7 +435,7 @@ CONVERTERS: dict[str, Converter] = {
     "addcmul.default": _fused(tensor.multiply),
     "addcdiv.default": _fused(tensor.divide),
     "exp2.default": unary(lambda x: tensor.power(number(2, str(x.dtype)), x)),
-    "signbit.default": lambda n: _is_negative(n["self"]),
+    "signbit.default": lambda n: is_negative(n["self"]),
     **_variants("copysign", _BOTH, _copysign),
     "hypot.default": _hypot,
     "atan2.default": _atan2,

@@ -20,7 +20,8 @@ from tilewright.relay.exchange.torch.node import (
 )
 from tilewright.relay.exchange.torch.ops.elementwise import truth
 from tilewright.relay.exchange.torch.ops.movement import part, reshaped, with_axis
-from tilewright.relay.graph.expr import Array, Constant, Expr, const
+from tilewright.relay.graph.expr import Array, Constant, Expr, TupleGetItem, const
+from tilewright.relay.graph.traversal import unpacked
 from tilewright.relay.selection import searchsorted
 
 
@@ -91,11 +92,12 @@ def _index_select(n: Node) -> Expr:
 
 def _index(n: Node) -> Expr:
     """NumPy's indexing by several tensors: one position in the indexed axes together."""
-    data, given = n["self"], list(n.args["indices"])
+    data, given = n["self"], n.args["indices"]
     axes = [k for k, index in enumerate(given) if index is not None]
-    indices = [given[k] for k in axes]
-    n.require(all(i.dtype != "bool" for i in indices), "a mask picks a number of elements that "
-              "is not known", "Use torch.where.")  # fmt: skip
+    if len(axes) == 1 and _is_mask(given[axes[0]]):
+        return _of_masked(n, given[axes[0]], axes[0])
+    by_axis = _without_masks(n, given)
+    axes, indices = list(by_axis), list(by_axis.values())
     if len(axes) == 1:
         return take(data, from_front(n, indices[0], data.shape[axes[0]]), axes[0])
     shape = tuple(map(int, np.broadcast_shapes(*(i.shape for i in indices))))
@@ -109,6 +111,42 @@ def _index(n: Node) -> Expr:
     whole = reshaped(data, (*before, math.prod(data.shape[first : first + len(axes)]), *after))
     found = take(whole, reshaped(flat, (math.prod(shape),)), first)
     return reshaped(found, (*before, *shape, *after))
+
+
+def _is_mask(index: Expr) -> bool:
+    return str(index.dtype) in ("bool", "uint8")
+
+
+def places(n: Node, mask: Expr) -> Expr:
+    """Where `mask` is not 0, in row-major order: [count], int64."""
+    return n.computed(lambda held: np.flatnonzero(held).astype("int64"), mask)
+
+
+def _of_masked(n: Node, mask: Expr, axis: int) -> Expr:
+    """`x[:, mask]`: a mask of several axes makes one of them."""
+    shape, behind = n["self"].shape, axis + len(mask.shape)
+    if not mask.shape:  # all of it or nothing
+        mask, behind, shape = reshaped(mask, (1,)), axis + 1, (*shape[:axis], 1, *shape[axis:])
+    whole = (*shape[:axis], math.prod(shape[axis:behind]), *shape[behind:])
+    return take(reshaped(n["self"], whole), places(n, mask), axis)
+
+
+def _without_masks(n: Node, given: list[Expr | None]) -> dict[int, Expr]:
+    """Positions by axis: among other indices a mask is those that it picks, for each axis of it."""
+    found: dict[int, Expr] = {}
+    axis = 0
+    for index in given:
+        if index is None or not _is_mask(index):
+            found |= {} if index is None else {axis: index}
+            axis += 1
+            continue
+        columns = n.computed(
+            lambda held: tuple(c.astype("int64") for c in np.nonzero(held)), index, several=True
+        )
+        picked = (unpacked(TupleGetItem(columns, k)) for k in range(len(index.shape)))
+        found |= dict(enumerate(picked, axis))
+        axis += len(index.shape)
+    return found
 
 
 def _position(n: Node, indices: list[Expr], extents: list[int]) -> Expr:
@@ -268,13 +306,14 @@ def _embedding_bag(n: Node) -> Expr:
 
 def _index_put(n: Node) -> Expr:
     """Slices written at positions: `x[i, :, j] = values`."""
-    data, given = n["self"], list(n.args["indices"])
+    data, given = n["self"], n.args["indices"]
     axes = [k for k, index in enumerate(given) if index is not None]
     if not axes:
         return tensor.broadcast_to(as_type(n["values"], n.dtype), data.shape)
-    indices = [given[k] for k in axes]
-    if len(axes) == 1 and indices[0].dtype == "bool":
-        return _masked_put(n, indices[0], axes[0])
+    if len(axes) == 1 and _is_mask(given[axes[0]]):
+        return _masked_put(n, given[axes[0]], axes[0])
+    by_axis = _without_masks(n, given)
+    axes, indices = list(by_axis), list(by_axis.values())
     shape = tuple(map(int, np.broadcast_shapes(*(i.shape for i in indices))))
     rest = [k for k in range(len(data.shape)) if k not in axes]
     adjacent = axes == list(range(axes[0], axes[-1] + 1))

@@ -9,7 +9,7 @@ import numpy as np
 from tilewright.relay import indexing as relay_indexing
 from tilewright.relay import nn, tensor
 from tilewright.relay.exchange.torch.node import Converter, Node, as_type, number
-from tilewright.relay.graph.expr import Constant, Expr
+from tilewright.relay.graph.expr import Constant, Expr, const
 from tilewright.relay.op import call
 
 
@@ -227,26 +227,27 @@ def _rolled(data: Expr, shift: int, axis: int) -> Expr:
 def _strided(n: Node) -> Expr:
     """A view of dense memory by strides: a reshape and a permutation, where it is one.
 
-    dense: whether the elements of `self` lie in order from the offset on, as a reader found it
+    dense: whether the elements of `self` lie in order, as a reader found it
     """
     n.require(n.get("dense", True), "it reads the memory of a view", "Write it with slices.")
     data, shape, strides = n["self"], n.shape, n.ints("stride")
+    offset, size = n.integer("storage_offset", 0), data.tensor_type.size
     order = sorted(range(len(shape)), key=lambda k: (-strides[k], shape[k] == 1))
-    dense, expected = [shape[k] for k in order], 1
+    dense, expected, is_whole = [shape[k] for k in order], 1, not offset
     for k in reversed(order):
-        n.require(
-            shape[k] == 1 or strides[k] == expected,
-            f"its strides {strides} are not those of a permutation",
-            "Write it with permute, reshape and slices.",
-        )
+        is_whole &= shape[k] == 1 or strides[k] == expected
         expected *= shape[k]
-    n.require(
-        math.prod(shape) == data.tensor_type.size,
-        "it is a part of its memory", "Write it with slices.",
-    )  # fmt: skip
-    back = [order.index(k) for k in range(len(shape))]
-    found = reshaped(data, tuple(dense))
-    return found if back == list(range(len(back))) else tensor.transpose(found, back)
+    if is_whole and expected == size:
+        back = [order.index(k) for k in range(len(shape))]
+        found = reshaped(data, tuple(dense))
+        return found if back == list(range(len(back))) else tensor.transpose(found, back)
+    n.room(8 * math.prod(shape))
+    at = np.full(shape, offset, "int64")
+    for k, stride in enumerate(strides):
+        at += (stride * np.arange(shape[k])).reshape([-1 if a == k else 1 for a in range(at.ndim)])
+    n.require(not at.size or at.max() < size, "it reads behind the elements of its argument",
+              "Write it with slices.")  # fmt: skip
+    return relay_indexing.take(reshaped(data, (size,)), const(at), 0)
 
 
 def _copied(n: Node) -> Expr:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from tilewright.relay import image, nn, vision
 from tilewright.relay.exchange.torch.node import Converter, Node
 from tilewright.relay.graph.expr import Expr
-from tilewright.relay.linear import determinant
 from tilewright.relay.tensor import transpose
 from tilewright.topi.sampling import PADDINGS
 
@@ -56,15 +55,6 @@ CONVERTERS: dict[str, Converter] = {
         ("grid_sampler.default", "grid_sampler_2d.default", "grid_sampler_3d.default"),
         _grid_sampler,
     ),
-    "linalg_det.default": lambda n: determinant(n["A"]),
-    "_linalg_det.default": lambda n: [determinant(n["A"]), None, None],
     "torchvision.deform_conv2d.default": _deform_conv,
     "torchvision.roi_align.default": _roi_align,
-}
-# What no converter can do: why, and what to do instead.
-REFUSED: dict[str, tuple[str, str]] = {
-    "torchvision.nms.default": (
-        "how many boxes are left depends on the data",
-        "Return boxes and scores from the module, and call torchvision.ops.nms on the results.",
-    ),
 }

@@ -86,9 +86,8 @@ def _avg_pool(rank: int) -> Converter:
         options = _pooling(n, rank)
         whole = bool(n.get("count_include_pad", True)) and any(options["padding"])
         divisor = n.args.get("divisor_override")
-        n.require(divisor is None or not options["ceil_mode"],
-                  "it has a divisor of its own, and windows that reach over the edge",
-                  "Use ceil_mode=False.")  # fmt: skip
+        if divisor is not None and options["ceil_mode"]:
+            return _sums_over_the_edge(n, rank, options, divisor)
         made = _batched(
             n, rank,
             lambda x: getattr(nn, f"avg_pool{rank}d")(
@@ -98,6 +97,22 @@ def _avg_pool(rank: int) -> Converter:
         return made if divisor is None else scaled(made, math.prod(options["pool_size"]) / divisor)
 
     return convert
+
+
+def _sums_over_the_edge(n: Node, rank: int, options: dict[str, Any], divisor: int) -> Expr:
+    """What windows hold, zeros around the data, by a divisor that is the same for all."""
+    inside = n["self"].shape[-rank:]
+    size, step = options["pool_size"], options["strides"]
+    begins = options["padding"][:rank]
+    ends = [
+        (count - 1) * s + k - b - extent
+        for count, s, k, b, extent in zip(n.shape[-rank:], step, size, begins, inside, strict=True)
+    ]
+    width = [(0, 0), (0, 0), *((b, max(e, 0)) for b, e in zip(begins, ends, strict=True))]
+    plain = {**options, "padding": (0,) * len(options["padding"]), "ceil_mode": False}
+    pool = getattr(nn, f"avg_pool{rank}d")
+    made = _batched(n, rank, lambda x: pool(nn.pad(x, width), **plain))
+    return scaled(made, math.prod(size) / divisor)
 
 
 def _adaptive_avg(rank: int) -> Converter:
