@@ -325,7 +325,7 @@ def main() -> int:
     print(f"{len(outcomes)} tests:", ", ".join(f"{n} {kind}" for kind, n in total.most_common()))
     if options.page and not options.words:
         right = sum(o.kind.startswith("right") for o in outcomes.values())
-        PAGE.write_text(page(outcomes, f"{right:,}" if options.build else built_before()))
+        PAGE.write_text(page(outcomes, f"{right:,}" if options.build == "llvm" else built_before()))
     if options.update:
         kept = set(PASSING.read_text().split()) if PASSING.is_file() else set()
         kept |= {c.name for c, o in outcomes.items() if o.kind.startswith("right")}
