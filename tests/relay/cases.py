@@ -47,6 +47,8 @@ CASES: tuple[Case, ...] = (
     Case("add", lambda: tensor("x", 3) + relay.const(np.ones((1, 1), "float32")), "raises-rank"),
     Case("where", lambda: relay.where(tensor("c", 3, 1, dtype="bool"), tensor("x", 4), 0.5)),
     Case("clip", lambda: relay.clip(tensor("x", 3, 5), -0.5, 0.75)),
+    *(Case("clip", lambda t=t: relay.clip(tensor("x", 3, 5, dtype=t), -1.5, 2.5), t)
+      for t in ("int32", "int64", "int8", "uint8")),
     Case("cast", lambda: relay.cast(tensor("x", 3, 5, dtype="int32"), "float32")),
     Case("nn.relu", lambda: nn.relu(tensor("x", 3, 5))),
     Case("nn.leaky_relu", lambda: nn.leaky_relu(tensor("x", 3, 5), 0.1)),

@@ -204,6 +204,9 @@ CASES = {
     "qgemm": Case("QGemm", [
         whole(3, 4), STEP, ZERO, weights(5, 4), number(0.1), number(0, "int8"),
         np.arange(5, dtype="int32"), number(2.0), ZERO], {"transB": 1}),
+    "qgemm-columns": Case("QGemm", [
+        whole(3, 4), STEP, ZERO, weights(5, 4), real(5) ** 2, np.arange(-2, 3).astype("int8"),
+        np.arange(5, dtype="int32"), number(2.0), ZERO], {"transB": 1}),
     "qgemm-real": Case("QGemm", [
         whole(3, 4), STEP, ZERO, weights(4, 5), real(5) ** 2,
         np.zeros(5, "int8")], {"alpha": 0.5}),

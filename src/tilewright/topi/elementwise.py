@@ -140,7 +140,22 @@ def cast(x: Any, dtype: str) -> Any:
 
 
 def clip(x: Any, a_min: float, a_max: float) -> Any:
-    """`x` limited to [a_min, a_max]."""
+    """`x` limited to [a_min, a_max]; limits of integers are cut towards zero."""
     place = call_text("clip", x=x, a_min=a_min, a_max=a_max)
     require(a_min <= a_max, place, "the lower limit is above the upper one", "Swap them.")
-    return elementwise(x, lambda v: te.maximum(te.minimum(v, a_max), a_min), "T_clip")
+
+    def limited(v: Any) -> Any:
+        low, high = limits(v.dtype, a_min, a_max)
+        return te.maximum(te.minimum(v, high), low)
+
+    return elementwise(x, limited, "T_clip")
+
+
+def limits(dtype: str, a_min: float, a_max: float) -> tuple[float, float]:
+    """The limits of a clip as numbers of `dtype`: for integers within its range, without what is
+    behind the point."""
+    kind = DType(dtype)
+    if not kind.is_int:
+        return a_min, a_max
+    low, high = (int(min(max(v, kind.least), kind.greatest)) for v in (a_min, a_max))
+    return low, high

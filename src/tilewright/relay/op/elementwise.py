@@ -17,6 +17,7 @@ from tilewright import topi
 from tilewright.base.dtype import BOOL, DType
 from tilewright.relay.graph.expr import Array, Attrs, TensorType, Type, check_dtype
 from tilewright.relay.op.row import Op, Pattern, Site, broadcast, first_array
+from tilewright.topi.elementwise import limits
 
 
 def _same(site: Site) -> Type:
@@ -161,7 +162,7 @@ UNARY = (
 
 def _clip_numpy(arrays: Sequence[Any], attrs: Attrs) -> Array:
     x = first_array(arrays)
-    return np.clip(x, attrs.a_min, attrs.a_max).astype(x.dtype)
+    return np.clip(x, *limits(x.dtype.name, attrs.a_min, attrs.a_max)).astype(x.dtype)
 
 
 def _clip_type(site: Site) -> Type:

@@ -110,8 +110,9 @@ def _goes_on(body: Any) -> bool:
 
 def _scan(n: Node) -> list[Value]:
     """A copy of the body for each slice of its inputs."""
+    if n.opset < 9:
+        return _scan_of_batches(n)
     body, count = n.attr("body"), n.attr("num_scan_inputs")
-    n.require(n.opset >= 9, "it has batches, as before opset 9", "Convert to a newer opset.")
     n.require(1 <= count <= len(n.names), f"num_scan_inputs={count} does not fit", "Give all.")
     states = [n.value(k) for k in range(len(n.names) - count)]
     sources = [n[k] for k in range(len(n.names) - count, len(n.names))]
@@ -129,7 +130,19 @@ def _scan(n: Node) -> list[Value]:
     n.require(len(lengths) == 1, f"its inputs have lengths {sorted(lengths)}", "Give one length.")
     length = lengths.pop()
     n.copies(body, length)
-    scans: list[list[Value]] = [[] for _ in range(results)]
+    states, scans = _scanned(n, body, states, sources, axes, ways, length)
+    scans = [s[::-1] if way else s for s, way in zip(scans, back, strict=True)]
+    infos = body.output[len(states) :]
+    stacked = [_stacked(n, s, a, i) for s, a, i in zip(scans, onto, infos, strict=True)]
+    return [*states, *stacked]
+
+
+def _scanned(
+    n: Node, body: Any, states: list[Value], sources: Sequence[Expr], axes: Sequence[int],
+    ways: Sequence[int], length: int,
+) -> tuple[list[Value], list[list[Value]]]:  # fmt: skip
+    """The last states, and what each step gives; a way that is not 0 begins at the end."""
+    scans: list[list[Value]] = [[] for _ in body.output[len(states) :]]
     for k in range(length):
         slices = [
             _element(s, a, length - 1 - k if way else k)
@@ -139,10 +152,43 @@ def _scan(n: Node) -> list[Value]:
         states = made[: len(states)]
         for scan, value in zip(scans, made[len(states) :], strict=True):
             scan.append(value)
-    scans = [s[::-1] if way else s for s, way in zip(scans, back, strict=True)]
-    infos = body.output[len(states) :]
-    stacked = [_stacked(n, s, a, i) for s, a, i in zip(scans, onto, infos, strict=True)]
-    return [*states, *stacked]
+    return states, scans
+
+
+def _scan_of_batches(n: Node) -> list[Value]:
+    """As before opset 9: input 0 has the lengths of the sequences, batches are axis 0 of all else
+    and time is axis 1; what is behind the end of a sequence is 0."""
+    body, count = n.attr("body"), n.attr("num_scan_inputs")
+    held = len(n.names) - 1 - count
+    n.require(count >= 1 and held >= 0, f"num_scan_inputs={count} does not fit", "Give all.")
+    states, sources = ([n[k] for k in range(a, b)] for a, b in
+                       ((1, 1 + held), (1 + held, len(n.names))))  # fmt: skip
+    ways = _per_item(n, "directions", count)
+    extents = {s.shape[:2] for s in sources} | {(s.shape[0], sources[0].shape[1]) for s in states}
+    n.require(
+        len(extents) == 1 and len(min(extents)) == 2, f"its batches and lengths are "
+        f"{sorted(extents)}", "Give one batch and one length.",
+    )  # fmt: skip
+    batch, length = extents.pop()
+    given = n.static(0, "the lengths of its sequences")
+    lengths = [length] * batch if given is None else [int(v) for v in given.reshape(-1)]
+    n.require(
+        len(lengths) == batch and all(1 <= v <= length for v in lengths),
+        f"the lengths {lengths} of its sequences do not fit {batch} of at most {length}",
+        "Give one length of at least 1 for each.",
+    )  # fmt: skip
+    n.copies(body, sum(lengths))
+    rows: list[list[Expr]] = []
+    for b, own in enumerate(lengths):
+        parts = [slice_of(_element(s, 0, b), 0, 0, own) for s in sources]
+        first: list[Value] = [_element(s, 0, b) for s in states]
+        last, scans = _scanned(n, body, first, parts, [0] * count, ways, own)
+        steps = [[n.as_expr(v) for v in scan] for scan in scans]
+        whole = [
+            indexing.stack([*s, *[indexing.zeros_like(s[0])] * (length - own)], 0) for s in steps
+        ]
+        rows.append([*(n.as_expr(v) for v in last), *whole])
+    return [indexing.stack(list(column), 0) for column in zip(*rows, strict=True)]
 
 
 def _per_item(n: Node, name: str, count: int) -> list[int]:

@@ -28,6 +28,7 @@ from tilewright.relay.graph.expr import (
 )
 from tilewright.relay.op import TABLE, regions
 from tilewright.relay.op.reduction import reduced_axes
+from tilewright.topi.elementwise import limits
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -135,11 +136,11 @@ def _bias_add(w: _Writer, node: Call) -> str:
 
 
 def _clip(w: _Writer, node: Call) -> str:
-    limits = [
+    ends = [
         w.array(np.asarray(v, node.dtype), "limit") if np.isfinite(v) else ""
-        for v in (node.attrs.a_min, node.attrs.a_max)
+        for v in limits(node.dtype, node.attrs.a_min, node.attrs.a_max)
     ]
-    return w.op("Clip", w.name(node.args[0]), *limits)
+    return w.op("Clip", w.name(node.args[0]), *ends)
 
 
 def _cast(w: _Writer, node: Call) -> str:

@@ -59,6 +59,8 @@ from tilewright.relay.exchange.onnx.schema import Schema
 from tilewright.relay.exchange.onnx.scope import Scope
 from tilewright.relay.exchange.onnx.structure import Plan, plan, without
 from tilewright.relay.exchange.onnx.values import (
+    WIDER,
+    Narrow,
     Unknown,
     Value,
     items,
@@ -183,8 +185,9 @@ class _Importer(Postponing):
         inputs: list[Var] = []
         for name, value in self.given.values_of(infos):
             scope.define(name, value, f"from_onnx: input {shown(name)!r}")
-            if isinstance(value, Var):
-                inputs.append(value)
+            taken = value.value if isinstance(value, Narrow) else value
+            if isinstance(taken, Var):
+                inputs.append(taken)
                 self.names.add(name)
             elif isinstance(value, np.ndarray):
                 self._array_names[id(value)] = name
@@ -192,7 +195,7 @@ class _Importer(Postponing):
         results = [self._read(scope, o.name, "the graph's output") for o in self.graph.output]
         self.blockers.raise_for(results, len(self.graph.node))
         outputs = [
-            self.expr(tensor, o.name, "the graph's output")
+            self.expr(self._wide(tensor), o.name, "the graph's output")
             for value, o in zip(results, self.graph.output, strict=True)
             for tensor in items(value)
         ]
@@ -300,6 +303,11 @@ class _Importer(Postponing):
         """`value` as a graph value; a known array becomes a parameter, a number a constant."""
         if isinstance(value, Expr):
             return value
+        if isinstance(value, Narrow):
+            raise ModelError(
+                f"from_onnx: {reader}", f"{shown(name)!r} has the element type {value.kind}",
+                f"Cast it to one of {', '.join(TYPES)} before.",
+            )  # fmt: skip
         if not isinstance(value, np.ndarray):
             raise ModelError(
                 f"from_onnx: {reader}",
@@ -322,6 +330,13 @@ class _Importer(Postponing):
             self.params[unique] = value
         self._exprs[id(value)] = value, made
         return made
+
+    def _wide(self, value: Value) -> Value:
+        """`value`; one of a type that networks do not have in the type that stands for it."""
+        if isinstance(value, Narrow):
+            return value.value
+        wide = WIDER.get(value.dtype.name) if isinstance(value, np.ndarray) else None
+        return value if wide is None else value.astype(wide)  # type: ignore[union-attr]
 
     def _unique(self, name: str) -> str:
         found, k = name, 1
@@ -445,6 +460,9 @@ class _Importer(Postponing):
             return helper.make_tensor_type_proto(
                 helper.np_dtype_to_tensor_dtype(value.dtype), value.shape
             )
+        if isinstance(value, Narrow):
+            number = helper.np_dtype_to_tensor_dtype(np.dtype(value.kind))
+            return helper.make_tensor_type_proto(number, value.value.shape)
         if (
             isinstance(value, Expr)
             and not value.waits
@@ -543,6 +561,8 @@ def _damaged() -> Iterator[None]:
 
 
 def _dtype(value: Value | None) -> str | None:
+    if isinstance(value, Narrow):
+        return value.kind
     if isinstance(value, Expr) and value.waits:
         return None
     return str(value.dtype) if isinstance(value, (np.ndarray, Expr)) else None

@@ -14,7 +14,7 @@ from tilewright.base.doors import is_integer
 from tilewright.base.dtype import TYPES
 from tilewright.base.errors import ModelError
 from tilewright.relay.exchange.onnx.checks import element_type, shown
-from tilewright.relay.exchange.onnx.values import Absent, Items, Value
+from tilewright.relay.exchange.onnx.values import WIDER, Absent, Items, Narrow, Value
 from tilewright.relay.graph.expr import Var, as_array, var
 
 _WAYS_OUT = {"string": "Number the words outside the network, and make the numbers its input."}
@@ -57,21 +57,26 @@ class Given:
             value = self.values.get(info.name, self)
             yield info.name, self._input(info) if value is self else _value(value, info.type)
 
-    def _input(self, info: Any) -> Var:
+    def _input(self, info: Any) -> Var | Narrow:
+        """An optional input is there at every call; one of a narrow type comes in the wider."""
         place = f"from_onnx: input {shown(info.name)!r}"
-        if not info.type.HasField("tensor_type"):
+        kind = _tensor(info.type)
+        if kind is None:
             raise ModelError(
                 place, "it is not a tensor",
-                f"Give it as a constant: params={{{info.name!r}: ...}}; sequences, maps and "
-                "optionals cannot be inputs.",
+                f"Give it as a constant: params={{{info.name!r}: ...}}; sequences and maps "
+                "cannot be inputs.",
             )  # fmt: skip
-        dtype = str(self.dtypes.get(info.name) or element_type(info.type.tensor_type.elem_type))
+        dtype = str(self.dtypes.get(info.name) or element_type(kind.elem_type))
+        if dtype in WIDER:
+            made = var(info.name, shape=self._shape(info, place), dtype=WIDER[dtype])
+            return Narrow(made, dtype)
         if dtype not in TYPES:
             raise ModelError(place, f"its element type is {dtype}", _WAYS_OUT.get(dtype, OTHERS))
         return var(info.name, shape=self._shape(info, place), dtype=dtype)
 
     def _shape(self, info: Any, place: str) -> tuple[Any, ...]:
-        has_shape = info.type.tensor_type.HasField("shape")
+        has_shape = _tensor(info.type).HasField("shape")
         declared = [_extent(d) for d in _dims(info)]
         given = self.shapes.get(info.name)
         if given is not None:
@@ -114,8 +119,15 @@ def open_batch(proto: Any) -> tuple[str, ...]:
 
 
 def _dims(info: Any) -> Sequence[Any]:
-    dims: Sequence[Any] = info.type.tensor_type.shape.dim
-    return dims
+    kind = _tensor(info.type)
+    return [] if kind is None else list(kind.shape.dim)
+
+
+def _tensor(kind: Any) -> Any:
+    """The tensor that `kind` says, of an optional what it may hold; None for anything else."""
+    if kind.HasField("optional_type"):
+        return _tensor(kind.optional_type.elem_type)
+    return kind.tensor_type if kind.HasField("tensor_type") else None
 
 
 def _extent(dim: Any) -> int | str:

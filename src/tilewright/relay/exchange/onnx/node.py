@@ -12,23 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.base.dtype import TYPES
 from tilewright.base.errors import ModelError
-from tilewright.relay.exchange.onnx.values import Value
+from tilewright.relay.exchange.onnx.values import WIDER, Narrow, Value
 from tilewright.relay.graph.expr import Array, Constant, Expr
 from tilewright.relay.graph.later import NotYet, computed
 from tilewright.relay.op.work import nbytes
-
-# Types of constants that networks do not have, and the least that hold their numbers.
-_WIDER = {
-    **dict.fromkeys(("int2", "int4"), "int8"),
-    **dict.fromkeys(("uint2", "uint4"), "uint8"),
-    **dict.fromkeys(
-        ("float4_e2m1fn", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"),
-        "float16",
-    ),
-    "float8_e8m0fnu": "float32",
-}
 
 
 @dataclass
@@ -121,17 +109,22 @@ class Node:
         self.require(bool(np.isfinite(value)), f"{what} is {value}", "Give a whole number.")
         return int(value)
 
+    def element(self, index: int) -> str:
+        """The element type of input `index`, which may be one that networks do not have."""
+        found = self.value(index)
+        if isinstance(found, Narrow):
+            return found.kind
+        return str(found.dtype) if isinstance(found, np.ndarray) else str(self[index].dtype)
+
     def widened(self, index: int) -> Expr:
-        """Input `index`; a constant of a type that networks do not have, of 4 bits or the like, in
-        the least that holds its numbers."""
-        found = self.known(self.value(index))
-        if found is None or found.dtype.name in TYPES:
+        """Input `index`; one of a type that networks do not have, of 4 bits or the like, in the
+        least that holds its numbers."""
+        found = self.value(index)
+        if isinstance(found, Narrow):
+            return found.value
+        wanted = WIDER.get(found.dtype.name) if isinstance(found, np.ndarray) else None
+        if wanted is None or not isinstance(found, np.ndarray):
             return self[index]
-        wanted = _WIDER.get(found.dtype.name)
-        self.require(
-            wanted is not None, f"input {index} has the element type {found.dtype}",
-            f"Supported are {', '.join(TYPES)}.",
-        )  # fmt: skip
         self.room(found.size * np.dtype(wanted).itemsize)
         return self.as_expr(found.astype(wanted))
 

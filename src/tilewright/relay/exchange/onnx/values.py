@@ -28,7 +28,30 @@ class Unknown:
     """A result of what cannot be imported, of a type that is not known."""
 
 
-Value = Expr | Array | Items | Absent | Unknown
+# Element types that networks do not have, and the least that hold their numbers.
+WIDER = {
+    **dict.fromkeys(("int2", "int4"), "int8"),
+    **dict.fromkeys(("uint2", "uint4"), "uint8"),
+    **dict.fromkeys(
+        ("float4_e2m1fn", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"),
+        "float16",
+    ),
+    "float8_e8m0fnu": "float32",
+}
+
+
+@dataclass(frozen=True)
+class Narrow:
+    """A tensor of such an element type.
+
+    value: its numbers, in `WIDER[kind]`
+    """
+
+    value: Expr
+    kind: str
+
+
+Value = Expr | Array | Narrow | Items | Absent | Unknown
 
 
 def items(value: Value) -> list[Value]:
@@ -40,7 +63,8 @@ def items(value: Value) -> list[Value]:
 
 def tensors(value: Value) -> list[Expr]:
     """The graph values in `value`."""
-    return [v for v in items(value) if isinstance(v, Expr)]
+    wide = [v.value if isinstance(v, Narrow) else v for v in items(value)]
+    return [v for v in wide if isinstance(v, Expr)]
 
 
 def waits(values: Sequence[Value]) -> bool:
@@ -52,6 +76,8 @@ def replaced(value: Value, there: Mapping[Expr, Expr]) -> Value:
     """`value` with other graph values; a tuple among them is a sequence."""
     if isinstance(value, Items):
         return Items(tuple(replaced(part, there) for part in value.parts))
+    if isinstance(value, Narrow):
+        return Narrow(there[value.value], value.kind)
     if not isinstance(value, Expr):
         return value
     found = there[value]

@@ -4,6 +4,7 @@ In: a `Node`.  Out: graph values, or arrays that are known at once.
 Read next: `../node.py`, the families; `../export.py`, the way back.
 """
 
+from tilewright.relay.exchange.onnx.narrow import MOVES, moving
 from tilewright.relay.exchange.onnx.node import Converter
 from tilewright.relay.exchange.onnx.ops import (
     attention,
@@ -27,7 +28,7 @@ from tilewright.relay.exchange.onnx.ops import (
     window,
 )
 
-CONVERTERS: dict[str, Converter] = {
+_ALL: dict[str, Converter] = {
     **attention.CONVERTERS,
     **constant.CONVERTERS,
     **elementwise.CONVERTERS,
@@ -45,6 +46,8 @@ CONVERTERS: dict[str, Converter] = {
     **signal.CONVERTERS,
     **window.CONVERTERS,
 }
+
+CONVERTERS = {op: moving(made) if op in MOVES else made for op, made in _ALL.items()}
 
 # by domain
 DOMAINS: dict[str, dict[str, Converter]] = {

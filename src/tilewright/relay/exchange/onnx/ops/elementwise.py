@@ -11,7 +11,9 @@ from tilewright.base.dtype import TYPES, DType
 from tilewright.relay import nn, tensor
 from tilewright.relay.activations import SELU_ALPHA, SELU_SCALE, sloped
 from tilewright.relay.exchange.onnx.checks import element_type
+from tilewright.relay.exchange.onnx.narrow import converted
 from tilewright.relay.exchange.onnx.node import Converter, Node, number
+from tilewright.relay.exchange.onnx.values import WIDER, Value
 from tilewright.relay.graph.expr import Array, Expr, const
 from tilewright.relay.op import ROWS, call
 
@@ -113,18 +115,19 @@ def _clip(n: Node) -> Expr:
     return result
 
 
-def _cast(n: Node) -> Expr:
-    n.attr("saturate")
-    n.attr("round_mode")
+def _cast(n: Node) -> Value:
     to = n.attr("to")
     n.require(n.opset >= 6, "its type is text, as before opset 6", "Convert to a newer opset.")
-    return tensor.cast(n.widened(0), element_type(to))
+    return _cast_as(n, element_type(to))
 
 
-def _cast_like(n: Node) -> Expr:
-    n.attr("saturate")
+def _cast_as(n: Node, wanted: str) -> Value:
     n.attr("round_mode")
-    return tensor.cast(n.widened(0), n[1].dtype)
+    saturate = n.flag("saturate", True)
+    if n.element(0) == wanted:
+        return n.value(0)
+    data = n.widened(0)
+    return converted(n, data, wanted, saturate) if wanted in WIDER else tensor.cast(data, wanted)
 
 
 def _dropout(n: Node) -> Expr | list[Expr]:
@@ -180,7 +183,7 @@ CONVERTERS: dict[str, Converter] = {
     "BitwiseOr": _binary(tensor.bitwise_or),
     "BitwiseXor": _binary(tensor.bitwise_xor),
     "Cast": _cast,
-    "CastLike": _cast_like,
+    "CastLike": lambda n: _cast_as(n, n.element(1)),
     "Celu": lambda n: nn.celu(n[0], n.attr("alpha", 1.0)),
     "Clip": _clip,
     "Div": _binary(_divide),

@@ -120,7 +120,10 @@ def _dynamic_matmul(n: Node) -> Expr:
 
 def _qgemm(n: Node) -> Expr:
     """C counts steps of the product; without a step of its own the result is real."""
-    left, right = qnn.centred(n[0], scalar(n[2])), qnn.centred(n[3], scalar(n[5]))
+    columns = scalar(n[5])  # one number, or one for each column of the product
+    if columns.shape and n.flag("transB"):
+        columns = tensor.expand_dims(columns, 1)
+    left, right = qnn.centred(n[0], scalar(n[2])), qnn.centred(n[3], columns)
     alpha = float(n.attr("alpha", 1.0))
     first, second = (
         tensor.transpose(x) if n.flag(f"trans{name}") else x

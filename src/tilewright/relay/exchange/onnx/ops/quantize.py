@@ -10,8 +10,10 @@ import numpy as np
 from tilewright.base.dtype import DType
 from tilewright.relay import tensor
 from tilewright.relay.exchange.onnx.checks import element_type
+from tilewright.relay.exchange.onnx.narrow import converted, is_float, limited
 from tilewright.relay.exchange.onnx.node import Converter, Node
 from tilewright.relay.exchange.onnx.ops.window import convolution
+from tilewright.relay.exchange.onnx.values import WIDER, Narrow
 from tilewright.relay.graph.expr import Expr, const
 from tilewright.relay.linear import product
 from tilewright.relay.qnn import steps as qnn
@@ -32,18 +34,23 @@ def _axis_of(n: Node) -> int:
     return int(n.attr("axis", 1))
 
 
-def _quantize(n: Node) -> Expr:
-    n.attr("saturate")
+def _quantize(n: Node) -> Expr | Narrow:
+    saturate = n.flag("saturate", True)
     asked = _type_asked(n, "output_dtype")
-    zero = zero_point(n, 2, asked or "uint8")
+    kind = n.element(2) if n.has(2) else asked or "uint8"
     n.require(
-        asked in (None, zero.dtype), f"output_dtype is {asked}, the zero point {zero.dtype}",
-        "Use one type.",
-    )  # fmt: skip
+        asked in (None, kind), f"output_dtype is {asked}, the zero point {kind}", "Use one type."
+    )
+    zero = n.widened(2) if n.has(2) else zero_point(n, 2, WIDER.get(kind, kind))
     data, precision = n[0], _type_asked(n, "precision")
     if precision is not None and precision != data.dtype:
         data = tensor.cast(data, precision)
-    return qnn.quantize(data, n[1], zero, _axis_of(n), zero.dtype)
+    if is_float(kind):
+        _no_zero_point(n)
+        scale = qnn.placed(tensor.cast(n[1], "float32"), data, _axis_of(n))
+        return converted(n, tensor.cast(data, "float32") / scale, kind, saturate)
+    made = qnn.quantize(data, n[1], zero, _axis_of(n), zero.dtype)
+    return limited(made, kind) if kind in WIDER else made
 
 
 def _dequantize(n: Node) -> Expr:
@@ -52,10 +59,15 @@ def _dequantize(n: Node) -> Expr:
     if not data.tensor_type.dtype.is_float:
         zero = n.widened(2) if n.has(2) else zero_point(n, 2, data.dtype)
         return qnn.dequantize(data, n[1], zero, _axis_of(n), wanted)
-    zeros = n.static(2, "its zero point")
-    n.require(zeros is None or not zeros.any(), "its zero point is not 0", "Floats have none.")
+    _no_zero_point(n)
     scale = qnn.placed(n[1], data, _axis_of(n))
     return tensor.cast(tensor.multiply(tensor.cast(data, scale.dtype), scale), wanted)
+
+
+def _no_zero_point(n: Node) -> None:
+    """ONNX wants 0 for floats; one that is computed is not looked at."""
+    zeros = n.known(n.widened(2)) if n.has(2) else None
+    n.require(zeros is None or not zeros.any(), "its zero point is not 0", "Floats have none.")
 
 
 def dynamic(data: Expr) -> list[Expr]:
