@@ -163,6 +163,24 @@ def test_barriers_order_the_same_accesses(drop: tuple[int, ...]) -> None:
     assert (len(found) == 2) == bool(drop)
 
 
+@pytest.mark.parametrize("op", ["select", "and", "or"])
+def test_what_is_not_chosen_fails_all_the_same(op: str) -> None:
+    row, x = E.var("row"), Buffer("x", DType("float32"), 1)
+    given, fails = load(x, row), E.cast("int8", E.const(np.inf, DType("float32")))
+    inner = E.select(fails.equal(1), given, given * 2)
+    sure = given.equal(given)
+    node = {
+        "select": lambda: E.select(sure, given, inner),
+        "and": lambda: E.binary("and", E.logical_not(sure), inner.equal(given)),
+        "or": lambda: E.binary("or", sure, inner.equal(given)),
+    }[op]()
+    out = Buffer("out", node.dtype, 1)
+    kernel = Kernel("k", (x, out), For(row, 1, Store(out, row, node)))
+    program = Program("p", (x, out), ("input", "output"), (kernel,))
+    arrays = [np.ones(1, np.float32), np.zeros(1, node.dtype.storage)]
+    assert "infinity" in assert_agree(program, arrays)[1]
+
+
 @pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.data())

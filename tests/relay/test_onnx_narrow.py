@@ -177,11 +177,35 @@ def test_a_scan_of_batches_as_before_opset_9(lengths, back):
         np.testing.assert_allclose(y[b], np.concatenate([-sums, np.zeros((3 - n, 2))]), rtol=1e-5)
 
 
-def test_a_scan_of_batches_of_lengths_that_do_not_fit_is_refused():
-    info = helper.make_tensor_value_info("t", TensorProto.FLOAT, [2])
-    body = helper.make_graph([helper.make_node("Neg", ["t"], ["v"])], "b", [info], [
-        helper.make_tensor_value_info("v", TensorProto.FLOAT, [2])])  # fmt: skip
-    scan = helper.make_node("Scan", ["n", "x"], ["y"], body=body, num_scan_inputs=1)
-    proto = model([scan], {"x": [2, 3, 2]}, {"n": np.array([4, 1])}, 8)
-    with pytest.raises(ModelError, match="lengths .4, 1. of its sequences"):
+def scan(opset, states, sources, lengths=None, outputs=2):
+    """A model of one Scan that adds up `sources`; its body gives `outputs` values."""
+    values = [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in "stuv"]
+    body = helper.make_graph(
+        [helper.make_node("Add", ["s", "t"], ["u"]), helper.make_node("Neg", ["u"], ["v"])],
+        "body", values[:2], values[2 : 2 + outputs],
+    )  # fmt: skip
+    head = [] if opset > 8 else ["" if lengths is None else "n"]
+    made = helper.make_node("Scan", [*head, "s", "x"], ["y", "z"], body=body, num_scan_inputs=1)
+    weights = {} if lengths is None else {"n": np.array(lengths)}
+    return model([made], {"s": states, "x": sources}, weights, opset, outputs=("y", "z"))
+
+
+@pytest.mark.parametrize(
+    ("proto", "reason"),
+    [
+        (scan(8, [2, 2], [2, 3, 2], [4, 1]), "lengths .4, 1. of its sequences"),
+        (scan(8, [2, 2], [2, 3, 2], [3]), "lengths .3. of its sequences do not fit 2"),
+        (scan(8, [2, 2], [2, 3, 2], [1.5, np.nan]), "lengths .1.5, nan. of its sequences"),
+        (scan(8, [2, 2], [2]), "batches and lengths do not fit"),
+        (scan(8, [2, 2], []), "batches and lengths do not fit"),
+        (scan(8, [], [2, 3, 2]), "batches and lengths do not fit"),
+        (scan(8, [3, 2], [2, 3, 2]), "batches and lengths do not fit"),
+        (scan(8, [0, 2], [0, 3, 2]), "0 sequences of 3"),
+        (scan(8, [2, 2], [2, 0, 2]), "2 sequences of 0"),
+        (scan(8, [2, 2], [2, 3, 2], outputs=0), "body gives 0 of 1 states"),
+        (scan(11, [2], [3, 2], outputs=0), "body gives 0 of 1 states"),
+    ],
+)
+def test_a_scan_that_does_not_fit_is_refused(proto, reason):
+    with pytest.raises(ModelError, match=reason):
         from_onnx(proto)

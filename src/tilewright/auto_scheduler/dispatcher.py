@@ -10,8 +10,11 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from tilewright.auto_scheduler.compatible import Compatible
+from tilewright.auto_scheduler.compute_dag import ComputeDAG
 from tilewright.auto_scheduler.records import best_record, dag_of, hashes_of, trials_of
 from tilewright.auto_scheduler.results import MeasureInput, MeasureResult, record_of, replayed
+from tilewright.auto_scheduler.workload_registry import knows
 from tilewright.autotvm import dispatch
 from tilewright.base.errors import RecordError
 from tilewright.measure.database import Database, readable
@@ -24,7 +27,8 @@ class ApplyHistoryBest(dispatch.ApplyHistoryBest):
 
     records: a log's path, several, a `Database`, or pairs as `load_records` gives them
     n_lines: use the first so many records only
-    include_compatible is accepted: `relay.build` always tries what it knows of similar kernels.
+    include_compatible: where there is no record of a workload, use one of the same computation of
+                        smaller sizes whose multiples the workload has, see `compatible.py`
     Raises RecordError for a log that is missing, or of which no line can be read.
     """
 
@@ -32,6 +36,7 @@ class ApplyHistoryBest(dispatch.ApplyHistoryBest):
         self, records: Any, n_lines: int | None = None, include_compatible: bool = False
     ) -> None:
         super().__init__(Database())
+        self.include_compatible = include_compatible
         self.load(records, n_lines)
 
     def load(self, records: Any, n_lines: int | None = None) -> None:
@@ -43,6 +48,11 @@ class ApplyHistoryBest(dispatch.ApplyHistoryBest):
         for record in trials_of(found, n_lines):
             self.database.append(record, found.dag(record.task.dag))
 
+    @property
+    def also(self) -> Compatible | None:
+        """What `relay.build` asks where this has no record."""
+        return Compatible(self.database) if self.include_compatible else None
+
     def query(self, target: Any, workload: Any, *_: Any) -> Any:
         """The best schedule of a workload key; of AutoTVM's workload its best configuration.
 
@@ -53,11 +63,14 @@ class ApplyHistoryBest(dispatch.ApplyHistoryBest):
         hashes = hashes_of(self.database, workload)
         chosen = Target(target)
         device = local_target(chosen)[0].device
+        also = self.also
         try:
             best = best_record(self.database, "", hashes, str(chosen), "", device)
             return replayed(best, dag_of(self.database, best.task.dag))
         except RecordError:
-            return None
+            if also is None or not knows(workload):
+                return None
+            return also.lookup(ComputeDAG(workload), local_target(chosen)[0])
 
 
 def _database(records: Any) -> Database:

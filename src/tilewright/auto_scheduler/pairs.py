@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from tilewright.auto_scheduler.compatible import Compatible
 from tilewright.auto_scheduler.compute_dag import ComputeDAG
 from tilewright.auto_scheduler.records import (
     Path,
@@ -24,7 +25,7 @@ from tilewright.auto_scheduler.results import MeasureInput, MeasureResult, recor
 from tilewright.auto_scheduler.search_task import SearchTask
 from tilewright.auto_scheduler.workload_registry import knows
 from tilewright.base.doors import door
-from tilewright.base.errors import RecordError, SpaceError, TilewrightError
+from tilewright.base.errors import RecordError, TilewrightError
 from tilewright.measure.database import Database, pick_best, readable
 from tilewright.measure.record import DagLine, Key, Record, decode, encode
 from tilewright.targets.target import Target, TargetLike
@@ -92,18 +93,24 @@ def load_best_record(
 ) -> Pair:
     """The fastest verified trial of a workload on a target; None: of any.
 
+    include_compatible: where there is none, that of the same computation of smaller sizes, whose
+                        steps apply; the workload and the target must then be given and known
     Raises RecordError where there is none, telling what the log holds instead.
     """
-    if include_compatible:
-        raise SpaceError(
-            "load_best_record(include_compatible=True)", "schedules fit one shape only",
-            "Leave it out; relay.build re-instantiates templates on similar kernels.",
-        )  # fmt: skip
     database = Database.load(filename)
     wanted = None if target is None else str(Target(target))
     hashes = None if workload_key is None else hashes_of(database, workload_key)
     what = "any workload" if workload_key is None else f"workload key {workload_key}"
-    best = best_record(database, filename, hashes, wanted, what)
+    try:
+        best = best_record(database, filename, hashes, wanted, what)
+    except RecordError:
+        if not include_compatible or target is None or not workload_key or not knows(workload_key):
+            raise
+        others = Compatible(database).applying(ComputeDAG(workload_key), Target(target))
+        found = next(others, None)
+        if found is None:
+            raise
+        best = found[0]
     return MeasureInput.of(best, *_computed(database, best)), MeasureResult.of(best)
 
 

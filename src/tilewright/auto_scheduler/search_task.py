@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tilewright.auto_scheduler.compatible import Compatible
 from tilewright.auto_scheduler.computation import Computation
 from tilewright.auto_scheduler.hardware import HardwareParams
 from tilewright.auto_scheduler.measure import TuningOptions, checked_options
@@ -75,19 +76,16 @@ class SearchTask(Computation):
     ) -> tuple[Schedule, list[Tensor]]:
         """(schedule, arguments) of the best record, for `build`.
 
+        include_compatible:    where it has no record, that of the same computation of smaller sizes
+                               of which the task has multiples, whose steps apply
         layout_rewrite_option: see `ComputeDAG.apply_steps_from_state`
         What a log proposes may crash a compiler, or keep it busy for ever: it is compiled once in a
         process of its own, and `build` finds the kernel in the cache.
         Raises RecordError where the log has no valid schedule of the task for its target, and where
         its kernel does not compile in ten seconds.
         """
-        if include_compatible:
-            raise SpaceError(
-                "SearchTask.apply_best(include_compatible=True)", "schedules fit one shape only",
-                "Tune this task.",
-            )  # fmt: skip
         schedule, args = self.compute_dag.apply_steps_from_state(
-            self._best(log_file), layout_rewrite_option
+            self._best(log_file, include_compatible), layout_rewrite_option
         )
         self._try_build(schedule, log_file)
         return schedule, args
@@ -120,11 +118,18 @@ class SearchTask(Computation):
                 "Leave that record out, or tune the task again.",
             )  # fmt: skip
 
-    def _best(self, log_file: Path) -> Schedule:
+    def _best(self, log_file: Path, include_compatible: bool = False) -> Schedule:
         database, key = Database.load(log_file), {self.compute_dag.hash}
         what = f"workload key {self.workload_key}"
-        device = local_target(self.target)[0].device
-        record = best_record(database, log_file, key, str(self.target), what, device)
+        here = local_target(self.target)[0]
+        try:
+            record = best_record(database, log_file, key, str(self.target), what, here.device)
+        except RecordError:
+            source = Compatible(database) if include_compatible else None
+            other = None if source is None else source.lookup(self.compute_dag, here)
+            if other is None:
+                raise
+            return other
         measured = dag_of(database, record.task.dag)  # the same, perhaps with other names
         own = self.compute_dag
         return replayed(record, own if measured is None else own.named_as(measured.to_json()))

@@ -407,13 +407,14 @@ class _Writer:
             a, b = (self._text(x) for x in node.args)
             text = f"({a} {(ARITHMETIC.get(op) or COMPARE[op])[0]} {b})"
             return wrapped(text, node.dtype) if op in ARITHMETIC else text
+        read = self._text if self._pure(node) else self._atom  # what may fail is evaluated in full
         if op in ("and", "or"):
-            a, b = (self._text(x) for x in node.args)
+            a, b = (read(x) for x in node.args)
             return f"({a} {op} {b})"
         if op == "not":
             return f"(not {self._text(node.args[0])})"
         if op in ("select", "if_then_else"):
-            c, a, b = (self._text(x) for x in node.args)
+            c, a, b = (read(x) for x in node.args)
             return f"({a} if {c} else {b})"
         if op == "cast":
             return self._cast(node)

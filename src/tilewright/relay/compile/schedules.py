@@ -77,9 +77,11 @@ def sources_of(schedules: Any) -> list[ScheduleSource]:
 
 
 def _parts(source: ScheduleSource) -> list[ScheduleSource]:
-    """A source, and behind it what logs of another program recommend that it has read."""
-    foreign = getattr(source, "foreign", None)
-    return [source, foreign] if isinstance(foreign, History) and len(foreign) else [source]
+    """A source, and behind it what it has beside its records: logs of another program that it has
+    read, and what it says of similar computations (`also`)."""
+    foreign, also = getattr(source, "foreign", None), getattr(source, "also", None)
+    behind = [foreign] if isinstance(foreign, History) and len(foreign) else []
+    return [source, *behind, *([] if also is None else [also])]
 
 
 @dataclass(frozen=True)
@@ -270,8 +272,8 @@ class Chooser:
             return
         found = source.lookup(dag, target)
         if found is not None:
-            same = found.dag.hash == dag.hash
-            yield Choice(RECORD, found if same else "it computes something else")
+            same, label = found.dag.hash == dag.hash, getattr(source, "label", RECORD)
+            yield Choice(label, found if same else "it computes something else")
 
     def _recorded(self, log: _Log, dag: ComputeDAG) -> Iterator[Choice]:
         """The fastest records of this computation; the others are looked for when they fail."""

@@ -112,10 +112,9 @@ def _scan(n: Node) -> list[Value]:
     """A copy of the body for each slice of its inputs."""
     if n.opset < 9:
         return _scan_of_batches(n)
-    body, count = n.attr("body"), n.attr("num_scan_inputs")
-    n.require(1 <= count <= len(n.names), f"num_scan_inputs={count} does not fit", "Give all.")
-    states = [n.value(k) for k in range(len(n.names) - count)]
-    sources = [n[k] for k in range(len(n.names) - count, len(n.names))]
+    body, count, held = _scan_counts(n, len(n.names))
+    states = [n.value(k) for k in range(held)]
+    sources = [n[k] for k in range(held, len(n.names))]
     results = len(body.output) - len(states)
     ways = _per_item(n, "scan_input_directions", count)
     axes = [
@@ -135,6 +134,18 @@ def _scan(n: Node) -> list[Value]:
     infos = body.output[len(states) :]
     stacked = [_stacked(n, s, a, i) for s, a, i in zip(scans, onto, infos, strict=True)]
     return [*states, *stacked]
+
+
+def _scan_counts(n: Node, given: int) -> tuple[Any, int, int]:
+    """The body, how many of the `given` inputs it runs along, and how many are its states."""
+    body, count = n.attr("body"), n.attr("num_scan_inputs")
+    n.require(1 <= count <= given, f"num_scan_inputs={count} does not fit", "Give all.")
+    held = given - count
+    n.require(
+        len(body.output) >= held, f"its body gives {len(body.output)} of {held} states",
+        "The model is damaged; export it again.",
+    )  # fmt: skip
+    return body, count, held
 
 
 def _scanned(
@@ -158,25 +169,26 @@ def _scanned(
 def _scan_of_batches(n: Node) -> list[Value]:
     """As before opset 9: input 0 has the lengths of the sequences, batches are axis 0 of all else
     and time is axis 1; what is behind the end of a sequence is 0."""
-    body, count = n.attr("body"), n.attr("num_scan_inputs")
-    held = len(n.names) - 1 - count
-    n.require(count >= 1 and held >= 0, f"num_scan_inputs={count} does not fit", "Give all.")
+    body, count, held = _scan_counts(n, len(n.names) - 1)
     states, sources = ([n[k] for k in range(a, b)] for a, b in
                        ((1, 1 + held), (1 + held, len(n.names))))  # fmt: skip
     ways = _per_item(n, "directions", count)
-    extents = {s.shape[:2] for s in sources} | {(s.shape[0], sources[0].shape[1]) for s in states}
+    shapes = [s.shape for s in (*states, *sources)]
+    fits = len({s[:2] for s in shapes[held:]}) == 1 and len({s[:1] for s in shapes}) == 1
     n.require(
-        len(extents) == 1 and len(min(extents)) == 2, f"its batches and lengths are "
-        f"{sorted(extents)}", "Give one batch and one length.",
+        fits and len(shapes[held]) >= 2, f"its batches and lengths do not fit: its states and "
+        f"inputs are {shapes}", "Give all one batch, and inputs to run along one length behind it.",
     )  # fmt: skip
-    batch, length = extents.pop()
+    batch, length = shapes[held][:2]
+    n.require(batch * length > 0, f"it has {batch} sequences of {length}", "Give it at least one.")
     given = n.static(0, "the lengths of its sequences")
-    lengths = [length] * batch if given is None else [int(v) for v in given.reshape(-1)]
+    lengths = [length] * batch if given is None else given.reshape(-1).tolist()
     n.require(
-        len(lengths) == batch and all(1 <= v <= length for v in lengths),
+        len(lengths) == batch and all(v in range(1, length + 1) for v in lengths),
         f"the lengths {lengths} of its sequences do not fit {batch} of at most {length}",
         "Give one length of at least 1 for each.",
     )  # fmt: skip
+    lengths = [int(v) for v in lengths]
     n.copies(body, sum(lengths))
     rows: list[list[Expr]] = []
     for b, own in enumerate(lengths):
