@@ -308,6 +308,8 @@ SECTIONS: dict[str, list[Row]] = {
         *works("ir.", "structural_equal assert_structural_equal structural_hash"),
         *works("IRModule.", "get_global_var get_global_vars update update_func astext"),
         *works("IRModule.", "shallow_copy"),
+        *works("relay.", "parse fromtext parse_expr parser.parse"),
+        *works("", "parser.parse parser.fromtext parser.parse_expr error.DiagnosticError"),
         different("relay.Let", "the body with the value in it: a graph needs no names for values"),
         different("relay.ScopeBuilder", "the same: let gives the value back"),
         different(
@@ -380,8 +382,7 @@ SECTIONS: dict[str, list[Row]] = {
         *works("contrib.graph_executor.", "create"),
         different("contrib.debugger.debug_executor.create", "writes files only with dump_root"),
         *works("contrib.debugger.debug_executor.", "GraphModuleDebug"),
-        *not_yet("relay.", "quantize adt parser collage"),
-        *not_yet("relay.", "annotation reinterpret"),
+        *not_yet("relay.", "quantize adt collage annotation reinterpret"),
         *works("relay.random.", "threefry_key threefry_split"),
         different(
             "relay.random.threefry_generate",

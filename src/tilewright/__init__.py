@@ -59,6 +59,7 @@ _MODULES = (
     "auto_scheduler",
     "instrument",
     "nd",
+    "parser",
     "target",
     "testing",
     "transform",

@@ -1,7 +1,8 @@
-"""Errors under the name that TVM's scripts catch: `error.TVMError` is any of Tilewright's."""
+"""Errors under the names that TVM's scripts catch: `error.TVMError` is any of Tilewright's, what
+`relay.parse` refuses is a `DiagnosticError`."""
 
-from tilewright.base.errors import TilewrightError
+from tilewright.base.errors import ModelError, TilewrightError
 
-TVMError = TilewrightError
+TVMError, DiagnosticError = TilewrightError, ModelError
 
-__all__ = ["TVMError"]
+__all__ = ["DiagnosticError", "TVMError"]

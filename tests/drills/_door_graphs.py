@@ -38,6 +38,8 @@ _CLASSES: dict[str, dict[str, Any]] = {
 
 GRAPHS: dict[str, dict[str, Any]] = {
     **{f"relay.dataflow_pattern.{kind}Pattern": row for kind, row in _CLASSES.items()},
+    "relay.parse relay.fromtext relay.parse_expr relay.parser.parse relay.parser.fromtext "
+    "relay.parser.parse_expr": {"source": "fn (%x: float32) { %x }"},
     "relay.dataflow_pattern.is_op": {"op_name": "add"},
     "relay.dataflow_pattern.is_expr": {"expr": _pair},
     "relay.dataflow_pattern.is_tuple": {"fields": lambda: [_adds()]},

@@ -60,10 +60,10 @@ def test_printing_a_function():
     assert str(relay.IRModule.from_expr(f)) == (
         "def @main(%x: Tensor[(1, 3, 4, 4), float32], %w: Tensor[(2, 3, 3, 3), float32]) -> "
         "Tensor[(1, 2, 4, 4), float32] {\n"
-        "  %0 = nn.conv2d(%x, %w, padding=[1, 1, 1, 1], channels=2, kernel_size=[3, 3]);  "
-        "// Tensor[(1, 2, 4, 4), float32]\n"
-        "  %1 = nn.relu(%0);  // Tensor[(1, 2, 4, 4), float32]\n"
-        "  add(%1, 0.5);  // Tensor[(1, 2, 4, 4), float32]\n"
+        "  %0 = nn.conv2d(%x, %w, padding=[1, 1, 1, 1], channels=2, kernel_size=[3, 3]) "
+        "/* ty=Tensor[(1, 2, 4, 4), float32] */;\n"
+        "  %1 = nn.relu(%0) /* ty=Tensor[(1, 2, 4, 4), float32] */;\n"
+        "  add(%1, 0.5f /* ty=float32 */) /* ty=Tensor[(1, 2, 4, 4), float32] */\n"
         "}"
     )
 
@@ -102,7 +102,7 @@ def test_printing_tuples_and_values():
     x = tensor("x", 2, 3)
     assert "([" not in str(relay.Tuple([x, nn.relu(x)]))
     assert str(relay.Tuple([x, nn.relu(x)])).endswith("(%x, %0)")
-    assert str(relay.const(np.zeros((2, 3), "float32"))) == "const(Tensor[(2, 3), float32])"
+    assert str(relay.const(np.zeros((2, 3), "float32"))) == "meta[relay.Constant][0]"
     mod = relay.IRModule.from_expr(function(relay.TupleGetItem(relay.Tuple([x, relay.exp(x)]), 1)))
     assert "(%x, %0).1" in mod.astext()
 

@@ -32,7 +32,7 @@ def typed_inputs(seed=0):
 def test_it_prints_without_types_and_operators_keep_their_names_and_attributes():
     f = over(block, "x", "w", "b")
     text = f.astext()
-    assert "def @main(%x, %w, %b) {" in text and "nn.conv2d(%x, %w, padding=1" in text
+    assert "fn (%x, %w, %b) {" in text and "nn.conv2d(%x, %w, padding=1" in text
     conv = nn.conv2d(*names("x", "w"), kernel_size=[3, 3])
     assert isinstance(conv, relay.Call) and conv.op.name == "nn.conv2d"
     assert conv.attrs.kernel_size == [3, 3] and conv.attrs.data_layout == "NCHW"

@@ -23,6 +23,7 @@ from tilewright.relay import (
     loops,
     nn,
     op,
+    parser,
     qnn,
     random,
     testing,
@@ -65,6 +66,7 @@ from tilewright.relay.indexing import *  # noqa: F403
 from tilewright.relay.indexing import __all__ as _indexing
 from tilewright.relay.layout import layout_transform
 from tilewright.relay.linear import einsum
+from tilewright.relay.parser import fromtext, parse, parse_expr
 from tilewright.relay.passes import PASSES, bind_params, optimize
 from tilewright.relay.passes.extents import with_sizes
 from tilewright.relay.reductions import *  # noqa: F403
@@ -85,21 +87,22 @@ __all__ = [
     "Call", "const", "Constant", "create_executor", "data_dep_optimization", "dataflow_pattern",
     "dft", "einsum", "evaluate", "Expr", "expr", "expr_functor", "ExprFunctor", "ExprMutator",
     "ExprVisitor",
-    "free_vars", "frontend", "Function", "FuncType", "GlobalVar", "image", "IncompleteType",
-    "IRModule", "layout_transform", "Let", "Library", "load", "load_param_dict", "loops", "nn",
-    "op", "optimize", "PASSES", "qnn", "random", "save_param_dict", "scalar_type", "ScopeBuilder",
+    "free_vars", "fromtext", "frontend", "Function", "FuncType", "GlobalVar", "image",
+    "IncompleteType", "IRModule", "layout_transform", "Let", "Library", "load", "load_param_dict",
+    "loops", "nn", "op", "optimize", "parse", "parse_expr", "parser", "PASSES", "qnn", "random",
+    "save_param_dict", "scalar_type", "ScopeBuilder",
     "sliding_window", "stft", "TensorType", "testing", "to_onnx", "transform", "Tuple",
     "TupleGetItem", "TupleType", "TupleWrapper", "ty", "Var", "var", "vision", "vm", "with_sizes",
     *_dynamic, *_indexing, *_operators, *_reductions, *_selection, *_shapes,
 ]  # fmt: skip
 
-_called = (
+OPERATORS = (  # what text may call, too
     "layout_transform", "einsum", "dft", "sliding_window", "stft",
     *_dynamic, *_indexing, *_operators, *_reductions, *_selection, *_shapes,
 )  # fmt: skip
-open_doors(globals(), _called, ModelError, _remembered)
+open_doors(globals(), OPERATORS, ModelError, _remembered)
 # A shape may hold more than ints, and the class checks it itself.
-open_doors(globals(), set(__all__) - {"TensorType", *_called}, ModelError)
+open_doors(globals(), set(__all__) - {"TensorType", *OPERATORS}, ModelError)
 
 # Names of TVM that are not there: what to use instead.
 _ELSEWHERE = {
@@ -117,7 +120,6 @@ _ELSEWHERE = {
         ),
         "Values are tensors and tuples of them; unroll lists and loops in Python.",
     ),
-    **dict.fromkeys(("parser", "fromtext", "parse"), "Text is not read: save with relay.to_onnx."),
     "annotation": "Leave it out: relay.build decides where values live and what is fused.",
     "collage": "relay.build chooses by measured records; there are no other compilers to ask.",
     "reinterpret": "The bits of one type are not read as another; relay.cast converts values.",

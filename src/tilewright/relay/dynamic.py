@@ -40,7 +40,8 @@ def unique(data: Expr, is_sorted: bool = True, return_counts: bool = False) -> T
         parts = (first, which, count, often)[: 4 if return_counts else 3]
         return values, *(p.astype("int32") for p in parts)
 
-    made = computed("relay.unique", found, data, several=True)
+    said = {"is_sorted": is_sorted, "return_counts": return_counts}
+    made = computed("relay.unique", found, data, several=True, **said)
     return Tuple([_pick(made, k) for k in range(5 if return_counts else 4)])
 
 

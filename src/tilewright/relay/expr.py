@@ -41,8 +41,8 @@ class TupleWrapper(Sequence[Expr]):
     def astuple(self) -> Expr:
         return self.tuple_value
 
-    def astext(self) -> str:
-        return self.tuple_value.astext()
+    def astext(self, show_meta_data: bool = True) -> str:
+        return self.tuple_value.astext(show_meta_data)
 
     def __len__(self) -> int:
         return self.size

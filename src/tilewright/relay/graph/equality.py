@@ -24,7 +24,8 @@ from tilewright.relay.graph.expr import (
     Var,
     children,
 )
-from tilewright.relay.graph.printer import structural_key
+from tilewright.relay.graph.later import Later
+from tilewright.relay.graph.printer import later_key, structural_key
 
 Graph = Expr | IRModule | TensorType | TupleType | FuncType
 
@@ -89,7 +90,11 @@ class _Comparison:
             return "" if a.index == b.index else f"values {a.index} and {b.index} of a tuple"
         if isinstance(a, Call) and isinstance(b, Call):
             return self._calls(a, b)
-        return "" if len(children(a)) == len(children(b)) else "tuples of other lengths"
+        if len(children(a)) != len(children(b)):
+            return "tuples of other lengths"
+        if isinstance(a, Later) and isinstance(b, Later) and later_key(a) != later_key(b):
+            return f"{later_key(a)} and {later_key(b)}"
+        return ""
 
     def _matched(self, a: Var, b: Var) -> bool:
         if self.map_free_vars:

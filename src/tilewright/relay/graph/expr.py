@@ -88,9 +88,11 @@ class Expr:
 
         return expression_text(self)
 
-    def astext(self) -> str:
-        """The printed form."""
-        return str(self)
+    def astext(self, show_meta_data: bool = True) -> str:
+        """The printed form, which `relay.parse_expr` reads; show_meta_data: with all constants."""
+        from tilewright.relay.graph.printer import whole_text
+
+        return whole_text(self, show_meta_data)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._type}>"
@@ -498,9 +500,12 @@ class IRModule:
 
         return module_text(self)
 
-    def astext(self, show_meta_data: bool = False) -> str:
-        """The printed form; weights are shown by type only."""
-        return str(self)
+    def astext(self, show_meta_data: bool = True) -> str:
+        """The printed form, which `relay.parse` reads; show_meta_data: with all constants, which
+        `print(mod)` shows by type only."""
+        from tilewright.relay.graph.printer import whole_text
+
+        return whole_text(self, show_meta_data)
 
 
 def var(

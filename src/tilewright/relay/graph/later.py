@@ -196,18 +196,20 @@ class Computed(Later):
     """What a function of arrays gives, of shapes that depend on the arrays' elements.
 
     compute: of arrays: an array, or a tuple of them where there are `several`
+    said:    what the function that made it was given besides values
     """
 
-    __slots__ = ("compute", "several")
+    __slots__ = ("compute", "said", "several")
 
     def __init__(
-        self, parts: Sequence[Expr], compute: Callable[..., Any], several: bool, error: ModelError
-    ) -> None:
+        self, parts: Sequence[Expr], compute: Callable[..., Any], several: bool, error: ModelError,
+        said: Mapping[str, Any],
+    ) -> None:  # fmt: skip
         super().__init__(parts, range(len(parts)), self._of_constants, error)
-        self.compute, self.several = compute, several
+        self.compute, self.several, self.said = compute, several, said
 
     def with_parts(self, parts: Sequence[Expr]) -> Later:
-        return Computed(parts, self.compute, self.several, self.error)
+        return Computed(parts, self.compute, self.several, self.error, self.said)
 
     def arrays(self, values: Sequence[Array]) -> tuple[Array, ...]:
         """Of the values of the parts."""
@@ -233,10 +235,15 @@ def advanced(node: Expr) -> Expr:
     )
 
 
-def computed(place: str, compute: Callable[..., Any], *parts: Expr, several: bool = False) -> Expr:
-    """A node for `compute` of the arrays of `parts`; a constant where they are constants."""
+def computed(
+    place: str, compute: Callable[..., Any], *parts: Expr, several: bool = False, **said: Any
+) -> Expr:
+    """A node for `compute` of the arrays of `parts`; a constant where they are constants.
+
+    said: attributes by which nodes of this place differ
+    """
     reason = "how many results there are depends on the data"
-    return advanced(Computed(parts, compute, several, ModelError(place, reason, WAY_OUT)))
+    return advanced(Computed(parts, compute, several, ModelError(place, reason, WAY_OUT), said))
 
 
 def remembered(

@@ -97,6 +97,8 @@ class TensorType:
         return self.shape
 
     def __str__(self) -> str:
+        if not self.shape:
+            return str(self.dtype)
         return f"Tensor[({', '.join(map(str, self.shape))}), {self.dtype}]"
 
 
@@ -111,7 +113,8 @@ class TupleType:
             object.__setattr__(self, "fields", _listed(self.fields, "relay.TupleType"))
 
     def __str__(self) -> str:
-        return f"({', '.join(map(str, self.fields))})"
+        last = "," if len(self.fields) == 1 else ""
+        return f"({', '.join(map(str, self.fields))}{last})"
 
 
 @dataclass(frozen=True)

@@ -108,6 +108,7 @@ ROWS = (
         "topk", ("data",), Pattern.OPAQUE, _topk_type, _topk_numpy, _topk_te,
         "Where the `k` greatest (is_ascend: smallest) elements along `axis` are, in their order.",
         {"k": 1, "axis": -1, "is_ascend": False, "dtype": "int32"}, ("TopK",),
+        follows=lambda types, a: {"ret_type": "indices"},
     ),
     _scan("cumsum", np.cumsum, 0, "Sums", "CumSum"),
     _scan("cumprod", np.cumprod, 1, "Products", ""),

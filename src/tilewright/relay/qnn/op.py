@@ -42,8 +42,8 @@ __all__ = [
     "register_qnn_legalize", "requantize", "requantize_config", "rsqrt", "sigmoid",
     "simulated_dequantize", "simulated_quantize", "softmax", "sqrt", "subtract", "tanh",
 ]  # fmt: skip
-_OPERATORS = [n for n in __all__ if n not in ("register_qnn_legalize", "requantize_config")]
-globals().update((name, asking(globals()[name])) for name in _OPERATORS)
+OPERATORS = [n for n in __all__ if n not in ("register_qnn_legalize", "requantize_config")]
+globals().update((name, asking(globals()[name])) for name in OPERATORS)
 open_doors(globals(), __all__, ModelError)
 
 

@@ -37,13 +37,26 @@ def save_param_dict(params: Mapping[str, Any]) -> bytes:
         parts.append(struct.pack("<Q", len(text)) + text)
     parts.append(struct.pack("<Q", len(arrays)))
     for value in arrays.values():
-        dtype = DType(value.dtype)
-        code, bits = _ONE_BIT if dtype == "bool" else dlpack.CODES[dtype]
-        parts.append(struct.pack("<QQiii", _ARRAY_MAGIC, 0, *_CPU, value.ndim))
-        parts.append(struct.pack("<BBH", code, bits, 1))
-        parts.append(struct.pack(f"<{value.ndim}qq", *value.shape, value.nbytes))
-        parts.append(value.astype(value.dtype.newbyteorder("<"), copy=False).tobytes())
+        parts.append(bytes_of_array(value))
     return b"".join(parts)
+
+
+def bytes_of_array(value: Array) -> bytes:
+    """One array, in TVM's form."""
+    dtype = DType(value.dtype)
+    code, bits = _ONE_BIT if dtype == "bool" else dlpack.CODES[dtype]
+    parts = [
+        struct.pack("<QQiii", _ARRAY_MAGIC, 0, *_CPU, value.ndim),
+        struct.pack("<BBH", code, bits, 1),
+        struct.pack(f"<{value.ndim}qq", *value.shape, value.nbytes),
+        value.astype(value.dtype.newbyteorder("<"), copy=False).tobytes(),
+    ]
+    return b"".join(parts)
+
+
+def array_of_bytes(data: bytes) -> Array:
+    """What `bytes_of_array` made bytes of.  Raises DeviceError for anything else."""
+    return _Reader(data).array()
 
 
 @door(DeviceError)
