@@ -7,8 +7,9 @@ from __future__ import annotations
 
 # Packages whose functions have TVM's names; the page lists them.
 NO_OPERATORS = {
-    "bind", "bind_params", "build", "const", "create_executor", "evaluate", "free_vars", "Let",
-    "load", "load_param_dict", "optimize", "save_param_dict", "scalar_type", "to_onnx", "var",
+    "bind", "bind_params", "build", "const", "create_executor", "evaluate", "free_vars",
+    "fromtext", "Let", "load", "load_param_dict", "optimize", "parse", "parse_expr",
+    "save_param_dict", "scalar_type", "to_onnx", "var",
 }  # fmt: skip
 OPERATORS = ("relay", "relay.nn", "relay.image", "relay.vision", "topi", "topi.nn", "topi.testing")
 
