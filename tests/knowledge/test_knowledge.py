@@ -21,10 +21,13 @@ from tilewright.knowledge import install, store
 from tilewright.knowledge.device_class import device_classes
 from tilewright.knowledge.trees import Trees
 from tilewright.measure.database import Database
-from tilewright.relay.compile.extract import fused_tasks
+from tilewright.measure.record import task_label
+from tilewright.relay.compile.extract import extract_from_program, fused_tasks
 from tilewright.relay.compile.schedules import Chooser
 from tilewright.runtime.device import local_target
 from tilewright.runtime.network.graph_executor import GraphModule
+from tilewright.search.jobs import decisions_of
+from tilewright.search.known import recalled
 from tilewright.search.publish import publish
 from tilewright.targets.spec import DeviceSpec
 from tilewright.targets.target import Target
@@ -108,6 +111,22 @@ def test_a_log_counts_more(site, log, monkeypatch):
     monkeypatch.setenv("TILEWRIGHT_KNOWLEDGE", str(site))
     found = sources(schedules=str(log))
     assert "knowledge" not in found and found["record"] == len(Database.load(log).tasks())
+
+
+def test_a_search_begins_with_what_a_build_takes_over_from_the_same_anchor(tmp_path, monkeypatch):
+    mod, params = residual()
+    database_of(extract_from_program(mod, params, "llvm")).save(tmp_path / "log.jsonl")
+    publish([tmp_path / "log.jsonl"], tmp_path / "site", knowledge.device_class(LLVM))
+    monkeypatch.setenv("TILEWRIGHT_KNOWLEDGE", str(tmp_path / "site"))
+    lib = relay.build(mod, "llvm", params, verify=False)
+    taken = {k.label for k in lib.report.kernels if k.source == "re-instantiated"}
+    known, begun = recalled(LLVM), set()
+    held = [(r.origin, r.decisions) for d in known.databases for r in d]
+    for task in fused_tasks(mod, params, "llvm"):
+        found = known.of_anchor(task)
+        assert all((c.sketch.origin, decisions_of(c)) in held for c in found)
+        begun |= {task_label(task)} if found else set()
+    assert taken and taken <= begun
 
 
 def test_what_is_known_of_another_class_does_not_count(log, tmp_path, monkeypatch):

@@ -16,9 +16,9 @@ from relay.small import database_of, image, residual, wanted
 from tilewright import autotvm, cpu, device, relay, te
 from tilewright.base import context
 from tilewright.base.errors import DeviceError, ModelError, RecordError, TargetError
+from tilewright.measure.anchors import anchors_of
 from tilewright.measure.database import Database
 from tilewright.relay.compile import ship as ship_module
-from tilewright.relay.compile.anchors import anchors_of
 from tilewright.relay.compile.extract import extract_from_program, fused_tasks
 from tilewright.runtime import Device, cuda, opencl
 from tilewright.runtime.network.graph_executor import GraphModule

@@ -143,6 +143,21 @@ def test_anchors_choose_where_the_kernel_itself_was_not_measured():
     assert error_of(lib, mod) < 1e-5
 
 
+@pytest.mark.parametrize(("of_anchor", "source"), [(FAST, "re-instantiated"), (SLOW, "record")])
+def test_a_record_of_one_is_compared_with_the_anchor_of_another(of_anchor, source):
+    """As after a short search, which has not come to all of them."""
+    mod = network()
+    alone = relay.IRModule.from_expr(relay.Function(
+        mod["main"].params, mod["main"].body.args[0].args[0]
+    ))  # fmt: skip
+    database = measured(every_task(mod), direct=(FAST + SLOW) / 2)
+    for kind, record in _lines(database_of([every_task(alone)[2]], of_anchor)):
+        database.append(record, kind)
+    (kernel,) = relay.build(mod, "llvm", schedules=database).report.kernels
+    assert kernel.source == source
+    assert ("6x6x8x8" in kernel.label) == (source == "re-instantiated")
+
+
 def test_a_kernel_whose_records_are_refused_gives_way_to_the_direct_one(tmp_path):
     mod = network()
     _, _, large = every_task(mod)

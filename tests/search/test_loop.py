@@ -262,6 +262,22 @@ def test_a_task_whose_turn_never_comes_costs_nothing(monkeypatch, asked):
     assert seen and all(s in served.sketches for s in seen)
 
 
+def test_every_task_has_what_runs_untuned_tried_before_any_has_a_batch():
+    """So that soon the network is no slower than untuned, however short the search."""
+    tasks = []
+    for plain in map(cpu_task, (64, 32, 16)):
+        legal = plain.sketches[0].legal(np.arange(len(plain.config_space)))
+        tasks.append(with_fallback(plain, int(np.argmax(legal))))
+    _, measurer = run(tasks, trials=40, batch=8, seed=1)
+    first = measurer.records[:3]
+    assert {r.task.dag for r in first} == {t.key for t in tasks}
+    for record in first:
+        (task,) = (t for t in tasks if t.key == record.task.dag)
+        untuned = task.config_space.get(task.sketches[0].fallback())
+        assert record.decisions == {n: e.value for n, e in untuned.items()}
+    assert len({r.task.dag for r in measurer.records[3:11]}) == 1  # then a batch
+
+
 @pytest.mark.parametrize("rank", [0, -1])
 def test_what_runs_untuned_is_proposed_first_and_timed_again_at_the_end(rank):
     plain = cpu_task()

@@ -212,9 +212,8 @@ class BaseGraphTuner:
     # -- costs -------------------------------------------------------------------------------------
     def _seconds(self, group: FusedGroup) -> float | None:
         """Of the kernel; of its convolution alone where only that was measured."""
-        found = self._chooser.seconds(group.dag)
-        if found is None and not group.is_simple:
-            found = self._chooser.seconds_of_anchor(group.dag)
+        ask = self._chooser.seconds if group.is_simple else self._chooser.expected_seconds
+        found = ask(group.dag)
         if found is None and self._rate is not None and group.key in self._followers:
             found = self._rate * L.moved_bytes(group.dag)
         return found

@@ -69,8 +69,10 @@ def bench_network(
     ):
         seconds = tuple(peer.result.results) if peer.result is not None else ()
         latencies.append(Latency(peer.engine, seconds, peer.note))
+    alone = module.profile().fastest
     kernels = [
-        KernelLine(k.label, k.count, k.flop, k.source, k.seconds) for k in library.report.kernels
+        KernelLine(k.label, k.count, k.flop, k.source, alone.get(k.name))
+        for k in library.report.kernels
     ]
     return BenchReport(
         model, str(target), dev.name, latencies, kernels, worst / tolerance, worst, expected.engine

@@ -40,7 +40,7 @@ class Latency:
 class KernelLine:
     """One task of the network as it was built.
 
-    source: "record", "knowledge", "re-instantiated" or "default"; seconds: of one call, as recorded
+    source: "record", "knowledge", "re-instantiated" or "default"; seconds: of one call, alone
     """
 
     name: str

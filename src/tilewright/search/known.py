@@ -1,7 +1,7 @@
 """What a search begins with: trees, and schedules of these very computations, from knowledge.
 
 In: a target as its device is.  Out: `Known`.  A folder that cannot be used costs a message, never
-the search.  Read next: `knowledge/store.py`, `loop.py`.
+the search.  Read next: `knowledge/store.py`, `measure/anchors.py`, `loop.py`.
 """
 
 from __future__ import annotations
@@ -13,10 +13,13 @@ from tilewright import knowledge
 from tilewright.base.errors import TilewrightError
 from tilewright.cost.features import FEATURES
 from tilewright.knowledge.trees import Trees
+from tilewright.measure.anchors import bests_by_anchor
 from tilewright.measure.database import Database
-from tilewright.measure.record import Key
+from tilewright.measure.record import Key, Record
 from tilewright.schedule.task import Task
+from tilewright.schedule.template import anchor_key, find_anchor
 from tilewright.search.imported import Replays, first_candidates
+from tilewright.search.jobs import candidate_of
 from tilewright.search.propose.proposers import Candidate
 from tilewright.targets.target import Target
 
@@ -30,6 +33,7 @@ class Known:
     trees: Trees | None = None
     databases: list[Database] = field(default_factory=list)
     messages: list[str] = field(default_factory=list)
+    _by_anchor: list[dict[str, list[tuple[bool, Record]]]] | None = None
 
     def candidates(self, task: Task, measured: Collection[Candidate]) -> list[Candidate]:
         """Of exactly this computation, what was fastest on devices of the class, and of others
@@ -41,6 +45,25 @@ class Known:
             best = sorted(best, key=lambda r: r.seconds)[:_MOST]
             found += first_candidates(task, best, measured, Replays(task, database))[0]
         return list(dict.fromkeys(found))
+
+    def of_anchor(self, task: Task) -> list[Candidate]:
+        """What a build takes for a computation that knowledge does not have: the templates of the
+        fastest with the same anchor, with their decisions."""
+        anchor = find_anchor(task.dag)
+        if anchor is None:
+            return []
+        if self._by_anchor is None:
+            keys = [[Key(t.dag, t.target) for t in d.tasks()] for d in self.databases]
+            self._by_anchor = list(map(bests_by_anchor, self.databases, keys))
+        structure, constant = anchor_key(anchor)
+        found: list[Candidate] = []
+        for bests in self._by_anchor:
+            alike = [(c != constant, r.seconds, r) for c, r in bests.get(structure, ())]
+            for _, _, record in sorted(alike, key=lambda item: item[:2]):
+                candidate = candidate_of(task, record.origin, record.decisions)
+                if candidate is not None and not candidate.sketch.explain(candidate.index):
+                    found.append(candidate)
+        return list(dict.fromkeys(found))[:_MOST]
 
 
 def recalled(target: Target) -> Known:

@@ -188,9 +188,8 @@ class _Loop:
             first = list(dict.fromkeys(imported))
             proposer.visit(first)
             report_of, dag = TaskReport(task, len(known)), task.dag.to_json()
-            state = TaskState(
-                at, report_of, proposer, self.identities[at], dag, proposers is None, first
-            )
+            defaults = None if proposers is not None else self.known.of_anchor
+            state = TaskState(at, report_of, proposer, self.identities[at], dag, defaults, first)
             own = any(record.task.fingerprint for _, record in known)
             for outcome, record in known:
                 if record.task.fingerprint or not own:  # else of a device that is not known
@@ -232,7 +231,7 @@ class _Loop:
             state = self.portfolio.choose()
             if state is None:
                 return
-            chosen = state.propose(self.portfolio.wanted)
+            chosen = self.portfolio.propose(state)
             if not chosen and state.in_flight and not state.proposer.exhausted:
                 return  # a result on its way may show it where to look
             if not chosen:

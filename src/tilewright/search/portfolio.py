@@ -8,7 +8,7 @@ Read next: `loop.py`, which drives it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import exp, inf, isfinite
@@ -17,6 +17,7 @@ from typing import Any
 
 from tilewright.base.errors import SpaceError
 from tilewright.measure.record import Record
+from tilewright.schedule.task import Task
 from tilewright.search.gradient import kind_of
 from tilewright.search.propose.proposers import Candidate, Outcome, Proposer
 from tilewright.search.report import Options, TaskReport
@@ -34,7 +35,8 @@ class TaskState:
     stale: results since its best; hope: relative gain of an improvement; trace: the best so far
     after each of the last results; rounds: the same after each batch of results
     guess: its seconds, before anything is measured
-    has_default: whether what the network would run without tuning takes part
+    defaults: gives what else than defaults the network would run without tuning; None: that takes
+              no part
     first: what is left of candidates to try before others; `untuned` joins with the first proposal
     leaders: the fastest candidates with their seconds
     """
@@ -44,7 +46,7 @@ class TaskState:
     proposer: Proposer
     identity: Any
     dag: Any
-    has_default: bool
+    defaults: Callable[[Task], list[Candidate]] | None
     first: list[Candidate]
     leaders: list[tuple[float, Candidate]] = field(default_factory=list)
     in_flight: int = 0
@@ -73,8 +75,12 @@ class TaskState:
     def untuned(self) -> list[Candidate]:
         """What the network would run without tuning, one of each sketch that has it.  Found when
         the task's turn comes: in a short search of many tasks it comes late or never."""
-        found = [(s, s.fallback()) for s in self.report.task.sketches if self.has_default]
-        return [Candidate(s, index) for s, index in found if index is not None]
+        if self.defaults is None:
+            return []
+        task = self.report.task
+        found = [(s, s.fallback()) for s in task.sketches]
+        own = [Candidate(s, index) for s, index in found if index is not None]
+        return list(dict.fromkeys([*own, *self.defaults(task)]))
 
     @property
     def finalists(self) -> list[Candidate]:
@@ -83,13 +89,15 @@ class TaskState:
             return []
         return list(dict.fromkeys([*(c for _, c in self.leaders), *self.untuned]))
 
-    def propose(self, count: int) -> list[Candidate]:
+    def propose(self, count: int, whole: bool = True) -> list[Candidate]:
         """What the network would run untuned comes first: no best record may be worse than it.
-        Then what another program found."""
+        Then what another program found; then, if a `whole` batch is wanted, suggestions."""
         if self.submitted == 0 and self.report.known == 0:
             self.proposer.visit(self.untuned)
             self.first = list(dict.fromkeys([*self.untuned, *self.first]))
         chosen, self.first = self.first[:count], self.first[count:]
+        if chosen and not whole:
+            return chosen
         return chosen + self.proposer.suggest(count - len(chosen))
 
     def note_best(self, candidate: Candidate, record: Record, options: Options) -> bool:
@@ -122,6 +130,11 @@ class Portfolio:
         self.consumed = self.submitted = self.improved_at = self.in_flight = 0
 
     # -- who is next -------------------------------------------------------------------------------
+    def propose(self, state: TaskState) -> list[Candidate]:
+        """The next batch of a task.  Of many, each begins with what is known to be good, so that
+        soon the whole network is no slower than untuned."""
+        return state.propose(self.wanted, whole=len(self.states) == 1)
+
     @property
     def wanted(self) -> int:
         """How many candidates the next batch may have."""
@@ -134,8 +147,8 @@ class Portfolio:
         return self.in_flight + self.batch <= self.ahead and not self.spent(elapsed)
 
     def choose(self) -> TaskState | None:
-        """Every task gets a first batch; then the one with the greatest predicted gain, or each
-        in turn."""
+        """Every task has its first candidates tried; then the one with the greatest predicted gain,
+        or each in turn."""
         open_ = [s for s in self.states if not s.done and not self.is_fruitless(s)]
         fresh = [s for s in open_ if s.first or (s.submitted == 0 and s.report.known == 0)]
         if fresh:

@@ -69,8 +69,7 @@ def in_known_layouts(mod: IRModule, chooser: Chooser, target: Target) -> IRModul
         return mod
 
     def about(group: FusedGroup) -> float | None:
-        found = _seconds(chooser, target, group)
-        return chooser.seconds_of_anchor(group.dag) if found is None else found
+        return chooser.expected_seconds(implemented(group, chooser, target).dag)
 
     return in_layouts(mod, _layouts(mod, target, chooser, about))
 
@@ -95,17 +94,15 @@ def _layouts(mod: IRModule, target: Target, chooser: Chooser, seconds: Seconds) 
 def implemented(group: FusedGroup, chooser: Chooser, target: Target) -> FusedGroup:
     """The implementation of a group that is fastest by the records; itself where none was measured.
 
-    Records of the very kernel are compared first, then those of its anchor.  One that was not
-    measured counts as slower than those that were; `uncompared` says so.
+    Of each the records of the very kernel count, else those of its anchor: what would run.  One
+    that was not measured counts as slower than those that were; `uncompared` says so.
     """
     if not chooser.has_records:
         return group
     others = implementations(group, target) if not group.is_simple else []
-    for seconds in (chooser.seconds, chooser.seconds_of_anchor):
-        known = {g: t for g in (group, *others) if (t := seconds(g.dag)) is not None}
-        if others and known:
-            return min(known, key=lambda g: known[g])
-    return group
+    every = [group, *others] if others else []
+    known = {g: t for g in every if (t := chooser.expected_seconds(g.dag)) is not None}
+    return min(known, key=lambda g: known[g], default=group)
 
 
 def uncompared(

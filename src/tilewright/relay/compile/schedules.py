@@ -21,9 +21,9 @@ from tilewright.base import context
 from tilewright.base.errors import ModelError, TilewrightError
 from tilewright.foreign.history import History
 from tilewright.foreign.sources import source_of
+from tilewright.measure.anchors import bests_by_anchor
 from tilewright.measure.database import Database
 from tilewright.measure.record import Key, Record
-from tilewright.relay.compile.anchors import anchors_of
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.task import ScheduleSource
 from tilewright.schedule.template import (
@@ -156,6 +156,11 @@ class Chooser:
     def seconds_of_anchor(self, dag: ComputeDAG) -> float | None:
         """Of one call of what has the same anchor, as the best record claims."""
         return self._seconds(partial(self._best_of_anchor, dag))
+
+    def expected_seconds(self, dag: ComputeDAG) -> float | None:
+        """`seconds`, else `seconds_of_anchor`."""
+        known = self.seconds(dag)
+        return self.seconds_of_anchor(dag) if known is None else known
 
     def best_of_anchor(self, dag: ComputeDAG) -> Record | None:
         """The fastest record of what has the same anchor."""
@@ -314,15 +319,9 @@ class Chooser:
     def _index(self, log: _Log) -> dict[str, list[tuple[bool, Record]]]:
         found = self._by_anchor.get(id(log))
         if found is None:
-            found = self._by_anchor[id(log)] = {}
             tasks = (t for t in log.database.tasks() if t.target in log.names)
-            keys = {key for t in tasks for key in log.keys(t.dag)}
-            anchors = anchors_of(log.database, {key.dag for key in keys})
-            for key in sorted(keys):
-                best = log.database.best(key)
-                if best is not None and key.dag in anchors:
-                    structure, constant = anchors[key.dag]
-                    found.setdefault(structure, []).append((constant, best))
+            keys = (key for t in tasks for key in log.keys(t.dag))
+            found = self._by_anchor[id(log)] = bests_by_anchor(log.database, keys)
         return found
 
 

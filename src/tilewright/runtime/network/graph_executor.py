@@ -32,6 +32,7 @@ _BY_NAME = (
     "get_num_outputs", "get_input_index", "get_input_info", "load_params", "share_params",
 )  # fmt: skip
 _ROUNDS = 3  # of a profile: what else the machine does changes between them
+_LEAST_MS = 0.5  # of a launch's window: shorter ones say more of a GPU's clock than of the kernel
 _ONE_EACH = (
     'Give each thread its own GraphModule(lib["default"](dev)), which share code and weights, or '
     "write `with module:` around set_input, run and get_output."
@@ -225,8 +226,8 @@ class GraphModule:
             )  # fmt: skip
 
     def profile(self, number: int = 5, **inputs: Any) -> Profile:
-        """Each launch timed alone, `number` times back to back, whole runs, and calls from host
-        memory to host memory; of three rounds the medians.  Printable.
+        """Each launch timed alone, at least `number` times back to back, whole runs, and calls from
+        host memory to host memory; of three rounds the medians.  Printable.
 
         inputs: set before
         """
@@ -240,7 +241,8 @@ class GraphModule:
             for _ in range(_ROUNDS):
                 runs = 0.0 if whole is None else whole.time(number).median
                 call = self._end_to_end(1, number, 0).median
-                rounds.append([runs, call, *(one.time(number).median for one in alone)])
+                each = [one.time(number, min_repeat_ms=_LEAST_MS).median for one in alone]
+                rounds.append([runs, call, *each])
         run, call, *seconds = (statistics.median(each) for each in zip(*rounds, strict=True))
         found = []
         for launch, taken in zip(launches, seconds, strict=True):

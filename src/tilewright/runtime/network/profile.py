@@ -58,6 +58,11 @@ class Profile(Sequence[KernelTime]):
         return sum(k.seconds for k in self.launches)
 
     @property
+    def fastest(self) -> dict[str, float]:
+        """Seconds of each kernel, by name: of its fastest launch."""
+        return {same[0].name: min(k.seconds for k in same) for same in self._by_kernel()}
+
+    @property
     def overhead(self) -> float:
         """The share of a run that its kernels do not explain, at least 0."""
         return _unexplained(self.kernel_seconds, self.seconds)

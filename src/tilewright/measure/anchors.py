@@ -1,7 +1,8 @@
 """Anchors of the computations of a log, remembered: finding them reads every computation.
 
-In: a database and hashes of its computations.  Out: of each the structure of its anchor.
-Read next: `schedule/template.py`, `schedules.py`.
+In: a database and hashes of its computations, or keys of its records.  Out: of each the structure
+of its anchor; the best records by that.
+Read next: `schedule/template.py`, `relay/compile/schedules.py`, `search/known.py`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Iterable
 
 from tilewright.driver.cache import default_cache
 from tilewright.measure.database import Database
+from tilewright.measure.record import Key, Record
 from tilewright.measure.signatures import code_key
 from tilewright.schedule.template import anchor_key, find_anchor
 
@@ -34,4 +36,19 @@ def anchors_of(database: Database, dags: Iterable[str]) -> dict[str, Anchor]:
             found[dag] = anchor_key(anchor)
     if complete:
         default_cache().keep(key, json.dumps([(d, *a) for d, a in found.items()]).encode())
+    return found
+
+
+def bests_by_anchor(
+    database: Database, keys: Iterable[Key]
+) -> dict[str, list[tuple[bool, Record]]]:
+    """The best record of each key, and whether some operand of its anchor is constant."""
+    chosen = sorted(set(keys))
+    anchors = anchors_of(database, {key.dag for key in chosen})
+    found: dict[str, list[tuple[bool, Record]]] = {}
+    for key in chosen:
+        best = database.best(key)
+        if best is not None and key.dag in anchors:
+            structure, constant = anchors[key.dag]
+            found.setdefault(structure, []).append((constant, best))
     return found
