@@ -16,7 +16,7 @@ from tilewright.base.artifact import Artifact
 from tilewright.codegen import generate
 from tilewright.driver import compile_source
 from tilewright.measure import calls, signatures, turns
-from tilewright.measure.jobs import Job, RunJob
+from tilewright.measure.jobs import Job, Proof, RunJob
 from tilewright.measure.record import TaskId
 from tilewright.measure.reference import ReferenceStore
 from tilewright.runtime import device
@@ -51,37 +51,47 @@ def more(source: Any) -> Any:
     return replace(source, buffers=buffers)
 
 
-def run(kernel: Kernel, dag: str) -> tuple[Any, float | None]:
-    """What a trial says, and what is signed then."""
+def run(kernel: Kernel, dag: str, defer: bool = False) -> tuple[Any, float | None]:
+    """What a trial says, and what is signed then.  defer: its proof is a trial of its own."""
     artifact = compiled(kernel)
     first, *also = cases(kernel.dag, 0)
     with ReferenceStore() as store:
         reference = store.put(dag, first.inputs, first.expected, first.tolerance, also)
         job = Job(TaskId("tiles", [], dag, "opencl"), {}, reference)
-        result = calls.run(RunJob(job, artifact, race=False), 0, 1, 1, 0.0, 0, 0.0)
+        trial = RunJob(job, artifact, race=False, defer=defer)
+        result = calls.run(trial, 0, 1, 1, 0.0, 0, 0.0)
+        if result.unproven is not None:
+            assert defer and not result.verified and result.error is None
+            assert signatures.signed(artifact, dag, ON.spec.fingerprint) is None
+            proof = Proof(result, compile_source(result.unproven, ON.target))
+            result = calls.run(replace(trial, proof=proof), 0, 1, 1, 0.0, 0, 0.0)
     return result, signatures.signed(artifact, dag, ON.spec.fingerprint)
 
 
 @NO_DEVICE
+@pytest.mark.parametrize("defer", [False, True])
 def test_a_kernel_that_shows_a_race_in_turns_is_wrong_and_not_signed(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, defer: bool
 ) -> None:
     kernel, wrong = tiles(random.Random(0), "opencl"), None
     while wrong is None or not harmful(wrong, 5, races=True):
         wrong = MUTATIONS["missing barrier"](kernel, random.Random(1))
     seen = with_warps(monkeypatch, lambda _: more(compiled(wrong).source))
-    result, signed = run(kernel, "a" * 32)
+    result, signed = run(kernel, "a" * 32, defer)
     assert len(seen) == 1 and result.error == "wrong" and not result.costs and signed is None
     assert "with its threads one after the other, output" in result.message
     assert "a barrier is missing, or threads race" in result.message
 
 
 @NO_DEVICE
-def test_a_kernel_that_was_signed_takes_turns_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("defer", [False, True])
+def test_a_kernel_that_was_signed_takes_turns_no_more(
+    monkeypatch: pytest.MonkeyPatch, defer: bool
+) -> None:
     kernel, seen = tiles(random.Random(2), "opencl"), with_warps(monkeypatch, more)
     for _ in range(2):
-        result, signed = run(kernel, "b" * 32)
-        assert result.error is None and result.costs and signed is not None
+        result, signed = run(kernel, f"{defer:b}" * 32, defer)
+        assert result.error is None and result.costs and signed is not None and result.verified
     assert len(seen) == 1
 
 

@@ -11,8 +11,9 @@ import statistics
 import time
 import traceback
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tilewright.base.artifact import Artifact
 from tilewright.base.errors import (
@@ -27,11 +28,16 @@ from tilewright.base.errors import (
     TilewrightError,
 )
 from tilewright.measure import reference, signatures
-from tilewright.measure.jobs import Built, Cause, RunJob, RunResult
+from tilewright.measure.jobs import Built, Cause, Proof, RunJob, RunResult
 from tilewright.measure.record import ErrorKind
 from tilewright.targets.kind import kind
 from tilewright.targets.spec import DeviceSpec
 from tilewright.targets.target import Target
+
+if TYPE_CHECKING:
+    from tilewright.base.case import Case
+    from tilewright.runtime.device import Device
+    from tilewright.runtime.trial import TrialResult
 
 # What the exceptions of a build say about the candidate; other exceptions are "compile".
 BUILD_ERRORS: dict[type[TilewrightError], ErrorKind] = {
@@ -112,6 +118,8 @@ def run(
     except (OSError, ValueError, MemoryError) as error:  # gone, cut short, too large
         message = f"the inputs cannot be read ({type(error).__name__}: {error})"
         return RunResult(error="run", message=message, cause="machine", first=first)
+    if run_job.proof is not None:
+        return _proved(run_job, run_job.proof, on, data, first)
     verify = run_job.verify and stored is not None
     result = trial(
         run_job.artifact, on, data.inputs,
@@ -120,25 +128,59 @@ def run(
         min_repeat_ms=min_repeat_ms, race=run_job.race, cache_flush_bytes=flush_bytes,
         constants=stored.constants if stored else (), cold_bytes=cold_bytes,
     )  # fmt: skip
+    unproven = None
     if verify and result.costs and not result.raced and _may_ship(result.costs, run_job):
+        statement = _statement(run_job, on)
         seconds = statistics.median(result.costs)
-        assert stored is not None
-        computed = run_job.job.task.dag + stored.given  # right for these inputs, if some are given
-        statement = (run_job.artifact, computed, on.spec.fingerprint)
         if signatures.signed(*statement) is None:
-            apart = turns.tried(run_job.artifact, on, (*data.also, data)[0], seconds)
-            if apart is not None and apart.error is not None:
-                result = apart
-        if result.error is None:
+            if run_job.defer:
+                unproven = turns.changed(run_job.artifact, on)
+            else:
+                apart = turns.tried(run_job.artifact, on, _hardest(data), seconds)
+                result = result if apart is None or apart.error is None else apart
+        if result.error is None and unproven is None:
             signatures.sign(*statement, seconds)
     time.sleep(cooldown)
+    told = _told(result, on, first)
+    proven = verify and result.error is None and unproven is None
+    return replace(told, verified=proven, unproven=unproven)
+
+
+def _proved(
+    run_job: RunJob, proof: Proof, on: Device, data: reference.ReferenceArrays, first: bool
+) -> RunResult:
+    """The trial's result, now verified, or what kernels with threads in turns show."""
+    from tilewright.measure import turns
+
+    seconds, apart = statistics.median(proof.result.costs), None
+    if proof.artifact is not None:
+        apart = turns.judged(proof.artifact, on, _hardest(data), seconds)
+    if apart is not None and apart.error is not None:
+        return _told(apart, on, first)
+    signatures.sign(*_statement(run_job, on), seconds)
+    spent = proof.result.seconds + (0.0 if apart is None else apart.seconds)
+    return replace(proof.result, verified=True, unproven=None, seconds=spent, first=first)
+
+
+def _statement(run_job: RunJob, on: Device) -> tuple[Artifact, str, str]:
+    """What is signed: right for these inputs, if some are given."""
+    artifact, stored = run_job.artifact, run_job.job.reference
+    assert artifact is not None and stored is not None
+    return artifact, run_job.job.task.dag + stored.given, on.spec.fingerprint
+
+
+def _hardest(data: reference.ReferenceArrays) -> Case:
+    """The case that is not timed, if there is one."""
+    return (*data.also, data)[0]
+
+
+def _told(result: TrialResult, on: Device, first: bool) -> RunResult:
     kinds: dict[str, ErrorKind] = {"run": "run", "wrong": "wrong"}
     own = result.error is None or (result.error == "wrong" and first)
     return RunResult(
-        costs=result.costs, raced=result.raced, verified=verify and result.error is None,
-        error=kinds[result.error] if result.error else None, message=result.message,
-        seconds=result.seconds, device=on.name, fatal=result.fatal, first=first,
-        cause="candidate" if own else "unclear",
+        costs=result.costs, raced=result.raced, error=kinds[result.error] if result.error else None,
+        message=result.message, seconds=result.seconds, device=on.name, fatal=result.fatal,
+        first=first, cause="candidate" if own else "unclear",
     )  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from math import inf
 from typing import Any
 
 from tilewright.base.artifact import Artifact
-from tilewright.measure.jobs import Built, Cause, Job, RunJob, RunResult
+from tilewright.measure.jobs import Built, Cause, Job, Proof, RunJob, RunResult
 from tilewright.measure.record import Key, Record, Result, make_record, own_versions
 from tilewright.measure.reference import Reference
 
@@ -70,9 +70,12 @@ class Slot:
         return self.built if self.built.error is not None else self.result
 
     def run_job(
-        self, best_seconds: float | None, *, verify: bool = True, race: bool = True
-    ) -> RunJob:
-        return RunJob(self.job, self.built.artifact, best_seconds, verify, race)
+        self, best_seconds: float | None, *, verify: bool = True, race: bool = True,
+        defer: bool = False, proof: Proof | None = None,
+    ) -> RunJob:  # fmt: skip
+        return RunJob(
+            self.job, self.built.artifact, best_seconds, verify, race, defer=defer, proof=proof
+        )
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from tilewright.base.artifact import Artifact
+from tilewright.base.artifact import Artifact, Source
 from tilewright.measure.record import ErrorKind, TaskId
 from tilewright.measure.reference import Reference
 from tilewright.targets.spec import DeviceSpec
@@ -72,6 +72,9 @@ class RunJob:
     verify:       compare with the reference
     race:         stop early when it is clearly slower than the best
     control:      it is known to be good; what it shows is whether the device still works
+    defer:        where its threads must be tried in turns, too, leave that to another trial, so
+                  that a builder can compile for it meanwhile: see `RunResult.unproven`
+    proof:        it is that other trial
     """
 
     job: Job
@@ -80,12 +83,23 @@ class RunJob:
     verify: bool = True
     race: bool = True
     control: bool = False
+    defer: bool = False
+    proof: Proof | None = None
+
+
+@dataclass(frozen=True)
+class Proof:
+    """result: of a trial that is `unproven`; artifact: of that source, None where it is refused"""
+
+    result: RunResult
+    artifact: Artifact | None
 
 
 @dataclass(frozen=True)
 class RunResult:
     """costs: seconds of one run, an entry per repeat; empty where `error` is set.
 
+    unproven: kernels with threads in turns, which have to be tried before this one is `verified`
     cause: of the error
     fatal: the worker process died, or the device was lost to it
     first: it was the first trial of its worker process, controls apart
@@ -103,6 +117,15 @@ class RunResult:
     fatal: bool = False
     first: bool = False
     same_as: int | None = None
+    unproven: Source | None = None
+
+
+@runtime_checkable
+class Compiles(Protocol):
+    """A builder that compiles sources, too, and so can take that off a runner."""
+
+    def compile(self, source: Source, target: Target) -> Future[Built]:
+        """Begin to compile.  What the compiler refuses is a result, never an exception."""
 
 
 @runtime_checkable

@@ -15,6 +15,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any, TypeVar
 
+from tilewright.base.artifact import Source
 from tilewright.base.errors import DeviceError, TargetError
 from tilewright.measure import calls
 from tilewright.measure.jobs import Built, Cause, Job, RunJob, RunResult
@@ -86,6 +87,14 @@ class LocalBuilder:
             calls.build, self._function, dict(job.payload), target, timeout=self.timeout
         )
         return _then(inner, partial(_built, timeout=self.timeout))
+
+    def compile(self, source: Source, target: Target) -> Future[Built]:
+        """Compile text that is there already."""
+        name, payload = "tilewright.measure.calls:build_source", {"source": source}
+        call = self._pool(target.kind).submit(
+            calls.build, name, payload, target, timeout=self.timeout
+        )
+        return _then(call, partial(_built, timeout=self.timeout))
 
     def probe(self, target: Target) -> None:
         """Build a small kernel.  Raises DeviceError where that fails, too."""

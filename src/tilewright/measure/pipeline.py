@@ -12,6 +12,7 @@ from __future__ import annotations
 import threading
 import time
 import warnings
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import replace
@@ -20,6 +21,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from tilewright.base.artifact import Source
 from tilewright.base.errors import (
     DeviceError,
     DeviceLost,
@@ -30,7 +32,16 @@ from tilewright.base.errors import (
 )
 from tilewright.measure.database import Database
 from tilewright.measure.flow import Flow, Incumbent, Slot, blamed, cause_of, joined, median
-from tilewright.measure.jobs import Builder, Built, Job, RunJob, Runner, RunResult
+from tilewright.measure.jobs import (
+    Builder,
+    Built,
+    Compiles,
+    Job,
+    Proof,
+    RunJob,
+    Runner,
+    RunResult,
+)
 from tilewright.measure.record import Key, Record
 from tilewright.targets.spec import DeviceSpec
 from tilewright.targets.target import Target
@@ -74,6 +85,10 @@ class Pipeline:
         self._changed = threading.Condition(threading.RLock())
         self._flow = Flow(self._write)
         self._running = 0
+        self._claims: dict[int, tuple[Key, float]] = {}  # of slots that are not proven yet
+        # Trials that go first; None: one as any other.
+        self._urgent: deque[tuple[Slot, RunJob | None]] = deque()
+        self._held: list[tuple[Slot, RunResult]] = []
         self._timing = self._closed = self._gone = False
         self._error: BaseException | None = None
 
@@ -143,12 +158,16 @@ class Pipeline:
                 again = partial(self.builder.submit, slot.job)
                 slot.built = self._believed(slot.job, future.result(), again)
             for turn in range(rounds):
+                compiling: list[tuple[Slot, Future[Built]]] = []
                 for slot in slots:
                     if slot.built.error is None and slot.result.error is None:
-                        run = slot.run_job(None, verify=turn == 0, race=False)
-                        trial = partial(self.runner.submit, run)
-                        timed = self._believed(slot.job, trial().result(), trial)
+                        run = slot.run_job(None, verify=turn == 0, race=False, defer=self._defers)
+                        timed = self._tried(slot, run)
                         slot.result = joined(slot.result, timed)
+                        if timed.unproven is not None:
+                            compiling.append((slot, self._compile(slot, timed.unproven)))
+                for slot, future in compiling:
+                    slot.result = self._tried(slot, self._proof(slot, slot.result, future.result()))
             for slot in slots:
                 self._flow.finish(slot, final=True)
         return [slot.record for slot in slots if slot.record is not None]
@@ -197,20 +216,86 @@ class Pipeline:
 
     def _start_trials(self) -> None:
         while self._running < self.runner.n_parallel:
+            if self._urgent:
+                self._start_trial(*self._urgent.popleft())
+                continue
             oldest = self._flow.next_ready
             if oldest is None or oldest.exclusive:
                 return
             slot = self._flow.to_try()
             if slot is None:
                 return
-            self._running += 1
-            future = self.runner.submit(slot.run_job(self.best_seconds(slot.key)))
-            future.add_done_callback(partial(self._guarded, self._on_tried, slot))
+            self._start_trial(slot)
+
+    def _start_trial(self, slot: Slot, run: RunJob | None = None) -> None:
+        self._running += 1
+        usual = slot.run_job(self._to_beat(slot.key), defer=self._defers)
+        future = self.runner.submit(run or usual)
+        future.add_done_callback(partial(self._guarded, self._on_tried, slot))
 
     def _on_tried(self, slot: Slot, future: Future[RunResult]) -> None:
         self._running -= 1
-        self._flow.tried(slot, future.result())
+        result = future.result()
+        if result.unproven is not None:
+            self._claims[slot.number] = slot.key, median(result.costs)
+            compiling = self._compile(slot, result.unproven)
+            then = partial(self._on_compiled, result)
+            compiling.add_done_callback(partial(self._guarded, then, slot))
+        elif self._claims.pop(slot.number, None) is not None:
+            self._flow.tried(slot, result)
+            self._release(slot.key)
+        elif self._claimed(slot.key) and self._beats(slot, result):
+            self._held.append((slot, result))
+        else:
+            self._flow.tried(slot, result)
         self._start_trials()
+
+    # What is about to be the best is tried with its threads in turns, too.  A builder compiles that
+    # while others are tried, which race against it already; those that would be the best without it
+    # are held until it is proven, and tried again where it turns out wrong.
+
+    @property
+    def _defers(self) -> bool:
+        return isinstance(self.builder, Compiles)
+
+    def _compile(self, slot: Slot, source: Source) -> Future[Built]:
+        assert isinstance(self.builder, Compiles)
+        return self.builder.compile(source, slot.job.full_target)
+
+    def _on_compiled(self, result: RunResult, slot: Slot, future: Future[Built]) -> None:
+        self._urgent.append((slot, self._proof(slot, result, future.result())))
+        self._start_trials()
+
+    def _proof(self, slot: Slot, result: RunResult, built: Built) -> RunJob:
+        """The trial that decides; where the build did not fail by itself, the whole one again."""
+        if built.error is not None and built.cause != "candidate":
+            return slot.run_job(None, race=False)
+        return slot.run_job(None, proof=Proof(result, built.artifact))
+
+    def _to_beat(self, key: Key) -> float | None:
+        """The best of a task, or what will be if it is proven."""
+        known = self.best_seconds(key)
+        return min([*self._claimed(key), *([] if known is None else [known])], default=None)
+
+    def _claimed(self, key: Key) -> list[float]:
+        return [seconds for task, seconds in self._claims.values() if task == key]
+
+    def _beats(self, slot: Slot, result: RunResult) -> bool:
+        """Whether it would be the best of what is proven."""
+        known = self.best_seconds(slot.key)
+        return bool(result.costs) and (known is None or median(result.costs) < known)
+
+    def _release(self, key: Key) -> None:
+        if self._claimed(key):
+            return
+        held, self._held = self._held, []
+        for slot, result in held:
+            if slot.key != key:
+                self._held.append((slot, result))
+            elif self._beats(slot, result):
+                self._urgent.append((slot, None))
+            else:
+                self._flow.tried(slot, result)
 
     def _guarded(
         self, handle: Callable[[Slot, Future[T]], None], slot: Slot, future: Future[T]
@@ -306,7 +391,7 @@ class Pipeline:
 
     def _settle(self) -> None:
         """Let everything under way end, try a control, and let the flow decide by it."""
-        while self._flow.building or self._running:
+        while self._flow.building or self._running or self._claims or self._urgent:
             self._changed.wait()
             self._raise_error()
         slot = self._flow.doubtful[0]
@@ -321,6 +406,11 @@ class Pipeline:
         self._start_trials()
         if again and not gone:  # else it was told
             raise _unavailable(*again[0], "the machine is at fault")
+
+    def _tried(self, slot: Slot, run: RunJob) -> RunResult:
+        """Of a trial that is waited for."""
+        trial = partial(self.runner.submit, run)
+        return self._believed(slot.job, trial().result(), trial)
 
     def _believed(
         self, job: Job, outcome: Outcome, again: Callable[[], Future[Outcome]]

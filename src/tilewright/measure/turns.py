@@ -13,7 +13,7 @@ from math import prod
 
 import numpy as np
 
-from tilewright.base.artifact import Artifact
+from tilewright.base.artifact import Artifact, Source
 from tilewright.base.case import Case
 from tilewright.base.errors import CompileError
 from tilewright.codegen.turns import WARP, in_turns, order
@@ -30,22 +30,35 @@ _LONGEST = 4.0  # to compile once more; a build has a deadline, and so has a tri
 
 
 def tried(artifact: Artifact, device: Device, case: Case, seconds: float) -> TrialResult | None:
-    """What two runs with turns, forwards and backwards, give; None where there are none.
+    """`judged`, of what is compiled here; None where there is nothing to judge.
 
     seconds: of one run of `artifact`
     """
-    limits = device.limits
-    if limits.get("warp_size") != WARP:  # or not known: threads may not make progress by themselves
-        return None
-    if artifact.meta.get("compile_seconds", 0.0) > _LONGEST:
-        return None
-    source = in_turns(artifact.source)
+    source = changed(artifact, device)
     if source is None:
         return None
     try:
-        changed = compile_source(source, device.target)
+        compiled = compile_source(source, device.target)
     except CompileError:  # an older device
         return None
+    return judged(compiled, device, case, seconds)
+
+
+def changed(artifact: Artifact, device: Device) -> Source | None:
+    """The same kernels with turns; None where the device, or the kernels, cannot take any."""
+    if device.limits.get("warp_size") != WARP:  # or not known: threads may have to go in step
+        return None
+    if artifact.meta.get("compile_seconds", 0.0) > _LONGEST:
+        return None
+    return in_turns(artifact.source)
+
+
+def judged(artifact: Artifact, device: Device, case: Case, seconds: float) -> TrialResult | None:
+    """What two runs with turns, forwards and backwards, give; None where the device refuses them.
+
+    artifact: of `changed`; seconds: of one run of the kernels without turns
+    """
+    limits, source = device.limits, artifact.source
     threads = max(prod(k.block) for k in source.kernels)
     blocks = max(prod(k.grid) for k in source.kernels)
     group = 1 if seconds * threads < _SINGLY else WARP
@@ -56,7 +69,7 @@ def tried(artifact: Artifact, device: Device, case: Case, seconds: float) -> Tri
     apart = min(max(_APART, seconds), _STAGGER / blocks) if few else 0.0
     turns = [order(backwards=b, group=group, seconds=each, apart=apart) for b in (False, True)]
     cases = [replace(case, inputs=(*case.inputs, np.array(t, np.int32))) for t in turns]
-    result = check(changed, device, cases)
+    result = check(artifact, device, cases)
     if result.error == "run" and not result.fatal:  # too much shared memory by one word, say
         return None
     if result.error == "wrong":
