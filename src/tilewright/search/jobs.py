@@ -67,15 +67,15 @@ class Measurer(Protocol):
 
 
 class References:
-    """What the candidates of each task are verified with, computed once, in a thread.
+    """What the candidates of each task are verified with, computed once, in a few threads.
 
     seed: of the random inputs
     """
 
-    def __init__(self, seed: int = 0) -> None:
+    def __init__(self, seed: int = 0, threads: int = 1) -> None:
         self.seed = seed
         self._store = ReferenceStore()
-        self._worker = ThreadPoolExecutor(1, thread_name_prefix="reference")
+        self._worker = ThreadPoolExecutor(threads, thread_name_prefix="reference")
         self._futures: dict[str, Future[Reference]] = {}
 
     def prefetch(self, task: Task) -> None:
