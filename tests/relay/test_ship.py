@@ -19,7 +19,7 @@ from tilewright.driver.build import build_artifact, payload_of
 from tilewright.driver.cache import default_cache
 from tilewright.measure import signatures
 from tilewright.measure.database import Database
-from tilewright.measure.jobs import Job, RunResult
+from tilewright.measure.jobs import Built, Job, RunResult
 from tilewright.measure.local import LocalBuilder, LocalRunner
 from tilewright.measure.pipeline import Pipeline
 from tilewright.measure.record import Result, make_record
@@ -168,6 +168,49 @@ class _Off(References):
         off = [np.array(e) for e in expected]
         off[0].flat[0] += 1.0
         return self._store.put(task.key, inputs, off, tolerance)
+
+
+@pytest.mark.parametrize(
+    ("built", "shown", "source"),
+    [
+        (Built(), None, "record"),
+        (Built(), "wrong", "default"),
+        (Built(error="compile", message="older"), None, "record"),
+        (Built(error="compile", message="no memory", cause="killed"), None, "record"),
+    ],
+    ids=["right", "wrong", "refused", "no memory"],
+)
+def test_kernels_are_shipped_when_a_second_trial_has_proven_them(monkeypatch, built, shown, source):
+    """On a device that could try threads in turns; `shown`: what that shows of the record's."""
+    real, asked = ship_module._Workers.trial, []
+
+    def trial(workers, choice, run):
+        result = real(workers, choice, run)
+        how = "proof" if run.proof else "deferred" if run.defer else "whole"
+        asked.append((choice.source, how))
+        if how == "deferred":
+            found = replace(result.result(), verified=False, unproven=run.artifact.source)
+        elif how == "whole" or shown is None or choice.source == "default":
+            return result
+        else:
+            found = RunResult(error=shown, message="threads race", first=True)
+        return done(found)
+
+    mod = network()
+    monkeypatch.setattr(ship_module._Workers, "trial", trial)
+    monkeypatch.setattr(ship_module._Workers, "compile", lambda *_: done(built))
+    lib = relay.build(mod, "llvm", schedules=database_of([task_of(mod)]))
+    kernel, last = only(lib), "whole" if built.cause == "killed" else "proof"
+    assert kernel.source == source and kernel.check == "verified here"
+    assert asked[:2] == [("record", "deferred"), ("record", last)]
+    assert ("threads race" in kernel.note) == (shown == "wrong")
+    assert asked[2:] == ([("default", "deferred"), ("default", last)] if shown else [])
+
+
+def done(value):
+    future = Future()
+    future.set_result(value)
+    return future
 
 
 def test_the_next_best_record_takes_the_place_of_one_that_is_refused():

@@ -20,7 +20,7 @@ from math import inf
 from typing import Any
 
 from tilewright.base.artifact import Artifact
-from tilewright.measure.jobs import Built, Cause, Job, Proof, RunJob, RunResult
+from tilewright.measure.jobs import Built, Cause, Job, RunJob, RunResult
 from tilewright.measure.record import Key, Record, Result, make_record, own_versions
 from tilewright.measure.reference import Reference
 
@@ -71,11 +71,9 @@ class Slot:
 
     def run_job(
         self, best_seconds: float | None, *, verify: bool = True, race: bool = True,
-        defer: bool = False, proof: Proof | None = None,
+        defer: bool = False,
     ) -> RunJob:  # fmt: skip
-        return RunJob(
-            self.job, self.built.artifact, best_seconds, verify, race, defer=defer, proof=proof
-        )
+        return RunJob(self.job, self.built.artifact, best_seconds, verify, race, defer=defer)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from tilewright.base.artifact import Artifact, Source
@@ -118,6 +118,16 @@ class RunResult:
     first: bool = False
     same_as: int | None = None
     unproven: Source | None = None
+
+
+def proving(run: RunJob, result: RunResult, built: Built) -> RunJob:
+    """The trial that decides whether `result` of `run`, which is `unproven`, counts.
+
+    built: of what it left to a builder; where that did not fail by itself, the whole trial again
+    """
+    if built.error is not None and built.cause != "candidate":
+        return replace(run, best_seconds=None, race=False, defer=False)
+    return replace(run, proof=Proof(result, built.artifact))
 
 
 @runtime_checkable

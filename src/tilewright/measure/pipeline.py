@@ -37,10 +37,10 @@ from tilewright.measure.jobs import (
     Built,
     Compiles,
     Job,
-    Proof,
     RunJob,
     Runner,
     RunResult,
+    proving,
 )
 from tilewright.measure.record import Key, Record
 from tilewright.targets.spec import DeviceSpec
@@ -167,7 +167,8 @@ class Pipeline:
                         if timed.unproven is not None:
                             compiling.append((slot, self._compile(slot, timed.unproven)))
                 for slot, future in compiling:
-                    slot.result = self._tried(slot, self._proof(slot, slot.result, future.result()))
+                    run = proving(slot.run_job(None), slot.result, future.result())
+                    slot.result = self._tried(slot, run)
             for slot in slots:
                 self._flow.finish(slot, final=True)
         return [slot.record for slot in slots if slot.record is not None]
@@ -263,14 +264,8 @@ class Pipeline:
         return self.builder.compile(source, slot.job.full_target)
 
     def _on_compiled(self, result: RunResult, slot: Slot, future: Future[Built]) -> None:
-        self._urgent.append((slot, self._proof(slot, result, future.result())))
+        self._urgent.append((slot, proving(slot.run_job(None), result, future.result())))
         self._start_trials()
-
-    def _proof(self, slot: Slot, result: RunResult, built: Built) -> RunJob:
-        """The trial that decides; where the build did not fail by itself, the whole one again."""
-        if built.error is not None and built.cause != "candidate":
-            return slot.run_job(None, race=False)
-        return slot.run_job(None, proof=Proof(result, built.artifact))
 
     def _to_beat(self, key: Key) -> float | None:
         """The best of a task, or what will be if it is proven."""

@@ -6,6 +6,7 @@ from, and each task's expected outputs, worked out once.  Read next: `loop.py`.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -25,6 +26,8 @@ from tilewright.search.propose.proposers import Candidate, Outcome
 from tilewright.targets.spec import DeviceSpec
 from tilewright.targets.target import Target
 from tilewright.te.cases import cases
+
+MOST_THREADS = 4
 
 
 class Measurer(Protocol):
@@ -67,13 +70,16 @@ class Measurer(Protocol):
 
 
 class References:
-    """What the candidates of each task are verified with, computed once, in a few threads.
+    """What the candidates of each task are verified with, computed once, in a thread.
 
-    seed: of the random inputs
+    seed: of the random inputs; quiet: kernels are timed on this processor meanwhile, else there are
+    a few threads
     """
 
-    def __init__(self, seed: int = 0, threads: int = 1) -> None:
+    def __init__(self, seed: int = 0, quiet: bool = True) -> None:
         self.seed = seed
+        most = max(len(os.sched_getaffinity(0)) // 4, 1)  # the other cores build
+        threads = 1 if quiet else min(most, MOST_THREADS)
         self._store = ReferenceStore()
         self._worker = ThreadPoolExecutor(threads, thread_name_prefix="reference")
         self._futures: dict[str, Future[Reference]] = {}

@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from os import sched_getaffinity
 from typing import TypeVar
 
 from tilewright.base.errors import (
@@ -50,7 +49,6 @@ from tilewright.search.transfer import recall, teach, teach_plan
 
 T = TypeVar("T")
 FINAL_PASSES = 3  # over the leaders of a task, at most
-REFERENCE_THREADS = 4  # at most
 FIRST_PAUSE, LAST_PAUSE = 0.25, 5.0  # seconds between attempts; each pause is twice the last one
 
 
@@ -128,9 +126,7 @@ class _Loop:
         self.known = recalled(tasks[0].target.on(device)) if options.knowledge else Known()
         self.past = past
         self.quiet = device.shares_host  # nothing may run beside a kernel that is timed
-        most = max(len(sched_getaffinity(0)) // 4, 1)  # the other cores build
-        threads = 1 if self.quiet else min(most, REFERENCE_THREADS)
-        self.references = References(threads=threads) if verify else None
+        self.references = References(quiet=self.quiet) if verify else None
         self.flights: deque[_Flight] = deque()
         self.next_fit = batch
         self.fit_at: int | None = None

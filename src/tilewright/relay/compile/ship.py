@@ -12,16 +12,16 @@ import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
-from tilewright.base.artifact import Artifact
+from tilewright.base.artifact import Artifact, Source
 from tilewright.base.errors import DeviceError, ModelError, TargetError, TilewrightError
 from tilewright.driver.build import build_artifact, payload_of
 from tilewright.measure import signatures
 from tilewright.measure.calls import BUILD_ERRORS
-from tilewright.measure.jobs import Built, Job, RunJob, RunResult
+from tilewright.measure.jobs import Built, Job, RunJob, RunResult, proving
 from tilewright.measure.local import LOG_SECONDS, LocalBuilder, LocalRunner
 from tilewright.measure.record import TaskId
 from tilewright.measure.reference import Reference
@@ -76,6 +76,10 @@ def ship(
                 attempt.finish_build(workers)
             for attempt in left:
                 attempt.start_trial(workers)
+            for attempt in left:
+                attempt.compile_proof(workers)
+            for attempt in left:
+                attempt.start_proof(workers)
             doubtful = [attempt for attempt in left if not attempt.finish_trial()]
             for attempt in doubtful:
                 attempt.try_again(workers)
@@ -99,7 +103,9 @@ class _Attempt:
     seconds: float | None = None
     artifact: Artifact | None = None
     _build: Future[Built] | None = None
+    _run: RunJob | None = None
     _trial: Future[RunResult] | None = None
+    _proof: Future[Built] | None = None
 
     def start(self, workers: _Workers) -> None:
         """Begin to build the next choice that has a schedule."""
@@ -135,7 +141,7 @@ class _Attempt:
                 workers.references.prefetch(workers.task(self.group))
 
     def start_trial(self, workers: _Workers) -> None:
-        self._trial = None
+        self._trial = self._proof = None
         if self.check or self.artifact is None:
             return
         assert self.choice is not None
@@ -146,10 +152,25 @@ class _Attempt:
                 self._refuse(f"it cannot be verified ({workers.broken})")
             return
         try:
-            self._trial = workers.trial(self.group, self.choice, self.artifact)
+            self._run = workers.run_job(self.group, self.artifact)
         except DeviceError as error:  # no room for a reference
             workers.broken = str(error)
             self.start_trial(workers)
+        else:
+            self._trial = workers.trial(self.choice, replace(self._run, defer=True))
+
+    def compile_proof(self, workers: _Workers) -> None:
+        """Have compiled what the trial leaves to another one, all kernels at once."""
+        if self._trial is not None:
+            assert self.choice is not None
+            source = self._trial.result().unproven
+            self._proof = None if source is None else workers.compile(self.choice, source)
+
+    def start_proof(self, workers: _Workers) -> None:
+        if self._proof is not None:
+            assert self.choice is not None and self._run is not None and self._trial is not None
+            run = proving(self._run, self._trial.result(), self._proof.result())
+            self._trial = workers.trial(self.choice, run)
 
     def finish_trial(self) -> bool:
         """Judge the kernel by its trial; False where another kernel may be to blame for it."""
@@ -165,14 +186,14 @@ class _Attempt:
 
     def try_again(self, workers: _Workers) -> None:
         """In a process that has run no other kernel."""
-        assert self.choice is not None and self.artifact is not None
+        assert self.choice is not None and self._run is not None
         try:
             workers.renew(self.choice)
         except TilewrightError as error:
             workers.broken = str(error)
             self.start_trial(workers)
             return
-        self._judge(workers.trial(self.group, self.choice, self.artifact).result())
+        self._judge(workers.trial(self.choice, self._run).result())
 
     def _judge(self, result: RunResult) -> None:
         assert self.choice is not None
@@ -228,7 +249,7 @@ class _Workers:
             own: self._stack.enter_context(LocalRunner(seconds, 1, _TIMED_RUNS, race=False))
             for own, seconds in ((True, OWN_SECONDS), (False, LOG_SECONDS))
         }
-        self.references = References()
+        self.references = References(quiet=False)
         self._stack.callback(self.references.close)
 
     def task(self, group: FusedGroup) -> Task:
@@ -280,14 +301,20 @@ class _Workers:
         """The next trial gets a new process.  Raises a TilewrightError when the device is gone."""
         self._runners[choice.source == DEFAULT].probe(self.target)
 
-    def trial(self, group: FusedGroup, choice: Choice, artifact: Artifact) -> Future[RunResult]:
-        """Compare with the reference, as measuring does, and sign what is right.
+    def run_job(self, group: FusedGroup, artifact: Artifact) -> RunJob:
+        """A comparison with the reference.
 
         Raises DeviceError where the temporary folder has no room for the reference.
         """
         job = self._job(group, {}, self.references.get(self.task(group)))
-        run = RunJob(job, artifact, None, verify=True, race=False)
+        return RunJob(job, artifact, None, verify=True, race=False)
+
+    def trial(self, choice: Choice, run: RunJob) -> Future[RunResult]:
+        """Do it, as measuring does, and sign what is right."""
         return self._runners[choice.source == DEFAULT].submit(run)
+
+    def compile(self, choice: Choice, source: Source) -> Future[Built]:
+        return self._builders[choice.source == DEFAULT].compile(source, self.target)
 
     def _job(
         self, group: FusedGroup, payload: dict[str, Any], reference: Reference | None = None
