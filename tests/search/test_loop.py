@@ -1,6 +1,7 @@
 """The tuning loop without hardware: order, budgets, resuming, failures, who is next."""
 
 import random
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -268,14 +269,19 @@ def test_every_task_has_what_runs_untuned_tried_before_any_has_a_batch():
     for plain in map(cpu_task, (64, 32, 16)):
         legal = plain.sketches[0].legal(np.arange(len(plain.config_space)))
         tasks.append(with_fallback(plain, int(np.argmax(legal))))
-    _, measurer = run(tasks, trials=40, batch=8, seed=1)
+    batch = Options().sizes(shares_host=True)[0]
+    _, measurer = run(tasks, trials=3 + 2 * batch, seed=1)
     first = measurer.records[:3]
     assert {r.task.dag for r in first} == {t.key for t in tasks}
     for record in first:
         (task,) = (t for t in tasks if t.key == record.task.dag)
         untuned = task.config_space.get(task.sketches[0].fallback())
         assert record.decisions == {n: e.value for n, e in untuned.items()}
-    assert len({r.task.dag for r in measurer.records[3:11]}) == 1  # then a batch
+    assert len({r.task.dag for r in measurer.records[3 : 3 + batch]}) == 1
+    for said in ({"batch": 8}, {"batch_most": 8}):
+        _, measurer = run(tasks, trials=24, seed=1, **said)
+        counts = Counter(r.task.dag for r in measurer.records)
+        assert counts == dict.fromkeys(counts, 8) and len(counts) == 3
 
 
 @pytest.mark.parametrize("rank", [0, -1])

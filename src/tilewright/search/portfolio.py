@@ -132,8 +132,10 @@ class Portfolio:
     # -- who is next -------------------------------------------------------------------------------
     def propose(self, state: TaskState) -> list[Candidate]:
         """The next batch of a task.  Of many, each begins with what is known to be good, so that
-        soon the whole network is no slower than untuned."""
-        return state.propose(self.wanted, whole=len(self.states) == 1)
+        soon the whole network is no slower than untuned; unless the user said how many at once."""
+        asked = self.options.batch or self.options.batch_most
+        whole = asked > 0 or len(self.states) == 1
+        return state.propose(self.wanted, whole)
 
     @property
     def wanted(self) -> int:

@@ -33,7 +33,8 @@ class Options:
     plan:    results between fits of the model that tasks share; 0: by how many there are
     order:   who is next: "gain", the task with the greatest predicted gain, or "turns"
     batch:   proposals made at once; ahead: proposals on their way at most; 0: by the devices
-    batch_most: of a batch by the devices; 0: no limit
+    batch_most: of a batch by the devices; 0: no limit.  With neither said, each of many tasks tries
+                nothing but what would run untuned before all have
     leaders: of each task, timed again in turn at the end
     negligible:  the run ends when the next trial is predicted to save less than this share of what
                  all tasks take, whichever task it goes to; 0: never
