@@ -13,6 +13,7 @@ from tilewright import cpu, relay, transform
 from tilewright.contrib.graph_executor import GraphModule
 from tilewright.driver.build import resolve_target
 from tilewright.measure.database import Database
+from tilewright.measure.record import make_record
 from tilewright.relay import nn
 from tilewright.relay.compile import grouping
 from tilewright.relay.compile import layouts as L
@@ -209,6 +210,17 @@ def test_what_a_log_lacks_counts_at_the_pace_of_this_device(monkeypatch, tmp_pat
     assert chooser.seconds(plain[1].dag) == pytest.approx(pace * 1e-4)
     mod = ungrouped(network(), None)[0]
     assert layouts_of(grouping.in_known_layouts(mod, chooser, TARGET)) == [BLOCKS] * 3
+
+
+def test_the_same_decisions_tell_the_pace_where_vectors_are_wider():
+    plain, known = blocks_known()
+    own, steps = Database(), [["fuse", "compute", ["ax0", "ax1"]]]
+    for r in database_of(plain[:1], 5e-5):
+        made = make_record(r.task, r.result, origin=r.origin, decisions=r.decisions, steps=steps)
+        assert made.decisions and made.candidate != r.candidate
+        own.append(made, plain[0].dag.to_json())
+    chooser = Chooser([own], (str(TARGET),), "", [[known]])
+    assert chooser.seconds(plain[1].dag) == pytest.approx(5e-5)
 
 
 def test_without_a_schedule_that_both_timed_figures_are_not_compared(monkeypatch, tmp_path):

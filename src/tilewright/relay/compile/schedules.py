@@ -201,7 +201,7 @@ class Chooser:
             for log in self._own
             for key in log.keys(dag)
             for mine in log.database.leaders(key, _TIMED)
-            if mine.candidate == record.candidate
+            if _is_alike(mine, record)
         ]
         return median(ratios) if ratios else None
 
@@ -329,6 +329,12 @@ def _database(source: Any) -> Database | None:
     """The records behind a source; `apply_history_best` has them as `.database`."""
     inner = getattr(source, "database", source)
     return inner if isinstance(inner, Database) else None
+
+
+def _is_alike(one: Record, other: Record) -> bool:
+    """Whether both are of one candidate; on wider vectors its decisions give other steps."""
+    (origin, decisions, steps), (*same, theirs) = one.candidate, other.candidate
+    return [origin, decisions] == same and (bool(one.decisions) or steps == theirs)
 
 
 def _targets(database: Database) -> tuple[str, ...]:
