@@ -73,8 +73,9 @@ class TaskState:
 
     @cached_property
     def untuned(self) -> list[Candidate]:
-        """What the network would run without tuning, one of each sketch that has it.  Found when
-        the task's turn comes: in a short search of many tasks it comes late or never."""
+        """What the network would run without tuning: one of each sketch that has it, and what
+        `defaults` gives.  Found when the task's turn comes: in a search that is too short for all
+        of many tasks, never."""
         if self.defaults is None:
             return []
         task = self.report.task
