@@ -1,10 +1,12 @@
 """What knowledge is worth to a network that it never saw: tuned with it and without, side by side.
 
-In: logs of other networks, networks.  Out: the network's time, as its best records add up, at each
-mark of the run, and how good the first batch of each task was; `results/knowledge_TARGET.json`.
+In: logs of other networks, networks.  Out: the network's time, as its best records add up (of a
+convolution its faster implementation), at each mark of the run, and how good the first batch of
+each task was; `results/knowledge_TARGET.json`.  Each run has a process of its own, an empty cache,
+and nothing of what ships.
 
     PYTHONPATH=src python benchmarks/bench_knowledge.py squeezenet-1.1 --target cuda --seconds 60 \
-        --logs r18.jsonl r50.jsonl mobilenet.jsonl
+        --seeds 2 --logs r18.jsonl r50.jsonl mobilenet.jsonl
 
 With --replay LOG, of another network, nothing is measured: how well the trees of --logs order the
 candidates of tasks that they never saw, beside the machine model alone.
@@ -14,8 +16,10 @@ from __future__ import annotations
 
 import argparse
 import math
+import multiprocessing
 import os
 import tempfile
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,10 +28,10 @@ import numpy as np
 import results_file
 
 from tilewright.cli.network import load_model, real_target
+from tilewright.knowledge import store
 from tilewright.measure.database import Database, readable
 from tilewright.relay.compile.tune import as_described, tasks_of, tune
 from tilewright.runtime.device import device
-from tilewright.schedule.task import Task
 from tilewright.search.propose.cost_model import CostModel, rank_correlation
 from tilewright.search.propose.prior import trees_of
 from tilewright.search.publish import TREE_OPTIONS, publish
@@ -41,9 +45,12 @@ FIRST = 16  # candidates: a first batch
 
 @dataclass
 class Run:
-    """Best seconds of each task as time goes by; first: after its first batch."""
+    """Best seconds of each task as time goes by; first: after its first batch.
 
-    tasks: list[Task]
+    tasks: of each its family and its weight
+    """
+
+    tasks: list[tuple[str, int]]
     batch: int
     best: dict[int, float] = field(default_factory=dict)
     first: dict[int, float] = field(default_factory=dict)
@@ -59,8 +66,11 @@ class Run:
             self.best[at] = min(event.record.seconds, self.best.get(at, math.inf))
         if self.counts[at] <= self.batch and at in self.best:
             self.first[at] = self.best[at]
-        if len(self.best) == len(self.tasks):
-            total = sum(t.weight * self.best[k] for k, t in enumerate(self.tasks))
+        fastest: dict[str, float] = {}
+        for k, (family, weight) in enumerate(self.tasks):
+            took = weight * self.best.get(k, math.inf)
+            fastest[family] = min(took, fastest.get(family, math.inf))
+        if math.isfinite(total := sum(fastest.values())):
             self.curve.append((event.elapsed, total))
 
     def at(self, seconds: float) -> float | None:
@@ -68,28 +78,48 @@ class Run:
         known = [total for elapsed, total in self.curve if elapsed <= seconds]
         return known[-1] if known else None
 
+    def reached(self, total: float) -> float | None:
+        """The seconds after which the network's time was known to be `total` or less."""
+        return next((elapsed for elapsed, known in self.curve if known <= total), None)
 
-def tuned(model: str, target: Target, seconds: float, seed: int) -> Run:
+
+def tuned(model: str, kind: str, seconds: float, seed: int) -> Run:
+    store.SHIPPED = Path(tempfile.gettempdir()) / "none"
+    target = as_described(real_target(Target(kind)))
     mod, params = load_model(model)
     tasks = tasks_of([mod], params, target)
     options = Options(seconds=seconds, seed=seed)
-    run = Run(tasks, options.sizes(target.device_kind.shares_host)[0])
+    batch = options.sizes(target.device_kind.shares_host)[0]
+    run = Run([(t.family, t.weight) for t in tasks], batch)
     with Database() as database:
         tune(tasks, database, options, run.tell)
     return run
 
 
-def compared(model: str, target: Target, seconds: float, folder: str, seed: int) -> dict[str, Any]:
-    runs = {}
-    for name, said in (("without", "off"), ("with", folder)):
-        os.environ["TILEWRIGHT_KNOWLEDGE"] = said
-        runs[name] = tuned(model, target, seconds, seed)
+def alone(said: str, *what: Any) -> Run:
+    """`tuned`, in a fresh process with an empty cache; said: TILEWRIGHT_KNOWLEDGE."""
+    with tempfile.TemporaryDirectory() as cache:
+        os.environ |= {"TILEWRIGHT_KNOWLEDGE": said, "TILEWRIGHT_CACHE": cache}
+        fresh = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(1, mp_context=fresh) as process:
+            return process.submit(tuned, *what).result()
+
+
+def compared(model: str, kind: str, seconds: float, folder: str, seed: int) -> dict[str, Any]:
+    told = (("without", "off"), ("with", folder))
+    in_turn = told if seed % 2 == 0 else told[::-1]
+    runs = {name: alone(said, model, kind, seconds, seed) for name, said in in_turn}
     both = [k for k in runs["with"].first if k in runs["without"].first]
     ratios = [math.log(runs["without"].first[k] / runs["with"].first[k]) for k in both]
     row: dict[str, Any] = {
         "network": model,
+        "seed": seed,
         "first_batch_gain": round(math.exp(sum(ratios) / max(len(ratios), 1)), 3),
     }
+    for name, run in runs.items():
+        row[f"trials_{name}"] = sum(run.counts.values())
+    if (last := runs["without"].at(seconds)) is not None:
+        row["with_reached_that_after_s"] = runs["with"].reached(last)
     for mark in range(1, MARKS + 1):
         when = seconds * mark / MARKS
         for name, run in runs.items():
@@ -134,7 +164,7 @@ def main() -> None:
     parser.add_argument("--target", default="cuda")
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--logs", nargs="+", required=True, type=Path, help="of other networks")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seeds", type=int, default=1, help="so many runs of each, from seed 0")
     parser.add_argument("--folder", type=Path, help="where the results go")
     parser.add_argument("--commit")
     options = parser.parse_args()
@@ -149,7 +179,11 @@ def main() -> None:
     target = as_described(real_target(Target(options.target)))
     with tempfile.TemporaryDirectory() as folder:
         published = publish(options.logs, folder).published
-        rows = [compared(m, target, options.seconds, folder, options.seed) for m in options.models]
+        rows = [
+            compared(m, options.target, options.seconds, folder, seed)
+            for m in options.models
+            for seed in range(options.seeds)
+        ]
     for row in rows:
         print("\n".join(f"{name:>20}  {value}" for name, value in row.items()))
     results_file.append(
