@@ -13,9 +13,12 @@ from tilewright.relay.compile.extract import (
     implementations,
     prepare,
 )
+from tilewright.relay.compile.grouping import all_implemented, uncompared
+from tilewright.relay.compile.schedules import Chooser
 from tilewright.relay.compile.tune import cold_bytes, tasks_of
 from tilewright.runtime.network.graph_executor import GraphModule
 from tilewright.schedule.task import Task
+from tilewright.search.predicted import Predicted, Predictions
 from tilewright.targets.target import Target
 
 FAST, SLOW = 1e-3, 2e-3
@@ -141,6 +144,42 @@ def test_anchors_choose_where_the_kernel_itself_was_not_measured():
     (kernel,) = lib.report.kernels
     assert kernel.source == "re-instantiated" and "6x6x8x8" in kernel.label
     assert error_of(lib, mod) < 1e-5
+
+
+class Said(Predictions):
+    """Predictions that are given: seconds by how many numbers a tile of Winograd's reads."""
+
+    def __init__(self, seconds):
+        super().__init__(Target("llvm"), trees=object(), processes=0)
+        self.seconds = seconds
+
+    def get(self, dag):
+        shapes = [a.shape for a in dag.args if len(a.shape) == 4 and a.shape[0] == a.shape[1]]
+        tile = min((s[0] for s in shapes if s[0] in (4, 6)), default=0)
+        known = self.seconds.get(tile)
+        return None if known is None else Predicted("template:none", {}, known)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "tile"),
+    [
+        ({0: FAST, 4: SLOW, 6: SLOW}, 0),
+        ({0: SLOW, 4: FAST, 6: SLOW}, 4),
+        ({0: SLOW, 6: FAST}, 6),
+        ({4: FAST, 6: SLOW}, 0),  # with nothing to compare with, the usual one
+        ({}, 0),
+    ],
+)
+@pytest.mark.parametrize("known", [False, True])
+def test_what_is_predicted_decides_where_nothing_was_measured(seconds, tile, known):
+    mod = network()
+    database = measured(every_task(mod), direct=SLOW) if known else Database()
+    chooser = Chooser([database], ("llvm",), predictions=Said(seconds))
+    groups = fused_groups(prepare(mod)["main"])
+    (taken,) = all_implemented(groups, chooser, Target("llvm"))
+    assert str(taken.args).count(f"[{tile}, {tile}, 8, 8]") == bool(tile and not known)
+    assert (taken is groups[0]) == (known or not tile)
+    assert not uncompared(groups, [taken], chooser)
 
 
 @pytest.mark.parametrize(("of_anchor", "source"), [(FAST, "re-instantiated"), (SLOW, "record")])

@@ -13,7 +13,7 @@ from tilewright import te
 from tilewright.base.errors import ExpressionError
 from tilewright.te import evaluate as module
 from tilewright.te.contraction import contraction
-from tilewright.te.evaluate import evaluate, random_inputs
+from tilewright.te.evaluate import apply, evaluate, random_inputs
 
 
 def same(actual, expected):
@@ -239,6 +239,38 @@ def test_reads_outside_a_tensor_are_refused(build):
     dag = te.ComputeDAG([x, build(x)])
     with pytest.raises(ExpressionError, match="leaves the dimension of 4"):
         evaluate(dag, random_inputs(dag, 0))
+
+
+@pytest.mark.parametrize("build", [outside_select, lambda x: te.compute(
+    (4,), lambda i: te.select(i > 0, x[0] + (6 // i), x[i]), name="out"
+)], ids=["read", "division"])  # fmt: skip
+def test_a_value_that_is_not_selected_is_computed_too(build, monkeypatch):
+    """Whatever the blocks are: a kernel computes both."""
+    monkeypatch.setattr(module, "BLOCK", 1)
+    x = te.placeholder((4,), name="x")
+    dag = te.ComputeDAG([x, build(x)])
+    with pytest.raises(ExpressionError, match=r"leaves the dimension|division by zero"):
+        evaluate(dag, random_inputs(dag, 0))
+
+
+def test_blocks_that_select_alike_compute_one_value(monkeypatch):
+    """As Winograd's transforms do, whose rows are sums of their own."""
+    x = te.placeholder((3, 40), name="x")
+    rows = te.compute((3, 40), lambda i, j: te.select(
+        i == 0, x[0, j] + x[1, j] * 0.3, te.select(i == 1, te.exp(x[2, j]), x[0, j] - x[2, j])
+    ), name="rows")  # fmt: skip
+    dag = te.ComputeDAG([x, rows])
+    inputs = random_inputs(dag, 0)
+    whole = module.evaluate_with_tolerance(dag, inputs)
+    done = []
+    monkeypatch.setattr(module, "BLOCK", 40)
+    monkeypatch.setattr(
+        module, "apply", lambda node, *rest: (done.append(node.attr), apply(node, *rest))[1]
+    )
+    parts = module.evaluate_with_tolerance(dag, inputs)
+    assert done.count("exp") == 1
+    for one, other in zip(whole, parts, strict=True):
+        np.testing.assert_array_equal(one[0], other[0])
 
 
 def test_random_inputs_repeat_by_seed_and_have_large_entries():

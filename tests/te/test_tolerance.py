@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from tests import strategies as S
 from tests.te.brute import brute
 from tilewright import te
+from tilewright.base.dtype import FLOAT32
+from tilewright.te import rounding as module
 from tilewright.te.evaluate import (
     agrees,
     evaluate,
@@ -133,3 +135,23 @@ def test_of_float64_uses_its_epsilon():
     inputs = random_inputs(dag, 0)
     single = tolerance(S.matmul(3, 3, 16), inputs)[0]
     assert (tolerance(dag, inputs)[0] < 1e-8 * single).all()
+
+
+NUMBERS = [0.0, 1.0, -3.5, 1e-42, 3e38, -3.5e38, 1e300, np.inf, -np.inf, np.nan]
+
+
+@given(
+    st.lists(st.sampled_from(NUMBERS), max_size=4),
+    st.lists(st.sampled_from([0.0, 1.0, 1e38, np.inf, np.nan]), min_size=4, max_size=4),
+)
+def test_what_is_finite_throughout_is_bounded_like_all_else(numbers, errors):
+    """Most arrays are, and skip what infinities and NaN need."""
+    value, error = np.array(numbers), np.array(errors)[: len(numbers)]
+    limit, size = FLOAT32.greatest, np.abs(value)
+    with np.errstate(all="ignore"):
+        beyond = np.where(np.isfinite(size), size + error, 0.0) > limit
+        rounded = np.where(np.isfinite(value), FLOAT32.eps * size + module._flushed(FLOAT32), 0.0)
+        same = np.testing.assert_array_equal
+        same(module.overflowing(value, error, limit), np.where(beyond, np.inf, error))
+        same(module.rounding(value, FLOAT32), rounded)
+        same(module.no_nan(error), np.where(np.isnan(error), np.inf, error))

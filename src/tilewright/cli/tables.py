@@ -40,7 +40,8 @@ class Latency:
 class KernelLine:
     """One task of the network as it was built.
 
-    source: "record", "knowledge", "re-instantiated" or "default"; seconds: of one call, alone
+    source: "record", "knowledge", "re-instantiated", "predicted" or "default"; seconds: of one
+            call, alone
     """
 
     name: str

@@ -7,8 +7,10 @@ Read next: `search/propose/prior.py`, which makes them and predicts with them.
 
 from __future__ import annotations
 
+import hashlib
 import os
 from dataclasses import dataclass, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +43,13 @@ class Trees:
     roots: np.ndarray
     base: float
     features: tuple[str, ...]
+
+    @cached_property
+    def digest(self) -> str:
+        """Of all that they hold."""
+        arrays = [np.ascontiguousarray(getattr(self, n), k) for n, k in _KINDS.items()]
+        told = repr((float(self.base), self.features, [len(a) for a in arrays])).encode()
+        return hashlib.sha256(b"".join([told, *(a.tobytes() for a in arrays)])).hexdigest()
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Trees:

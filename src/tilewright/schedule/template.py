@@ -8,7 +8,7 @@ so it takes part in fused networks.  Both make a `Sketch`.  Read next: `task.py`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -323,6 +323,12 @@ def anchor_templates(dag: ComputeDAG, target: Target) -> list[RegisteredAnchor]:
 def registered_computations(target: Target) -> list[RegisteredAnchor]:
     """Templates of users that compute an operator in their own way."""
     return [t for t in _anchors().values() if t.offered and t.compute and t.fits(target)]
+
+
+def all_ours(templates: Iterable[RegisteredAnchor]) -> bool:
+    """Whether none is of a user, whose code we do not know."""
+    ours = __name__.partition(".")[0]
+    return all(t.schedule.__module__.partition(".")[0] == ours for t in templates)
 
 
 def anchored_schedule(dag: ComputeDAG, target: Target) -> Anchored:

@@ -20,6 +20,7 @@ from tilewright.schedule.task import Task
 from tilewright.schedule.template import anchor_key, find_anchor
 from tilewright.search.imported import Replays, first_candidates
 from tilewright.search.jobs import candidate_of
+from tilewright.search.predicted import Predictions
 from tilewright.search.propose.proposers import Candidate
 from tilewright.targets.target import Target
 
@@ -33,6 +34,7 @@ class Known:
     trees: Trees | None = None
     databases: list[Database] = field(default_factory=list)
     messages: list[str] = field(default_factory=list)
+    predictions: Predictions | None = None
     _by_anchor: list[dict[str, list[tuple[bool, Record]]]] | None = None
 
     def candidates(self, task: Task, measured: Collection[Candidate]) -> list[Candidate]:
@@ -46,9 +48,18 @@ class Known:
             found += first_candidates(task, best, measured, Replays(task, database))[0]
         return list(dict.fromkeys(found))
 
+    def untuned(self, task: Task) -> list[Candidate]:
+        """What a build would run of a computation that knowledge does not have."""
+        predicted = None if self.predictions is None else self.predictions.get(task.dag)
+        if predicted is not None:
+            chosen = candidate_of(task, predicted.origin, predicted.decisions)
+            if chosen is not None:
+                return [*self.of_anchor(task), chosen]
+        defaults = ((s, s.fallback()) for s in task.sketches)
+        return [*(Candidate(s, at) for s, at in defaults if at is not None), *self.of_anchor(task)]
+
     def of_anchor(self, task: Task) -> list[Candidate]:
-        """What a build takes for a computation that knowledge does not have: the templates of the
-        fastest with the same anchor, with their decisions."""
+        """The templates of the fastest with the same anchor, with their decisions."""
         anchor = find_anchor(task.dag)
         if anchor is None:
             return []
@@ -71,12 +82,25 @@ def recalled(target: Target) -> Known:
     found = Known()
     try:
         found.databases = [database for of in knowledge.records(target) for database in of]
-        found.trees = knowledge.trees(target)
     except TilewrightError as error:
         found.messages.append(f"Knowledge is left out: {error}")
-    if found.trees is not None and found.trees.features != tuple(FEATURES):
-        found.trees = None
-        found.messages.append(
+    else:
+        found.trees, why = usable_trees(target)
+        found.messages += [why] if why else []
+    # Nothing may run beside a kernel that is timed on this processor.
+    alone = target.device_kind.shares_host
+    found.predictions = Predictions(target, found.trees, 0 if alone else None)
+    return found
+
+
+def usable_trees(target: Target) -> tuple[Trees | None, str]:
+    """Those of knowledge for devices like the target's, and why they are left out; ""."""
+    try:
+        trees = knowledge.trees(target)
+    except TilewrightError as error:
+        return None, f"Trees of knowledge are left out: {error}"
+    if trees is not None and trees.features != tuple(FEATURES):
+        return None, (
             "The trees of knowledge are of a version with other features: they are left out."
         )
-    return found
+    return trees, ""

@@ -188,7 +188,7 @@ class _Loop:
             first = list(dict.fromkeys(imported))
             proposer.visit(first)
             report_of, dag = TaskReport(task, len(known)), task.dag.to_json()
-            defaults = None if proposers is not None else self.known.of_anchor
+            defaults = None if proposers is not None else self.known.untuned
             state = TaskState(at, report_of, proposer, self.identities[at], dag, defaults, first)
             own = any(record.task.fingerprint for _, record in known)
             for outcome, record in known:
@@ -206,9 +206,13 @@ class _Loop:
             self._tell(
                 "imported", self.portfolio.states[0], message=_imported_text(tried_first, unusable)
             )
+        in_turn = [s.report.task for s in sorted(self.portfolio.states, key=lambda s: s.urgency)]
+        if self.known.predictions is not None and proposers is None:
+            new = {s.report.task.key for s in self.portfolio.states if not s.report.known}
+            self.known.predictions.prefetch(t.dag for t in in_turn if t.key in new)
         if self.references is not None and not self.quiet:
-            for state in sorted(self.portfolio.states, key=lambda s: s.urgency):
-                self.references.prefetch(state.report.task)
+            for task in in_turn:
+                self.references.prefetch(task)
         if self.database is not None:
             sizes = {"batch": self.portfolio.batch, "ahead": self.portfolio.ahead}
             told = ("tuner", "seed", "trials", "seconds", "knowledge")
@@ -389,6 +393,8 @@ class _Loop:
             self.measurer.forget()
         if self.references is not None:
             self.references.close()
+        if self.known.predictions is not None:
+            self.known.predictions.close()
         if self.owns_model:
             self.model.close()
 

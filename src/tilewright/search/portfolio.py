@@ -35,8 +35,7 @@ class TaskState:
     stale: results since its best; hope: relative gain of an improvement; trace: the best so far
     after each of the last results; rounds: the same after each batch of results
     guess: its seconds, before anything is measured
-    defaults: gives what else than defaults the network would run without tuning; None: that takes
-              no part
+    defaults: gives what the network would run without tuning; None: that takes no part
     first: what is left of candidates to try before others; `untuned` joins with the first proposal
     leaders: the fastest candidates with their seconds
     """
@@ -73,15 +72,10 @@ class TaskState:
 
     @cached_property
     def untuned(self) -> list[Candidate]:
-        """What the network would run without tuning: one of each sketch that has it, and what
-        `defaults` gives.  Found when the task's turn comes: in a search that is too short for all
-        of many tasks, never."""
-        if self.defaults is None:
-            return []
-        task = self.report.task
-        found = [(s, s.fallback()) for s in task.sketches]
-        own = [Candidate(s, index) for s, index in found if index is not None]
-        return list(dict.fromkeys([*own, *self.defaults(task)]))
+        """What `defaults` gives, found when the task's turn comes: in a search that is too short
+        for all of many tasks, never."""
+        found = [] if self.defaults is None else self.defaults(self.report.task)
+        return list(dict.fromkeys(found))
 
     @property
     def finalists(self) -> list[Candidate]:

@@ -462,6 +462,8 @@ class _Stage:
             result = constant(node)
         elif node.op == "if_then_else":
             result = self._choose(node, scope)
+        elif node.op == "select":
+            result = self._select(node, scope)
         elif node.op == "read":
             result = self._read(node, scope)
         else:
@@ -482,6 +484,23 @@ class _Stage:
         then = self.visit(node.args[1], scope.under(condition.value))
         other = self.visit(node.args[2], scope.under(~condition.value))
         return apply(node, [condition, then, other], self.track)
+
+    def _select(self, node: Expr, scope: _Scope) -> Approx:
+        """Both values are computed; here only the one that is taken, where all points of the block
+        take it and the other one cannot fail."""
+        condition = self.visit(node.args[0], scope)
+        always, never = condition.value.all(), not condition.value.any()
+        taken, other = node.args[1:] if always else reversed(node.args[1:])
+        if condition.error is None and (always or never) and self._cannot_fail(other):
+            return self.visit(taken, scope)
+        return apply(node, [self.visit(a, scope) for a in node.args], self.track)
+
+    def _cannot_fail(self, node: Expr) -> bool:
+        """Whether its reads are seen to stay inside, and it divides no integers."""
+        if node.op == "read":
+            return self._slices(node) is not None
+        divides = node.op in ("floordiv", "floormod") and not node.dtype.is_float
+        return not divides and all(map(self._cannot_fail, node.args))
 
     def _divisor(self, node: Expr, divisor: Approx, scope: _Scope) -> Approx:
         zero = divisor.value == 0

@@ -102,8 +102,10 @@ def is_narrow(dtype: DType) -> bool:
 
 def rounding(value: Array, dtype: DType, units: float = 1.0) -> Array:
     """`units` roundings of `value` to `dtype`, or its flush to zero when it is denormal."""
-    size = units * dtype.eps * np.abs(value) + units * _flushed(dtype)
-    return np.where(np.isfinite(value), size, 0.0)
+    size = np.abs(value)
+    all_finite = _is_within(size, np.finfo(np.float64).max)
+    size = units * dtype.eps * size + units * _flushed(dtype)
+    return size if all_finite else np.where(np.isfinite(value), size, 0.0)
 
 
 def narrowing(magnitude: Array, dtype: DType) -> Array:
@@ -119,12 +121,19 @@ def _flushed(dtype: DType) -> float:
 
 def no_nan(error: Array) -> Array:
     """`error` with NaN (infinity minus itself, zero times infinity) as infinity."""
-    return np.where(np.isnan(error), np.inf, error)
+    return error if _is_within(error, np.inf) else np.where(np.isnan(error), np.inf, error)
+
+
+def _is_within(magnitude: Array, limit: float) -> bool:
+    """Whether no element is beyond it, nor NaN."""
+    return not magnitude.size or bool(magnitude.max() <= limit)
 
 
 def overflowing(value: Array, error: Array, limit: float) -> Array:
     """`error`, infinite where a kernel may exceed `limit`; an infinity that is exact stays so."""
     magnitude = np.abs(value)
+    if error.shape == magnitude.shape and _is_within(magnitude + error, limit):
+        return error
     with_error = np.where(np.isfinite(magnitude), magnitude + error, 0.0)
     return np.where(with_error > limit, np.inf, error)
 

@@ -22,7 +22,7 @@ from tilewright.driver.build import resolve_target
 from tilewright.knowledge import records
 from tilewright.relay.backend import Executor, Runtime
 from tilewright.relay.compile.extract import FusedGroup, fused_groups
-from tilewright.relay.compile.grouping import grouped, implemented, uncompared
+from tilewright.relay.compile.grouping import all_implemented, grouped, uncompared
 from tilewright.relay.compile.memory import (
     Lifetime,
     MemoryPlan,
@@ -53,6 +53,8 @@ from tilewright.runtime.device import local_target
 from tilewright.runtime.network.library import Library, load
 from tilewright.runtime.network.plan import Launch, Operand, Plan, TensorSpec
 from tilewright.runtime.network.report import BuildReport
+from tilewright.search.known import usable_trees
+from tilewright.search.predicted import Predictions
 from tilewright.targets.target import Target, TargetLike
 
 __all__ = ["build", "load"]
@@ -110,26 +112,31 @@ def build(
     functions = _functions(mod, batch_sizes, sizes, tuple(params or ()))
     names = (str(chosen), str(asked))
     known = records(chosen) if use_knowledge else []
-    chooser = Chooser(sources_of(schedules), names, chosen.fingerprint, known)
-    mains = [grouped(f, params, chooser, chosen) for f in functions]
-    _check_inputs(mains)
-    each = [fused_groups(main) for main in mains]
-    joined = _joined(each)
-    if partial_batches:
-        _check_apart(mains, each)
-    notes = [note] if (note := chooser.note()) else []
+    trees, unusable = usable_trees(chosen) if use_knowledge else (None, "")
+    with Predictions(chosen, trees) as predictions:
+        chooser = Chooser(sources_of(schedules), names, chosen.fingerprint, known, predictions)
+        mains = [grouped(f, params, chooser, chosen) for f in functions]
+        _check_inputs(mains)
+        each = [fused_groups(main) for main in mains]
+        joined = _joined(each)
+        if partial_batches:
+            _check_apart(mains, each)
+        # Tiles of several samples lie side by side in what Winograd's transforms compute.
+        groups = joined if partial_batches else all_implemented(joined, chooser, chosen)
+        made, more = ship(groups, _choices(groups, chooser, chosen), chosen, verify=verify and here)
+        lost = [
+            g.instead_of and m.report.source == DEFAULT for g, m in zip(groups, made, strict=True)
+        ]
+        if any(lost):  # what was chosen for its schedules turned out not to have any that is right
+            groups = [own if no else g for own, g, no in zip(joined, groups, lost, strict=True)]
+            choices = _choices(groups, chooser, chosen)
+            made, more = ship(groups, choices, chosen, verify=verify and here)
+    notes = [note for note in (unusable, chooser.note()) if note]
     if verify and not here:
         why = f"{chosen.triple} is another machine" if chosen.triple else "there is none here"
         notes.append(f"no kernel was run, for want of a device of kind {chosen.kind}: {why}")
     if len(mains) > 1:
         notes.append(f"for {len(mains)} shapes of inputs: calls and times are those of all")
-    # Tiles of several samples lie side by side in what Winograd's transforms compute.
-    groups = joined if partial_batches else [implemented(g, chooser, chosen) for g in joined]
-    made, more = ship(groups, _choices(groups, chooser, chosen), chosen, verify=verify and here)
-    lost = [g.instead_of and m.report.source == DEFAULT for g, m in zip(groups, made, strict=True)]
-    if any(lost):  # what was chosen for its records turned out not to have any that is right
-        groups = [own if no else g for own, g, no in zip(joined, groups, lost, strict=True)]
-        made, more = ship(groups, _choices(groups, chooser, chosen), chosen, verify=verify and here)
     notes += chooser.imported() + uncompared(joined, groups, chooser)
     artifacts, constants = [m.artifact for m in made], _Constants()
     alignment = chosen.device_kind.alignment
@@ -233,6 +240,9 @@ def _check_apart(mains: Sequence[Function], each: Sequence[Sequence[FusedGroup]]
 def _choices(
     groups: Sequence[FusedGroup], chooser: Chooser, target: Target
 ) -> list[Iterator[Choice]]:
+    if chooser.predictions:
+        unknown = (g.dag for g in groups if chooser.expected_seconds(g.dag) is None)
+        chooser.predictions.prefetch(unknown)
     return [chooser.choices(g.dag, target) for g in groups]
 
 

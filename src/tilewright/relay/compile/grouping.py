@@ -7,7 +7,7 @@ Read next: `layouts.py`, `extract.py`, `schedules.py`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -36,6 +36,7 @@ from tilewright.relay.graph.printer import module_text
 from tilewright.relay.passes import fuse
 from tilewright.schedule.template import registered_computations
 from tilewright.targets.target import Target
+from tilewright.te.dag import ComputeDAG
 
 
 def grouped(
@@ -99,10 +100,40 @@ def implemented(group: FusedGroup, chooser: Chooser, target: Target) -> FusedGro
     """
     if not chooser.has_records:
         return group
-    others = implementations(group, target) if not group.is_simple else []
-    every = [group, *others] if others else []
-    known = {g: t for g in every if (t := chooser.expected_seconds(g.dag)) is not None}
-    return min(known, key=lambda g: known[g], default=group)
+    return _fastest(_every(group, target), chooser.expected_seconds) or group
+
+
+def all_implemented(
+    groups: Sequence[FusedGroup], chooser: Chooser, target: Target
+) -> list[FusedGroup]:
+    """`implemented` of each; where no implementation of one was measured, the one that is predicted
+    to be the fastest, if there is a prediction for the usual one."""
+    if not chooser.predictions:
+        return [implemented(group, chooser, target) for group in groups]
+    every = [_every(group, target) for group in groups]
+    found = [_fastest(own, chooser.expected_seconds) for own in every]
+    unknown = [own for own, best in zip(every, found, strict=True) if best is None]
+    chooser.predictions.prefetch(g.dag for own in unknown for g in own)
+    for own in unknown:
+        if len(own) > 1 and chooser.predicted_seconds(own[0].dag) is None:
+            del own[1:]
+    return [
+        best or _fastest(own, chooser.predicted_seconds) or own[0]
+        for own, best in zip(every, found, strict=True)
+    ]
+
+
+def _every(group: FusedGroup, target: Target) -> list[FusedGroup]:
+    """All implementations of a group, itself first."""
+    return [group, *(() if group.is_simple else implementations(group, target))]
+
+
+def _fastest(
+    every: Sequence[FusedGroup], seconds: Callable[[ComputeDAG], float | None]
+) -> FusedGroup | None:
+    """The first of those that take least; None where nothing is known of any."""
+    known = {g: t for g in every if (t := seconds(g.dag)) is not None}
+    return min(known, key=lambda g: known[g], default=None)
 
 
 def uncompared(
@@ -112,7 +143,11 @@ def uncompared(
 
     taken: for each of `usual`, the implementation that is built
     """
-    pairs = [own for own, other in zip(usual, taken, strict=True) if other is not own]
+    pairs = [
+        own
+        for own, other in zip(usual, taken, strict=True)
+        if other is not own and chooser.expected_seconds(other.dag) is not None
+    ]
     alone = [g for g in pairs if chooser.seconds(g.dag) is chooser.seconds_of_anchor(g.dag) is None]
     if not alone:
         return []

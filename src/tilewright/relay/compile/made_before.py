@@ -16,7 +16,7 @@ from tilewright.driver.compilers import compiler
 from tilewright.measure.signatures import code_key
 from tilewright.runtime import artifact_file
 from tilewright.schedule.schedule import Schedule
-from tilewright.schedule.template import anchor_templates
+from tilewright.schedule.template import all_ours, anchor_templates
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 
@@ -49,9 +49,7 @@ def remember(
 def _key(dag: ComputeDAG, schedule: Schedule | None, target: Target, name: str) -> str | None:
     """Of all that the artefact depends on; None where the default schedule may come of a template
     of the user's own, whose code we do not know."""
-    ours = __name__.partition(".")[0]
-    templates = [] if schedule is not None else anchor_templates(dag, target)
-    if any(t.schedule.__module__.partition(".")[0] != ours for t in templates):
+    if schedule is None and not all_ours(anchor_templates(dag, target)):
         return None
     steps = None if schedule is None else schedule.to_json()
     return code_key(

@@ -1,4 +1,5 @@
-"""Which schedule a kernel gets: the best record, one that ships, its anchor's, or the default.
+"""Which schedule a kernel gets: the best record, one that ships, its anchor's, the one that is
+predicted to be fastest, or the default.
 
 In: schedule sources (logs), what is known of the class of device, and a kernel's computation.
 Out: choices, the preferred one first, all of them on that very computation: a log says how to
@@ -32,10 +33,12 @@ from tilewright.schedule.template import (
     find_anchor,
     sketch_of_anchor,
 )
+from tilewright.search.predicted import Predictions
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 
-RECORD, KNOWLEDGE, REINSTANTIATED, DEFAULT = "record", "knowledge", "re-instantiated", "default"
+RECORD, KNOWLEDGE, REINSTANTIATED = "record", "knowledge", "re-instantiated"
+PREDICTED, DEFAULT = "predicted", "default"
 _RECORDS = 3  # of a kernel that are tried
 _TIMED = 16  # fastest candidates of a task among which a known schedule is looked for
 _ANCHORS = 2  # records of other kernels whose template is tried on this one
@@ -43,7 +46,7 @@ _ANCHORS = 2  # records of other kernels whose template is tried on this one
 
 @dataclass(frozen=True)
 class Choice:
-    """source: `RECORD`, `KNOWLEDGE`, `REINSTANTIATED` or `DEFAULT`.
+    """source: `RECORD`, `KNOWLEDGE`, `REINSTANTIATED`, `PREDICTED` or `DEFAULT`.
 
     schedule: of exactly the kernel's computation; or why there is none; None: the default schedule
     seconds:  of one call, as the record claims for this kernel
@@ -117,6 +120,7 @@ class Chooser:
     fingerprint: of the device it is built for; "" where that is not known
     knowledge:   records of devices of its class, however their targets are spelled, which count
                  where the sources have none; then those of other classes
+    predictions: of what none of them has; None: it runs its default schedule
     """
 
     def __init__(
@@ -125,8 +129,10 @@ class Chooser:
         names: Sequence[str],
         fingerprint: str = "",
         knowledge: Sequence[Sequence[Database]] = (),
+        predictions: Predictions | None = None,
     ) -> None:
         self.sources, self.fingerprint = sources, fingerprint
+        self.predictions = predictions
         self.names = tuple(dict.fromkeys(names))
         databases = [d for d in map(_database, sources) if d is not None]
         self._own = [_Log(d, self.names, fingerprint, RECORD) for d in databases]
@@ -143,6 +149,7 @@ class Chooser:
         for log in chain(*self._known):
             yield from self._recorded(log, dag)
         yield from islice(self._reinstantiated(dag, target), _ANCHORS)
+        yield from self._predicted(dag, target)
         yield Choice(DEFAULT, None)
 
     def seconds(self, dag: ComputeDAG) -> float | None:
@@ -161,6 +168,11 @@ class Chooser:
         """`seconds`, else `seconds_of_anchor`."""
         known = self.seconds(dag)
         return self.seconds_of_anchor(dag) if known is None else known
+
+    def predicted_seconds(self, dag: ComputeDAG) -> float | None:
+        """Of one call, by the trees of knowledge; None without them, or without a template."""
+        found = self.predictions.get(dag) if self.predictions else None
+        return None if found is None else found.seconds
 
     def best_of_anchor(self, dag: ComputeDAG) -> Record | None:
         """The fastest record of what has the same anchor."""
@@ -311,6 +323,15 @@ class Chooser:
                     sketch = sketch_of_anchor(templates[record.origin], dag, target)
                     schedule = sketch.close(sketch.space.index_of(record.decisions))
                     yield Choice(REINSTANTIATED, schedule)
+
+    def _predicted(self, dag: ComputeDAG, target: Target) -> Iterator[Choice]:
+        """What the trees of knowledge say is the fastest of its templates."""
+        found = self.predictions.get(dag) if self.predictions else None
+        if found is not None:
+            templates = {t.origin: t for t in anchor_templates(dag, target)}
+            with suppress(TilewrightError):
+                sketch = sketch_of_anchor(templates[found.origin], dag, target)
+                yield Choice(PREDICTED, sketch.close(sketch.space.index_of(found.decisions)))
 
     def _with_anchor(self, logs: Sequence[_Log], structure: str) -> list[tuple[bool, Record]]:
         """The best record of each task with that anchor, and whether its operands are constant."""

@@ -19,7 +19,7 @@ class KernelReport:
 
     label:    its workload, short
     count:    how often the network runs it
-    source:   "record", "knowledge", "re-instantiated" or "default"
+    source:   "record", "knowledge", "re-instantiated", "predicted" or "default"
     seconds:  of one call, as timed when it was verified, else as recorded; None: not known
     verified: its results were compared with the reference, by this installation on this device
     check:    "verified here", "verified here before" or "not verified"

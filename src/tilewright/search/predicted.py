@@ -1,0 +1,138 @@
+"""What runs untuned where devices of the class were measured: of the members of a computation's
+templates the one that the trees of knowledge predict to be the fastest.
+
+In: computations, a target.  Out: of each that a template fits a `Predicted`.  It is what a search
+that begins with these trees proposes first.  Worker processes look for many at once, the cache
+keeps what they found.
+Read next: `known.py`, `propose/model_proposer.py`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from concurrent.futures import Future
+from dataclasses import asdict
+from typing import Any
+
+import msgspec
+
+from tilewright.base.errors import TilewrightError
+from tilewright.driver.cache import default_cache
+from tilewright.knowledge.trees import Trees
+from tilewright.measure.pool import WorkerFailure, WorkerPool
+from tilewright.measure.signatures import code_key
+from tilewright.schedule.task import Task
+from tilewright.schedule.template import all_ours, anchor_sketches, anchor_templates
+from tilewright.search.jobs import decisions_of
+from tilewright.search.propose.cost_model import CostModel
+from tilewright.search.propose.model_proposer import ModelProposer
+from tilewright.targets.target import Target
+from tilewright.te.dag import ComputeDAG
+
+_FEW = 2  # computations, for which no process is worth its start
+_SECONDS = 60.0  # of one computation, at most; usually it is one
+
+
+class Predicted(msgspec.Struct, frozen=True):
+    """A candidate: origin and decisions of its record.  seconds: of one call, as predicted"""
+
+    origin: str
+    decisions: dict[str, Any]
+    seconds: float
+
+
+def predict(dag: ComputeDAG, target: Target, trees: Trees) -> Predicted | None:
+    """None where no template fits, or masks leave none of its members."""
+    sketches = anchor_sketches(dag, target)
+    if not sketches:
+        return None
+    model = CostModel()
+    model.begin_with(trees)
+    proposer = ModelProposer(Task("untuned", (), dag, target, sketches), 0, model)
+    for candidate in proposer.suggest(1):
+        seconds = float(proposer.predict([candidate])[0])
+        return Predicted(candidate.sketch.origin, decisions_of(candidate), seconds)
+    return None
+
+
+class Predictions:
+    """`predict` for computations on one target, each once.
+
+    trees: of knowledge; None: nothing is predicted
+    processes: that look for many at once; default: one for each core; 0: this one alone does
+    """
+
+    def __init__(
+        self, target: Target, trees: Trees | None = None, processes: int | None = None
+    ) -> None:
+        self.target, self.trees = target, trees
+        self.processes = len(os.sched_getaffinity(0)) if processes is None else processes
+        self._found: dict[str, Predicted | None] = {}
+        self._awaited: dict[str, Future[Predicted | None]] = {}
+        self._pool: WorkerPool | None = None
+
+    def __bool__(self) -> bool:
+        return self.trees is not None
+
+    def prefetch(self, dags: Iterable[ComputeDAG]) -> None:
+        """Begin to look for them, where they are many."""
+        if self.trees is None or not self.processes:
+            return
+        new = {d.hash: d for d in dags if not self._is_known(d) and d.hash not in self._awaited}
+        if len(new) <= _FEW:
+            return
+        if self._pool is None:
+            self._pool = WorkerPool(min(self.processes, len(new)))
+        for key, dag in new.items():
+            call = _predict_json, dag.to_json(), self.target, self.trees
+            self._awaited[key] = self._pool.submit(*call, timeout=_SECONDS)
+
+    def get(self, dag: ComputeDAG) -> Predicted | None:
+        """Waits for it.  None, too, where that failed: the computation has a default schedule."""
+        if self.trees is None:
+            return None
+        if not self._is_known(dag):
+            awaited = self._awaited.pop(dag.hash, None)
+            try:
+                if awaited is None:
+                    found = predict(dag, self.target, self.trees)
+                else:
+                    found = awaited.result()
+            except (WorkerFailure, TilewrightError):
+                self._found[dag.hash] = None
+            else:
+                self._found[dag.hash] = found
+                default_cache().keep(self._key(dag), msgspec.json.encode(found))
+        return self._found[dag.hash]
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.close()
+
+    def __enter__(self) -> Predictions:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _is_known(self, dag: ComputeDAG) -> bool:
+        """Whether it need not be looked for: it was, here or by an earlier process; or a template
+        may be a user's, whose code we do not know."""
+        if dag.hash not in self._found and dag.hash not in self._awaited:
+            templates = anchor_templates(dag, self.target)
+            kept = default_cache().kept(self._key(dag)) if templates else None
+            if not templates or not all_ours(templates):
+                self._found[dag.hash] = None
+            elif kept is not None:
+                self._found[dag.hash] = msgspec.json.decode(kept, type=Predicted | None)
+        return dag.hash in self._found
+
+    def _key(self, dag: ComputeDAG) -> str:
+        assert self.trees is not None
+        limits = asdict(self.target.limits)
+        return code_key("predicted", dag.hash, str(self.target), limits, self.trees.digest)
+
+
+def _predict_json(dag: Any, target: Target, trees: Trees) -> Predicted | None:
+    return predict(ComputeDAG.from_json(dag), target, trees)

@@ -1,0 +1,164 @@
+"""What trees of knowledge predict to be fastest runs where nothing was measured, in builds and as
+the first of a search; what it costs, and what happens where it cannot be had."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from relay.small import image, residual, wanted
+from tilewright import cpu, knowledge, relay, te, topi
+from tilewright.cost.features import FEATURES
+from tilewright.knowledge import store
+from tilewright.knowledge.trees import Trees
+from tilewright.measure.local import LocalBuilder, LocalRunner
+from tilewright.measure.pipeline import Pipeline
+from tilewright.relay.compile.extract import fused_tasks
+from tilewright.runtime.device import local_target
+from tilewright.runtime.network.graph_executor import GraphModule
+from tilewright.schedule import template
+from tilewright.schedule.task import task_of_dag
+from tilewright.schedule.template import anchor_template
+from tilewright.search import predicted
+from tilewright.search.jobs import candidate_of
+from tilewright.search.known import Known, recalled
+from tilewright.search.loop import tune
+from tilewright.search.predicted import Predictions, predict
+from tilewright.search.propose.model_proposer import evaluate
+from tilewright.search.report import Options
+from tilewright.targets.target import Target
+from tilewright.te.dag import ComputeDAG
+
+LLVM = local_target(Target("llvm"))[0]
+CODE = FEATURES.index("log_code")
+LIMIT = 10.0  # of log2 of the bytes of straight-line code: on both sides there are candidates
+
+
+def trees(below: float = 0.0, above: float = 0.0) -> Trees:
+    """They add `below` to the log seconds of candidates with less code than `LIMIT`, or `above`."""
+    arrays = {
+        "feature": [CODE, -1, -1], "threshold": [LIMIT, 0, 0], "left": [1, 0, 0],
+        "right": [2, 0, 0], "value": [0, below, above], "roots": [0],
+    }  # fmt: skip
+    return Trees(**{k: np.array(v) for k, v in arrays.items()}, base=0.0, features=tuple(FEATURES))
+
+
+def product(n: int = 64) -> ComputeDAG:
+    a, b = te.placeholder((n, 96), name="a"), te.placeholder((128, 96), name="b")
+    return ComputeDAG([a, b, topi.nn.relu(topi.nn.dense(a, b))])
+
+
+@pytest.fixture
+def site(tmp_path, monkeypatch):
+    """A folder of knowledge with trees and no records."""
+    monkeypatch.setattr(store, "SHIPPED", tmp_path / "nothing ships")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache"))
+    place = tmp_path / "site" / knowledge.device_class(LLVM)
+    place.mkdir(parents=True)
+    trees().save(place / "trees.msgpack")
+    monkeypatch.setenv("TILEWRIGHT_KNOWLEDGE", str(tmp_path / "site"))
+    return place
+
+
+def built(**options):
+    mod, params = residual()
+    return relay.build(mod, "llvm", params, **options)
+
+
+@pytest.mark.parametrize("target", ["llvm -vector-bytes=32", "cuda -arch=sm_90"])
+def test_trees_decide(target):
+    dag, found = product(), {}
+    task = task_of_dag(dag, Target(target))
+    for name, known in (("less", trees(above=9.0)), ("more", trees(below=9.0))):
+        told = predict(dag, task.target, known)
+        assert told is not None
+        candidate = candidate_of(task, told.origin, told.decisions)
+        assert candidate is not None and not candidate.sketch.explain(candidate.index)
+        rows, machine = evaluate(candidate.sketch, np.array([candidate.index]))
+        assert told.seconds == pytest.approx(machine[0])
+        found[name] = rows[0, CODE]
+    assert found["less"] < LIMIT <= found["more"]
+
+
+def test_nothing_is_predicted_without_a_template_or_without_trees():
+    x = te.placeholder((8, 8), name="x")
+    alone = ComputeDAG([x, te.compute((8, 8), lambda i, j: x[i, j] + 1.0)])
+    assert predict(alone, LLVM, trees()) is None
+    with Predictions(LLVM, trees(), 0) as predictions:
+        assert predictions.get(alone) is None and predictions.get(product()) is not None
+    assert Predictions(LLVM).get(product()) is None and not Predictions(LLVM)
+
+
+def test_a_build_takes_what_is_predicted(site):
+    lib = built()
+    assert {"predicted", "default"} == lib.report.sources.keys()
+    assert all(k.verified for k in lib.report.kernels)
+    templates = {k.label for k in lib.report.kernels if k.source == "predicted"}
+    assert any("conv2d" in label for label in templates) and "predicted" in str(lib.report)
+    mod, params = residual()
+    module, data = GraphModule(lib["default"](cpu())), image()
+    module.run(data=data)
+    want = wanted(mod, params, data)
+    assert np.abs(module.get_output(0).numpy() - want).max() <= 1e-4 * np.abs(want).max()
+    assert built(use_knowledge=False, verify=False).report.sources.keys() == {"default"}
+
+
+def test_the_cache_knows_it(site, monkeypatch):
+    first = built(verify=False).report.sources
+    monkeypatch.setattr(predicted, "_predict_json", None)  # what workers call
+    assert built(verify=False).report.sources == first
+    trees(above=1.0).save(site / "trees.msgpack")  # others say other things
+    assert built(verify=False).report.sources.keys() == {"default"}
+
+
+def test_what_takes_too_long_or_fails_is_not_waited_for(site, monkeypatch):
+    monkeypatch.setattr(predicted, "_SECONDS", 1e-3)
+    assert built(verify=False).report.sources.keys() == {"default"}
+
+
+def test_damaged_trees_cost_a_note(site):
+    (site / "trees.msgpack").write_bytes(b"none")
+    report = built(verify=False).report
+    assert report.sources.keys() == {"default"}
+    assert any("these are no trees" in note for note in report.notes)
+
+
+def test_a_template_of_the_user_is_not_overruled(site):
+    @anchor_template("mine.llvm", kinds=("llvm",), tags=["dense"], fallback=lambda sketch, a: 0)
+    def mine(cfg, a):
+        cfg.define_knob("some", [1, 2])
+
+    try:
+        with Predictions(LLVM, trees(), 0) as predictions:
+            assert predictions.get(product()) is None
+    finally:
+        del template._anchors()["template:mine.llvm"]
+
+
+def test_a_search_tries_it_first(site):
+    dag = product()
+    task = task_of_dag(dag, LLVM, "product")
+    known = recalled(LLVM)
+    assert known.predictions is not None
+    (chosen,) = known.untuned(task)
+    told = known.predictions.get(dag)
+    assert (chosen.sketch.origin, told.decisions) == (
+        told.origin, {k: e.value for k, e in chosen.sketch.space.get(chosen.index).items()}
+    )  # fmt: skip
+    assert chosen != Known().untuned(task)[0]
+    with LocalBuilder() as builder, LocalRunner() as runner, Pipeline(builder, runner) as pipeline:
+        tune([task], pipeline, None, Options(trials=2))
+        assert pipeline.database.records[0].decisions == told.decisions
+
+
+def test_worker_processes_find_the_same():
+    mod, params = residual()
+    dags = [t.dag for t in fused_tasks(mod, params, "llvm")]
+    known = trees(above=0.5)
+    with Predictions(LLVM, known, 2) as several, Predictions(LLVM, known, 0) as alone:
+        several.prefetch(dags)
+        assert several._awaited
+        found = [several.get(dag) for dag in dags]
+        assert found == [predict(dag, LLVM, known) for dag in dags] and any(found)
+        assert found == [alone.get(dag) for dag in dags]  # of the cache
