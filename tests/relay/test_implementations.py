@@ -150,7 +150,7 @@ class Said(Predictions):
     """Predictions that are given: seconds by how many numbers a tile of Winograd's reads."""
 
     def __init__(self, seconds):
-        super().__init__(Target("llvm"), trees=object(), processes=0)
+        super().__init__(Target("llvm"), trees=object())
         self.seconds = seconds
 
     def get(self, dag):

@@ -85,8 +85,8 @@ def test_nothing_is_predicted_without_a_template_or_without_trees():
     x = te.placeholder((8, 8), name="x")
     alone = ComputeDAG([x, te.compute((8, 8), lambda i, j: x[i, j] + 1.0)])
     assert predict(alone, LLVM, trees()) is None
-    with Predictions(LLVM, trees(), 0) as predictions:
-        assert predictions.get(alone) is None and predictions.get(product()) is not None
+    predictions = Predictions(LLVM, trees())
+    assert predictions.get(alone) is None and predictions.get(product()) is not None
     assert Predictions(LLVM).get(product()) is None and not Predictions(LLVM)
 
 
@@ -130,8 +130,7 @@ def test_a_template_of_the_user_is_not_overruled(site):
         cfg.define_knob("some", [1, 2])
 
     try:
-        with Predictions(LLVM, trees(), 0) as predictions:
-            assert predictions.get(product()) is None
+        assert Predictions(LLVM, trees()).get(product()) is None
     finally:
         del template._anchors()["template:mine.llvm"]
 
@@ -156,7 +155,8 @@ def test_worker_processes_find_the_same():
     mod, params = residual()
     dags = [t.dag for t in fused_tasks(mod, params, "llvm")]
     known = trees(above=0.5)
-    with Predictions(LLVM, known, 2) as several, Predictions(LLVM, known, 0) as alone:
+    with LocalBuilder(n_parallel=2) as builder:
+        several, alone = Predictions(LLVM, known, builder), Predictions(LLVM, known)
         several.prefetch(dags)
         assert several._awaited
         found = [several.get(dag) for dag in dags]

@@ -23,7 +23,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     "--device-class", help="Class of device that the records are of, where LOG is of another one."
 )
 def publish_logs(logs: tuple[Path, ...], folder: Path, device_class: str | None) -> None:
-    """Make a folder of knowledge out of logs: the best of each task, and trees to begin with.
+    """Make a folder of knowledge out of logs: the best of each task, and trees that predict others.
 
     Put it on a shared disk or a web server, and let others `tilewright records use` it.
     """

@@ -96,6 +96,12 @@ class LocalBuilder:
         )
         return _then(call, partial(_built, timeout=self.timeout))
 
+    def call(
+        self, target: Target, function: Callable[..., T], *args: Any, timeout: float
+    ) -> Future[T]:
+        """Other work for the processes that build for the target's kind: `WorkerPool.submit`."""
+        return self._pool(target.kind).submit(function, *args, timeout=timeout)
+
     def probe(self, target: Target) -> None:
         """Build a small kernel.  Raises DeviceError where that fails, too."""
         kind = target.kind

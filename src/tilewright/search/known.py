@@ -15,6 +15,7 @@ from tilewright.cost.features import FEATURES
 from tilewright.knowledge.trees import Trees
 from tilewright.measure.anchors import bests_by_anchor
 from tilewright.measure.database import Database
+from tilewright.measure.local import LocalBuilder
 from tilewright.measure.record import Key, Record
 from tilewright.schedule.task import Task
 from tilewright.schedule.template import anchor_key, find_anchor
@@ -77,8 +78,8 @@ class Known:
         return list(dict.fromkeys(found))[:_MOST]
 
 
-def recalled(target: Target) -> Known:
-    """What knowledge holds for devices like the target's."""
+def recalled(target: Target, builder: LocalBuilder | None = None) -> Known:
+    """What knowledge holds for devices like the target's.  builder: see `Predictions`"""
     found = Known()
     try:
         found.databases = [database for of in knowledge.records(target) for database in of]
@@ -87,9 +88,7 @@ def recalled(target: Target) -> Known:
     else:
         found.trees, why = usable_trees(target)
         found.messages += [why] if why else []
-    # Nothing may run beside a kernel that is timed on this processor.
-    alone = target.device_kind.shares_host
-    found.predictions = Predictions(target, found.trees, 0 if alone else None)
+    found.predictions = Predictions(target, found.trees, builder)
     return found
 
 

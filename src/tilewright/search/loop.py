@@ -26,6 +26,7 @@ from tilewright.base.errors import (
 from tilewright.driver.build import check_types
 from tilewright.measure.database import Database
 from tilewright.measure.jobs import Job
+from tilewright.measure.local import LocalBuilder
 from tilewright.measure.record import Record
 from tilewright.measure.reference import Reference
 from tilewright.schedule.task import Task
@@ -123,9 +124,11 @@ class _Loop:
         self.owns_model = model is None
         self.model = make_model(options.tuner, options.seed) if model is None else model
         self.learns = shares_model(options.tuner)
-        self.known = recalled(tasks[0].target.on(device)) if options.knowledge else Known()
-        self.past = past
         self.quiet = device.shares_host  # nothing may run beside a kernel that is timed
+        builder = getattr(measurer, "builder", None)
+        builder = builder if isinstance(builder, LocalBuilder) and not self.quiet else None
+        self.known = recalled(tasks[0].target.on(device), builder) if options.knowledge else Known()
+        self.past = past
         self.references = References(quiet=self.quiet) if verify else None
         self.flights: deque[_Flight] = deque()
         self.next_fit = batch
@@ -393,8 +396,6 @@ class _Loop:
             self.measurer.forget()
         if self.references is not None:
             self.references.close()
-        if self.known.predictions is not None:
-            self.known.predictions.close()
         if self.owns_model:
             self.model.close()
 

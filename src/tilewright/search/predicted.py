@@ -2,14 +2,13 @@
 templates the one that the trees of knowledge predict to be the fastest.
 
 In: computations, a target.  Out: of each that a template fits a `Predicted`.  It is what a search
-that begins with these trees proposes first.  Worker processes look for many at once, the cache
-keeps what they found.
+that begins with these trees proposes first.  The processes that build look for many at once, the
+cache keeps what they found.
 Read next: `known.py`, `propose/model_proposer.py`.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from concurrent.futures import Future
 from dataclasses import asdict
@@ -20,7 +19,8 @@ import msgspec
 from tilewright.base.errors import TilewrightError
 from tilewright.driver.cache import default_cache
 from tilewright.knowledge.trees import Trees
-from tilewright.measure.pool import WorkerFailure, WorkerPool
+from tilewright.measure.local import LocalBuilder
+from tilewright.measure.pool import WorkerFailure
 from tilewright.measure.signatures import code_key
 from tilewright.schedule.task import Task
 from tilewright.schedule.template import all_ours, anchor_sketches, anchor_templates
@@ -60,33 +60,28 @@ class Predictions:
     """`predict` for computations on one target, each once.
 
     trees: of knowledge; None: nothing is predicted
-    processes: that look for many at once; default: one for each core; 0: this one alone does
+    builder: whose processes look for many at once; None: this one looks for each
     """
 
     def __init__(
-        self, target: Target, trees: Trees | None = None, processes: int | None = None
+        self, target: Target, trees: Trees | None = None, builder: LocalBuilder | None = None
     ) -> None:
-        self.target, self.trees = target, trees
-        self.processes = len(os.sched_getaffinity(0)) if processes is None else processes
+        self.target, self.trees, self.builder = target, trees, builder
         self._found: dict[str, Predicted | None] = {}
         self._awaited: dict[str, Future[Predicted | None]] = {}
-        self._pool: WorkerPool | None = None
 
     def __bool__(self) -> bool:
         return self.trees is not None
 
     def prefetch(self, dags: Iterable[ComputeDAG]) -> None:
         """Begin to look for them, where they are many."""
-        if self.trees is None or not self.processes:
+        if self.trees is None or self.builder is None:
             return
         new = {d.hash: d for d in dags if not self._is_known(d) and d.hash not in self._awaited}
-        if len(new) <= _FEW:
-            return
-        if self._pool is None:
-            self._pool = WorkerPool(min(self.processes, len(new)))
-        for key, dag in new.items():
-            call = _predict_json, dag.to_json(), self.target, self.trees
-            self._awaited[key] = self._pool.submit(*call, timeout=_SECONDS)
+        if len(new) > _FEW:
+            for key, dag in new.items():
+                call = _predict_json, dag.to_json(), self.target, self.trees
+                self._awaited[key] = self.builder.call(self.target, *call, timeout=_SECONDS)
 
     def get(self, dag: ComputeDAG) -> Predicted | None:
         """Waits for it.  None, too, where that failed: the computation has a default schedule."""
@@ -105,16 +100,6 @@ class Predictions:
                 self._found[dag.hash] = found
                 default_cache().keep(self._key(dag), msgspec.json.encode(found))
         return self._found[dag.hash]
-
-    def close(self) -> None:
-        if self._pool is not None:
-            self._pool.close()
-
-    def __enter__(self) -> Predictions:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _is_known(self, dag: ComputeDAG) -> bool:
         """Whether it need not be looked for: it was, here or by an earlier process; or a template

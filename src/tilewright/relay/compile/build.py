@@ -20,6 +20,7 @@ from tilewright.base.artifact import Artifact
 from tilewright.base.errors import ModelError
 from tilewright.driver.build import resolve_target
 from tilewright.knowledge import records
+from tilewright.measure.local import LOG_SECONDS, LocalBuilder
 from tilewright.relay.backend import Executor, Runtime
 from tilewright.relay.compile.extract import FusedGroup, fused_groups
 from tilewright.relay.compile.grouping import all_implemented, grouped, uncompared
@@ -113,7 +114,8 @@ def build(
     names = (str(chosen), str(asked))
     known = records(chosen) if use_knowledge else []
     trees, unusable = usable_trees(chosen) if use_knowledge else (None, "")
-    with Predictions(chosen, trees) as predictions:
+    with LocalBuilder(LOG_SECONDS) as builder:
+        predictions = Predictions(chosen, trees, builder)
         chooser = Chooser(sources_of(schedules), names, chosen.fingerprint, known, predictions)
         mains = [grouped(f, params, chooser, chosen) for f in functions]
         _check_inputs(mains)
@@ -123,14 +125,15 @@ def build(
             _check_apart(mains, each)
         # Tiles of several samples lie side by side in what Winograd's transforms compute.
         groups = joined if partial_batches else all_implemented(joined, chooser, chosen)
-        made, more = ship(groups, _choices(groups, chooser, chosen), chosen, verify=verify and here)
+        choices = _choices(groups, chooser, chosen)
+        made, more = ship(groups, choices, chosen, builder, verify=verify and here)
         lost = [
             g.instead_of and m.report.source == DEFAULT for g, m in zip(groups, made, strict=True)
         ]
         if any(lost):  # what was chosen for its schedules turned out not to have any that is right
             groups = [own if no else g for own, g, no in zip(joined, groups, lost, strict=True)]
             choices = _choices(groups, chooser, chosen)
-            made, more = ship(groups, choices, chosen, verify=verify and here)
+            made, more = ship(groups, choices, chosen, builder, verify=verify and here)
     notes = [note for note in (unusable, chooser.note()) if note]
     if verify and not here:
         why = f"{chosen.triple} is another machine" if chosen.triple else "there is none here"

@@ -57,17 +57,19 @@ def ship(
     groups: Sequence[FusedGroup],
     choices: Sequence[Iterator[Choice]],
     target: Target,
+    builder: LocalBuilder,
     *,
     verify: bool,
 ) -> tuple[list[Shipped], list[str]]:
     """A kernel for each group, and notes for the report.
 
     choices: of each group, the preferred one first
+    builder: of what a log proposes, under its deadline
     verify:  on the target's device, which is there
     Raises ModelError where not even the last choice does, TargetError without a compiler.
     """
     attempts = [_Attempt(g, own) for g, own in zip(groups, choices, strict=True)]
-    with _Workers(target, len(groups), verify) as workers:
+    with _Workers(target, builder, len(groups), verify) as workers:
         left = attempts
         while left:
             for attempt in left:
@@ -232,7 +234,7 @@ class _Workers:
     broken: why the device cannot be used after all; ""
     """
 
-    def __init__(self, target: Target, kernels: int, verify: bool) -> None:
+    def __init__(self, target: Target, builder: LocalBuilder, kernels: int, verify: bool) -> None:
         self.target, self.verify, self.broken = target, verify, ""
         self._tasks: dict[str, Task] = {}
         self._known: set[str] = set()
@@ -240,11 +242,7 @@ class _Workers:
         # Processes pay for themselves with so many kernels; those from a log always get them.
         self._here = min(cores, kernels // target.device_kind.kernels_per_process) <= 1
         self._stack = ExitStack()
-        count = max(1, min(cores, kernels))
-        self._builders = {
-            own: self._stack.enter_context(LocalBuilder(seconds, count))
-            for own, seconds in ((True, OWN_SECONDS), (False, LOG_SECONDS))
-        }
+        self._builders = {True: builder.sharing(OWN_SECONDS), False: builder}
         self._runners = {
             own: self._stack.enter_context(LocalRunner(seconds, 1, _TIMED_RUNS, race=False))
             for own, seconds in ((True, OWN_SECONDS), (False, LOG_SECONDS))

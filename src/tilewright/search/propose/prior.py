@@ -60,8 +60,9 @@ def booster_of(trees: Trees) -> Any:
     import xgboost
 
     width = len(trees.features)
-    some = xgboost.DMatrix(np.zeros((2, width), np.float32), label=np.zeros(2))
-    form = json.loads(bytes(xgboost.train({"max_depth": 1}, some, 1).save_raw("json")))
+    some = xgboost.DMatrix(np.zeros((2, width), np.float32), label=np.zeros(2), nthread=1)
+    alone = {"max_depth": 1, "nthread": 1}
+    form = json.loads(bytes(xgboost.train(alone, some, 1).save_raw("json")))
     learner = form["learner"]
     model = learner["gradient_booster"]["model"]
     blank, ends = model["trees"][0], [*trees.roots[1:].tolist(), len(trees.feature)]
