@@ -17,7 +17,7 @@ from tilewright.relay.compile.extract import fused_tasks
 from tilewright.runtime.device import local_target
 from tilewright.runtime.network.graph_executor import GraphModule
 from tilewright.schedule import template
-from tilewright.schedule.task import task_of_dag
+from tilewright.schedule.task import create, task_of_dag
 from tilewright.schedule.template import anchor_template
 from tilewright.search import predicted
 from tilewright.search.jobs import candidate_of
@@ -149,6 +149,15 @@ def test_a_search_tries_it_first(site):
     with LocalBuilder() as builder, LocalRunner() as runner, Pipeline(builder, runner) as pipeline:
         tune([task], pipeline, None, Options(trials=2))
         assert pipeline.database.records[0].decisions == told.decisions
+
+
+def test_tasks_without_those_templates_are_not_predicted(site, monkeypatch):
+    monkeypatch.setattr(predicted, "predict", None)
+    named = create("dense_pack.x86", (("TENSOR", (64, 96), "float32"), ("TENSOR", (128, 96),
+                   "float32"), None, "float32"), LLVM)  # fmt: skip
+    known = recalled(LLVM)
+    known.expect([named])
+    assert known.untuned(named) == Known().untuned(named)
 
 
 def test_worker_processes_find_the_same():

@@ -6,7 +6,7 @@ the search.  Read next: `knowledge/store.py`, `measure/anchors.py`, `loop.py`.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from tilewright import knowledge
@@ -18,7 +18,7 @@ from tilewright.measure.database import Database
 from tilewright.measure.local import LocalBuilder
 from tilewright.measure.record import Key, Record
 from tilewright.schedule.task import Task
-from tilewright.schedule.template import anchor_key, find_anchor
+from tilewright.schedule.template import anchor_key, anchor_templates, find_anchor
 from tilewright.search.imported import Replays, first_candidates
 from tilewright.search.jobs import candidate_of
 from tilewright.search.predicted import Predictions
@@ -51,13 +51,20 @@ class Known:
 
     def untuned(self, task: Task) -> list[Candidate]:
         """What a build would run of a computation that knowledge does not have."""
-        predicted = None if self.predictions is None else self.predictions.get(task.dag)
+        predicted = None
+        if self.predictions is not None and has_template(task):
+            predicted = self.predictions.get(task.dag)
         if predicted is not None:
             chosen = candidate_of(task, predicted.origin, predicted.decisions)
             if chosen is not None:
                 return [*self.of_anchor(task), chosen]
         defaults = ((s, s.fallback()) for s in task.sketches)
         return [*(Candidate(s, at) for s, at in defaults if at is not None), *self.of_anchor(task)]
+
+    def expect(self, tasks: Iterable[Task]) -> None:
+        """Begin to look for what is predicted of them."""
+        if self.predictions is not None:
+            self.predictions.prefetch(task.dag for task in tasks if has_template(task))
 
     def of_anchor(self, task: Task) -> list[Candidate]:
         """The templates of the fastest with the same anchor, with their decisions."""
@@ -76,6 +83,12 @@ class Known:
                 if candidate is not None and not candidate.sketch.explain(candidate.index):
                     found.append(candidate)
         return list(dict.fromkeys(found))[:_MOST]
+
+
+def has_template(task: Task) -> bool:
+    """Whether a sketch of the task is one that predictions are made for."""
+    offered = {t.origin for t in anchor_templates(task.dag, task.target) if t.offered}
+    return any(sketch.origin in offered for sketch in task.sketches)
 
 
 def recalled(target: Target, builder: LocalBuilder | None = None) -> Known:

@@ -210,9 +210,9 @@ class _Loop:
                 "imported", self.portfolio.states[0], message=_imported_text(tried_first, unusable)
             )
         in_turn = [s.report.task for s in sorted(self.portfolio.states, key=lambda s: s.urgency)]
-        if self.known.predictions is not None and proposers is None:
+        if proposers is None:
             new = {s.report.task.key for s in self.portfolio.states if not s.report.known}
-            self.known.predictions.prefetch(t.dag for t in in_turn if t.key in new)
+            self.known.expect(t for t in in_turn if t.key in new)
         if self.references is not None and not self.quiet:
             for task in in_turn:
                 self.references.prefetch(task)

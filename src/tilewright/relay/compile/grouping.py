@@ -114,18 +114,20 @@ def all_implemented(
     found = [_fastest(own, chooser.expected_seconds) for own in every]
     unknown = [own for own, best in zip(every, found, strict=True) if best is None]
     chooser.predictions.prefetch(g.dag for own in unknown for g in own)
-    for own in unknown:
-        if len(own) > 1 and chooser.predicted_seconds(own[0].dag) is None:
-            del own[1:]
-    return [
-        best or _fastest(own, chooser.predicted_seconds) or own[0]
-        for own, best in zip(every, found, strict=True)
-    ]
+    return [best or _predicted(own, chooser) for own, best in zip(every, found, strict=True)]
 
 
 def _every(group: FusedGroup, target: Target) -> list[FusedGroup]:
     """All implementations of a group, itself first."""
     return [group, *(() if group.is_simple else implementations(group, target))]
+
+
+def _predicted(every: Sequence[FusedGroup], chooser: Chooser) -> FusedGroup:
+    """The usual one where there is no other, or nothing to compare it with."""
+    usual = every[0]
+    if len(every) == 1 or chooser.predicted_seconds(usual.dag) is None:
+        return usual
+    return _fastest(every, chooser.predicted_seconds) or usual
 
 
 def _fastest(

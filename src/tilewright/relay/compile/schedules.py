@@ -28,6 +28,7 @@ from tilewright.measure.record import Key, Record
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.task import ScheduleSource
 from tilewright.schedule.template import (
+    RegisteredAnchor,
     anchor_key,
     anchor_templates,
     find_anchor,
@@ -320,8 +321,7 @@ class Chooser:
             ]
             for _, _, record in sorted(usable, key=lambda item: item[:2]):
                 with suppress(TilewrightError):
-                    sketch = sketch_of_anchor(templates[record.origin], dag, target)
-                    schedule = sketch.close(sketch.space.index_of(record.decisions))
+                    schedule = _close(templates[record.origin], record.decisions, dag, target)
                     yield Choice(REINSTANTIATED, schedule)
 
     def _predicted(self, dag: ComputeDAG, target: Target) -> Iterator[Choice]:
@@ -330,8 +330,8 @@ class Chooser:
         if found is not None:
             templates = {t.origin: t for t in anchor_templates(dag, target)}
             with suppress(TilewrightError):
-                sketch = sketch_of_anchor(templates[found.origin], dag, target)
-                yield Choice(PREDICTED, sketch.close(sketch.space.index_of(found.decisions)))
+                schedule = _close(templates[found.origin], found.decisions, dag, target)
+                yield Choice(PREDICTED, schedule)
 
     def _with_anchor(self, logs: Sequence[_Log], structure: str) -> list[tuple[bool, Record]]:
         """The best record of each task with that anchor, and whether its operands are constant."""
@@ -344,6 +344,14 @@ class Chooser:
             keys = (key for t in tasks for key in log.keys(t.dag))
             found = self._by_anchor[id(log)] = bests_by_anchor(log.database, keys)
         return found
+
+
+def _close(
+    template: RegisteredAnchor, decisions: Mapping[str, Any], dag: ComputeDAG, target: Target
+) -> Schedule:
+    """The template's schedule of another DAG.  Raises a TilewrightError where it has none."""
+    sketch = sketch_of_anchor(template, dag, target)
+    return sketch.close(sketch.space.index_of(decisions))
 
 
 def _database(source: Any) -> Database | None:
