@@ -20,7 +20,7 @@ from tilewright.base.artifact import Artifact
 from tilewright.base.errors import ModelError
 from tilewright.driver.build import resolve_target
 from tilewright.knowledge import records
-from tilewright.measure.local import LOG_SECONDS, LocalBuilder
+from tilewright.measure.local import LocalBuilder
 from tilewright.relay.backend import Executor, Runtime
 from tilewright.relay.compile.extract import FusedGroup, fused_groups
 from tilewright.relay.compile.grouping import all_implemented, grouped, uncompared
@@ -114,7 +114,7 @@ def build(
     names = (str(chosen), str(asked))
     known = records(chosen) if use_knowledge else []
     trees, unusable = usable_trees(chosen) if use_knowledge else (None, "")
-    with LocalBuilder(LOG_SECONDS) as builder:
+    with LocalBuilder() as builder:
         predictions = Predictions(chosen, trees, builder)
         chooser = Chooser(sources_of(schedules), names, chosen.fingerprint, known, predictions)
         mains = [grouped(f, params, chooser, chosen) for f in functions]

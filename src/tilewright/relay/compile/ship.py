@@ -64,7 +64,7 @@ def ship(
     """A kernel for each group, and notes for the report.
 
     choices: of each group, the preferred one first
-    builder: of what a log proposes, under its deadline
+    builder: whose processes build them, under deadlines of their own
     verify:  on the target's device, which is there
     Raises ModelError where not even the last choice does, TargetError without a compiler.
     """
@@ -242,7 +242,7 @@ class _Workers:
         # Processes pay for themselves with so many kernels; those from a log always get them.
         self._here = min(cores, kernels // target.device_kind.kernels_per_process) <= 1
         self._stack = ExitStack()
-        self._builders = {True: builder.sharing(OWN_SECONDS), False: builder}
+        self._builders = {True: builder.sharing(OWN_SECONDS), False: builder.sharing(LOG_SECONDS)}
         self._runners = {
             own: self._stack.enter_context(LocalRunner(seconds, 1, _TIMED_RUNS, race=False))
             for own, seconds in ((True, OWN_SECONDS), (False, LOG_SECONDS))
