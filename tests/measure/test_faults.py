@@ -326,7 +326,8 @@ def test_code_for_another_processor_is_one_error_before_the_search(
 ) -> None:
     """Not one for each trial."""
     names = llvm_library().get_host_cpu_features()
-    lacked = next(n for n in ("avx512fp16", "avx512f", "sve2", "sve") if not names.get(n, True))
+    some = ("avx512f", "avx512fp16", "avxvnniint8", "avx10.2", "sve", "sve2", "sme")
+    lacked = next(n for n in some if not names.get(n, True))
     other = "aarch64" if processors.here() == "x86_64" else "x86_64"
     known = Target(target.format(lacked=lacked, other=other))
     with LocalRunner(LIMIT) as runner, ReferenceStore() as store:

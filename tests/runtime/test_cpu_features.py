@@ -19,7 +19,7 @@ from tilewright.driver.cache import Cache
 from tilewright.driver.compilers import compile_source
 from tilewright.runtime import Module, array, artifact_file, cpu, empty, load_module
 from tilewright.runtime.device import local_target
-from tilewright.runtime.drivers import cpu_features
+from tilewright.runtime.drivers import cpu_features, cpu_host
 from tilewright.targets.target import Target
 
 Build = Callable[..., Artifact]
@@ -106,6 +106,19 @@ def test_a_processor_implies_features(
 ) -> None:
     needs = set(cpu_features.required(TRIPLE, cpu_name, features) or ())
     assert needs.issuperset(inside) and needs.isdisjoint(outside)
+
+
+@x86
+@pytest.mark.parametrize("name", cpu_features._SUMS)
+def test_a_sum_of_features_is_told_by_its_parts(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = cpu_features._SUMS[name]
+    adds = set(cpu_features.required(TRIPLE, "x86-64-v3", f"+{name}") or ())
+    assert adds - set(cpu_features.required(TRIPLE, "x86-64-v3", "") or ()) == {name, *parts}
+    for flags, missing in ((parts, ()), (parts[:-1], (name,)), (parts[1:], (name,))):
+        monkeypatch.setattr(cpu_host, "flags", lambda flags=flags: flags)
+        assert cpu_features.missing_here({"needs": [name]}) == missing
 
 
 @x86

@@ -35,6 +35,13 @@ _SYSTEM_NAMES = {
     "bmi": "bmi1", "crc32": "sse4_2", "lzcnt": "abm", "pclmul": "pclmulqdq",
     "sahf": "lahf_lm", "sha": "sha_ni", "sse3": "pni",
 }  # fmt: skip
+# Features that Linux has no word for, and that only stand for others: no instruction is new.
+_SUMS = {
+    "avx10.1": (
+        "avx512f", "avx512cd", "avx512bw", "avx512dq", "avx512vl", "avx512vbmi", "avx512vbmi2",
+        "avx512ifma", "avx512vnni", "avx512bf16", "avx512fp16", "avx512bitalg", "avx512vpopcntdq",
+    ),
+}  # fmt: skip
 # What each of 64 bits has, and none that LLVM does not know.
 _OF_ALL = {"x86_64": ("cx8", "fxsr"), "aarch64": ("fp-armv8",)}
 # Of x86-64, beyond what each has.
@@ -87,7 +94,7 @@ def missing_here(meta: Mapping[str, Any]) -> tuple[str, ...]:
     flags = {_plain(flag) for flag in cpu_host.flags()}
     if not flags or arch != "x86_64":
         return ()
-    return tuple(n for n in names if _plain(_SYSTEM_NAMES.get(n, n)) not in flags)
+    return tuple(n for n in names if not flags.issuperset(map(_plain, _as_told(n))))
 
 
 def unfit(meta: Mapping[str, Any], code: Mapping[str, str]) -> str:
@@ -115,6 +122,11 @@ def told() -> tuple[str, ...]:
         return tuple(n for n, bit in bits.items() if cpu_host.capabilities() >> bit & 1)
     lacking = missing_here({"needs": _GAINS})
     return tuple(n for n in _GAINS if n not in lacking) if cpu_host.flags() else ()
+
+
+def _as_told(name: str) -> tuple[str, ...]:
+    """What Linux says of a feature."""
+    return _SUMS.get(name) or (_SYSTEM_NAMES.get(name, name),)
 
 
 def _plain(name: str) -> str:
