@@ -3,7 +3,7 @@
 In: a target.  Out: a table and an entry in `results/tuners_TARGET.json`: for each task and tuner
 the best after 100 and after all trials, and the trial that came within 5% of the best known; then,
 for each tuner, on how many tasks none was better.  Tasks with a template are searched by it alone,
-as AutoTVM does; the others (softmax, max pool) by rules.
+as AutoTVM does; the others (softmax, max pool) by rules.  No knowledge that ships is used.
 
     PYTHONPATH=src python benchmarks/bench_tuners.py --target cuda --trials 1000 --minutes 9
 
@@ -24,6 +24,7 @@ import results_file
 import search_tasks
 
 from tilewright.measure.database import Database
+from tilewright.measure.jobs import Builder, Runner
 from tilewright.measure.local import LocalBuilder, LocalRunner
 from tilewright.measure.pipeline import Pipeline
 from tilewright.relay.compile.tune import as_described
@@ -50,8 +51,9 @@ def log_of(folder: Path, task: str, tuner: str, seed: int) -> Path:
 
 
 def measure(
-    task: Task, tuner: str, path: Path, trials: int, seconds: float, seed: int, repeat_ms: int
-) -> None:
+    task: Task, tuner: str, path: Path, trials: int, seconds: float, seed: int,
+    builder: Builder, runner: Runner,
+) -> None:  # fmt: skip
     """Search until there are `trials` in the log, or no time is left."""
     with Database(path) as database:
         left = trials - len(database)
@@ -59,13 +61,9 @@ def measure(
             return
         options = Options(
             trials=left, seconds=seconds, tuner=tuner, seed=seed, leaders=0, negligible=0,
-            fruitless=0,
+            fruitless=0, knowledge=False,
         )  # fmt: skip
-        with (
-            LocalBuilder() as builder,
-            LocalRunner(number=4, repeat=3, min_repeat_ms=repeat_ms) as runner,
-            Pipeline(builder, runner, database) as pipeline,
-        ):
+        with Pipeline(builder, runner, database) as pipeline:
             tune([task], pipeline, database, options)
 
 
@@ -114,7 +112,7 @@ def best_on(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return list(counts.values())
 
 
-def report(folder: Path, target: Target, device: str, options: argparse.Namespace) -> None:
+def report(folder: Path, options: argparse.Namespace) -> None:
     rows = rows_of(folder, options.seed, options.trials)
     if not rows:
         print("no results yet")
@@ -123,14 +121,15 @@ def report(folder: Path, target: Target, device: str, options: argparse.Namespac
     print("\nOn how many tasks no other tuner was better:")
     print(results_file.table(best_on(rows)))
     if not options.no_save:
-        name = f"tuners_{target.kind}"
+        logs = map(Database.load, folder.glob("*.jsonl"))
+        device = next(record.device for log in logs for record in log if record.device)
         notes = {
             "trials": options.trials,
             "seed": options.seed,
             "min_repeat_ms": options.min_repeat_ms,
             "best_on": best_on(rows),
         }
-        print(results_file.append(name, rows, device, **notes))
+        print(results_file.append(f"tuners_{folder.name}", rows, device, **notes))
 
 
 def main() -> None:
@@ -151,30 +150,35 @@ def main() -> None:
     parser.add_argument("--report", action="store_true", help="measure nothing")
     parser.add_argument("--no-save", action="store_true", help="only print")
     options = parser.parse_args()
-    target = as_described(Target(options.target))
-    with LocalRunner() as runner:
-        device = runner.describe(target).name or results_file.cpu_name()
-    folder = options.folder / target.kind
+    folder = options.folder / Target(options.target).kind
     folder.mkdir(parents=True, exist_ok=True)
+    if options.report:
+        report(folder, options)
+        return
+    target = as_described(Target(options.target))
     names = [name for name in search_tasks.TASKS if name in options.tasks.split(",")]
     tuners = [tuner_name(name) for name in options.tuners.split(",")]
     part, parts = map(int, options.part.split("/"))
     pairs = [(task, tuner) for task in names for tuner in tuners][part::parts]
     ends = time.monotonic() + options.minutes * 60
-    for task, tuner in [] if options.report else pairs:
-        left = ends - time.monotonic()
-        if left <= 0:
-            print("time is up; the same command goes on")
-            break
-        path = log_of(folder, task, tuner, options.seed)
-        measure(
-            task_for(task, target), tuner, path, options.trials, left, options.seed,
-            options.min_repeat_ms,
-        )  # fmt: skip
-        found = curve(path)
-        best = f"{found[-1] * 1e6:.4g} us" if found else "nothing"
-        print(f"{task:26} {tuner:24} {len(found):5} trials: {best}", flush=True)
-    report(folder, target, device, options)
+    with (
+        LocalBuilder() as builder,
+        LocalRunner(number=4, repeat=3, min_repeat_ms=options.min_repeat_ms) as runner,
+    ):
+        for task, tuner in pairs:
+            left = ends - time.monotonic()
+            if left <= 0:
+                print("time is up; the same command goes on")
+                break
+            path = log_of(folder, task, tuner, options.seed)
+            measure(
+                task_for(task, target), tuner, path, options.trials, left, options.seed,
+                builder, runner,
+            )  # fmt: skip
+            found = curve(path)
+            best = f"{found[-1] * 1e6:.4g} us" if found else "nothing"
+            print(f"{task:26} {tuner:24} {len(found):5} trials: {best}", flush=True)
+    report(folder, options)
 
 
 if __name__ == "__main__":

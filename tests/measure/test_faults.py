@@ -169,6 +169,17 @@ def test_what_fails_once_is_no_fault_of_the_candidate(do, store, faulty_builder,
 
 
 @pytest.mark.slow
+def test_a_build_that_computes_until_its_deadline_is_to_blame(
+    store, faulty_builder, runner, tmp_path
+):
+    payload = {"do": "compute", "once": str(tmp_path / "once")}  # a second one would succeed
+    with Pipeline(faulty_builder, runner) as pipeline:
+        job = replace(K.job("good", K.reference(store)), payload=payload)
+        (record,) = pipeline.measure([job])
+    assert record.result.error == "timeout" and record.result.build_s == 1.0
+
+
+@pytest.mark.slow
 def test_who_is_killed_each_time_is_to_blame(store, faulty_builder, runner):
     with Pipeline(faulty_builder, runner) as pipeline:
         job = replace(K.job("good", K.reference(store)), payload={"do": "killed"})

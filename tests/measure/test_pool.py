@@ -108,15 +108,15 @@ def test_no_process_to_be_had_is_one_error_and_the_pool_goes_on(error, monkeypat
 
 
 @pytest.mark.parametrize(
-    ("share", "given"),
+    ("share", "given", "computing"),
     [
-        (1.0, 2.0),  # it has a core of its own: the deadline is the clock's
-        (0.25, 8.0),  # it gets a quarter of one, and so much more time
-        (0.01, 2.0),  # it waits for something else
-        (0.15, 8.0),  # no more than four times the deadline
+        (1.0, 2.0, True),  # it has a core of its own: the deadline is the clock's
+        (0.25, 8.0, True),  # it gets a quarter of one, and so much more time
+        (0.01, 2.0, False),  # it waits for something else
+        (0.15, 8.0, False),  # no more than four times the deadline
     ],
 )
-def test_who_shares_a_core_has_more_time(share, given, monkeypatch):
+def test_who_shares_a_core_has_more_time(share, given, computing, monkeypatch):
     now = [0.0]
     monkeypatch.setattr(P.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(P, "_processor_seconds", lambda pid: share * now[0])
@@ -124,6 +124,7 @@ def test_who_shares_a_core_has_more_time(share, given, monkeypatch):
     while deadline.left() > 0:
         now[0] += min(deadline.left(), 0.01)
     assert now[0] == pytest.approx(given, abs=0.9)
+    assert deadline.computing is computing
 
 
 def test_the_time_that_a_process_computes_is_known():

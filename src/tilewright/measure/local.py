@@ -276,9 +276,10 @@ def _built(inner: Future[Any], timeout: float) -> Built:
     try:
         built: Built = inner.result()
         return built
-    except WorkerTimeout:
+    except WorkerTimeout as failure:
         message = f"the build took more than {timeout:g} s"
-        return Built(None, "timeout", message, timeout, "unclear")
+        cause: Cause = "candidate" if failure.computing else "unclear"
+        return Built(None, "timeout", message, timeout, cause)
     except WorkerMissing as failure:
         return Built(None, "compile", str(failure), cause="machine")
     except WorkerFailure as failure:

@@ -38,6 +38,7 @@ _BOOT = (
 _STDERR_TAIL = 4000
 _PATIENCE = 4.0  # times the deadline, for a process that computes but gets too little of a core
 _ASLEEP = 0.1  # of the time: a process that computes less waits for something else than a core
+_AWAKE = 0.9  # of the time: a process that computes so much waits for nothing
 _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
 
 
@@ -46,7 +47,14 @@ class WorkerFailure(Exception):
 
 
 class WorkerTimeout(WorkerFailure):
-    """The deadline passed, and the worker was killed."""
+    """The deadline passed, and the worker was killed.
+
+    computing: it had computed all the time, so it waited for nothing, and shared its core with none
+    """
+
+    def __init__(self, message: str, computing: bool = False) -> None:
+        super().__init__(message)
+        self.computing = computing
 
 
 class WorkerCrash(WorkerFailure):
@@ -286,8 +294,9 @@ class _Worker:
             self._send(body, deadline)
             answer = self._receive(deadline)
         except TimeoutError:
+            computing = deadline.computing
             self.kill()
-            raise WorkerTimeout(f"no result within {timeout:g} s") from None
+            raise WorkerTimeout(f"no result within {timeout:g} s", computing) from None
         if isinstance(answer, Raised):
             raise answer.error or WorkerRaised(answer.message)
         return answer
@@ -394,11 +403,19 @@ class _Deadline:
         spent = time.monotonic() - self._began
         if spent < self._seconds:
             return self._seconds - spent
-        used = _processor_seconds(self._pid) - self._used
-        starved = _ASLEEP * spent < used < 0.9 * self._seconds
+        used = self._computed()
+        starved = _ASLEEP * spent < used < _AWAKE * self._seconds
         if not starved or spent >= _PATIENCE * self._seconds:
             return 0.0
         return min(max(self._seconds - used, 0.01), _PATIENCE * self._seconds - spent)
+
+    @property
+    def computing(self) -> bool:
+        """Whether the process has had that time for itself."""
+        return self._computed() >= _AWAKE * self._seconds
+
+    def _computed(self) -> float:
+        return _processor_seconds(self._pid) - self._used
 
 
 def _serve(calls: queue.SimpleQueue[_Call | None], stock: _Stock) -> None:
