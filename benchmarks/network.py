@@ -86,7 +86,12 @@ def main() -> int:
     parser.add_argument("models", nargs="+", help=f"of `tilewright bench`, or {NAMES}")
     parser.add_argument("--target", default="cuda")
     parser.add_argument("--log", required=True, help="of all networks")
-    parser.add_argument("--minutes", type=float, default=0.0, help="of tuning, for each network")
+    parser.add_argument(
+        "--minutes",
+        type=float,
+        default=0.0,
+        help="of tuning, for each network, in the layouts it has; `tilewright tune` tries others",
+    )
     parser.add_argument("--untuned", action="store_true", help="time it without the log, too")
     parser.add_argument("--peers", nargs="*", default=["eager", "eager-tf32", "compile",
                         "compile-tf32"], choices=list(torch_networks.PEERS),

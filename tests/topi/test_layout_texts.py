@@ -21,7 +21,7 @@ def test_a_layout_tells_axes_and_blocks() -> None:
     assert str(layout) == "NCHW16c"
 
 
-@pytest.mark.parametrize(("src", "dst"), itertools.product(SHAPES, SHAPES))
+@pytest.mark.parametrize(("src", "dst"), [*itertools.product(SHAPES, SHAPES)])
 def test_shapes_and_indices_there_and_back(src: str, dst: str) -> None:
     found = tir.bijective_layout(src, dst)
     assert found is not None
