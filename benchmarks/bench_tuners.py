@@ -122,7 +122,8 @@ def report(folder: Path, options: argparse.Namespace) -> None:
     print(results_file.table(best_on(rows)))
     if not options.no_save:
         logs = map(Database.load, folder.glob("*.jsonl"))
-        device = next(record.device for log in logs for record in log if record.device)
+        known = (record.device for log in logs for record in log if record.device)
+        device = next(known, "unknown")
         notes = {
             "trials": options.trials,
             "seed": options.seed,

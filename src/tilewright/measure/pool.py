@@ -49,7 +49,7 @@ class WorkerFailure(Exception):
 class WorkerTimeout(WorkerFailure):
     """The deadline passed, and the worker was killed.
 
-    computing: it had computed all the time, so it waited for nothing, and shared its core with none
+    computing: it had had a core for so long, of its own or in its share, and waited for nothing
     """
 
     def __init__(self, message: str, computing: bool = False) -> None:
