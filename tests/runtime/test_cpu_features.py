@@ -109,9 +109,9 @@ def test_a_processor_implies_features(
 
 
 @x86
-@pytest.mark.parametrize("name", cpu_features._SUMS)
-def test_a_sum_of_features_is_told_by_its_parts(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    parts = cpu_features._SUMS[name]
+def test_a_sum_of_features_is_told_by_its_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "avx10.1"
+    parts = cpu_features._SYSTEM_NAMES[name]
     adds = set(cpu_features.required(TRIPLE, "x86-64-v3", f"+{name}") or ())
     assert adds - set(cpu_features.required(TRIPLE, "x86-64-v3", "") or ()) == {name, *parts}
     for flags, missing in ((parts, ()), (parts[:-1], (name,)), (parts[1:], (name,))):

@@ -30,17 +30,14 @@ _NOT_GENERATED = frozenset(
 _EXAMPLES = {"aarch64": "cortex-a72"}
 _MODE = "64bit"  # of code, not of a processor; without it LLVM ends the process
 _MARKS = str.maketrans("", "", "._-")
-# Names of features that Linux calls otherwise.
+# What Linux calls otherwise, or by its parts: those of AVX10.1, which adds no instruction.
 _SYSTEM_NAMES = {
-    "bmi": "bmi1", "crc32": "sse4_2", "lzcnt": "abm", "pclmul": "pclmulqdq",
-    "sahf": "lahf_lm", "sha": "sha_ni", "sse3": "pni",
-}  # fmt: skip
-# Features that Linux has no word for, and that only stand for others: no instruction is new.
-_SUMS = {
     "avx10.1": (
         "avx512f", "avx512cd", "avx512bw", "avx512dq", "avx512vl", "avx512vbmi", "avx512vbmi2",
         "avx512ifma", "avx512vnni", "avx512bf16", "avx512fp16", "avx512bitalg", "avx512vpopcntdq",
     ),
+    "bmi": ("bmi1",), "crc32": ("sse4_2",), "lzcnt": ("abm",), "pclmul": ("pclmulqdq",),
+    "sahf": ("lahf_lm",), "sha": ("sha_ni",), "sse3": ("pni",),
 }  # fmt: skip
 # What each of 64 bits has, and none that LLVM does not know.
 _OF_ALL = {"x86_64": ("cx8", "fxsr"), "aarch64": ("fp-armv8",)}
@@ -126,7 +123,7 @@ def told() -> tuple[str, ...]:
 
 def _as_told(name: str) -> tuple[str, ...]:
     """What Linux says of a feature."""
-    return _SUMS.get(name) or (_SYSTEM_NAMES.get(name, name),)
+    return _SYSTEM_NAMES.get(name, (name,))
 
 
 def _plain(name: str) -> str:
