@@ -80,8 +80,6 @@ def test_functions_of_a_module_have_names():
     assert copy["other"].params[0].name_hint == "z" and mod["other"].params[0].name_hint == "y"
     with pytest.raises(ModelError, match="mod\\['third'\\].*main, other"):
         mod.get_global_var("third")
-    with pytest.raises(ModelError, match="by name.*f\\(x\\)"):
-        main(relay.var("x", shape=(2, 3)))
 
 
 def test_a_function_has_a_type():
@@ -143,10 +141,87 @@ def test_a_scope_gives_values_back():
     np.testing.assert_array_equal(relay.evaluate(scope.get(), {"x": [1, 2, 3]}), [4, 8, 12])
     with pytest.raises(ModelError, match="Return once"):
         scope.ret(x)
-    with pytest.raises(ModelError, match=r"relay\.where"):
-        scope.if_scope(x)
     with pytest.raises(ModelError, match="nothing was returned"):
         relay.ScopeBuilder().get()
+
+
+def halved_until_small(x, limit):
+    """`limit` and more stay as they are; what is less is doubled, twice if it is negative."""
+    scope = relay.ScopeBuilder()
+    with scope.if_scope(relay.less(x, limit)):
+        inner = relay.ScopeBuilder()
+        with inner.if_scope(relay.less(x, relay.const(0.0))):
+            inner.ret(x * 4.0)
+        with inner.else_scope():
+            inner.ret(x * 2.0)
+        scope.ret(inner.get())
+    with scope.else_scope():
+        scope.ret(x)
+    return scope.get()
+
+
+@pytest.mark.parametrize(("value", "wanted"), [(-1, -4), (3, 6), (20, 20)])
+def test_scopes_of_a_condition_are_branches(value, wanted):
+    x = relay.var("x", shape=())
+    f = relay.Function([x], halved_until_small(x, relay.const(10.0)))
+    for kind in ("vm", "debug"):
+        assert relay.create_executor(kind).evaluate(f)(np.float32(value)).numpy() == wanted
+
+
+def test_branches_that_are_not_whole_are_refused():
+    x = relay.var("x", shape=())
+    scope = relay.ScopeBuilder()
+    with pytest.raises(ModelError, match="no if_scope ended before it"), scope.else_scope():
+        pass
+    with pytest.raises(ModelError, match=r"if_scope: nothing was returned"), scope.if_scope(x):
+        pass
+    open_ = relay.ScopeBuilder()
+    with open_.if_scope(x):
+        open_.ret(x)
+    with pytest.raises(ModelError, match="has no else_scope.*right behind"):
+        open_.get()
+
+
+def sums_up(total):
+    """@total(n) = n + @total(n - 1), and 0 of 0."""
+    n = relay.var("n", shape=(), dtype="int32")
+    scope = relay.ScopeBuilder()
+    with scope.if_scope(relay.equal(n, relay.const(0))):
+        scope.ret(n)
+    with scope.else_scope():
+        scope.ret(relay.Call(total, [n - relay.const(1)]) + n)
+    return relay.Function([n], scope.get())
+
+
+@pytest.mark.parametrize("kind", ["vm", "debug"])
+def test_a_function_calls_itself_by_name(kind):
+    mod, total = relay.IRModule(), relay.GlobalVar("total")
+    mod[total] = sums_up(total)
+    n = relay.var("n", shape=(), dtype="int32")
+    mod["main"] = relay.Function([n], mod.get_global_var("total")(n) * relay.const(2))
+    assert "@total(%1)" in str(mod)
+    run = relay.create_executor(kind, mod=mod).evaluate()
+    for count in (0, 1, 7):
+        assert run(np.int32(count)).numpy() == count * (count + 1)
+    with pytest.raises(ModelError, match="values decide which branch is taken.*vm"):
+        relay.build(mod, "llvm")
+
+
+def test_a_function_that_no_module_has_is_refused():
+    x = relay.var("x", shape=())
+    mod = relay.IRModule.from_expr(relay.Function([x], relay.GlobalVar("nowhere")(x)))
+    with pytest.raises(ModelError, match=r"@nowhere: no module has that function"):
+        relay.create_executor("vm", mod=mod).evaluate()(np.float32(1))
+
+
+def test_functions_of_a_module_call_each_other():
+    x, y = relay.var("x", shape=(3,)), relay.var("y", shape=(3,))
+    mod, twice = relay.IRModule(), relay.GlobalVar("twice")
+    mod[twice] = relay.Function([x], x + x)
+    mod["main"] = relay.Function([y], twice(twice(y)))
+    assert mod["main"].ret_type == relay.TensorType((3,))
+    found = relay.create_executor("graph", mod=mod).evaluate()(np.float32([1, 2, 3]))
+    np.testing.assert_array_equal(found.numpy(), [4, 8, 12])
 
 
 def test_calls_of_functions_are_one_kernel_with_their_surroundings():

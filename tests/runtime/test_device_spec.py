@@ -3,12 +3,16 @@
 import os
 import pickle
 
+import numpy as np
 import pytest
 
+import tilewright
+from tilewright.base.errors import DeviceError
 from tilewright.runtime import Device, cpu, device
 from tilewright.runtime.device import local_target
 from tilewright.runtime.drivers import cpu_host
 from tilewright.targets.target import Target
+from tilewright.testing import device_enabled
 
 
 def test_a_device_describes_itself(device: Device) -> None:
@@ -57,3 +61,13 @@ def test_words_for_devices() -> None:
     assert device("llvm") == device(Target("llvm -num-cores=2")) == cpu()
     assert device("cl").kind == "opencl" and str(device("cuda", 1)) == "cuda(1)"
     assert cpu().limits["cores"] <= len(os.sched_getaffinity(0))
+
+
+def test_kinds_of_tvm_that_are_not_here_have_no_device() -> None:
+    for word in ("vulkan", "metal -max_num_threads=64", "rocm"):
+        dev = device(word)
+        assert not dev.exist and not device_enabled(word)
+        with pytest.raises(DeviceError, match=f"unknown kind '{dev.kind}'. Use one of cpu"):
+            tilewright.nd.array(np.zeros(3, "float32"), dev)
+    with pytest.raises(DeviceError, match="unknown kind 'vulcan'"):
+        device("vulcan")

@@ -31,7 +31,7 @@ def sums(steps, width):
     step = te.compute(
         (steps, width), lambda t, i: state[t - 2, i] - state[t - 1, i] + x[t, i], name="step"
     )
-    return [x, te.scan(begin, step, state, inputs=[x])]
+    return [x, te.scan(begin, step, state, inputs=x)]
 
 
 def numpy_sums(x):

@@ -54,6 +54,9 @@ def test_names_that_tvm_does_not_have_are_pythons_error() -> None:
 def test_helpers_of_shapes() -> None:
     n = te.var("n")
     assert utils.get_const_tuple((te.const(3), n, 4)) == (3, n, 4)
+    layouts = ("NCHW", "NCHW16c", "NCHW1n16c", "NHWC")
+    assert [utils.nchw_pack_layout(x) for x in layouts] == [False, False, True, False]
+    assert [utils.nchw_xc_layout(x) for x in layouts] == [False, True, False, False]
     assert utils.get_const_int(te.const(3) * 2) == 6 and utils.get_const_float(te.const(2.5)) == 2.5
     assert utils.equal_const_int(te.const(3), 3) and not utils.equal_const_int(n, 3)
     assert utils.prod(()) == 1 and utils.prod((2, te.const(3))) == 6

@@ -15,7 +15,9 @@ import numpy as np
 
 from tilewright.base.errors import ModelError
 from tilewright.relay.graph.expr import Array, Expr, Tuple, TupleGetItem, Var
-from tilewright.relay.graph.later import WAY_OUT, Branch, Later, NotYet, advanced, computed
+from tilewright.relay.graph.later import WAY_OUT, Later, NotYet, computed
+from tilewright.relay.graph.scope import If as If
+from tilewright.relay.graph.scope import holds
 
 
 def argwhere(condition: Expr) -> Expr:
@@ -107,19 +109,6 @@ def sparse_reshape(sparse_indices: Expr, prev_shape: Expr, new_shape: Expr) -> T
     return Tuple([_pick(made, k) for k in range(2)])
 
 
-def If(cond: Expr, true_branch: Expr, false_branch: Expr) -> Expr:
-    """The value of one of two branches; the other one is not computed.
-
-    cond: one element
-    """
-
-    def chosen(parts: Sequence[Expr]) -> Expr:
-        return parts[1] if _holds(parts[0], "relay.If") else parts[2]
-
-    error = ModelError("relay.If", "values decide which branch is taken", WAY_OUT)
-    return advanced(Branch([cond, true_branch, false_branch], (0,), chosen, error, lazy=True))
-
-
 def while_loop(
     cond: Callable[..., Expr], loop_vars: Sequence[Var], loop_bodies: Callable[..., Sequence[Any]]
 ) -> Callable[..., Expr]:
@@ -132,7 +121,7 @@ def while_loop(
 
     def trip(values: Sequence[Expr]) -> Expr:
         def goes_on(parts: Sequence[Expr]) -> Expr:
-            if not _holds(parts[0], "relay.loops.while_loop"):
+            if not holds(parts[0], "relay.loops.while_loop"):
                 return Tuple(parts[1:])
             try:
                 after = list(loop_bodies(*parts[1:]))
@@ -157,13 +146,6 @@ def while_loop(
         return trip(values)
 
     return loop
-
-
-def _holds(condition: Expr, place: str) -> bool:
-    known = np.asarray(condition.as_numbers())
-    if known.size != 1:
-        raise ModelError(place, f"its condition has {known.size} elements", "Give one.")
-    return bool(known.reshape(-1)[0])
 
 
 def _pick(value: Expr, k: int) -> Expr:

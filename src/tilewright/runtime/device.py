@@ -13,7 +13,7 @@ from tilewright.base.errors import DeviceError, TilewrightError
 from tilewright.runtime import drivers
 from tilewright.runtime.drivers import Driver
 from tilewright.targets import processors
-from tilewright.targets.kind import DeviceKind, LimitValue, kinds, resolve
+from tilewright.targets.kind import ABSENT, DeviceKind, LimitValue, kinds, resolve
 from tilewright.targets.spec import DeviceSpec
 from tilewright.targets.target import Target
 
@@ -25,13 +25,14 @@ _OTHER = 12  # DLPack's number for devices that it has no other for
 def device(kind: str | Target, index: int = 0) -> Device:
     """The device of a kind ("cpu", "cuda", "opencl"; a target or its kind will do) and index.
 
-    Opens nothing: whether it exists is asked with `.exist` or `.why_not()`.
+    Opens nothing: whether it exists is asked with `.exist` or `.why_not()`.  Kinds of TVM that are
+    not here ("vulkan", "metal", ...) may be asked for, and have no device that exists.
     """
     name = kind.kind if isinstance(kind, Target) else kind.partition(" ")[0]
-    found = _kind_of(name, f"device({kind!r})")
+    word = name if name in ABSENT else _kind_of(name, f"device({kind!r})").device
     if index < 0:
         raise DeviceError(f"device({kind!r}, {index})", "the index must be at least 0", "Try 0.")
-    return Device(found.device, index)
+    return Device(word, index)
 
 
 @door(DeviceError)
@@ -79,7 +80,10 @@ class Device:
 
     def why_not(self) -> TilewrightError | None:
         """None when the device can be used; otherwise an error with the reason and a way out."""
-        return drivers.why_not(self.device_kind.name, self.index)
+        try:
+            return drivers.why_not(self.device_kind.name, self.index)
+        except DeviceError as error:  # of a kind that is not here
+            return error
 
     @property
     def driver(self) -> Driver:

@@ -12,9 +12,10 @@ from tilewright.base.errors import absent
 from tilewright.schedule.schedule import Schedule, Stage, create_schedule
 from tilewright.schedule.state import FuseRelation as Fuse
 from tilewright.schedule.state import SplitRelation as Split
+from tilewright.te.ir_builder import BufferVar as Buffer
 from tilewright.te.tensor import IterVar
 
-__all__ = ["Fuse", "IterVar", "Schedule", "Split", "Stage", "create_schedule"]
+__all__ = ["Buffer", "Fuse", "IterVar", "Schedule", "Split", "Stage", "create_schedule"]
 
 _ELSEWHERE = {
     "InferBound": "lower(s, args) shows the loops, print(s) those of an unfinished schedule.",

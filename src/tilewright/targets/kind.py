@@ -187,6 +187,15 @@ def kind(name: str, place: str = "") -> DeviceKind:
     )  # fmt: skip
 
 
+# Words of TVM for kinds that are not here: scripts ask whether there is a device of them.
+ABSENT = frozenset(
+    (
+        "aocl", "aocl_sw_emu", "c", "ext_dev", "hexagon", "metal", "nvptx", "opengl", "rocm",
+        "sdaccel", "stackvm", "vulkan", "webgpu",
+    )
+)  # fmt: skip
+
+
 def kinds() -> tuple[DeviceKind, ...]:
     """All that are registered, those of Tilewright first."""
     return tuple(_KINDS.values())

@@ -24,7 +24,7 @@ def scan(
     init: Any,
     update: Any,
     state_placeholder: Any,
-    inputs: Sequence[Tensor] = (),
+    inputs: Tensor | Sequence[Tensor] = (),
     name: str = "scan",
     tag: str = "",
     attrs: dict[str, Any] | None = None,

@@ -48,7 +48,7 @@ _NAMES = """
     depthwise_conv2d_nchw depthwise_conv2d_NCHWc depthwise_conv2d_nhwc einsum elemwise extern
     fifo_buffer gather global_pool group_conv2d_nchw group_conv2d_nhwc group_norm injective
     instance_norm l2_normalize layer_norm log_softmax lrn matmul nms pool reduce reorg resize
-    roi_align roi_pool scatter scatter_nd softmax sort sparse_dense sparse_transpose take topk
+    roi_align roi_pool scan scatter scatter_nd softmax sort sparse_dense sparse_transpose take topk
     transpose upsampling dilation2d_nchw dilation2d_nhwc get_valid_counts
     group_conv2d_transpose_nchw group_conv1d_transpose_ncw lstm correlation_nchw
     multibox_detection multibox_prior non_max_suppression pool_grad proposal searchsorted

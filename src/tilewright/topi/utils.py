@@ -17,8 +17,8 @@ from tilewright.schedule.schedule import Schedule
 from tilewright.te.tensor import ComputeOp, Operation
 
 __all__ = [
-    "equal_const_int", "get_const_float", "get_const_int", "get_const_tuple", "prod", "ravel_index",
-    "simplify", "traverse_inline", "unravel_index",
+    "equal_const_int", "get_const_float", "get_const_int", "get_const_tuple", "nchw_pack_layout",
+    "nchw_xc_layout", "prod", "ravel_index", "simplify", "traverse_inline", "unravel_index",
 ]  # fmt: skip
 
 
@@ -62,6 +62,16 @@ def simplify(expr: Any) -> Any:
     node = E.convert(expr)
     short = simplifier(node)(node)
     return short.attr if short.op == "const" else short
+
+
+def nchw_pack_layout(layout_info: str) -> bool:
+    """Whether a layout has blocks of images and of channels, as NCHW1n16c does."""
+    return layout_info[:4] == "NCHW" and "c" in layout_info[4:] and "n" in layout_info[4:]
+
+
+def nchw_xc_layout(layout_info: str) -> bool:
+    """Whether a layout has blocks of channels alone, as NCHW16c does."""
+    return layout_info[:4] == "NCHW" and "c" in layout_info[4:] and layout_info[4:-1].isnumeric()
 
 
 @door(ExpressionError, "topi.utils.prod")

@@ -270,15 +270,21 @@ class Call(Expr):
 
     __slots__ = ("args", "attrs", "op")
 
+    def __new__(cls, op: Any = None, args: Sequence[Any] = (), attrs: Any = None) -> Any:
+        if isinstance(op, GlobalVar) and op.function is None:
+            return op(*args)
+        return super().__new__(cls)
+
     def __init__(
-        self, op: Op | Function, args: Sequence[Any], attrs: Mapping[str, Any] | None = None
+        self, op: Any, args: Sequence[Any], attrs: Mapping[str, Any] | None = None
     ) -> None:
+        op = op.function if isinstance(op, GlobalVar) else op
         if not hasattr(op, "infer"):
             raise ModelError(
                 f"relay.Call({op!r})", "it is no operator",
                 "Use the functions of relay and relay.nn, or a relay.Function.",
             )  # fmt: skip
-        self.op = op
+        self.op: Op | Function = op
         self.args: tuple[Expr, ...] = tuple(args)
         self.attrs = attrs if isinstance(attrs, Attrs) else Attrs(attrs or {})
         if _any_waits(self.args) or getattr(op, "waits", False):
@@ -441,8 +447,9 @@ class IRModule:
 
     @door(ModelError)
     def __init__(self, functions: Mapping[str, Function] | None = None) -> None:
-        given = dict(functions or {})
-        self.functions: dict[str, Function] = {GlobalVar(name): f for name, f in given.items()}
+        self.functions: dict[str, Function] = {}
+        for name, function in (functions or {}).items():
+            self[name] = function
 
     @staticmethod
     @door(ModelError)
@@ -463,6 +470,8 @@ class IRModule:
 
     def __setitem__(self, name: str, function: Function) -> None:
         self.functions[GlobalVar(name)] = function
+        if isinstance(name, GlobalVar) and name.function is None:  # what passes make is for builds
+            name.function = function
 
     def __contains__(self, name: object) -> bool:
         return name in self.functions
@@ -473,12 +482,11 @@ class IRModule:
     @door(ModelError)
     def get_global_var(self, name: str) -> GlobalVar:
         """The name of a function that is there.  Raises ModelError."""
-        self[name]
-        return GlobalVar(name)
+        return GlobalVar(name, self[name])
 
     def get_global_vars(self) -> list[GlobalVar]:
         """The names of all functions."""
-        return [GlobalVar(name) for name in self.functions]
+        return [self.get_global_var(name) for name in self.functions]
 
     @door(ModelError)
     def update_func(self, var: str, func: Function) -> None:

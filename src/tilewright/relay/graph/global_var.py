@@ -5,25 +5,37 @@ In: strings.  Out: strings.  Read next: `expr.py`.
 
 from __future__ import annotations
 
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from tilewright.base.errors import ModelError
 
+if TYPE_CHECKING:
+    from tilewright.relay.graph.expr import Function
+
 
 class GlobalVar(str):
-    """The name of a function in a module: a string, which TVM wraps."""
+    """The name of a function in a module: a string, which TVM wraps.
 
-    def __new__(cls, name_hint: str) -> GlobalVar:
+    function: what it is called with, since `mod[name] = function`
+    """
+
+    function: Function | None
+
+    def __new__(cls, name_hint: str, function: Function | None = None) -> GlobalVar:
         if not isinstance(name_hint, str):
             raise ModelError(f"relay.GlobalVar({name_hint!r})", "it is no name", 'Give "main".')
-        return super().__new__(cls, name_hint)
+        name = super().__new__(cls, name_hint)
+        name.function = function
+        return name
 
     @property
     def name_hint(self) -> str:
         return str(self)
 
-    def __call__(self, *_: Any) -> Any:
-        raise ModelError(
-            f"relay.GlobalVar({str(self)!r})(...)", "functions do not call each other by name",
-            "Call the relay.Function itself: f(x).",
-        )  # fmt: skip
+    def __call__(self, *args: Any) -> Any:
+        """A call of the function; before `mod[name] = function`, inside the function itself, one
+        that is made when the network runs, for the values that the arguments have by then."""
+        if self.function is not None:
+            return self.function(*args)
+        return import_module("tilewright.relay.graph.scope").call_by_name(self, args)

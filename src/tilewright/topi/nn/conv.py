@@ -187,5 +187,19 @@ def _in_layout(name: str, layout: str, function: Callable[..., Tensor]) -> Calla
 
 conv1d_ncw = _in_layout("conv1d_ncw", "NCW", conv1d)
 conv1d_nwc = _in_layout("conv1d_nwc", "NWC", conv1d)
-conv3d_ncdhw = _in_layout("conv3d_ncdhw", "NCDHW", conv3d)
-conv3d_ndhwc = _in_layout("conv3d_ndhwc", "NDHWC", conv3d)
+
+
+def conv3d_ncdhw(
+    data: Tensor, kernel: Tensor, strides: Any = 1, padding: Any = 0, dilation: Any = 1,
+    groups: int = 1, out_dtype: str | None = None,
+) -> Tensor:  # fmt: skip
+    """`conv3d` of data in NCDHW."""
+    return conv3d(data, kernel, strides, padding, dilation, groups, out_dtype=out_dtype)
+
+
+def conv3d_ndhwc(
+    data: Tensor, kernel: Tensor, strides: Any = 1, padding: Any = 0, dilation: Any = 1,
+    groups: int = 1, out_dtype: str | None = None,
+) -> Tensor:  # fmt: skip
+    """`conv3d` of data in NDHWC."""
+    return conv3d(data, kernel, strides, padding, dilation, groups, "NDHWC", out_dtype=out_dtype)
