@@ -115,9 +115,9 @@ ROWS: dict[str, Row] = {
     "right_shift": Row(V, lambda x: topi.right_shift(x, 5), lambda x: np.right_shift(x, 5), INTS),
     "logical_xor": Row(M, topi.logical_xor, np.logical_xor, ("bool",)),
     "sign": Row(V, topi.sign, np.sign),
-    "isnan": Row(V, topi.isnan, np.isnan, FLOATS),
-    "isinf": Row(V, topi.isinf, np.isinf, FLOATS),
-    "isfinite": Row(V, topi.isfinite, np.isfinite, FLOATS),
+    "isnan": Row(V, topi.isnan, np.isnan),
+    "isinf": Row(V, topi.isinf, np.isinf),
+    "isfinite": Row(V, topi.isfinite, np.isfinite),
     **{
         name: Row(V, getattr(topi, name), getattr(np, numpy_name), FLOATS)
         for name, numpy_name in (
@@ -176,8 +176,8 @@ ROWS: dict[str, Row] = {
                     lambda x, b: x + b[:, None]),
     "dropout": Row(V, nn.dropout, lambda x: x, TYPES),
     # reductions
-    "all": Row(((3, 2),), lambda x: topi.all(x, 1), lambda x: x.all(1), ("bool",)),
-    "any": Row(((3, 2),), lambda x: topi.any(x, 1), lambda x: x.any(1), ("bool",)),
+    "all": Row(((3, 2),), lambda x: topi.all(x, 1), lambda x: x.astype(bool).all(1), TYPES),
+    "any": Row(((3, 2),), lambda x: topi.any(x, 1), lambda x: x.astype(bool).any(1), TYPES),
     "sum": Row(((3, 5, 4),), lambda x: topi.sum(x, (0, 2)),
                _on_wide(lambda x: x.sum((0, 2)))),
     "prod": Row(((2, 3),), lambda x: topi.prod(x, 1), _on_wide(lambda x: x.prod(1)),

@@ -160,8 +160,14 @@ def test_group_and_instance_norm():
         expected = made.reshape(x.shape) * gamma[:, None, None] + beta[:, None, None]
         (result,) = ran(lambda *t, g=groups: topi.nn.group_norm(*t, g, 1, [2, 3]), [x, gamma, beta])
         np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
+        found = topi.testing.group_norm_python(x, gamma, beta, groups, 1, [2, 3])
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
     (result,) = ran(lambda *t: topi.nn.instance_norm(*t, [2, 3]), [x, gamma, beta])
     np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
+    for scale, shift in ((gamma, beta), (floats(4, 5), floats(4, 5))):
+        (result,) = ran(lambda *t: topi.nn.instance_norm(*t, [2, 3]), [x, scale, shift])
+        want = topi.testing.instance_norm_python(x, scale, shift, [2, 3])
+        np.testing.assert_allclose(result, want, rtol=1e-4, atol=1e-5)
 
 
 def test_resizing_under_its_names_in_topi():

@@ -256,9 +256,12 @@ def _scaled(
 def instance_norm(
     data: Expr, gamma: Expr, beta: Expr, axis: int | Sequence[int], epsilon: float = 1e-5
 ) -> Any:
-    """Each channel of each image normalised over `axis`; gamma and beta are those of axis 1."""
+    """Each channel of each image normalised over `axis`; gamma and beta are those of axis 1, or
+    have an element for each of what is normalised over."""
     rank = len(data.shape)
     axes = sorted(a % rank for a in ([axis] if isinstance(axis, int) else axis))
+    if gamma.shape != (data.shape[1],) and gamma.shape == tuple(data.shape[k] for k in axes):
+        return layer_norm(data, gamma, beta, axes, epsilon)
     wide = [data.shape[1] if k == 1 else 1 for k in range(rank)]
     made = relay.nn.standardize(data, axes, epsilon)
     return made * relay.reshape(gamma, wide) + relay.reshape(beta, wide)

@@ -58,12 +58,14 @@ def _reduction(
     return operator
 
 
+_one_holds = te.comm_reducer(lambda a, b: te.any(a, b), lambda t: te.const(0, t), "any")
+_each_holds = te.comm_reducer(lambda a, b: te.all(a, b), lambda t: te.const(1, t), "all")
 sum = _reduction("sum", te.sum)
 prod = _reduction("prod", te.prod)
 max = _reduction("max", te.max)
 min = _reduction("min", te.min)
-any = _reduction("any", te.max, lambda v: v.astype("bool"))
-all = _reduction("all", te.min, lambda v: v.astype("bool"))
+any = _reduction("any", _one_holds, lambda v: v.astype("bool"))
+all = _reduction("all", _each_holds, lambda v: v.astype("bool"))
 _wide_sum = _reduction("mean", te.sum, wide)
 
 

@@ -50,6 +50,9 @@ from tilewright.topi.testing.indexing import (
 )
 from tilewright.topi.testing.normalization import (
     batch_norm,
+    group_norm_python,
+    instance_norm_python,
+    l2_normalize_python,
     layer_norm_python,
     log_softmax_python,
     lrn_python,
@@ -129,6 +132,9 @@ __all__ = [
     "get_reduce_schedule",
     "grid_sample_nchw_python",
     "grid_sample_python",
+    "group_norm_python",
+    "instance_norm_python",
+    "l2_normalize_python",
     "layer_norm_python",
     "layout_transform_python",
     "log_softmax_python",

@@ -80,6 +80,40 @@ def layer_norm_python(
     return in_type(widest(made) * gamma.reshape(wide) + beta.reshape(wide), data)
 
 
+def instance_norm_python(
+    data: Array, gamma: Array, beta: Array, axis: Any, epsilon: float = 1e-5
+) -> Array:
+    """(data - mean) / sqrt(variance + epsilon) * gamma + beta over the axes `axis`.
+
+    gamma, beta: of the channels, axis 1, or with an element for each of what is normalised over
+    """
+    own = (1,) if gamma.shape == data.shape[1:2] else tuple(axis)
+    wide = [n if k in own else 1 for k, n in enumerate(data.shape)]
+    made = standardize_python(data, tuple(axis), epsilon)
+    return in_type(widest(made) * gamma.reshape(wide) + beta.reshape(wide), data)
+
+
+def group_norm_python(
+    data: Array, gamma: Array, beta: Array, num_groups: int, channel_axis: int, axes: Any,
+    epsilon: float = 1e-5,
+) -> Array:  # fmt: skip
+    """Each of `num_groups` groups of channels normalised over it and `axes`; gamma, beta [C]."""
+    channels = data.shape[channel_axis]
+    split = (num_groups, channels // num_groups)
+    grouped = data.reshape(data.shape[:channel_axis] + split + data.shape[channel_axis + 1 :])
+    over = (channel_axis + 1, *(a + (a > channel_axis) for a in axes))
+    made = standardize_python(grouped, over, epsilon).reshape(data.shape)
+    wide = [n if k == channel_axis else 1 for k, n in enumerate(data.shape)]
+    return in_type(widest(made) * gamma.reshape(wide) + beta.reshape(wide), data)
+
+
+def l2_normalize_python(a_np: Array, eps: float, axis: Any = None) -> Array:
+    """a over the square root of its sum of squares along `axis`, which counts as at least `eps`."""
+    x = widest(a_np)
+    over = tuple(axis) if isinstance(axis, (list, tuple)) else axis
+    return in_type(x / np.sqrt(np.maximum((x * x).sum(over, keepdims=True), eps)), a_np)
+
+
 def lrn_python(a_np: Array, size: int, axis: int, bias: float, alpha: float, beta: float) -> Array:
     """a / (bias + alpha / size * the sum of squares of `size` neighbours along `axis`)**beta."""
     x = np.moveaxis(widest(a_np), axis, -1)
