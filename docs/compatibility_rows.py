@@ -1,4 +1,4 @@
-"""Rows of the page that compares names, and those of the auto-scheduler.
+"""Rows of the page that compares names: of the auto-scheduler and of spaces.
 
 In: names as the original has them.  Out: `Row`s by section.  Read next: `make_compatibility.py`.
 """
@@ -148,5 +148,28 @@ AUTO_SCHEDULER: dict[str, list[Row]] = {
         *not_yet("auto_scheduler.", "remove_index_check get_shape_from_rewritten_layout"),
         *not_yet("auto_scheduler.", "ApplyHistoryBestOrSample DispatchContext FallbackContext"),
         *not_yet("auto_scheduler.", "enable_relay_integration"),
+    ],
+}
+
+SPACES: dict[str, list[Row]] = {
+    "AutoTVM: templates and spaces": [
+        *works("autotvm.", "template get_config ConfigSpace ConfigEntity FallbackConfigEntity"),
+        *works("cfg.", "axis reduce_axis define_split define_knob define_reorder define_annotate"),
+        *works("cfg.", "add_flop raise_error valid space_map dims range_length subrange_length"),
+        *works("cfg.", "get point2knob knob2point is_index_valid get_next_index"),
+        different("cfg.get_rand_index", "ends when everything is excluded, and says so"),
+        different("cfg.sample_ints", "an optional generator makes it repeatable"),
+        different("cfg.random_walk", "an optional generator makes it repeatable"),
+        different("cfg.multi_filter", "tested when a configuration, or len(space), is asked for"),
+        *works("cfg['tile'].", "apply size"),
+        *works("cfg['knob'].", "val"),
+        *works("config.", "get_flatten_feature get_other_option to_json_dict from_json_dict"),
+        *works("fallback.", "fallback_split fallback_with_reference_log is_fallback"),
+        different(
+            "autotvm.register_topi_compute",
+            "the name up to its dot is the operator whose kernels get the template; another "
+            "computation is another implementation, taken where its records are faster",
+        ),
+        *works("autotvm.", "register_topi_schedule"),
     ],
 }

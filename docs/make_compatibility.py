@@ -20,6 +20,7 @@ from compatibility_rows import (
     AUTO_SCHEDULER,
     DIFFERENT,
     NOT_YET,
+    SPACES,
     WORKS,
     Row,
     different,
@@ -200,26 +201,7 @@ SECTIONS: dict[str, list[Row]] = {
         different("contrib.ndk.create_shared", "changes nothing: the target says what to link for"),
         *not_yet("contrib.", "cc graph_runtime"),
     ],
-    "AutoTVM: templates and spaces": [
-        *works("autotvm.", "template get_config ConfigSpace ConfigEntity FallbackConfigEntity"),
-        *works("cfg.", "axis reduce_axis define_split define_knob define_reorder define_annotate"),
-        *works("cfg.", "add_flop raise_error valid space_map dims range_length subrange_length"),
-        *works("cfg.", "get point2knob knob2point is_index_valid get_next_index"),
-        different("cfg.get_rand_index", "ends when everything is excluded, and says so"),
-        different("cfg.sample_ints", "an optional generator makes it repeatable"),
-        different("cfg.random_walk", "an optional generator makes it repeatable"),
-        different("cfg.multi_filter", "tested when a configuration, or len(space), is asked for"),
-        *works("cfg['tile'].", "apply size"),
-        *works("cfg['knob'].", "val"),
-        *works("config.", "get_flatten_feature get_other_option to_json_dict from_json_dict"),
-        *works("fallback.", "fallback_split fallback_with_reference_log is_fallback"),
-        different(
-            "autotvm.register_topi_compute",
-            "the name up to its dot is the operator whose kernels get the template; another "
-            "computation is another implementation, taken where its records are faster",
-        ),
-        *works("autotvm.", "register_topi_schedule"),
-    ],
+    **SPACES,
     "AutoTVM: tasks, measuring, tuners": [
         different(
             "autotvm.task.create",
@@ -270,10 +252,11 @@ SECTIONS: dict[str, list[Row]] = {
         *works("autotvm.record.", "pick_best measure_str_key split_workload"),
         different("autotvm.record.encode", "this project's JSON line"),
         different("autotvm.record.decode", "reads lines of both"),
-        different("autotvm.record.load_from_buffer", "gives Records"),
+        different("autotvm.record.load_from_buffer", "gives Records, as load_from_file"),
         different(
             "autotvm.record.load_from_file",
-            "gives Records; of a log of TVM the lines of templates that are known here",
+            "gives Records, of which `inp, result = record` makes TVM's pair; of a log of TVM the "
+            "lines of templates that are known here",
         ),
         different(
             "autotvm.apply_history_best", "logs of AutoTVM, too; relay.build verifies what they say"
@@ -312,6 +295,13 @@ SECTIONS: dict[str, list[Row]] = {
         *works("", "parser.parse parser.fromtext parser.parse_expr error.DiagnosticError"),
         different("relay.Let", "the body with the value in it: a graph needs no names for values"),
         different("relay.ScopeBuilder", "the same: let gives the value back"),
+        different(
+            "relay.GlobalVar(name)(x)",
+            "a function that its module has is called as such; one that it does not have yet, as "
+            'inside itself, needs the executor "vm", which makes each call when it is reached',
+            "relay.GlobalVar",
+        ),
+        different("device(kind)", "kinds that are not here have no device that exists", "device"),
         different(
             "relay.create_executor",
             'kinds are "graph", "vm" and "debug", which is numpy; a tuple is a list of arrays',

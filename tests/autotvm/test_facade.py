@@ -228,6 +228,12 @@ def test_a_log_keeps_every_trial_and_pick_best_keeps_the_best(task: Task, tmp_pa
     assert [r.candidate for r in read[:3]] == [r.candidate for r in first]
     assert [r.result for r in read[:3]] == [r.result for r in first]
     assert read[2].result.message == "it broke"
+    with CPU:
+        pairs = [(inp.config, result) for inp, result in record.load_from_file(log)]
+    assert [result.record for _, result in pairs] == read and pairs[2][1].error_no
+    assert [config.to_json_dict()["entity"] for config, _ in pairs] == [
+        record.decode(record.encode(*one))[0].config.to_json_dict()["entity"] for one in read
+    ]
     assert record.pick_best(log, best) == 2
     assert [r.seconds for r in record.load_from_file(best)] == [1e-3, 5e-4]
     written(task, log, made(task, 1e-4))

@@ -1,5 +1,7 @@
 """What TVM's tests ask of `testing` and `contrib`: values at the top of a file, and fixtures."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -8,6 +10,7 @@ from tilewright.base.errors import TilewrightError
 from tilewright.targets.target import Target
 
 pytest_plugins = ["pytester"]
+DEVICES = len(testing.enabled_targets())  # here: pytester forgets what its tests import
 
 SCRIPT = """
     import pytest
@@ -40,19 +43,34 @@ SCRIPT = """
     def test_none(target):
         raise AssertionError
 
-    @testing.parametrize_targets("llvm")
+    @testing.parametrize_targets("llvm", "vulkan -from_device=0")
     def test_one(target, dev):
         assert target == "llvm"
+
+    class TestClass:
+        @testing.parametrize_targets("llvm")
+        def test_target(self, target):
+            assert target == "llvm"
+
+        @testing.parametrize_targets
+        def test_device(self, dev):
+            assert dev.exist
 """
 
 
-def test_runs_of_a_file(pytester: pytest.Pytester) -> None:
-    pytester.makeconftest('pytest_plugins = ["tilewright.testing.plugin"]')
-    pytester.makepyfile(SCRIPT)
-    devices = len(testing.enabled_targets())
-    result = pytester.runpytest("-q", "-p", "no:xdist", "-p", "no:randomly")
-    result.assert_outcomes(passed=4 + 4 + 2 + devices + 1, skipped=1)
-    result = pytester.runpytest("--collect-only", "-q", "-p", "no:xdist")
+@pytest.fixture
+def runs(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    """What runs files, in processes of their own."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(testing.__file__).parents[2]))
+    return pytester
+
+
+def test_runs_of_a_file(runs: pytest.Pytester) -> None:
+    runs.makeconftest('pytest_plugins = ["tilewright.testing.plugin"]')
+    runs.makepyfile(SCRIPT)
+    result = runs.runpytest_subprocess("-q", "-p", "no:xdist", "-p", "no:randomly")
+    result.assert_outcomes(passed=4 + 4 + 2 + DEVICES + 1 + 1 + DEVICES, skipped=2)
+    result = runs.runpytest_subprocess("--collect-only", "-q", "-p", "no:xdist")
     result.stdout.fnmatch_lines(["*test_sets[[]*few*", "*test_names[[]two*"])
 
 
@@ -102,9 +120,9 @@ def test_marks_of_what_is_not_there() -> None:
     assert testing.requires_vulkan().name == "skip"
 
 
-def test_a_mark_of_pytest_goes_before_a_parameter(pytester: pytest.Pytester) -> None:
-    pytester.makeconftest('pytest_plugins = ["tilewright.testing.plugin"]')
-    pytester.makepyfile("""
+def test_a_mark_of_pytest_goes_before_a_parameter(runs: pytest.Pytester) -> None:
+    runs.makeconftest('pytest_plugins = ["tilewright.testing.plugin"]')
+    runs.makepyfile("""
         import pytest
         from tilewright import testing
         kind = testing.parameter("graph", "vm")
@@ -125,7 +143,7 @@ def test_a_mark_of_pytest_goes_before_a_parameter(pytester: pytest.Pytester) -> 
         def test_both(kind):
             pass
     """)
-    pytester.runpytest("-q", "-p", "no:xdist", "-p", "no:randomly").assert_outcomes(passed=4)
+    runs.runpytest_subprocess("-q", "-p", "no:xdist", "-p", "no:randomly").assert_outcomes(passed=4)
 
 
 def test_functions_chosen_by_the_target_in_force() -> None:

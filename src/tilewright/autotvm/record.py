@@ -41,6 +41,7 @@ class Records(Iterator[Record]):
 def load_from_file(filename: str | os.PathLike[str]) -> Records:
     """The records of a log, oldest first; lines that cannot be read are left out, with a warning.
 
+    `for inp, result in load_from_file(...)` takes records of templates apart, as `decode` does.
     `tuner.load_history` takes them.  Of a log of TVM, the lines that function templates of this
     process can be found for.  Raises RecordError for a log of another program.
     """
@@ -86,10 +87,7 @@ def decode(row: str | bytes, protocol: str = "json") -> tuple[MeasureInput, Meas
     line = row.encode(errors="surrogatepass") if isinstance(row, str) else row
     held, reason = read(line)
     if isinstance(held, Record):
-        task = _task(held.task.name, held.task.args, Target(held.task.target))
-        space = task.config_space
-        config = space.get(space.index_of(held.decisions))
-        return MeasureInput(task.target, task, config), measure_result(held)
+        return pair_of(held)
     if reason != f"a line of {AUTOTVM}":
         raise RecordError("decode", reason or "not a record", "Give one line of a log.")
     told = read_autotvm(line)
@@ -100,6 +98,14 @@ def decode(row: str | bytes, protocol: str = "json") -> tuple[MeasureInput, Meas
     return MeasureInput(task.target, task, config), MeasureResult(
         tuple(costs), int(error), float(all_cost), float(timestamp)
     )
+
+
+def pair_of(record: Record) -> tuple[MeasureInput, MeasureResult]:
+    """A record in AutoTVM's words.  Raises RecordError where its template is not known."""
+    task = _task(record.task.name, record.task.args, Target(record.task.target))
+    space = task.config_space
+    config = space.get(space.index_of(record.decisions))
+    return MeasureInput(task.target, task, config), measure_result(record)
 
 
 def measure_str_key(inp: MeasureInput, include_config: bool = True) -> str:

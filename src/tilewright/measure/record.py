@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from importlib import metadata
+from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_args
 
 import msgspec
@@ -121,6 +121,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="record", 
     versions:  of Tilewright and of the compiler
 
     Decisions and steps stay JSON text until they are asked for: few of a log's records are.
+    `inp, result = record` is what loops over AutoTVM's logs write: see `autotvm.record.pair_of`.
     """
 
     v: Literal[1] = 1
@@ -134,6 +135,9 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="record", 
     trial: Number = 0
     timestamp: Seconds = 0.0
     versions: dict[str, str] = {}
+
+    def __iter__(self) -> Iterator[Any]:
+        yield from import_module("tilewright.autotvm.record").pair_of(self)
 
     @property
     def decisions(self) -> dict[str, Any]:

@@ -231,6 +231,8 @@ class Module:
         try:
             ready = self._idle.pop()
         except IndexError:
+            ready = None
+        if ready is None:
             return self._bind(key, arrays, None)
         if ready.key != key:
             spaces = ready.workspaces if self.artifact.source.open is None else None

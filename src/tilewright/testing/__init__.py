@@ -6,6 +6,7 @@ In: arrays, targets.  Out: AssertionErrors, marks of pytest.  Read next: `parame
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -118,22 +119,26 @@ def exclude_targets(*targets: Any) -> Any:
 
 
 def parametrize_targets(*targets: Any) -> Any:
-    """A test with arguments `target` and `dev`, once for each of the targets that runs here."""
+    """A test with `target` or `dev` or both among its arguments, once for each of the targets that
+    runs here; of those that are named, the others are skipped."""
     import pytest
 
     if len(targets) == 1 and callable(targets[0]):
         return parametrize_targets()(targets[0])
     names = targets or [name for name, _ in enabled_targets()]
-    return pytest.mark.parametrize(
-        ("target", "dev"),
-        [
+
+    def decorate(test: Any) -> Any:
+        wanted = [n for n in ("target", "dev") if n in inspect.signature(test).parameters]
+        runs = [
             pytest.param(
-                name, device(Target(name)),
+                *({"target": name, "dev": device(name)}[n] for n in wanted),
                 marks=[] if device_enabled(name) else pytest.mark.skip(f"no device for {name}"),
             )
             for name in names
-        ],
-    )  # fmt: skip
+        ]
+        return pytest.mark.parametrize(wanted, runs)(test) if wanted else test
+
+    return decorate
 
 
 class utils:

@@ -30,7 +30,7 @@ def pytest_generate_tests(metafunc: Any) -> None:
 def _on_targets(metafunc: Any) -> None:
     """`dev` alone is that of the targets."""
     wanted = [n for n in ("target", "dev") if n in metafunc.fixturenames]
-    if not wanted or "target" in _marked(metafunc):
+    if not wanted or _marked(metafunc).intersection(wanted):
         return
     refused = {
         name for mark in metafunc.definition.iter_markers("exclude_targets") for name in mark.args
