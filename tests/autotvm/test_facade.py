@@ -230,6 +230,7 @@ def test_a_log_keeps_every_trial_and_pick_best_keeps_the_best(task: Task, tmp_pa
     assert read[2].result.message == "it broke"
     with CPU:
         pairs = [(inp.config, result) for inp, result in record.load_from_file(log)]
+        assert read[0][0].config.to_json_dict() == pairs[0][0].to_json_dict()
     assert [result.record for _, result in pairs] == read and pairs[2][1].error_no
     assert [config.to_json_dict()["entity"] for config, _ in pairs] == [
         record.decode(record.encode(*one))[0].config.to_json_dict()["entity"] for one in read

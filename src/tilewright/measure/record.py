@@ -139,6 +139,9 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="record", 
     def __iter__(self) -> Iterator[Any]:
         yield from import_module("tilewright.autotvm.record").pair_of(self)
 
+    def __getitem__(self, index: int) -> Any:
+        return tuple(self)[index]
+
     @property
     def decisions(self) -> dict[str, Any]:
         """Name -> value, for example {"tile_f": [4, 1, 16, 2]}.
