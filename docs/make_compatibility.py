@@ -301,6 +301,9 @@ SECTIONS: dict[str, list[Row]] = {
             'inside itself, needs the executor "vm", which makes each call when it is reached',
             "relay.GlobalVar",
         ),
+        different(
+            "ir.save_json", "networks; load_json reads what it wrote, not TVM's", "ir.save_json"
+        ),
         different("device(kind)", "kinds that are not here have no device that exists", "device"),
         different(
             "relay.create_executor",

@@ -349,3 +349,36 @@ def test_names_of_tvm():
         assert set(door(text).functions) == {"main"}
     assert relay.parse_expr("nn.conv2d") is relay.op.get("nn.conv2d")
     assert relay.parse_expr("@foo").name_hint == "foo"
+
+
+def test_networks_are_saved_as_json():
+    x = tensor("x", 3)
+    f = relay.Function([x], relay.add(x, relay.const(np.float32([1, 2, 3]))))
+    mod = relay.IRModule.from_expr(f)
+    again = tilewright.ir.load_json(tilewright.ir.save_json(mod))
+    assert isinstance(again, relay.IRModule) and not first_difference(again, mod)
+    for value in (f, f.body, relay.Tuple([f.body, x]), relay.const(2)):
+        found = tilewright.ir.load_json(tilewright.ir.save_json(value))
+        assert type(found) is type(value)
+        assert relay.analysis.structural_equal(found, value, map_free_vars=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("{", "it is no JSON"), ("[" * 100_000, "it is no JSON"), ("[]", "did not write it"),
+        ('{"root": 1, "nodes": []}', "did not write it.*relay.parse"),
+        ('{"tilewright": "relay.Expr", "text": 3}', "did not write it"),
+        ('{"tilewright": ["relay.Expr"], "text": ""}', "did not write it"),
+        ('{"tilewright": "relay.Expr", "text": "nowhere(1)"}', "line 1, column 1"),
+    ],
+)  # fmt: skip
+def test_json_of_others_is_refused(text, reason):
+    with pytest.raises(ModelError, match=reason):
+        tilewright.ir.load_json(text)
+
+
+def test_what_is_no_network_is_not_saved():
+    with pytest.raises(ModelError, match=r"ir.save_json\(Schedule\): it is no network"):
+        out = tilewright.te.compute((3,), lambda i: i)
+        tilewright.ir.save_json(tilewright.te.create_schedule(out.op))

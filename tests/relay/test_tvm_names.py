@@ -378,7 +378,8 @@ def test_backends_that_there_are_not():
         (relay.testing, "check_grad", "Gradients"), (relay.expr, "Match", "relay.where"),
         (relay.build_module, "GraphExecutor", "create_executor"),
         (relay.op, "relu", "relay.nn.relu"), (relay.op, "register_compute", "TABLE"),
-        (tilewright.ir, "save_json", "relay.to_onnx"), (tilewright._ffi, "registry", "use Python"),
+        (tilewright.ir, "register_intrin_lowering", "te.compute"),
+        (tilewright._ffi, "registry", "use Python"),
         (tvmc, "micro", "no target"), (tilewright.contrib, "download", "its path"),
     ],
 )  # fmt: skip

@@ -19,6 +19,7 @@ _RELAYS = {
         ("assert_structural_equal", "structural_equal", "structural_hash"),
         "tilewright.relay.analysis",
     ),
+    **dict.fromkeys(("load_json", "save_json"), "tilewright.relay.saved"),
     "Op": "tilewright.relay.op",
     "register_op_attr": "tilewright.relay.op",
     "RelayExpr": "tilewright.relay.expr",
@@ -27,12 +28,10 @@ _RELAYS = {
     "transform": "tilewright.transform:",
     "module": "tilewright.relay.graph.expr:",
 }
-_ELSEWHERE = dict.fromkeys(
-    ("load_json", "save_json"), "Save a network with relay.to_onnx or Library.export_library."
-) | dict.fromkeys(
-    ("register_intrin_lowering",),
-    "Functions of numbers are a fixed set; te.compute makes others of them (tir.exp, ...).",
-)
+_ELSEWHERE = {
+    "register_intrin_lowering":
+        "Functions of numbers are a fixed set; te.compute makes others of them (tir.exp, ...).",
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
