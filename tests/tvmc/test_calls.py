@@ -330,8 +330,8 @@ def test_refusals_of_a_run(package):
         tvmc.run(package, inputs={"y": 1})
     with pytest.raises(TilewrightError, match="built for llvm"):
         tvmc.run(package, device="opencl")
-    with pytest.raises(TilewrightError, match="unknown kind 'metal'"):
-        tvmc.run(package, device="metal")
+    with pytest.raises(TilewrightError, match="unknown kind 'mental'"):
+        tvmc.run(package, device="mental")
 
 
 def test_a_package_that_a_format_needs(monkeypatch, path):

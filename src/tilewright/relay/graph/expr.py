@@ -270,7 +270,7 @@ class Call(Expr):
 
     __slots__ = ("args", "attrs", "op")
 
-    def __new__(cls, op: Any = None, args: Sequence[Any] = (), attrs: Any = None) -> Any:
+    def __new__(cls, op: Any = None, args: Sequence[Any] = (), *_: Any, **__: Any) -> Any:
         if isinstance(op, GlobalVar) and op.function is None:
             return op(*args)
         return super().__new__(cls)
