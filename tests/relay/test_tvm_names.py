@@ -214,6 +214,21 @@ def test_a_function_that_no_module_has_is_refused():
         relay.create_executor("vm", mod=mod).evaluate()(np.float32(1))
 
 
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ([], "0 arguments for 1 parameters"), ([relay.const(1.5)], "the argument .*float32"),
+        ([relay.const(1), relay.const(1)], "2 arguments"),
+    ],
+)  # fmt: skip
+def test_arguments_of_functions_called_by_name_fit(given, reason):
+    mod, total = relay.IRModule(), relay.GlobalVar("total")
+    mod["main"] = relay.Function([], total(*given))
+    mod[total] = sums_up(total)
+    with pytest.raises(ModelError, match=reason):
+        relay.create_executor("vm", mod=mod).evaluate()()
+
+
 def test_functions_of_a_module_call_each_other():
     x, y = relay.var("x", shape=(3,)), relay.var("y", shape=(3,))
     mod, twice = relay.IRModule(), relay.GlobalVar("twice")

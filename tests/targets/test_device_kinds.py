@@ -5,6 +5,7 @@ In: `c_kind.py`, by import.  Out: what users do, by the public API only.
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import subprocess
 import sys
@@ -32,7 +33,8 @@ from tilewright.search.loop import tune
 from tilewright.search.report import Options
 from tilewright.search.rules.derive import with_rules
 from tilewright.target import Target
-from tilewright.targets.kind import DeviceKind, kind, kinds, origins, register
+from tilewright.targets import kind as kind_module
+from tilewright.targets.kind import DeviceKind, is_absent, kind, kinds, origins, register
 from tilewright.te.tensor import Tensor
 
 pytestmark = pytest.mark.skipif(not COMPILER, reason="there is no C compiler")
@@ -145,6 +147,13 @@ def test_an_unknown_kind_is_one_error_that_lists_the_known() -> None:
             ask("metal")
     with pytest.raises(DeviceError, match="unknown kind 'mental'. Use one of cpu, llvm"):
         device("mental")
+
+
+def test_a_kind_that_is_registered_is_not_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert is_absent("metal") and not is_absent("cuda") and not is_absent("mental")
+    own = dataclasses.replace(kind("llvm"), name="metal", device="apple")
+    monkeypatch.setitem(kind_module._KINDS, "metal", own)
+    assert not is_absent("metal") and device("metal").kind == "apple"
 
 
 def test_words_of_a_kind_are_its_own() -> None:

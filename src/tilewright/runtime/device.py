@@ -13,7 +13,7 @@ from tilewright.base.errors import DeviceError, TilewrightError
 from tilewright.runtime import drivers
 from tilewright.runtime.drivers import Driver
 from tilewright.targets import processors
-from tilewright.targets.kind import ABSENT, DeviceKind, LimitValue, kinds, resolve
+from tilewright.targets.kind import DeviceKind, LimitValue, is_absent, kinds, resolve
 from tilewright.targets.spec import DeviceSpec
 from tilewright.targets.target import Target
 
@@ -29,7 +29,7 @@ def device(kind: str | Target, index: int = 0) -> Device:
     not here ("vulkan", "metal", ...) may be asked for, and have no device that exists.
     """
     name = kind.kind if isinstance(kind, Target) else kind.partition(" ")[0]
-    word = name if name in ABSENT else _kind_of(name, f"device({kind!r})").device
+    word = name if is_absent(name) else _kind_of(name, f"device({kind!r})").device
     if index < 0:
         raise DeviceError(f"device({kind!r}, {index})", "the index must be at least 0", "Try 0.")
     return Device(word, index)

@@ -187,13 +187,19 @@ def kind(name: str, place: str = "") -> DeviceKind:
     )  # fmt: skip
 
 
-# Words of TVM for kinds that are not here: scripts ask whether there is a device of them.
-ABSENT = frozenset(
+_OF_TVM = frozenset(
     (
         "aocl", "aocl_sw_emu", "c", "ext_dev", "hexagon", "metal", "nvptx", "opengl", "rocm",
         "sdaccel", "stackvm", "vulkan", "webgpu",
     )
 )  # fmt: skip
+
+
+def is_absent(word: str) -> bool:
+    """Whether it is TVM's word for a kind that nobody registered here: scripts ask for devices of
+    them, to leave out what needs one."""
+    here = (k for k in kinds() if word in (k.name, k.device, *k.aliases))
+    return word in _OF_TVM and next(here, None) is None
 
 
 def kinds() -> tuple[DeviceKind, ...]:

@@ -16,7 +16,7 @@ import numpy as np
 from tilewright.base.doors import door
 from tilewright.base.errors import TargetError
 from tilewright.runtime.device import Device, device
-from tilewright.targets.kind import ABSENT, kinds
+from tilewright.targets.kind import is_absent, kinds
 from tilewright.targets.target import Target, TargetLike
 from tilewright.testing.parameters import fixture as fixture
 from tilewright.testing.parameters import parameter as parameter
@@ -37,7 +37,7 @@ def assert_allclose(actual: Any, desired: Any, rtol: float = 1e-7, atol: float =
 @door(TargetError, "testing.device_enabled")
 def device_enabled(target: TargetLike) -> bool:
     """Whether kernels for the target run here; for kinds of TVM that are not here: no."""
-    if isinstance(target, str) and target.partition(" ")[0] in ABSENT:
+    if isinstance(target, str) and is_absent(target.partition(" ")[0]):
         return False
     return device(Target(target)).exist
 

@@ -17,6 +17,7 @@ from tilewright.base.dtype import DType
 from tilewright.base.errors import ModelError
 from tilewright.relay.graph.attrs import Attrs as Attrs
 from tilewright.relay.graph.global_var import GlobalVar as GlobalVar
+from tilewright.relay.graph.global_var import name_apart
 from tilewright.relay.graph.types import WAITING, Waiting, tensor_type
 from tilewright.relay.graph.types import Array as Array
 from tilewright.relay.graph.types import FuncType as FuncType
@@ -372,7 +373,7 @@ class Function(Expr):
         names = [p.name_hint for p in self.params]
         place = f"Function({', '.join(names)})"
         if len(set(names)) < len(names):
-            _name_apart(self.params, place)
+            name_apart(self.params, place)
         known = set(self.params)
         if free := [v.name_hint for v in free_vars(body) if v not in known]:
             raise ModelError(
@@ -408,6 +409,11 @@ class Function(Expr):
 
     def infer(self, args: tuple[Expr, ...], attrs: Attrs) -> Type:
         """The type of a call of this function; ModelError unless the arguments fit."""
+        self.check(args)
+        return self.ret_type
+
+    def check(self, args: Sequence[Expr]) -> None:
+        """Raise ModelError unless the arguments fit."""
         place = f"call of {self.attrs.get('name', 'a function')}"
         if len(args) != len(self.params):
             raise ModelError(
@@ -425,21 +431,6 @@ class Function(Expr):
                     f"{p.name_hint} has type {p.checked_type}, the argument {arg.checked_type}",
                     "Convert with relay.reshape or relay.cast.",
                 )
-        return self.ret_type
-
-
-def _name_apart(params: Sequence[Var], place: str) -> None:
-    """Give parameters with names of others names of their own: values are given by name."""
-    if len(set(params)) < len(params):
-        raise ModelError(place, "a parameter is listed twice", "List each relay.var once.")
-    taken: set[str] = set()
-    for p in params:
-        name, k = p.name_hint, 0
-        while name in taken:
-            k += 1
-            name = f"{p.name_hint}_{k}"
-        p.name_hint = name
-        taken.add(name)
 
 
 class IRModule:

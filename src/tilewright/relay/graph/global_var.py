@@ -1,17 +1,18 @@
-"""Names of functions in a module.
+"""Names: of functions in a module, of parameters of a function.
 
 In: strings.  Out: strings.  Read next: `expr.py`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from tilewright.base.errors import ModelError
 
 if TYPE_CHECKING:
-    from tilewright.relay.graph.expr import Function
+    from tilewright.relay.graph.expr import Function, Var
 
 
 class GlobalVar(str):
@@ -39,3 +40,17 @@ class GlobalVar(str):
         if self.function is not None:
             return self.function(*args)
         return import_module("tilewright.relay.graph.scope").call_by_name(self, args)
+
+
+def name_apart(params: Sequence[Var], place: str) -> None:
+    """Give parameters with names of others names of their own: values are given by name."""
+    if len(set(params)) < len(params):
+        raise ModelError(place, "a parameter is listed twice", "List each relay.var once.")
+    taken: set[str] = set()
+    for p in params:
+        name, k = p.name_hint, 0
+        while name in taken:
+            k += 1
+            name = f"{p.name_hint}_{k}"
+        p.name_hint = name
+        taken.add(name)

@@ -47,6 +47,7 @@ def call_by_name(name: GlobalVar, args: Sequence[Expr]) -> Expr:
     def called(parts: Sequence[Expr]) -> Expr:
         if name.function is None:
             raise ModelError(place, "no module has that function", "Set it: mod[name] = function.")
+        name.function.check(parts)
         return substitute(name.function.body, dict(zip(name.function.params, parts, strict=True)))
 
     error = ModelError(place, "it is called before its module has it", WAY_OUT)
