@@ -499,3 +499,14 @@ def test_given_buffers_stand_for_the_tensors():
         return ib.get()
 
     built([a, te.extern((8,), [a], statements, in_buffers=[one], out_buffers=[two])])
+
+
+def test_what_a_body_is_given_has_tvms_name():
+    seen = []
+
+    def body(ins, outs):
+        seen.extend([*ins, *outs])
+        return tir.call_packed("named", ins[0], outs[0])
+
+    te.extern((3,), [te.placeholder((3,), name="A")], body)
+    assert len(seen) == 2 and all(isinstance(b, te.schedule.Buffer) for b in seen)

@@ -170,6 +170,25 @@ def test_group_and_instance_norm():
         np.testing.assert_allclose(result, want, rtol=1e-4, atol=1e-5)
 
 
+def test_l2_normalize():
+    x = floats(2, 3, 4)
+    for axis in ([1], [1, 2]):
+        (result,) = ran(lambda t, a=axis: topi.nn.l2_normalize(t, 0.5, a), [x])
+        want = topi.testing.l2_normalize_python(x, 0.5, axis)
+        np.testing.assert_allclose(result, want, rtol=1e-5, atol=1e-6)
+    assert not np.allclose(x, want)
+
+
+def test_convolutions_of_three_axes_take_groups_before_the_element_type():
+    x, w = floats(1, 4, 4, 4, 4), floats(3, 3, 3, 2, 6)
+    (result,) = ran(lambda *t: topi.nn.conv3d_ndhwc(*t, 1, 1, 1, 2, "float32"), [x, w])
+    want = topi.testing.conv3d_ndhwc_python(x, w, 1, (1,) * 6, 2)
+    np.testing.assert_allclose(result, want, rtol=1e-4, atol=1e-4)
+    image, kernel = x.transpose(0, 4, 1, 2, 3).copy(), w.transpose(4, 3, 0, 1, 2).copy()
+    (result,) = ran(lambda *t: topi.nn.conv3d_ncdhw(*t, 1, 1, 1, 2, "float32"), [image, kernel])
+    np.testing.assert_allclose(result, want.transpose(0, 4, 1, 2, 3), rtol=1e-4, atol=1e-4)
+
+
 def test_resizing_under_its_names_in_topi():
     x = floats(1, 2, 4, 5)
     (result,) = ran(lambda t: topi.image.resize2d(t, [0.0] * 4, (8, 10), method="nearest_neighbor",
