@@ -13,7 +13,7 @@ from tilewright.base.errors import DeviceError, TilewrightError
 from tilewright.runtime import drivers
 from tilewright.runtime.drivers import Driver
 from tilewright.targets import processors
-from tilewright.targets.kind import DeviceKind, LimitValue, is_absent, kinds, resolve
+from tilewright.targets.kind import DeviceKind, LimitValue, called, is_absent, kinds, resolve
 from tilewright.targets.spec import DeviceSpec
 from tilewright.targets.target import Target
 
@@ -156,8 +156,8 @@ def local_target(target: Target) -> tuple[Target, Device | None]:
 
 def _kind_of(word: str, place: str) -> DeviceKind:
     """The kind of which `word` is the name, or that of its devices.  Raises DeviceError."""
-    for known in kinds():
-        if word in (known.name, known.device, *known.aliases):
-            return known
+    known = called(word)
+    if known is not None:
+        return known
     words = ", ".join(dict.fromkeys(w for k in kinds() for w in (k.device, k.name, *k.aliases)))
     raise DeviceError(place, f"unknown kind {word!r}", f"Use one of {words}.")

@@ -187,6 +187,7 @@ def kind(name: str, place: str = "") -> DeviceKind:
     )  # fmt: skip
 
 
+# Kinds that TVM has and Tilewright does not.
 _OF_TVM = frozenset(
     (
         "aocl", "aocl_sw_emu", "c", "ext_dev", "hexagon", "metal", "nvptx", "opengl", "rocm",
@@ -195,11 +196,15 @@ _OF_TVM = frozenset(
 )  # fmt: skip
 
 
+def called(word: str) -> DeviceKind | None:
+    """The kind of which `word` is the name, another name, or the word for its devices."""
+    return next((k for k in kinds() if word in (k.name, k.device, *k.aliases)), None)
+
+
 def is_absent(word: str) -> bool:
     """Whether it is TVM's word for a kind that nobody registered here: scripts ask for devices of
     them, to leave out what needs one."""
-    here = (k for k in kinds() if word in (k.name, k.device, *k.aliases))
-    return word in _OF_TVM and next(here, None) is None
+    return word in _OF_TVM and called(word) is None
 
 
 def kinds() -> tuple[DeviceKind, ...]:
