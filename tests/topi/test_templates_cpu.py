@@ -169,6 +169,9 @@ CASES = {
     "matmul transposed": lambda: dag_of(
         lambda a, b: topi.matmul(a, b, True, True), (30, 11), (19, 30), none, False
     ),
+    "blocks of one channel": lambda: dag_of(
+        lambda a, b: topi.nn.conv2d_NCHWc(a, b, 2, 1, 1), (1, 3, 19, 23, 1), (2, 3, 3, 3, 1, 16)
+    ),
     "batch_matmul": lambda: dag_of(topi.nn.batch_matmul, (3, 7, 20), (3, 18, 20), none, False),
     "batch_matmul shared": lambda: dag_of(topi.nn.batch_matmul, (3, 7, 20), (1, 18, 20), residual),
 }
@@ -345,6 +348,12 @@ GENERIC: dict[str, Callable[[], list[Tensor]]] = {
     "conv2d": lambda: (lambda x, w: [x, w, topi.nn.relu(topi.nn.conv2d_nchw(x, w, 1, 1))])(
         te.placeholder((1, 3, 9, 9), name="x"), te.placeholder((5, 3, 3, 3), name="w")
     ),
+    "padding of blocks of one": lambda: (lambda x: [x, topi.nn.pad(x, (0, 1, 1, 0))])(
+        te.placeholder((3, 7, 40, 1), name="x")
+    ),
+    "bias of blocks of one": lambda: (lambda x, b: [x, b, topi.add(x, b)])(
+        te.placeholder((2, 5, 9, 1), name="x"), te.placeholder((5, 1, 1), name="b")
+    ),
     "scalar": lambda: (lambda x: [x, topi.multiply(x, 2.0)])(te.placeholder((), name="x")),
 }
 
@@ -356,13 +365,28 @@ def test_generic_schedule_is_right(case: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "case", ["relu of 7x7", "bias", "flatten", "max pool", "softmax", "global pool"]
-)
+    "case",
+    [
+        "relu of 7x7", "bias", "flatten", "max pool", "softmax", "global pool",
+        "padding of blocks of one", "bias of blocks of one",
+    ],
+)  # fmt: skip
 def test_generic_schedule_uses_vectors(case: str) -> None:
     dag = ComputeDAG(GENERIC[case]())
     kernel = lower_schedule(generic_schedule(dag, TARGET), TARGET)
     wide = "ramp(" in str(kernel) or " +: " in str(kernel)
     assert wide == (case != "global pool")  # 7 elements side by side fill no two vectors
+
+
+@pytest.mark.parametrize("order", ["fyx", "y|fx"])
+def test_padding_of_blocks_of_one_channel_is_computed_in_vectors(order: str) -> None:
+    """Where it is a stage of its own and where each task computes its part."""
+    dag = CASES["blocks of one channel"]()
+    (sketch,) = anchor_sketches(dag, TARGET)
+    space = sketch.space
+    index = next(k for k in range(len(space)) if space.get(k)["order"].val == order)
+    text = str(sketch.close(index)).partition("data_pad:")[2].partition("data_pad[")[0]
+    assert "vectorized for i3.inner in 4" in text
 
 
 def test_nothing_reads_behind_an_input() -> None:

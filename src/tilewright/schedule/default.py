@@ -19,6 +19,7 @@ from tilewright.schedule.vectors import (
     MAX_STRIDE,
     MIN_PARALLEL_WORK,
     inlined_body,
+    lane_axis,
     lanes_inside,
     lanes_of,
     stride_along,
@@ -272,10 +273,13 @@ def _cpu_elementwise(s: Schedule, stage: Stage, target: Target) -> None:
     """rewrite: for i: for j: C[i, j]   ->   parallel for ij.o: vectorized for ij.i: C[..]"""
     op = stage.op
     assert isinstance(op, ComputeOp)
-    first = _flat_from(s, stage)
-    flat = stage.fuse(*op.axis[first:])
-    lanes = lanes_of(op, prod(op.shape[first:]), target)
-    loops = list(op.axis[:first])
+    end = lane_axis(op) + 1
+    first = _flat_from(s, stage, end)
+    flat = stage.fuse(*op.axis[first:end])
+    lanes = lanes_of(op, prod(op.shape[first:end]), target)
+    loops = [*op.axis[:first], *op.axis[end:]]
+    if end < len(op.axis):
+        stage.reorder(*loops, flat)
     if lanes > 1:
         outer, lane = stage.split(flat, factor=lanes)
         stage.vectorize(lane)
@@ -285,19 +289,19 @@ def _cpu_elementwise(s: Schedule, stage: Stage, target: Target) -> None:
     _spread(stage, loops, prod(op.shape), target)
 
 
-def _flat_from(s: Schedule, stage: Stage) -> int:
-    """The first of the last axes that can be one axis: every tensor is read along all of them, in
-    their order and with their extents, or along none."""
+def _flat_from(s: Schedule, stage: Stage, end: int) -> int:
+    """The first of the axes before `end` that can be one axis with all up to there: every tensor
+    is read along all of them, in their order and with their extents, or along none.  Axes from
+    `end` on have one element."""
     op = stage.op
     assert isinstance(op, ComputeOp)
     body = inlined_body(s, stage)
     reads = [n for n in E.walk(body) if n.op == "read"]
-    inside = {ax.var for ax in op.axis[-1:]}
-    first = len(op.axis) - 1
+    inside = {ax.var for ax in op.axis[end - 1 : end]}
+    first = end - 1
     while first > 0:
-        axes = op.axis[first - 1 :]
-        own = [ax.var for ax in axes]
-        inside = set(own)
+        own = [ax.var for ax in op.axis[first - 1 :]]
+        inside = set(own[: end - first + 1])
         for n in reads:
             tail, rest = n.args[-len(own) :], n.args[: -len(own)]
             along = len(tail) == len(own) and all(a is v for a, v in zip(tail, own, strict=True))
@@ -333,7 +337,7 @@ def _cpu_reduction(s: Schedule, stage: Stage, acc: Stage, target: Target) -> Non
     op, source = stage.op, acc.op
     assert isinstance(op, ComputeOp) and isinstance(source, ComputeOp)
     work = prod((*op.shape, *(ax.size for ax in source.reduce_axis)))
-    place = max((d for d, n in enumerate(op.shape) if n > 1), default=len(op.shape) - 1)
+    place = lane_axis(op)
     body = inlined_body(s, acc)
     lanes = lanes_of(op, op.shape[place], target)
     if lanes > 1 and stride_along(body, source.axis[place].var) <= MAX_STRIDE:

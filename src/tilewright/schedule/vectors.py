@@ -37,6 +37,12 @@ def inlined_body(s: Schedule, stage: Stage) -> Expr:
     return E.transform(stage.op.body, rule)
 
 
+def lane_axis(op: ComputeOp) -> int:
+    """Which axis vectors run along: the last one with several elements.  Axes of one element behind
+    it, such as a block of one channel, leave its neighbours side by side in memory."""
+    return max((d for d, n in enumerate(op.shape) if n > 1), default=len(op.shape) - 1)
+
+
 def lanes_inside(partial: Stage) -> None:
     """The last axis of a stage of partial results becomes a vector inside its reduction."""
     op = partial.op

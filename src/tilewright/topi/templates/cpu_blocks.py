@@ -65,7 +65,7 @@ def schedule_blocks(cfg: Any, at: Anchored) -> None:
         axes.insert(1, axes.pop())
     reduction_loops(tiled, axes, cfg["unroll"].val)
     if bar and ops.stored is not None:
-        store_at(ops.stored, tiled, lanes_for(ops.stored.op.shape[-1], ops.data.dtype, at.target))
+        store_at(ops.stored, tiled, at.target)
     finish(at, tiled)
 
 

@@ -182,7 +182,7 @@ def _schedule(cfg: Any, at: Anchored, ops: Operands, conv: Conv, lanes: int, lan
         tiled, (block, *axes, rest_c) if window else (block, rest_c, *axes), cfg["unroll"].val
     )
     if bar and ops.stored is not None:
-        store_at(ops.stored, tiled, lanes_for(ops.stored.op.shape[-1], ops.data.dtype, at.target))
+        store_at(ops.stored, tiled, at.target)
     finish(at, tiled)
 
 

@@ -68,7 +68,7 @@ def schedule_depthwise(cfg: Any, at: Anchored) -> None:
     tiled = register_tile(at, Tile(3, lanes, tile, outer, 1 + len(loops) if bar else len(outer)))
     reduction_loops(tiled, tiled.local.op.reduce_axis, cfg["unroll"].val)
     if bar and ops.stored is not None:
-        store_at(ops.stored, tiled, lanes_for(ops.stored.op.shape[-1], ops.data.dtype, at.target))
+        store_at(ops.stored, tiled, at.target)
     finish(at, tiled)
 
 

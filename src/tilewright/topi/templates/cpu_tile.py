@@ -21,7 +21,7 @@ from tilewright.schedule.default import (
 )
 from tilewright.schedule.schedule import Stage
 from tilewright.schedule.template import Anchored
-from tilewright.schedule.vectors import MIN_PARALLEL_WORK
+from tilewright.schedule.vectors import MIN_PARALLEL_WORK, lane_axis
 from tilewright.targets.target import Target
 from tilewright.te.tensor import ComputeOp, IterVar, PlaceholderOp, Tensor
 
@@ -157,11 +157,16 @@ def reduction_loops(tiled: Tiled, order: Sequence[IterVar], unroll: Any) -> None
     tiled.local.pragma(order[0], "auto_unroll_max_step", unroll)
 
 
-def store_at(stored: Stage, tiled: Tiled, lanes: int) -> None:
+def store_at(stored: Stage, tiled: Tiled, target: Target) -> None:
     """Compute the data (its padding, its prologue) per task, in memory of the task."""
+    op = stored.op
+    assert isinstance(op, ComputeOp)
     stored.set_scope("shared")
     stored.compute_at(tiled.output, tiled.task)
-    _, lane = stored.split(stored.op.axis[-1], factor=lanes)
+    place = lane_axis(op)
+    outer, lane = stored.split(op.axis[place], factor=lanes_for(op.shape[place], op.dtype, target))
+    if place + 1 < len(op.axis):
+        stored.reorder(outer, *op.axis[place + 1 :], lane)
     stored.vectorize(lane)
 
 
