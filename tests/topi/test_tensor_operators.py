@@ -175,9 +175,11 @@ def test_full(new_bench):
 
 def test_broadcast_refuses():
     a, b = te.placeholder((3, 4)), te.placeholder((2, 4))
-    with pytest.raises(ExpressionError, match=r"extents \[2, 3\] at axis -2") as caught:
+    with pytest.raises(ExpressionError, match=r"extents \[3, 2\] at axis -2") as caught:
         topi.add(a, b)
     assert caught.value.place == "add(lhs=[3, 4], rhs=[2, 4])"
+    with pytest.raises(ExpressionError, match=r"extents \[3, n\] at axis -2"):
+        topi.add(a, te.placeholder((te.var("n"), 4)))
 
 
 # -- reductions ------------------------------------------------------------------------------------

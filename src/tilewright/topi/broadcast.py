@@ -38,10 +38,10 @@ def broadcast_shape(place: str, *shapes: Sequence[int]) -> tuple[int, ...]:
     padded = [(1,) * (ndim - len(s)) + tuple(s) for s in shapes]
     result = []
     for axis, extents in enumerate(zip(*padded, strict=True)):
-        wide = {e for e in extents if e != 1}
+        wide = list(dict.fromkeys(e for e in extents if e != 1))
         if len(wide) > 1:
             raise ExpressionError(
-                place, f"extents {sorted(wide)} at axis {axis - ndim} do not broadcast",
+                place, f"extents {wide} at axis {axis - ndim} do not broadcast",
                 "Extents must be equal or 1, counted from the last axis.",
             )  # fmt: skip
         result.append(wide.pop() if wide else 1)
