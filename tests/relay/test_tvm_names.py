@@ -311,6 +311,26 @@ def test_graphs_are_equal_by_structure():
     assert analysis.structural_equal(mod, relay.IRModule.from_expr(scaled("z")))
 
 
+def test_lists_and_dicts_are_equal_where_what_they_hold_is():
+    assert analysis.structural_equal([1, "a", {"f": scaled("x")}], (1, "a", {"f": scaled("y")}))
+    for lhs, rhs, words in (
+        ([1, 2], [1, 2, 3], "2 and 3 values"), ([1], [1.0], "values 1 and 1.0"),
+        ({"a": 1}, {"b": 1}, "keys a and b"), ({"a": [2]}, {"a": [3]}, "in a: values 2 and 3"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=words):
+            analysis.assert_structural_equal(lhs, rhs)
+
+
+def test_numbers_of_float32_are_attributes_like_the_decimals_they_stand_for():
+    x, s = relay.var("x", shape=(2, 3)), relay.var("s", shape=(3,))
+    exact, through, other = (
+        relay.nn.batch_norm(x, s, s, s, s, epsilon=e)[0]
+        for e in (1e-5, float(np.float32(1e-5)), 1.1e-5)
+    )
+    assert analysis.structural_equal(exact, through)
+    assert not analysis.structural_equal(exact, other)
+
+
 def test_questions_about_a_network():
     mod, _ = residual()
     assert analysis.count_layers(mod, ["nn.conv2d"]) == 7

@@ -321,6 +321,9 @@ class Tuple(Expr):
     def __iter__(self) -> Iterator[Expr]:
         return iter(self.fields)
 
+    def __len__(self) -> int:
+        return len(self.fields)
+
 
 class TupleGetItem(Expr):
     """One value of a tuple."""
