@@ -437,10 +437,10 @@ SECTIONS: dict[str, list[Row]] = {
             "for CPUs blocks of as many channels as a vector holds; an optional target; with "
             "register_alter_op_layout a user's functions instead",
         ),
+        *works("relay.transform.", "FoldScaleAxis BackwardFoldScaleAxis"),
         different(
-            "relay.transform.FoldScaleAxis",
-            "weights must be constants: bind_params first; so for ForwardFoldScaleAxis and "
-            "BackwardFoldScaleAxis",
+            "relay.transform.ForwardFoldScaleAxis",
+            "through a sum only where the scale is a constant without zeros",
         ),
         different(
             "transform.Sequential",

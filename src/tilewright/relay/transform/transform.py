@@ -30,9 +30,6 @@ from tilewright.relay.passes import (
     eliminate_common,
     eliminate_dead_code,
     flatten_atrous,
-    fold_scale_after,
-    fold_scale_before,
-    fold_shift,
     fuse,
     inline_calls,
     separate,
@@ -44,6 +41,7 @@ from tilewright.relay.passes.expressions import simplify_expressions
 from tilewright.relay.passes.layouts import convert_layout, prefer_layouts
 from tilewright.relay.passes.legalize import alter_layouts, canonicalize_casts, legalize
 from tilewright.relay.passes.mixed_precision import to_mixed_precision
+from tilewright.relay.passes.scale_axis import fold_backward, fold_forward
 from tilewright.targets.target import TargetLike
 from tilewright.transform import (
     FunctionPass,
@@ -115,22 +113,23 @@ class FoldConstant(RelayPass):
 
 
 class FoldScaleAxis(RelayPass):
-    """Scales of channels move into constant weights, from behind and from in front."""
+    """Scales of channels move into weights, from behind and from in front; what then depends on
+    constants only is computed."""
 
     OPT_LEVEL = 3
-    CHANGES = (canonicalize, fold_shift, fold_scale_after, fold_scale_before, fold_shift)
+    CHANGES = (fold_backward, fold_forward, compute_constants)
 
 
 class ForwardFoldScaleAxis(RelayPass):
-    """Scales in front of convolutions and dense layers move into their constant weights."""
+    """Scales in front of convolutions and dense layers move into their weights."""
 
-    OPT_LEVEL, CHANGES = 3, (canonicalize, fold_scale_before)
+    OPT_LEVEL, CHANGES = 3, (fold_forward,)
 
 
 class BackwardFoldScaleAxis(RelayPass):
-    """Scales behind convolutions and dense layers move into their constant weights."""
+    """Scales behind convolutions and dense layers move into their weights."""
 
-    OPT_LEVEL, CHANGES = 3, (canonicalize, fold_scale_after)
+    OPT_LEVEL, CHANGES = 3, (fold_backward,)
 
 
 class CanonicalizeCast(RelayPass):
