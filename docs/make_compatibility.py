@@ -437,7 +437,8 @@ SECTIONS: dict[str, list[Row]] = {
             "for CPUs blocks of as many channels as a vector holds; an optional target; with "
             "register_alter_op_layout a user's functions instead",
         ),
-        *works("relay.transform.", "FoldScaleAxis BackwardFoldScaleAxis"),
+        *works("relay.transform.", "FoldScaleAxis BackwardFoldScaleAxis MergeComposite"),
+        *works("relay.transform.", "FoldExplicitPadding"),
         different(
             "relay.transform.ForwardFoldScaleAxis",
             "through a sum only where the scale is a constant without zeros",

@@ -16,7 +16,7 @@ from tilewright.base.doors import open_doors
 from tilewright.base.dtype import FLOAT32
 from tilewright.base.errors import ModelError, absent
 from tilewright.driver.build import resolve_target
-from tilewright.relay.graph.expr import Expr, IRModule, Var
+from tilewright.relay.graph.expr import Expr, Function, IRModule, Var
 from tilewright.relay.graph.traversal import each_function
 from tilewright.relay.graph.untyped import typed
 from tilewright.relay.op.registered import has_attribute
@@ -40,7 +40,10 @@ from tilewright.relay.passes.constants import compute_constants
 from tilewright.relay.passes.expressions import simplify_expressions
 from tilewright.relay.passes.layouts import convert_layout, prefer_layouts
 from tilewright.relay.passes.legalize import alter_layouts, canonicalize_casts, legalize
+from tilewright.relay.passes.matching import DFPattern
 from tilewright.relay.passes.mixed_precision import to_mixed_precision
+from tilewright.relay.passes.padding import fold_explicit_padding
+from tilewright.relay.passes.partition import partition
 from tilewright.relay.passes.scale_axis import fold_backward, fold_forward
 from tilewright.targets.target import TargetLike
 from tilewright.transform import (
@@ -56,13 +59,14 @@ from tilewright.transform import (
 )
 
 __all__ = [
-    "AlterOpLayout", "BackwardFoldScaleAxis", "CanonicalizeCast", "CanonicalizeOps", "ChangeBatch",
-    "CombineParallelBatchMatmul", "CombineParallelConv2D", "CombineParallelDense", "ConvertLayout",
-    "DeadCodeElimination", "DefuseOps", "DynamicToStatic", "EliminateCommonSubexpr",
-    "FlattenAtrousConv", "FoldConstant", "FoldScaleAxis", "ForwardFoldScaleAxis", "FunctionPass",
-    "FuseOps", "InferType", "Inline", "Legalize", "ModulePass", "PrintIR", "RemoveUnusedFunctions",
-    "Sequential", "SimplifyExpr", "SimplifyInference", "ToMixedPrecision", "function_pass",
-    "module_pass",
+    "AlterOpLayout", "BackwardFoldScaleAxis", "CanonicalizeCast", "CanonicalizeOps",
+    "ChangeBatch", "CombineParallelBatchMatmul", "CombineParallelConv2D",
+    "CombineParallelDense", "ConvertLayout", "DeadCodeElimination", "DefuseOps",
+    "DynamicToStatic", "EliminateCommonSubexpr", "FlattenAtrousConv", "FoldConstant",
+    "FoldExplicitPadding", "FoldScaleAxis", "ForwardFoldScaleAxis", "FunctionPass", "FuseOps",
+    "InferType", "Inline", "Legalize", "MergeComposite", "ModulePass", "PrintIR",
+    "RemoveUnusedFunctions", "Sequential", "SimplifyExpr", "SimplifyInference",
+    "ToMixedPrecision", "function_pass", "module_pass",
 ]  # fmt: skip
 
 
@@ -130,6 +134,44 @@ class BackwardFoldScaleAxis(RelayPass):
     """Scales behind convolutions and dense layers move into their weights."""
 
     OPT_LEVEL, CHANGES = 3, (fold_backward,)
+
+
+class FoldExplicitPadding(RelayPass):
+    """Padding in front of convolutions and poolings becomes theirs."""
+
+    CHANGES = (fold_explicit_padding,)
+
+
+@dataclass(frozen=True)
+class MergeComposite(RelayPass):
+    """Parts that match patterns become functions with the attribute "Composite".
+
+    pattern_table: (name, pattern) or (name, pattern, check) for each, the first ones first; check:
+        of a part, whether it is taken
+    """
+
+    pattern_table: Sequence[tuple[Any, ...]]
+
+    def change(self, mod: IRModule) -> IRModule:
+        for name, pattern, *check in self.pattern_table:
+            if not isinstance(pattern, DFPattern):
+                raise ModelError(
+                    f"MergeComposite({name!r})", f"a {type(pattern).__name__} is no pattern",
+                    "Make it with relay.dataflow_pattern: is_op(...)(wildcard(), ...).",
+                )  # fmt: skip
+            mod = each_function(mod, _composite(str(name), pattern, *check))
+        return mod
+
+
+def _composite(
+    name: str, pattern: DFPattern, check: Callable[[Expr], bool] = lambda part: True
+) -> Callable[[Function], Function]:
+    def change(function: Function) -> Function:
+        made = partition(pattern, function, {"Composite": name}, check)
+        assert isinstance(made, Function)
+        return made
+
+    return change
 
 
 class CanonicalizeCast(RelayPass):
@@ -360,7 +402,19 @@ _ELSEWHERE = dict.fromkeys(
     ),
     "relay.build runs its passes by itself; relay.optimize applies them, relay.PASSES lists them.",
 ) | {
+    "AnnotateSpans": "Leave it out: where a text was written is not kept.",
     "FastMath": "Leave it out: exp, tanh and erf are fast and exact to their last digits.",
+    **dict.fromkeys(
+        ("SplitArgs", "FlattenNestedTuples", "LabelOps", "PlanDevices", "InlineComposites",
+         "AutoSchedulerLayoutRewrite", "MetaScheduleLayoutRewrite", "SimplifyFCTranspose",
+         "SimplifyExprPostAlterOp", "RemoveStandaloneReshapes", "CapturePostDfsIndexInSpans"),
+        "relay.build runs its passes by itself; relay.optimize applies them, relay.PASSES lists "
+        "them.",
+    ),
+    "Conv2dToSparse": "Sparse weights are not there; dense ones are packed.",
+    "Conv2dToSparse2": "Sparse weights are not there; dense ones are packed.",
+    "CollagePartition": "relay.build chooses by measured records; there are no others to ask.",
+    "recast": "Use relay.transform.ToMixedPrecision.",
     "gradient": "Gradients are not there; networks are for inference.",
 }  # fmt: skip
 
