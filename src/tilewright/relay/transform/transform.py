@@ -62,7 +62,8 @@ __all__ = [
     "AlterOpLayout", "BackwardFoldScaleAxis", "CanonicalizeCast", "CanonicalizeOps",
     "ChangeBatch", "CombineParallelBatchMatmul", "CombineParallelConv2D",
     "CombineParallelDense", "ConvertLayout", "DeadCodeElimination", "DefuseOps",
-    "DynamicToStatic", "EliminateCommonSubexpr", "FlattenAtrousConv", "FoldConstant",
+    "DynamicToStatic", "EliminateCommonSubexpr",
+    "FakeQuantizationToInteger", "FlattenAtrousConv", "FoldConstant",
     "FoldExplicitPadding", "FoldScaleAxis", "ForwardFoldScaleAxis", "FunctionPass", "FuseOps",
     "InferType", "Inline", "Legalize", "MergeComposite", "ModulePass", "PrintIR",
     "RemoveUnusedFunctions", "Sequential", "SimplifyExpr", "SimplifyInference",
@@ -140,6 +141,25 @@ class FoldExplicitPadding(RelayPass):
     """Padding in front of convolutions and poolings becomes theirs."""
 
     CHANGES = (fold_explicit_padding,)
+
+
+@dataclass(frozen=True)
+class FakeQuantizationToInteger(RelayPass):
+    """What stands between `qnn.dequantize` and `qnn.quantize` is computed on integers, where all
+    its operators have a rule for that.
+
+    hard_fail: raise ModelError where one has none
+    use_qat, optional_qnn_ops: accepted; what is quantised is found by its operators
+    """
+
+    hard_fail: bool = False
+    use_qat: bool = False
+    optional_qnn_ops: Sequence[str] | None = None
+
+    def change(self, mod: IRModule) -> IRModule:
+        from tilewright.relay.qnn.integers import to_integers
+
+        return to_integers(mod, self.hard_fail)
 
 
 @dataclass(frozen=True)
