@@ -20,6 +20,7 @@ from compatibility_rows import (
     AUTO_SCHEDULER,
     DIFFERENT,
     NOT_YET,
+    PASSES,
     SPACES,
     WORKS,
     Row,
@@ -427,30 +428,7 @@ SECTIONS: dict[str, list[Row]] = {
             "relay.op.register_alter_op_layout",
             "what follows a changed call keeps its layout, the result is brought back at once",
         ),
-        different(
-            "relay.transform.ConvertLayout",
-            "convolutions and poolings are named, all else follows; channels that do not fill "
-            "whole blocks of NCHW8c stay as they are",
-        ),
-        different(
-            "relay.transform.AlterOpLayout",
-            "for CPUs blocks of as many channels as a vector holds; an optional target; with "
-            "register_alter_op_layout a user's functions instead",
-        ),
-        *works("relay.transform.", "FoldScaleAxis BackwardFoldScaleAxis MergeComposite"),
-        *works("relay.transform.", "FoldExplicitPadding"),
-        different(
-            "relay.transform.FakeQuantizationToInteger",
-            "results as far as one step from those before; rounds as quantize does",
-        ),
-        different(
-            "relay.transform.ForwardFoldScaleAxis",
-            "through a sum only where the scale is a constant without zeros",
-        ),
-        different(
-            "transform.Sequential",
-            "outside of a PassContext every pass of it runs; inside one, levels count as in TVM",
-        ),
+        *PASSES,
         *works("transform.", "module_pass PrintIR"),
         *works("instrument.", "PrintBeforeAll PrintAfterAll PassTimingInstrument"),
         different(
