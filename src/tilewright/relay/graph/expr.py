@@ -288,6 +288,9 @@ class Call(Expr):
         self.op: Op | Function = op
         self.args: tuple[Expr, ...] = tuple(args)
         self.attrs = attrs if isinstance(attrs, Attrs) else Attrs(attrs or {})
+        for arg, param in zip(self.args, getattr(op, "params", ()), strict=False):
+            if isinstance(arg, Var) and isinstance(param._type, TensorType):
+                arg.settle(param._type)
         if _any_waits(self.args) or getattr(op, "waits", False):
             self._type = WAITING
             return

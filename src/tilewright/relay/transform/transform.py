@@ -31,13 +31,13 @@ from tilewright.relay.passes import (
     eliminate_dead_code,
     flatten_atrous,
     fuse,
-    inline_calls,
     separate,
     simplify_inference,
 )
 from tilewright.relay.passes.batch import with_batch
 from tilewright.relay.passes.constants import compute_constants
 from tilewright.relay.passes.expressions import simplify_expressions
+from tilewright.relay.passes.inline import inline_marked
 from tilewright.relay.passes.layouts import convert_layout, prefer_layouts
 from tilewright.relay.passes.legalize import alter_layouts, canonicalize_casts, legalize
 from tilewright.relay.passes.matching import DFPattern
@@ -213,9 +213,10 @@ class FlattenAtrousConv(RelayPass):
 
 
 class Inline(RelayPass):
-    """Each call of a function that a user wrote becomes what the function computes."""
+    """Each call of a function with the attribute "Inline" becomes what the function computes.  A
+    build does so with all functions."""
 
-    OPT_LEVEL, CHANGES = 1, (inline_calls,)
+    OPT_LEVEL, CHANGES = 1, (inline_marked,)
 
 
 @dataclass(frozen=True)
@@ -422,7 +423,6 @@ _ELSEWHERE = dict.fromkeys(
     ),
     "relay.build runs its passes by itself; relay.optimize applies them, relay.PASSES lists them.",
 ) | {
-    "AnnotateSpans": "Leave it out: where a text was written is not kept.",
     "FastMath": "Leave it out: exp, tanh and erf are fast and exact to their last digits.",
     **dict.fromkeys(
         ("SplitArgs", "FlattenNestedTuples", "LabelOps", "PlanDevices", "InlineComposites",
