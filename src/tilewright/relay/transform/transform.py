@@ -434,6 +434,7 @@ _ELSEWHERE = dict.fromkeys(
     "Conv2dToSparse": "Sparse weights are not there; dense ones are packed.",
     "Conv2dToSparse2": "Sparse weights are not there; dense ones are packed.",
     "CollagePartition": "relay.build chooses by measured records; there are no others to ask.",
+    "infer_layout_utils": "Leave it out: every operator follows its inputs' layouts.",
     "recast": "Use relay.transform.ToMixedPrecision.",
     "gradient": "Gradients are not there; networks are for inference.",
 }  # fmt: skip
