@@ -1,4 +1,4 @@
-"""Rows of the page that compares names: of the auto-scheduler and of spaces.
+"""Rows of the page that compares names: of passes, of the auto-scheduler and of spaces.
 
 In: names as the original has them.  Out: `Row`s by section.  Read next: `make_compatibility.py`.
 """
@@ -36,6 +36,33 @@ def not_yet(prefix: str, names: str) -> list[Row]:
 def different(name: str, note: str, use: str = "") -> Row:
     return Row(name, DIFFERENT, note, use)
 
+
+PASSES: list[Row] = [
+    different(
+        "relay.transform.ConvertLayout",
+        "convolutions and poolings are named, all else follows; channels that do not fill "
+        "whole blocks of NCHW8c stay as they are",
+    ),
+    different(
+        "relay.transform.AlterOpLayout",
+        "for CPUs blocks of as many channels as a vector holds; an optional target; with "
+        "register_alter_op_layout a user's functions instead",
+    ),
+    *works("relay.transform.", "FoldScaleAxis BackwardFoldScaleAxis MergeComposite"),
+    *works("relay.transform.", "FoldExplicitPadding"),
+    different(
+        "relay.transform.FakeQuantizationToInteger",
+        "results as far as one step from those before; rounds as quantize does",
+    ),
+    different(
+        "relay.transform.ForwardFoldScaleAxis",
+        "through a sum only where the scale is a constant without zeros",
+    ),
+    different(
+        "transform.Sequential",
+        "outside of a PassContext every pass of it runs; inside one, levels count as in TVM",
+    ),
+]
 
 AUTO_SCHEDULER: dict[str, list[Row]] = {
     "Auto-scheduler: tasks and policies": [

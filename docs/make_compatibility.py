@@ -20,6 +20,7 @@ from compatibility_rows import (
     AUTO_SCHEDULER,
     DIFFERENT,
     NOT_YET,
+    PASSES,
     SPACES,
     WORKS,
     Row,
@@ -158,7 +159,9 @@ SECTIONS: dict[str, list[Row]] = {
         *works("nd.", "cpu gpu cl"),
         different("lower", "gives a Program, which prints as loops; simple_mode changes nothing"),
         *works("nd.", "array empty NDArray"),
-        *works("target.", "Target create cuda arm_cpu mali"),
+        *works("target.", "Target create cuda arm_cpu mali intel_graphics bifrost generic_func"),
+        *works("target.", "GenericFunc override_native_generic_func get_native_generic_func"),
+        different("target.list_tags", "of NVIDIA's GPUs from Pascal on, c5 machines and boards"),
         different(
             "Target(host=)",
             "says where kernels run that are compiled here: boards.md",
@@ -166,7 +169,9 @@ SECTIONS: dict[str, list[Row]] = {
         ),
         *works("T.", "kind.name keys attrs mcpu mattr model libs host max_num_threads current"),
         *works("T.", "thread_warp_size max_shared_memory_per_block with_host"),
-        *works("T.", "export list_kinds canon_target_and_host"),
+        *works("T.", "export list_kinds canon_target_and_host canon_multi_target_and_host"),
+        *works("T.", "canon_target_map_and_host from_device device_name l2_cache_size_bytes"),
+        *works("T.", "get_target_device_type"),
         different("T.kind", "the name itself, too: target.kind == 'cuda'"),
         different(
             "transform.PassContext", "opt_level counts; unknown config entries are kept unused"
@@ -407,15 +412,15 @@ SECTIONS: dict[str, list[Row]] = {
         *works("relay.transform.", "CombineParallelDense RemoveUnusedFunctions function_pass"),
         *works("relay.transform.", "CombineParallelBatchMatmul CanonicalizeCast DynamicToStatic"),
         *works("relay.transform.", "FlattenAtrousConv Inline Legalize ChangeBatch"),
-        *works("relay.analysis.", "extract_operators"),
+        *works("relay.analysis.", "extract_operators CallGraph"),
         *works("relay.dataflow_pattern.", "is_op is_var is_constant is_expr is_tuple wildcard"),
         *works("relay.dataflow_pattern.", "is_if is_tuple_get_item has_attr has_type has_dtype"),
         *works("relay.dataflow_pattern.", "dominates match rewrite DFPatternCallback has_shape"),
+        *works("relay.dataflow_pattern.", "partition"),
         different(
-            "relay.dataflow_pattern.partition",
-            "a part of which another value is read outside stays, also where that is dominated",
+            "relay.dataflow_pattern.is_let",
+            "matches the body with the value in it, as relay.Let is",
         ),
-        *not_yet("relay.dataflow_pattern.", "is_let"),
         *works("relay.op.", "register_legalize"),
         *works("relay.testing.", "temp_op_attr.TempOpAttr"),
         *works("ir.", "register_op_attr"),
@@ -423,25 +428,7 @@ SECTIONS: dict[str, list[Row]] = {
             "relay.op.register_alter_op_layout",
             "what follows a changed call keeps its layout, the result is brought back at once",
         ),
-        different(
-            "relay.transform.ConvertLayout",
-            "convolutions and poolings are named, all else follows; channels that do not fill "
-            "whole blocks of NCHW8c stay as they are",
-        ),
-        different(
-            "relay.transform.AlterOpLayout",
-            "for CPUs blocks of as many channels as a vector holds; an optional target; with "
-            "register_alter_op_layout a user's functions instead",
-        ),
-        different(
-            "relay.transform.FoldScaleAxis",
-            "weights must be constants: bind_params first; so for ForwardFoldScaleAxis and "
-            "BackwardFoldScaleAxis",
-        ),
-        different(
-            "transform.Sequential",
-            "outside of a PassContext every pass of it runs; inside one, levels count as in TVM",
-        ),
+        *PASSES,
         *works("transform.", "module_pass PrintIR"),
         *works("instrument.", "PrintBeforeAll PrintAfterAll PassTimingInstrument"),
         different(

@@ -138,6 +138,7 @@ _ELSEWHERE = {
     "stmt_functor": _EVERYTHING,
     "tensor_intrin": "Matrix instructions are not there yet; split, vectorize and unroll.",
     "transform": "Lowering has its own passes (docs/design.md); TILEWRIGHT_DEBUG=5 prints them.",
+    "trace": "Kernels do not call Python: make the value an output of its own.",
 }
 
 

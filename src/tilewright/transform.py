@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tilewright.relay.graph.expr import Function, IRModule
 
 
-@dataclass
+@dataclass(eq=False)
 class PassContext:
     """opt_level: below 2 operators are not fused, below 3 batch norms are not folded into weights.
 

@@ -13,7 +13,7 @@ MISSING = {
     "tilewright.contrib.cc": "Use Module.save",
     "tilewright.te.create_prim_func": "Schedule tensors directly: te.create_schedule.",
     "tilewright.relay.frontend.from_mxnet": "Export the model to ONNX",
-    "tilewright.target.rocm": "ROCm is not a target",
+    "tilewright.target.adreno": "Use Target",
     "tilewright.tir.stmt_functor": "gives a Program, which prints as loops",
 }
 

@@ -10,14 +10,16 @@ import pytest
 
 from tilewright.base.dtype import FLOAT32, DType
 from tilewright.base.errors import TargetError
+from tilewright.runtime.device import device
 from tilewright.targets.spec import DeviceSpec
+from tilewright.targets.tags import list_tags
 from tilewright.targets.target import Target
 
 REFUSED = {
     "": "unknown kind ''. Use one of llvm, cuda, opencl",
     "metal": "unknown kind 'metal'",
     "cuda sm_90": "cannot read 'sm_90'. Write options as -name=value",
-    "cuda -arch=sm_20": "arch 'sm_20' is not supported. Use one of sm_61",
+    "cuda -arch=sm_20": "arch 'sm_20' is not supported. Use one of sm_53",
     "cuda -speed=9": "unknown option -speed. Known: -arch",
     "cuda -max-block=5": "unknown option -max-block",  # three numbers, not one
     "cuda -warp-size=wide": "-warp-size must be a whole number from 1, not 'wide'",
@@ -174,3 +176,68 @@ def test_a_target_and_its_host_apart() -> None:
     assert Target.canon_target_and_host(None) == (None, None)
     with pytest.raises(TargetError, match="a host needs a target"):
         Target.canon_target_and_host(None, "llvm")
+
+
+def test_tags_are_the_targets_of_products() -> None:
+    card = Target("nvidia/geforce-rtx-3090")
+    assert (
+        card.kind == "cuda" and card.arch == "sm_86" and card.limits.shared_bytes_per_block == 49152
+    )
+    assert card.attrs["registers_per_block"] == 65536 == card.limits.registers_per_block
+    assert Target(str(card)) == card, "records hold no tags"
+    nano = Target({"tag": "nvidia/jetson-nano", "thread_warp_size": 16}, "raspberry-pi/5-aarch64")
+    assert nano.attrs["registers_per_block"] == 32768 and nano.thread_warp_size == 16
+    assert nano.host is not None and nano.host.mcpu == "cortex-a76" and nano.arch == "sm_53"
+    assert Target("nvidia/nvidia-a100").l2_cache_size_bytes == 40 << 20
+    orin = Target("nvidia/jetson-agx-orin-32gb")
+    assert orin.host is not None and orin.triple == "aarch64-linux-gnu"
+    assert all(Target(tag) == Target(text) for tag, text in list_tags().items())
+    with pytest.raises(TargetError, match="unknown kind 'nvidia/geforce-9'"):
+        Target("nvidia/geforce-9")
+
+
+def test_values_of_options() -> None:
+    t = Target("llvm -mattr=+avx2,+fma -num-cores=4 -libs=cblas -model=unknown -mcpu=skylake")
+    assert t.attrs == {
+        "mattr": ["+avx2", "+fma"], "num-cores": 4, "libs": ["cblas"], "mcpu": "skylake"
+    }  # fmt: skip
+    assert t.model == "unknown" and t == Target(
+        "llvm -mcpu=skylake -mattr=+avx2,+fma -num-cores=4 -libs=cblas"
+    )
+    assert Target(t.export()) == t
+    assert Target("cuda -max_num_threads=256").limits.max_threads_per_block == 256
+    assert Target("opencl -device=mali").device_name == "mali" and not t.device_name
+    assert [Target(k).get_target_device_type() for k in ("llvm", "cuda")] == [1, 2]
+    assert SPEC.kind == "cuda"
+    there = Target("cuda -arch=sm_80").on(SPEC)
+    assert there.attrs["max_threads_per_block"] == there.limits.max_threads_per_block
+    assert there.export() == {"kind": "cuda", "arch": "sm_80"}
+    with pytest.raises(ValueError, match="libs cannot be"):
+        Target({"kind": "llvm", "libs": {"a": "b"}})
+
+
+def test_the_float_abi_is_the_triples() -> None:
+    hard = Target("llvm -mtriple=armv7l-linux-gnueabihf -mfloat-abi=hard")
+    assert hard.attrs["mfloat-abi"] == "hard"
+    for text in ("-mtriple=armv7l-linux-gnueabihf -mfloat-abi=soft", "-mfloat-abi=firm"):
+        with pytest.raises(TargetError, match="Name it there"):
+            Target(f"llvm {text}")
+
+
+def test_several_targets_beside_one_host() -> None:
+    both = Target.canon_multi_target_and_host(["llvm", "cuda"], "llvm -mcpu=skylake")
+    assert [t.kind for t in both] == ["llvm", "cuda"]
+    assert all(t.host is not None and t.host.mcpu == "skylake" for t in both)
+    assert Target.canon_multi_target_and_host({1: "llvm", 2: "cuda"}) == both
+    [one] = Target.canon_multi_target_and_host({"kind": "llvm"})
+    assert one == Target("llvm") and one.host is None
+    held, host = Target.canon_target_map_and_host({"cuda": 1, "llvm": 2}, "llvm")
+    assert host == Target("llvm") and held == {Target("cuda"): 1, Target("llvm"): 2}
+    assert all(t.host == host for t in held)
+    with pytest.raises(TargetError, match="there is no target"):
+        Target.canon_multi_target_and_host(None)  # type: ignore[arg-type]
+
+
+def test_the_target_of_a_device_that_is_here() -> None:
+    assert Target.from_device("cpu") == Target("llvm").on(device("cpu").spec)
+    assert Target.from_device(device("cpu")) == Target.from_device("llvm")

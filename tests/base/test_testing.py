@@ -173,6 +173,35 @@ def test_functions_chosen_by_the_target_in_force() -> None:
         number.register("cpu", lambda: 5)
 
 
+def test_generic_functions_by_name() -> None:
+    @target.override_native_generic_func("tests.number")
+    def number() -> int:
+        return 1
+
+    def of_gpus() -> int:
+        return 3
+
+    found = target.get_native_generic_func("tests.number")
+    assert found is number and found.__name__ == "number"
+    with Target("cuda"):
+        before = found.get_packed_func()
+        assert before() == 1
+        found.register(of_gpus, "gpu", allow_override=True)
+        assert found.get_packed_func() is of_gpus and number() == 3
+        found.register(before, ["gpu"], allow_override=True)
+        assert number() == 1
+    found.set_default(lambda: 7)
+    assert number() == 7
+    with pytest.raises(TilewrightError, match="there is none of that name"):
+        target.get_native_generic_func("tests.other")
+
+
+def test_targets_of_tvms_that_are_not_here_say_so_when_called() -> None:
+    for refused in (target.rocm, target.hexagon, target.vta):
+        with pytest.raises(TilewrightError, match="is not a target"):
+            refused(model="any")
+
+
 def test_names_of_autotvm_where_scripts_import_them() -> None:
     from tilewright.autotvm.measure import MeasureErrorNo
     from tilewright.autotvm.task.space import ConfigSpace

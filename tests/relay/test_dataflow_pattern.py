@@ -1,10 +1,11 @@
 """Patterns of graphs: what matches, what becomes of it."""
 
+import numpy as np
 import pytest
 
 from tilewright import relay
 from tilewright.base.errors import ModelError
-from tilewright.relay import dataflow_pattern, nn, testing
+from tilewright.relay import nn, testing
 from tilewright.relay.dataflow_pattern import (
     DFPatternCallback,
     FunctionPattern,
@@ -14,10 +15,12 @@ from tilewright.relay.dataflow_pattern import (
     is_constant,
     is_expr,
     is_if,
+    is_let,
     is_op,
     is_tuple,
     is_tuple_get_item,
     is_var,
+    partition,
     rewrite,
     wildcard,
 )
@@ -183,6 +186,48 @@ def test_networks_compute_the_same_in_parts_and_rewritten(name):
     assert relay.analysis.structural_equal(rewrite(undo, rewrite(twice, main)), main)
 
 
-def test_let_has_no_pattern():
-    with pytest.raises(AttributeError, match="match the body"):
-        dataflow_pattern.is_let  # noqa: B018
+def test_a_pattern_of_let_is_one_of_its_body():
+    x, y, named = relay.var("x"), relay.var("y"), relay.var("named")
+    name, a = is_var("named"), wildcard()
+    pattern = is_let(name, is_op("less")(a, is_var("y")), is_op("cast")(name))
+    assert pattern.match(relay.Let(named, x < y, relay.cast(named, "int32")))
+    assert pattern.match(relay.cast(x < y, "int32"))
+    assert not pattern.match(relay.Let(named, x > y, relay.cast(named, "int32")))
+    assert not pattern.match(relay.Let(named, y < x, relay.cast(named, "int32")))
+    found = Replace(pattern, lambda post, found: relay.negative(found[a][0]))
+    assert relay.analysis.structural_equal(
+        rewrite(found, relay.exp(relay.cast(x < y, "int32"))), relay.exp(relay.negative(x))
+    )
+    twice = is_let(name, is_let(name, is_var("x"), name + name), name * name)
+    assert twice.match((x + x) * (x + x)) is False, "two nodes, one name"
+    inner = x + x
+    assert twice.match(inner * inner)
+
+
+def test_what_is_read_outside_only_for_the_part_itself():
+    x, w, b = (relay.var(n, shape=(4, 4)) for n in "xwb")
+    biased = relay.nn.dense(x, w) + b
+    gated = biased * relay.sigmoid(biased)
+    pattern = (is_op("nn.dense")(wildcard(), wildcard()) + wildcard()) * wildcard()
+    main = relay.Function([x, w, b], gated)
+    parted = partition(pattern, main)
+    [call] = [n for n in relay.analysis.post_order(parted.body)
+              if isinstance(n, relay.Call) and isinstance(n.op, relay.Function)]  # fmt: skip
+    assert call.op.attrs["PartitionedFromPattern"] == "nn.dense_add_multiply_"
+    arrays = np.random.default_rng(0).normal(size=(3, 4, 4)).astype("float32")
+    for mod in (main, parted):
+        got = relay.create_executor("debug", relay.IRModule({"main": mod})).evaluate()(*arrays)
+        wanted = arrays[0] @ arrays[1].T + arrays[2]
+        np.testing.assert_allclose(got.numpy(), wanted / (1 + np.exp(-wanted)), rtol=1e-5)
+    escapes = relay.Tuple([gated, relay.sigmoid(biased)])
+    assert relay.analysis.structural_equal(partition(pattern, escapes), escapes)
+
+
+def test_parts_of_graphs_without_types_have_none():
+    x, one = relay.var("x"), relay.const(1.0)
+    part = partition(is_op("add")(wildcard(), wildcard()), relay.add(relay.exp(x), one))
+    assert not any(p.is_typed for p in part.op.params)
+
+
+def test_tuples_of_what_has_no_type_have_a_length():
+    assert len(relay.Tuple([relay.var("x"), relay.var("y")])) == 2

@@ -311,6 +311,32 @@ def test_graphs_are_equal_by_structure():
     assert analysis.structural_equal(mod, relay.IRModule.from_expr(scaled("z")))
 
 
+def test_calls_of_functions_give_variables_their_types():
+    f = scaled("x")
+    y = relay.var("y")
+    assert f(y).checked_type == f.ret_type and y.checked_type == f.params[0].checked_type
+
+
+def test_lists_and_dicts_are_equal_where_what_they_hold_is():
+    assert analysis.structural_equal([1, "a", {"f": scaled("x")}], (1, "a", {"f": scaled("y")}))
+    for lhs, rhs, words in (
+        ([1, 2], [1, 2, 3], "2 and 3 values"), ([1], [1.0], "values 1 and 1.0"),
+        ({"a": 1}, {"b": 1}, "keys a and b"), ({"a": [2]}, {"a": [3]}, "in a: values 2 and 3"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=words):
+            analysis.assert_structural_equal(lhs, rhs)
+
+
+def test_numbers_of_float32_are_attributes_like_the_decimals_they_stand_for():
+    x, s = relay.var("x", shape=(2, 3)), relay.var("s", shape=(3,))
+    exact, through, other = (
+        relay.nn.batch_norm(x, s, s, s, s, epsilon=e)[0]
+        for e in (1e-5, float(np.float32(1e-5)), 1.1e-5)
+    )
+    assert analysis.structural_equal(exact, through)
+    assert not analysis.structural_equal(exact, other)
+
+
 def test_questions_about_a_network():
     mod, _ = residual()
     assert analysis.count_layers(mod, ["nn.conv2d"]) == 7
@@ -414,6 +440,13 @@ def test_helpers_of_tests():
     assert relay.testing.rand("float16", 2, 3).dtype == "float16"
     with pytest.raises(ModelError, match="its shape is not known"):
         relay.testing.run_infer_type(relay.var("x"))
+    k = relay.var("k", shape=(), dtype="int32")
+    five = relay.build_module.bind_params_by_name(relay.Function([k], k + k), {"k": 5})
+    assert five.body.args[0].data == 5 and five.body.dtype == "int32"
+    with pytest.raises(ModelError, match="the parameter int32"):
+        relay.build_module.bind_params_by_name(relay.Function([k], k + k), {"k": 2**40})
+    with pytest.raises(ModelError, match="the parameter int32"):
+        relay.build_module.bind_params_by_name(relay.Function([k], k + k), {"k": 0.5})
     bound = relay.build_module.bind_params_by_name(f, {"x": np.ones((2, 3), "float32")})
     assert not bound.params
 
@@ -425,6 +458,39 @@ def test_a_functor_without_a_method_says_which():
 
     with pytest.raises(ModelError, match="it has no visit_call"):
         Nothing().visit(scaled())
+
+
+def test_walks_meet_branches_and_mutators_rebuild_them():
+    cond = relay.var("c", shape=(), dtype="bool")
+    x = relay.var("x", shape=(3,), dtype="float32")
+    f = relay.Function([cond, x], relay.If(cond, relay.exp(x), relay.tanh(x)) + x)
+
+    class Seen(relay.ExprVisitor):
+        def visit_if(self, branch):
+            self.branch = branch
+            super().visit_if(branch)
+
+        def visit_call(self, call):
+            called.append(call.op.name)
+            super().visit_call(call)
+
+    class Negative(relay.ExprMutator):
+        def visit_call(self, call):
+            call = super().visit_call(call)
+            return relay.negative(call.args[0]) if call.op.name == "exp" else call
+
+    called: list[str] = []
+    walk = Seen()
+    walk.visit(f)
+    assert called == ["add", "exp", "tanh"] and walk.branch.cond is cond
+    assert walk.branch.true_branch.op.name == "exp"
+    assert walk.branch.false_branch.op.name == "tanh"
+    assert relay.ExprMutator().visit(f) is f
+    changed = tilewright.IRModule.from_expr(Negative().visit(f))
+    run = relay.create_executor("vm", changed).evaluate()
+    data = np.array([1, -2, 3], "float32")
+    assert np.array_equal(run(np.array(True), data).numpy(), np.zeros(3, "float32"))
+    np.testing.assert_allclose(run(np.array(False), data).numpy(), np.tanh(data) + data, 1e-5)
 
 
 # -- passes and walks of a user's own --------------------------------------------------------------

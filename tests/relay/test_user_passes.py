@@ -281,9 +281,46 @@ def test_each_reader_has_its_own_cast():
 def test_calls_of_functions_are_what_they_compute():
     p, x = relay.var("p", shape=(4, 6), dtype="float64"), vector()
     twice = relay.Function([p], p + p)
-    assert names(body_after(passes.Inline(), twice(relay.exp(x)))) == ["exp", "add"]
+    assert names(body_after(passes.Inline(), twice.with_attr("Inline", 1)(relay.exp(x)))) == [
+        "exp", "add",
+    ]  # fmt: skip
+    assert isinstance(body_after(passes.Inline(), twice(x)).op, relay.Function)
     mod = relay.IRModule.from_expr(relay.exp(x))
     assert passes.DynamicToStatic()(mod) is mod
+
+
+def test_functions_of_a_module_that_are_marked_are_inlined():
+    def module(mark: int, **more):
+        mod, inner, outer = relay.IRModule({}), relay.GlobalVar("inner"), relay.GlobalVar("outer")
+        p, q, x = (relay.var(n, shape=(2,)) for n in "pqx")
+        own = relay.Function([p], relay.exp(p)).with_attr("Inline", mark)
+        for name, value in more.items():
+            own = own.with_attr(name, value)
+        mod[inner] = own
+        mod[outer] = relay.Function([q], inner(q) + q)
+        mod["main"] = relay.Function([x], outer(inner(x)))
+        return mod
+
+    done = passes.Inline()(module(1))
+    assert list(done.functions) == ["outer", "main"]
+    assert names(done["outer"].body) == ["exp", "add"]
+    assert structural_equal(done["main"].body.op, done["outer"])
+    assert names(done["main"].body.args[0]) == ["exp"]
+    same = passes.Inline()(module(0))
+    assert list(same.functions) == ["inner", "outer", "main"] and structural_equal(same, module(0))
+    elsewhere = passes.Inline()(module(1, Compiler="a"))
+    assert isinstance(elsewhere["main"].body.args[0].op, relay.Function)
+
+
+def test_a_function_that_calls_itself_is_not_inlined():
+    mod, count = relay.IRModule({}), relay.GlobalVar("count")
+    i = relay.var("i", shape=(), dtype="int32")
+    one = relay.const(1, "int32")
+    body = relay.If(i < one, i, count(i - one) + one)
+    mod[count] = relay.Function([i], body).with_attr("Inline", 1)
+    j = relay.var("j", shape=(), dtype="int32")
+    mod["main"] = relay.Function([j], count(j))
+    assert structural_equal(passes.Inline()(mod), mod)
 
 
 def test_a_sum_to_its_own_shape_is_one_call():
@@ -393,7 +430,7 @@ def test_attributes_of_functions():
     plain = relay.Function([p], p + p)
     group = plain.with_attr("Primitive", 1)
     assert group.attrs["Primitive"] == 1 and not plain.attrs and structural_equal(group, plain)
-    assert names(body_after(passes.Inline(), plain(x))) == ["add"]
+    assert names(body_after(passes.Inline(), plain.with_attr("Inline", 1)(x))) == ["add"]
     kept = body_after(passes.Inline(), group(x))
     assert isinstance(kept.op, relay.Function)
     assert names(body_after(passes.DefuseOps(), kept)) == ["add"]

@@ -74,6 +74,11 @@ def test_it_has_both_names():
     assert tilewright.ir.transform is tilewright.transform
     assert importlib.import_module("tilewright.ir.module").IRModule is relay.IRModule
     assert autotvm.task.dispatcher.ApplyHistoryBest is autotvm.ApplyHistoryBest
+    assert importlib.import_module("tilewright.relay.op.op") is relay.op is relay.op.op
+    with pytest.raises(ImportError, match="follows its inputs' layouts"):
+        importlib.import_module("tilewright.relay.transform.infer_layout_utils")
+    with pytest.raises(AttributeError, match=r"Name the operator's layout in .*ConvertLayout"):
+        relay.op.register_convert_op_layout("nn.conv2d")
     with pytest.raises(AttributeError, match="Use tvmc.tune"):
         tvmc.autotuner.tune_tasks([])
     assert tvmc.TVMCModel is TVMCModel and tvmc.TVMCException is TilewrightError

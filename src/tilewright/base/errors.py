@@ -56,8 +56,9 @@ class LoweringError(TilewrightError):
     """A legal schedule whose lowering to loops met something it cannot express."""
 
 
-class TargetError(TilewrightError):
-    """An unknown target, or one whose library or device is missing."""
+class TargetError(TilewrightError, ValueError):
+    """An unknown target, or one whose library or device is missing; scripts for TVM expect a
+    ValueError."""
 
 
 class CompileError(TilewrightError):

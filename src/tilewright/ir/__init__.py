@@ -24,11 +24,14 @@ _RELAYS = {
     "register_op_attr": "tilewright.relay.op",
     "RelayExpr": "tilewright.relay.expr",
     "Type": "tilewright.relay.ty",
+    "container": "tilewright.runtime.container:",
     "instrument": "tilewright.instrument:",
     "transform": "tilewright.transform:",
     "module": "tilewright.relay.graph.expr:",
 }
 _ELSEWHERE = {
+    "make_node":
+        "Nodes are made by their own functions; attributes are dicts: f.with_attr(name, value).",
     "register_intrin_lowering":
         "Functions of numbers are a fixed set; te.compute makes others of them (tir.exp, ...).",
 }  # fmt: skip

@@ -12,7 +12,8 @@ from typing import Any
 
 from tilewright.base.doors import open_doors
 from tilewright.base.errors import ModelError, absent
-from tilewright.relay.graph.equality import Graph, first_difference, hash_of
+from tilewright.relay.graph.call_graph import CallGraph
+from tilewright.relay.graph.equality import Graph, Plain, first_difference, hash_of
 from tilewright.relay.graph.expr import (
     Call,
     Constant,
@@ -30,8 +31,9 @@ from tilewright.relay.op.work import work
 from tilewright.relay.passes import fuse, inline_calls, simplify_inference
 
 __all__ = [
-    "all_vars", "assert_structural_equal", "bound_vars", "check_constant", "count_layers",
-    "extract_fused_functions", "extract_intermdeiate_expr", "extract_operators", "free_vars",
+    "CallGraph", "all_vars", "assert_structural_equal", "bound_vars", "check_constant",
+    "count_layers", "extract_fused_functions", "extract_intermdeiate_expr", "extract_operators",
+    "free_vars",
     "get_total_mac_number", "list_op_freqs", "post_order", "post_order_visit", "structural_equal",
     "structural_hash", "well_formed",
 ]  # fmt: skip
@@ -72,9 +74,9 @@ def check_constant(expr: Expr) -> bool:
     )
 
 
-def structural_equal(lhs: Graph, rhs: Graph, map_free_vars: bool = False) -> bool:
+def structural_equal(lhs: Graph | Plain, rhs: Graph | Plain, map_free_vars: bool = False) -> bool:
     """Whether they compute the same in the same way; names of parameters do not count.  Types are
-    equal where they are one.
+    equal where they are one, lists and dicts where all that they hold is.
 
     map_free_vars: free variables may be others, each in the place of one
     """
@@ -85,7 +87,9 @@ class StructuralDifference(ModelError, ValueError):
     """Of two graphs that should be one; scripts for TVM expect a ValueError."""
 
 
-def assert_structural_equal(lhs: Graph, rhs: Graph, map_free_vars: bool = False) -> None:
+def assert_structural_equal(
+    lhs: Graph | Plain, rhs: Graph | Plain, map_free_vars: bool = False
+) -> None:
     """Raises StructuralDifference that says where, unless `structural_equal` holds."""
     if difference := first_difference(lhs, rhs, map_free_vars):
         raise StructuralDifference(
@@ -94,7 +98,8 @@ def assert_structural_equal(lhs: Graph, rhs: Graph, map_free_vars: bool = False)
 
 
 def structural_hash(node: Graph, map_free_vars: bool = False) -> int:
-    """Equal for what is `structural_equal`; map_free_vars: free variables need names no more."""
+    """Equal for what is `structural_equal` with the same numbers as attributes; map_free_vars: free
+    variables need names no more."""
     if map_free_vars and isinstance(node, Expr) and not isinstance(node, Function):
         return hash_of(Function(free_vars(node), node))
     return hash_of(node)
@@ -160,7 +165,7 @@ def _nodes(expr: Expr) -> list[Expr]:
     return post_order(expr)
 
 
-open_doors(globals(), __all__, ModelError)
+open_doors(globals(), [n for n in __all__ if n[0].islower()], ModelError)
 
 _ELSEWHERE = dict.fromkeys(
     ("free_type_vars", "bound_type_vars", "all_type_vars", "check_kind", "unmatched_cases"),

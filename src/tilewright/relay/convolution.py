@@ -18,6 +18,7 @@ from tilewright.relay.layout import in_layout
 from tilewright.relay.op import call, window
 from tilewright.relay.op.window import IMAGE, is_blocked
 from tilewright.relay.sizes import per_axis, settle, sides
+from tilewright.topi.layout import extents, parse
 
 _BLOCKED = 5  # axes of data in blocks of channels; a kernel has one more
 
@@ -210,8 +211,9 @@ def _conv(
     blocked = is_blocked(data_layout)
     data, weight = _of_one_type(data, weight, out_dtype)
     size = None if kernel_size is None else per_axis(kernel_size, rank, "kernel_size", place)
-    if isinstance(weight, Var) and not weight.is_typed and "C" in data_layout and not blocked:
-        inputs = data.shape[data_layout.index("C")]
+    if isinstance(weight, Var) and not weight.is_typed and "C" in data_layout:
+        blocks = parse(kernel_layout, place).blocks
+        inputs = extents(parse(data_layout, place), data.shape, place)["C"]
         if channels is None or size is None:
             raise ModelError(
                 f"{place}(weight={weight.name_hint})", "its shape is not known",
@@ -221,7 +223,9 @@ def _conv(
         outer = {"I": inputs, "O": channels // groups} if transposed else {
             "O": channels, "I": inputs // groups,
         }  # fmt: skip
-        settle(weight, [(wanted | outer)[k] for k in kernel_layout], data)
+        whole = {k: n // blocks.get(k.lower(), 1) for k, n in (wanted | outer).items()}
+        axes = filter(str.isalpha, kernel_layout)
+        settle(weight, [(whole | blocks)[k] for k in axes], data)
     extra = (
         {"output_padding": per_axis(output_padding, rank, "output_padding", place)}
         if transposed

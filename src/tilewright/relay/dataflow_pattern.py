@@ -5,10 +5,13 @@ they match, rewritten expressions, parts put into functions of their own.
 Read next: `passes/matching.py` (how patterns are matched), `passes/partition.py`.
 """
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tilewright.base.doors import open_doors
-from tilewright.base.errors import ModelError, absent
+from tilewright.base.errors import ModelError
+from tilewright.relay.graph.expr import Type
+from tilewright.relay.passes.let_pattern import LetPattern, is_let
 from tilewright.relay.passes.matching import (
     AltPattern,
     AttrPattern,
@@ -27,10 +30,6 @@ from tilewright.relay.passes.matching import (
     VarPattern,
     WildcardPattern,
     dominates,
-    has_attr,
-    has_dtype,
-    has_shape,
-    has_type,
     is_constant,
     is_expr,
     is_if,
@@ -46,19 +45,31 @@ from tilewright.relay.passes.partition import DFPatternCallback, partition, rewr
 __all__ = [
     "AltPattern", "AttrPattern", "CallPattern", "ConstantPattern", "DFPattern",
     "DFPatternCallback", "DataTypePattern", "DominatorPattern", "ExprPattern", "FunctionPattern",
-    "IfPattern", "ShapePattern", "TupleGetItemPattern", "TuplePattern", "TypePattern",
+    "IfPattern", "LetPattern", "ShapePattern", "TupleGetItemPattern", "TuplePattern", "TypePattern",
     "VarPattern", "WildcardPattern", "dominates", "has_attr", "has_dtype", "has_shape",
-    "has_type", "is_constant", "is_expr", "is_if", "is_op", "is_tuple",
+    "has_type", "is_constant", "is_expr", "is_if", "is_let", "is_op", "is_tuple",
     "is_tuple_get_item", "is_var", "match", "partition", "rewrite", "wildcard",
 ]  # fmt: skip
 
+
+def has_attr(attrs: Mapping[str, Any], pattern: DFPattern | None = None) -> AttrPattern:
+    """What matches `pattern` (default: anything) and has these attributes."""
+    return (wildcard() if pattern is None else pattern).has_attr(attrs)
+
+
+def has_type(ttype: Type, pattern: DFPattern | None = None) -> TypePattern:
+    """What matches `pattern` (default: anything) and has this type."""
+    return (wildcard() if pattern is None else pattern).has_type(ttype)
+
+
+def has_dtype(dtype: str, pattern: DFPattern | None = None) -> DataTypePattern:
+    """What matches `pattern` (default: anything) and has this element type."""
+    return (wildcard() if pattern is None else pattern).has_dtype(dtype)
+
+
+def has_shape(shape: Sequence[int], pattern: DFPattern | None = None) -> ShapePattern:
+    """What matches `pattern` (default: anything) and has this shape."""
+    return (wildcard() if pattern is None else pattern).has_shape(shape)
+
+
 open_doors(globals(), [n for n in __all__ if n[0].islower()], ModelError)
-
-_ELSEWHERE = dict.fromkeys(
-    ("is_let", "LetPattern"),
-    "Values stand where relay.Let names them: match the body, with the value's pattern there.",
-)
-
-
-def __getattr__(name: str) -> Any:
-    raise absent("relay.dataflow_pattern", name, _ELSEWHERE)

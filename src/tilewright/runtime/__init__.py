@@ -3,6 +3,7 @@
 In: `Artifact`s made by `driver`.  Out: results and seconds.  Read next: `module.py`.
 """
 
+from collections.abc import Callable as PackedFunc  # what TVM wraps is a function here
 from typing import Any
 
 from tilewright.base.doors import door
@@ -43,6 +44,7 @@ __all__ = [
     "LaunchSequence",
     "Module",
     "NDArray",
+    "PackedFunc",
     "ShapeTuple",
     "String",
     "array",

@@ -37,6 +37,11 @@ _SM90 = Limits(
 # types follow the guide's table of arithmetic throughput (float16: in a half2); those of sm_61, 70
 # and 75 were compared with its text, the later ones were written down from memory.
 _ARCHS = {
+    "sm_53": replace(
+        _SM90, shared_bytes_per_block=49152, shared_bytes_per_core=65536, registers_per_block=32768,
+        cores=1, l2_bytes=256 << 10, rates=rates(235e9, float64=1 / 32, float16=2, int32=1 / 4),
+        memory_bandwidth=25.6e9, l2_bandwidth=60e9, launch_seconds=8e-6,
+    ),
     "sm_61": replace(
         _SM90, shared_bytes_per_block=49152, shared_bytes_per_core=98304, cores=28,
         l2_bytes=2816 << 10,

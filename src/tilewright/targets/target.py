@@ -7,9 +7,8 @@ ask this machine: see `Target.on` and `Target.native`.  Read next: `kind.py`, `s
 
 from __future__ import annotations
 
-import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from numbers import Integral
 from typing import Any, Union
@@ -19,17 +18,22 @@ from tilewright.base.errors import TargetError
 from tilewright.targets.kind import DeviceKind, kind, kinds, resolve
 from tilewright.targets.limits import Limits
 from tilewright.targets.spec import DeviceSpec
+from tilewright.targets.spelling import (
+    FIELDS,
+    LIMIT_NAMES,
+    check_options,
+    from_json,
+    is_by_device,
+    limit_named,
+    options_of,
+    spelled,
+    value_of,
+)
+from tilewright.targets.tags import TAGS
 
 __all__ = ["Limits", "Target", "TargetLike", "arm_cpu", "create", "cuda", "mali"]
 
 TargetLike = Union[str, "Target", Mapping[Any, Any]]
-
-_OTHER_OPTIONS = (
-    "arch", "mcpu", "mattr", "mtriple", "num-cores", "device", "keys", "libs",
-    "model",
-)  # fmt: skip
-_FIELDS = fields(Limits)
-_LIMIT_NAMES = {f.name for f in _FIELDS if f.type == "int"}  # annotations are text
 
 _BOARDS = {
     "rasp3b": "-mtriple=armv7l-linux-gnueabihf -mcpu=cortex-a53 -mattr=+neon",
@@ -38,10 +42,8 @@ _BOARDS = {
     "rk3399": "-mtriple=aarch64-linux-gnu -mcpu=cortex-a72 -mattr=+neon",
 }
 
+UNKNOWN = "unknown"  # the model where none is given
 LONGEST = 2000  # characters of a target; TVM's longest have some hundred
-
-
-_DERIVED = ("kind", "host", "keys", "tag")  # what a target of TVM, as a dict, holds besides options
 
 
 class KindName(str):
@@ -62,7 +64,9 @@ class Target:
     device, ``{"cpu": "llvm"}``.
     Options: ``-arch=sm_XX`` (cuda), ``-mcpu=NAME -mattr=+a,+b -mtriple=T`` (llvm),
     ``-num-cores=N``, and any integer field of `Limits` with dashes, for example
-    ``-max-threads-per-block=512``.
+    ``-max-threads-per-block=512``; TVM's words for them are read, too (`spelling.py`).
+    A tag, ``"nvidia/geforce-rtx-3090"`` or ``{"tag": ..., "num-cores": 4}``, is the target that
+    `tags.py` has for it.
 
     host:   the target of the processor beside the device, or its text, where that is not this
             machine's: kernels are then compiled here and run there.  It is no part of what records
@@ -88,10 +92,10 @@ class Target:
             return
         place = f"Target({text!r})"
         if isinstance(text, str) and text.lstrip().startswith("{") and len(text) <= LONGEST:
-            text = _from_json(text, place)
+            text = from_json(text, place)
         if isinstance(text, Mapping):
             host = text.get("host") if host is None else host
-            text = _spelled(text, place)
+            text = spelled(text, place)
         if not isinstance(text, str):
             raise TargetError(
                 place, f"a {type(text).__name__} is no target", 'Give a string such as "llvm".'
@@ -105,10 +109,14 @@ class Target:
             words = shlex.split(text)
         except ValueError as error:
             raise TargetError(place, f"{error}", "Close the quotation.") from None
+        if words and words[0] in TAGS:
+            words = [*shlex.split(TAGS[words[0]]), *words[1:]]
         known = kind(words[0] if words else "", place)
-        options = _options(words[1:], place)
+        options = options_of(words[1:], place)
         named = options.pop("host", None)
-        _check_options(place, options, known)
+        if options.get("model") == UNKNOWN:
+            del options["model"]
+        check_options(place, options, known)
         host = named if host is None else host
         beside = None if host is None else Target(host)
         limits = _limits(known, options, {})
@@ -133,9 +141,18 @@ class Target:
         return dict(self.options).get(name, default)
 
     @property
-    def attrs(self) -> dict[str, str]:
-        """The options, by their names."""
-        return dict(self.options)
+    def attrs(self) -> dict[str, Any]:
+        """The values of the options, by their names: numbers, lists of words, text.  Of a real
+        device with threads also what it reports."""
+        given = {name: value_of(name, text) for name, text in self.options}
+        if self.device is None or not self.has_threads:
+            return given
+        return {
+            "max_threads_per_block": self.limits.max_threads_per_block,
+            "max_shared_memory_per_block": self.limits.shared_bytes_per_block,
+            "thread_warp_size": self.limits.warp_size,
+            **given,
+        }
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -160,7 +177,12 @@ class Target:
 
     @property
     def model(self) -> str:
-        return self.option("model", "unknown")
+        return self.option("model", UNKNOWN)
+
+    @property
+    def device_name(self) -> str:
+        """What -device says, "" where it is not given."""
+        return self.option("device")
 
     @property
     def libs(self) -> list[str]:
@@ -179,6 +201,17 @@ class Target:
     def max_shared_memory_per_block(self) -> int:
         """Bytes."""
         return self.limits.shared_bytes_per_block
+
+    @property
+    def l2_cache_size_bytes(self) -> int:
+        return self.limits.l2_bytes
+
+    def get_target_device_type(self) -> int:
+        """The number by which DLPack knows the devices of this kind."""
+        known = self.device_kind.dlpack
+        if known is None:
+            raise TargetError(f"{self!r}", "DLPack has no number for its devices", "Use .kind.")
+        return known
 
     @property
     def device_kind(self) -> DeviceKind:
@@ -226,7 +259,7 @@ class Target:
         new = {"arch": device.arch, **old} if device.arch else old
         reported = self.device.reported if self.device is not None else {}
         base = _limits(self.device_kind, old, reported)
-        pairs = ((f.name, getattr(self.limits, f.name), getattr(base, f.name)) for f in _FIELDS)
+        pairs = ((f.name, getattr(self.limits, f.name), getattr(base, f.name)) for f in FIELDS)
         changed: dict[str, Any] = {name: own for name, own, known in pairs if own != known}
         limits = replace(_limits(self.device_kind, new, device.reported), **changed)
         return _made(self.kind, tuple(sorted(new.items())), limits, device, self.host)
@@ -246,12 +279,12 @@ class Target:
     def with_limits(self, **limits: Any) -> Target:
         """The same target with some limits replaced."""
         for name, value in limits.items():
-            if name not in (f.name for f in _FIELDS):
+            if name not in (f.name for f in FIELDS):
                 raise TargetError(
                     f"with_limits({name}=)", "there is no such limit",
-                    f"There are {', '.join(sorted(_LIMIT_NAMES))}.",
+                    f"There are {', '.join(sorted(LIMIT_NAMES))}.",
                 )  # fmt: skip
-            if name in _LIMIT_NAMES and not isinstance(value, (int, Integral)):
+            if name in LIMIT_NAMES and not isinstance(value, (int, Integral)):
                 raise TargetError(
                     f"with_limits({name}={value!r})", "it is no whole number", "Give an int."
                 )
@@ -294,7 +327,18 @@ class Target:
     def export(self) -> dict[str, Any]:
         """The kind, the options and the host, as a dict that `Target` takes."""
         beside = {} if self.host is None else {"host": self.host.export()}
-        return {"kind": str(self.kind), **self.attrs, **beside}
+        given = {name: value_of(name, text) for name, text in self.options}
+        return {"kind": str(self.kind), **given, **beside}
+
+    @staticmethod
+    def from_device(device: Any) -> Target:
+        """The target of a device that is here, with what it reports.
+
+        device: "cuda", or a `tilewright.device`
+        """
+        find = resolve("tilewright.runtime.device:device")
+        found: Target = (find(device) if isinstance(device, str) else device).target
+        return found
 
     @staticmethod
     def list_kinds() -> list[str]:
@@ -319,24 +363,50 @@ class Target:
         both = Target(target, target_host)
         return both, both.host
 
+    @staticmethod
+    def canon_multi_target_and_host(
+        target: TargetLike | Sequence[TargetLike] | Mapping[Any, TargetLike],
+        target_host: TargetLike | None = None,
+    ) -> list[Target]:
+        """Targets, given as one, as a list or by their devices, each beside the host."""
+        if target is None:
+            raise TargetError(
+                "canon_multi_target_and_host(None)", "there is no target", 'Give "llvm".'
+            )
+        several: Sequence[Any] = (
+            list(target) if isinstance(target, (list, tuple)) else
+            list(target.values()) if isinstance(target, Mapping) and is_by_device(target) else
+            [target]
+        )  # fmt: skip
+        return [Target(each, target_host) for each in several]
+
+    @staticmethod
+    def canon_target_map_and_host(
+        target_map: Mapping[Any, Any], target_host: TargetLike | None = None
+    ) -> tuple[dict[Target, Any], Target | None]:
+        """What belongs to each target, by targets beside the host; and the host."""
+        beside = None if target_host is None else Target(target_host)
+        made = {Target(each, beside): value for each, value in target_map.items()}
+        return made, next((t.host for t in made), beside)
+
 
 def create(text: TargetLike) -> Target:
     """The spelling TVM users know: `target.create("cuda")`."""
     return Target(text)
 
 
-def cuda(model: str = "unknown", arch: str = "", options: str = "") -> Target:
+def cuda(model: str = UNKNOWN, arch: str = "", options: str = "") -> Target:
     """A CUDA device; model: a name for people; options: more of a target's, as text."""
-    named = "" if model == "unknown" else f" -model={model}"
+    named = "" if model == UNKNOWN else f" -model={model}"
     return Target(f"cuda{named}{f' -arch={arch}' if arch else ''} {options}")
 
 
-def intel_graphics(model: str = "unknown", options: str = "") -> Target:
+def intel_graphics(model: str = UNKNOWN, options: str = "") -> Target:
     """An Intel GPU by OpenCL."""
     return Target(f"opencl -device=intel_graphics -model={model} {options}")
 
 
-def arm_cpu(model: str = "unknown", options: str = "") -> Target:
+def arm_cpu(model: str = UNKNOWN, options: str = "") -> Target:
     """The processor of a board by TVM's name for it: "rk3399", "rasp3b", "rasp4b", "rasp4b64".
 
     options: more of a target's, as text.  An unknown board is one of 64 bits
@@ -345,7 +415,7 @@ def arm_cpu(model: str = "unknown", options: str = "") -> Target:
     return Target(f"llvm -device=arm_cpu -model={model} {known} {options}")
 
 
-def mali(model: str = "unknown", options: str = "") -> Target:
+def mali(model: str = UNKNOWN, options: str = "") -> Target:
     """A Mali GPU by OpenCL; give `Target(mali(), host=arm_cpu("rk3399"))` the board around it."""
     return Target(f"opencl -device=mali -model={model} {options}")
 
@@ -364,7 +434,7 @@ def _made(
 
 def _only(given: Any) -> Any:
     """The target in `{"cpu": "llvm"}`, targets by their devices; anything else as it is."""
-    if not isinstance(given, Mapping) or "kind" in given:
+    if not isinstance(given, Mapping) or not is_by_device(given):
         return given
     if len(given) != 1:
         raise TargetError(
@@ -381,66 +451,12 @@ def _only(given: Any) -> Any:
     return target
 
 
-def _spelled(given: Mapping[Any, Any], place: str) -> str:
-    """The text of a target that is given as TVM's dict of a kind and options."""
-    words = [str(given["kind"])]
-    for name, value in given.items():
-        if name in _DERIVED:
-            continue
-        items = value if isinstance(value, (list, tuple)) else [value]
-        if not all(isinstance(v, (str, int, Integral)) for v in items):
-            raise TargetError(
-                place, f"{name} cannot be {value!r}", "Give a string, a number or a list of them."
-            )
-        words.append(f"-{name}={','.join(str(v) for v in items)}")
-    return shlex.join(words)
-
-
-def _from_json(text: str, place: str) -> Mapping[Any, Any]:
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        found = None
-    if isinstance(found, Mapping) and "kind" in found:
-        return found
-    raise TargetError(place, "it is no JSON of a target", 'It looks like {"kind": "llvm"}.')
-
-
-def _options(words: list[str], place: str) -> dict[str, str]:
-    """Of `-name=value` and `--name value`."""
-    found, left = {}, iter(words)
-    for word in left:
-        name, eq, value = word.lstrip("-").partition("=")
-        if not eq:
-            value = next(left, "")
-        if not word.startswith("-") or (not eq and (not value or value.startswith("-"))):
-            raise TargetError(place, f"cannot read {word!r}", "Write options as -name=value.")
-        found[name] = value
-    return found
-
-
 def _limits(known: DeviceKind, options: dict[str, str], device: Any) -> Limits:
     """Of the kind, which asks the device; then what the options say."""
     chosen: dict[str, Any] = {}
     if "num-cores" in options:
         chosen["cores"] = int(options["num-cores"])
     for name, value in options.items():
-        if name.replace("-", "_") in _LIMIT_NAMES:
-            chosen[name.replace("-", "_")] = int(value)
+        if limit := limit_named(name):
+            chosen[limit] = int(value)
     return replace(known.limits(options, device), **chosen)
-
-
-def _check_options(place: str, options: dict[str, str], known: DeviceKind) -> None:
-    for name, value in options.items():
-        if name == "num-cores" or name.replace("-", "_") in _LIMIT_NAMES:
-            if not (value.isascii() and value.isdigit() and int(value) > 0):
-                raise TargetError(
-                    place, f"-{name} must be a whole number from 1, not {value!r}",
-                    f"For example -{name}=16.",
-                )  # fmt: skip
-        elif name not in (*_OTHER_OPTIONS, *known.options):
-            listed = " ".join(f"-{option}" for option in _OTHER_OPTIONS)
-            raise TargetError(
-                place, f"unknown option -{name}",
-                f"Known: {listed} and the integers of Limits, such as -max-threads-per-block.",
-            )  # fmt: skip

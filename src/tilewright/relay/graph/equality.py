@@ -7,6 +7,7 @@ they first differ.  Read next: `traversal.py`.
 from __future__ import annotations
 
 import zlib
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,14 +29,26 @@ from tilewright.relay.graph.later import Later
 from tilewright.relay.graph.printer import later_key, structural_key
 
 Graph = Expr | IRModule | TensorType | TupleType | FuncType
+Plain = Sequence[Any] | Mapping[Any, Any] | int | float | None  # a text is a sequence
 
 
-def first_difference(lhs: Graph, rhs: Graph, map_free_vars: bool = False) -> str:
-    """Where two graphs differ, in words; "" where they do not.
+def first_difference(lhs: Graph | Plain, rhs: Graph | Plain, map_free_vars: bool = False) -> str:
+    """Where two graphs differ, in words; "" where they do not.  Of lists and dicts of them, where
+    the first that differ do.
 
     map_free_vars: variables that are no parameters need not be the same ones, as long as each of
         the one graph stands for one of the other
     """
+    if isinstance(lhs, Mapping) and isinstance(rhs, Mapping):
+        if lhs.keys() != rhs.keys():
+            return f"keys {', '.join(map(str, lhs))} and {', '.join(map(str, rhs))}"
+        held = ((k, first_difference(v, rhs[k], map_free_vars)) for k, v in lhs.items())
+        return next((f"in {k}: {what}" for k, what in held if what), "")
+    if isinstance(lhs, (list, tuple)) and isinstance(rhs, (list, tuple)):
+        if len(lhs) != len(rhs):
+            return f"{len(lhs)} and {len(rhs)} values"
+        pairs = zip(lhs, rhs, strict=True)
+        return next((d for a, b in pairs if (d := first_difference(a, b, map_free_vars))), "")
     if isinstance(lhs, IRModule) and isinstance(rhs, IRModule):
         if set(lhs.functions) != set(rhs.functions):
             return f"functions {', '.join(lhs.functions)} and {', '.join(rhs.functions)}"
@@ -44,8 +57,13 @@ def first_difference(lhs: Graph, rhs: Graph, map_free_vars: bool = False) -> str
     if isinstance(lhs, IRModule) or isinstance(rhs, IRModule):
         return "a module and an expression"
     if not isinstance(lhs, Expr) or not isinstance(rhs, Expr):
-        return "" if lhs == rhs else f"types {lhs} and {rhs}"
+        same = type(lhs) is type(rhs) and lhs == rhs
+        return "" if same else f"{_what(lhs)} {lhs} and {rhs}"
     return _Comparison(map_free_vars).run(lhs, rhs)
+
+
+def _what(value: Any) -> str:
+    return "types" if isinstance(value, TensorType | TupleType | FuncType) else "values"
 
 
 class _Comparison:
@@ -125,11 +143,20 @@ class _Comparison:
 
 
 def _equal_attributes(a: dict[str, Any], b: dict[str, Any]) -> bool:
-    return a.keys() == b.keys() and all(np.array_equal(v, b[k]) for k, v in a.items())
+    return a.keys() == b.keys() and all(_equal_values(v, b[k]) for k, v in a.items())
+
+
+def _equal_values(a: Any, b: Any) -> bool:
+    """Numbers that are one in float32 are one: an epsilon that went through a constant."""
+    if isinstance(a, float) and isinstance(b, float):
+        with np.errstate(over="ignore"):
+            return bool(np.array_equal(np.float32(a), np.float32(b), equal_nan=True))
+    return bool(np.array_equal(a, b))
 
 
 def hash_of(graph: Graph) -> int:
-    """Equal for graphs without a difference; names of parameters and weights do not count."""
+    """Equal for graphs without a difference, but for attributes that are equal in float32 only;
+    names of parameters and weights do not count."""
     if isinstance(graph, IRModule):
         parts = sorted((str(name), hash_of(f)) for name, f in graph.functions.items())
         return zlib.crc32(repr(parts).encode())

@@ -288,6 +288,9 @@ class Call(Expr):
         self.op: Op | Function = op
         self.args: tuple[Expr, ...] = tuple(args)
         self.attrs = attrs if isinstance(attrs, Attrs) else Attrs(attrs or {})
+        for arg, param in zip(self.args, getattr(op, "params", ()), strict=False):
+            if isinstance(arg, Var) and isinstance(param._type, TensorType):
+                arg.settle(param._type)
         if _any_waits(self.args) or getattr(op, "waits", False):
             self._type = WAITING
             return
@@ -320,6 +323,9 @@ class Tuple(Expr):
 
     def __iter__(self) -> Iterator[Expr]:
         return iter(self.fields)
+
+    def __len__(self) -> int:
+        return len(self.fields)
 
 
 class TupleGetItem(Expr):

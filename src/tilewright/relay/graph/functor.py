@@ -25,10 +25,12 @@ from tilewright.relay.graph.expr import (
     children,
     post_order,
 )
+from tilewright.relay.graph.later import Branch, Computed, Later
 
 _METHODS: dict[type[Expr], str] = {
     Var: "visit_var", Constant: "visit_constant", Call: "visit_call", Tuple: "visit_tuple",
     TupleGetItem: "visit_tuple_getitem", Function: "visit_function",
+    Branch: "visit_if", Computed: "visit_later", Later: "visit_later",
 }  # fmt: skip
 _FRAMES = 8  # of Python for one node of a path, with a method of the user's among them
 _changing = lock()
@@ -111,6 +113,14 @@ class ExprVisitor(ExprFunctor):
             self.visit(param)
         self.visit(fn.body)
 
+    def visit_if(self, branch: Branch) -> Any:
+        self.visit_later(branch)
+
+    def visit_later(self, later: Later) -> Any:
+        """Of a value whose shape, or whose steps, elements of others decide."""
+        for part in later.parts:
+            self.visit(part)
+
 
 class ExprMutator(ExprFunctor):
     """Rebuilds everything that reads what changed; override the methods of what should change."""
@@ -146,6 +156,15 @@ class ExprMutator(ExprFunctor):
         if body is fn.body and all(a is b for a, b in zip(params, fn.params, strict=True)):
             return fn
         return Function(params, body, attrs=fn.attrs)
+
+    def visit_if(self, branch: Branch) -> Any:
+        return self.visit_later(branch)
+
+    def visit_later(self, later: Later) -> Any:
+        """Of a value whose shape, or whose steps, elements of others decide."""
+        parts = [self.visit(part) for part in later.parts]
+        unchanged = all(a is b for a, b in zip(parts, later.parts, strict=True))
+        return later if unchanged else later.with_parts(parts)
 
 
 @contextmanager

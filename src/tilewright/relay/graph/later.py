@@ -188,6 +188,18 @@ class Branch(Later):
 
     __slots__ = ()
 
+    @property
+    def cond(self) -> Expr:
+        return self.parts[0]
+
+    @property
+    def true_branch(self) -> Expr:
+        return self.parts[1]
+
+    @property
+    def false_branch(self) -> Expr:
+        return self.parts[2]
+
     def with_parts(self, parts: Sequence[Expr]) -> Later:
         return Branch(parts, self.needs, self.make, self.error, lazy=True)
 

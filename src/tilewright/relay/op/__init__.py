@@ -159,6 +159,9 @@ _ELSEWHERE = {
          "register_injective_schedule"),
         "Operators are rows of relay.op.TABLE; a template is registered with autotvm.template.",
     ),
+    "register_convert_op_layout": "Name the operator's layout in relay.transform.ConvertLayout, or "
+    "use register_alter_op_layout.",
+    "register_infer_correct_layout": "Leave it out: every operator follows its inputs' layouts.",
 }  # fmt: skip
 
 __all__ = [

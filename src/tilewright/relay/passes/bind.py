@@ -29,7 +29,8 @@ from tilewright.relay.graph.traversal import substitute
 def bind_params(mod: IRModule, params: Mapping[str, Any]) -> IRModule:
     """`mod` whose main has the parameters named in `params` replaced by constants.
 
-    params: numpy arrays, or anything with `.numpy()`, in the parameter's shape and element type.
+    params: numpy arrays, or anything with `.numpy()`, in the parameter's shape and element type; a
+        number of Python for a parameter without axes whose type has it.
     Raises ModelError naming the first parameter that does not fit, or does not exist.
     """
     function = mod["main"]
@@ -43,8 +44,8 @@ def bind_params(mod: IRModule, params: Mapping[str, Any]) -> IRModule:
         )
     constants: dict[Expr, Expr] = {}
     for name, value in params.items():
-        array = as_array(value)
         wanted = known[name].tensor_type
+        array = _number_as(value, wanted) if isinstance(value, (int, float)) else as_array(value)
         if array.shape != wanted.shape or array.dtype.name != wanted.dtype:
             raise ModelError(
                 f"bind_params({name})",
@@ -55,6 +56,16 @@ def bind_params(mod: IRModule, params: Mapping[str, Any]) -> IRModule:
     free = [p for p in function.params if p not in constants]
     main = Function(free, substitute(function.body, constants), attrs=function.attrs)
     return IRModule({**mod.functions, "main": main})
+
+
+def _number_as(value: float, wanted: TensorType) -> Array:
+    """A number in the type that is wanted, where it is one of its numbers; else as it is."""
+    given = as_array(value)
+    if wanted.shape or (isinstance(value, float) and not wanted.dtype.is_float):
+        return given
+    with np.errstate(over="ignore"):
+        made = given.astype(wanted.dtype.storage)
+    return made if isinstance(value, float) or made == given else given
 
 
 def with_weights(

@@ -48,6 +48,11 @@ def _visit(old: Expr, node: Expr) -> Expr:
     return _as_expr(node, arrays) if _is_cheap(node) else node
 
 
+def computed_of_constants(node: Expr) -> Expr:
+    """`node`, with all under it that depends on constants only computed."""
+    return rewrite(node, _visit)
+
+
 def _is_cheap(node: Call) -> bool:
     given = sum(nbytes(a.checked_type) for a in node.args)
     made = nbytes(node.checked_type)

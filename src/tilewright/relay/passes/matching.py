@@ -117,15 +117,18 @@ class Match:
 
     root: the expression that is matched
     several: of patterns along the paths of a `dominates`, all nodes they stood for
+    instead: of names, the patterns of what they name (`let_pattern.py`)
     """
 
     def __init__(self, root: Any) -> None:
         self.root = root
         self.one: dict[DFPattern, Any] = {}
         self.several: dict[DFPattern, list[Any]] = {}
+        self.instead: dict[DFPattern, DFPattern] = {}
 
     def run(self, pattern: DFPattern, node: Any) -> Iterator[None]:
         """`pattern.fits`, for a pattern that may stand for a node already."""
+        pattern = self.instead.get(pattern, pattern)
         if pattern in self.one:
             if self.one[pattern] is node:
                 yield
@@ -509,26 +512,6 @@ def is_tuple_get_item(tuple_value: DFPattern, index: int | None = None) -> Tuple
 def is_if(cond: DFPattern, true_branch: DFPattern, false_branch: DFPattern) -> IfPattern:
     """A `relay.If` of these."""
     return IfPattern(cond, true_branch, false_branch)
-
-
-def has_attr(attrs: Mapping[str, Any], pattern: DFPattern | None = None) -> AttrPattern:
-    """What matches `pattern` (default: anything) and has these attributes."""
-    return (wildcard() if pattern is None else pattern).has_attr(attrs)
-
-
-def has_type(ttype: Type, pattern: DFPattern | None = None) -> TypePattern:
-    """What matches `pattern` (default: anything) and has this type."""
-    return (wildcard() if pattern is None else pattern).has_type(ttype)
-
-
-def has_dtype(dtype: str, pattern: DFPattern | None = None) -> DataTypePattern:
-    """What matches `pattern` (default: anything) and has this element type."""
-    return (wildcard() if pattern is None else pattern).has_dtype(dtype)
-
-
-def has_shape(shape: Sequence[int], pattern: DFPattern | None = None) -> ShapePattern:
-    """What matches `pattern` (default: anything) and has this shape."""
-    return (wildcard() if pattern is None else pattern).has_shape(shape)
 
 
 def dominates(parent: DFPattern, path: DFPattern, child: DFPattern) -> DominatorPattern:

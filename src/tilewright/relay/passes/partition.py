@@ -129,7 +129,8 @@ def partition(
     check: Callable[[Expr], bool] = lambda expr: True,
 ) -> Expr:
     """`expr`, an expression or a function, in which each part that matches is a call of a function
-    of its own.  Parts of which another value is read outside stay.
+    of its own.  Parts of which another value is read outside stay, unless all that is made of it
+    is read by the part: what it needs is then computed there, too.
 
     attrs: of these functions; "PartitionedFromPattern" names their operators
     check: of what matches, whether it is taken
@@ -179,10 +180,19 @@ def _group(root: Expr, found: dict[DFPattern, list[Any]]) -> _Group:
 
 
 def _closed(root: Expr, group: _Group, readers: Mapping[Expr, Sequence[Expr]]) -> bool:
-    """Whether nothing outside reads a value of the part, but its result."""
+    """Whether nothing but its result leaves the part: what else reads its values ends in it."""
     inner = [n for n in group.inside if n is not root and not isinstance(n, Constant)]
-    members = set(group.inside)
-    return all(reader in members for n in inner for reader in readers[n])
+    members, stack = set(group.inside), [reader for n in inner for reader in readers[n]]
+    done: set[Expr] = set()
+    while stack:
+        node = stack.pop()
+        if node in members or node in done:
+            continue
+        if not readers[node]:
+            return False
+        done.add(node)
+        stack += readers[node]
+    return True
 
 
 def _called(expr: Expr, groups: Mapping[Expr, _Group], attrs: dict[str, Any]) -> Expr:
@@ -196,7 +206,7 @@ def _called(expr: Expr, groups: Mapping[Expr, _Group], attrs: dict[str, Any]) ->
             return node
         inside, inputs = groups[old].inside, groups[old].inputs
         params = [
-            Var(f"FunctionVar_{count}_{k}", None if i.waits else i.checked_type)
+            Var(f"FunctionVar_{count}_{k}", None if i.waits or old.waits else i.checked_type)
             for k, i in enumerate(inputs)
         ]
         count += 1

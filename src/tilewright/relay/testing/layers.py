@@ -7,7 +7,7 @@ In: graph values and names.  Out: calls over new variables; `(mod, params)`.  Re
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,8 @@ from tilewright.relay.graph.expr import (
     post_order,
     var,
 )
-from tilewright.relay.graph.traversal import is_call
+from tilewright.relay.graph.traversal import each_function, is_call
+from tilewright.relay.graph.untyped import typed
 
 KERNEL_LAYOUT = {"NCHW": "OIHW", "NHWC": "HWIO"}
 DEPTHWISE_LAYOUT = {"NCHW": "OIHW", "NHWC": "HWOI"}
@@ -116,9 +117,16 @@ def network(data: Var, result: Expr) -> Function:
 
 
 def create_workload(
-    net: Function, seed: int = 0, gains: Mapping[str, float] | None = None
+    net: Expr,
+    initializer: int | Callable[[str, Array], None] | None = None,
+    seed: int = 0,
+    gains: Mapping[str, float] | None = None,
 ) -> tuple[IRModule, dict[str, Array]]:
     """A module with `net` as main, and random values for all its parameters but the first.
+
+    net: a function, or an expression over variables, of which those without a type get theirs
+    initializer: called with the name and an array of zeros, which it fills, for each parameter; or
+        the seed
 
     The values keep activations of deep networks near 1: weights by He's rule, statistics near those
     of a normalised value.  A parameter's values depend on its name and `seed` only; a weight is
@@ -126,13 +134,20 @@ def create_workload(
     gains: factors for the weights of some parameters, by name.
     """
     params = {}
+    mod = each_function(IRModule.from_expr(net), typed)
+    net = mod["main"]
     roles = _roles(net)
+    seed = initializer if isinstance(initializer, int) else seed
     for p in net.params[1:]:
+        if callable(initializer):
+            params[p.name_hint] = np.zeros(p.shape, p.dtype.storage)
+            initializer(p.name_hint, params[p.name_hint])
+            continue
         rng = np.random.default_rng([seed, zlib.crc32(p.name_hint.encode())])
         value = _draw(rng, p, *roles.get(p, ("bias", "")))
         value = value * (gains or {}).get(p.name_hint, 1.0)
         params[p.name_hint] = np.ascontiguousarray(value, p.dtype)
-    return IRModule.from_expr(net), params
+    return mod, params
 
 
 _WITH_WEIGHTS = (

@@ -54,7 +54,7 @@ def workload(
     last = weight.format(3 if bottleneck else 2)
     gain = 1 / math.sqrt(sum(units))
     gains = {p.name_hint: gain for p in net.params if p.name_hint.endswith(last)}
-    return create_workload(net, seed, gains)
+    return create_workload(net, seed, gains=gains)
 
 
 def residual_unit(

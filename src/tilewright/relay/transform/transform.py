@@ -16,7 +16,7 @@ from tilewright.base.doors import open_doors
 from tilewright.base.dtype import FLOAT32
 from tilewright.base.errors import ModelError, absent
 from tilewright.driver.build import resolve_target
-from tilewright.relay.graph.expr import Expr, IRModule, Var
+from tilewright.relay.graph.expr import Expr, Function, IRModule, Var
 from tilewright.relay.graph.traversal import each_function
 from tilewright.relay.graph.untyped import typed
 from tilewright.relay.op.registered import has_attribute
@@ -30,20 +30,21 @@ from tilewright.relay.passes import (
     eliminate_common,
     eliminate_dead_code,
     flatten_atrous,
-    fold_scale_after,
-    fold_scale_before,
-    fold_shift,
     fuse,
-    inline_calls,
     separate,
     simplify_inference,
 )
 from tilewright.relay.passes.batch import with_batch
 from tilewright.relay.passes.constants import compute_constants
 from tilewright.relay.passes.expressions import simplify_expressions
+from tilewright.relay.passes.inline import inline_marked
 from tilewright.relay.passes.layouts import convert_layout, prefer_layouts
 from tilewright.relay.passes.legalize import alter_layouts, canonicalize_casts, legalize
+from tilewright.relay.passes.matching import DFPattern
 from tilewright.relay.passes.mixed_precision import to_mixed_precision
+from tilewright.relay.passes.padding import fold_explicit_padding
+from tilewright.relay.passes.partition import partition
+from tilewright.relay.passes.scale_axis import fold_backward, fold_forward
 from tilewright.targets.target import TargetLike
 from tilewright.transform import (
     FunctionPass,
@@ -58,13 +59,15 @@ from tilewright.transform import (
 )
 
 __all__ = [
-    "AlterOpLayout", "BackwardFoldScaleAxis", "CanonicalizeCast", "CanonicalizeOps", "ChangeBatch",
-    "CombineParallelBatchMatmul", "CombineParallelConv2D", "CombineParallelDense", "ConvertLayout",
-    "DeadCodeElimination", "DefuseOps", "DynamicToStatic", "EliminateCommonSubexpr",
-    "FlattenAtrousConv", "FoldConstant", "FoldScaleAxis", "ForwardFoldScaleAxis", "FunctionPass",
-    "FuseOps", "InferType", "Inline", "Legalize", "ModulePass", "PrintIR", "RemoveUnusedFunctions",
-    "Sequential", "SimplifyExpr", "SimplifyInference", "ToMixedPrecision", "function_pass",
-    "module_pass",
+    "AlterOpLayout", "BackwardFoldScaleAxis", "CanonicalizeCast", "CanonicalizeOps",
+    "ChangeBatch", "CombineParallelBatchMatmul", "CombineParallelConv2D",
+    "CombineParallelDense", "ConvertLayout", "DeadCodeElimination", "DefuseOps",
+    "DynamicToStatic", "EliminateCommonSubexpr",
+    "FakeQuantizationToInteger", "FlattenAtrousConv", "FoldConstant",
+    "FoldExplicitPadding", "FoldScaleAxis", "ForwardFoldScaleAxis", "FunctionPass", "FuseOps",
+    "InferType", "Inline", "Legalize", "MergeComposite", "ModulePass", "PrintIR",
+    "RemoveUnusedFunctions", "Sequential", "SimplifyExpr", "SimplifyInference",
+    "ToMixedPrecision", "function_pass", "module_pass",
 ]  # fmt: skip
 
 
@@ -115,22 +118,80 @@ class FoldConstant(RelayPass):
 
 
 class FoldScaleAxis(RelayPass):
-    """Scales of channels move into constant weights, from behind and from in front."""
+    """Scales of channels move into weights, from behind and from in front; what then depends on
+    constants only is computed."""
 
     OPT_LEVEL = 3
-    CHANGES = (canonicalize, fold_shift, fold_scale_after, fold_scale_before, fold_shift)
+    CHANGES = (fold_backward, fold_forward, compute_constants)
 
 
 class ForwardFoldScaleAxis(RelayPass):
-    """Scales in front of convolutions and dense layers move into their constant weights."""
+    """Scales in front of convolutions and dense layers move into their weights."""
 
-    OPT_LEVEL, CHANGES = 3, (canonicalize, fold_scale_before)
+    OPT_LEVEL, CHANGES = 3, (fold_forward,)
 
 
 class BackwardFoldScaleAxis(RelayPass):
-    """Scales behind convolutions and dense layers move into their constant weights."""
+    """Scales behind convolutions and dense layers move into their weights."""
 
-    OPT_LEVEL, CHANGES = 3, (canonicalize, fold_scale_after)
+    OPT_LEVEL, CHANGES = 3, (fold_backward,)
+
+
+class FoldExplicitPadding(RelayPass):
+    """Padding in front of convolutions and poolings becomes theirs."""
+
+    CHANGES = (fold_explicit_padding,)
+
+
+@dataclass(frozen=True)
+class FakeQuantizationToInteger(RelayPass):
+    """What stands between `qnn.dequantize` and `qnn.quantize` is computed on integers, where all
+    its operators have a rule for that.
+
+    hard_fail: raise ModelError where one has none
+    use_qat, optional_qnn_ops: accepted; what is quantised is found by its operators
+    """
+
+    hard_fail: bool = False
+    use_qat: bool = False
+    optional_qnn_ops: Sequence[str] | None = None
+
+    def change(self, mod: IRModule) -> IRModule:
+        from tilewright.relay.qnn.integers import to_integers
+
+        return to_integers(mod, self.hard_fail)
+
+
+@dataclass(frozen=True)
+class MergeComposite(RelayPass):
+    """Parts that match patterns become functions with the attribute "Composite".
+
+    pattern_table: (name, pattern) or (name, pattern, check) for each, the first ones first; check:
+        of a part, whether it is taken
+    """
+
+    pattern_table: Sequence[tuple[Any, ...]]
+
+    def change(self, mod: IRModule) -> IRModule:
+        for name, pattern, *check in self.pattern_table:
+            if not isinstance(pattern, DFPattern):
+                raise ModelError(
+                    f"MergeComposite({name!r})", f"a {type(pattern).__name__} is no pattern",
+                    "Make it with relay.dataflow_pattern: is_op(...)(wildcard(), ...).",
+                )  # fmt: skip
+            mod = each_function(mod, _composite(str(name), pattern, *check))
+        return mod
+
+
+def _composite(
+    name: str, pattern: DFPattern, check: Callable[[Expr], bool] = lambda part: True
+) -> Callable[[Function], Function]:
+    def change(function: Function) -> Function:
+        made = partition(pattern, function, {"Composite": name}, check)
+        assert isinstance(made, Function)
+        return made
+
+    return change
 
 
 class CanonicalizeCast(RelayPass):
@@ -152,9 +213,10 @@ class FlattenAtrousConv(RelayPass):
 
 
 class Inline(RelayPass):
-    """Each call of a function that a user wrote becomes what the function computes."""
+    """Each call of a function with the attribute "Inline" becomes what the function computes.  A
+    build does so with all functions."""
 
-    OPT_LEVEL, CHANGES = 1, (inline_calls,)
+    OPT_LEVEL, CHANGES = 1, (inline_marked,)
 
 
 @dataclass(frozen=True)
@@ -362,6 +424,18 @@ _ELSEWHERE = dict.fromkeys(
     "relay.build runs its passes by itself; relay.optimize applies them, relay.PASSES lists them.",
 ) | {
     "FastMath": "Leave it out: exp, tanh and erf are fast and exact to their last digits.",
+    **dict.fromkeys(
+        ("SplitArgs", "FlattenNestedTuples", "LabelOps", "PlanDevices", "InlineComposites",
+         "AutoSchedulerLayoutRewrite", "MetaScheduleLayoutRewrite", "SimplifyFCTranspose",
+         "SimplifyExprPostAlterOp", "RemoveStandaloneReshapes", "CapturePostDfsIndexInSpans"),
+        "relay.build runs its passes by itself; relay.optimize applies them, relay.PASSES lists "
+        "them.",
+    ),
+    "Conv2dToSparse": "Sparse weights are not there; dense ones are packed.",
+    "Conv2dToSparse2": "Sparse weights are not there; dense ones are packed.",
+    "CollagePartition": "relay.build chooses by measured records; there are no others to ask.",
+    "infer_layout_utils": "Leave it out: every operator follows its inputs' layouts.",
+    "recast": "Use relay.transform.ToMixedPrecision.",
     "gradient": "Gradients are not there; networks are for inference.",
 }  # fmt: skip
 
