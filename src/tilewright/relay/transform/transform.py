@@ -16,6 +16,7 @@ from tilewright.base.doors import open_doors
 from tilewright.base.dtype import FLOAT32
 from tilewright.base.errors import ModelError, absent
 from tilewright.driver.build import resolve_target
+from tilewright.relay.gradients.backward import gradient
 from tilewright.relay.graph.expr import Expr, IRModule, Var
 from tilewright.relay.graph.traversal import each_function
 from tilewright.relay.graph.untyped import typed
@@ -61,10 +62,10 @@ __all__ = [
     "AlterOpLayout", "BackwardFoldScaleAxis", "CanonicalizeCast", "CanonicalizeOps", "ChangeBatch",
     "CombineParallelBatchMatmul", "CombineParallelConv2D", "CombineParallelDense", "ConvertLayout",
     "DeadCodeElimination", "DefuseOps", "DynamicToStatic", "EliminateCommonSubexpr",
-    "FlattenAtrousConv", "FoldConstant", "FoldScaleAxis", "ForwardFoldScaleAxis", "FunctionPass",
-    "FuseOps", "InferType", "Inline", "Legalize", "ModulePass", "PrintIR", "RemoveUnusedFunctions",
-    "Sequential", "SimplifyExpr", "SimplifyInference", "ToMixedPrecision", "function_pass",
-    "module_pass",
+    "FirstOrderGradient", "FlattenAtrousConv", "FoldConstant", "FoldScaleAxis",
+    "ForwardFoldScaleAxis", "FunctionPass", "FuseOps", "InferType", "Inline", "Legalize",
+    "ModulePass", "PrintIR", "RemoveUnusedFunctions", "Sequential", "SimplifyExpr",
+    "SimplifyInference", "ToMixedPrecision", "function_pass", "gradient", "module_pass",
 ]  # fmt: skip
 
 
@@ -149,6 +150,13 @@ class FlattenAtrousConv(RelayPass):
     """Convolutions between blocks in the batch and blocks in space become dilated ones."""
 
     OPT_LEVEL, CHANGES = 3, (flatten_atrous,)
+
+
+class FirstOrderGradient(RelayPass):
+    """Each function becomes the one that `gradient` makes of it."""
+
+    def change(self, mod: IRModule) -> IRModule:
+        return each_function(mod, gradient)
 
 
 class Inline(RelayPass):
@@ -357,12 +365,12 @@ _ELSEWHERE = dict.fromkeys(
     (
         "AnnotateTarget", "MergeCompilerRegions", "PartitionGraph", "ToANormalForm",
         "ToBasicBlockNormalForm", "ToGraphNormalForm", "PartialEvaluate", "LambdaLift",
-        "EtaExpand", "LazyGradientInit",
+        "EtaExpand",
     ),
     "relay.build runs its passes by itself; relay.optimize applies them, relay.PASSES lists them.",
 ) | {
+    "LazyGradientInit": "Leave it out: zeros that a gradient is made of are not computed.",
     "FastMath": "Leave it out: exp, tanh and erf are fast and exact to their last digits.",
-    "gradient": "Gradients are not there; networks are for inference.",
 }  # fmt: skip
 
 
