@@ -9,12 +9,13 @@ import pytest
 
 from relay.cases import CASES, Case, function, random_inputs, tensor
 from relay.cases_gradients import MADE
-from tilewright import relay
+from tilewright import autotvm, relay
 from tilewright.base.errors import ModelError
 from tilewright.relay import nn
 from tilewright.relay.gradients.table import RULES
 from tilewright.relay.graph.evaluate import in_float64
 from tilewright.relay.graph.expr import Expr, Function, TensorType
+from tilewright.relay.graph.traversal import op_name
 from tilewright.relay.op import TABLE
 from tilewright.relay.transform import gradient
 
@@ -402,6 +403,32 @@ def test_training_builds_and_the_loss_falls():
         for name, grad in zip(now, grads[2:], strict=True):
             now[name] = now[name] - 0.05 * grad.numpy()
     assert losses[0] > losses[1] > losses[2] > losses[3]
+
+
+@pytest.mark.parametrize("layout", ["NHWC", "NCHW4c"])
+def test_gradients_follow_layouts(layout):
+    x, w = tensor("x", 2, 4, 9, 9), tensor("w", 8, 4, 3, 3)
+    y = nn.avg_pool2d(nn.max_pool2d(nn.relu(nn.conv2d(x, w, padding=1)), 3, 2), 2, 2)
+    f = weighed(y)
+    mod = relay.IRModule.from_expr(gradient(f))
+    moved = relay.transform.ConvertLayout({"nn.conv2d": [layout, "default"]})(mod)
+    found = [n for n in relay.graph.expr.post_order(moved["main"].body) if is_max_grad(n)]
+    assert found and all(n.attrs.layout == layout for n in found)
+    values = values_of(f)
+    expected, got = (in_float64(m["main"], values) for m in (mod, moved))
+    for want, grad in zip(expected[1], got[1], strict=True):
+        np.testing.assert_allclose(grad, want, 1e-9, 1e-9)
+
+
+def is_max_grad(node: Expr) -> bool:
+    return op_name(node) == "nn.max_pool2d_grad"
+
+
+def test_kernels_of_gradients_are_tasks():
+    x, w = tensor("x", 2, 4, 8, 8), tensor("w", 8, 4, 3, 3)
+    mod = relay.IRModule.from_expr(gradient(weighed(nn.conv2d(x, w, padding=1))))
+    names = [t.name for t in autotvm.task.extract_from_program(mod, {}, "llvm")]
+    assert sum("conv2d" in name for name in names) == 3
 
 
 # -- what is refused, and what users call ----------------------------------------------------------
