@@ -245,6 +245,9 @@ def test_right_gradients_pass_and_wrong_ones_do_not(name):
     with pytest.raises(AssertionError, match=r"by 'x' is off by(.|\n)*first at \(1, 2\)"):
         testing.check_numerical_grads(total, {"x": x, "y": y}, {"x": wrong, "y": right[1]})
     testing.check_numerical_grads(total, [x, y], [wrong, right[1]], atol=10.0)
+    testing.check_numerical_grads(total, [x, y], right[:1])
+    with pytest.raises(TilewrightError, match="there is no input 'z'"):
+        testing.check_numerical_grads(total, {"x": x, "y": y}, {"z": right[0]})
     with pytest.raises(AssertionError, match="NaN or infinity in a gradient by 1"):
         testing.check_numerical_grads(total, [x, y], [right[0], right[1] * np.nan])
     with pytest.raises(AssertionError, match="has shape"):

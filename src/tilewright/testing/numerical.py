@@ -14,10 +14,10 @@ import numpy as np
 from tilewright.base.doors import door
 from tilewright.base.errors import ExpressionError
 
-# Differences over growing numbers of points: offsets in units of the step, and their weights.
+# Differences over growing numbers of points: offsets in units of half a step, and their weights.
 _STENCILS: tuple[dict[int, float], ...] = (
-    {0: -1.0, 1: 1.0},
-    {-1: -1 / 2, 1: 1 / 2},
+    {0: -1 / 2, 2: 1 / 2},
+    {-2: -1 / 4, 2: 1 / 4},
     {-2: 1 / 12, -1: -2 / 3, 1: 2 / 3, 2: -1 / 12},
 )
 _SHOWN = 10  # places that an error lists
@@ -38,24 +38,30 @@ def check_numerical_grads(
     """Raise AssertionError where gradients are not what differences of the function say.
 
     function:       of arrays, by position or by name as `input_values` has them; gives a number
-    grad_values:    one for each input, of its shape, in the same order or by the same names
+    grad_values:    by the first inputs, each of the shape of its input, in the same order or by the
+                    same names; the other inputs stay as they are
     function_value: what the function gives for `input_values`; default: it is called
     delta:          between the points that are compared; where two of them do not agree with the
                     gradient, up to four are asked
     atol, rtol:     the distance of all elements of a gradient may be
                     atol * sqrt(number of elements) + rtol * (length of the numerical gradient)
     """
-    names = list(input_values) if isinstance(input_values, Mapping) else range(len(input_values))
-    inputs = [np.array(_of(input_values, n)) for n in names]
-    grads = [np.asarray(_of(grad_values, n), np.float64) for n in names]
+    inputs = {n: np.array(x) for n, x in _named(input_values).items()}
+    grads = {n: np.asarray(g, np.float64) for n, g in _named(grad_values).items()}
+    if strange := [n for n in grads if n not in inputs]:
+        raise ExpressionError(
+            "check_numerical_grads", f"there is no input {strange[0]!r}",
+            f"The inputs are {', '.join(map(repr, inputs))}.",
+        )  # fmt: skip
 
     def call() -> float:
         if isinstance(input_values, Mapping):
-            return float(function(**dict(zip(input_values, inputs, strict=True))))
-        return float(function(*inputs))
+            return float(function(**{str(n): x for n, x in inputs.items()}))
+        return float(function(*inputs.values()))
 
     here = call() if function_value is None else float(function_value)
-    for name, x, grad in zip(names, inputs, grads, strict=True):
+    for name, grad in grads.items():
+        x = inputs[name]
         if x.shape != grad.shape:
             raise AssertionError(
                 f"the gradient by {name!r} has shape {grad.shape}, the input {x.shape}"
@@ -71,23 +77,24 @@ def check_numerical_grads(
         _compare(name, grad, found, near, atol, rtol)
 
 
-def _of(values: Arrays, name: Any) -> Any:
-    return values[name]
+def _named(values: Arrays) -> Mapping[Any, Any]:
+    """By name, or by position."""
+    return values if isinstance(values, Mapping) else dict(enumerate(values))
 
 
 def _slopes(
     call: Callable[[], float], x: np.ndarray, at: tuple[int, ...], here: float, delta: float
 ) -> Iterator[float]:
     """What the function grows by at one element, each time from more points."""
-    known = {0: here}
+    known, unit = {0: here}, delta / 2
     was = x[at]
     for stencil in _STENCILS:
         for offset in stencil:
             if offset not in known:
-                x[at] = was + offset * delta
+                x[at] = was + offset * unit
                 known[offset] = call()
                 x[at] = was
-        yield sum(weight * known[offset] for offset, weight in stencil.items()) / delta
+        yield sum(weight * known[offset] for offset, weight in stencil.items()) / unit
 
 
 def _compare(
