@@ -44,7 +44,7 @@ GRAPHS: dict[str, dict[str, Any]] = {
     **{f"relay.dataflow_pattern.{kind}Pattern": row for kind, row in _CLASSES.items()},
     "relay.parse relay.fromtext relay.parse_expr relay.parser.parse relay.parser.fromtext "
     "relay.parser.parse_expr": {"source": "fn (%x: float32) { %x }"},
-    "relay.transform.gradient": {"func": lambda: relay.Function((f := _pair()).args, f)},
+    "relay.transform.gradient": {"expr": lambda: relay.Function((f := _pair()).args, f)},
     "relay.nn.max_pool2d_grad relay.nn.avg_pool2d_grad": {
         "out_grad": lambda: _image(4, 4), "data": lambda: _image(4, 8), "pool_size": 2,
         "strides": 2, "padding": 0,

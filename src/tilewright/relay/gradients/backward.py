@@ -41,14 +41,14 @@ MODES = ("higher_order", "first_order")
 
 @door(ModelError, "relay.transform.gradient")
 def gradient(
-    func: Function | str, mod: IRModule | None = None, mode: str = "higher_order"
+    expr: Function | str, mod: IRModule | None = None, mode: str = "higher_order"
 ) -> Function:
     """The function that gives `(result, (gradient by each parameter, ...))`.
 
     The gradients are those of the sum of all elements of the result, of a tuple those of its first
     value, as in TVM; a parameter of integers has zeros.  What the function gives may be
     differentiated again.
-    func: or the name of a function of `mod`
+    expr: a function, or the name of one of `mod`
     mode: "higher_order" or "first_order": both give the same function here
     Raises ModelError for an operator that has no gradient, and for values whose shapes are known
     when the network runs only.
@@ -56,11 +56,11 @@ def gradient(
     place = "relay.transform.gradient"
     if mode not in MODES:
         raise ModelError(f"{place}(mode={mode!r})", "there is no such mode", 'Use "higher_order".')
-    if isinstance(func, str):
+    if isinstance(expr, str):
         if mod is None:
-            raise ModelError(f"{place}({func!r})", "it is a name without a module", "Give mod=.")
-        func = mod[func]
-    function = defuse(IRModule({"main": typed(func)}))["main"]
+            raise ModelError(f"{place}({expr!r})", "it is a name without a module", "Give mod=.")
+        expr = mod[expr]
+    function = defuse(IRModule({"main": typed(expr)}))["main"]
     params, body = function.params, function.body
     grads = Tuple(_gradients(body, params))
     if any(p.open_extents for p in params):  # made again for numbers
