@@ -221,6 +221,48 @@ def test_tuples_functions_and_modules():
     assert in_float64(changed["four"], [value])[1][0].tolist() == [4, 4, 4]
 
 
+def test_parameters_that_are_tuples():
+    kind = relay.TupleType([relay.TensorType((3,)), relay.TensorType((2,), "int32")])
+    pair = relay.var("pair", relay.TupleType([kind, relay.TensorType((3,))]))
+    inner, last = relay.TupleGetItem(pair, 0), relay.TupleGetItem(pair, 1)
+    made = gradient(relay.Function([pair], relay.TupleGetItem(inner, 0) * last * last))
+    assert made.ret_type.fields[1].fields == (pair.checked_type,)
+    values = (np.array([1, 2, 3], "float32"), np.array([4, 5], "int32"))
+    other = np.array([2, 3, 4], "float32")
+    _, ((first, second),) = relay.create_executor("debug").evaluate(made)((values, other))
+    assert [g.numpy().tolist() for g in first] == [[4, 9, 16], [0, 0]]
+    assert second.numpy().tolist() == [4, 12, 24]
+
+
+def test_partial_evaluation_leaves_operators_alone():
+    x = tensor("x", 3)
+    double = relay.Function([x], x * (relay.const(1.0) + relay.const(1.0)))
+    y = tensor("y", 3)
+    mod = relay.IRModule.from_expr(gradient(relay.Function([y], double(double(y)))))
+    mod["calls"] = relay.Function([y], double(y))
+    less = relay.transform.PartialEvaluate()(mod)
+    assert relay.testing.count_ops(less["calls"]) == {"multiply": 1}
+    _, (grad,) = in_float64(less["main"], [np.ones(3)])
+    assert grad.tolist() == [4, 4, 4]
+
+
+def test_zeros_and_ones_that_gradients_begin_with_disappear():
+    x, y = tensor("x", 3, 4), tensor("y", 3, 4)
+    body = (x * y + relay.zeros((3, 4))) * relay.const(np.ones((3, 4), "float32")) - 2.0
+    mod = relay.IRModule.from_expr(gradient(relay.Function([x, y], body / relay.ones((3, 4)))))
+    less = relay.transform.LazyGradientInit()(mod)
+    assert less["main"].checked_type == mod["main"].checked_type
+    counts = relay.testing.count_ops(less["main"])
+    assert counts == {"multiply": 1, "subtract": 1}
+    values = values_of(mod["main"])
+    found, expected = (in_float64(m["main"], values) for m in (less, mod))
+    for got, want in zip((found[0], *found[1]), (expected[0], *expected[1]), strict=True):
+        np.testing.assert_array_equal(got, want)
+    kept = relay.Function([x], relay.ones((2, 3, 4)) * x)
+    same = relay.transform.LazyGradientInit()(relay.IRModule.from_expr(kept))["main"]
+    assert same.body is kept.body
+
+
 def test_gradients_of_gradients():
     x = tensor("x", 2, 1, 6, 6)
     w = tensor("w", 3, 1, 3, 3)

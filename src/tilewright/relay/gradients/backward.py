@@ -15,7 +15,7 @@ from tilewright.base.doors import door
 from tilewright.base.errors import ModelError
 from tilewright.relay.gradients.branches import Branches
 from tilewright.relay.gradients.checkpoints import Again
-from tilewright.relay.gradients.shared import Cotangent, filled
+from tilewright.relay.gradients.shared import Cotangent, filled, whole
 from tilewright.relay.gradients.table import rule_of
 from tilewright.relay.graph.expr import (
     Call,
@@ -79,7 +79,7 @@ def _gradients(body: Expr, params: Sequence[Expr]) -> list[Expr]:
     found = walk.gradients(branches.body, _one(branches.body))
     made = [found.get(p) for p in params]  # type: ignore[call-overload]
     pairs = zip(made, params, strict=True)
-    return branches.restored([filled(p.checked_type, 0) if g is None else g for g, p in pairs])
+    return branches.restored([whole(g, p.checked_type) for g, p in pairs])
 
 
 def _one(body: Expr) -> Cotangent:
@@ -106,19 +106,19 @@ class _Walk:
         self.wanted = frozenset(wanted)
         self._moves: dict[Expr, bool] = {}  # whether a node grows with one of them
 
-    def gradients(self, root: Expr, seed: Cotangent) -> dict[Var, Expr]:
+    def gradients(self, root: Expr, seed: Cotangent) -> dict[Var, Cotangent]:
         """Of those that have one, where that of `root` is `seed`."""
         order = post_order(root, self.branches.read)
         for node in order:
             self._moves[node] = self._is_moved(node)
         held: dict[Expr, Cotangent] = {root: seed}
-        found: dict[Var, Expr] = {}
+        found: dict[Var, Cotangent] = {}
         for node in reversed(order):
             grad = held.pop(node, None)
             if grad is None or not self._moves[node]:
                 continue
             if node in self.wanted:
-                assert isinstance(node, Var) and isinstance(grad, Expr)
+                assert isinstance(node, Var)
                 found[node] = _sum(found.get(node), grad)
             elif self.branches.is_one(node):
                 for v, own in self._of_branch(node, grad).items():
@@ -157,7 +157,7 @@ class _Walk:
         _check(node, given)
         return list(zip(node.args, given, strict=True))
 
-    def _of_branch(self, node: Expr, grad: Cotangent) -> Mapping[Var, Expr]:
+    def _of_branch(self, node: Expr, grad: Cotangent) -> Mapping[Var, Cotangent]:
         """Of the branch that is taken; the other one's is not computed."""
         taken, other = (self.gradients(b, grad) for b in self.branches.both(node))
         names = [v for v in self.wanted if v in taken or v in other]
@@ -165,7 +165,7 @@ class _Walk:
             return {}
         names.sort(key=lambda v: v.name_hint)
         pair = self.branches.chosen(node, *(
-            Tuple([side.get(v, filled(v.checked_type, 0)) for v in names])
+            Tuple([whole(side.get(v), v.checked_type) for v in names])
             for side in (taken, other)
         ))  # fmt: skip
         return {v: TupleGetItem(pair, k) for k, v in enumerate(names)}

@@ -30,6 +30,16 @@ def filled(kind: Type, value: int) -> Expr:
     return call("broadcast_to", single, shape=kind.shape) if kind.shape else single
 
 
+def whole(grad: Cotangent, kind: Type) -> Expr:
+    """`grad` with zeros where it is zero."""
+    if grad is None:
+        return filled(kind, 0)
+    if isinstance(grad, Expr):
+        return grad
+    assert isinstance(kind, TupleType) and isinstance(grad, Sequence)
+    return Tuple([whole(g, f) for g, f in zip(grad, kind.fields, strict=True)])
+
+
 def zeros(like: Expr) -> Expr:
     """Zeros of the type of `like`."""
     return filled(like.checked_type, 0)

@@ -7,8 +7,6 @@ Read next: `elementwise.py`; `backward.py`, which asks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from tilewright.base.errors import ModelError
 from tilewright.relay.gradients import (
     elementwise,
@@ -19,8 +17,8 @@ from tilewright.relay.gradients import (
     reduction,
     window,
 )
-from tilewright.relay.gradients.shared import Cotangent, Rule, filled
-from tilewright.relay.graph.expr import Call, Expr, Tuple, TupleType, Type
+from tilewright.relay.gradients.shared import Rule, whole
+from tilewright.relay.graph.expr import Call
 from tilewright.relay.graph.traversal import op_name
 from tilewright.relay.op.registered import GRADIENT, attribute
 
@@ -35,20 +33,10 @@ def rule_of(node: Call) -> Rule:
     name = op_name(node)
     own = attribute(name, GRADIENT)
     if own is not None:
-        return lambda made, grad: own(made, _whole(grad, made.checked_type))
+        return lambda made, grad: own(made, whole(grad, made.checked_type))
     if name not in RULES:
         raise ModelError(
             f"gradient of {name}", "it has none here",
             f'Give it one: relay.op.register_gradient("{name}", f).',
         )  # fmt: skip
     return RULES[name]
-
-
-def _whole(grad: Cotangent, kind: Type) -> Expr:
-    """`grad` with zeros where it is zero."""
-    if grad is None:
-        return filled(kind, 0)
-    if isinstance(grad, Expr):
-        return grad
-    assert isinstance(kind, TupleType) and isinstance(grad, Sequence)
-    return Tuple([_whole(g, f) for g, f in zip(grad, kind.fields, strict=True)])

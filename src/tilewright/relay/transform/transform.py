@@ -41,7 +41,7 @@ from tilewright.relay.passes import (
 )
 from tilewright.relay.passes.batch import with_batch
 from tilewright.relay.passes.constants import compute_constants
-from tilewright.relay.passes.expressions import simplify_expressions
+from tilewright.relay.passes.expressions import numbers_for_tensors, simplify_expressions
 from tilewright.relay.passes.layouts import convert_layout, prefer_layouts
 from tilewright.relay.passes.legalize import alter_layouts, canonicalize_casts, legalize
 from tilewright.relay.passes.mixed_precision import to_mixed_precision
@@ -63,9 +63,10 @@ __all__ = [
     "CombineParallelBatchMatmul", "CombineParallelConv2D", "CombineParallelDense", "ConvertLayout",
     "DeadCodeElimination", "DefuseOps", "DynamicToStatic", "EliminateCommonSubexpr",
     "FirstOrderGradient", "FlattenAtrousConv", "FoldConstant", "FoldScaleAxis",
-    "ForwardFoldScaleAxis", "FunctionPass", "FuseOps", "InferType", "Inline", "Legalize",
-    "ModulePass", "PrintIR", "RemoveUnusedFunctions", "Sequential", "SimplifyExpr",
-    "SimplifyInference", "ToMixedPrecision", "function_pass", "gradient", "module_pass",
+    "ForwardFoldScaleAxis", "FunctionPass", "FuseOps", "InferType", "Inline", "LazyGradientInit",
+    "Legalize", "ModulePass", "PartialEvaluate", "PrintIR", "RemoveUnusedFunctions", "Sequential",
+    "SimplifyExpr", "SimplifyInference", "ToMixedPrecision", "function_pass", "gradient",
+    "module_pass",
 ]  # fmt: skip
 
 
@@ -180,6 +181,12 @@ class Legalize(RelayPass):
         return legalize(mod, self.legalize_map_attr_name)
 
 
+class LazyGradientInit(RelayPass):
+    """Tensors of zeros and ones, which gradients begin with, become numbers or disappear."""
+
+    OPT_LEVEL, CHANGES = 1, (numbers_for_tensors,)
+
+
 class SimplifyExpr(RelayPass):
     """Operators that do nothing disappear, chains of casts, limits, moves and constants join."""
 
@@ -201,6 +208,13 @@ class DefuseOps(RelayPass):
     """`FuseOps` undone: fused functions become their operators."""
 
     OPT_LEVEL, CHANGES = 3, (defuse,)
+
+
+class PartialEvaluate(RelayPass):
+    """What is known is evaluated: calls of functions become what these compute, and what depends on
+    constants only its value."""
+
+    OPT_LEVEL, CHANGES = 1, (inline_calls, compute_constants)
 
 
 @dataclass(frozen=True)
@@ -364,12 +378,11 @@ class ToMixedPrecision(RelayPass):
 _ELSEWHERE = dict.fromkeys(
     (
         "AnnotateTarget", "MergeCompilerRegions", "PartitionGraph", "ToANormalForm",
-        "ToBasicBlockNormalForm", "ToGraphNormalForm", "PartialEvaluate", "LambdaLift",
+        "ToBasicBlockNormalForm", "ToGraphNormalForm", "LambdaLift",
         "EtaExpand",
     ),
     "relay.build runs its passes by itself; relay.optimize applies them, relay.PASSES lists them.",
 ) | {
-    "LazyGradientInit": "Leave it out: zeros that a gradient is made of are not computed.",
     "FastMath": "Leave it out: exp, tanh and erf are fast and exact to their last digits.",
 }  # fmt: skip
 
