@@ -369,6 +369,34 @@ def test_open_extents_have_the_numbers_that_they_turn_out_to_have():
             np.testing.assert_allclose(found.numpy(), want, 1e-4, 1e-6)
 
 
+def test_open_extents_of_functions_that_call_others():
+    """Bodies are put in the places of calls, and are made again for numbers all the same."""
+    shape = (relay.Any(), 3)
+    x, y, z = (relay.var(n, shape=shape) for n in "xyz")
+    mean = relay.Function([x], relay.variance(relay.exp(x)))
+    values = np.random.default_rng(0).standard_normal((4, 3))
+
+    def second(shape):
+        x, y = (relay.var(n, shape=shape) for n in "xy")
+        first = gradient(relay.Function([x], relay.variance(relay.exp(x))))
+        inner = relay.TupleGetItem(relay.TupleGetItem(first(y), 1), 0)
+        return gradient(relay.Function([y], relay.sum(inner * inner)))
+
+    plain = relay.Function([f := tensor("f", 4, 3)], relay.variance(relay.exp(f)))
+    _, (want,) = in_float64(gradient(plain), [values])
+    given = values.astype("float32")
+    by_call = gradient(relay.Function([y], mean(y)))
+    found = relay.create_executor("vm", target="llvm").evaluate(by_call)(given)
+    np.testing.assert_allclose(found[1][0].numpy(), want, 1e-4, 1e-6)
+    taken = relay.Function([z], relay.TupleGetItem(gradient(mean)(z), 1)[0])
+    alone = relay.transform.Inline()(relay.IRModule.from_expr(taken))
+    found = relay.create_executor("vm", alone, target="llvm").evaluate()(given)
+    np.testing.assert_allclose(found.numpy(), want, 1e-4, 1e-6)
+    _, (want,) = in_float64(second((4, 3)), [values])
+    found = relay.create_executor("vm", target="llvm").evaluate(second(shape))(given)
+    np.testing.assert_allclose(found[1][0].numpy(), want, 1e-3, 1e-6)
+
+
 # -- checkpoints -----------------------------------------------------------------------------------
 
 

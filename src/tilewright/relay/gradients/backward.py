@@ -9,6 +9,7 @@ Read next: `table.py` (the rule of each operator), `checkpoints.py`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from tilewright.base.doors import door
@@ -19,6 +20,7 @@ from tilewright.relay.gradients.shared import Cotangent, filled, whole
 from tilewright.relay.gradients.table import rule_of
 from tilewright.relay.graph.expr import (
     Call,
+    Constant,
     Expr,
     Function,
     IRModule,
@@ -63,12 +65,27 @@ def gradient(
     function = defuse(IRModule({"main": typed(expr)}))["main"]
     params, body = function.params, function.body
     grads = Tuple(_gradients(body, params))
-    if any(p.open_extents for p in params):  # made again for numbers
-        error = ModelError(place, "an extent is open", "Give the function shapes of numbers.")
-        grads.origin = Later(
-            [body, *params], (), lambda given: Tuple(_gradients(given[0], given[1:])), error
-        )
+    if any(p.open_extents for p in params):
+        _remember(grads, body, params)
     return Function(params, Tuple([body, grads]))
+
+
+def _remember(grads: Tuple, body: Expr, params: Sequence[Expr]) -> None:
+    """Make the gradients again for numbers, of what `body` is then: all together, or one of them
+    where it is taken out."""
+    error = ModelError(
+        "relay.transform.gradient", "an extent is open", "Give the function shapes of numbers."
+    )
+
+    def made(given: Sequence[Expr], field: int | None = None) -> Expr:
+        found = Tuple(_gradients(given[0], given[1:]))
+        return found if field is None else found[field]
+
+    parts = [body, *params]
+    grads.origin = Later(parts, (), made, error)
+    for k, one in enumerate(grads.fields):
+        if one not in params and not isinstance(one, (Constant, Later)):
+            one.origin = Later(parts, (), partial(made, field=k), error)
 
 
 def _gradients(body: Expr, params: Sequence[Expr]) -> list[Expr]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tilewright.relay.gradients.branches import Branches
 from tilewright.relay.graph.expr import Call, Expr, Tuple, TupleGetItem, children, post_order
-from tilewright.relay.graph.traversal import is_call, with_children
+from tilewright.relay.graph.traversal import is_call, twin, with_children
 
 CHECKPOINT = "annotation.checkpoint"
 
@@ -45,13 +45,4 @@ class Again:
         if not parts:
             return node
         made = with_children(node, tuple(self._made[p] for p in parts))
-        return made if made is not node else _twin(node)
-
-
-def _twin(node: Expr) -> Expr:
-    if isinstance(node, Call):
-        return Call(node.op, node.args, node.attrs)
-    if isinstance(node, Tuple):
-        return Tuple(node.fields)
-    assert isinstance(node, TupleGetItem)
-    return TupleGetItem(node.tuple_value, node.index)
+        return made if made is not node else twin(node)

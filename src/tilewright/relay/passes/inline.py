@@ -8,8 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tilewright.relay.graph.expr import Call, Expr, Function, IRModule
-from tilewright.relay.graph.traversal import each_function, rewrite, substitute, unpacked, with_body
+from tilewright.relay.graph.expr import Call, Expr, Function, IRModule, post_order
+from tilewright.relay.graph.traversal import (
+    each_function,
+    made_of,
+    remade,
+    substitute,
+    unpacked,
+    with_body,
+)
 
 
 def inline_calls(mod: IRModule) -> IRModule:
@@ -27,13 +34,13 @@ def defuse(mod: IRModule) -> IRModule:
 
 def _inlined(body: Expr, wanted: Callable[[Function], bool]) -> Expr:
     known: dict[Function, Expr] = {}
-
-    def visit(old: Expr, node: Expr) -> Expr:
+    new: dict[Expr, Expr] = {}
+    for node in post_order(body, made_of):
         if not (isinstance(node, Call) and isinstance(node.op, Function) and wanted(node.op)):
-            return unpacked(node)
+            new[node] = unpacked(remade(node, new))
+            continue
         if node.op not in known:
             known[node.op] = _inlined(node.op.body, wanted)
-        arguments: dict[Expr, Expr] = dict(zip(node.op.params, node.args, strict=True))
-        return substitute(known[node.op], arguments)
-
-    return rewrite(body, visit)
+        arguments = (new[a] for a in node.args)
+        new[node] = substitute(known[node.op], dict(zip(node.op.params, arguments, strict=True)))
+    return new[body]
