@@ -1,4 +1,4 @@
-"""Rows of the page that compares names: of passes, of the auto-scheduler and of spaces.
+"""Rows of the page that compares names: of passes, the auto-scheduler, spaces and gradients.
 
 In: names as the original has them.  Out: `Row`s by section.  Read next: `make_compatibility.py`.
 """
@@ -200,3 +200,27 @@ SPACES: dict[str, list[Row]] = {
         *works("autotvm.", "register_topi_schedule"),
     ],
 }
+
+GRADIENTS: list[Row] = [
+    different(
+        "relay.transform.gradient",
+        "both modes give the same function, without references or closures, whose result may be "
+        "differentiated again; all operators of this page have a gradient but a few of images and "
+        "boxes; integers have none, nor has what waits for values that decide a shape",
+    ),
+    *works("relay.transform.", "FirstOrderGradient"),
+    different(
+        "relay.transform.PartialEvaluate",
+        "calls of functions become what these compute, what depends on constants only its value",
+    ),
+    different(
+        "relay.transform.LazyGradientInit",
+        "tensors of zeros and ones become numbers, or disappear; there are no cells that wait",
+    ),
+    *works("relay.", "annotation.checkpoint op.register_gradient testing.count_ops"),
+    different(
+        "relay.testing.check_grad",
+        "differences are those of the evaluator in float64, whatever the function computes in",
+    ),
+    *works("testing.", "check_numerical_grads"),
+]

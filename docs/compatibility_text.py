@@ -186,8 +186,8 @@ Three states. *Works*: as in TVM. *Different*: there, with a difference that a u
 yet*: using the name raises an error that says what to use instead; the text below is that error's.
 
 Of 402 functions of TVM's own tests that look at what a user sees, imports renamed and most of them
-shortened, 221 pass, 107 end in an error that says what to do (gradients of networks, lists and
-references, intrinsics), and 74 do neither: `benchmarks/results/tvm_tests.json` has them by name.
+shortened, 221 pass, 107 end in an error that says what to do (lists and references, intrinsics),
+and 74 do neither: `benchmarks/results/tvm_tests.json` has them by name.
 """
 
 

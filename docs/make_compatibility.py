@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # where this is loaded from else
 from compatibility_rows import (
     AUTO_SCHEDULER,
     DIFFERENT,
+    GRADIENTS,
     NOT_YET,
     PASSES,
     SPACES,
@@ -380,7 +381,7 @@ SECTIONS: dict[str, list[Row]] = {
         *works("contrib.graph_executor.", "create"),
         different("contrib.debugger.debug_executor.create", "writes files only with dump_root"),
         *works("contrib.debugger.debug_executor.", "GraphModuleDebug"),
-        *not_yet("relay.", "quantize adt collage annotation reinterpret"),
+        *not_yet("relay.", "quantize adt collage annotation.on_device reinterpret"),
         *works("relay.random.", "threefry_key threefry_split"),
         different(
             "relay.random.threefry_generate",
@@ -405,7 +406,7 @@ SECTIONS: dict[str, list[Row]] = {
         *works("driver.tvmc.", "TVMCModel TVMCPackage TVMCResult TVMCException"),
         *works("driver.tvmc.", "frontends.load_model frontends.guess_frontend"),
         *not_yet("driver.tvmc.", "main micro registry workspace_pools"),
-        *not_yet("relay.testing.", "check_grad to_python"),
+        *not_yet("relay.testing.", "to_python"),
         *works("relay.transform.", "ToMixedPrecision InferType FoldConstant SimplifyInference"),
         *works("relay.transform.", "CanonicalizeOps FuseOps DefuseOps EliminateCommonSubexpr"),
         *works("relay.transform.", "DeadCodeElimination CombineParallelConv2D SimplifyExpr"),
@@ -451,6 +452,7 @@ SECTIONS: dict[str, list[Row]] = {
         *works("relay.testing.", "synthetic.get_workload init.create_workload run_infer_type"),
         *works("relay.testing.", "run_opt_pass ctx_list enabled_targets rand"),
         *not_yet("relay.testing.", "nat"),
+        *GRADIENTS,
     ],
     **AUTO_SCHEDULER,
 }

@@ -58,6 +58,7 @@ CASES = [
     ("imperative_stages.py", (), ["statements are right"]),
     ("imperative_stages.py", ("--target", "opencl"), ["statements are right"]),
     ("several_results.py", (), ["results are those of numpy"]),
+    ("train_network.py", ("--steps", "30"), [r"^step  29: loss 0\.0", "^100% of new pictures"]),
     ("cross_compile.py", (), [r"\['add_one.tar'\] Module add_one", "us there"]),
 ]  # fmt: skip
 

@@ -244,3 +244,40 @@ def test_ranking_as_topi_has_it() -> None:
     assert found[3].tolist() == [[x.argmax()]]
     with pytest.raises(TilewrightError, match="valid_count"):
         topi.argsort(a, a)
+
+
+SMOOTH = {
+    "cube": (lambda x: x**3, lambda x: 3 * x**2),
+    "wave": (lambda x: x * np.sin(1 / x), lambda x: np.sin(1 / x) - np.cos(1 / x) / x),
+    "steps": (lambda x: np.floor(x), lambda x: 0 * x),
+}
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_right_gradients_pass_and_wrong_ones_do_not(name):
+    value, slope = SMOOTH[name]
+    rng = np.random.default_rng(0)
+    x, y = (rng.uniform(0.6, 5, (3, 4)) for _ in range(2))
+
+    def total(x, y):
+        return np.sum(value(x)) + 2 * np.sum(y)
+
+    right = [slope(x), np.full_like(y, 2)]
+    before = x.copy(), y.copy()
+    testing.check_numerical_grads(total, [x, y], right)
+    testing.check_numerical_grads(total, {"y": y, "x": x}, dict(zip("xy", right, strict=True)))
+    testing.check_numerical_grads(total, [x, y], right, function_value=total(x, y))
+    assert (x == before[0]).all() and (y == before[1]).all()
+    room = 0.01 * np.sqrt(12) + 0.1 * np.linalg.norm(right[0])
+    wrong = right[0].copy()
+    wrong[1, 2] += 1.5 * room
+    with pytest.raises(AssertionError, match=r"by 'x' is off by(.|\n)*first at \(1, 2\)"):
+        testing.check_numerical_grads(total, {"x": x, "y": y}, {"x": wrong, "y": right[1]})
+    testing.check_numerical_grads(total, [x, y], [wrong, right[1]], atol=10.0)
+    testing.check_numerical_grads(total, [x, y], right[:1])
+    with pytest.raises(TilewrightError, match="there is no input 'z'"):
+        testing.check_numerical_grads(total, {"x": x, "y": y}, {"z": right[0]})
+    with pytest.raises(AssertionError, match="NaN or infinity in a gradient by 1"):
+        testing.check_numerical_grads(total, [x, y], [right[0], right[1] * np.nan])
+    with pytest.raises(AssertionError, match="has shape"):
+        testing.check_numerical_grads(total, [x, y], [right[0], right[1][0]])

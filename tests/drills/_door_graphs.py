@@ -12,6 +12,10 @@ def _pair() -> relay.Expr:
     return relay.var("x", shape=(2,)) + relay.var("y", shape=(2,))
 
 
+def _image(channels: int, size: int) -> relay.Expr:
+    return relay.var("image", shape=(1, channels, size, size))
+
+
 def _adds() -> dfp.DFPattern:
     return dfp.is_op("add")(None)
 
@@ -40,6 +44,14 @@ GRAPHS: dict[str, dict[str, Any]] = {
     **{f"relay.dataflow_pattern.{kind}Pattern": row for kind, row in _CLASSES.items()},
     "relay.parse relay.fromtext relay.parse_expr relay.parser.parse relay.parser.fromtext "
     "relay.parser.parse_expr": {"source": "fn (%x: float32) { %x }"},
+    "relay.transform.gradient": {"expr": lambda: relay.Function((f := _pair()).args, f)},
+    "relay.nn.max_pool2d_grad relay.nn.avg_pool2d_grad": {
+        "out_grad": lambda: _image(4, 4), "data": lambda: _image(4, 8), "pool_size": 2,
+        "strides": 2, "padding": 0,
+    },
+    "relay.nn.conv2d_backward_weight": {
+        "grad": lambda: _image(6, 6), "data": lambda: _image(4, 8), "kernel_size": 3,
+    },
     "relay.dataflow_pattern.is_op": {"op_name": "add"},
     "relay.dataflow_pattern.is_expr": {"expr": _pair},
     "relay.dataflow_pattern.is_tuple": {"fields": lambda: [_adds()]},

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from tilewright import relay
 from tilewright.relay import nn
 from tilewright.relay.graph.expr import Expr
+from tilewright.relay.op import call
 
 Made = tuple[str, Callable[[], Expr], str]  # row, graph, label
 IMAGE = {1: (9,), 2: (7, 6), 3: (5, 4, 6)}
@@ -112,10 +113,21 @@ def pools(rank: int) -> Iterator[Made]:
     yield f"nn.lp_pool{rank}d", lambda: nn.lp_pool(
         x, 2, p=3, layout="NC" + "DHW"[-rank:]
     ), "cubes"  # fmt: skip
-    row = f"nn.max_pool{rank}d_indices"
-    yield row, lambda: nn.max_pool_indices(x, 2, 2), ""
-    yield row, lambda: nn.max_pool_indices(x, 3, 2, 1, uneven), "padded"
-    yield row, lambda: nn.max_pool_indices(x, 2, 1, storage_order=1), "columns-first"
+    row = f"nn.max_pool{rank}d_grad"
+    image = tuple(-(-n // 2) for n in IMAGE[rank])
+    g, out = tensor("g", 2, 4, *image), tensor("g", 2, *image, 4)
+    window = {"pool_size": (3,) * rank, "strides": (2,) * rank}
+    padded, ceil = window | {"padding": (1,) * 2 * rank}, window | {"ceil_mode": True}
+    yield row, lambda: call(row, g, x, **padded), ""
+    yield row, lambda: call(row, out, last, **padded, layout=layout), "channels-last"
+    less = tensor("g", 2, 4, *(-(-(n - 3) // 2) + 1 for n in IMAGE[rank]))
+    yield row, lambda: call(row, less, x, **ceil), "ceil"
+    far = tensor("g", 2, 4, *(n - 2 for n in IMAGE[rank]))
+    yield row, lambda: call(row, far, x, pool_size=(2,) * rank, dilation=(2,) * rank), "dilated"
+    where = f"nn.max_pool{rank}d_indices"
+    yield where, lambda: nn.max_pool_indices(x, 2, 2), ""
+    yield where, lambda: nn.max_pool_indices(x, 3, 2, 1, uneven), "padded"
+    yield where, lambda: nn.max_pool_indices(x, 2, 1, storage_order=1), "columns-first"
     for kind in ("max", "avg"):
         whole = getattr(nn, f"global_{kind}_pool{rank}d")
         yield f"nn.global_{kind}_pool{rank}d", lambda w=whole: w(x), ""

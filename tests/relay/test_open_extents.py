@@ -224,3 +224,34 @@ def test_a_constant_of_open_extents_is_refused():
     pair = relay.Tuple([x, relay.const(np.array(x.shape, "int64"))])
     with pytest.raises(ModelError, match="was made of an open extent"):
         relay.with_sizes(relay.Function([x], pair), {"batch": 3, "axis1": 4})
+
+
+def _inlined(y: relay.Var, f: relay.Function) -> relay.Function:
+    marked = f.with_attr("Inline", 1)
+    mod = relay.IRModule.from_expr(relay.Function([y], marked(y)))
+    return relay.transform.Inline()(mod)["main"]
+
+
+def _let(y: relay.Var, f: relay.Function) -> relay.Function:
+    bound = relay.Var("bound", y.checked_type)
+    return relay.Function([y], relay.Let(bound, y + 0.0, _of(bound)))
+
+
+def _of(x: relay.Var) -> relay.Expr:
+    """A share and zeros of the extent, where they are numbers."""
+    return relay.variance(x) + relay.sum(relay.zeros_like(x)) + relay.mean(relay.ones_like(x))
+
+
+@pytest.mark.parametrize(
+    "put",
+    [_inlined, _let, lambda y, f: relay.bind(f, {f.params[0]: y + 0.0})],
+    ids=["inlined", "let", "bound"],
+)
+def test_what_was_made_of_an_open_shape_is_made_of_another_where_it_is_put(put):
+    x, y = (relay.var(n, shape=(relay.Any(), 4)) for n in "xy")
+    f = put(y, relay.Function([x], _of(x)))
+    for rows in (2, 3):
+        value = np.arange(4 * rows, dtype="float32").reshape(rows, 4)
+        for kind in ("vm", "debug"):
+            found = relay.create_executor(kind, target="llvm").evaluate(f)(value)
+            np.testing.assert_allclose(found.numpy(), value.var() + 1, 1e-6)

@@ -416,7 +416,7 @@ def test_backends_that_there_are_not():
         (relay.backend, "interpreter", "relay.build"),
         (relay.analysis, "alpha_equal", "structural"),
         (relay.vm, "VMCompiler", "relay.vm.compile"), (relay.ty, "TypeVar", "tensors"),
-        (relay.testing, "check_grad", "Gradients"), (relay.expr, "Match", "relay.where"),
+        (relay.testing, "to_python", "numpy"), (relay.expr, "Match", "relay.where"),
         (relay.build_module, "GraphExecutor", "create_executor"),
         (relay.op, "relu", "relay.nn.relu"), (relay.op, "register_compute", "TABLE"),
         (tilewright.ir, "register_intrin_lowering", "te.compute"),

@@ -99,6 +99,7 @@ def test_the_tag_of_a_scope() -> None:
 
 def test_short_names_of_types() -> None:
     assert [DType(name) for name in ("float", "int", "uint")] == ["float32", "int32", "uint32"]
+    assert DType("uint1") == "bool"
     assert te.var("x", "float").dtype == "float32" and not math.isnan(te.const(1, "float").value)
 
 

@@ -90,6 +90,20 @@ def test_of_an_element(name: str) -> None:
     check(te.compute((6, 6), ELEMENTS[name], name="C"), [A, B])
 
 
+def test_a_sigmoid_is_flat_far_out():
+    """exp(-x) is infinite in float32 for x below -88."""
+    x = te.placeholder((5,), "float32", name="x")
+    out = te.compute(x.shape, lambda i: te.sigmoid(x[i]))
+    (grad,) = te.gradient(out, x, topi.full_like(out, 1.0))
+    s = te.create_schedule(grad.op)
+    run = tilewright.build(s, [x, grad], "llvm")
+    values = np.array([-1000, -100, 0, 2, 500], "float32")
+    found = nd.array(np.ones(5, "float32"))
+    run(nd.array(values), found)
+    inner = 1 / (1 + np.exp(-2.0))
+    np.testing.assert_allclose(found.numpy(), [0, 0, 0.25, inner * (1 - inner), 0], 1e-6, 1e-20)
+
+
 def test_of_networks() -> None:
     x, w = te.placeholder((1, 2, 6, 6), F, name="X"), te.placeholder((2, 2, 3, 3), F, name="W")
     inner = topi.nn.relu(topi.nn.conv2d(x, w, 1, 1, 1))

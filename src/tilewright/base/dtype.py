@@ -41,7 +41,7 @@ class Spelling:
     suffix: str = ""
 
 
-_SHORT = {"float": "float32", "int": "int32", "uint": "uint32"}
+_SHORT = {"float": "float32", "int": "int32", "uint": "uint32", "uint1": "bool"}
 
 
 class DType(str):
@@ -79,7 +79,7 @@ class DType(str):
 
     def __new__(cls, name: Any, place: str = "") -> DType:
         """The type called `name`: a `DType`, its name, or anything that numpy takes for a dtype;
-        "float", "int" and "uint" are of 32 bits, as in TVM.
+        "float", "int" and "uint" are of 32 bits, "uint1" is bool, as in TVM.
 
         Raises ExpressionError, at `place`, for one that is not supported.
         """

@@ -12,6 +12,7 @@ from tilewright.base.doors import open_doors
 from tilewright.base.errors import ModelError, absent
 from tilewright.relay import (
     analysis,
+    annotation,
     backend,
     build_module,
     data_dep_optimization,
@@ -83,17 +84,16 @@ from tilewright.runtime.network.param_dict import load_param_dict, save_param_di
 from tilewright.transform import PassContext as build_config
 
 __all__ = [
-    "analysis", "Any", "backend", "bind", "bind_params", "build", "build_config", "build_module",
-    "Call", "const", "Constant", "create_executor", "data_dep_optimization", "dataflow_pattern",
-    "dft", "einsum", "evaluate", "Expr", "expr", "expr_functor", "ExprFunctor", "ExprMutator",
-    "ExprVisitor",
-    "free_vars", "fromtext", "frontend", "Function", "FuncType", "GlobalVar", "image",
-    "IncompleteType", "IRModule", "layout_transform", "Let", "Library", "load", "load_param_dict",
-    "loops", "nn", "op", "optimize", "parse", "parse_expr", "parser", "PASSES", "qnn", "random",
-    "save_param_dict", "scalar_type", "ScopeBuilder",
-    "sliding_window", "stft", "TensorType", "testing", "to_onnx", "transform", "Tuple",
-    "TupleGetItem", "TupleType", "TupleWrapper", "ty", "Var", "var", "vision", "vm", "with_sizes",
-    *_dynamic, *_indexing, *_operators, *_reductions, *_selection, *_shapes,
+    "analysis", "annotation", "Any", "backend", "bind", "bind_params", "build", "build_config",
+    "build_module", "Call", "const", "Constant", "create_executor", "data_dep_optimization",
+    "dataflow_pattern", "dft", "einsum", "evaluate", "Expr", "expr", "expr_functor", "ExprFunctor",
+    "ExprMutator", "ExprVisitor", "free_vars", "fromtext", "frontend", "Function", "FuncType",
+    "GlobalVar", "image", "IncompleteType", "IRModule", "layout_transform", "Let", "Library",
+    "load", "load_param_dict", "loops", "nn", "op", "optimize", "parse", "parse_expr", "parser",
+    "PASSES", "qnn", "random", "save_param_dict", "scalar_type", "ScopeBuilder", "sliding_window",
+    "stft", "TensorType", "testing", "to_onnx", "transform", "Tuple", "TupleGetItem", "TupleType",
+    "TupleWrapper", "ty", "Var", "var", "vision", "vm", "with_sizes", *_dynamic, *_indexing,
+    *_operators, *_reductions, *_selection, *_shapes,
 ]  # fmt: skip
 
 OPERATORS = (  # what text may call, too
@@ -120,7 +120,6 @@ _ELSEWHERE = {
         ),
         "Values are tensors and tuples of them; unroll lists and loops in Python.",
     ),
-    "annotation": "Leave it out: relay.build decides where values live and what is fused.",
     "collage": "relay.build chooses by measured records; there are no other compilers to ask.",
     "reinterpret": "The bits of one type are not read as another; relay.cast converts values.",
     "quantize": "Import a model that is quantised already, with QuantizeLinear in ONNX.",

@@ -20,6 +20,11 @@ from tilewright.relay.blocks import batch_to_space_nd, dilate, fifo_buffer, spac
 from tilewright.relay.convolution import *  # noqa: F403
 from tilewright.relay.convolution import __all__ as _convolutions
 from tilewright.relay.deformable import deformable_conv2d
+from tilewright.relay.gradients.functions import (
+    avg_pool2d_grad,
+    conv2d_backward_weight,
+    max_pool2d_grad,
+)
 from tilewright.relay.graph.expr import Call, Constant, Expr
 from tilewright.relay.graph.later import remembered
 from tilewright.relay.image import upsampling, upsampling3d
@@ -194,13 +199,13 @@ def correlation(
 
 
 __all__ = [
-    "attention", "batch_flatten", "batch_matmul", "batch_norm", "batch_to_space_nd", "bias_add",
-    "correlation", "cross_entropy", "cross_entropy_with_logits", "deformable_conv2d", "dense",
-    "depth_to_space", "dilate", "dropout", "fast_softmax", "fifo_buffer", "group_norm",
-    "instance_norm", "l2_normalize", "layer_norm", "leaky_relu", "log_softmax", "matmul",
-    "mirror_pad", "nll_loss", "pad", "relu", "rms_norm", "softmax", "space_to_batch_nd",
-    "space_to_depth", "standardize", "upsampling", "upsampling3d", *_activations, *_convolutions,
-    *_pooling,
+    "attention", "avg_pool2d_grad", "batch_flatten", "batch_matmul", "batch_norm",
+    "batch_to_space_nd", "bias_add", "conv2d_backward_weight", "correlation", "cross_entropy",
+    "cross_entropy_with_logits", "deformable_conv2d", "dense", "depth_to_space", "dilate",
+    "dropout", "fast_softmax", "fifo_buffer", "group_norm", "instance_norm", "l2_normalize",
+    "layer_norm", "leaky_relu", "log_softmax", "matmul", "max_pool2d_grad", "mirror_pad",
+    "nll_loss", "pad", "relu", "rms_norm", "softmax", "space_to_batch_nd", "space_to_depth",
+    "standardize", "upsampling", "upsampling3d", *_activations, *_convolutions, *_pooling,
 ]  # fmt: skip
 open_doors(globals(), __all__, ModelError, remembered)
 

@@ -14,6 +14,7 @@ from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr
 
 Partials = dict[Expr, Expr]  # variable node -> derivative by it
+Rule = Callable[[], Expr]
 
 
 def partials(root: Expr, varies: Callable[[Expr], bool]) -> Partials:
@@ -48,14 +49,35 @@ def _of(node: Expr, varies: bool, known: Mapping[Expr, Partials]) -> Partials:
         for leaf in (*first, *second):
             found[leaf] = choose(test, first.get(leaf, nothing), second.get(leaf, nothing))
         return found
-    inner = [known[a] for a in node.args]
+    args, rules = node.args, _rules
+    if (power := _of_logistic(node)) is not None:
+        args, rules = (power,), _logistic_rule
+    inner = [known[a] for a in args]
     if not any(inner):
         return found
-    for by, own in zip(_rules(node), inner, strict=True):
+    for by, own in zip(rules(node), inner, strict=True):
         for leaf, value in own.items():
             part = times(by(), E.cast(node.dtype, value))
             found[leaf] = found[leaf] + part if leaf in found else part
     return found
+
+
+def _of_logistic(node: Expr) -> Expr | None:
+    """x of 1 / (1 + exp(x)): where exp(x) is infinite, the derivatives of its parts are no
+    numbers, and their product is none."""
+    if node.op != "div" or not _is_one(node.args[0]) or node.args[1].op != "add":
+        return None
+    one, power = node.args[1].args
+    is_exp = power.op == "call" and power.attr == "exp"
+    return power.args[0] if is_exp and _is_one(one) else None
+
+
+def _is_one(node: Expr) -> bool:
+    return node.op == "const" and bool(node.attr == 1)
+
+
+def _logistic_rule(node: Expr) -> tuple[Rule, ...]:
+    return (lambda: -(node * (1.0 - node)),)
 
 
 def times(a: Expr, b: Expr) -> Expr:
@@ -63,9 +85,6 @@ def times(a: Expr, b: Expr) -> Expr:
     if a.op == "const" and a.attr == 1:
         return b
     return a if b.op == "const" and b.attr == 1 else a * b
-
-
-Rule = Callable[[], Expr]
 
 
 def _rules(node: Expr) -> tuple[Rule, ...]:

@@ -1,6 +1,7 @@
 """`testing.assert_allclose`, as in the tutorials, and how TVM's tests say where they run.
 
-In: arrays, targets.  Out: AssertionErrors, marks of pytest.  Read next: `parameters.py`.
+In: arrays, targets.  Out: AssertionErrors, marks of pytest.  Read next: `parameters.py`,
+`numerical.py`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from tilewright.base.errors import TargetError
 from tilewright.runtime.device import Device, device
 from tilewright.targets.kind import is_absent, kinds
 from tilewright.targets.target import Target, TargetLike
+from tilewright.testing.numerical import check_numerical_grads as check_numerical_grads
 from tilewright.testing.parameters import fixture as fixture
 from tilewright.testing.parameters import parameter as parameter
 from tilewright.testing.parameters import parameters as parameters

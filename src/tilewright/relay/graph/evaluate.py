@@ -76,6 +76,15 @@ def evaluate(
     return _run(body, bound, dtype, observe, change)
 
 
+def in_float64(function: Function, arrays: Sequence[Array]) -> Value:
+    """The value of a function, computed in float64 of arrays, one for each parameter, that are not
+    rounded to the types of the parameters before; where types wait, in its own types."""
+    given = list(zip(function.params, arrays, strict=True))
+    if function.body.waits:
+        return _run(function.body, {p: _fitting(a, p) for p, a in given}, None, None)
+    return _run(function.body, {p: _as(a, "float64") for p, a in given}, "float64", None)
+
+
 def rounding_tolerance(
     graph: Expr | IRModule, inputs: Mapping[str, Any], dtype: str, runs: int = 2
 ) -> float:

@@ -19,7 +19,7 @@ from tilewright.relay.graph.expr import (
     children,
     post_order,
 )
-from tilewright.relay.graph.later import Later
+from tilewright.relay.graph.later import Later, made_again
 
 
 def with_children(node: Expr, new: tuple[Expr, ...]) -> Expr:
@@ -65,8 +65,38 @@ def rewrite(root: Expr, visit: Callable[[Expr, Expr], Expr]) -> Expr:
 
 
 def substitute(root: Expr, replacements: Mapping[Expr, Expr]) -> Expr:
-    """`root` with some nodes replaced."""
-    return rewrite(root, lambda old, rebuilt: replacements.get(old, rebuilt))
+    """`root` with some nodes replaced; what can be made again for other extents still can."""
+    new: dict[Expr, Expr] = {}
+    for node in post_order(root, made_of):
+        new[node] = replacements[node] if node in replacements else remade(node, new)
+    return new[root]
+
+
+def made_of(node: Expr) -> tuple[Expr, ...]:
+    """What `node` reads, and what it is made again of where extents are open."""
+    again = made_again(node)
+    return children(node) if again is None else (*children(node), *again.parts)
+
+
+def remade(node: Expr, new: Mapping[Expr, Expr]) -> Expr:
+    """`node` where what it is `made_of` has become something else."""
+    made = with_children(node, tuple(new[c] for c in children(node)))
+    again = made_again(node)
+    if again is None or all(new[p] is p for p in again.parts):
+        return made
+    made = twin(node) if made is node else made
+    made.origin = again.with_parts([new[p] for p in again.parts])
+    return made
+
+
+def twin(node: Expr) -> Expr:
+    """Another node that is the same."""
+    if isinstance(node, Call):
+        return Call(node.op, node.args, node.attrs)
+    if isinstance(node, Tuple):
+        return Tuple(node.fields)
+    assert isinstance(node, TupleGetItem)
+    return TupleGetItem(node.tuple_value, node.index)
 
 
 def with_body(function: Function, body: Expr) -> Function:

@@ -102,6 +102,19 @@ def register_alter_op_layout(
     return register_op_attr(op_name, "FTVMAlterOpLayout", alter_layout, level)
 
 
+@door(ModelError, "relay.op.register_gradient")
+def register_gradient(
+    op_name: str, fgradient: Callable[..., Any] | None = None, level: int = registered.DEFAULT_LEVEL
+) -> Any:
+    """Register what gives the gradients of an operator, or a decorator of it; it goes before the
+    rule that the operator has.
+
+    fgradient: `f(call, grad)` -> for each argument its gradient, of the argument's type; grad is
+        that of the result
+    """
+    return register_op_attr(op_name, registered.GRADIENT, fgradient, level)
+
+
 def call(op_name: str, *args: Any, **attrs: Any) -> Call:
     """The operator applied to `args`; attributes that are left out have their defaults."""
     row = get(op_name)
@@ -128,9 +141,9 @@ def _like(value: Any, other: Expr) -> Constant:
 
 # Folders of TVM's operators, by where their functions are here.
 _FOLDERS = {
-    "dyn": "relay", "image": "relay.image", "random": "relay.random", "reduce": "relay",
-    "tensor": "relay",
-    "transform": "relay", "vision": "relay.vision",
+    "annotation": "relay.annotation", "dyn": "relay", "image": "relay.image",
+    "random": "relay.random", "reduce": "relay", "tensor": "relay", "transform": "relay",
+    "vision": "relay.vision",
 }  # fmt: skip
 
 
@@ -152,7 +165,6 @@ def __getattr__(name: str) -> Any:
 _ELSEWHERE = {
     "contrib": "Libraries of others are not called; kernels are compiled and tuned.",
     "strategy": "Use tilewright.schedule.template.anchor_template.",
-    "annotation": "Leave it out: relay.build decides where values live and what is fused.",
     "memory": "relay.build plans memory by itself.",
     **dict.fromkeys(
         ("register", "register_compute", "register_strategy", "register_pattern",
@@ -166,5 +178,5 @@ _ELSEWHERE = {
 
 __all__ = [
     "ROWS", "TABLE", "Op", "Pattern", "call", "get", "register_alter_op_layout",
-    "register_legalize", "register_op_attr", "same_dtype", "takes_numbers",
+    "register_gradient", "register_legalize", "register_op_attr", "same_dtype", "takes_numbers",
 ]  # fmt: skip

@@ -217,6 +217,11 @@ PARAMETRIC = (
         lambda arrays, attrs: first_array(arrays), _by_name("identity"),
         "data itself: at inference nothing is dropped.", {"rate": 0.5}, ("Dropout",),
     ),
+    Op(
+        "annotation.checkpoint", ("data",), Pattern.ELEMENTWISE, _same,
+        lambda arrays, attrs: first_array(arrays), _by_name("identity"),
+        "data itself, which its gradient computes once more instead of keeping what led to it.",
+    ),
 )  # fmt: skip
 
 

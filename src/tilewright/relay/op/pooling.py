@@ -16,12 +16,14 @@ from tilewright.base.dtype import DType
 from tilewright.relay.graph.expr import Array, Attrs, TensorType, Type
 from tilewright.relay.op import window
 from tilewright.relay.op.row import Op, Pattern, Site
+from tilewright.topi.nn.gradients import max_pool_grad
 
 
-def _pool_type(site: Site) -> Type:
+def _pool_type(site: Site, index: int = 0) -> Type:
+    """index: which argument is the data"""
     a, rank = site.attrs, len(site.attrs.strides)
     layout = window.check_layout(site, a.get("layout", window.channels_first(rank)), rank)
-    d = _extents(site, layout)
+    d = _extents(site, layout, index)
     image = window.IMAGE[rank]
     sizes = window.image_size(site, [d[k] for k in image], a.pool_size)
     reach = window.reaches(a.pool_size, a.dilation)
@@ -75,15 +77,33 @@ def _indices_te(tensors: Sequence[Any], a: Attrs, result: Type) -> Any:
     )  # fmt: skip
 
 
+def _max_grad_type(site: Site) -> Type:
+    """Of the data, where the other operand has the type of what pooling them gives."""
+    site.float_dtype()
+    data, pooled = site.tensor(1), _pool_type(site, 1)
+    site.require(
+        site.tensor(0) == pooled, f"out_grad is no {pooled}, which pooling the data gives",
+        "Give the gradient of its result.",
+    )  # fmt: skip
+    return data
+
+
+def _max_grad_te(tensors: Sequence[Any], a: Attrs, result: Type) -> Any:
+    order = window.channels_first(len(a.strides))
+    grads, data = (topi.layout_transform(t, a.layout, order) for t in tensors)
+    made = max_pool_grad(grads, data, a.pool_size, a.strides, a.dilation, a.padding, a.ceil_mode)
+    return topi.layout_transform(made, order, a.layout)
+
+
 def _resized(site: Site, size: Sequence[int]) -> Type:
     layout = window.check_layout(site, site.attrs.layout, len(size))
     d = _extents(site, layout) | dict(zip(window.IMAGE[len(size)], size, strict=True))
     return TensorType(tuple(d[x] for x in layout), site.tensor(0).dtype)
 
 
-def _extents(site: Site, letters: str) -> dict[str, int]:
+def _extents(site: Site, letters: str, index: int = 0) -> dict[str, int]:
     """The data's extents by letter."""
-    data = site.tensor(0, len(letters), letters)
+    data = site.tensor(index, len(letters), letters)
     if "c" in letters:
         window.check_blocks(site, site.attrs.layout, data.shape)
     return dict(zip(letters, data.shape, strict=True))
@@ -152,6 +172,12 @@ def _rows(rank: int) -> tuple[Op, ...]:
             _indices_te,
             "Where in the flattened data the first greatest element of each window lies.",
             {**base, "storage_order": 0}, ("MaxPool",),
+        ),
+        Op(
+            f"nn.max_pool{rank}d_grad", ("out_grad", "data"), anchor, _max_grad_type,
+            window.max_pool_grad, _max_grad_te,
+            "out_grad at the first greatest element of each window of data, summed; else 0.",
+            placed,
         ),
         Op(
             f"nn.avg_pool{rank}d", data, anchor, _float_pool_type, window.avg_pool,

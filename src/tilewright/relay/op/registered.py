@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 DEFAULT_LEVEL = 10
+GRADIENT = "FPrimalGradient"  # the attribute that has the gradient of an operator, under TVM's name
 
 # (operator, attribute) of operators that have no row and ask for one attribute all the same.
 ROWLESS: set[tuple[str, str]] = set()

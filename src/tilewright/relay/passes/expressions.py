@@ -40,6 +40,23 @@ def simplify_expressions(mod: IRModule) -> IRModule:
     return each_function(mod, lambda f: with_body(f, rewrite(f.body, _visit)))
 
 
+def numbers_for_tensors(mod: IRModule) -> IRModule:
+    """Tensors of one number, as the zeros and ones that gradients begin with, where they are
+    operands: they disappear, or become the number.
+
+    x + zeros, x * ones, x - zeros, x / ones  ->  x
+    x * full of one number                    ->  x * the number
+    """
+    return each_function(mod, lambda f: with_body(f, rewrite(f.body, _without_tensors)))
+
+
+def _without_tensors(old: Expr, node: Expr) -> Expr:
+    if not isinstance(node, Call) or op_name(node) not in NEUTRAL_SIDES:
+        return node
+    made = _neutral(node)
+    return _single(node) if made is node else made
+
+
 def _visit(old: Expr, node: Expr) -> Expr:
     """`node` by the rules until none applies; all that it reads is simple already."""
     while True:

@@ -229,7 +229,10 @@ def _pool(node: Call, form: Form) -> Followed | None:
     blocked = "".join(filter(str.isalpha, wanted)) == f"{first}c"
     if wanted not in (first, last) and not (blocked and node.shape[known.index("C")] > 1):
         return None
-    return _alone(node, form, form, layout=wanted)
+    if not all(form.fits(a.shape) for a in node.args):  # of a gradient two
+        return None
+    attrs = {**node.attrs, "layout": wanted}
+    return Followed((form,) * len(node.args), form, lambda v: Call(node.op, v, attrs))
 
 
 # -- convolutions, which do not follow but choose --------------------------------------------------

@@ -6,11 +6,18 @@ which have a name.  Read next: `canonicalize.py`, `fuse.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tilewright.relay.graph.call_graph import CallGraph
-from tilewright.relay.graph.expr import Call, Expr, Function, IRModule
-from tilewright.relay.graph.traversal import each_function, rewrite, substitute, unpacked, with_body
+from tilewright.relay.graph.expr import Call, Expr, Function, IRModule, post_order
+from tilewright.relay.graph.traversal import (
+    each_function,
+    made_of,
+    remade,
+    substitute,
+    unpacked,
+    with_body,
+)
 
 
 def inline_calls(mod: IRModule) -> IRModule:
@@ -29,15 +36,14 @@ def defuse(mod: IRModule) -> IRModule:
 def _inlined(body: Expr, wanted: Callable[[Function], bool]) -> Expr:
     known: dict[Function, Expr] = {}
 
-    def visit(old: Expr, node: Expr) -> Expr:
-        if not (isinstance(node, Call) and isinstance(node.op, Function) and wanted(node.op)):
-            return unpacked(node)
-        if node.op not in known:
-            known[node.op] = _inlined(node.op.body, wanted)
-        arguments: dict[Expr, Expr] = dict(zip(node.op.params, node.args, strict=True))
-        return substitute(known[node.op], arguments)
+    def changed(call: Call, op: Function, args: Sequence[Expr]) -> Expr | None:
+        if not wanted(op):
+            return None
+        if op not in known:
+            known[op] = _inlined(op.body, wanted)
+        return substitute(known[op], dict(zip(op.params, args, strict=True)))
 
-    return rewrite(body, visit)
+    return _with_calls(body, changed)
 
 
 def inline_marked(mod: IRModule) -> IRModule:
@@ -49,22 +55,33 @@ def inline_marked(mod: IRModule) -> IRModule:
     kept = {f for name, f in mod.functions.items() if graph.is_recursive(name)}
     known: dict[Function, Function] = {}
 
-    def changed(function: Function) -> Function:
+    def inside(function: Function) -> Function:
         if function not in known:
-            known[function] = with_body(function, rewrite(function.body, visit))
+            known[function] = with_body(function, _with_calls(function.body, changed))
         return known[function]
 
-    def visit(old: Expr, node: Expr) -> Expr:
-        if not (isinstance(node, Call) and isinstance(node.op, Function)):
-            return unpacked(node)
-        wanted = _is_marked(node.op) and node.op not in kept and "Compiler" not in node.op.attrs
-        op = changed(node.op)
-        if not wanted:
-            return node if op is node.op else Call(op, node.args, node.attrs)
-        return substitute(op.body, dict(zip(op.params, node.args, strict=True)))
+    def changed(call: Call, op: Function, args: Sequence[Expr]) -> Expr | None:
+        new = inside(op)
+        if _is_marked(op) and op not in kept and "Compiler" not in op.attrs:
+            return substitute(new.body, dict(zip(new.params, args, strict=True)))
+        return None if new is op else Call(new, args, call.attrs)
 
     gone = {n for n, f in mod.functions.items() if _is_marked(f) and f not in kept and n != "main"}
-    return IRModule({n: changed(f) for n, f in mod.functions.items() if n not in gone})
+    return IRModule({n: inside(f) for n, f in mod.functions.items() if n not in gone})
+
+
+def _with_calls(
+    body: Expr, changed: Callable[[Call, Function, Sequence[Expr]], Expr | None]
+) -> Expr:
+    """`body` with what `changed` gives for calls of functions and their new arguments; None: the
+    call as it is.  What was made of an open extent is made again of what is there now."""
+    new: dict[Expr, Expr] = {}
+    for node in post_order(body, made_of):
+        found = None
+        if isinstance(node, Call) and isinstance(node.op, Function):
+            found = changed(node, node.op, [new[a] for a in node.args])
+        new[node] = unpacked(remade(node, new)) if found is None else found
+    return new[body]
 
 
 def _is_marked(function: Function) -> bool:

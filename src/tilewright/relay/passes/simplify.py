@@ -1,6 +1,7 @@
 """Training-time operators in their inference form.
 
-In: any module.  Out: one without batch_norm and dropout.  Read next: `canonicalize.py`.
+In: any module.  Out: one without batch_norm, dropout and checkpoints.
+Read next: `canonicalize.py`.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ def simplify_inference(mod: IRModule) -> IRModule:
 
     batch_norm(x, gamma, beta, mean, var)  ->  x * s + (-mean * s + beta)
                                                where s = gamma / sqrt(var + epsilon)
-    dropout(x)                             ->  x
+    dropout(x), checkpoint(x)              ->  x
     """
     return each_function(mod, lambda f: with_body(f, rewrite(f.body, _visit)))
 
 
 def _visit(old: Expr, node: Expr) -> Expr:
-    if is_call(node, "nn.dropout"):
+    if is_call(node, "nn.dropout", "annotation.checkpoint"):
         assert isinstance(node, Call)
         return node.args[0]
     if is_call(node, "nn.batch_norm"):

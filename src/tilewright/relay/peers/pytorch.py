@@ -172,7 +172,7 @@ def _rules() -> dict[str, Rule]:
             ("reshape", "nn.batch_flatten", "expand_dims", "squeeze"),
             lambda t, a, r: t[0].reshape(r.shape),
         ),
-        **dict.fromkeys(("copy", "nn.dropout"), lambda t, a, r: t[0]),
+        **dict.fromkeys(("copy", "nn.dropout", "annotation.checkpoint"), lambda t, a, r: t[0]),
         "cast": lambda t, a, r: t[0].to(getattr(torch, str(a.dtype))),
         "clip": lambda t, a, r: torch.clamp(t[0], a.a_min, a.a_max),
         "transpose": lambda t, a, r: t[0].permute(*a.axes),

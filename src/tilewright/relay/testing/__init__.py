@@ -38,12 +38,15 @@ from tilewright.relay.testing import (
     yolo_detection,
 )
 from tilewright.relay.testing.checks import (
+    count_ops,
     ctx_list,
     enabled_targets,
     rand,
     run_infer_type,
     run_opt_pass,
 )
+from tilewright.relay.testing.gradients import _np_randn_from_type as _np_randn_from_type
+from tilewright.relay.testing.gradients import check_grad
 from tilewright.relay.testing.layers import create_workload
 
 Workload = tuple[IRModule, dict[str, Array]]
@@ -96,16 +99,16 @@ def unknown_network(name: str) -> ModelError:
 
 
 __all__ = [
-    "NETWORKS", "create_workload", "ctx_list", "dcgan", "densenet", "dqn", "enabled_targets",
-    "get_network", "inception_v3", "init", "layers", "lstm", "mlp", "mobilenet", "mobilenet_v2",
-    "rand", "resnet", "resnet_3d", "resnet_v1", "resnext", "run_infer_type", "run_opt_pass",
-    "squeezenet", "synthetic", "temp_op_attr", "transformers", "unet", "unknown_network", "vgg",
-    "yolo_detection",
+    "NETWORKS", "check_grad", "count_ops", "create_workload", "ctx_list",
+    "dcgan", "densenet", "dqn", "enabled_targets", "get_network", "inception_v3", "init", "layers",
+    "lstm", "mlp", "mobilenet", "mobilenet_v2", "rand", "resnet", "resnet_3d", "resnet_v1",
+    "resnext", "run_infer_type", "run_opt_pass", "squeezenet", "synthetic", "temp_op_attr",
+    "transformers", "unet", "unknown_network", "vgg", "yolo_detection",
 ]  # fmt: skip
-open_doors(globals(), ("rand", "run_infer_type", "run_opt_pass"), ModelError)
+_CHECKS = ("check_grad", "count_ops", "rand", "run_infer_type", "run_opt_pass")
+open_doors(globals(), _CHECKS, ModelError)
 
 _ELSEWHERE = {
-    "check_grad": "Gradients are not there; networks are for inference.",
     "nat": "Export the network to ONNX and use relay.frontend.from_onnx.",
     "Prelude": "Values are tensors and tuples of them; unroll lists and loops in Python.",
     "to_python": "relay.evaluate computes a graph with numpy.",

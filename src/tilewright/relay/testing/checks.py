@@ -1,4 +1,4 @@
-"""What tests of networks for TVM call: `run_infer_type`, `run_opt_pass`, `ctx_list`, `rand`.
+"""What tests of networks for TVM call: `run_infer_type`, `run_opt_pass`, `count_ops`, `rand`.
 
 In: expressions and passes.  Out: expressions; targets whose device is there.
 Read next: `../graph/expr.py`.
@@ -6,12 +6,14 @@ Read next: `../graph/expr.py`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from tilewright.base.dtype import DType
-from tilewright.relay.graph.expr import Expr, Function, IRModule
+from tilewright.relay.graph.expr import Expr, Function, IRModule, post_order
+from tilewright.relay.graph.traversal import op_name
 from tilewright.relay.transform import InferType
 from tilewright.runtime.device import Device
 from tilewright.runtime.ndarray import NDArray, array
@@ -34,6 +36,12 @@ def run_infer_type(expr: Expr) -> Expr:
     return run_opt_pass(expr, InferType())
 
 
+def count_ops(expr: Expr) -> Counter[str]:
+    """How often each operator is called in `expr`, a function or a value, by name."""
+    body = expr.body if isinstance(expr, Function) else expr
+    return Counter(name for node in post_order(body) if (name := op_name(node)))
+
+
 def ctx_list() -> list[tuple[str, Device]]:
     """`testing.enabled_targets`, as it was called before."""
     return enabled_targets()
@@ -45,4 +53,4 @@ def rand(dtype: str, *shape: int) -> NDArray:
     return array(np.random.default_rng().random(shape).astype(kind.storage))
 
 
-__all__ = ["ctx_list", "enabled_targets", "rand", "run_infer_type", "run_opt_pass"]
+__all__ = ["count_ops", "ctx_list", "enabled_targets", "rand", "run_infer_type", "run_opt_pass"]

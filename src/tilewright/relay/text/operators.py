@@ -25,7 +25,7 @@ _SIZES = ("shape", "reps", "repeats", "depth", "newshape")
 
 # Where functions of operators are, by what stands before the last dot.
 _FOLDERS = {"": "relay", "dyn": "relay"} | {
-    n: f"relay.{n}" for n in ("nn", "image", "vision", "random", "qnn")
+    n: f"relay.{n}" for n in ("annotation", "nn", "image", "vision", "random", "qnn")
 }
 # What text that leaves an attribute out means, where TVM's functions have another default.
 _LEFT_OUT: Mapping[str, Mapping[str, Any]] = {

@@ -16,6 +16,7 @@ from tilewright.base.doors import open_doors
 from tilewright.base.dtype import FLOAT32
 from tilewright.base.errors import ModelError, absent
 from tilewright.driver.build import resolve_target
+from tilewright.relay.gradients.backward import gradient
 from tilewright.relay.graph.expr import Expr, Function, IRModule, Var
 from tilewright.relay.graph.traversal import each_function
 from tilewright.relay.graph.untyped import typed
@@ -36,8 +37,8 @@ from tilewright.relay.passes import (
 )
 from tilewright.relay.passes.batch import with_batch
 from tilewright.relay.passes.constants import compute_constants
-from tilewright.relay.passes.expressions import simplify_expressions
-from tilewright.relay.passes.inline import inline_marked
+from tilewright.relay.passes.expressions import numbers_for_tensors, simplify_expressions
+from tilewright.relay.passes.inline import inline_calls, inline_marked
 from tilewright.relay.passes.layouts import convert_layout, prefer_layouts
 from tilewright.relay.passes.legalize import alter_layouts, canonicalize_casts, legalize
 from tilewright.relay.passes.matching import DFPattern
@@ -59,15 +60,14 @@ from tilewright.transform import (
 )
 
 __all__ = [
-    "AlterOpLayout", "BackwardFoldScaleAxis", "CanonicalizeCast", "CanonicalizeOps",
-    "ChangeBatch", "CombineParallelBatchMatmul", "CombineParallelConv2D",
-    "CombineParallelDense", "ConvertLayout", "DeadCodeElimination", "DefuseOps",
-    "DynamicToStatic", "EliminateCommonSubexpr",
-    "FakeQuantizationToInteger", "FlattenAtrousConv", "FoldConstant",
+    "AlterOpLayout", "BackwardFoldScaleAxis", "CanonicalizeCast", "CanonicalizeOps", "ChangeBatch",
+    "CombineParallelBatchMatmul", "CombineParallelConv2D", "CombineParallelDense", "ConvertLayout",
+    "DeadCodeElimination", "DefuseOps", "DynamicToStatic", "EliminateCommonSubexpr",
+    "FakeQuantizationToInteger", "FirstOrderGradient", "FlattenAtrousConv", "FoldConstant",
     "FoldExplicitPadding", "FoldScaleAxis", "ForwardFoldScaleAxis", "FunctionPass", "FuseOps",
-    "InferType", "Inline", "Legalize", "MergeComposite", "ModulePass", "PrintIR",
-    "RemoveUnusedFunctions", "Sequential", "SimplifyExpr", "SimplifyInference",
-    "ToMixedPrecision", "function_pass", "module_pass",
+    "InferType", "Inline", "LazyGradientInit", "Legalize", "MergeComposite", "ModulePass",
+    "PartialEvaluate", "PrintIR", "RemoveUnusedFunctions", "Sequential", "SimplifyExpr",
+    "SimplifyInference", "ToMixedPrecision", "function_pass", "gradient", "module_pass",
 ]  # fmt: skip
 
 
@@ -212,6 +212,13 @@ class FlattenAtrousConv(RelayPass):
     OPT_LEVEL, CHANGES = 3, (flatten_atrous,)
 
 
+class FirstOrderGradient(RelayPass):
+    """Each function becomes the one that `gradient` makes of it."""
+
+    def change(self, mod: IRModule) -> IRModule:
+        return each_function(mod, gradient)
+
+
 class Inline(RelayPass):
     """Each call of a function with the attribute "Inline" becomes what the function computes.  A
     build does so with all functions."""
@@ -232,6 +239,12 @@ class Legalize(RelayPass):
 
     def change(self, mod: IRModule) -> IRModule:
         return legalize(mod, self.legalize_map_attr_name)
+
+
+class LazyGradientInit(RelayPass):
+    """Tensors of zeros and ones, which gradients begin with, become numbers or disappear."""
+
+    OPT_LEVEL, CHANGES = 1, (numbers_for_tensors,)
 
 
 class SimplifyExpr(RelayPass):
@@ -255,6 +268,13 @@ class DefuseOps(RelayPass):
     """`FuseOps` undone: fused functions become their operators."""
 
     OPT_LEVEL, CHANGES = 3, (defuse,)
+
+
+class PartialEvaluate(RelayPass):
+    """What is known is evaluated: calls of functions become what these compute, and what depends on
+    constants only its value."""
+
+    OPT_LEVEL, CHANGES = 1, (inline_calls, compute_constants)
 
 
 @dataclass(frozen=True)
@@ -418,8 +438,8 @@ class ToMixedPrecision(RelayPass):
 _ELSEWHERE = dict.fromkeys(
     (
         "AnnotateTarget", "MergeCompilerRegions", "PartitionGraph", "ToANormalForm",
-        "ToBasicBlockNormalForm", "ToGraphNormalForm", "PartialEvaluate", "LambdaLift",
-        "EtaExpand", "LazyGradientInit",
+        "ToBasicBlockNormalForm", "ToGraphNormalForm", "LambdaLift",
+        "EtaExpand",
     ),
     "relay.build runs its passes by itself; relay.optimize applies them, relay.PASSES lists them.",
 ) | {
@@ -436,7 +456,6 @@ _ELSEWHERE = dict.fromkeys(
     "CollagePartition": "relay.build chooses by measured records; there are no others to ask.",
     "infer_layout_utils": "Leave it out: every operator follows its inputs' layouts.",
     "recast": "Use relay.transform.ToMixedPrecision.",
-    "gradient": "Gradients are not there; networks are for inference.",
 }  # fmt: skip
 
 

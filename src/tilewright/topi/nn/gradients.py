@@ -20,6 +20,7 @@ from tilewright.topi.stage import (
     Indices,
     call_text,
     check_tensor,
+    check_tensors,
     product_dtype,
     require,
     require_float,
@@ -61,6 +62,27 @@ def pool_grad(
         return layout_transform(made, "NCHW", layout)
     require_float(data, "the gradient", place)
     window = Window.of(kernel, stride, padding, 1, place)
+    return _pool_grad(grads, data, window, pool_type, ceil_mode, count_include_pad, place)
+
+
+def max_pool_grad(
+    grads: Tensor, data: Tensor, kernel: Any, stride: Any, dilation: Any, padding: Any,
+    ceil_mode: bool = False,
+) -> Tensor:  # fmt: skip
+    """`pool_grad` of a maximum over data [N, C, ...] of any rank, whose windows may be dilated."""
+    place = call_text(
+        "max_pool_grad", grads=grads, data=data, kernel=kernel, stride=stride, padding=padding
+    )
+    check_tensors(place, grads=grads, data=data)
+    require_float(data, "the gradient", place)
+    window = Window.of(kernel, stride, padding, dilation, place, data.ndim - 2)
+    return _pool_grad(grads, data, window, "max", ceil_mode, True, place)
+
+
+def _pool_grad(
+    grads: Tensor, data: Tensor, window: Window, pool_type: str, ceil_mode: bool,
+    count_include_pad: bool, place: str,
+) -> Tensor:  # fmt: skip
     shape, count = window_counts(data, window, ceil_mode, count_include_pad, place)
     require(
         list(grads.shape) == list(shape), place, f"the result of pooling has shape {list(shape)}",
@@ -69,7 +91,9 @@ def pool_grad(
     taps = _taps(window.kernel)
     first = None
     if pool_type == "max":
-        first = max_pool_indices(data, kernel, stride, 1, padding, ceil_mode)
+        first = max_pool_indices(
+            data, window.kernel, window.stride, window.dilation, window.padding, ceil_mode
+        )
 
     def body(i: Indices) -> Expr:
         read, tests = _windows(i[2:], taps, window, shape[2:])
@@ -164,7 +188,8 @@ def _check_gradient(
 
 
 def _taps(kernel: Sequence[int]) -> list[IterVar]:
-    return [te.reduce_axis((0, n), f"d{name}") for n, name in zip(kernel, "yx", strict=True)]
+    names = "zyx"[-len(kernel) :]
+    return [te.reduce_axis((0, n), f"d{name}") for n, name in zip(kernel, names, strict=True)]
 
 
 def _windows(
@@ -173,7 +198,8 @@ def _windows(
     """Which window reads element `at` of the image with its tap, and when there is one."""
     found, tests = [], []
     for k, (index, tap, extent) in enumerate(zip(at, taps, extents, strict=True)):
-        origin = index + window.before[k] - tap
+        far = tap * window.dilation[k] if window.dilation[k] > 1 else tap
+        origin = index + window.before[k] - far
         step = window.stride[k]
         tests += [origin >= 0, origin < extent * step]
         tests += [(origin % step).equal(0)] if step > 1 else []

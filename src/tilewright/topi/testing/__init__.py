@@ -20,6 +20,7 @@ from tilewright.topi.testing.common import (
 )
 from tilewright.topi.testing.conv2d import (
     conv1d_ncw_python,
+    conv2d_backward_weight_python,
     conv2d_hwcn_python,
     conv2d_nchw_python,
     conv2d_nhwc_python,
@@ -103,6 +104,7 @@ __all__ = [
     "batch_to_space_nd_python",
     "conv1d_ncw_python",
     "conv1d_transpose_ncw_python",
+    "conv2d_backward_weight_python",
     "conv2d_hwcn_python",
     "conv2d_nchw_python",
     "conv2d_nhwc_python",

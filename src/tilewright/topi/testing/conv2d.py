@@ -129,6 +129,29 @@ def conv2d_nchw_python(
     return conv_python(a_np, w_np, stride, padding, groups, dilation, out_dtype)
 
 
+def conv2d_backward_weight_python(
+    dy_np: Array, x_np: Array, kernel_size: Any, stride: Any, padding: Any, layout: str = "NCHW",
+    groups: int = 1, channels: int | None = None,
+) -> Array:  # fmt: skip
+    """The gradient of a weight: what each of its elements was multiplied by, times `dy_np`, summed.
+
+    dy_np: of the result of the convolution of x_np; both are NCHW or NHWC, the weight is then
+    [CO, CI / groups, KH, KW] or [KH, KW, CI / groups, CO].  channels: those of dy_np, not read
+    """
+    if layout == "NHWC":
+        dy, x = (np.moveaxis(a, 3, 1) for a in (dy_np, x_np))
+        made = conv2d_backward_weight_python(dy, x, kernel_size, stride, padding, "NCHW", groups)
+        return made.transpose(2, 3, 1, 0)
+    size, strides = per_axis(kernel_size, 2), per_axis(stride, 2)
+    padded = np.pad(widest(x_np), [(0, 0), (0, 0), *around(padding, size)])
+    rows, columns = dy_np.shape[2:]
+    view = sliding_window_view(padded, size, axis=(2, 3))[:, :, :: strides[0], :: strides[1]]
+    met = view[:, :, :rows, :columns].reshape(len(x_np), groups, -1, rows, columns, *size)
+    dy = widest(dy_np).reshape(len(dy_np), groups, -1, rows, columns)
+    found: Array = np.einsum("ngoyx,ngiyxkl->goikl", dy, met, optimize=True)
+    return in_type(found.reshape(-1, *found.shape[2:]), dy_np)
+
+
 def conv2d_nhwc_python(
     a_np: Array,
     w_np: Array,

@@ -28,6 +28,7 @@ from tilewright.relay.graph.expr import (
 )
 from tilewright.relay.op import TABLE, regions
 from tilewright.relay.op.reduction import reduced_axes
+from tilewright.relay.op.window import RANKS
 from tilewright.topi.elementwise import limits
 
 if TYPE_CHECKING:
@@ -181,6 +182,7 @@ def _refused(w: _Writer, node: Call) -> str:
 
 EXPORTERS: dict[str, Exporter] = {
     **{r.name: _refused for r in regions.ROWS},
+    **{f"nn.max_pool{rank}d_grad": _refused for rank in RANKS},
     **{r.name: _plain for r in TABLE.values() if r.onnx and not r.attrs},
     **indexing.EXPORTERS,
     **elementwise.EXPORTERS,
@@ -193,6 +195,7 @@ EXPORTERS: dict[str, Exporter] = {
     "nn.batch_norm": _batch_norm,
     "nn.bias_add": _bias_add,
     "nn.dense": lambda w, n: w.op("Gemm", *map(w.name, n.args), transB=1),
+    "annotation.checkpoint": lambda w, n: w.op("Identity", w.name(n.args[0])),
     "nn.dropout": lambda w, n: w.op("Identity", w.name(n.args[0])),
     "nn.leaky_relu": lambda w, n: w.op("LeakyRelu", w.name(n.args[0]), alpha=n.attrs.alpha),
     "nn.log_softmax": lambda w, n: w.op("LogSoftmax", w.name(n.args[0]), axis=n.attrs.axis),
