@@ -10,10 +10,16 @@ from typing import Any
 
 from tilewright.auto_scheduler.loop_state import State
 from tilewright.base.doors import door
-from tilewright.base.errors import SpaceError
+from tilewright.base.errors import SpaceError, absent
 from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.search.rules import analysis
 from tilewright.search.rules.state import State as RuleState
+
+_RULES = "SketchPolicy.generate_sketches() shows what the rules derive; print a sketch."
+_ELSEWHERE = {
+    "SerializeSearchTask": "Use pickle.dumps(task).",
+    "DeserializeSearchTask": "Use pickle.loads of what pickle.dumps(task) gave.",
+}
 
 
 class _Consumers(dict[int, list[tuple[int, int]]]):
@@ -59,3 +65,7 @@ def _stage(state: State, number: int) -> Stage:
 
 def _number(state: State, stage: Stage) -> int:
     return state.stage_ops.index(stage.op)
+
+
+def __getattr__(name: str) -> Any:
+    raise absent("auto_scheduler._ffi_api", name, _ELSEWHERE)

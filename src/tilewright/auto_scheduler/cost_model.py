@@ -30,6 +30,8 @@ from tilewright.search.propose.cost_model import CostModel, Options
 from tilewright.search.propose.model_proposer import evaluate, rows_key
 from tilewright.search.transfer import recall, teach
 
+__path__: list[str] = []  # TVM has a package here: `base/elsewhere.py` finds its modules
+
 Path = str | os.PathLike[str]
 Scores = npt.NDArray[np.float64]
 

@@ -1,7 +1,8 @@
 """Features of loops, as AutoTVM's tuners see a candidate: `itervar` and `curve`.
 
 In: a `Group` of candidates of one structure.  Out: float32 [n, width]; the width depends on the
-structure.  Everything is counted from the loop tree, nothing is lowered.
+structure; or the same numbers by loop and name.  Everything is counted from the loop tree, nothing
+is lowered.
 Read next: `features.py` (the project's own), `search/propose/feature_types.py`.
 
 `itervar` has a row per loop, in the order of the text: log2 of its length, its depth, log2 of the
@@ -21,6 +22,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -40,7 +42,7 @@ MARKS = (
 )  # fmt: skip
 # Loops that run side by side: the greater, the further out.
 _LEVEL = {"blockIdx": 2, "threadIdx": 1, "parallel": 1}
-SAMPLES = 20  # of a curve
+SAMPLES = 20  # of a curve, where nobody says
 _COUNTED = {"add": 0, "sub": 0, "mul": 1, "div": 2, "mod": 2}
 _NO_MODULUS = -1
 
@@ -77,21 +79,51 @@ class _Access:
         return self.name.rpartition("_")[0].partition(".")[0]
 
 
+@dataclass(frozen=True)
+class LoopRow:
+    """The numbers of one loop as they are: ints, or vectors [n] where candidates differ.
+
+    attributes: length, depth, product of the lengths around, iterations inside, the mark one-hot
+    arithmetic: additions, multiplications, divisions
+    accesses: by name: stride, modulus, count, reuse, count and reuse of the parallel loops alone
+    """
+
+    axis: IterVar
+    attributes: tuple[Any, ...]
+    arithmetic: tuple[int, ...]
+    accesses: dict[str, tuple[Any, ...]]
+
+
+def itervar_rows(group: Group) -> list[LoopRow]:
+    """A row for each loop, in the order of the text."""
+    numbers = _Numbers(group.bounds)
+    found = []
+    for loop in numbers.loops:
+        sizes = numbers.length(loop), loop.depth, numbers.product(loop), numbers.inside(loop)
+        marks = tuple(int(loop.mark == mark) for mark in MARKS)
+        accesses = sorted(loop.accesses, key=lambda a: a.name)
+        patterns = {a.name: numbers.pattern(a, loop) for a in accesses}
+        found.append(LoopRow(loop.axis, (*sizes, *marks), tuple(loop.arithmetic), patterns))
+    return found
+
+
+def logarithms(row: LoopRow) -> LoopRow:
+    """The row with log2 of x + 1 for sizes, counts and strides; depth and marks stay."""
+    length, depth, around, inside, *marks = row.attributes
+    attributes = _log(length), depth, _log(around), _log(inside), *marks
+    accesses = {name: tuple(map(_log, pattern)) for name, pattern in row.accesses.items()}
+    return LoopRow(row.axis, attributes, tuple(map(_log, row.arithmetic)), accesses)
+
+
 def itervar_features(group: Group) -> Matrix:
     """float32 [n, width], see the head of the module."""
-    numbers = _Numbers(group.bounds)
     columns: list[Any] = []
-    for loop in numbers.loops:
-        columns += [_log(numbers.length(loop)), float(loop.depth)]
-        columns += [_log(numbers.product(loop)), _log(numbers.inside(loop))]
-        columns += [float(loop.mark == mark) for mark in MARKS]
-        columns += [_log(n) for n in loop.arithmetic]
-        for access in sorted(loop.accesses, key=lambda a: a.name):
-            columns += [_log(x) for x in numbers.pattern(access, loop)]
+    for row in map(logarithms, itervar_rows(group)):
+        columns += [*row.attributes, *row.arithmetic, *chain(*row.accesses.values())]
     return _stacked(columns, len(group.rows))
 
 
-def curve_features(group: Group) -> Matrix:
+def curve_features(group: Group, samples: int = SAMPLES) -> Matrix:
     """float32 [n, width], see the head of the module."""
     numbers, rows = _Numbers(group.bounds), len(group.rows)
     columns: list[Any] = []
@@ -99,7 +131,7 @@ def curve_features(group: Group) -> Matrix:
         points = [numbers.point(access, loop) for loop in access.loops]
         count, reuse, product = (_curve([p[k] for p in points], rows) for k in range(3))
         for x, y in ((count, reuse), (reuse, count), (count, product), (product, count)):
-            columns += _samples(x, y)
+            columns += _samples(x, y, samples)
     return _stacked(columns, rows)
 
 
@@ -243,10 +275,12 @@ def _curve(values: list[Any], rows: int) -> npt.NDArray[np.float64]:
     return np.sort(table, axis=0)
 
 
-def _samples(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> list[Any]:
+def _samples(
+    x: npt.NDArray[np.float64], y: npt.NDArray[np.float64], count: int
+) -> list[Any]:  # fmt: skip
     """At each sample: y of the last point that is not beyond it, and how far it is behind."""
     columns: list[Any] = []
-    for at in range(SAMPLES):
+    for at in range(count):
         last = (x < at + 1e-6).sum(axis=0)[None, :] - 1
         columns.append(np.take_along_axis(y, last, 0)[0])
         columns.append(at - np.take_along_axis(x, last, 0)[0])
@@ -254,6 +288,7 @@ def _samples(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> list[Any
 
 
 def _log(x: Any) -> Any:
+    """log2 of |x| + 1, with the sign of x."""
     if not isinstance(x, np.ndarray):
         return math.copysign(math.log2(abs(x) + 1.0), x)
     return np.sign(x) * np.log2(np.abs(x) + 1.0)

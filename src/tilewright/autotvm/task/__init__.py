@@ -15,6 +15,8 @@ from tilewright.autotvm.dispatch import (
     FallbackContext,
     clear_fallback_cache,
 )
+from tilewright.autotvm.task import space as space
+from tilewright.autotvm.task import task as task
 from tilewright.autotvm.topi_integration import (
     TaskExtractEnv,
     get_workload,
@@ -76,10 +78,10 @@ def extract_from_multiple_program(
     wanted = ops if ops is None or isinstance(ops, str) else list(ops)
     found: dict[str, Task] = {}
     for mod, own in zip(networks, given, strict=True):
-        for task in extract_from_program(mod, own, target, target_host, wanted):
-            known = found.setdefault(task.key, task)
-            if known is not task:
-                known.weight += task.weight
+        for made in extract_from_program(mod, own, target, target_host, wanted):
+            known = found.setdefault(made.key, made)
+            if known is not made:
+                known.weight += made.weight
     return list(found.values())
 
 
