@@ -9,7 +9,7 @@ import pytest
 from tilewright import autotvm
 from tilewright.autotvm.database import DummyDatabase
 from tilewright.autotvm.measure import MeasureResult
-from tilewright.base.errors import SpaceError
+from tilewright.base.errors import RecordError, SpaceError
 from tilewright.testing.autotvm import get_sample_records
 
 
@@ -35,3 +35,11 @@ def test_a_database_in_memory() -> None:
         database.load("x")  # type: ignore[arg-type]
     with pytest.raises(AttributeError, match=r"Use log_to_file"):
         autotvm.database.RedisDatabase()
+
+
+@pytest.mark.parametrize("costs", [(0,), (1.0, -1.0), (float("nan"),), ("fast",)])
+def test_costs_that_no_reader_would_take_are_not_written(costs: tuple[float]) -> None:
+    ((given, _),) = get_sample_records(1)
+    with pytest.raises(RecordError, match="Give positive seconds"):
+        autotvm.record.encode(given, MeasureResult(costs, 0, 0.1, 1.0))
+    assert autotvm.record.encode(given, MeasureResult(costs, 4, 0.1, 1.0))  # of a failure

@@ -116,23 +116,24 @@ def network(data: Var, result: Expr) -> Function:
 
 
 def create_workload(
-    net: Function, seed: int = 0, gains: Mapping[str, float] | None = None
+    net: Expr, seed: int = 0, gains: Mapping[str, float] | None = None
 ) -> tuple[IRModule, dict[str, Array]]:
     """A module with `net` as main, and random values for all its parameters but the first.
 
     The values keep activations of deep networks near 1: weights by He's rule, statistics near those
     of a normalised value.  A parameter's values depend on its name and `seed` only; a weight is
     drawn in OIHW order, so layouts have the same network.
-    gains: factors for the weights of some parameters, by name.
+    net: a function, or an expression over variables; gains: factors for the weights of some
+    parameters, by name.
     """
-    params = {}
-    roles = _roles(net)
-    for p in net.params[1:]:
+    params, mod = {}, IRModule.from_expr(net)
+    roles = _roles(mod["main"])
+    for p in mod["main"].params[1:]:
         rng = np.random.default_rng([seed, zlib.crc32(p.name_hint.encode())])
         value = _draw(rng, p, *roles.get(p, ("bias", "")))
         value = value * (gains or {}).get(p.name_hint, 1.0)
         params[p.name_hint] = np.ascontiguousarray(value, p.dtype)
-    return IRModule.from_expr(net), params
+    return mod, params
 
 
 _WITH_WEIGHTS = (
