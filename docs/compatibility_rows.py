@@ -115,6 +115,7 @@ AUTO_SCHEDULER: dict[str, list[Row]] = {
         ),
         *works("auto_scheduler.", "prepare_input_map register_task_input_buffer PythonBasedModel"),
         *not_yet("auto_scheduler.", "rewrite_compute_body"),
+        *not_yet("auto_scheduler.", "dynamic_gradient_search task_scheduler.droplet_exploitation"),
         *not_yet("auto_scheduler._ffi_api.", "SerializeSearchTask DeserializeSearchTask"),
     ],
     "Auto-scheduler: measuring, logs, networks": [
@@ -260,6 +261,7 @@ TUNERS: dict[str, list[Row]] = {
         *works("autotvm.", "database database.DummyDatabase"),
         *works("autotvm.", "measure.local_executor.LocalExecutor measure.executor.Executor"),
         *works("autotvm.", "task.task.compute_flop MeasureErrorNo"),
+        *works("autotvm.task.", "serialize_args deserialize_args args_to_workload"),
         *works("testing.autotvm.", "DummyRunner matmul get_sample_task get_sample_records"),
         different(
             "autotvm.tuner.xgboost_cost_model.XGBoostCostModel",

@@ -364,6 +364,18 @@ def test_an_architecture_that_is_not_the_devices(options: Any) -> None:
         task.tune(options(2, runner=Other(invented)))
 
 
+def test_records_of_any_iterable_are_applied(tmp_path: Path) -> None:
+    log, (task,) = tmp_path / "log.json", three(8)
+    given = auto_scheduler.MeasureInput(task, task.compute_dag.init_state)
+    result = auto_scheduler.MeasureResult([0.1], 0, "", 0.2, 1)
+    auto_scheduler.save_records(log, [given], [result])
+    for records in (iter(auto_scheduler.load_records(log)), iter([log, log]), {log: 1}):
+        with auto_scheduler.ApplyHistoryBest(records) as best:
+            assert len(best.database) >= 1
+    with pytest.raises(RecordError, match="neither a log nor a record"):
+        auto_scheduler.ApplyHistoryBest(iter([3]))
+
+
 def test_trials_of_a_log_of_tvm(tmp_path: Path) -> None:
     log = tmp_path / "old.json"
     line = OLD.replace("12, 16, 8", "8, 8, 8").replace("llvm -keys=cpu", str(CPU))

@@ -28,6 +28,7 @@ ALSO = {
     "tilewright.autotvm.tuner.xgboost_cost_model": "tilewright.autotvm.xgboost_cost_model",
     "tilewright.autotvm.tuner.xgboost_tuner": "tilewright.autotvm.xgb_tuner",
     "tilewright.autotvm.task.dispatcher": "tilewright.autotvm.dispatch",
+    "tilewright.autotvm.task.topi_integration": "tilewright.autotvm.topi_integration",
     "tilewright.driver.tvmc": "tilewright.tvmc",
     "tilewright.ir.instrument": "tilewright.instrument",
     "tilewright.ir.module": "tilewright.relay.graph.expr",

@@ -19,9 +19,12 @@ from tilewright.autotvm.task import space as space
 from tilewright.autotvm.task import task as task
 from tilewright.autotvm.topi_integration import (
     TaskExtractEnv,
+    args_to_workload,
+    deserialize_args,
     get_workload,
     register_topi_compute,
     register_topi_schedule,
+    serialize_args,
 )
 from tilewright.base.doors import open_doors
 from tilewright.base.errors import SpaceError, absent
@@ -33,10 +36,9 @@ from tilewright.targets.target import TargetLike
 __all__ = [
     "ApplyConfig", "ApplyFixedConfig", "ApplyGraphBest", "ApplyHistoryBest", "ConfigEntity",
     "ConfigSpace", "DispatchContext", "FallbackConfigEntity", "FallbackContext", "Task",
-    "TaskExtractEnv", "clear_fallback_cache", "create", "dispatcher",
-    "extract_from_multiple_program",
-    "extract_from_program", "get_config", "get_workload", "register_topi_compute",
-    "register_topi_schedule", "template",
+    "TaskExtractEnv", "args_to_workload", "clear_fallback_cache", "create", "deserialize_args",
+    "dispatcher", "extract_from_multiple_program", "extract_from_program", "get_config",
+    "get_workload", "register_topi_compute", "register_topi_schedule", "serialize_args", "template",
 ]  # fmt: skip
 
 
