@@ -22,20 +22,23 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import chain
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tilewright.cost.access import Point
+from tilewright.cost.access import Point, vector
 from tilewright.ir import expr as E
 from tilewright.schedule.sketch import Group
+from tilewright.schedule.space.decision import Number
 from tilewright.schedule.tree.loop_tree import Bounds, Node
-from tilewright.schedule.tree.touch import Touch, anatomy, moves
+from tilewright.schedule.tree.touch import Touch, anatomy, moved_dimensions, strides
 from tilewright.te.tensor import IterVar
 
 Matrix = npt.NDArray[np.float32]
+Vectors = npt.NDArray[np.float64]
 MARKS = (
     "blockIdx.x", "blockIdx.y", "blockIdx.z", "threadIdx.x", "threadIdx.y", "threadIdx.z",
     "unroll", "vectorize", "parallel", "", "vthread",
@@ -60,7 +63,7 @@ class _Loop:
     arithmetic: list[int] = field(default_factory=lambda: [0, 0, 0])
     accesses: list[_Access] = field(default_factory=list)
 
-    @property
+    @cached_property
     def level(self) -> int:
         return _LEVEL.get(self.mark.partition(".")[0], 0)
 
@@ -107,6 +110,9 @@ def itervar_rows(group: Group) -> list[LoopRow]:
     return found
 
 
+_PLAIN = (1, *range(4, 4 + len(MARKS)))  # attributes that are no logarithms: depth and marks
+
+
 def logarithms(row: LoopRow) -> LoopRow:
     """The row with log2 of x + 1 for sizes, counts and strides; depth and marks stay."""
     length, depth, around, inside, *marks = row.attributes
@@ -118,9 +124,14 @@ def logarithms(row: LoopRow) -> LoopRow:
 def itervar_features(group: Group) -> Matrix:
     """float32 [n, width], see the head of the module."""
     columns: list[Any] = []
-    for row in map(logarithms, itervar_rows(group)):
+    plain: list[int] = []
+    for row in itervar_rows(group):
+        plain += [len(columns) + k for k in _PLAIN]
         columns += [*row.attributes, *row.arithmetic, *chain(*row.accesses.values())]
-    return _stacked(columns, len(group.rows))
+    rows = _stacked(columns, len(group.rows))
+    found = _log(rows)
+    found[plain] = rows[plain]
+    return np.ascontiguousarray(found.T, np.float32)
 
 
 def curve_features(group: Group, samples: int = SAMPLES) -> Matrix:
@@ -132,7 +143,7 @@ def curve_features(group: Group, samples: int = SAMPLES) -> Matrix:
         count, reuse, product = (_curve([p[k] for p in points], rows) for k in range(3))
         for x, y in ((count, reuse), (reuse, count), (count, product), (product, count)):
             columns += _samples(x, y, samples)
-    return _stacked(columns, rows)
+    return np.ascontiguousarray(_stacked(columns, rows).T, np.float32)
 
 
 class _Numbers:
@@ -142,9 +153,10 @@ class _Numbers:
         self.bounds = bounds
         self.loops = list(_loops(bounds))
         self._zero = Point(bounds, {})
-        self._origin: dict[_Access, Any] = {}
         self._one: dict[IterVar, Point] = {}
-        self._moves: dict[_Access, frozenset[IterVar]] = {}
+        self._origin: dict[tuple[_Access, int], Any] = {}
+        self._moves: dict[_Access, dict[IterVar, list[int]]] = {}
+        self._strides: dict[_Access, list[Number]] = {}
         self._products: dict[_Loop, Any] = {}
         self._inner: dict[tuple[_Access, int], tuple[Any, Any]] = {}
 
@@ -172,7 +184,7 @@ class _Numbers:
 
     def pattern(self, access: _Access, loop: _Loop) -> tuple[Any, ...]:
         """stride, modulus, count, reuse, and the last two of the parallel loops alone."""
-        stride = self._stride(access, loop.axis) if loop.axis in self._moved(access) else 0
+        stride = self._stride(access, loop.axis)
         end = self._end_of_level(access, loop)
         threads = (0, 0) if end is None else self._split(access, loop.depth - 1, end)
         return (stride, _NO_MODULUS, *self._within(access, loop.depth - 1), *threads)
@@ -207,17 +219,28 @@ class _Numbers:
                 reuse = reuse * self.length(loop)
         return count, reuse
 
-    def _moved(self, access: _Access) -> frozenset[IterVar]:
+    def _moved(self, access: _Access) -> dict[IterVar, list[int]]:
+        """The loops that move the access, and the dimensions in which they do."""
         if access not in self._moves:
-            self._moves[access] = moves(self.bounds, access.touch)
+            self._moves[access] = moved_dimensions(self.bounds, access.touch)
         return self._moves[access]
 
     def _stride(self, access: _Access, axis: IterVar) -> Any:
         if axis not in self._one:
             self._one[axis] = Point(self.bounds, {axis: 1})
-        if access not in self._origin:
-            self._origin[access] = self._zero.address(access.touch)
-        return self._one[axis].address(access.touch) - self._origin[access]
+        if access not in self._strides:
+            self._strides[access] = strides(self.bounds, access.touch)
+        one, total = self._one[axis], 0
+        for dim in self._moved(access).get(axis, ()):
+            step = one.index(access.touch, dim) - self._start(access, dim)
+            total = total + step * vector(self._strides[access][dim])
+        return total
+
+    def _start(self, access: _Access, dim: int) -> Any:
+        """Where it is in a dimension when all loops begin."""
+        if (access, dim) not in self._origin:
+            self._origin[access, dim] = self._zero.index(access.touch, dim)
+        return self._origin[access, dim]
 
 
 def _loops(bounds: Bounds) -> Iterator[_Loop]:
@@ -267,7 +290,7 @@ def _innermost(loops: list[_Loop]) -> list[_Access]:
     return list(found.values())
 
 
-def _curve(values: list[Any], rows: int) -> npt.NDArray[np.float64]:
+def _curve(values: list[Any], rows: int) -> Vectors:
     """log2 of the values in ascending order, after a first 0: [len(values) + 1, rows]."""
     table = np.zeros((len(values) + 1, rows))
     for k, value in enumerate(values):
@@ -275,16 +298,12 @@ def _curve(values: list[Any], rows: int) -> npt.NDArray[np.float64]:
     return np.sort(table, axis=0)
 
 
-def _samples(
-    x: npt.NDArray[np.float64], y: npt.NDArray[np.float64], count: int
-) -> list[Any]:  # fmt: skip
+def _samples(x: Vectors, y: Vectors, count: int) -> Iterator[Any]:
     """At each sample: y of the last point that is not beyond it, and how far it is behind."""
-    columns: list[Any] = []
-    for at in range(count):
-        last = (x < at + 1e-6).sum(axis=0)[None, :] - 1
-        columns.append(np.take_along_axis(y, last, 0)[0])
-        columns.append(at - np.take_along_axis(x, last, 0)[0])
-    return columns
+    at = np.arange(count, dtype=float)[:, None]
+    last = (x < at[:, None] + 1e-6).sum(axis=1) - 1
+    found, behind = np.take_along_axis(y, last, 0), at - np.take_along_axis(x, last, 0)
+    return chain.from_iterable(zip(found, behind, strict=True))
 
 
 def _log(x: Any) -> Any:
@@ -294,8 +313,9 @@ def _log(x: Any) -> Any:
     return np.sign(x) * np.log2(np.abs(x) + 1.0)
 
 
-def _stacked(columns: list[Any], rows: int) -> Matrix:
-    out = np.zeros((len(columns), rows), np.float32)
+def _stacked(columns: list[Any], rows: int) -> Vectors:
+    """[columns, rows]"""
+    out = np.zeros((len(columns), rows))
     for row, values in zip(out, columns, strict=True):
         row[:] = values
-    return np.ascontiguousarray(out.T)
+    return out

@@ -187,7 +187,9 @@ class _Store:
     def _moves(self, touch: Touch) -> frozenset[IterVar]:
         """Loops whose steps change which element of the tensor it is."""
         under = self.bounds.tree.leaves_under
-        return frozenset().union(*(under[atom] for atom in atoms(self.bounds, touch)))
+        return frozenset().union(
+            *(under[atom] for atom in atoms(self.bounds, touch.node, touch.axes))
+        )
 
     def _regions(self, touches: Sequence[Touch]) -> list[int]:
         """Elements within the loops from each depth on, and within none."""
