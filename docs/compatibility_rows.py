@@ -111,7 +111,12 @@ AUTO_SCHEDULER: dict[str, list[Row]] = {
             "search sizes itself; retry_search_one_round_on_empty and "
             "disable_change_compute_location say what is so anyway",
         ),
-        *works("policy.", "generate_sketches sample_initial_population evolutionary_search"),
+        *works("policy.", "sample_initial_population evolutionary_search"),
+        different(
+            "policy.generate_sketches",
+            "states whose open lengths are those of the first configuration, before loops are "
+            "marked; with the sketch's origin, space and close(index)",
+        ),
         different(
             "auto_scheduler.XGBModel",
             "useful before the first trial; the three options about warming up have no effect",
@@ -125,10 +130,20 @@ AUTO_SCHEDULER: dict[str, list[Row]] = {
             "as it computes a stage in them",
         ),
         *works("auto_scheduler.", "get_task_input_buffer register_task_input_check_func"),
+        *works("auto_scheduler.workload_registry.", "WORKLOAD_FUNC_REGISTRY"),
+        *works("testing.auto_scheduler.", "matmul_auto_scheduler_test get_tiled_matmul"),
+        *works("testing.auto_scheduler.", "conv2d_nchw_bn_relu_auto_scheduler_test"),
         *works("auto_scheduler._ffi_api.", "SearchPolicyUtilsGetConsumers"),
         *works("auto_scheduler._ffi_api.", "SearchPolicyUtilsIsElementwiseMatch"),
+        *works("auto_scheduler._ffi_api.", "SearchPolicyUtilsIsTiled"),
+        *works(
+            "auto_scheduler._ffi_api.SearchPolicyUtilsHas",
+            "CacheWriteStage CacheReadStage RfactorStage CrossThreadReduction",
+        ),
         *works("auto_scheduler.", "prepare_input_map register_task_input_buffer PythonBasedModel"),
         *not_yet("auto_scheduler.", "rewrite_compute_body"),
+        *not_yet("auto_scheduler.", "dynamic_gradient_search task_scheduler.droplet_exploitation"),
+        *not_yet("auto_scheduler._ffi_api.", "SerializeSearchTask DeserializeSearchTask"),
     ],
     "Auto-scheduler: measuring, logs, networks": [
         different(
@@ -224,3 +239,117 @@ GRADIENTS: list[Row] = [
     ),
     *works("testing.", "check_numerical_grads"),
 ]
+
+
+TUNERS: dict[str, list[Row]] = {
+    "AutoTVM: tasks, measuring, tuners": [
+        different(
+            "autotvm.task.create",
+            "also takes TVM's own templates by their names, listed at the end",
+        ),
+        *works("autotvm.", "create TaskExtractEnv"),
+        *works("autotvm.task.", "extract_from_program extract_from_multiple_program get_workload"),
+        *works("task.", "name args target workload flop config_space"),
+        different("task.instantiate", "close(index) gives the schedule", "sketch.close"),
+        *works("autotvm.", "measure_option MeasureInput MeasureResult"),
+        different(
+            "autotvm.measure.Runner",
+            "subclass it with run(measure_inputs, build_results): one input at a time; the tuner "
+            "goes by what it says, networks are never built from its records",
+        ),
+        different(
+            "autotvm.LocalBuilder",
+            "timeout, n_parallel and build_func (a function of an importable module)",
+        ),
+        different(
+            "autotvm.LocalRunner",
+            "no cost is dropped; a candidate that is clearly slower is timed briefly: race=False "
+            "times all alike",
+        ),
+        *works("autotvm.tuner.", "RandomTuner GridSearchTuner GATuner"),
+        different(
+            "autotvm.tuner.XGBTuner",
+            "the project's own features and candidates unless feature_type or optimizer is given; "
+            "then AutoTVM's, counted from the loop tree, and only what the device can run is "
+            "planned",
+        ),
+        different(
+            "autotvm.tuner.DropletTuner",
+            "starts from what runs untuned, where there is that; start_position=[0, ...] is TVM's",
+        ),
+        *works("tuner.", "tune next_batch has_next update reset set_error_threshold best_config"),
+        *works("tuner.", "best_flops best_iter best_measure_pair ttl space visited"),
+        *works("tuner.", "range_length index_offset counter"),
+        different(
+            "GATuner.genes",
+            "and pop_size: of the generation that is tried now, without what cannot run",
+            "autotvm.tuner.GATuner.genes",
+        ),
+        different(
+            "DropletTuner.best_choice",
+            "and execution, step, batch, total_execution, next, dims: of this search, which goes "
+            "on to neighbours further away by itself",
+            "autotvm.tuner.DropletTuner.best_choice",
+        ),
+        different(
+            "XGBTuner.cost_model",
+            "predict(indices) of what the tuner learned, and base_model, of what a history told",
+            "autotvm.tuner.XGBTuner.cost_model",
+        ),
+        different(
+            "LocalRunner.ref_input",
+            "refused: inputs are drawn; SearchTask(task_inputs=) has values of the user's",
+            "autotvm.LocalRunner.ref_input",
+        ),
+        different(
+            "tuner.load_history",
+            "records of any task on devices of the kind; any number helps, unless "
+            "min_seed_records is given",
+        ),
+        *works("autotvm.callback.", "progress_bar Monitor"),
+        different("autotvm.callback.log_to_database", "a tilewright.measure.Database"),
+        *works("autotvm.feature.", "get_itervar_feature_flatten get_buffer_curve_sample_flatten"),
+        *works("autotvm.feature.", "get_itervar_feature flatten_itervar_feature get_flatten_name"),
+        *works("autotvm.", "database database.DummyDatabase"),
+        *works("autotvm.", "measure.local_executor.LocalExecutor measure.executor.Executor"),
+        *works("autotvm.", "task.task.compute_flop MeasureErrorNo"),
+        *works("autotvm.task.", "serialize_args deserialize_args args_to_workload"),
+        *works("testing.autotvm.", "DummyRunner matmul get_sample_task get_sample_records"),
+        different(
+            "autotvm.tuner.xgboost_cost_model.XGBoostCostModel",
+            "what it scores are numbers of an order; fit_log needs no 500 records unless "
+            "min_seed_records is given",
+        ),
+        different("autotvm.callback.log_to_file", "this project's JSON lines, not TVM's"),
+        *works("autotvm.record.", "pick_best measure_str_key split_workload"),
+        different("autotvm.record.encode", "this project's JSON line"),
+        different("autotvm.record.decode", "reads lines of both"),
+        different("autotvm.record.load_from_buffer", "gives Records, as load_from_file"),
+        different(
+            "autotvm.record.load_from_file",
+            "gives Records, of which `inp, result = record` makes TVM's pair; of a log of TVM the "
+            "lines of templates that are known here",
+        ),
+        different(
+            "autotvm.apply_history_best", "logs of AutoTVM, too; relay.build verifies what they say"
+        ),
+        *works("autotvm.", "ApplyHistoryBest ApplyConfig ApplyFixedConfig FallbackContext"),
+        *works("autotvm.", "apply_fixed_config task.clear_fallback_cache GLOBAL_SCOPE"),
+        *works("autotvm.", "DispatchContext DispatchContext.current"),
+        *works("autotvm.", "ApplyGraphBest apply_graph_best"),
+        different(
+            "autotvm.RPCRunner",
+            "as many trials at once as there are devices: n_parallel is accepted and not needed",
+        ),
+        different("autotvm.tophub.context", "changes nothing: what is known is used without it"),
+        *not_yet("autotvm.", "database.RedisDatabase"),
+        *(
+            different(
+                f"autotvm.graph_tuner.{name}",
+                "layouts are those of candidate_layouts; records may be of AlterOpLayout's and "
+                "ConvertLayout's networks; relay.build chooses from such a log by itself",
+            )
+            for name in ("DPTuner", "PBQPTuner")
+        ),
+    ],
+}

@@ -47,7 +47,8 @@ COMMANDS = (
 # TVM writes a line per trial and times nothing again.
 EACH_ONCE = (
     "gives each trial once, as TVM does; the leaders are timed again at the end, which is a line "
-    'of the log (`"final": true`), but no trial: it is given as the result of its trial'
+    'of the log (`"final": true`), but no trial: it is given as the result of its trial; of a log '
+    "of TVM the trials of workloads that are registered in this process, which nobody verified"
 )
 
 # Script of TVM 0.14, examples/, what the script does here.

@@ -23,6 +23,7 @@ from compatibility_rows import (
     NOT_YET,
     PASSES,
     SPACES,
+    TUNERS,
     WORKS,
     Row,
     different,
@@ -151,6 +152,7 @@ SECTIONS: dict[str, list[Row]] = {
             "topi.testing.", "get_injective_schedule get_reduce_schedule get_broadcast_schedule"
         ),
         *works("topi.testing.", "get_elemwise_schedule get_conv2d_nchw_implement dispatch"),
+        *works("topi.", "get_const_tuple get_const_int traverse_inline"),
         *works("topi.utils.", "get_const_tuple get_const_int get_const_float equal_const_int"),
         *works("topi.utils.", "simplify prod ravel_index unravel_index traverse_inline"),
         *works("topi.tag.", "is_injective is_broadcast INJECTIVE ELEMWISE BROADCAST COMM_REDUCE"),
@@ -208,84 +210,7 @@ SECTIONS: dict[str, list[Row]] = {
         *not_yet("contrib.", "cc graph_runtime"),
     ],
     **SPACES,
-    "AutoTVM: tasks, measuring, tuners": [
-        different(
-            "autotvm.task.create",
-            "also takes TVM's own templates by their names, listed at the end",
-        ),
-        *works("autotvm.", "create TaskExtractEnv"),
-        *works("autotvm.task.", "extract_from_program extract_from_multiple_program get_workload"),
-        *works("task.", "name args target workload flop config_space"),
-        different("task.instantiate", "close(index) gives the schedule", "sketch.close"),
-        *works("autotvm.", "measure_option MeasureInput MeasureResult"),
-        different(
-            "autotvm.measure.Runner",
-            "subclass it with run(measure_inputs, build_results): one input at a time; the tuner "
-            "goes by what it says, networks are never built from its records",
-        ),
-        different(
-            "autotvm.LocalBuilder",
-            "timeout, n_parallel and build_func (a function of an importable module)",
-        ),
-        different(
-            "autotvm.LocalRunner",
-            "no cost is dropped; a candidate that is clearly slower is timed briefly: race=False "
-            "times all alike",
-        ),
-        *works("autotvm.tuner.", "RandomTuner GridSearchTuner GATuner"),
-        different(
-            "autotvm.tuner.XGBTuner",
-            "the project's own features and candidates unless feature_type or optimizer is given; "
-            "then AutoTVM's, counted from the loop tree, and only what the device can run is "
-            "planned",
-        ),
-        different(
-            "autotvm.tuner.DropletTuner",
-            "starts from what runs untuned, where there is that; start_position=[0, ...] is TVM's",
-        ),
-        *works("tuner.", "tune next_batch has_next update reset set_error_threshold best_config"),
-        *works("tuner.", "best_flops best_iter best_measure_pair ttl space visited"),
-        *works("tuner.", "range_length index_offset counter"),
-        different(
-            "tuner.load_history",
-            "records of any task on devices of the kind; any number helps, unless "
-            "min_seed_records is given",
-        ),
-        *works("autotvm.callback.", "progress_bar Monitor"),
-        different("autotvm.callback.log_to_database", "a tilewright.measure.Database"),
-        *works("autotvm.feature.", "get_itervar_feature_flatten get_buffer_curve_sample_flatten"),
-        different("autotvm.callback.log_to_file", "this project's JSON lines, not TVM's"),
-        *works("autotvm.record.", "pick_best measure_str_key split_workload"),
-        different("autotvm.record.encode", "this project's JSON line"),
-        different("autotvm.record.decode", "reads lines of both"),
-        different("autotvm.record.load_from_buffer", "gives Records, as load_from_file"),
-        different(
-            "autotvm.record.load_from_file",
-            "gives Records, of which `inp, result = record` makes TVM's pair; of a log of TVM the "
-            "lines of templates that are known here",
-        ),
-        different(
-            "autotvm.apply_history_best", "logs of AutoTVM, too; relay.build verifies what they say"
-        ),
-        *works("autotvm.", "ApplyHistoryBest ApplyConfig ApplyFixedConfig FallbackContext"),
-        *works("autotvm.", "apply_fixed_config task.clear_fallback_cache GLOBAL_SCOPE"),
-        *works("autotvm.", "DispatchContext DispatchContext.current"),
-        *works("autotvm.", "ApplyGraphBest apply_graph_best"),
-        different(
-            "autotvm.RPCRunner",
-            "as many trials at once as there are devices: n_parallel is accepted and not needed",
-        ),
-        different("autotvm.tophub.context", "changes nothing: what is known is used without it"),
-        *not_yet("autotvm.", "database"),
-        *(
-            different(
-                f"autotvm.graph_tuner.{name}",
-                "layouts are those of candidate_layouts; records may be of AlterOpLayout's and "
-                "ConvertLayout's networks; relay.build chooses from such a log by itself",
-            )
-            for name in ("DPTuner", "PBQPTuner")
-        ),
-    ],
+    **TUNERS,
     "Relay": [
         *works("relay.", "var const Var Constant Call Function Tuple TupleGetItem TensorType"),
         *works("relay.", "op.get GlobalVar TupleType FuncType IncompleteType scalar_type ty.Any"),

@@ -166,6 +166,46 @@ def test_the_registry_travels_as_data(tmp_path: Path) -> None:
         workload_registry.save_workload_func_registry(os.path.join(path, "under"))
 
 
+def test_all_that_is_registered() -> None:
+    registry = workload_registry.WORKLOAD_FUNC_REGISTRY
+    x = te.placeholder((5, 2), name="x")
+    key = auto_scheduler.register_workload_tensors('["tests/exponents",5]', [x, topi.exp(x)])
+    assert {key, "tests/doubled"} & set(registry) == {"tests/doubled"}  # a key in its usual form
+    assert key in registry and registry[key][0] is x and registry["tests/doubled"] is doubled
+    before, entry = (
+        len(registry),
+        workload_registry.serialize_workload_registry_entry("tests/doubled"),
+    )
+    del registry["tests/doubled"], registry[key]
+    assert len(registry) == before - 2 and key not in registry and "tests/doubled" not in registry
+    workload_registry.deserialize_workload_registry_entry(entry)
+    registry["tests/exponents_of"] = doubled
+    assert registry["tests/doubled"] is doubled and len(registry) == before
+    assert auto_scheduler.make_workload_key("tests/exponents_of", (3,))
+    with pytest.raises(KeyError):
+        registry["tests/nothing"]
+
+
+def test_functions_within_functions_have_names_of_their_own() -> None:
+    def first() -> Any:
+        @auto_scheduler.register_workload
+        def inner() -> list[te.Tensor]:
+            return doubled(2)
+
+        return inner
+
+    def second() -> Any:
+        @auto_scheduler.register_workload
+        def inner() -> list[te.Tensor]:
+            return doubled(4)
+
+        return inner
+
+    keys = [auto_scheduler.make_workload_key(made(), ()) for made in (first, second)]
+    shapes = [auto_scheduler.workload_key_to_tensors(key)[0].shape for key in keys]
+    assert shapes == [(2, 8), (4, 8)] and keys[0].endswith('first.<locals>.inner"]')
+
+
 def test_how_far_workloads_are_apart() -> None:
     def factor(*args: Any, name: str = "f") -> float:
         mine = utils.decode_workload_key(json.dumps(["f", [8, 3, 224, 224], [0, 0], "float32"]))

@@ -109,6 +109,30 @@ def test_blocks_and_threads() -> None:
     assert row["auto_unroll_max_step"] == 64
 
 
+def test_threads_that_share_a_copy_are_counted_once() -> None:
+    """Of 16 threads each copies 4 of the 64 elements that they read together."""
+    *_, c = tensors = matmul(16)
+    task = task_of(tensors, Target("cuda"))
+    s = task.compute_dag.get_init_state()
+    outer, _ = s.split(c, s[c].iters[0], [8])
+    s.bind(c, outer, "blockIdx.x")
+    s.bind(c, s[c].iters[1], "vthread")
+    s.bind(c, s[c].iters[2], "threadIdx.x")
+    k_outer, _ = s.split(c, s[c].iters[3], [4])
+    shared = s.cache_read(tensors[1], "shared", [c])
+    s.compute_at(shared, c, k_outer)
+    fused = s.fuse(shared, s[shared].iters)
+    _, thread = s.split(shared, fused, [8])
+    s.bind(shared, thread, "threadIdx.x")
+    copy, row = rows_of(task, s)
+    for found in (copy, row):
+        assert (found["blockIdx_x_len"], found["threadIdx_x_len"]) == (2, 16)
+    # a block, for each of 8 virtual threads and 4 steps, copies 4 x 16 elements with 8 threads
+    assert copy["outer_prod"] == near(2 * 8 * 4 * 64) and copy["num_loops"] == 5
+    assert copy["alloc_outer_prod"] == near(2 * 8 * 4) and copy["alloc_inner_prod"] == near(64)
+    assert row["outer_prod"] == near(16 * 16 * 16)
+
+
 def test_pairs_and_files(tmp_path: Path) -> None:
     log, task, other = tmp_path / "log.json", task_of(matmul(8)), task_of(matmul(4))
     inputs = [

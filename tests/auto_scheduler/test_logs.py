@@ -86,9 +86,7 @@ OLD = (  # a line of TVM's auto-scheduler
 
 
 @pytest.mark.parametrize("use", [
-    auto_scheduler.ApplyHistoryBest, auto_scheduler.XGBModel().update_from_file,
-    auto_scheduler.load_best_record, auto_scheduler.load_records,
-    lambda log: auto_scheduler.RecordReader(log).read_lines(max_lines=1),
+    auto_scheduler.ApplyHistoryBest, auto_scheduler.load_best_record,
     sources_of,  # as relay.build(schedules=log) reads it
     lambda log: auto_scheduler.distill_record_file(log, f"{log}.best"),
 ])  # fmt: skip
@@ -364,3 +362,40 @@ def test_an_architecture_that_is_not_the_devices(options: Any) -> None:
     task = auto_scheduler.SearchTask(func=product, args=(4, 4, 4), target="cuda")
     with pytest.raises(TargetError, match="Use Target\\('cuda -arch=sm_80'\\)"):
         task.tune(options(2, runner=Other(invented)))
+
+
+def test_records_of_any_iterable_are_applied(tmp_path: Path) -> None:
+    log, (task,) = tmp_path / "log.json", three(8)
+    given = auto_scheduler.MeasureInput(task, task.compute_dag.init_state)
+    result = auto_scheduler.MeasureResult([0.1], 0, "", 0.2, 1)
+    auto_scheduler.save_records(log, [given], [result])
+    for records in (iter(auto_scheduler.load_records(log)), iter([log, log]), {log: 1}):
+        with auto_scheduler.ApplyHistoryBest(records) as best:
+            assert len(best.database) >= 1
+    with pytest.raises(RecordError, match="neither a log nor a record"):
+        auto_scheduler.ApplyHistoryBest(iter([3]))
+
+
+def test_trials_of_a_log_of_tvm(tmp_path: Path) -> None:
+    log = tmp_path / "old.json"
+    line = OLD.replace("12, 16, 8", "8, 8, 8").replace("llvm -keys=cpu", str(CPU))
+    lines = [
+        line.replace("[[], []]", f'[[], [["SP", 2, 0, 8, [{size}], 1]]]').replace("1e-3", "0.5")
+        for size in (2, 4)
+    ]
+    unknown = lines[0].replace("product", "nobody_knows_this")
+    log.write_text("".join([*lines, unknown]))
+    with pytest.warns(RuntimeWarning, match="skipped"):
+        pairs = auto_scheduler.load_records(log)
+    assert [result.costs[0] for _, result in pairs] == [0.5, 0.5]
+    given = pairs[1][0]
+    assert given.task.workload_key == '["product", 8, 8, 8]'
+    c = given.state.stage_ops[2]
+    assert [it.range.extent for it in given.state[c].iters] == [2, 4, 8, 8]
+    assert not any(given.record.result.verified for given, _ in pairs)
+    (first,), _ = auto_scheduler.RecordReader(log).read_lines(max_lines=1)
+    assert first.state == pairs[0][0].state
+    assert auto_scheduler.XGBModel().update_from_file(log) == 2
+    log.write_text(unknown)
+    with pytest.raises(RecordError, match="Register its workload functions"):
+        auto_scheduler.load_records(log)

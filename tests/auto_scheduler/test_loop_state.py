@@ -95,6 +95,16 @@ def test_partial_results_of_copies() -> None:
     assert len(s.stages) == 3  # copies leave it as it is
 
 
+def test_a_reader_of_several_results_of_one_stage_is_a_stage() -> None:
+    a = te.placeholder((8, 4), name="a")
+    more, less = te.compute((8, 4), lambda i, j: (a[i, j] + 1.0, a[i, j] / 2.0), name="both")
+    c = te.compute((8, 4), lambda i, j: more[i, j] * less[i, j], name="c")
+    s = begun([a, topi.nn.relu(c)])
+    assert [op.name for op in s.stage_ops][:3] == ["a", "both", "c"] and len(s.stages) == 4
+    s.compute_inline(c)
+    assert s[c].compute_at == Stage.COMPUTE_AT_TRANS_TABLE["inlined"]
+
+
 # As the auto-scheduler's log has them, and by hand.
 STEPS = [
     ["CHW", 2, "local"], ["SA", 2, 0, 8, 4], ["SP", 3, 0, 64, [2, 4, 2], 1],

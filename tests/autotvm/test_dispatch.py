@@ -8,7 +8,6 @@ import logging
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from relay.small import close_to_reference, database_of, residual
@@ -16,7 +15,6 @@ from tilewright import autotvm, relay, te, topi
 from tilewright.autotvm import callback, record
 from tilewright.autotvm.results import MeasureInput, MeasureResult, measure_result
 from tilewright.base.errors import ModelError, RecordError, SpaceError, TilewrightError
-from tilewright.cost.loop_features import curve_features, itervar_features
 from tilewright.foreign.tvm_logs import Workloads, import_lines
 from tilewright.measure.database import Database
 from tilewright.measure.record import Result, make_record
@@ -514,19 +512,3 @@ def test_a_monitor_and_a_database_take_every_trial() -> None:
     assert monitor.trial_scores().tolist() == []
     with pytest.raises(SpaceError, match="not a Database"):
         callback.log_to_database("x")  # type: ignore[arg-type]
-
-
-def test_features_of_a_schedule_are_those_that_tuners_see() -> None:
-    task = conv_task()
-    (sketch,) = task.sketches
-    closed = sketch.close(3)
-    with task.target:
-        rows = autotvm.feature.get_itervar_feature_flatten(closed, [])
-        curve = autotvm.feature.get_buffer_curve_sample_flatten(closed)
-    (group,) = sketch.groups(np.array([3]))
-    assert rows.tolist() == itervar_features(group)[0].tolist()
-    assert curve.tolist() == curve_features(group)[0].tolist() and curve.any()
-    with pytest.raises(SpaceError, match="numbers are logarithms"):
-        autotvm.feature.get_itervar_feature_flatten(closed, take_log=False)
-    with pytest.raises(SpaceError, match="curves have 20 samples"):
-        autotvm.feature.get_buffer_curve_sample_flatten(closed, sample_n=30)

@@ -439,8 +439,10 @@ _SPECIAL: dict[str, dict[str, Any]] = {
     },
     "autotvm.task.get_workload": {"outs": lambda: [matmul()[-1]], "task_name": "drills.doors.two"},
     "autotvm.record.encode autotvm.record.measure_str_key": {"inp": trial, "result": measured},
-    "autotvm.feature.get_itervar_feature_flatten autotvm.feature.get_buffer_curve_sample_flatten": {
-        "sch": lambda: te.create_schedule(matmul()[-1].op)
+    "autotvm.feature.get_itervar_feature_flatten autotvm.feature.get_buffer_curve_sample_flatten "
+    "autotvm.feature.get_itervar_feature": {"sch": lambda: te.create_schedule(matmul()[-1].op)},
+    "autotvm.feature.flatten_itervar_feature autotvm.feature.get_flatten_name": {
+        "fea": lambda: autotvm.feature.get_itervar_feature(te.create_schedule(matmul()[-1].op))
     },
     "autotvm.record.decode": {"row": row},
     "autotvm.record.load_from_buffer": {"file": lambda: io.StringIO(row())},

@@ -192,6 +192,8 @@ def test_workload_of_a_network_of_ones_own():
     y = relay.nn.conv2d(x, relay.var("w"), channels=4, kernel_size=3)
     y = relay.nn.bias_add(y, relay.var("b"))
     _, params = relay.testing.create_workload(relay.Function(relay.free_vars(y), y))
+    mod, same = relay.testing.create_workload(y)  # an expression over variables
+    assert mod["main"].body is y and all((same[name] == params[name]).all() for name in params)
     assert {n: v.shape for n, v in params.items()} == {"w": (4, 3, 3, 3), "b": (4,)}
 
 

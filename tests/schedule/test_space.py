@@ -493,34 +493,6 @@ def test_a_walk_reaches_every_knob() -> None:
     assert (before != after).any(axis=1).all()
 
 
-def filtered() -> ConfigSpace:
-    """100 configurations, of which 30 pass: a < b by value, and a not 3."""
-    space = ConfigSpace()
-    space.define_knob("a", list(range(10)))
-    space.define_knob("b", list(range(10)))
-    space.multi_filter(lambda cfg: cfg["a"].val < cfg["b"].val)
-    space.multi_filter(lambda cfg: cfg["a"].val not in {3, 0})
-    return space
-
-
-def test_multi_filter() -> None:
-    space = filtered()
-    valid = [i for i in range(100) if i % 10 < i // 10 and i % 10 not in (0, 3)]
-    assert (len(valid), len(space), space.range_length) == (30, 30, 100)
-    with pytest.raises(SpaceError, match="multi_filter leaves this configuration out"):
-        space.get(0)
-    assert np.flatnonzero(space.valid_mask(np.arange(100))).tolist() == valid
-    assert [i for i in range(100) if space.is_index_valid(i)] == valid
-    assert not space.is_index_valid(100) and space.subrange_length(0, 100) == 30
-    assert sorted(space.sample(100, RNG).tolist()) == valid
-    assert space.get_next_index(valid[3]) == valid[4]
-    assert space.get_next_index(-1, n=2) == valid[1]
-    assert space.get_next_index(valid[-1]) == -1
-    assert {space.get_rand_index(to_exclude=set(valid[1:])) for _ in range(3)} == {valid[0]}
-    walked = space.walk(np.array(valid * 10), RNG)
-    assert space.valid_mask(walked).all()
-
-
 def test_multi_filter_on_a_space_too_large_to_list() -> None:
     space = conv_space()
     for name in ("more", "much_more"):

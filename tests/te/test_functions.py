@@ -45,6 +45,9 @@ def test_ldexp_and_div() -> None:
     n = np.array([-3, -1, 0, 0, 1, 2, 5, -90], "int32")
     np.testing.assert_allclose(values(te.ldexp, SIGNED, n), np.ldexp(SIGNED, n), rtol=1e-6)
     np.testing.assert_array_equal(values(lambda x: te.div(1.0, x), SIGNED + 7), 1 / (SIGNED + 7))
+    x, y = np.array([-7, -6, -1, 0, 1, 6, 7, 7], "int32"), np.array([2, 3, 2, 5, 2, -4, -2, 2])
+    found = values(te.div, x, y.astype("int32"))  # of integers as in C: towards zero
+    assert found.dtype == "int32" and found.tolist() == np.trunc(x / y).tolist()
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64"])

@@ -101,6 +101,7 @@ _ELSEWHERE = {
     "ApplyHistoryBestOrSample": "Use ApplyHistoryBest: untuned kernels have default schedules.",
     "DispatchContext": "Enter ApplyHistoryBest(log); its .query answers.",
     "FallbackContext": "Untuned kernels have default schedules; relay.build's report names them.",
+    "dynamic_gradient_search": "Use a SketchPolicy; TuningOptions(seconds=) limits its time.",
     "enable_relay_integration": "Not needed: relay.build uses what ApplyHistoryBest(log) knows.",
     "load_from_file": "Use load_records.",
     "get_shape_from_rewritten_layout": "Constants of a network keep their shapes in its graph.",

@@ -19,16 +19,18 @@ import numpy.typing as npt
 from tilewright.auto_scheduler.computation import Computation
 from tilewright.auto_scheduler.loop_state import State, schedule_of
 from tilewright.auto_scheduler.measure import MeasureInput, MeasureResult
-from tilewright.auto_scheduler.records import trials_of
+from tilewright.auto_scheduler.records import read_log, trials_of
 from tilewright.base.doors import door
 from tilewright.base.errors import SpaceError
-from tilewright.measure.database import Database, readable
+from tilewright.measure.database import Database
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.space.config_space import ConfigSpace
 from tilewright.search.propose.cost_model import CostModel, Options
 from tilewright.search.propose.model_proposer import evaluate, rows_key
 from tilewright.search.transfer import recall, teach
+
+__path__: list[str] = []  # TVM has a package here: `base/elsewhere.py` finds its modules
 
 Path = str | os.PathLike[str]
 Scores = npt.NDArray[np.float64]
@@ -128,12 +130,12 @@ class XGBModel(PythonBasedModel):
         return np.where(fits, np.exp(least - np.where(fits, logs, 0.0)), -np.inf)
 
     def update_from_file(self, file_name: Path, n_lines: int | None = None) -> int:
-        """Learn from a log, whatever tasks it is of; returns from how many trials.
+        """Learn from a log, whatever tasks it is of, TVM's too; returns from how many trials.
 
         n_lines: of the first so many trials only
         Raises RecordError for a log that is missing, or of which no line can be read.
         """
-        database = readable(file_name)
+        database = read_log(file_name)
         if n_lines is not None:
             database = _first(database, n_lines)
         before, history = len(self.model), recall(database)

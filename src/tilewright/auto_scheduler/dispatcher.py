@@ -7,7 +7,7 @@ Read next: `relay/compile/schedules.py`.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from tilewright.auto_scheduler.compatible import Compatible
@@ -25,7 +25,8 @@ from tilewright.targets.target import Target
 class ApplyHistoryBest(dispatch.ApplyHistoryBest):
     """Usable as a context (`with ApplyHistoryBest(log):`) and on its own (`.query`).
 
-    records: a log's path, several, a `Database`, or pairs as `load_records` gives them
+    records: a log's path, several, a `Database`, or pairs as `load_records` gives them, in any
+             iterable
     n_lines: use the first so many records only
     include_compatible: where there is no record of a workload, use one of the same computation of
                         smaller sizes whose multiples the workload has, see `compatible.py`
@@ -76,8 +77,8 @@ class ApplyHistoryBest(dispatch.ApplyHistoryBest):
 def _database(records: Any) -> Database:
     if isinstance(records, Database):
         return records
-    if isinstance(records, (str, os.PathLike)) or not isinstance(records, Sequence):
-        records = [records]
+    one = isinstance(records, (str, os.PathLike)) or not isinstance(records, Iterable)
+    records = [records] if one else list(records)
     if all(isinstance(r, (str, os.PathLike)) for r in records):
         return readable(*records)
     found = Database()

@@ -117,6 +117,11 @@ class State:
     def stage_ops(self) -> list[Operation]:
         return [own.op for own in self._at.stages]
 
+    @property
+    def own_stages(self) -> list[S.Stage]:
+        """The schedule's stages, in the order of `stages`."""
+        return list(self._at.stages)
+
     def __getitem__(self, stage: StageLike) -> Stage:
         return _stage(self._at.stages[self._number("state[...]", stage)], _extents(self.schedule))
 

@@ -19,6 +19,7 @@ from tilewright.auto_scheduler.records import (
     dag_of,
     hashes_of,
     key_of,
+    read_log,
     trials_of,
 )
 from tilewright.auto_scheduler.results import MeasureInput, MeasureResult, record_of
@@ -26,7 +27,7 @@ from tilewright.auto_scheduler.search_task import SearchTask
 from tilewright.auto_scheduler.workload_registry import knows
 from tilewright.base.doors import door
 from tilewright.base.errors import RecordError, TilewrightError
-from tilewright.measure.database import Database, pick_best, readable
+from tilewright.measure.database import Database, pick_best
 from tilewright.measure.record import DagLine, Key, Record, decode, encode
 from tilewright.targets.target import Target, TargetLike
 
@@ -36,7 +37,8 @@ Pair = tuple[MeasureInput, MeasureResult]
 class RecordReader:
     """The trials of a log: iterate, or `read_lines`.
 
-    A trial that was timed again at the end, with the other leaders, has that result.
+    A trial that was timed again at the end, with the other leaders, has that result.  Of a log of
+    TVM the trials of workloads that are registered here, see `read_log`.
     Raises RecordError for a log of another program.
     """
 
@@ -44,7 +46,7 @@ class RecordReader:
         self.filename = os.fspath(filename)
 
     def __iter__(self) -> Iterator[Pair]:
-        database = readable(self.filename)
+        database = read_log(self.filename)
         told: dict[Key, tuple[ComputeDAG | None, SearchTask | None]] = {}
         for record in trials_of(database):
             if record.key not in told:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
@@ -19,7 +20,8 @@ from tilewright.auto_scheduler.compute_dag import ComputeDAG
 from tilewright.auto_scheduler.results import MeasureInput, MeasureResult, record_of
 from tilewright.auto_scheduler.workload_registry import knows, normal
 from tilewright.base.errors import RecordError
-from tilewright.measure.database import Database
+from tilewright.foreign.tvm_logs import Workloads, import_lines, log_lines
+from tilewright.measure.database import Database, readable
 from tilewright.measure.record import Key, Record, TaskId
 from tilewright.targets.spec import DeviceSpec
 from tilewright.targets.target import Target
@@ -46,6 +48,33 @@ class RecordToFile:
         for given, result in zip(inputs, results, strict=True):
             record = record_of(given, result)
             self.database.append(record, given.dag.to_json() if given.dag else None)
+
+
+def read_log(filename: Path) -> Database:
+    """The records of a log of ours; of one of TVM those of computations that this process knows by
+    their workload keys, which nobody verified.
+
+    Raises RecordError for a file that is missing, or of which no line can be used.
+    """
+    own = Database.load(filename)
+    if len(own) or not own.skipped:
+        return readable(filename)
+    found = Database()
+    report = import_lines(log_lines(filename), found, Workloads(lookup=_computation))
+    told = "; ".join(report.unusable.told())
+    if not len(found):
+        raise RecordError(
+            f"log {os.fspath(filename)!r}", f"no line can be read ({told})",
+            "Register its workload functions here; `tilewright records import` reads lines of "
+            "networks, too.",
+        )  # fmt: skip
+    if report.unusable:
+        warnings.warn(f"log {os.fspath(filename)!r}: skipped {told}", RuntimeWarning, stacklevel=3)
+    return found
+
+
+def _computation(workload_key: str) -> ComputeDAG | None:
+    return ComputeDAG(workload_key) if knows(workload_key) else None
 
 
 def trials_of(database: Database, count: int | None = None) -> Iterator[Record]:

@@ -26,12 +26,12 @@ from tilewright.auto_scheduler.measure import TuningOptions, checked_options
 from tilewright.auto_scheduler.policy_params import PolicyParams
 from tilewright.auto_scheduler.records import Path
 from tilewright.auto_scheduler.scoring import Scoring
+from tilewright.auto_scheduler.sketch_state import SketchState
 from tilewright.auto_scheduler.tuning import TrialPrinter, known_of, run, tell_unknown
 from tilewright.base.doors import door
 from tilewright.base.errors import SpaceError
 from tilewright.measure.database import Database
 from tilewright.schedule.schedule import Stage
-from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.task import Task
 from tilewright.search.propose.model_proposer import neighbours
 from tilewright.search.propose.named import make_proposer
@@ -130,12 +130,14 @@ class SketchPolicy(SearchPolicy):
         found.weight = own.weight
         return found
 
-    def generate_sketches(self, print_for_debug: bool = False) -> list[Sketch]:
-        """The sketches that rules derive; print_for_debug: show their decisions."""
+    def generate_sketches(self, print_for_debug: bool = False) -> list[SketchState]:
+        """The sketches that rules derive, as states; print_for_debug: show them and their
+        decisions."""
         own = self.search_task
-        found = rule_sketches(
+        derived = rule_sketches(
             own.compute_dag, own.target, self.rules, own.hardware, self.params.tiling
         )
+        found = [SketchState(sketch) for sketch in derived]
         if print_for_debug:
             for sketch in found:
                 print(f"{sketch}\n{sketch.space}")

@@ -16,6 +16,9 @@ from tilewright.auto_scheduler.measure import TuningOptions, checked_options
 from tilewright.auto_scheduler.records import Path, best_record, dag_of
 from tilewright.auto_scheduler.results import replayed
 from tilewright.auto_scheduler.search_policy import SketchPolicy
+from tilewright.auto_scheduler.task_inputs import (
+    TASK_INPUT_BUFFER_TABLE as TASK_INPUT_BUFFER_TABLE,
+)
 from tilewright.base.errors import RecordError, SpaceError, TargetError
 from tilewright.codegen import generate
 from tilewright.driver.build import payload_of, resolve_target

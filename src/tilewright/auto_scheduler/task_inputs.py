@@ -29,7 +29,7 @@ Check = Callable[[Sequence[Tensor]], Mapping[Tensor, str]]
 
 DEFAULT = "default"  # the key of buffers for every workload
 _CHECKS: dict[str, Check] = {}
-_BUFFERS: dict[str, dict[str, Array]] = {}
+TASK_INPUT_BUFFER_TABLE: dict[str, dict[str, Array]] = {}  # by workload key and name
 _NAME = re.compile(r"[\w-][\w.-]*")
 
 
@@ -113,7 +113,7 @@ def register_task_input_buffer(
     """
     place = f"register_task_input_buffer({input_name!r})"
     value = _array(place, input_data)
-    own = _BUFFERS.setdefault(workload_key, {})
+    own = TASK_INPUT_BUFFER_TABLE.setdefault(workload_key, {})
     known = own.get(input_name)
     if known is not None and not overwrite and not _equal(known, value):
         raise SpaceError(
@@ -130,14 +130,14 @@ def get_task_input_buffer(workload_key: str, input_name: str) -> Array:
 
     Raises SpaceError where there is none, RecordError for a file that is no such buffer.
     """
-    own = _BUFFERS.get(workload_key, {})
+    own = TASK_INPUT_BUFFER_TABLE.get(workload_key, {})
     if input_name in own:
         return own[input_name]
     found = _load(input_name)
     if found is not None:
-        _BUFFERS.setdefault(workload_key, {})[input_name] = found
+        TASK_INPUT_BUFFER_TABLE.setdefault(workload_key, {})[input_name] = found
         return found
-    shared = _BUFFERS.get(DEFAULT, {})
+    shared = TASK_INPUT_BUFFER_TABLE.get(DEFAULT, {})
     if input_name in shared:
         return shared[input_name]
     raise SpaceError(

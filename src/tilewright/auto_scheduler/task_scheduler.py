@@ -17,7 +17,7 @@ from tilewright.auto_scheduler.records import Log, Path, make_folder, writing
 from tilewright.auto_scheduler.search_policy import SketchPolicy
 from tilewright.auto_scheduler.search_task import SearchTask
 from tilewright.auto_scheduler.tuning import known_of, print_failures, run, tell_unknown
-from tilewright.base.errors import SpaceError, TilewrightError
+from tilewright.base.errors import SpaceError, TilewrightError, absent
 from tilewright.base.terminal import say
 from tilewright.foreign.tvm_logs import is_imported
 from tilewright.schedule.task import Task
@@ -321,3 +321,8 @@ def _weights(tasks: Sequence[SearchTask], given: Sequence[float] | None) -> list
             "Pass what extract_tasks returns.",
         )  # fmt: skip
     return weights
+
+
+def __getattr__(name: str) -> Any:
+    way = "Tune for longer: the search goes on around the fastest by itself."
+    raise absent("auto_scheduler.task_scheduler", name, {"droplet_exploitation": way})

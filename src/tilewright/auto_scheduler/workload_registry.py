@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any, overload
 
@@ -25,8 +25,39 @@ from tilewright.te.tensor import Tensor
 
 Function = Callable[..., Sequence[Tensor]]
 
-_FUNCTIONS: dict[str, Function] = {}
+_FUNCTIONS: dict[str, Function] = {}  # functions within others by all their names: f.<locals>.g
 _TENSORS: dict[str, list[Tensor]] = {}
+
+
+class _Registry(MutableMapping[str, Any]):
+    """All that is registered: functions by their names, tensors by their keys."""
+
+    def _table(self, name: str) -> tuple[dict[str, Any], str]:
+        known = normal(name) if name not in _FUNCTIONS and name.lstrip().startswith("[") else name
+        return (_TENSORS, known) if known in _TENSORS else (_FUNCTIONS, name)
+
+    def __getitem__(self, name: str) -> Any:
+        table, known = self._table(name)
+        return table[known]
+
+    def __delitem__(self, name: str) -> None:
+        table, known = self._table(name)
+        del table[known]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        if callable(value):
+            register_workload(name, value, override=True)
+        else:
+            register_workload_tensors(name, value)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([*_FUNCTIONS, *_TENSORS])
+
+    def __len__(self) -> int:
+        return len(_FUNCTIONS) + len(_TENSORS)
+
+
+WORKLOAD_FUNC_REGISTRY = _Registry()
 
 
 @overload
@@ -46,7 +77,7 @@ def register_workload(
     override: replace another function of that name, which is an error otherwise
     """
     if callable(func_name) and hasattr(func_name, "__name__"):
-        f, func_name = func_name, func_name.__name__
+        f, func_name = func_name, func_name.__qualname__
     if not isinstance(func_name, str) or not (f is None or callable(f)):
         raise SpaceError(
             f"register_workload({func_name!r}{'' if f is None else f', {f!r}'})",
@@ -119,7 +150,12 @@ def workload_key_to_tensors(workload_key: str) -> list[Tensor]:
 @door(SpaceError)
 def serialize_workload_registry_entry(workload_key: str) -> tuple[str, Any]:
     """What a key is registered as, as plain data for another process: a computation, or where a
-    function is ("module:name").  Raises SpaceError for a key that nobody knows."""
+    function is ("module:name").  Raises SpaceError for a key that nobody knows.
+
+    workload_key: or the name of a function
+    """
+    if workload_key in _FUNCTIONS:
+        return workload_key, _whereabouts(workload_key)
     key, name = normal(workload_key), parsed_key(workload_key)[0]
     if key in _TENSORS:
         return key, ComputeDAG(_TENSORS[key]).to_json()
@@ -244,7 +280,7 @@ def name_of(func: Function | str) -> str:
     """What a function is registered as, or else its own name."""
     if isinstance(func, str):
         return func
-    own = getattr(func, "__name__", str(func))  # a functools.partial has none
+    own = getattr(func, "__qualname__", str(func))  # a functools.partial has none
     return next((name for name, known in _FUNCTIONS.items() if known is func), own)
 
 

@@ -7,7 +7,7 @@ Read next: `tuners.py`, `schedule/template.py`, `measure/database.py`.
 
 from typing import Any
 
-from tilewright.autotvm import callback, feature, graph_tuner, record, task, tuner
+from tilewright.autotvm import callback, database, feature, graph_tuner, record, task, tuner
 from tilewright.autotvm import tophub as tophub
 from tilewright.autotvm.dispatch import (
     GLOBAL_SCOPE,
@@ -21,7 +21,7 @@ from tilewright.autotvm.dispatch import (
     apply_graph_best,
     apply_history_best,
 )
-from tilewright.autotvm.measure import RPCRunner
+from tilewright.autotvm.measure import MeasureErrorNo, RPCRunner
 from tilewright.autotvm.results import MeasureInput, MeasureResult
 from tilewright.autotvm.task import create
 from tilewright.autotvm.topi_integration import (
@@ -39,16 +39,14 @@ from tilewright.schedule.template import get_config, template
 __all__ = [
     "GLOBAL_SCOPE", "ApplyConfig", "ApplyFixedConfig", "ApplyGraphBest", "ApplyHistoryBest",
     "ConfigEntity", "ConfigSpace", "DispatchContext", "FallbackConfigEntity", "FallbackContext",
-    "LocalBuilder", "LocalRunner", "MeasureInput", "MeasureResult", "RPCRunner", "TaskExtractEnv",
-    "apply_fixed_config", "apply_graph_best", "apply_history_best", "callback", "create",
-    "feature", "get_config", "graph_tuner", "measure_option", "record", "register_topi_compute",
-    "register_topi_schedule", "task", "template", "tophub", "tuner",
+    "LocalBuilder", "LocalRunner", "MeasureErrorNo", "MeasureInput", "MeasureResult", "RPCRunner",
+    "TaskExtractEnv", "apply_fixed_config", "apply_graph_best", "apply_history_best", "callback",
+    "create", "database", "feature", "get_config", "graph_tuner", "measure_option", "record",
+    "register_topi_compute", "register_topi_schedule", "task", "template", "tophub", "tuner",
 ]  # fmt: skip
 
 # Names of TVM whose time has not come, or never will: what to use instead.
-_ELSEWHERE = {
-    "database": "Use log_to_file: a log holds any number of tasks, several runs may write to it.",
-}
+_ELSEWHERE: dict[str, str] = {}
 
 
 open_doors(

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright import topi
 from tilewright.autotvm.dispatch import ApplyHistoryBest
 from tilewright.base.doors import open_doors
 from tilewright.base.errors import ModelError, RecordError, SpaceError
@@ -35,15 +36,31 @@ from tilewright.relay.compile.schedules import Chooser
 from tilewright.relay.graph.expr import Function, IRModule
 from tilewright.relay.op import Op
 from tilewright.relay.passes.bind import bind_params
+from tilewright.schedule.default import generic_schedule
+from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.task import Task
+from tilewright.schedule.template import get_config, template
 from tilewright.search.loop import tune as search
 from tilewright.search.report import Options
 from tilewright.search.rules.derive import default_sketch
 from tilewright.targets.target import Target
+from tilewright.te.dag import ComputeDAG
+from tilewright.te.tensor import Tensor
 
 __all__ = ["DPTuner", "PBQPTuner"]
 
 MOST_ENTRIES = 1 << 20  # of a table of `DPTuner`: states of a convolution's neighbours together
+
+
+@template("layout_transform")
+def layout_transform(
+    data: Tensor, src_layout: str, dst_layout: str
+) -> tuple[Schedule, Sequence[Tensor]]:
+    """The task of a transformation, by AutoTVM's name: elements are only moved, nothing is open."""
+    get_config().add_flop(-1)
+    moved = topi.layout_transform(data, src_layout, dst_layout)
+    target = Target.current() or Target("llvm")
+    return generic_schedule(ComputeDAG([data, moved]), target), [data, moved]
 
 
 class BaseGraphTuner:

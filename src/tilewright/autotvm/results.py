@@ -8,11 +8,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from numbers import Real
 from typing import Any, NamedTuple
 
-from tilewright.base.errors import SpaceError, TilewrightError
+from tilewright.base.errors import RecordError, SpaceError, TilewrightError
 from tilewright.measure.database import Database
-from tilewright.measure.record import ErrorKind, Key, Record, Result, make_record
+from tilewright.measure.record import (
+    MOST_SECONDS,
+    ErrorKind,
+    Key,
+    Record,
+    Result,
+    make_record,
+)
 from tilewright.schedule.space.config_space import ConfigEntity
 from tilewright.schedule.task import Task
 from tilewright.search.imported import Replays, member
@@ -76,6 +84,11 @@ def record_of(given: MeasureInput, result: MeasureResult) -> Record:
     if known is not None:
         assert isinstance(known, Record)
         return known
+    if result.error_no == 0 and not all(map(_is_time, result.costs)):
+        raise RecordError(
+            f"MeasureResult(costs={result.costs!r:.60})", "no reader of a log would take these",
+            "Give positive seconds, and an error_no for what failed.",
+        )  # fmt: skip
     task, values = given.task, {name: entity.value for name, entity in given.config.items()}
     sketch = task.sketches[0]
     kinds = (kind for kind, n in ERROR_NUMBERS.items() if n == result.error_no)
@@ -89,6 +102,10 @@ def record_of(given: MeasureInput, result: MeasureResult) -> Record:
         task_id(task), outcome, origin=sketch.origin, decisions=values, steps=steps,
         timestamp=result.timestamp,
     )  # fmt: skip
+
+
+def _is_time(cost: Any) -> bool:
+    return isinstance(cost, Real) and 0 < float(cost) < MOST_SECONDS
 
 
 def outcome_of(candidate: Candidate, result: MeasureResult) -> Outcome:

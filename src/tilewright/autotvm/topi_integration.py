@@ -172,6 +172,29 @@ def get_workload(outs: Tensor | Sequence[Tensor], task_name: str | None = None) 
     return None
 
 
+@door(SpaceError, "autotvm.task.serialize_args")
+def serialize_args(args: Sequence[Any]) -> tuple[Any, ...]:
+    """Arguments of a template as a workload has them: a tensor is ("TENSOR", shape, dtype)."""
+    told: tuple[Any, ...] = _tuples(plain(list(args)))
+    return told
+
+
+@door(SpaceError, "autotvm.task.deserialize_args")
+def deserialize_args(args: Sequence[Any]) -> list[Any]:
+    """The inverse of `serialize_args`, with a new placeholder for each tensor."""
+    return list(arguments_of(args))
+
+
+@door(SpaceError, "autotvm.task.args_to_workload")
+def args_to_workload(args: Sequence[Any], task_name: str | None = None) -> tuple[Any, ...]:
+    """(task_name, *args), or the arguments alone, as `serialize_args` gives them."""
+    return serialize_args(args) if task_name is None else (task_name, *serialize_args(args))
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+
+
 def _configuration(workload: Sequence[Any]) -> Any:
     """What the running task asks for, else the dispatch contexts, else the usual."""
     if context.current("config") is not None:

@@ -1,5 +1,6 @@
 """`autotvm.tuner`: XGBTuner, RandomTuner, GridSearchTuner, GATuner, DropletTuner over one loop."""
 
+from importlib import import_module
 from typing import Any
 
 from tilewright.autotvm.tuners import (
@@ -11,7 +12,10 @@ from tilewright.autotvm.tuners import (
 )
 from tilewright.autotvm.xgb_tuner import XGBTuner
 from tilewright.base.doors import open_doors
+from tilewright.base.elsewhere import ALSO
 from tilewright.base.errors import SpaceError, absent
+
+__path__: list[str] = []  # TVM has a package here: `base/elsewhere.py` finds its modules
 
 __all__ = [
     "DropletTuner", "GATuner", "GridSearchTuner", "RandomTuner", "Tuner", "XGBTuner",
@@ -23,4 +27,6 @@ open_doors(globals(), __all__, SpaceError)
 
 
 def __getattr__(name: str) -> Any:
+    if f"{__name__}.{name}" in ALSO:
+        return import_module(f"{__name__}.{name}")
     raise absent("autotvm.tuner", name, _ELSEWHERE)

@@ -65,6 +65,7 @@ class Tuner:
     best_config, best_flops: the fastest verified configuration, and its operations per second
     best_iter: trial that found it; ttl: trials of the last `tune`
     best_measure_pair: its (MeasureInput, MeasureResult)
+    records_told: how many of a history `load_history` could use
     """
 
     name = "xgb"
@@ -85,6 +86,7 @@ class Tuner:
         self.best_iter = 0
         self._failures: list[str] = []
         self.ttl = 0
+        self.records_told = 0
         self.error_ct = 0
         self.error_threshold = 150
         self.n_trial = 0
@@ -128,7 +130,11 @@ class Tuner:
             candidate = self._candidate(given)
             if candidate is not None:
                 outcomes.append(outcome_of(candidate, result))
+                self.note(outcomes[-1])
         self._tell(outcomes)
+
+    def note(self, outcome: Outcome) -> None:
+        """Called with each result that is told, and of each trial."""
 
     def load_history(self, data_set: Iterable[Any], min_seed_records: int = 0) -> None:
         """Start from earlier records: of this task, and of other tasks, shapes and devices.
@@ -140,6 +146,7 @@ class Tuner:
         min_seed_records: with fewer records of other tasks, the model does not start from them
         """
         own, past = told(self.task, data_set)
+        self.records_told = len(own) + past.rows
         self.proposer.update(own)
         enough = past.rows >= max(min_seed_records, 1)
         if enough and isinstance(self.proposer, ModelProposer):
@@ -235,6 +242,7 @@ class Tuner:
         config = found.sketch.space.get(found.index)
         given, result = MeasureInput(self.task.target, self.task, config), measure_result(record)
         flops = self.task.flop / record.seconds if record.result.ok else 0.0
+        self.note(outcome_of(found, result))
         self.ttl += 1
         self._count_error(record)
         if event.improved and record.seconds < self._best_seconds:
@@ -314,7 +322,12 @@ class GridSearchTuner(IndexTuner):
 
 
 class GATuner(Tuner):
-    """A genetic algorithm over knobs: see `GeneticProposer`."""
+    """A genetic algorithm over knobs: see `GeneticProposer`.
+
+    pop_size: configurations of a generation: no more than there are to propose
+    genes: of those that are tried now, the position of each knob
+    visited: also those of the generation that are not proposed yet
+    """
 
     name = "ga"
 
@@ -331,13 +344,28 @@ class GATuner(Tuner):
             raise SpaceError(
                 f"GATuner(elite_num={elite_num})", f"more than the population, {pop_size}"
             )
-        self.pop_size, self.elite_num, self.mutation_prob = pop_size, elite_num, mutation_prob
+        self._most, self.elite_num, self.mutation_prob = pop_size, elite_num, mutation_prob
         super().__init__(task, seed=seed)
 
-    def make_proposer(self) -> Proposer:
-        return GeneticProposer(
-            self.task, self.seed, self.pop_size, self.elite_num, self.mutation_prob
+    def make_proposer(self) -> GeneticProposer:
+        self._genetic = GeneticProposer(
+            self.task, self.seed, self._most, self.elite_num, self.mutation_prob
         )
+        return self._genetic
+
+    @property
+    def pop_size(self) -> int:
+        return self._genetic.first_size
+
+    @property
+    def genes(self) -> list[list[int]]:
+        return [c.sketch.space.point2knob(c.index) for c in self._genetic.generation]
+
+    @property
+    def visited(self) -> frozenset[int]:
+        first = self.task.sketches[0]
+        planned = [c.index for c in self._genetic.generation if c.sketch is first]
+        return super().visited.union(planned)
 
 
 class DropletTuner(Tuner):
@@ -345,9 +373,15 @@ class DropletTuner(Tuner):
 
     start_position: position of each knob; default: what runs untuned, or the first of each
     pvalue: chance of a faster look by luck, up to which a neighbour counts as faster
+
+    dims: entities of each knob; best_choice: (index, position of each knob, costs) of the fastest,
+    before any (-1, zeros, [inf]); next: (index, positions) of what is tried now
+    step, execution: neighbours differ by step * execution positions; total_execution: the furthest
+    batch: how many `next_batch` was last asked for
     """
 
     name = "droplet"
+    step = 1
 
     def __init__(
         self, task: Task, start_position: Sequence[int] | None = None, pvalue: float = P_VALUE, *,
@@ -356,10 +390,37 @@ class DropletTuner(Tuner):
         if not 0 < pvalue <= 1:
             raise SpaceError(f"DropletTuner(pvalue={pvalue})", "no chance", "Use 0.05.")
         self.start_position, self.pvalue = start_position, pvalue
+        self.dims = task.config_space.dims
+        self.total_execution = max(self.dims, default=1)
         super().__init__(task, seed=seed)
 
-    def make_proposer(self) -> Proposer:
-        return DropletProposer(self.task, self.seed, self.start_position, self.pvalue)
+    def reset(self) -> None:
+        super().reset()
+        self.batch = max(self.total_execution, 16)
+
+    def make_proposer(self) -> DropletProposer:
+        self._droplet = DropletProposer(self.task, self.seed, self.start_position, self.pvalue)
+        return self._droplet
+
+    def next_batch(self, batch_size: int) -> list[ConfigEntity]:
+        self.batch = batch_size
+        return super().next_batch(batch_size)
+
+    @property
+    def execution(self) -> int:
+        return max(self._droplet.radius, 1)
+
+    @property
+    def best_choice(self) -> tuple[int, list[int], list[float]]:
+        best = self._droplet.best
+        if best is None:
+            return -1, [0] * len(self.dims), [float("inf")]
+        index = best.candidate.index
+        return index, self.space.point2knob(index), list(best.costs)
+
+    @property
+    def next(self) -> list[tuple[int, list[int]]]:
+        return [(index, self.space.point2knob(index)) for index in self._droplet.waiting]
 
 
 def _checked_range(task: Task, given: tuple[int, int] | None) -> tuple[int, int] | None:

@@ -6,19 +6,24 @@ Read next: `search/propose/model_proposer.py` (the default), `search/propose/pla
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from copy import copy
 from typing import Any
+
+import numpy as np
 
 from tilewright.autotvm.tuners import Tuner
 from tilewright.base.errors import SpaceError
+from tilewright.cost.features import Vector
 from tilewright.schedule.task import Task
 from tilewright.search.propose.cost_model import CostModel
 from tilewright.search.propose.cost_model import Options as ModelOptions
 from tilewright.search.propose.feature_types import FEATURE_TYPES
 from tilewright.search.propose.losses import LOSSES
-from tilewright.search.propose.model_proposer import ModelProposer, Plan
+from tilewright.search.propose.model_proposer import ModelProposer, Plan, evaluate
 from tilewright.search.propose.named import Learning
 from tilewright.search.propose.plan_proposer import PLAN_SIZE, Planning, PlanProposer
-from tilewright.search.propose.proposers import Proposer
+from tilewright.search.propose.proposers import Outcome, Proposer
 
 _MOST_WIDER = 1000  # candidates to choose from, per candidate of a plan
 _MOST_PLANNED = 1 << 16
@@ -41,6 +46,10 @@ class XGBTuner(Tuner):
     diversity_filter_ratio: choose, for unlike knobs, from so many times more candidates
     num_threads: of training; None: one, because builds need the others
     log_interval: rounds of training between debug lines of the log, for AutoTVM's features
+
+    xs, ys: indices of what was measured or told of, and the operations per second of each, 0 for a
+    failure
+    cost_model: what the model says, see `TunerModel`
     """
 
     def __init__(
@@ -70,6 +79,31 @@ class XGBTuner(Tuner):
         self._optimizer = None if optimizer in (None, ANNEALING) else optimizer
         super().__init__(task, seed=seed)
 
+    def reset(self) -> None:
+        super().reset()
+        self.xs: list[int] = []
+        self.ys: list[float] = []
+        self._before: Any = None  # the model as a history left it
+
+    def note(self, outcome: Outcome) -> None:
+        self.xs.append(int(outcome.candidate.index))
+        self.ys.append(self.task.flop / outcome.seconds if outcome.ok else 0.0)
+
+    def load_history(self, data_set: Iterable[Any], min_seed_records: int = 0) -> None:
+        told = data_set if hasattr(data_set, "database") else list(data_set)
+        super().load_history(told, min_seed_records)
+        if self.records_told >= max(min_seed_records, 1):
+            self._before = copy(self._ranking())
+
+    @property
+    def cost_model(self) -> TunerModel:
+        before = None if self._before is None else TunerModel(self, self._before)
+        return TunerModel(self, self._ranking(), before)
+
+    def _ranking(self) -> Any:
+        own = self.proposer
+        return own.model if isinstance(own, PlanProposer) else self.model
+
     def make_model(self) -> CostModel:
         loss, threads = self._learning.loss, self.num_threads or 1
         return CostModel(ModelOptions(seed=self.seed, loss=loss, threads=threads))
@@ -84,6 +118,24 @@ class XGBTuner(Tuner):
             self._optimizer, self.num_threads or 1, self.log_interval,
         )  # fmt: skip
         return PlanProposer(self.task, self.seed, planning)
+
+
+class TunerModel:
+    """What the model of a tuner says of configurations.
+
+    base_model: the same as a history left it, where `load_history` had enough records; else None
+    """
+
+    def __init__(self, tuner: XGBTuner, model: Any, base_model: TunerModel | None = None) -> None:
+        self._tuner, self._model, self.base_model = tuner, model, base_model
+
+    def predict(self, xs: Sequence[int]) -> Vector:
+        """Scores of configurations, by index: the greater the faster."""
+        sketch, proposer = self._tuner.task.sketches[0], self._tuner.proposer
+        indices = np.asarray(xs, np.int64)
+        if isinstance(proposer, PlanProposer):
+            return np.asarray(self._model.predict(proposer.describe(sketch, indices)[0]))
+        return -np.asarray(self._model.predict(*evaluate(sketch, indices)))
 
 
 def _check(option: str, value: Any, known: tuple[Any, ...]) -> None:

@@ -19,7 +19,16 @@ ROOT = "tilewright"
 
 # Packages that stand in another room than TVM has them in.
 ALSO = {
+    "tilewright.auto_scheduler.cost_model.cost_model": "tilewright.auto_scheduler.cost_model",
+    "tilewright.auto_scheduler.cost_model.xgb_model": "tilewright.auto_scheduler.cost_model",
+    "tilewright.autotvm.tuner.callback": "tilewright.autotvm.callback",
+    "tilewright.autotvm.tuner.ga_tuner": "tilewright.autotvm.tuners",
+    "tilewright.autotvm.tuner.index_based_tuner": "tilewright.autotvm.tuners",
+    "tilewright.autotvm.tuner.tuner": "tilewright.autotvm.tuners",
+    "tilewright.autotvm.tuner.xgboost_cost_model": "tilewright.autotvm.xgboost_cost_model",
+    "tilewright.autotvm.tuner.xgboost_tuner": "tilewright.autotvm.xgb_tuner",
     "tilewright.autotvm.task.dispatcher": "tilewright.autotvm.dispatch",
+    "tilewright.autotvm.task.topi_integration": "tilewright.autotvm.topi_integration",
     "tilewright.driver.tvmc": "tilewright.tvmc",
     "tilewright.ir.instrument": "tilewright.instrument",
     "tilewright.ir.module": "tilewright.relay.graph.expr",

@@ -1,7 +1,8 @@
 """Features of loops, as AutoTVM's tuners see a candidate: `itervar` and `curve`.
 
 In: a `Group` of candidates of one structure.  Out: float32 [n, width]; the width depends on the
-structure.  Everything is counted from the loop tree, nothing is lowered.
+structure; or the same numbers by loop and name.  Everything is counted from the loop tree, nothing
+is lowered.
 Read next: `features.py` (the project's own), `search/propose/feature_types.py`.
 
 `itervar` has a row per loop, in the order of the text: log2 of its length, its depth, log2 of the
@@ -21,26 +22,30 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tilewright.cost.access import Point
+from tilewright.cost.access import Point, vector
 from tilewright.ir import expr as E
 from tilewright.schedule.sketch import Group
+from tilewright.schedule.space.decision import Number
 from tilewright.schedule.tree.loop_tree import Bounds, Node
-from tilewright.schedule.tree.touch import Touch, anatomy, moves
+from tilewright.schedule.tree.touch import Touch, anatomy, moved_dimensions, strides
 from tilewright.te.tensor import IterVar
 
 Matrix = npt.NDArray[np.float32]
+Vectors = npt.NDArray[np.float64]
 MARKS = (
     "blockIdx.x", "blockIdx.y", "blockIdx.z", "threadIdx.x", "threadIdx.y", "threadIdx.z",
     "unroll", "vectorize", "parallel", "", "vthread",
 )  # fmt: skip
 # Loops that run side by side: the greater, the further out.
 _LEVEL = {"blockIdx": 2, "threadIdx": 1, "parallel": 1}
-SAMPLES = 20  # of a curve
+SAMPLES = 20  # of a curve, where nobody says
 _COUNTED = {"add": 0, "sub": 0, "mul": 1, "div": 2, "mod": 2}
 _NO_MODULUS = -1
 
@@ -58,7 +63,7 @@ class _Loop:
     arithmetic: list[int] = field(default_factory=lambda: [0, 0, 0])
     accesses: list[_Access] = field(default_factory=list)
 
-    @property
+    @cached_property
     def level(self) -> int:
         return _LEVEL.get(self.mark.partition(".")[0], 0)
 
@@ -77,21 +82,59 @@ class _Access:
         return self.name.rpartition("_")[0].partition(".")[0]
 
 
+@dataclass(frozen=True)
+class LoopRow:
+    """The numbers of one loop as they are: ints, or vectors [n] where candidates differ.
+
+    attributes: length, depth, product of the lengths around, iterations inside, the mark one-hot
+    arithmetic: additions, multiplications, divisions
+    accesses: by name: stride, modulus, count, reuse, count and reuse of the parallel loops alone
+    """
+
+    axis: IterVar
+    attributes: tuple[Any, ...]
+    arithmetic: tuple[int, ...]
+    accesses: dict[str, tuple[Any, ...]]
+
+
+def itervar_rows(group: Group) -> list[LoopRow]:
+    """A row for each loop, in the order of the text."""
+    numbers = _Numbers(group.bounds)
+    found = []
+    for loop in numbers.loops:
+        sizes = numbers.length(loop), loop.depth, numbers.product(loop), numbers.inside(loop)
+        marks = tuple(int(loop.mark == mark) for mark in MARKS)
+        accesses = sorted(loop.accesses, key=lambda a: a.name)
+        patterns = {a.name: numbers.pattern(a, loop) for a in accesses}
+        found.append(LoopRow(loop.axis, (*sizes, *marks), tuple(loop.arithmetic), patterns))
+    return found
+
+
+_PLAIN = (1, *range(4, 4 + len(MARKS)))  # attributes that are no logarithms: depth and marks
+
+
+def logarithms(row: LoopRow) -> LoopRow:
+    """The row with log2 of x + 1 for sizes, counts and strides; depth and marks stay."""
+    length, depth, around, inside, *marks = row.attributes
+    attributes = _log(length), depth, _log(around), _log(inside), *marks
+    accesses = {name: tuple(map(_log, pattern)) for name, pattern in row.accesses.items()}
+    return LoopRow(row.axis, attributes, tuple(map(_log, row.arithmetic)), accesses)
+
+
 def itervar_features(group: Group) -> Matrix:
     """float32 [n, width], see the head of the module."""
-    numbers = _Numbers(group.bounds)
     columns: list[Any] = []
-    for loop in numbers.loops:
-        columns += [_log(numbers.length(loop)), float(loop.depth)]
-        columns += [_log(numbers.product(loop)), _log(numbers.inside(loop))]
-        columns += [float(loop.mark == mark) for mark in MARKS]
-        columns += [_log(n) for n in loop.arithmetic]
-        for access in sorted(loop.accesses, key=lambda a: a.name):
-            columns += [_log(x) for x in numbers.pattern(access, loop)]
-    return _stacked(columns, len(group.rows))
+    plain: list[int] = []
+    for row in itervar_rows(group):
+        plain += [len(columns) + k for k in _PLAIN]
+        columns += [*row.attributes, *row.arithmetic, *chain(*row.accesses.values())]
+    rows = _stacked(columns, len(group.rows))
+    found = _log(rows)
+    found[plain] = rows[plain]
+    return np.ascontiguousarray(found.T, np.float32)
 
 
-def curve_features(group: Group) -> Matrix:
+def curve_features(group: Group, samples: int = SAMPLES) -> Matrix:
     """float32 [n, width], see the head of the module."""
     numbers, rows = _Numbers(group.bounds), len(group.rows)
     columns: list[Any] = []
@@ -99,8 +142,8 @@ def curve_features(group: Group) -> Matrix:
         points = [numbers.point(access, loop) for loop in access.loops]
         count, reuse, product = (_curve([p[k] for p in points], rows) for k in range(3))
         for x, y in ((count, reuse), (reuse, count), (count, product), (product, count)):
-            columns += _samples(x, y)
-    return _stacked(columns, rows)
+            columns += _samples(x, y, samples)
+    return np.ascontiguousarray(_stacked(columns, rows).T, np.float32)
 
 
 class _Numbers:
@@ -110,9 +153,10 @@ class _Numbers:
         self.bounds = bounds
         self.loops = list(_loops(bounds))
         self._zero = Point(bounds, {})
-        self._origin: dict[_Access, Any] = {}
         self._one: dict[IterVar, Point] = {}
-        self._moves: dict[_Access, frozenset[IterVar]] = {}
+        self._origin: dict[tuple[_Access, int], Any] = {}
+        self._moves: dict[_Access, dict[IterVar, list[int]]] = {}
+        self._strides: dict[_Access, list[Number]] = {}
         self._products: dict[_Loop, Any] = {}
         self._inner: dict[tuple[_Access, int], tuple[Any, Any]] = {}
 
@@ -140,7 +184,7 @@ class _Numbers:
 
     def pattern(self, access: _Access, loop: _Loop) -> tuple[Any, ...]:
         """stride, modulus, count, reuse, and the last two of the parallel loops alone."""
-        stride = self._stride(access, loop.axis) if loop.axis in self._moved(access) else 0
+        stride = self._stride(access, loop.axis)
         end = self._end_of_level(access, loop)
         threads = (0, 0) if end is None else self._split(access, loop.depth - 1, end)
         return (stride, _NO_MODULUS, *self._within(access, loop.depth - 1), *threads)
@@ -175,17 +219,28 @@ class _Numbers:
                 reuse = reuse * self.length(loop)
         return count, reuse
 
-    def _moved(self, access: _Access) -> frozenset[IterVar]:
+    def _moved(self, access: _Access) -> dict[IterVar, list[int]]:
+        """The loops that move the access, and the dimensions in which they do."""
         if access not in self._moves:
-            self._moves[access] = moves(self.bounds, access.touch)
+            self._moves[access] = moved_dimensions(self.bounds, access.touch)
         return self._moves[access]
 
     def _stride(self, access: _Access, axis: IterVar) -> Any:
         if axis not in self._one:
             self._one[axis] = Point(self.bounds, {axis: 1})
-        if access not in self._origin:
-            self._origin[access] = self._zero.address(access.touch)
-        return self._one[axis].address(access.touch) - self._origin[access]
+        if access not in self._strides:
+            self._strides[access] = strides(self.bounds, access.touch)
+        one, total = self._one[axis], 0
+        for dim in self._moved(access).get(axis, ()):
+            step = one.index(access.touch, dim) - self._start(access, dim)
+            total = total + step * vector(self._strides[access][dim])
+        return total
+
+    def _start(self, access: _Access, dim: int) -> Any:
+        """Where it is in a dimension when all loops begin."""
+        if (access, dim) not in self._origin:
+            self._origin[access, dim] = self._zero.index(access.touch, dim)
+        return self._origin[access, dim]
 
 
 def _loops(bounds: Bounds) -> Iterator[_Loop]:
@@ -235,7 +290,7 @@ def _innermost(loops: list[_Loop]) -> list[_Access]:
     return list(found.values())
 
 
-def _curve(values: list[Any], rows: int) -> npt.NDArray[np.float64]:
+def _curve(values: list[Any], rows: int) -> Vectors:
     """log2 of the values in ascending order, after a first 0: [len(values) + 1, rows]."""
     table = np.zeros((len(values) + 1, rows))
     for k, value in enumerate(values):
@@ -243,24 +298,24 @@ def _curve(values: list[Any], rows: int) -> npt.NDArray[np.float64]:
     return np.sort(table, axis=0)
 
 
-def _samples(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> list[Any]:
+def _samples(x: Vectors, y: Vectors, count: int) -> Iterator[Any]:
     """At each sample: y of the last point that is not beyond it, and how far it is behind."""
-    columns: list[Any] = []
-    for at in range(SAMPLES):
-        last = (x < at + 1e-6).sum(axis=0)[None, :] - 1
-        columns.append(np.take_along_axis(y, last, 0)[0])
-        columns.append(at - np.take_along_axis(x, last, 0)[0])
-    return columns
+    at = np.arange(count, dtype=float)[:, None]
+    last = (x < at[:, None] + 1e-6).sum(axis=1) - 1
+    found, behind = np.take_along_axis(y, last, 0), at - np.take_along_axis(x, last, 0)
+    return chain.from_iterable(zip(found, behind, strict=True))
 
 
 def _log(x: Any) -> Any:
+    """log2 of |x| + 1, with the sign of x."""
     if not isinstance(x, np.ndarray):
         return math.copysign(math.log2(abs(x) + 1.0), x)
     return np.sign(x) * np.log2(np.abs(x) + 1.0)
 
 
-def _stacked(columns: list[Any], rows: int) -> Matrix:
-    out = np.zeros((len(columns), rows), np.float32)
+def _stacked(columns: list[Any], rows: int) -> Vectors:
+    """[columns, rows]"""
+    out = np.zeros((len(columns), rows))
     for row, values in zip(out, columns, strict=True):
         row[:] = values
-    return np.ascontiguousarray(out.T)
+    return out

@@ -145,7 +145,7 @@ class Nest:
         vector_factor: how many the vectorised loop takes, where the address moves with it
         """
         total: Any = 1
-        used = atoms(self.bounds, touch)
+        used = atoms(self.bounds, touch.node, touch.axes)
         for lp in self.path:  # virtual threads are part of every body
             for part in self._parts(lp.node, lp.axis) if lp.tag == "vthread" else ():
                 if part not in used:

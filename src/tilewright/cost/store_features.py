@@ -107,8 +107,11 @@ class _Store:
 
     def __init__(self, bounds: Bounds, node: Node, known: _Regions) -> None:
         self.bounds, self.node, self.known = bounds, node, known
-        around = [ax for _, ax in reversed(bounds.tree.path(node))]
-        self.loops = [*around, *node.stage.leaf_iter_vars]
+        path = [ax for _, ax in reversed(bounds.tree.path(node))]
+        self.every = [*path, *node.stage.leaf_iter_vars]
+        again = _bound_again(bounds, self.every)
+        around = [ax for ax in path if ax not in again]
+        self.loops = [ax for ax in self.every if ax not in again]
         self.lengths = [int(bounds.extent[ax]) for ax in self.loops]
         self.around = math.prod(self.lengths[: len(around)])
         self.runs = math.prod(self.lengths)
@@ -157,9 +160,13 @@ class _Store:
             found[f"{mark}_len"] = float(lengths[-1]) if lengths else 0.0
             found[f"{mark}_type.kPos{'Mixed' if lengths else 'None'}"] = 1.0
         found["is_gpu"] = float(any(tags))
-        for tag in (*_TAGS, "vthread"):
-            lengths = [n for n, own in zip(self.lengths, tags, strict=True) if own == tag]
-            found[f"{tag.replace('.', '_')}_len"] = float(math.prod(lengths))
+        for tag in _TAGS:
+            lengths = [
+                int(self.bounds.extent[ax]) for ax in self.every if tree.tag_of.get(ax) == tag
+            ]
+            found[f"{tag.replace('.', '_')}_len"] = float(max(lengths, default=1))
+        virtual = [n for n, own in zip(self.lengths, tags, strict=True) if own == "vthread"]
+        found["vthread_len"] = float(math.prod(virtual))
         limit = pragma_in_force(self.node, self.loops[-1], {}) if self.loops else 0
         found["auto_unroll_max_step"] = float(limit)
         return found
@@ -180,7 +187,9 @@ class _Store:
     def _moves(self, touch: Touch) -> frozenset[IterVar]:
         """Loops whose steps change which element of the tensor it is."""
         under = self.bounds.tree.leaves_under
-        return frozenset().union(*(under[atom] for atom in atoms(self.bounds, touch)))
+        return frozenset().union(
+            *(under[atom] for atom in atoms(self.bounds, touch.node, touch.axes))
+        )
 
     def _regions(self, touches: Sequence[Touch]) -> list[int]:
         """Elements within the loops from each depth on, and within none."""
@@ -265,6 +274,13 @@ class _Store:
         samples = [xs[-1] * (k + 1) / SAMPLES for k in range(SAMPLES)]
         values = np.interp(samples, xs, ys)
         return {f"arith_intensity_curve_{k}": float(v) for k, v in enumerate(values)}
+
+
+def _bound_again(bounds: Bounds, loops: Sequence[IterVar]) -> set[IterVar]:
+    """Loops over an index that a loop further in has, too: the threads that run the one share the
+    work of the other, so it is done once for all of them."""
+    tags = [bounds.tree.tag_of.get(ax, "") for ax in loops]
+    return {ax for k, ax in enumerate(loops) if tags[k] in _TAGS and tags[k] in tags[k + 1 :]}
 
 
 def _by_lines(columns: Mapping[str, float]) -> tuple[float, float]:

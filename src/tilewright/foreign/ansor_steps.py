@@ -62,7 +62,7 @@ def ansor_order(dag: ComputeDAG) -> list[Operation]:
         if op not in depth:
             depth[op] = len(depth)
             todo += [t.op for t in op.input_tensors]
-    unmet = {op: len(op.input_tensors) for op in depth}
+    unmet = {op: len({t.op for t in op.input_tensors}) for op in depth}
     numbered = list(depth)
     ready = [-depth[op] for op, count in unmet.items() if not count]
     heapq.heapify(ready)

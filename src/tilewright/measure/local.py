@@ -177,6 +177,19 @@ class LocalRunner:
         self._devices: dict[tuple[str, int], DeviceSpec] = {}
         self._fit: set[Target] = set()
 
+    @property
+    def ref_input(self) -> None:
+        """Inputs of the user's; there are none: the verifier draws them."""
+        return None
+
+    @ref_input.setter
+    def ref_input(self, arrays: Any) -> None:
+        if arrays is not None:
+            raise DeviceError(
+                "LocalRunner.ref_input", "inputs are drawn, as the reference needs them, too",
+                "Leave it out, or use auto_scheduler.SearchTask(task_inputs={name: array}).",
+            )  # fmt: skip
+
     def sharing(self, **options: Any) -> LocalRunner:
         """Another runner, with options of its own, over the processes of this one."""
         other = LocalRunner(**options, limits=self._limits)

@@ -55,6 +55,7 @@ class Sketch:
     """origin: "template:NAME" or "rules:N"
     build: configuration (concrete or symbolic) -> Schedule
     structures: kinds of loop nests that `build` gives, at most
+    outline: the schedule before its loops are marked, as in the first configuration; default: that
     """
 
     def __init__(
@@ -66,10 +67,12 @@ class Sketch:
         target: Target,
         fallback: Callable[[], Any] | None = None,
         structures: int = MAX_PARTS,
+        outline: Callable[[], Schedule] | None = None,
     ) -> None:
         self.origin, self.dag, self.space, self.target = origin, dag, space, target
         self._fallback = fallback
         self.build = build
+        self.outline = outline or (lambda: self.close(0))
         symbolic = space.symbolic()
         self._tracer: Tracer[LoopTree] = Tracer(lambda: LoopTree(build(symbolic)), structures)
 

@@ -151,8 +151,13 @@ def described(past: Past) -> tuple[Matrix, Vector, Vector]:
 
 def teach_plan(proposer: PlanProposer, history: History) -> bool:
     """The same for a proposer with a model of its own; whether it was enough to learn from."""
-    own = {sketch.origin: sketch for sketch in proposer.task.sketches}
-    features, told = proposer.planning.features, []
+    return proposer.start_from(told_rows(proposer.task, proposer.planning.features, history))
+
+
+def told_rows(task: Task, features: str, history: History) -> list[Told]:
+    """AutoTVM's features of what was told of other tasks, for models of `task`."""
+    own = {sketch.origin: sketch for sketch in task.sketches}
+    told = []
     for past in history.told:
         rows, seconds = [], []
         for sketch, mine in _by_sketch(past):
@@ -162,13 +167,13 @@ def teach_plan(proposer: PlanProposer, history: History) -> bool:
             ):
                 history.skipped["knobs of another template"] += len(mine)
                 continue
-            number = -1 if alike is None else proposer.task.sketches.index(alike)
+            number = -1 if alike is None else task.sketches.index(alike)
             indices = np.array([o.candidate.index for o in mine], np.int64)
             rows.append(numbered(number, rows_of(features, sketch, indices)[0]))
             seconds += [o.seconds for o in mine]
         if rows:
             told.append(Told(stacked(rows), np.array(seconds)))
-    return proposer.start_from(told)
+    return told
 
 
 def _task(database: Database, identity: TaskId, records: Sequence[Record]) -> Task:

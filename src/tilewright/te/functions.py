@@ -120,8 +120,12 @@ def ldexp(x: Value, exponent: Value) -> Expr:
 
 
 def div(a: Value, b: Value) -> Expr:
-    """a / b of floats."""
-    return E.binary("div", E.convert(a), b)
+    """a / b of floats; of integers `truncdiv`, as in C."""
+    x = E.convert(a)
+    y = E.convert(b, x)
+    if x.dtype.is_float or y.dtype.is_float:
+        return E.binary("div", x, y)
+    return truncdiv(x, y)
 
 
 def trunc(x: Value) -> Expr:

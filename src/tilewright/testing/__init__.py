@@ -6,6 +6,7 @@ In: arrays, targets.  Out: AssertionErrors, marks of pytest.  Read next: `parame
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import inspect
 import sys
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.base.doors import door
-from tilewright.base.errors import TargetError
+from tilewright.base.errors import TargetError, absent
 from tilewright.runtime.device import Device, device
 from tilewright.targets.kind import is_absent, kinds
 from tilewright.targets.target import Target, TargetLike
@@ -156,3 +157,9 @@ def main() -> None:
     import pytest
 
     sys.exit(pytest.main([sys.argv[0], *sys.argv[1:]]))
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("auto_scheduler", "autotvm"):  # imported when asked for: others need no tuners
+        return importlib.import_module(f"tilewright.testing.{name}")
+    raise absent("testing", name, {})

@@ -120,6 +120,11 @@ from tilewright.topi.transform import (
     strided_slice,
     transpose,
 )
+from tilewright.topi.utils import equal_const_int as equal_const_int
+from tilewright.topi.utils import get_const_float as get_const_float
+from tilewright.topi.utils import get_const_int as get_const_int
+from tilewright.topi.utils import get_const_tuple as get_const_tuple
+from tilewright.topi.utils import traverse_inline as traverse_inline
 
 operators.install()
 floor_mod = mod

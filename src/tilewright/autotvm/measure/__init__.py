@@ -7,6 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from tilewright.autotvm.measure import executor as executor
+from tilewright.autotvm.measure import local_executor as local_executor
+from tilewright.autotvm.measure.executor import TimeoutError
+from tilewright.autotvm.measure.local_executor import LocalExecutor
 from tilewright.autotvm.measure.measure import BuildResult, MeasureErrorNo, Runner
 from tilewright.autotvm.results import MeasureInput, MeasureResult
 from tilewright.base.errors import absent
@@ -15,8 +19,8 @@ from tilewright.farm.session import request_remote
 from tilewright.measure.local import LocalBuilder, LocalRunner
 
 __all__ = [
-    "BuildResult", "LocalBuilder", "LocalRunner", "MeasureErrorNo", "MeasureInput", "MeasureResult",
-    "RPCRunner", "Runner", "request_remote",
+    "BuildResult", "LocalBuilder", "LocalExecutor", "LocalRunner", "MeasureErrorNo", "MeasureInput",
+    "MeasureResult", "RPCRunner", "Runner", "TimeoutError", "request_remote",
 ]  # fmt: skip
 
 

@@ -15,11 +15,16 @@ from tilewright.autotvm.dispatch import (
     FallbackContext,
     clear_fallback_cache,
 )
+from tilewright.autotvm.task import space as space
+from tilewright.autotvm.task import task as task
 from tilewright.autotvm.topi_integration import (
     TaskExtractEnv,
+    args_to_workload,
+    deserialize_args,
     get_workload,
     register_topi_compute,
     register_topi_schedule,
+    serialize_args,
 )
 from tilewright.base.doors import open_doors
 from tilewright.base.errors import SpaceError, absent
@@ -31,10 +36,9 @@ from tilewright.targets.target import TargetLike
 __all__ = [
     "ApplyConfig", "ApplyFixedConfig", "ApplyGraphBest", "ApplyHistoryBest", "ConfigEntity",
     "ConfigSpace", "DispatchContext", "FallbackConfigEntity", "FallbackContext", "Task",
-    "TaskExtractEnv", "clear_fallback_cache", "create", "dispatcher",
-    "extract_from_multiple_program",
-    "extract_from_program", "get_config", "get_workload", "register_topi_compute",
-    "register_topi_schedule", "template",
+    "TaskExtractEnv", "args_to_workload", "clear_fallback_cache", "create", "deserialize_args",
+    "dispatcher", "extract_from_multiple_program", "extract_from_program", "get_config",
+    "get_workload", "register_topi_compute", "register_topi_schedule", "serialize_args", "template",
 ]  # fmt: skip
 
 
@@ -76,10 +80,10 @@ def extract_from_multiple_program(
     wanted = ops if ops is None or isinstance(ops, str) else list(ops)
     found: dict[str, Task] = {}
     for mod, own in zip(networks, given, strict=True):
-        for task in extract_from_program(mod, own, target, target_host, wanted):
-            known = found.setdefault(task.key, task)
-            if known is not task:
-                known.weight += task.weight
+        for made in extract_from_program(mod, own, target, target_host, wanted):
+            known = found.setdefault(made.key, made)
+            if known is not made:
+                known.weight += made.weight
     return list(found.values())
 
 

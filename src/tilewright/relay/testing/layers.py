@@ -131,7 +131,8 @@ def create_workload(
     The values keep activations of deep networks near 1: weights by He's rule, statistics near those
     of a normalised value.  A parameter's values depend on its name and `seed` only; a weight is
     drawn in OIHW order, so layouts have the same network.
-    gains: factors for the weights of some parameters, by name.
+    net: a function, or an expression over variables; gains: factors for the weights of some
+    parameters, by name.
     """
     params = {}
     mod = each_function(IRModule.from_expr(net), typed)

@@ -309,7 +309,7 @@ class ConfigSpace(Config):
 
     def subrange_length(self, start: int, end: int) -> int:
         """How many indices of [start, end) are valid; looks at each where a filter is set."""
-        self._check_range(start, end)
+        self._check_range(start, end, empty=True)
         if not self._filters:
             return end - start
         return sum(len(chunk) for chunk in self._valid_chunks(start, end))
@@ -338,16 +338,25 @@ class ConfigSpace(Config):
             "Widen the range or exclude fewer.",
         )  # fmt: skip
 
-    def get_next_index(self, index: int, n: int = 1, start: int = 0, end: int | None = None) -> int:
-        """The n-th valid index after `index` within [start, end), -1 where there is none."""
+    def get_next_index(
+        self, index: int, n: int = 1, start: int = 0, end: int | None = None
+    ) -> int | None:
+        """The n-th valid index after `index` within [start, end), of a negative n the -n-th before
+        it; None where there is none.  Raises SpaceError for n = 0."""
         stop = self.range_length if end is None else end
         self._check_range(start, stop)
-        left = n
-        for chunk in self._valid_chunks(max(start, index + 1), stop):
+        if not n:
+            raise SpaceError("get_next_index(n=0)", "that is no step", "Use 1 or -1.")
+        if n > 0:
+            chunks = self._valid_chunks(max(start, index + 1), stop)
+        else:
+            chunks = self._valid_chunks(start, min(stop, index), backwards=True)
+        left = abs(n)
+        for chunk in chunks:
             if len(chunk) >= left:
                 return int(chunk[left - 1])
             left -= len(chunk)
-        return -1
+        return None
 
     def sample_ints(self, m: int, rng: np.random.Generator | None = None) -> Indices:
         """`m` different valid indices; SpaceError where the space has not as many."""
@@ -381,17 +390,18 @@ class ConfigSpace(Config):
         known = self.space_map.get(knob.name)
         if known is not None and known.same_as(knob):
             return
-        if known is not None:
+        if known is not None and not known.splits_like(knob):
             raise SpaceError(
                 f"define({knob.name})", f"the name stands for {known} already", "Use another name."
             )
-        taken = {d for k in self.space_map.values() for d in k.decisions}
+        taken = {d for k in self.space_map.values() if k is not known for d in k.decisions}
         if not taken.isdisjoint(knob.decisions):
             raise SpaceError(
                 f"define({knob.name})", "its decisions have the names of another knob's",
                 "Use a name without a dot.",
             )  # fmt: skip
-        self.space_map[knob.name] = knob
+        self.space_map[knob.name] = knob  # the same loops by other options: the last ones count
+        self._counted = None
 
     def _strides(self) -> list[int]:
         strides, stride = [], 1
@@ -400,10 +410,15 @@ class ConfigSpace(Config):
             stride *= size
         return strides
 
-    def _valid_chunks(self, start: int, stop: int, size: int = 1 << 14) -> Iterator[Indices]:
-        for begin in range(start, stop, size):
+    def _valid_chunks(
+        self, start: int, stop: int, size: int = 1 << 14, backwards: bool = False
+    ) -> Iterator[Indices]:
+        """The valid indices of [start, stop), so many looked at at once."""
+        begins = range(start, stop, size)
+        for begin in reversed(begins) if backwards else begins:
             chunk = np.arange(begin, min(begin + size, stop), dtype=np.int64)
-            yield chunk[self.valid_mask(chunk)]
+            valid = chunk[self.valid_mask(chunk)]
+            yield valid[::-1] if backwards else valid
 
     def check_countable(self) -> int:
         """`range_length`; SpaceError where arrays cannot hold the indices."""
@@ -425,8 +440,8 @@ class ConfigSpace(Config):
         if not 0 <= index < self.range_length:
             raise SpaceError(f"ConfigSpace.get({index})", f"not in [0, {self.range_length})")
 
-    def _check_range(self, start: int, end: int) -> None:
-        if not 0 <= start < end <= self.range_length:
+    def _check_range(self, start: int, end: int, empty: bool = False) -> None:
+        if not 0 <= start <= end <= self.range_length or (start == end and not empty):
             raise SpaceError(
                 f"range [{start}, {end})", f"empty or outside [0, {self.range_length})"
             )

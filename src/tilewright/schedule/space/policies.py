@@ -118,6 +118,10 @@ class Knob(ABC):
     def same_as(self, other: Knob) -> bool:
         return repr(self) == repr(other) and np.array_equal(self.columns, other.columns)
 
+    def splits_like(self, other: Knob) -> bool:
+        """Whether both tile an axis of one length into as many loops."""
+        return False
+
     def _check_size(self, place: str, way_out: str) -> None:
         if len(self) < 1:
             raise SpaceError(place, "no entity is left", way_out)
@@ -203,6 +207,10 @@ class SplitSpace(Knob):
 
     def entity(self, position: int) -> SplitEntity:
         return SplitEntity(self.columns[:, position].tolist())
+
+    def splits_like(self, other: Knob) -> bool:
+        own = self.product, self.num_output
+        return isinstance(other, SplitSpace) and own == (other.product, other.num_output)
 
     def open_entity(self) -> SplitEntity:
         sizes = [var(name) for name in self.decisions]

@@ -24,7 +24,7 @@ class Touch:
     """`node` reads `tensor` (or writes its own result) at `index`, over its root axes.
 
     producer: the stage that stores the tensor; None for an input
-    axes:     root axes of the node that the index depends on
+    axes:     root axes of the node that the index depends on; by_dim: in each dimension
     chosen:   for each dimension, a read that its index depends on: data say where it points
     """
 
@@ -34,6 +34,7 @@ class Touch:
     index: tuple[Expr, ...]
     write: bool
     axes: frozenset[IterVar]
+    by_dim: tuple[frozenset[IterVar], ...]
     chosen: tuple[Expr | None, ...]
 
     @property
@@ -76,10 +77,13 @@ class Anatomy:
         self, tree: Structure, node: Node, tensor: Tensor, index: tuple[Expr, ...], *, write: bool
     ) -> Touch:
         producer = node if write else tree.of_stage.get(tree.schedule[tensor])
-        used = {v for v in E.free_variables(*index) if v in self.axis_of}
-        axes = frozenset(self.axis_of[v] for v in used)
+        by_dim = tuple(
+            frozenset(self.axis_of[v] for v in E.free_variables(i) if v in self.axis_of)
+            for i in index
+        )
+        axes = frozenset[IterVar]().union(*by_dim)
         chosen = tuple(next((n for n in E.walk(i) if n.op == "read"), None) for i in index)
-        return Touch(node, tensor, producer, tuple(index), write, axes, chosen)
+        return Touch(node, tensor, producer, tuple(index), write, axes, by_dim, chosen)
 
 
 _known: weakref.WeakKeyDictionary[Structure, Anatomy] = weakref.WeakKeyDictionary()
@@ -121,20 +125,33 @@ def shape(bounds: Bounds, touch: Touch) -> list[Number]:
 
 def moves(bounds: Bounds, touch: Touch) -> frozenset[IterVar]:
     """Leaf axes whose steps change the address, as far as the structure tells."""
+    return _leaves(bounds, touch, touch.axes)
+
+
+def moved_dimensions(bounds: Bounds, touch: Touch) -> dict[IterVar, list[int]]:
+    """For each of these axes the dimensions in which the place changes."""
+    found: dict[IterVar, list[int]] = {}
+    for dim, axes in enumerate(touch.by_dim):
+        for leaf in _leaves(bounds, touch, axes):
+            found.setdefault(leaf, []).append(dim)
+    return found
+
+
+def _leaves(bounds: Bounds, touch: Touch, axes: frozenset[IterVar]) -> frozenset[IterVar]:
     leaves: set[IterVar] = set()
-    for atom in atoms(bounds, touch):
+    for atom in atoms(bounds, touch.node, axes):
         leaves |= bounds.tree.leaves_under[atom]
     if touch.producer is not None and touch.producer.parent is not None:
         leaves -= touch.producer.points
     return frozenset(leaves)
 
 
-def atoms(bounds: Bounds, touch: Touch) -> set[IterVar]:
-    """Axes that the address is computed from: root axes of the node, parts of axes around it."""
-    found: set[IterVar] = set(touch.axes)
-    for axis in touch.axes:
-        if axis.kind == "spatial" and touch.node.parent is not None:
-            _collect(bounds.base[touch.node][touch.node.op.axis.index(axis)], found)
+def atoms(bounds: Bounds, node: Node, axes: frozenset[IterVar]) -> set[IterVar]:
+    """Axes that root axes of `node` are computed from: they, parts of axes around it."""
+    found = set(axes)
+    for axis in axes:
+        if axis.kind == "spatial" and node.parent is not None:
+            _collect(bounds.base[node][node.op.axis.index(axis)], found)
     return found
 
 

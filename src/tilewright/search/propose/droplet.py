@@ -45,6 +45,20 @@ class DropletProposer(Pooled):
         """No neighbour is left, and none on its way may become the best."""
         return not self._pending and all(drop.dry for drop in self._drops)
 
+    # Of the first sketch: how far its neighbours are, the fastest, and what is left to try of them.
+
+    @property
+    def radius(self) -> int:
+        return self._drops[0].radius
+
+    @property
+    def best(self) -> Outcome | None:
+        return self._drops[0].best
+
+    @property
+    def waiting(self) -> list[int]:
+        return self._drops[0].waiting()
+
     def suggest(self, n: int) -> list[Candidate]:
         found: list[Candidate] = []
         while len(found) < n and not all(drop.dry for drop in self._drops):
@@ -84,6 +98,10 @@ class _Drop:
         self._fill()
         return not self._queue
 
+    def waiting(self) -> list[int]:
+        """What is left to try at this distance."""
+        return [i for i in self._queue if i not in self.pool.visited]
+
     def begin(self, index: int) -> None:
         self._at, self.radius = index, 0
         self._queue = [int(i) for i in self.pool.sensible(np.array([index], np.int64))]
@@ -106,7 +124,7 @@ class _Drop:
 
     def _fill(self) -> None:
         furthest = int(self.dims.max(initial=1))
-        self._queue = [i for i in self._queue if i not in self.pool.visited]
+        self._queue = self.waiting()
         while not self._queue and self.radius < furthest - 1:
             self.radius += 1
             self._queue = [int(i) for i in self._ring()]

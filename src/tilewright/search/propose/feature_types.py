@@ -34,12 +34,14 @@ def rows_of(kind: str, sketch: Sketch, indices: Indices) -> tuple[Matrix, Mask]:
     """
     if kind == "knob":
         return knob_features(sketch.space, indices), sketch.legal(indices)
-    rows, sensible = np.zeros((len(indices), 0), np.float32), np.zeros(len(indices), bool)
+    found, sensible = [], np.zeros(len(indices), bool)
     for group in sketch.groups(indices):
-        found = _OF_LOOPS[kind](group)
-        rows = widened(rows, found.shape[1])
-        rows[group.rows, : found.shape[1]] = found
+        found.append((group.rows, _OF_LOOPS[kind](group)))
         sensible[group.rows] = group.verdict.sensible(len(group.rows))
+    width = max((part.shape[1] for _, part in found), default=0)
+    rows = np.zeros((len(indices), width), np.float32)
+    for where, part in found:
+        rows[where, : part.shape[1]] = part
     plain = [k for k in sketch.space.space_map.values() if isinstance(k, OtherOptionSpace)]
     rows = np.concatenate([_entities(sketch.space, plain, indices), rows], axis=1)
     return rows, sensible & sketch.space.valid_mask(indices)

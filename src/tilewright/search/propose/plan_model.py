@@ -65,6 +65,12 @@ class PlanModel:
             self._base = self._train(usable, None, 2 * FADES, BASE_ROUNDS)
         return bool(usable)
 
+    def begin_with(self, other: PlanModel) -> None:
+        """Let the trees of another model, its own or else its base, be the base of this one."""
+        own = other._trees is not None
+        self._base = other._trees if own else other._base
+        self._base_width = other._width if own else other._base_width
+
     def fit(self, told: Told, plan_size: int) -> bool:
         """Learn from the task's own results; whether there was enough to learn."""
         if not self._teaches(told):

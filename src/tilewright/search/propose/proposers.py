@@ -281,6 +281,20 @@ class GeneticProposer(Pooled):
         self._recent: deque[Outcome] = deque(maxlen=pop_size)
         self._elite: list[Outcome] = []
         self._waiting: list[Candidate] = []
+        self._born: list[Candidate] = []
+        self._first_size: int | None = None
+
+    @property
+    def generation(self) -> list[Candidate]:
+        """The candidates that are proposed now, those that were so already included."""
+        if self._first_size is None:
+            self._waiting = self._generation()
+        return list(self._born)
+
+    @property
+    def first_size(self) -> int:
+        """How many the first generation had."""
+        return self._first_size if self._first_size is not None else len(self.generation)
 
     def update(self, results: Sequence[Outcome]) -> None:
         super().update(results)
@@ -316,7 +330,10 @@ class GeneticProposer(Pooled):
             share = max(-(-(self.pop_size - len(children)) // left), 0)
             if share:
                 children += [Candidate(pool.sketch, int(i)) for i in pool.draw()[:share]]
-        return [children[i] for i in self.rng.permutation(len(children))]
+        self._born = [children[i] for i in self.rng.permutation(len(children))]
+        if self._first_size is None:
+            self._first_size = len(self._born)
+        return list(self._born)
 
     def _parents(self) -> list[Outcome]:
         return list(dict.fromkeys([*(r for r in self._recent if r.ok), *self._elite]))

@@ -170,7 +170,13 @@ def _sketch(
         )  # fmt: skip
     if target.has_threads:
         _limit_blocks(space, hardware, tiling.levels(target).count("S"))
-    return Sketch(_origin(derivation, taken), dag, space, build, target)
+
+    def outline() -> Schedule:
+        state = State(Schedule(dag), ConfigSpace(), target, hardware, tiling=tiling)
+        derivation.run(state)
+        return state.schedule
+
+    return Sketch(_origin(derivation, taken), dag, space, build, target, outline=outline)
 
 
 def _limit_blocks(space: ConfigSpace, hardware: Hardware, levels: int) -> None:
