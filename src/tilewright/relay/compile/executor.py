@@ -16,6 +16,7 @@ from tilewright.base.doors import door
 from tilewright.base.dtype import DType
 from tilewright.base.errors import ModelError
 from tilewright.relay.compile.vm import Executable
+from tilewright.relay.functional.pool import evaluated
 from tilewright.relay.graph.evaluate import evaluate
 from tilewright.relay.graph.expr import Expr, Function, IRModule, Var, as_array, const, free_vars
 from tilewright.relay.graph.traversal import substitute
@@ -82,7 +83,7 @@ class Executor:
                 )  # fmt: skip
             if expr is None or expr == "main":
                 return _KINDS[self.kind](self, Executable(self.mod, self.target, self.params))
-            expr = self.mod[expr]
+            expr = self.mod[str(expr)]
         given: dict[Expr, Expr] = {
             v: x if isinstance(x, Expr) else const(as_array(x)) for v, x in (binds or {}).items()
         }
@@ -111,6 +112,12 @@ def _vm(executor: Executor, built: Executable) -> Callable[..., Any]:
 
 
 def _debug(executor: Executor, built: Executable) -> Callable[..., Any]:
+    program = built.program
+    if program is not None:
+        return lambda *args, **named: program.run(
+            ordered(program.input_names, args, named, "evaluate"), evaluated, executor.device, False
+        )
+
     def run(*args: Any, **named: Any) -> Any:
         values = built.tensors(ordered(built.input_names, args, named, "evaluate"))
         main = built.sized([shape_of(v) for v in values])

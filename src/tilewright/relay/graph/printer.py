@@ -45,6 +45,11 @@ def module_text(mod: IRModule) -> str:
     return _Printer().module(mod)
 
 
+def text_of(graph: Any) -> str:
+    """Of a module or an expression."""
+    return module_text(graph) if isinstance(graph, IRModule) else expression_text(graph)
+
+
 def expression_text(expr: Expr) -> str:
     """One expression: a function with its body, or the calls that make a value."""
     return _Printer().expression(expr)

@@ -19,6 +19,7 @@ from tilewright.relay.graph.expr import (
     children,
     post_order,
 )
+from tilewright.relay.graph.functional import Functional
 from tilewright.relay.graph.later import Later
 
 
@@ -31,7 +32,7 @@ def with_children(node: Expr, new: tuple[Expr, ...]) -> Expr:
         return node.with_args(new)
     if isinstance(node, Tuple):
         return Tuple(new)
-    if isinstance(node, Later):
+    if isinstance(node, (Later, Functional)):
         return node.with_parts(new)
     assert isinstance(node, TupleGetItem)
     return TupleGetItem(new[0], node.index)
@@ -65,30 +66,35 @@ def rewrite(root: Expr, visit: Callable[[Expr, Expr], Expr]) -> Expr:
 
 
 def substitute(root: Expr, replacements: Mapping[Expr, Expr]) -> Expr:
-    """`root` with some nodes replaced."""
-    return rewrite(root, lambda old, rebuilt: replacements.get(old, rebuilt))
+    """`root` with some nodes replaced, in functions that read them, too."""
+
+    def visit(old: Expr, rebuilt: Expr) -> Expr:
+        if isinstance(old, Function) and any(v in replacements for v in old.free):
+            return old.with_body(substitute(old.body, replacements))
+        return replacements.get(old, rebuilt)
+
+    return rewrite(root, visit)
 
 
 def with_body(function: Function, body: Expr) -> Function:
     """`function` with another body."""
-    return (
-        function if body is function.body else Function(function.params, body, attrs=function.attrs)
-    )
+    return function if body is function.body else function.with_body(body)
 
 
 def each_function(mod: IRModule, change: Callable[[Function], Function]) -> IRModule:
     """A module in which every function was changed."""
-    return IRModule({name: change(f) for name, f in mod.functions.items()})
+    functions = {name: change(f) for name, f in mod.functions.items()}
+    return IRModule(functions, mod.type_definitions)
 
 
 def is_call(node: Expr, *names: str) -> bool:
     """Whether `node` calls one of the operators `names`."""
-    return isinstance(node, Call) and not isinstance(node.op, Function) and node.op.name in names
+    return op_name(node) in names
 
 
 def op_name(node: Expr) -> str:
     """The operator a node calls; "" for anything else."""
-    return node.op.name if isinstance(node, Call) and not isinstance(node.op, Function) else ""
+    return getattr(node.op, "name", "") if isinstance(node, Call) else ""
 
 
 def is_constant(node: Expr) -> bool:

@@ -25,6 +25,7 @@ from tilewright.relay.testing import (
     mlp,
     mobilenet,
     mobilenet_v2,
+    nat,
     resnet,
     resnet_3d,
     resnet_v1,
@@ -45,6 +46,7 @@ from tilewright.relay.testing.checks import (
     run_opt_pass,
 )
 from tilewright.relay.testing.layers import create_workload
+from tilewright.relay.testing.nat import count, make_nat_expr, make_nat_value
 
 Workload = tuple[IRModule, dict[str, Array]]
 
@@ -96,18 +98,23 @@ def unknown_network(name: str) -> ModelError:
 
 
 __all__ = [
-    "NETWORKS", "create_workload", "ctx_list", "dcgan", "densenet", "dqn", "enabled_targets",
-    "get_network", "inception_v3", "init", "layers", "lstm", "mlp", "mobilenet", "mobilenet_v2",
+    "NETWORKS", "count", "create_workload", "ctx_list", "dcgan", "densenet", "dqn",
+    "enabled_targets",
+    "get_network", "inception_v3", "init", "layers", "lstm", "make_nat_expr", "make_nat_value",
+    "mlp", "mobilenet", "mobilenet_v2", "nat",
     "rand", "resnet", "resnet_3d", "resnet_v1", "resnext", "run_infer_type", "run_opt_pass",
     "squeezenet", "synthetic", "temp_op_attr", "transformers", "unet", "unknown_network", "vgg",
     "yolo_detection",
 ]  # fmt: skip
-open_doors(globals(), ("rand", "run_infer_type", "run_opt_pass"), ModelError)
+open_doors(
+    globals(),
+    ("count", "make_nat_expr", "make_nat_value", "rand", "run_infer_type", "run_opt_pass"),
+    ModelError,
+)
 
 _ELSEWHERE = {
     "check_grad": "Gradients are not there; networks are for inference.",
-    "nat": "Export the network to ONNX and use relay.frontend.from_onnx.",
-    "Prelude": "Values are tensors and tuples of them; unroll lists and loops in Python.",
+    "Prelude": "It is relay.prelude.Prelude.",
     "to_python": "relay.evaluate computes a graph with numpy.",
     "run_as_python": "relay.evaluate computes a graph with numpy.",
 }

@@ -16,6 +16,7 @@ from tilewright.base.doors import open_doors
 from tilewright.base.dtype import FLOAT32
 from tilewright.base.errors import ModelError, absent
 from tilewright.driver.build import resolve_target
+from tilewright.relay.functional.typed import typed_program
 from tilewright.relay.graph.expr import Expr, IRModule, Var
 from tilewright.relay.graph.traversal import each_function
 from tilewright.relay.graph.untyped import typed
@@ -74,6 +75,7 @@ class RelayPass(Pass):
 
     OPT_LEVEL: ClassVar[int] = 0
     CHANGES: ClassVar[tuple[Change, ...]] = ()
+    FUNCTIONAL: ClassVar[bool] = False  # whether it is for functional functions, too
 
     @property
     def info(self) -> PassInfo:
@@ -84,16 +86,29 @@ class RelayPass(Pass):
             mod = change(mod)
         return mod
 
+    def _changed(self, mod: IRModule) -> IRModule:
+        """Functions that are more than operators stay as they are, where the pass is not for
+        them."""
+        kept = {n: f for n, f in mod.functions.items() if f.is_functional}
+        if self.FUNCTIONAL or not kept:
+            return super()._changed(mod)
+        ordinary = {n: f for n, f in mod.functions.items() if n not in kept}
+        made = super()._changed(IRModule(ordinary, mod.type_definitions))
+        return IRModule({**made.functions, **kept}, mod.type_definitions)
+
 
 class InferType(RelayPass):
     """Variables without a type get the one that their operators tell, parameters of functions that
-    of what callers give; other types are known as soon as a graph is built.
+    of what callers give; other types are known as soon as a graph is built.  Functional functions
+    are checked by unification.
 
     Raises ModelError that names the variables that have none.
     """
 
+    FUNCTIONAL = True
+
     def change(self, mod: IRModule) -> IRModule:
-        return each_function(mod, typed)
+        return each_function(mod, lambda f: typed_program(f) if f.is_functional else typed(f))
 
 
 class SimplifyInference(RelayPass):
