@@ -387,9 +387,9 @@ def test_backends_that_there_are_not():
     ("owner", "name", "part"),
     [
         (relay.prelude, "lists", "no attribute"), (relay.parser, "SpanCheck", "not kept"),
-        (relay.backend, "interpreter", "relay.build"),
+        (relay.backend, "graph_executor_codegen", "relay.build"),
         (relay.analysis, "alpha_equal", "structural"),
-        (relay.vm, "VMCompiler", "relay.vm.compile"), (relay.ty, "TypeRelation", "type rules"),
+        (relay.vm, "VMExecutor", "create_executor"), (relay.ty, "TypeRelation", "type rules"),
         (relay.testing, "check_grad", "Gradients"), (relay.expr, "Match", "relay.Match"),
         (relay.build_module, "GraphExecutor", "create_executor"),
         (relay.op, "relu", "relay.nn.relu"), (relay.op, "register_compute", "TABLE"),

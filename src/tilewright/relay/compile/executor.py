@@ -82,7 +82,7 @@ class Executor:
                     "Give an expression, or create_executor(mod=).",
                 )  # fmt: skip
             if expr is None or expr == "main":
-                return _KINDS[self.kind](self, Executable(self.mod, self.target, self.params))
+                return self._run(self.mod, self.params)
             expr = self.mod[str(expr)]
         given: dict[Expr, Expr] = {
             v: x if isinstance(x, Expr) else const(as_array(x)) for v, x in (binds or {}).items()
@@ -97,7 +97,10 @@ class Executor:
         return self._callable(Function([], found))()
 
     def _callable(self, function: Function) -> Callable[..., Any]:
-        built = Executable(IRModule.from_expr(function), self.target)
+        return self._run(IRModule.from_expr(function), {})
+
+    def _run(self, mod: IRModule, params: Mapping[str, Any]) -> Callable[..., Any]:
+        built = Executable(mod, self.target, params, types_by_values=self.kind != "graph")
         return _KINDS[self.kind](self, built)
 
 

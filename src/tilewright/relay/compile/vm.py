@@ -38,7 +38,7 @@ from tilewright.relay.graph.open import OpenModule
 from tilewright.relay.graph.printer import structural_key
 from tilewright.relay.graph.stages import Stages
 from tilewright.relay.graph.traversal import each_function, substitute
-from tilewright.relay.graph.untyped import typed
+from tilewright.relay.graph.untyped import has_untyped, typed
 from tilewright.relay.passes.bind import bind_params
 from tilewright.relay.passes.extents import open_extents, with_shapes, with_sizes
 from tilewright.relay.passes.inline import inline_calls
@@ -58,6 +58,7 @@ class Executable:
     """A network, built for the shapes it is called with.
 
     mod:    the network; params: weights by name, which become constants
+    types_by_values: variables whose types nothing tells have those of the values of each call
     Options of `transform.PassContext` and schedules count where it is called for new shapes.
     """
 
@@ -66,11 +67,13 @@ class Executable:
         mod: IRModule,
         target: TargetLike | None = None,
         params: Mapping[str, Any] | None = None,
+        types_by_values: bool = False,
     ) -> None:
         self.params = dict(params or {})
         self.target = Target(resolve_target(target))
         main = mod.functions.get("main")
-        self.program = Program(main, self.params) if main and is_program(main) else None
+        open_ = main is not None and (is_program(main) or (types_by_values and has_untyped(main)))
+        self.program = Program(main, self.params) if main and open_ else None
         if self.program is None and not isinstance(mod, OpenModule):
             mod = each_function(tensors_only(mod, "relay.vm.compile"), typed)
         self.network, self.tuples = (mod, {}) if self.program else single_tensors(mod)

@@ -6,6 +6,8 @@ Read next: `../graph/functional.py`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from tilewright.base.errors import ModelError
 from tilewright.relay.graph.expr import Call, Expr, Function, GlobalVar, IRModule, post_order
 from tilewright.relay.graph.functional import Apply, NamedFunction
@@ -40,6 +42,39 @@ def tensors_only(mod: IRModule, place: str) -> IRModule:
     if not functional:
         return mod
     return IRModule({n: f for n, f in mod.functions.items() if n not in functional})
+
+
+def used_functions(mod: IRModule, names: Iterable[str]) -> set[str]:
+    """The names of functions, and of those of the module that they call or have as values.
+
+    Raises ModelError for a name that the module does not have.
+    """
+    stack, used = list(names), set[str]()
+    names_of = {f: name for name, f in mod.functions.items()}
+    while stack:
+        name = stack.pop()
+        if name in used:
+            continue
+        used.add(str(name))
+        for node in everything(mod[name].body):
+            for found in (name_of(node), names_of.get(called(node))):  # type: ignore[arg-type]
+                if found is not None and found in mod:
+                    stack.append(found)
+    return used
+
+
+def name_of(node: Expr) -> str | None:
+    """The name that a node calls, or is the function of."""
+    if isinstance(node, Apply) and isinstance(node.op, GlobalVar):
+        return node.op
+    return node.name if isinstance(node, (CallByName, NamedFunction)) else None
+
+
+def everything(body: Expr) -> list[Expr]:
+    """The nodes under `body`, and those of functions in it, that have no name."""
+    nodes = post_order(body)
+    inside = [n if isinstance(n, Function) else getattr(n, "op", None) for n in nodes]
+    return [*nodes, *(i for f in inside if isinstance(f, Function) for i in everything(f.body))]
 
 
 def called(node: Expr) -> Function | None:

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections import Counter
 from weakref import WeakKeyDictionary
 
-from tilewright.relay.graph.expr import Call, Expr, Function, Var, children, post_order
+from tilewright.relay.functional.calls import everything
+from tilewright.relay.graph.expr import Expr, Function, Var, children, post_order
 from tilewright.relay.graph.functional import (
     Clause,
     LetNode,
@@ -37,7 +38,7 @@ class Code:
         self.function, self.body = function, named_apart(function)
         nodes = post_order(self.body)
         self.reads = Counter(c for n in nodes for c in set(children(n)))
-        inside = [i for f in _functions(nodes) for i in _everything(f.body)]
+        inside = [i for f in _functions(nodes) for i in everything(f.body)]
         self.kept = {self.body, *inside}
         if any(isinstance(n, Later) and not isinstance(n.make, Again) for n in nodes):
             self.kept.update(n for n in nodes if isinstance(n, Var))  # whose makers may read them
@@ -106,10 +107,3 @@ def _like(var: Var) -> Var:
 
 def _functions(nodes: list[Expr]) -> list[Function]:
     return [n for n in nodes if isinstance(n, Function)]
-
-
-def _everything(body: Expr) -> list[Expr]:
-    """The nodes of a function inside, and of those in it."""
-    nodes = post_order(body)
-    called = [n.op for n in nodes if isinstance(n, Call) and isinstance(n.op, Function)]
-    return [*nodes, *(i for f in (*_functions(nodes), *called) for i in _everything(f.body))]

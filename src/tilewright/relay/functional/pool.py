@@ -136,6 +136,6 @@ def evaluated(function: Function, given: Sequence[Any]) -> Sequence[Any]:
 
 def is_small(function: Function) -> bool:
     """Whether it is arithmetic of a few numbers, which is evaluated and not compiled."""
-    nodes = post_order(function.body)
-    sizes = [k.size for k in (n.checked_type for n in nodes) if isinstance(k, TensorType)]
-    return len(nodes) <= SHORT and max(sizes, default=0) <= SMALL
+    kinds = (n.checked_type for n in post_order(function.body))
+    sizes = [k.size for k in kinds if isinstance(k, TensorType)]
+    return max(sizes, default=0) <= SMALL and sum(sizes) <= SHORT * SMALL

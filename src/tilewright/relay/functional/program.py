@@ -54,14 +54,13 @@ class Program:
         given = {**self.params, **dict(zip(self.input_names, values, strict=True))}
         return self._call(
             Closure(self.main), [given[p.name_hint] for p in self.main.params],
-            compute, device, as_lists,
+            Pool(compute), device, as_lists,
         )  # fmt: skip
 
     def _call(
-        self, closure: Closure, values: Sequence[Any], compute: Compute, device: Device,
-        as_lists: bool,
-    ) -> Any:  # fmt: skip
-        pool = Pool(compute)
+        self, closure: Closure, values: Sequence[Any], pool: Pool, device: Device, as_lists: bool
+    ) -> Any:
+        """pool: where the tensors are that the closure reads"""
         params = closure.function.params
         if len(params) != len(values):
             raise ModelError(
@@ -83,7 +82,7 @@ class Program:
             if isinstance(value, RefValue):
                 return RefValue(shown(value.value))
             if isinstance(value, Closure):
-                return lambda *args: self._call(value, args, compute, device, as_lists)
+                return lambda *args: self._call(value, args, pool, device, as_lists)
             return value
 
         return shown(value)

@@ -359,7 +359,7 @@ class Function(Expr):
     @property
     def checked_type(self) -> Any:
         """What it takes and gives."""
-        if self.is_functional:
+        if self.waits:
             from tilewright.relay.graph.later import type_of
 
             return type_of(self)
@@ -516,8 +516,9 @@ def var(
     return Var(name_hint, tensor_type(shape, kind, place))
 
 
-def const(value: Any, dtype: str | None = None) -> Constant:
+def const(value: Any, dtype: str | TensorType | None = None) -> Constant:
     """A constant from a number or an array; Python floats become float32, ints int32."""
+    dtype = str(dtype.dtype) if isinstance(dtype, TensorType) else dtype
     if isinstance(value, Constant):
         return value
     data = as_array(value)

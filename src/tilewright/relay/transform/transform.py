@@ -16,6 +16,8 @@ from tilewright.base.doors import open_doors
 from tilewright.base.dtype import FLOAT32
 from tilewright.base.errors import ModelError, absent
 from tilewright.driver.build import resolve_target
+from tilewright.relay.functional.calls import used_functions
+from tilewright.relay.functional.lift import lambda_lift
 from tilewright.relay.functional.typed import typed_program
 from tilewright.relay.graph.expr import Expr, IRModule, Var
 from tilewright.relay.graph.traversal import each_function
@@ -59,11 +61,14 @@ from tilewright.transform import (
 )
 
 __all__ = [
-    "AlterOpLayout", "BackwardFoldScaleAxis", "CanonicalizeCast", "CanonicalizeOps", "ChangeBatch",
+    "AlterOpLayout", "AnnotateSpans", "BackwardFoldScaleAxis", "CanonicalizeCast",
+    "CanonicalizeOps",
+    "ChangeBatch",
     "CombineParallelBatchMatmul", "CombineParallelConv2D", "CombineParallelDense", "ConvertLayout",
     "DeadCodeElimination", "DefuseOps", "DynamicToStatic", "EliminateCommonSubexpr",
     "FlattenAtrousConv", "FoldConstant", "FoldScaleAxis", "ForwardFoldScaleAxis", "FunctionPass",
-    "FuseOps", "InferType", "Inline", "Legalize", "ModulePass", "PrintIR", "RemoveUnusedFunctions",
+    "FuseOps", "InferType", "InferTypeLocal", "Inline", "LambdaLift", "Legalize",
+    "ModulePass", "PrintIR", "RemoveUnusedFunctions",
     "Sequential", "SimplifyExpr", "SimplifyInference", "ToMixedPrecision", "function_pass",
     "module_pass",
 ]  # fmt: skip
@@ -109,6 +114,21 @@ class InferType(RelayPass):
 
     def change(self, mod: IRModule) -> IRModule:
         return each_function(mod, lambda f: typed_program(f) if f.is_functional else typed(f))
+
+
+class AnnotateSpans(RelayPass):
+    """Where things are in a source text is not kept, errors name operators and arguments instead:
+    this gives the module back."""
+
+    FUNCTIONAL = True
+
+
+def InferTypeLocal(expr: Expr) -> Any:
+    """The type of an expression, as `expr.checked_type`.
+
+    Raises ModelError where its parts do not fit together, or do not tell it.
+    """
+    return expr.checked_type
 
 
 class SimplifyInference(RelayPass):
@@ -187,6 +207,14 @@ class Legalize(RelayPass):
         return legalize(mod, self.legalize_map_attr_name)
 
 
+class LambdaLift(RelayPass):
+    """Functions inside others become functions of the module, called lifted_0, lifted_1, ...; what
+    they read of the function around them becomes parameters of a function that gives them."""
+
+    FUNCTIONAL = True
+    CHANGES = (lambda_lift,)
+
+
 class SimplifyExpr(RelayPass):
     """Operators that do nothing disappear, chains of casts, limits, moves and constants join."""
 
@@ -212,12 +240,14 @@ class DefuseOps(RelayPass):
 
 @dataclass(frozen=True)
 class RemoveUnusedFunctions(RelayPass):
-    """A module of the functions `entry_functions` only; no function of a module calls another."""
+    """A module of the functions `entry_functions`, and those that they call by name."""
 
-    entry_functions: tuple[str, ...] = ("main",)
+    FUNCTIONAL = True
+    entry_functions: Sequence[str] = ("main",)
 
     def change(self, mod: IRModule) -> IRModule:
-        return IRModule({name: mod[name] for name in self.entry_functions})
+        used = used_functions(mod, self.entry_functions)
+        return IRModule({n: f for n, f in mod.functions.items() if n in used}, mod.type_definitions)
 
 
 @dataclass(frozen=True)
@@ -371,8 +401,8 @@ class ToMixedPrecision(RelayPass):
 _ELSEWHERE = dict.fromkeys(
     (
         "AnnotateTarget", "MergeCompilerRegions", "PartitionGraph", "ToANormalForm",
-        "ToBasicBlockNormalForm", "ToGraphNormalForm", "PartialEvaluate", "LambdaLift",
-        "EtaExpand", "LazyGradientInit",
+        "ToBasicBlockNormalForm", "ToGraphNormalForm", "PartialEvaluate", "EtaExpand",
+        "LazyGradientInit",
     ),
     "relay.build runs its passes by itself; relay.optimize applies them, relay.PASSES lists them.",
 ) | {
@@ -385,5 +415,6 @@ def __getattr__(name: str) -> Any:
     raise absent("relay.transform", name, _ELSEWHERE)
 
 
+open_doors(globals(), ("InferTypeLocal",), ModelError)
 _OWN = [n for n, v in dict(globals()).items() if isinstance(v, type) and issubclass(v, RelayPass)]
 open_doors(globals(), _OWN, ModelError)

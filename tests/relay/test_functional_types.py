@@ -1,0 +1,200 @@
+"""Types of functional networks, passes on them, and their text."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tilewright import relay
+from tilewright.base.errors import ModelError
+from tilewright.relay.prelude import Prelude
+
+INT, BOOL = relay.scalar_type("int32"), relay.scalar_type("bool")
+A, B = relay.TypeVar("a"), relay.TypeVar("b")
+
+
+def prelude():
+    mod = relay.IRModule()
+    lists = Prelude(mod)
+    return mod, lists, *mod.get_type("List")
+
+
+def function(*args, to, of=()):
+    return relay.FuncType(args, to, of)
+
+
+def test_bound_type_variables_may_have_any_name():
+    x, y = relay.TypeVar("x"), relay.TypeVar("y")
+    assert function(A, B, to=A, of=[A, B]) == function(x, y, to=x, of=[x, y])
+    assert function(A, B, to=A, of=[A, B]) != function(x, y, to=y, of=[x, y])
+    assert function(A, to=B, of=[A]) != function(x, to=y, of=[x])  # b and y are others
+    assert relay.RefType(INT) == relay.RefType(INT) != relay.RefType(BOOL)
+    assert str(function(A, to=relay.RefType(A), of=[A])) == "fn [a](a) -> ref(a)"
+
+
+@pytest.mark.parametrize(
+    ("name", "make"),
+    [
+        ("hd", lambda xs, ys: function(xs(A), to=A, of=[A])),
+        ("map", lambda xs, _: function(function(A, to=B), xs(A), to=xs(B), of=[A, B])),
+        ("foldl", lambda xs, _: function(function(A, B, to=A), A, xs(B), to=A, of=[A, B])),
+        ("foldr", lambda xs, _: function(function(A, B, to=B), B, xs(A), to=B, of=[A, B])),
+        ("filter", lambda xs, _: function(function(A, to=BOOL), xs(A), to=xs(A), of=[A])),
+        ("zip", lambda xs, _: function(
+            xs(A), xs(B), to=xs(relay.TupleType([A, B])), of=[A, B])),
+        ("sum", lambda xs, _: function(xs(INT), to=INT)),
+        ("iterate", lambda _, __: function(
+            function(A, to=A), INT, to=function(A, to=A), of=[A])),
+        ("size", lambda _, tree: function(tree(A), to=INT, of=[A])),
+    ],
+)  # fmt: skip
+def test_functions_of_the_prelude_have_the_types_that_tvm_tells(name, make):
+    mod, _, xs, *_ = prelude()
+    wanted = make(xs, mod.get_global_type_var("Tree"))
+    assert mod[name].checked_type == wanted
+    assert relay.transform.InferType()(mod)[name].checked_type == wanted
+
+
+def test_types_follow_from_what_variables_are_used_for():
+    mod, p, xs, cons, nil = prelude()
+    x, y, f = relay.Var("x"), relay.Var("y"), relay.Var("f")
+    assert relay.Function([x, y], cons(p.sum(x), y)).checked_type.arg_types == (xs(INT),) * 2
+    told = relay.Function([f], f(relay.const(1)), INT).checked_type
+    assert told == function(function(INT, to=INT), to=INT)
+    n = relay.Var("n")
+    body = relay.Match(
+        n, [relay.Clause(relay.PatternConstructor(cons, [relay.PatternVar(x),
+                                                         relay.PatternVar(y)]), x + relay.const(1)),
+            relay.Clause(relay.PatternWildcard(), p.hd(n))],
+    )  # fmt: skip
+    mod["main"] = relay.Function([n], relay.Let(f, p.rev(cons(relay.const(2), n)), body))
+    typed = relay.transform.InferType()(mod)["main"]
+    assert typed.checked_type == function(xs(INT), to=INT)
+    assert typed.params[0].checked_type == xs(INT) and typed.body.checked_type == INT
+    run = relay.create_executor("debug", relay.IRModule({**mod.functions, "main": typed}))
+    from tilewright.relay.backend.interpreter import ConstructorValue
+
+    empty = ConstructorValue(nil.tag, [], nil)
+    given = ConstructorValue(cons.tag, [np.int32(4), empty], cons)
+    assert run.evaluate()(given).numpy() == 5
+
+
+def test_polymorphic_functions_are_of_each_type_that_they_are_called_with():
+    x, y, f = relay.Var("x", A), relay.Var("y", B), relay.Var("f", function(B, to=B))
+    same = relay.Function([x], x, A, [A])
+    apply = relay.Function([f, y], f(y), B, [B])
+    assert apply(same, relay.const(0)).checked_type == INT
+    both = relay.Tuple([same(relay.const(1)), same(relay.Tuple([]))])
+    assert both.checked_type == relay.TupleType([INT, relay.TupleType([])])
+    assert relay.Function([], same, function(B, to=B), [B]).checked_type == function(
+        to=function(B, to=B), of=[B]
+    )
+    found = relay.create_executor("vm").evaluate(apply(same, relay.const(3)))
+    assert found.numpy() == 3
+
+
+def test_operators_tell_their_types_as_soon_as_they_know_them():
+    mod, p, _, cons, nil = prelude()
+    x = relay.var("x", shape=(2, 3))
+    wide = relay.reshape(p.hd(cons(x, nil())), (3, 2))
+    assert wide.checked_type == relay.TensorType((3, 2))
+    y = relay.Var("y")
+    flat = relay.Function([y], relay.nn.batch_flatten(relay.expand_dims(y, 0)))
+    net = p.map(flat, cons(x, nil()))
+    assert net.checked_type == mod.get_global_type_var("List")(relay.TensorType((1, 6)))
+    mod["main"] = relay.Function([x], net)
+    relay.transform.InferType()(mod)
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (lambda p, cons, nil: cons(relay.const(1), cons(relay.const(1.0), nil())),
+         "argument 1 of Cons: it has type .*float32.*int32.* is asked for"),
+        (lambda p, cons, nil: p.hd(relay.const(1)), "argument 0 of @hd"),
+        (lambda p, cons, nil: cons(nil()), "1 arguments for 2 parameters"),
+        (lambda p, cons, nil: p.sum(cons(relay.const(1.5), nil())), "List.float32."),
+        (lambda p, cons, nil: relay.RefRead(nil()), "what relay.RefRead reads"),
+        (lambda p, cons, nil: relay.Call(nil(), []), "a value of type List.* is called"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_together_is_an_error_of_inference(make, reason):
+    mod, p, _, cons, nil = prelude()
+    mod["main"] = relay.Function([], make(p, cons, nil))
+    with pytest.raises(ModelError, match=reason):
+        relay.transform.InferType()(mod)
+
+
+def test_what_nothing_tells_a_type_is_named():
+    mod = relay.IRModule()
+    f, x = relay.Var("f"), relay.Var("x")
+    mod["main"] = relay.Function([f, x], f(x))
+    with pytest.raises(ModelError, match="%f, %x: its type does not follow"):
+        relay.transform.InferType()(mod)
+
+
+# -- passes ----------------------------------------------------------------------------------------
+
+
+def closures():
+    """A module whose main calls closures, and itself by the name of a let."""
+    mod = relay.IRModule()
+    x, y = relay.var("x", shape=(2,)), relay.var("y", shape=(2,))
+    i, s, loop = relay.var("i", "int32"), relay.var("s", shape=(2,)), relay.Var("loop")
+    add = relay.Function([y], relay.Function([x], x + y))
+    z = relay.var("z", shape=(2,))
+    again = loop(i - relay.const(1), s * z)
+    body = relay.Function([i, s], relay.If(relay.const(0) < i, again, s))
+    net = add(z)(relay.Let(loop, body, loop(relay.const(3), z)))
+    mod["main"] = relay.Function([z], net)
+    return mod
+
+
+@pytest.mark.parametrize("kind", ["debug", "vm"])
+def test_lifted_functions_are_the_same_functions(kind):
+    mod, value = closures(), np.float32([2, 3])
+    lifted = relay.transform.LambdaLift()(relay.transform.InferType()(mod))
+    assert sorted(lifted.functions) == ["lifted_0", "lifted_1", "lifted_2", "main"]
+    for module in (mod, lifted):
+        found = relay.create_executor(kind, module).evaluate()(value)
+        np.testing.assert_array_equal(found.numpy(), value**4 + value)
+
+
+def test_unused_functions_are_removed_and_called_ones_are_not():
+    mod, p, _, cons, nil = prelude()
+    mod["main"] = relay.Function([], p.length(p.map(p.id, cons(relay.const(1), nil()))))
+    left = relay.transform.RemoveUnusedFunctions()(mod)
+    assert sorted(left.functions) == ["foldl", "id", "length", "main", "map"]
+    assert relay.create_executor("vm", left).evaluate()().numpy() == 1
+    kept = relay.transform.RemoveUnusedFunctions(["hd", "sum"])(mod)
+    assert sorted(kept.functions) == ["foldl", "hd", "sum"]
+
+
+def test_other_passes_leave_functional_functions_as_they_are():
+    mod, _, _, _, _ = prelude()
+    x = relay.var("x", shape=(2,))
+    mod["main"] = relay.Function([x], relay.nn.relu(x + relay.const(1.0)) * relay.const(2.0))
+    fused = relay.transform.FuseOps(2)(mod)
+    assert fused["map"] is mod["map"] and fused["main"] is not mod["main"]
+    assert fused.get_type("List") == mod.get_type("List")
+
+
+# -- text ------------------------------------------------------------------------------------------
+
+
+def test_text_shows_blocks_matches_types_and_references():
+    mod, p, _, cons, nil = prelude()
+    ref = relay.Var("ref")
+    net = relay.Let(ref, relay.RefCreate(p.sum(cons(relay.const(1), nil()))), relay.RefRead(ref))
+    mod["main"] = relay.Function([], net)
+    text = str(mod)
+    for part in (
+        "type List[A] {\n  Cons(A, List[A]),\n  Nil,\n}",
+        "def @foldl[A, B](%f: fn (A, B) -> A, %acc: A, %xs: List[B]) -> A {\n  match? (%xs) {\n"
+        "    Cons(%cons0, %cons1) => {\n      %0 = %f(%acc, %cons0);\n"
+        "      @foldl(%f, %0, %cons1)\n    },\n    Nil => {\n      %acc\n    },\n  }\n}",
+        "  let %ref = ref(%2);\n  ref_read(%ref)\n}",
+    ):
+        assert part in text
+    assert "@lifted_0(%z)" in str(relay.transform.LambdaLift()(closures()))
+    assert str(net).endswith("ref_read(%ref)")
