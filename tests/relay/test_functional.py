@@ -14,7 +14,7 @@ from tilewright.base.errors import ModelError
 from tilewright.relay.backend.interpreter import ConstructorValue, RefValue
 from tilewright.relay.compile.vm import Executable
 from tilewright.relay.functional import machine
-from tilewright.relay.prelude import Prelude
+from tilewright.relay.prelude import Prelude, StaticTensorArrayOps
 from tilewright.runtime.device import device
 from tilewright.runtime.network.vm import VirtualMachine
 
@@ -369,6 +369,95 @@ def test_values_decide_shapes_in_functional_networks_too(kind):
     net = p.hd(p.map(wide, cons(x, nil())))
     found = run(kind, net, np.float32([0, 1]), np.int32([3]), params=[x, reps], mod=mod)
     np.testing.assert_array_equal(found.numpy(), [[1], [3], [5]])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_open_extents_are_those_of_each_call(kind):
+    mod, p, cons, nil = prelude()
+    x = relay.var("x", shape=(relay.Any(), 2))
+    flat = relay.Function([x], relay.reshape(relay.reshape(x, (-1,)), (2, -1)))
+    tall = relay.var("tall", shape=(relay.Any(), 2))
+    rows = relay.Function([tall], relay.take(relay.shape_of(tall), relay.const(0), axis=0))
+    a, b = relay.var("a", shape=(3, 2)), relay.var("b", shape=(5, 2))
+    net = relay.Tuple([p.map(f, listed([a, b], cons, nil)) for f in (flat, rows)])
+    given = [np.arange(n * 2, dtype="float32").reshape(n, 2) for n in (3, 5)]
+    moved, counts = run(kind, net, *given, params=[a, b], mod=mod)
+    for found, value in zip(numbers(moved), given, strict=True):
+        np.testing.assert_array_equal(found, value.reshape(2, -1))
+    assert numbers(counts) == [3, 5]
+    called = flat(a)  # also where no list is in between
+    assert called.checked_type == relay.TensorType((2, 3))
+    np.testing.assert_array_equal(
+        run("vm", called, given[0], params=[a]).numpy(), given[0].reshape(2, -1)
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("shape", [(2, 3), (relay.Any(), 3)])
+def test_tensor_arrays_of_one_shape(kind, shape):
+    mod = relay.IRModule()
+    p = Prelude(mod)
+    StaticTensorArrayOps(p, "float32", shape).register()
+    made = p.get_tensor_ctor_static("tensor_constructor", "float32", shape)
+
+    def of(name):
+        return p.get_global_var_static(name, "float32", shape)
+
+    def value(net):
+        found = run(kind, net, *given, params=[x, y], mod=mod)
+        fields = found.fields if kind == "debug" else found
+        return fields[0].numpy()
+
+    x, y = relay.var("x", shape=(2, 3)), relay.var("y", shape=(2, 3))
+    given = [np.random.default_rng(k).standard_normal((2, 3)).astype("float32") for k in (0, 1)]
+    array = of("tensor_array")(relay.const(2))
+    for k, v in enumerate((x, y)):
+        array = of("tensor_array_write")(array, relay.const(k), made(v))
+    one = of("tensor_array_read")(array, relay.const(1))
+    np.testing.assert_array_equal(value(one), given[1])
+    data = run(kind, of("tensor_get_data")(one), *given, params=[x, y], mod=mod)
+    np.testing.assert_array_equal(data.numpy(), given[1])
+    np.testing.assert_array_equal(value(of("tensor_array_stack")(array)), np.stack(given))
+    np.testing.assert_array_equal(value(of("tensor_array_concat")(array)), np.concatenate(given))
+    picked = of("tensor_array_gather")(array, relay.const(np.int32([1, 0, 1])))
+    np.testing.assert_array_equal(value(picked), np.stack([given[k] for k in (1, 0, 1)]))
+    part = of("tensor_take")(one, relay.const(1), relay.const(2))
+    np.testing.assert_array_equal(value(part), given[1][1:2])
+    first = relay.GlobalVar("hd", mod["hd"])
+    row = run(kind, first(of("tensor_array_unstack")(x)), *given, params=[x, y], mod=mod)
+    fields = row.fields if kind == "debug" else row
+    np.testing.assert_array_equal(fields[0].numpy(), given[0][0])
+    places = relay.const(np.int32([1, 0]))
+    swapped = of("tensor_array_scatter")(array, places, array)
+    np.testing.assert_array_equal(value(of("tensor_array_read")(swapped, relay.const(0))), given[1])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_tensor_arrays_of_any_shape(kind):
+    mod = relay.IRModule()
+    p = Prelude(mod)
+    _, _, _, _, made, *_ = mod.get_type("tensor_float32_t")  # of rank 2
+
+    def of(name):
+        return p.get_global_var(name, "float32")
+
+    x, y = relay.var("x", shape=(2, 3)), relay.var("y", shape=(1, 3))
+    given = [np.full((n, 3), n, "float32") for n in (2, 1)]
+    array = of("tensor_array")(relay.const(3))
+    for k, v in enumerate((x, y)):
+        array = of("tensor_array_write")(array, relay.const(k), made(v))
+    both = [of("tensor_array_read")(array, relay.const(k)) for k in (0, 1)]
+    joined = of("tensor_concatenate")(*both)
+    found = run(kind, joined, *given, params=[x, y], mod=mod)
+    fields = found.fields if kind == "debug" else found
+    np.testing.assert_array_equal(fields[0].numpy(), np.concatenate(given))
+    lengths = relay.const(np.int32([1, 2]))
+    parts = of("tensor_array_split")(array, joined, lengths)
+    read = of("tensor_array_read")(parts, relay.const(1))
+    found = run(kind, read, *given, params=[x, y], mod=mod)
+    fields = found.fields if kind == "debug" else found
+    np.testing.assert_array_equal(fields[0].numpy(), np.concatenate(given)[1:3])
+    assert "tensor_int8_t" not in map(str, mod.get_global_type_vars())  # nobody asked
 
 
 def test_long_lists_and_deep_calls_need_no_recursion():

@@ -198,3 +198,46 @@ def test_text_shows_blocks_matches_types_and_references():
         assert part in text
     assert "@lifted_0(%z)" in str(relay.transform.LambdaLift()(closures()))
     assert str(net).endswith("ref_read(%ref)")
+
+
+# -- which values have no clause -------------------------------------------------------------------
+
+
+def case(constructor, *patterns):
+    return relay.PatternConstructor(constructor, [p or relay.PatternWildcard() for p in patterns])
+
+
+def matched(*patterns):
+    value = relay.Var("value")
+    return relay.Match(value, [relay.Clause(p, relay.const(1)) for p in patterns])
+
+
+def test_unmatched_cases_are_told_as_patterns():
+    from tilewright.relay.functional.unmatched import pattern_text
+
+    mod, _, _, cons, nil = prelude()
+    _, some, none = mod.get_type("Option")
+
+    def left(*patterns):
+        return [pattern_text(p) for p in relay.analysis.unmatched_cases(matched(*patterns))]
+
+    assert left(relay.PatternVar(relay.Var("x"))) == []
+    assert left() == ["_"]
+    assert left(case(cons, None, None)) == ["Nil"]
+    assert left(case(cons, None, case(nil))) == ["Cons(_, Cons(_, _))", "Nil"]
+    assert left(case(nil), case(cons, None, case(cons, None, None))) == ["Cons(_, Nil)"]
+    assert left(case(nil), case(cons, case(some, None), None)) == ["Cons(None, _)"]
+    pairs = [relay.PatternTuple([case(some, None), relay.PatternWildcard()]),
+             relay.PatternTuple([relay.PatternWildcard(), case(none)])]  # fmt: skip
+    assert left(*pairs) == ["(None, Some(_))"]
+    assert left(*pairs, relay.PatternWildcard()) == []
+
+
+def test_a_match_that_is_said_to_be_complete_has_to_be():
+    mod, _, _, cons, nil = prelude()
+    clause = relay.Clause(case(cons, None, None), relay.const(1))
+    mod["main"] = relay.Function([], relay.Match(nil(), [clause]))
+    with pytest.raises(ModelError, match="no clause looks like Nil.*complete=False"):
+        relay.transform.InferType()(mod)
+    mod["main"] = relay.Function([], relay.Match(nil(), [clause], complete=False))
+    assert relay.transform.InferType()(mod)["main"].checked_type == function(to=INT)

@@ -8,6 +8,7 @@ Read next: `machine.py`.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from weakref import WeakKeyDictionary
 
 from tilewright.relay.functional.calls import everything
@@ -21,7 +22,7 @@ from tilewright.relay.graph.functional import (
     PatternTuple,
     PatternVar,
 )
-from tilewright.relay.graph.later import Again, Later
+from tilewright.relay.graph.later import Again, Later, made_again
 from tilewright.relay.graph.traversal import rewrite, substitute
 
 
@@ -32,22 +33,30 @@ class Code:
     reads: how many nodes read each node; kept: nodes that functions inside read, at any time
     own:   nodes that depend on parameters and names of this function, of which each call has its
            own; others may be known to the function around
+    open_params: parameters that have open extents
     """
 
     def __init__(self, function: Function) -> None:
         self.function, self.body = function, named_apart(function)
-        nodes = post_order(self.body)
-        self.reads = Counter(c for n in nodes for c in set(children(n)))
+        nodes = post_order(self.body, read_by)
+        self.reads = Counter(c for n in nodes for c in set(read_by(n)))
         inside = [i for f in _functions(nodes) for i in everything(f.body)]
         self.kept = {self.body, *inside}
         if any(isinstance(n, Later) and not isinstance(n.make, Again) for n in nodes):
             self.kept.update(n for n in nodes if isinstance(n, Var))  # whose makers may read them
+        self.open_params = [p for p in function.params if p.open_extents]
         mine = {*function.params, *(v for n in nodes for v in n.binds)}
         self.own: set[Expr] = set(mine)
         for n in nodes:
             free = n.free if isinstance(n, Function) else ()
-            if any(c in self.own for c in (*children(n), *free)):
+            if any(c in self.own for c in (*read_by(n), *free)):
                 self.own.add(n)
+
+
+def read_by(node: Expr) -> Sequence[Expr]:
+    """What `node` is made of; where extents are open, what it is made of again."""
+    again = made_again(node)
+    return children(node) if again is None else again.parts
 
 
 class Codes:

@@ -20,6 +20,7 @@ from tilewright.relay.functional.unify import (
     resolved,
     unknowns,
 )
+from tilewright.relay.functional.unmatched import pattern_text, unmatched
 from tilewright.relay.graph.data_types import AnyType, FuncType, RefType, TypeCall, holds_data
 from tilewright.relay.graph.expr import (
     Call,
@@ -208,6 +209,12 @@ class Inference:
 
     def match(self, node: Any) -> AnyType:
         result: AnyType = Unknown()
+        if node.complete and (left := unmatched(node)):
+            shown = ", ".join(map(pattern_text, left))
+            raise ModelError(
+                "relay.Match", f"no clause looks like {shown}",
+                "Add one for it, or give complete=False.",
+            )  # fmt: skip
         for clause in node.clauses:
             self._pattern(clause.lhs, self.types[node.data])
             checked(result, self.types[clause.rhs], "a clause of relay.Match")

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright.base.errors import ModelError
-from tilewright.relay.functional.code import Code, Codes
+from tilewright.relay.functional.code import Code, Codes, read_by
 from tilewright.relay.functional.pool import Pool, Tensor
 from tilewright.relay.functional.values import Closure, ConstructorValue, RefValue
 from tilewright.relay.graph.expr import (
@@ -43,8 +43,9 @@ from tilewright.relay.graph.functional import (
     RefRead,
     RefWrite,
 )
-from tilewright.relay.graph.later import Again, Branch, CallByName, Computed, Later
+from tilewright.relay.graph.later import Again, Branch, CallByName, Computed, Later, made_again
 from tilewright.relay.graph.traversal import substitute
+from tilewright.relay.passes.extents import Numbers, numbers_of
 
 MOST_CALLS, MOST_FRAMES = 1_000_000, 100_000  # of one run, and at one time
 MOST_PENDING = 256  # operators that wait to be computed where a function is called again
@@ -57,15 +58,17 @@ class Frame:
     values: of nodes and variables; left: how many readers of a node have not read it yet
     stack:  nodes to be computed, each before the one in front; root: whose value is the result
     made:   what stands for nodes that had to wait
+    numbers: what open extents of its parameters are, and of those of functions around it
     """
 
-    __slots__ = ("code", "left", "made", "outer", "root", "stack", "values")
+    __slots__ = ("code", "left", "made", "numbers", "outer", "root", "stack", "values")
 
     def __init__(self, code: Code, values: dict[Expr, Any], outer: Frame | None) -> None:
         self.code, self.values, self.outer = code, values, outer
         self.root = code.body
         self.left: dict[Expr, int] = {}
         self.made: dict[Expr, Expr] = {}
+        self.numbers: tuple[Numbers, ...] = () if outer is None else outer.numbers
         self.stack: list[Expr] = [self.root]
 
     def has(self, node: Expr) -> bool:
@@ -88,6 +91,18 @@ class Frame:
                 f"%{name}", "it has no value", "List it in params, or give it one with relay.Let."
             )
         return frame.values[node]
+
+    def number(self, extent: int) -> int:
+        """What a number is, which may stand for an open extent."""
+        for numbers in self.numbers:
+            extent = numbers.extent(extent)
+        return extent
+
+    def attribute(self, value: Any) -> Any:
+        """Likewise, of an attribute of an operator."""
+        for numbers in self.numbers:
+            value = numbers.attribute(value)
+        return value
 
     def finish(self, node: Expr, value: Any, read: Sequence[Expr]) -> None:
         """`node` is `value`; what nobody else reads is let go."""
@@ -154,11 +169,15 @@ class Machine:
             self._enter(frame, node, function, [frame.value(a) for a in node.args])
         elif node in frame.made:
             self._follow(frame, node, frame.made[node])
+        elif (again := node if isinstance(node, Later) else made_again(node)) is not None:
+            self._make(frame, node, again)
         elif isinstance(node, Call):
-            made = node.with_args([self._expr(frame.value(a)) for a in node.args])
-            self._become(frame, node, made)
-        elif isinstance(node, Later):
-            self._make(frame, node)
+            args = [self._expr(frame.value(a)) for a in node.args]
+            if frame.numbers and type(node) is Call:
+                node_attrs = {name: frame.attribute(x) for name, x in node.attrs.items()}
+                self._become(frame, node, Call(node.op, args, node_attrs))
+            else:
+                self._become(frame, node, node.with_args(args))
         elif (compute := _SIMPLE.get(type(node))) is not None:
             frame.finish(node, compute(self, frame, node), needs)
         else:
@@ -218,20 +237,20 @@ class Machine:
         pairs = zip(parts, pattern.patterns, strict=True)
         return all(self._looks_like(v, p, found) for v, p in pairs)
 
-    def _make(self, frame: Frame, node: Later) -> None:
-        """What stands for an operator that had to wait for types, or for numbers."""
-        values = [frame.value(p) for p in node.parts]
-        if isinstance(node, Computed):
-            arrays = [self.pool.number(self._tensor(v, node.error.place)) for v in values]
-            made = tuple(self.pool.given(a) for a in node.arrays(arrays))
-            frame.finish(node, made if node.several else made[0], node.parts)
+    def _make(self, frame: Frame, node: Expr, again: Later) -> None:
+        """What stands for an operator that had to wait for types, for numbers or for extents."""
+        values = [frame.value(p) for p in again.parts]
+        if isinstance(again, Computed):
+            arrays = [self.pool.number(self._tensor(v, again.error.place)) for v in values]
+            made = tuple(self.pool.given(a) for a in again.arrays(arrays))
+            frame.finish(node, made if again.several else made[0], again.parts)
             return
-        if node.trip:
+        if again.trip:
             self.pool.settle()
-        needs = set(node.needs)
+        needs = set(again.needs)
         parts = [self._numbers(v) if k in needs else self._expr(v) for k, v in enumerate(values)]
-        found = node.make(parts)
-        if not isinstance(node.make, Again):  # which may read what is not among its parts
+        found = again.with_numbers(parts, frame.number).make(parts)
+        if not isinstance(again.make, Again):  # which may read what is not among its parts
             here = {v: frame.value(v) for v in free_vars(found) if frame.has(v)}
             there: dict[Expr, Expr] = {
                 v: self._expr(x) for v, x in here.items() if isinstance(x, (Tensor, tuple))
@@ -242,7 +261,7 @@ class Machine:
     def _become(self, frame: Frame, node: Expr, found: Expr) -> None:
         """`node` is `found`, which was made of typed graph values."""
         if not found.waits:
-            frame.finish(node, self.pool.value(found), children(node))
+            frame.finish(node, self.pool.value(found), read_by(node))
             return
         frame.made[node] = found
         stack, done = [found], set[Expr]()
@@ -290,7 +309,11 @@ class Machine:
             )  # fmt: skip
         for p, value in zip(params, args, strict=True):
             check_fits(p, value, place)
-        return Frame(code, dict(zip(params, args, strict=True)), function.frame)
+        frame = Frame(code, dict(zip(params, args, strict=True)), function.frame)
+        if code.open_params:
+            shapes = [self._expr(frame.values[p]).shape for p in code.open_params]
+            frame.numbers = (*frame.numbers, numbers_of(code.open_params, shapes, place))
+        return frame
 
     # -- values as nodes
     def _tensor(self, value: Any, place: str) -> Tensor:
@@ -334,7 +357,7 @@ def _needs(node: Expr) -> Sequence[Expr]:
         return node.parts[:1]
     if isinstance(node, (LetNode, Match)):
         return node.parts[:1]
-    return children(node)
+    return read_by(node)
 
 
 def _tuple(value: Any, place: str) -> tuple[Any, ...]:
@@ -361,8 +384,17 @@ def _write(machine: Machine, frame: Frame, node: Any) -> Any:
     return ()
 
 
+def _constant(machine: Machine, frame: Frame, node: Any) -> Any:
+    if any(numbers.means(node.data) for numbers in frame.numbers):
+        raise ModelError(
+            f"a constant of shape {list(node.shape)}", "it was made of an open extent",
+            "Make it of relay.shape_of.",
+        )  # fmt: skip
+    return machine.pool.value(node)
+
+
 _SIMPLE: dict[type[Expr], Callable[[Machine, Frame, Any], Any]] = {
-    Constant: lambda machine, frame, node: machine.pool.value(node),
+    Constant: _constant,
     Tuple: lambda machine, frame, node: tuple(map(frame.value, node.fields)),
     TupleGetItem: _item,
     Function: lambda machine, frame, node: Closure(node, frame if node.free else None),

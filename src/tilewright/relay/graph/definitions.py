@@ -5,7 +5,7 @@ In: names and definitions.  Out: constructors by name.  Read next: `data_types.p
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
@@ -18,9 +18,11 @@ class Definitions:
     """What `IRModule` has of it.
 
     type_definitions: by name
+    on_demand: told of a data type that is asked for and not there, which it may add
     """
 
     type_definitions: dict[GlobalTypeVar, TypeData]
+    on_demand: Callable[[str], None] | None = None
 
     def __init__(self, type_definitions: Mapping[GlobalTypeVar, TypeData] | None = None) -> None:
         self.type_definitions = dict(type_definitions or {})
@@ -35,6 +37,8 @@ class Definitions:
     @door(ModelError)
     def type_definition(self, name: GlobalTypeVar) -> TypeData:
         """Of the data type of this name.  Raises ModelError."""
+        if name not in self.type_definitions and self.on_demand is not None:
+            self.on_demand(name.name_hint)
         if name in self.type_definitions:
             return self.type_definitions[name]
         raise ModelError(

@@ -249,6 +249,10 @@ class Call(Expr):
         if _any_waits(self.args) or getattr(op, "waits", False):
             self._type = WAITING
             return
+        if isinstance(op, Function) and any(p.open_extents for p in op.params):
+            from tilewright.relay.passes.extents import for_arguments
+
+            self.op = op = for_arguments(op, self.args)
         self._type = op.infer(self.args, self.attrs)
         follows = getattr(op, "follows", None)
         if follows is not None:
