@@ -111,7 +111,12 @@ def _graph(executor: Executor, built: Executable) -> Callable[..., Any]:
 
 def _vm(executor: Executor, built: Executable) -> Callable[..., Any]:
     machine = VirtualMachine(built, executor.device)
-    return lambda *args, **named: machine.invoke("main", *args, **named)
+
+    def run(*args: Any, **named: Any) -> Any:
+        machine.set_input("main", *args, **named)  # each call gives all of them
+        return machine.invoke("main")
+
+    return run
 
 
 def _debug(executor: Executor, built: Executable) -> Callable[..., Any]:
