@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # where this is loaded from else
 from compatibility_rows import (
     AUTO_SCHEDULER,
     DIFFERENT,
+    FUNCTIONAL,
     NOT_YET,
     SPACES,
     WORKS,
@@ -299,24 +300,7 @@ SECTIONS: dict[str, list[Row]] = {
             "make or use references or call functions that may, which stay in order",
         ),
         different("relay.ScopeBuilder", "the same: let gives the value back, or its name"),
-        *works("relay.", "TypeVar GlobalTypeVar TypeCall RefType TypeData Constructor Match"),
-        *works("relay.", "Clause PatternVar PatternWildcard PatternConstructor PatternTuple"),
-        *works("relay.", "RefCreate RefRead RefWrite adt.Match ty.TypeVar"),
-        *works("relay.prelude.", "Prelude StaticTensorArrayOps TensorArrayOps"),
-        *works("IRModule.", "get_type get_global_type_var get_constructor import_from_std"),
-        *works("relay.testing.", "count make_nat_value make_nat_expr"),
-        *works("relay.backend.interpreter.", "ConstructorValue RefValue"),
-        *works("relay.", "transform.LambdaLift transform.InferTypeLocal transform.AnnotateSpans"),
-        *works("relay.analysis.", "unmatched_cases"),
-        different(
-            "relay.vm.VMCompiler", "lower compiles; optimize gives the module of relay.optimize"
-        ),
-        different(
-            "closures, data types, references under relay.build",
-            'refused: relay.create_executor("vm") and relay.vm.compile run them; of a data type '
-            'they give a list with a tag, "debug" a ConstructorValue',
-            "relay.create_executor",
-        ),
+        *FUNCTIONAL,
         different(
             "relay.GlobalVar(name)(x)",
             "a function that its module has is called as such; one that it does not have yet, as "

@@ -241,3 +241,34 @@ def test_a_match_that_is_said_to_be_complete_has_to_be():
         relay.transform.InferType()(mod)
     mod["main"] = relay.Function([], relay.Match(nil(), [clause], complete=False))
     assert relay.transform.InferType()(mod)["main"].checked_type == function(to=INT)
+
+
+# -- equality --------------------------------------------------------------------------------------
+
+
+def doubled(var="v", at=1, factor=2, many=False, kind="a"):
+    """A polymorphic module's function, with names, or one thing in it, as one likes."""
+    _, _, xs, cons, _ = prelude()
+    t = relay.TypeVar(kind)
+    v, x, f = relay.Var(var), relay.Var("x" + var, xs(t)), relay.Var("f" + var)
+    rest = relay.PatternVar(relay.Var("rest")) if many else relay.PatternWildcard()
+    fields = [relay.PatternVar(v), rest] if at else [relay.PatternWildcard(), relay.PatternVar(v)]
+    clauses = [
+        relay.Clause(relay.PatternConstructor(cons, fields), v if at else relay.const(factor)),
+        relay.Clause(relay.PatternWildcard(), relay.const(factor)),
+    ]
+    body = relay.Let(f, relay.RefCreate(x), relay.Match(relay.RefRead(f), clauses))
+    return relay.Function([x], body, None, [t])
+
+
+def test_functional_graphs_are_equal_whatever_they_call_things():
+    one, other = doubled(), doubled("w", kind="b")
+    relay.analysis.assert_structural_equal(one, other)
+    assert relay.analysis.structural_hash(one) == relay.analysis.structural_hash(other)
+    for changed in (doubled(at=0), doubled(factor=3), doubled(many=True)):
+        assert not relay.analysis.structural_equal(one, changed)
+    mod, again = (prelude()[0] for _ in range(2))
+    for name in mod.functions:
+        assert relay.analysis.structural_equal(mod[name], again[name]), name
+    assert not relay.analysis.structural_equal(mod["hd"], mod["tl"])
+    assert not relay.analysis.structural_equal(mod["foldl"], mod["foldr"])

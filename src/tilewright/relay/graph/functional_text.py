@@ -48,12 +48,14 @@ class Blocks:
 
     operator: writes a call of an operator; leaf: a constant; later: a node that waits
     names_of: of functions in the module
+    is_key: it is equal for equal structure, whatever variables are called
     """
 
     def __init__(
         self, operator: Write, later: Write, leaf: Callable[[Expr], str],
-        names_of: Callable[[Function], str | None],
+        names_of: Callable[[Function], str | None], is_key: bool = False,
     ) -> None:  # fmt: skip
+        self.is_key = is_key
         self.operator, self.later, self.leaf, self.names_of = operator, later, leaf, names_of
         self._numbers = count()
         self._taken: set[str] = set()
@@ -68,15 +70,19 @@ class Blocks:
         params = []
         for p in function.params:
             names[p] = self._variable(p)
-            kind = p.type_annotation
+            kind = None if self.is_key else p.type_annotation
             params.append(names[p] if kind is None else f"{names[p]}: {kind}")
-        types = f"[{', '.join(map(str, function.type_params))}]" if function.type_params else ""
-        told = function.told_ret_type
+        shown = () if self.is_key else function.type_params
+        types = f"[{', '.join(map(str, shown))}]" if shown else ""
+        told = None if self.is_key else function.told_ret_type
         result = "" if told is None else f" -> {told}"
         lines = _indented(self._block(function.body, names))
         return f"{head}{types}({', '.join(params)}){result} {{\n{lines}\n}}"
 
     def _variable(self, var: Var) -> str:
+        if self.is_key:
+            self._taken.add(f"p{len(self._taken)}")
+            return f"%p{len(self._taken)}"
         name, k = var.name_hint or "v", 0
         while name in self._taken:
             k += 1

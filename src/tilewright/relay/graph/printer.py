@@ -223,7 +223,7 @@ class _Printer:
         return lines
 
     def _blocks(self) -> Blocks:
-        return Blocks(self._call, _later, self._leaf, self._called)
+        return Blocks(self._call, _later, self._leaf, self._called, self.is_key)
 
     def _called(self, function: Function) -> str | None:
         """The name of a function in this text; None where it stands where it is called."""
