@@ -272,3 +272,78 @@ def test_functional_graphs_are_equal_whatever_they_call_things():
         assert relay.analysis.structural_equal(mod[name], again[name]), name
     assert not relay.analysis.structural_equal(mod["hd"], mod["tl"])
     assert not relay.analysis.structural_equal(mod["foldl"], mod["foldr"])
+
+
+# -- reading ---------------------------------------------------------------------------------------
+
+
+def test_functional_text_reads_back():
+    mod, p, _, cons, nil = prelude()
+    mod.import_from_std("nat.rly")
+    ref = relay.Var("ref")
+    counted = relay.Let(
+        ref, relay.RefCreate(p.sum(cons(relay.const(1), nil()))), relay.RefRead(ref)
+    )
+    mod["main"] = relay.Function([], relay.Tuple([counted, counted]))
+    for module in (mod, closures(), relay.transform.LambdaLift()(closures())):
+        text = module.astext()
+        back = relay.parse(text)
+        relay.analysis.assert_structural_equal(module, back)
+        assert back.astext() == text
+        assert list(back.type_definitions) == list(module.type_definitions)
+        for name, function in module.functions.items():
+            assert back[name].checked_type == function.checked_type
+    found = relay.create_executor("vm", relay.parse(mod.astext())).evaluate()()
+    assert [f.numpy() for f in found] == [1, 1]
+
+
+TREES = """
+type Tree[A] {
+  Leaf,
+  Node(Tree[A], A, Tree[A]),
+}
+def @fold[A, B](%f: fn (B, A, B) -> B, %of: B, %t: Tree[A]) -> B {
+  match (%t) {
+    Leaf => %of,
+    Node(%l, %x, %r) => { %f(@fold(%f, %of, %l), %x, @fold(%f, %of, %r)) }
+  }
+}
+def @even(%n: int32) -> bool { if (%n == 0) { True } else { @odd(%n - 1) } }
+def @odd(%n: int32) -> bool { if (%n == 0) { False } else { @even(%n - 1) } }
+def @main(%x: Tensor[(2), float32], %n: int32) {
+  let %t = Node(Node(Leaf, %x, Leaf), %x * %x, Leaf);
+  let %seen = ref(%x);
+  let %sum = @fold(fn (%l, %a: Tensor[(2), float32], %r) {
+    let %u = ref_write(%seen, %a);
+    %l + %a + %r
+  }, zeros(shape=[2], dtype="float32"), %t);
+  let %up = fn (%k: int32, %y: Tensor[(2), float32]) -> Tensor[(2), float32] {
+    if (%k == 0) { %y } else { %up(%k - 1, %y + 1f) }
+  };
+  match? ((@even(%n), %up(%n, ref_read(%seen)))) {
+    (%is, %last) => (%sum, %is, %last)
+  }
+}
+"""
+
+
+@pytest.mark.parametrize("kind", ["debug", "vm"])
+def test_programs_are_written_as_text(kind):
+    mod = relay.parse(TREES)
+    assert relay.parse(mod.astext()).astext() == mod.astext()
+    x = np.float32([3, 4])
+    total, even, last = relay.create_executor(kind, mod).evaluate()(x, np.int32(5))
+    np.testing.assert_array_equal(total.numpy(), x + x * x)
+    assert not even.numpy()
+    np.testing.assert_array_equal(last.numpy(), x * x + 5)
+    with pytest.raises(ModelError, match="@fold: 0 arguments|0 arguments for 3"):
+        relay.transform.InferType()(relay.parse(TREES.replace("@even(%n), %up", "@fold(), %up")))
+
+
+def test_text_names_data_types_of_a_module_that_it_is_given():
+    mod, *_ = prelude()
+    source = "def @main(%x: List[int32]) { match? (%x) { Cons(%h, _) => @length(%x) + %h } }"
+    made = relay.parse(source, init_module=mod)
+    assert made["main"].checked_type.ret_type == INT and made.get_type("List") == mod.get_type(
+        "List"
+    )

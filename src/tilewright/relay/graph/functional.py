@@ -273,10 +273,12 @@ def is_functional(value: Expr) -> bool:
     return False
 
 
-def must_be_named(value: Expr) -> bool:
+def must_be_named(value: Expr, itself: Var) -> bool:
     """Whether it has to be computed where a name says so: it makes or uses references, or calls
-    functions that may."""
-    if isinstance(value, Function) or not is_functional(value):
+    functions that may; or it is a function that calls itself by the name."""
+    if isinstance(value, Function):
+        return itself in value.free
+    if not is_functional(value):
         return False
     stack, done = [value], set[Expr]()
     while stack:

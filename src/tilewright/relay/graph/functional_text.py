@@ -111,6 +111,7 @@ class Blocks:
             if node is root:
                 return text
             short = isinstance(node, (Var, Constant, Constructor, NamedFunction, TupleGetItem))
+            short = short or (isinstance(node, Function) and text.startswith("@"))
             if not short:
                 name = f"%{next(self._numbers)}"
                 lines.append(f"{name} = {text};")
@@ -123,7 +124,7 @@ class Blocks:
             yes, no = (_indented(self._block(p, names)) for p in node.parts[1:])
             return f"if ({names[node.parts[0]]}) {{\n{yes}\n}} else {{\n{no}\n}}"
         if isinstance(node, LetNode):
-            return "{\n" + _indented(self._block(node, names)) + "\n}"
+            return "(\n" + _indented(self._block(node, names)) + "\n)"
         if isinstance(node, Match):
             return self._match(node, names)
         if isinstance(node, Function):
@@ -131,16 +132,16 @@ class Blocks:
             return self.function("fn ", node, names) if known is None else f"@{known}"
         if isinstance(node, CallByName):
             return _called(f"@{node.name}", [names[p] for p in node.parts])
-        if isinstance(node, Call) and isinstance(node.op, Function):
-            known = self.names_of(node.op)
-            text = f"@{known}" if known else f"({self.function('fn ', node.op, names)})"
-            return _called(text, [names[a] for a in node.args])
         if isinstance(node, Apply):
             if isinstance(node.op, GlobalVar):
                 return _called(f"@{node.op}", [names[a] for a in node.args])
             text = names[children(node)[0]]
             is_data = isinstance(node.op, Constructor) and not node.args
             return text if is_data else _called(text, [names[a] for a in node.args])
+        if isinstance(node, Call) and isinstance(node.op, Function):
+            known = self.names_of(node.op)
+            text = f"@{known}" if known else f"({self.function('fn ', node.op, names)})"
+            return _called(text, [names[a] for a in node.args])
         if isinstance(node, Later):
             return self.later(node, names)
         if isinstance(node, Call):

@@ -55,7 +55,7 @@ def Let(variable: Var, value: Expr, body: Expr) -> Expr:
     Raises ModelError where their types differ.
     """
     value, body = as_value(value), as_value(body)
-    if must_be_named(value) or variable in free_vars(value):
+    if must_be_named(value, variable):
         return LetNode(variable, value, body)
     if isinstance(value, Function) or value.waits or holds_data(value._type):
         return substitute(body, {variable: value})
@@ -101,7 +101,7 @@ class ScopeBuilder:
             return value
         value = value if isinstance(value, Expr) else const(value)
         variable = var if isinstance(var, Var) else Var(str(var))
-        if not must_be_named(value) and variable not in free_vars(value):
+        if not must_be_named(value, variable):
             return value
         self._names[-1].append((variable, value))
         return variable
