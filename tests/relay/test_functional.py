@@ -85,6 +85,18 @@ def test_functions_are_given_and_chosen_where_a_network_runs(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_names_of_functions_are_values(kind):
+    mod, x = relay.IRModule(), relay.var("x", shape=(2,))
+    up, down = relay.GlobalVar("up"), relay.GlobalVar("down")
+    mod[up], mod[down] = relay.Function([x], x + x), relay.Function([x], -x)
+    flag, f = relay.var("flag", "bool"), relay.Var("f")
+    net = relay.Let(f, relay.If(flag, up, down), relay.Call(f, [relay.Call(f, [x])]))
+    for value, factor in ((True, 4), (False, 1)):
+        found = run(kind, net, value, np.float32([1, 2]), params=[flag, x], mod=mod)
+        np.testing.assert_array_equal(found.numpy(), np.float32([1, 2]) * factor)
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_results_may_be_functions_of_python(kind):
     x, y = relay.var("x", shape=()), relay.var("y", shape=())
     add = run(kind, relay.Function([y], relay.Function([x], x + y)), np.float32(2))

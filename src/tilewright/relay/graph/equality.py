@@ -36,7 +36,7 @@ from tilewright.relay.graph.functional import (
     PatternConstructor,
     PatternVar,
 )
-from tilewright.relay.graph.later import Later
+from tilewright.relay.graph.later import CallByName, Later
 from tilewright.relay.graph.printer import later_key, structural_key
 
 Graph = Expr | IRModule | TensorType | TupleType | DataType
@@ -87,6 +87,9 @@ class _Comparison:
         return ""
 
     def _differ(self, a: Expr, b: Expr) -> str:
+        if (one := _called(a)) and (other := _called(b)):  # by names, known or not when it was made
+            same = one == other and len(children(a)) == len(children(b))
+            return "" if same else f"calls of @{one} and @{other}"
         if type(a) is not type(b):
             return f"a {type(a).__name__} and a {type(b).__name__}"
         if not same_type(a._type, b._type, self.types):
@@ -137,11 +140,8 @@ class _Comparison:
         return ""
 
     def _functional(self, a: Any, b: Any) -> str:
-        if isinstance(a, Apply):
-            names = (str(x.op) if isinstance(x.op, GlobalVar) else "" for x in (a, b))
-            one, other = names
-            if one != other or len(children(a)) != len(children(b)):
-                return f"calls of @{one} and @{other}"
+        if isinstance(a, Apply) and len(children(a)) != len(children(b)):
+            return "calls with other numbers of arguments"
         if isinstance(a, NamedFunction) and a.name != b.name:
             return f"@{a.name} and @{b.name}"
         if isinstance(a, Constructor) and (a.name_hint, a.belong_to) != (b.name_hint, b.belong_to):
@@ -177,6 +177,13 @@ class _Comparison:
         if not _equal_attributes(dict(a.attrs), dict(b.attrs)):
             return f"attributes {dict(a.attrs)} and {dict(b.attrs)}"
         return ""
+
+
+def _called(node: Expr) -> str:
+    """The name by which a node calls a function; "" where it does not."""
+    if isinstance(node, CallByName):
+        return node.name
+    return node.op if isinstance(node, Apply) and isinstance(node.op, GlobalVar) else ""
 
 
 def _equal_attributes(a: dict[str, Any], b: dict[str, Any]) -> bool:

@@ -81,8 +81,8 @@ class Apply(Call):
     is_functional = True
 
     def __init__(self, op: Any, args: Sequence[Any], attrs: Any = None, *_: Any) -> None:
-        self.op: Any = op
-        self.callee = None if isinstance(op, GlobalVar) else op
+        self.op: Any = op.name if isinstance(op, NamedFunction) else op
+        self.callee = None if isinstance(self.op, GlobalVar) else op
         self.args, self.attrs = tuple(map(as_value, args)), Attrs(attrs or {})
         self._type = WAITING
 

@@ -21,7 +21,7 @@ from tilewright.relay.graph.later import WAY_OUT, Branch, CallByName, advanced
 from tilewright.relay.graph.traversal import substitute
 
 
-def If(cond: Expr, true_branch: Expr, false_branch: Expr) -> Expr:
+def If(cond: Expr, true_branch: Expr | GlobalVar, false_branch: Expr | GlobalVar) -> Expr:
     """The value of one of two branches; the other one is not computed.
 
     cond: one element
@@ -48,7 +48,7 @@ def call_by_name(name: GlobalVar, args: Sequence[Expr]) -> Expr:
     return CallByName(name, args)
 
 
-def Let(variable: Var, value: Expr, body: Expr) -> Expr:
+def Let(variable: Var, value: Expr | GlobalVar, body: Expr | GlobalVar) -> Expr:
     """`body` with `value` in the place of `variable`: a node of its own where the value makes or
     uses references, calls functions that may, or is a function that calls itself by that name.
 
