@@ -229,3 +229,11 @@ def test_variables_that_nothing_tells_a_type_have_those_of_each_call(kind):
         np.testing.assert_array_equal(run(False, value).numpy(), value)
     with pytest.raises(ModelError, match="%b"):
         relay.create_executor("graph").evaluate(relay.Function([b], relay.If(b, b, b)))
+
+
+@pytest.mark.parametrize(
+    ("name", "part"), [("save", "export_library"), ("bytecode", "report"), ("nothing", "no attr")]
+)
+def test_what_executables_of_tvm_have_besides_says_what_to_use(name, part):
+    with pytest.raises(AttributeError, match=part):
+        getattr(relay.vm.compile(doubled(2), "llvm"), name)

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.base.errors import ModelError
+from tilewright.base.errors import ModelError, absent
 from tilewright.driver.build import resolve_target
 from tilewright.relay.compile.build import build
 from tilewright.relay.functional.calls import is_program, tensors_only
@@ -52,6 +52,19 @@ from tilewright.targets.target import Target, TargetLike
 MOST_SHAPES, MOST_PARTS = 64, 64
 # Two numbers for each open extent: an axis that has first the one and then the other is it.
 _TRIALS = (32, 48)
+
+
+_SAVED = "Constants and code are one file: exe.export_library(path), runtime.load_module(path)."
+_ELSEWHERE = {
+    **dict.fromkeys(
+        ("save", "load_exec", "move_late_bound_consts", "load_late_bound_consts",
+         "get_late_bound_consts", "load_late_bound_consts_from_map"), _SAVED,
+    ),
+    **dict.fromkeys(
+        ("bytecode", "globals", "primitive_ops", "constants", "virtual_devices", "stats"),
+        "Print exe.library.report: it names each kernel and its schedule.",
+    ),
+}  # fmt: skip
 
 
 class Executable:
@@ -201,6 +214,9 @@ class Executable:
     def mod(self) -> Library:
         """`library`, as scripts for TVM ask for it: `exe.mod.export_library(path)`."""
         return self.library
+
+    def __getattr__(self, name: str) -> Any:
+        raise absent("relay.vm.Executable", name, _ELSEWHERE)
 
     def export_library(self, file_name: str | os.PathLike[str]) -> None:
         """`Library.export_library`, of a network without open extents."""
