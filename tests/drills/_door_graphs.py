@@ -81,6 +81,7 @@ _FUNCTIONAL: dict[str, dict[str, Any]] = {
 
 GRAPHS: dict[str, dict[str, Any]] = {
     **{f"relay.{kind} relay.adt.{kind}": row for kind, row in _FUNCTIONAL.items()},
+    "relay.If": {"true_branch": _pair, "false_branch": _pair},
     "relay.analysis.unmatched_cases": {
         "match": lambda: relay.Match(_pair(), [_clause()])
     },
