@@ -182,7 +182,7 @@ FUNCTIONAL = [
     *works("IRModule.", "get_type get_global_type_var get_constructor import_from_std"),
     *works("relay.testing.", "count make_nat_value make_nat_expr"),
     *works("relay.backend.interpreter.", "ConstructorValue RefValue"),
-    *works("relay.", "transform.LambdaLift transform.InferTypeLocal transform.AnnotateSpans"),
+    *works("relay.", "transform.LambdaLift transform.InferTypeLocal transform.EtaExpand"),
     *works("relay.analysis.", "unmatched_cases"),
     different("relay.vm.VMCompiler", "lower compiles; optimize gives the module of relay.optimize"),
     different(

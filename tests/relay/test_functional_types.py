@@ -160,6 +160,24 @@ def test_lifted_functions_are_the_same_functions(kind):
         np.testing.assert_array_equal(found.numpy(), value**4 + value)
 
 
+def test_values_that_are_called_get_functions_around_them():
+    mod, p, _, cons, nil = prelude()
+    _, some, _ = mod.get_type("Option")
+    step = relay.GlobalVar("step")
+    n = relay.var("n", "int32")
+    mod[step] = relay.Function([n], n + relay.const(1))
+    numbers = cons(relay.const(1), nil())
+    mod["main"] = relay.Function([], relay.Tuple([p.map(some, numbers), p.map(step, numbers)]))
+    assert "@map(Some, %1)" in str(mod) and "@map(@step, %1)" in str(mod)
+    for names in (True, False):
+        made = relay.transform.EtaExpand(expand_constructor=not names, expand_global_var=names)(mod)
+        text = str(made["main"])
+        assert ("@map(Some, " in text) is names and ("@map(@step, " in text) is not names
+        assert made["main"].checked_type == mod["main"].checked_type
+        _, found = relay.create_executor("vm", made).evaluate()()
+        assert found[0].numpy() == 2
+
+
 def test_unused_functions_are_removed_and_called_ones_are_not():
     mod, p, _, cons, nil = prelude()
     mod["main"] = relay.Function([], p.length(p.map(p.id, cons(relay.const(1), nil()))))

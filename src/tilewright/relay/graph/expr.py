@@ -237,7 +237,7 @@ class Call(Expr):
     def __init__(
         self, op: Any, args: Sequence[Any], attrs: Mapping[str, Any] | None = None
     ) -> None:
-        op = op.function if isinstance(op, GlobalVar) else op
+        op = getattr(op, "function", op)  # of a name
         if not hasattr(op, "infer"):
             raise ModelError(
                 f"relay.Call({op!r})", "it is no operator",

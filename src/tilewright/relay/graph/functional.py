@@ -69,6 +69,11 @@ class NamedFunction(Functional):
         super().__init__()
         self.name = name
 
+    @property
+    def function(self) -> Function | None:
+        """What it is called with, since `mod[name] = function`."""
+        return self.name.function
+
 
 class Apply(Call):
     """A call of a value: of a closure, a parameter, a constructor, a functional function.
@@ -246,10 +251,11 @@ def called(cls: type[Call], op: Any, args: Sequence[Any]) -> Any:
     function, whose body can take its place, or `Apply`."""
     if cls is not Call:
         return object.__new__(cls)
-    known = op.function if isinstance(op, GlobalVar) else op
+    known = op.function if isinstance(op, (GlobalVar, NamedFunction)) else op
     ordinary = isinstance(known, Function) and not known.is_functional
     if (known is None or ordinary) and not any(map(_is_other, args)):
-        return object.__new__(cls) if ordinary else op.unknown(args)
+        name = op.name if isinstance(op, NamedFunction) else op
+        return object.__new__(cls) if ordinary else name.unknown(args)
     return object.__new__(Apply)
 
 

@@ -71,6 +71,7 @@ class Reader(FunctionalReader):
         with self.told(len(source.text) - len(source.metadata)):
             self.tables = (read_metadata(source.metadata), metadata)
         self.known: dict[str, Function] = dict(functions)
+        self._names_of: dict[Function, str] = {}
         self.names: dict[str, GlobalVar] = {}  # of definitions that are called before they are read
         self.spans: dict[str, range] = {}  # of definitions, without their heads
         self.heads: dict[str, str] = {}
@@ -484,7 +485,13 @@ class Reader(FunctionalReader):
             )  # fmt: skip
         if isinstance(made, GlobalVar) and not self._is_defined(made):
             raise self.refuse(self.next, f"there is no @{made}", "Define it with def.")
-        return as_value(made)
+        name = self._named_functions().get(made) if isinstance(made, Function) else None
+        return as_value(made if name is None else GlobalVar(name, made))
+
+    def _named_functions(self) -> dict[Function, str]:
+        if len(self._names_of) < len(self.known):
+            self._names_of = {f: name for name, f in self.known.items()}
+        return self._names_of
 
     def _refuse_absent(self) -> None:
         if self.next.text in _NOT_HERE:

@@ -17,6 +17,7 @@ from tilewright.base.dtype import FLOAT32
 from tilewright.base.errors import ModelError, absent
 from tilewright.driver.build import resolve_target
 from tilewright.relay.functional.calls import used_functions
+from tilewright.relay.functional.eta import eta_expand
 from tilewright.relay.functional.lift import lambda_lift
 from tilewright.relay.functional.typed import typed_program
 from tilewright.relay.graph.expr import Expr, IRModule, Var
@@ -66,6 +67,7 @@ __all__ = [
     "ChangeBatch",
     "CombineParallelBatchMatmul", "CombineParallelConv2D", "CombineParallelDense", "ConvertLayout",
     "DeadCodeElimination", "DefuseOps", "DynamicToStatic", "EliminateCommonSubexpr",
+    "EtaExpand",
     "FlattenAtrousConv", "FoldConstant", "FoldScaleAxis", "ForwardFoldScaleAxis", "FunctionPass",
     "FuseOps", "InferType", "InferTypeLocal", "Inline", "LambdaLift", "Legalize",
     "ModulePass", "PrintIR", "RemoveUnusedFunctions",
@@ -213,6 +215,22 @@ class LambdaLift(RelayPass):
 
     FUNCTIONAL = True
     CHANGES = (lambda_lift,)
+
+
+@dataclass(frozen=True)
+class EtaExpand(RelayPass):
+    """Constructors, and names of functions, that are values become functions that call them.
+
+    expand_constructor, expand_global_var: which of the two
+    """
+
+    FUNCTIONAL = True
+    OPT_LEVEL = 1
+    expand_constructor: bool = False
+    expand_global_var: bool = False
+
+    def change(self, mod: IRModule) -> IRModule:
+        return eta_expand(mod, self.expand_constructor, self.expand_global_var)
 
 
 class SimplifyExpr(RelayPass):
@@ -401,7 +419,7 @@ class ToMixedPrecision(RelayPass):
 _ELSEWHERE = dict.fromkeys(
     (
         "AnnotateTarget", "MergeCompilerRegions", "PartitionGraph", "ToANormalForm",
-        "ToBasicBlockNormalForm", "ToGraphNormalForm", "PartialEvaluate", "EtaExpand",
+        "ToBasicBlockNormalForm", "ToGraphNormalForm", "PartialEvaluate",
         "LazyGradientInit",
     ),
     "relay.build runs its passes by itself; relay.optimize applies them, relay.PASSES lists them.",
