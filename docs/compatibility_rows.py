@@ -1,4 +1,5 @@
-"""Rows of the page that compares names: of passes, the auto-scheduler, spaces and gradients.
+"""Rows of the page that compares names: of passes, the auto-scheduler, spaces, gradients and
+functional Relay.
 
 In: names as the original has them.  Out: `Row`s by section.  Read next: `make_compatibility.py`.
 """
@@ -353,3 +354,23 @@ TUNERS: dict[str, list[Row]] = {
         ),
     ],
 }
+
+
+FUNCTIONAL = [
+    *works("relay.", "TypeVar GlobalTypeVar TypeCall RefType TypeData Constructor Match"),
+    *works("relay.", "Clause PatternVar PatternWildcard PatternConstructor PatternTuple"),
+    *works("relay.", "RefCreate RefRead RefWrite adt.Match ty.TypeVar"),
+    *works("relay.prelude.", "Prelude StaticTensorArrayOps TensorArrayOps"),
+    *works("IRModule.", "get_type get_global_type_var get_constructor import_from_std"),
+    *works("relay.testing.", "count make_nat_value make_nat_expr"),
+    *works("relay.backend.interpreter.", "ConstructorValue RefValue"),
+    *works("relay.", "transform.LambdaLift transform.InferTypeLocal transform.EtaExpand"),
+    *works("relay.analysis.", "unmatched_cases"),
+    different("relay.vm.VMCompiler", "lower compiles; optimize gives the module of relay.optimize"),
+    different(
+        "closures, data types, references under relay.build",
+        'refused: relay.create_executor("vm") and relay.vm.compile run them; of a data type '
+        'they give a list with a tag, "debug" a ConstructorValue',
+        "relay.create_executor",
+    ),
+]

@@ -6,6 +6,7 @@ from typing import Any
 
 from tilewright import relay
 from tilewright.relay import dataflow_pattern as dfp
+from tilewright.relay.prelude import Prelude
 
 
 def _pair() -> relay.Expr:
@@ -40,7 +41,61 @@ _CLASSES: dict[str, dict[str, Any]] = {
     "Type": {"pattern": _adds, "ttype": lambda: relay.TensorType((2,))},
 }
 
+
+def _shape() -> relay.GlobalTypeVar:
+    return relay.GlobalTypeVar("shape")
+
+
+def _circle(of: relay.GlobalTypeVar | None = None) -> relay.Constructor:
+    return relay.Constructor("Circle", [relay.TensorType((2,))], of or _shape())
+
+
+def _clause() -> relay.Clause:
+    return relay.Clause(relay.PatternWildcard(), relay.const(1.0))
+
+
+def _nil() -> Any:
+    return Prelude().mod.get_type("List")[2]
+
+
+_HEADER = _shape()
+_FUNCTIONAL: dict[str, dict[str, Any]] = {
+    "Clause": {"lhs": relay.PatternWildcard, "rhs": _pair},
+    "Constructor": {
+        "name_hint": "Circle", "inputs": lambda: [relay.TensorType((2,))], "belong_to": _shape,
+    },
+    "GlobalTypeVar": {"name_hint": "shape"},
+    "Match": {"data": _pair, "clauses": lambda: [_clause()]},
+    "PatternConstructor": {
+        "constructor": _circle, "patterns": lambda: [relay.PatternWildcard()],
+    },
+    "PatternTuple": {"patterns": lambda: [relay.PatternWildcard()]},
+    "PatternVar": {"var": lambda: relay.var("x", shape=(2,))},
+    "RefCreate": {"value": _pair},
+    "RefRead": {"ref": _pair},
+    "RefType": {"value": lambda: relay.TensorType((2,))},
+    "RefWrite": {"ref": _pair, "value": _pair},
+    "TypeCall": {"func": _shape, "args": list},
+    "TypeData": {
+        "header": lambda: _HEADER, "type_vars": list,
+        "constructors": lambda: [_circle(_HEADER)],
+    },
+    "TypeVar": {"name": "a"},
+}  # fmt: skip
+
 GRAPHS: dict[str, dict[str, Any]] = {
+    **{f"relay.{kind} relay.adt.{kind}": row for kind, row in _FUNCTIONAL.items()},
+    "relay.If": {"true_branch": _pair, "false_branch": _pair},
+    "relay.analysis.unmatched_cases": {
+        "match": lambda: relay.Match(_pair(), [_clause()])
+    },
+    "relay.backend.interpreter.ConstructorValue": {
+        "tag": 1, "fields": list, "constructor": _nil,
+    },
+    "relay.prelude.StaticTensorArrayOps relay.prelude.TensorArrayOps": {
+        "prelude": Prelude, "dtype": "float32",
+    },
+    "relay.prelude.StaticTensorArrayOps": {"shape": [2, 3]},
     **{f"relay.dataflow_pattern.{kind}Pattern": row for kind, row in _CLASSES.items()},
     "relay.parse relay.fromtext relay.parse_expr relay.parser.parse relay.parser.fromtext "
     "relay.parser.parse_expr": {"source": "fn (%x: float32) { %x }"},

@@ -115,6 +115,7 @@ SKIPPED = {
     "te.IterVar", "relay.Expr", "relay.PASSES", "nd.NDArray", "relay.ExprFunctor",
     "relay.ExprMutator",
     "relay.ExprVisitor", "relay.ScopeBuilder", "relay.IncompleteType",
+    "relay.TypeKind",  # its members are used
     "relay.expr", "relay.expr_functor", "relay.ty", "autotvm.task.dispatcher",  # other names
     "relay.testing", "topi.testing", "relay.op", "relay.Library", "relay.nn.pair", "relay.nn.sides",
     "autotvm.ConfigEntity", "autotvm.MeasureInput", "autotvm.MeasureResult", "autotvm.task.Task",

@@ -96,6 +96,12 @@ def test_a_virtual_machine_of_what_was_saved(tmp_path):
         assert machine.get_input_index("y") == 1
 
 
+def twice(run):
+    """What was given to one call does not count for the next."""
+    run(np.ones((2, 4), "float32"))
+    run()
+
+
 @pytest.mark.parametrize(
     ("call", "parts"),
     [
@@ -104,6 +110,7 @@ def test_a_virtual_machine_of_what_was_saved(tmp_path):
         (lambda: relay.create_executor().evaluate(relay.var("x", shape=(1,))), ("x has no value",)),
         (lambda: relay.create_executor("graph").evaluate(doubled(te.var("n"))), ("open: n",)),
         (lambda: relay.create_executor("vm").evaluate(nested())(1), ("y is missing", "x, y")),
+        (lambda: twice(relay.create_executor("vm").evaluate(doubled(2))), ("x is missing",)),
         (lambda: relay.create_executor("vm").evaluate(nested())(1, 2, 3), ("3 inputs",)),
         (lambda: relay.create_executor("vm").evaluate(nested())(1, 2, z=3), ("z is no input",)),
         (
@@ -174,3 +181,59 @@ def test_a_library_by_the_names_of_factory_modules():
     module.run(x=np.zeros(3, "float32"))
     np.testing.assert_array_equal(module.get_output(0).numpy(), 1)
     assert scope_builder.ScopeBuilder is relay.ScopeBuilder
+
+
+def test_inputs_of_a_machine_are_set_one_by_one():
+    x, y = relay.var("x", shape=(2,)), relay.var("y", shape=(2,))
+    exe = relay.vm.compile(relay.Function([x, y], x - y), "llvm")
+    machine = VirtualMachine(exe, tilewright.cpu())
+    a, b = np.float32([5, 7]), np.float32([1, 2])
+    for one, other in (((1, b), (0, a)), (("x", a), ("y", b))):
+        machine.set_one_input("main", *one)
+        machine.set_one_input("main", *other)
+        np.testing.assert_array_equal(machine.invoke("main").numpy(), a - b)
+    machine.set_one_input("main", x=b)
+    machine.set_one_input("main", y=a)
+    np.testing.assert_array_equal(machine.invoke("main").numpy(), b - a)
+    there = tilewright.nd.empty((2,), "float32")
+    machine.invoke_with_outputs("main", input_args={"x": a, "y": a}, output_args=[there])
+    np.testing.assert_array_equal(there.numpy(), [0, 0])
+    with pytest.raises(DeviceError, match="z is no input.*x, y"):
+        machine.set_one_input("main", "z", a)
+    with pytest.raises(DeviceError, match="0 arrays for 1 results"):
+        machine.invoke_with_outputs("main", input_args={"x": a, "y": a}, output_args=[])
+
+
+def test_a_compiler_in_steps_is_compile():
+    x, w = relay.var("x", shape=(2,)), relay.var("w", shape=(2,))
+    mod = relay.IRModule.from_expr(relay.Function([x, w], x * w))
+    compiler = relay.vm.VMCompiler()
+    with pytest.raises(ModelError, match="nothing was lowered"):
+        compiler.get_exec()
+    compiler.set_params({"w": np.float32([2, 3])})
+    optimized, left = compiler.optimize(mod, "llvm")
+    assert [p.name_hint for p in optimized["main"].params] == ["x"] and left == {}
+    compiler.lower(mod, "llvm")
+    compiler.codegen()
+    machine = VirtualMachine(compiler.get_exec(), tilewright.cpu())
+    np.testing.assert_array_equal(machine.invoke("main", np.float32([1, 1])).numpy(), [2, 3])
+    assert compiler.get_exec().mod is compiler.get_exec().library
+
+
+@pytest.mark.parametrize("kind", ["vm", "debug"])
+def test_variables_that_nothing_tells_a_type_have_those_of_each_call(kind):
+    b, x = relay.var("b"), relay.var("x")
+    run = relay.create_executor(kind).evaluate(relay.Function([b, x], relay.If(b, x + x, x)))
+    for value in (np.float32([1, 2]), np.int32([[3]])):
+        np.testing.assert_array_equal(run(True, value).numpy(), 2 * value)
+        np.testing.assert_array_equal(run(False, value).numpy(), value)
+    with pytest.raises(ModelError, match="%b"):
+        relay.create_executor("graph").evaluate(relay.Function([b], relay.If(b, b, b)))
+
+
+@pytest.mark.parametrize(
+    ("name", "part"), [("save", "export_library"), ("bytecode", "report"), ("nothing", "no attr")]
+)
+def test_what_executables_of_tvm_have_besides_says_what_to_use(name, part):
+    with pytest.raises(AttributeError, match=part):
+        getattr(relay.vm.compile(doubled(2), "llvm"), name)

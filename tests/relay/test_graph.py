@@ -237,7 +237,8 @@ REFUSALS = {
     "const-range": (lambda: relay.const(1 << 40), "1099511627776", 'dtype="int64"'),
     "const": (lambda: relay.const(np.zeros(2, "complex64")), "complex64", "float32"),
     "free": (
-        lambda: relay.Function([], nn.relu(tensor("x", 2))), "reads x, which is no parameter",
+        lambda: relay.IRModule({"main": relay.Function([], nn.relu(tensor("x", 2)))}),
+        "reads x, which is no parameter",
     ),
     "repeated": (
         lambda: relay.Function([tensor("x", 2)] * 2, relay.const(1.0)), "listed twice",

@@ -374,3 +374,18 @@ def test_constants_that_params_give_need_no_values():
     library = relay.build(mod, "llvm", params={"s": numbers(1, 2)})
     machine = VirtualMachine(library, tilewright.cpu())
     np.testing.assert_array_equal(machine.invoke("main", A).numpy(), np.tile(A, (1, 2)))
+
+
+def test_a_loop_has_what_its_body_reads_besides_as_inputs():
+    x, i, s = (relay.var(n, shape=(), dtype="int32") for n in "xis")
+    ten = relay.const(10)
+    loop = relay.loops.while_loop(
+        lambda i, s: i < ten, [i, s], lambda i, s: (i + relay.const(1), s + x)
+    )
+    made = loop(relay.const(0), relay.const(0))
+    assert relay.analysis.free_vars(made) == [x]
+    net = relay.Function([x], relay.TupleGetItem(made, 1))
+    for kind in ("vm", "debug"):
+        assert relay.create_executor(kind).evaluate(net)(np.int32(3)).numpy() == 30
+    bound = relay.bind(net, {x: relay.const(4)})
+    assert relay.create_executor("vm").evaluate(bound)().numpy() == 40

@@ -33,6 +33,7 @@ ALSO = {
     "tilewright.ir.instrument": "tilewright.instrument",
     "tilewright.ir.module": "tilewright.relay.graph.expr",
     "tilewright.ir.transform": "tilewright.transform",
+    "tilewright.relay.backend.vm": "tilewright.relay.vm",
     "tilewright.relay.op.op": "tilewright.relay.op",
 }
 

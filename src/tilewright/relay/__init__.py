@@ -11,6 +11,7 @@ from typing import Any as _Any  # relay.Any is a name of TVM
 from tilewright.base.doors import open_doors
 from tilewright.base.errors import ModelError, absent
 from tilewright.relay import (
+    adt,
     analysis,
     annotation,
     backend,
@@ -25,13 +26,26 @@ from tilewright.relay import (
     nn,
     op,
     parser,
+    prelude,
     qnn,
     random,
+    scope_builder,
     testing,
     transform,
     ty,
     vision,
     vm,
+)
+from tilewright.relay.adt import (
+    Clause,
+    Constructor,
+    Match,
+    Pattern,
+    PatternConstructor,
+    PatternTuple,
+    PatternVar,
+    PatternWildcard,
+    TypeData,
 )
 from tilewright.relay.compile.build import build
 from tilewright.relay.compile.executor import create_executor
@@ -39,6 +53,7 @@ from tilewright.relay.dynamic import *  # noqa: F403
 from tilewright.relay.dynamic import __all__ as _dynamic
 from tilewright.relay.exchange.onnx.export import to_onnx
 from tilewright.relay.expr import TupleWrapper
+from tilewright.relay.graph.data_types import GlobalTypeVar, RefType, TypeCall, TypeKind, TypeVar
 from tilewright.relay.graph.evaluate import evaluate
 from tilewright.relay.graph.expr import (
     Call,
@@ -59,6 +74,7 @@ from tilewright.relay.graph.expr import (
     var,
 )
 from tilewright.relay.graph.extents import Any
+from tilewright.relay.graph.functional import RefCreate, RefRead, RefWrite
 from tilewright.relay.graph.functor import ExprFunctor, ExprMutator, ExprVisitor
 from tilewright.relay.graph.later import remembered as _remembered
 from tilewright.relay.graph.scope import Let, ScopeBuilder, bind
@@ -84,15 +100,18 @@ from tilewright.runtime.network.param_dict import load_param_dict, save_param_di
 from tilewright.transform import PassContext as build_config
 
 __all__ = [
-    "analysis", "annotation", "Any", "backend", "bind", "bind_params", "build", "build_config",
-    "build_module", "Call", "const", "Constant", "create_executor", "data_dep_optimization",
-    "dataflow_pattern", "dft", "einsum", "evaluate", "Expr", "expr", "expr_functor", "ExprFunctor",
-    "ExprMutator", "ExprVisitor", "free_vars", "fromtext", "frontend", "Function", "FuncType",
-    "GlobalVar", "image", "IncompleteType", "IRModule", "layout_transform", "Let", "Library",
-    "load", "load_param_dict", "loops", "nn", "op", "optimize", "parse", "parse_expr", "parser",
-    "PASSES", "qnn", "random", "save_param_dict", "scalar_type", "ScopeBuilder", "sliding_window",
-    "stft", "TensorType", "testing", "to_onnx", "transform", "Tuple", "TupleGetItem", "TupleType",
-    "TupleWrapper", "ty", "Var", "var", "vision", "vm", "with_sizes", *_dynamic, *_indexing,
+    "adt", "analysis", "annotation", "Any", "backend", "bind", "bind_params", "build",
+    "build_config", "build_module", "Call", "Clause", "const", "Constant", "Constructor",
+    "create_executor", "data_dep_optimization", "dataflow_pattern", "dft", "einsum", "evaluate",
+    "Expr", "expr", "expr_functor", "ExprFunctor", "ExprMutator", "ExprVisitor", "free_vars",
+    "fromtext", "frontend", "Function", "FuncType", "GlobalTypeVar", "GlobalVar", "image",
+    "IncompleteType", "IRModule", "layout_transform", "Let", "Library", "load", "load_param_dict",
+    "loops", "Match", "nn", "op", "optimize", "parse", "parse_expr", "parser", "PASSES", "Pattern",
+    "PatternConstructor", "PatternTuple", "PatternVar", "PatternWildcard", "prelude", "qnn",
+    "random", "RefCreate", "RefRead", "RefType", "RefWrite", "save_param_dict", "scalar_type",
+    "scope_builder", "ScopeBuilder", "sliding_window", "stft", "TensorType", "testing", "to_onnx",
+    "transform", "Tuple", "TupleGetItem", "TupleType", "TupleWrapper", "ty", "TypeCall", "TypeData",
+    "TypeKind", "TypeVar", "Var", "var", "vision", "vm", "with_sizes", *_dynamic, *_indexing,
     *_operators, *_reductions, *_selection, *_shapes,
 ]  # fmt: skip
 
@@ -106,20 +125,6 @@ open_doors(globals(), set(__all__) - {"TensorType", *OPERATORS}, ModelError)
 
 # Names of TVM that are not there: what to use instead.
 _ELSEWHERE = {
-    "Match": "Values are tensors and tuples of them: use relay.If, or relay.where.",
-    **dict.fromkeys(
-        (
-            "adt",
-            "prelude",
-            "TypeVar",
-            "TypeData",
-            "Clause",
-            "RefCreate",
-            "RefRead",
-            "RefWrite",
-        ),
-        "Values are tensors and tuples of them; unroll lists and loops in Python.",
-    ),
     "collage": "relay.build chooses by measured records; there are no other compilers to ask.",
     "reinterpret": "The bits of one type are not read as another; relay.cast converts values.",
     "quantize": "Import a model that is quantised already, with QuantizeLinear in ONNX.",

@@ -12,7 +12,8 @@ from typing import Any
 
 from tilewright.base.doors import open_doors
 from tilewright.base.errors import ModelError, absent
-from tilewright.relay.graph.call_graph import CallGraph
+from tilewright.relay.functional.call_graph import CallGraph
+from tilewright.relay.functional.unmatched import unmatched
 from tilewright.relay.graph.equality import Graph, Plain, first_difference, hash_of
 from tilewright.relay.graph.expr import (
     Call,
@@ -26,6 +27,7 @@ from tilewright.relay.graph.expr import (
     free_vars,
     post_order,
 )
+from tilewright.relay.graph.functional import Match, Pattern
 from tilewright.relay.graph.traversal import op_name
 from tilewright.relay.op.work import work
 from tilewright.relay.passes import fuse, inline_calls, simplify_inference
@@ -35,7 +37,7 @@ __all__ = [
     "count_layers", "extract_fused_functions", "extract_intermdeiate_expr", "extract_operators",
     "free_vars",
     "get_total_mac_number", "list_op_freqs", "post_order", "post_order_visit", "structural_equal",
-    "structural_hash", "well_formed",
+    "structural_hash", "unmatched_cases", "well_formed",
 ]  # fmt: skip
 
 # What TVM counts: one of these multiplies and adds for each pair of operations.
@@ -65,6 +67,14 @@ def bound_vars(expr: Expr) -> list[Var]:
 def well_formed(expr: Expr | IRModule) -> bool:
     """True: what is not well formed is refused when it is made."""
     return True
+
+
+def unmatched_cases(match: Match, mod: IRModule | None = None) -> list[Pattern]:
+    """Patterns of all values that no clause of `match` looks like.
+
+    mod: accepted for TVM's spelling: constructors know their data types
+    """
+    return unmatched(match)
 
 
 def check_constant(expr: Expr) -> bool:
@@ -168,8 +178,9 @@ def _nodes(expr: Expr) -> list[Expr]:
 open_doors(globals(), [n for n in __all__ if n[0].islower()], ModelError)
 
 _ELSEWHERE = dict.fromkeys(
-    ("free_type_vars", "bound_type_vars", "all_type_vars", "check_kind", "unmatched_cases"),
-    "Types are those of tensors and tuples: none is open, and there are no data types.",
+    ("free_type_vars", "bound_type_vars", "all_type_vars", "check_kind"),
+    "Type variables are in type_params of functions and their types; what does not fit is an error "
+    "of relay.transform.InferType.",
 ) | dict.fromkeys(("alpha_equal", "graph_equal"), "Use relay.analysis.structural_equal.")
 
 

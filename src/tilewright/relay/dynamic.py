@@ -13,11 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.base.doors import Awaiting
 from tilewright.base.errors import ModelError
-from tilewright.relay.graph.expr import Array, Expr, Tuple, TupleGetItem, Var
+from tilewright.relay.graph.expr import Array, Expr, Tuple, TupleGetItem, Var, free_vars
 from tilewright.relay.graph.later import WAY_OUT, Later, NotYet, computed
 from tilewright.relay.graph.scope import If as If
 from tilewright.relay.graph.scope import holds
+from tilewright.relay.graph.traversal import substitute
 
 
 def argwhere(condition: Expr) -> Expr:
@@ -118,13 +120,15 @@ def while_loop(
     loop_bodies: of the values: the values behind a trip, of which shapes may change
     """
     error = ModelError("relay.loops.while_loop", "values decide how often it runs", WAY_OUT)
+    outside = _read_besides(loop_vars, cond, loop_bodies)
+    count = len(loop_vars) + 1
 
-    def trip(values: Sequence[Expr]) -> Expr:
+    def trip(values: Sequence[Expr], others: Sequence[Expr]) -> Expr:
         def goes_on(parts: Sequence[Expr]) -> Expr:
             if not holds(parts[0], "relay.loops.while_loop"):
-                return Tuple(parts[1:])
+                return Tuple(parts[1:count])
             try:
-                after = list(loop_bodies(*parts[1:]))
+                after = list(loop_bodies(*parts[1:count]))
             except NotYet as wait:
                 return wait.instead(lambda given: goes_on(given), (list(parts),), {})
             if len(after) != len(loop_vars):
@@ -133,9 +137,12 @@ def while_loop(
                     f"loop_bodies gives {len(after)} values, there are {len(loop_vars)}",
                     "Give the values behind a trip, in order.",
                 )  # fmt: skip
-            return trip(after)
+            there: dict[Expr, Expr] = dict(zip(outside, parts[count:], strict=True))
+            return trip([substitute(a, there) for a in after], parts[count:])
 
-        return Later([cond(*values), *values], (0,), goes_on, error, trip=True)
+        there: dict[Expr, Expr] = dict(zip(outside, others, strict=True))
+        goes = substitute(cond(*values), there)
+        return Later([goes, *values, *others], (0,), goes_on, error, trip=True)
 
     def loop(*values: Expr) -> Expr:
         if len(values) != len(loop_vars):
@@ -143,9 +150,22 @@ def while_loop(
                 "relay.loops.while_loop", f"{len(values)} values, there are {len(loop_vars)}",
                 "Give the first value of each.",
             )  # fmt: skip
-        return trip(values)
+        return trip(values, outside)
 
     return loop
+
+
+def _read_besides(
+    loop_vars: Sequence[Var], cond: Callable[..., Expr], loop_bodies: Callable[..., Sequence[Any]]
+) -> list[Var]:
+    """The variables that functions of a loop read and are not given, as far as that is known
+    before it runs."""
+    try:
+        made = [cond(*loop_vars), *loop_bodies(*loop_vars)]
+    except (ModelError, Awaiting):
+        return []
+    read = dict.fromkeys(v for m in made if isinstance(m, Expr) for v in free_vars(m))
+    return [v for v in read if v not in loop_vars]
 
 
 def _pick(value: Expr, k: int) -> Expr:

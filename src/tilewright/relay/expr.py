@@ -13,6 +13,7 @@ from tilewright.relay.graph.expr import (
     Call,
     Constant,
     Expr,
+    Function,
     GlobalVar,
     Tuple,
     TupleGetItem,
@@ -20,6 +21,7 @@ from tilewright.relay.graph.expr import (
     const,
     var,
 )
+from tilewright.relay.graph.functional import RefCreate, RefRead, RefWrite
 from tilewright.relay.graph.scope import Let, bind
 
 RelayExpr = Expr
@@ -52,13 +54,11 @@ class TupleWrapper(Sequence[Expr]):
 
 
 __all__ = [
-    "Call", "Constant", "Expr", "GlobalVar", "If", "Let", "RelayExpr", "Tuple", "TupleGetItem",
-    "TupleWrapper", "Var",
+    "Call", "Constant", "Expr", "Function", "GlobalVar", "If", "Let", "RefCreate", "RefRead",
+    "RefWrite", "RelayExpr", "Tuple", "TupleGetItem", "TupleWrapper", "Var",
     "bind", "const", "var",
 ]  # fmt: skip
 
-_ELSEWHERE = {"Match": "Use relay.If, or relay.where."}
-
 
 def __getattr__(name: str) -> Any:
-    raise absent("relay.expr", name, _ELSEWHERE)
+    raise absent("relay.expr", name, {"Match": "Use relay.Match."})

@@ -29,8 +29,9 @@ def parse(
     init_meta_table: constants by kind, `{"relay.Constant": [...]}`, for `meta[relay.Constant][k]`
     Raises ModelError with line and column.
     """
-    functions = {} if init_module is None else init_module.functions
-    return Reader(Source(source, source_name), functions, init_meta_table or {}).module()
+    given = IRModule() if init_module is None else init_module
+    text, table = Source(source, source_name), init_meta_table or {}
+    return Reader(text, given.functions, table, given.type_definitions).module()
 
 
 def fromtext(source: str, source_name: str = "from_string") -> IRModule:

@@ -6,6 +6,14 @@ Read next: `graph/types.py`.
 from typing import Any as _Anything
 
 from tilewright.base.errors import absent
+from tilewright.relay.graph.data_types import (
+    GlobalTypeVar,
+    RefType,
+    TypeCall,
+    TypeData,
+    TypeKind,
+    TypeVar,
+)
 from tilewright.relay.graph.extents import Any
 from tilewright.relay.graph.types import (
     FuncType,
@@ -16,12 +24,12 @@ from tilewright.relay.graph.types import (
     scalar_type,
 )
 
-__all__ = ["Any", "FuncType", "IncompleteType", "TensorType", "TupleType", "Type", "scalar_type"]
+__all__ = [
+    "Any", "FuncType", "GlobalTypeVar", "IncompleteType", "RefType", "TensorType", "TupleType",
+    "Type", "TypeCall", "TypeData", "TypeKind", "TypeVar", "scalar_type",
+]  # fmt: skip
 
-_ELSEWHERE = dict.fromkeys(
-    ("TypeVar", "GlobalTypeVar", "TypeCall", "TypeData", "TypeRelation", "RefType", "TypeKind"),
-    "Types are those of tensors, tuples and functions: no open ones, no data types, no references.",
-)
+_ELSEWHERE = {"TypeRelation": "Operators have type rules of their own: see relay.op."}
 
 
 def __getattr__(name: str) -> _Anything:

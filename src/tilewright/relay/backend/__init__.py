@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilewright.base.errors import ModelError, absent
-from tilewright.relay.backend import te_compiler
+from tilewright.relay.backend import interpreter, te_compiler
 
-__all__ = ["Executor", "Runtime", "te_compiler"]
+__all__ = ["Executor", "Runtime", "interpreter", "te_compiler"]
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def _require(name: object, place: str, only: str) -> None:
 
 
 _ELSEWHERE = dict.fromkeys(
-    ("graph_executor_codegen", "interpreter", "executor_factory", "vm", "aot"),
+    ("graph_executor_codegen", "executor_factory", "aot"),
     "Use relay.build, whose report names the schedule of each kernel; relay.create_executor runs.",
 ) | {
     "compile_engine": "Use relay.build; its report names the schedule of each kernel.",

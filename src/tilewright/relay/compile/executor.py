@@ -16,6 +16,7 @@ from tilewright.base.doors import door
 from tilewright.base.dtype import DType
 from tilewright.base.errors import ModelError
 from tilewright.relay.compile.vm import Executable
+from tilewright.relay.functional.pool import evaluated
 from tilewright.relay.graph.evaluate import evaluate
 from tilewright.relay.graph.expr import Expr, Function, IRModule, Var, as_array, const, free_vars
 from tilewright.relay.graph.traversal import substitute
@@ -81,8 +82,8 @@ class Executor:
                     "Give an expression, or create_executor(mod=).",
                 )  # fmt: skip
             if expr is None or expr == "main":
-                return _KINDS[self.kind](self, Executable(self.mod, self.target, self.params))
-            expr = self.mod[expr]
+                return self._run(self.mod, self.params)
+            expr = self.mod[str(expr)]
         given: dict[Expr, Expr] = {
             v: x if isinstance(x, Expr) else const(as_array(x)) for v, x in (binds or {}).items()
         }
@@ -96,7 +97,10 @@ class Executor:
         return self._callable(Function([], found))()
 
     def _callable(self, function: Function) -> Callable[..., Any]:
-        built = Executable(IRModule.from_expr(function), self.target)
+        return self._run(IRModule.from_expr(function), {})
+
+    def _run(self, mod: IRModule, params: Mapping[str, Any]) -> Callable[..., Any]:
+        built = Executable(mod, self.target, params, types_by_values=self.kind != "graph")
         return _KINDS[self.kind](self, built)
 
 
@@ -107,10 +111,21 @@ def _graph(executor: Executor, built: Executable) -> Callable[..., Any]:
 
 def _vm(executor: Executor, built: Executable) -> Callable[..., Any]:
     machine = VirtualMachine(built, executor.device)
-    return lambda *args, **named: machine.invoke("main", *args, **named)
+
+    def run(*args: Any, **named: Any) -> Any:
+        machine.set_input("main", *args, **named)  # each call gives all of them
+        return machine.invoke("main")
+
+    return run
 
 
 def _debug(executor: Executor, built: Executable) -> Callable[..., Any]:
+    program = built.program
+    if program is not None:
+        return lambda *args, **named: program.run(
+            ordered(program.input_names, args, named, "evaluate"), evaluated, executor.device, False
+        )
+
     def run(*args: Any, **named: Any) -> Any:
         values = built.tensors(ordered(built.input_names, args, named, "evaluate"))
         main = built.sized([shape_of(v) for v in values])

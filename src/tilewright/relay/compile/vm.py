@@ -16,9 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.base.errors import ModelError
+from tilewright.base.errors import ModelError, absent
 from tilewright.driver.build import resolve_target
 from tilewright.relay.compile.build import build
+from tilewright.relay.functional.calls import is_program, tensors_only
+from tilewright.relay.functional.program import Program
 from tilewright.relay.graph.expr import (
     Constant,
     Expr,
@@ -36,10 +38,11 @@ from tilewright.relay.graph.open import OpenModule
 from tilewright.relay.graph.printer import structural_key
 from tilewright.relay.graph.stages import Stages
 from tilewright.relay.graph.traversal import each_function, substitute
-from tilewright.relay.graph.untyped import typed
+from tilewright.relay.graph.untyped import has_untyped, typed
 from tilewright.relay.passes.bind import bind_params
 from tilewright.relay.passes.extents import open_extents, with_shapes, with_sizes
 from tilewright.relay.passes.inline import inline_calls
+from tilewright.runtime.device import Device
 from tilewright.runtime.ndarray import NDArray, converted
 from tilewright.runtime.network.library import Library
 from tilewright.runtime.network.vm import Nesting, shape_of
@@ -51,10 +54,24 @@ MOST_SHAPES, MOST_PARTS = 64, 64
 _TRIALS = (32, 48)
 
 
+_SAVED = "Constants and code are one file: exe.export_library(path), runtime.load_module(path)."
+_ELSEWHERE = {
+    **dict.fromkeys(
+        ("save", "load_exec", "move_late_bound_consts", "load_late_bound_consts",
+         "get_late_bound_consts", "load_late_bound_consts_from_map"), _SAVED,
+    ),
+    **dict.fromkeys(
+        ("bytecode", "globals", "primitive_ops", "constants", "virtual_devices", "stats"),
+        "Print exe.library.report: it names each kernel and its schedule.",
+    ),
+}  # fmt: skip
+
+
 class Executable:
     """A network, built for the shapes it is called with.
 
     mod:    the network; params: weights by name, which become constants
+    types_by_values: variables whose types nothing tells have those of the values of each call
     Options of `transform.PassContext` and schedules count where it is called for new shapes.
     """
 
@@ -63,20 +80,26 @@ class Executable:
         mod: IRModule,
         target: TargetLike | None = None,
         params: Mapping[str, Any] | None = None,
+        types_by_values: bool = False,
     ) -> None:
-        if not isinstance(mod, OpenModule):
-            mod = each_function(mod, typed)
-        self.mod, self.tuples = single_tensors(mod)
         self.params = dict(params or {})
         self.target = Target(resolve_target(target))
-        self.open_names = open_extents(self.mod)
+        main = mod.functions.get("main")
+        open_ = main is not None and (is_program(main) or (types_by_values and has_untyped(main)))
+        self.program = Program(main, self.params) if main and open_ else None
+        if self.program is None and not isinstance(mod, OpenModule):
+            mod = each_function(tensors_only(mod, "relay.vm.compile"), typed)
+        self.network, self.tuples = (mod, {}) if self.program else single_tensors(mod)
+        self.open_names = () if self.program else open_extents(self.network)
         self._libraries: dict[tuple[int, ...], Library] = {}
         self._stages: OrderedDict[tuple[int, ...], Stages] = OrderedDict()
         self._parts: OrderedDict[str, Library] = OrderedDict()
 
     @property
     def input_names(self) -> tuple[str, ...]:
-        """What a call gives: tensors, and tuples of them."""
+        """What a call gives: tensors, and tuples of them; of a functional network any values."""
+        if self.program is not None:
+            return self.program.input_names
         inside = {name for names in self.tuples.values() for name in names[1:]}
         first = {names[0]: of for of, names in self.tuples.items()}
         return tuple(first.get(name, name) for name in self.tensor_names if name not in inside)
@@ -121,7 +144,7 @@ class Executable:
                 "relay.vm.Executable", f"its extents are open: {', '.join(self.open_names)}",
                 "Build it for numbers: relay.build(mod, sizes=[...]).",
             )  # fmt: skip
-        return build(self.mod, self.target, self.params or None)
+        return build(self.network, self.target, self.params or None)
 
     def staged(
         self, values: Sequence[Any], run: Callable[[Library, Sequence[Any]], Sequence[Any]]
@@ -164,19 +187,36 @@ class Executable:
         self._parts.move_to_end(key)
         return self._parts[key]
 
+    def called(
+        self, values: Sequence[Any], run: Callable[[Library, Sequence[Any]], Sequence[Any]],
+        device: Device,
+    ) -> Any:  # fmt: skip
+        """The result for these values of `input_names`, of a functional network; run, what is
+        kept and errors as for `staged`."""
+        assert self.program is not None
+        return self.program.run(values, lambda part, inputs: run(self._part(part), inputs), device)
+
     def library_for(self, shapes: Sequence[tuple[int, ...]]) -> Library:
         """For inputs of these shapes; it is built once.  Raises ModelError where none can be."""
         if not self.open_names:
             return self.library
         key = self._key(shapes)
         if key not in self._libraries:
-            if isinstance(self.mod, OpenModule):
+            if isinstance(self.network, OpenModule):
                 sizes = [self._sizes(shapes)]
-                made = build(self.mod, self.target, self.params or None, sizes=sizes)
+                made = build(self.network, self.target, self.params or None, sizes=sizes)
             else:
                 made = build(self.sized(shapes), self.target, self.params or None)
             self._libraries[key] = made
         return self._libraries[key]
+
+    @property
+    def mod(self) -> Library:
+        """`library`, as scripts for TVM ask for it: `exe.mod.export_library(path)`."""
+        return self.library
+
+    def __getattr__(self, name: str) -> Any:
+        raise absent("relay.vm.Executable", name, _ELSEWHERE)
 
     def export_library(self, file_name: str | os.PathLike[str]) -> None:
         """`Library.export_library`, of a network without open extents."""
@@ -186,10 +226,10 @@ class Executable:
         """Main for inputs of these shapes."""
         if not self.open_names:
             return self._mains[0]
-        if isinstance(self.mod, OpenModule):
-            return with_sizes(self.mod, self._sizes(shapes))["main"]
+        if isinstance(self.network, OpenModule):
+            return with_sizes(self.network, self._sizes(shapes))["main"]
         self._sizes(shapes)
-        main, given = self.mod["main"], dict(zip(self.tensor_names, shapes, strict=True))
+        main, given = self.network["main"], dict(zip(self.tensor_names, shapes, strict=True))
         return with_shapes(main, [given.get(p.name_hint, p.shape) for p in main.params])
 
     def _key(self, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
@@ -202,18 +242,18 @@ class Executable:
     @cached_property
     def _mains(self) -> list[Function]:
         """Main as it is, or for two sets of numbers where it is made for numbers only."""
-        if not isinstance(self.mod, OpenModule):
-            return [self.mod["main"]]
+        if not isinstance(self.network, OpenModule):
+            return [self.network["main"]]
         count = len(self.open_names)
         trials = [dict(zip(self.open_names, range(n, n + count), strict=True)) for n in _TRIALS]
-        return [with_sizes(self.mod, sizes)["main"] for sizes in trials]
+        return [with_sizes(self.network, sizes)["main"] for sizes in trials]
 
     @cached_property
     def _axes(self) -> dict[tuple[int, int], str]:
         """Which open extent is where: by input and axis."""
         found: dict[tuple[int, int], str] = {}
-        if not isinstance(self.mod, OpenModule):
-            inputs = [p for p in self.mod["main"].params if p.name_hint not in self.params]
+        if not isinstance(self.network, OpenModule):
+            inputs = [p for p in self.network["main"].params if p.name_hint not in self.params]
             return {(k, a): n for k, p in enumerate(inputs) for a, n in p.open_extents.items()}
         shapes = [
             [p.shape for p in main.params if p.name_hint not in self.params] for main in self._mains
@@ -247,7 +287,7 @@ class Executable:
         for (k, axis), name in self._axes.items():
             what = f"input {self.tensor_names[k]} of shape {list(shapes[k])}"
             extent = int(shapes[k][axis])
-            own = is_unnamed(name, axis) and not isinstance(self.mod, OpenModule)
+            own = is_unnamed(name, axis) and not isinstance(self.network, OpenModule)
             if sizes.setdefault(name, extent) != extent and not own:
                 raise ModelError(
                     what, f"{name} is {extent} here and {sizes[name]} in another input",
@@ -269,7 +309,7 @@ def compile(
     """
     module = mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
     made = Executable(module, Target(resolve_target(target), target_host), params)
-    if not made.open_names and not made.waits:
+    if made.program is None and not made.open_names and not made.waits:
         _ = made.library
     return made
 

@@ -28,7 +28,7 @@ def _transpose(node: Call, g: Expr) -> list[Expr]:
 def _concatenate(node: Call, g: Expr) -> list[Cotangent]:
     axis = node.attrs.axis % len(g.shape)
     kinds = node.args[0].checked_type.fields  # type: ignore[union-attr]
-    ends = [0, *accumulate(kind.shape[axis] for kind in kinds)]  # type: ignore[union-attr]
+    ends = [0, *accumulate(kind.shape[axis] for kind in kinds)]
     return [[
         slice_of(g, [range(b, e) if k == axis else range(n) for k, n in enumerate(g.shape)])
         for b, e in pairwise(ends)

@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.relay.graph.data_types import DataType, TypeVar, same_type
 from tilewright.relay.graph.expr import (
     Call,
     Constant,
     Expr,
     Function,
-    FuncType,
+    GlobalVar,
     IRModule,
     TensorType,
     TupleGetItem,
@@ -25,10 +26,21 @@ from tilewright.relay.graph.expr import (
     Var,
     children,
 )
-from tilewright.relay.graph.later import Later
+from tilewright.relay.graph.functional import (
+    Apply,
+    Constructor,
+    Functional,
+    LetNode,
+    Match,
+    NamedFunction,
+    Pattern,
+    PatternConstructor,
+    PatternVar,
+)
+from tilewright.relay.graph.later import CallByName, Later
 from tilewright.relay.graph.printer import later_key, structural_key
 
-Graph = Expr | IRModule | TensorType | TupleType | FuncType
+Graph = Expr | IRModule | TensorType | TupleType | DataType
 Plain = Sequence[Any] | Mapping[Any, Any] | int | float | None  # a text is a sequence
 
 
@@ -63,12 +75,13 @@ def first_difference(lhs: Graph | Plain, rhs: Graph | Plain, map_free_vars: bool
 
 
 def _what(value: Any) -> str:
-    return "types" if isinstance(value, TensorType | TupleType | FuncType) else "values"
+    return "types" if isinstance(value, TensorType | TupleType | DataType) else "values"
 
 
 class _Comparison:
     def __init__(self, map_free_vars: bool) -> None:
         self.map_free_vars = map_free_vars
+        self.types: dict[TypeVar, TypeVar] = {}
         self.there: dict[Var, Var] = {}
         self.back: dict[Var, Var] = {}
 
@@ -92,9 +105,12 @@ class _Comparison:
         return ""
 
     def _differ(self, a: Expr, b: Expr) -> str:
+        if (one := _called(a)) and (other := _called(b)):  # by names, known or not when it was made
+            same = one == other and len(children(a)) == len(children(b))
+            return "" if same else f"calls of @{one} and @{other}"
         if type(a) is not type(b):
             return f"a {type(a).__name__} and a {type(b).__name__}"
-        if a._type != b._type:
+        if not same_type(a._type, b._type, self.types):
             return f"types {a._type} and {b._type}"
         if isinstance(a, Var) and isinstance(b, Var):
             same = self._matched(a, b)
@@ -104,6 +120,8 @@ class _Comparison:
             return "" if np.array_equal(a.data, b.data, equal_nan=nan) else f"constants {a} and {b}"
         if isinstance(a, Function) and isinstance(b, Function):
             return self._functions(a, b)
+        if isinstance(a, (Functional, Apply)):
+            return self._functional(a, b)
         if isinstance(a, TupleGetItem) and isinstance(b, TupleGetItem):
             return "" if a.index == b.index else f"values {a.index} and {b.index} of a tuple"
         if isinstance(a, Call) and isinstance(b, Call):
@@ -123,11 +141,48 @@ class _Comparison:
     def _functions(self, a: Function, b: Function) -> str:
         if len(a.params) != len(b.params):
             return f"functions of {len(a.params)} and {len(b.params)} parameters"
+        if len(a.type_params) != len(b.type_params):
+            return f"functions of {len(a.type_params)} and {len(b.type_params)} type parameters"
+        self.types.update(zip(a.type_params, b.type_params, strict=True))
         for p, q in zip(a.params, b.params, strict=True):
-            if p.type_annotation != q.type_annotation:
-                return f"parameters {p.name_hint} and {q.name_hint}"
-            self.there[p], self.back[q] = q, p
+            if what := self._bound(p, q):
+                return what
+        told = (a.told_ret_type, b.told_ret_type) if a.is_functional else (None, None)
+        return "" if same_type(*told, self.types) else f"results of type {told[0]} and {told[1]}"
+
+    def _bound(self, p: Var, q: Var) -> str:
+        """Variables that get their values in the same place."""
+        if not same_type(p.type_annotation, q.type_annotation, self.types):
+            return f"parameters {p.name_hint} and {q.name_hint}"
+        self.there[p], self.back[q] = q, p
         return ""
+
+    def _functional(self, a: Any, b: Any) -> str:
+        if isinstance(a, Apply) and len(children(a)) != len(children(b)):
+            return "calls with other numbers of arguments"
+        if isinstance(a, NamedFunction) and a.name != b.name:
+            return f"@{a.name} and @{b.name}"
+        if isinstance(a, Constructor) and (a.name_hint, a.belong_to) != (b.name_hint, b.belong_to):
+            return f"constructors {a.name_hint} and {b.name_hint}"
+        if isinstance(a, LetNode):
+            return self._bound(a.var, b.var)
+        if isinstance(a, Match):
+            if len(a.clauses) != len(b.clauses) or a.complete != b.complete:
+                return "matches with other clauses"
+            pairs = zip(a.clauses, b.clauses, strict=True)
+            return next((w for c, d in pairs if (w := self._pattern(c.lhs, d.lhs))), "")
+        return ""
+
+    def _pattern(self, a: Pattern, b: Pattern) -> str:
+        if type(a) is not type(b) or len(a.patterns) != len(b.patterns):
+            return "other patterns"
+        if isinstance(a, PatternVar) and isinstance(b, PatternVar):
+            return self._bound(a.var, b.var)
+        what = ""
+        if isinstance(a, PatternConstructor) and isinstance(b, PatternConstructor):
+            what = self._functional(a.constructor, b.constructor)
+        pairs = zip(a.patterns, b.patterns, strict=True)
+        return what or next((w for c, d in pairs if (w := self._pattern(c, d))), "")
 
     def _calls(self, a: Call, b: Call) -> str:
         if isinstance(a.op, Function) != isinstance(b.op, Function):
@@ -140,6 +195,13 @@ class _Comparison:
         if not _equal_attributes(dict(a.attrs), dict(b.attrs)):
             return f"attributes {dict(a.attrs)} and {dict(b.attrs)}"
         return ""
+
+
+def _called(node: Expr) -> str:
+    """The name by which a node calls a function; "" where it does not."""
+    if isinstance(node, CallByName):
+        return node.name
+    return node.op if isinstance(node, Apply) and isinstance(node.op, GlobalVar) else ""
 
 
 def _equal_attributes(a: dict[str, Any], b: dict[str, Any]) -> bool:

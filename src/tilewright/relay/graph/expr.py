@@ -8,16 +8,27 @@ value that is read several times.  Read next: `types.py`, `traversal.py` (walks 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from tilewright.base.doors import Awaiting, door
+from tilewright.base.doors import door
 from tilewright.base.dtype import DType
 from tilewright.base.errors import ModelError
+from tilewright.relay.graph.arithmetic import Arithmetic
 from tilewright.relay.graph.attrs import Attrs as Attrs
+from tilewright.relay.graph.data_types import (
+    AnyType,
+    DataType,
+    GlobalTypeVar,
+    TypeData,
+    TypeVar,
+    holds_data,
+)
+from tilewright.relay.graph.definitions import Definitions
 from tilewright.relay.graph.global_var import GlobalVar as GlobalVar
 from tilewright.relay.graph.global_var import name_apart
+from tilewright.relay.graph.printed import Printed
 from tilewright.relay.graph.types import WAITING, Waiting, tensor_type
 from tilewright.relay.graph.types import Array as Array
 from tilewright.relay.graph.types import FuncType as FuncType
@@ -35,7 +46,7 @@ if TYPE_CHECKING:
     from tilewright.relay.op.row import Op
 
 
-class Expr:
+class Expr(Arithmetic, Printed):
     """A value of the graph.  Nodes compare by identity; `checked_type` is known once built.
 
     parts: what a node of no other kind reads (`later.py`)
@@ -47,6 +58,8 @@ class Expr:
     _type: Type | Waiting | None
     origin: Expr
     parts: tuple[Expr, ...] = ()
+    binds: tuple[Var, ...] = ()  # variables that have a value in some of its parts only
+    is_functional = False  # whether it is one of the nodes of `functional.py`
 
     @property
     def waits(self) -> bool:
@@ -56,9 +69,10 @@ class Expr:
     @property
     def checked_type(self) -> Type:
         if self._type is None or isinstance(self._type, Waiting):
-            from tilewright.relay.graph.later import NotYet
+            from tilewright.relay.graph.later import type_of
 
-            raise NotYet(self)
+            known: Type = type_of(self)
+            return known
         return self._type
 
     @property
@@ -71,6 +85,11 @@ class Expr:
             raise ModelError(
                 str(self), "a function where a tensor is needed", "Call it: f(x), or use its body."
             )
+        if not isinstance(found, TupleType):
+            raise ModelError(
+                str(self), f"a value of type {found} where a tensor is needed",
+                "Take a tensor out of it, with relay.Match or relay.RefRead.",
+            )  # fmt: skip
         raise ModelError(
             str(self), f"a tuple of {len(found.fields)} values where one tensor is needed",
             "Pick one with [0].",
@@ -83,17 +102,6 @@ class Expr:
     @property
     def dtype(self) -> DType:
         return self.tensor_type.dtype
-
-    def __str__(self) -> str:
-        from tilewright.relay.graph.printer import expression_text
-
-        return expression_text(self)
-
-    def astext(self, show_meta_data: bool = True) -> str:
-        """The printed form, which `relay.parse_expr` reads; show_meta_data: with all constants."""
-        from tilewright.relay.graph.printer import whole_text
-
-        return whole_text(self, show_meta_data)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._type}>"
@@ -124,6 +132,11 @@ class Expr:
     def __bool__(self) -> bool:
         return True  # it is there; what it holds is not known before it runs
 
+    def __call__(self, *args: Any) -> Expr:
+        """A call of it, which is a function."""
+        made: Expr = Call(self, args)
+        return made
+
     def astuple(self) -> Expr:
         """Itself: what TVM needs for operators with several results."""
         return self
@@ -147,69 +160,10 @@ class Expr:
 
         return call("cast", self, dtype=str(check_dtype(dtype, "astype")))
 
-    # arithmetic spells the operators add, subtract, multiply, divide, negative and comparisons
-    def __add__(self, other: Any) -> Expr:
-        return _arithmetic("add", self, other)
-
-    def __radd__(self, other: Any) -> Expr:
-        return _arithmetic("add", other, self)
-
-    def __sub__(self, other: Any) -> Expr:
-        return _arithmetic("subtract", self, other)
-
-    def __rsub__(self, other: Any) -> Expr:
-        return _arithmetic("subtract", other, self)
-
-    def __mul__(self, other: Any) -> Expr:
-        return _arithmetic("multiply", self, other)
-
-    def __rmul__(self, other: Any) -> Expr:
-        return _arithmetic("multiply", other, self)
-
-    def __truediv__(self, other: Any) -> Expr:
-        return _arithmetic("divide", self, other)
-
-    def __rtruediv__(self, other: Any) -> Expr:
-        return _arithmetic("divide", other, self)
-
-    def __lt__(self, other: Any) -> Expr:
-        return _arithmetic("less", self, other)
-
-    def __le__(self, other: Any) -> Expr:
-        return _arithmetic("less_equal", self, other)
-
-    def __gt__(self, other: Any) -> Expr:
-        return _arithmetic("greater", self, other)
-
-    def __ge__(self, other: Any) -> Expr:
-        return _arithmetic("greater_equal", self, other)
-
     @property
     def span(self) -> None:
         """Where in a source text it was written, which is not kept."""
         return None
-
-    def __neg__(self) -> Expr:
-        from tilewright.relay.op import call
-
-        return call("negative", self)
-
-
-def _arithmetic(name: str, lhs: Any, rhs: Any) -> Expr:
-    from tilewright.relay.op import call, same_dtype
-
-    def apply(lhs: Any, rhs: Any) -> Expr:
-        return call(name, *same_dtype(lhs, rhs))
-
-    apply.__name__ = name
-    from tilewright.relay.graph.later import remembered
-
-    try:
-        made: Expr = remembered(apply, (lhs, rhs), {}, lambda: apply(lhs, rhs))
-        return made
-    except Awaiting as wait:
-        stands: Expr = wait.instead(apply, (lhs, rhs), {})
-        return stands
 
 
 def _any_waits(values: Sequence[Any]) -> bool:
@@ -228,10 +182,10 @@ class Var(Expr):
     def __init__(
         self,
         name_hint: str,
-        type_annotation: Type | IncompleteType | None = None,
+        type_annotation: Type | DataType | IncompleteType | None = None,
         open_extents: Mapping[int, str] | None = None,
     ) -> None:
-        told = None if isinstance(type_annotation, IncompleteType) else type_annotation
+        told: Any = None if isinstance(type_annotation, IncompleteType) else type_annotation
         self.name_hint, self._type = name_hint, told
         named = told.open_extents if isinstance(told, TensorType) else {}
         self.open_extents: Mapping[int, str] = open_extents or named
@@ -271,15 +225,19 @@ class Call(Expr):
 
     __slots__ = ("args", "attrs", "op")
 
+    callee: Expr | None = None  # what it calls, where that is a value (`functional.py`)
+
     def __new__(cls, op: Any = None, args: Sequence[Any] = (), *_: Any, **__: Any) -> Any:
-        if isinstance(op, GlobalVar) and op.function is None:
-            return op(*args)
+        if isinstance(op, (GlobalVar, Expr)):
+            from tilewright.relay.graph.functional import called
+
+            return called(cls, op, args)
         return super().__new__(cls)
 
     def __init__(
         self, op: Any, args: Sequence[Any], attrs: Mapping[str, Any] | None = None
     ) -> None:
-        op = op.function if isinstance(op, GlobalVar) else op
+        op = getattr(op, "function", op)  # of a name
         if not hasattr(op, "infer"):
             raise ModelError(
                 f"relay.Call({op!r})", "it is no operator",
@@ -294,6 +252,10 @@ class Call(Expr):
         if _any_waits(self.args) or getattr(op, "waits", False):
             self._type = WAITING
             return
+        if isinstance(op, Function) and any(p.open_extents for p in op.params):
+            from tilewright.relay.passes.extents import for_arguments
+
+            self.op = op = for_arguments(op, self.args)
         self._type = op.infer(self.args, self.attrs)
         follows = getattr(op, "follows", None)
         if follows is not None:
@@ -357,35 +319,39 @@ class Function(Expr):
 
     params: one whose name an earlier one has is called NAME_1 from here on
     attrs: of a fused group its `name`; otherwise empty.
-    ret_type, type_params: accepted for the tutorials' spelling and checked or ignored.
-    Raises ModelError for a parameter listed twice or a variable that is not a parameter.
+    ret_type: checked where it is known what the body gives
+    type_params: type variables that each call may put other types for
+    free: variables of an outer function, or of a network, that the body reads
+    is_functional: whether it is more than operators of tensors (`functional.py`)
+    Raises ModelError for a parameter listed twice.
     """
 
-    __slots__ = ("attrs", "body", "params")
+    __slots__ = ("attrs", "body", "free", "is_functional", "params", "told_ret_type", "type_params")
 
     @door(ModelError)
     def __init__(
         self,
         params: Sequence[Var],
         body: Expr,
-        ret_type: Type | None = None,
-        type_params: Sequence[Any] | None = None,
+        ret_type: AnyType | None = None,
+        type_params: Sequence[TypeVar] | None = None,
         attrs: Mapping[str, Any] | None = None,
     ) -> None:
         self.params, self.body = tuple(params), body
+        self.told_ret_type, self.type_params = ret_type, tuple(type_params or ())
         self.attrs = attrs if isinstance(attrs, Attrs) else Attrs(attrs or {})
-        open_ = body.waits or _any_waits(self.params)
-        self._type = WAITING if open_ else body.checked_type
         names = [p.name_hint for p in self.params]
         place = f"Function({', '.join(names)})"
         if len(set(names)) < len(names):
             name_apart(self.params, place)
         known = set(self.params)
-        if free := [v.name_hint for v in free_vars(body) if v not in known]:
-            raise ModelError(
-                place, f"the body reads {', '.join(free)}, which is no parameter",
-                "List it in params, or use relay.analysis.free_vars(body).",
-            )  # fmt: skip
+        nodes = post_order(body)
+        self.free = tuple(v for v in _free_among(nodes) if v not in known)
+        self.is_functional = bool(self.free or self.type_params) or any(
+            map(_is_functional, (*self.params, *nodes))
+        )
+        open_ = self.is_functional or body.waits or _any_waits(self.params)
+        self._type = WAITING if open_ else body.checked_type
         if ret_type is not None and ret_type != self._type and not open_:
             raise ModelError(
                 place, f"the body has type {self._type}, not {ret_type}", "Leave ret_type out."
@@ -393,25 +359,40 @@ class Function(Expr):
 
     def with_attr(self, attr_key: str, attr_value: Any) -> Function:
         """The same function with one more attribute, which makes it a group of its own."""
-        return Function(self.params, self.body, attrs={**self.attrs, attr_key: attr_value})
+        return self.with_body(self.body, {attr_key: attr_value})
 
-    @property
-    def type_params(self) -> tuple[Any, ...]:
-        """No types are left open; here because tutorials pass it on."""
-        return ()
+    def with_body(self, body: Expr, more: Mapping[str, Any] | None = None) -> Function:
+        """The same of another body, with more attributes."""
+        told = self.told_ret_type if self.is_functional else None
+        return Function(self.params, body, told, self.type_params, {**self.attrs, **(more or {})})
 
     @property
     def checked_type(self) -> Any:
         """What it takes and gives."""
+        if self.waits:
+            from tilewright.relay.graph.later import type_of
+
+            return type_of(self)
         return FuncType(tuple(p.checked_type for p in self.params), self.ret_type)
 
     @property
     def ret_type(self) -> Type:
         return self.body.checked_type
 
-    def __call__(self, *args: Expr) -> Call:
+    def __call__(self, *args: Any) -> Expr:
         """A call of this function; relay.build puts its body in the call's place."""
-        return Call(self, args)
+        made: Expr = Call(self, args)
+        return made
+
+    def closed(self) -> Function:
+        """Itself.  Raises ModelError where its body reads variables of others."""
+        if self.free:
+            params, free = (", ".join(v.name_hint for v in vs) for vs in (self.params, self.free))
+            raise ModelError(
+                f"Function({params})", f"the body reads {free}, which is no parameter",
+                "List it in params, or use relay.analysis.free_vars(body).",
+            )  # fmt: skip
+        return self
 
     def infer(self, args: tuple[Expr, ...], attrs: Attrs) -> Type:
         """The type of a call of this function; ModelError unless the arguments fit."""
@@ -439,11 +420,16 @@ class Function(Expr):
                 )
 
 
-class IRModule:
-    """Functions by name; a network is the one called "main"."""
+class IRModule(Definitions, Printed):
+    """Functions by name, and data types; a network is the function called "main"."""
 
     @door(ModelError)
-    def __init__(self, functions: Mapping[str, Function] | None = None) -> None:
+    def __init__(
+        self,
+        functions: Mapping[str, Function] | None = None,
+        type_definitions: Mapping[GlobalTypeVar, TypeData] | None = None,
+    ) -> None:
+        super().__init__(type_definitions)
         self.functions: dict[str, Function] = {}
         for name, function in (functions or {}).items():
             self[name] = function
@@ -455,8 +441,16 @@ class IRModule:
         main = expr if isinstance(expr, Function) else Function(free_vars(expr), expr)
         return IRModule({**(functions or {}), "main": main})
 
+    @overload
+    def __getitem__(self, name: str) -> Function: ...
+    @overload
+    def __getitem__(self, name: GlobalTypeVar) -> TypeData: ...
+
     @door(ModelError)
-    def __getitem__(self, name: str) -> Function:
+    def __getitem__(self, name: str | GlobalTypeVar) -> Function | TypeData:
+        """The function of this name; the definition of a data type.  Raises ModelError."""
+        if isinstance(name, GlobalTypeVar):
+            return self.type_definition(name)
         if name in self.functions:
             return self.functions[name]
         raise ModelError(
@@ -465,8 +459,12 @@ class IRModule:
             f"It has {', '.join(self.functions) or 'none'}.",
         )
 
-    def __setitem__(self, name: str, function: Function) -> None:
-        self.functions[GlobalVar(name)] = function
+    def __setitem__(self, name: str | GlobalTypeVar, function: Any) -> None:
+        if isinstance(name, GlobalTypeVar):
+            return self.define(name, function)
+        if not isinstance(function, Function):
+            function = Function(free_vars(function), function)
+        self.functions[GlobalVar(name)] = function.closed()
         if isinstance(name, GlobalVar) and name.function is None:  # what passes make is for builds
             name.function = function
 
@@ -495,27 +493,17 @@ class IRModule:
         """Add the functions of another module, which replace those of the same names."""
         mapping = other.functions if isinstance(other, IRModule) else IRModule(other).functions
         self.functions.update(mapping)
+        if isinstance(other, IRModule):
+            self.type_definitions.update(other.type_definitions)
 
     def shallow_copy(self) -> IRModule:
         """Another module with the same functions."""
-        return IRModule(self.functions)
-
-    def __str__(self) -> str:
-        from tilewright.relay.graph.printer import module_text
-
-        return module_text(self)
-
-    def astext(self, show_meta_data: bool = True) -> str:
-        """The printed form, which `relay.parse` reads; show_meta_data: with all constants, which
-        `print(mod)` shows by type only."""
-        from tilewright.relay.graph.printer import whole_text
-
-        return whole_text(self, show_meta_data)
+        return IRModule(self.functions, self.type_definitions)
 
 
 def var(
     name_hint: str,
-    type_annotation: Type | IncompleteType | str | None = None,
+    type_annotation: Type | DataType | IncompleteType | str | None = None,
     shape: Any = None,
     dtype: str = "float32",
 ) -> Var:
@@ -538,8 +526,9 @@ def var(
     return Var(name_hint, tensor_type(shape, kind, place))
 
 
-def const(value: Any, dtype: str | None = None) -> Constant:
+def const(value: Any, dtype: str | TensorType | None = None) -> Constant:
     """A constant from a number or an array; Python floats become float32, ints int32."""
+    dtype = str(dtype.dtype) if isinstance(dtype, TensorType) else dtype
     if isinstance(value, Constant):
         return value
     data = as_array(value)
@@ -565,7 +554,7 @@ def _converted(data: Array, dtype: str) -> Array:
 def children(node: Expr) -> tuple[Expr, ...]:
     """The values `node` reads, in order; a repeated one is repeated."""
     if isinstance(node, Call):
-        return node.args
+        return node.args if node.callee is None else (node.callee, *node.args)
     if isinstance(node, Tuple):
         return node.fields
     if isinstance(node, TupleGetItem):
@@ -593,5 +582,22 @@ def post_order(root: Expr, read: Callable[[Expr], Sequence[Expr]] = children) ->
 
 
 def free_vars(expr: Expr) -> list[Var]:
-    """The variables under `expr` in the order they are reached."""
-    return [n for n in post_order(expr) if isinstance(n, Var)]
+    """The variables under `expr` that get no value in it, in the order they are reached."""
+    return _free_among(post_order(expr))
+
+
+def _free_among(nodes: Sequence[Expr]) -> list[Var]:
+    found: dict[Var, None] = {}
+    bound = {v for n in nodes for v in n.binds}
+    for n in nodes:
+        if isinstance(n, Var):
+            found[n] = None
+        elif isinstance(n, Function):
+            found.update(dict.fromkeys(n.free))
+    return [v for v in found if v not in bound] if bound else list(found)
+
+
+def _is_functional(node: Expr) -> bool:
+    if isinstance(node, Var):
+        return holds_data(node._type)
+    return node.is_functional or isinstance(node, Function)

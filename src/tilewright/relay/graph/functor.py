@@ -25,12 +25,25 @@ from tilewright.relay.graph.expr import (
     children,
     post_order,
 )
-from tilewright.relay.graph.later import Branch, Computed, Later
+from tilewright.relay.graph.functional import (
+    Apply,
+    Constructor,
+    LetNode,
+    Match,
+    NamedFunction,
+    RefCreate,
+    RefRead,
+    RefWrite,
+)
+from tilewright.relay.graph.later import Branch, Later
+from tilewright.relay.graph.traversal import with_children
 
 _METHODS: dict[type[Expr], str] = {
     Var: "visit_var", Constant: "visit_constant", Call: "visit_call", Tuple: "visit_tuple",
     TupleGetItem: "visit_tuple_getitem", Function: "visit_function",
-    Branch: "visit_if", Computed: "visit_later", Later: "visit_later",
+    Branch: "visit_if", Later: "visit_later", LetNode: "visit_let", Match: "visit_match",
+    RefCreate: "visit_ref_create", RefRead: "visit_ref_read", RefWrite: "visit_ref_write",
+    Constructor: "visit_constructor", NamedFunction: "visit_named_function",
 }  # fmt: skip
 _FRAMES = 8  # of Python for one node of a path, with a method of the user's among them
 _changing = lock()
@@ -55,7 +68,7 @@ class ExprFunctor:
                 "Visit an expression, or mod[name].",
             )  # fmt: skip
         if expr not in self.memo_map:
-            method = self._method(_METHODS[type(expr)])
+            method = self._method(_name_of(type(expr)))
             if self.memo_map:
                 self.memo_map[expr] = method(expr)
             else:
@@ -83,6 +96,11 @@ class ExprFunctor:
         return op
 
 
+def _name_of(kind: type[Expr]) -> str:
+    """The method for a kind of node, or for the kind that it is one of."""
+    return next(_METHODS[k] for k in kind.__mro__ if k in _METHODS)
+
+
 class ExprVisitor(ExprFunctor):
     """Visits everything; override the methods of the kinds that matter, and call theirs."""
 
@@ -98,8 +116,7 @@ class ExprVisitor(ExprFunctor):
     def visit_call(self, call: Call) -> Any:
         if isinstance(call.op, Function):
             self.visit(call.op)
-        for arg in call.args:
-            self.visit(arg)
+        self._visit_parts(call)
 
     def visit_tuple(self, tup: Tuple) -> Any:
         for field in tup.fields:
@@ -113,13 +130,16 @@ class ExprVisitor(ExprFunctor):
             self.visit(param)
         self.visit(fn.body)
 
-    def visit_if(self, branch: Branch) -> Any:
-        self.visit_later(branch)
-
     def visit_later(self, later: Later) -> Any:
         """Of a value whose shape, or whose steps, elements of others decide."""
-        for part in later.parts:
+        self._visit_parts(later)
+
+    def _visit_parts(self, node: Expr) -> Any:
+        for part in children(node):
             self.visit(part)
+
+    visit_if = visit_let = visit_match = visit_constructor = visit_named_function = _visit_parts
+    visit_ref_create = visit_ref_read = visit_ref_write = _visit_parts
 
 
 class ExprMutator(ExprFunctor):
@@ -135,6 +155,8 @@ class ExprMutator(ExprFunctor):
         return const
 
     def visit_call(self, call: Call) -> Any:
+        if isinstance(call, Apply):
+            return self._rebuilt(call)
         op = self.visit(call.op) if isinstance(call.op, Function) else call.op
         args = [self.visit(arg) for arg in call.args]
         if op is call.op and all(a is b for a, b in zip(args, call.args, strict=True)):
@@ -157,14 +179,15 @@ class ExprMutator(ExprFunctor):
             return fn
         return Function(params, body, attrs=fn.attrs)
 
-    def visit_if(self, branch: Branch) -> Any:
-        return self.visit_later(branch)
-
     def visit_later(self, later: Later) -> Any:
         """Of a value whose shape, or whose steps, elements of others decide."""
-        parts = [self.visit(part) for part in later.parts]
-        unchanged = all(a is b for a, b in zip(parts, later.parts, strict=True))
-        return later if unchanged else later.with_parts(parts)
+        return self._rebuilt(later)
+
+    def _rebuilt(self, node: Expr) -> Any:
+        return with_children(node, tuple(self.visit(part) for part in children(node)))
+
+    visit_if = visit_let = visit_match = visit_constructor = visit_named_function = _rebuilt
+    visit_ref_create = visit_ref_read = visit_ref_write = _rebuilt
 
 
 @contextmanager

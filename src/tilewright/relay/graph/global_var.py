@@ -35,10 +35,12 @@ class GlobalVar(str):
         return str(self)
 
     def __call__(self, *args: Any) -> Any:
-        """A call of the function; before `mod[name] = function`, inside the function itself, one
-        that is made when the network runs, for the values that the arguments have by then."""
-        if self.function is not None:
-            return self.function(*args)
+        """A call of the function."""
+        return import_module("tilewright.relay.graph.expr").Call(self, args)
+
+    def unknown(self, args: Sequence[Any]) -> Any:
+        """A call of it before `mod[name] = function`, inside the function itself: one that is made
+        when the network runs, for the values that the arguments have by then."""
         return import_module("tilewright.relay.graph.scope").call_by_name(self, args)
 
 

@@ -21,6 +21,7 @@ from tilewright.relay.graph.expr import (
     Constant,
     Expr,
     Function,
+    GlobalVar,
     TensorType,
     Tuple,
     TupleGetItem,
@@ -28,6 +29,7 @@ from tilewright.relay.graph.expr import (
     children,
     post_order,
 )
+from tilewright.relay.graph.functional import is_functional
 from tilewright.relay.graph.types import WAITING
 from tilewright.relay.graph.untyped import HOW_TO_TYPE, open_call, untyped
 
@@ -57,6 +59,8 @@ class NotYet(ModelError, Awaiting):
             place = place or ("relay" if len(names) > 1 else f"%{names[0]}")
             super().__init__(place, reason or f"{whose} not known", HOW_TO_TYPE)
             return
+        if not told and is_functional(node):
+            reason = reason or "what it is made of holds functions, data types or references"
         super().__init__(
             place or (told.error.place if told else "relay"),
             reason
@@ -204,6 +208,35 @@ class Branch(Later):
         return Branch(parts, self.needs, self.make, self.error, lazy=True)
 
 
+class CallByName(Later):
+    """A call of the function that a module will have under a name; it may call itself."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: GlobalVar, args: Sequence[Expr]) -> None:
+        self.name, place = name, f"@{name}"
+        error = ModelError(place, "it is called before its module has it", WAY_OUT)
+        super().__init__(args, range(len(args)), self._body, error)
+
+    def with_parts(self, parts: Sequence[Expr]) -> Later:
+        return CallByName(self.name, parts)
+
+    def function(self) -> Function:
+        """What is called.  Raises ModelError where no module has it."""
+        if self.name.function is None:
+            raise ModelError(
+                f"@{self.name}", "no module has that function", "Set it: mod[name] = function."
+            )
+        return self.name.function
+
+    def _body(self, parts: Sequence[Expr]) -> Expr:
+        from tilewright.relay.graph.traversal import substitute
+
+        function = self.function()
+        function.check(parts)
+        return substitute(function.body, dict(zip(function.params, parts, strict=True)))
+
+
 class Computed(Later):
     """What a function of arrays gives, of shapes that depend on the arrays' elements.
 
@@ -233,6 +266,19 @@ class Computed(Later):
             Constant(a) for a in self.arrays([p.data for p in parts if isinstance(p, Constant)])
         ]
         return Tuple(made) if self.several else made[0]
+
+
+def type_of(node: Expr) -> Any:
+    """The type of a node that waits, where it follows from what functional nodes of it tell.
+
+    Raises NotYet where it does not.
+    """
+    if is_functional(node) or isinstance(node, Function):
+        from tilewright.relay.functional.infer import inferred_type
+
+        if (found := inferred_type(node)) is not None:
+            return found
+    raise NotYet(node)
 
 
 def advanced(node: Expr) -> Expr:

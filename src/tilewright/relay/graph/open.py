@@ -7,10 +7,11 @@ Read next: `../passes/extents.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from tilewright.base.doors import door
 from tilewright.base.errors import ModelError
-from tilewright.relay.graph.expr import Function, IRModule
+from tilewright.relay.graph.expr import IRModule
 
 
 class OpenModule(IRModule):
@@ -23,7 +24,7 @@ class OpenModule(IRModule):
         self.names, self.make = names, make
 
     @door(ModelError)
-    def __getitem__(self, name: str) -> Function:
+    def __getitem__(self, name: Any) -> Any:
         raise still_open(f"mod[{name!r}]", self.names)
 
     def __str__(self) -> str:

@@ -32,6 +32,8 @@ from tilewright.relay.graph.expr import (
     post_order,
 )
 from tilewright.relay.graph.extents import is_open, is_unnamed, known_part
+from tilewright.relay.graph.functional import is_functional
+from tilewright.relay.graph.functional_text import Blocks
 from tilewright.relay.graph.later import Again, Branch, Computed, Later
 from tilewright.relay.graph.untyped import OpenCall
 
@@ -43,6 +45,11 @@ _PLAIN = re.compile(r"[A-Za-z_](\w|/(?=\w))*(\.\w(\w|/(?=\w))*)*", re.ASCII)
 def module_text(mod: IRModule) -> str:
     """All functions of a module; each distinct fused group once, in front of its first user."""
     return _Printer().module(mod)
+
+
+def text_of(graph: Any) -> str:
+    """Of a module or an expression."""
+    return module_text(graph) if isinstance(graph, IRModule) else expression_text(graph)
 
 
 def expression_text(expr: Expr) -> str:
@@ -83,7 +90,7 @@ class _Printer:
 
     def module(self, mod: IRModule) -> str:
         self.names_of = {f: str(name) for name, f in mod.functions.items()}
-        parts = []
+        parts = [str(data) for data in mod.type_definitions.values()]
         for name, function in mod.functions.items():
             parts += self._groups(function.body)
             parts.append(self.function(f"def @{_quoted(name, _WORD)}", function))
@@ -136,6 +143,8 @@ class _Printer:
         self, head: str, function: Function, names: Sequence[str] | None = None, name: str = ""
     ) -> str:
         """`head(parameters, attributes) -> type {lines}`; name: what `head` calls it."""
+        if function.is_functional:
+            return self._blocks().function(head, function)
         if names is None:
             shown = _distinct(function.params)
         else:
@@ -156,6 +165,8 @@ class _Printer:
     # -- values
     def _lines(self, body: Expr, shown: Mapping[Var, str]) -> list[str]:
         """A line for each call, and for each tuple that is read several times."""
+        if is_functional(body):
+            return self._blocks().expression(body)
         is_opened = any(v.open_extents for v in shown)
         order = post_order(body)
         uses = Counter(c for node in order for c in children(node))
@@ -210,6 +221,9 @@ class _Printer:
         if isinstance(body, Constant) and not self.is_key and not shown:
             return [lines[0].partition(" /*")[0]]  # which says its type
         return lines
+
+    def _blocks(self) -> Blocks:
+        return Blocks(self._call, _later, self._leaf, self._called, self.is_key)
 
     def _called(self, function: Function) -> str | None:
         """The name of a function in this text; None where it stands where it is called."""

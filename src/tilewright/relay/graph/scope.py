@@ -13,13 +13,15 @@ from typing import Any
 import numpy as np
 
 from tilewright.base.errors import ModelError
+from tilewright.relay.graph.data_types import holds_data
 from tilewright.relay.graph.expr import Expr, Function, Var, const, free_vars
+from tilewright.relay.graph.functional import LetNode, as_value, must_be_named
 from tilewright.relay.graph.global_var import GlobalVar
-from tilewright.relay.graph.later import WAY_OUT, Branch, Later, advanced
+from tilewright.relay.graph.later import WAY_OUT, Branch, CallByName, advanced
 from tilewright.relay.graph.traversal import substitute
 
 
-def If(cond: Expr, true_branch: Expr, false_branch: Expr) -> Expr:
+def If(cond: Expr, true_branch: Expr | GlobalVar, false_branch: Expr | GlobalVar) -> Expr:
     """The value of one of two branches; the other one is not computed.
 
     cond: one element
@@ -29,7 +31,8 @@ def If(cond: Expr, true_branch: Expr, false_branch: Expr) -> Expr:
         return parts[1] if holds(parts[0], "relay.If") else parts[2]
 
     error = ModelError("relay.If", "values decide which branch is taken", WAY_OUT)
-    return advanced(Branch([cond, true_branch, false_branch], (0,), chosen, error, lazy=True))
+    parts = [cond, as_value(true_branch), as_value(false_branch)]
+    return advanced(Branch(parts, (0,), chosen, error, lazy=True))
 
 
 def holds(condition: Expr, place: str) -> bool:
@@ -42,23 +45,20 @@ def holds(condition: Expr, place: str) -> bool:
 
 def call_by_name(name: GlobalVar, args: Sequence[Expr]) -> Expr:
     """A call of the function that a module will have under this name; it may call itself."""
-    place = f"@{name}"
-
-    def called(parts: Sequence[Expr]) -> Expr:
-        if name.function is None:
-            raise ModelError(place, "no module has that function", "Set it: mod[name] = function.")
-        name.function.check(parts)
-        return substitute(name.function.body, dict(zip(name.function.params, parts, strict=True)))
-
-    error = ModelError(place, "it is called before its module has it", WAY_OUT)
-    return Later(args, range(len(args)), called, error)
+    return CallByName(name, args)
 
 
-def Let(variable: Var, value: Expr, body: Expr) -> Expr:
-    """`body` with `value` in the place of `variable`.
+def Let(variable: Var, value: Expr | GlobalVar, body: Expr | GlobalVar) -> Expr:
+    """`body` with `value` in the place of `variable`: a node of its own where the value makes or
+    uses references, calls functions that may, or is a function that calls itself by that name.
 
     Raises ModelError where their types differ.
     """
+    value, body = as_value(value), as_value(body)
+    if must_be_named(value, variable):
+        return LetNode(variable, value, body)
+    if isinstance(value, Function) or value.waits or holds_data(value._type):
+        return substitute(body, {variable: value})
     if variable.is_typed and variable.checked_type != value.checked_type:
         raise ModelError(
             f"relay.Let({variable.name_hint})",
@@ -91,16 +91,28 @@ class ScopeBuilder:
 
     def __init__(self) -> None:
         self._results: list[Expr | None] = [None]  # of the scopes around, the innermost last
+        self._names: list[list[tuple[Var, Expr]]] = [[]]  # of values that are computed in order
         self._open: tuple[Expr, Expr] | None = None  # of an if_scope that ended: If's first two
 
-    def let(self, var: Any, value: Any) -> Expr:
-        """The value; what it would be called is not kept."""
-        return value if isinstance(value, Expr) else const(value)
+    def let(self, var: Any, value: Any) -> Any:
+        """The value; what it would be called is not kept, where it need not be computed in order
+        (`relay.Let`)."""
+        if isinstance(value, GlobalVar):
+            return value
+        value = value if isinstance(value, Expr) else const(value)
+        variable = var if isinstance(var, Var) else Var(str(var))
+        if not must_be_named(value, variable):
+            return value
+        self._names[-1].append((variable, value))
+        return variable
 
     def ret(self, value: Any) -> None:
         if self._results[-1] is not None:
             raise ModelError("ScopeBuilder.ret", "there is a result already", "Return once.")
-        self._results[-1] = value if isinstance(value, Expr) else const(value)
+        result = value if isinstance(value, Expr) else const(value)
+        for variable, named in reversed(self._names[-1]):
+            result = Let(variable, named, result)
+        self._results[-1] = result
 
     def get(self) -> Expr:
         if self._open is not None:
@@ -111,9 +123,11 @@ class ScopeBuilder:
     def if_scope(self, cond: Expr) -> Iterator[None]:
         """What is returned in it is returned where `cond`, one element, holds."""
         self._results.append(None)
+        self._names.append([])
         yield
         self._open = (cond, self._returned("if_scope"))
         self._results.pop()
+        self._names.pop()
 
     @contextmanager
     def else_scope(self) -> Iterator[None]:
@@ -122,9 +136,11 @@ class ScopeBuilder:
             raise ModelError("ScopeBuilder.else_scope", "no if_scope ended before it", _BEHIND)
         (cond, value), self._open = self._open, None
         self._results.append(None)
+        self._names.append([])
         yield
         other = self._returned("else_scope")
         self._results.pop()
+        self._names.pop()
         self.ret(If(cond, value, other))
 
     def _returned(self, where: str) -> Expr:

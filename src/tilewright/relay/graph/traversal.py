@@ -19,6 +19,7 @@ from tilewright.relay.graph.expr import (
     children,
     post_order,
 )
+from tilewright.relay.graph.functional import Functional
 from tilewright.relay.graph.later import Later, made_again
 
 
@@ -31,7 +32,7 @@ def with_children(node: Expr, new: tuple[Expr, ...]) -> Expr:
         return node.with_args(new)
     if isinstance(node, Tuple):
         return Tuple(new)
-    if isinstance(node, Later):
+    if isinstance(node, (Later, Functional)):
         return node.with_parts(new)
     assert isinstance(node, TupleGetItem)
     return TupleGetItem(new[0], node.index)
@@ -65,10 +66,14 @@ def rewrite(root: Expr, visit: Callable[[Expr, Expr], Expr]) -> Expr:
 
 
 def substitute(root: Expr, replacements: Mapping[Expr, Expr]) -> Expr:
-    """`root` with some nodes replaced; what can be made again for other extents still can."""
+    """`root` with some nodes replaced, in functions that read them, too; what can be made again for
+    other extents still can."""
     new: dict[Expr, Expr] = {}
     for node in post_order(root, made_of):
-        new[node] = replacements[node] if node in replacements else remade(node, new)
+        if isinstance(node, Function) and any(v in replacements for v in node.free):
+            new[node] = node.with_body(substitute(node.body, replacements))
+        else:
+            new[node] = replacements[node] if node in replacements else remade(node, new)
     return new[root]
 
 
@@ -101,24 +106,23 @@ def twin(node: Expr) -> Expr:
 
 def with_body(function: Function, body: Expr) -> Function:
     """`function` with another body."""
-    return (
-        function if body is function.body else Function(function.params, body, attrs=function.attrs)
-    )
+    return function if body is function.body else function.with_body(body)
 
 
 def each_function(mod: IRModule, change: Callable[[Function], Function]) -> IRModule:
     """A module in which every function was changed."""
-    return IRModule({name: change(f) for name, f in mod.functions.items()})
+    functions = {name: change(f) for name, f in mod.functions.items()}
+    return IRModule(functions, mod.type_definitions)
 
 
 def is_call(node: Expr, *names: str) -> bool:
     """Whether `node` calls one of the operators `names`."""
-    return isinstance(node, Call) and not isinstance(node.op, Function) and node.op.name in names
+    return op_name(node) in names
 
 
 def op_name(node: Expr) -> str:
     """The operator a node calls; "" for anything else."""
-    return node.op.name if isinstance(node, Call) and not isinstance(node.op, Function) else ""
+    return getattr(node.op, "name", "") if isinstance(node, Call) else ""
 
 
 def is_constant(node: Expr) -> bool:

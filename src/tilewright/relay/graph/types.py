@@ -1,13 +1,14 @@
-"""Types of graph values: tensors, tuples of them, functions.
+"""Types of graph values: tensors and tuples of them.
 
 In: shapes and element types as users write them.  Out: frozen types of plain ints, of which equal
-ones are equal.  Read next: `expr.py`, `extents.py` (open extents).
+ones are equal.  Read next: `expr.py`, `extents.py` (open extents), `data_types.py`
+(all other types).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +18,8 @@ from numpy.typing import NDArray
 from tilewright.base.doors import is_integer
 from tilewright.base.dtype import FLOAT32, DType
 from tilewright.base.errors import ExpressionError, ModelError
+from tilewright.relay.graph.data_types import FuncType as FuncType
+from tilewright.relay.graph.data_types import listed_types
 from tilewright.relay.graph.extents import closed, known_part, open_axes, stand_in
 
 Array = NDArray[Any]
@@ -106,30 +109,14 @@ class TensorType:
 class TupleType:
     """Several values at once."""
 
-    fields: tuple[Type, ...]
+    fields: tuple[Any, ...]  # types of tensors and tuples, where tensors are all there is
 
     def __post_init__(self) -> None:
-        if type(self.fields) is not tuple:
-            object.__setattr__(self, "fields", _listed(self.fields, "relay.TupleType"))
+        object.__setattr__(self, "fields", listed_types(self.fields, "relay.TupleType"))
 
     def __str__(self) -> str:
         last = "," if len(self.fields) == 1 else ""
         return f"({', '.join(map(str, self.fields))}{last})"
-
-
-@dataclass(frozen=True)
-class FuncType:
-    """What a function takes and gives; `relay.Function.checked_type`."""
-
-    arg_types: tuple[Type, ...]
-    ret_type: Type
-
-    def __post_init__(self) -> None:
-        if type(self.arg_types) is not tuple:
-            object.__setattr__(self, "arg_types", _listed(self.arg_types, "relay.FuncType"))
-
-    def __str__(self) -> str:
-        return f"fn ({', '.join(map(str, self.arg_types))}) -> {self.ret_type}"
 
 
 Type = TensorType | TupleType
@@ -158,16 +145,6 @@ def tensor_type(shape: Any, dtype: DType, place: str) -> TensorType:
 def scalar_type(dtype: str) -> TensorType:
     """The type of one number."""
     return TensorType((), check_dtype(dtype, "relay.scalar_type"))
-
-
-def _listed(types: Any, place: str) -> tuple[Type, ...]:
-    found = tuple(types) if isinstance(types, Sequence) and not isinstance(types, str) else (types,)
-    if wrong := [t for t in found if not isinstance(t, Type)]:
-        raise ModelError(
-            f"{place}({wrong[0]!r})", "it is no type of a value",
-            "Give a list of relay.TensorType(shape, dtype).",
-        )  # fmt: skip
-    return found
 
 
 def static_shape(shape: Any, place: str) -> tuple[int, ...]:

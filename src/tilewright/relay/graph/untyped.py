@@ -99,6 +99,13 @@ def typed(function: Function) -> Function:
     return made
 
 
+def has_untyped(function: Function) -> bool:
+    """Whether there are variables to which nothing tells a type."""
+    return bool(untyped(function)) and bool(
+        untyped(Function(function.params, infer(function.body), attrs=function.attrs))
+    )
+
+
 def infer(body: Expr) -> Expr:
     """`body`, made as far as types are known."""
     left = _open_count(body)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tilewright.base.errors import ModelError
+from tilewright.relay.functional.calls import tensors_only
 from tilewright.relay.graph.expr import Function, IRModule
 from tilewright.relay.graph.stages import made_of_constants
 from tilewright.relay.graph.traversal import each_function
@@ -157,7 +158,7 @@ def optimize(
     require_closed(current, "the network")
     if params:
         current = bind_params(current, params)
-    current = each_function(current, made_of_constants)
+    current = each_function(tensors_only(current, "relay.build"), made_of_constants)
     for change in passes:
         current = watched(PassInfo(_TITLES.get(change, change.__name__)), change, current)
         if observe is not None:

@@ -71,7 +71,7 @@ def with_sizes(mod: IRModule | Function, sizes: Mapping[str, int]) -> IRModule:
     if not names:
         return mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
     functions = {"main": mod} if isinstance(mod, Function) else mod.functions
-    numbers = _Numbers(chosen, place)
+    numbers = Numbers(chosen, place)
     return IRModule({
         name: _closed(f, [numbers.shape(p.shape) for p in f.params], numbers, place)
         for name, f in functions.items()
@@ -83,13 +83,33 @@ def with_shapes(function: Function, shapes: Sequence[tuple[int, ...]]) -> Functi
 
     Extents that no name was given for may differ, although they are called the same.
     """
+    place = f"a network for shapes {', '.join(str(list(s)) for s in shapes)}"
+    return _closed(function, shapes, numbers_of(function.params, shapes, place), place)
+
+
+def for_arguments(function: Function, args: Sequence[Expr]) -> Function:
+    """`function` for the shapes of these arguments, where they are others than those that stand
+    for its open extents."""
+    if len(args) != len(function.params):
+        return function
+    pairs = list(zip(function.params, args, strict=True))
+    if not all(isinstance(a.checked_type, TensorType) for p, a in pairs if p.open_extents):
+        return function
+    shapes = [a.shape if p.open_extents else p.shape for p, a in pairs]
+    fits = all(len(s) == len(p.shape) for s, p in zip(shapes, function.params, strict=True))
+    if not fits or all(s == p.shape for s, p in zip(shapes, function.params, strict=True)):
+        return function
+    return with_shapes(function, shapes)
+
+
+def numbers_of(params: Sequence[Var], shapes: Sequence[tuple[int, ...]], place: str) -> Numbers:
+    """What open extents are where parameters have these shapes; of one name where they are one."""
     sizes: dict[str, set[int]] = {}
-    for p, shape in zip(function.params, shapes, strict=True):
+    for p, shape in zip(params, shapes, strict=True):
         for axis, name in p.open_extents.items():
             sizes.setdefault(name, set()).add(shape[axis])
     known = {name: found.pop() for name, found in sizes.items() if len(found) == 1}
-    place = f"a network for shapes {', '.join(str(list(s)) for s in shapes)}"
-    return _closed(function, shapes, _Numbers(known, place), place)
+    return Numbers(known, place)
 
 
 def opened(
@@ -103,7 +123,7 @@ def opened(
     return OpenModule(names, lambda sizes: with_weights(*make(sizes), weights)), weights
 
 
-class _Numbers:
+class Numbers:
     """What each number of the graph becomes."""
 
     def __init__(self, sizes: Mapping[str, int], place: str) -> None:
@@ -144,7 +164,7 @@ class _Numbers:
 
 
 def _closed(
-    function: Function, shapes: Sequence[tuple[int, ...]], numbers: _Numbers, place: str
+    function: Function, shapes: Sequence[tuple[int, ...]], numbers: Numbers, place: str
 ) -> Function:
     new: dict[Expr, Expr] = {}
     for p, shape in zip(function.params, shapes, strict=True):
@@ -173,7 +193,7 @@ def _read(node: Expr) -> Sequence[Expr]:
     return children(node) if again is None else again.parts
 
 
-def _rebuilt(node: Expr, new: Mapping[Expr, Expr], numbers: _Numbers, place: str) -> Expr:
+def _rebuilt(node: Expr, new: Mapping[Expr, Expr], numbers: Numbers, place: str) -> Expr:
     args = tuple(new[c] for c in _read(node))
     again = node if isinstance(node, Later) else made_again(node)
     if again is not None:

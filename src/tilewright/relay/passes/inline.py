@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tilewright.relay.graph.call_graph import CallGraph
+from tilewright.relay.functional.call_graph import CallGraph
 from tilewright.relay.graph.expr import Call, Expr, Function, IRModule, post_order
 from tilewright.relay.graph.traversal import (
     each_function,

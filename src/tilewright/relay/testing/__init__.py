@@ -25,6 +25,7 @@ from tilewright.relay.testing import (
     mlp,
     mobilenet,
     mobilenet_v2,
+    nat,
     resnet,
     resnet_3d,
     resnet_v1,
@@ -48,6 +49,7 @@ from tilewright.relay.testing.checks import (
 from tilewright.relay.testing.gradients import _np_randn_from_type as _np_randn_from_type
 from tilewright.relay.testing.gradients import check_grad
 from tilewright.relay.testing.layers import create_workload
+from tilewright.relay.testing.nat import count, make_nat_expr, make_nat_value
 
 Workload = tuple[IRModule, dict[str, Array]]
 
@@ -99,18 +101,20 @@ def unknown_network(name: str) -> ModelError:
 
 
 __all__ = [
-    "NETWORKS", "check_grad", "count_ops", "create_workload", "ctx_list",
-    "dcgan", "densenet", "dqn", "enabled_targets", "get_network", "inception_v3", "init", "layers",
-    "lstm", "mlp", "mobilenet", "mobilenet_v2", "rand", "resnet", "resnet_3d", "resnet_v1",
-    "resnext", "run_infer_type", "run_opt_pass", "squeezenet", "synthetic", "temp_op_attr",
-    "transformers", "unet", "unknown_network", "vgg", "yolo_detection",
+    "NETWORKS", "check_grad", "count", "count_ops", "create_workload", "ctx_list", "dcgan",
+    "densenet", "dqn", "enabled_targets", "get_network", "inception_v3", "init", "layers", "lstm",
+    "make_nat_expr", "make_nat_value", "mlp", "mobilenet", "mobilenet_v2", "nat", "rand", "resnet",
+    "resnet_3d", "resnet_v1", "resnext", "run_infer_type", "run_opt_pass", "squeezenet",
+    "synthetic", "temp_op_attr", "transformers", "unet", "unknown_network", "vgg", "yolo_detection",
 ]  # fmt: skip
-_CHECKS = ("check_grad", "count_ops", "rand", "run_infer_type", "run_opt_pass")
+_CHECKS = (
+    "check_grad", "count", "count_ops", "make_nat_expr", "make_nat_value", "rand",
+    "run_infer_type", "run_opt_pass",
+)  # fmt: skip
 open_doors(globals(), _CHECKS, ModelError)
 
 _ELSEWHERE = {
-    "nat": "Export the network to ONNX and use relay.frontend.from_onnx.",
-    "Prelude": "Values are tensors and tuples of them; unroll lists and loops in Python.",
+    "Prelude": "It is relay.prelude.Prelude.",
     "to_python": "relay.evaluate computes a graph with numpy.",
     "run_as_python": "relay.evaluate computes a graph with numpy.",
 }

@@ -14,26 +14,31 @@ from typing import Any
 
 from tilewright.base.errors import ModelError
 from tilewright.relay.dynamic import If
+from tilewright.relay.graph.data_types import GlobalTypeVar, TypeData
 from tilewright.relay.graph.expr import (
     Call,
     Expr,
     Function,
     GlobalVar,
     IRModule,
+    TensorType,
     Tuple,
+    TupleType,
     Var,
+    free_vars,
 )
+from tilewright.relay.graph.functional import as_value, must_be_named
+from tilewright.relay.graph.scope import Let
 from tilewright.relay.text.constants import read_metadata, referred
+from tilewright.relay.text.functional import REFERENCES, FunctionalReader
 from tilewright.relay.text.lexer import Source, Token
 from tilewright.relay.text.numbers import is_number_word, python_number, scalar
 from tilewright.relay.text.operators import apply, projected
-from tilewright.relay.text.types import TypeReader
 
 _MOST_PIECES = 100  # of a name with dots
 DEEPEST = 60  # brackets in brackets: each is some ten frames of Python
-_ABSENT = "Values are tensors and tuples of them; unroll lists and loops in Python."
 _NOT_HERE = {
-    **dict.fromkeys(("type", "extern", "match", "ref", "ref_read", "ref_write"), _ABSENT),
+    "extern": "Define it: type name[A] {Constructor(A), ...}.",
     **dict.fromkeys(
         ("from_onnx", "from_pytorch", "loops.while_loop"),
         "A node whose shapes values decide may have no text; make it again as you first did.",
@@ -48,10 +53,10 @@ _INFIX = (
 _DEFINITIONS = ("def", "fused")
 
 
-class Reader(TypeReader):
+class Reader(FunctionalReader):
     """Reads one text.
 
-    functions: of a module that the text may call
+    functions, data: of a module that the text may call and name
     metadata: constants by kind, for a text that has none behind it
     """
 
@@ -60,11 +65,14 @@ class Reader(TypeReader):
         source: Source,
         functions: Mapping[str, Function],
         metadata: Mapping[str, Sequence[Any]],
+        data: Mapping[GlobalTypeVar, TypeData] | None = None,
     ) -> None:
-        super().__init__(source)
+        super().__init__(source, data or {})
         with self.told(len(source.text) - len(source.metadata)):
             self.tables = (read_metadata(source.metadata), metadata)
         self.known: dict[str, Function] = dict(functions)
+        self._names_of: dict[Function, str] = {}
+        self.names: dict[str, GlobalVar] = {}  # of definitions that are called before they are read
         self.spans: dict[str, range] = {}  # of definitions, without their heads
         self.heads: dict[str, str] = {}
         self.scope: dict[str, Expr] = {}
@@ -76,10 +84,10 @@ class Reader(TypeReader):
         given = list(self.known)
         made = self._text()
         if made is None:
-            return IRModule(self._shown(given))
+            return IRModule(self._shown(given), self.data)
         if not isinstance(made, Expr):
             raise self.wanted("def @main(...) {...}", self.tokens[0])
-        return IRModule.from_expr(made, self._shown(given))
+        return IRModule({**self._shown(given), "main": _main(made)}, self.data)
 
     def _shown(self, given: Sequence[str]) -> dict[str, Function]:
         """What the module has: functions it was given, then definitions as they are written."""
@@ -98,6 +106,9 @@ class Reader(TypeReader):
         while True:
             if self._at_definition():
                 self._read_definitions()
+            elif self.next.text == "type" and self.next.kind == "word":
+                self.step()
+                self.type_definition()
             elif self.accept("free_var"):
                 name, kind = self._parameter()
                 self.scope[name] = Var(name, kind)
@@ -149,12 +160,7 @@ class Reader(TypeReader):
             for token in (self.tokens[k] for k in self.spans[name]):
                 if token.kind != "function":
                     continue
-                if token.text in path:
-                    raise self.refuse(
-                        token, f"@{token.text} calls itself",
-                        "Unroll it in Python, or use relay.loops.while_loop.",
-                    )  # fmt: skip
-                if token.text in self.spans:
+                if token.text in self.spans and token.text not in path:
                     waiting.append(token.text)
 
     def _skip_definition(self) -> None:
@@ -174,16 +180,18 @@ class Reader(TypeReader):
         if self.heads[name] == "fused" and "name" not in made.attrs:
             made = Function(made.params, made.body, attrs={**made.attrs, "name": name})
         self.known[name] = made
+        if name in self.names:
+            self.names[name].function = made
         self.position, self.scope = behind, outer
 
     # -- functions
     def _function_rest(self) -> Function:
         """Behind `fn` or a name: parameters, the type of the result, the body."""
         start = self.next
-        if self.next.text == "[":
-            raise self.refuse(self.next, "types that are left open are not read", "Give all types.")
-        self.expect("(")
         outer, self.scope = self.scope, dict(self.scope)
+        types, self.variables = self.variables, dict(self.variables)
+        bound = self.type_parameters()
+        self.expect("(")
         params: list[Var] = []
         attrs: dict[str, Any] = {}
         while not self.accept(")"):
@@ -197,10 +205,12 @@ class Reader(TypeReader):
             if self.next.text != ")":
                 self.expect(",", "a comma or )")
         wanted = self.type() if self.accept("->") else None
-        body = self._block()
-        self.scope = outer
+        body = self.block()
+        self.scope, self.variables = outer, types
         with self.told(start.at):
-            made = Function(params, body, attrs=attrs)
+            made = Function(params, body, None, bound, attrs)
+            if made.waits and wanted is not None:
+                made = Function(params, body, wanted, bound, attrs)
         self._check_type(start, wanted, body)
         return made
 
@@ -219,7 +229,10 @@ class Reader(TypeReader):
             raise self.refuse(at, f"the value has type {found}, not {wanted}", "Leave it out.")
 
     # -- values
-    def _block(self) -> Expr:
+    def value(self) -> Expr:
+        return self._value(self.expression())
+
+    def block(self) -> Expr:
         self.expect("{")
         with self.deeper():
             outer, self.scope = self.scope, dict(self.scope)
@@ -230,12 +243,13 @@ class Reader(TypeReader):
 
     def _sequence(self, ends: Sequence[str]) -> Any:
         """Names for values, and the value behind them."""
+        named: list[tuple[Var, Expr]] = []  # what is computed in order
         while True:
             if self.accept("let"):
                 token = self.next
                 name, kind = self._parameter()
                 self.expect("=")
-                self._bind(token, name, kind)
+                self._let(token, Var(name, kind), named)
             elif self.next.kind in ("local", "name") and self.ahead(1).text == "=":
                 token = self.step()
                 self.step()
@@ -243,7 +257,20 @@ class Reader(TypeReader):
             else:
                 made = self.expression()
                 if not self.accept(";") or self.next.kind == "end" or self.next.text in ends:
+                    for variable, value in reversed(named):
+                        made = Let(variable, value, self._value(made))
                     return made
+
+    def _let(self, token: Token, variable: Var, named: list[tuple[Var, Expr]]) -> None:
+        """A value, which may be a function that calls itself by that name."""
+        name, kind = variable.name_hint, variable.type_annotation
+        if self.next.text == "fn":
+            self.scope[name] = variable
+        self._bind(token, name, kind)
+        value = self.scope[name]
+        if must_be_named(value, variable):
+            named.append((variable, value))
+            self.scope[name] = variable
 
     def _bind(self, token: Token, name: str, kind: Any) -> None:
         value = self._value(self.expression())
@@ -307,11 +334,16 @@ class Reader(TypeReader):
             with self.told(called.token.at):
                 return apply(called.token.text, args, attrs)
         with self.told(token.at):
-            if isinstance(called, GlobalVar):
+            if isinstance(called, GlobalVar) and not self._is_defined(called):
                 raise ModelError(f"@{called}", "there is no such function", "Define it.")
-            if not isinstance(called, Function):
+            is_function = isinstance(called, (Function, GlobalVar))
+            if not is_function and isinstance(called._type, (TensorType, TupleType)):
                 raise ModelError("a call", "it is no function", "Call @f, an operator or fn.")
-            return Call(called, args)
+            made: Expr = Call(called, args)
+            return made
+
+    def _is_defined(self, name: GlobalVar) -> bool:
+        return name.function is not None or name in self.spans
 
     def _atom(self) -> Any:
         token = self.next
@@ -321,7 +353,10 @@ class Reader(TypeReader):
             return self._named(self.step().text, token)
         if token.kind == "function":
             self.step()
-            return self.known.get(token.text) or GlobalVar(token.text)
+            known = self.known.get(token.text)
+            if known is not None and not known.is_functional:
+                return known
+            return self.names.setdefault(token.text, GlobalVar(token.text, known))
         if token.kind == "number" or is_number_word(token.text):
             return self._number(False)
         if token.kind == "meta":
@@ -338,6 +373,13 @@ class Reader(TypeReader):
         if token.text in _NOT_HERE:
             self._refuse_absent()
         self.step()
+        if token.text in self.constructors:
+            made = self.constructors[token.text]
+            return made if made.inputs or self.next.text == "(" else made()
+        if token.text == "match":
+            return self.match(token)
+        if token.text in REFERENCES:
+            return self.reference(token)
         if token.text in ("True", "False"):
             return scalar(token.text, False)
         if token.text == "fn":
@@ -347,9 +389,9 @@ class Reader(TypeReader):
             self.expect("(")
             condition = self._value(self.expression())
             self.expect(")")
-            one = self._block()
+            one = self.block()
             self.expect("else")
-            other = self._block()
+            other = self.block()
             with self.told(token.at):
                 return If(condition, one, other)
         return Operator(token, self)
@@ -441,10 +483,15 @@ class Reader(TypeReader):
                 made.token, f"{made.token.text} is an operator, a value is needed",
                 f"Call it: {made.token.text}(...).",
             )  # fmt: skip
-        if isinstance(made, GlobalVar):
+        if isinstance(made, GlobalVar) and not self._is_defined(made):
             raise self.refuse(self.next, f"there is no @{made}", "Define it with def.")
-        value: Expr = made
-        return value
+        name = self._named_functions().get(made) if isinstance(made, Function) else None
+        return as_value(made if name is None else GlobalVar(name, made))
+
+    def _named_functions(self) -> dict[Function, str]:
+        if len(self._names_of) < len(self.known):
+            self._names_of = {f: name for name, f in self.known.items()}
+        return self._names_of
 
     def _refuse_absent(self) -> None:
         if self.next.text in _NOT_HERE:
@@ -459,6 +506,10 @@ class Reader(TypeReader):
             )
         yield
         self.depth -= 1
+
+
+def _main(made: Expr) -> Function:
+    return made if isinstance(made, Function) else Function(free_vars(made), made)
 
 
 class Operator:

@@ -1,6 +1,7 @@
 """Types in relay's text, and the steps through tokens that all rules take.
 
-In: tokens.  Out: types: `Tensor[(1, ?, n), float32]`, `float32`, `(a, b)`, `fn (a) -> b`, `_`.
+In: tokens.  Out: types: `Tensor[(1, ?, n), float32]`, `float32`, `(a, b)`, `fn (a) -> b`, `_`,
+`List[a]`, `ref(a)`.
 Read next: `reader.py`.
 """
 
@@ -11,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from tilewright.base.errors import ModelError, TilewrightError
+from tilewright.relay.graph.data_types import GlobalTypeVar, RefType, TypeVar
 from tilewright.relay.graph.expr import FuncType, TensorType, TupleType, check_dtype
 from tilewright.relay.graph.extents import Any as Open
 from tilewright.relay.graph.types import tensor_type
@@ -24,6 +26,8 @@ class TypeReader:
 
     def __init__(self, source: Source) -> None:
         self.source, self.tokens, self.position = source, source.tokens, 0
+        self.variables: dict[str, TypeVar] = {}
+        self.headers: dict[str, GlobalTypeVar] = {}  # of data types
 
     # -- steps
     @property
@@ -85,31 +89,52 @@ class TypeReader:
         with self.deeper():
             token = self.step()
             if token.text == "(" and token.kind == "sign":
-                fields = self._types()
+                fields = self.types()
                 return TupleType(tuple(fields))
             if token.kind == "word" and token.text == "fn":
-                self.expect("(")
-                given = self._types()
-                self.expect("->")
-                return FuncType(tuple(given), self.type())
+                return self._function_type()
             if token.kind != "word":
                 raise self.wanted("a type such as Tensor[(1, 3), float32]", token)
             if token.text == "_":
                 return None
             if token.text == "Tensor":
                 return self._tensor(token)
+            if token.text in self.variables:
+                return self.variables[token.text]
+            if token.text in self.headers:
+                args = self.types("]") if self.accept("[") else []
+                with self.told(token.at):
+                    return self.headers[token.text](*args)
+            if token.text == "ref":
+                self.expect("(")
+                (held,) = self.types() or [None]
+                return RefType(held)
             with self.told(token.at):
                 return TensorType((), check_dtype(token.text, "type"))
 
-    def _types(self) -> list[Any]:
+    def _function_type(self) -> FuncType:
+        outer, self.variables = self.variables, dict(self.variables)
+        bound = self.type_parameters()
+        self.expect("(")
+        given = self.types()
+        self.expect("->")
+        made = FuncType(tuple(given), self.type(), bound)
+        self.variables = outer
+        return made
+
+    def type_parameters(self) -> list[TypeVar]:
+        return []
+
+    def types(self, end: str = ")") -> list[Any]:
+        """A list of types, as far as `end`."""
         found: list[Any] = []
-        while not self.accept(")"):
+        while not self.accept(end):
             token = self.next
             found.append(self.type())
             if found[-1] is None:
                 raise self.refuse(token, "a type inside of another is open", "Give it.")
-            if self.next.text != ")":
-                self.expect(",", "a comma or )")
+            if self.next.text != end:
+                self.expect(",", f"a comma or {end}")
         return found
 
     def _tensor(self, start: Token) -> TensorType:

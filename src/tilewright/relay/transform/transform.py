@@ -16,6 +16,10 @@ from tilewright.base.doors import open_doors
 from tilewright.base.dtype import FLOAT32
 from tilewright.base.errors import ModelError, absent
 from tilewright.driver.build import resolve_target
+from tilewright.relay.functional.calls import used_functions
+from tilewright.relay.functional.eta import eta_expand
+from tilewright.relay.functional.lift import lambda_lift
+from tilewright.relay.functional.typed import typed_program
 from tilewright.relay.gradients.backward import gradient
 from tilewright.relay.graph.expr import Expr, Function, IRModule, Var
 from tilewright.relay.graph.traversal import each_function
@@ -60,14 +64,15 @@ from tilewright.transform import (
 )
 
 __all__ = [
-    "AlterOpLayout", "BackwardFoldScaleAxis", "CanonicalizeCast", "CanonicalizeOps", "ChangeBatch",
-    "CombineParallelBatchMatmul", "CombineParallelConv2D", "CombineParallelDense", "ConvertLayout",
-    "DeadCodeElimination", "DefuseOps", "DynamicToStatic", "EliminateCommonSubexpr",
-    "FakeQuantizationToInteger", "FirstOrderGradient", "FlattenAtrousConv", "FoldConstant",
-    "FoldExplicitPadding", "FoldScaleAxis", "ForwardFoldScaleAxis", "FunctionPass", "FuseOps",
-    "InferType", "Inline", "LazyGradientInit", "Legalize", "MergeComposite", "ModulePass",
-    "PartialEvaluate", "PrintIR", "RemoveUnusedFunctions", "Sequential", "SimplifyExpr",
-    "SimplifyInference", "ToMixedPrecision", "function_pass", "gradient", "module_pass",
+    "AlterOpLayout", "AnnotateSpans", "BackwardFoldScaleAxis", "CanonicalizeCast",
+    "CanonicalizeOps", "ChangeBatch", "CombineParallelBatchMatmul", "CombineParallelConv2D",
+    "CombineParallelDense", "ConvertLayout", "DeadCodeElimination", "DefuseOps", "DynamicToStatic",
+    "EliminateCommonSubexpr", "EtaExpand", "FakeQuantizationToInteger", "FirstOrderGradient",
+    "FlattenAtrousConv", "FoldConstant", "FoldExplicitPadding", "FoldScaleAxis",
+    "ForwardFoldScaleAxis", "FunctionPass", "FuseOps", "InferType", "InferTypeLocal", "Inline",
+    "LambdaLift", "LazyGradientInit", "Legalize", "MergeComposite", "ModulePass", "PartialEvaluate",
+    "PrintIR", "RemoveUnusedFunctions", "Sequential", "SimplifyExpr", "SimplifyInference",
+    "ToMixedPrecision", "function_pass", "gradient", "module_pass",
 ]  # fmt: skip
 
 
@@ -77,6 +82,7 @@ class RelayPass(Pass):
 
     OPT_LEVEL: ClassVar[int] = 0
     CHANGES: ClassVar[tuple[Change, ...]] = ()
+    FUNCTIONAL: ClassVar[bool] = False  # whether it is for functional functions, too
 
     @property
     def info(self) -> PassInfo:
@@ -87,16 +93,44 @@ class RelayPass(Pass):
             mod = change(mod)
         return mod
 
+    def _changed(self, mod: IRModule) -> IRModule:
+        """Functions that are more than operators stay as they are, where the pass is not for
+        them."""
+        kept = {n: f for n, f in mod.functions.items() if f.is_functional}
+        if self.FUNCTIONAL or not kept:
+            return super()._changed(mod)
+        ordinary = {n: f for n, f in mod.functions.items() if n not in kept}
+        made = super()._changed(IRModule(ordinary, mod.type_definitions))
+        return IRModule({**made.functions, **kept}, mod.type_definitions)
+
 
 class InferType(RelayPass):
     """Variables without a type get the one that their operators tell, parameters of functions that
-    of what callers give; other types are known as soon as a graph is built.
+    of what callers give; other types are known as soon as a graph is built.  Functional functions
+    are checked by unification.
 
     Raises ModelError that names the variables that have none.
     """
 
+    FUNCTIONAL = True
+
     def change(self, mod: IRModule) -> IRModule:
-        return each_function(mod, typed)
+        return each_function(mod, lambda f: typed_program(f) if f.is_functional else typed(f))
+
+
+class AnnotateSpans(RelayPass):
+    """Where things are in a source text is not kept, errors name operators and arguments instead:
+    this gives the module back."""
+
+    FUNCTIONAL = True
+
+
+def InferTypeLocal(expr: Expr) -> Any:
+    """The type of an expression, as `expr.checked_type`.
+
+    Raises ModelError where its parts do not fit together, or do not tell it.
+    """
+    return expr.checked_type
 
 
 class SimplifyInference(RelayPass):
@@ -247,6 +281,30 @@ class LazyGradientInit(RelayPass):
     OPT_LEVEL, CHANGES = 1, (numbers_for_tensors,)
 
 
+class LambdaLift(RelayPass):
+    """Functions inside others become functions of the module, called lifted_0, lifted_1, ...; what
+    they read of the function around them becomes parameters of a function that gives them."""
+
+    FUNCTIONAL = True
+    CHANGES = (lambda_lift,)
+
+
+@dataclass(frozen=True)
+class EtaExpand(RelayPass):
+    """Constructors, and names of functions, that are values become functions that call them.
+
+    expand_constructor, expand_global_var: which of the two
+    """
+
+    FUNCTIONAL = True
+    OPT_LEVEL = 1
+    expand_constructor: bool = False
+    expand_global_var: bool = False
+
+    def change(self, mod: IRModule) -> IRModule:
+        return eta_expand(mod, self.expand_constructor, self.expand_global_var)
+
+
 class SimplifyExpr(RelayPass):
     """Operators that do nothing disappear, chains of casts, limits, moves and constants join."""
 
@@ -279,12 +337,14 @@ class PartialEvaluate(RelayPass):
 
 @dataclass(frozen=True)
 class RemoveUnusedFunctions(RelayPass):
-    """A module of the functions `entry_functions` only; no function of a module calls another."""
+    """A module of the functions `entry_functions`, and those that they call by name."""
 
-    entry_functions: tuple[str, ...] = ("main",)
+    FUNCTIONAL = True
+    entry_functions: Sequence[str] = ("main",)
 
     def change(self, mod: IRModule) -> IRModule:
-        return IRModule({name: mod[name] for name in self.entry_functions})
+        used = used_functions(mod, self.entry_functions)
+        return IRModule({n: f for n, f in mod.functions.items() if n in used}, mod.type_definitions)
 
 
 @dataclass(frozen=True)
@@ -438,8 +498,7 @@ class ToMixedPrecision(RelayPass):
 _ELSEWHERE = dict.fromkeys(
     (
         "AnnotateTarget", "MergeCompilerRegions", "PartitionGraph", "ToANormalForm",
-        "ToBasicBlockNormalForm", "ToGraphNormalForm", "LambdaLift",
-        "EtaExpand",
+        "ToBasicBlockNormalForm", "ToGraphNormalForm",
     ),
     "relay.build runs its passes by itself; relay.optimize applies them, relay.PASSES lists them.",
 ) | {
@@ -463,5 +522,6 @@ def __getattr__(name: str) -> Any:
     raise absent("relay.transform", name, _ELSEWHERE)
 
 
+open_doors(globals(), ("InferTypeLocal",), ModelError)
 _OWN = [n for n, v in dict(globals()).items() if isinstance(v, type) and issubclass(v, RelayPass)]
 open_doors(globals(), _OWN, ModelError)

@@ -28,7 +28,8 @@ Nesting = tuple[Any, ...] | None  # of a result: None for one array, else that o
 
 class Builder(Protocol):
     """input_names: of "main", in order; nesting: of its result; tensors: of inputs, some of which
-    may be tuples; waits: values decide shapes, so `staged` runs it in parts, each a library."""
+    may be tuples; waits: values decide shapes, so `staged` runs it in parts, each a library;
+    program: of a functional network, which `called` runs likewise."""
 
     @property
     def input_names(self) -> tuple[str, ...]: ...
@@ -37,8 +38,11 @@ class Builder(Protocol):
     def tensors(self, values: Sequence[Any]) -> list[Any]: ...
     @property
     def waits(self) -> bool: ...
+    @property
+    def program(self) -> Any: ...
     def library_for(self, shapes: Sequence[tuple[int, ...]]) -> Library: ...
     def staged(self, values: Sequence[Any], run: Run) -> tuple[list[Any], Nesting]: ...
+    def called(self, values: Sequence[Any], run: Run, device: Device) -> Any: ...
 
 
 class VirtualMachine:
@@ -54,7 +58,8 @@ class VirtualMachine:
                 "Give what relay.vm.compile, relay.build or runtime.load_module gave.",
             )  # fmt: skip
         self._modules: OrderedDict[Library, GraphModule] = OrderedDict()
-        self._now: GraphModule | _Staged | None = None
+        self._now: GraphModule | _Staged | _Called | None = None
+        self._given: dict[str, Any] = {}  # inputs that were set one by one
 
     def set_input(self, func_name: str, *args: Any, **named: Any) -> None:
         """The inputs of "main", in order or by name: all of them.
@@ -64,11 +69,38 @@ class VirtualMachine:
         place = f"VirtualMachine.set_input({func_name!r})"
         if func_name != "main":
             raise DeviceError(place, "there is no such function", 'Use "main".')
-        values = self._built.tensors(ordered(self._built.input_names, args, named, place))
+        given = ordered(self._built.input_names, args, named, place)
+        if self._built.program is not None:
+            self._now = _Called(self._built, given, self._computed, self.device)
+            return
+        values = self._built.tensors(given)
         if self._built.waits:
             self._now = _Staged(self._built, values, self._computed)
             return
         self._now = self._loaded(self._built.library_for([shape_of(v) for v in values]), values)
+
+    def set_one_input(self, func_name: str, *args: Any, **named: Any) -> None:
+        """One input of "main": its position or name, and the value; or name=value.  `invoke`
+        without arguments runs when all are set.
+
+        Raises DeviceError for another function, an unknown input and wrong shapes.
+        """
+        place = f"VirtualMachine.set_one_input({func_name!r})"
+        names = self._built.input_names
+        if len(args) == 2 and not named:
+            tag, value = args
+        elif len(named) == 1 and not args:
+            ((tag, value),) = named.items()
+        else:
+            raise DeviceError(place, "it is not one input", 'Give ("main", name, value).')
+        if isinstance(tag, int) and 0 <= tag < len(names):
+            tag = names[tag]
+        if tag not in names:
+            raise DeviceError(place, f"{tag} is no input", f"Use one of {', '.join(names)}.")
+        self._given[tag] = value
+        if len(self._given) == len(names):
+            self.set_input(func_name, **self._given)
+            self._given = {}
 
     def _loaded(self, library: Library, values: Sequence[Any]) -> GraphModule:
         if library not in self._modules:
@@ -95,8 +127,10 @@ class VirtualMachine:
         return self._result()
 
     def invoke(self, func_name: str, *args: Any, **named: Any) -> Any:
-        """The result for these inputs: an NDArray, or a list of them where there are several."""
-        self.set_input(func_name, *args, **named)
+        """The result for these inputs, or those that were set: an NDArray, or a list of them where
+        there are several."""
+        if args or named or self._now is None:
+            self.set_input(func_name, *args, **named)
         self.invoke_stateful(func_name)
         return self._result()
 
@@ -106,9 +140,28 @@ class VirtualMachine:
             self.set_input(func_name, *args, **named)
         self._ready("invoke_stateful").run()
 
+    def invoke_with_outputs(
+        self, func_name: str, input_args: Mapping[str, Any], output_args: Sequence[NDArray]
+    ) -> None:
+        """`invoke` for inputs by name, which puts its results into `output_args`.
+
+        Raises DeviceError for another number of results.
+        """
+        self.invoke_stateful(func_name, **input_args)
+        found = self.get_outputs()
+        if len(found) != len(output_args):
+            raise DeviceError(
+                "VirtualMachine.invoke_with_outputs",
+                f"{len(output_args)} arrays for {len(found)} results", "Give one for each.",
+            )  # fmt: skip
+        for result, there in zip(found, output_args, strict=True):
+            result.copyto(there)
+
     def get_outputs(self) -> list[NDArray]:
         """Copies of all results of the last run."""
         module = self._ready("get_outputs")
+        if isinstance(module, _Called):
+            return module.result if isinstance(module.result, list) else [module.result]
         if isinstance(module, _Staged):
             return [
                 out.copyto(self.device) if isinstance(out, NDArray) else array(out, self.device)
@@ -136,13 +189,13 @@ class VirtualMachine:
         """Seconds of one run with these inputs; options as for `GraphModule.benchmark`."""
         self.set_input(func_name, *args, **named)
         module = self._ready("benchmark")
-        if isinstance(module, _Staged):
+        if isinstance(module, _Timed):
             return measure(module, number, repeat, min_repeat_ms or 0)
         return module.benchmark(
             device, repeat=repeat, number=number, min_repeat_ms=min_repeat_ms, end_to_end=end_to_end
         )
 
-    def _ready(self, what: str) -> GraphModule | _Staged:
+    def _ready(self, what: str) -> GraphModule | _Staged | _Called:
         if self._now is None:
             raise DeviceError(
                 f"VirtualMachine.{what}", "no input was set", 'Call set_input("main", ...) first.'
@@ -150,13 +203,40 @@ class VirtualMachine:
         return self._now
 
     def _result(self) -> Any:
+        if isinstance(self._now, _Called):
+            return self._now.result
         outputs = self.get_outputs()
         now = self._ready("get_outputs")
         nesting = now.nesting if isinstance(now, _Staged) else self._built.nesting
         return nested(iter(outputs), nesting)
 
 
-class _Staged:
+class _Timed:
+    """What runs by itself, in parts."""
+
+    def run(self) -> None:
+        raise NotImplementedError
+
+    def seconds(self, number: int, flush_bytes: int = 0) -> float:
+        """Of one run, on average, by the clock of this machine."""
+        began = time.perf_counter()
+        for _ in range(number):
+            self.run()
+        return (time.perf_counter() - began) / number
+
+
+class _Called(_Timed):
+    """One call of a functional network."""
+
+    def __init__(self, built: Builder, values: Sequence[Any], run: Run, device: Device) -> None:
+        self.result: Any = None
+        self._built, self._values, self._run, self._device = built, values, run, device
+
+    def run(self) -> None:
+        self.result = self._built.called(self._values, self._run, self._device)
+
+
+class _Staged(_Timed):
     """One call of a network that is built for the values it is called with."""
 
     def __init__(self, built: Builder, values: Sequence[Any], run: Run) -> None:
@@ -167,19 +247,12 @@ class _Staged:
     def run(self) -> None:
         self.outputs, self.nesting = self._built.staged(self._values, self._run)
 
-    def seconds(self, number: int, flush_bytes: int = 0) -> float:
-        """Of one run, on average, by the clock of this machine."""
-        began = time.perf_counter()
-        for _ in range(number):
-            self.run()
-        return (time.perf_counter() - began) / number
-
 
 class _Finished:
     """A library as a `Builder`: there is one for all shapes."""
 
     def __init__(self, library: Library) -> None:
-        self.library, self.waits = library, False
+        self.library, self.waits, self.program = library, False, None
         self.input_names = tuple(spec.name for spec in library.plan.inputs)
         count = len(library.plan.outputs)
         self.nesting: Nesting = None if count == 1 else (None,) * count
@@ -192,6 +265,9 @@ class _Finished:
 
     def staged(self, values: Sequence[Any], run: Run) -> tuple[list[Any], Nesting]:
         return list(run(self.library, values)), self.nesting
+
+    def called(self, values: Sequence[Any], run: Run, device: Device) -> Any:
+        return nested(iter(run(self.library, values)), self.nesting)
 
 
 def nested(outputs: Iterator[NDArray], nesting: Nesting) -> Any:

@@ -1,14 +1,14 @@
 """`relay.analysis.CallGraph`: which functions of a module call which.
 
-In: a module.  Out: names and numbers.  Read next: `scope.py` (calls by name), `expr.py`.
+In: a module.  Out: names and numbers.  Read next: `calls.py`.
 """
 
 from __future__ import annotations
 
 from tilewright.base.doors import door
 from tilewright.base.errors import ModelError
+from tilewright.relay.functional.calls import name_of
 from tilewright.relay.graph.expr import Call, Expr, Function, IRModule, post_order
-from tilewright.relay.graph.later import Later
 
 
 class CallGraph:
@@ -70,7 +70,7 @@ def _called(function: Function, names: dict[Function, str]) -> list[str]:
                     found[names[node.op]] = None
                 else:  # one that is no function of the module, which may call those that are
                     stack.append(node.op.body)
-            place = node.error.place if isinstance(node, Later) else ""
-            if place.startswith("@"):
-                found[place[1:]] = None
+            name = name_of(node)
+            if name is not None:
+                found[str(name)] = None
     return list(found)
