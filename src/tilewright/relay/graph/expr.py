@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tilewright.base.doors import Awaiting, door
+from tilewright.base.doors import door
 from tilewright.base.dtype import DType
 from tilewright.base.errors import ModelError
+from tilewright.relay.graph.arithmetic import Arithmetic
 from tilewright.relay.graph.attrs import Attrs as Attrs
 from tilewright.relay.graph.global_var import GlobalVar as GlobalVar
 from tilewright.relay.graph.global_var import name_apart
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from tilewright.relay.op.row import Op
 
 
-class Expr:
+class Expr(Arithmetic):
     """A value of the graph.  Nodes compare by identity; `checked_type` is known once built.
 
     parts: what a node of no other kind reads (`later.py`)
@@ -55,6 +56,20 @@ class Expr:
 
     @property
     def checked_type(self) -> Type:
+        """Its type.  Of a value that waits, what can be told: `relay.Any()` stands for extents that
+        values decide (`partial.py`).
+
+        Raises NotYet where not even the rank can.
+        """
+        if not self.waits:
+            return self.known_type
+        from tilewright.relay.graph.partial import told
+
+        return told(self)
+
+    @property
+    def known_type(self) -> Type:
+        """Its type, with which things are computed.  Raises NotYet where it waits."""
         if self._type is None or isinstance(self._type, Waiting):
             from tilewright.relay.graph.later import NotYet
 
@@ -64,7 +79,7 @@ class Expr:
     @property
     def tensor_type(self) -> TensorType:
         """The type of a single tensor; ModelError for a tuple."""
-        found: Type | FuncType = self.checked_type
+        found: Type | FuncType = self.known_type
         if isinstance(found, TensorType):
             return found
         if isinstance(found, FuncType):
@@ -102,24 +117,26 @@ class Expr:
         return TupleGetItem(self, index)
 
     def __iter__(self) -> Iterator[Expr]:
-        if not isinstance(self._type, TupleType):
+        held = self.checked_type
+        if not isinstance(held, TupleType):
             raise ModelError(
-                f"iteration over a {type(self).__name__} of type {self._type}",
+                f"iteration over a {type(self).__name__} of type {held}",
                 "it is one tensor, not a tuple", "List several in Python: [a, b].",
             )  # fmt: skip
-        return (TupleGetItem(self, i) for i in range(len(self._type.fields)))
+        return (TupleGetItem(self, i) for i in range(len(held.fields)))
 
     def __contains__(self, value: object) -> bool:
         return any(value is part for part in self)
 
     def __len__(self) -> int:
         """How many values it has."""
-        if not isinstance(self._type, TupleType):
+        held = self.checked_type
+        if not isinstance(held, TupleType):
             raise ModelError(
-                f"len of a {type(self).__name__} of type {self._type}",
+                f"len of a {type(self).__name__} of type {held}",
                 "it is one tensor, not a tuple", "Its extents are in .shape.",
             )  # fmt: skip
-        return len(self._type.fields)
+        return len(held.fields)
 
     def __bool__(self) -> bool:
         return True  # it is there; what it holds is not known before it runs
@@ -147,69 +164,10 @@ class Expr:
 
         return call("cast", self, dtype=str(check_dtype(dtype, "astype")))
 
-    # arithmetic spells the operators add, subtract, multiply, divide, negative and comparisons
-    def __add__(self, other: Any) -> Expr:
-        return _arithmetic("add", self, other)
-
-    def __radd__(self, other: Any) -> Expr:
-        return _arithmetic("add", other, self)
-
-    def __sub__(self, other: Any) -> Expr:
-        return _arithmetic("subtract", self, other)
-
-    def __rsub__(self, other: Any) -> Expr:
-        return _arithmetic("subtract", other, self)
-
-    def __mul__(self, other: Any) -> Expr:
-        return _arithmetic("multiply", self, other)
-
-    def __rmul__(self, other: Any) -> Expr:
-        return _arithmetic("multiply", other, self)
-
-    def __truediv__(self, other: Any) -> Expr:
-        return _arithmetic("divide", self, other)
-
-    def __rtruediv__(self, other: Any) -> Expr:
-        return _arithmetic("divide", other, self)
-
-    def __lt__(self, other: Any) -> Expr:
-        return _arithmetic("less", self, other)
-
-    def __le__(self, other: Any) -> Expr:
-        return _arithmetic("less_equal", self, other)
-
-    def __gt__(self, other: Any) -> Expr:
-        return _arithmetic("greater", self, other)
-
-    def __ge__(self, other: Any) -> Expr:
-        return _arithmetic("greater_equal", self, other)
-
     @property
     def span(self) -> None:
         """Where in a source text it was written, which is not kept."""
         return None
-
-    def __neg__(self) -> Expr:
-        from tilewright.relay.op import call
-
-        return call("negative", self)
-
-
-def _arithmetic(name: str, lhs: Any, rhs: Any) -> Expr:
-    from tilewright.relay.op import call, same_dtype
-
-    def apply(lhs: Any, rhs: Any) -> Expr:
-        return call(name, *same_dtype(lhs, rhs))
-
-    apply.__name__ = name
-    from tilewright.relay.graph.later import remembered
-
-    try:
-        made: Expr = remembered(apply, (lhs, rhs), {}, lambda: apply(lhs, rhs))
-        return made
-    except Awaiting as wait:
-        stands: Expr = wait.instead(apply, (lhs, rhs), {})
-        return stands
 
 
 def _any_waits(values: Sequence[Any]) -> bool:
@@ -321,6 +279,11 @@ class Tuple(Expr):
     def __iter__(self) -> Iterator[Expr]:
         return iter(self.fields)
 
+    @property
+    def tuple_value(self) -> Expr:
+        """Itself: what TVM's operators with several results wrap."""
+        return self
+
 
 class TupleGetItem(Expr):
     """One value of a tuple."""
@@ -398,6 +361,11 @@ class Function(Expr):
     def checked_type(self) -> Any:
         """What it takes and gives."""
         return FuncType(tuple(p.checked_type for p in self.params), self.ret_type)
+
+    @property
+    def known_type(self) -> Any:
+        """What it takes and gives.  Raises NotYet where that waits."""
+        return FuncType(tuple(p.known_type for p in self.params), self.body.known_type)
 
     @property
     def ret_type(self) -> Type:

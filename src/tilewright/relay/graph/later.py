@@ -173,6 +173,11 @@ class Later(Expr):
         return Later(self.parts, (), self.make, error, lazy=True)
 
     @property
+    def tuple_value(self) -> Expr:
+        """Itself, as a `Tuple` has it."""
+        return self
+
+    @property
     def first(self) -> tuple[Expr, ...]:
         """The parts that count before it is made."""
         return tuple(self.parts[k] for k in self.needs) if self.lazy else self.parts
