@@ -24,6 +24,8 @@ ALSO = {
     "tilewright.ir.instrument": "tilewright.instrument",
     "tilewright.ir.module": "tilewright.relay.graph.expr",
     "tilewright.ir.transform": "tilewright.transform",
+    "tilewright.target.codegen": "tilewright.targets.codegen",
+    "tilewright.topi.cuda.conv3d_winograd": "tilewright.topi.tile_sizes",
 }
 
 
