@@ -94,7 +94,7 @@ def _tried(
 def _made(make: Make, parts: Sequence[Expr]) -> Type | None:
     try:
         made = make(parts)
-    except ModelError:
+    except (ModelError, ArithmeticError, LookupError, ValueError):  # of numbers that nobody gave
         return None
     if not made.waits:
         return made.known_type
