@@ -70,7 +70,8 @@ def test_sparse_indices_of_nothing_and_out_of_range():
 
     assert places([[0, 1], [1, 1]], [2, 3]) == [[[1], [4]], [6]]
     assert places([], [2, 3]) == [[], [6]]
-    for wrong in ([0, 3], [-1, 0]):
+    assert places([[0, 3]], [2, 3])[0] == [[3]]  # counted on into the next row, as in TVM
+    for wrong in ([1, 3], [-1, 0]):
         with pytest.raises(ModelError, match="an index is out of range"):
             places([wrong], [2, 3])
 
