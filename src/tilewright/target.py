@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any
 
 from tilewright.base.errors import TargetError, absent
@@ -124,10 +125,11 @@ vta = _refused("vta", "VTA", "The targets are llvm, cuda and opencl.")
 __path__: list[str] = []  # so that imports of other names say what to use, too
 _ELSEWHERE = {
     "adreno": 'Use Target("opencl -device=adreno").',
-    "codegen": "Processors are described by Target options: -mcpu and -mattr.",
     "datatype": "Element types are a fixed set (docs/element-types.md).",
 }
 
 
 def __getattr__(name: str) -> Any:
+    if name == "codegen":
+        return import_module("tilewright.targets.codegen")
     raise absent("target", name, _ELSEWHERE)

@@ -62,7 +62,8 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: auto_scheduler.layout_rewrite.checked_option(np.zeros(2)), "no such option",
     ),
     "padding": (
-        lambda: relay.nn.pad(X, ((0, 0), (1, 1)), pad_value=X), "pad_value is a relay.Var, not a",
+        lambda: relay.nn.pad(X, ((0, 0), (1, 1)), pad_value=X),
+        "pad_value has the shape (2, 3), not one",
     ),
     "array on a target": (lambda: nd.array([1.0], "llvm"), "device is a str, not a device"),
     "no module": (lambda: relay.build(None, target="llvm"), "mod is None, not a module"),

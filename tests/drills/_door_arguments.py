@@ -179,6 +179,14 @@ _OPERATORS: dict[str, dict[str, Any]] = {
     "contrib_depthwise_conv2d_nchwc": {
         "data": Of((1, 1, 8, 8, 4)), "kernel": Of((1, 1, 3, 3, 1, 4)), "data_layout": "NCHW4c",
     },
+    "contrib_conv2d_winograd_weight_transform": {"weight": Of((4, 4, 3, 3)), "tile_size": 2},
+    "contrib_conv3d_winograd_weight_transform": {"weight": Of((4, 4, 3, 3, 3)), "tile_size": 2},
+    "contrib_conv2d_winograd_without_weight_transform": {
+        "data": Of((1, 4, 8, 8)), "weight": Of((4, 4, 4, 4)), "tile_size": 2,
+    },
+    "contrib_conv3d_winograd_without_weight_transform": {
+        "data": Of((1, 4, 6, 6, 6)), "weight": Of((4, 4, 4, 4, 4)), "tile_size": 2,
+    },
     "conv2d_nhwc": {"data": Of((1, 8, 8, 4)), "kernel": Of((3, 3, 4, 4))},
     "conv2d_hwcn": {"data": Of((8, 8, 4, 1)), "kernel": Of((3, 3, 4, 4))},
     "conv2d_winograd_nchw": {"weight": Of((4, 4, 3, 3))},

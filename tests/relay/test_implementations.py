@@ -256,9 +256,8 @@ def test_partial_batches_keep_the_direct_kernel():
 @pytest.mark.parametrize(
     ("room", "name", "words"),
     [
-        (relay.nn, "contrib_conv2d_winograd_without_weight_transform", "Use relay.nn.conv2d"),
-        (relay.nn, "contrib_conv2d_winograd_weight_transform", "Use relay.nn.conv2d"),
-        (relay.nn, "contrib_conv3d_winograd_weight_transform", "Use relay.nn.conv3d"),
+        (relay.nn, "contrib_conv2d_winograd_nnpack_weight_transform", "Use relay.nn.conv2d"),
+        (relay.nn, "contrib_conv2d_gemm_without_weight_transform", "Use relay.nn.conv2d"),
         (topi.nn, "conv2d_winograd_nnpack_weight_transform", "conv2d_winograd_nchw"),
         (topi.nn, "conv3d_winograd_weight_transform", "Use topi.nn.conv3d"),
     ],

@@ -35,6 +35,8 @@ ALSO = {
     "tilewright.ir.transform": "tilewright.transform",
     "tilewright.relay.backend.vm": "tilewright.relay.vm",
     "tilewright.relay.op.op": "tilewright.relay.op",
+    "tilewright.target.codegen": "tilewright.targets.codegen",
+    "tilewright.topi.cuda.conv3d_winograd": "tilewright.topi.tile_sizes",
 }
 
 

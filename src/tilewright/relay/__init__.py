@@ -69,14 +69,13 @@ from tilewright.relay.graph.expr import (
     TupleGetItem,
     TupleType,
     Var,
-    const,
     free_vars,
-    var,
 )
 from tilewright.relay.graph.extents import Any
 from tilewright.relay.graph.functional import RefCreate, RefRead, RefWrite
 from tilewright.relay.graph.functor import ExprFunctor, ExprMutator, ExprVisitor
 from tilewright.relay.graph.later import remembered as _remembered
+from tilewright.relay.graph.leaves import const, var
 from tilewright.relay.graph.scope import Let, ScopeBuilder, bind
 from tilewright.relay.graph.types import scalar_type
 from tilewright.relay.indexing import *  # noqa: F403

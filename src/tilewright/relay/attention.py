@@ -16,7 +16,8 @@ import numpy as np
 from tilewright.base.dtype import DType
 from tilewright.base.errors import ModelError
 from tilewright.relay import tensor
-from tilewright.relay.graph.expr import Expr, const
+from tilewright.relay.graph.expr import Expr
+from tilewright.relay.graph.leaves import const
 from tilewright.relay.op import call
 
 

@@ -120,9 +120,9 @@ def conv2d_transpose(
     strides: Any = (1, 1),
     padding: Any = (0, 0),
     dilation: Any = (1, 1),
+    groups: int = 1,
     channels: int | None = None,
     kernel_size: Any = None,
-    groups: int = 1,
     data_layout: str = "NCHW",
     kernel_layout: str = "IOHW",
     out_layout: str = "",
@@ -209,7 +209,7 @@ def _conv(
     transposed = output_padding is not None
     place = f"nn.conv{rank}d" + ("_transpose" if transposed else "")
     blocked = is_blocked(data_layout)
-    data, weight = _of_one_type(data, weight, out_dtype)
+    data, weight = of_one_type(data, weight, out_dtype)
     size = None if kernel_size is None else per_axis(kernel_size, rank, "kernel_size", place)
     if isinstance(weight, Var) and not weight.is_typed and "C" in data_layout:
         blocks = parse(kernel_layout, place).blocks
@@ -227,7 +227,11 @@ def _conv(
         axes = filter(str.isalpha, kernel_layout)
         settle(weight, [(whole | blocks)[k] for k in axes], data)
     extra = (
-        {"output_padding": per_axis(output_padding, rank, "output_padding", place)}
+        {
+            "output_padding": per_axis(
+                _one_of_two(output_padding, rank), rank, "output_padding", place
+            )
+        }
         if transposed
         else {}
     )
@@ -254,7 +258,14 @@ def _conv(
     return in_layout(made, window.out_layout(made.attrs) if blocked else data_layout, out_layout)
 
 
-def _of_one_type(data: Expr, weight: Expr, out_dtype: str) -> tuple[Expr, Expr]:
+def _one_of_two(padding: Any, rank: int) -> Any:
+    """Of one axis TVM takes two equal numbers, too."""
+    if rank == 1 and isinstance(padding, (tuple, list)) and len(padding) == 2:
+        return padding[:1] if padding[0] == padding[1] else padding
+    return padding
+
+
+def of_one_type(data: Expr, weight: Expr, out_dtype: str) -> tuple[Expr, Expr]:
     """Integers of two narrow types in the one that sums of them are asked for."""
     if isinstance(weight, Var) and not weight.is_typed:
         return data, weight

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from tilewright.base.errors import ModelError
-from tilewright.relay.graph.expr import Array, Expr, Var, const
+from tilewright.relay.graph.expr import Array, Expr, Var
+from tilewright.relay.graph.leaves import const
 from tilewright.relay.indexing import reverse
 from tilewright.relay.linear import product
 from tilewright.relay.op import call

@@ -16,7 +16,8 @@ import numpy as np
 from tilewright.base.doors import is_integer
 from tilewright.base.errors import ModelError
 from tilewright.relay import tensor
-from tilewright.relay.graph.expr import Constant, Expr, Tuple, const
+from tilewright.relay.graph.expr import Constant, Expr, Tuple
+from tilewright.relay.graph.leaves import const
 from tilewright.relay.indexing import (
     argmax,
     cumsum,
@@ -42,6 +43,9 @@ def get_valid_counts(
     A box is valid whose score is above `score_threshold`, and whose class is not negative.
     id_index: where the class is, -1 for none; score_index: where the score is
     """
+    if len(data.shape) == 3 and data.shape[0] and not data.shape[1]:
+        nothing = tensor.zeros(data.shape[:2], "int32")
+        return Tuple([tensor.zeros(data.shape[:1], "int32"), data, nothing])
     places = call(
         "vision.valid_boxes", data, score_threshold=_real(score_threshold, "score_threshold"),
         id_index=int(id_index), score_index=int(score_index),
@@ -87,6 +91,9 @@ def non_max_suppression(
         )
     if return_indices and indices.shape != (batch, count):
         raise ModelError(place, f"indices have shape {indices.shape}", f"Give {(batch, count)}.")
+    if not count:
+        none = [tensor.zeros((batch, n), "int32") for n in (0, 1)]
+        return Tuple(none) if return_indices else data
     along = const(np.arange(count, dtype="int32")[None])
     counts = tensor.less(along, tensor.expand_dims(tensor.cast(valid_count, "int32"), 1))
     threshold = _real(iou_threshold, "iou_threshold")
@@ -121,12 +128,12 @@ def non_max_suppression(
     if not return_indices and not invalid_to_bottom:
         return _longer(_rows(data, tensor.where(kept, order, const(-1))), count)
     places = _places(kept)
-    none = tensor.less(places, 0)
-    chosen = tensor.where(none, const(-1), gather(order, 1, tensor.maximum(places, 0)))
+    missing = tensor.less(places, 0)
+    chosen = tensor.where(missing, const(-1), gather(order, 1, tensor.maximum(places, 0)))
     if not return_indices:
         return _longer(_rows(data, chosen), count)
     origin = gather(tensor.cast(indices, "int32"), 1, tensor.maximum(chosen, 0))
-    found = tensor.where(none, const(-1), origin)
+    found = tensor.where(missing, const(-1), origin)
     return Tuple([_longer(found, count), tensor.expand_dims(_count(places, 1), 1)])
 
 

@@ -102,8 +102,18 @@ def sparse_reshape(sparse_indices: Expr, prev_shape: Expr, new_shape: Expr) -> T
                 f"they have not both {size} elements", "One extent may be -1.",
             )  # fmt: skip
         shape = np.where(after == -1, size // max(known, 1), after)
-        place = np.ravel_multi_index(tuple(indices.T), tuple(before)) if len(indices) else []
-        found = np.stack(np.unravel_index(np.asarray(place, "int64"), tuple(shape)), 1)
+        steps = [math.prod(before.tolist()[k + 1 :]) for k in range(len(before))]
+        place = indices.astype("int64") @ np.array(steps, "int64")
+        if np.any((place < 0) | (place >= size)):
+            raise ModelError(
+                f"relay.sparse_reshape(prev_shape={before.tolist()})", "an index is out of range",
+                "Give indices below the extents.",
+            )  # fmt: skip
+        if np.array_equal(before, shape):
+            return indices, shape.astype(after.dtype)
+        if not len(indices):
+            return np.zeros((0, len(after)), indices.dtype), shape.astype(after.dtype)
+        found = np.stack(np.unravel_index(place, tuple(shape)), 1)
         return found.astype(indices.dtype), shape.astype(after.dtype)
 
     parts = (sparse_indices, prev_shape, new_shape)

@@ -18,10 +18,9 @@ from tilewright.relay.graph.expr import (
     Tuple,
     TupleGetItem,
     Var,
-    const,
-    var,
 )
 from tilewright.relay.graph.functional import RefCreate, RefRead, RefWrite
+from tilewright.relay.graph.leaves import const, var
 from tilewright.relay.graph.scope import Let, bind
 
 RelayExpr = Expr

@@ -15,7 +15,8 @@ import numpy as np
 
 from tilewright.base.errors import ModelError
 from tilewright.relay import tensor
-from tilewright.relay.graph.expr import Array, Expr, const
+from tilewright.relay.graph.expr import Array, Expr
+from tilewright.relay.graph.leaves import const
 from tilewright.relay.indexing import strided_slice
 from tilewright.relay.linear import product
 

@@ -15,12 +15,13 @@ import numpy as np
 
 from tilewright.base.doors import open_doors
 from tilewright.base.errors import ModelError
-from tilewright.relay.graph.expr import Call, Expr, const
+from tilewright.relay.graph.expr import Call, Expr
 from tilewright.relay.graph.later import remembered
+from tilewright.relay.graph.leaves import const
 from tilewright.relay.op import call
 from tilewright.relay.op.window import IMAGE, layouts
 from tilewright.relay.sizes import per_axis, sides
-from tilewright.relay.tensor import reshape
+from tilewright.relay.tensor import clip, reshape
 
 METHODS = {"nearest_neighbor": "nearest", "linear": "linear", "cubic": "cubic"}
 # TVM's names of layers' methods, which say the rank, too
@@ -93,7 +94,7 @@ def resize2d(
     method: "nearest_neighbor", "linear" or "cubic"; coordinate_transformation_mode: ONNX's names;
     rounding_method: for "nearest_neighbor", by default "floor", with "align_corners" "round";
     roi: all starts, then all ends, for "tf_crop_and_resize"; cubic_exclude: elements outside the
-    image do not count.
+    image do not count.  Between elements of integers float32 is computed in, and cut off.
     """
     return _resize(
         2, data, size, roi, layout, method, coordinate_transformation_mode, rounding_method,
@@ -140,12 +141,27 @@ def _resize(
         )  # fmt: skip
     if not rounding:
         rounding = "round" if coordinates == "align_corners" else "floor"
-    return resize(
+    return _resized(
         data, _axes(data, layout, rank, place), per_axis(size, rank, "size", place), (),
         METHODS[method], coordinates, ROUNDINGS.get(rounding, rounding), cubic_alpha,
         bool(cubic_exclude), False,
         roi or () if coordinates == "tf_crop_and_resize" else (), extrapolation_value,
     )  # fmt: skip
+
+
+def _resized(
+    data: Expr, axes: Sequence[int], sizes: Sequence[int], scales: Sequence[float] = (),
+    mode: str = "linear", *rest: Any, **named: Any,
+) -> Call:  # fmt: skip
+    """`resize`; what lies between integers is computed in float32, and loses its fraction; what a
+    cubic goes past the range of its narrow integers ends there."""
+    if data.dtype.is_float or mode == "nearest":
+        return resize(data, axes, sizes, scales, mode, *rest, **named)
+    made = resize(call("cast", data, dtype="float32"), axes, sizes, scales, mode, *rest, **named)
+    if mode == "cubic" and data.dtype.bits <= 16:  # which may leave the range of its elements
+        limits = np.iinfo(str(data.dtype))
+        made = clip(made, limits.min, limits.max)
+    return call("cast", made, dtype=str(data.dtype))
 
 
 def _axes(data: Expr, layout: str, rank: int, place: str) -> list[int]:
@@ -208,7 +224,7 @@ def _enlarged(
     sizes = [round(data.shape[axis] * scale) for axis, scale in zip(axes, scales, strict=True)]
     nearest = LAYERS[method] == "nearest"
     coordinates = "asymmetric" if nearest else coordinates
-    return resize(
+    return _resized(
         data, axes, sizes, mode=LAYERS[method], coordinates=coordinates,
         rounding="floor" if nearest else "round_prefer_floor",
     )  # fmt: skip

@@ -15,15 +15,8 @@ from typing import Any
 import numpy as np
 
 from tilewright.base.errors import ModelError
-from tilewright.relay.graph.expr import (
-    Call,
-    Constant,
-    Expr,
-    Tuple,
-    check_dtype,
-    const,
-    oversize,
-)
+from tilewright.relay.graph.expr import Call, Constant, Expr, Tuple, check_dtype, oversize
+from tilewright.relay.graph.leaves import const
 from tilewright.relay.op import call
 from tilewright.relay.sizes import per_axis
 from tilewright.relay.tensor import (
@@ -437,15 +430,16 @@ def stack(data: Expr | Sequence[Expr], axis: int) -> Call:
     return concatenate([expand_dims(p, at) for p in parts], at)
 
 
-def trilu(data: Expr, k: int | Constant = 0, upper: bool = True) -> Call:
+def trilu(data: Expr, k: int | Expr = 0, upper: bool = True) -> Call:
     """The upper or lower triangle of the last two axes, zeros elsewhere; k: diagonals above."""
     if len(data.shape) < 2:
         raise ModelError(f"trilu(data={data.shape})", "it is no matrix", "Give two axes at least.")
     rows, columns = data.shape[-2:]
-    k = min(max(int(number(k)), -rows), columns)  # beyond there is nothing
+    above = k if isinstance(k, Expr) else const(min(max(int(k), -rows), columns), "int64")
+    above = call("clip", above, a_min=float(-rows), a_max=float(columns)).astype("int32")
     row, column = arange_array(0, rows, 1, "int32"), arange_array(0, columns, 1, "int32")
     order = "greater_equal" if upper else "less_equal"
-    kept = call(order, const(column[None]), const(row[:, None] + np.int32(k)))
+    kept = call(order, const(column[None]), call("add", const(row[:, None]), above))
     return where(kept, data, const(0, data.dtype))
 
 

@@ -13,7 +13,8 @@ import numpy as np
 
 from tilewright.base.errors import ModelError
 from tilewright.relay import tensor
-from tilewright.relay.graph.expr import Expr, const
+from tilewright.relay.graph.expr import Expr
+from tilewright.relay.graph.leaves import const
 from tilewright.relay.indexing import strided_slice
 from tilewright.relay.op import call
 

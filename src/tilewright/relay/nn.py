@@ -11,6 +11,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from tilewright.base.doors import open_doors
 from tilewright.base.errors import ModelError, absent
 from tilewright.relay.activations import *  # noqa: F403
@@ -19,16 +21,24 @@ from tilewright.relay.attention import attention
 from tilewright.relay.blocks import batch_to_space_nd, dilate, fifo_buffer, space_to_batch_nd
 from tilewright.relay.convolution import *  # noqa: F403
 from tilewright.relay.convolution import __all__ as _convolutions
+from tilewright.relay.convolution import of_one_type
 from tilewright.relay.deformable import deformable_conv2d
 from tilewright.relay.gradients.functions import (
     avg_pool2d_grad,
     conv2d_backward_weight,
     max_pool2d_grad,
 )
-from tilewright.relay.graph.expr import Call, Constant, Expr
+from tilewright.relay.graph.expr import Call, Expr
 from tilewright.relay.graph.later import remembered
+from tilewright.relay.graph.leaves import const
 from tilewright.relay.image import upsampling, upsampling3d
-from tilewright.relay.indexing import depth_to_space, mirror_pad, number, space_to_depth
+from tilewright.relay.indexing import (
+    depth_to_space,
+    mirror_pad,
+    number,
+    space_to_depth,
+    strided_slice,
+)
 from tilewright.relay.linear import nn_matmul as matmul
 from tilewright.relay.loss import cross_entropy, cross_entropy_with_logits, nll_loss
 from tilewright.relay.normalize import (
@@ -43,16 +53,20 @@ from tilewright.relay.op import call
 from tilewright.relay.pooling import *  # noqa: F403
 from tilewright.relay.pooling import __all__ as _pooling
 from tilewright.relay.sizes import per_axis, settle, sides
-from tilewright.relay.tensor import reshape
+from tilewright.relay.tensor import cast, logical_and, reshape, where
+from tilewright.relay.winograd import *  # noqa: F403
+from tilewright.relay.winograd import __all__ as _winograd
 
 
 def dense(data: Expr, weight: Expr, units: int | None = None, out_dtype: str = "") -> Expr:
     """data [..., features] times the transpose of weight [units, features].
 
-    out_dtype: of the result; default: that of floating-point operands, int32 for narrow integers
+    out_dtype: of the result; default: that of floating-point operands, int32 for narrow integers;
+    integers of two types need it
     """
     if units is not None and data.shape:
         settle(weight, (units, data.shape[-1]), data)
+    data, weight = of_one_type(data, weight, str(out_dtype))
     rows = data
     if len(data.shape) > 2:
         rows = reshape(data, (math.prod(data.shape[:-1]), data.shape[-1]))
@@ -155,17 +169,49 @@ def batch_flatten(data: Expr) -> Call:
 def pad(
     data: Expr,
     pad_width: Sequence[Any],
-    pad_value: float | Constant = 0.0,
+    pad_value: float | Expr = 0.0,
     pad_mode: str = "constant",
-) -> Call:
-    """`data` with `pad_value` around it; pad_width: one (before, after) per axis.
+) -> Expr:
+    """`data` with `pad_value` around it; pad_width: one (before, after) per axis, negative numbers
+    cut off.
 
+    pad_value: a number, or a value of one element
     pad_mode: "constant", or a mode of `mirror_pad`
     """
+    width = [per_axis(w, 2, "pad_width", "nn.pad") for w in pad_width]
+    if len(width) == len(data.shape) and any(n < 0 for w in width for n in w):
+        begins = [max(-w[0], 0) for w in width]
+        ends = [n + min(w[1], 0) for n, w in zip(data.shape, width, strict=True)]
+        if any(b > e for b, e in zip(begins, ends, strict=True)):
+            raise ModelError(
+                f"nn.pad(data={data.shape}, pad_width={tuple(width)})",
+                "more is cut off than there is", "Cut off less.",
+            )  # fmt: skip
+        data = strided_slice(data, begins, ends)
+        width = [(max(w[0], 0), max(w[1], 0)) for w in width]
     if pad_mode != "constant":
-        return mirror_pad(data, pad_width, pad_mode)
-    width = tuple(per_axis(w, 2, "pad_width", "nn.pad") for w in pad_width)
-    return call("nn.pad", data, pad_width=width, pad_value=float(number(pad_value)))
+        return mirror_pad(data, width, pad_mode)
+    value = number(pad_value)
+    known = value.as_numbers() if isinstance(value, Expr) and not value.waits else value
+    if known is not None and not isinstance(known, Expr):
+        return call("nn.pad", data, pad_width=tuple(width), pad_value=float(number(known)))
+    return _padded_with(value, data, width)
+
+
+def _padded_with(value: Expr, data: Expr, width: Sequence[tuple[int, ...]]) -> Expr:
+    """`data` with a number around it that is known when the network runs."""
+    if any(extent != 1 for extent in value.shape):
+        raise ModelError(
+            "nn.pad", f"pad_value has the shape {value.shape}, not one element",
+            "Pass a number, or a value of one element.",
+        )  # fmt: skip
+    made: Expr = call("nn.pad", data, pad_width=tuple(width), pad_value=0.0)
+    rank = len(data.shape)
+    inside: Expr = const(np.ones((1,) * rank, bool))
+    for axis, (before, after) in enumerate(width):
+        there = np.pad(np.ones(data.shape[axis], bool), (before, after))
+        inside = logical_and(inside, const(there.reshape((-1, *(1,) * (rank - 1 - axis)))))
+    return where(inside, made, cast(reshape(value, ()), data.dtype))
 
 
 def correlation(
@@ -206,13 +252,13 @@ __all__ = [
     "layer_norm", "leaky_relu", "log_softmax", "matmul", "max_pool2d_grad", "mirror_pad",
     "nll_loss", "pad", "relu", "rms_norm", "softmax", "space_to_batch_nd", "space_to_depth",
     "standardize", "upsampling", "upsampling3d", *_activations, *_convolutions, *_pooling,
+    *_winograd,
 ]  # fmt: skip
 open_doors(globals(), __all__, ModelError, remembered)
 
 _TRANSFORMED = "weights that are constant are transformed and packed when the network is built."
 _BY_OPERATOR = {
-    "conv2d": "conv2d_winograd conv2d_winograd_nnpack conv2d_gemm",
-    "conv3d": "conv3d_winograd",
+    "conv2d": "conv2d_winograd_nnpack conv2d_gemm",
 }
 _ELSEWHERE = {
     f"contrib_{name}_{part}": f"Use relay.nn.{operator}: {_TRANSFORMED}"
@@ -221,6 +267,10 @@ _ELSEWHERE = {
     for part in ("weight_transform", "without_weight_transform")
 } | {
     "contrib_dense_pack": f"Use relay.nn.dense: {_TRANSFORMED}",
+    **dict.fromkeys(
+        ("bitpack", "bitserial_conv2d", "bitserial_dense"),
+        "Bits are not packed: relay.cast to int8, and use nn.conv2d or nn.dense.",
+    ),
     "sparse_dense": "Networks have dense weights: use nn.dense, or topi.nn.sparse_dense alone.",
     "sparse_add": "Networks have dense weights: use relay.add.",
     "sparse_transpose": "Networks have dense weights: use relay.transpose.",

@@ -18,7 +18,8 @@ from tilewright.base.doors import door
 from tilewright.base.errors import ExpressionError
 from tilewright.ir import expr as E
 from tilewright.relay.compile.lower import value_of
-from tilewright.relay.graph.expr import Constant, Expr, Var, post_order, var
+from tilewright.relay.graph.expr import Constant, Expr, Var, post_order
+from tilewright.relay.graph.leaves import var
 from tilewright.topi.stage import Indices, stage
 
 MOST_NUMBERS = 64  # of a table that is written out

@@ -20,6 +20,7 @@ from tilewright.relay.sizes import per_axis, sides
 from tilewright.relay.tensor import add, divide, multiply, power, reshape
 
 WORDS = {"avg": "Mean", "max": "Greatest element"}
+_UP = 1 + 2.0**-50  # by which a whole mean that was rounded down is whole again
 CEIL = "\n\nceil_mode: a last, partly covered window counts too."
 
 
@@ -80,6 +81,15 @@ def _pool(
     return in_layout(made, more.get("layout", ""), out_layout)
 
 
+def _mean_of(data: Expr, mean: Callable[[Expr], Expr]) -> Expr:
+    """`mean(data)`; that of integers in float64, towards zero: exact up to 2^53 in a window."""
+    kind = data.dtype
+    if kind.is_float:
+        return mean(data)
+    found = mean(call("cast", data, dtype="float64"))
+    return call("cast", multiply(found, _UP), dtype=str(kind))
+
+
 def _max(rank: int) -> Callable[..., Expr]:
     ones, zeros, usual = (1,) * rank, (0,) * rank, channels_first(rank)
 
@@ -100,7 +110,7 @@ def _avg(rank: int) -> Callable[..., Expr]:
     ones, zeros, usual = (1,) * rank, (0,) * rank, channels_first(rank)
     meaning = (
         f"{WORDS['avg']} of each window.{CEIL}  count_include_pad: padding counts as elements, "
-        "what a last window reaches behind it does not."
+        "what a last window reaches behind it does not.  Means of integers are cut off."
     )
 
     @named(f"avg_pool{rank}d", meaning)
@@ -109,10 +119,13 @@ def _avg(rank: int) -> Callable[..., Expr]:
         padding: Any = zeros, layout: str = usual, out_layout: str = "", ceil_mode: bool = False,
         count_include_pad: bool = False,
     ) -> Expr:  # fmt: skip
-        return _pool(
-            "avg_pool", rank, data, pool_size, strides, dilation, padding, ceil_mode,
-            layout=layout, out_layout=out_layout, count_include_pad=bool(count_include_pad),
-        )  # fmt: skip
+        def mean(x: Expr) -> Expr:
+            return _pool(
+                "avg_pool", rank, x, pool_size, strides, dilation, padding, ceil_mode,
+                layout=layout, out_layout=out_layout, count_include_pad=bool(count_include_pad),
+            )  # fmt: skip
+
+        return _mean_of(data, mean)
 
     return pool
 
@@ -122,7 +135,10 @@ def _global(kind: str, rank: int) -> Callable[..., Expr]:
 
     @named(name, f"{WORDS[kind]} of each image; its extents become 1.")
     def pool(data: Expr, layout: str = usual, out_layout: str = "") -> Expr:
-        return in_layout(call(f"nn.{name}", data, layout=layout), layout, out_layout)
+        def made(x: Expr) -> Expr:
+            return in_layout(call(f"nn.{name}", x, layout=layout), layout, out_layout)
+
+        return _mean_of(data, made) if kind == "avg" else made(data)
 
     return pool
 
@@ -144,8 +160,12 @@ def _adaptive(kind: str, rank: int) -> Callable[..., Expr]:
             pairs = zip(letters, data.shape, strict=True)
             output_size = tuple(n for letter, n in pairs if letter in IMAGE[rank])
         size = per_axis(output_size, rank, "output_size", f"nn.{name}")
-        made = call(f"nn.{name}", data, output_size=size, layout=layout)
-        return in_layout(made, layout, out_layout)
+
+        def made(x: Expr) -> Expr:
+            found = call(f"nn.{name}", x, output_size=size, layout=layout)
+            return in_layout(found, layout, out_layout)
+
+        return _mean_of(data, made) if kind == "avg" else made(data)
 
     return pool
 
@@ -174,6 +194,9 @@ def lrn(
             "there is no such axis, or no window of that size",
             f"Use {-rank} to {rank - 1}, and a size of at least 1.",
         )
+    if data.dtype.is_float and data.dtype.bits < 32:  # the power would round what is rounded
+        wide = lrn(call("cast", data, dtype="float32"), size, axis, bias, alpha, beta)
+        return call("cast", wide, dtype=str(data.dtype))
     axis %= rank
     before, channels, after = data.shape[:axis], data.shape[axis], data.shape[axis + 1 :]
     flat = reshape(data, (math.prod(before), 1, channels, math.prod(after)))

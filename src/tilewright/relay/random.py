@@ -17,7 +17,8 @@ import numpy as np
 from tilewright.base.doors import open_doors
 from tilewright.base.errors import ModelError, absent
 from tilewright.relay import tensor
-from tilewright.relay.graph.expr import Constant, Expr, Tuple, check_dtype, const, static_shape
+from tilewright.relay.graph.expr import Constant, Expr, Tuple, check_dtype, static_shape
+from tilewright.relay.graph.leaves import const
 from tilewright.relay.indexing import stack, strided_slice
 
 WORDS, COUNTER = 10, 8  # of a key: words 0 to 3 are the cipher's key, word 8 counts its uses

@@ -13,7 +13,9 @@ import numpy as np
 
 from tilewright.base.errors import ModelError
 from tilewright.relay import tensor
-from tilewright.relay.graph.expr import Constant, Expr, const, static_shape
+from tilewright.relay.graph.expr import Constant, Expr, static_shape
+from tilewright.relay.graph.later import NotYet
+from tilewright.relay.graph.leaves import const
 from tilewright.relay.indexing import (
     gather_nd,
     number,
@@ -21,6 +23,7 @@ from tilewright.relay.indexing import (
     scatter_nd,
     slice_of,
     stack,
+    strided_slice,
     take,
 )
 from tilewright.relay.op import call
@@ -136,20 +139,29 @@ def sparse_to_dense(
     return scatter_nd(base, tensor.transpose(indices), values)
 
 
+def scatter_add(data: Expr, indices: Expr, updates: Expr, axis: int = 0) -> Expr:
+    """`scatter_elements` that adds."""
+    return scatter_elements(data, indices, updates, axis, "add")
+
+
 def segment_sum(data: Expr, segment_ids: Expr, num_segments: int | None = None) -> Expr:
     """The sums of the slices of `data` [N, ...] that have the same number in segment_ids [N]:
     [num_segments, ...].
 
-    num_segments: None is the number of those in `segment_ids` where it is a constant
+    segment_ids: may be shorter: slices behind the last are in no segment
+    num_segments: None is one more than the greatest of `segment_ids`
     """
     place = f"segment_sum(data={data.shape}, segment_ids={segment_ids.shape})"
-    if not data.shape or segment_ids.shape != data.shape[:1]:
-        raise ModelError(place, "there is not one segment for each slice", "Give [N, ...] and [N].")
+    if not data.shape or len(segment_ids.shape) != 1 or segment_ids.shape[0] > data.shape[0]:
+        raise ModelError(place, "there is no slice for a segment", "Give [N, ...] and [N].")
+    if segment_ids.shape != data.shape[:1]:
+        data = strided_slice(data, [0], [segment_ids.shape[0]])
     if num_segments is None:
         if not isinstance(segment_ids, Constant):
-            raise ModelError(
-                place, "how many segments there are depends on the data", "Give num_segments."
-            )
+            raise NotYet(
+                segment_ids, by_value=True, place=place,
+                reason="how many segments there are depends on the data",
+            )  # fmt: skip
         num_segments = int(segment_ids.data.max(initial=-1)) + 1
     if num_segments < 1:
         raise ModelError(place, f"there are {num_segments} segments", "Give 1 or more.")
@@ -252,6 +264,6 @@ def _along(axis: int, rank: int, values: np.ndarray, dtype: str) -> Expr:
 
 
 __all__ = [
-    "adv_index", "fixed_point_multiply", "invert_permutation", "matrix_set_diag", "searchsorted",
-    "segment_sum", "sequence_mask", "sparse_to_dense", "unravel_index",
+    "adv_index", "fixed_point_multiply", "invert_permutation", "matrix_set_diag", "scatter_add",
+    "searchsorted", "segment_sum", "sequence_mask", "sparse_to_dense", "unravel_index",
 ]  # fmt: skip

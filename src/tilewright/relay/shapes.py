@@ -12,8 +12,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from tilewright.base.errors import ModelError
-from tilewright.relay.graph.expr import Call, Expr, check_dtype, const, static_shape
+from tilewright.relay.graph.expr import Call, Expr, check_dtype, static_shape
 from tilewright.relay.graph.extents import is_open
+from tilewright.relay.graph.leaves import const
 from tilewright.relay.op import call
 from tilewright.relay.tensor import broadcast_to, cast, concatenate, prod, reshaped_shape, sum
 

@@ -14,7 +14,8 @@ import numpy as np
 from tilewright.base.errors import ModelError
 from tilewright.relay import tensor
 from tilewright.relay.fourier import transform
-from tilewright.relay.graph.expr import Expr, Tuple, const
+from tilewright.relay.graph.expr import Expr, Tuple
+from tilewright.relay.graph.leaves import const
 from tilewright.relay.indexing import stack, strided_slice, take
 
 _TABLE_BYTES = 1 << 30  # of cosines and sines

@@ -14,16 +14,9 @@ from typing import Any
 import numpy as np
 
 from tilewright.base.errors import ModelError
-from tilewright.relay.graph.expr import (
-    Call,
-    Constant,
-    Expr,
-    Tuple,
-    check_dtype,
-    const,
-    static_shape,
-)
+from tilewright.relay.graph.expr import Call, Constant, Expr, Tuple, check_dtype, static_shape
 from tilewright.relay.graph.extents import is_open
+from tilewright.relay.graph.leaves import const
 from tilewright.relay.op import call, get, same_dtype
 
 Axes = int | Sequence[int] | None
@@ -35,6 +28,17 @@ def _unary(name: str) -> Callable[[Expr], Call]:
 
     operator.__name__ = operator.__qualname__ = name
     operator.__doc__ = get(name).doc
+    return operator
+
+
+def _test(name: str) -> Callable[[Expr], Call]:
+    def operator(data: Expr) -> Call:
+        if data.dtype.is_float:
+            return call(name, data)
+        return call("equal" if name == "isfinite" else "not_equal", data, data)
+
+    operator.__name__ = operator.__qualname__ = name
+    operator.__doc__ = f"{get(name).doc}  Integers are finite."
     return operator
 
 
@@ -53,7 +57,7 @@ tan, asin, acos, atan = map(_unary, ("tan", "asin", "acos", "atan"))
 sinh, cosh, asinh, acosh, atanh = map(_unary, ("sinh", "cosh", "asinh", "acosh", "atanh"))
 abs, negative, floor, ceil, copy = map(_unary, ("abs", "negative", "floor", "ceil", "copy"))
 round, sign, bitwise_not, logical_not = map(_unary, ("round", "sign", "bitwise_not", "logical_not"))
-isnan, isinf, isfinite = map(_unary, ("isnan", "isinf", "isfinite"))
+isnan, isinf, isfinite = map(_test, ("isnan", "isinf", "isfinite"))
 fast_exp, fast_tanh, fast_erf = exp, tanh, erf  # TVM's other names, and not less exact
 add, subtract, multiply, divide = map(_binary, ("add", "subtract", "multiply", "divide"))
 maximum, minimum = map(_binary, ("maximum", "minimum"))

@@ -18,6 +18,8 @@ import numpy as np
 from tilewright.base.doors import door
 from tilewright.base.errors import TargetError, absent
 from tilewright.runtime.device import Device, device
+from tilewright.runtime.drivers.cpu_features import missing_here
+from tilewright.targets import processors
 from tilewright.targets.kind import is_absent, kinds
 from tilewright.targets.target import Target, TargetLike
 from tilewright.testing.numerical import check_numerical_grads as check_numerical_grads
@@ -94,6 +96,25 @@ def _absent(what: str) -> Callable[..., Any]:
 
 requires_vulkan, requires_metal = _absent("Vulkan"), _absent("Metal")
 requires_rocm, requires_hexagon = _absent("ROCm"), _absent("Hexagon")
+
+
+def _on(what: str, architecture: str, *features: str) -> Callable[..., Any]:
+    """A test that needs this machine's processor to be one of these."""
+
+    def decorate(*tests: Any) -> Any:
+        import pytest
+
+        there = processors.here() == architecture and not missing_here({"needs": features})
+        mark = pytest.mark.skipif(not there, reason=f"this processor is no {what}")
+        return mark(tests[0]) if tests else mark
+
+    return decorate
+
+
+requires_x86 = _on("x86", "x86_64")
+requires_skylake_avx512 = _on("Skylake with AVX-512", "x86_64", "avx512f", "avx512bw")
+requires_cascadelake = _on("Cascade Lake", "x86_64", "avx512f", "avx512vnni")
+requires_arm_dot = _on("ARM with dot products", "aarch64", "dotprod")
 
 
 def requires_package(*packages: str) -> Any:

@@ -18,7 +18,8 @@ from tilewright.base.errors import ModelError
 from tilewright.relay.compile.vm import Executable
 from tilewright.relay.functional.pool import evaluated
 from tilewright.relay.graph.evaluate import evaluate
-from tilewright.relay.graph.expr import Expr, Function, IRModule, Var, as_array, const, free_vars
+from tilewright.relay.graph.expr import Expr, Function, IRModule, Var, as_array, free_vars
+from tilewright.relay.graph.leaves import const
 from tilewright.relay.graph.traversal import substitute
 from tilewright.runtime.device import Device
 from tilewright.runtime.device import device as device_of

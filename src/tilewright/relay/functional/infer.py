@@ -60,7 +60,7 @@ def inferred_type(node: Expr) -> AnyType | None:
 
     Raises ModelError where its parts do not fit together.
     """
-    known = getattr(node, "known_type", None)
+    known = getattr(node, "inferred", None)
     if known is not None:
         return known
     inference = Inference()
@@ -73,7 +73,7 @@ def inferred_type(node: Expr) -> AnyType | None:
     if unknowns(kind):
         return None
     if isinstance(node, (Functional, Apply)) and not inference.touched_names:
-        node.known_type = kind
+        node.inferred = kind
     return kind
 
 

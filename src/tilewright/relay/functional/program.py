@@ -16,16 +16,9 @@ from tilewright.relay.functional.code import Codes
 from tilewright.relay.functional.machine import Machine
 from tilewright.relay.functional.pool import Pool, Tensor
 from tilewright.relay.functional.values import Closure, Constructed, ConstructorValue, RefValue
-from tilewright.relay.graph.expr import (
-    Constant,
-    Function,
-    TensorType,
-    TupleType,
-    Var,
-    as_array,
-    const,
-)
+from tilewright.relay.graph.expr import Constant, Function, TensorType, TupleType, Var, as_array
 from tilewright.relay.graph.functional import Constructor
+from tilewright.relay.graph.leaves import const
 from tilewright.relay.graph.stages import Compute
 from tilewright.runtime.device import Device
 from tilewright.runtime.ndarray import NDArray, array, converted

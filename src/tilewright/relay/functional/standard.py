@@ -20,7 +20,6 @@ from tilewright.relay.graph.expr import (
     Tuple,
     TupleGetItem,
     Var,
-    const,
 )
 from tilewright.relay.graph.functional import (
     Clause,
@@ -30,6 +29,7 @@ from tilewright.relay.graph.functional import (
     PatternConstructor,
     PatternVar,
 )
+from tilewright.relay.graph.leaves import const
 from tilewright.relay.graph.scope import If
 from tilewright.relay.graph.types import TupleType, scalar_type
 

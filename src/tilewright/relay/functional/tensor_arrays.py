@@ -13,7 +13,7 @@ from typing import Any
 
 from tilewright.relay.functional.standard import INT, define, define_data
 from tilewright.relay.graph.data_types import AnyType, GlobalTypeVar
-from tilewright.relay.graph.expr import Expr, GlobalVar, IRModule, Var, check_dtype, const
+from tilewright.relay.graph.expr import Expr, GlobalVar, IRModule, Var, check_dtype
 from tilewright.relay.graph.functional import (
     Clause,
     Constructor,
@@ -21,6 +21,7 @@ from tilewright.relay.graph.functional import (
     PatternConstructor,
     PatternVar,
 )
+from tilewright.relay.graph.leaves import const
 from tilewright.relay.graph.scope import If
 from tilewright.relay.graph.types import TensorType
 

@@ -11,7 +11,8 @@ import numpy as np
 from tilewright.base.errors import ModelError
 from tilewright.relay import tensor as T
 from tilewright.relay.gradients.shared import Rule, filled, masked, zeros
-from tilewright.relay.graph.expr import Call, Expr, TensorType, const
+from tilewright.relay.graph.expr import Call, Expr, TensorType
+from tilewright.relay.graph.leaves import const
 from tilewright.relay.graph.traversal import op_name
 from tilewright.relay.op import call
 

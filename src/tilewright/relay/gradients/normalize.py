@@ -10,7 +10,8 @@ from typing import Any
 
 from tilewright.relay import tensor as T
 from tilewright.relay.gradients.shared import Cotangent, Rule
-from tilewright.relay.graph.expr import Call, Expr, const
+from tilewright.relay.graph.expr import Call, Expr
+from tilewright.relay.graph.leaves import const
 from tilewright.relay.passes.simplify import along
 from tilewright.relay.shapes import collapse_sum_to
 

@@ -10,7 +10,8 @@ import math
 
 from tilewright.relay import tensor as T
 from tilewright.relay.gradients.shared import Rule, gone, in_type, masked, spread, standing
-from tilewright.relay.graph.expr import Call, Expr, const
+from tilewright.relay.graph.expr import Call, Expr
+from tilewright.relay.graph.leaves import const
 from tilewright.relay.indexing import reverse, slice_of
 from tilewright.relay.op import call
 

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from tilewright.relay import tensor
-from tilewright.relay.graph.expr import Array, Call, Expr, TensorType, Tuple, TupleType, Type, const
+from tilewright.relay.graph.expr import Array, Call, Expr, TensorType, Tuple, TupleType, Type
+from tilewright.relay.graph.leaves import const
 from tilewright.relay.op import call
 from tilewright.relay.op.reduction import reduced_axes
 from tilewright.relay.shapes import collapse_sum_to

@@ -15,7 +15,8 @@ from tilewright.base.errors import ModelError
 from tilewright.relay import tensor as T
 from tilewright.relay.blocks import dilate
 from tilewright.relay.gradients.shared import Rule, along_axis, masked
-from tilewright.relay.graph.expr import Attrs, Call, Expr, const
+from tilewright.relay.graph.expr import Attrs, Call, Expr
+from tilewright.relay.graph.leaves import const
 from tilewright.relay.graph.traversal import op_name
 from tilewright.relay.indexing import slice_of, take
 from tilewright.relay.layout import layout_transform

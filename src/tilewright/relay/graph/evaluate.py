@@ -128,7 +128,7 @@ def known_value(node: Expr) -> Any:
     None."""
     nodes = post_order(node)
     known = len(nodes) <= MOST_STEPS and not any(isinstance(n, (Var, Function)) for n in nodes)
-    if not known or any(t.size > MOST_NUMBERS for n in nodes for t in _tensors(n.checked_type)):
+    if not known or any(t.size > MOST_NUMBERS for n in nodes for t in _tensors(n.known_type)):
         return None
     value = _run(node, {}, None, None)
     return None if isinstance(value, tuple) else value.tolist()

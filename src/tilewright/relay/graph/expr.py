@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
-import numpy as np
-
 from tilewright.base.doors import door
 from tilewright.base.dtype import DType
 from tilewright.base.errors import ModelError
@@ -29,7 +27,7 @@ from tilewright.relay.graph.definitions import Definitions
 from tilewright.relay.graph.global_var import GlobalVar as GlobalVar
 from tilewright.relay.graph.global_var import name_apart
 from tilewright.relay.graph.printed import Printed
-from tilewright.relay.graph.types import WAITING, Waiting, tensor_type
+from tilewright.relay.graph.types import WAITING, Waiting
 from tilewright.relay.graph.types import Array as Array
 from tilewright.relay.graph.types import FuncType as FuncType
 from tilewright.relay.graph.types import Held as Held
@@ -68,6 +66,20 @@ class Expr(Arithmetic, Printed):
 
     @property
     def checked_type(self) -> Type:
+        """Its type.  Of a value that waits, what can be told: `relay.Any()` stands for extents that
+        values decide (`partial.py`).
+
+        Raises NotYet where not even the rank can.
+        """
+        if not self.waits:
+            return self.known_type
+        from tilewright.relay.graph.partial import told
+
+        return told(self)
+
+    @property
+    def known_type(self) -> Type:
+        """Its type, with which things are computed.  Raises NotYet where it waits."""
         if self._type is None or isinstance(self._type, Waiting):
             from tilewright.relay.graph.later import type_of
 
@@ -78,7 +90,7 @@ class Expr(Arithmetic, Printed):
     @property
     def tensor_type(self) -> TensorType:
         """The type of a single tensor; ModelError for a tuple."""
-        found: Type | FuncType = self.checked_type
+        found: Type | FuncType = self.known_type
         if isinstance(found, TensorType):
             return found
         if isinstance(found, FuncType):
@@ -110,24 +122,26 @@ class Expr(Arithmetic, Printed):
         return TupleGetItem(self, index)
 
     def __iter__(self) -> Iterator[Expr]:
-        if not isinstance(self._type, TupleType):
+        held = self.checked_type
+        if not isinstance(held, TupleType):
             raise ModelError(
-                f"iteration over a {type(self).__name__} of type {self._type}",
+                f"iteration over a {type(self).__name__} of type {held}",
                 "it is one tensor, not a tuple", "List several in Python: [a, b].",
             )  # fmt: skip
-        return (TupleGetItem(self, i) for i in range(len(self._type.fields)))
+        return (TupleGetItem(self, i) for i in range(len(held.fields)))
 
     def __contains__(self, value: object) -> bool:
         return any(value is part for part in self)
 
     def __len__(self) -> int:
         """How many values it has."""
-        if not isinstance(self._type, TupleType):
+        held = self.checked_type
+        if not isinstance(held, TupleType):
             raise ModelError(
-                f"len of a {type(self).__name__} of type {self._type}",
+                f"len of a {type(self).__name__} of type {held}",
                 "it is one tensor, not a tuple", "Its extents are in .shape.",
             )  # fmt: skip
-        return len(self._type.fields)
+        return len(held.fields)
 
     def __bool__(self) -> bool:
         return True  # it is there; what it holds is not known before it runs
@@ -289,6 +303,11 @@ class Tuple(Expr):
     def __len__(self) -> int:
         return len(self.fields)
 
+    @property
+    def tuple_value(self) -> Expr:
+        """Itself: what TVM's operators with several results wrap."""
+        return self
+
 
 class TupleGetItem(Expr):
     """One value of a tuple."""
@@ -370,10 +389,16 @@ class Function(Expr):
     def checked_type(self) -> Any:
         """What it takes and gives."""
         if self.waits:
-            from tilewright.relay.graph.later import type_of
+            from tilewright.relay.graph.later import inferred
 
-            return type_of(self)
+            if (found := inferred(self)) is not None:
+                return found
         return FuncType(tuple(p.checked_type for p in self.params), self.ret_type)
+
+    @property
+    def known_type(self) -> Any:
+        """What it takes and gives.  Raises NotYet where that waits."""
+        return FuncType(tuple(p.known_type for p in self.params), self.body.known_type)
 
     @property
     def ret_type(self) -> Type:
@@ -499,55 +524,6 @@ class IRModule(Definitions, Printed):
     def shallow_copy(self) -> IRModule:
         """Another module with the same functions."""
         return IRModule(self.functions, self.type_definitions)
-
-
-def var(
-    name_hint: str,
-    type_annotation: Type | DataType | IncompleteType | str | None = None,
-    shape: Any = None,
-    dtype: str = "float32",
-) -> Var:
-    """An input or a weight called `name_hint`.
-
-    type_annotation: a `relay.TensorType`, or the element type of a single number
-    shape: ints, or `relay.Any()` for what relay.build is told; left out for weights whose operator
-        can tell (kernel_size=, channels=, units=).
-    """
-    place = f"relay.var({name_hint!r})"
-    if type_annotation is not None:
-        if shape is not None:
-            raise ModelError(place, "both type_annotation and shape are given", "Give one of them.")
-        if isinstance(type_annotation, str):
-            return Var(name_hint, TensorType((), check_dtype(type_annotation, place)))
-        return Var(name_hint, type_annotation)
-    kind = check_dtype(dtype, place)
-    if shape is None:
-        return Var(name_hint)
-    return Var(name_hint, tensor_type(shape, kind, place))
-
-
-def const(value: Any, dtype: str | TensorType | None = None) -> Constant:
-    """A constant from a number or an array; Python floats become float32, ints int32."""
-    dtype = str(dtype.dtype) if isinstance(dtype, TensorType) else dtype
-    if isinstance(value, Constant):
-        return value
-    data = as_array(value)
-    if dtype is None and not hasattr(value, "dtype"):
-        dtype = {"f": "float32", "i": "int32", "b": "bool"}.get(data.dtype.kind)
-    if dtype is not None and data.dtype != (kind := check_dtype(dtype, "relay.const")):
-        with np.errstate(over="ignore"):
-            data = _converted(data, kind)
-    return Constant(np.ascontiguousarray(data).reshape(data.shape))
-
-
-def _converted(data: Array, dtype: str) -> Array:
-    made = data.astype(dtype)
-    if data.dtype.kind == made.dtype.kind == "i" and np.any(made != data):
-        raise ModelError(
-            f"relay.const(dtype={dtype!r})", f"{data.max()} is beyond its largest value",
-            'Use dtype="int64".',
-        )  # fmt: skip
-    return made
 
 
 # -- the order of a graph; `traversal.py` has what is built on it

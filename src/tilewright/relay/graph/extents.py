@@ -10,7 +10,7 @@ from __future__ import annotations
 import operator
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from math import isqrt
+from math import ceil, floor, isqrt, trunc
 from typing import Any as Anything
 
 from tilewright.ir.expr import Expr as IrExpr
@@ -23,6 +23,12 @@ _STAND_INS = tuple(n for n in range(1009, 1600, 2) if all(n % k for k in range(3
 _ARITHMETIC: dict[str, Callable[[int, int], int]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul,
     "floordiv": operator.floordiv, "floormod": operator.mod, "min": min, "max": max,
+}  # fmt: skip
+
+
+# Of one operand, as extents are scaled: int32(round(float64(n) * 2)).
+_OF_ONE: dict[str, Callable[[float], float]] = {
+    "round": round, "floor": floor, "ceil": ceil, "trunc": trunc,
 }  # fmt: skip
 
 
@@ -77,7 +83,7 @@ def closed(shape: Anything, extent_of: Callable[[str], int], own: str = "") -> A
 
 def _arithmetic(extent: IrExpr, extent_of: Callable[[str], int]) -> Anything:
     """The number of an extent that is arithmetic of `te.var`s, as ``n * 2``; else itself."""
-    known: dict[IrExpr, int] = {}
+    known: dict[IrExpr, Anything] = {}
     for node in walk(extent):
         values = [known[a] for a in node.args if a in known]
         if node.op == "var":
@@ -86,6 +92,10 @@ def _arithmetic(extent: IrExpr, extent_of: Callable[[str], int]) -> Anything:
             known[node] = node.attr
         elif node.op in _ARITHMETIC and len(values) == 2:
             known[node] = _ARITHMETIC[node.op](*values)
+        elif node.op == "cast" and values:
+            known[node] = float(values[0]) if node.dtype.is_float else int(values[0])
+        elif node.op == "call" and node.attr in _OF_ONE and values:
+            known[node] = _OF_ONE[node.attr](values[0])
         else:
             return extent
     return known[extent]

@@ -28,11 +28,11 @@ from tilewright.relay.graph.types import WAITING
 
 
 class Functional(Expr):
-    """A node of this module; known_type: what inference has found, which is asked again and
+    """A node of this module; inferred: what inference has found, which is asked again and
     again."""
 
-    __slots__ = ("known_type",)
-    known_type: AnyType
+    __slots__ = ("inferred",)
+    inferred: AnyType
     is_functional = True
 
     def __init__(self) -> None:
@@ -81,8 +81,8 @@ class Apply(Call):
     op: as it was given; callee: what it is as a node, None where a name says it
     """
 
-    __slots__ = ("callee", "known_type")
-    known_type: AnyType
+    __slots__ = ("callee", "inferred")
+    inferred: AnyType
     is_functional = True
 
     def __init__(self, op: Any, args: Sequence[Any], attrs: Any = None, *_: Any) -> None:

@@ -177,6 +177,11 @@ class Later(Expr):
         return Later(self.parts, (), self.make, error, lazy=True)
 
     @property
+    def tuple_value(self) -> Expr:
+        """Itself, as a `Tuple` has it."""
+        return self
+
+    @property
     def first(self) -> tuple[Expr, ...]:
         """The parts that count before it is made."""
         return tuple(self.parts[k] for k in self.needs) if self.lazy else self.parts
@@ -273,12 +278,19 @@ def type_of(node: Expr) -> Any:
 
     Raises NotYet where it does not.
     """
-    if is_functional(node) or isinstance(node, Function):
-        from tilewright.relay.functional.infer import inferred_type
+    found = inferred(node)
+    if found is None:
+        raise NotYet(node)
+    return found
 
-        if (found := inferred_type(node)) is not None:
-            return found
-    raise NotYet(node)
+
+def inferred(node: Expr) -> Any:
+    """The same; None where it does not follow."""
+    if not (is_functional(node) or isinstance(node, Function)):
+        return None
+    from tilewright.relay.functional.infer import inferred_type
+
+    return inferred_type(node)
 
 
 def advanced(node: Expr) -> Expr:

@@ -14,10 +14,11 @@ import numpy as np
 
 from tilewright.base.errors import ModelError
 from tilewright.relay.graph.data_types import holds_data
-from tilewright.relay.graph.expr import Expr, Function, Var, const, free_vars
+from tilewright.relay.graph.expr import Expr, Function, Var, free_vars
 from tilewright.relay.graph.functional import LetNode, as_value, must_be_named
 from tilewright.relay.graph.global_var import GlobalVar
 from tilewright.relay.graph.later import WAY_OUT, Branch, CallByName, advanced
+from tilewright.relay.graph.leaves import const
 from tilewright.relay.graph.traversal import substitute
 
 

@@ -20,10 +20,10 @@ from tilewright.relay.graph.expr import (
     Tuple,
     Type,
     Var,
-    const,
     free_vars,
     post_order,
 )
+from tilewright.relay.graph.leaves import const
 
 HOW_TO_TYPE = "Give relay.var(shape=), or call the function with values that have types."
 

@@ -15,7 +15,8 @@ from typing import Any
 
 from tilewright.base.doors import door
 from tilewright.base.errors import ModelError, absent
-from tilewright.relay.graph.expr import Call, Constant, Expr, const
+from tilewright.relay.graph.expr import Call, Constant, Expr
+from tilewright.relay.graph.leaves import const
 from tilewright.relay.op import (
     conv,
     elementwise,

@@ -97,8 +97,9 @@ _TITLES = {known[0]: name for name, known in {**_RUN, **_ASKED}.items() if len(k
 _NEVER = (
     "AlterOpLayout", "AnnotateSpans", "AnnotateTarget", "AutoSchedulerLayoutRewrite",
     "ConvertLayout", "DefuseOps", "DynamicToStatic", "EtaExpand",
-    "FastMath", "FirstOrderGradient", "LazyGradientInit", "Legalize",
-    "MetaScheduleLayoutRewrite", "PartialEvaluate", "PartitionGraph", "PlanDevices",
+    "FastMath", "FirstOrderGradient", "LambdaLift", "LazyGradientInit", "Legalize", "ManifestAlloc",
+    "ManifestLifetimes", "MemoryPlan", "MetaScheduleLayoutRewrite", "PartialEvaluate",
+    "PartitionGraph", "PlanDevices",
     "SimplifyFCTranspose", "SplitArgs", "ToANormalForm", "ToMixedPrecision", "qnn.Legalize",
     "tir.CommonSubexprElimTIR", "tir.HoistIfThenElse", "tir.LoopPartition",
 )  # fmt: skip

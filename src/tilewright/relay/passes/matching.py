@@ -25,10 +25,10 @@ from tilewright.relay.graph.expr import (
     Type,
     Var,
     children,
-    const,
     post_order,
 )
 from tilewright.relay.graph.later import Branch
+from tilewright.relay.graph.leaves import const
 from tilewright.relay.op import Op, get
 from tilewright.relay.op.row import Pattern
 

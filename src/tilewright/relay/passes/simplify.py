@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilewright.relay.graph.expr import Attrs, Call, Expr, IRModule, Tuple, const
+from tilewright.relay.graph.expr import Attrs, Call, Expr, IRModule, Tuple
+from tilewright.relay.graph.leaves import const
 from tilewright.relay.graph.traversal import each_function, is_call, rewrite, unpacked, with_body
 from tilewright.relay.op import call
 

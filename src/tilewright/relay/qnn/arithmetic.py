@@ -155,7 +155,7 @@ def conv2d_transpose(
     kernel = centred(weight, placed(kernel_zero_point, weight, kernel_layout.find("O")))
     return nn.conv2d_transpose(
         centred(data, placed(input_zero_point, data, 0)), kernel, strides, padding, dilation,
-        channels, kernel_size, groups, data_layout, kernel_layout, out_layout, output_padding,
+        groups, channels, kernel_size, data_layout, kernel_layout, out_layout, output_padding,
         out_dtype,
     )  # fmt: skip
 

@@ -18,7 +18,8 @@ import numpy as np
 from tilewright.base.dtype import DType
 from tilewright.base.errors import ModelError
 from tilewright.relay import nn, tensor
-from tilewright.relay.graph.expr import Array, Call, Constant, Expr, IRModule, Tuple, const
+from tilewright.relay.graph.expr import Array, Call, Constant, Expr, IRModule, Tuple
+from tilewright.relay.graph.leaves import const
 from tilewright.relay.graph.traversal import each_function, is_call, op_name, rewrite, with_body
 from tilewright.relay.op.conv import CONVOLUTIONS
 from tilewright.relay.passes.constants import computed_of_constants

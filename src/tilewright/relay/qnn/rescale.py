@@ -16,7 +16,8 @@ import numpy as np
 from tilewright.base.dtype import DType
 from tilewright.base.errors import ModelError
 from tilewright.relay import tensor
-from tilewright.relay.graph.expr import Constant, Expr, check_dtype, const
+from tilewright.relay.graph.expr import Constant, Expr, check_dtype
+from tilewright.relay.graph.leaves import const
 from tilewright.relay.qnn.steps import centred, dequantize, narrowed, placed
 
 _ROUNDINGS: dict[str, Callable[[Expr], Expr]] = {

@@ -14,7 +14,8 @@ import numpy as np
 from tilewright.base.dtype import FLOAT32, DType
 from tilewright.base.errors import ModelError
 from tilewright.relay import tensor
-from tilewright.relay.graph.expr import Expr, const
+from tilewright.relay.graph.expr import Expr
+from tilewright.relay.graph.leaves import const
 from tilewright.relay.qnn.steps import limited_steps, placed
 from tilewright.topi.nn.qnn import SQNN_DTYPE_TO_CODE as CODES
 

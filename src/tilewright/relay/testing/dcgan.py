@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from tilewright.base.errors import ModelError
 from tilewright.relay import nn, tensor
-from tilewright.relay.graph.expr import Array, Expr, Function, IRModule, var
+from tilewright.relay.graph.expr import Array, Expr, Function, IRModule
+from tilewright.relay.graph.leaves import var
 from tilewright.relay.testing.layers import batch_norm, create_workload, network
 
 KERNEL, STRIDE, SIZE = 4, 2, 64

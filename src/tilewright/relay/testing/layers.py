@@ -23,8 +23,8 @@ from tilewright.relay.graph.expr import (
     children,
     free_vars,
     post_order,
-    var,
 )
+from tilewright.relay.graph.leaves import var
 from tilewright.relay.graph.traversal import each_function, is_call
 from tilewright.relay.graph.untyped import typed
 

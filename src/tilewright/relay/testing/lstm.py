@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from tilewright.base.errors import ModelError
 from tilewright.relay import indexing, tensor
-from tilewright.relay.graph.expr import Array, Expr, Function, IRModule, Var, free_vars, var
+from tilewright.relay.graph.expr import Array, Expr, Function, IRModule, Var, free_vars
+from tilewright.relay.graph.leaves import var
 from tilewright.relay.testing.layers import create_workload, dense
 
 _NAMES = ("_weight", "_bias")

@@ -9,7 +9,8 @@ from typing import Any
 
 from tilewright.base.errors import ModelError
 from tilewright.relay import nn, tensor
-from tilewright.relay.graph.expr import Array, Expr, Function, IRModule, var
+from tilewright.relay.graph.expr import Array, Expr, Function, IRModule
+from tilewright.relay.graph.leaves import var
 from tilewright.relay.testing.layers import batch_norm, create_workload, dense, network
 from tilewright.relay.testing.resnet import EPSILON
 

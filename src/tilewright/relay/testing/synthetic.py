@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from tilewright.base.errors import ModelError
 from tilewright.relay import nn
-from tilewright.relay.graph.expr import Array, Expr, Function, IRModule, var
+from tilewright.relay.graph.expr import Array, Expr, Function, IRModule
+from tilewright.relay.graph.leaves import var
 from tilewright.relay.tensor import add, reshape
 from tilewright.relay.testing import layers
 

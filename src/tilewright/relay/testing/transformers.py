@@ -11,7 +11,8 @@ import math
 from typing import Any
 
 from tilewright.relay import indexing, nn, tensor
-from tilewright.relay.graph.expr import Array, Expr, Function, IRModule, Var, const, var
+from tilewright.relay.graph.expr import Array, Expr, Function, IRModule, Var
+from tilewright.relay.graph.leaves import const, var
 from tilewright.relay.testing.layers import conv2d, create_workload, image, network
 
 

@@ -6,7 +6,8 @@ In: batch, image.  Out: `(mod, params)` with seeded weights.  Read next: `transf
 from __future__ import annotations
 
 from tilewright.relay import nn, tensor
-from tilewright.relay.graph.expr import Array, Expr, Function, IRModule, var
+from tilewright.relay.graph.expr import Array, Expr, Function, IRModule
+from tilewright.relay.graph.leaves import var
 from tilewright.relay.testing.layers import (
     batch_norm,
     biased_conv2d,

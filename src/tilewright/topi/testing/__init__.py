@@ -24,6 +24,7 @@ from tilewright.topi.testing.conv2d import (
     conv2d_hwcn_python,
     conv2d_nchw_python,
     conv2d_nhwc_python,
+    conv2d_transpose_nhwc_python,
     conv3d_ncdhw_python,
     conv3d_ndhwc_python,
     conv_python,
@@ -39,6 +40,7 @@ from tilewright.topi.testing.crops import (
     deformable_conv2d_nchw_python,
     dilation2d_nchw_python,
     roi_align_nchw_python,
+    roi_align_nhwc_python,
 )
 from tilewright.topi.testing.dense import batch_matmul, dense, matmul
 from tilewright.topi.testing.indexing import (
@@ -109,6 +111,7 @@ __all__ = [
     "conv2d_nchw_python",
     "conv2d_nhwc_python",
     "conv2d_transpose_nchw_python",
+    "conv2d_transpose_nhwc_python",
     "conv3d_ncdhw_python",
     "conv3d_ndhwc_python",
     "conv3d_transpose_ncdhw_python",
@@ -157,6 +160,7 @@ __all__ = [
     "resize2d_python",
     "resize3d_python",
     "roi_align_nchw_python",
+    "roi_align_nhwc_python",
     "roi_align_python",
     "roi_pool_nchw_python",
     "scale_shift_nchw_python",

@@ -116,6 +116,18 @@ def conv_transpose_python(
     return whole[:, :, *cut]
 
 
+def conv2d_transpose_nhwc_python(
+    a_nhwc: Array, weight: Array, weight_format: str, stride: Any, padding: Any,
+    output_padding: Any = 0,
+) -> Array:  # fmt: skip
+    """`conv_transpose_python` of images NHWC; weight_format: an order of HWIO, I being the channels
+    of the data."""
+    kernel = weight.transpose([weight_format.index(letter) for letter in "IOHW"])
+    image = a_nhwc.transpose(0, 3, 1, 2)
+    made = conv_transpose_python(image, kernel, stride, padding, output_padding)
+    return made.transpose(0, 2, 3, 1)
+
+
 def conv2d_nchw_python(
     a_np: Array,
     w_np: Array,

@@ -65,6 +65,18 @@ def roi_align_nchw_python(
     return roi_align_python(a_np, rois_np, bins, spatial_scale, sample_ratio, mode, aligned)
 
 
+def roi_align_nhwc_python(
+    a_np: Array, rois_np: Array, pooled_size: Any, spatial_scale: float, sample_ratio: int,
+    mode: str = "avg", aligned: bool = False,
+) -> Array:  # fmt: skip
+    """`roi_align_nchw_python` of images NHWC."""
+    image = a_np.transpose(0, 3, 1, 2)
+    made = roi_align_nchw_python(
+        image, rois_np, pooled_size, spatial_scale, sample_ratio, mode, aligned
+    )
+    return made.transpose(0, 2, 3, 1)
+
+
 def dilation2d_nchw_python(
     input_np: Array, filter_np: Array, stride: Any, padding: Any, dilation: Any = 1
 ) -> Array:

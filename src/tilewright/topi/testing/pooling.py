@@ -64,9 +64,10 @@ def poolnd_python(
     pool_type: str,
     count_include_pad: bool = True,
     ceil_mode: bool = False,
-    layout: str = "NCHW",
+    layout: str = "",
 ) -> Array:
-    """`pool2d_python` of any rank, with TVM's arguments."""
+    """`pool2d_python` of any rank, with TVM's arguments; layout: default: channels first."""
+    layout = layout or {1: "NCW", 2: "NCHW", 3: "NCDHW"}[len(kernel)]
     padding = (*padding_before, *padding_after)
     return pool2d_python(
         np_data, kernel, strides, dilation, padding, pool_type, ceil_mode, layout,

@@ -76,10 +76,10 @@ from tilewright.relay.graph.expr import (
     Tuple,
     Var,
     free_vars,
-    var,
 )
 from tilewright.relay.graph.extents import closed, open_names
 from tilewright.relay.graph.later import NotYet
+from tilewright.relay.graph.leaves import var
 from tilewright.relay.passes.extents import opened
 
 if TYPE_CHECKING:

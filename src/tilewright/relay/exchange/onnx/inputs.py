@@ -15,7 +15,8 @@ from tilewright.base.dtype import TYPES
 from tilewright.base.errors import ModelError
 from tilewright.relay.exchange.onnx.checks import element_type, shown
 from tilewright.relay.exchange.onnx.values import WIDER, Absent, Items, Narrow, Value
-from tilewright.relay.graph.expr import Var, as_array, var
+from tilewright.relay.graph.expr import Var, as_array
+from tilewright.relay.graph.leaves import var
 
 _WAYS_OUT = {"string": "Number the words outside the network, and make the numbers its input."}
 OTHERS = f"Convert it outside the network to one of {', '.join(TYPES)}."

@@ -16,7 +16,8 @@ import numpy as np
 from tilewright.relay import tensor
 from tilewright.relay.exchange.onnx.node import Converter, Node
 from tilewright.relay.exchange.onnx.values import WIDER, Narrow
-from tilewright.relay.graph.expr import Array, Expr, const
+from tilewright.relay.graph.expr import Array, Expr
+from tilewright.relay.graph.leaves import const
 
 
 @dataclass(frozen=True)

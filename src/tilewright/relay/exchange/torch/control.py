@@ -13,7 +13,8 @@ from typing import Any
 from tilewright.relay.dynamic import If, while_loop
 from tilewright.relay.exchange.torch.node import Node
 from tilewright.relay.exchange.torch.program import Program
-from tilewright.relay.graph.expr import Expr, Tuple, TupleGetItem, const, var
+from tilewright.relay.graph.expr import Expr, Tuple, TupleGetItem
+from tilewright.relay.graph.leaves import const, var
 from tilewright.relay.graph.traversal import unpacked
 
 Expanded = Callable[[Program, Sequence[Any]], list[Expr]]

@@ -30,11 +30,10 @@ from tilewright.relay.graph.expr import (
     TupleGetItem,
     TupleType,
     Var,
-    const,
     free_vars,
-    var,
 )
 from tilewright.relay.graph.later import Later, NotYet
+from tilewright.relay.graph.leaves import const, var
 from tilewright.relay.graph.traversal import unpacked
 
 _MOST_LINES = 30

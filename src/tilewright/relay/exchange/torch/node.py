@@ -14,8 +14,9 @@ from tilewright.base.dtype import DType
 from tilewright.base.errors import ModelError
 from tilewright.relay import tensor
 from tilewright.relay.exchange.torch.program import Spec
-from tilewright.relay.graph.expr import Array, Constant, Expr, const
+from tilewright.relay.graph.expr import Array, Constant, Expr
 from tilewright.relay.graph.later import computed
+from tilewright.relay.graph.leaves import const
 from tilewright.relay.op.work import nbytes
 
 _KINDS = {"bool": 0, "uint": 1, "int": 1, "float": 2}

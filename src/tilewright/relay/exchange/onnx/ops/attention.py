@@ -20,7 +20,8 @@ from tilewright.relay.attention import (
 )
 from tilewright.relay.exchange.onnx.checks import element_type
 from tilewright.relay.exchange.onnx.node import Converter, Node
-from tilewright.relay.graph.expr import Expr, const
+from tilewright.relay.graph.expr import Expr
+from tilewright.relay.graph.leaves import const
 from tilewright.relay.indexing import split, strided_slice, take
 from tilewright.relay.linear import einsum
 from tilewright.relay.nn import softmax

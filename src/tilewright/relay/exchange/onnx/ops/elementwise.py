@@ -14,7 +14,8 @@ from tilewright.relay.exchange.onnx.checks import element_type
 from tilewright.relay.exchange.onnx.narrow import converted
 from tilewright.relay.exchange.onnx.node import Converter, Node, number
 from tilewright.relay.exchange.onnx.values import WIDER, Value
-from tilewright.relay.graph.expr import Array, Expr, const
+from tilewright.relay.graph.expr import Array, Expr
+from tilewright.relay.graph.leaves import const
 from tilewright.relay.op import ROWS, call
 
 

@@ -6,7 +6,8 @@ import numpy as np
 
 from tilewright.relay import tensor
 from tilewright.relay.exchange.onnx.node import Converter, Node
-from tilewright.relay.graph.expr import Array, Expr, const
+from tilewright.relay.graph.expr import Array, Expr
+from tilewright.relay.graph.leaves import const
 from tilewright.relay.indexing import take
 from tilewright.relay.linear import product
 

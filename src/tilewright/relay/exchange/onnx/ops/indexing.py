@@ -8,7 +8,8 @@ from tilewright.relay import indexing, tensor
 from tilewright.relay.boxes import selected_boxes
 from tilewright.relay.dynamic import unique_of
 from tilewright.relay.exchange.onnx.node import Converter, Node
-from tilewright.relay.graph.expr import Array, Expr, TupleGetItem, const
+from tilewright.relay.graph.expr import Array, Expr, TupleGetItem
+from tilewright.relay.graph.leaves import const
 from tilewright.relay.graph.traversal import unpacked
 from tilewright.relay.op import call
 

@@ -17,7 +17,8 @@ from tilewright.relay.exchange.onnx.ops.movement import CONVERTERS as MOVEMENT
 from tilewright.relay.exchange.onnx.ops.normalize import layer_norm, rms_norm
 from tilewright.relay.exchange.onnx.ops.sampling import grid_sample
 from tilewright.relay.exchange.onnx.ops.window import convolution
-from tilewright.relay.graph.expr import Expr, const
+from tilewright.relay.graph.expr import Expr
+from tilewright.relay.graph.leaves import const
 from tilewright.relay.indexing import split, take
 from tilewright.relay.linear import product
 

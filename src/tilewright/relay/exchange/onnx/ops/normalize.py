@@ -9,7 +9,8 @@ import numpy as np
 
 from tilewright.relay import nn, tensor
 from tilewright.relay.exchange.onnx.node import Converter, Node
-from tilewright.relay.graph.expr import Expr, const
+from tilewright.relay.graph.expr import Expr
+from tilewright.relay.graph.leaves import const
 from tilewright.relay.loss import REDUCTIONS, nll_loss
 from tilewright.relay.normalize import standardize
 

@@ -14,7 +14,8 @@ from tilewright.relay.exchange.onnx.narrow import converted, is_float, limited
 from tilewright.relay.exchange.onnx.node import Converter, Node
 from tilewright.relay.exchange.onnx.ops.window import convolution
 from tilewright.relay.exchange.onnx.values import WIDER, Narrow
-from tilewright.relay.graph.expr import Expr, const
+from tilewright.relay.graph.expr import Expr
+from tilewright.relay.graph.leaves import const
 from tilewright.relay.linear import product
 from tilewright.relay.qnn import steps as qnn
 

@@ -10,7 +10,8 @@ import numpy as np
 from tilewright.relay import nn, tensor
 from tilewright.relay.activations import expm1_below_zero
 from tilewright.relay.exchange.onnx.node import Converter, Node
-from tilewright.relay.graph.expr import Expr, const
+from tilewright.relay.graph.expr import Expr
+from tilewright.relay.graph.leaves import const
 from tilewright.relay.recurrent import (
     Activation,
     Direction,

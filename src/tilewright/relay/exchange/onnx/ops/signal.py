@@ -10,7 +10,8 @@ from tilewright.relay import tensor
 from tilewright.relay.exchange.onnx.checks import element_type
 from tilewright.relay.exchange.onnx.node import Converter, Node, number
 from tilewright.relay.fourier import transform
-from tilewright.relay.graph.expr import Array, Expr, const
+from tilewright.relay.graph.expr import Array, Expr
+from tilewright.relay.graph.leaves import const
 from tilewright.relay.indexing import take
 
 

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from tilewright.relay import tensor
 from tilewright.relay.exchange.onnx.node import Converter, Node
-from tilewright.relay.graph.expr import Expr, const
+from tilewright.relay.graph.expr import Expr
+from tilewright.relay.graph.leaves import const
 
 Rule = Callable[[Node, Expr, Expr, list[Expr]], list[Expr]]  # rate, count, (weight, gradient, ..)
 

@@ -10,7 +10,8 @@ import numpy as np
 
 from tilewright.relay import nn, tensor
 from tilewright.relay.exchange.onnx.node import Converter, Node, shape_input
-from tilewright.relay.graph.expr import Expr, const
+from tilewright.relay.graph.expr import Expr
+from tilewright.relay.graph.leaves import const
 from tilewright.relay.indexing import scatter_elements
 from tilewright.relay.op.window import RANKS
 from tilewright.relay.tensor import reshape

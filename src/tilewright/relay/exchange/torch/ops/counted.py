@@ -14,7 +14,8 @@ from tilewright.relay.boxes import selected_boxes
 from tilewright.relay.exchange.torch.node import Converter, Node, as_type
 from tilewright.relay.exchange.torch.ops.indexing import places, take
 from tilewright.relay.exchange.torch.ops.movement import reshaped
-from tilewright.relay.graph.expr import Array, Expr, TupleGetItem, const
+from tilewright.relay.graph.expr import Array, Expr, TupleGetItem
+from tilewright.relay.graph.leaves import const
 from tilewright.relay.graph.traversal import unpacked
 
 

@@ -17,7 +17,8 @@ from tilewright.relay.exchange.torch.node import (
     common_type,
     number,
 )
-from tilewright.relay.graph.expr import Expr, const
+from tilewright.relay.graph.expr import Expr
+from tilewright.relay.graph.leaves import const
 
 
 def operand(n: Node, name: str, dtype: str) -> Expr:

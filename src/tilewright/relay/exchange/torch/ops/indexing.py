@@ -20,7 +20,8 @@ from tilewright.relay.exchange.torch.node import (
 )
 from tilewright.relay.exchange.torch.ops.elementwise import truth
 from tilewright.relay.exchange.torch.ops.movement import part, reshaped, with_axis
-from tilewright.relay.graph.expr import Array, Constant, Expr, TupleGetItem, const
+from tilewright.relay.graph.expr import Array, Constant, Expr, TupleGetItem
+from tilewright.relay.graph.leaves import const
 from tilewright.relay.graph.traversal import unpacked
 from tilewright.relay.selection import searchsorted
 

@@ -12,7 +12,8 @@ from tilewright.relay.exchange.torch.ops.elementwise import scaled
 from tilewright.relay.exchange.torch.ops.indexing import take
 from tilewright.relay.exchange.torch.ops.movement import reshaped
 from tilewright.relay.exchange.torch.ops.reduction import vector_norm
-from tilewright.relay.graph.expr import Expr, const
+from tilewright.relay.graph.expr import Expr
+from tilewright.relay.graph.leaves import const
 from tilewright.relay.linear import einsum, product
 
 

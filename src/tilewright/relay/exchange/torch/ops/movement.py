@@ -9,7 +9,8 @@ import numpy as np
 from tilewright.relay import indexing as relay_indexing
 from tilewright.relay import nn, tensor
 from tilewright.relay.exchange.torch.node import Converter, Node, as_type, number
-from tilewright.relay.graph.expr import Constant, Expr, const
+from tilewright.relay.graph.expr import Constant, Expr
+from tilewright.relay.graph.leaves import const
 from tilewright.relay.op import call
 
 

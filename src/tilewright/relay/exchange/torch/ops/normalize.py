@@ -10,7 +10,8 @@ import numpy as np
 from tilewright.relay import nn, tensor
 from tilewright.relay.exchange.torch.node import Converter, Node, as_type, first_of_several
 from tilewright.relay.exchange.torch.ops.movement import reshaped, with_axis
-from tilewright.relay.graph.expr import Expr, const
+from tilewright.relay.graph.expr import Expr
+from tilewright.relay.graph.leaves import const
 from tilewright.relay.normalize import standardize
 
 

@@ -12,7 +12,8 @@ from tilewright.relay import tensor
 from tilewright.relay.exchange.torch.node import Converter, Node, as_type, common_type, number
 from tilewright.relay.exchange.torch.ops.elementwise import operand
 from tilewright.relay.exchange.torch.ops.movement import part, reshaped, with_axis
-from tilewright.relay.graph.expr import Expr, const
+from tilewright.relay.graph.expr import Expr
+from tilewright.relay.graph.leaves import const
 from tilewright.relay.selection import searchsorted
 
 # -- places in what is sorted ----------------------------------------------------------------------

@@ -13,7 +13,8 @@ from tilewright.relay.exchange.torch.node import Converter, Node, number
 from tilewright.relay.exchange.torch.ops.elementwise import scaled
 from tilewright.relay.exchange.torch.ops.indexing import take
 from tilewright.relay.exchange.torch.ops.movement import part, reshaped
-from tilewright.relay.graph.expr import Array, Expr, const
+from tilewright.relay.graph.expr import Array, Expr
+from tilewright.relay.graph.leaves import const
 from tilewright.relay.indexing import scatter_elements
 
 _AXES = {1: "W", 2: "HW", 3: "DHW"}
