@@ -132,7 +132,7 @@ SECTIONS: dict[str, list[Row]] = {
     "Operators by target": [
         different(
             "topi.cuda.schedule_*",
-            "and of topi.generic, x86, arm_cpu, mali, bifrost, intel_graphics: one "
+            "and of topi.generic, x86, arm_cpu, gpu, mali, bifrost, intel_graphics, rocm: one "
             "default schedule for the target in force, whatever the operator",
             "topi.cuda.schedule_injective",
         ),
@@ -149,8 +149,9 @@ SECTIONS: dict[str, list[Row]] = {
             "topi.testing.", "get_injective_schedule get_reduce_schedule get_broadcast_schedule"
         ),
         *works("topi.testing.", "get_elemwise_schedule get_conv2d_nchw_implement dispatch"),
+        *works("topi.", "testing.compare_numpy_tvm nn.utils.get_pad_tuple"),
         *works("topi.utils.", "get_const_tuple get_const_int get_const_float equal_const_int"),
-        *works("topi.utils.", "simplify prod ravel_index unravel_index traverse_inline"),
+        *works("topi.utils.", "get_shape simplify prod ravel_index unravel_index traverse_inline"),
         *works("topi.tag.", "is_injective is_broadcast INJECTIVE ELEMWISE BROADCAST COMM_REDUCE"),
     ],
     "Building and running": [

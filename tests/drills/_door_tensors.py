@@ -38,6 +38,19 @@ TENSOR_EXPRESSIONS: dict[str, dict[str, Any]] = {
     "te.gradient": {
         "output": lambda: topi.nn.relu(DATA), "inputs": lambda: [DATA], "head": None,
     },
+    "topi.nn.deformable_conv2d_nhwc": {
+        "data": lambda: image(1, 4, 4, 2), "offset": lambda: image(1, 2, 2, 18),
+        "kernel": lambda: image(3, 3, 2, 3), "padding": 0, "dilation": 1,
+        "deformable_groups": 1, "groups": 1,
+    },
+    "topi.nn.group_conv1d_nwc": {
+        "data": lambda: image(1, 8, 4), "kernel": lambda: image(3, 2, 4), "groups": 2,
+    },
+    "topi.nn.rms_norm": {"bias": None},
+    "topi.nn.scale_shift_nchwc": {
+        "data": lambda: image(1, 2, 3, 3, 4),
+        **dict.fromkeys(("scale", "shift"), lambda: image(2, 4)),
+    },
     "te.compute": {"fcompute": lambda: (lambda i, j: i + j)},
     "te.if_then_else te.select": {"condition": lambda: te.var("n") < 1},
     "te.max te.min te.prod te.sum": {"axis": lambda: te.reduce_axis(4)},

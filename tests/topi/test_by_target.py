@@ -51,6 +51,40 @@ def test_names_that_tvm_does_not_have_are_pythons_error() -> None:
         topi.testing.dispatch("llvm", {"gpu": 2})
 
 
+def test_files_of_tvms_folders_are_imported_from() -> None:
+    from tilewright.topi.cuda.depthwise_conv2d import schedule_depthwise_conv2d_nhwc
+    from tilewright.topi.nn.util import get_pad_tuple  # its name before TVM 0.8
+
+    from tilewright.topi.generic import conv2d
+
+    assert get_pad_tuple is topi.nn.utils.get_pad_tuple
+    assert conv2d.schedule_conv2d_nhwc is topi.generic.schedule_conv2d_nhwc
+    a = te.placeholder((8,), name="A")
+    assert schedule_depthwise_conv2d_nhwc(topi.exp(a)).binds_threads
+    with pytest.raises(ImportError, match="cannot import name 'nonsense'"):
+        from tilewright.topi.x86.conv2d import nonsense  # noqa: F401
+
+
+def test_pads_by_the_names_of_tvm() -> None:
+    pads = topi.nn.utils
+    assert pads.get_pad_tuple((1, 2), (3, 3)) == (1, 2, 1, 2)
+    assert pads.get_pad_tuple("SAME", (4, 3)) == (2, 1, 1, 1)
+    assert pads.get_pad_tuple1d("SAME", 4) == (2, 1)
+    assert pads.get_pad_tuple1d((3, 1), (5,)) == (3, 1)
+    assert pads.get_pad_tuple3d(1, (3, 3, 3)) == (1,) * 6
+    assert pads.get_pad_tuple_generic("SAME", (2, 5)) == ((1, 2), (0, 2))
+    with pytest.raises(ExpressionError, match="padding='ALL'.*unknown padding 'ALL'"):
+        pads.get_pad_tuple("ALL", (3, 3))
+
+
+def test_numpy_and_an_operator_are_compared() -> None:
+    a = np.arange(6, dtype="float32").reshape(2, 3)
+    how = "llvm", device("llvm"), topi.exp, topi.generic.schedule_injective
+    topi.testing.compare_numpy_tvm([a], np.exp(a), *how)
+    with pytest.raises(AssertionError, match="Not equal to tolerance"):
+        topi.testing.compare_numpy_tvm([a], np.exp(a) + 1, *how)
+
+
 def test_helpers_of_shapes() -> None:
     n = te.var("n")
     assert utils.get_const_tuple((te.const(3), n, 4)) == (3, n, 4)
@@ -59,6 +93,9 @@ def test_helpers_of_shapes() -> None:
     assert [utils.nchw_xc_layout(x) for x in layouts] == [False, True, False, False]
     assert utils.get_const_int(te.const(3) * 2) == 6 and utils.get_const_float(te.const(2.5)) == 2.5
     assert utils.equal_const_int(te.const(3), 3) and not utils.equal_const_int(n, 3)
+    assert utils.get_shape((3, 2, 32, 48, 16), "NCHW16c", "NC16cWH") == (3, 2, 16, 48, 32)
+    with pytest.raises(ExpressionError, match="have not the same axes"):
+        utils.get_shape((1, 16, 2, 2), "NCHW", "NCHW16c")
     assert utils.prod(()) == 1 and utils.prod((2, te.const(3))) == 6
     assert utils.ravel_index([1, 2], [4, 5]) == 7
     assert [utils.simplify(i) for i in utils.unravel_index(7, [4, 5])] == [1, 2]

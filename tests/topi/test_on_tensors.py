@@ -152,6 +152,14 @@ def test_norms_over_several_axes(axis):
     np.testing.assert_allclose(result, rms, rtol=1e-4, atol=1e-5)
 
 
+def test_rms_norm_takes_a_bias_before_its_axis():
+    x, weight, bias = floats(2, 3, 4), floats(3, 4), floats(3, 4)
+    for args, values in (((weight,), [x, weight]), ((weight, bias), [x, weight, bias])):
+        (result,) = ran(lambda *t: topi.nn.rms_norm(*t, (1, 2), 1e-3), values)
+        expected = testing.rms_norm_python(x, *args, *[None] * (2 - len(args)), (1, 2), 1e-3)
+        np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-6)
+
+
 def test_group_and_instance_norm():
     x, gamma, beta = floats(2, 6, 4, 5), floats(6), floats(6)
     for groups in (3, 6):

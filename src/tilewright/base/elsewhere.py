@@ -17,13 +17,19 @@ from types import ModuleType
 
 ROOT = "tilewright"
 
-# Packages that stand in another room than TVM has them in.
+# Packages and files that stand in another room than TVM has them in.
 ALSO = {
     "tilewright.autotvm.task.dispatcher": "tilewright.autotvm.dispatch",
     "tilewright.driver.tvmc": "tilewright.tvmc",
     "tilewright.ir.instrument": "tilewright.instrument",
     "tilewright.ir.module": "tilewright.relay.graph.expr",
     "tilewright.ir.transform": "tilewright.transform",
+    "tilewright.topi.cuda.conv2d": "tilewright.topi.cuda",
+    "tilewright.topi.cuda.depthwise_conv2d": "tilewright.topi.cuda",
+    "tilewright.topi.generic.conv2d": "tilewright.topi.generic",
+    "tilewright.topi.nn.util": "tilewright.topi.nn.utils",
+    "tilewright.topi.x86.conv2d": "tilewright.topi.x86",
+    "tilewright.topi.x86.depthwise_conv2d": "tilewright.topi.x86",
 }
 
 

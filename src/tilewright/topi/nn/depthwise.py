@@ -124,15 +124,19 @@ def depthwise_conv2d_NCHWc(
     stride: Any,
     padding: Any,
     dilation: Any = 1,
+    layout: str | None = None,
+    out_layout: str | None = None,
     out_dtype: str | None = None,
 ) -> Tensor:
     """Depthwise convolution over blocks of channels, multiplier 1.
 
     data [N, C/c, H, W, c], kernel [C/c, 1, KH, KW, 1, c]; result [N, C/c, OH, OW, c].
+    layout, out_layout: "NCHW8c" for blocks of 8, as the shapes tell, too.
     """
     name = "depthwise_conv2d_NCHWc"
     held = over_blocks(
-        name, data, kernel, "CMHWmc", "Cc", stride, padding, dilation, out_dtype
+        name, data, kernel, "CMHWmc", "Cc", stride, padding, dilation, layout, out_layout,
+        out_dtype,
     )  # fmt: skip
     window, padded, dtype = held.window, held.padded, held.dtype
     batch, chunks, _, _, block = data.shape

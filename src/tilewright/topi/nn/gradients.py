@@ -69,7 +69,7 @@ def pool_grad(
     taps = _taps(window.kernel)
     first = None
     if pool_type == "max":
-        first = max_pool_indices(data, kernel, stride, 1, padding, ceil_mode)
+        first = max_pool_indices(data, kernel, stride, 1, padding, ceil_mode, beyond=True)
 
     def body(i: Indices) -> Expr:
         read, tests = _windows(i[2:], taps, window, shape[2:])
