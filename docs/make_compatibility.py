@@ -377,11 +377,8 @@ SECTIONS: dict[str, list[Row]] = {
         different("contrib.debugger.debug_executor.create", "writes files only with dump_root"),
         *works("contrib.debugger.debug_executor.", "GraphModuleDebug"),
         *not_yet("relay.", "quantize adt collage annotation reinterpret"),
-        *works("relay.random.", "threefry_key threefry_split"),
-        different(
-            "relay.random.threefry_generate",
-            "numbers of Threefry 4x64 with 20 rounds, but not TVM's; so for uniform and normal",
-        ),
+        *works("relay.random.", "threefry_key threefry_split threefry_generate uniform normal"),
+        *works("topi.random.", "threefry_generate threefry_split uniform normal"),
         *not_yet("relay.data_dep_optimization.", "simplify_fc_transpose bsr_dense"),
         *works("relay.backend.", "te_compiler.get"),
         *works("relay.op.", "add nn.conv2d tensor.exp"),

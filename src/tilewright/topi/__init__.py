@@ -18,6 +18,7 @@ from tilewright.topi import image as image
 from tilewright.topi import intel_graphics as intel_graphics
 from tilewright.topi import later, nn, operators, testing
 from tilewright.topi import mali as mali
+from tilewright.topi import random as random
 from tilewright.topi import rocm as rocm
 from tilewright.topi import sparse as sparse
 from tilewright.topi import tag as tag
