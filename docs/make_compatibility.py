@@ -143,7 +143,8 @@ SECTIONS: dict[str, list[Row]] = {
             "and relay's: -1 behind what is kept; scores of 0 and less are no boxes; boxes are "
             "decided one after the other, at most 4,096 of each row",
         ),
-        *not_yet("topi.", "argwhere unique reinterpret"),
+        *works("topi.", "argwhere unique"),
+        *not_yet("topi.", "reinterpret"),
         different("topi.x86.conv2d_nchw", "topi.nn's: a computation is the same for every target"),
         *works(
             "topi.testing.", "get_injective_schedule get_reduce_schedule get_broadcast_schedule"

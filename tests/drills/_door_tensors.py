@@ -38,6 +38,8 @@ TENSOR_EXPRESSIONS: dict[str, dict[str, Any]] = {
     "te.gradient": {
         "output": lambda: topi.nn.relu(DATA), "inputs": lambda: [DATA], "head": None,
     },
+    "topi.argwhere": {"output_shape": lambda: image(5, 2), "condition": lambda: DATA},
+    "topi.unique": {"data": lambda: image(4)},
     "topi.nn.deformable_conv2d_nhwc": {
         "data": lambda: image(1, 4, 4, 2), "offset": lambda: image(1, 2, 2, 18),
         "kernel": lambda: image(3, 3, 2, 3), "padding": 0, "dilation": 1,

@@ -60,6 +60,7 @@ from tilewright.topi.broadcast import (
     trunc_mod,
     where,
 )
+from tilewright.topi.chosen import argwhere, unique
 from tilewright.topi.elementwise import (
     abs,
     acos,
@@ -141,6 +142,7 @@ __all__ = [
     "arange",
     "argmax",
     "argmin",
+    "argwhere",
     "asin",
     "asinh",
     "atan",
@@ -239,6 +241,7 @@ __all__ = [
     "trunc",
     "trunc_divide",
     "trunc_mod",
+    "unique",
     "where",
 ]  # fmt: skip
 

@@ -50,11 +50,9 @@ _ELSEWHERE = {
         _BITS,
     ),
     "sparse_transpose": "Transpose the matrix before it is given, as scipy does.",
-    "argwhere": "How many there are depends on the data: do it on the results, with numpy.",
     "dynamic_strided_slice": "Give strided_slice its begin and end as numbers.",
     "reinterpret": "Bits are not read as another type; do it with numpy's view.",
     "nms": "Use topi.vision.non_max_suppression.",
-    "unique": "How many there are depends on the data: do it on the results, with numpy.",
 }
 
 
