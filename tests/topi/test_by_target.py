@@ -147,3 +147,41 @@ def test_operators_of_scalar_arguments_are_expressions() -> None:
     f, result = build(te.create_schedule(out.op), [a, x, out], "llvm"), nd.empty((3,))
     f(nd.array(np.ones(3, "float32")), 2.5, result)
     assert (result.numpy() == 2.5).all() and device("llvm").exist
+
+
+def test_sizes_of_convolutions_and_what_cpus_begin_with() -> None:
+    from tilewright.topi.nn.depthwise_conv2d import _get_workload as depthwise
+    from tilewright.topi.x86.conv2d_avx_common import _fallback_schedule
+    from tilewright.topi.x86.depthwise_conv2d import schedule_depthwise_conv2d_nchw
+
+    from tilewright.autotvm import FallbackConfigEntity, get_config
+    from tilewright.topi.nn.conv2d import _get_workload
+
+    x, w = te.placeholder((1, 6, 9, 20), name="x"), te.placeholder((20, 3, 3, 2), name="w")
+    found = _get_workload(x, w, (2, 1), (1, 0, 1, 1), 1, "float32")
+    assert (found.groups, found.out_filter, found.stride_h, found.padr) == (2, 20, 2, 1)
+    cfg = get_config()
+    with Target("llvm -vector-bytes=32"):
+        _fallback_schedule(cfg, found)
+    assert isinstance(cfg, FallbackConfigEntity)
+    knobs = {name: cfg[name].size for name in ("tile_ic", "tile_oc", "tile_ow")}
+    assert knobs == {"tile_ic": [2, 3], "tile_oc": [4, 5], "tile_ow": [1, 20]}
+    assert cfg["unroll_kw"].val is False
+    blocks = te.placeholder((1, 2, 9, 9, 4), name="x"), te.placeholder((2, 1, 3, 3, 1, 4), name="w")
+    found = depthwise(*blocks, 1, "SAME", 2, "float32", "NCHWc")
+    assert (found.in_filter, found.out_filter, found.padt, found.dilation_w) == (8, 8, 2, 2)
+    assert schedule_depthwise_conv2d_nchw is topi.x86.schedule_depthwise_conv2d_nchw
+    with pytest.raises(ExpressionError, match="the kernel has 20 channels, not 6"):
+        depthwise(x, w, 1, 1, 1, "float32")
+    with pytest.raises(ExpressionError, match="the layout is unknown. Use NCHW or NHWC"):
+        _get_workload(x, w, 1, 1, 1, "float32", "HWCN")
+
+
+def test_no_library_is_there() -> None:
+    from tilewright.contrib import cudnn
+
+    assert cudnn.exists() is False
+    with pytest.raises(AttributeError, match="conv_forward does not exist here. Libraries are not"):
+        _ = cudnn.conv_forward
+    with pytest.raises(AttributeError, match="contrib.cudnn has no attribute 'nonsense'"):
+        _ = cudnn.nonsense

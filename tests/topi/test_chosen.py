@@ -38,7 +38,6 @@ def test_unique(size, most, dtype, is_sorted):
     values, first, which, often = np.unique(data, True, True, True)
     if not is_sorted:
         turn = np.argsort(first)
-        turn = np.argsort(first)
         values, first, often = values[turn], first[turn], often[turn]
         which = np.argsort(turn)[which]
     found = ran(lambda x: topi.unique(x, is_sorted, True), [data])

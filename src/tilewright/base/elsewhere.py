@@ -29,7 +29,9 @@ ALSO = {
     "tilewright.topi.generic.conv2d": "tilewright.topi.generic",
     "tilewright.topi.nn.util": "tilewright.topi.nn.utils",
     "tilewright.topi.x86.conv2d": "tilewright.topi.x86",
-    "tilewright.topi.x86.depthwise_conv2d": "tilewright.topi.x86",
+    "tilewright.topi.nn.depthwise_conv2d": "tilewright.topi.nn.depthwise",
+    "tilewright.topi.x86.conv2d_avx_common": "tilewright.topi.cpu_fallback",
+    "tilewright.topi.x86.depthwise_conv2d": "tilewright.topi.cpu_fallback",
 }
 
 

@@ -17,6 +17,7 @@ from tilewright.te.tensor import Tensor
 from tilewright.topi import layout as L
 from tilewright.topi.nn.blocks import over_blocks
 from tilewright.topi.nn.conv import conv
+from tilewright.topi.nn.workloads import conv2d_workload as _get_workload  # noqa: F401  # TVM's
 from tilewright.topi.stage import (
     Indices,
     call_text,
