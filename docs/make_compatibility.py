@@ -380,6 +380,7 @@ SECTIONS: dict[str, list[Row]] = {
         *not_yet("relay.", "quantize adt collage annotation reinterpret"),
         *works("relay.random.", "threefry_key threefry_split threefry_generate uniform normal"),
         *works("topi.random.", "threefry_generate threefry_split uniform normal"),
+        *works("contrib.random.", "randint uniform normal"),
         *not_yet("relay.data_dep_optimization.", "simplify_fc_transpose bsr_dense"),
         *works("relay.backend.", "te_compiler.get"),
         *works("relay.op.", "add nn.conv2d tensor.exp"),

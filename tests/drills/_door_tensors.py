@@ -34,6 +34,9 @@ TENSOR_EXPRESSIONS: dict[str, dict[str, Any]] = {
     "get_global_func": {"name": "drill", "allow_missing": True},
     "contrib.cblas.matmul": {"lhs": lambda: image(4, 4), "rhs": lambda: image(4, 4)},
     "contrib.cblas.batch_matmul": {"lhs": lambda: image(2, 4, 4), "rhs": lambda: image(2, 4, 4)},
+    "contrib.random.normal": {"loc": 0.0, "scale": 1.0, "size": (2,)},
+    "contrib.random.randint": {"low": 0, "high": 3, "size": (2,)},
+    "contrib.random.uniform": {"low": 0.0, "high": 1.0, "size": (2,)},
     "tir.decl_buffer": {"scope": "global", "strides": None, "elem_offset": 0},
     "te.gradient": {
         "output": lambda: topi.nn.relu(DATA), "inputs": lambda: [DATA], "head": None,

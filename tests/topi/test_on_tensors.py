@@ -44,6 +44,7 @@ CASES = {
     "flip": (lambda x: topi.flip(x, -2), [X], np.flip(X, 1)),
     "tile": (lambda x: topi.tile(x, (2, 1, 3)), [X], np.tile(X, (2, 1, 3))),
     "repeat": (lambda x: topi.repeat(x, 3, 1), [X], np.repeat(X, 3, 1)),
+    "squeeze of no axis": (lambda x: topi.squeeze(x, ()), [X[:1, :, :1]], X[:1, :, :1]),
     "roll": (lambda x: topi.roll(x, 2, 1), [X], np.roll(X, 2, 1)),
     "shape": (lambda x: topi.shape(x, "int64"), [X], np.array([4, 5, 3])),
     "ndarray_size": (topi.ndarray_size, [X], np.array(60)),
