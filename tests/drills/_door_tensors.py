@@ -9,10 +9,11 @@ from typing import Any
 from tilewright import te, topi
 
 
-def image(*shape: int) -> te.Tensor:
-    return te.placeholder(shape, name="data")
+def image(*shape: int, dtype: str = "float32") -> te.Tensor:
+    return te.placeholder(shape, dtype, name="data")
 
 
+BITS = {"activation_bits": 2, "weight_bits": 1, "out_dtype": "int32", "padding": 1}
 DATA = image(2, 4)
 
 TENSOR_EXPRESSIONS: dict[str, dict[str, Any]] = {
@@ -42,6 +43,20 @@ TENSOR_EXPRESSIONS: dict[str, dict[str, Any]] = {
         "output": lambda: topi.nn.relu(DATA), "inputs": lambda: [DATA], "head": None,
     },
     "topi.argwhere": {"output_shape": lambda: image(5, 2), "condition": lambda: DATA},
+    "topi.nn.binarize_pack": {"data": lambda: image(2, 64)},
+    "topi.nn.binary_dense": dict.fromkeys(("data", "weight"), lambda: image(2, 4, dtype="uint32")),
+    "topi.nn.bitserial_conv2d_nchw": {
+        "data": lambda: image(1, 2, 4, 4, dtype="uint8"),
+        "kernel": lambda: image(3, 2, 3, 3, dtype="uint8"), **BITS,
+    },
+    "topi.nn.bitserial_conv2d_nhwc": {
+        "data": lambda: image(1, 4, 4, 2, dtype="uint8"),
+        "kernel": lambda: image(3, 3, 2, 3, dtype="uint8"), **BITS,
+    },
+    "topi.nn.bitserial_dense": {
+        **dict.fromkeys(("data", "weight"), lambda: image(2, 4, dtype="uint8")),
+        "data_bits": 2, "weight_bits": 1,
+    },
     "topi.unique": {"data": lambda: image(4)},
     "topi.nn.deformable_conv2d_nhwc": {
         "data": lambda: image(1, 4, 4, 2), "offset": lambda: image(1, 2, 2, 18),

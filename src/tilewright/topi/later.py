@@ -38,17 +38,7 @@ _ELSEWHERE = {
     "conv2d_winograd_nnpack_weight_transform": _NNPACK,
     "conv2d_winograd_nnpack_without_weight_transform": _NNPACK,
     "conv3d_winograd_weight_transform": "Use topi.nn.conv3d: no transform is of three axes.",
-    **dict.fromkeys(
-        (
-            "binarize_pack",
-            "binary_dense",
-            "bitpack",
-            "bitserial_conv2d_nchw",
-            "bitserial_conv2d_nhwc",
-            "bitserial_dense",
-        ),
-        _BITS,
-    ),
+    "bitpack": _BITS,
     "sparse_transpose": "Transpose the matrix before it is given, as scipy does.",
     "dynamic_strided_slice": "Give strided_slice its begin and end as numbers.",
     "reinterpret": "Bits are not read as another type; do it with numpy's view.",

@@ -11,6 +11,13 @@ from tilewright.base.errors import ExpressionError
 from tilewright.topi import later
 from tilewright.topi.nn import utils as util  # noqa: F401  # its name before TVM 0.8
 from tilewright.topi.nn import utils as utils
+from tilewright.topi.nn.bits import (
+    binarize_pack,
+    binary_dense,
+    bitserial_conv2d_nchw,
+    bitserial_conv2d_nhwc,
+    bitserial_dense,
+)
 from tilewright.topi.nn.conv import (
     conv,
     conv1d,
@@ -90,9 +97,11 @@ batch_flatten = flatten
 
 __all__ = [
     "adaptive_pool", "adaptive_pool1d", "adaptive_pool3d", "batch_flatten", "batch_matmul",
-    "batch_norm", "bias_add", "conv", "conv1d", "conv1d_ncw", "conv1d_nwc", "conv1d_transpose_ncw",
-    "conv2d", "conv2d_NCHWc", "conv2d_hwcn", "conv2d_nchw", "conv2d_nhwc", "conv2d_transpose_nchw",
-    "conv2d_winograd_nchw", "conv2d_winograd_nchw_without_weight_transform", "conv2d_winograd_nhwc",
+    "batch_norm", "bias_add", "binarize_pack", "binary_dense", "bitserial_conv2d_nchw",
+    "bitserial_conv2d_nhwc", "bitserial_dense", "conv", "conv1d", "conv1d_ncw", "conv1d_nwc",
+    "conv1d_transpose_ncw", "conv2d", "conv2d_NCHWc", "conv2d_hwcn", "conv2d_nchw", "conv2d_nhwc",
+    "conv2d_transpose_nchw", "conv2d_winograd_nchw",
+    "conv2d_winograd_nchw_without_weight_transform", "conv2d_winograd_nhwc",
     "conv2d_winograd_nhwc_without_weight_transform", "conv2d_winograd_weight_transform", "conv3d",
     "conv3d_ncdhw", "conv3d_ndhwc", "conv3d_transpose_ncdhw", "conv_transpose", "correlation_nchw",
     "deformable_conv2d_nchw", "deformable_conv2d_nhwc", "dense", "depthwise_conv",
