@@ -79,6 +79,7 @@ from tilewright.topi.nn.pooling import (
     pool2d,
     pool3d,
 )
+from tilewright.topi.nn.qnn import SQNN_DTYPE_TO_CODE as SQNN_DTYPE_TO_CODE
 from tilewright.topi.nn.softmax import log_softmax, softmax
 from tilewright.topi.nn.sparse import sparse_dense
 from tilewright.topi.nn.standardize import standardize
