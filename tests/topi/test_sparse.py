@@ -71,3 +71,32 @@ def test_refusals() -> None:
     for sizes, text in (((12, 8, 5, 1, 0.5), "do not divide"), ((12, 8, 4, 1, 0.0), "no share")):
         with pytest.raises(ExpressionError, match=text):
             random_bsr_matrix(*sizes)
+
+
+def test_a_matrix_by_its_parts() -> None:
+    from tilewright.contrib import sparse
+
+    rng = np.random.default_rng(0)
+    dense = np.maximum(rng.normal(size=(5, 7)), 0).astype("float32")
+    dense[2] = 0
+    held = sparse.array(dense)
+    assert held.shape == (5, 7) and held.dtype == "float32" and held.stype == "csr"
+    np.testing.assert_array_equal(held.numpy(), dense)
+    parts = held.data, held.indices, held.indptr
+    np.testing.assert_array_equal(sparse.array(parts, shape=(5, 7)).numpy(), dense)
+    tensors = sparse.placeholder((5, 7), nonzeros=held.data.shape[0], name="A")
+    x = te.placeholder((3, 7), name="x")
+    y = topi.nn.sparse_dense(x, tensors.data, tensors.indices, tensors.indptr)
+    arguments = [x, tensors.data, tensors.indices, tensors.indptr, y]
+    kernel = tilewright.build(topi.generic.schedule_sparse_dense([y]), arguments, "llvm")
+    values, out = rng.normal(size=(3, 7)).astype("float32"), tilewright.nd.empty((3, 5), "float32")
+    kernel(tilewright.nd.array(values), *parts, out)
+    np.testing.assert_allclose(out.numpy(), values @ dense.T, rtol=1e-5, atol=1e-5)
+    for wrong, words in (
+        (lambda: sparse.array(np.zeros(3)), "1 dimensions are no matrix"),
+        (lambda: sparse.array(parts), "the shape is missing"),
+        (lambda: sparse.array(dense, stype="csc"), "it is not stored by rows"),
+        (lambda: sparse.placeholder((3,)), "it is no matrix"),
+    ):
+        with pytest.raises(ExpressionError, match=words):
+            wrong()

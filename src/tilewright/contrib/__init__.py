@@ -1,7 +1,8 @@
 """Names of TVM's `contrib` that tutorials import.
 
 In: nothing.  Out: `contrib.cblas`, `contrib.cudnn`, `contrib.graph_executor`, `contrib.debugger`,
-`contrib.ndk`, `contrib.nvcc`, `contrib.pickle_memoize`, `contrib.random`, `contrib.utils`.
+`contrib.ndk`, `contrib.nvcc`, `contrib.pickle_memoize`, `contrib.random`, `contrib.sparse`,
+`contrib.utils`.
 Read next: `runtime/network/graph_executor.py`.
 """
 
@@ -23,7 +24,6 @@ _ELSEWHERE = {
     "pipeline_executor": "Use a GraphModule for each part, in threads of their own.",
     "pipeline_executor_build": "Use a GraphModule for each part, in threads of their own.",
     "relay_viz": "print(mod) shows the network; relay.to_onnx writes it for a viewer.",
-    "sparse": "Sparse arrays are not there; give their parts as tensors of te.",
     "tedd": "print(s) shows the loops, print(lower(s, args)) what they become.",
     "spirv": "Vulkan is not a target; try opencl().",
     "torch": "Import with relay.frontend.from_pytorch, and run a GraphModule on a.numpy().",
@@ -33,7 +33,7 @@ _ELSEWHERE = {
 
 _FILES = (
     "cblas", "cudnn", "debugger", "graph_executor", "ndk", "nvcc", "pickle_memoize", "random",
-    "utils",
+    "sparse", "utils",
 )  # fmt: skip
 
 
